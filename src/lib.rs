@@ -1,0 +1,8 @@
+//! andante: an HTTP forward proxy that keeps a fleet of workers inside the rate limits of the APIs they call.
+//!
+//! The map of the modules is in `docs/architecture.md`; `src/proxy/stack.rs` shows the way of a request.
+
+pub mod clock;
+pub mod config;
+pub mod limit;
+pub mod policy;

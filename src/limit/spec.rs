@@ -1,0 +1,276 @@
+//! The grammar of limits: `500/min`, `1/120s burst 3`, `10/s strict`, `in-flight 20`, and lists of them.
+
+use std::{fmt, num::NonZeroU32, str::FromStr, time::Duration};
+
+use crate::clock;
+
+/// At most `count` per `per`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rate {
+    /// How many cost units fit into one window.
+    pub count: NonZeroU32,
+    /// The length of the window.
+    pub per: Duration,
+}
+
+/// One limit as somebody wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LimitSpec {
+    /// The rate that must never be exceeded, in any window.
+    pub rate: Rate,
+    /// How many may leave back to back after a pause; 1 is even spacing.
+    pub burst: NonZeroU32,
+    /// Count each request until its answer's head plus the window: holds for any jitter on the way.
+    pub strict: bool,
+}
+
+/// Everything that one list of limits says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// The limits, all of which must hold.
+    pub limits: Vec<LimitSpec>,
+    /// How many requests may be on their way at once.
+    pub in_flight: Option<NonZeroU32>,
+}
+
+/// What is wrong with a limit, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a limit, found {found:?}")]
+pub struct SpecError {
+    found: String,
+    hint: String,
+}
+
+/// The units a window may be given in, the first of each row being the one we print.
+const UNITS: &[(&[&str], Duration)] = &[
+    (&["ms", "millisecond", "milliseconds"], Duration::from_millis(1)),
+    (&["s", "sec", "secs", "second", "seconds"], Duration::from_secs(1)),
+    (&["min", "m", "mins", "minute", "minutes"], Duration::from_secs(60)),
+    (&["h", "hr", "hour", "hours"], Duration::from_secs(3600)),
+    (&["d", "day", "days"], Duration::from_secs(86_400)),
+    (&["week", "w", "weeks"], Duration::from_secs(7 * 86_400)),
+    // A rolling month is as long as the longest one, to be on the safe side of whoever counts.
+    (&["month", "months"], Duration::from_secs(31 * 86_400)),
+];
+
+// === impl Rate ===
+
+impl Rate {
+    /// The even distance between two requests, rounded down to nanoseconds.
+    pub fn interval(&self) -> Duration {
+        Duration::from_nanos((clock::nanos(self.per) / u64::from(self.count.get())).max(1))
+    }
+
+    /// Requests per second.
+    pub fn per_second(&self) -> f64 {
+        f64::from(self.count.get()) / self.per.as_secs_f64()
+    }
+}
+
+impl FromStr for Rate {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let text = text.trim();
+        let wrong = |hint: String| SpecError { found: text.to_owned(), hint };
+        let (count, per) = text.split_once('/').ok_or_else(|| wrong(suggest(text)))?;
+        let count = parse_count(count).map_err(wrong)?;
+        let per = parse_window(per.trim()).ok_or_else(|| wrong(suggest(text)))?;
+        if per.is_zero() {
+            return Err(wrong("a window must be longer than nothing, as in \"10/s\"".into()));
+        }
+        if clock::nanos(per) < u64::from(count.get()) || per > Duration::from_secs(10 * 366 * 86_400) {
+            return Err(wrong("windows reach from nanoseconds per request to ten years".into()));
+        }
+        Ok(Self { count, per })
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match UNITS.iter().find(|(_, unit)| *unit == self.per) {
+            Some((names, _)) => write!(f, "{}/{}", self.count, names[0]),
+            None if self.per.subsec_nanos() == 0 => write!(f, "{}/{}s", self.count, self.per.as_secs()),
+            None => write!(f, "{}/{}ms", self.count, self.per.as_millis()),
+        }
+    }
+}
+
+// === impl LimitSpec ===
+
+impl From<Rate> for LimitSpec {
+    fn from(rate: Rate) -> Self {
+        Self { rate, burst: NonZeroU32::MIN, strict: false }
+    }
+}
+
+impl FromStr for LimitSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let text = text.trim();
+        let mut words = text.split_whitespace();
+        let mut spec: Self = words
+            .next()
+            .unwrap_or_default()
+            .parse::<Rate>()
+            .map_err(|e| {
+                // Blame the whole limit, not its first word: "500 a min" is what somebody wrote.
+                SpecError { found: text.to_owned(), hint: if text.contains('/') { e.hint } else { suggest(text) } }
+            })?
+            .into();
+        let wrong = |hint: String| SpecError { found: text.to_owned(), hint };
+        while let Some(word) = words.next() {
+            match word {
+                "strict" => spec.strict = true,
+                "burst" => {
+                    spec.burst = parse_count(words.next().unwrap_or_default())
+                        .map_err(|_| wrong(format!("write how many, as in \"{} burst 20\"", spec.rate)))?;
+                    if spec.burst > spec.rate.count {
+                        return Err(wrong(format!("a burst of {} is more than {} allows", spec.burst, spec.rate)));
+                    }
+                }
+                _ => return Err(wrong(suggest(text))),
+            }
+        }
+        Ok(spec)
+    }
+}
+
+impl fmt::Display for LimitSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.rate)?;
+        if self.burst.get() > 1 {
+            write!(f, " burst {}", self.burst)?;
+        }
+        if self.strict {
+            f.write_str(" strict")?;
+        }
+        Ok(())
+    }
+}
+
+// === impl Limits ===
+
+impl FromStr for Limits {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let mut limits = Self::default();
+        for part in text.split(',').map(str::trim) {
+            match part.strip_prefix("in-flight") {
+                Some(count) => {
+                    limits.in_flight = Some(parse_count(count).map_err(|_| SpecError {
+                        found: part.to_owned(),
+                        hint: "write how many at once, as in \"in-flight 20\"".into(),
+                    })?);
+                }
+                None => limits.limits.push(part.parse()?),
+            }
+        }
+        Ok(limits)
+    }
+}
+
+impl fmt::Display for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts: Vec<String> = self.limits.iter().map(LimitSpec::to_string).collect();
+        parts.extend(self.in_flight.map(|count| format!("in-flight {count}")));
+        f.write_str(&parts.join(", "))
+    }
+}
+
+// === impl SpecError ===
+
+impl SpecError {
+    /// What to write instead.
+    pub fn hint(&self) -> &str {
+        &self.hint
+    }
+}
+
+fn parse_count(text: &str) -> Result<NonZeroU32, String> {
+    let text = text.trim().replace('_', "");
+    match text.parse::<u32>() {
+        Ok(count) => NonZeroU32::new(count)
+            .ok_or_else(|| "a limit of 0 lets nothing through; leave the rule out, or write at least 1".to_owned()),
+        Err(_) if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) => {
+            Err(format!("counts go up to {}", u32::MAX))
+        }
+        Err(_) => Err("write a whole number, then the window, as in \"500/min\"".to_owned()),
+    }
+}
+
+/// `min`, `120s`, `15 min`: an optional count and a unit.
+fn parse_window(text: &str) -> Option<Duration> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (count, unit) = text.split_at(digits);
+    let count: u32 = if count.is_empty() { 1 } else { count.parse().ok()? };
+    let unit = unit.trim().to_ascii_lowercase();
+    let (_, length) = UNITS.iter().find(|(names, _)| names.contains(&unit.as_str()))?;
+    length.checked_mul(count)
+}
+
+/// What somebody who wrote `text` probably meant: a number and a unit are all that a limit needs.
+fn suggest(text: &str) -> String {
+    let count: String = text.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
+    let unit = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty()).find_map(|word| {
+        let word = word.to_ascii_lowercase();
+        UNITS.iter().map(|(names, _)| names).find(|names| names.contains(&word.as_str())).map(|names| names[0])
+    });
+    match (count.as_str(), unit) {
+        ("" | "0", _) => {
+            "write \"500/min\", \"10/s\", \"1/120s\", each optionally followed by \" burst 20\" or \" strict\""
+                .to_owned()
+        }
+        (count, Some(unit)) => format!("write \"{count}/{unit}\""),
+        (count, None) => {
+            format!("write \"{count}/s\", \"{count}/min\", \"{count}/h\", \"{count}/d\" or \"{count}/month\"")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_of_the_contract_is_read() {
+        for (text, count, secs) in [
+            ("500/min", 500, 60),
+            ("10/s", 10, 1),
+            ("5000/h", 5000, 3600),
+            ("100000/month", 100_000, 31 * 86_400),
+            ("1/120s", 1, 120),
+            ("600/15 min", 600, 900),
+        ] {
+            let rate: Rate = text.parse().unwrap();
+            assert_eq!((rate.count.get(), rate.per.as_secs()), (count, secs), "{text}");
+        }
+        let list: Limits = "10/s burst 3,500/min strict, in-flight 20".parse().unwrap();
+        assert_eq!(list.to_string(), "10/s burst 3, 500/min strict, in-flight 20");
+    }
+
+    #[test]
+    fn what_is_wrong_comes_with_what_to_write() {
+        let hint = |text: &str| text.parse::<Limits>().unwrap_err().hint().to_owned();
+        assert_eq!(hint("500 a min"), "write \"500/min\"");
+        assert_eq!(hint("500 per minute"), "write \"500/min\"");
+        assert!(hint("500").contains("\"500/s\""));
+        assert!(hint("0/s").contains("lets nothing through"));
+        assert!(hint("10/s burst 11").contains("more than 10/s"));
+        assert!(hint("10/s burst").contains("burst 20"));
+        assert!(hint("5000000000/s").contains("4294967295"));
+        assert!(hint("in-flight many").contains("in-flight 20"));
+        assert!(hint("10/fortnight").contains("\"10/s\""));
+        assert_eq!("500 a min".parse::<Limits>().unwrap_err().to_string(), "expected a limit, found \"500 a min\"");
+    }
+
+    #[test]
+    fn what_is_printed_reads_back_the_same() {
+        for text in ["500/min", "1/120s", "7/250ms", "10/s burst 4 strict", "9/week"] {
+            let spec: LimitSpec = text.parse().unwrap();
+            assert_eq!(spec.to_string().parse::<LimitSpec>().unwrap(), spec);
+        }
+    }
+}

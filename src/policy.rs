@@ -1,0 +1,312 @@
+//! Which rule a request falls under. Pure: canonical hosts in, a policy out.
+
+use std::{fmt, num::NonZeroU32, str::FromStr, sync::Arc, time::Duration};
+
+use crate::limit::LimitSpec;
+
+/// Where a request goes, in the one spelling that all spellings of it share: lower case, no trailing dot, IDNA as
+/// ASCII, addresses in their usual form (IPv6 without brackets), the port always present.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// Canonical host name or address.
+    pub host: Arc<str>,
+    /// Port, the scheme's default filled in.
+    pub port: u16,
+}
+
+/// What the hosts of a rule look like: a name, `*.example.com`, `host:port`, or `*`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HostPattern {
+    name: Name,
+    port: Option<u16>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Name {
+    Any,
+    /// Everything below this suffix, which is kept with its leading dot.
+    Below(String),
+    Exactly(String),
+}
+
+/// How wide the margin for jitter on the way to the API is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MarginSpec {
+    /// Start small, learn from the spread of the time to answer and from refusals.
+    #[default]
+    Auto,
+    /// Always this much.
+    Fixed(Duration),
+}
+
+/// One rule: whom it is for, and what holds there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Names the rule in metrics, logs and `/status`.
+    pub name: Arc<str>,
+    /// The hosts it is for; each host that matches has a lane of its own.
+    pub hosts: Vec<HostPattern>,
+    /// All of these must hold.
+    pub limits: Vec<LimitSpec>,
+    /// How many requests may be on their way at once.
+    pub in_flight: Option<NonZeroU32>,
+    /// A ticket that cannot be served within this is refused on arrival.
+    pub max_wait: Duration,
+    /// How many may wait in one lane.
+    pub max_waiting: usize,
+    /// The margin for jitter.
+    pub margin: MarginSpec,
+    /// Whether private, loopback and link-local targets are allowed although andante listens beyond loopback.
+    pub allow_private: bool,
+}
+
+/// All rules, in the order in which they were written.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    rules: Vec<Arc<Policy>>,
+}
+
+/// Why a host cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a host, found {found:?}")]
+pub struct HostError {
+    found: String,
+}
+
+// === impl Origin ===
+
+impl Origin {
+    /// Reads an authority (`host`, `host:port`, `[v6]:port`); `default_port` is used where it names none.
+    ///
+    /// Strict where it matters (RFC 9110 §4.2, §7.2): no user name, no empty host, and a port that is there must be
+    /// `1..=65535` in digits.
+    pub fn parse(authority: &str, default_port: Option<u16>) -> Result<Self, HostError> {
+        let wrong = || HostError { found: authority.to_owned() };
+        let (host, port) = split_port(authority).ok_or_else(wrong)?;
+        let port = match port {
+            Some(port) => parse_port(port).ok_or_else(wrong)?,
+            None => default_port.ok_or_else(wrong)?,
+        };
+        Ok(Self { host: canonical_host(host).ok_or_else(wrong)?.into(), port })
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+// === impl HostPattern ===
+
+impl HostPattern {
+    /// Whether `origin` is one of the hosts meant.
+    pub fn matches(&self, origin: &Origin) -> bool {
+        self.port.is_none_or(|port| port == origin.port)
+            && match &self.name {
+                Name::Any => true,
+                Name::Exactly(name) => **name == *origin.host,
+                Name::Below(suffix) => origin.host.len() > suffix.len() && origin.host.ends_with(suffix.as_str()),
+            }
+    }
+
+    /// The port that the pattern names, if any.
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+
+    /// Orders patterns by how much they say: a name beats `*.example.com` beats `*`; a port breaks ties, and of two
+    /// suffixes the longer one wins.
+    fn weight(&self) -> (usize, usize, bool) {
+        match &self.name {
+            Name::Exactly(_) => (2, 0, self.port.is_some()),
+            Name::Below(suffix) => (1, suffix.len(), self.port.is_some()),
+            Name::Any => (0, 0, self.port.is_some()),
+        }
+    }
+}
+
+impl FromStr for HostPattern {
+    type Err = HostError;
+
+    fn from_str(text: &str) -> Result<Self, HostError> {
+        let wrong = || HostError { found: text.to_owned() };
+        let (host, port) = split_port(text.trim()).ok_or_else(wrong)?;
+        let port = port.map(|port| parse_port(port).ok_or_else(wrong)).transpose()?;
+        let name = match host {
+            "*" => Name::Any,
+            _ => match host.strip_prefix("*.") {
+                Some(below) => Name::Below(format!(".{}", canonical_host(below).ok_or_else(wrong)?)),
+                None => Name::Exactly(canonical_host(host).ok_or_else(wrong)?),
+            },
+        };
+        Ok(Self { name, port })
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Name::Any => f.write_str("*")?,
+            Name::Below(suffix) => write!(f, "*{suffix}")?,
+            Name::Exactly(name) if name.contains(':') => write!(f, "[{name}]")?,
+            Name::Exactly(name) => f.write_str(name)?,
+        }
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
+// === impl Policy ===
+
+impl Policy {
+    /// How long a ticket waits at most unless a rule says otherwise.
+    pub const MAX_WAIT: Duration = Duration::from_secs(2 * 3600);
+    /// How many wait in one lane at most unless a rule says otherwise.
+    pub const MAX_WAITING: usize = 100_000;
+
+    /// A policy called `name` for `hosts` that limits nothing yet.
+    pub fn new(name: &str, hosts: Vec<HostPattern>) -> Self {
+        Self {
+            name: name.into(),
+            hosts,
+            limits: Vec::new(),
+            in_flight: None,
+            max_wait: Self::MAX_WAIT,
+            max_waiting: Self::MAX_WAITING,
+            margin: MarginSpec::Auto,
+            allow_private: false,
+        }
+    }
+}
+
+// === impl Rules ===
+
+impl Rules {
+    /// Rules in the order of writing.
+    pub fn new(rules: Vec<Policy>) -> Self {
+        Self { rules: rules.into_iter().map(Arc::new).collect() }
+    }
+
+    /// The rule for `origin`: the one whose pattern says most about it, the earlier one among equals.
+    pub fn find(&self, origin: &Origin) -> Option<&Arc<Policy>> {
+        let mut best = None;
+        for rule in &self.rules {
+            for pattern in rule.hosts.iter().filter(|pattern| pattern.matches(origin)) {
+                if best.is_none_or(|(weight, _)| pattern.weight() > weight) {
+                    best = Some((pattern.weight(), rule));
+                }
+            }
+        }
+        best.map(|(_, rule)| rule)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Policy>> {
+        self.rules.iter()
+    }
+}
+
+/// Splits `host:port`, `[v6]:port`; a bare IPv6 address without brackets is not an authority.
+fn split_port(authority: &str) -> Option<(&str, Option<&str>)> {
+    if let Some(rest) = authority.strip_prefix('[') {
+        let (_, after) = rest.split_once(']')?;
+        let host = &authority[..authority.len() - after.len()];
+        return match after.strip_prefix(':') {
+            Some(port) => Some((host, Some(port))),
+            None => after.is_empty().then_some((host, None)),
+        };
+    }
+    match authority.split_once(':') {
+        Some((host, port)) => (!port.contains(':')).then_some((host, Some(port))),
+        None => Some((authority, None)),
+    }
+}
+
+/// RFC 9110 §4.2.1 lets a port be digits only; `+443` and the empty string are not ports to us.
+fn parse_port(text: &str) -> Option<u16> {
+    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok().filter(|port| *port != 0)
+}
+
+/// Case, IDNA, `0x7f.1`, brackets and the trailing dot: one spelling for all (WHATWG URL, host parsing).
+fn canonical_host(host: &str) -> Option<String> {
+    // Percent-encoding and user names are legal to the parser below, and only ever a trick here.
+    if host.contains(['%', '@', '/', '\\', '?', '#']) || host.chars().any(char::is_whitespace) {
+        return None;
+    }
+    Some(match url::Host::parse(host.strip_suffix('.').unwrap_or(host)).ok()? {
+        url::Host::Domain(name) if !name.is_empty() && !name.ends_with('.') => name,
+        url::Host::Domain(_) => return None,
+        url::Host::Ipv4(address) => address.to_string(),
+        url::Host::Ipv6(address) => address.to_ipv4_mapped().map_or_else(|| address.to_string(), |v4| v4.to_string()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(text: &str) -> String {
+        Origin::parse(text, Some(80)).unwrap().to_string()
+    }
+
+    #[test]
+    fn r50_one_spelling_for_all() {
+        for text in ["api.example.com", "API.Example.COM", "api.example.com.", "api.example.com:80"] {
+            assert_eq!(host(text), "api.example.com:80", "{text}");
+        }
+        for text in ["127.0.0.1", "127.1", "0x7f.1", "2130706433", "0177.0.0.1", "[::ffff:7f00:1]"] {
+            assert_eq!(host(text), "127.0.0.1:80", "{text}");
+        }
+        assert_eq!(host("bücher.example"), "xn--bcher-kva.example:80");
+        assert_eq!(host("[::1]:8080"), "[::1]:8080");
+    }
+
+    #[test]
+    fn r26_junk_is_not_an_authority() {
+        for text in [
+            "",
+            ":80",
+            "a:",
+            "a:0",
+            "a:99999",
+            "a:+443",
+            "u@a",
+            "a b",
+            "[::1",
+            "[::1]x",
+            "::1",
+            "a:80:80",
+            "a%2fb",
+            "http://a:443/",
+        ] {
+            assert!(Origin::parse(text, Some(80)).is_err(), "{text}");
+        }
+        assert!(Origin::parse("a", None).is_err());
+    }
+
+    #[test]
+    fn the_rule_that_says_most_wins() {
+        let rule = |name: &str, host: &str| Policy::new(name, vec![host.parse().unwrap()]);
+        let rules = Rules::new(vec![
+            rule("any", "*"),
+            rule("below", "*.example.com"),
+            rule("deeper", "*.eu.example.com"),
+            rule("exact", "api.example.com"),
+            rule("port", "api.example.com:8443"),
+        ]);
+        let found = |text: &str| rules.find(&Origin::parse(text, Some(80)).unwrap()).unwrap().name.to_string();
+        assert_eq!(found("api.example.com"), "exact");
+        assert_eq!(found("api.example.com:8443"), "port");
+        assert_eq!(found("a.example.com"), "below");
+        assert_eq!(found("a.eu.example.com"), "deeper");
+        assert_eq!(found("example.com"), "any");
+        assert!(Rules::default().find(&Origin::parse("a", Some(1)).unwrap()).is_none());
+    }
+}
