@@ -6,3 +6,4 @@ pub mod clock;
 pub mod config;
 pub mod limit;
 pub mod policy;
+pub mod queue;

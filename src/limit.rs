@@ -1,5 +1,13 @@
 //! What an API allows, and when the next request fits into it. Pure: told the time, never reads it.
 
+mod budget;
+mod gcra;
+mod margin;
 mod spec;
+mod window;
 
+pub use budget::{Budget, Cost, Unit, Usage};
+pub use gcra::Gcra;
+pub use margin::Margin;
 pub use spec::{LimitSpec, Limits, Rate, SpecError};
+pub use window::Window;

@@ -1,0 +1,248 @@
+//! Even spacing: the generic cell rate algorithm, as `governor` implements it, told the time and undoable.
+//!
+//! GCRA (ITU-T I.371, annex A) remembers one number, the theoretical arrival time (TAT) of the next request. Governor
+//! decides on it; this adapter owns it, so that a decision can be looked at before it is taken, given back, or restored.
+
+use std::{cell::Cell, time::Duration};
+
+use governor::{
+    Quota, RateLimiter, clock,
+    middleware::NoOpMiddleware,
+    nanos::Nanos,
+    state::{NotKeyed, StateStore},
+};
+
+use super::{Cost, LimitSpec};
+use crate::clock::Instant;
+
+/// The spacing of one limit.
+#[derive(Clone, Debug)]
+pub struct Gcra {
+    quota: Quota,
+    /// When the next request is due by the rate alone; `None` before the first one.
+    tat: Option<Nanos>,
+}
+
+/// One cell of state, lent to governor for one decision.
+struct Tat(Cell<Option<Nanos>>);
+
+/// A clock that is told the time. It starts at 0, which makes governor's times absolute.
+#[derive(Default)]
+struct Told(Cell<Nanos>);
+
+// === impl Gcra ===
+
+impl Gcra {
+    /// Spacing for `limit`, nothing sent yet.
+    pub fn new(limit: &LimitSpec) -> Self {
+        Self { quota: quota(limit), tat: None }
+    }
+
+    /// The first instant, not before `now`, at which one more request keeps the spacing.
+    pub fn earliest(&self, now: Instant) -> Instant {
+        self.decide(now).map_or_else(|at| at, |_| now)
+    }
+
+    /// Takes the slot that matured last, at most `late` before `now`: a timer that fires late, or a wait for another
+    /// limit, then does not push every later slot back. Call only when [`earliest`](Self::earliest) says `now`.
+    ///
+    /// A request may cost more than the burst: it leaves like any other, and what follows waits for all of its cost.
+    pub fn commit(&mut self, now: Instant, late: Duration, cost: Cost) {
+        let interval = nanos(self.quota.replenish_interval());
+        let tolerance = interval * u64::from(self.quota.burst_size().get() - 1);
+        let matured = self
+            .tat
+            .map_or(now, |tat| Instant::from_nanos(tat.as_u64().saturating_sub(tolerance)).max(now - late).min(now));
+        let tat = self.decide(matured).unwrap_or_else(|at| {
+            // Not ours to send yet: charge it all the same, so that a caller's mistake cannot raise the rate.
+            (at.as_nanos() + tolerance + interval).into()
+        });
+        self.tat = Some(tat);
+        self.shift(i64::from(cost.get()) - 1);
+    }
+
+    /// Undoes one [`commit`](Self::commit) of `cost`: its slots are free again.
+    pub fn give_back(&mut self, cost: Cost) {
+        self.shift(-i64::from(cost.get()));
+    }
+
+    /// The state, to be kept somewhere else.
+    pub fn tat(&self) -> Option<Instant> {
+        self.tat.map(|tat| Instant::from_nanos(tat.as_u64()))
+    }
+
+    /// Takes up a state that was kept somewhere else.
+    pub fn restore(&mut self, tat: Option<Instant>) {
+        self.tat = tat.map(|at| at.as_nanos().into());
+    }
+
+    /// Another rate from here on; what was sent already stays sent.
+    pub fn retune(&mut self, limit: &LimitSpec) {
+        self.quota = quota(limit);
+    }
+
+    /// When a request with `ahead` cost units before it would leave, if only the spacing counted.
+    pub fn project(&self, now: Instant, ahead: u64) -> Instant {
+        let interval = nanos(self.quota.replenish_interval());
+        let burst = u64::from(self.quota.burst_size().get() - 1);
+        let tat = self.tat.map_or(0, |tat| tat.as_u64()).max(now.as_nanos());
+        let due = tat.saturating_add(ahead.saturating_mul(interval)).saturating_sub(burst * interval);
+        Instant::from_nanos(due).max(now)
+    }
+
+    /// Whether a fresh limiter would decide the same from now on.
+    pub fn is_idle(&self, now: Instant) -> bool {
+        self.tat.is_none_or(|tat| tat.as_u64() <= now.as_nanos())
+    }
+
+    /// Governor's verdict on one request at `now`: the TAT after it, or the first instant at which it may leave.
+    fn decide(&self, now: Instant) -> Result<Nanos, Instant> {
+        let limiter: RateLimiter<_, _, _, NoOpMiddleware<Nanos>> =
+            RateLimiter::new(self.quota, Tat(Cell::new(self.tat)), Told::default());
+        limiter.clock().0.set(now.as_nanos().into());
+        match limiter.check() {
+            Ok(()) => Ok(limiter.into_state_store().0.get().expect("governor stored what it allowed")),
+            Err(not) => Err(Instant::from_nanos(not.earliest_possible().as_u64())),
+        }
+    }
+
+    fn shift(&mut self, cells: i64) {
+        let Some(tat) = self.tat else { return };
+        let by = nanos(self.quota.replenish_interval()).saturating_mul(cells.unsigned_abs());
+        let tat = if cells < 0 { tat.as_u64().saturating_sub(by) } else { tat.as_u64().saturating_add(by) };
+        self.tat = Some(tat.into());
+    }
+}
+
+fn quota(limit: &LimitSpec) -> Quota {
+    Quota::with_period(limit.rate.interval()).expect("intervals are never zero").allow_burst(limit.burst)
+}
+
+fn nanos(of: Duration) -> u64 {
+    crate::clock::nanos(of)
+}
+
+// === impl governor's traits ===
+
+impl StateStore for Tat {
+    type Key = NotKeyed;
+
+    fn measure_and_replace<T, F, E>(&self, _: &NotKeyed, decide: F) -> Result<T, E>
+    where
+        F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
+    {
+        let (outcome, tat) = decide(self.0.get())?;
+        self.0.set(Some(tat));
+        Ok(outcome)
+    }
+}
+
+impl clock::Clock for Told {
+    type Instant = Nanos;
+
+    fn now(&self) -> Nanos {
+        self.0.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use governor::clock::FakeRelativeClock;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ONE: Cost = Cost::MIN;
+
+    fn gcra(limit: &str) -> Gcra {
+        Gcra::new(&limit.parse().unwrap())
+    }
+
+    fn ms(of: u64) -> Instant {
+        Instant::START + Duration::from_millis(of)
+    }
+
+    #[test]
+    fn a_late_timer_does_not_push_later_slots_back() {
+        let mut gcra = gcra("10/s");
+        gcra.commit(ms(0), Duration::ZERO, ONE);
+        assert_eq!(gcra.earliest(ms(1)), ms(100));
+        gcra.commit(ms(107), Duration::from_millis(50), ONE);
+        assert_eq!(gcra.earliest(ms(107)), ms(200));
+    }
+
+    #[test]
+    fn lateness_beyond_the_tolerance_is_lost() {
+        let mut gcra = gcra("10/s");
+        gcra.commit(ms(0), Duration::ZERO, ONE);
+        gcra.commit(ms(400), Duration::from_millis(50), ONE);
+        assert_eq!(gcra.earliest(ms(400)), ms(450));
+    }
+
+    #[test]
+    fn what_is_given_back_is_free_again() {
+        let mut gcra = gcra("10/s");
+        gcra.commit(ms(0), Duration::ZERO, ONE);
+        gcra.give_back(ONE);
+        assert_eq!(gcra.earliest(ms(0)), ms(0));
+    }
+
+    #[test]
+    fn a_cost_beyond_the_burst_is_paid_in_waiting() {
+        let mut gcra = gcra("10/s burst 2");
+        gcra.commit(ms(0), Duration::ZERO, Cost::new(5).unwrap());
+        // Five cells at 100 ms each, one of which the burst still forgives.
+        assert_eq!(gcra.earliest(ms(0)), ms(400));
+    }
+
+    #[test]
+    fn a_changed_rate_keeps_what_was_sent() {
+        let mut gcra = gcra("10/s");
+        gcra.commit(ms(0), Duration::ZERO, ONE);
+        gcra.retune(&"1/s".parse().unwrap());
+        assert_eq!(gcra.earliest(ms(0)), ms(100));
+        gcra.commit(ms(100), Duration::ZERO, ONE);
+        assert_eq!(gcra.earliest(ms(100)), ms(1100));
+    }
+
+    #[test]
+    fn projection_is_what_happens() {
+        for limit in ["10/s", "10/s burst 4", "500/min burst 20"] {
+            let mut gcra = gcra(limit);
+            let promised: Vec<_> = (0..40).map(|ahead| gcra.project(ms(5), ahead)).collect();
+            let mut now = ms(5);
+            for at in promised {
+                now = gcra.earliest(now);
+                assert_eq!(now, at, "{limit}");
+                gcra.commit(now, Duration::ZERO, ONE);
+            }
+        }
+    }
+
+    proptest! {
+        /// Told the same times, we decide what governor's plain limiter decides.
+        #[test]
+        fn decisions_are_governors(
+            count in 1u32..2000, burst in 1u32..50, gaps in proptest::collection::vec(0u64..3_000_000_000, 1..200)
+        ) {
+            let limit: LimitSpec = format!("{count}/s burst {}", burst.min(count)).parse().unwrap();
+            let clock = FakeRelativeClock::default();
+            let theirs: RateLimiter<_, _, _, NoOpMiddleware<Nanos>> =
+                RateLimiter::direct_with_clock(quota(&limit), clock.clone());
+            let mut ours = Gcra::new(&limit);
+            let mut now = Instant::START;
+            for gap in gaps {
+                let gap = Duration::from_nanos(gap);
+                clock.advance(gap);
+                now = now + gap;
+                match theirs.check() {
+                    Ok(()) => {
+                        prop_assert_eq!(ours.earliest(now), now);
+                        ours.commit(now, Duration::ZERO, ONE);
+                    }
+                    Err(not) => prop_assert_eq!(ours.earliest(now).as_nanos(), not.earliest_possible().as_u64()),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! How much longer than usual a request may take to the API before the window's promise would break.
+//!
+//! Nobody can measure the way alone, only the time to the answer. Its spread (longest less shortest) is an upper bound of
+//! what the way adds, and so the margin follows it; but a slow API spreads its answers as well, so that what is learned
+//! this way is capped at 4% of the window. Beyond that only the API itself convinces us, by refusing a request although
+//! the window was kept.
+
+use std::time::Duration;
+
+use crate::{clock::Instant, policy::MarginSpec};
+
+/// The margin of one lane.
+#[derive(Clone, Debug)]
+pub struct Margin {
+    spec: MarginSpec,
+    /// Times to answer of the running epoch and of the one before.
+    epochs: [Epoch; 2],
+    /// What refusals have taught, as it was when the last of them was believed.
+    floor: Duration,
+    floor_since: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Epoch {
+    since: Instant,
+    samples: u32,
+    shortest: Duration,
+    longest: Duration,
+}
+
+/// How long times to answer are remembered: between one and two epochs.
+const EPOCH: Duration = Duration::from_secs(30);
+/// Before this many answers the spread says nothing.
+const SAMPLES: u32 = 8;
+/// The margin to begin with, unless 2% of the window is less.
+const INITIAL: Duration = Duration::from_millis(10);
+/// Half of what refusals have taught is forgotten after each of these without another.
+const HALF_LIFE: Duration = Duration::from_secs(600);
+
+// === impl Margin ===
+
+impl Margin {
+    /// A margin that knows nothing yet.
+    pub fn new(spec: MarginSpec) -> Self {
+        Self { spec, epochs: [Epoch::NONE; 2], floor: Duration::ZERO, floor_since: Instant::START }
+    }
+
+    /// The margin for windows of length `per`.
+    pub fn of(&self, per: Duration) -> Duration {
+        match self.spec {
+            MarginSpec::Fixed(margin) => margin,
+            MarginSpec::Auto => {
+                let learnt = self.spread().map_or_else(
+                    || INITIAL.min(per / 50),
+                    |spread| (spread + spread / 4 + Duration::from_millis(1)).min(per / 25),
+                );
+                learnt.max(self.floor.min(per / 4))
+            }
+        }
+    }
+
+    /// An answer came `took` after its request was sent.
+    pub fn observe(&mut self, now: Instant, took: Duration) {
+        if self.spec != MarginSpec::Auto {
+            return;
+        }
+        if now.since(self.epochs[0].since) >= EPOCH {
+            self.epochs = [Epoch { since: now, ..Epoch::NONE }, self.epochs[0]];
+        }
+        let epoch = &mut self.epochs[0];
+        epoch.samples += 1;
+        epoch.shortest = epoch.shortest.min(took);
+        epoch.longest = epoch.longest.max(took);
+        if self.floor > Duration::ZERO && now.since(self.floor_since) >= HALF_LIFE {
+            (self.floor, self.floor_since) = (self.floor / 2, now);
+        }
+    }
+
+    /// The API refused a request that was sent at `sent`, although the window (the shortest being `per`) was kept.
+    pub fn refused(&mut self, now: Instant, sent: Instant, per: Duration) {
+        // Requests that were under way before the last lesson tell nothing about the margin since.
+        if self.spec == MarginSpec::Auto && (sent >= self.floor_since || self.floor.is_zero()) {
+            self.floor = (self.of(per) * 2).max(Duration::from_millis(2)).min(per / 4);
+            self.floor_since = now;
+        }
+    }
+
+    fn spread(&self) -> Option<Duration> {
+        let [one, two] = &self.epochs;
+        (one.samples + two.samples >= SAMPLES)
+            .then(|| one.longest.max(two.longest).saturating_sub(one.shortest.min(two.shortest)))
+    }
+}
+
+impl Epoch {
+    const NONE: Self = Self { since: Instant::START, samples: 0, shortest: Duration::MAX, longest: Duration::ZERO };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn ms(of: u64) -> Duration {
+        Duration::from_millis(of)
+    }
+
+    fn at(of: u64) -> Instant {
+        Instant::START + ms(of)
+    }
+
+    #[test]
+    fn it_starts_small_and_follows_the_spread() {
+        let mut margin = Margin::new(MarginSpec::Auto);
+        assert_eq!(margin.of(SECOND), ms(10));
+        assert_eq!(margin.of(ms(100)), ms(2));
+        for took in [50, 54, 52, 51, 53, 50, 54, 50] {
+            margin.observe(at(1000), ms(took));
+        }
+        assert_eq!(margin.of(SECOND), ms(6));
+    }
+
+    #[test]
+    fn a_slow_api_does_not_cost_more_than_four_percent() {
+        let mut margin = Margin::new(MarginSpec::Auto);
+        for took in 0..100 {
+            margin.observe(at(1000), ms(took * 50));
+        }
+        assert_eq!(margin.of(SECOND), ms(40));
+    }
+
+    #[test]
+    fn an_outlier_is_forgotten_after_two_epochs() {
+        let mut margin = Margin::new(MarginSpec::Auto);
+        margin.observe(at(0), ms(30));
+        for second in 0..70 {
+            margin.observe(at(second * 1000), ms(5));
+        }
+        assert_eq!(margin.of(SECOND), ms(1));
+    }
+
+    #[test]
+    fn a_refusal_doubles_it_once_per_lesson_and_is_forgotten_in_the_end() {
+        let mut margin = Margin::new(MarginSpec::Auto);
+        margin.refused(at(2000), at(1990), SECOND);
+        assert_eq!(margin.of(SECOND), ms(20));
+        margin.refused(at(2001), at(1995), SECOND); // was under way already
+        assert_eq!(margin.of(SECOND), ms(20));
+        margin.refused(at(3000), at(2990), SECOND);
+        assert_eq!(margin.of(SECOND), ms(40));
+        for ten_minutes in 1..4 {
+            margin.observe(at(3000 + ten_minutes * 600_000), ms(1));
+        }
+        assert_eq!(margin.of(SECOND), ms(10));
+    }
+
+    #[test]
+    fn a_fixed_margin_stays() {
+        let mut margin = Margin::new(MarginSpec::Fixed(ms(7)));
+        margin.refused(at(1), at(0), SECOND);
+        margin.observe(at(1), ms(500));
+        assert_eq!(margin.of(SECOND), ms(7));
+    }
+}

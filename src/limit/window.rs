@@ -1,0 +1,340 @@
+//! The promise itself: never more than N in any window W, as the API counts.
+//!
+//! Spacing alone cannot keep it: requests sent apart arrive closer. So every limit remembers the requests of the last
+//! window, and the next may leave only when enough of them are certainly out of the window *at the API*. The API counts
+//! a request somewhere between its sending and its answer, and, if the way takes at most J longer than the shortest way,
+//! at most J after its sending. So "certainly out" is `W + min(sent + J, answered)`; for a strict limit, which believes
+//! in no J, it is `W + answered`.
+//!
+//! Up to [`BUCKETS`] requests are kept one by one. Larger limits share buckets, each counted until its last request is
+//! out, which errs on the safe side and costs at most 1/[`BUCKETS`] of the allowance.
+
+use std::{collections::VecDeque, time::Duration};
+
+use super::{Cost, LimitSpec, Unit};
+use crate::clock::Instant;
+
+/// How many buckets a window is kept in at most: 10 KiB of memory for a limit in full use.
+const BUCKETS: u32 = 256;
+
+/// The requests of the last window of one limit.
+#[derive(Clone, Debug)]
+pub struct Window {
+    count: u32,
+    per: Duration,
+    strict: bool,
+    /// In order of their first unit. Units are numbered through the whole life of a lane.
+    buckets: VecDeque<Bucket>,
+    /// Units that count at the moment: the sum over all buckets.
+    used: u32,
+}
+
+/// Units that were taken one after the other, and leave the window together.
+#[derive(Clone, Debug)]
+struct Bucket {
+    first: Unit,
+    /// Units numbered from `first`, including those given back.
+    span: u32,
+    /// Units that count.
+    used: u32,
+    /// Of these: taken, but not on their way yet. Nobody knows when the API will count them.
+    held: u32,
+    /// Of these: on their way, not answered yet.
+    unanswered: u32,
+    last_sent: Instant,
+    last_answered: Instant,
+}
+
+// === impl Window ===
+
+impl Window {
+    /// An empty window of `limit`.
+    pub fn new(limit: &LimitSpec) -> Self {
+        Self {
+            count: limit.rate.count.get(),
+            per: limit.rate.per,
+            strict: limit.strict,
+            buckets: VecDeque::new(),
+            used: 0,
+        }
+    }
+
+    /// The first instant from which `cost` more fit, as far as is known now: [`Instant::FAR`] if that depends on
+    /// something that has no time yet, such as an answer under a strict limit.
+    pub fn earliest(&mut self, now: Instant, cost: Cost, margin: Duration) -> Instant {
+        if self.used == 0 {
+            return now;
+        }
+        self.forget(now, margin);
+        match self.lacking(u64::from(cost.get())) {
+            0 => now,
+            lacking => self.freed(lacking, margin).max(now),
+        }
+    }
+
+    /// Counts `cost` units, numbered from `first`, as taken but not yet on their way.
+    pub fn take(&mut self, first: Unit, cost: Cost) {
+        let per_bucket = self.count.div_ceil(BUCKETS);
+        let (mut first, mut left) = (first, cost.get());
+        self.used += left;
+        while left > 0 {
+            if self
+                .buckets
+                .back()
+                .is_none_or(|last| last.span >= per_bucket || last.first + u64::from(last.span) != first)
+            {
+                self.buckets.push_back(Bucket::starting(first));
+            }
+            let bucket = self.buckets.back_mut().expect("one was pushed just now");
+            let part = left.min(per_bucket - bucket.span);
+            bucket.span += part;
+            bucket.used += part;
+            bucket.held += part;
+            first += u64::from(part);
+            left -= part;
+        }
+    }
+
+    /// These units left for the API at `at`.
+    pub fn sent(&mut self, first: Unit, cost: Cost, at: Instant) {
+        self.each(first, cost, |bucket, units| {
+            let units = units.min(bucket.held);
+            bucket.held -= units;
+            bucket.unanswered += units;
+            bucket.last_sent = bucket.last_sent.max(at);
+        });
+    }
+
+    /// The API has answered these units at `at`: it cannot count them later than that.
+    pub fn answered(&mut self, first: Unit, cost: Cost, at: Instant) {
+        self.each(first, cost, |bucket, units| {
+            bucket.unanswered -= units.min(bucket.unanswered);
+            bucket.last_answered = bucket.last_answered.max(at);
+        });
+    }
+
+    /// These units were taken and never sent.
+    pub fn give_back(&mut self, first: Unit, cost: Cost) {
+        let mut freed = 0;
+        self.each(first, cost, |bucket, units| {
+            let units = units.min(bucket.held);
+            bucket.held -= units;
+            bucket.used -= units;
+            freed += units;
+        });
+        self.used -= freed;
+    }
+
+    /// Another rate from here on; what was sent already stays sent.
+    pub fn retune(&mut self, limit: &LimitSpec) {
+        (self.count, self.per, self.strict) = (limit.rate.count.get(), limit.rate.per, limit.strict);
+    }
+
+    /// When a request with `ahead` cost units before it would fit, if only the window counted.
+    pub fn project(&mut self, now: Instant, ahead: u64, cost: Cost, margin: Duration) -> Instant {
+        self.forget(now, margin);
+        match self.lacking(ahead + u64::from(cost.get())) {
+            0 => now,
+            lacking => {
+                // What is sent from here on leaves the window in its turn: the pattern repeats every window.
+                let (rounds, rest) = ((lacking - 1) / u64::from(self.count), (lacking - 1) % u64::from(self.count) + 1);
+                let first = match self.freed(rest, margin) {
+                    Instant::FAR => now + self.per,
+                    at => at.max(now),
+                };
+                first + self.per.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX))
+            }
+        }
+    }
+
+    /// How many units count at `now`.
+    pub fn used(&mut self, now: Instant, margin: Duration) -> u32 {
+        self.forget(now, margin);
+        self.used
+    }
+
+    /// How many of `units` more do not fit at the moment. What costs more than the whole limit fits an empty window.
+    fn lacking(&self, units: u64) -> u64 {
+        (u64::from(self.used) + units).saturating_sub(u64::from(self.count)).min(u64::from(self.used).max(units))
+    }
+
+    /// When `units` of those that count now will have left the window.
+    fn freed(&self, units: u64, margin: Duration) -> Instant {
+        let (mut left, mut at) = (units.min(u64::from(self.used)), Instant::START);
+        for bucket in &self.buckets {
+            match bucket.counted_by(self.strict, margin) {
+                // A request without an answer must not hold up those behind it: what is asked is when *enough* are out.
+                Instant::FAR => {}
+                counted => {
+                    at = at.max(counted + self.per);
+                    left = left.saturating_sub(u64::from(bucket.used));
+                    if left == 0 {
+                        return at;
+                    }
+                }
+            }
+        }
+        Instant::FAR
+    }
+
+    fn forget(&mut self, now: Instant, margin: Duration) {
+        let (strict, per) = (self.strict, self.per);
+        let out = |bucket: &Bucket| match bucket.counted_by(strict, margin) {
+            Instant::FAR => bucket.used == 0,
+            counted => bucket.used == 0 || counted + per <= now,
+        };
+        while let Some(front) = self.buckets.front()
+            && out(front)
+        {
+            self.used -= front.used;
+            self.buckets.pop_front();
+        }
+        // Something without a time stands in front: those behind it leave all the same.
+        if self.buckets.len() > 1
+            && self.buckets.front().is_some_and(|front| front.counted_by(strict, margin) == Instant::FAR)
+        {
+            let used = &mut self.used;
+            self.buckets.retain(|bucket| {
+                let gone = out(bucket);
+                *used -= if gone { bucket.used } else { 0 };
+                !gone
+            });
+        }
+    }
+
+    /// Runs `change` on every bucket that holds some of these units, with how many. Units whose bucket has left the
+    /// window already concern nobody.
+    fn each(&mut self, first: Unit, cost: Cost, mut change: impl FnMut(&mut Bucket, u32)) {
+        let end = first + u64::from(cost.get());
+        let start = self.buckets.partition_point(|bucket| bucket.first + u64::from(bucket.span) <= first);
+        for bucket in self.buckets.range_mut(start..) {
+            let (from, to) = (bucket.first.max(first), (bucket.first + u64::from(bucket.span)).min(end));
+            if from >= to {
+                break;
+            }
+            change(bucket, (to - from) as u32);
+        }
+    }
+}
+
+// === impl Bucket ===
+
+impl Bucket {
+    fn starting(first: Unit) -> Self {
+        Self {
+            first,
+            span: 0,
+            used: 0,
+            held: 0,
+            unanswered: 0,
+            last_sent: Instant::START,
+            last_answered: Instant::START,
+        }
+    }
+
+    /// The last instant at which the API may have counted any of these.
+    fn counted_by(&self, strict: bool, margin: Duration) -> Instant {
+        let by_margin = self.last_sent + margin;
+        match (self.held, self.unanswered, strict) {
+            (1.., _, _) | (_, 1.., true) => Instant::FAR,
+            (0, 1.., false) => by_margin,
+            (0, 0, false) => by_margin.min(self.last_answered),
+            (0, 0, true) => self.last_answered,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Cost = Cost::MIN;
+    const J: Duration = Duration::from_millis(5);
+
+    fn window(limit: &str) -> Window {
+        Window::new(&limit.parse().unwrap())
+    }
+
+    fn ms(of: u64) -> Instant {
+        Instant::START + Duration::from_millis(of)
+    }
+
+    fn send(window: &mut Window, unit: Unit, at: Instant) {
+        window.take(unit, ONE);
+        window.sent(unit, ONE, at);
+    }
+
+    #[test]
+    fn the_next_waits_until_the_first_is_out_of_the_window() {
+        let mut window = window("2/s");
+        send(&mut window, 0, ms(0));
+        send(&mut window, 1, ms(500));
+        assert_eq!(window.earliest(ms(600), ONE, J), ms(1005));
+        // The answer came 2 ms after sending, so 2 ms are all that the way can have taken.
+        window.answered(0, ONE, ms(2));
+        assert_eq!(window.earliest(ms(600), ONE, J), ms(1002));
+        assert_eq!(window.earliest(ms(1002), ONE, J), ms(1002));
+    }
+
+    #[test]
+    fn a_late_answer_counts_only_as_far_as_the_margin_goes() {
+        let mut window = window("1/s");
+        send(&mut window, 0, ms(0));
+        window.answered(0, ONE, ms(300));
+        assert_eq!(window.earliest(ms(300), ONE, J), ms(1005));
+    }
+
+    #[test]
+    fn a_strict_limit_counts_from_the_answer() {
+        let mut window = window("1/s strict");
+        send(&mut window, 0, ms(0));
+        assert_eq!(window.earliest(ms(900), ONE, J), Instant::FAR);
+        window.answered(0, ONE, ms(900));
+        assert_eq!(window.earliest(ms(900), ONE, J), ms(1900));
+    }
+
+    #[test]
+    fn one_hanging_request_holds_up_one_slot_only() {
+        let mut window = window("2/s strict");
+        send(&mut window, 0, ms(0)); // never answered
+        for unit in 1..50 {
+            let now = ms(unit * 1000);
+            assert_eq!(window.earliest(now, ONE, J), now);
+            send(&mut window, unit, now);
+            window.answered(unit, ONE, now);
+        }
+        assert_eq!(window.used(ms(49_500), J), 2);
+        assert!(window.buckets.len() <= 3);
+    }
+
+    #[test]
+    fn a_permit_not_yet_sent_counts_without_end() {
+        let mut window = window("1/s");
+        window.take(0, ONE);
+        assert_eq!(window.earliest(ms(60_000), ONE, J), Instant::FAR);
+        window.give_back(0, ONE);
+        assert_eq!(window.earliest(ms(60_000), ONE, J), ms(60_000));
+    }
+
+    #[test]
+    fn a_cost_may_span_buckets_and_exceed_the_limit() {
+        let mut window = window("600/s");
+        let cost = Cost::new(601).unwrap();
+        window.take(0, cost);
+        window.sent(0, cost, ms(0));
+        assert_eq!(window.used(ms(0), J), 601);
+        assert_eq!(window.earliest(ms(1), Cost::new(700).unwrap(), J), ms(1005));
+        window.answered(0, cost, ms(1));
+        assert_eq!(window.earliest(ms(1), ONE, J), ms(1001));
+    }
+
+    #[test]
+    fn a_large_limit_stays_small() {
+        let mut window = window("1000000/h");
+        for unit in 0..1_000_000 {
+            send(&mut window, unit, ms(unit / 1000));
+        }
+        assert!(window.buckets.len() <= 257);
+        assert_eq!(size_of::<Bucket>(), 40);
+    }
+}
