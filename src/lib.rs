@@ -5,5 +5,7 @@
 pub mod clock;
 pub mod config;
 pub mod limit;
+pub mod metrics;
+pub mod pace;
 pub mod policy;
 pub mod queue;

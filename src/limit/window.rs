@@ -11,6 +11,8 @@
 
 use std::{collections::VecDeque, time::Duration};
 
+use smallvec::SmallVec;
+
 use super::{Cost, LimitSpec, Unit};
 use crate::clock::Instant;
 
@@ -160,21 +162,28 @@ impl Window {
 
     /// When `units` of those that count now will have left the window.
     fn freed(&self, units: u64, margin: Duration) -> Instant {
-        let (mut left, mut at) = (units.min(u64::from(self.used)), Instant::START);
+        let units = units.min(u64::from(self.used));
+        let (mut leaving, mut sum, mut latest) = (SmallVec::<[(Instant, u32); 8]>::new(), 0, Instant::START);
         for bucket in &self.buckets {
             match bucket.counted_by(self.strict, margin) {
                 // A request without an answer must not hold up those behind it: what is asked is when *enough* are out.
                 Instant::FAR => {}
+                // Nothing from here on can have been counted before those that we have.
+                _ if sum >= units && bucket.last_sent >= latest => break,
                 counted => {
-                    at = at.max(counted + self.per);
-                    left = left.saturating_sub(u64::from(bucket.used));
-                    if left == 0 {
-                        return at;
-                    }
+                    leaving.push((counted, bucket.used));
+                    sum += u64::from(bucket.used);
+                    latest = latest.max(counted);
                 }
             }
         }
-        Instant::FAR
+        leaving.sort_unstable();
+        let mut left = units;
+        let last = leaving.iter().find(|(_, used)| {
+            left = left.saturating_sub(u64::from(*used));
+            left == 0
+        });
+        last.map_or(Instant::FAR, |(counted, _)| *counted + self.per)
     }
 
     fn forget(&mut self, now: Instant, margin: Duration) {

@@ -1,0 +1,282 @@
+//! What andante counts, and how Prometheus reads it. Owns a registry of its own; reads no clock and answers no request.
+//!
+//! Whoever is on the way of a request holds a [`RuleMetrics`], whose handles were resolved once: counting is an atomic
+//! addition, never a look-up.
+
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
+use parking_lot::Mutex;
+use prometheus::{
+    GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+};
+
+mod rule;
+
+pub use rule::{Outcome, RuleMetrics};
+
+/// Waits, in seconds: from a timer's lateness to the longest wait that a rule allows by default.
+const WAIT_BUCKETS: &[f64] = &[
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 150.0, 300.0, 600.0,
+    1200.0, 1800.0, 3600.0, 7200.0,
+];
+
+/// Times to an answer's head, in seconds: from a neighbour's to the longest that upstreams get by default.
+const UPSTREAM_BUCKETS: &[f64] =
+    &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
+
+/// Everything that andante counts. Clones share the same numbers.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    shared: Arc<Shared>,
+    /// Open connections from workers.
+    pub client_connections: IntGauge,
+    /// Open connections to upstreams.
+    pub upstream_connections: IntGauge,
+}
+
+#[derive(Debug)]
+struct Shared {
+    registry: Registry,
+    families: Families,
+    rules: Mutex<Known>,
+}
+
+/// The labels given out so far.
+#[derive(Debug, Default)]
+struct Known {
+    rules: HashMap<String, Arc<RuleMetrics>>,
+    unruled: HashSet<String>,
+}
+
+/// The families that have a `rule` label.
+#[derive(Debug)]
+struct Families {
+    requests: IntCounterVec,
+    answers: IntCounterVec,
+    waiting: IntGaugeVec,
+    in_flight: IntGaugeVec,
+    wait: HistogramVec,
+    upstream: HistogramVec,
+    limit: GaugeVec,
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    /// How many hosts without a rule get a label of their own.
+    pub const UNRULED_HOSTS: usize = 100;
+    /// The label that all further hosts without a rule share.
+    pub const OTHER: &str = "other";
+
+    /// Numbers of its own, all at zero, with `andante_build_info` and the process' own metrics.
+    pub fn new() -> Self {
+        let registry = Registry::new();
+        let families = Families::register(&registry);
+        let connections: IntGaugeVec = registered(
+            &registry,
+            IntGaugeVec::new(Opts::new("andante_connections", "Open connections, by the side they are on."), &["side"]),
+        );
+        let build: IntGaugeVec = registered(
+            &registry,
+            IntGaugeVec::new(Opts::new("andante_build_info", "Always 1; the labels say what runs."), &["version"]),
+        );
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        let metrics = Self {
+            client_connections: connections.with_label_values(&["client"]),
+            upstream_connections: connections.with_label_values(&["upstream"]),
+            shared: Arc::new(Shared { registry, families, rules: Mutex::default() }),
+        };
+        #[cfg(target_os = "linux")]
+        metrics.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()));
+        metrics
+    }
+
+    /// The numbers of the rule called `name`; always the same ones for the same name.
+    pub fn rule(&self, name: &str) -> Arc<RuleMetrics> {
+        self.shared.rules.lock().rule(name, &self.shared.families)
+    }
+
+    /// The numbers of a `host` that no rule is for. The first [`Self::UNRULED_HOSTS`] of them have numbers of their own,
+    /// all others share those of [`Self::OTHER`]: a worker that crawls the web must not grow `/metrics` without bound.
+    pub fn unruled(&self, host: &str) -> Arc<RuleMetrics> {
+        let mut known = self.shared.rules.lock();
+        let label = if known.unruled.contains(host) {
+            host
+        } else if known.unruled.len() < Self::UNRULED_HOSTS {
+            known.unruled.insert(host.to_owned());
+            host
+        } else {
+            Self::OTHER
+        };
+        known.rule(label, &self.shared.families)
+    }
+
+    /// Adds what is only worked out when somebody asks. What cannot be added (a name that is taken, say) is logged.
+    pub fn register(&self, collector: Box<dyn prometheus::core::Collector>) {
+        if let Err(error) = self.shared.registry.register(collector) {
+            tracing::error!(%error, "a metric is missing");
+        }
+    }
+
+    /// All numbers, in the [text exposition format 0.0.4][format].
+    ///
+    /// [format]: https://prometheus.io/docs/instrumenting/exposition_formats/
+    pub fn render(&self) -> String {
+        let mut text = String::with_capacity(16 * 1024);
+        if let Err(error) = TextEncoder::new().encode_utf8(&self.shared.registry.gather(), &mut text) {
+            tracing::error!(%error, "metrics are incomplete");
+        }
+        text
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+// === impl Known ===
+
+impl Known {
+    fn rule(&mut self, name: &str, families: &Families) -> Arc<RuleMetrics> {
+        let make = || Arc::new(RuleMetrics::new(name, families));
+        Arc::clone(self.rules.entry_ref(name).or_insert_with(make))
+    }
+}
+
+// === impl Families ===
+
+impl Families {
+    fn register(registry: &Registry) -> Self {
+        let rule = &["rule"];
+        let seconds = |name: &str, help: &str, buckets: &[f64]| {
+            HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), rule)
+        };
+        Self {
+            requests: registered(
+                registry,
+                IntCounterVec::new(
+                    Opts::new("andante_requests_total", "Requests that ended, by how they ended."),
+                    &["rule", "outcome"],
+                ),
+            ),
+            answers: registered(
+                registry,
+                IntCounterVec::new(
+                    Opts::new("andante_answers_total", "Answers of upstreams, by status code."),
+                    &["rule", "code"],
+                ),
+            ),
+            waiting: registered(
+                registry,
+                IntGaugeVec::new(Opts::new("andante_waiting", "Requests that wait for a slot."), rule),
+            ),
+            in_flight: registered(
+                registry,
+                IntGaugeVec::new(
+                    Opts::new("andante_in_flight", "Requests that are on their way to an upstream."),
+                    rule,
+                ),
+            ),
+            wait: registered(
+                registry,
+                seconds("andante_wait_seconds", "How long requests waited for a slot.", WAIT_BUCKETS),
+            ),
+            upstream: registered(
+                registry,
+                seconds("andante_upstream_seconds", "From sending a request to its answer's head.", UPSTREAM_BUCKETS),
+            ),
+            limit: registered(
+                registry,
+                GaugeVec::new(
+                    Opts::new("andante_limit_per_second", "The pace that is kept, by who asked for it."),
+                    &["rule", "source"],
+                ),
+            ),
+        }
+    }
+}
+
+/// Registers a metric of ours, whose name, labels and buckets are constants of this file.
+fn registered<C>(registry: &Registry, metric: prometheus::Result<C>) -> C
+where
+    C: prometheus::core::Collector + Clone + 'static,
+{
+    let metric = metric.expect("names, labels and buckets are valid");
+    registry.register(Box::new(metric.clone())).expect("names are unique");
+    metric
+}
+
+#[cfg(test)]
+mod tests {
+    use http::StatusCode;
+
+    use super::*;
+
+    #[test]
+    fn the_same_name_is_the_same_numbers() {
+        let metrics = Metrics::new();
+        metrics.rule("api").count(Outcome::Answered);
+        metrics.clone().rule("api").count(Outcome::Answered);
+        assert!(Arc::ptr_eq(&metrics.rule("api"), &metrics.rule("api")));
+        assert!(metrics.render().contains("andante_requests_total{outcome=\"answered\",rule=\"api\"} 2\n"));
+    }
+
+    #[test]
+    fn the_contract_names_are_all_there() {
+        let metrics = Metrics::new();
+        let rule = metrics.rule("api");
+        rule.answered(StatusCode::OK);
+        rule.answered(StatusCode::from_u16(999).unwrap());
+        rule.set_limit_per_second(2.5);
+        rule.wait_seconds.observe(0.3);
+        metrics.client_connections.inc();
+        let text = metrics.render();
+        for line in [
+            "andante_requests_total{outcome=\"refused\",rule=\"api\"} 0",
+            "andante_answers_total{code=\"200\",rule=\"api\"} 1",
+            "andante_answers_total{code=\"other\",rule=\"api\"} 1",
+            "andante_waiting{rule=\"api\"} 0",
+            "andante_in_flight{rule=\"api\"} 0",
+            "andante_wait_seconds_bucket{rule=\"api\",le=\"0.5\"} 1",
+            "andante_upstream_seconds_bucket{rule=\"api\",le=\"600\"} 0",
+            "andante_limit_per_second{rule=\"api\",source=\"config\"} 2.5",
+            "andante_connections{side=\"client\"} 1",
+            "andante_connections{side=\"upstream\"} 0",
+            concat!("andante_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+        ] {
+            assert!(text.lines().any(|found| found == line), "no {line:?} in:\n{text}");
+        }
+        #[cfg(target_os = "linux")]
+        assert!(text.contains("process_open_fds "));
+    }
+
+    #[test]
+    fn what_was_never_set_is_not_shown() {
+        let metrics = Metrics::new();
+        metrics.rule("api");
+        let text = metrics.render();
+        assert!(!text.contains("andante_limit_per_second"));
+        assert!(!text.contains("andante_answers_total"));
+    }
+
+    #[test]
+    fn hosts_past_the_cap_share_one_label() {
+        let metrics = Metrics::new();
+        for n in 0..2 * Metrics::UNRULED_HOSTS {
+            metrics.unruled(&format!("host-{n}"));
+        }
+        assert_eq!(metrics.unruled("host-0").name(), "host-0");
+        assert_eq!(metrics.unruled("host-150").name(), Metrics::OTHER);
+        assert_eq!(metrics.shared.rules.lock().rules.len(), Metrics::UNRULED_HOSTS + 1);
+    }
+
+    #[test]
+    fn a_name_cannot_break_out_of_its_label() {
+        let metrics = Metrics::new();
+        metrics.unruled("a\"} 1\nevil 2\\");
+        assert!(metrics.render().contains("andante_waiting{rule=\"a\\\"} 1\\nevil 2\\\\\"} 0\n"));
+    }
+}

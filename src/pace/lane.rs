@@ -1,0 +1,434 @@
+//! One budget and its queue, behind one short lock.
+//!
+//! If nobody waits and every limit says *now*, a request passes on the spot. Otherwise it takes a ticket. While somebody
+//! waits, one task per lane sleeps until the next slot matures, and only then is the ticket chosen that gets it.
+
+use std::{
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use tokio::sync::{Notify, oneshot};
+
+use super::{Permit, Verdict, permit::Stage};
+use crate::{
+    clock::{Clock, Instant},
+    limit::{Budget, Cost, LimitSpec, Unit, Usage},
+    metrics::RuleMetrics,
+    policy::Policy,
+    queue::{Place, Queue},
+};
+
+/// The queue and the limits of one budget.
+pub struct Lane {
+    host: Arc<str>,
+    policy: Arc<Policy>,
+    metrics: Arc<RuleMetrics>,
+    clock: Clock,
+    state: Mutex<State>,
+    /// Tells the driver that the next slot matures earlier than it sleeps.
+    sooner: Notify,
+}
+
+struct State {
+    budget: Budget,
+    queue: Queue<Ticket>,
+    in_flight: u32,
+    /// Until when the driver sleeps; `None` while there is none.
+    armed: Option<Instant>,
+    tally: Tally,
+}
+
+/// A place in the queue, seen from the lane.
+struct Ticket {
+    grant: oneshot::Sender<Permit>,
+    since: Instant,
+}
+
+/// What a request asks of a lane.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask {
+    /// What the request costs.
+    pub cost: Cost,
+    /// How long it is willing to wait.
+    pub patience: Duration,
+}
+
+/// What the lane says to it.
+#[derive(Debug)]
+#[must_use]
+pub enum Admission {
+    /// Send now.
+    Send(Permit),
+    /// Wait for a permit.
+    Wait(Waiting),
+    /// It is no use to wait.
+    Refuse(Refusal),
+}
+
+/// Why a request may not even wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// As many wait as may wait.
+    #[error("{waiting} requests wait already, which is as many as may")]
+    Full {
+        /// How many wait.
+        waiting: usize,
+        /// When the next place becomes free, at the latest.
+        retry_after: Duration,
+    },
+    /// It would have to wait longer than it may.
+    #[error("it would wait {wait:.1?} behind {waiting} others, longer than the {patience:?} it may")]
+    TooLong {
+        /// How many wait.
+        waiting: usize,
+        /// How long it would wait.
+        wait: Duration,
+        /// How long it may wait.
+        patience: Duration,
+        /// When a request like this one would be accepted.
+        retry_after: Duration,
+    },
+}
+
+/// A ticket in the hands of a request: becomes a permit. Dropped, it leaves the queue at once and costs no slot.
+#[derive(Debug)]
+#[must_use]
+pub struct Waiting {
+    lane: Arc<Lane>,
+    place: Place,
+    grant: oneshot::Receiver<Permit>,
+    granted: bool,
+    /// When the slot is expected to mature.
+    pub expected: Instant,
+}
+
+/// What a lane has done so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Requests sent.
+    pub sent: u64,
+    /// Requests refused by us.
+    pub refused: u64,
+    /// Requests that the API refused.
+    pub refused_by_api: u64,
+    /// Time that requests waited for their slots, together.
+    pub waited: Duration,
+    /// The longest of these waits.
+    pub waited_most: Duration,
+}
+
+/// A lane at one instant, for people to look at.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The rule's name.
+    pub rule: Arc<str>,
+    /// The host, canonical.
+    pub host: Arc<str>,
+    /// How far the limits are used.
+    pub limits: Vec<Usage>,
+    /// Requests on their way or being answered.
+    pub in_flight: u32,
+    /// How many of them there may be at once.
+    pub in_flight_limit: Option<u32>,
+    /// Tickets in the queue.
+    pub waiting: usize,
+    /// Time until the next slot matures; `None` if that depends on an answer.
+    pub next_slot: Option<Duration>,
+    /// Time until everybody who waits now has been served.
+    pub drain: Option<Duration>,
+    /// What was done so far.
+    pub tally: Tally,
+}
+
+/// Slots that matured at most this long ago are still handed out one by one to those who waited for them. Timers are
+/// about 1 ms late, a busy machine several; beyond this a burst would be more than an API expects of even spacing.
+const CATCH_UP: Duration = Duration::from_millis(50);
+
+/// Permits for tickets, to be handed over once the lock is released: whoever has left meanwhile gives back his own.
+type Grants = SmallVec<[(oneshot::Sender<Permit>, Permit); 2]>;
+
+// === impl Lane ===
+
+impl Lane {
+    /// A lane in which nothing has happened yet.
+    pub fn new(host: Arc<str>, policy: Arc<Policy>, metrics: Arc<RuleMetrics>, clock: Clock) -> Self {
+        let budget = Budget::new(&policy.limits, policy.margin, clock.now());
+        let state = State { budget, queue: Queue::new(), in_flight: 0, armed: None, tally: Tally::default() };
+        Self { host, policy, metrics, clock, state: Mutex::new(state), sooner: Notify::new() }
+    }
+
+    /// Asks for a slot. Must be called on a tokio runtime, which drives the lane while somebody waits.
+    pub fn admit(self: &Arc<Self>, ask: Ask) -> Admission {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        if state.queue.is_empty() && self.has_room(&state) && state.budget.earliest(now, ask.cost) <= now {
+            let permit = self.grant(&mut state, now, now, ask.cost, Duration::ZERO);
+            drop(state);
+            self.metrics.wait_seconds.observe(0.0);
+            return Admission::Send(permit);
+        }
+        self.line_up(state, now, ask)
+    }
+
+    /// Another rate for the limit at `index`; what was sent already stays sent.
+    pub fn retune(self: &Arc<Self>, index: usize, spec: LimitSpec) {
+        self.change(|state| state.budget.retune(index, spec));
+    }
+
+    /// The policy that holds here.
+    pub fn policy(&self) -> &Arc<Policy> {
+        &self.policy
+    }
+
+    /// Where this lane is counted.
+    pub fn metrics(&self) -> &Arc<RuleMetrics> {
+        &self.metrics
+    }
+
+    /// The host whose budget this is.
+    pub fn host(&self) -> &Arc<str> {
+        &self.host
+    }
+
+    /// How many wait, and when the next slot matures: what warming a connection needs to know.
+    pub fn outlook(&self) -> (usize, Instant) {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        let cost = state.queue.first().unwrap_or(Cost::MIN);
+        (state.queue.len(), state.budget.earliest(now, cost))
+    }
+
+    /// The lane as it stands.
+    pub fn snapshot(&self) -> Snapshot {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        let waiting = state.queue.len();
+        let known = |at: Instant| (at != Instant::FAR).then(|| at.since(now));
+        let next = if self.has_room(&state) { state.budget.earliest(now, Cost::MIN) } else { Instant::FAR };
+        let last = state.queue.units().saturating_sub(1);
+        Snapshot {
+            rule: self.policy.name.clone(),
+            host: self.host.clone(),
+            limits: state.budget.usage(now),
+            in_flight: state.in_flight,
+            in_flight_limit: self.policy.in_flight.map(Cost::get),
+            waiting,
+            next_slot: known(next),
+            drain: if waiting == 0 { Some(Duration::ZERO) } else { known(state.budget.project(now, last, Cost::MIN)) },
+            tally: state.tally,
+        }
+    }
+
+    /// Whether somebody waits although his slot has matured.
+    #[cfg(test)]
+    pub(super) fn loses_slots(&self) -> bool {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        let Some(cost) = state.queue.first() else { return false };
+        self.has_room(&state) && state.budget.earliest(now, cost) <= now
+    }
+
+    /// Whether a new lane would do the same from now on.
+    pub(super) fn is_idle(&self) -> bool {
+        let mut state = self.state.lock();
+        state.in_flight == 0 && state.queue.is_empty() && state.budget.is_idle(self.clock.now())
+    }
+
+    pub(super) fn sent(self: &Arc<Self>, unit: Unit, cost: Cost) -> Instant {
+        let now = self.clock.now();
+        self.change(|state| {
+            state.budget.sent(unit, cost, now);
+            state.tally.sent += 1;
+        });
+        now
+    }
+
+    /// The answer of what was sent at `sent` is here, or (`verdict` is `None`) will never come.
+    pub(super) fn answered(self: &Arc<Self>, unit: Unit, cost: Cost, sent: Instant, verdict: Option<Verdict>) {
+        let now = self.clock.now();
+        self.metrics.upstream_seconds.observe(now.since(sent).as_secs_f64());
+        self.change(|state| {
+            state.budget.answered(unit, cost, now);
+            if let Some(verdict) = verdict {
+                state.budget.observe(now, now.since(sent));
+                if verdict == Verdict::Refused {
+                    state.tally.refused_by_api += 1;
+                    state.budget.refused(now, sent);
+                }
+            }
+        });
+    }
+
+    /// A permit has reached its end at `stage`.
+    pub(super) fn settle(self: &Arc<Self>, unit: Unit, cost: Cost, stage: Stage) {
+        self.metrics.in_flight.dec();
+        self.change(|state| {
+            state.in_flight -= 1;
+            match stage {
+                Stage::Held => state.budget.give_back(unit, cost),
+                Stage::Sent(_) => state.budget.answered(unit, cost, self.clock.now()),
+                Stage::Answered => {}
+            }
+        });
+    }
+
+    fn has_room(&self, state: &State) -> bool {
+        self.policy.in_flight.is_none_or(|limit| state.in_flight < limit.get())
+    }
+
+    fn grant(self: &Arc<Self>, state: &mut State, now: Instant, since: Instant, cost: Cost, late: Duration) -> Permit {
+        let unit = state.budget.take(now, cost, late);
+        state.in_flight += 1;
+        let waited = now.since(since);
+        state.tally.waited += waited;
+        state.tally.waited_most = state.tally.waited_most.max(waited);
+        self.metrics.in_flight.inc();
+        Permit::new(self.clone(), unit, cost)
+    }
+
+    #[cold]
+    fn line_up(self: &Arc<Self>, mut state: parking_lot::MutexGuard<'_, State>, now: Instant, ask: Ask) -> Admission {
+        let ahead = state.queue.units();
+        let expected = state.budget.project(now, ahead, ask.cost);
+        if let Some(refusal) = self.refusal(&mut state, now, expected, ask) {
+            state.tally.refused += 1;
+            return Admission::Refuse(refusal);
+        }
+        let (sender, grant) = oneshot::channel();
+        let place = state.queue.push(ask.cost, Ticket { grant: sender, since: now });
+        self.metrics.waiting.inc();
+        if state.armed.is_none() {
+            state.armed = Some(Instant::FAR);
+            tokio::spawn(self.clone().drive());
+        } else if state.queue.len() == 1 {
+            // The driver still sleeps for somebody who has been served or has left since.
+            self.sooner.notify_one();
+        }
+        Admission::Wait(Waiting { lane: self.clone(), place, grant, granted: false, expected })
+    }
+
+    fn refusal(&self, state: &mut State, now: Instant, expected: Instant, ask: Ask) -> Option<Refusal> {
+        let (waiting, wait) = (state.queue.len(), expected.since(now));
+        if waiting >= self.policy.max_waiting {
+            let retry_after = state.budget.earliest(now, state.queue.first().unwrap_or(Cost::MIN));
+            let retry_after = if retry_after == Instant::FAR { wait } else { retry_after.since(now) };
+            return Some(Refusal::Full { waiting, retry_after });
+        }
+        let patience = ask.patience.min(self.policy.max_wait);
+        (wait > patience).then(|| Refusal::TooLong { waiting, wait, patience, retry_after: wait - patience })
+    }
+
+    /// Changes the state, and hands out what slots that has freed.
+    fn change(self: &Arc<Self>, change: impl FnOnce(&mut State)) {
+        let mut state = self.state.lock();
+        change(&mut state);
+        if state.queue.is_empty() {
+            return;
+        }
+        let now = self.clock.now();
+        let (grants, next) = self.serve(&mut state, now);
+        let sooner = state.armed.is_some_and(|armed| next < armed);
+        drop(state);
+        if sooner {
+            self.sooner.notify_one();
+        }
+        self.hand_over(grants);
+    }
+
+    /// Gives every slot that has matured to whoever is first *now*; also says when the next one matures.
+    fn serve(self: &Arc<Self>, state: &mut State, now: Instant) -> (Grants, Instant) {
+        let mut grants = Grants::new();
+        while let Some(cost) = state.queue.first() {
+            // An answer or a departure calls again: there is nothing to sleep for.
+            let next = if self.has_room(state) { state.budget.earliest(now, cost) } else { Instant::FAR };
+            if next > now {
+                return (grants, next);
+            }
+            let (cost, ticket) = state.queue.pop().expect("there is a first one");
+            self.metrics.waiting.dec();
+            if !ticket.grant.is_closed() {
+                let permit = self.grant(state, now, ticket.since, cost, CATCH_UP);
+                self.metrics.wait_seconds.observe(now.since(ticket.since).as_secs_f64());
+                grants.push((ticket.grant, permit));
+            }
+        }
+        (grants, Instant::FAR)
+    }
+
+    fn hand_over(&self, grants: Grants) {
+        for (ticket, permit) in grants {
+            // Who has left in this very moment drops the permit here, which gives it back.
+            drop(ticket.send(permit));
+        }
+    }
+
+    /// Sleeps from slot to slot while somebody waits: the one timer of this lane.
+    async fn drive(self: Arc<Self>) {
+        loop {
+            let now = self.clock.now();
+            let (grants, next) = {
+                let mut state = self.state.lock();
+                let (grants, next) = self.serve(&mut state, now);
+                state.armed = (!state.queue.is_empty()).then_some(next);
+                (grants, state.armed)
+            };
+            self.hand_over(grants);
+            let Some(next) = next else { return };
+            tokio::select! {
+                () = self.clock.sleep_until(next) => {}
+                () = self.sooner.notified() => {}
+            }
+        }
+    }
+
+    fn leave(self: &Arc<Self>, place: Place) {
+        self.change(|state| {
+            if state.queue.remove(place).is_some() {
+                self.metrics.waiting.dec();
+            }
+        });
+    }
+}
+
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane").field("host", &self.host).field("rule", &self.policy.name).finish_non_exhaustive()
+    }
+}
+
+// === impl Waiting ===
+
+impl Future for Waiting {
+    type Output = Permit;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Permit> {
+        let permit = ready!(Pin::new(&mut self.grant).poll(cx));
+        self.granted = true;
+        Poll::Ready(permit.expect("a lane keeps a ticket until it is served or left"))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if !self.granted {
+            self.lane.leave(self.place);
+        }
+    }
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    /// When to try again.
+    pub fn retry_after(&self) -> Duration {
+        match self {
+            Self::Full { retry_after, .. } | Self::TooLong { retry_after, .. } => *retry_after,
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Finds the lane of a request, or makes it; forgets lanes that remember nothing.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use parking_lot::RwLock;
+
+use super::Lane;
+use crate::{
+    clock::Clock,
+    metrics::Metrics,
+    policy::{Origin, Policy, Rules},
+};
+
+/// All lanes.
+pub struct Lanes {
+    rules: Rules,
+    clock: Clock,
+    metrics: Metrics,
+    /// Of each rule, in the order of the rules; those of hosts without one come last.
+    shelves: Vec<Shelf>,
+    /// The policy of hosts without a rule: no limits.
+    unruled: Arc<Policy>,
+}
+
+/// The lanes of one rule, by host.
+#[derive(Default)]
+struct Shelf {
+    lanes: RwLock<HashMap<Arc<str>, Arc<Lane>>>,
+    /// At how many lanes the idle ones are looked for.
+    crowded: AtomicUsize,
+}
+
+/// Fewer lanes than this are not worth looking through.
+const FEW: usize = 1024;
+
+// === impl Lanes ===
+
+impl Lanes {
+    /// No lane yet.
+    pub fn new(rules: Rules, metrics: Metrics, clock: Clock) -> Self {
+        for rule in rules.iter() {
+            let slowest = rule.limits.iter().map(|limit| limit.rate.per_second()).reduce(f64::min);
+            metrics.rule(&rule.name).set_limit_per_second(slowest.unwrap_or(f64::INFINITY));
+        }
+        let shelves = (0..=rules.iter().count()).map(|_| Shelf::default()).collect();
+        Self { rules, clock, metrics, shelves, unruled: Policy::new("", Vec::new()).into() }
+    }
+
+    /// The lane for `origin`: one per rule and host.
+    pub fn find(&self, origin: &Origin) -> Arc<Lane> {
+        let rule = self.rules.find(origin);
+        let shelf = match rule {
+            Some(found) => self.rules.iter().position(|rule| Arc::ptr_eq(rule, found)).expect("it is one of them"),
+            None => self.shelves.len() - 1,
+        };
+        let shelf = &self.shelves[shelf];
+        if let Some(lane) = shelf.lanes.read().get(&origin.host) {
+            return lane.clone();
+        }
+        let mut lanes = shelf.lanes.write();
+        if lanes.len() >= shelf.crowded.load(Ordering::Relaxed).max(FEW) {
+            forget(&mut lanes);
+            shelf.crowded.store(lanes.len() * 2, Ordering::Relaxed);
+        }
+        lanes.entry(origin.host.clone()).or_insert_with(|| self.open(&origin.host, rule)).clone()
+    }
+
+    /// Forgets lanes that remember nothing. To be called now and then.
+    pub fn sweep(&self) {
+        for shelf in &self.shelves {
+            let mut lanes = shelf.lanes.write();
+            forget(&mut lanes);
+            lanes.shrink_to(FEW);
+        }
+    }
+
+    /// How many lanes there are.
+    pub fn len(&self) -> usize {
+        self.shelves.iter().map(|shelf| shelf.lanes.read().len()).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Every lane there is.
+    pub fn all(&self) -> Vec<Arc<Lane>> {
+        self.shelves.iter().flat_map(|shelf| shelf.lanes.read().values().cloned().collect::<Vec<_>>()).collect()
+    }
+
+    /// The rules that the lanes are made by.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    fn open(&self, host: &Arc<str>, rule: Option<&Arc<Policy>>) -> Arc<Lane> {
+        let metrics = match rule {
+            Some(rule) => self.metrics.rule(&rule.name),
+            None => self.metrics.unruled(host),
+        };
+        Arc::new(Lane::new(host.clone(), rule.unwrap_or(&self.unruled).clone(), metrics, self.clock))
+    }
+}
+
+fn forget(lanes: &mut HashMap<Arc<str>, Arc<Lane>>) {
+    // Nobody but the map holds it, and under the map's lock nobody can get it: no budget is ever made twice.
+    lanes.retain(|_, lane| Arc::strong_count(lane) > 1 || !lane.is_idle());
+}

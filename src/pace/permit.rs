@@ -1,0 +1,71 @@
+//! A slot in a request's hands.
+
+use std::{mem, sync::Arc};
+
+use super::Lane;
+use crate::{
+    clock::Instant,
+    limit::{Cost, Unit},
+};
+
+/// The right to send one request now, settled with what came back.
+///
+/// Dropped before [`sent`](Self::sent) it goes back to the lane as if it had never been taken. Once a byte has left, the
+/// API may have counted the request, and a drop settles it as answered at that moment.
+#[must_use = "a permit dropped unsent goes back to the lane"]
+#[derive(Debug)]
+pub struct Permit {
+    lane: Arc<Lane>,
+    unit: Unit,
+    cost: Cost,
+    stage: Stage,
+}
+
+/// What the API made of a request, as far as pacing is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It was served, whatever the answer.
+    Served,
+    /// It was refused for coming too fast.
+    Refused,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Held,
+    Sent(Instant),
+    Answered,
+}
+
+// === impl Permit ===
+
+impl Permit {
+    pub(super) fn new(lane: Arc<Lane>, unit: Unit, cost: Cost) -> Self {
+        Self { lane, unit, cost, stage: Stage::Held }
+    }
+
+    /// The request is being written, on a connection that is ready.
+    pub fn sent(&mut self) {
+        if self.stage == Stage::Held {
+            self.stage = Stage::Sent(self.lane.sent(self.unit, self.cost));
+        }
+    }
+
+    /// The answer's head is here. The request stays in flight until the permit is dropped.
+    pub fn answered(&mut self, verdict: Verdict) {
+        if let Stage::Sent(at) = mem::replace(&mut self.stage, Stage::Answered) {
+            self.lane.answered(self.unit, self.cost, at, Some(verdict));
+        }
+    }
+
+    /// The lane it came from.
+    pub fn lane(&self) -> &Arc<Lane> {
+        &self.lane
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.lane.settle(self.unit, self.cost, self.stage);
+    }
+}
