@@ -77,6 +77,11 @@ impl Clock {
         Instant(nanos(self.start.elapsed()))
     }
 
+    /// `at` as tokio's timers want it; thirty years ahead at most.
+    pub fn to_tokio(&self, at: Instant) -> tokio::time::Instant {
+        self.start + Duration::from_nanos(at.0.min(1_000_000_000_000_000_000))
+    }
+
     /// Sleeps until `at`; for ever if that is [`Instant::FAR`].
     pub async fn sleep_until(&self, at: Instant) {
         match self.start.checked_add(Duration::from_nanos(at.0)) {

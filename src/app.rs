@@ -1,0 +1,225 @@
+//! Assembly: puts the parts together, starts them, and ends them in order.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    num::NonZeroUsize,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
+use tracing::{info, warn};
+
+use crate::{
+    clock::Clock,
+    config::{Clients, Config},
+    dial::Dialer,
+    listen,
+    metrics::Metrics,
+    pace::Lanes,
+    proxy::{self, Pool, Proxy},
+};
+
+/// A started andante.
+pub struct Running {
+    proxy: Arc<Proxy>,
+    listen: Vec<SocketAddr>,
+    drain: Duration,
+    /// Acceptors and housekeeping; aborted when dropped.
+    tasks: JoinSet<()>,
+    workers: Workers,
+}
+
+/// Why andante could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    #[error("could not listen on {addr}")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A thread or its runtime could not be made.
+    #[error("could not start a worker thread")]
+    Thread {
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// The threads that serve connections, each with a runtime and a pool of its own.
+#[derive(Clone)]
+struct Workers(Arc<[Worker]>);
+
+struct Worker {
+    connections: mpsc::UnboundedSender<(std::net::TcpStream, IpAddr)>,
+    open: Arc<AtomicUsize>,
+}
+
+/// More threads than this serve nobody better: a proxy that paces is not what the machine is for.
+const MOST_THREADS: usize = 4;
+/// How often unused lanes and connections are looked for.
+const SWEEP: Duration = Duration::from_secs(5);
+/// After the drain's deadline the last answers (503) are still written, for this long.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+// === impl Running ===
+
+impl Running {
+    /// Starts andante. Must be called on a tokio runtime, which accepts connections and keeps house from then on.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        raise_descriptor_limit();
+        let (clock, metrics) = (Clock::start(), Metrics::new());
+        let bind = |addr| listen::bind(addr).map_err(|source| StartError::Listen { addr, source });
+        let listeners = config.listen.iter().copied().map(bind).collect::<Result<Vec<_>, _>>()?;
+        let addr = |listener: &TcpListener, asked| listener.local_addr().unwrap_or(asked);
+        let listen: Vec<_> =
+            listeners.iter().zip(&config.listen).map(|(listener, asked)| addr(listener, *asked)).collect();
+        let exposed = listen.iter().any(|addr| !addr.ip().is_loopback());
+        let own = listen.iter().copied().collect();
+        let proxy = Arc::new(Proxy::new(proxy::Parts {
+            lanes: Lanes::new(config.rules.clone(), metrics.clone(), clock),
+            metrics: metrics.clone(),
+            clock,
+            clients: config.clients.clone(),
+            timeouts: config.timeouts,
+            dialer: Dialer::new(config.timeouts.connect, exposed && config.clients != Clients::Loopback, own),
+            exposed,
+            admin: String::new(),
+            instance: instance(),
+        }));
+        let workers = Workers::start(config.threads, &proxy, config.timeouts.upstream_keep_alive)?;
+        let mut tasks = JoinSet::new();
+        for listener in listeners {
+            tasks.spawn(accept(listener, workers.clone()));
+        }
+        tasks.spawn(keep_house(proxy.clone()));
+        Ok(Self { proxy, listen, drain: config.drain, tasks, workers })
+    }
+
+    /// Where workers connect.
+    pub fn listen(&self) -> &[SocketAddr] {
+        &self.listen
+    }
+
+    /// Stops accepting, lets queued and running requests finish within the configured time, and answers the rest 503.
+    pub async fn drain(self) {
+        let Self { proxy, drain, mut tasks, workers, .. } = self;
+        info!(open = proxy.open(), within = ?drain, "draining");
+        // Closes the listening sockets: whoever connects from now on is told at once, by the system.
+        tasks.shutdown().await;
+        proxy.drain(proxy.clock.now() + drain);
+        if tokio::time::timeout(drain + LAST_WORDS, proxy.emptied()).await.is_err() {
+            warn!(open = proxy.open(), "cutting connections that have not ended");
+        }
+        drop(workers);
+    }
+}
+
+async fn accept(listener: TcpListener, workers: Workers) {
+    loop {
+        let (stream, peer) = listen::accept(&listener).await;
+        match stream.into_std() {
+            Ok(stream) => workers.hand(stream, peer.ip()),
+            Err(error) => warn!(%error, "could not hand a connection to its thread"),
+        }
+    }
+}
+
+async fn keep_house(proxy: Arc<Proxy>) {
+    let mut turns = tokio::time::interval(SWEEP);
+    loop {
+        turns.tick().await;
+        proxy.lanes.sweep();
+    }
+}
+
+// === impl Workers ===
+
+impl Workers {
+    fn start(threads: Option<NonZeroUsize>, proxy: &Arc<Proxy>, keep_alive: Duration) -> Result<Self, StartError> {
+        let cores = || thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MOST_THREADS);
+        let count = threads.map_or_else(cores, NonZeroUsize::get);
+        let start = |index| Worker::start(index, proxy.clone(), keep_alive);
+        let workers =
+            (0..count).map(start).collect::<io::Result<_>>().map_err(|source| StartError::Thread { source })?;
+        Ok(Self(workers))
+    }
+
+    /// To the thread with the fewest: long-lived connections must not pile up on one core.
+    fn hand(&self, stream: std::net::TcpStream, peer: IpAddr) {
+        let idlest = self.0.iter().min_by_key(|worker| worker.open.load(Ordering::Relaxed));
+        let worker = idlest.expect("there is at least one");
+        worker.open.fetch_add(1, Ordering::Relaxed);
+        // A thread ends only after whoever accepts: a failure here is the last thing that happens.
+        let _ = worker.connections.send((stream, peer));
+    }
+}
+
+impl Worker {
+    fn start(index: usize, proxy: Arc<Proxy>, keep_alive: Duration) -> io::Result<Self> {
+        let (connections, receiver) = mpsc::unbounded_channel();
+        let open = Arc::new(AtomicUsize::new(0));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let counted = open.clone();
+        thread::Builder::new()
+            .name(format!("worker-{index}"))
+            .spawn(move || runtime.block_on(work(receiver, proxy, keep_alive, counted)))?;
+        Ok(Self { connections, open })
+    }
+}
+
+/// Serves the connections that are handed over, until no more can come.
+async fn work(
+    mut connections: mpsc::UnboundedReceiver<(std::net::TcpStream, IpAddr)>,
+    proxy: Arc<Proxy>,
+    keep_alive: Duration,
+    open: Arc<AtomicUsize>,
+) {
+    let pool = Arc::new(Pool::new(proxy.clock, keep_alive));
+    let mut sweep = tokio::time::interval(SWEEP);
+    loop {
+        tokio::select! {
+            connection = connections.recv() => {
+                let Some((stream, peer)) = connection else { return };
+                let stream = match tokio::net::TcpStream::from_std(stream) {
+                    Ok(stream) => stream,
+                    Err(error) => {
+                        warn!(%error, "could not take a connection over");
+                        open.fetch_sub(1, Ordering::Relaxed);
+                        continue;
+                    }
+                };
+                let (proxy, pool, open) = (proxy.clone(), pool.clone(), open.clone());
+                tokio::spawn(async move {
+                    proxy.serve(pool, stream, peer).await;
+                    open.fetch_sub(1, Ordering::Relaxed);
+                });
+            }
+            _ = sweep.tick() => pool.sweep(),
+        }
+    }
+}
+
+/// As many descriptors as the system lets us have: one worker and one upstream connection each.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        warn!(%error, "could not raise the limit of open files");
+    }
+}
+
+/// Tells this process from others; need not be secret.
+fn instance() -> u32 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    RandomState::new().build_hasher().finish() as u32
+}

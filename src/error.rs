@@ -1,0 +1,273 @@
+//! What can go wrong with a request, and whose fault it is. Becomes an answer in `proxy::respond`, and only there.
+
+use std::{io, net::IpAddr, time::Duration};
+
+use http::StatusCode;
+
+/// The source of an error that libraries hand over.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a request could not be served. Says what was tried, and on what; never quotes a credential.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Somebody took the proxy for a web server.
+    #[error("this is a forward proxy, and the request names no host to forward it to")]
+    NoTarget,
+    /// The target is no host and port.
+    #[error("the target of this {method} is not a valid host and port")]
+    BadTarget {
+        /// The request's method.
+        method: http::Method,
+    },
+    /// The target carries a user name or password.
+    #[error("the target carries a user name, which RFC 9110 §4.2.4 forbids")]
+    UserInfo,
+    /// Something other than `http://`.
+    #[error("the scheme {scheme:?} cannot be forwarded in the clear")]
+    Scheme {
+        /// What was asked for.
+        scheme: String,
+    },
+    /// `Host` is missing, double or malformed.
+    #[error("the request has {found}, where RFC 9112 §3.2 wants exactly one valid Host field")]
+    BadHost {
+        /// What was found instead.
+        found: &'static str,
+    },
+    /// A transfer coding other than `chunked`.
+    #[error("the request's transfer coding is not \"chunked\" alone")]
+    TransferCoding,
+    /// An expectation other than `100-continue`.
+    #[error("the expectation is not \"100-continue\"")]
+    Expectation,
+    /// The client's address is not allowed in.
+    #[error("{client} may not use this proxy")]
+    Stranger {
+        /// Who asked.
+        client: IpAddr,
+    },
+    /// The target's address may not be reached through this proxy.
+    #[error("{origin} is at a {kind} address, which this proxy does not reach for others")]
+    Forbidden {
+        /// What was asked for.
+        origin: String,
+        /// What is wrong with it.
+        kind: &'static str,
+    },
+    /// A tunnel to a port that is not for tunnels.
+    #[error("{origin} is not a port that tunnels may go to")]
+    TunnelPort {
+        /// What was asked for.
+        origin: String,
+    },
+    /// The request has been here before.
+    #[error("the request has come back to where it was forwarded")]
+    Loop,
+    /// The proxy itself is the target.
+    #[error("{origin} is this proxy itself")]
+    Myself {
+        /// What was asked for.
+        origin: String,
+    },
+    /// The lane has no slot in time.
+    #[error("{host}: {why}")]
+    Refused {
+        /// Whose lane it is.
+        host: String,
+        /// What the lane said.
+        why: String,
+        /// When a request like this one would be accepted.
+        retry_after: Duration,
+    },
+    /// The process is about to end.
+    #[error("the proxy is shutting down, and this request would not have finished in time")]
+    Draining,
+    /// The name could not be resolved.
+    #[error("could not resolve {host}")]
+    Dns {
+        /// What was looked up.
+        host: String,
+        /// What the resolver said.
+        source: Cause,
+    },
+    /// No connection in time.
+    #[error("{origin} did not accept a connection within {after:?}")]
+    ConnectTimeout {
+        /// Where to.
+        origin: String,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// No connection at all.
+    #[error("could not connect to {origin}")]
+    Connect {
+        /// Where to.
+        origin: String,
+        /// What the system said.
+        source: Cause,
+    },
+    /// The connection broke before the answer was there.
+    #[error("{origin} closed the connection before its answer was complete")]
+    Broken {
+        /// Where to.
+        origin: String,
+        /// What the connection said.
+        source: Cause,
+    },
+    /// The answer is not HTTP.
+    #[error("{origin} gave an answer that is not valid HTTP")]
+    BadAnswer {
+        /// Where to.
+        origin: String,
+        /// What is wrong with it.
+        source: Cause,
+    },
+    /// No answer in time.
+    #[error("{origin} did not answer within {after:?}")]
+    AnswerTimeout {
+        /// Where to.
+        origin: String,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The client stopped sending its request.
+    #[error("the request's body stopped coming for {after:?}")]
+    Stalled {
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The client's body is malformed, or the client has gone.
+    #[error("the request's body could not be read")]
+    Body {
+        /// What the connection said.
+        source: Cause,
+    },
+}
+
+/// Who has to do something about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blame {
+    /// Whoever sent the request.
+    Client,
+    /// This proxy, or its configuration.
+    Us,
+    /// Whoever should have answered.
+    Upstream,
+}
+
+// === impl Error ===
+
+impl Error {
+    /// The status that the worker sees.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::NoTarget | Self::BadTarget { .. } | Self::UserInfo | Self::BadHost { .. } | Self::Body { .. } => {
+                StatusCode::BAD_REQUEST
+            }
+            Self::Scheme { .. } | Self::TransferCoding => StatusCode::NOT_IMPLEMENTED,
+            Self::Expectation => StatusCode::EXPECTATION_FAILED,
+            Self::Stranger { .. } | Self::Forbidden { .. } | Self::TunnelPort { .. } | Self::Myself { .. } => {
+                StatusCode::FORBIDDEN
+            }
+            Self::Loop | Self::Dns { .. } | Self::Connect { .. } | Self::Broken { .. } | Self::BadAnswer { .. } => {
+                StatusCode::BAD_GATEWAY
+            }
+            Self::Refused { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            Self::ConnectTimeout { .. } | Self::AnswerTimeout { .. } => StatusCode::GATEWAY_TIMEOUT,
+            Self::Stalled { .. } => StatusCode::REQUEST_TIMEOUT,
+        }
+    }
+
+    /// The error type of RFC 9209 §2.3.
+    pub fn proxy_status(&self) -> &'static str {
+        match self {
+            Self::Dns { .. } => "dns_error",
+            Self::Forbidden { .. } => "destination_ip_prohibited",
+            Self::ConnectTimeout { .. } => "connection_timeout",
+            Self::Connect { source, .. } => match io_kind(source.as_ref()) {
+                Some(io::ErrorKind::ConnectionRefused) => "connection_refused",
+                Some(io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable) => "destination_ip_unroutable",
+                _ => "destination_unavailable",
+            },
+            Self::Broken { .. } => "connection_terminated",
+            Self::BadAnswer { .. } => "http_protocol_error",
+            Self::AnswerTimeout { .. } => "http_response_timeout",
+            Self::Loop | Self::Myself { .. } => "proxy_loop_detected",
+            Self::Refused { .. } | Self::Stranger { .. } | Self::TunnelPort { .. } => "http_request_denied",
+            Self::Draining => "proxy_internal_response",
+            _ => "http_request_error",
+        }
+    }
+
+    /// Who has to do something about it.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Refused { .. } | Self::Draining => Blame::Us,
+            Self::Dns { .. }
+            | Self::ConnectTimeout { .. }
+            | Self::Connect { .. }
+            | Self::Broken { .. }
+            | Self::BadAnswer { .. }
+            | Self::AnswerTimeout { .. } => Blame::Upstream,
+            _ => Blame::Client,
+        }
+    }
+
+    /// What to do next, for whoever reads the answer.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::NoTarget => {
+                "set HTTP_PROXY and HTTPS_PROXY to this address in your worker, and call the API by its own URL"
+            }
+            Self::BadTarget { .. } => "write host:port, the port being 1 to 65535 (RFC 9110 §7.1, §9.3.6)",
+            Self::UserInfo => "send credentials in the Authorization field",
+            Self::Scheme { .. } => "for https set HTTPS_PROXY: the client then opens a tunnel by CONNECT",
+            Self::BadHost { .. } => "send one Host field with the target's host and port",
+            Self::TransferCoding => "send \"Transfer-Encoding: chunked\" or a Content-Length",
+            Self::Expectation => "leave the Expect field out",
+            Self::Stranger { .. } => "add the client's network to `clients` in the configuration",
+            Self::Forbidden { .. } => {
+                "set `allow-private = true` in a rule for this host, if it is meant to be reached"
+            }
+            Self::TunnelPort { .. } => {
+                "name the port in a rule's host (\"example.com:8443\"), if it is meant to be reached"
+            }
+            Self::Loop | Self::Myself { .. } => {
+                "leave this proxy out of its own HTTP_PROXY, or add the host to NO_PROXY"
+            }
+            Self::Refused { .. } => "try again after Retry-After, or raise `max-wait` or `max-waiting`",
+            Self::Draining => "try again: another instance may be up",
+            Self::Dns { .. } => "check the host's spelling and this machine's resolver",
+            Self::ConnectTimeout { .. } | Self::Connect { .. } => {
+                "check that the upstream is up and reachable from this machine"
+            }
+            Self::Broken { .. } => "try again if the request may be repeated: the upstream may have processed it",
+            Self::BadAnswer { .. } => "look at what the upstream sends: its answer breaks RFC 9112",
+            Self::AnswerTimeout { .. } => "raise `timeouts.answer` if the upstream is meant to take this long",
+            Self::Stalled { .. } => "send the body without long pauses, or raise `timeouts.idle`",
+            Self::Body { .. } => "send a body that matches its Content-Length or its chunks",
+        }
+    }
+
+    /// When to try again, if that is known.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { retry_after, .. } => Some(*retry_after),
+            Self::Draining => Some(Duration::from_secs(1)),
+            _ => None,
+        }
+    }
+}
+
+/// The system's error somewhere below `error`.
+fn io_kind(error: &(dyn std::error::Error + 'static)) -> Option<io::ErrorKind> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(io) = error.downcast_ref::<io::Error>() {
+            return Some(io.kind());
+        }
+        next = error.source();
+    }
+    None
+}

@@ -1,0 +1,48 @@
+//! Listening sockets, and an `accept` that does not fail.
+
+use std::{io, net::SocketAddr, time::Duration};
+
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tracing::warn;
+
+/// How many connections may wait for `accept`: a burst of workers starts at once.
+const BACKLOG: u32 = 8192;
+/// How long to pause when the system has no file descriptor left.
+const EXHAUSTED: Duration = Duration::from_millis(100);
+
+/// Listens on `addr`.
+pub fn bind(addr: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A restarted proxy must not wait for the last one's connections to be forgotten.
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    socket.listen(BACKLOG)
+}
+
+/// The next connection. Errors of single connections are passed over; when descriptors run out it pauses, so that it
+/// neither spins nor dies (R61).
+pub async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                // Without it an answer's last segment waits for the client's delayed acknowledgement.
+                if let Err(error) = stream.set_nodelay(true) {
+                    warn!(%error, "could not set TCP_NODELAY");
+                }
+                return (stream, peer);
+            }
+            Err(error) if is_of_one_connection(&error) => {}
+            Err(error) => {
+                warn!(%error, pause = ?EXHAUSTED, "could not accept a connection");
+                tokio::time::sleep(EXHAUSTED).await;
+            }
+        }
+    }
+}
+
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset
+    )
+}

@@ -1,0 +1,169 @@
+//! The proxy: from a worker's connection to the upstream's answer. `stack` shows the way of a request.
+
+mod body;
+mod connection;
+mod count;
+mod fields;
+mod forward;
+mod link;
+mod request;
+mod respond;
+mod socket;
+mod stack;
+mod tunnel;
+mod upstream;
+mod wait;
+
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+use http::HeaderValue;
+use tokio::{net::TcpStream, sync::Notify};
+
+pub use upstream::Pool;
+
+use crate::{
+    clock::{Clock, Instant},
+    config::{Clients, Timeouts},
+    dial::Dialer,
+    metrics::{Metrics, RuleMetrics},
+    pace::Lanes,
+};
+
+/// What every connection of this process shares.
+pub struct Proxy {
+    /// The lanes.
+    pub lanes: Lanes,
+    /// Where things are counted.
+    pub metrics: Metrics,
+    /// The time.
+    pub clock: Clock,
+    clients: Clients,
+    timeouts: Timeouts,
+    dialer: Dialer,
+    /// Whether workers on other machines are let in, so that targets need a closer look.
+    exposed: bool,
+    /// Where people find out more, for answers to those who took us for a web server.
+    admin: String,
+    /// `1.1 andante-…` and `1.0 andante-…`: unique to this process, so that a loop is told from a chain.
+    via: [HeaderValue; 2],
+    /// Where requests are counted that never got as far as a lane.
+    nowhere: Arc<RuleMetrics>,
+    open: AtomicUsize,
+    tunnels: AtomicUsize,
+    draining: AtomicBool,
+    /// From when on what is unfinished is cut off, in nanoseconds of the clock.
+    cut_off: AtomicU64,
+    /// Wakes every connection, to look at the two above.
+    drain: Notify,
+    /// Wakes who waits for the last connection to end.
+    empty: Notify,
+}
+
+/// What a [`Proxy`] is made of.
+pub struct Parts {
+    /// The lanes.
+    pub lanes: Lanes,
+    /// Where things are counted.
+    pub metrics: Metrics,
+    /// The time.
+    pub clock: Clock,
+    /// Who may use the proxy.
+    pub clients: Clients,
+    /// Bounds on everything that can hang.
+    pub timeouts: Timeouts,
+    /// How upstreams are connected to.
+    pub dialer: Dialer,
+    /// Whether a listener is reachable from other machines.
+    pub exposed: bool,
+    /// The admin address as a URL, or words that say that there is none.
+    pub admin: String,
+    /// Tells this process from others in `Via`.
+    pub instance: u32,
+}
+
+// === impl Proxy ===
+
+impl Proxy {
+    /// Puts a proxy together; it serves what is handed to [`serve`](Self::serve).
+    pub fn new(parts: Parts) -> Self {
+        let via = |version| {
+            HeaderValue::try_from(format!("{version} andante-{:08x}", parts.instance)).expect("letters and digits")
+        };
+        Self {
+            nowhere: parts.metrics.rule("none"),
+            lanes: parts.lanes,
+            metrics: parts.metrics,
+            clock: parts.clock,
+            clients: parts.clients,
+            timeouts: parts.timeouts,
+            dialer: parts.dialer,
+            exposed: parts.exposed,
+            admin: parts.admin,
+            via: [via("1.1"), via("1.0")],
+            open: AtomicUsize::new(0),
+            tunnels: AtomicUsize::new(0),
+            draining: AtomicBool::new(false),
+            cut_off: AtomicU64::new(u64::MAX),
+            drain: Notify::new(),
+            empty: Notify::new(),
+        }
+    }
+
+    /// Serves one worker's connection to its end. `pool` is the calling thread's.
+    pub async fn serve(self: Arc<Self>, pool: Arc<Pool>, stream: TcpStream, peer: IpAddr) {
+        connection::serve(self, pool, stream, peer).await;
+    }
+
+    /// Asks all connections to finish what they are at; at `cut_off` the rest is answered 503 or cut.
+    pub fn drain(&self, cut_off: Instant) {
+        self.cut_off.store(cut_off.as_nanos(), Ordering::Relaxed);
+        self.draining.store(true, Ordering::Release);
+        self.drain.notify_waiters();
+    }
+
+    /// Whether the process is about to end.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// Waits until no connection is left.
+    pub async fn emptied(&self) {
+        loop {
+            let empty = self.empty.notified();
+            if self.open.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            empty.await;
+        }
+    }
+
+    /// Workers' connections, tunnels included.
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Tunnels.
+    pub fn tunnels(&self) -> usize {
+        self.tunnels.load(Ordering::Relaxed)
+    }
+
+    /// From when on what is unfinished is cut off.
+    fn cut_off(&self) -> Instant {
+        Instant::from_nanos(self.cut_off.load(Ordering::Relaxed))
+    }
+
+    fn lets_in(&self, peer: IpAddr) -> bool {
+        let peer = peer.to_canonical();
+        match &self.clients {
+            Clients::Any => true,
+            Clients::Loopback => peer.is_loopback(),
+            Clients::Networks(networks) => peer.is_loopback() || networks.iter().any(|net| net.contains(&peer)),
+        }
+    }
+}

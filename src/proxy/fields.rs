@@ -1,0 +1,126 @@
+//! Header fields at the border: what is between two hops stays between them (RFC 9110 §7.6).
+
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Version,
+    header::{CONNECTION, CONTENT_LENGTH, EXPECT, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA},
+};
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
+/// Ours, and never to be taken from anybody else (RFC 9209).
+pub(super) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+/// W3C Server Timing: what andante added to the time of an answer.
+pub(super) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+/// Removes what concerns only the hop that the message came by (RFC 9110 §7.6.1), and its framing, which is made anew.
+///
+/// Says whether the message allowed trailers, which `TE` does and which is to be allowed again.
+pub(super) fn remove_hop_by_hop(fields: &mut HeaderMap) -> bool {
+    // One pass over what there is, which is little, instead of a dozen look-ups of what mostly is not there.
+    let mut found = Found::default();
+    for name in fields.keys() {
+        found.note(name);
+    }
+    let trailers = found.te && allows_trailers(fields);
+    if found.connection {
+        remove_named(fields);
+        fields.remove(CONNECTION);
+    }
+    for (there, name) in [
+        (found.te, TE),
+        (found.framing, TRANSFER_ENCODING),
+        (found.framing, CONTENT_LENGTH),
+        (found.upgrade, UPGRADE),
+        (found.expect, EXPECT),
+        (found.keep_alive, KEEP_ALIVE),
+        (found.proxy, PROXY_CONNECTION),
+        (found.proxy, PROXY_AUTHORIZATION),
+        (found.proxy, PROXY_AUTHENTICATION_INFO),
+    ] {
+        if there {
+            fields.remove(name);
+        }
+    }
+    if found.proxy && fields.get(PROXY_STATUS).is_some_and(|value| value.as_bytes().starts_with(b"andante")) {
+        fields.remove(PROXY_STATUS);
+    }
+    if found.andante {
+        remove_ours(fields);
+    }
+    trailers
+}
+
+/// What there is to remove.
+#[derive(Default)]
+struct Found {
+    connection: bool,
+    te: bool,
+    framing: bool,
+    upgrade: bool,
+    expect: bool,
+    keep_alive: bool,
+    proxy: bool,
+    andante: bool,
+}
+
+impl Found {
+    fn note(&mut self, name: &HeaderName) {
+        match name.as_str().as_bytes() {
+            b"connection" => self.connection = true,
+            b"te" => self.te = true,
+            b"transfer-encoding" | b"content-length" => self.framing = true,
+            b"upgrade" => self.upgrade = true,
+            b"expect" => self.expect = true,
+            b"keep-alive" => self.keep_alive = true,
+            name if name.starts_with(b"proxy-") => self.proxy = true,
+            name if name.starts_with(b"andante-") => self.andante = true,
+            _ => {}
+        }
+    }
+}
+
+fn allows_trailers(fields: &HeaderMap) -> bool {
+    tokens(fields, &TE).any(|token| token.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("trailers"))
+}
+
+/// Removes the fields that `Connection` names, on every line of it (R13).
+fn remove_named(fields: &mut HeaderMap) {
+    // `Connection: close, host` must not take away what the message cannot do without.
+    const KEPT: [&str; 4] = ["host", "via", "cache-control", "content-type"];
+    let named: Vec<HeaderName> = tokens(fields, &CONNECTION)
+        .filter(|token| !KEPT.iter().any(|kept| token.eq_ignore_ascii_case(kept)))
+        .filter_map(|token| token.parse().ok())
+        .collect();
+    for name in named {
+        fields.remove(name);
+    }
+}
+
+#[cold]
+fn remove_ours(fields: &mut HeaderMap) {
+    let ours: Vec<HeaderName> = fields.keys().filter(|name| name.as_str().starts_with("andante-")).cloned().collect();
+    for name in ours {
+        fields.remove(name);
+    }
+}
+
+/// The members of a comma-separated field, over all its lines. Lines that are not text are passed over.
+pub(super) fn tokens<'a>(fields: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    let lines = fields.get_all(name).into_iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).map(str::trim).filter(|token| !token.is_empty())
+}
+
+/// Adds us to the way that the message has come (RFC 9110 §7.6.3).
+pub(super) fn add_via(fields: &mut HeaderMap, via: &[HeaderValue; 2], received: Version) {
+    fields.append(VIA, via[usize::from(received == Version::HTTP_10)].clone());
+}
+
+/// Whether the message has been here before.
+pub(super) fn is_loop(fields: &HeaderMap, via: &[HeaderValue; 2]) -> bool {
+    let name = |via: &HeaderValue| via.as_bytes().rsplit(|b| *b == b' ').next().map(<[u8]>::to_vec).unwrap_or_default();
+    fields.contains_key(VIA) && {
+        let ours = name(&via[0]);
+        tokens(fields, &VIA).any(|hop| hop.split_whitespace().nth(1).is_some_and(|by| by.as_bytes() == ours))
+    }
+}

@@ -1,0 +1,150 @@
+//! What the parts of one worker's connection share: its socket, what it is at, and until when that may take.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::net::TcpStream;
+
+use super::{Pool, Proxy, upstream::Route};
+use crate::clock::Instant;
+
+/// One worker's connection.
+pub(super) struct Link {
+    pub(super) proxy: Arc<Proxy>,
+    /// The pool of the thread that serves this connection.
+    pub(super) pool: Arc<Pool>,
+    pub(super) stream: TcpStream,
+    /// Whether the client is one that may not be here.
+    pub(super) stranger: Option<std::net::IpAddr>,
+    /// Where the last request went: the next one most likely goes there too.
+    pub(super) last: Mutex<Option<Arc<Route>>>,
+    phase: AtomicU8,
+    /// Tokio has been told that there is nothing to read, although there may be: see `socket`.
+    unread: AtomicBool,
+    /// When the current phase has taken too long, in nanoseconds of the clock.
+    deadline: AtomicU64,
+}
+
+/// What a connection is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Phase {
+    /// No request.
+    Idle,
+    /// Part of a request's head is here.
+    Head,
+    /// A ticket waits in its lane.
+    Waiting,
+    /// The upstream is sent the request, and the client has to send more of its body.
+    Upload,
+    /// The upstream has to answer.
+    Answer,
+    /// The answer's body is under way.
+    Body,
+    /// The phase before took too long; requests are to fail with what that was.
+    LateWaiting,
+    LateUpload,
+    LateAnswer,
+    /// The process ends.
+    CutOff,
+}
+
+// === impl Link ===
+
+impl Link {
+    pub(super) fn new(proxy: Arc<Proxy>, pool: Arc<Pool>, stream: TcpStream, peer: std::net::IpAddr) -> Self {
+        proxy.open.fetch_add(1, Ordering::Relaxed);
+        proxy.metrics.client_connections.inc();
+        let stranger = (!proxy.lets_in(peer)).then_some(peer);
+        let link = Self {
+            pool,
+            stream,
+            stranger,
+            last: Mutex::new(None),
+            phase: AtomicU8::new(Phase::Idle as u8),
+            unread: AtomicBool::new(false),
+            deadline: AtomicU64::new(u64::MAX),
+            proxy,
+        };
+        // The first request has to come soon; later ones may take their time.
+        link.enter(Phase::Idle, link.proxy.timeouts.head);
+        link
+    }
+
+    /// Enters `phase`, which may take `at_most`.
+    pub(super) fn enter(&self, phase: Phase, at_most: Duration) {
+        self.deadline.store((self.proxy.clock.now() + at_most).as_nanos(), Ordering::Relaxed);
+        self.phase.store(phase as u8, Ordering::Relaxed);
+    }
+
+    /// The request is over: the next one may come.
+    pub(super) fn rest(&self) {
+        self.enter(Phase::Idle, self.proxy.timeouts.keep_alive);
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        Phase::from_u8(self.phase.load(Ordering::Relaxed))
+    }
+
+    /// When the current phase has taken too long.
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::from_nanos(self.deadline.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn unread(&self) -> bool {
+        self.unread.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_unread(&self, unread: bool) {
+        self.unread.store(unread, Ordering::Relaxed);
+    }
+
+    /// Makes the request under way fail, if there is one that can still be answered. `false`: the connection has to go.
+    pub(super) fn give_up(&self, drained: bool) -> bool {
+        let late = match self.phase() {
+            Phase::Waiting | Phase::Upload | Phase::Answer if drained => Phase::CutOff,
+            Phase::Waiting => Phase::LateWaiting,
+            Phase::Upload => Phase::LateUpload,
+            Phase::Answer => Phase::LateAnswer,
+            _ => return false,
+        };
+        // The answer that says so has to be taken in reasonable time, too.
+        self.enter(late, self.proxy.timeouts.head);
+        true
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.proxy.metrics.client_connections.dec();
+        if self.proxy.open.fetch_sub(1, Ordering::Release) == 1 {
+            self.proxy.empty.notify_waiters();
+        }
+    }
+}
+
+// === impl Phase ===
+
+impl Phase {
+    fn from_u8(phase: u8) -> Self {
+        const ALL: [Phase; 10] = [
+            Phase::Idle,
+            Phase::Head,
+            Phase::Waiting,
+            Phase::Upload,
+            Phase::Answer,
+            Phase::Body,
+            Phase::LateWaiting,
+            Phase::LateUpload,
+            Phase::LateAnswer,
+            Phase::CutOff,
+        ];
+        ALL[usize::from(phase)]
+    }
+}

@@ -1,0 +1,139 @@
+//! Errors become answers, here and nowhere else; recognisable as ours by `Proxy-Status`, `Via` and their format.
+
+use std::{convert::Infallible, fmt::Write as _, time::SystemTime};
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode, Version,
+    header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, DATE, RETRY_AFTER, VIA},
+};
+use hyper::body::Incoming;
+use serde_json::json;
+use tower::{Service, service_fn};
+use tracing::{debug, warn};
+
+use super::{Proxy, body::Body, fields::PROXY_STATUS, stack::Arrival};
+use crate::error::{Blame, Error};
+
+/// Answers for what goes wrong below.
+pub(super) fn answer_errors<S>(
+    inner: S,
+) -> impl Service<Arrival, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + 'static
+where
+    S: Service<Arrival, Response = Response<Body>, Error = Error, Future: Send> + Clone + Send + 'static,
+{
+    service_fn(move |arrival: Arrival| {
+        let mut inner = inner.clone();
+        async move {
+            let link = arrival.link.clone();
+            let connect = arrival.request.method() == Method::CONNECT;
+            Ok(match inner.call(arrival).await {
+                Ok(answer) => answer,
+                Err(error) => {
+                    link.rest();
+                    log(&error);
+                    let mut answer = for_error(&link.proxy, &error);
+                    // RFC 9931: after a rejected CONNECT the client may already have sent what is no HTTP.
+                    if connect || closes(&error) {
+                        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                    }
+                    answer
+                }
+            })
+        }
+    })
+}
+
+/// The answer to a request that failed with `error`.
+fn for_error(proxy: &Proxy, error: &Error) -> Response<Body> {
+    let status = error.status();
+    let mut problem = json!({
+        "type": "about:blank",
+        "title": status.canonical_reason().unwrap_or_default(),
+        "status": status.as_u16(),
+        "detail": with_causes(error),
+        "hint": hint(proxy, error),
+        "blame": match error.blame() { Blame::Client => "client", Blame::Us => "proxy", Blame::Upstream => "upstream" },
+    });
+    let mut answer = Response::new(Body::Own(None));
+    *answer.status_mut() = status;
+    let fields = answer.headers_mut();
+    if let Some(wait) = error.retry_after() {
+        // Rounded up: a second too early would be refused again.
+        let seconds = wait.as_millis().div_ceil(1000).max(1) as u64;
+        fields.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        problem["retry_after"] = seconds.into();
+    }
+    if let Ok(proxy_status) = HeaderValue::try_from(format!("andante; error={}", error.proxy_status())) {
+        fields.insert(PROXY_STATUS, proxy_status);
+    }
+    fields.insert(VIA, proxy.via[0].clone());
+    fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    add_date(fields);
+    *answer.body_mut() = Body::Own(Some(Bytes::from(format!("{problem:#}\n"))));
+    answer
+}
+
+/// The answer to TRACE and OPTIONS whose `Max-Forwards` ends here (RFC 9110 §9.3.7, §9.3.8).
+pub(super) fn last_hop(request: &Request<Incoming>) -> Response<Body> {
+    let mut answer = Response::new(Body::Own(None));
+    if request.method() == Method::OPTIONS {
+        answer
+            .headers_mut()
+            .insert(ALLOW, HeaderValue::from_static("CONNECT, DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT, TRACE"));
+    } else {
+        // Without its fields: they may hold credentials (RFC 9110 §9.3.8).
+        let line = format!("TRACE {} {:?}\r\n\r\n", request.uri(), request.version());
+        *answer.body_mut() = Body::Own(Some(line.into()));
+        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("message/http"));
+    }
+    add_date(answer.headers_mut());
+    *answer.version_mut() = Version::HTTP_11;
+    answer
+}
+
+/// Errors that leave the connection in a state that nobody can be sure of.
+fn closes(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::TransferCoding
+            | Error::BadHost { .. }
+            | Error::Stalled { .. }
+            | Error::Body { .. }
+            | Error::Stranger { .. }
+            | Error::Draining
+    )
+}
+
+fn hint(proxy: &Proxy, error: &Error) -> String {
+    match error {
+        Error::NoTarget => format!("{}; its state is shown at {}", error.hint(), proxy.admin),
+        _ => error.hint().to_owned(),
+    }
+}
+
+fn with_causes(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        let _ = write!(text, ": {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+fn add_date(fields: &mut http::HeaderMap) {
+    if let Ok(date) = HeaderValue::try_from(httpdate::fmt_http_date(SystemTime::now())) {
+        fields.insert(DATE, date);
+    }
+}
+
+fn log(error: &Error) {
+    let status = error.status() == StatusCode::TOO_MANY_REQUESTS;
+    match error.blame() {
+        Blame::Upstream => warn!(error = with_causes(error), "an upstream failed"),
+        Blame::Us if status => debug!(error = with_causes(error), "refused a request"),
+        _ => debug!(error = with_causes(error), "rejected a request"),
+    }
+}

@@ -1,0 +1,69 @@
+//! The way of a request, top to bottom.
+//!
+//! ```text
+//! accept → connection → the stack below → the answer's body streams back
+//! ```
+//!
+//! Each step consumes what the step above it knows and hands down what it has found out: an [`Arrival`] becomes a
+//! [`Call`] once its lane is known, and [`Admitted`] once it holds a permit. The steps have no state of their own, so
+//! that the whole stack is of size zero and none of its futures is boxed.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use tower::{Service, ServiceBuilder, layer::layer_fn, service_fn};
+
+use super::{body::Body, count, forward, link::Link, request, respond, tunnel, upstream::Route, wait};
+use crate::{error::Error, pace::Permit};
+
+/// A request as it was read.
+pub(super) struct Arrival {
+    pub(super) link: Arc<Link>,
+    pub(super) request: Request<Incoming>,
+}
+
+/// A request that may be forwarded, if its lane lets it.
+pub(super) struct Call {
+    pub(super) link: Arc<Link>,
+    /// As it will be sent: origin-form, without what was meant for us.
+    pub(super) request: Request<Incoming>,
+    pub(super) route: Arc<Route>,
+    /// How long it is willing to wait (RFC 7240, `Prefer: wait`).
+    pub(super) patience: Duration,
+}
+
+/// A request whose turn it is.
+pub(super) struct Admitted {
+    pub(super) call: Call,
+    pub(super) permit: Permit,
+    pub(super) waited: Duration,
+}
+
+/// What a step below the first gives back.
+pub(super) type Outcome = Result<Response<Body>, Error>;
+
+/// The way of a request.
+pub(super) fn stack()
+-> impl Service<Arrival, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + 'static {
+    ServiceBuilder::new()
+        // Outermost, so that every way out passes here: errors become answers in this one place.
+        .layer(layer_fn(respond::answer_errors))
+        // Nothing below sees a request that is malformed, denied or without a lane.
+        .layer(layer_fn(request::find_lane))
+        // Above the queue, so that who leaves it is counted too; below the lane, whose rule names the counters.
+        .layer(layer_fn(count::outcomes))
+        // The last thing before the upstream: while a request waits here its body is unread and no connection held.
+        // Retries will go above this step, so that each try takes a permit of its own.
+        .layer(layer_fn(wait::for_a_slot))
+        .service(service_fn(send))
+}
+
+/// The permit is in hand: spend it on a request, or on a tunnel.
+async fn send(admitted: Admitted) -> Outcome {
+    if admitted.call.request.method() == http::Method::CONNECT {
+        tunnel::open(admitted).await
+    } else {
+        forward::forward(admitted).await
+    }
+}

@@ -1,0 +1,126 @@
+//! CONNECT: a blind tunnel. Takes a permit like any request, and holds it until the tunnel ends.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{Arc, atomic::Ordering},
+    task::{Context, Poll, ready},
+};
+
+use http::Response;
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional},
+    net::TcpStream,
+};
+use tracing::debug;
+
+use super::{
+    body::Body,
+    link::{Link, Phase},
+    stack::{Admitted, Call, Outcome},
+};
+use crate::{
+    metrics,
+    pace::{Permit, Verdict},
+};
+
+/// Connects, and only then says so (R28); what the client sends before that stays unread (R30).
+pub(super) async fn open(admitted: Admitted) -> Outcome {
+    let Admitted { call: Call { link, request, route, .. }, mut permit, .. } = admitted;
+    let upstream = link.proxy.dialer.connect(&route.origin, route.lane.policy().allow_private).await?;
+    permit.sent();
+    permit.answered(Verdict::Served);
+    tokio::spawn(async move {
+        match hyper::upgrade::on(request).await {
+            Ok(client) => relay(link, TokioIo::new(client), upstream, permit).await,
+            Err(error) => debug!(%error, "the client left before its tunnel was open"),
+        }
+    });
+    Ok(Response::new(Body::Own(None)))
+}
+
+/// Copies both ways until both sides have closed, one of them breaks, nothing moves for too long, or the process ends.
+async fn relay(link: Arc<Link>, mut client: impl AsyncRead + AsyncWrite + Unpin, upstream: TcpStream, permit: Permit) {
+    let (proxy, metrics) = (&link.proxy, permit.lane().metrics());
+    let _open = Open::new(&link);
+    link.enter(Phase::Body, proxy.timeouts.idle);
+    let mut upstream = Watched { stream: upstream, link: &link };
+    let copied = tokio::select! {
+        copied = copy_bidirectional(&mut client, &mut upstream) => copied,
+        () = too_long(&link) => Err(io::ErrorKind::TimedOut.into()),
+    };
+    metrics.count(metrics::Outcome::Tunnelled);
+    match copied {
+        Ok((up, down)) => debug!(up, down, "a tunnel has ended"),
+        Err(error) => debug!(%error, "a tunnel broke"),
+    }
+}
+
+/// Ends when nothing has moved for too long, or at the end of the drain.
+async fn too_long(link: &Link) {
+    let proxy = &link.proxy;
+    loop {
+        let deadline = link.deadline().min(proxy.cut_off());
+        if proxy.clock.now() >= deadline {
+            return;
+        }
+        let drain = proxy.drain.notified();
+        tokio::select! {
+            () = proxy.clock.sleep_until(deadline) => {}
+            () = drain => {}
+        }
+    }
+}
+
+/// Counts the tunnel while it is open.
+struct Open<'a>(&'a Link);
+
+impl<'a> Open<'a> {
+    fn new(link: &'a Link) -> Self {
+        link.proxy.tunnels.fetch_add(1, Ordering::Relaxed);
+        Self(link)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.proxy.tunnels.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The upstream's side, which notes whenever something moves.
+struct Watched<'a> {
+    stream: TcpStream,
+    link: &'a Link,
+}
+
+impl Watched<'_> {
+    fn moved(&self) {
+        self.link.enter(Phase::Body, self.link.proxy.timeouts.idle);
+    }
+}
+
+impl AsyncRead for Watched<'_> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        self.moved();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Watched<'_> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
+        self.moved();
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,70 @@
+//! Waits in the lane for a slot.
+
+use std::time::Duration;
+
+use http::Response;
+use tower::{Service, service_fn};
+
+use super::{
+    body::Body,
+    link::Phase,
+    stack::{Admitted, Call},
+};
+use crate::{
+    clock::Instant,
+    error::Error,
+    limit::Cost,
+    pace::{Admission, Ask},
+};
+
+/// How long before its slot a connection is made ready for a request that waits.
+const WARM_UP: Duration = Duration::from_millis(500);
+
+/// Lets each request pass when its lane has a slot for it.
+pub(super) fn for_a_slot<S>(
+    inner: S,
+) -> impl Service<Call, Response = Response<Body>, Error = Error, Future: Send> + Clone + Send + 'static
+where
+    S: Service<Admitted, Response = Response<Body>, Error = Error, Future: Send> + Clone + Send + 'static,
+{
+    service_fn(move |call: Call| {
+        let mut inner = inner.clone();
+        async move {
+            let route = &call.route;
+            let ask = Ask { cost: Cost::MIN, patience: call.patience };
+            let (permit, waited) = match route.lane.admit(ask) {
+                Admission::Send(permit) => (permit, Duration::ZERO),
+                Admission::Wait(waiting) => {
+                    let since = call.link.proxy.clock.now();
+                    call.link.enter(Phase::Waiting, call.patience.min(route.lane.policy().max_wait));
+                    warm_for(&call, waiting.expected);
+                    let permit = waiting.await;
+                    call.link.enter(Phase::Answer, call.link.proxy.timeouts.answer);
+                    // The next one's connection, if it is so far off that ours will not be kept until then.
+                    let (others, next) = route.lane.outlook();
+                    let now = call.link.proxy.clock.now();
+                    if others > 0 && next.since(now) > WARM_UP {
+                        warm_for(&call, next);
+                    }
+                    (permit, now.since(since))
+                }
+                Admission::Refuse(refusal) => {
+                    return Err(Error::Refused {
+                        host: route.origin.host.to_string(),
+                        why: refusal.to_string(),
+                        retry_after: refusal.retry_after(),
+                    });
+                }
+            };
+            inner.call(Admitted { call, permit, waited }).await
+        }
+    })
+}
+
+/// Sees to it that a connection is ready when the slot is: a set-up after it would be the largest jitter of all.
+fn warm_for(call: &Call, slot: Instant) {
+    // Tunnels make connections of their own.
+    if call.request.method() != http::Method::CONNECT && slot != Instant::FAR {
+        call.route.warm(&call.link.proxy, slot - WARM_UP);
+    }
+}
