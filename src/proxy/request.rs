@@ -207,15 +207,12 @@ fn rewrite(link: &Link, route: &Route, request: &mut Request<Incoming>) {
     fields.insert(HOST, route.host.clone());
     fields::add_via(fields, &link.proxy.via, received);
     *request.version_mut() = Version::HTTP_11;
-    *request.uri_mut() = origin_form(request.method(), request.uri());
+    *request.uri_mut() = origin_form(request.uri());
 }
 
 /// The target without scheme and authority, its bytes unchanged.
-fn origin_form(method: &Method, uri: &Uri) -> Uri {
+fn origin_form(uri: &Uri) -> Uri {
     Uri::from(match uri.path_and_query() {
-        // RFC 9112 §3.2.4: `OPTIONS http://host` is about the server.
-        None if *method == Method::OPTIONS => PathAndQuery::from_static("*"),
-        Some(path) if *method == Method::OPTIONS && is_bare(path) => PathAndQuery::from_static("*"),
         Some(path) if path.as_str().starts_with('?') => with_slash(path),
         Some(path) => path.clone(),
         None => PathAndQuery::from_static("/"),
@@ -227,30 +224,23 @@ fn with_slash(query: &PathAndQuery) -> PathAndQuery {
     format!("/{query}").parse().unwrap_or_else(|_| PathAndQuery::from_static("/"))
 }
 
-/// Whether the target ended with its authority. The parser shows such a target's path as "/" as well, but tells it from
-/// one that was written when the two are compared.
-fn is_bare(path: &PathAndQuery) -> bool {
-    path.as_str() == "/" && *path != PathAndQuery::from_static("/")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn r18_options_without_a_path_is_about_the_server() {
-        let form = |method: &Method, uri: &str| origin_form(method, &uri.parse().unwrap()).to_string();
-        assert_eq!(form(&Method::OPTIONS, "http://a.test"), "*");
-        assert_eq!(form(&Method::OPTIONS, "http://a.test/"), "/");
-        assert_eq!(form(&Method::OPTIONS, "http://a.test/x?y"), "/x?y");
-        assert_eq!(form(&Method::GET, "http://a.test"), "/");
-        assert_eq!(form(&Method::GET, "http://a.test?q=1"), "/?q=1");
+    fn targets_become_origin_form() {
+        let form = |uri: &str| origin_form(&uri.parse().unwrap()).to_string();
+        assert_eq!(form("http://a.test/"), "/");
+        assert_eq!(form("http://a.test/x?y"), "/x?y");
+        assert_eq!(form("http://a.test"), "/");
+        assert_eq!(form("http://a.test?q=1"), "/?q=1");
     }
 
     #[test]
     fn r21_path_and_query_keep_their_bytes() {
         let uri = "http://a.test/%7Ea/../b//c;d?x=%2F&y=a+b";
-        assert_eq!(origin_form(&Method::GET, &uri.parse().unwrap()).to_string(), "/%7Ea/../b//c;d?x=%2F&y=a+b");
+        assert_eq!(origin_form(&uri.parse().unwrap()).to_string(), "/%7Ea/../b//c;d?x=%2F&y=a+b");
     }
 
     #[test]
