@@ -221,7 +221,7 @@ fn origin_form(uri: &Uri) -> Uri {
 
 #[cold]
 fn with_slash(query: &PathAndQuery) -> PathAndQuery {
-    format!("/{query}").parse().unwrap_or_else(|_| PathAndQuery::from_static("/"))
+    query.to_string().parse().unwrap_or_else(|_| PathAndQuery::from_static("/"))
 }
 
 #[cfg(test)]
