@@ -13,6 +13,20 @@ pub enum Error {
     /// Somebody took the proxy for a web server.
     #[error("this is a forward proxy, and the request names no host to forward it to")]
     NoTarget,
+    /// What came is not a request.
+    #[error("the request is not valid HTTP/1.1")]
+    Malformed,
+    /// The request's head is too large.
+    #[error("the request's head is larger than {bytes} bytes, or has more than {fields} fields")]
+    TooLarge {
+        /// How many bytes it may have.
+        bytes: usize,
+        /// How many fields it may have.
+        fields: usize,
+    },
+    /// The request's target is too long.
+    #[error("the request's target is longer than 65534 bytes")]
+    UriTooLong,
     /// The target is no host and port.
     #[error("the target of this {method} is not a valid host and port")]
     BadTarget {
@@ -161,7 +175,8 @@ impl Error {
     /// The status that the worker sees.
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::NoTarget | Self::BadTarget { .. } | Self::UserInfo | Self::BadHost { .. } | Self::Body { .. } => {
+            Self::NoTarget | Self::Malformed
+            | Self::BadTarget { .. } | Self::UserInfo | Self::BadHost { .. } | Self::Body { .. } => {
                 StatusCode::BAD_REQUEST
             }
             Self::Scheme { .. } | Self::TransferCoding => StatusCode::NOT_IMPLEMENTED,
@@ -176,6 +191,8 @@ impl Error {
             Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
             Self::ConnectTimeout { .. } | Self::AnswerTimeout { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::Stalled { .. } => StatusCode::REQUEST_TIMEOUT,
+            Self::TooLarge { .. } => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::UriTooLong => StatusCode::URI_TOO_LONG,
         }
     }
 
@@ -220,6 +237,11 @@ impl Error {
             Self::NoTarget => {
                 "set HTTP_PROXY and HTTPS_PROXY to this address in your worker, and call the API by its own URL"
             }
+            Self::Malformed => {
+                "send a request line, fields of the form \"name: value\" and one valid length (RFC 9112 §2 to §6)"
+            }
+            Self::TooLarge { .. } => "send fewer or shorter fields, and large data in the body",
+            Self::UriTooLong => "send large data in the body",
             Self::BadTarget { .. } => "write host:port, the port being 1 to 65535 (RFC 9110 §7.1, §9.3.6)",
             Self::UserInfo => "send credentials in the Authorization field",
             Self::Scheme { .. } => "for https set HTTPS_PROXY: the client then opens a tunnel by CONNECT",

@@ -11,15 +11,16 @@ use tracing::debug;
 
 use super::{
     Pool, Proxy,
+    body::RequestBody,
     link::{Link, Phase},
     socket::Socket,
     stack::{Arrival, stack},
 };
 
 /// The head of a request, and each piece of a body that is buffered: a worker's longest URL with its fields.
-const MAX_HEAD: usize = 64 * 1024;
+pub(super) const MAX_HEAD: usize = 64 * 1024;
 /// As many fields as a request may have.
-const MAX_FIELDS: usize = 100;
+pub(super) const MAX_FIELDS: usize = 100;
 /// How often a connection looks whether it has taken too long. A phase's limit is kept to within this.
 const TICK: Duration = Duration::from_secs(10);
 
@@ -27,8 +28,13 @@ const TICK: Duration = Duration::from_secs(10);
 pub(super) async fn serve(proxy: Arc<Proxy>, pool: Arc<Pool>, stream: TcpStream, peer: IpAddr) {
     let tick = tick(&proxy);
     let link = Arc::new(Link::new(proxy, pool, stream, peer));
+    if !first_word(&link).await {
+        return;
+    }
     let service = service_fn(|request: Request<Incoming>| {
+        link.set_answering(true);
         link.enter(Phase::Answer, link.proxy.timeouts.answer);
+        let request = Box::new(request.map(|body| RequestBody::new(body, link.clone())));
         let arrival = Arrival { link: link.clone(), request };
         let answer = stack().call(arrival);
         async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never| match never {})) }
@@ -75,6 +81,15 @@ pub(super) async fn serve(proxy: Arc<Proxy>, pool: Arc<Pool>, stream: TcpStream,
         Poll::Pending
     })
     .await;
+}
+
+/// Waits until the client says something: a connection that is only kept open costs no buffers until then.
+async fn first_word(link: &Link) -> bool {
+    tokio::select! {
+        ready = link.stream.readable() => ready.is_ok(),
+        () = link.proxy.clock.sleep_until(link.deadline()) => false,
+        () = link.proxy.drain.notified() => false,
+    }
 }
 
 /// Short enough for the shortest of the limits.

@@ -2,14 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header::CONTENT_LENGTH};
+use http::{HeaderValue, Method, Response, StatusCode, Version, header::CONTENT_LENGTH};
 use hyper::body::Incoming;
 
 use super::{
-    body::{Body, RequestBody, UpstreamBody},
+    body::{Body, UpstreamBody},
     fields::{self, SERVER_TIMING},
     link::Link,
-    stack::{Admitted, Call, Outcome},
+    stack::{Admitted, Boxed, Call, Outcome},
     upstream::{Lease, Route},
 };
 use crate::{
@@ -21,7 +21,6 @@ use crate::{
 pub(super) async fn forward(admitted: Admitted) -> Outcome {
     let Admitted { call: Call { link, request, route, .. }, mut permit, waited } = admitted;
     let head = request.method() == Method::HEAD;
-    let request = request.map(|body| RequestBody::new(body, link.clone()));
     let (answer, lease) = send(&link, &route, &mut permit, request).await?;
     let refused = answer.status() == StatusCode::TOO_MANY_REQUESTS;
     permit.answered(if refused { Verdict::Refused } else { Verdict::Served });
@@ -33,16 +32,16 @@ async fn send(
     link: &Arc<Link>,
     route: &Route,
     permit: &mut Permit,
-    mut request: Request<RequestBody>,
+    mut request: Boxed,
 ) -> Result<(Response<Incoming>, Lease), Error> {
     loop {
         let mut lease = route.connection(&link.proxy).await?;
         permit.sent();
-        match lease.sender.try_send_request(request).await {
+        match lease.sender.try_send_request(*request).await {
             Ok(answer) => return Ok((answer, lease)),
             // The upstream had closed the connection, and no byte of the request was written: another one may have it.
             Err(mut error) if lease.reused && error.message().is_some() => {
-                request = error.take_message().expect("looked at just now");
+                request = Box::new(error.take_message().expect("looked at just now"));
             }
             Err(error) => return Err(failure(error.into_error(), route)),
         }

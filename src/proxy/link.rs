@@ -27,6 +27,8 @@ pub(super) struct Link {
     phase: AtomicU8,
     /// Tokio has been told that there is nothing to read, although there may be: see `socket`.
     unread: AtomicBool,
+    /// Whether what is written answers a request that was read.
+    answering: AtomicBool,
     /// When the current phase has taken too long, in nanoseconds of the clock.
     deadline: AtomicU64,
 }
@@ -69,6 +71,7 @@ impl Link {
             last: Mutex::new(None),
             phase: AtomicU8::new(Phase::Idle as u8),
             unread: AtomicBool::new(false),
+            answering: AtomicBool::new(false),
             deadline: AtomicU64::new(u64::MAX),
             proxy,
         };
@@ -103,6 +106,14 @@ impl Link {
 
     pub(super) fn set_unread(&self, unread: bool) {
         self.unread.store(unread, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_answering(&self) -> bool {
+        self.answering.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_answering(&self, answering: bool) {
+        self.answering.store(answering, Ordering::Relaxed);
     }
 
     /// Makes the request under way fail, if there is one that can still be answered. `false`: the connection has to go.

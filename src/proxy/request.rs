@@ -8,11 +8,10 @@ use http::{
     uri::PathAndQuery,
 };
 use http_body::Body as _;
-use hyper::body::Incoming;
 use tower::{Service, service_fn};
 
 use super::{
-    body::Body,
+    body::{Body, RequestBody},
     fields,
     link::Link,
     respond,
@@ -69,7 +68,7 @@ fn read(arrival: Arrival) -> Result<Read, (Arc<Link>, Error)> {
 }
 
 /// Everything that can be wrong with a request, and where it goes if nothing is.
-fn check(link: &Arc<Link>, request: &Request<Incoming>) -> Result<Arc<Route>, Error> {
+fn check(link: &Arc<Link>, request: &Request<RequestBody>) -> Result<Arc<Route>, Error> {
     if let Some(client) = link.stranger {
         return Err(Error::Stranger { client });
     }
@@ -95,7 +94,7 @@ fn check(link: &Arc<Link>, request: &Request<Incoming>) -> Result<Arc<Route>, Er
 }
 
 #[cold]
-fn find_route(link: &Arc<Link>, request: &Request<Incoming>, authority: &str) -> Result<Arc<Route>, Error> {
+fn find_route(link: &Arc<Link>, request: &Request<RequestBody>, authority: &str) -> Result<Arc<Route>, Error> {
     if authority.contains('@') {
         return Err(Error::UserInfo);
     }
@@ -120,12 +119,12 @@ fn find_route(link: &Arc<Link>, request: &Request<Incoming>, authority: &str) ->
     Ok(route)
 }
 
-fn bad_target(request: &Request<Incoming>) -> Error {
+fn bad_target(request: &Request<RequestBody>) -> Error {
     Error::BadTarget { method: request.method().clone() }
 }
 
 /// What hyper lets through although the next hop might read it differently (RFC 9112 §6.1, §6.3).
-fn check_framing(request: &Request<Incoming>) -> Result<(), Error> {
+fn check_framing(request: &Request<RequestBody>) -> Result<(), Error> {
     let fields = request.headers();
     if let Some(coding) = fields.get(TRANSFER_ENCODING) {
         let alone = fields.get_all(TRANSFER_ENCODING).iter().nth(1).is_none();
@@ -143,7 +142,7 @@ fn check_framing(request: &Request<Incoming>) -> Result<(), Error> {
 }
 
 /// RFC 9112 §3.2: exactly one `Host`, and a valid one, even though the target's authority is what counts (R4, R12).
-fn check_host(request: &Request<Incoming>, authority: &str) -> Result<(), Error> {
+fn check_host(request: &Request<RequestBody>, authority: &str) -> Result<(), Error> {
     let mut hosts = request.headers().get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
         (None, _) if request.version() == Version::HTTP_10 => Ok(()),
@@ -158,7 +157,7 @@ fn check_host(request: &Request<Incoming>, authority: &str) -> Result<(), Error>
 }
 
 /// `Max-Forwards` of TRACE and OPTIONS (RFC 9110 §7.6.2): counted down, and answered here at zero.
-fn count_down(request: &mut Request<Incoming>) -> Option<Response<Body>> {
+fn count_down(request: &mut Request<RequestBody>) -> Option<Response<Body>> {
     if !matches!(*request.method(), Method::TRACE | Method::OPTIONS) {
         return None;
     }
@@ -185,7 +184,7 @@ fn patience(fields: &HeaderMap) -> Duration {
 }
 
 /// Makes of what the worker sent to a proxy what the upstream is to get.
-fn rewrite(link: &Link, route: &Route, request: &mut Request<Incoming>) {
+fn rewrite(link: &Link, route: &Route, request: &mut Request<RequestBody>) {
     let received = request.version();
     let (sized, empty) = (request.headers().contains_key(CONTENT_LENGTH), request.body().is_end_stream());
     let unsized_body = request.body().size_hint().exact().is_none();

@@ -7,12 +7,17 @@ use http::{
     HeaderValue, Method, Request, Response, StatusCode, Version,
     header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, DATE, RETRY_AFTER, VIA},
 };
-use hyper::body::Incoming;
 use serde_json::json;
 use tower::{Service, service_fn};
 use tracing::{debug, warn};
 
-use super::{Proxy, body::Body, fields::PROXY_STATUS, stack::Arrival};
+use super::{
+    Proxy,
+    body::{Body, RequestBody},
+    connection::{MAX_FIELDS, MAX_HEAD},
+    fields::PROXY_STATUS,
+    stack::Arrival,
+};
 use crate::error::{Blame, Error};
 
 /// Answers for what goes wrong below.
@@ -75,8 +80,33 @@ fn for_error(proxy: &Proxy, error: &Error) -> Response<Body> {
     answer
 }
 
+/// The answer, byte for byte, to a request for which hyper wants to answer `status`, because it cannot be read.
+pub(super) fn to_unreadable(proxy: &Proxy, status: &[u8]) -> Bytes {
+    let error = match status {
+        b"431" => Error::TooLarge { bytes: MAX_HEAD, fields: MAX_FIELDS },
+        b"414" => Error::UriTooLong,
+        _ => Error::Malformed,
+    };
+    proxy.nowhere.count(super::count::of_error(&error));
+    log(&error);
+    let mut answer = for_error(proxy, &error);
+    let Body::Own(body) = answer.body_mut() else { return Bytes::new() };
+    let body = body.take().unwrap_or_default();
+    let mut text =
+        format!("HTTP/1.1 {}\r\nconnection: close\r\ncontent-length: {}\r\n", answer.status(), body.len()).into_bytes();
+    for (name, value) in answer.headers() {
+        text.extend_from_slice(name.as_ref());
+        text.extend_from_slice(b": ");
+        text.extend_from_slice(value.as_bytes());
+        text.extend_from_slice(b"\r\n");
+    }
+    text.extend_from_slice(b"\r\n");
+    text.extend_from_slice(&body);
+    text.into()
+}
+
 /// The answer to TRACE and OPTIONS whose `Max-Forwards` ends here (RFC 9110 §9.3.7, §9.3.8).
-pub(super) fn last_hop(request: &Request<Incoming>) -> Response<Body> {
+pub(super) fn last_hop(request: &Request<RequestBody>) -> Response<Body> {
     let mut answer = Response::new(Body::Own(None));
     if request.method() == Method::OPTIONS {
         answer

@@ -10,21 +10,49 @@ use std::{
     task::{Context, Poll, Waker, ready},
 };
 
+use bytes::{Buf, Bytes};
 use rustix::{io::Errno, net::Shutdown};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-use super::link::{Link, Phase};
+use super::{
+    link::{Link, Phase},
+    respond,
+};
 
 /// The socket of a link.
 pub(super) struct Socket {
     link: Arc<Link>,
+    /// What is still to be written of our answer to something that hyper could not read.
+    instead: Option<Bytes>,
 }
 
 // === impl Socket ===
 
 impl Socket {
     pub(super) fn new(link: Arc<Link>) -> Self {
-        Self { link }
+        Self { link, instead: None }
+    }
+
+    /// What hyper says on its own account, to a client whose request it could not read, helps nobody. Says it better.
+    ///
+    /// Ready with `true` once all of that is written; `false`: there is nothing of the kind.
+    fn poll_say_better(&mut self, cx: &mut Context<'_>, head: &[u8]) -> Poll<io::Result<bool>> {
+        if self.instead.is_none() {
+            if self.link.is_answering() || !head.starts_with(b"HTTP/1.1 4") {
+                return Poll::Ready(Ok(false));
+            }
+            self.instead = Some(respond::to_unreadable(&self.link.proxy, &head[9..12]));
+        }
+        while let Some(rest) = self.instead.as_mut().filter(|rest| !rest.is_empty()) {
+            ready!(self.link.stream.poll_write_ready(cx))?;
+            match self.link.stream.try_write(rest) {
+                Ok(written) => rest.advance(written),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        self.link.set_answering(true);
+        Poll::Ready(Ok(true))
     }
 }
 
@@ -103,7 +131,10 @@ impl AsyncRead for Socket {
 }
 
 impl AsyncWrite for Socket {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        if ready!(self.poll_say_better(cx, buf))? {
+            return Poll::Ready(Ok(buf.len()));
+        }
         loop {
             ready!(self.link.stream.poll_write_ready(cx))?;
             match self.link.stream.try_write(buf) {
@@ -114,10 +145,13 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if ready!(self.poll_say_better(cx, bufs.first().map_or(&[], |buf| buf)))? {
+            return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
+        }
         loop {
             ready!(self.link.stream.poll_write_ready(cx))?;
             match self.link.stream.try_write_vectored(bufs) {
@@ -132,6 +166,10 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // All of the answer has been written, if it is one that had been asked for.
+        if self.link.phase() == Phase::Idle {
+            self.link.set_answering(false);
+        }
         Poll::Ready(Ok(()))
     }
 

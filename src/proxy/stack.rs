@@ -11,23 +11,32 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use http::{Request, Response};
-use hyper::body::Incoming;
 use tower::{Service, ServiceBuilder, layer::layer_fn, service_fn};
 
-use super::{body::Body, count, forward, link::Link, request, respond, tunnel, upstream::Route, wait};
+use super::{
+    body::{Body, RequestBody},
+    count, forward,
+    link::Link,
+    request, respond, tunnel,
+    upstream::Route,
+    wait,
+};
 use crate::{error::Error, pace::Permit};
+
+/// A request. Boxed, because every step's future would otherwise carry its 300 bytes once more while it waits.
+pub(super) type Boxed = Box<Request<RequestBody>>;
 
 /// A request as it was read.
 pub(super) struct Arrival {
     pub(super) link: Arc<Link>,
-    pub(super) request: Request<Incoming>,
+    pub(super) request: Boxed,
 }
 
 /// A request that may be forwarded, if its lane lets it.
 pub(super) struct Call {
     pub(super) link: Arc<Link>,
     /// As it will be sent: origin-form, without what was meant for us.
-    pub(super) request: Request<Incoming>,
+    pub(super) request: Boxed,
     pub(super) route: Arc<Route>,
     /// How long it is willing to wait (RFC 7240, `Prefer: wait`).
     pub(super) patience: Duration,
@@ -62,7 +71,7 @@ pub(super) fn stack()
 /// The permit is in hand: spend it on a request, or on a tunnel.
 async fn send(admitted: Admitted) -> Outcome {
     if admitted.call.request.method() == http::Method::CONNECT {
-        tunnel::open(admitted).await
+        Box::pin(tunnel::open(admitted)).await
     } else {
         forward::forward(admitted).await
     }

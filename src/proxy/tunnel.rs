@@ -32,7 +32,7 @@ pub(super) async fn open(admitted: Admitted) -> Outcome {
     permit.sent();
     permit.answered(Verdict::Served);
     tokio::spawn(async move {
-        match hyper::upgrade::on(request).await {
+        match hyper::upgrade::on(*request).await {
             Ok(client) => relay(link, TokioIo::new(client), upstream, permit).await,
             Err(error) => debug!(%error, "the client left before its tunnel was open"),
         }

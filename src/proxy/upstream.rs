@@ -121,7 +121,8 @@ impl Route {
     pub(super) async fn connection(&self, proxy: &Proxy) -> Result<Lease, Error> {
         match self.shelf.take() {
             Some(sender) => Ok(Lease { sender, shelf: self.shelf.clone(), reused: true }),
-            None => self.dial(proxy).await,
+            // Boxed, because it is large and rare: every request that waits would carry its size.
+            None => Box::pin(self.dial(proxy)).await,
         }
     }
 
