@@ -2,7 +2,7 @@
 //!
 //! The map of the modules is in `docs/architecture.md`; `src/proxy/stack.rs` shows the way of a request.
 
-pub mod app;
+pub mod admin;
 pub mod clock;
 pub mod config;
 pub mod dial;

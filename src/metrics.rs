@@ -112,6 +112,11 @@ impl Metrics {
         known.rule(label, &self.shared.families)
     }
 
+    /// How many requests ended this way so far, over all rules and hosts.
+    pub fn counted(&self, outcome: Outcome) -> u64 {
+        self.shared.rules.lock().rules.values().map(|rule| rule.counted(outcome)).sum()
+    }
+
     /// Adds what is only worked out when somebody asks. What cannot be added (a name that is taken, say) is logged.
     pub fn register(&self, collector: Box<dyn prometheus::core::Collector>) {
         if let Err(error) = self.shared.registry.register(collector) {
@@ -222,6 +227,8 @@ mod tests {
         metrics.clone().rule("api").count(Outcome::Answered);
         assert!(Arc::ptr_eq(&metrics.rule("api"), &metrics.rule("api")));
         assert!(metrics.render().contains("andante_requests_total{outcome=\"answered\",rule=\"api\"} 2\n"));
+        metrics.unruled("elsewhere").count(Outcome::Answered);
+        assert_eq!((metrics.counted(Outcome::Answered), metrics.counted(Outcome::Left)), (3, 0));
     }
 
     #[test]

@@ -1,0 +1,124 @@
+//! The pages for people and machines who look after andante: metrics, health, status. Never changes anything.
+//!
+//! One request per connection: whoever looks does so every few seconds, and nobody can sit on the few connections there
+//! are.
+
+use std::{convert::Infallible, io, pin::pin, sync::Arc, time::Duration};
+
+use http_body_util::Full;
+use hyper::{body::Bytes, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{Semaphore, watch},
+    task::JoinSet,
+    time,
+};
+use tracing::{debug, warn};
+
+use crate::metrics::Metrics;
+
+mod pages;
+mod share;
+pub mod status;
+
+pub use status::{Source, Status};
+
+/// How many may look at once; the next ones wait to be accepted.
+const CONNECTIONS: usize = 64;
+/// From accepting a connection to the end of its request's head.
+const HEAD: Duration = Duration::from_secs(5);
+/// A whole connection.
+const WHOLE: Duration = Duration::from_secs(30);
+/// How long answers may take to finish once we stop.
+const STOP: Duration = Duration::from_secs(1);
+/// Breath before the next `accept` when the last one failed for lack of something, file descriptors for instance.
+const BREATH: Duration = Duration::from_millis(200);
+
+type Answer = http::Response<Full<Bytes>>;
+
+/// Answers on `listener` until `shutdown` is done, about `state` and `metrics`.
+///
+/// Adds `andante_slots_used_ratio`, which is worked out from `state`, to `metrics`: serve the same metrics once only.
+pub async fn serve<S>(listener: TcpListener, state: Arc<dyn Source>, metrics: Metrics, shutdown: S)
+where
+    S: Future<Output = ()>,
+{
+    metrics.register(Box::new(share::SlotsUsed::new(Arc::downgrade(&state))));
+    let pages = Arc::new(pages::Pages { state, metrics });
+    let free = Arc::new(Semaphore::new(CONNECTIONS));
+    let (stop, stopped) = watch::channel(());
+    let mut connections = JoinSet::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        let accepted = async {
+            let permit = Arc::clone(&free).acquire_owned().await;
+            (permit, accept(&listener).await)
+        };
+        tokio::select! {
+            () = &mut shutdown => break,
+            (permit, stream) = accepted => {
+                let pages = Arc::clone(&pages);
+                let stopped = stopped.clone();
+                connections.spawn(async move {
+                    let _permit = permit;
+                    connection(stream, pages, stopped).await;
+                });
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+    drop((listener, stop));
+    // Whoever is not done by then is cut off with the set.
+    let _ = time::timeout(STOP, async { while connections.join_next().await.is_some() {} }).await;
+}
+
+/// The next connection. Cannot fail: what is wrong with one connection is not wrong with the listener, and everything
+/// else passes.
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) if is_of_one_connection(&error) => debug!(%error, "an admin connection did not come about"),
+            Err(error) => {
+                warn!(%error, "cannot accept admin connections");
+                time::sleep(BREATH).await;
+            }
+        }
+    }
+}
+
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// Answers the one request of a connection.
+async fn connection(stream: TcpStream, pages: Arc<pages::Pages>, mut stopped: watch::Receiver<()>) {
+    let answer = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+        let pages = Arc::clone(&pages);
+        async move { Ok::<Answer, Infallible>(pages.answer(&request.into_parts().0).await) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .keep_alive(false)
+        .max_buf_size(16 * 1024)
+        .serve_connection(TokioIo::new(stream), answer);
+    let mut served = pin!(served);
+    let whole = async {
+        tokio::select! {
+            done = served.as_mut() => return done,
+            _ = stopped.changed() => served.as_mut().graceful_shutdown(),
+        }
+        served.await
+    };
+    match time::timeout(WHOLE, whole).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => debug!(%error, "an admin connection broke"),
+        Err(_) => debug!("an admin connection took too long"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! What stands on each page.
+
+use std::sync::Arc;
+
+use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
+use http_body_util::Full;
+use hyper::body::Bytes;
+
+use super::{Answer, Source, Status};
+use crate::metrics::Metrics;
+
+/// Everything that the pages are about.
+pub(super) struct Pages {
+    pub(super) state: Arc<dyn Source>,
+    pub(super) metrics: Metrics,
+}
+
+/// How many lanes `/status` lists unless `?limit=` says otherwise.
+const LANES: usize = 1000;
+
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const EXPOSITION: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+const INDEX: &str = "\
+andante keeps workers inside the rate limits of the APIs they call.
+
+Pages:
+  /metrics   numbers for Prometheus
+  /status    every lane as JSON, those that wait first; ?limit=N lists N of them
+  /readyz    200 while requests are welcome, 503 while andante drains
+  /healthz   200 while the process lives
+
+Workers use the proxy address, not this one:
+  export HTTP_PROXY=http://127.0.0.1:3128 http_proxy=http://127.0.0.1:3128
+  export HTTPS_PROXY=http://127.0.0.1:3128 https_proxy=http://127.0.0.1:3128
+";
+
+// === impl Pages ===
+
+impl Pages {
+    pub(super) async fn answer(self: Arc<Self>, request: &Parts) -> Answer {
+        if !matches!(request.method, Method::GET | Method::HEAD) {
+            let mut answer = page(StatusCode::METHOD_NOT_ALLOWED, TEXT, "these pages are only for reading: use GET\n");
+            answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return answer;
+        }
+        match request.uri.path() {
+            "/" => page(StatusCode::OK, TEXT, INDEX),
+            "/healthz" => page(StatusCode::OK, TEXT, "ok\n"),
+            "/readyz" if self.state.ready() => page(StatusCode::OK, TEXT, "ready\n"),
+            "/readyz" => page(StatusCode::SERVICE_UNAVAILABLE, TEXT, "draining\n"),
+            "/metrics" => aside(move || page(StatusCode::OK, EXPOSITION, self.metrics.render())).await,
+            "/status" => match limit(request.uri.query()) {
+                Ok(limit) => aside(move || status(self.state.status(), limit)).await,
+                Err(found) => {
+                    let text = format!("expected a number of lanes, found {found:?}: write /status?limit=20\n");
+                    page(StatusCode::BAD_REQUEST, TEXT, text)
+                }
+            },
+            path => page(StatusCode::NOT_FOUND, TEXT, format!("there is no page {path:?}\n\n{INDEX}")),
+        }
+    }
+}
+
+/// Writes a long page on a thread of its own: the one it was asked for on may have slots to hand out.
+async fn aside(write: impl FnOnce() -> Answer + Send + 'static) -> Answer {
+    match tokio::task::spawn_blocking(write).await {
+        Ok(answer) => answer,
+        Err(_) => page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, "this page could not be written\n"),
+    }
+}
+
+fn status(status: Status, limit: usize) -> Answer {
+    match serde_json::to_vec(&status.waiting_first(limit)) {
+        Ok(mut json) => {
+            json.push(b'\n');
+            page(StatusCode::OK, JSON, json)
+        }
+        Err(error) => page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("{error}\n")),
+    }
+}
+
+/// How many lanes the query asks for; what is wrong with it otherwise.
+fn limit(query: Option<&str>) -> Result<usize, String> {
+    let pairs = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    pairs
+        .filter(|(name, _)| name == "limit")
+        .last()
+        .map_or(Ok(LANES), |(_, value)| value.parse().map_err(|_| value.into_owned()))
+}
+
+/// Numbers age at once, and nothing here is to be guessed at by a browser.
+fn page(status: StatusCode, kind: HeaderValue, text: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(text.into()));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_TYPE, kind);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_limit_counts_and_the_rest_of_the_query_does_not_matter() {
+        assert_eq!(limit(None), Ok(LANES));
+        assert_eq!(limit(Some("a=1&limit=5&limit=%37")), Ok(7));
+        assert_eq!(limit(Some("limit=-1")), Err("-1".into()));
+        assert_eq!(limit(Some("limit")), Err(String::new()));
+    }
+}

@@ -1,0 +1,218 @@
+//! What `/status` says: a contract, and the trait of whoever knows it. Times are in seconds unless a name says otherwise.
+
+use serde::{Deserialize, Serialize};
+
+use crate::metrics::{Metrics, Outcome};
+
+/// andante at one instant.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// andante's version.
+    pub version: String,
+    /// Time since the start.
+    pub uptime_s: f64,
+    /// Whether it finishes what it has and takes nothing new.
+    pub draining: bool,
+    /// Open connections.
+    pub connections: Connections,
+    /// Open `CONNECT` tunnels.
+    pub tunnels: i64,
+    /// Requests that ended so far, by how they ended.
+    pub requests: Requests,
+    /// How many lanes there are, listed below or not.
+    pub lanes_total: u64,
+    /// The lanes.
+    pub lanes: Vec<LaneStatus>,
+}
+
+/// Open connections, by side.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Connections {
+    /// From workers.
+    pub client: i64,
+    /// To upstreams.
+    pub upstream: i64,
+}
+
+/// Requests that ended so far, by [`Outcome`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requests {
+    /// The upstream answered.
+    pub answered: u64,
+    /// andante had no slot in time.
+    pub refused: u64,
+    /// The upstream could not be reached or broke off.
+    pub failed: u64,
+    /// The worker went away first.
+    pub left: u64,
+    /// A tunnel ended.
+    pub tunnelled: u64,
+    /// A bad request or a denied target.
+    pub rejected: u64,
+}
+
+/// One lane at one instant.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LaneStatus {
+    /// The rule's name; empty for a host without one.
+    pub rule: String,
+    /// The host.
+    pub host: String,
+    /// The limits, all of which hold.
+    pub limits: Vec<LimitStatus>,
+    /// Requests on their way or being answered.
+    pub in_flight: u64,
+    /// How many of them there may be.
+    pub in_flight_limit: Option<u32>,
+    /// Requests that wait for a slot.
+    pub waiting: u64,
+    /// Why nothing leaves at the moment, if so.
+    pub gate: Option<Gate>,
+    /// Time until the next slot; `null` if that depends on an answer.
+    pub next_slot_s: Option<f64>,
+    /// Time until all that wait now are sent.
+    pub drain_eta_s: Option<f64>,
+    /// Requests sent so far.
+    pub sent_total: u64,
+    /// Requests that andante refused so far.
+    pub refused_total: u64,
+    /// Answers of 429 from the API so far.
+    pub answered_429_total: u64,
+    /// How long requests waited so far, together.
+    pub wait_seconds_total: f64,
+    /// The longest of these waits.
+    pub wait_seconds_max: f64,
+    /// From the first request sent to the last one: the time by which a pace is judged.
+    pub active_s: f64,
+}
+
+/// One limit at one instant.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LimitStatus {
+    /// As it would be written in the configuration: `500/min burst 20`.
+    pub limit: String,
+    /// Cost units that count in the current window.
+    pub used: u64,
+    /// Cost units that still fit into it.
+    pub room: u64,
+    /// Who asked for it.
+    pub source: LimitSource,
+    /// The margin for jitter in force, in milliseconds.
+    pub margin_ms: f64,
+}
+
+/// Who asked for a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LimitSource {
+    /// The configuration, flags included.
+    #[default]
+    Config,
+}
+
+/// A pause of a lane.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gate {
+    /// Why.
+    pub reason: String,
+    /// Time until it ends; `null` if somebody has to end it.
+    pub opens_in_s: Option<f64>,
+}
+
+/// Whoever knows how andante is doing. Both are asked for often, and from any thread.
+pub trait Source: Send + Sync {
+    /// andante now, with all its lanes in any order.
+    fn status(&self) -> Status;
+    /// Whether requests are welcome.
+    fn ready(&self) -> bool;
+}
+
+// === impl Status ===
+
+impl Status {
+    /// The same with `limit` lanes at most: those where most wait, then the rest by name. Sets [`Self::lanes_total`].
+    pub fn waiting_first(mut self, limit: usize) -> Self {
+        self.lanes_total = self.lanes.len() as u64;
+        self.lanes.sort_unstable_by(|a, b| {
+            b.waiting.cmp(&a.waiting).then_with(|| a.rule.cmp(&b.rule)).then_with(|| a.host.cmp(&b.host))
+        });
+        self.lanes.truncate(limit);
+        self
+    }
+}
+
+// === impl Requests ===
+
+impl Requests {
+    /// What `metrics` counted, over all rules.
+    pub fn counted(metrics: &Metrics) -> Self {
+        Self {
+            answered: metrics.counted(Outcome::Answered),
+            refused: metrics.counted(Outcome::Refused),
+            failed: metrics.counted(Outcome::Failed),
+            left: metrics.counted(Outcome::Left),
+            tunnelled: metrics.counted(Outcome::Tunnelled),
+            rejected: metrics.counted(Outcome::Rejected),
+        }
+    }
+}
+
+// === impl LaneStatus ===
+
+impl LaneStatus {
+    /// How far the fullest limit's window is used, from 0 to 1; `None` without limits.
+    pub fn used_ratio(&self) -> Option<f64> {
+        self.limits
+            .iter()
+            .filter(|limit| limit.used + limit.room > 0)
+            .map(|limit| limit.used as f64 / (limit.used + limit.room) as f64)
+            .reduce(f64::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(host: &str, waiting: u64) -> LaneStatus {
+        LaneStatus { rule: "api".into(), host: host.into(), waiting, ..LaneStatus::default() }
+    }
+
+    #[test]
+    fn those_who_wait_come_first_and_all_are_counted() {
+        let lanes = vec![lane("b", 0), lane("a", 0), lane("c", 7), lane("d", 9)];
+        let status = Status { lanes, ..Status::default() }.waiting_first(3);
+        let hosts: Vec<&str> = status.lanes.iter().map(|lane| &*lane.host).collect();
+        assert_eq!(hosts, ["d", "c", "a"]);
+        assert_eq!(status.lanes_total, 4);
+    }
+
+    #[test]
+    fn the_json_is_the_contract() {
+        let limit = LimitStatus { limit: "500/min".into(), used: 3, room: 497, ..LimitStatus::default() };
+        let lane = LaneStatus { limits: vec![limit], next_slot_s: Some(0.12), ..lane("api.example.com", 2) };
+        let status = Status { version: "1.2.3".into(), uptime_s: 1.5, lanes: vec![lane], ..Status::default() };
+        let expected = serde_json::json!({
+            "version": "1.2.3", "uptime_s": 1.5, "draining": false,
+            "connections": {"client": 0, "upstream": 0}, "tunnels": 0,
+            "requests": {"answered": 0, "refused": 0, "failed": 0, "left": 0, "tunnelled": 0, "rejected": 0},
+            "lanes_total": 1,
+            "lanes": [{
+                "rule": "api", "host": "api.example.com",
+                "limits": [{"limit": "500/min", "used": 3, "room": 497, "source": "config", "margin_ms": 0.0}],
+                "in_flight": 0, "in_flight_limit": null, "waiting": 2, "gate": null,
+                "next_slot_s": 0.12, "drain_eta_s": null, "sent_total": 0, "refused_total": 0,
+                "answered_429_total": 0, "wait_seconds_total": 0.0, "wait_seconds_max": 0.0, "active_s": 0.0,
+            }],
+        });
+        assert_eq!(serde_json::to_value(status.waiting_first(9)).unwrap(), expected);
+    }
+
+    #[test]
+    fn the_fullest_limit_is_the_one_that_holds_a_lane_back() {
+        let limit = |used, room| LimitStatus { used, room, ..LimitStatus::default() };
+        let lane = LaneStatus { limits: vec![limit(1, 9), limit(3, 1), limit(0, 0)], ..lane("a", 0) };
+        assert_eq!(lane.used_ratio(), Some(0.75));
+        assert_eq!(LaneStatus::default().used_ratio(), None);
+    }
+}

@@ -1,0 +1,170 @@
+//! The pages, asked for over a real connection.
+
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::oneshot,
+    task::JoinHandle,
+};
+
+use super::{
+    status::{LaneStatus, LimitStatus},
+    *,
+};
+
+struct World {
+    at: SocketAddr,
+    state: Arc<State>,
+    metrics: Metrics,
+    stop: Option<oneshot::Sender<()>>,
+    server: JoinHandle<()>,
+}
+
+struct State {
+    ready: AtomicBool,
+    lanes: Vec<LaneStatus>,
+}
+
+struct Reply {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+// === impl World ===
+
+impl World {
+    async fn new(lanes: Vec<LaneStatus>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let state = Arc::new(State { ready: AtomicBool::new(true), lanes });
+        let metrics = Metrics::new();
+        let (stop, stopped) = oneshot::channel();
+        let server = tokio::spawn(serve(listener, Arc::clone(&state) as _, metrics.clone(), async move {
+            let _ = stopped.await;
+        }));
+        Self { at, state, metrics, stop: Some(stop), server }
+    }
+
+    async fn get(&self, path: &str) -> Reply {
+        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).await
+    }
+
+    /// Sends `request` and reads until andante closes the connection.
+    async fn ask(&self, request: &str) -> Reply {
+        let mut stream = TcpStream::connect(self.at).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Reply { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
+    }
+}
+
+impl Source for State {
+    fn status(&self) -> Status {
+        Status { version: "1.2.3".into(), lanes: self.lanes.clone(), ..Status::default() }
+    }
+
+    fn ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+}
+
+fn lane(rule: &str, host: &str, waiting: u64, (used, room): (u64, u64)) -> LaneStatus {
+    let limits = vec![LimitStatus { limit: "10/s".into(), used, room, ..LimitStatus::default() }];
+    LaneStatus { rule: rule.into(), host: host.into(), waiting, limits, ..LaneStatus::default() }
+}
+
+#[tokio::test]
+async fn health_is_independent_of_readiness() {
+    let world = World::new(Vec::new()).await;
+    assert_eq!(world.get("/readyz").await.status, 200);
+    world.state.ready.store(false, Ordering::Relaxed);
+    let reply = world.get("/readyz").await;
+    assert_eq!((reply.status, &*reply.body), (503, "draining\n"));
+    let reply = world.get("/healthz").await;
+    assert_eq!((reply.status, &*reply.body), (200, "ok\n"));
+}
+
+#[tokio::test]
+async fn metrics_are_in_the_text_format_and_know_the_lanes() {
+    let lanes = vec![lane("api", "a", 0, (1, 9)), lane("api", "b", 0, (5, 5)), lane("free", "c", 0, (0, 0))];
+    let world = World::new(lanes).await;
+    world.metrics.client_connections.set(3);
+    let reply = world.get("/metrics").await;
+    assert_eq!(reply.status, 200);
+    assert!(reply.head.contains("content-type: text/plain; version=0.0.4"), "{}", reply.head);
+    assert!(reply.body.contains("\nandante_connections{side=\"client\"} 3\n"));
+    assert!(reply.body.contains("\nandante_slots_used_ratio{rule=\"api\"} 0.5\n"));
+    assert!(!reply.body.contains("rule=\"free\""));
+}
+
+#[tokio::test]
+async fn status_lists_as_many_lanes_as_it_is_asked_for() {
+    let world = World::new(vec![lane("api", "a", 0, (0, 1)), lane("api", "b", 2, (0, 1))]).await;
+    let reply = world.get("/status?limit=1").await;
+    assert!(reply.head.contains("content-type: application/json"));
+    let status: Status = serde_json::from_str(&reply.body).unwrap();
+    assert_eq!((status.lanes_total, status.lanes.len(), &*status.lanes[0].host), (2, 1, "b"));
+    let all: Status = serde_json::from_str(&world.get("/status").await.body).unwrap();
+    assert_eq!(all.lanes.len(), 2);
+    let wrong = world.get("/status?limit=few").await;
+    assert_eq!(wrong.status, 400);
+    assert!(wrong.body.contains("\"few\""));
+}
+
+#[tokio::test]
+async fn an_unknown_page_lists_the_known_ones() {
+    let world = World::new(Vec::new()).await;
+    let reply = world.get("/metric").await;
+    assert_eq!(reply.status, 404);
+    assert!(reply.body.contains("/metrics") && reply.body.contains("HTTP_PROXY"));
+    assert_eq!(world.get("/").await.status, 200);
+}
+
+#[tokio::test]
+async fn pages_are_only_for_reading() {
+    let world = World::new(Vec::new()).await;
+    let reply = world.ask("POST /status HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").await;
+    assert_eq!(reply.status, 405);
+    assert!(reply.head.contains("\r\nallow: get, head"));
+    let get = world.get("/").await;
+    let head = world.ask("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    assert_eq!((head.status, &*head.body), (200, ""));
+    assert!(head.head.contains(&format!("content-length: {}", get.body.len())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_says_nothing_is_hung_up_on() {
+    let world = World::new(Vec::new()).await;
+    let mut silent: Vec<TcpStream> = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut stream = TcpStream::connect(world.at).await.unwrap();
+        stream.write_all(b"GET / HT").await.unwrap();
+        silent.push(stream);
+    }
+    // All connections are taken, so this one is only accepted once the silent ones are gone.
+    assert_eq!(world.get("/healthz").await.status, 200);
+}
+
+#[tokio::test]
+async fn an_answer_ends_its_connection() {
+    let world = World::new(Vec::new()).await;
+    assert!(world.get("/").await.head.contains("\r\nconnection: close"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_closes_the_listener_and_waits_for_no_one_for_long() {
+    let mut world = World::new(Vec::new()).await;
+    let mut silent = TcpStream::connect(world.at).await.unwrap();
+    silent.write_all(b"GET / HT").await.unwrap();
+    let _ = world.stop.take().unwrap().send(());
+    world.server.await.unwrap();
+    assert!(TcpStream::connect(world.at).await.is_err());
+}
