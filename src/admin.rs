@@ -3,7 +3,7 @@
 //! One request per connection: whoever looks does so every few seconds, and nobody can sit on the few connections there
 //! are.
 
-use std::{convert::Infallible, io, pin::pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 
 use http_body_util::Full;
 use hyper::{body::Bytes, server::conn::http1, service::service_fn};
@@ -14,9 +14,9 @@ use tokio::{
     task::JoinSet,
     time,
 };
-use tracing::{debug, warn};
+use tracing::debug;
 
-use crate::metrics::Metrics;
+use crate::{listen, metrics::Metrics};
 
 mod pages;
 mod share;
@@ -32,8 +32,6 @@ const HEAD: Duration = Duration::from_secs(5);
 const WHOLE: Duration = Duration::from_secs(30);
 /// How long answers may take to finish once we stop.
 const STOP: Duration = Duration::from_secs(1);
-/// Breath before the next `accept` when the last one failed for lack of something, file descriptors for instance.
-const BREATH: Duration = Duration::from_millis(200);
 
 type Answer = http::Response<Full<Bytes>>;
 
@@ -53,7 +51,7 @@ where
     loop {
         let accepted = async {
             let permit = Arc::clone(&free).acquire_owned().await;
-            (permit, accept(&listener).await)
+            (permit, listen::accept(&listener).await.0)
         };
         tokio::select! {
             () = &mut shutdown => break,
@@ -71,26 +69,6 @@ where
     drop((listener, stop));
     // Whoever is not done by then is cut off with the set.
     let _ = time::timeout(STOP, async { while connections.join_next().await.is_some() {} }).await;
-}
-
-/// The next connection. Cannot fail: what is wrong with one connection is not wrong with the listener, and everything
-/// else passes.
-async fn accept(listener: &TcpListener) -> TcpStream {
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => return stream,
-            Err(error) if is_of_one_connection(&error) => debug!(%error, "an admin connection did not come about"),
-            Err(error) => {
-                warn!(%error, "cannot accept admin connections");
-                time::sleep(BREATH).await;
-            }
-        }
-    }
-}
-
-fn is_of_one_connection(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
 /// Answers the one request of a connection.

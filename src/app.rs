@@ -1,6 +1,9 @@
 //! Assembly: puts the parts together, starts them, and ends them in order.
 
+mod view;
+
 use std::{
+    future::pending,
     io,
     net::{IpAddr, SocketAddr},
     num::NonZeroUsize,
@@ -12,10 +15,16 @@ use std::{
     time::Duration,
 };
 
-use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
+use tokio::{
+    net::TcpListener,
+    sync::mpsc,
+    task::{JoinHandle, JoinSet},
+};
 use tracing::{info, warn};
 
+use self::view::View;
 use crate::{
+    admin::{self, Source as _, Status},
     clock::Clock,
     config::{Clients, Config},
     dial::Dialer,
@@ -28,10 +37,14 @@ use crate::{
 /// A started andante.
 pub struct Running {
     proxy: Arc<Proxy>,
+    view: Arc<View>,
     listen: Vec<SocketAddr>,
+    admin: Option<SocketAddr>,
     drain: Duration,
     /// Acceptors and housekeeping; aborted when dropped.
     tasks: JoinSet<()>,
+    /// The admin pages, which show the drain too.
+    pages: Option<JoinHandle<()>>,
     workers: Workers,
 }
 
@@ -82,8 +95,10 @@ impl Running {
         let addr = |listener: &TcpListener, asked| listener.local_addr().unwrap_or(asked);
         let listen: Vec<_> =
             listeners.iter().zip(&config.listen).map(|(listener, asked)| addr(listener, *asked)).collect();
+        let admin_listener = config.admin.map(bind).transpose()?;
+        let admin = admin_listener.as_ref().zip(config.admin).map(|(listener, asked)| addr(listener, asked));
         let exposed = listen.iter().any(|addr| !addr.ip().is_loopback());
-        let own = listen.iter().copied().collect();
+        let own = listen.iter().copied().chain(admin).collect();
         let proxy = Arc::new(Proxy::new(proxy::Parts {
             lanes: Lanes::new(config.rules.clone(), metrics.clone(), clock),
             metrics: metrics.clone(),
@@ -92,7 +107,7 @@ impl Running {
             timeouts: config.timeouts,
             dialer: Dialer::new(config.timeouts.connect, exposed && config.clients != Clients::Loopback, own),
             exposed,
-            admin: String::new(),
+            admin: admin.map_or_else(|| "an admin address, once one is set".into(), |addr| format!("http://{addr}/")),
             instance: instance(),
         }));
         let workers = Workers::start(config.threads, &proxy, config.timeouts.upstream_keep_alive)?;
@@ -101,7 +116,10 @@ impl Running {
             tasks.spawn(accept(listener, workers.clone()));
         }
         tasks.spawn(keep_house(proxy.clone()));
-        Ok(Self { proxy, listen, drain: config.drain, tasks, workers })
+        let view = Arc::new(View::new(proxy.clone()));
+        let pages =
+            admin_listener.map(|listener| tokio::spawn(admin::serve(listener, view.clone(), metrics, pending())));
+        Ok(Self { proxy, view, listen, admin, drain: config.drain, tasks, pages, workers })
     }
 
     /// Where workers connect.
@@ -109,9 +127,19 @@ impl Running {
         &self.listen
     }
 
+    /// Where the admin pages are.
+    pub fn admin(&self) -> Option<SocketAddr> {
+        self.admin
+    }
+
+    /// andante as it stands.
+    pub fn status(&self) -> Status {
+        self.view.status()
+    }
+
     /// Stops accepting, lets queued and running requests finish within the configured time, and answers the rest 503.
     pub async fn drain(self) {
-        let Self { proxy, drain, mut tasks, workers, .. } = self;
+        let Self { proxy, drain, mut tasks, pages, workers, .. } = self;
         info!(open = proxy.open(), within = ?drain, "draining");
         // Closes the listening sockets: whoever connects from now on is told at once, by the system.
         tasks.shutdown().await;
@@ -120,6 +148,9 @@ impl Running {
             warn!(open = proxy.open(), "cutting connections that have not ended");
         }
         drop(workers);
+        if let Some(pages) = pages {
+            pages.abort();
+        }
     }
 }
 

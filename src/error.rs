@@ -175,10 +175,12 @@ impl Error {
     /// The status that the worker sees.
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::NoTarget | Self::Malformed
-            | Self::BadTarget { .. } | Self::UserInfo | Self::BadHost { .. } | Self::Body { .. } => {
-                StatusCode::BAD_REQUEST
-            }
+            Self::NoTarget
+            | Self::Malformed
+            | Self::BadTarget { .. }
+            | Self::UserInfo
+            | Self::BadHost { .. }
+            | Self::Body { .. } => StatusCode::BAD_REQUEST,
             Self::Scheme { .. } | Self::TransferCoding => StatusCode::NOT_IMPLEMENTED,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
             Self::Stranger { .. } | Self::Forbidden { .. } | Self::TunnelPort { .. } | Self::Myself { .. } => {

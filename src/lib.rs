@@ -3,12 +3,15 @@
 //! The map of the modules is in `docs/architecture.md`; `src/proxy/stack.rs` shows the way of a request.
 
 pub mod admin;
+pub mod app;
 pub mod clock;
 pub mod config;
 pub mod dial;
 pub mod error;
 pub mod limit;
+pub mod listen;
 pub mod metrics;
+pub mod pace;
 pub mod policy;
 pub mod proxy;
 pub mod queue;

@@ -121,6 +121,8 @@ pub struct Tally {
     pub waited: Duration,
     /// The longest of these waits.
     pub waited_most: Duration,
+    /// When the first and the last request were sent.
+    pub active: Option<(Instant, Instant)>,
 }
 
 /// A lane at one instant, for people to look at.
@@ -245,6 +247,7 @@ impl Lane {
         self.change(|state| {
             state.budget.sent(unit, cost, now);
             state.tally.sent += 1;
+            state.tally.active = Some((state.tally.active.map_or(now, |(first, _)| first), now));
         });
         now
     }

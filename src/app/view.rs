@@ -1,0 +1,79 @@
+//! What `/status` shows, read off the running parts.
+
+use std::sync::Arc;
+
+use crate::{
+    admin::status::{Connections, LaneStatus, LimitSource, LimitStatus, Requests, Source, Status},
+    clock::Instant,
+    limit::Usage,
+    pace::Snapshot,
+    proxy::Proxy,
+};
+
+/// A running proxy, looked at.
+pub(super) struct View {
+    proxy: Arc<Proxy>,
+}
+
+// === impl View ===
+
+impl View {
+    pub(super) fn new(proxy: Arc<Proxy>) -> Self {
+        Self { proxy }
+    }
+}
+
+impl Source for View {
+    fn status(&self) -> Status {
+        let proxy = &self.proxy;
+        let lanes: Vec<_> = proxy.lanes.all().iter().map(|lane| lane_status(lane.snapshot())).collect();
+        Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            uptime_s: proxy.clock.now().since(Instant::START).as_secs_f64(),
+            draining: proxy.is_draining(),
+            connections: Connections {
+                client: proxy.metrics.client_connections.get(),
+                upstream: proxy.metrics.upstream_connections.get(),
+            },
+            tunnels: proxy.tunnels() as i64,
+            requests: Requests::counted(&proxy.metrics),
+            lanes_total: lanes.len() as u64,
+            lanes,
+        }
+    }
+
+    fn ready(&self) -> bool {
+        !self.proxy.is_draining()
+    }
+}
+
+fn lane_status(lane: Snapshot) -> LaneStatus {
+    let tally = &lane.tally;
+    LaneStatus {
+        rule: lane.rule.to_string(),
+        host: lane.host.to_string(),
+        limits: lane.limits.iter().map(limit_status).collect(),
+        in_flight: lane.in_flight.into(),
+        in_flight_limit: lane.in_flight_limit,
+        waiting: lane.waiting as u64,
+        gate: None,
+        next_slot_s: lane.next_slot.map(|wait| wait.as_secs_f64()),
+        drain_eta_s: lane.drain.map(|wait| wait.as_secs_f64()),
+        sent_total: tally.sent,
+        refused_total: tally.refused,
+        answered_429_total: tally.refused_by_api,
+        wait_seconds_total: tally.waited.as_secs_f64(),
+        wait_seconds_max: tally.waited_most.as_secs_f64(),
+        active_s: tally.active.map_or(0.0, |(first, last)| last.since(first).as_secs_f64()),
+    }
+}
+
+fn limit_status(usage: &Usage) -> LimitStatus {
+    LimitStatus {
+        limit: usage.spec.to_string(),
+        used: usage.used.into(),
+        room: usage.spec.rate.count.get().saturating_sub(usage.used).into(),
+        source: LimitSource::Config,
+        margin_ms: usage.margin.as_secs_f64() * 1e3,
+    }
+}
