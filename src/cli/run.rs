@@ -1,0 +1,219 @@
+//! `andante run -- COMMAND`: a proxy of its own around one command, on free ports, for as long as the command runs.
+//!
+//! The proxy lives in this process: should it die, its connections close, and the command gets errors instead of
+//! waiting for ever. The command is a plain child: same terminal, same process group, same standard streams.
+
+use std::{
+    ffi::OsString,
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    os::unix::process::ExitStatusExt,
+    process::{ExitCode, ExitStatus},
+    time::Duration,
+};
+
+use tokio::{
+    process::{Child, Command},
+    time::{Interval, interval},
+};
+
+use crate::{
+    app::{Running, StartError},
+    clock::Clock,
+    config::Config,
+};
+
+mod environment;
+mod figures;
+mod footer;
+mod progress;
+mod signals;
+mod summary;
+
+use self::{footer::Footer, progress::Pace, signals::Signals};
+
+/// What `--help` ends with.
+pub const EXAMPLES: &str = "\
+Examples:
+  andante run --limit api.example.com=500/min -- python fetch.py
+  andante run --limit 'api.example.com=10/s,in-flight 20' -- xargs -P 50 -n 1 curl -sS -o /dev/null < urls.txt
+  andante run --config andante.toml --quiet -- make data
+
+COMMAND finds the proxy in HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, in capitals and small letters, and NODE_USE_ENV_PROXY
+is 1. NO_PROXY stays as it is, except that a rule for a loopback host takes the loopback hosts out of it; programs in Go
+never use a proxy for these. Where COMMAND runs a full-screen program, use --quiet.
+
+TERM, HUP, USR1 and USR2 are passed on to COMMAND. So are INT and QUIT, unless they come from the terminal, which sends
+them to COMMAND itself. andante stays until COMMAND ends, and then returns its exit code: 128 + N if signal N ended it,
+127 if it was not found, 126 if it could not be run.";
+
+/// What `run` takes besides the flags of `serve`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// Show neither progress nor a summary
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// The command to run, and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// Why the command did not run.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("the proxy did not start")]
+    Start(#[source] StartError),
+    #[error("the proxy listens nowhere")]
+    Deaf,
+    #[error("signals cannot be passed on")]
+    Signals(#[source] io::Error),
+    #[error("cannot run {command:?}")]
+    Command { command: OsString, source: io::Error },
+    #[error("lost track of {command:?}")]
+    Lost { command: OsString, source: io::Error },
+}
+
+/// The line that tells how it goes, while there is a terminal to show it on.
+struct Live {
+    tick: Interval,
+    pace: Pace,
+    footer: Footer,
+}
+
+/// How often the line is refreshed.
+const REFRESH: Duration = Duration::from_millis(200);
+
+/// What holds for `run` where neither flag nor environment nor file says otherwise: free ports on loopback, so that any
+/// number of them can run beside each other and beside a `serve`.
+pub fn base() -> Config {
+    let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    Config { listen: vec![free], admin: Some(free), ..Config::default() }
+}
+
+/// Runs the command, and returns its exit code.
+pub async fn run(config: Config, options: Options) -> ExitCode {
+    match around(config, options).await {
+        Ok(code) => code.into(),
+        Err(trouble) => {
+            trouble.print();
+            trouble.code().into()
+        }
+    }
+}
+
+async fn around(config: Config, options: Options) -> Result<u8, Trouble> {
+    let rules = config.rules.clone();
+    let running = Running::start(config).await.map_err(Trouble::Start)?;
+    let proxy = *running.listen().first().ok_or(Trouble::Deaf)?;
+    // Before the command starts: what is sent to us from then on is meant for it.
+    let mut signals = Signals::listen().map_err(Trouble::Signals)?;
+    let clock = Clock::start();
+    let (program, arguments) = options.command.split_first().expect("the command line asks for a command");
+    let mut child = Command::new(program)
+        .args(arguments)
+        .envs(environment::variables(proxy, &rules, |name| std::env::var_os(name)))
+        .spawn()
+        .map_err(|source| Trouble::Command { command: program.clone(), source })?;
+    let mut live = if options.quiet { None } else { Live::open() };
+    let ended = follow(&mut child, &mut signals, &running, &clock, &mut live).await;
+    if let Some(live) = live {
+        live.footer.close();
+    }
+    let ended = ended.map_err(|source| Trouble::Lost { command: program.clone(), source })?;
+    let status = running.status();
+    if !options.quiet {
+        eprint!("{}", summary::render(&status, clock.now().since(crate::clock::Instant::START)));
+    }
+    // What the command left behind in the background may finish, but a signal means that nobody wants to wait for it.
+    tokio::select! {
+        _ = running.drain() => {}
+        _ = signals.next() => {}
+    }
+    Ok(exit_code(ended))
+}
+
+/// Stays with the command until it ends.
+async fn follow(
+    child: &mut Child,
+    signals: &mut Signals,
+    running: &Running,
+    clock: &Clock,
+    live: &mut Option<Live>,
+) -> io::Result<ExitStatus> {
+    loop {
+        tokio::select! {
+            ended = child.wait() => return ended,
+            signal = signals.next() => signals::pass_on(signal, child),
+            live = Live::tick(live) => {
+                let status = running.status();
+                let pace = live.pace.at(clock.now(), progress::sent(&status));
+                live.footer.show(progress::line(&status, pace));
+            }
+        }
+    }
+}
+
+/// As shells have it.
+fn exit_code(ended: ExitStatus) -> u8 {
+    let code = ended.code().or_else(|| ended.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    u8::try_from(code).unwrap_or(1)
+}
+
+// === impl Live ===
+
+impl Live {
+    fn open() -> Option<Self> {
+        Some(Self { footer: Footer::open()?, tick: interval(REFRESH), pace: Pace::default() })
+    }
+
+    /// Waits for the next refresh; for ever if there is nothing to refresh.
+    async fn tick(live: &mut Option<Self>) -> &mut Self {
+        match live {
+            Some(live) => {
+                live.tick.tick().await;
+                live
+            }
+            None => std::future::pending().await,
+        }
+    }
+}
+
+// === impl Trouble ===
+
+impl Trouble {
+    /// As shells have it.
+    fn code(&self) -> u8 {
+        match self {
+            Self::Command { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
+            Self::Command { .. } => 126,
+            _ => 1,
+        }
+    }
+
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Command { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Some("write the command after `--`, and its path if it is not in PATH: andante run -- ./fetch.sh")
+            }
+            Self::Command { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                Some("make the file executable (chmod +x), or name the program that reads it: andante run -- sh FILE")
+            }
+            _ => None,
+        }
+    }
+
+    fn print(&self) {
+        eprintln!("error: {self}");
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            eprintln!("caused by: {error}");
+            cause = error.source();
+        }
+        if let Some(hint) = self.hint() {
+            eprintln!("hint: {hint}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! The variables by which common clients find their proxy. Pure.
+
+use std::{
+    ffi::{OsStr, OsString},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+use ipnet::IpNet;
+
+use crate::policy::{Origin, Rules};
+
+/// Where clients look for the proxy. Both spellings: curl reads only `http_proxy` in small letters, others only capitals.
+const PROXIES: [&str; 6] = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+
+/// Where they look for the hosts that need none.
+const EXCEPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
+
+/// What to set in the environment of a command, so that it uses the `proxy`; `current` reads ours.
+pub(super) fn variables(
+    proxy: SocketAddr,
+    rules: &Rules,
+    current: impl Fn(&str) -> Option<OsString>,
+) -> Vec<(&'static str, OsString)> {
+    let proxy = OsString::from(format!("http://{}", reachable(proxy)));
+    let mut variables: Vec<(&str, OsString)> = PROXIES.map(|name| (name, proxy.clone())).into();
+    variables.push(("NODE_USE_ENV_PROXY", "1".into()));
+    if names_loopback(rules) {
+        for name in EXCEPTIONS {
+            variables.extend(current(name).and_then(|hosts| without_loopback(&hosts)).map(|hosts| (name, hosts)));
+        }
+    }
+    variables
+}
+
+/// A listener on all addresses is reached on loopback.
+fn reachable(proxy: SocketAddr) -> SocketAddr {
+    let ip = match proxy.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, proxy.port())
+}
+
+/// Whether a rule is for a loopback host; `*` names nothing.
+fn names_loopback(rules: &Rules) -> bool {
+    rules
+        .iter()
+        .flat_map(|rule| &rule.hosts)
+        .any(|pattern| Origin::parse(&pattern.to_string(), Some(80)).is_ok_and(|origin| is_loopback(&origin.host)))
+}
+
+/// The list without its loopback hosts; `None` if there are none in it, or if nobody can read it.
+fn without_loopback(hosts: &OsStr) -> Option<OsString> {
+    let hosts = hosts.to_str()?;
+    let kept: Vec<&str> = hosts.split(',').filter(|host| !is_loopback(host.trim())).collect();
+    (kept.len() < hosts.split(',').count()).then(|| kept.join(",").into())
+}
+
+/// `localhost`, what is below it, `127.0.0.1`, `127.0.0.0/8`, `::1`, each with or without a port.
+fn is_loopback(host: &str) -> bool {
+    if let Ok(address) = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
+        return address.is_loopback();
+    }
+    if let Ok(network) = host.parse::<IpNet>() {
+        return network.network().is_loopback() && network.broadcast().is_loopback();
+    }
+    match host.rsplit_once(':') {
+        Some((host, _)) => is_loopback(host),
+        None => {
+            let host = host.to_ascii_lowercase();
+            host == "localhost" || host.ends_with(".localhost")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+
+    fn rules(hosts: &[&str]) -> Rules {
+        Rules::new(vec![Policy::new("api", hosts.iter().map(|host| host.parse().unwrap()).collect())])
+    }
+
+    fn found(rules: &Rules, no_proxy: &str, name: &str) -> Option<String> {
+        let at = "127.0.0.1:4711".parse().unwrap();
+        let current = |name: &str| (name == "NO_PROXY").then(|| OsString::from(no_proxy));
+        let all = variables(at, rules, current);
+        all.into_iter().find(|(found, _)| *found == name).map(|(_, value)| value.into_string().unwrap())
+    }
+
+    #[test]
+    fn both_spellings_of_all_schemes_name_the_proxy() {
+        for name in PROXIES {
+            assert_eq!(found(&Rules::default(), "", name).unwrap(), "http://127.0.0.1:4711", "{name}");
+        }
+        assert_eq!(found(&Rules::default(), "", "NODE_USE_ENV_PROXY").unwrap(), "1");
+        let any = variables("[::]:1".parse().unwrap(), &Rules::default(), |_| None);
+        assert_eq!(any[0].1, "http://[::1]:1");
+    }
+
+    #[test]
+    fn exceptions_stay_as_they_are_unless_a_rule_names_loopback() {
+        let list = "localhost,127.0.0.1,intra.example";
+        for hosts in [&["api.example.com"][..], &["*"], &["*.example.com"], &["10.0.0.1:80"]] {
+            assert_eq!(found(&rules(hosts), list, "NO_PROXY"), None, "{hosts:?}");
+        }
+    }
+
+    #[test]
+    fn a_loopback_api_is_paced_although_no_proxy_excludes_loopback() {
+        let list = "localhost, 127.0.0.1:80,[::1],127.0.0.0/8,.localhost,::1,10.0.0.0/8, intra.example,*";
+        for host in ["localhost:8080", "127.0.0.1", "[::1]:80", "*.localhost"] {
+            let rules = rules(&["api.example.com", host]);
+            assert_eq!(found(&rules, list, "NO_PROXY").unwrap(), "10.0.0.0/8, intra.example,*", "{host}");
+            assert_eq!(found(&rules, "intra.example", "NO_PROXY"), None);
+            assert_eq!(found(&rules, list, "no_proxy"), None);
+        }
+    }
+}

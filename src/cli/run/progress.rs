@@ -1,0 +1,90 @@
+//! How it goes, on one line. Pure.
+
+use std::{collections::VecDeque, time::Duration};
+
+use super::figures;
+use crate::{admin::Status, clock::Instant};
+
+/// How fast requests leave, smoothed over [`Pace::OVER`].
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    seen: VecDeque<(Instant, u64)>,
+}
+
+// === impl Pace ===
+
+impl Pace {
+    const OVER: Duration = Duration::from_secs(10);
+
+    /// Requests per second, now that `sent` have been sent in all; `None` before there are two looks to compare.
+    pub(super) fn at(&mut self, now: Instant, sent: u64) -> Option<f64> {
+        self.seen.push_back((now, sent));
+        // The oldest look stays just outside of the span, so that the span is covered.
+        while self.seen.get(1).is_some_and(|(at, _)| now.since(*at) >= Self::OVER) {
+            self.seen.pop_front();
+        }
+        let (since, before) = *self.seen.front()?;
+        let passed = now.since(since);
+        (!passed.is_zero()).then(|| sent.saturating_sub(before) as f64 / passed.as_secs_f64())
+    }
+}
+
+/// Requests sent so far.
+pub(super) fn sent(status: &Status) -> u64 {
+    status.lanes.iter().map(|lane| lane.sent_total).sum()
+}
+
+/// `andante: 1,234 sent, 5,432 waiting, 8.3/s, 10m 52s to go`.
+pub(super) fn line(status: &Status, pace: Option<f64>) -> String {
+    let waiting: u64 = status.lanes.iter().map(|lane| lane.waiting).sum();
+    let refused: u64 = status.lanes.iter().map(|lane| lane.answered_429_total).sum();
+    let mut parts = vec![format!("{} sent", figures::count(sent(status)))];
+    parts.push(format!("{} waiting", figures::count(waiting)));
+    parts.extend(pace.filter(|pace| *pace > 0.0).map(figures::pace));
+    if refused > 0 {
+        parts.push(format!("{} answered with 429", figures::count(refused)));
+    }
+    if status.requests.failed > 0 {
+        parts.push(format!("{} failed", figures::count(status.requests.failed)));
+    }
+    if waiting > 0 {
+        let last = status.lanes.iter().filter_map(|lane| lane.drain_eta_s).reduce(f64::max);
+        parts.extend(last.map(|last| format!("{} to go", figures::seconds(last))));
+    }
+    format!("andante: {}", parts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::status::{LaneStatus, Requests};
+
+    fn at(millis: u64) -> Instant {
+        Instant::START + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn the_pace_is_that_of_the_last_seconds() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.at(at(0), 0), None);
+        assert_eq!(pace.at(at(500), 5), Some(10.0));
+        for second in 1..=30 {
+            pace.at(at(second * 1000), 5);
+        }
+        assert_eq!(pace.at(at(31_000), 25), Some(2.0));
+        assert_eq!(pace.at(at(31_000), 0), Some(0.0), "a lane was forgotten");
+        assert!(pace.seen.len() < 14);
+    }
+
+    #[test]
+    fn the_line_says_what_is_left_to_wait_for() {
+        let lane = LaneStatus { sent_total: 1234, waiting: 5432, drain_eta_s: Some(652.0), ..LaneStatus::default() };
+        let other = LaneStatus { drain_eta_s: Some(1.0), waiting: 1, ..LaneStatus::default() };
+        let mut status = Status { lanes: vec![lane, other], ..Status::default() };
+        assert_eq!(line(&status, Some(8.333)), "andante: 1,234 sent, 5,433 waiting, 8.3/s, 10m 52s to go");
+        status.lanes.truncate(1);
+        status.lanes[0] = LaneStatus { answered_429_total: 2, drain_eta_s: Some(0.0), ..LaneStatus::default() };
+        status.requests = Requests { failed: 3, ..Requests::default() };
+        assert_eq!(line(&status, None), "andante: 0 sent, 0 waiting, 2 answered with 429, 3 failed");
+    }
+}

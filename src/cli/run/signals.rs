@@ -1,0 +1,90 @@
+//! Signals that are meant for the command although they reach andante.
+
+use std::{fs::File, future::poll_fn, io, task::Poll};
+
+use rustix::{
+    process::{Pid, Signal, getpgid, getpgrp, kill_process},
+    termios::tcgetpgrp,
+};
+use tokio::{
+    process::Child,
+    signal::unix::{self, SignalKind},
+};
+use tracing::debug;
+
+/// Those that are passed on. WINCH, TSTP and CONT are not: whoever sends these sends them to the whole group.
+const PASSED_ON: [Signal; 6] = [Signal::TERM, Signal::HUP, Signal::INT, Signal::QUIT, Signal::USR1, Signal::USR2];
+
+/// The signals that reach us.
+pub(super) struct Signals {
+    streams: Vec<(Signal, unix::Signal)>,
+}
+
+// === impl Signals ===
+
+impl Signals {
+    /// Catches all that are to be passed on, but for those that we were told to ignore (`nohup`): the command inherits
+    /// that, and would not if we caught them.
+    pub(super) fn listen() -> io::Result<Self> {
+        let own = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let caught = PASSED_ON.into_iter().filter(|signal| !is_ignored(&own, *signal));
+        let streams = caught.map(|signal| Ok((signal, unix::signal(SignalKind::from_raw(signal.as_raw()))?)));
+        Ok(Self { streams: streams.collect::<io::Result<_>>()? })
+    }
+
+    /// The next signal. Cancel safe.
+    pub(super) async fn next(&mut self) -> Signal {
+        poll_fn(|cx| {
+            for (signal, stream) in &mut self.streams {
+                if stream.poll_recv(cx).is_ready() {
+                    return Poll::Ready(*signal);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// Passes `signal` on to the `child`, unless the terminal has sent it one already.
+pub(super) fn pass_on(signal: Signal, child: &Child) {
+    let id = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+    let Some(id) = id else { return };
+    if is_from_terminal(signal) && in_foreground() && getpgid(Some(id)).is_ok_and(|group| group == getpgrp()) {
+        return;
+    }
+    if let Err(error) = kill_process(id, signal) {
+        debug!(?signal, %error, "could not pass a signal on");
+    }
+}
+
+/// Whether we are in the foreground of our terminal, so that its keys reach us, wherever our streams go.
+pub(super) fn in_foreground() -> bool {
+    File::open("/dev/tty").is_ok_and(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
+}
+
+/// Ctrl-C and Ctrl-\ reach everybody in the foreground. Who else sent it cannot be told apart: what `kill` sends to
+/// andante alone, in the foreground, does not reach the command.
+fn is_from_terminal(signal: Signal) -> bool {
+    signal == Signal::INT || signal == Signal::QUIT
+}
+
+/// Whether `/proc/PID/status` says that the process ignores `signal`; proc_pid_status(5), `SigIgn`.
+fn is_ignored(status: &str, signal: Signal) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal.as_raw() - 1) & 1 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_we_were_told_to_ignore_is_known() {
+        let status = "Name:\tandante\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\n";
+        assert!(is_ignored(status, Signal::HUP));
+        assert!(!is_ignored(status, Signal::TERM));
+        assert!(!is_ignored("", Signal::HUP));
+    }
+}

@@ -1,0 +1,134 @@
+//! How it went. Pure.
+
+use std::{cmp::Reverse, fmt::Write as _, time::Duration};
+
+use super::{figures, progress};
+use crate::{
+    admin::{Status, status::LaneStatus},
+    limit::LimitSpec,
+};
+
+/// How many lanes are listed.
+const LANES: usize = 10;
+
+/// Some lines on what happened in the `elapsed` time, the last one ending with a line feed.
+pub(super) fn render(status: &Status, elapsed: Duration) -> String {
+    let sum = |of: fn(&LaneStatus) -> u64| figures::count(status.lanes.iter().map(of).sum());
+    let sent = progress::sent(status);
+    let mut text = format!("andante: {} sent in {}\n", figures::several(sent, "request"), figures::time(elapsed));
+    if sent == 0 && status.requests.tunnelled == 0 && status.tunnels == 0 {
+        text.push_str("  nothing came through: does the command read HTTP_PROXY, and is the API not in NO_PROXY?\n");
+        return text;
+    }
+    let waited: f64 = status.lanes.iter().map(|lane| lane.wait_seconds_total).sum();
+    let longest = status.lanes.iter().map(|lane| lane.wait_seconds_max).fold(0.0, f64::max);
+    let _ = writeln!(text, "  waited {} together, {} at most", figures::seconds(waited), figures::seconds(longest));
+    let _ = writeln!(
+        text,
+        "  answered with 429: {}, refused by andante: {}, failed: {}",
+        sum(|lane| lane.answered_429_total),
+        figures::count(status.requests.refused),
+        figures::count(status.requests.failed),
+    );
+    let tunnels = status.requests.tunnelled + u64::try_from(status.tunnels).unwrap_or(0);
+    if tunnels > 0 {
+        let _ = writeln!(text, "  {}; nobody sees the requests inside", figures::several(tunnels, "tunnel"));
+    }
+    text.push_str(&lanes(status));
+    text
+}
+
+/// The lanes that sent most.
+fn lanes(status: &Status) -> String {
+    let mut lanes: Vec<&LaneStatus> = status.lanes.iter().filter(|lane| lane.sent_total > 0).collect();
+    lanes.sort_by_key(|lane| (Reverse(lane.sent_total), &lane.host));
+    let mut text = String::new();
+    for lane in lanes.iter().take(LANES) {
+        let _ = write!(text, "  {}: {} sent", lane.host, figures::count(lane.sent_total));
+        if let Some((share, limit)) = share(lane) {
+            let _ = write!(text, ", {:.1}% of {limit}", share * 100.0);
+        }
+        text.push('\n');
+    }
+    if let Some(more) = lanes.len().checked_sub(LANES).filter(|more| *more > 0) {
+        let _ = writeln!(text, "  and {}", figures::several(more as u64, "further host"));
+    }
+    text
+}
+
+/// How much of what its limits allowed a lane sent between its first and its last request, and the limit that held it
+/// back; `None` where there is nothing to compare.
+///
+/// The bound is that of even spacing after a burst, `burst + rate × time`: 1 means that no slot was left unused. A limit
+/// that could not have been reached in the time does not count against the lane.
+fn share(lane: &LaneStatus) -> Option<(f64, LimitSpec)> {
+    if lane.sent_total < 2 || lane.active_s <= 0.0 {
+        return None;
+    }
+    let limits = lane.limits.iter().filter_map(|limit| limit.limit.parse::<LimitSpec>().ok());
+    let allowed = |limit: &LimitSpec| f64::from(limit.burst.get()) + limit.rate.per_second() * lane.active_s;
+    let tightest = limits.min_by(|a, b| allowed(a).total_cmp(&allowed(b)))?;
+    Some((lane.sent_total as f64 / allowed(&tightest), tightest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::status::{LimitStatus, Requests};
+
+    fn lane(host: &str, limits: &[&str], sent: u64, active_s: f64) -> LaneStatus {
+        let limit = |text: &&str| LimitStatus { limit: (*text).into(), ..LimitStatus::default() };
+        LaneStatus {
+            host: host.into(),
+            limits: limits.iter().map(limit).collect(),
+            sent_total: sent,
+            active_s,
+            ..LaneStatus::default()
+        }
+    }
+
+    #[test]
+    fn the_summary_tells_what_was_asked_for() {
+        let mut api = lane("api.example.com", &["10/s", "500/min"], 1234, 148.0);
+        (api.wait_seconds_total, api.wait_seconds_max) = (90_000.0, 147.9);
+        let free = LaneStatus { answered_429_total: 1, ..lane("www.example.com", &[], 2, 1.0) };
+        let status = Status {
+            lanes: vec![free, api],
+            requests: Requests { refused: 3, failed: 4, tunnelled: 1, ..Requests::default() },
+            ..Status::default()
+        };
+        let expected = "\
+andante: 1,236 requests sent in 2m 30s
+  waited 1d 1h together, 2m 28s at most
+  answered with 429: 1, refused by andante: 3, failed: 4
+  1 tunnel; nobody sees the requests inside
+  api.example.com: 1,234 sent, 100.0% of 500/min
+  www.example.com: 2 sent
+";
+        assert_eq!(render(&status, Duration::from_secs(150)), expected);
+    }
+
+    #[test]
+    fn a_proxy_that_nobody_used_says_so() {
+        let text = render(&Status::default(), Duration::from_millis(1234));
+        assert!(text.starts_with("andante: 0 requests sent in 1.2 s\n  nothing came through"), "{text}");
+    }
+
+    #[test]
+    fn the_share_is_that_of_the_limit_which_held_the_lane_back() {
+        let (half, limit) = share(&lane("a", &["10/s", "500/min"], 42, 9.96)).unwrap();
+        assert!((half - 0.5).abs() < 0.001, "{half}");
+        assert_eq!(limit.to_string(), "500/min");
+        assert_eq!(share(&lane("a", &["10/s", "1000/min burst 500"], 101, 10.0)).unwrap().0, 1.0);
+        assert_eq!(share(&lane("a", &["10/s"], 1, 0.0)), None);
+        assert_eq!(share(&lane("a", &[], 100, 9.0)), None);
+    }
+
+    #[test]
+    fn a_crawl_does_not_flood_the_terminal() {
+        let lanes = (0..25).map(|n| lane(&format!("h{n}"), &[], 1, 0.0)).collect();
+        let text = render(&Status { lanes, ..Status::default() }, Duration::ZERO);
+        assert_eq!(text.lines().count(), 3 + LANES + 1);
+        assert!(text.ends_with("  and 15 further hosts\n"));
+    }
+}
