@@ -36,7 +36,7 @@ struct Shelf {
     crowded: AtomicUsize,
 }
 
-/// Fewer lanes than this are not worth looking through.
+/// This many lanes of a rule are kept although they remember nothing, for people to see what was done in them.
 const FEW: usize = 1024;
 
 // === impl Lanes ===
@@ -46,7 +46,9 @@ impl Lanes {
     pub fn new(rules: Rules, metrics: Metrics, clock: Clock) -> Self {
         for rule in rules.iter() {
             let slowest = rule.limits.iter().map(|limit| limit.rate.per_second()).reduce(f64::min);
-            metrics.rule(&rule.name).set_limit_per_second(slowest.unwrap_or(f64::INFINITY));
+            if let Some(slowest) = slowest {
+                metrics.rule(&rule.name).set_limit_per_second(slowest);
+            }
         }
         let shelves = (0..=rules.iter().count()).map(|_| Shelf::default()).collect();
         Self { rules, clock, metrics, shelves, unruled: Policy::new("", Vec::new()).into() }
@@ -71,12 +73,14 @@ impl Lanes {
         lanes.entry(origin.host.clone()).or_insert_with(|| self.open(&origin.host, rule)).clone()
     }
 
-    /// Forgets lanes that remember nothing. To be called now and then.
+    /// Forgets lanes that remember nothing, if there are many. To be called now and then.
     pub fn sweep(&self) {
         for shelf in &self.shelves {
             let mut lanes = shelf.lanes.write();
-            forget(&mut lanes);
-            lanes.shrink_to(FEW);
+            if lanes.len() > FEW {
+                forget(&mut lanes);
+                lanes.shrink_to(FEW);
+            }
         }
     }
 
