@@ -1,5 +1,7 @@
 //! The checked configuration: everything that andante runs on, free of contradictions. Starts nothing.
 
+pub mod duration;
+
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use ipnet::IpNet;

@@ -4,6 +4,7 @@
 
 pub mod admin;
 pub mod app;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod dial;
@@ -11,6 +12,7 @@ pub mod error;
 pub mod limit;
 pub mod listen;
 pub mod metrics;
+pub mod mock;
 pub mod pace;
 pub mod policy;
 pub mod proxy;

@@ -1,0 +1,103 @@
+//! How far apart requests arrived: a histogram of fixed size.
+
+use std::time::Duration;
+
+use crate::clock::nanos;
+
+/// Each power of two is split into this many buckets: a quantile is at most 1/32, about 3%, too high.
+const SPLIT: u32 = 32;
+/// 64 powers of two.
+const BUCKETS: usize = 64 * SPLIT as usize;
+
+/// Counts gaps in 16 KiB, whatever their number.
+#[derive(Clone, Debug)]
+pub struct Gaps {
+    counts: Box<[u64]>,
+    total: u64,
+    longest: Duration,
+}
+
+impl Default for Gaps {
+    fn default() -> Self {
+        Self { counts: vec![0; BUCKETS].into(), total: 0, longest: Duration::ZERO }
+    }
+}
+
+impl Gaps {
+    /// Counts one gap.
+    pub fn record(&mut self, gap: Duration) {
+        self.counts[bucket(nanos(gap))] += 1;
+        self.total += 1;
+        self.longest = self.longest.max(gap);
+    }
+
+    /// The gap that a share `fraction` (0 to 1) of all gaps does not exceed; zero if there were none.
+    pub fn quantile(&self, fraction: f64) -> Duration {
+        let wanted = (self.total as f64 * fraction).ceil() as u64;
+        let mut seen = 0;
+        for (index, count) in self.counts.iter().enumerate() {
+            seen += count;
+            if seen >= wanted && seen > 0 {
+                return Duration::from_nanos(upper_edge(index)).min(self.longest);
+            }
+        }
+        Duration::ZERO
+    }
+
+    /// The longest gap, exactly.
+    pub fn longest(&self) -> Duration {
+        self.longest
+    }
+}
+
+/// Values below `SPLIT` have a bucket each; above, the highest bit picks the row and the next five the column.
+fn bucket(value: u64) -> usize {
+    let split = u64::from(SPLIT);
+    if value < split {
+        return value as usize;
+    }
+    let row = value.ilog2() - SPLIT.ilog2();
+    ((u64::from(row) + 1) * split + (value >> row) - split) as usize
+}
+
+/// The largest value that falls into a bucket.
+fn upper_edge(index: usize) -> u64 {
+    let (index, split) = (index as u64, u64::from(SPLIT));
+    if index < split {
+        return index;
+    }
+    let (row, column) = (index / split - 1, index % split);
+    let edge = (u128::from(split + column) + 1) << row;
+    u64::try_from(edge - 1).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_what_was_recorded() {
+        let mut gaps = Gaps::default();
+        assert_eq!((gaps.quantile(0.5), gaps.longest()), (Duration::ZERO, Duration::ZERO));
+        for millis in 1..=100 {
+            gaps.record(Duration::from_millis(millis));
+        }
+        let (half, most) = (gaps.quantile(0.5).as_secs_f64(), gaps.quantile(0.99).as_secs_f64());
+        assert!((0.050..0.052).contains(&half), "{half}");
+        assert!((0.099..=0.100).contains(&most), "{most}");
+        assert_eq!(gaps.longest(), Duration::from_millis(100));
+    }
+
+    proptest! {
+        #[test]
+        fn a_bucket_reaches_at_most_a_32nd_above_its_values(value in any::<u64>(), shift in 0u32..64) {
+            let value = value >> shift;
+            let index = bucket(value);
+            prop_assert!(index < BUCKETS);
+            let edge = upper_edge(index);
+            prop_assert!(edge >= value && edge - value <= value / u64::from(SPLIT), "{} -> {}", value, edge);
+        }
+    }
+}
