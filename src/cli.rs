@@ -1,1 +1,8 @@
 //! One file per command.
+
+mod failure;
+pub mod mock;
+pub mod plan;
+mod wording;
+
+pub use self::failure::Failure;

@@ -1,0 +1,304 @@
+//! `andante plan`: how long a burst will take, before it is sent.
+
+mod forecast;
+
+use std::{
+    io::{self, Write as _},
+    num::NonZeroU32,
+    time::{Duration, SystemTime},
+};
+
+use serde_json::json;
+
+use self::forecast::{Brake, Forecast};
+use super::{failure::Failure, wording};
+use crate::{
+    config::duration,
+    limit::{LimitSpec, Limits, SpecError},
+};
+
+/// How long a burst will take, before it is sent.
+///
+/// All limits hold at once, as they do in andante: even spacing (or bursts, where a limit allows them), never more than
+/// N in any window, and no more on their way than `in-flight` says. andante's margin for jitter on the way comes on top.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The limits, all of which hold: 500/min, 10/s burst 20, 2/s strict, in-flight 20.
+    #[arg(long, value_name = "LIMITS", value_parser = limits)]
+    limit: Limits,
+    /// How many requests arrive at once; up to 10,000,000.
+    #[arg(long, value_name = "N", value_parser = requests)]
+    requests: NonZeroU32,
+    /// How long the API takes to answer; matters for in-flight and strict.
+    #[arg(long, value_name = "DURATION", default_value = "200ms", value_parser = duration::parse)]
+    latency: Duration,
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  andante plan --limit 500/min --requests 30000
+      one limit, evenly spaced
+
+  andante plan --limit '10/s burst 10, 5000/h burst 100' --requests 20000
+      several limits, all of which hold
+
+  andante plan --limit '50/s, in-flight 4' --requests 1000 --latency 1s --json
+      answers slow enough for in-flight to matter; for scripts";
+
+/// More would take this command itself minutes.
+const MOST_REQUESTS: u32 = 10_000_000;
+/// What gains less than this share of the time is not worth a line.
+const WORTH_TELLING: f64 = 0.05;
+
+/// Prints the plan.
+///
+/// # Errors
+/// If it would take centuries, or cannot be printed.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let plan = Plan::new(args.limit, args.requests, args.latency);
+    if plan.forecast.last_leaves == Forecast::NEVER {
+        return Err(Failure::new(format!("{} would leave at {} for centuries", plan.what(), plan.limits))
+            .hinting("check the window of the limits, or allow a burst, as in \"100/d burst 100\""));
+    }
+    let now = SystemTime::now();
+    let text = if args.json { plan.json(now).to_string() } else { plan.text(now) };
+    writeln!(io::stdout().lock(), "{text}").map_err(Failure::writing)
+}
+
+/// A burst, what becomes of it, and what would become of it under other limits.
+struct Plan {
+    limits: Limits,
+    requests: NonZeroU32,
+    latency: Duration,
+    forecast: Forecast,
+    faster: Vec<(Limits, Duration)>,
+}
+
+// === impl Plan ===
+
+impl Plan {
+    fn new(limits: Limits, requests: NonZeroU32, latency: Duration) -> Self {
+        let forecast = Forecast::new(&limits, requests, latency);
+        let bound = forecast.last_leaves.mul_f64(1.0 - WORTH_TELLING);
+        let mut faster: Vec<_> = alternatives(&limits, &forecast, requests, latency)
+            .into_iter()
+            .map(|limits| (Forecast::new(&limits, requests, latency).last_leaves, limits))
+            .filter(|(last_leaves, _)| *last_leaves < bound)
+            .map(|(last_leaves, limits)| (limits, last_leaves))
+            .collect();
+        faster.sort_by_key(|(_, last_leaves)| *last_leaves);
+        Self { limits, requests, latency, forecast, faster }
+    }
+
+    /// `30,000 requests`.
+    fn what(&self) -> String {
+        let plural = if self.requests.get() == 1 { "" } else { "s" };
+        format!("{} request{plural}", wording::count(u64::from(self.requests.get())))
+    }
+
+    /// What holds requests back, as somebody wrote it.
+    fn brake(&self) -> Option<String> {
+        Some(match self.forecast.binds? {
+            Brake::Limit(index) => self.limits.limits[index].to_string(),
+            Brake::InFlight => self.limits.in_flight.map(|count| format!("in-flight {count}"))?,
+        })
+    }
+
+    /// For people; `now` is when the burst arrives.
+    fn text(&self, now: SystemTime) -> String {
+        let last_leaves = self.forecast.last_leaves;
+        let mut text = format!("{} at {}: {}\n", self.what(), self.limits, wording::duration(last_leaves));
+        let mut line = |label: &str, value: &str| text.push_str(&format!("\n  {label:<14}{value}"));
+        match self.brake() {
+            Some(brake) => {
+                line("last leaves", &time_of_day(now, last_leaves));
+                line("answered by", &time_of_day(now, last_leaves + self.latency));
+                line("steady pace", &wording::pace(self.forecast.per_second));
+                line("held back by", &brake);
+            }
+            None => line("held back by", "nothing: all of them leave at once"),
+        }
+        if !self.faster.is_empty() {
+            text.push_str("\n\nfaster, if the API allows it:\n");
+        }
+        let width = self.faster.iter().map(|(limits, _)| limits.to_string().len()).max().unwrap_or(0);
+        for (limits, last_leaves) in &self.faster {
+            text.push_str(&format!("\n  {:<width$}  {}", limits.to_string(), wording::duration(*last_leaves)));
+        }
+        text
+    }
+
+    /// For scripts: seconds, and times as RFC 3339.
+    fn json(&self, now: SystemTime) -> serde_json::Value {
+        let last_leaves = self.forecast.last_leaves;
+        let faster: Vec<_> = self
+            .faster
+            .iter()
+            .map(|(limits, seconds)| json!({ "limits": limits.to_string(), "seconds": seconds.as_secs_f64() }))
+            .collect();
+        json!({
+            "requests": self.requests,
+            "limits": self.limits.to_string(),
+            "seconds": last_leaves.as_secs_f64(),
+            "answered_seconds": (last_leaves + self.latency).as_secs_f64(),
+            "last_leaves": rfc3339(now, last_leaves),
+            // Absent (null) if nothing limits the pace: JSON has no infinity.
+            "per_second": self.forecast.per_second,
+            "held_back_by": self.brake(),
+            "faster": faster,
+        })
+    }
+}
+
+/// Other limits under which the burst might leave sooner; each changes one thing about what holds it back.
+fn alternatives(limits: &Limits, forecast: &Forecast, requests: NonZeroU32, latency: Duration) -> Vec<Limits> {
+    match forecast.binds {
+        None => Vec::new(),
+        Some(Brake::Limit(index)) => {
+            let LimitSpec { rate, burst, strict } = limits.limits[index];
+            let doubled =
+                crate::limit::Rate { count: rate.count.saturating_mul(NonZeroU32::MIN.saturating_add(1)), ..rate };
+            let whole_window = rate.count.min(requests);
+            let replaced = |limit: LimitSpec| {
+                let mut other = limits.clone();
+                other.limits[index] = limit;
+                other
+            };
+            let mut others = vec![replaced(LimitSpec { rate: doubled, burst, strict })];
+            if whole_window > burst {
+                others.push(replaced(LimitSpec { rate, burst: whole_window, strict }));
+            }
+            if strict {
+                others.push(replaced(LimitSpec { rate, burst, strict: false }));
+            }
+            others
+        }
+        Some(Brake::InFlight) => {
+            let per_second = limits.limits.iter().map(|limit| limit.rate.per_second()).fold(f64::INFINITY, f64::min);
+            // Little's law: what is on its way is the pace times how long each takes.
+            let enough = if per_second.is_finite() {
+                NonZeroU32::new((per_second * latency.as_secs_f64()).ceil() as u32)
+            } else {
+                limits.in_flight.map(|count| count.saturating_mul(NonZeroU32::MIN.saturating_add(1)))
+            };
+            vec![Limits { in_flight: enough, ..limits.clone() }]
+        }
+    }
+}
+
+/// `09:31:12 UTC`, with the date if that is another one than today's.
+fn time_of_day(now: SystemTime, after: Duration) -> String {
+    let (today, then) = (rfc3339(now, Duration::ZERO), rfc3339(now, after));
+    match (today.split_once('T'), then.split_once('T')) {
+        (Some((today, _)), Some((date, time))) if today == date => format!("{} UTC", time.trim_end_matches('Z')),
+        (_, Some((date, time))) => format!("{date} {} UTC", time.trim_end_matches('Z')),
+        _ => then,
+    }
+}
+
+fn rfc3339(now: SystemTime, after: Duration) -> String {
+    humantime::format_rfc3339_seconds(now + after).to_string()
+}
+
+fn limits(text: &str) -> Result<Limits, String> {
+    if let Some((_, limits)) = text.split_once('=') {
+        return Err(format!("a plan is for one host's limits; leave the host out: \"{}\"", limits.trim()));
+    }
+    text.parse().map_err(|error: SpecError| format!("{error}; {}", error.hint()))
+}
+
+fn requests(text: &str) -> Result<NonZeroU32, String> {
+    let digits: String = text.chars().filter(|c| !matches!(c, '_' | ',')).collect();
+    match digits.parse::<NonZeroU32>() {
+        Ok(requests) if requests.get() <= MOST_REQUESTS => Ok(requests),
+        _ => Err(format!("expected a number of requests from 1 to 10,000,000, found {text:?}; write \"30000\"")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(limits: &str, count: u32) -> Plan {
+        let latency = Duration::from_millis(200);
+        Plan::new(super::limits(limits).unwrap(), count.try_into().unwrap(), latency)
+    }
+
+    /// 2026-08-03 08:31:12.5 UTC.
+    fn now() -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_millis(1_785_745_872_500)
+    }
+
+    #[test]
+    fn the_text_says_when_and_why_and_what_else() {
+        let expected = "\
+30,000 requests at 500/min: 59 min 59.8 s
+
+  last leaves   09:31:12 UTC
+  answered by   09:31:12 UTC
+  steady pace   8.33/s
+  held back by  500/min
+
+faster, if the API allows it:
+
+  1000/min  29 min 59.9 s";
+        assert_eq!(plan("500/min", 30_000).text(now()), expected);
+    }
+
+    #[test]
+    fn another_day_is_named() {
+        assert!(plan("1/h", 49).text(now()).contains("2026-08-05 08:31:12 UTC"));
+    }
+
+    #[test]
+    fn what_leaves_at_once_needs_no_more_words() {
+        let text = plan("10/s burst 10", 10).text(now());
+        assert_eq!(text, "10 requests at 10/s burst 10: 0 s\n\n  held back by  nothing: all of them leave at once");
+    }
+
+    #[test]
+    fn each_alternative_changes_what_holds_back() {
+        let told = |limits, count| {
+            plan(limits, count).faster.into_iter().map(|(limits, _)| limits.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(told("10/s, 500/min", 400), ["10/s, 1000/min", "10/s, 500/min burst 400"]);
+        assert_eq!(told("2/s strict", 100), ["4/s strict", "2/s"]);
+        assert_eq!(told("50/s, in-flight 2", 100), ["50/s, in-flight 10"]);
+        assert_eq!(told("in-flight 2", 100), ["in-flight 4"]);
+        assert!(told("10/s burst 10", 10).is_empty());
+    }
+
+    #[test]
+    fn scripts_get_seconds() {
+        let json = plan("10/s", 101).json(now());
+        assert_eq!((json["seconds"].as_f64(), json["answered_seconds"].as_f64()), (Some(10.0), Some(10.2)));
+        assert_eq!((&json["held_back_by"], &json["last_leaves"]), (&json!("10/s"), &json!("2026-08-03T08:31:22Z")));
+        assert_eq!(plan("in-flight 5", 5).json(now())["held_back_by"], json!(null));
+    }
+
+    #[test]
+    fn what_is_wrong_comes_with_what_to_write() {
+        assert_eq!(requests("30_000").map(NonZeroU32::get), Ok(30_000));
+        for text in ["0", "-1", "many", "10000001", ""] {
+            assert!(requests(text).unwrap_err().contains("write \"30000\""), "{text}");
+        }
+        assert!(limits("api.example.com=10/s").unwrap_err().contains("leave the host out: \"10/s\""));
+        assert!(limits("10 per s").unwrap_err().contains("write \"10/s\""));
+    }
+
+    #[test]
+    fn centuries_are_refused() {
+        let args = Args {
+            limit: limits("1/3650d").unwrap(),
+            requests: requests("100").unwrap(),
+            latency: Duration::ZERO,
+            json: false,
+        };
+        let failure = run(args).unwrap_err();
+        assert!(failure.to_string().ends_with("for centuries") && failure.hint().is_some());
+    }
+}

@@ -1,0 +1,232 @@
+//! When the requests of a burst leave. Pure: the same arithmetic as the pacing, run ahead of time.
+
+use std::{collections::VecDeque, num::NonZeroU32, time::Duration};
+
+use crate::{
+    clock::nanos,
+    limit::{LimitSpec, Limits},
+};
+
+/// What will become of a burst that arrives at once, at lanes that were idle before.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Forecast {
+    /// From the burst's arrival until its last request leaves; [`Forecast::NEVER`] if nobody will live to see it.
+    pub(super) last_leaves: Duration,
+    /// Requests per second in the long run; infinite without a limit.
+    pub(super) per_second: f64,
+    /// What held requests back the longest; `None` if all leave at once.
+    pub(super) binds: Option<Brake>,
+}
+
+/// Something that holds requests back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Brake {
+    /// The limit at this place of the list.
+    Limit(usize),
+    /// The number of requests on their way.
+    InFlight,
+}
+
+/// Spacing of one limit: GCRA. Times are kept × N, so that W/N is never rounded.
+struct Spacing {
+    count: u128,
+    per: u128,
+    tolerance: u128,
+    /// When the next one is due on an even schedule.
+    due: u128,
+}
+
+/// "Request k not before request k − `back` is `apart` old": the promise of a window, and what in-flight comes to.
+#[derive(Clone, Copy)]
+struct Echo {
+    back: usize,
+    apart: u64,
+}
+
+struct Constraint {
+    brake: Brake,
+    spacing: Option<Spacing>,
+    echo: Option<Echo>,
+    per_second: f64,
+}
+
+impl Forecast {
+    /// As far as andante's clock reaches: 584 years.
+    pub(super) const NEVER: Duration = Duration::from_nanos(u64::MAX);
+
+    /// Runs `requests` ≥ 1 through all limits at once: the next one leaves when the last of them agrees.
+    ///
+    /// With one limit, request k (from 0) of N per W with a burst of b leaves at ⌊k/N⌋·W + max(0, k mod N + 1 − b)·W/N.
+    /// Several limits can add up to more than the slowest of them, hence the simulation: a step per request, and eight
+    /// bytes for each that a window looks back.
+    pub(super) fn new(limits: &Limits, requests: NonZeroU32, latency: Duration) -> Self {
+        let mut constraints = constraints(limits, latency);
+        let memory =
+            constraints.iter().filter_map(|constraint| constraint.echo).map(|echo| echo.back).max().unwrap_or(0);
+        let mut recent = VecDeque::new();
+        let mut held = vec![0_u64; constraints.len()];
+        let mut now = 0;
+        for _ in 0..requests.get() {
+            let mut latest: Option<(usize, u64)> = None;
+            for (index, constraint) in constraints.iter().enumerate() {
+                let earliest = constraint.earliest(&recent);
+                if earliest > latest.map_or(now, |(_, so_far)| so_far) {
+                    latest = Some((index, earliest));
+                }
+            }
+            if let Some((index, earliest)) = latest {
+                held[index] += earliest - now;
+                now = earliest;
+            }
+            constraints.iter_mut().filter_map(|constraint| constraint.spacing.as_mut()).for_each(|s| s.leave(now));
+            recent.push_front(now);
+            recent.truncate(memory);
+        }
+        let most = held.iter().zip(&constraints).filter(|(held, _)| **held > 0).max_by_key(|(held, _)| **held);
+        Self {
+            last_leaves: Duration::from_nanos(now),
+            per_second: constraints.iter().map(|constraint| constraint.per_second).fold(f64::INFINITY, f64::min),
+            binds: most.map(|(_, constraint)| constraint.brake),
+        }
+    }
+}
+
+// === impl Constraint ===
+
+impl Constraint {
+    /// The earliest instant for the next request, in nanoseconds; `recent` holds who left before, the last one first.
+    fn earliest(&self, recent: &VecDeque<u64>) -> u64 {
+        let spaced = self.spacing.as_ref().map_or(0, Spacing::earliest);
+        let echoed =
+            self.echo.and_then(|echo| Some(recent.get(echo.back - 1)?.saturating_add(echo.apart))).unwrap_or(0);
+        spaced.max(echoed)
+    }
+}
+
+fn constraints(limits: &Limits, latency: Duration) -> Vec<Constraint> {
+    let mut constraints: Vec<_> =
+        limits.limits.iter().enumerate().map(|(index, limit)| limit_constraint(index, limit, latency)).collect();
+    if let Some(count) = limits.in_flight.filter(|_| !latency.is_zero()) {
+        constraints.push(Constraint {
+            brake: Brake::InFlight,
+            spacing: None,
+            echo: Some(Echo { back: count.get() as usize, apart: nanos(latency) }),
+            per_second: f64::from(count.get()) / latency.as_secs_f64(),
+        });
+    }
+    constraints
+}
+
+fn limit_constraint(index: usize, limit: &LimitSpec, latency: Duration) -> Constraint {
+    let (count, per) = (limit.rate.count.get(), nanos(limit.rate.per));
+    // A strict limit counts from the answer: the window is longer by the time to answer.
+    let apart = if limit.strict { per.saturating_add(nanos(latency)) } else { per };
+    // Evenly spaced requests keep the window by themselves.
+    let needed = limit.burst.get() > 1 || apart > per;
+    Constraint {
+        brake: Brake::Limit(index),
+        spacing: Some(Spacing {
+            count: count.into(),
+            per: per.into(),
+            tolerance: u128::from(limit.burst.get() - 1) * u128::from(per),
+            due: 0,
+        }),
+        echo: needed.then_some(Echo { back: count as usize, apart }),
+        per_second: f64::from(count) / Duration::from_nanos(apart).as_secs_f64(),
+    }
+}
+
+// === impl Spacing ===
+
+impl Spacing {
+    fn earliest(&self) -> u64 {
+        // Rounded down: rounding up would push every later request, a nanosecond each.
+        u64::try_from(self.due.saturating_sub(self.tolerance) / self.count).unwrap_or(u64::MAX)
+    }
+
+    fn leave(&mut self, now: u64) {
+        self.due = self.due.max(u128::from(now) * self.count) + self.per;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LATENCY: Duration = Duration::from_millis(200);
+
+    fn forecast(limits: &str, requests: u32) -> Forecast {
+        Forecast::new(&limits.parse().unwrap(), requests.try_into().unwrap(), LATENCY)
+    }
+
+    /// When each of the first requests leaves, in milliseconds.
+    fn leaving(limits: &str, requests: u32) -> Vec<u128> {
+        (1..=requests).map(|count| forecast(limits, count).last_leaves.as_millis()).collect()
+    }
+
+    #[test]
+    fn even_spacing_is_one_interval_apart_from_the_first_on() {
+        assert_eq!(leaving("10/s", 4), [0, 100, 200, 300]);
+        assert_eq!(forecast("500/min", 30_000).last_leaves, Duration::from_millis(29_999 * 120));
+        // No rounding adds up: 7/s is no whole number of nanoseconds.
+        assert_eq!(forecast("7/s", 7001).last_leaves, Duration::from_secs(1000));
+    }
+
+    #[test]
+    fn a_burst_leaves_at_once_and_the_window_still_holds() {
+        assert_eq!(leaving("5/s burst 3", 13), [0, 0, 0, 200, 400, 1000, 1000, 1000, 1200, 1400, 2000, 2000, 2000]);
+        assert_eq!(leaving("3/s burst 3", 5), [0, 0, 0, 1000, 1000]);
+    }
+
+    #[test]
+    fn all_limits_hold_at_once() {
+        assert_eq!(leaving("10/s, 2/s", 3), [0, 500, 1000]);
+        assert_eq!(leaving("4/s burst 4, 6/10s burst 6", 8), [0, 0, 0, 0, 1000, 1000, 10_000, 10_000]);
+        // More than either alone: the second limit pushes requests into the first one's next windows.
+        let (both, first, second) = ("10/s burst 10, 15/1500ms burst 15", "10/s burst 10", "15/1500ms burst 15");
+        let last = |limits| forecast(limits, 30).last_leaves.as_millis();
+        assert_eq!((last(both), last(first), last(second)), (2500, 2000, 1500));
+    }
+
+    #[test]
+    fn in_flight_waits_for_the_answers() {
+        assert_eq!(leaving("in-flight 2", 5), [0, 0, 200, 200, 400]);
+        assert_eq!(forecast("100/s, in-flight 2", 100).binds, Some(Brake::InFlight));
+        assert_eq!(forecast("100/s, in-flight 2", 100).per_second, 10.0);
+        assert_eq!(forecast("5/s, in-flight 2", 100).binds, Some(Brake::Limit(0)));
+    }
+
+    #[test]
+    fn strict_counts_from_the_answer() {
+        assert_eq!(leaving("2/s strict", 5), [0, 500, 1200, 1700, 2400]);
+        assert_eq!(forecast("2/s strict", 5).per_second, 2.0 / 1.2);
+    }
+
+    #[test]
+    fn the_limit_that_holds_back_longest_is_named() {
+        assert_eq!(forecast("10/s, 500/min", 100).binds, Some(Brake::Limit(1)));
+        assert_eq!(forecast("10/s burst 10, 500/min burst 500", 50).binds, Some(Brake::Limit(0)));
+        assert_eq!(forecast("10/s burst 10", 10).binds, None);
+    }
+
+    #[test]
+    fn centuries_do_not_overflow() {
+        assert_eq!(forecast("1/3650d strict", 100).last_leaves, Forecast::NEVER);
+    }
+
+    proptest! {
+        #[test]
+        fn one_limit_follows_the_closed_form(count in 1u32..30, per in 1u64..1_000_000, burst in 0u32..30, requests in 1u32..200) {
+            let burst = burst % count + 1;
+            let rate = crate::limit::Rate { count: count.try_into().unwrap(), per: Duration::from_nanos(per * 1000) };
+            let limit = LimitSpec { burst: burst.try_into().unwrap(), ..rate.into() };
+            let limits = Limits { limits: vec![limit], in_flight: None };
+            let last = Forecast::new(&limits, requests.try_into().unwrap(), LATENCY).last_leaves;
+            let (k, n, b) = (u64::from(requests - 1), u64::from(count), u64::from(burst));
+            let expected = k / n * per * 1000 + (k % n + 1).saturating_sub(b) * per * 1000 / n;
+            prop_assert_eq!(nanos(last), expected);
+        }
+    }
+}
