@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub mod demo;
 mod failure;
 pub mod mock;
 pub mod plan;

@@ -12,7 +12,7 @@ use super::{failure::Failure, wording};
 use crate::{
     clock::Clock,
     config::duration,
-    limit::Rate,
+    limit::{Rate, SpecError},
     mock::{self, Api, Dialect, Options, Percent, Stats, Window},
 };
 
@@ -111,7 +111,9 @@ fn report(stats: &Stats, limit: Option<Rate>) -> String {
         }
         None => report.push_str(&format!(", worst second {worst}")),
     }
-    if let Some(share) = stats.used_share {
+    // Of less than a window there is no share to speak of: the allowance may be spent at once.
+    let measured = limit.is_some_and(|limit| stats.span_seconds >= limit.per.as_secs_f64());
+    if let Some(share) = stats.used_share.filter(|_| measured) {
         report.push_str(&format!(", {:.1}% of the limit used", share * 100.0));
     }
     report
@@ -133,8 +135,9 @@ fn say(line: &str) -> Result<(), Failure> {
     writeln!(out, "{line}").and_then(|()| out.flush()).map_err(Failure::writing)
 }
 
-fn rate(text: &str) -> Result<Rate, String> {
-    text.parse().map_err(|error: crate::limit::SpecError| format!("{error}; {}", error.hint()))
+/// Reads a rate from the command line; what is wrong comes with what to write instead.
+pub(super) fn rate(text: &str) -> Result<Rate, String> {
+    text.parse().map_err(|error: SpecError| format!("{error}; {}", error.hint()))
 }
 
 #[cfg(test)]
@@ -178,10 +181,18 @@ mod tests {
 
     #[test]
     fn the_report_is_one_line() {
-        let mut stats =
-            Stats { accepted: 1234, refused: 5, worst_window: 51, used_share: Some(0.998), ..Stats::default() };
+        let mut stats = Stats {
+            accepted: 1234,
+            refused: 5,
+            worst_window: 51,
+            used_share: Some(0.998),
+            span_seconds: 24.7,
+            ..Stats::default()
+        };
         let limit = "50/s".parse().ok();
         assert_eq!(report(&stats, limit), "accepted 1,234, refused 5, worst window 51 of 50, 99.8% of the limit used");
+        stats = Stats { span_seconds: 0.9, ..stats };
+        assert_eq!(report(&stats, limit), "accepted 1,234, refused 5, worst window 51 of 50");
         stats = Stats { failed: 2, used_share: None, ..stats };
         assert_eq!(report(&stats, None), "accepted 1,234, refused 5, failed 2, worst second 51");
     }

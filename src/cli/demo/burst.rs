@@ -1,0 +1,179 @@
+//! Many workers who send a burst, each as worker programs do: one connection, one request at a time, and when the API
+//! says "too many", a sleep for as long as it asks plus a little.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, StatusCode, header};
+use http_body_util::{BodyExt, Empty};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::{net::TcpStream, task::JoinSet};
+
+use crate::{cli::Failure, clock::Clock};
+
+/// What is sent, by how many, and which way.
+#[derive(Clone, Debug)]
+pub(super) struct Burst {
+    pub(super) workers: u64,
+    pub(super) requests: u64,
+    /// The API.
+    pub(super) api: SocketAddr,
+    /// The forward proxy on the way, if any.
+    pub(super) proxy: Option<SocketAddr>,
+}
+
+/// How far a burst is; read while it runs.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// Requests that a worker has begun with.
+    begun: AtomicU64,
+    pub(super) done: AtomicU64,
+    /// Refusals that workers had to deal with.
+    pub(super) refused: AtomicU64,
+}
+
+/// One worker's way to the API.
+struct Worker {
+    burst: Burst,
+    clock: Clock,
+    dice: fastrand::Rng,
+    connection: Option<SendRequest<Empty<Bytes>>>,
+}
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+enum Answer {
+    Done,
+    TooMany { retry_after: Duration },
+}
+
+/// Up to this much is added to what `Retry-After` asks for: the jitter that every guide on retrying recommends, so that
+/// workers who were refused together do not come back together.
+const A_LITTLE: Duration = Duration::from_secs(1);
+/// How often a request is tried on a new connection before the demo gives up.
+const CONNECTION_TRIES: u32 = 3;
+
+/// Sends all requests and returns how long it took until the last was answered.
+pub(super) async fn send(burst: &Burst, progress: &Arc<Progress>, clock: Clock) -> Result<Duration, Failure> {
+    let began = clock.now();
+    let mut workers = JoinSet::new();
+    for seed in 0..burst.workers {
+        let dice = fastrand::Rng::with_seed(seed);
+        let worker = Worker { burst: burst.clone(), clock, dice, connection: None };
+        workers.spawn(worker.run(progress.clone()));
+    }
+    while let Some(ended) = workers.join_next().await {
+        ended.map_err(|error| Failure::new("a worker of the demo ended early").because(error))??;
+    }
+    Ok(clock.now().since(began))
+}
+
+// === impl Worker ===
+
+impl Worker {
+    async fn run(mut self, progress: Arc<Progress>) -> Result<(), Failure> {
+        loop {
+            let number = progress.begun.fetch_add(1, Ordering::Relaxed);
+            if number >= self.burst.requests {
+                return Ok(());
+            }
+            while let Answer::TooMany { retry_after } = self.send(number).await? {
+                progress.refused.fetch_add(1, Ordering::Relaxed);
+                let pause = retry_after + A_LITTLE.mul_f64(self.dice.f64());
+                self.clock.sleep_until(self.clock.now() + pause).await;
+            }
+            progress.done.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    async fn send(&mut self, number: u64) -> Result<Answer, Failure> {
+        let mut tries = 1;
+        loop {
+            match self.try_once(number).await {
+                Ok((StatusCode::OK, _)) => return Ok(Answer::Done),
+                Ok((StatusCode::TOO_MANY_REQUESTS, retry_after)) => {
+                    return Ok(Answer::TooMany { retry_after: retry_after.unwrap_or(A_LITTLE) });
+                }
+                Ok((status, _)) => {
+                    return Err(Failure::new(format!("request {number} to {} was answered {status}", self.way()))
+                        .hinting("nothing but 200 and 429 was expected: please report this"));
+                }
+                Err(_) if tries < CONNECTION_TRIES => tries += 1,
+                Err(error) => {
+                    return Err(Failure::new(format!(
+                        "request {number} to {} found no way, tried {tries} times",
+                        self.way()
+                    ))
+                    .because(error)
+                    .hinting("allow at least 300 open files (ulimit -n) and connections to loopback"));
+                }
+            }
+        }
+    }
+
+    /// One exchange; a connection that failed is not used again.
+    async fn try_once(&mut self, number: u64) -> Result<(StatusCode, Option<Duration>), BoxError> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.connect().await?,
+        };
+        connection.ready().await?;
+        let api = self.burst.api;
+        // A proxy is told the whole URL, an API the path alone (RFC 9112 §3.2).
+        let target = match self.burst.proxy {
+            Some(_) => format!("http://{api}/item/{number}"),
+            None => format!("/item/{number}"),
+        };
+        let request = Request::get(target).header(header::HOST, api.to_string()).body(Empty::new())?;
+        let answer = connection.send_request(request).await?;
+        let retry_after = answer.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let status = answer.status();
+        answer.into_body().collect().await?;
+        self.connection = Some(connection);
+        Ok((status, retry_after.map(Duration::from_secs)))
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Empty<Bytes>>, BoxError> {
+        let stream = TcpStream::connect(self.burst.proxy.unwrap_or(self.burst.api)).await?;
+        stream.set_nodelay(true)?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        // Its errors reach whoever sends on it.
+        tokio::spawn(connection);
+        Ok(sender)
+    }
+
+    fn way(&self) -> String {
+        match self.burst.proxy {
+            Some(proxy) => format!("{} through {proxy}", self.burst.api),
+            None => self.burst.api.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mock::{self, Api, Options};
+
+    #[tokio::test(start_paused = true)]
+    async fn refused_requests_are_sent_again_until_all_are_done() {
+        let listener = mock::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let clock = Clock::start();
+        let api = Api::start(Options { limit: Some("5/s".parse().unwrap()), ..Options::default() }, listener, clock);
+        let burst = Burst { workers: 8, requests: 20, api: api.addr(), proxy: None };
+        let progress = Arc::new(Progress::default());
+        let took = send(&burst, &progress, clock).await.unwrap();
+        let stats = api.stats();
+        assert_eq!((stats.accepted, progress.done.load(Ordering::Relaxed)), (20, 20));
+        assert!(stats.refused > 0 && stats.refused == progress.refused.load(Ordering::Relaxed));
+        assert!(took >= Duration::from_secs(3), "{took:?}");
+    }
+}
