@@ -1,15 +1,32 @@
 //! The checked configuration: everything that andante runs on, free of contradictions. Starts nothing.
 
+mod check;
 pub mod duration;
+mod layer;
+mod problem;
+mod reader;
+mod rules;
+mod source;
+#[cfg(test)]
+mod tests;
+mod value;
 
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use ipnet::IpNet;
 
+use self::{
+    layer::{FileLayer, Layer},
+    problem::Placed,
+};
+pub use self::{
+    problem::{Place, Problem, Severity},
+    source::{File, Settings, Sources},
+};
 use crate::policy::Rules;
 
 /// All that a running andante needs to know.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Where workers connect.
     pub listen: Vec<SocketAddr>,
@@ -68,6 +85,67 @@ pub struct Timeouts {
     pub keep_alive: Duration,
     /// An unused connection to an upstream.
     pub upstream_keep_alive: Duration,
+}
+
+// === impl Config ===
+
+impl Config {
+    /// Puts together what `sources` say. Flags win over environment, environment over file.
+    ///
+    /// Returns the configuration and warnings about it, or all that is wrong, errors and warnings, in the order of the
+    /// lines. Does no I/O: the sources have been read.
+    pub fn load(sources: &Sources) -> Result<(Self, Vec<Problem>), Vec<Problem>> {
+        Self::load_over(Self::default(), sources)
+    }
+
+    /// Like [`load`](Self::load), with `base` in the place of the defaults. Its rules and clients do not count.
+    pub fn load_over(base: Self, sources: &Sources) -> Result<(Self, Vec<Problem>), Vec<Problem>> {
+        let mut problems = Vec::new();
+        let file =
+            sources.file.as_ref().map(|file| FileLayer::read(file, base.timeouts, &mut problems)).unwrap_or_default();
+        let environment = Layer::environment(&sources.environment, &mut problems);
+        let flags = Layer::flags(&sources.flags, &mut problems);
+        let config = Self::combine(base, [flags, environment], file, &mut problems);
+        problems.sort_by(|a, b| a.place.cmp(&b.place));
+        if problems.iter().any(Problem::is_error) {
+            return Err(problems);
+        }
+        let file = sources.file.as_ref().map(|file| file.path.clone());
+        Ok((Self { file, ..config }, problems))
+    }
+
+    /// Takes each value from the strongest source that names it, and checks what came together.
+    fn combine(base: Self, [flags, environment]: [Layer; 2], file: FileLayer, problems: &mut Vec<Problem>) -> Self {
+        let listen = flags.listen.or(environment.listen).or(file.common.listen);
+        let listen = listen.unwrap_or_else(|| base.listen.iter().map(|address| Placed::default(*address)).collect());
+        let admin = flags.admin.or(environment.admin).or(file.common.admin);
+        let admin = admin.unwrap_or_else(|| Placed::default(base.admin));
+        // A list of clients in which a mistake was found is not a missing one.
+        let named = file.clients.as_ref().is_some_and(|clients| !clients.value.is_empty());
+        let mistaken =
+            problems.iter().any(|problem| problem.key.as_deref().is_some_and(|key| key.starts_with("clients")));
+        let clients = check::clients(file.clients, problems);
+        check::addresses(&listen, &admin, named || mistaken, problems);
+
+        let mut rules = file.rules;
+        let limits = flags.limits.into_iter().chain(environment.limits).collect();
+        rules::overlay(&mut rules, limits, problems);
+        rules::check(&rules, problems);
+
+        let threads = flags.threads.or(environment.threads).or(file.common.threads);
+        let log = flags.log.or(environment.log).or(file.common.log);
+        Self {
+            listen: listen.into_iter().map(|address| address.value).collect(),
+            admin: admin.value,
+            threads: threads.map_or(base.threads, |threads| threads.value),
+            log: log.map_or(base.log, |log| log.value),
+            clients,
+            drain: file.drain.unwrap_or(base.drain),
+            timeouts: file.timeouts.unwrap_or(base.timeouts),
+            rules: rules::finish(rules),
+            file: None,
+        }
+    }
 }
 
 impl Default for Config {

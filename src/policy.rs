@@ -61,7 +61,7 @@ pub struct Policy {
 }
 
 /// All rules, in the order in which they were written.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rules {
     rules: Vec<Arc<Policy>>,
 }

@@ -1,0 +1,83 @@
+//! Holds the parts of a configuration against each other: addresses, and who may use them.
+
+use std::net::SocketAddr;
+
+use super::{
+    Clients,
+    problem::{Place, Placed, Problem},
+    value::Client,
+};
+
+/// Who may use the proxy.
+pub(super) fn clients(written: Option<Placed<Vec<Placed<Client>>>>, problems: &mut Vec<Problem>) -> Clients {
+    let Some(written) = written else { return Clients::Loopback };
+    let any = written.value.iter().find(|client| client.value == Client::Any);
+    if let (Some(any), true) = (any, written.value.len() > 1) {
+        let hint = "write [\"any\"] alone, or the networks without it";
+        problems.push(Problem::error(any, "\"any\" makes the networks beside it meaningless", hint));
+    }
+    let networks: Vec<_> = written
+        .value
+        .iter()
+        .filter_map(|client| match client.value {
+            Client::Network(network) => Some(network),
+            Client::Any => None,
+        })
+        .collect();
+    match (any, networks.is_empty()) {
+        (Some(_), _) => Clients::Any,
+        (None, true) => Clients::Loopback,
+        (None, false) => Clients::Networks(networks),
+    }
+}
+
+/// Addresses must differ, and those that others can reach must be meant. `named` is whether anybody wrote `clients`,
+/// even wrongly.
+pub(super) fn addresses(
+    listen: &[Placed<SocketAddr>],
+    admin: &Placed<Option<SocketAddr>>,
+    open: bool,
+    problems: &mut Vec<Problem>,
+) {
+    for (index, address) in listen.iter().enumerate() {
+        if listen[..index].iter().any(|earlier| collide(earlier.value, address.value)) {
+            let what = format!("{} is listened on already", address.value);
+            problems.push(Problem::error(address, what, "write each address once"));
+        }
+        if !open && !loopback(address.value) {
+            problems.push(Problem::error(
+                address,
+                format!("other machines can reach {}, and nothing says which of them may", address.value),
+                "write clients = [\"10.0.0.0/8\"], the networks of your workers, or clients = [\"any\"], in the configuration file",
+            ));
+        }
+    }
+    let Some(admin_address) = admin.value else { return };
+    if let Some(clash) = listen.iter().find(|listen| collide(listen.value, admin_address)) {
+        let what = format!("listen and admin are both {admin_address}");
+        let hint = "write another port for one of them, or \"off\" for admin";
+        let problem = match admin.place {
+            Place::Default => Problem::error(clash, what, hint),
+            _ => Problem::error(admin, what, hint),
+        };
+        problems.push(problem);
+    }
+    if !loopback(admin_address) {
+        problems.push(Problem::warning(
+            admin,
+            format!("whoever reaches {admin_address} sees metrics and status, without a password"),
+            "write a loopback address such as \"127.0.0.1:9128\" unless the network is closed",
+        ));
+    }
+}
+
+fn loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}
+
+/// Whether both cannot be listened on. Port 0 is a new one each time.
+fn collide(a: SocketAddr, b: SocketAddr) -> bool {
+    let (own, other) = (a.ip().to_canonical(), b.ip().to_canonical());
+    let covers = own == other || (own.is_ipv4() == other.is_ipv4() && (own.is_unspecified() || other.is_unspecified()));
+    a.port() != 0 && a.port() == b.port() && covers
+}

@@ -1,0 +1,176 @@
+//! What one source says: a file, the environment, or the flags. All of it read, nothing of it compared yet.
+
+use std::{net::SocketAddr, num::NonZeroUsize, time::Duration};
+
+use super::{
+    LogFormat, Timeouts,
+    problem::{Place, Placed, Problem},
+    reader::{self, Reader, Table},
+    rules::{self, Draft},
+    source::{File, Settings},
+    value::{self, Client, Grammar},
+};
+use crate::{limit::Limits, policy::HostPattern};
+
+/// Keys outside of any table.
+pub(super) const TOP: &[&str] = &["listen", "admin", "threads", "log", "clients", "drain", "timeouts", "rule"];
+/// Keys of `[timeouts]`.
+pub(super) const TIMEOUTS: &[&str] = &["connect", "answer", "idle", "head", "keep-alive", "upstream-keep-alive"];
+
+/// What every source can say.
+#[derive(Default)]
+pub(super) struct Layer {
+    pub(super) listen: Option<Vec<Placed<SocketAddr>>>,
+    pub(super) admin: Option<Placed<Option<SocketAddr>>>,
+    pub(super) threads: Option<Placed<Option<NonZeroUsize>>>,
+    pub(super) log: Option<Placed<LogFormat>>,
+    /// Limits by host; of a file these are in its rules instead.
+    pub(super) limits: Vec<Placed<(HostPattern, Limits)>>,
+}
+
+/// What a file can say.
+#[derive(Default)]
+pub(super) struct FileLayer {
+    pub(super) common: Layer,
+    pub(super) clients: Option<Placed<Vec<Placed<Client>>>>,
+    pub(super) drain: Option<Duration>,
+    pub(super) timeouts: Option<Timeouts>,
+    pub(super) rules: Vec<Draft>,
+}
+
+// === impl FileLayer ===
+
+impl FileLayer {
+    /// Reads a file; as much of it as can be read.
+    pub(super) fn read(file: &File, base: Timeouts, problems: &mut Vec<Problem>) -> Self {
+        match text(file) {
+            Ok(text) => {
+                let mut reader = Reader::new(name(file), text);
+                let root = reader::parse(&mut reader);
+                let layer = root.as_ref().map(|root| Self::from_root(&mut reader, &Table::root(root), base));
+                problems.append(&mut reader.problems);
+                layer.unwrap_or_default()
+            }
+            Err(problem) => {
+                problems.push(problem);
+                Self::default()
+            }
+        }
+    }
+
+    fn from_root<'a>(reader: &mut Reader<'a>, root: &Table<'a>, base: Timeouts) -> Self {
+        reader.only(root, TOP, &[("[timeouts]", TIMEOUTS), ("a [[rule]]", rules::KEYS)]);
+        Self {
+            common: Layer {
+                listen: listen(reader, root),
+                admin: reader.one(root, "admin", &value::ADMIN),
+                threads: reader.one(root, "threads", &value::THREADS),
+                log: reader.one(root, "log", &value::LOG),
+                limits: Vec::new(),
+            },
+            clients: reader.several(root, "clients", &value::CLIENT),
+            drain: reader.one(root, "drain", &value::DURATION).map(|drain| drain.value),
+            timeouts: Some(timeouts(reader, root, base)),
+            rules: rules::read(reader, root),
+        }
+    }
+}
+
+fn listen<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Option<Vec<Placed<SocketAddr>>> {
+    let before = reader.problems.len();
+    let listen = reader.several(root, "listen", &value::LISTEN)?;
+    if listen.value.is_empty() && reader.problems.len() == before {
+        let problem = Problem::error(
+            &listen,
+            "expected at least one address, found an empty list",
+            format!("write {}", value::LISTEN.example),
+        );
+        reader.problems.push(problem);
+    }
+    Some(listen.value)
+}
+
+fn timeouts<'a>(reader: &mut Reader<'a>, root: &Table<'a>, mut timeouts: Timeouts) -> Timeouts {
+    let Some(table) = reader.table(root, "timeouts", "timeouts.") else { return timeouts };
+    reader.only(&table, TIMEOUTS, &[("a [[rule]]", rules::KEYS)]);
+    let Timeouts { connect, answer, idle, head, keep_alive, upstream_keep_alive } = &mut timeouts;
+    for (key, timeout) in TIMEOUTS.iter().zip([connect, answer, idle, head, keep_alive, upstream_keep_alive]) {
+        if let Some(written) = reader.one(&table, key, &value::TIMEOUT) {
+            *timeout = written.value;
+        }
+    }
+    timeouts
+}
+
+fn name(file: &File) -> std::sync::Arc<str> {
+    file.path.to_string_lossy().into()
+}
+
+/// The text of `file`, or why there is none.
+fn text(file: &File) -> Result<&str, Problem> {
+    let at = |at| Placed { value: (), text: String::new(), key: None, place: Place::File { name: name(file), at } };
+    let bytes = file.content.as_ref().map_err(|error| {
+        Problem::error(
+            &at(None),
+            format!("cannot be read: {error}"),
+            "name a file that exists and that andante may read",
+        )
+    })?;
+    std::str::from_utf8(bytes).map_err(|error| {
+        let before = &bytes[..error.valid_up_to()];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let column = before.iter().rev().take_while(|byte| **byte != b'\n').count() + 1;
+        Problem::error(&at(Some((line, column))), "not UTF-8", "save the file as UTF-8, as TOML demands")
+    })
+}
+
+// === impl Layer ===
+
+impl Layer {
+    /// Reads what variables said.
+    pub(super) fn environment(said: &Settings, problems: &mut Vec<Problem>) -> Self {
+        Self::read(said, problems, |flag| {
+            Place::Variable(match flag {
+                "--listen" => "ANDANTE_LISTEN",
+                "--admin" => "ANDANTE_ADMIN",
+                "--threads" => "ANDANTE_THREADS",
+                "--log" => "ANDANTE_LOG_FORMAT",
+                _ => "ANDANTE_LIMIT",
+            })
+        })
+    }
+
+    /// Reads what flags said.
+    pub(super) fn flags(said: &Settings, problems: &mut Vec<Problem>) -> Self {
+        Self::read(said, problems, Place::Flag)
+    }
+
+    fn read(said: &Settings, problems: &mut Vec<Problem>, place: impl Fn(&'static str) -> Place) -> Self {
+        let listen = word_list(&said.listen, &place("--listen"), &value::LISTEN, problems);
+        Self {
+            listen: (!said.listen.is_empty()).then_some(listen),
+            admin: word(said.admin.as_deref(), &place("--admin"), &value::ADMIN, problems),
+            threads: word(said.threads.as_deref(), &place("--threads"), &value::THREADS, problems),
+            log: word(said.log.as_deref(), &place("--log"), &value::LOG, problems),
+            limits: word_list(&said.limits, &place("--limit"), &value::LIMIT_OF_HOST, problems),
+        }
+    }
+}
+
+fn word_list<T>(texts: &[String], place: &Place, grammar: &Grammar<T>, problems: &mut Vec<Problem>) -> Vec<Placed<T>> {
+    texts.iter().filter_map(|text| word(Some(text), place, grammar, problems)).collect()
+}
+
+fn word<T>(text: Option<&str>, place: &Place, grammar: &Grammar<T>, problems: &mut Vec<Problem>) -> Option<Placed<T>> {
+    let text = text?;
+    let placed = |value| Placed { value, text: text.to_owned(), key: None, place: place.clone() };
+    match grammar.read(text) {
+        Ok(value) => Some(placed(value)),
+        Err(wrong) => {
+            let at = Placed { value: (), text: String::new(), key: None, place: place.clone() };
+            // Quotes belong into files; in a shell they would be taken literally or lost.
+            problems.push(Problem::error(&at, wrong.what, wrong.hint.replace('"', "")));
+            None
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Reads typed values out of a parsed TOML table, and goes on after each problem: all of them are collected.
+
+use std::{ops::Range, sync::Arc};
+
+use serde_spanned::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::{
+    problem::{Place, Placed, Problem, Severity},
+    value::Grammar,
+};
+
+/// One file being read, and what was found wrong with it.
+pub(super) struct Reader<'a> {
+    name: Arc<str>,
+    text: &'a str,
+    pub(super) problems: Vec<Problem>,
+}
+
+/// A table of that file.
+#[derive(Clone)]
+pub(super) struct Table<'a> {
+    entries: &'a DeTable<'a>,
+    /// What the path of its keys begins with: `timeouts.`, or nothing.
+    prefix: &'static str,
+    span: Range<usize>,
+}
+
+/// A value, and the path by which it is called in a problem.
+struct Item<'a> {
+    key: String,
+    value: &'a DeValue<'a>,
+    span: Range<usize>,
+}
+
+// === impl Reader ===
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(name: Arc<str>, text: &'a str) -> Self {
+        Self { name, text, problems: Vec::new() }
+    }
+
+    /// Line and column of the byte at `offset`.
+    pub(super) fn place(&self, offset: usize) -> Place {
+        let before = self.text.get(..offset).unwrap_or(self.text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+        Place::File { name: self.name.clone(), at: Some((line, before[line_start..].chars().count() + 1)) }
+    }
+
+    /// Where `table` begins, as something to complain about.
+    pub(super) fn header(&self, table: &Table<'_>) -> Placed<()> {
+        Placed { value: (), text: String::new(), key: None, place: self.place(table.span.start) }
+    }
+
+    /// Reports every key of `table` that is not in `known`; `elsewhere` are the keys of the other tables, each with the
+    /// way to get there.
+    pub(super) fn only(&mut self, table: &Table<'_>, known: &[&str], elsewhere: &[(&str, &[&str])]) {
+        for key in table.entries.keys().filter(|key| !known.contains(&key.get_ref().as_ref())) {
+            let name = key.get_ref();
+            let other = elsewhere.iter().find(|(_, keys)| keys.contains(&name.as_ref()));
+            let hint = match (nearest(name, known), other) {
+                (_, Some((table, _))) => format!("write it under {table}"),
+                (Some(meant), None) => format!("write `{meant}`"),
+                (None, None) => format!("known here: {}", known.join(", ")),
+            };
+            let at = self.at(key.span(), format!("{}{name}", table.prefix));
+            self.problems.push(Problem::error(&at, "unknown key", hint));
+        }
+    }
+
+    /// The value of `key`, read by `grammar`.
+    pub(super) fn one<T>(&mut self, table: &Table<'a>, key: &str, grammar: &Grammar<T>) -> Option<Placed<T>> {
+        let item = table.item(key)?;
+        self.read(&item, grammar)
+    }
+
+    /// The values of `key`, each read by `grammar`; a single one may stand without brackets. `None` if the key is not
+    /// there; what cannot be read is reported and missing from the list.
+    pub(super) fn several<T>(
+        &mut self,
+        table: &Table<'a>,
+        key: &str,
+        grammar: &Grammar<T>,
+    ) -> Option<Placed<Vec<Placed<T>>>> {
+        let whole = table.item(key)?;
+        let values: Vec<_> = match whole.value {
+            DeValue::Array(array) => {
+                let items = array.iter().enumerate().map(|(index, value)| Item {
+                    key: format!("{}[{index}]", whole.key),
+                    value: value.get_ref(),
+                    span: value.span(),
+                });
+                items.filter_map(|item| self.read(&item, grammar)).collect()
+            }
+            _ => self.read(&whole, grammar).into_iter().collect(),
+        };
+        Some(self.at(whole.span.clone(), whole.key.clone()).with(values))
+    }
+
+    /// The value of `key`, which is `true` or `false`.
+    pub(super) fn switch(&mut self, table: &Table<'a>, key: &str) -> Option<Placed<bool>> {
+        let item = table.item(key)?;
+        match item.value {
+            DeValue::Boolean(on) => Some(self.at(item.span.clone(), item.key.clone()).with(*on)),
+            _ => {
+                self.wrong_kind(&item, "true or false", "true or false, without quotes");
+                None
+            }
+        }
+    }
+
+    /// The table under `key`.
+    pub(super) fn table(&mut self, table: &Table<'a>, key: &str, prefix: &'static str) -> Option<Table<'a>> {
+        let item = table.item(key)?;
+        match item.value {
+            DeValue::Table(entries) => Some(Table { entries, prefix, span: item.span }),
+            _ => {
+                self.wrong_kind(&item, "a table", &format!("[{key}] on a line of its own, and its keys below"));
+                None
+            }
+        }
+    }
+
+    /// The tables under `[[key]]`, whose keys are named without a prefix: their line says which one is meant.
+    pub(super) fn tables(&mut self, table: &Table<'a>, key: &str) -> Vec<Table<'a>> {
+        let Some(whole) = table.item(key) else { return Vec::new() };
+        let example = format!("[[{key}]] on a line of its own, and its keys below");
+        let DeValue::Array(array) = whole.value else {
+            self.wrong_kind(&whole, "a list of tables", &example);
+            return Vec::new();
+        };
+        let mut tables = Vec::new();
+        for (index, value) in array.iter().enumerate() {
+            match value.get_ref() {
+                DeValue::Table(entries) => tables.push(Table { entries, prefix: "", span: value.span() }),
+                other => {
+                    let item = Item { key: format!("{key}[{index}]"), value: other, span: value.span() };
+                    self.wrong_kind(&item, "a table", &example);
+                }
+            }
+        }
+        tables
+    }
+
+    fn read<T>(&mut self, item: &Item<'_>, grammar: &Grammar<T>) -> Option<Placed<T>> {
+        // Whole numbers go through the same grammar: `threads = 4` is one, and `drain = 30` gets the hint "30s".
+        let text = match item.value {
+            DeValue::String(text) => text.as_ref(),
+            DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
+            _ => {
+                self.wrong_kind(item, grammar.expected, grammar.example);
+                return None;
+            }
+        };
+        let at = Placed { text: text.to_owned(), ..self.at(item.span.clone(), item.key.clone()) };
+        match grammar.read(text) {
+            Ok(value) => Some(at.with(value)),
+            Err(wrong) => {
+                self.problems.push(Problem::error(&at, wrong.what, wrong.hint));
+                None
+            }
+        }
+    }
+
+    fn wrong_kind(&mut self, item: &Item<'_>, expected: &str, example: &str) {
+        let found = match item.value {
+            DeValue::String(text) => format!("{text:?}"),
+            DeValue::Table(_) => "a table".to_owned(),
+            DeValue::Array(_) => "a list".to_owned(),
+            _ => self.text.get(item.span.clone()).unwrap_or_default().to_owned(),
+        };
+        let at = self.at(item.span.clone(), item.key.clone());
+        self.problems.push(Problem::error(
+            &at,
+            format!("expected {expected}, found {found}"),
+            format!("write {example}"),
+        ));
+    }
+
+    fn at(&self, span: Range<usize>, key: String) -> Placed<()> {
+        Placed { value: (), text: String::new(), key: Some(key), place: self.place(span.start) }
+    }
+}
+
+/// Parses the text of `reader`'s file; every syntax error is reported, and then nothing else, because what follows from
+/// one is anybody's guess.
+pub(super) fn parse<'a>(reader: &mut Reader<'a>) -> Option<Spanned<DeTable<'a>>> {
+    let (root, errors) = DeTable::parse_recoverable(reader.text);
+    for error in &errors {
+        let place = match error.span() {
+            Some(span) => reader.place(span.start),
+            None => Place::File { name: reader.name.clone(), at: None },
+        };
+        let what = format!("not TOML: {}", error.message().trim().replace('\n', "; "));
+        reader.problems.push(Problem { severity: Severity::Error, place, key: None, what, hint: None });
+    }
+    errors.is_empty().then_some(root)
+}
+
+// === impl Table ===
+
+impl<'a> Table<'a> {
+    /// The table that is the whole file.
+    pub(super) fn root(root: &'a Spanned<DeTable<'a>>) -> Self {
+        Self { entries: root.get_ref(), prefix: "", span: root.span() }
+    }
+
+    /// Whether somebody wrote `key`, be its value right or wrong.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.entries.contains_key(key)
+    }
+
+    fn item(&self, key: &str) -> Option<Item<'a>> {
+        let value = self.entries.get(key)?;
+        Some(Item { key: format!("{}{key}", self.prefix), value: value.get_ref(), span: value.span() })
+    }
+}
+
+// === impl Placed ===
+
+impl Placed<()> {
+    fn with<T>(self, value: T) -> Placed<T> {
+        Placed { value, text: self.text, key: self.key, place: self.place }
+    }
+}
+
+/// The known key that `name` is probably a slip of.
+fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+    let name = name.to_ascii_lowercase().replace('_', "-");
+    let best = known.iter().map(|key| (strsim::jaro_winkler(&name, key), *key)).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (best.0 > 0.8).then_some(best.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_are_recognised_and_strangers_are_not() {
+        let known = ["host", "limits", "in-flight", "max-wait", "max-waiting"];
+        for (slip, meant) in [
+            ("hosts", "host"),
+            ("limit", "limits"),
+            ("inflight", "in-flight"),
+            ("max_wait", "max-wait"),
+            ("Host", "host"),
+        ] {
+            assert_eq!(nearest(slip, &known), Some(meant), "{slip}");
+        }
+        assert_eq!(nearest("colour", &known), None);
+    }
+
+    #[test]
+    fn places_count_lines_and_characters_from_one() {
+        let reader = Reader::new("f".into(), "a\nöb\n");
+        assert_eq!(reader.place(0), Place::File { name: "f".into(), at: Some((1, 1)) });
+        assert_eq!(reader.place(4), Place::File { name: "f".into(), at: Some((2, 2)) });
+        assert_eq!(reader.place(99), Place::File { name: "f".into(), at: Some((3, 1)) });
+    }
+}

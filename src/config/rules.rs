@@ -1,0 +1,208 @@
+//! Turns `[[rule]]` tables and `--limit` into rules. Knows of nothing outside of them.
+
+use crate::{
+    limit::Limits,
+    policy::{HostPattern, MarginSpec, Policy, Rules},
+};
+
+use super::{
+    problem::{Placed, Problem},
+    reader::{Reader, Table},
+    value,
+};
+
+/// Keys of a `[[rule]]`.
+pub(super) const KEYS: &[&str] =
+    &["name", "host", "limits", "in-flight", "max-wait", "max-waiting", "margin", "strict", "allow-private"];
+
+/// A rule whose single values are right, not yet compared with the others.
+#[derive(Clone)]
+pub(super) struct Draft {
+    policy: Policy,
+    /// Makes all limits strict, also those that replace them.
+    strict: bool,
+    /// Where the name is written, or else the rule.
+    named: Placed<()>,
+    hosts: Vec<Placed<HostPattern>>,
+}
+
+/// All rules of a file.
+pub(super) fn read<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Vec<Draft> {
+    let tables = reader.tables(root, "rule");
+    tables.iter().map(|table| Draft::read(reader, table)).collect()
+}
+
+/// Puts limits that were named by host (`--limit`, `ANDANTE_LIMIT`) over the rules of a file.
+pub(super) fn overlay(
+    drafts: &mut Vec<Draft>,
+    limits: Vec<Placed<(HostPattern, Limits)>>,
+    problems: &mut Vec<Problem>,
+) {
+    let mut seen: Vec<Placed<(HostPattern, Limits)>> = Vec::new();
+    for limit in limits {
+        if let Some(earlier) = seen.iter().find(|earlier| earlier.value.0 == limit.value.0) {
+            // The environment's word counts only where no flag names the host.
+            if earlier.place == limit.place {
+                let both = format!("{},{}", earlier.text, limit.value.1);
+                problems.push(Problem::error(
+                    &limit,
+                    format!("{} is named twice", limit.value.0),
+                    format!("write all its limits in one: {both}"),
+                ));
+            }
+            continue;
+        }
+        place_limit(drafts, &limit);
+        seen.push(limit);
+    }
+}
+
+/// Compares the rules with each other.
+pub(super) fn check(drafts: &[Draft], problems: &mut Vec<Problem>) {
+    let mut hosts: Vec<&Placed<HostPattern>> = Vec::new();
+    for host in drafts.iter().flat_map(|draft| &draft.hosts) {
+        match hosts.iter().find(|earlier| earlier.value == host.value) {
+            Some(earlier) => problems.push(Problem::error(
+                host,
+                format!("{} has a rule already, at {}", host.value, earlier.place),
+                "write all limits of a host into one rule",
+            )),
+            None => hosts.push(host),
+        }
+    }
+    for (index, draft) in drafts.iter().enumerate() {
+        let earlier = drafts[..index].iter().find(|earlier| earlier.policy.name == draft.policy.name);
+        // Rules for the same hosts have been reported, and are called by them unless somebody said otherwise.
+        let Some(earlier) = earlier.filter(|earlier| earlier.policy.hosts != draft.policy.hosts) else { continue };
+        problems.push(Problem::error(
+            &draft.named,
+            format!("{:?} is the name of another rule already, at {}", &*draft.policy.name, earlier.named.place),
+            "give each rule a name of its own: metrics and logs tell them apart by it",
+        ));
+    }
+}
+
+/// The finished rules.
+pub(super) fn finish(drafts: Vec<Draft>) -> Rules {
+    Rules::new(drafts.into_iter().map(|draft| draft.policy).collect())
+}
+
+/// Writes `limit` into the rule of its host, or into a new one.
+fn place_limit(drafts: &mut Vec<Draft>, limit: &Placed<(HostPattern, Limits)>) {
+    let (pattern, limits) = &limit.value;
+    let at = drafts.iter().position(|draft| draft.policy.hosts.contains(pattern));
+    let Some(at) = at else {
+        drafts.push(Draft::of_host(Policy::new(&pattern.to_string(), Vec::new()), limit));
+        return;
+    };
+    if drafts[at].policy.hosts.len() > 1 {
+        // The rule's other hosts keep what the file says of them.
+        let draft = &mut drafts[at];
+        draft.policy.hosts.retain(|host| host != pattern);
+        draft.hosts.retain(|host| host.value != *pattern);
+        let mut own = Draft::of_host(Policy { name: pattern.to_string().into(), ..draft.policy.clone() }, limit);
+        own.strict = draft.strict;
+        own.set(limits);
+        drafts.insert(at + 1, own);
+    } else {
+        drafts[at].set(limits);
+    }
+}
+
+// === impl Draft ===
+
+impl Draft {
+    fn read<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Self {
+        reader.only(table, KEYS, &[("[timeouts]", super::layer::TIMEOUTS), ("the first table", super::layer::TOP)]);
+        let header = reader.header(table);
+        let hosts = read_hosts(reader, table, &header);
+        let name = reader.one(table, "name", &value::NAME);
+        let written: Vec<&str> = hosts.iter().map(|host| host.text.as_str()).collect();
+        let mut policy = Policy::new(
+            name.as_ref().map_or(&written.join(", "), |name| &name.value),
+            hosts.iter().map(|host| host.value.clone()).collect(),
+        );
+        let limits = read_limits(reader, table, &header);
+        if let Some(wait) = reader.one(table, "max-wait", &value::DURATION) {
+            policy.max_wait = wait.value;
+        }
+        if let Some(waiting) = reader.one(table, "max-waiting", &value::WAITING) {
+            policy.max_waiting = waiting.value;
+        }
+        let margin = reader.one(table, "margin", &value::MARGIN);
+        policy.allow_private = reader.switch(table, "allow-private").is_some_and(|allow| allow.value);
+        let strict = reader.switch(table, "strict").is_some_and(|strict| strict.value);
+        let named = name.map_or(header, |name| Placed { value: (), text: name.text, key: name.key, place: name.place });
+        let mut draft = Self { policy, strict, named, hosts };
+        draft.set(&limits);
+        if let Some(margin) = margin {
+            draft.policy.margin = margin.value;
+            reader.problems.extend(too_wide(&draft.policy, &margin));
+        }
+        draft
+    }
+
+    /// A rule for the one host of `limit`, otherwise like `policy`.
+    fn of_host(policy: Policy, limit: &Placed<(HostPattern, Limits)>) -> Self {
+        let (pattern, limits) = &limit.value;
+        let host = Placed { value: pattern.clone(), text: limit.text.clone(), key: None, place: limit.place.clone() };
+        let named = Placed { value: (), text: String::new(), key: None, place: limit.place.clone() };
+        let policy = Policy { hosts: vec![pattern.clone()], ..policy };
+        let mut draft = Self { policy, strict: false, named, hosts: vec![host] };
+        draft.set(limits);
+        draft
+    }
+
+    /// Replaces what `limits` speaks of, and leaves what it does not.
+    fn set(&mut self, limits: &Limits) {
+        if !limits.limits.is_empty() {
+            self.policy.limits.clone_from(&limits.limits);
+        }
+        if self.strict {
+            self.policy.limits.iter_mut().for_each(|limit| limit.strict = true);
+        }
+        self.policy.in_flight = limits.in_flight.or(self.policy.in_flight);
+    }
+}
+
+fn read_hosts<'a>(reader: &mut Reader<'a>, table: &Table<'a>, header: &Placed<()>) -> Vec<Placed<HostPattern>> {
+    let before = reader.problems.len();
+    let hosts = reader.several(table, "host", &value::HOST);
+    // Hosts that were written wrongly have been reported, and are not missing.
+    if hosts.as_ref().is_none_or(|hosts| hosts.value.is_empty()) && reader.problems.len() == before {
+        let missing = Placed { key: Some("host".to_owned()), ..header.clone() };
+        let hint = "write host = \"api.example.com\" below [[rule]]";
+        reader.problems.push(Problem::error(&missing, "a rule needs at least one host", hint));
+    }
+    hosts.map(|hosts| hosts.value).unwrap_or_default()
+}
+
+fn read_limits<'a>(reader: &mut Reader<'a>, table: &Table<'a>, header: &Placed<()>) -> Limits {
+    let before = reader.problems.len();
+    let mut limits = Limits::default();
+    let listed = reader.several(table, "limits", &value::LIMITS);
+    for item in listed.into_iter().flat_map(|listed| listed.value) {
+        if item.value.in_flight.is_some() && (limits.in_flight.is_some() || table.has("in-flight")) {
+            let hint = "write it once, as in in-flight = 20";
+            reader.problems.push(Problem::error(&item, "in-flight is said twice", hint));
+        }
+        limits.limits.extend(item.value.limits);
+        limits.in_flight = limits.in_flight.or(item.value.in_flight);
+    }
+    if let Some(in_flight) = reader.one(table, "in-flight", &value::IN_FLIGHT) {
+        limits.in_flight = Some(in_flight.value);
+    }
+    if limits == Limits::default() && reader.problems.len() == before {
+        let hint = "write limits = [\"500/min\"] or in-flight = 20";
+        reader.problems.push(Problem::warning(header, "this rule limits nothing", hint));
+    }
+    limits
+}
+
+/// A margin beyond a window makes the window at least twice as long, which is hardly ever meant.
+fn too_wide(policy: &Policy, margin: &Placed<MarginSpec>) -> Option<Problem> {
+    let MarginSpec::Fixed(width) = margin.value else { return None };
+    let limit = policy.limits.iter().find(|limit| limit.rate.per <= width)?;
+    let what = format!("a margin of {} is as long as the window of {limit} or longer", margin.text);
+    Some(Problem::warning(margin, what, "write \"auto\", or no more than the jitter on the way to the API"))
+}

@@ -1,0 +1,93 @@
+//! Where a configuration comes from: a file, the environment, flags. Reads them, and judges nothing.
+
+use std::{io, path::PathBuf};
+
+/// Everything that says something about the configuration. Flags win over environment, environment over file.
+#[derive(Debug, Default)]
+pub struct Sources {
+    /// The configuration file, if one was named.
+    pub file: Option<File>,
+    /// What `ANDANTE_…` variables say.
+    pub environment: Settings,
+    /// What flags say.
+    pub flags: Settings,
+}
+
+/// A configuration file as it was found.
+#[derive(Debug)]
+pub struct File {
+    /// Its name as it was given.
+    pub path: PathBuf,
+    /// Its bytes, or why they could not be read: a problem like all others, reported along with them.
+    pub content: io::Result<Vec<u8>>,
+}
+
+/// What flags or variables can say, as it was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// `--listen`, `ANDANTE_LISTEN`: one address each.
+    pub listen: Vec<String>,
+    /// `--admin`, `ANDANTE_ADMIN`.
+    pub admin: Option<String>,
+    /// `--limit`, `ANDANTE_LIMIT`: one `HOST=LIMITS` each.
+    pub limits: Vec<String>,
+    /// `--threads`, `ANDANTE_THREADS`.
+    pub threads: Option<String>,
+    /// `--log`, `ANDANTE_LOG_FORMAT`.
+    pub log: Option<String>,
+}
+
+// === impl File ===
+
+impl File {
+    /// Reads the file at `path`.
+    pub fn read(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        let content = std::fs::read(&path);
+        Self { path, content }
+    }
+}
+
+// === impl Settings ===
+
+impl Settings {
+    /// What the environment says; `variable` looks one up. An empty variable says nothing: that is how container
+    /// platforms unset one.
+    pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let variable = |name: &str| variable(name).filter(|text| !text.trim().is_empty());
+        let several = |name: &str, separators: &[char]| -> Vec<String> {
+            let text = variable(name).unwrap_or_default();
+            text.split(separators).map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+        };
+        Self {
+            listen: several("ANDANTE_LISTEN", &[',', ';', '\n']),
+            admin: variable("ANDANTE_ADMIN"),
+            limits: several("ANDANTE_LIMIT", &[';', '\n']),
+            threads: variable("ANDANTE_THREADS"),
+            log: variable("ANDANTE_LOG_FORMAT"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_hold_several_values_and_empty_ones_say_nothing() {
+        let settings = Settings::from_environment(|name| match name {
+            "ANDANTE_LISTEN" => Some("127.0.0.1:1, [::1]:1".into()),
+            "ANDANTE_LIMIT" => Some("a=1/s,2/min; b=3/s\nc=4/s;\n".into()),
+            "ANDANTE_ADMIN" => Some(String::new()),
+            _ => None,
+        });
+        assert_eq!(settings.listen, ["127.0.0.1:1", "[::1]:1"]);
+        assert_eq!(settings.limits, ["a=1/s,2/min", "b=3/s", "c=4/s"]);
+        assert_eq!(settings.admin, None);
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_read_as_its_error() {
+        assert!(File::read("no/such/file.toml").content.is_err());
+    }
+}

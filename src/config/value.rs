@@ -1,0 +1,264 @@
+//! How single values are written. One grammar each for files, flags and the environment.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    num::{NonZeroU32, NonZeroUsize},
+    time::Duration,
+};
+
+use ipnet::IpNet;
+
+use super::{LogFormat, duration};
+use crate::{
+    limit::Limits,
+    policy::{HostPattern, MarginSpec},
+};
+
+/// How one kind of value is written.
+pub(super) struct Grammar<T> {
+    /// What it is, with its article: "an address".
+    pub(super) expected: &'static str,
+    /// What to write, as it stands in a file.
+    pub(super) example: &'static str,
+    read: fn(&str) -> Result<T, Instead>,
+}
+
+/// What is wrong with a value.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Wrong {
+    pub(super) what: String,
+    pub(super) hint: String,
+}
+
+/// Why a text was not read: a better hint than the grammar's example, and a more exact complaint, where there is one.
+#[derive(Default)]
+struct Instead {
+    what: Option<String>,
+    hint: Option<String>,
+}
+
+/// One entry of `clients`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Client {
+    Any,
+    Network(IpNet),
+}
+
+pub(super) const LISTEN: Grammar<SocketAddr> =
+    Grammar { expected: "an address", example: "\"127.0.0.1:3128\"", read: |text| address(text, 3128) };
+pub(super) const ADMIN: Grammar<Option<SocketAddr>> =
+    Grammar { expected: "an address or \"off\"", example: "\"127.0.0.1:9128\" or \"off\"", read: admin };
+pub(super) const THREADS: Grammar<Option<NonZeroUsize>> =
+    Grammar { expected: "a number of threads or \"auto\"", example: "4 or \"auto\"", read: threads };
+pub(super) const LOG: Grammar<LogFormat> =
+    Grammar { expected: "a log format", example: "\"text\" or \"json\"", read: log };
+pub(super) const CLIENT: Grammar<Client> =
+    Grammar { expected: "a network or \"any\"", example: "\"10.0.0.0/8\"", read: client };
+pub(super) const DURATION: Grammar<Duration> =
+    Grammar { expected: "a duration", example: "\"30s\", \"20ms\" or \"1m30s\"", read: length };
+pub(super) const TIMEOUT: Grammar<Duration> =
+    Grammar { expected: "a duration longer than nothing", example: "\"30s\"", read: timeout };
+pub(super) const MARGIN: Grammar<MarginSpec> =
+    Grammar { expected: "a duration or \"auto\"", example: "\"20ms\" or \"auto\"", read: margin };
+pub(super) const HOST: Grammar<HostPattern> = Grammar {
+    expected: "a host",
+    example: "\"api.example.com\", \"*.example.com\", \"api.example.com:8443\" or \"*\"",
+    read: host,
+};
+pub(super) const LIMITS: Grammar<Limits> = Grammar { expected: "a limit", example: "\"500/min\"", read: limits };
+pub(super) const LIMIT_OF_HOST: Grammar<(HostPattern, Limits)> =
+    Grammar { expected: "HOST=LIMITS", example: "\"api.example.com=10/s,500/min\"", read: limit_of_host };
+pub(super) const IN_FLIGHT: Grammar<NonZeroU32> =
+    Grammar { expected: "a whole number from 1", example: "20", read: in_flight };
+pub(super) const WAITING: Grammar<usize> = Grammar { expected: "a whole number", example: "100000", read: plain };
+pub(super) const NAME: Grammar<String> = Grammar { expected: "a name", example: "\"search API\"", read: name };
+
+// === impl Grammar ===
+
+impl<T> Grammar<T> {
+    /// Reads `text`.
+    pub(super) fn read(&self, text: &str) -> Result<T, Wrong> {
+        (self.read)(text.trim()).map_err(|instead| Wrong {
+            what: instead.what.unwrap_or_else(|| format!("expected {}, found {text:?}", self.expected)),
+            hint: instead.hint.unwrap_or_else(|| format!("write {}", self.example)),
+        })
+    }
+}
+
+// === impl Instead ===
+
+impl Instead {
+    fn hint(hint: impl Into<String>) -> Self {
+        Self { what: None, hint: Some(hint.into()) }
+    }
+}
+
+fn address(text: &str, port: u16) -> Result<SocketAddr, Instead> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let bare = text.split_once("://").map_or(text, |(_, rest)| rest).trim_end_matches('/');
+    let meant = bare.parse::<SocketAddr>().ok().or_else(|| {
+        let (host, port) = match bare.rsplit_once(':') {
+            _ if bare.parse::<IpAddr>().is_ok() => (bare, port),
+            Some((host, written)) => (host, written.parse().ok()?),
+            None => match bare.parse() {
+                Ok(written) => ("", written),
+                Err(_) => (bare, port),
+            },
+        };
+        let host = if matches!(host, "" | "localhost" | "*") { "127.0.0.1" } else { host };
+        Some(SocketAddr::new(host.trim_matches(['[', ']']).parse().ok()?, port))
+    });
+    Err(meant.map_or_else(Instead::default, |meant| Instead::hint(format!("write \"{meant}\""))))
+}
+
+fn admin(text: &str) -> Result<Option<SocketAddr>, Instead> {
+    if text == "off" { Ok(None) } else { address(text, 9128).map(Some) }
+}
+
+fn threads(text: &str) -> Result<Option<NonZeroUsize>, Instead> {
+    if text == "auto" {
+        return Ok(None);
+    }
+    match text.parse::<NonZeroUsize>() {
+        Ok(count) if count.get() <= 1024 => Ok(Some(count)),
+        Ok(_) => Err(Instead::hint("write at most 1024; more threads than cores gain nothing")),
+        Err(_) => Err(Instead::default()),
+    }
+}
+
+fn log(text: &str) -> Result<LogFormat, Instead> {
+    match text {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err(Instead::default()),
+    }
+}
+
+fn client(text: &str) -> Result<Client, Instead> {
+    if text == "any" {
+        return Ok(Client::Any);
+    }
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(Client::Network(address.into()));
+    }
+    let network: IpNet = text.parse().map_err(|_| Instead::default())?;
+    // Bits past the prefix are a slip of the pen in either part, and only one of them widens who gets in.
+    if network != network.trunc() {
+        let host = IpNet::from(network.addr());
+        return Err(Instead {
+            what: Some(format!("{text:?} has bits set beyond its prefix")),
+            hint: Some(format!("write \"{}\" for the network, or \"{host}\" for the one address", network.trunc())),
+        });
+    }
+    Ok(Client::Network(network))
+}
+
+fn length(text: &str) -> Result<Duration, Instead> {
+    duration::parse(text).map_err(|said| match said.split_once("; ") {
+        Some((_, hint)) => Instead::hint(hint),
+        None => Instead::default(),
+    })
+}
+
+fn timeout(text: &str) -> Result<Duration, Instead> {
+    length(text).and_then(|length| if length.is_zero() { Err(Instead::default()) } else { Ok(length) })
+}
+
+fn margin(text: &str) -> Result<MarginSpec, Instead> {
+    if text == "auto" { Ok(MarginSpec::Auto) } else { length(text).map(MarginSpec::Fixed) }
+}
+
+fn host(text: &str) -> Result<HostPattern, Instead> {
+    text.parse().map_err(|_| {
+        // A pasted URL is the likeliest mistake, and its authority is what was meant.
+        let authority = text.split_once("://").map(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
+        match authority.and_then(|authority| authority.parse::<HostPattern>().ok()) {
+            Some(meant) => Instead::hint(format!("write \"{meant}\"")),
+            None => Instead::default(),
+        }
+    })
+}
+
+fn limits(text: &str) -> Result<Limits, Instead> {
+    text.parse::<Limits>()
+        .map_err(|wrong| Instead { what: Some(wrong.to_string()), hint: Some(wrong.hint().to_owned()) })
+}
+
+fn limit_of_host(text: &str) -> Result<(HostPattern, Limits), Instead> {
+    let (pattern, list) = text.split_once('=').ok_or_else(Instead::default)?;
+    let (pattern, list) = (pattern.trim(), list.trim());
+    let pattern = HOST.read(pattern).map_err(Instead::from)?;
+    Ok((pattern, LIMITS.read(list).map_err(Instead::from)?))
+}
+
+fn in_flight(text: &str) -> Result<NonZeroU32, Instead> {
+    let hint = || Instead::hint("write at least 1, or leave it out: then nothing bounds it");
+    text.parse().map_err(|_| if text.trim_start_matches('0').is_empty() { hint() } else { Instead::default() })
+}
+
+fn plain(text: &str) -> Result<usize, Instead> {
+    text.parse().map_err(|_| Instead::default())
+}
+
+fn name(text: &str) -> Result<String, Instead> {
+    // It becomes a metric label and a field of every log line.
+    if text.is_empty() || text.len() > 200 || text.chars().any(char::is_control) {
+        return Err(Instead::hint("write 1 to 200 bytes, in one line"));
+    }
+    Ok(text.to_owned())
+}
+
+impl From<Wrong> for Instead {
+    fn from(wrong: Wrong) -> Self {
+        Self { what: Some(wrong.what), hint: Some(wrong.hint) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hint<T: std::fmt::Debug>(grammar: &Grammar<T>, text: &str) -> String {
+        grammar.read(text).unwrap_err().hint
+    }
+
+    #[test]
+    fn an_address_that_is_almost_one_is_completed() {
+        for (text, meant) in [
+            ("3128", "127.0.0.1:3128"),
+            (":8080", "127.0.0.1:8080"),
+            ("localhost:8080", "127.0.0.1:8080"),
+            ("10.0.0.1", "10.0.0.1:3128"),
+            ("::1", "[::1]:3128"),
+            ("http://10.0.0.1:80/", "10.0.0.1:80"),
+        ] {
+            assert_eq!(hint(&LISTEN, text), format!("write \"{meant}\""), "{text}");
+        }
+        assert_eq!(hint(&LISTEN, "proxy.example:80"), "write \"127.0.0.1:3128\"");
+        assert_eq!(hint(&ADMIN, "127.0.0.1"), "write \"127.0.0.1:9128\"");
+        assert_eq!(ADMIN.read("off"), Ok(None));
+    }
+
+    #[test]
+    fn a_network_must_not_say_two_things() {
+        assert_eq!(CLIENT.read("10.0.0.5"), Ok(Client::Network("10.0.0.5/32".parse().unwrap())));
+        let both = hint(&CLIENT, "10.0.0.5/8");
+        assert!(both.contains("\"10.0.0.0/8\"") && both.contains("\"10.0.0.5/32\""), "{both}");
+    }
+
+    #[test]
+    fn a_pasted_url_is_cut_down_to_its_host() {
+        assert_eq!(hint(&HOST, "https://API.example.com:8443/v1?x"), "write \"api.example.com:8443\"");
+        assert!(hint(&HOST, "a b").contains("*.example.com"));
+    }
+
+    #[test]
+    fn a_limit_of_a_host_blames_the_part_that_is_wrong() {
+        let what = |text: &str| LIMIT_OF_HOST.read(text).unwrap_err().what;
+        assert_eq!(what("500/min"), "expected HOST=LIMITS, found \"500/min\"");
+        assert_eq!(what("a b=500/min"), "expected a host, found \"a b\"");
+        assert_eq!(what("a=10/s, 500 a min"), "expected a limit, found \"500 a min\"");
+    }
+}
