@@ -5,6 +5,8 @@ use std::io;
 use super::*;
 use crate::policy::{MarginSpec, Origin, Policy};
 
+mod files;
+
 fn file(text: &str) -> Sources {
     let content = Ok(text.as_bytes().to_vec());
     Sources { file: Some(File { path: "a.toml".into(), content }), ..Sources::default() }
@@ -291,19 +293,19 @@ fn warnings_do_not_stop_andante_and_are_told_apart() {
 
 #[test]
 fn files_that_are_no_toml() {
-    let said = problems("listen = '127.0.0.1:1'\nadmin = \n\n[[rule]\nhost = 'a'");
-    assert!(said.starts_with("error: a.toml:2: not TOML: "), "{said}");
-    assert!(said.contains("error: a.toml:4: not TOML: "), "{said}");
-    let said = problems("admin = 'off'\nadmin = 'off'");
-    assert!(said.starts_with("error: a.toml:2: not TOML: duplicate key"), "{said}");
+    let text = problems("listen = '127.0.0.1:1'\nadmin = \n\n[[rule]\nhost = 'a'");
+    assert!(text.starts_with("error: a.toml:2: not TOML: "), "{text}");
+    assert!(text.contains("error: a.toml:4: not TOML: "), "{text}");
+    let text = problems("admin = 'off'\nadmin = 'off'");
+    assert!(text.starts_with("error: a.toml:2: not TOML: duplicate key"), "{text}");
     let latin1 =
         Sources { file: Some(File { path: "a.toml".into(), content: Ok(b"\n# \xe9".to_vec()) }), ..Sources::default() };
-    let problems = Config::load(&latin1).unwrap_err();
-    assert!(super::tests::said(&problems).starts_with("error: a.toml:2: not UTF-8 |"), "{problems:?}");
+    let all = Config::load(&latin1).unwrap_err();
+    assert!(said(&all).starts_with("error: a.toml:2: not UTF-8 |"), "{all:?}");
     let content = Err(io::Error::from(io::ErrorKind::NotFound));
     let missing = Sources { file: Some(File { path: "a.toml".into(), content }), ..Sources::default() };
-    let problems = Config::load(&missing).unwrap_err();
-    assert!(super::tests::said(&problems).starts_with("error: a.toml: cannot be read: "), "{problems:?}");
+    let all = Config::load(&missing).unwrap_err();
+    assert!(said(&all).starts_with("error: a.toml: cannot be read: "), "{all:?}");
 }
 
 fn layered(text: &str, environment: &[&str], flags: &[&str]) -> Sources {
