@@ -1,0 +1,280 @@
+//! The architecture, held to: which layer may import which, what pure code may not touch, and how long a file may be.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The layers, lowest first, and the top-level modules of each. A module imports from itself, from modules before it in
+/// its own row, and from lower layers: so there are no circles.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("words", &["clock", "error", "metrics"]),
+    ("pure", &["limit", "queue", "hint", "policy"]),
+    ("config", &["config"]),
+    ("ports", &["store", "listen", "ca", "tls", "dial"]),
+    ("pace", &["pace"]),
+    ("proxy", &["proxy"]),
+    ("admin", &["admin"]),
+    ("app", &["app", "mock"]),
+    ("cli", &["cli"]),
+    ("main", &["main", "lib"]),
+];
+
+/// What would let pure code read a clock, do I/O or spawn.
+const IMPURE: &[&str] = &[
+    "tokio",
+    "hyper",
+    "hyper_util",
+    "tower",
+    "std::net",
+    "std::fs",
+    "std::io",
+    "std::env",
+    "std::process",
+    "std::thread",
+    "std::time::Instant",
+    "std::time::SystemTime",
+];
+
+/// A file of more lines is two ideas.
+const LONGEST: usize = 450;
+
+#[test]
+fn every_file_imports_from_lower_layers_only() {
+    let sources = sources();
+    // Tests may reach up: they play the part of whoever calls.
+    let tests: Vec<PathBuf> = sources.iter().flat_map(|(path, text)| test_modules(path, text)).collect();
+    let code = sources.iter().filter(|(path, _)| !tests.iter().any(|tests| path.with_extension("").starts_with(tests)));
+    let wrong: Vec<String> = code.flat_map(|(path, text)| violations(path, text)).collect();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn no_file_is_two_ideas_and_parents_stand_beside_their_children() {
+    for (path, text) in sources() {
+        assert!(text.lines().count() <= LONGEST, "{} has more than {LONGEST} lines", path.display());
+        assert_ne!(path.file_name().unwrap(), "mod.rs", "{}: parents are foo.rs beside foo/", path.display());
+    }
+}
+
+#[test]
+fn the_check_finds_what_it_is_for() {
+    let wrong = |path: &str, text: &str| violations(Path::new(path), text).len();
+    for (path, text) in [
+        ("limit/window.rs", "use crate::proxy::Pool;"),
+        ("limit.rs", "use crate::{clock, config::Config};"),
+        ("limit.rs", "use crate::{\n    clock::{self, Instant},\n    pace::{Lane},\n};"),
+        ("limit.rs", "use crate::policy::Rules;"),
+        ("pace.rs", "fn f() { crate::admin::f() }"),
+        ("config/value.rs", "pub(crate) use crate::dial as d;"),
+        ("queue.rs", "use tokio::sync::Notify;"),
+        ("queue.rs", "use std::{fmt, time::{Duration, Instant}};"),
+        ("hint/openai.rs", "fn f() { let _ = std::time::SystemTime::now(); }"),
+        ("main.rs", "use andante::x;\nmod stranger;\nuse crate::stranger::Thing;"),
+        ("stranger.rs", "fn f() {}"),
+        ("limit.rs", "#[cfg(test)]\nmod tests {\n    use super::*;\n}\nuse crate::proxy::Pool;"),
+        ("limit.rs", "const S: &str = \"// {\";\nuse crate::proxy::Pool;"),
+        ("limit.rs", "#[cfg(test)]\nmod tests;\nuse crate::proxy::Pool;"),
+    ] {
+        assert_eq!(wrong(path, text), 1, "{path}: {text}\n{:?}", violations(Path::new(path), text));
+    }
+    for (path, text) in [
+        ("limit/window.rs", "use crate::{clock::Instant, limit::Rate};\nuse std::time::Duration;"),
+        ("limit/window.rs", "// use crate::proxy::Pool;\n/// [`crate::proxy`] and tokio::time\nfn f() {}"),
+        ("limit/window.rs", "const S: &str = \"crate::proxy::Pool tokio::x\";"),
+        ("limit.rs", "#[cfg(test)]\nmod tests {\n    use crate::proxy::Pool;\n    fn f() { let c = '{'; }\n}"),
+        ("policy.rs", "use crate::limit::LimitSpec;"),
+        ("pace.rs", "use tokio::sync::Notify;"),
+        ("main.rs", "use andante::cli::Cli;"),
+    ] {
+        assert_eq!(violations(Path::new(path), text), Vec::<String>::new(), "{path}: {text}");
+    }
+    let declared = "mod a;\n#[cfg(test)]\nmod tests;\n#[cfg(test)]\nmod inline { }\n// #[cfg(test)] mod no;";
+    assert_eq!(test_modules(Path::new("config.rs"), declared), [Path::new("config/tests")]);
+    assert_eq!(test_modules(Path::new("lib.rs"), declared), [Path::new("tests")]);
+}
+
+/// Every file below `src/`, by its path there.
+fn sources() -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (mut folders, mut files) = (vec![root.clone()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                files.push((path.strip_prefix(&root).unwrap().to_owned(), text));
+            }
+        }
+    }
+    assert!(files.len() > 5, "no sources found");
+    files.sort();
+    files
+}
+
+/// The modules in files of their own that the file at `path` declares for tests alone, as paths without extension.
+fn test_modules(path: &Path, text: &str) -> Vec<PathBuf> {
+    let folder = if path == Path::new("lib.rs") { PathBuf::new() } else { path.with_extension("") };
+    let code = without_text(text);
+    let declarations = code.split("#[cfg(test)]").skip(1).filter_map(|after| after.trim_start().strip_prefix("mod "));
+    let names = declarations.filter_map(|after| after.split_once(';')).map(|(name, _)| name.trim());
+    names.filter(|name| !name.contains('{')).map(|name| folder.join(name)).collect()
+}
+
+/// What the file at `path` (below `src/`) imports although its layer may not.
+fn violations(path: &Path, text: &str) -> Vec<String> {
+    let first = path.components().next().unwrap().as_os_str().to_string_lossy();
+    let module = first.trim_end_matches(".rs");
+    let Some(own) = place(module) else {
+        return vec![format!("{}: `{module}` is in no layer; add it to the table", path.display())];
+    };
+    let code = without_tests(&without_text(text));
+    let mut wrong = Vec::new();
+    for import in paths_of(&code, "crate") {
+        let target = import.split("::").nth(1).unwrap_or_default();
+        // A name in capitals is an item of the crate's root.
+        let lower = target == module || place(target).is_some_and(|target| target < own);
+        if !lower && !target.starts_with(char::is_uppercase) {
+            wrong.push(format!("{}: `{module}` ({}) imports `{import}`", path.display(), LAYERS[own.0].0));
+        }
+    }
+    if LAYERS[own.0].0 == "pure" {
+        let roots: BTreeSet<_> = IMPURE.iter().map(|path| path.split("::").next().unwrap()).collect();
+        for import in roots.into_iter().flat_map(|root| paths_of(&code, root)) {
+            let banned = |path: &&&str| import == **path || import.starts_with(&format!("{path}::"));
+            if let Some(banned) = IMPURE.iter().find(banned) {
+                wrong.push(format!("{}: pure code uses `{banned}`", path.display()));
+            }
+        }
+    }
+    wrong
+}
+
+/// Which layer `module` is in, and where in its row.
+fn place(module: &str) -> Option<(usize, usize)> {
+    let rows = LAYERS.iter().enumerate();
+    rows.filter_map(|(layer, (_, row))| Some((layer, row.iter().position(|name| *name == module)?))).next()
+}
+
+/// Every path that begins with `root::`, in imports and in the middle of code; groups in braces are taken apart.
+fn paths_of(code: &str, root: &str) -> Vec<String> {
+    let start = format!("{root}::");
+    let mut paths = BTreeSet::new();
+    for (at, _) in code.match_indices(&start) {
+        let before = code[..at].chars().next_back();
+        if !before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':') {
+            expand(&mut code[at + start.len()..].chars().peekable(), root, &mut paths);
+        }
+    }
+    paths.into_iter().collect()
+}
+
+/// Reads one path, or a group of them, behind `prefix`.
+fn expand(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, prefix: &str, paths: &mut BTreeSet<String>) {
+    let mut path = prefix.to_owned();
+    loop {
+        while rest.next_if(|c| c.is_whitespace()).is_some() {}
+        if rest.next_if_eq(&'{').is_some() {
+            loop {
+                expand(rest, &path, paths);
+                // An alias, and what else stands between a path and the comma after it.
+                while rest.next_if(|c| !matches!(c, ',' | '}')).is_some() {}
+                if rest.next() != Some(',') {
+                    return;
+                }
+            }
+        }
+        let mut name = String::new();
+        while let Some(c) = rest.next_if(|c| c.is_alphanumeric() || matches!(c, '_' | '*')) {
+            name.push(c);
+        }
+        if !name.is_empty() && name != "self" {
+            path = format!("{path}::{name}");
+        }
+        if name.is_empty() || rest.next_if_eq(&':').is_none() || rest.next_if_eq(&':').is_none() {
+            if path != prefix || name == "self" {
+                paths.insert(path);
+            }
+            return;
+        }
+    }
+}
+
+/// `text` with comments, strings and characters blanked: what remains is code.
+fn without_text(text: &str) -> String {
+    let mut code = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let length = if rest.starts_with("//") {
+            rest.find('\n').unwrap_or(rest.len())
+        } else if rest.starts_with("/*") {
+            rest.find("*/").map_or(rest.len(), |end| end + 2)
+        } else if let Some(raw) = raw_string(rest) {
+            raw
+        } else if c == '"' {
+            quoted(rest, '"')
+        } else if c == '\'' && is_character(rest) {
+            quoted(rest, '\'')
+        } else {
+            code.push(c);
+            rest = &rest[c.len_utf8()..];
+            continue;
+        };
+        code.push(' ');
+        rest = &rest[length..];
+    }
+    code
+}
+
+/// The length of the raw string that `rest` begins with.
+fn raw_string(rest: &str) -> Option<usize> {
+    let hashes = rest.strip_prefix('r')?.bytes().take_while(|byte| *byte == b'#').count();
+    let body = rest[1 + hashes..].strip_prefix('"')?;
+    let end = format!("\"{}", "#".repeat(hashes));
+    Some(2 + hashes + body.find(&end).map_or(body.len(), |at| at + end.len()))
+}
+
+/// The length of the text in quotes that `rest` begins with.
+fn quoted(rest: &str, quote: char) -> usize {
+    let mut escaped = false;
+    for (at, c) in rest.char_indices().skip(1) {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            c if c == quote => return at + 1,
+            _ => {}
+        }
+    }
+    rest.len()
+}
+
+/// `'x'` and `'\n'` are characters; `'a` is a lifetime.
+fn is_character(rest: &str) -> bool {
+    let mut after = rest.chars().skip(1);
+    after.next() == Some('\\') || after.next() == Some('\'')
+}
+
+/// `code` without the items under `#[cfg(test)]`.
+fn without_tests(code: &str) -> String {
+    const MARK: &str = "#[cfg(test)]";
+    let mut kept = String::with_capacity(code.len());
+    let mut rest = code;
+    while let Some(at) = rest.find(MARK) {
+        kept.push_str(&rest[..at]);
+        rest = &rest[at + MARK.len()..];
+        let mut depth = 0_usize;
+        let end = rest.char_indices().find(|(_, c)| {
+            match c {
+                '{' => depth += 1,
+                '}' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            depth == 0 && matches!(c, '}' | ';')
+        });
+        rest = end.map_or("", |(end, _)| &rest[end + 1..]);
+    }
+    kept + rest
+}
