@@ -6,10 +6,10 @@ use std::{hint::black_box, sync::Arc, time::Duration};
 
 use andante::{
     clock::{Clock, Instant},
-    limit::{Budget, Cost, Limits},
+    limit::{Budget, Cost, Limits, MarginSpec},
     metrics::Metrics,
     pace::{Admission, Ask, Lane, Lanes, Permit, Verdict},
-    policy::{MarginSpec, Origin, Policy, Rules},
+    policy::{Origin, Policy, Rules},
     queue::Queue,
 };
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};

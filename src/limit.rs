@@ -8,6 +8,6 @@ mod window;
 
 pub use budget::{Budget, Cost, Unit, Usage};
 pub use gcra::Gcra;
-pub use margin::Margin;
+pub use margin::{Margin, MarginSpec};
 pub use spec::{LimitSpec, Limits, Rate, SpecError};
 pub use window::Window;

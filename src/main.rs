@@ -1,20 +1,23 @@
 //! The binary: everything is in the library.
 
-fn main() {
-    let mut config = andante::config::Config::default();
-    let args: Vec<String> = std::env::args().collect();
-    config.listen = vec![args[1].parse().unwrap()];
-    if let Some(limit) = args.get(2) {
-        let limits: andante::limit::Limits = limit.parse().unwrap();
-        let mut policy = andante::policy::Policy::new("x", vec!["*".parse().unwrap()]);
-        policy.limits = limits.limits;
-        policy.in_flight = limits.in_flight;
-        config.rules = andante::policy::Rules::new(vec![policy]);
+use std::{io::Write as _, process::ExitCode};
+
+use andante::cli::Cli;
+
+/// glibc's malloc keeps 4 KiB more of a waiting connection resident (docs/decisions/allocator.md).
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> ExitCode {
+    let cli = match Cli::read() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(cli.run()),
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "error: could not start the runtime\ncaused by: {error}");
+            ExitCode::FAILURE
+        }
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let running = andante::app::Running::start(config).await.unwrap();
-        tokio::signal::ctrl_c().await.unwrap();
-        running.drain().await;
-    });
 }

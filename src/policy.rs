@@ -2,7 +2,7 @@
 
 use std::{fmt, num::NonZeroU32, str::FromStr, sync::Arc, time::Duration};
 
-use crate::limit::LimitSpec;
+use crate::limit::{LimitSpec, MarginSpec};
 
 /// Where a request goes, in the one spelling that all spellings of it share: lower case, no trailing dot, IDNA as
 /// ASCII, addresses in their usual form (IPv6 without brackets), the port always present.
@@ -27,16 +27,6 @@ enum Name {
     /// Everything below this suffix, which is kept with its leading dot.
     Below(String),
     Exactly(String),
-}
-
-/// How wide the margin for jitter on the way to the API is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MarginSpec {
-    /// Start small, learn from the spread of the time to answer and from refusals.
-    #[default]
-    Auto,
-    /// Always this much.
-    Fixed(Duration),
 }
 
 /// One rule: whom it is for, and what holds there.

@@ -1,8 +1,8 @@
 //! Turns `[[rule]]` tables and `--limit` into rules. Knows of nothing outside of them.
 
 use crate::{
-    limit::Limits,
-    policy::{HostPattern, MarginSpec, Policy, Rules},
+    limit::{Limits, MarginSpec},
+    policy::{HostPattern, Policy, Rules},
 };
 
 use super::{

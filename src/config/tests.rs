@@ -3,7 +3,10 @@
 use std::io;
 
 use super::*;
-use crate::policy::{MarginSpec, Origin, Policy};
+use crate::{
+    limit::MarginSpec,
+    policy::{Origin, Policy},
+};
 
 mod files;
 

@@ -10,8 +10,8 @@ use ipnet::IpNet;
 
 use super::{LogFormat, duration};
 use crate::{
-    limit::Limits,
-    policy::{HostPattern, MarginSpec},
+    limit::{Limits, MarginSpec},
+    policy::HostPattern,
 };
 
 /// How one kind of value is written.

@@ -2,8 +2,8 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use super::{Gcra, LimitSpec, Margin, Window};
-use crate::{clock::Instant, policy::MarginSpec};
+use super::{Gcra, LimitSpec, Margin, MarginSpec, Window};
+use crate::clock::Instant;
 
 /// What a request costs, in the limit's own units; nearly always one.
 pub type Cost = NonZeroU32;

@@ -7,7 +7,17 @@
 
 use std::time::Duration;
 
-use crate::{clock::Instant, policy::MarginSpec};
+use crate::clock::Instant;
+
+/// How wide the margin for jitter on the way to the API is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MarginSpec {
+    /// Start small, learn from the spread of the time to answer and from refusals.
+    #[default]
+    Auto,
+    /// Always this much.
+    Fixed(Duration),
+}
 
 /// The margin of one lane.
 #[derive(Clone, Debug)]

@@ -1,0 +1,182 @@
+//! `andante serve`: the proxy, until a signal ends it.
+
+use std::{
+    env,
+    error::Error as _,
+    io::{self, Write as _},
+    net::SocketAddr,
+    path::PathBuf,
+    process::{self, ExitCode},
+};
+
+use tracing::info;
+
+use super::{FAILED, Failure, USAGE, log, signals::Signals, terminal};
+use crate::{
+    app::{Running, StartError},
+    config::{Config, File, Place, Problem, Settings, Sources},
+};
+
+/// Runs the proxy until SIGINT or SIGTERM
+///
+/// Prints one line when it is ready. On the first signal it stops accepting and lets requests finish for as long as
+/// `drain` says; on the second it ends at once.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ServeArgs {
+    /// Configuration file [env: ANDANTE_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where workers connect; may be repeated [env: ANDANTE_LISTEN] [default: 127.0.0.1:3128]
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Vec<String>,
+    /// Where metrics, health and status answer, or "off" [env: ANDANTE_ADMIN] [default: 127.0.0.1:9128]
+    #[arg(long, value_name = "ADDR|off")]
+    pub admin: Option<String>,
+    /// What a host allows, as in api.example.com=10/s,500/min; may be repeated [env: ANDANTE_LIMIT]
+    #[arg(long, value_name = "HOST=LIMITS")]
+    pub limit: Vec<String>,
+    /// Runtime threads [env: ANDANTE_THREADS] [default: auto, one per core, at most 4]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<String>,
+    /// How logs are written, "text" or "json" [env: ANDANTE_LOG_FORMAT] [default: text]
+    #[arg(long, value_name = "text|json")]
+    pub log: Option<String>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  andante serve --limit 'api.example.com=10/s,500/min,in-flight 20'
+  andante serve --config andante.toml --listen 127.0.0.1:8080 --admin off
+  ANDANTE_LIMIT='a.example=5/s; b.example=100/min' andante serve --log json
+
+LIMITS are separated by commas: 500/min, 10/s, 1/120s, each optionally followed by \" burst 20\" or \" strict\"; and
+\"in-flight 20\". Flags win over the environment, the environment over the file. ANDANTE_LOG=debug logs more.";
+
+/// Serves until SIGINT or SIGTERM, and returns the exit code.
+pub async fn run(args: ServeArgs) -> ExitCode {
+    let config = match args.load(Config::default()) {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    match serve(config).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => terminal::failure(&failure),
+    }
+}
+
+async fn serve(config: Config) -> Result<(), Failure> {
+    log::start(config.log, "info")?;
+    // Before anything can be told that we are ready: whoever reads that may stop us right away.
+    let deaf = |error| Failure::new("could not listen for SIGINT and SIGTERM").because(error);
+    let mut signals = Signals::listen().map_err(deaf)?;
+    let running = Running::start(config).await.map_err(not_started)?;
+    writeln!(io::stdout(), "{}", ready_line(running.listen(), running.admin())).map_err(Failure::writing)?;
+    let signal = signals.next().await.name();
+    info!(signal, "draining");
+    tokio::select! {
+        _ = running.drain() => Ok(()),
+        again = signals.next() => {
+            // Returning would first wait for threads that serve what nobody wants to wait for.
+            process::exit(again.exit_code().into())
+        }
+    }
+}
+
+/// `andante 0.1.0 listening on http://127.0.0.1:3128, admin on http://127.0.0.1:9128`. Scripts wait for it.
+fn ready_line(listen: &[SocketAddr], admin: Option<SocketAddr>) -> String {
+    let listen: Vec<String> = listen.iter().map(|address| format!("http://{address}")).collect();
+    let admin = admin.map_or_else(|| "off".to_owned(), |address| format!("on http://{address}"));
+    format!("andante {} listening on {}, admin {admin}", env!("CARGO_PKG_VERSION"), listen.join(" and "))
+}
+
+fn not_started(error: StartError) -> Failure {
+    let mut cause = error.source();
+    let mut kind = None;
+    while let Some(error) = cause {
+        kind = kind.or_else(|| error.downcast_ref::<io::Error>().map(io::Error::kind));
+        cause = error.source();
+    }
+    let hint = match kind {
+        Some(io::ErrorKind::AddrInUse) => {
+            Some("another program listens there, perhaps another andante: choose with --listen and --admin")
+        }
+        Some(io::ErrorKind::PermissionDenied) => Some("ports below 1024 need privileges: choose a higher one"),
+        Some(io::ErrorKind::AddrNotAvailable) => Some("use an address of this machine; `ip address` lists them"),
+        _ => None,
+    };
+    let failure = Failure::new("andante did not start").because(error);
+    match hint {
+        Some(hint) => failure.hinting(hint),
+        None => failure,
+    }
+}
+
+// === impl ServeArgs ===
+
+impl ServeArgs {
+    /// The configuration that flags, environment and file make, over `base`. Prints warnings, and on problems all of
+    /// them, with the exit code to return.
+    pub fn load(&self, base: Config) -> Result<Config, ExitCode> {
+        match Config::load_over(base, &self.sources()) {
+            Ok((config, warnings)) => {
+                terminal::problems(&warnings);
+                Ok(config)
+            }
+            Err(problems) => {
+                terminal::problems(&problems);
+                Err(exit_code(&problems))
+            }
+        }
+    }
+
+    fn sources(&self) -> Sources {
+        Sources {
+            file: config_file(self.config.as_ref()),
+            environment: environment(),
+            flags: Settings {
+                listen: self.listen.clone(),
+                admin: self.admin.clone(),
+                limits: self.limit.clone(),
+                threads: self.threads.clone(),
+                log: self.log.clone(),
+            },
+        }
+    }
+}
+
+/// The file that was named, else the one that the environment names.
+pub(super) fn config_file(named: Option<&PathBuf>) -> Option<File> {
+    let variable = || env::var_os("ANDANTE_CONFIG").filter(|name| !name.is_empty()).map(PathBuf::from);
+    named.cloned().or_else(variable).map(File::read)
+}
+
+/// What the environment says. Text that is not UTF-8 is read lossily: then it is complained about, not overlooked.
+pub(super) fn environment() -> Settings {
+    Settings::from_environment(|name| env::var_os(name).map(|text| text.to_string_lossy().into_owned()))
+}
+
+/// A mistake in a flag is one of usage.
+fn exit_code(problems: &[Problem]) -> ExitCode {
+    let flag = |problem: &Problem| problem.is_error() && matches!(problem.place, Place::Flag(_));
+    ExitCode::from(if problems.iter().any(flag) { USAGE } else { FAILED })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ready_line_names_every_address() {
+        let [a, b] = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        let version = env!("CARGO_PKG_VERSION");
+        assert_eq!(
+            ready_line(&[a], Some(b)),
+            format!("andante {version} listening on http://127.0.0.1:1, admin on http://127.0.0.1:2")
+        );
+        assert_eq!(
+            ready_line(&[a, b], None),
+            format!("andante {version} listening on http://127.0.0.1:1 and http://127.0.0.1:2, admin off")
+        );
+    }
+}
