@@ -44,6 +44,7 @@ pub(super) async fn serve(proxy: Arc<Proxy>, pool: Arc<Pool>, stream: TcpStream,
         .max_headers(MAX_FIELDS)
         // The upstream's date is the answer's; we are no origin.
         .auto_date_header(false)
+        .writev(false)
         .serve_connection(TokioIo::new(Socket::new(link.clone())), service)
         .with_upgrades();
 

@@ -150,6 +150,7 @@ impl Route {
         let (sender, connection) =
             http1::Builder::new()
                 .max_buf_size(MAX_HEAD)
+            .writev(false)
                 .handshake(TokioIo::new(stream))
                 .await
                 .map_err(|error| Error::Connect { origin: self.origin.to_string(), source: error.into() })?;
