@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""andante beside nginx and HAProxy in one run: requests per second, latency, CPU per request, with no limit reached.
+
+The proxy has core 0; the load generator and the upstream share core 1. Machines are noisy: compare the ratios of one
+run, which the last table gives against HAProxy. Needs nginx, haproxy, wrk and taskset (Debian packages) and a release
+build; everything stays on loopback.
+
+usage: benches/side_by_side.py [--seconds S] [--rounds R] [--connections C] [--andante PATH]
+"""
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BODY = '{"id":1,"name":"metadata","ok":true,"pad":"' + "0123456789" * 4 + '"}'
+
+UPSTREAM = """
+worker_processes 1; worker_cpu_affinity 10; daemon off; pid DIR/upstream.pid; error_log DIR/upstream.err;
+events { worker_connections 8192; }
+http { access_log off; keepalive_requests 10000000; keepalive_timeout 600s;
+  server { listen 127.0.0.1:PORT backlog=4096; location / { default_type application/json; return 200 '%s'; } } }
+""" % BODY
+
+NGINX = """
+worker_processes 1; worker_cpu_affinity 01; daemon off; pid DIR/nginx.pid; error_log DIR/nginx.err;
+events { worker_connections 8192; }
+http { access_log off; keepalive_requests 10000000; limit_req_zone $host zone=paced:10m rate=100000r/s;
+  upstream up { server 127.0.0.1:UPSTREAM; keepalive 512; keepalive_requests 10000000; }
+  server { listen 127.0.0.1:PORT backlog=4096; location / { limit_req zone=paced burst=100000; proxy_pass http://up;
+    proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $host; } } }
+"""
+
+HAPROXY = """
+global
+  maxconn 8000
+  nbthread 1
+  cpu-map 1 0
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 300s
+  timeout server 300s
+  option http-keep-alive
+  http-reuse always
+backend st
+  stick-table type string len 64 size 10k expire 10m store http_req_rate(60s)
+frontend fe
+  bind 127.0.0.1:PORT
+  http-request track-sc0 req.hdr(host) table st
+  default_backend up
+backend up
+  server s1 127.0.0.1:UPSTREAM maxconn 2000 pool-max-conn 1000
+"""
+
+# wrk speaks to a forward proxy: absolute-form target.
+WRK = """
+request = function() return wrk.format("GET", "http://127.0.0.1:UPSTREAM/v1/meta?id=1", {["Host"]="127.0.0.1:UPSTREAM"}) end
+done = function(s, l, r)
+  io.write(string.format("RESULT %.0f %d %d %d %d\\n", s.requests / (s.duration / 1e6), l:percentile(50), l:percentile(99),
+    s.errors.connect + s.errors.read + s.errors.write + s.errors.timeout + s.errors.status, s.requests))
+end
+"""
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def wait_for(port, name):
+    for _ in range(100):
+        try:
+            socket.create_connection(("127.0.0.1", port), 0.2).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    sys.exit(f"error: {name} does not listen on port {port}\nhint: look at its error log above")
+
+
+def family(pid):
+    """`pid` and its children: nginx works in a child."""
+    children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout.split()
+    return [pid] + [int(child) for child in children]
+
+
+def cpu_seconds(pids):
+    ticks = 0
+    for pid in pids:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--andante", default=str(ROOT / "target/release/andante"))
+    args = parser.parse_args()
+    os.environ["PATH"] += ":/usr/sbin"
+    missing = [tool for tool in ("nginx", "haproxy", "wrk", "taskset", args.andante) if not shutil.which(tool)]
+    if missing:
+        sys.exit(f"error: {', '.join(missing)} not found\nhint: apt-get install nginx haproxy wrk; cargo build --release")
+
+    with tempfile.TemporaryDirectory() as folder:
+        run(args, pathlib.Path(folder))
+
+
+def run(args, folder):
+    folder.chmod(0o755)
+    ports = {name: free_port() for name in ("upstream", "nginx", "haproxy", "andante")}
+
+    def write(name, text):
+        text = text.replace("DIR", str(folder)).replace("UPSTREAM", str(ports["upstream"]))
+        path = folder / name
+        path.write_text(text.replace("PORT", str(ports.get(name.split(".")[0], 0))))
+        return str(path)
+
+    commands = {
+        "upstream": ["taskset", "-c", "1", "nginx", "-c", write("upstream.conf", UPSTREAM)],
+        "nginx": ["taskset", "-c", "0", "nginx", "-c", write("nginx.conf", NGINX)],
+        "haproxy": ["taskset", "-c", "0", "haproxy", "-db", "-f", write("haproxy.cfg", HAPROXY)],
+        "andante": ["taskset", "-c", "0", args.andante, "serve", "--listen", f"127.0.0.1:{ports['andante']}", "--admin",
+                    "off", "--limit", "*=1000000/s"],
+    }
+    script = write("forward.lua", WRK)
+    running = {}
+    try:
+        for name, command in commands.items():
+            running[name] = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+            wait_for(ports[name], name)
+        results = {name: [] for name in commands if name != "upstream"}
+        for _ in range(args.rounds):
+            for name, rows in results.items():
+                pids = family(running[name].pid)
+                before = cpu_seconds(pids)
+                wrk = ["taskset", "-c", "1", "wrk", "-t1", f"-c{args.connections}", f"-d{args.seconds}s", "-s", script]
+                output = subprocess.run([*wrk, f"http://127.0.0.1:{ports[name]}"], capture_output=True, text=True).stdout
+                found = re.search(r"RESULT (\d+) (\d+) (\d+) (\d+) (\d+)", output)
+                if not found:
+                    sys.exit(f"error: wrk gave no result for {name}:\n{output}")
+                rps, p50, p99, errors, requests = map(int, found.groups())
+                rows.append((rps, p50, p99, (cpu_seconds(pids) - before) * 1e6 / max(requests, 1), errors))
+        report(results)
+    finally:
+        for process in running.values():
+            process.terminate()
+        for process in running.values():
+            process.wait(10)
+
+
+def report(results):
+    columns = ("requests/s", "p50 µs", "p99 µs", "CPU µs/request", "errors")
+    medians = {name: [statistics.median(column) for column in zip(*rows)] for name, rows in results.items()}
+    print(f"{'':10}" + "".join(f"{column:>16}" for column in columns))
+    for name, row in medians.items():
+        print(f"{name:10}" + "".join(f"{value:16.1f}" for value in row))
+    print("\nas a ratio to HAProxy")
+    for name, row in medians.items():
+        ratios = (value / base for value, base in zip(row[:4], medians["haproxy"]))
+        print(f"{name:10}" + "".join(f"{ratio:16.3f}" for ratio in ratios))
+
+
+if __name__ == "__main__":
+    main()
