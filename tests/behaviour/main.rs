@@ -1,0 +1,8 @@
+//! What andante does, seen from outside: the real program, over real sockets.
+//!
+//! Tests are named after what they claim; those that begin with `r` and a number hold andante to what HTTP asks of a
+//! proxy, family by family.
+
+mod support;
+
+mod http_semantics;

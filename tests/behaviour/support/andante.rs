@@ -1,0 +1,173 @@
+//! The program under test.
+
+use std::{
+    env,
+    io::{BufRead, BufReader, Read, Write},
+    net::SocketAddr,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, mpsc},
+    thread,
+};
+
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::NamedTempFile;
+
+use super::{Client, Message, PATIENCE, eventually};
+
+/// A running `andante serve`, which is killed when dropped.
+pub(crate) struct Andante {
+    child: Child,
+    listen: Vec<SocketAddr>,
+    admin: Option<SocketAddr>,
+    stderr: Arc<Mutex<String>>,
+    _config: Option<NamedTempFile>,
+}
+
+impl Andante {
+    /// Starts `andante serve` with `args`, on free ports unless they name addresses, and waits until it is ready.
+    pub(crate) fn serve(args: &[&str]) -> Self {
+        Self::start(args, None)
+    }
+
+    /// The same with a configuration file that says `toml`.
+    pub(crate) fn with_config(toml: &str) -> Self {
+        Self::with_config_and(toml, &[])
+    }
+
+    /// The same with flags that win over `toml`.
+    pub(crate) fn with_config_and(toml: &str, args: &[&str]) -> Self {
+        let mut file = NamedTempFile::with_suffix(".toml").unwrap();
+        file.write_all(toml.as_bytes()).unwrap();
+        Self::start(args, Some(file))
+    }
+
+    /// `andante`, with nothing of this environment that could change what it does.
+    pub(crate) fn command() -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_andante"));
+        for (name, _) in env::vars_os() {
+            let text = name.to_string_lossy().to_ascii_lowercase();
+            if text.starts_with("andante_") || text.ends_with("_proxy") {
+                command.env_remove(name);
+            }
+        }
+        command
+    }
+
+    fn start(args: &[&str], config: Option<NamedTempFile>) -> Self {
+        let mut command = Self::command();
+        command.arg("serve");
+        for flag in ["--listen", "--admin"] {
+            if !args.contains(&flag) {
+                command.args([flag, "127.0.0.1:0"]);
+            }
+        }
+        if let Some(config) = &config {
+            command.arg("--config").arg(config.path());
+        }
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+
+        let stderr = Arc::new(Mutex::new(String::new()));
+        let (log, mut written) = (stderr.clone(), BufReader::new(child.stderr.take().unwrap()));
+        thread::spawn(move || {
+            let mut line = Vec::new();
+            while written.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+                log.lock().push_str(&String::from_utf8_lossy(&line));
+                line.clear();
+            }
+        });
+        let (sender, ready) = mpsc::channel();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        thread::spawn(move || {
+            let mut line = String::new();
+            let _ = stdout.read_line(&mut line);
+            let _ = sender.send(line);
+            // Whatever else it says is read, so that it never blocks on saying it.
+            let _ = stdout.read_to_end(&mut Vec::new());
+        });
+
+        let mut andante = Self { child, listen: Vec::new(), admin: None, stderr, _config: config };
+        let line = ready.recv_timeout(PATIENCE).unwrap_or_default();
+        let Some((listen, admin)) = line.trim().split_once(", admin ") else {
+            let _ = andante.child.kill();
+            let _ = andante.child.wait();
+            panic!("not ready: {line:?}\n{}", andante.stderr());
+        };
+        let addresses = |text: &str| -> Vec<SocketAddr> {
+            text.split("http://").skip(1).map(|rest| rest.split(' ').next().unwrap().parse().unwrap()).collect()
+        };
+        andante.listen = addresses(listen);
+        andante.admin = addresses(admin).pop();
+        andante
+    }
+
+    /// Where workers connect: the first address.
+    pub(crate) fn proxy(&self) -> SocketAddr {
+        self.listen[0]
+    }
+
+    /// Where workers connect: all addresses.
+    pub(crate) fn listen(&self) -> &[SocketAddr] {
+        &self.listen
+    }
+
+    /// Where the admin pages are.
+    pub(crate) fn admin(&self) -> SocketAddr {
+        self.admin.expect("admin is off")
+    }
+
+    /// An admin page.
+    pub(crate) fn page(&self, path: &str) -> Message {
+        Client::ask(self.admin(), format!("GET {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n"))
+    }
+
+    /// What `/status` says.
+    pub(crate) fn status(&self) -> Value {
+        self.page("/status").json()
+    }
+
+    /// What `/metrics` says.
+    pub(crate) fn metrics(&self) -> String {
+        self.page("/metrics").text()
+    }
+
+    /// Waits until `/status` is such that `wanted`, and returns it.
+    pub(crate) fn wait_for(&self, wanted: impl Fn(&Value) -> bool) -> Value {
+        let mut last = Value::Null;
+        for _ in 0..1000 {
+            last = self.status();
+            if wanted(&last) {
+                return last;
+            }
+            thread::park_timeout(super::PAUSE);
+        }
+        panic!("the status never became what it should be: {last:#}");
+    }
+
+    /// Sends a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits until the process has ended.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        eventually("andante's end", || self.child.try_wait().unwrap())
+    }
+
+    /// What it has written to standard error so far.
+    pub(crate) fn stderr(&self) -> String {
+        self.stderr.lock().clone()
+    }
+}
+
+impl Drop for Andante {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            eprintln!("andante said:\n{}", self.stderr());
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A client that sends what it is told, byte for byte.
+
+use std::net::{SocketAddr, TcpStream};
+
+use super::{Message, Wire};
+
+/// A client on one connection.
+pub(crate) struct Client(Wire);
+
+impl Client {
+    /// Connects to `address`.
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        Self(Wire::new(TcpStream::connect(address).unwrap()))
+    }
+
+    /// Sends `request` on a connection of its own, and returns the answer.
+    pub(crate) fn ask(address: SocketAddr, request: impl AsRef<[u8]>) -> Message {
+        let mut client = Self::connect(address);
+        client.send(request);
+        client.answer()
+    }
+
+    /// `GET url` as a well-behaved worker sends it to a proxy.
+    pub(crate) fn get(proxy: SocketAddr, url: &str) -> Message {
+        let host = url.strip_prefix("http://").unwrap().split('/').next().unwrap();
+        Self::ask(proxy, format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
+    }
+
+    /// Sends `bytes`. The other side may have closed already, and say why: that is no failure.
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        let _ = self.0.send(bytes);
+    }
+
+    /// Reads one answer.
+    pub(crate) fn answer(&mut self) -> Message {
+        self.0.answer(false).expect("an answer")
+    }
+
+    /// Reads one answer to a HEAD.
+    pub(crate) fn answer_to_head(&mut self) -> Message {
+        self.0.answer(true).expect("an answer")
+    }
+
+    /// Reads `count` bytes, for instance out of a tunnel.
+    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
+        self.0.bytes(count).expect("as many bytes")
+    }
+
+    /// Reads until the other side closes, and returns what came; panics if it does not close. A reset ends it, too.
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
+        match self.0.rest() {
+            Ok(rest) => rest,
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Vec::new(),
+            Err(error) => panic!("the connection does not end: {error}"),
+        }
+    }
+
+    /// Panics unless the other side closes without saying anything more.
+    pub(crate) fn closed(&mut self) {
+        assert_eq!(String::from_utf8_lossy(&self.rest()), "", "expected the connection to end");
+    }
+
+    /// Says that nothing more will be sent.
+    pub(crate) fn finish(&mut self) {
+        self.0.finish();
+    }
+
+    /// Leaves by a reset.
+    pub(crate) fn reset(self) {
+        self.0.reset();
+    }
+}

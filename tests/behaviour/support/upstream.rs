@@ -1,0 +1,191 @@
+//! An upstream that does as it is told, and remembers what it was sent.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use parking_lot::Mutex;
+
+use super::{Message, Wire, eventually};
+
+/// A TCP server on a free port of loopback, with a thread for each connection.
+pub(crate) struct Upstream {
+    address: SocketAddr,
+    seen: Arc<Seen>,
+}
+
+/// One connection to an [`Upstream`].
+pub(crate) struct Connection {
+    wire: Wire,
+    seen: Arc<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    connections: AtomicUsize,
+    requests: Mutex<Vec<Message>>,
+    /// Connections that the other side has closed, and that the script has noticed.
+    ended: AtomicUsize,
+    stop: AtomicBool,
+}
+
+// === impl Upstream ===
+
+impl Upstream {
+    /// Runs `script` for each connection, which closes when the script returns.
+    pub(crate) fn scripted(script: impl Fn(Connection) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, seen, script) = (listener.local_addr().unwrap(), Arc::new(Seen::default()), Arc::new(script));
+        let upstream = Self { address, seen: seen.clone() };
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if seen.stop.load(Ordering::Acquire) {
+                    return;
+                }
+                seen.connections.fetch_add(1, Ordering::AcqRel);
+                let connection = Connection { wire: Wire::new(stream.unwrap()), seen: seen.clone() };
+                let (script, seen) = (script.clone(), seen.clone());
+                thread::spawn(move || {
+                    script(connection);
+                    seen.ended.fetch_add(1, Ordering::AcqRel);
+                });
+            }
+        });
+        upstream
+    }
+
+    /// Answers each request with what `answer` makes of it, and keeps the connection.
+    pub(crate) fn answering<A: AsRef<[u8]>>(answer: impl Fn(&Message) -> A + Send + Sync + 'static) -> Self {
+        Self::scripted(move |mut connection| {
+            while let Some(request) = connection.request() {
+                connection.send(answer(&request));
+            }
+        })
+    }
+
+    /// Answers each request with `answer`, byte for byte, and keeps the connection.
+    pub(crate) fn always(answer: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
+        let answer = answer.as_ref().to_vec();
+        Self::answering(move |_| answer.clone())
+    }
+
+    /// Answers the first request of each connection with `answer`, byte for byte, and closes.
+    pub(crate) fn once(answer: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
+        Self::scripted(move |mut connection| {
+            if connection.request().is_some() {
+                connection.send(&answer);
+            }
+        })
+    }
+
+    /// Answers each request with 200 and a short body.
+    pub(crate) fn ok() -> Self {
+        Self::always("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    }
+
+    /// Sends back whatever it is sent.
+    pub(crate) fn echo() -> Self {
+        Self::scripted(|mut connection| {
+            while let Ok(byte) = connection.bytes(1) {
+                connection.send(byte);
+            }
+        })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// `http://127.0.0.1:1234` and `path`.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// What was requested so far.
+    pub(crate) fn requests(&self) -> Vec<Message> {
+        self.seen.requests.lock().clone()
+    }
+
+    /// The only request so far.
+    pub(crate) fn request(&self) -> Message {
+        let mut requests = self.requests();
+        assert_eq!(requests.len(), 1, "{requests:?}");
+        requests.remove(0)
+    }
+
+    /// How many connections there have been so far.
+    pub(crate) fn connections(&self) -> usize {
+        self.seen.connections.load(Ordering::Acquire)
+    }
+
+    /// How many of them are over.
+    pub(crate) fn ended(&self) -> usize {
+        self.seen.ended.load(Ordering::Acquire)
+    }
+
+    /// Waits until there have been `count` requests.
+    pub(crate) fn wait_for(&self, count: usize) -> Vec<Message> {
+        eventually(&format!("{count} requests"), || Some(self.requests()).filter(|requests| requests.len() >= count))
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.seen.stop.store(true, Ordering::Release);
+        // Wakes whoever accepts.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+// === impl Connection ===
+
+impl Connection {
+    /// The next request, which is remembered; `None` where the connection ends, whatever ends it.
+    pub(crate) fn request(&mut self) -> Option<Message> {
+        let request = self.wire.request().ok()??;
+        self.seen.requests.lock().push(request.clone());
+        Some(request)
+    }
+
+    /// The head of the next request, whose body stays unread. It is remembered, too.
+    pub(crate) fn head(&mut self) -> Option<Message> {
+        let request = Message { head: self.wire.head().ok()??, ..Message::default() };
+        self.seen.requests.lock().push(request.clone());
+        Some(request)
+    }
+
+    /// Sends `bytes`, if anybody is there to take them.
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        let _ = self.wire.send(bytes);
+    }
+
+    /// The next `count` bytes.
+    pub(crate) fn bytes(&mut self, count: usize) -> io::Result<Vec<u8>> {
+        self.wire.bytes(count)
+    }
+
+    /// Waits until the other side closes, and returns what it still sent.
+    pub(crate) fn rest(&mut self) -> io::Result<Vec<u8>> {
+        self.wire.rest()
+    }
+
+    /// Says that nothing more will be sent.
+    pub(crate) fn finish(&mut self) {
+        self.wire.finish();
+    }
+
+    /// Ends the connection by a reset.
+    pub(crate) fn reset(self) {
+        self.wire.reset();
+    }
+}
