@@ -11,6 +11,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::{
+    fields,
     link::{Link, Phase},
     upstream::Lease,
 };
@@ -77,11 +78,14 @@ impl UpstreamBody {
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
+        let Poll::Ready(mut frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
             // Only what takes several turns needs a fresh deadline.
             self.link.enter(Phase::Body, self.link.proxy.timeouts.idle);
             return Poll::Pending;
         };
+        if let Some(Ok(frame)) = &mut frame {
+            fields::clean_trailers(frame);
+        }
         self.ended |= frame.is_none() || matches!(&frame, Some(Ok(frame)) if frame.is_trailers());
         Poll::Ready(frame)
     }
@@ -113,7 +117,7 @@ impl http_body::Body for RequestBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let timeouts = &self.link.proxy.timeouts.clone();
-        let frame = match Pin::new(&mut self.incoming).poll_frame(cx) {
+        let mut frame = match Pin::new(&mut self.incoming).poll_frame(cx) {
             Poll::Pending => {
                 if matches!(self.link.phase(), Phase::Answer | Phase::Upload) {
                     self.link.enter(Phase::Upload, timeouts.idle);
@@ -122,6 +126,9 @@ impl http_body::Body for RequestBody {
             }
             Poll::Ready(frame) => frame,
         };
+        if let Some(Ok(frame)) = &mut frame {
+            fields::clean_trailers(frame);
+        }
         // What comes next is the upstream's turn: to take this piece, or to answer.
         if matches!(self.link.phase(), Phase::Answer | Phase::Upload) {
             self.link.enter(Phase::Answer, timeouts.answer);

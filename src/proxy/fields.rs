@@ -1,9 +1,11 @@
 //! Header fields at the border: what is between two hops stays between them (RFC 9110 §7.6).
 
+use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Version,
-    header::{CONNECTION, CONTENT_LENGTH, EXPECT, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA},
+    header::{CONNECTION, CONTENT_LENGTH, EXPECT, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA},
 };
+use http_body::Frame;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -42,8 +44,8 @@ pub(super) fn remove_hop_by_hop(fields: &mut HeaderMap) -> bool {
             fields.remove(name);
         }
     }
-    if found.proxy && fields.get(PROXY_STATUS).is_some_and(|value| value.as_bytes().starts_with(b"andante")) {
-        fields.remove(PROXY_STATUS);
+    if found.proxy && fields.contains_key(PROXY_STATUS) {
+        remove_our_status(fields);
     }
     if found.andante {
         remove_ours(fields);
@@ -92,8 +94,40 @@ fn remove_named(fields: &mut HeaderMap) {
         .filter(|token| !KEPT.iter().any(|kept| token.eq_ignore_ascii_case(kept)))
         .filter_map(|token| token.parse().ok())
         .collect();
-    for name in named {
+    for name in &named {
         fields.remove(name);
+    }
+    if fields.contains_key(TRAILER) {
+        // They do not pass as trailers either: only what is announced is sent on.
+        let passes = |token: &&str| !named.iter().any(|name| token.eq_ignore_ascii_case(name.as_str()));
+        let announced = tokens(fields, &TRAILER).filter(passes).collect::<Vec<_>>().join(", ");
+        match HeaderValue::try_from(announced) {
+            Ok(announced) if !announced.is_empty() => drop(fields.insert(TRAILER, announced)),
+            _ => drop(fields.remove(TRAILER)),
+        }
+    }
+}
+
+/// Removes from trailers what fields may not say either.
+pub(super) fn clean_trailers(frame: &mut Frame<Bytes>) {
+    if let Some(trailers) = frame.trailers_mut() {
+        remove_hop_by_hop(trailers);
+    }
+}
+
+/// Removes every line of `Proxy-Status` that somebody else has signed with our name.
+#[cold]
+fn remove_our_status(fields: &mut HeaderMap) {
+    let is_ours = |member: &str| {
+        let name = member.split(';').next().unwrap_or_default();
+        name.trim().trim_matches('"').eq_ignore_ascii_case("andante")
+    };
+    let lines: Vec<HeaderValue> = fields.get_all(PROXY_STATUS).into_iter().cloned().collect();
+    fields.remove(PROXY_STATUS);
+    for line in lines {
+        if !members(&line).any(is_ours) {
+            fields.append(PROXY_STATUS, line);
+        }
     }
 }
 
@@ -105,10 +139,14 @@ fn remove_ours(fields: &mut HeaderMap) {
     }
 }
 
-/// The members of a comma-separated field, over all its lines. Lines that are not text are passed over.
+/// The members of a comma-separated field, over all its lines. Members that are not text are passed over.
 pub(super) fn tokens<'a>(fields: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
-    let lines = fields.get_all(name).into_iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split(',')).map(str::trim).filter(|token| !token.is_empty())
+    fields.get_all(name).into_iter().flat_map(members)
+}
+
+fn members(line: &HeaderValue) -> impl Iterator<Item = &str> {
+    let members = line.as_bytes().split(|byte| *byte == b',').filter_map(|member| str::from_utf8(member).ok());
+    members.map(str::trim).filter(|member| !member.is_empty())
 }
 
 /// Adds us to the way that the message has come (RFC 9110 §7.6.3).
