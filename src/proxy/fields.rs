@@ -53,6 +53,23 @@ pub(super) fn remove_hop_by_hop(fields: &mut HeaderMap) -> bool {
     trailers
 }
 
+/// What is wrong with an answer's framing that hyper takes, although others may read it differently (RFC 9112 §6.3).
+pub(super) fn wrong_framing(fields: &HeaderMap) -> Option<&'static str> {
+    let mut lengths = fields.get_all(CONTENT_LENGTH).iter();
+    let length = lengths.next();
+    if let Some(coding) = fields.get(TRANSFER_ENCODING) {
+        let alone = fields.get_all(TRANSFER_ENCODING).iter().nth(1).is_none();
+        if !(alone && coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")) {
+            return Some("its transfer coding is not \"chunked\" alone, and nobody asked for another");
+        }
+        return length.map(|_| "it has both a Transfer-Encoding and a Content-Length");
+    }
+    // Looked at by hyper only where there is a body; passed on where there is none.
+    let length = length?.as_bytes();
+    let valid = !length.is_empty() && length.iter().all(u8::is_ascii_digit) && lengths.all(|other| other == length);
+    (!valid).then_some("its Content-Length is not one number")
+}
+
 /// What there is to remove.
 #[derive(Default)]
 struct Found {

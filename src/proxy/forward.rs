@@ -71,9 +71,10 @@ fn pass_back(
     route: &Route,
 ) -> Outcome {
     let (mut parts, incoming) = answer.into_parts();
-    if parts.status == StatusCode::SWITCHING_PROTOCOLS {
-        let source = "it switches to a protocol that nobody asked for".into();
-        return Err(Error::BadAnswer { origin: route.origin.to_string(), source });
+    let unasked = parts.status == StatusCode::SWITCHING_PROTOCOLS;
+    let switches = unasked.then_some("it switches to a protocol that nobody asked for");
+    if let Some(wrong) = switches.or_else(|| fields::wrong_framing(&parts.headers)) {
+        return Err(Error::BadAnswer { origin: route.origin.to_string(), source: wrong.into() });
     }
     // A length that describes what is not there (RFC 9110 §8.6) is passed on; any other is made anew from the body.
     let length = (head || parts.status == StatusCode::NOT_MODIFIED).then(|| parts.headers.get(CONTENT_LENGTH).cloned());
