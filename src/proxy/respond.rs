@@ -32,7 +32,8 @@ where
         async move {
             let link = arrival.link.clone();
             let connect = arrival.request.method() == Method::CONNECT;
-            Ok(match inner.call(arrival).await {
+            let old = arrival.request.version() == Version::HTTP_10;
+            let mut answer = match inner.call(arrival).await {
                 Ok(answer) => answer,
                 Err(error) => {
                     link.rest();
@@ -40,11 +41,16 @@ where
                     let mut answer = for_error(&link.proxy, &error);
                     // RFC 9931: after a rejected CONNECT the client may already have sent what is no HTTP.
                     if connect || closes(&error) {
-                        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                        close(&mut answer);
                     }
                     answer
                 }
-            })
+            };
+            // RFC 9112 §9.3: some proxy before us may have passed a `keep-alive` on without understanding it.
+            if old && !connect {
+                close(&mut answer);
+            }
+            Ok(answer)
         }
     })
 }
@@ -121,6 +127,10 @@ pub(super) fn last_hop(request: &Request<RequestBody>) -> Response<Body> {
     add_date(answer.headers_mut());
     *answer.version_mut() = Version::HTTP_11;
     answer
+}
+
+fn close(answer: &mut Response<Body>) {
+    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
 }
 
 /// Errors that leave the connection in a state that nobody can be sure of.
