@@ -58,6 +58,7 @@ fn read(arrival: Arrival) -> Result<Read, (Arc<Link>, Error)> {
         Err(error) => return Err((link, error)),
     };
     if let Some(answer) = count_down(&mut request) {
+        link.rest();
         return Ok(Read::ForUs(Box::new(answer)));
     }
     let patience = patience(request.headers());
