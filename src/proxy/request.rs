@@ -81,6 +81,10 @@ fn check(link: &Arc<Link>, request: &Request<RequestBody>) -> Result<Arc<Route>,
         (_, Some(scheme)) => return Err(Error::Scheme { scheme: scheme.to_owned() }),
         (_, None) => return Err(Error::NoTarget),
     };
+    if request.method() == Method::CONNECT && !request.body().is_end_stream() {
+        // What follows could be meant for us or for the tunnel (RFC 9110 §9.3.6).
+        return Err(Error::Malformed);
+    }
     check_framing(request)?;
     check_host(request, authority)?;
     if fields::is_loop(fields, &link.proxy.via) {
