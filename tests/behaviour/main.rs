@@ -5,4 +5,8 @@
 
 mod support;
 
+mod http_connect;
+mod http_framing;
 mod http_semantics;
+mod http_targets;
+mod http_upstream;

@@ -30,3 +30,16 @@ pub(crate) fn eventually<T>(what: &str, mut question: impl FnMut() -> Option<T>)
     }
     panic!("waited in vain: {what}");
 }
+
+/// Panics unless `answer` is one of andante's own: with `status`, this RFC 9209 `error`, and a problem that helps.
+pub(crate) fn rejected(answer: &Message, status: u16, error: &str, what: &str) {
+    assert_eq!(answer.status(), status, "{what:?}: {answer:?}");
+    assert_eq!(answer.field("proxy-status"), Some(format!("andante; error={error}")), "{what:?}: {answer:?}");
+    assert!(answer.field("via").is_some_and(|via| via.starts_with("1.1 andante-")), "{what:?}: {answer:?}");
+    assert_eq!(answer.field("content-type").as_deref(), Some("application/problem+json"), "{what:?}: {answer:?}");
+    let problem = answer.json();
+    assert_eq!(problem["status"], status, "{what:?}: {answer:?}");
+    for member in ["title", "detail", "hint"] {
+        assert!(problem[member].as_str().is_some_and(|text| !text.is_empty()), "{what:?}: no {member}: {answer:?}");
+    }
+}

@@ -22,7 +22,7 @@ impl Client {
 
     /// `GET url` as a well-behaved worker sends it to a proxy.
     pub(crate) fn get(proxy: SocketAddr, url: &str) -> Message {
-        let host = url.strip_prefix("http://").unwrap().split('/').next().unwrap();
+        let host = url.strip_prefix("http://").unwrap().split(['/', '?', '#']).next().unwrap();
         Self::ask(proxy, format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
     }
 
@@ -41,9 +41,24 @@ impl Client {
         self.0.answer(true).expect("an answer")
     }
 
+    /// Reads the answer that opens a tunnel.
+    pub(crate) fn opened(&mut self) -> Message {
+        let head = self.answer_to_head();
+        assert_eq!(head.status(), 200, "{head:?}");
+        head
+    }
+
     /// Reads `count` bytes, for instance out of a tunnel.
     pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
         self.0.bytes(count).expect("as many bytes")
+    }
+
+    /// Reads until what was read ends in `text`.
+    pub(crate) fn until(&mut self, text: &str) {
+        let mut read = self.bytes(text.len());
+        while !read.ends_with(text.as_bytes()) {
+            read.extend(self.bytes(1));
+        }
     }
 
     /// Reads until the other side closes, and returns what came; panics if it does not close. A reset ends it, too.
@@ -58,6 +73,12 @@ impl Client {
     /// Panics unless the other side closes without saying anything more.
     pub(crate) fn closed(&mut self) {
         assert_eq!(String::from_utf8_lossy(&self.rest()), "", "expected the connection to end");
+    }
+
+    /// Panics if anything has come that was not read.
+    pub(crate) fn silent(&mut self) {
+        let unread = self.0.unread();
+        assert_eq!(String::from_utf8_lossy(&unread), "", "expected silence");
     }
 
     /// Says that nothing more will be sent.

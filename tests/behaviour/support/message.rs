@@ -9,6 +9,9 @@ use std::{
 
 use super::PATIENCE;
 
+/// As much of a message as helps whoever reads that a test has failed.
+const SHOWN: usize = 2000;
+
 /// A request or an answer.
 #[derive(Clone, Default)]
 pub(crate) struct Message {
@@ -83,7 +86,11 @@ impl Message {
 
 impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", String::from_utf8_lossy(&self.head), String::from_utf8_lossy(&self.framed))
+        for part in [&self.head, &self.framed] {
+            let shown = &part[..part.len().min(SHOWN)];
+            write!(f, "{}{}", String::from_utf8_lossy(shown), if shown.len() < part.len() { "…" } else { "" })?;
+        }
+        Ok(())
     }
 }
 
@@ -167,6 +174,14 @@ impl Wire {
     pub(crate) fn rest(&mut self) -> io::Result<Vec<u8>> {
         while self.more()? {}
         Ok(std::mem::take(&mut self.buffer))
+    }
+
+    /// What has come so far.
+    pub(crate) fn unread(&mut self) -> Vec<u8> {
+        self.stream.set_nonblocking(true).unwrap();
+        while self.more().is_ok_and(|more| more) {}
+        self.stream.set_nonblocking(false).unwrap();
+        self.buffer.clone()
     }
 
     fn more(&mut self) -> io::Result<bool> {

@@ -1,0 +1,287 @@
+//! Tunnels (R26 to R32, R35), and upgrades, which are none yet (R33).
+
+use crate::support::{Andante, Client, Upstream, eventually, rejected};
+
+/// Opens a tunnel to `upstream`.
+fn tunnel(andante: &Andante, upstream: &Upstream) -> Client {
+    let mut client = Client::connect(andante.proxy());
+    let up = upstream.address();
+    client.send(format!("CONNECT {up} HTTP/1.1\r\nHost: {up}\r\n\r\n"));
+    client.opened();
+    client
+}
+
+#[test]
+fn r26_r29_a_target_that_is_no_host_and_port_is_refused_and_the_connection_closed() {
+    let andante = Andante::serve(&[]);
+    let trap = Upstream::ok();
+    for target in [
+        "a",
+        "a:",
+        "a:0",
+        "a:99999",
+        "a:+443",
+        "a:443x",
+        "a: 443",
+        ":443",
+        "",
+        "u@a:443",
+        "u:p@a:443",
+        "http://a:443/",
+        "https://a:443",
+        "a:443/",
+        "/",
+        "*",
+        "[::1",
+        "::1:443",
+        "a:443:443",
+        "a b:443",
+        "a%2e:443",
+    ] {
+        let mut client = Client::connect(andante.proxy());
+        // In the same packet, so that it is there already when the answer is made.
+        let next = trap.url("/smuggled");
+        client.send(format!("CONNECT {target} HTTP/1.1\r\nHost: a:443\r\n\r\nGET {next} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let answer = client.answer();
+        rejected(&answer, 400, "http_request_error", target);
+        assert_eq!(answer.field("connection").as_deref(), Some("close"), "{target}");
+        client.closed();
+    }
+    assert_eq!(trap.requests().len(), 0);
+}
+
+#[test]
+fn r27_beyond_loopback_tunnels_go_to_443_and_to_ports_that_rules_name() {
+    let (named, other) = (Upstream::echo(), Upstream::echo());
+    let config = format!(
+        "listen = [\"0.0.0.0:0\"]\nclients = [\"10.0.0.0/8\"]\n[[rule]]\nhost = \"127.0.0.1:{}\"\nallow-private = true\n\
+         limits = \"100/s\"\n",
+        named.port()
+    );
+    let andante = Andante::with_config_and(&config, &["--listen", "0.0.0.0:0"]);
+    let proxy = std::net::SocketAddr::from(([127, 0, 0, 1], andante.proxy().port()));
+    let connect = |target: String| {
+        let mut client = Client::connect(proxy);
+        client.send(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n"));
+        client
+    };
+    let mut refused = connect(other.address().to_string());
+    rejected(&refused.answer(), 403, "http_request_denied", "another port");
+    refused.closed();
+    connect(named.address().to_string()).opened();
+    let mut refused = connect("127.0.0.1:443".to_owned());
+    rejected(&refused.answer(), 403, "destination_ip_prohibited", "R52: 443, but here");
+    refused.closed();
+    assert_eq!(other.connections(), 0);
+}
+
+#[test]
+fn r28_r29_a_dead_port_is_502_and_the_connection_closed() {
+    let andante = Andante::serve(&[]);
+    let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut client = Client::connect(andante.proxy());
+    client.send(format!("CONNECT {dead} HTTP/1.1\r\nHost: {dead}\r\n\r\n\x16\x03\x01 not for you"));
+    rejected(&client.answer(), 502, "connection_refused", "a dead port");
+    client.closed();
+}
+
+#[test]
+fn r29_a_rejected_connect_takes_what_came_with_it_along() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
+    let (own, up) = (andante.admin(), upstream.address());
+    let mut client = Client::connect(andante.proxy());
+    client
+        .send(format!("CONNECT {own} HTTP/1.1\r\nHost: {own}\r\n\r\nGET http://{up}/ HTTP/1.1\r\nHost: {up}\r\n\r\n"));
+    rejected(&client.answer(), 403, "proxy_loop_detected", "R53");
+    client.closed();
+    assert_eq!(upstream.requests().len(), 0);
+}
+
+#[test]
+fn r29_a_connect_without_host_is_refused_and_the_connection_closed() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::echo());
+    let up = upstream.address();
+    for hosts in ["", "Host: a\r\nHost: a\r\n"] {
+        let mut client = Client::connect(andante.proxy());
+        client.send(format!("CONNECT {up} HTTP/1.1\r\n{hosts}\r\n"));
+        rejected(&client.answer(), 400, "http_request_error", hosts);
+        client.closed();
+    }
+    assert_eq!(upstream.connections(), 0);
+}
+
+#[test]
+fn r29_a_connect_refused_by_its_lane_closes_the_connection() {
+    let (andante, upstream) = (Andante::serve(&["--limit", "127.0.0.1=1/h"]), Upstream::echo());
+    let _open = tunnel(&andante, &upstream);
+    let up = upstream.address();
+    let mut client = Client::connect(andante.proxy());
+    client.send(format!("CONNECT {up} HTTP/1.1\r\nHost: {up}\r\nPrefer: wait=1\r\n\r\n"));
+    let answer = client.answer();
+    rejected(&answer, 429, "http_request_denied", "no slot");
+    assert!(answer.has("retry-after"));
+    client.closed();
+}
+
+#[test]
+fn r30_what_comes_with_connect_waits_for_the_tunnel_and_passes_then() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::echo());
+    let up = upstream.address();
+    let mut client = Client::connect(andante.proxy());
+    client.send(format!("CONNECT {up} HTTP/1.1\r\nHost: {up}\r\n\r\nhello before 200"));
+    client.opened();
+    assert_eq!(client.bytes(16), b"hello before 200");
+}
+
+#[test]
+fn r31_the_answer_that_opens_a_tunnel_has_no_framing() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::echo());
+    let up = upstream.address();
+    let mut client = Client::connect(andante.proxy());
+    client.send(format!("CONNECT {up} HTTP/1.1\r\nHost: {up}\r\n\r\n"));
+    let head = client.opened();
+    assert_eq!(head.line(), "HTTP/1.1 200 OK");
+    for gone in ["content-length", "transfer-encoding", "connection"] {
+        assert!(!head.has(gone), "{gone}: {head:?}");
+    }
+}
+
+#[test]
+fn r30_connect_with_a_body_is_refused_and_the_connection_closed() {
+    // RFC 9110 §9.3.6: CONNECT has no content. Whether what follows is some, or is for the tunnel, is anybody's guess.
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::echo());
+    let up = upstream.address();
+    for framing in ["Content-Length: 5", "Transfer-Encoding: chunked"] {
+        let mut client = Client::connect(andante.proxy());
+        client.send(format!("CONNECT {up} HTTP/1.1\r\nHost: {up}\r\n{framing}\r\n\r\nhello"));
+        let answer = client.answer();
+        rejected(&answer, 400, "http_request_error", framing);
+        client.closed();
+    }
+    assert_eq!(upstream.connections(), 0);
+    // Some clients say explicitly that there is none.
+    let mut client = Client::connect(andante.proxy());
+    client.send(format!("CONNECT {up} HTTP/1.1\r\nHost: {up}\r\nContent-Length: 0\r\n\r\nhello"));
+    client.opened();
+    assert_eq!(client.bytes(5), b"hello");
+}
+
+#[test]
+fn r32_when_the_client_has_no_more_to_send_the_upstream_may_still_answer() {
+    let upstream = Upstream::scripted(|mut connection| {
+        let all = connection.rest().unwrap();
+        connection.send(format!("got {}", all.len()));
+    });
+    let andante = Andante::serve(&[]);
+    let mut client = tunnel(&andante, &upstream);
+    client.send(vec![b'x'; 300_000]);
+    client.finish();
+    assert_eq!(client.rest(), b"got 300000");
+    andante.wait_for(|status| status["tunnels"] == 0 && status["connections"]["client"] == 0);
+}
+
+#[test]
+fn r32_when_the_upstream_has_no_more_to_send_the_client_may_still_talk() {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let sender = parking_lot::Mutex::new(sender);
+    let upstream = Upstream::scripted(move |mut connection| {
+        connection.send(vec![b'y'; 300_000]);
+        connection.finish();
+        sender.lock().send(connection.rest().unwrap()).unwrap();
+    });
+    let andante = Andante::serve(&[]);
+    let mut client = tunnel(&andante, &upstream);
+    assert_eq!(client.rest().len(), 300_000);
+    client.send("bye");
+    client.finish();
+    assert_eq!(receiver.recv_timeout(crate::support::PATIENCE).unwrap(), b"bye");
+}
+
+#[test]
+fn r32_a_side_that_stays_silent_after_the_other_has_closed_does_not_keep_the_tunnel() {
+    let upstream = Upstream::scripted(|mut connection| {
+        connection.finish();
+        let _ = connection.rest();
+    });
+    let andante = Andante::with_config("[timeouts]\nidle = \"300ms\"\n");
+    let mut client = tunnel(&andante, &upstream);
+    client.closed();
+    andante.wait_for(|status| status["tunnels"] == 0);
+    eventually("the upstream's connection to end", || (upstream.ended() == 1).then_some(()));
+}
+
+#[test]
+fn r32_a_reset_on_one_side_ends_the_other() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::echo());
+    let mut client = tunnel(&andante, &upstream);
+    client.send("x");
+    assert_eq!(client.bytes(1), b"x");
+    client.reset();
+    eventually("the upstream's connection to end", || (upstream.ended() == 1).then_some(()));
+    let upstream = Upstream::scripted(|mut connection| {
+        let _ = connection.bytes(1);
+        connection.reset();
+    });
+    let mut client = tunnel(&andante, &upstream);
+    client.send("x");
+    client.closed();
+    andante.wait_for(|status| status["tunnels"] == 0);
+}
+
+#[test]
+fn r35_the_upstream_may_speak_first() {
+    let upstream = Upstream::scripted(|mut connection| {
+        connection.send("SSH-2.0-test\r\n");
+        let _ = connection.rest();
+    });
+    let andante = Andante::serve(&[]);
+    let mut client = tunnel(&andante, &upstream);
+    assert_eq!(client.bytes(14), b"SSH-2.0-test\r\n");
+}
+
+#[test]
+fn a_tunnel_carries_anything_even_another_http() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
+    let mut client = tunnel(&andante, &upstream);
+    client.send("GET /inside HTTP/1.1\r\nHost: whatever\r\nProxy-Authorization: x\r\n\r\n");
+    let answer = client.answer();
+    assert_eq!((answer.text().as_str(), answer.has("via")), ("ok", false));
+    assert_eq!(upstream.request().field("proxy-authorization").as_deref(), Some("x"), "it is not ours to look at");
+}
+
+#[test]
+fn one_byte_and_the_end_is_a_tunnel_too() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::echo());
+    let mut client = tunnel(&andante, &upstream);
+    client.send("x");
+    client.finish();
+    assert_eq!(client.rest(), b"x");
+}
+
+#[test]
+fn connect_works_in_http_1_0() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::echo());
+    let mut client = Client::connect(andante.proxy());
+    client.send(format!("CONNECT {} HTTP/1.0\r\n\r\n", upstream.address()));
+    assert_eq!(client.opened().status(), 200);
+    client.send("through");
+    assert_eq!(client.bytes(7), b"through");
+}
+
+/// A known deviation: see `docs/decisions/http-deviations.md`.
+#[test]
+fn r33_upgrades_are_not_asked_for_upstream() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
+    let up = upstream.address();
+    for (connection, upgrade) in [("Upgrade", "websocket"), ("Upgrade, HTTP2-Settings", "h2c")] {
+        let mut client = Client::connect(andante.proxy());
+        client.send(format!(
+            "GET http://{up}/ HTTP/1.1\r\nHost: {up}\r\nConnection: {connection}\r\nUpgrade: {upgrade}\r\n\
+             HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n"
+        ));
+        assert_eq!(client.answer().text(), "ok", "{upgrade}");
+        let request = upstream.requests().pop().unwrap();
+        assert!(!request.has("upgrade") && !request.has("connection"), "{request:?}");
+    }
+    assert!(!upstream.requests()[1].has("http2-settings"));
+}

@@ -1,0 +1,243 @@
+//! Answers that break the rules, or never come (R6, R23): they are told from good ones, and harm nobody else.
+
+use rustix::process::Signal;
+
+use crate::support::{Andante, Client, Connection, Message, Upstream, rejected};
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// The answer to a GET of what answers `answer` and closes.
+fn answered(andante: &Andante, answer: impl AsRef<[u8]> + Send + Sync + 'static) -> Message {
+    let upstream = Upstream::once(answer);
+    Client::get(andante.proxy(), &upstream.url("/"))
+}
+
+#[test]
+fn r6_answers_whose_end_is_in_doubt_are_502() {
+    let andante = Andante::serve(&[]);
+    for (what, fields) in [
+        ("chunks and a length", "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"),
+        ("another coding", "Transfer-Encoding: gzip, chunked\r\n"),
+        ("no chunks", "Transfer-Encoding: gzip\r\n"),
+        ("chunks twice", "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"),
+        ("two lengths", "Content-Length: 5\r\nContent-Length: 6\r\n"),
+        ("two lengths in one", "Content-Length: 5, 6\r\n"),
+        ("a signed length", "Content-Length: +5\r\n"),
+        ("a negative length", "Content-Length: -5\r\n"),
+        ("too large a length", "Content-Length: 18446744073709551616\r\n"),
+        ("a bare CR", "X-A: b\rc\r\n"),
+        ("a NUL", "X-A: b\0c\r\n"),
+        ("no colon", "X-A\r\n"),
+        ("a space before the colon", "Transfer-Encoding : chunked\r\n"),
+        ("a folded field", "X-A: b\r\n c\r\n"),
+    ] {
+        let answer = answered(&andante, format!("HTTP/1.1 200 OK\r\n{fields}\r\n5\r\nhello\r\n0\r\n\r\n"));
+        rejected(&answer, 502, "http_protocol_error", what);
+        assert_eq!(answer.json()["blame"], "upstream", "{what}");
+    }
+    for (what, text) in [
+        ("no HTTP", "SSH-2.0-OpenSSH_9.9\r\n"),
+        ("a version to come", "HTTP/2.0 200 OK\r\n\r\n"),
+        ("a status of letters", "HTTP/1.1 abc OK\r\n\r\n"),
+        ("chunks in HTTP/1.0", "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        ("another protocol", "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"),
+    ] {
+        rejected(&answered(&andante, text), 502, "http_protocol_error", what);
+    }
+    // None of this is held against the next one.
+    assert_eq!(answered(&andante, OK).text(), "ok");
+}
+
+#[test]
+fn r6_a_length_that_is_none_is_not_passed_on_to_head() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::once("HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\n"));
+    let up = upstream.address();
+    let mut client = Client::connect(andante.proxy());
+    client.send(format!("HEAD http://{up}/ HTTP/1.1\r\nHost: {up}\r\n\r\n"));
+    assert_eq!(client.answer_to_head().status(), 502);
+    client.send(format!("GET http://{up}/ HTTP/1.1\r\nHost: {up}\r\n\r\n"));
+    assert_eq!(client.answer().status(), 502, "our answer to HEAD has no body");
+}
+
+#[test]
+fn r6_an_answer_cut_short_cuts_the_workers_connection_short_too() {
+    let andante = Andante::serve(&[]);
+    for (what, text) in [
+        ("a length", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"),
+        ("chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"),
+        ("a broken chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nxyz\r\n"),
+    ] {
+        let upstream = Upstream::once(text);
+        let up = upstream.address();
+        let mut client = Client::connect(andante.proxy());
+        client.send(format!("GET http://{up}/ HTTP/1.1\r\nHost: {up}\r\n\r\n"));
+        let all = String::from_utf8_lossy(&client.rest()).into_owned();
+        assert!(all.starts_with("HTTP/1.1 200 OK\r\n"), "{what}: {all}");
+        assert!(!all.ends_with("0\r\n\r\n"), "{what} looks complete: {all}");
+    }
+}
+
+#[test]
+fn r6_what_follows_an_answer_is_never_anybodys_answer() {
+    let evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
+    for (what, first) in [
+        ("after a length", format!("{OK}{evil}")),
+        ("junk", format!("{OK}\r\n\r\njunk")),
+        ("a body of 204", format!("HTTP/1.1 204 No Content\r\n\r\n{evil}")),
+        ("a body of 304", format!("HTTP/1.1 304 Not Modified\r\nContent-Length: 4\r\n\r\n{evil}")),
+        ("a body of HEAD", format!("HTTP/1.1 200 OK\r\nContent-Length: 47\r\n\r\n{evil}")),
+        ("after chunks", format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{evil}")),
+    ] {
+        let method = if what.ends_with("HEAD") { "HEAD" } else { "GET" };
+        let upstream = Upstream::scripted(move |mut connection| {
+            while let Some(request) = connection.request() {
+                connection.send(if request.target() == "/first" { first.as_str() } else { OK });
+            }
+        });
+        // On one thread, so that both requests have the chance of the same connection.
+        let (andante, up) = (Andante::serve(&["--threads", "1"]), upstream.address());
+        let mut client = Client::connect(andante.proxy());
+        for _ in 0..10 {
+            // In one piece: nothing could be quicker to take the connection over.
+            client.send(format!(
+                "{method} http://{up}/first HTTP/1.1\r\nHost: {up}\r\n\r\n\
+                 GET http://{up}/second HTTP/1.1\r\nHost: {up}\r\n\r\n"
+            ));
+            if method == "HEAD" {
+                client.answer_to_head()
+            } else {
+                client.answer()
+            };
+            let second = client.answer();
+            assert_eq!((second.status(), second.text().as_str()), (200, "ok"), "{what}");
+        }
+    }
+}
+
+#[test]
+fn r6_a_body_where_there_is_none_does_not_reach_the_worker() {
+    let andante = Andante::serve(&[]);
+    for text in ["HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\nbody", "HTTP/1.1 304 Not Modified\r\n\r\nbody"] {
+        let (upstream, mut client) = (Upstream::once(text), Client::connect(andante.proxy()));
+        let up = upstream.address();
+        client.send(format!("GET http://{up}/ HTTP/1.1\r\nHost: {up}\r\nConnection: close\r\n\r\n"));
+        let answer = client.answer();
+        assert!([204, 304].contains(&answer.status()));
+        assert!(answer.status() == 304 || !answer.has("content-length"), "{answer:?}");
+        client.closed();
+    }
+}
+
+#[test]
+fn r6_an_answer_that_ends_with_its_connection_is_whole() {
+    let andante = Andante::serve(&[]);
+    for version in ["1.0", "1.1"] {
+        let answer = answered(&andante, format!("HTTP/{version} 200 OK\r\n\r\nall of it"));
+        assert_eq!((answer.status(), answer.text().as_str()), (200, "all of it"));
+    }
+}
+
+#[test]
+fn r23_a_connection_that_ends_before_the_answer_is_502() {
+    let andante = Andante::serve(&[]);
+    for (what, text) in
+        [("at once", ""), ("in the head", "HTTP/1.1 200 OK\r\nX-A: "), ("after a 100", "HTTP/1.1 100 C\r\n\r\n")]
+    {
+        rejected(&answered(&andante, text), 502, "connection_terminated", what);
+    }
+    let upstream = Upstream::scripted(|mut connection| {
+        connection.request();
+        connection.reset();
+    });
+    rejected(&Client::get(andante.proxy(), &upstream.url("/")), 502, "connection_terminated", "a reset");
+}
+
+#[test]
+fn r23_an_upstream_that_never_answers_is_504_and_its_connection_closed() {
+    let upstream = Upstream::scripted(|mut connection| {
+        connection.request();
+        let _ = connection.rest();
+    });
+    let andante = Andante::with_config("[timeouts]\nanswer = \"300ms\"\n");
+    rejected(&Client::get(andante.proxy(), &upstream.url("/")), 504, "http_response_timeout", "silence");
+    crate::support::eventually("the upstream's connection to end", || (upstream.ended() == 1).then_some(()));
+}
+
+#[test]
+fn r23_what_andante_cannot_finish_before_it_ends_is_503_and_the_connection_closed() {
+    let upstream = Upstream::scripted(|mut connection| {
+        connection.request();
+        let _ = connection.rest();
+    });
+    let mut andante = Andante::with_config("drain = \"200ms\"\n");
+    let mut client = Client::connect(andante.proxy());
+    let up = upstream.address();
+    client.send(format!("GET http://{up}/ HTTP/1.1\r\nHost: {up}\r\n\r\n"));
+    upstream.wait_for(1);
+    andante.signal(Signal::TERM);
+    let answer = client.answer();
+    rejected(&answer, 503, "proxy_internal_response", "a drain");
+    assert!(answer.has("retry-after"));
+    client.closed();
+    assert_eq!(andante.ended().code(), Some(0));
+}
+
+#[test]
+fn r23_what_failed_is_counted_as_what_it_was() {
+    let andante = Andante::serve(&[]);
+    let (good, bad) = (Upstream::ok(), Upstream::once("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"));
+    for url in [good.url("/"), bad.url("/"), "http://a:0/".to_owned()] {
+        Client::get(andante.proxy(), &url);
+    }
+    let counted = andante.status()["requests"].clone();
+    assert_eq!((&counted["answered"], &counted["failed"], &counted["rejected"]), (&1.into(), &1.into(), &1.into()));
+    let metrics = andante.metrics();
+    let line = |outcome: &str| {
+        let counter = format!("andante_requests_total{{outcome=\"{outcome}\"");
+        metrics.lines().any(|line| line.starts_with(&counter) && line.ends_with(" 1"))
+    };
+    assert!(line("answered") && line("failed") && line("rejected"), "{metrics}");
+}
+
+#[test]
+fn r11_heads_of_answers_are_bounded() {
+    let andante = Andante::serve(&[]);
+    let field = |bytes: usize| format!("X-Long: {}\r\n", "x".repeat(bytes));
+    let answer = answered(&andante, format!("HTTP/1.1 200 OK\r\n{}Content-Length: 2\r\n\r\nok", field(100_000)));
+    assert_eq!((answer.status(), answer.text().as_str()), (200, "ok"));
+    rejected(
+        &answered(&andante, format!("HTTP/1.1 200 OK\r\n{}\r\n", field(1_500_000))),
+        502,
+        "http_protocol_error",
+        "long",
+    );
+    let many: String = (0..101).map(|i| format!("X-{i}: {i}\r\n")).collect();
+    rejected(&answered(&andante, format!("HTTP/1.1 200 OK\r\n{many}\r\n")), 502, "http_protocol_error", "many");
+}
+
+#[test]
+fn compressed_answers_stay_as_they_are() {
+    let bomb =
+        [&b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 6\r\n\r\n"[..], b"\x1f\x8b\x08\x00\xff\xff"];
+    let answer = answered(&Andante::serve(&[]), bomb.concat());
+    assert_eq!(answer.body, b"\x1f\x8b\x08\x00\xff\xff");
+}
+
+/// Answers a first piece, and the rest only once it has been asked to on another connection.
+#[test]
+fn answers_stream_as_they_come() {
+    let (sender, receiver) = std::sync::mpsc::channel::<()>();
+    let receiver = parking_lot::Mutex::new(receiver);
+    let upstream = Upstream::scripted(move |mut connection: Connection| {
+        connection.request();
+        connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n");
+        let _ = receiver.lock().recv();
+        connection.send("4\r\nlast\r\n0\r\n\r\n");
+    });
+    let (andante, up) = (Andante::serve(&[]), upstream.address());
+    let mut client = Client::connect(andante.proxy());
+    client.send(format!("GET http://{up}/ HTTP/1.1\r\nHost: {up}\r\n\r\n"));
+    client.until("first");
+    sender.send(()).unwrap();
+    client.until("last\r\n0\r\n\r\n");
+}
