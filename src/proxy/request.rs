@@ -90,7 +90,9 @@ fn check(link: &Arc<Link>, request: &Request<RequestBody>) -> Result<Arc<Route>,
     if fields::is_loop(fields, &link.proxy.via) {
         return Err(Error::Loop);
     }
-    if let Some(last) = &*link.last.lock()
+    // Not for CONNECT, to which other ports are allowed, and none means nothing.
+    if request.method() != Method::CONNECT
+        && let Some(last) = &*link.last.lock()
         && *last.authority == *authority
     {
         return Ok(last.clone());
