@@ -76,6 +76,28 @@ fn r27_beyond_loopback_tunnels_go_to_443_and_to_ports_that_rules_name() {
 }
 
 #[test]
+fn r26_r27_a_get_before_it_does_not_open_the_way_for_a_connect() {
+    let upstream = Upstream::ok();
+    let up = upstream.address();
+    let config = "clients = [\"10.0.0.0/8\"]\n[[rule]]\nhost = \"127.0.0.1\"\nallow-private = true\nin-flight = 9\n";
+    let andante = Andante::with_config_and(config, &["--listen", "0.0.0.0:0"]);
+    let mut client = Client::connect(([127, 0, 0, 1], andante.proxy().port()).into());
+    client.send(format!("GET http://{up}/ HTTP/1.1\r\nHost: {up}\r\n\r\n"));
+    assert_eq!(client.answer().text(), "ok");
+    client.send(format!("CONNECT {up} HTTP/1.1\r\nHost: {up}\r\n\r\n"));
+    rejected(&client.answer(), 403, "http_request_denied", "a port that no rule names");
+    client.closed();
+
+    let mut client = Client::connect(([127, 0, 0, 1], andante.proxy().port()).into());
+    // Port 80 is what no port means, but not to CONNECT. Nobody has to listen there.
+    client.send("GET http://127.0.0.1/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+    client.answer();
+    client.send("CONNECT 127.0.0.1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+    rejected(&client.answer(), 400, "http_request_error", "no port");
+    client.closed();
+}
+
+#[test]
 fn r28_r29_a_dead_port_is_502_and_the_connection_closed() {
     let andante = Andante::serve(&[]);
     let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -1,6 +1,6 @@
 //! Where messages begin and end (R1 to R11), and what is done with those that leave it open.
 
-use crate::support::{Andante, Client, Connection, Upstream, rejected};
+use crate::support::{Andante, Client, Connection, Upstream, eventually, rejected};
 
 /// Sends `request`, in which `UP` stands for the upstream, and returns the answer once the connection has closed.
 fn closes(andante: &Andante, upstream: &Upstream, request: &str) -> crate::support::Message {
@@ -301,6 +301,19 @@ fn r10_what_may_have_been_processed_is_not_sent_again() {
     // The proxy's own side of the matter is in order.
     client.send(format!("GET http://{up}/third HTTP/1.1\r\nHost: {up}\r\n\r\n"));
     assert_eq!(client.answer().status(), 200);
+}
+
+#[test]
+fn r10_a_connection_that_the_upstream_has_closed_meanwhile_costs_no_request() {
+    let upstream = Upstream::once("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let (andante, up) = (Andante::serve(&["--threads", "1"]), upstream.address());
+    let mut client = Client::connect(andante.proxy());
+    for count in 1..=20 {
+        client.send(format!("POST http://{up}/ HTTP/1.1\r\nHost: {up}\r\nContent-Length: 2\r\n\r\nhi"));
+        assert_eq!(client.answer().status(), 200);
+        eventually("the upstream to have closed", || (upstream.ended() == count).then_some(()));
+    }
+    assert_eq!(upstream.requests().len(), 20);
 }
 
 #[test]

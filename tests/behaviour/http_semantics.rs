@@ -252,6 +252,15 @@ fn r19_a_final_status_needs_no_100_before_it() {
     assert_eq!(upstream.requests().len(), 1);
 }
 
+#[test]
+fn r19_http_1_0_knows_no_expectations() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
+    let url = upstream.url("/");
+    let request = format!("POST {url} HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\nbody");
+    assert_eq!(Client::ask(andante.proxy(), request).status(), 200);
+    assert_eq!(upstream.request().text(), "body");
+}
+
 /// A known deviation: see `docs/decisions/http-deviations.md`.
 #[test]
 fn r20_what_an_upstream_says_before_its_answer_ends_here() {
