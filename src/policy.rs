@@ -2,7 +2,7 @@
 
 use std::{fmt, num::NonZeroU32, str::FromStr, sync::Arc, time::Duration};
 
-use crate::limit::{LimitSpec, MarginSpec};
+use crate::limit::{self, LimitSpec, MarginSpec};
 
 /// Where a request goes, in the one spelling that all spellings of it share: lower case, no trailing dot, IDNA as
 /// ASCII, addresses in their usual form (IPv6 without brackets), the port always present.
@@ -176,8 +176,9 @@ impl Policy {
 // === impl Rules ===
 
 impl Rules {
-    /// Rules in the order of writing.
-    pub fn new(rules: Vec<Policy>) -> Self {
+    /// Rules in the order of writing. Fills in the bursts that they leave open.
+    pub fn new(mut rules: Vec<Policy>) -> Self {
+        rules.iter_mut().for_each(|rule| limit::settle(&mut rule.limits));
         Self { rules: rules.into_iter().map(Arc::new).collect() }
     }
 

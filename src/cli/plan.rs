@@ -14,7 +14,7 @@ use self::forecast::{Brake, Forecast};
 use super::{failure::Failure, wording};
 use crate::{
     config::duration,
-    limit::{LimitSpec, Limits, SpecError},
+    limit::{self, LimitSpec, Limits, SpecError},
 };
 
 /// How long a burst will take, before it is sent.
@@ -59,7 +59,9 @@ const WORTH_TELLING: f64 = 0.05;
 /// # Errors
 /// If it would take centuries, or cannot be printed.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let plan = Plan::new(args.limit, args.requests, args.latency);
+    let mut limits = args.limit;
+    limit::settle(&mut limits.limits);
+    let plan = Plan::new(limits, args.requests, args.latency);
     if plan.forecast.last_leaves == Forecast::NEVER {
         return Err(Failure::new(format!("{} would leave at {} for centuries", plan.what(), plan.limits))
             .hinting("check the window of the limits, or allow a burst, as in \"100/d burst 100\""));
@@ -169,8 +171,8 @@ fn alternatives(limits: &Limits, forecast: &Forecast, requests: NonZeroU32, late
                 other
             };
             let mut others = vec![replaced(LimitSpec { rate: doubled, burst, strict })];
-            if whole_window > burst {
-                others.push(replaced(LimitSpec { rate, burst: whole_window, strict }));
+            if burst.is_none_or(|burst| whole_window > burst) {
+                others.push(replaced(LimitSpec { rate, burst: Some(whole_window), strict }));
             }
             if strict {
                 others.push(replaced(LimitSpec { rate, burst, strict: false }));

@@ -84,7 +84,7 @@ fn every_key_is_heard() {
     let search = rule(&config, "x.example.org:8443");
     assert_eq!(&*search.name, "search");
     let limits: Vec<String> = search.limits.iter().map(ToString::to_string).collect();
-    assert_eq!(limits, ["500/min strict", "10/s burst 3 strict"]);
+    assert_eq!(limits, ["500/min burst 500 strict", "10/s burst 3 strict"]);
     assert_eq!((search.in_flight.map(|n| n.get()), search.max_waiting), (Some(20), 7));
     assert_eq!((search.max_wait.as_secs(), search.allow_private), (600, true));
     assert_eq!(search.margin, MarginSpec::Fixed(Duration::from_millis(20)));

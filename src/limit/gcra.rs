@@ -115,7 +115,7 @@ impl Gcra {
 }
 
 fn quota(limit: &LimitSpec) -> Quota {
-    Quota::with_period(limit.rate.interval()).expect("intervals are never zero").allow_burst(limit.burst)
+    Quota::with_period(limit.rate.interval()).expect("intervals are never zero").allow_burst(limit.burst())
 }
 
 fn nanos(of: Duration) -> u64 {

@@ -18,8 +18,8 @@ pub struct Rate {
 pub struct LimitSpec {
     /// The rate that must never be exceeded, in any window.
     pub rate: Rate,
-    /// How many may leave back to back after a pause; 1 is even spacing.
-    pub burst: NonZeroU32,
+    /// How many may leave back to back after a pause, if that was said; see [`settle`].
+    pub burst: Option<NonZeroU32>,
     /// Count each request until its answer's head plus the window: holds for any jitter on the way.
     pub strict: bool,
 }
@@ -98,9 +98,31 @@ impl fmt::Display for Rate {
 
 // === impl LimitSpec ===
 
+impl LimitSpec {
+    /// How many may leave back to back after a pause; 1 is even spacing.
+    pub fn burst(&self) -> NonZeroU32 {
+        self.burst.unwrap_or(NonZeroU32::MIN)
+    }
+}
+
+/// Fills in the bursts that were left open, for limits that hold together.
+///
+/// The shortest window sets the pace, evenly. Longer windows beside it, and all beyond an hour, are allowances that may
+/// be used as fast as the rest allows: spaced evenly, `100000/month` beside `500/min` would be one request in 27 s.
+pub fn settle(limits: &mut [LimitSpec]) {
+    let shortest = limits.iter().map(|limit| limit.rate.per).min().unwrap_or_default();
+    for limit in limits {
+        let paces = limit.rate.per == shortest && shortest <= LONGEST_PACE;
+        limit.burst.get_or_insert(if paces { NonZeroU32::MIN } else { limit.rate.count });
+    }
+}
+
+/// Windows up to this are a pace if nothing shorter is.
+const LONGEST_PACE: Duration = Duration::from_secs(3600);
+
 impl From<Rate> for LimitSpec {
     fn from(rate: Rate) -> Self {
-        Self { rate, burst: NonZeroU32::MIN, strict: false }
+        Self { rate, burst: None, strict: false }
     }
 }
 
@@ -124,11 +146,12 @@ impl FromStr for LimitSpec {
             match word {
                 "strict" => spec.strict = true,
                 "burst" => {
-                    spec.burst = parse_count(words.next().unwrap_or_default())
+                    let burst = parse_count(words.next().unwrap_or_default())
                         .map_err(|_| wrong(format!("write how many, as in \"{} burst 20\"", spec.rate)))?;
-                    if spec.burst > spec.rate.count {
-                        return Err(wrong(format!("a burst of {} is more than {} allows", spec.burst, spec.rate)));
+                    if burst > spec.rate.count {
+                        return Err(wrong(format!("a burst of {burst} is more than {} allows", spec.rate)));
                     }
+                    spec.burst = Some(burst);
                 }
                 _ => return Err(wrong(suggest(text))),
             }
@@ -140,8 +163,8 @@ impl FromStr for LimitSpec {
 impl fmt::Display for LimitSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.rate)?;
-        if self.burst.get() > 1 {
-            write!(f, " burst {}", self.burst)?;
+        if let Some(burst) = self.burst.filter(|burst| burst.get() > 1) {
+            write!(f, " burst {burst}")?;
         }
         if self.strict {
             f.write_str(" strict")?;
@@ -264,6 +287,21 @@ mod tests {
         assert!(hint("in-flight many").contains("in-flight 20"));
         assert!(hint("10/fortnight").contains("\"10/s\""));
         assert_eq!("500 a min".parse::<Limits>().unwrap_err().to_string(), "expected a limit, found \"500 a min\"");
+    }
+
+    #[test]
+    fn only_the_shortest_window_sets_a_pace() {
+        let settled = |text: &str| {
+            let mut limits: Limits = text.parse().unwrap();
+            settle(&mut limits.limits);
+            limits.to_string()
+        };
+        assert_eq!(settled("500/min"), "500/min");
+        assert_eq!(settled("500/min, 100000/month"), "500/min, 100000/month burst 100000");
+        assert_eq!(settled("500/min, 10/s, 5000/h burst 1"), "500/min burst 500, 10/s, 5000/h");
+        assert_eq!(settled("1000/d"), "1000/d burst 1000");
+        assert_eq!(settled("1000/d burst 1"), "1000/d");
+        assert_eq!(settled("10/s burst 3"), "10/s burst 3");
     }
 
     #[test]

@@ -147,13 +147,12 @@ impl Route {
 
     async fn dial(&self, proxy: &Proxy) -> Result<Lease, Error> {
         let stream = proxy.dialer.connect(&self.origin, self.lane.policy().allow_private).await?;
-        let (sender, connection) =
-            http1::Builder::new()
-                .max_buf_size(MAX_HEAD)
+        let (sender, connection) = http1::Builder::new()
+            .max_buf_size(MAX_HEAD)
             .writev(false)
-                .handshake(TokioIo::new(stream))
-                .await
-                .map_err(|error| Error::Connect { origin: self.origin.to_string(), source: error.into() })?;
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| Error::Connect { origin: self.origin.to_string(), source: error.into() })?;
         let open = proxy.metrics.upstream_connections.clone();
         open.inc();
         tokio::spawn(async move {

@@ -122,13 +122,13 @@ fn limit_constraint(index: usize, limit: &LimitSpec, latency: Duration) -> Const
     // A strict limit counts from the answer: the window is longer by the time to answer.
     let apart = if limit.strict { per.saturating_add(nanos(latency)) } else { per };
     // Evenly spaced requests keep the window by themselves.
-    let needed = limit.burst.get() > 1 || apart > per;
+    let needed = limit.burst().get() > 1 || apart > per;
     Constraint {
         brake: Brake::Limit(index),
         spacing: Some(Spacing {
             count: count.into(),
             per: per.into(),
-            tolerance: u128::from(limit.burst.get() - 1) * u128::from(per),
+            tolerance: u128::from(limit.burst().get() - 1) * u128::from(per),
             due: 0,
         }),
         echo: needed.then_some(Echo { back: count as usize, apart }),
@@ -221,7 +221,7 @@ mod tests {
         fn one_limit_follows_the_closed_form(count in 1u32..30, per in 1u64..1_000_000, burst in 0u32..30, requests in 1u32..200) {
             let burst = burst % count + 1;
             let rate = crate::limit::Rate { count: count.try_into().unwrap(), per: Duration::from_nanos(per * 1000) };
-            let limit = LimitSpec { burst: burst.try_into().unwrap(), ..rate.into() };
+            let limit = LimitSpec { burst: NonZeroU32::new(burst), ..rate.into() };
             let limits = Limits { limits: vec![limit], in_flight: None };
             let last = Forecast::new(&limits, requests.try_into().unwrap(), LATENCY).last_leaves;
             let (k, n, b) = (u64::from(requests - 1), u64::from(count), u64::from(burst));

@@ -66,7 +66,7 @@ fn share(lane: &LaneStatus) -> Option<(f64, LimitSpec)> {
         return None;
     }
     let limits = lane.limits.iter().filter_map(|limit| limit.limit.parse::<LimitSpec>().ok());
-    let allowed = |limit: &LimitSpec| f64::from(limit.burst.get()) + limit.rate.per_second() * lane.active_s;
+    let allowed = |limit: &LimitSpec| f64::from(limit.burst().get()) + limit.rate.per_second() * lane.active_s;
     let tightest = limits.min_by(|a, b| allowed(a).total_cmp(&allowed(b)))?;
     Some((lane.sent_total as f64 / allowed(&tightest), tightest))
 }
