@@ -81,6 +81,8 @@ impl Cli {
         };
         match done {
             Ok(()) => ExitCode::SUCCESS,
+            // Whoever reads our output has seen enough: `andante plan … | head -1`.
+            Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
             Err(failure) => terminal::failure(&failure),
         }
     }

@@ -121,10 +121,11 @@ impl Config {
         let admin = flags.admin.or(environment.admin).or(file.common.admin);
         let admin = admin.unwrap_or_else(|| Placed::default(base.admin));
         // A list of clients in which a mistake was found is not a missing one.
-        let named = file.clients.as_ref().is_some_and(|clients| !clients.value.is_empty());
+        let written = flags.clients.or(environment.clients).or(file.common.clients);
+        let named = written.as_ref().is_some_and(|clients| !clients.is_empty());
         let mistaken =
             problems.iter().any(|problem| problem.key.as_deref().is_some_and(|key| key.starts_with("clients")));
-        let clients = check::clients(file.clients, problems);
+        let clients = check::clients(written, problems);
         check::addresses(&listen, &admin, named || mistaken, problems);
 
         let mut rules = file.rules;

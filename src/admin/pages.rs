@@ -32,8 +32,9 @@ Pages:
   /healthz   200 while the process lives
 
 Workers use the proxy address, not this one:
-  export HTTP_PROXY=http://127.0.0.1:3128 http_proxy=http://127.0.0.1:3128
-  export HTTPS_PROXY=http://127.0.0.1:3128 https_proxy=http://127.0.0.1:3128
+  export HTTP_PROXY=http://HOST:PORT http_proxy=http://HOST:PORT
+  export HTTPS_PROXY=http://HOST:PORT https_proxy=http://HOST:PORT
+with the host and port that andante printed when it started; 127.0.0.1:3128 unless it was told otherwise.
 ";
 
 // === impl Pages ===

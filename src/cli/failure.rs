@@ -33,6 +33,12 @@ impl Failure {
         self.hint.as_deref()
     }
 
+    /// Whether nobody reads our output any more.
+    pub(super) fn is_broken_pipe(&self) -> bool {
+        let cause = self.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+        cause.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+    }
+
     /// Output that found no reader.
     pub(super) fn writing(cause: io::Error) -> Self {
         Self::new("could not write to standard output").because(cause).hinting("check where the output is piped to")

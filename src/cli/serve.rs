@@ -33,6 +33,9 @@ pub struct ServeArgs {
     /// Where metrics, health and status answer, or "off" [env: ANDANTE_ADMIN] [default: 127.0.0.1:9128]
     #[arg(long, value_name = "ADDR|off")]
     pub admin: Option<String>,
+    /// Who may use the proxy beside this machine: a network as in 10.0.0.0/8, or "any"; may be repeated [env: ANDANTE_CLIENTS]
+    #[arg(long, value_name = "NETWORK|any")]
+    pub clients: Vec<String>,
     /// What a host allows, as in api.example.com=10/s,500/min; may be repeated [env: ANDANTE_LIMIT]
     #[arg(long, value_name = "HOST=LIMITS")]
     pub limit: Vec<String>,
@@ -48,6 +51,7 @@ const EXAMPLES: &str = "\
 Examples:
   andante serve --limit 'api.example.com=10/s,500/min,in-flight 20'
   andante serve --config andante.toml --listen 127.0.0.1:8080 --admin off
+  andante serve --listen 0.0.0.0:3128 --clients 10.0.0.0/8 --limit api.example.com=500/min
   ANDANTE_LIMIT='a.example=5/s; b.example=100/min' andante serve --log json
 
 LIMITS are separated by commas: 500/min, 10/s, 1/120s, each optionally followed by \" burst 20\" or \" strict\"; and
@@ -137,6 +141,7 @@ impl ServeArgs {
             flags: Settings {
                 listen: self.listen.clone(),
                 admin: self.admin.clone(),
+                clients: self.clients.clone(),
                 limits: self.limit.clone(),
                 threads: self.threads.clone(),
                 log: self.log.clone(),

@@ -9,15 +9,14 @@ use super::{
 };
 
 /// Who may use the proxy.
-pub(super) fn clients(written: Option<Placed<Vec<Placed<Client>>>>, problems: &mut Vec<Problem>) -> Clients {
+pub(super) fn clients(written: Option<Vec<Placed<Client>>>, problems: &mut Vec<Problem>) -> Clients {
     let Some(written) = written else { return Clients::Loopback };
-    let any = written.value.iter().find(|client| client.value == Client::Any);
-    if let (Some(any), true) = (any, written.value.len() > 1) {
+    let any = written.iter().find(|client| client.value == Client::Any);
+    if let (Some(any), true) = (any, written.len() > 1) {
         let hint = "write [\"any\"] alone, or the networks without it";
         problems.push(Problem::error(any, "\"any\" makes the networks beside it meaningless", hint));
     }
     let networks: Vec<_> = written
-        .value
         .iter()
         .filter_map(|client| match client.value {
             Client::Network(network) => Some(network),
@@ -48,7 +47,7 @@ pub(super) fn addresses(
             problems.push(Problem::error(
                 address,
                 format!("other machines can reach {}, and nothing says which of them may", address.value),
-                "write clients = [\"10.0.0.0/8\"], the networks of your workers, or clients = [\"any\"], in the configuration file",
+                "write clients = [\"10.0.0.0/8\"], the networks of your workers, or clients = [\"any\"]; as a flag, --clients 10.0.0.0/8",
             ));
         }
     }

@@ -24,6 +24,7 @@ pub(super) struct Layer {
     pub(super) admin: Option<Placed<Option<SocketAddr>>>,
     pub(super) threads: Option<Placed<Option<NonZeroUsize>>>,
     pub(super) log: Option<Placed<LogFormat>>,
+    pub(super) clients: Option<Vec<Placed<Client>>>,
     /// Limits by host; of a file these are in its rules instead.
     pub(super) limits: Vec<Placed<(HostPattern, Limits)>>,
 }
@@ -32,7 +33,6 @@ pub(super) struct Layer {
 #[derive(Default)]
 pub(super) struct FileLayer {
     pub(super) common: Layer,
-    pub(super) clients: Option<Placed<Vec<Placed<Client>>>>,
     pub(super) drain: Option<Duration>,
     pub(super) timeouts: Option<Timeouts>,
     pub(super) rules: Vec<Draft>,
@@ -66,9 +66,9 @@ impl FileLayer {
                 admin: reader.one(root, "admin", &value::ADMIN),
                 threads: reader.one(root, "threads", &value::THREADS),
                 log: reader.one(root, "log", &value::LOG),
+                clients: reader.several(root, "clients", &value::CLIENT).map(|clients| clients.value),
                 limits: Vec::new(),
             },
-            clients: reader.several(root, "clients", &value::CLIENT),
             drain: reader.one(root, "drain", &value::DURATION).map(|drain| drain.value),
             timeouts: Some(timeouts(reader, root, base)),
             rules: rules::read(reader, root),
@@ -135,6 +135,7 @@ impl Layer {
                 "--admin" => "ANDANTE_ADMIN",
                 "--threads" => "ANDANTE_THREADS",
                 "--log" => "ANDANTE_LOG_FORMAT",
+                "--clients" => "ANDANTE_CLIENTS",
                 _ => "ANDANTE_LIMIT",
             })
         })
@@ -146,12 +147,14 @@ impl Layer {
     }
 
     fn read(said: &Settings, problems: &mut Vec<Problem>, place: impl Fn(&'static str) -> Place) -> Self {
+        let clients = word_list(&said.clients, &place("--clients"), &value::CLIENT, problems);
         let listen = word_list(&said.listen, &place("--listen"), &value::LISTEN, problems);
         Self {
             listen: (!said.listen.is_empty()).then_some(listen),
             admin: word(said.admin.as_deref(), &place("--admin"), &value::ADMIN, problems),
             threads: word(said.threads.as_deref(), &place("--threads"), &value::THREADS, problems),
             log: word(said.log.as_deref(), &place("--log"), &value::LOG, problems),
+            clients: (!said.clients.is_empty()).then_some(clients),
             limits: word_list(&said.limits, &place("--limit"), &value::LIMIT_OF_HOST, problems),
         }
     }

@@ -29,6 +29,8 @@ pub struct Settings {
     pub listen: Vec<String>,
     /// `--admin`, `ANDANTE_ADMIN`.
     pub admin: Option<String>,
+    /// `--clients`, `ANDANTE_CLIENTS`: one network each, or `any`.
+    pub clients: Vec<String>,
     /// `--limit`, `ANDANTE_LIMIT`: one `HOST=LIMITS` each.
     pub limits: Vec<String>,
     /// `--threads`, `ANDANTE_THREADS`.
@@ -62,6 +64,7 @@ impl Settings {
         Self {
             listen: several("ANDANTE_LISTEN", &[',', ';', '\n']),
             admin: variable("ANDANTE_ADMIN"),
+            clients: several("ANDANTE_CLIENTS", &[',', ';', '\n']),
             limits: several("ANDANTE_LIMIT", &[';', '\n']),
             threads: variable("ANDANTE_THREADS"),
             log: variable("ANDANTE_LOG_FORMAT"),

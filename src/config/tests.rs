@@ -373,3 +373,16 @@ fn wrong_flags_and_variables_are_called_by_name() {
     wide.flags.listen = vec!["0.0.0.0:3128".into()];
     assert!(said(&Config::load(&wide).unwrap_err()).starts_with("error: --listen: other machines can reach"));
 }
+
+#[test]
+fn clients_are_named_by_file_variable_or_flag_alike() {
+    let said = |clients: &str| Settings { clients: vec![clients.into()], ..Settings::default() };
+    let by_flag = Sources { flags: said("10.0.0.0/8"), ..Sources::default() };
+    let by_variable = Sources { environment: said("10.0.0.0/8"), ..Sources::default() };
+    for sources in [by_flag, by_variable] {
+        let (config, _) = Config::load(&sources).unwrap();
+        assert_eq!(config.clients, Clients::Networks(vec!["10.0.0.0/8".parse().unwrap()]));
+    }
+    let wrong = Sources { flags: said("10.0.0.0/99"), ..Sources::default() };
+    assert!(Config::load(&wrong).unwrap_err()[0].to_string().starts_with("--clients"));
+}

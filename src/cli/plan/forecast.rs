@@ -83,9 +83,10 @@ impl Forecast {
             recent.truncate(memory);
         }
         let most = held.iter().zip(&constraints).filter(|(held, _)| **held > 0).max_by_key(|(held, _)| **held);
+        let slowest = || constraints.iter().map(|constraint| constraint.per_second).fold(f64::INFINITY, f64::min);
         Self {
             last_leaves: Duration::from_nanos(now),
-            per_second: constraints.iter().map(|constraint| constraint.per_second).fold(f64::INFINITY, f64::min),
+            per_second: most.map_or_else(slowest, |(_, constraint)| constraint.per_second),
             binds: most.map(|(_, constraint)| constraint.brake),
         }
     }
