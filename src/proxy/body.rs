@@ -31,6 +31,8 @@ pub(super) struct UpstreamBody {
     link: Arc<Link>,
     lease: Option<Lease>,
     ended: bool,
+    /// Nothing has come since we were asked for more, and the deadline for that is set.
+    silent: bool,
     /// In flight until here: an API that counts concurrent requests counts this one until its last byte.
     _permit: Permit,
 }
@@ -74,15 +76,19 @@ impl http_body::Body for Body {
 impl UpstreamBody {
     pub(super) fn new(incoming: Incoming, link: Arc<Link>, lease: Option<Lease>, permit: Permit) -> Self {
         link.enter(Phase::Body, link.proxy.timeouts.idle);
-        Self { incoming, link, lease, ended: false, _permit: permit }
+        Self { incoming, link, lease, ended: false, silent: false, _permit: permit }
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let Poll::Ready(mut frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
-            // Only what takes several turns needs a fresh deadline.
-            self.link.enter(Phase::Body, self.link.proxy.timeouts.idle);
+            // Only what takes several turns needs a fresh deadline, and only what moves: to be asked again, as by the
+            // connection's timer, is no movement.
+            if !std::mem::replace(&mut self.silent, true) {
+                self.link.enter(Phase::Body, self.link.proxy.timeouts.idle);
+            }
             return Poll::Pending;
         };
+        self.silent = false;
         if let Some(Ok(frame)) = &mut frame {
             fields::clean_trailers(frame);
         }
@@ -119,7 +125,8 @@ impl http_body::Body for RequestBody {
         let timeouts = &self.link.proxy.timeouts.clone();
         let mut frame = match Pin::new(&mut self.incoming).poll_frame(cx) {
             Poll::Pending => {
-                if matches!(self.link.phase(), Phase::Answer | Phase::Upload) {
+                // Once: asking again does not make a silence shorter.
+                if self.link.phase() == Phase::Answer {
                     self.link.enter(Phase::Upload, timeouts.idle);
                 }
                 return Poll::Pending;
@@ -129,9 +136,12 @@ impl http_body::Body for RequestBody {
         if let Some(Ok(frame)) = &mut frame {
             fields::clean_trailers(frame);
         }
-        // What comes next is the upstream's turn: to take this piece, or to answer.
-        if matches!(self.link.phase(), Phase::Answer | Phase::Upload) {
-            self.link.enter(Phase::Answer, timeouts.answer);
+        match self.link.phase() {
+            // What comes next is the upstream's turn: to take this piece, or to answer.
+            Phase::Answer | Phase::Upload => self.link.enter(Phase::Answer, timeouts.answer),
+            // It answers already: something moves all the same.
+            Phase::Body => self.link.enter(Phase::Body, timeouts.idle),
+            _ => {}
         }
         Poll::Ready(frame)
     }
