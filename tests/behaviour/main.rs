@@ -10,3 +10,4 @@ mod http_framing;
 mod http_semantics;
 mod http_targets;
 mod http_upstream;
+mod lifecycle;

@@ -43,6 +43,13 @@ impl Andante {
         Self::start(args, Some(file))
     }
 
+    /// The same with a log of `level`.
+    pub(crate) fn logging(level: &str, args: &[&str]) -> Self {
+        let mut command = Self::command();
+        command.env("ANDANTE_LOG", level);
+        Self::launch(command, args, None)
+    }
+
     /// `andante`, with nothing of this environment that could change what it does.
     pub(crate) fn command() -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_andante"));
@@ -56,7 +63,10 @@ impl Andante {
     }
 
     fn start(args: &[&str], config: Option<NamedTempFile>) -> Self {
-        let mut command = Self::command();
+        Self::launch(Self::command(), args, config)
+    }
+
+    fn launch(mut command: Command, args: &[&str], config: Option<NamedTempFile>) -> Self {
         command.arg("serve");
         for flag in ["--listen", "--admin"] {
             if !args.contains(&flag) {
@@ -144,6 +154,11 @@ impl Andante {
             thread::park_timeout(super::PAUSE);
         }
         panic!("the status never became what it should be: {last:#}");
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
     }
 
     /// Sends a signal.

@@ -169,6 +169,11 @@ impl Connection {
         let _ = self.wire.send(bytes);
     }
 
+    /// Sends `bytes`, and says whether they could be sent.
+    pub(crate) fn sent(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.wire.send(bytes).is_ok()
+    }
+
     /// The next `count` bytes.
     pub(crate) fn bytes(&mut self, count: usize) -> io::Result<Vec<u8>> {
         self.wire.bytes(count)

@@ -1,0 +1,46 @@
+//! Time, load and lifecycle: what happens when somebody is slow, leaves, breaks, or is one too many (R56 to R65).
+
+use std::{fs, thread, time::Duration};
+
+use serde_json::Value;
+
+use crate::support::Andante;
+
+mod descriptors;
+mod drain;
+mod leaving;
+mod queues;
+mod streaming;
+mod telemetry;
+mod timeouts;
+mod upstreams;
+
+/// Whether nobody is connected, waits, or is on his way.
+fn quiet(status: &Value) -> bool {
+    let lanes = status["lanes"].as_array().unwrap();
+    let done = |lane: &Value| lane["waiting"] == 0 && lane["in_flight"] == 0;
+    status["connections"]["client"] == 0 && status["tunnels"] == 0 && lanes.iter().all(done)
+}
+
+/// How many wait in the only lane.
+fn waiting(status: &Value) -> u64 {
+    status["lanes"][0]["waiting"].as_u64().unwrap_or(0)
+}
+
+/// A value of `/proc/PID/status`, in bytes.
+fn memory(andante: &Andante, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", andante.pid().as_raw_nonzero())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.trim_matches(|c: char| !c.is_ascii_digit()).parse::<u64>().unwrap() * 1024
+}
+
+/// Lets time pass where that is what the test is about.
+fn pass(time: Duration) {
+    let clock = andante::clock::Clock::start();
+    while let Some(rest) = time.checked_sub(clock.now().since(andante::clock::Instant::START)) {
+        if rest.is_zero() {
+            return;
+        }
+        thread::park_timeout(rest);
+    }
+}

@@ -1,0 +1,68 @@
+//! R61: without descriptors andante neither spins nor dies.
+
+use std::{fs, net::TcpStream, time::Duration};
+
+use rustix::process::{Resource, Rlimit, prlimit};
+
+use super::{pass, quiet};
+use crate::support::{Andante, Client, Upstream, eventually};
+
+/// Processor time used so far, in ticks of 10 ms; proc_pid_stat(5), `utime` and `stime`.
+fn ticks(andante: &Andante) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", andante.pid().as_raw_nonzero())).unwrap();
+    let after_name = stat.rsplit_once(") ").unwrap().1;
+    after_name.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+}
+
+fn open(andante: &Andante) -> usize {
+    fs::read_dir(format!("/proc/{}/fd", andante.pid().as_raw_nonzero())).unwrap().count()
+}
+
+#[test]
+fn r61_out_of_descriptors_it_rests_and_then_goes_on() {
+    const FEW: usize = 64;
+    let (upstream, mut andante) = (Upstream::ok(), Andante::serve(&[]));
+    let host = upstream.address();
+    let mut early = Client::connect(andante.proxy());
+    let request = format!("GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    early.send(&request);
+    assert_eq!(early.answer().status(), 200);
+
+    let limit = Rlimit { current: Some(FEW as u64), maximum: Some(FEW as u64) };
+    prlimit(Some(andante.pid()), Resource::Nofile, limit).unwrap();
+    let crowd: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(andante.proxy()).unwrap()).collect();
+    eventually("its descriptors to be used up", || (open(&andante) >= FEW).then_some(()));
+    let (before, said) = (ticks(&andante), andante.stderr().lines().count());
+    pass(Duration::from_secs(1));
+    let (spent, said) = (ticks(&andante) - before, andante.stderr().lines().count() - said);
+    assert!(spent <= 20, "it took {spent} of 100 ticks to do nothing");
+    assert!(said <= 20, "it wrote {said} lines in a second");
+
+    // Who is in is served, over connections that are open.
+    early.send(&request);
+    assert_eq!(early.answer().status(), 200);
+
+    drop(crowd);
+    assert_eq!(Client::get(andante.proxy(), &upstream.url("/")).status(), 200);
+    drop(early);
+    andante.wait_for(quiet);
+    andante.signal(rustix::process::Signal::TERM);
+    assert!(andante.ended().success());
+}
+
+#[test]
+fn r61_an_upstream_for_which_there_is_no_descriptor_is_a_502() {
+    let (upstream, andante) = (Upstream::ok(), Andante::serve(&["--limit", "*=in-flight 1"]));
+    let mut client = Client::connect(andante.proxy());
+    let host = upstream.address();
+    let request = format!("GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    // The connection has to be accepted before there is no descriptor left for it.
+    andante.wait_for(|status| status["connections"]["client"] == 1);
+    let none = Rlimit { current: Some(3), maximum: Some(20_000) };
+    let old = prlimit(Some(andante.pid()), Resource::Nofile, none).unwrap();
+    client.send(&request);
+    assert_eq!(client.answer().status(), 502);
+    prlimit(Some(andante.pid()), Resource::Nofile, old).unwrap();
+    client.send(&request);
+    assert_eq!(client.answer().status(), 200);
+}

@@ -1,0 +1,152 @@
+//! R62: an end in order. Nobody new comes in, who is in is served, and nobody waits longer than the drain may take.
+
+use std::{
+    net::TcpStream,
+    sync::mpsc::{Sender, channel},
+};
+
+use parking_lot::Mutex;
+use rustix::process::Signal;
+
+use super::waiting;
+use crate::support::{Andante, Client, PATIENCE, Upstream, eventually};
+
+/// An upstream that answers its first request when told to, and all others at once.
+fn held() -> (Upstream, Sender<()>) {
+    let (release, held) = channel();
+    let held = Mutex::new(held);
+    let upstream = Upstream::scripted(move |mut connection| {
+        while let Some(request) = connection.request() {
+            if request.target() == "/held" {
+                let _ = held.lock().recv_timeout(PATIENCE);
+            }
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        }
+    });
+    (upstream, release)
+}
+
+fn andante(upstream: &Upstream, limit: &str, drain: &str) -> Andante {
+    let rule = format!("[[rule]]\nhost = \"{}\"\nlimits = [\"{limit}\"]\n", upstream.address());
+    Andante::with_config(&format!("drain = \"{drain}\"\n{rule}"))
+}
+
+fn ask(andante: &Andante, upstream: &Upstream, path: &str) -> Client {
+    let mut client = Client::connect(andante.proxy());
+    client.send(format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", upstream.url(path), upstream.address()));
+    client
+}
+
+fn closes_its_listener(andante: &Andante) {
+    eventually("the listener to be closed", || TcpStream::connect(andante.proxy()).is_err().then_some(()));
+}
+
+#[test]
+fn r62_who_runs_and_who_waits_is_served_to_the_end() {
+    let (upstream, release) = held();
+    let mut andante = andante(&upstream, "1/s", "30s");
+    assert_eq!(andante.page("/readyz").status(), 200);
+    let mut idle = Client::connect(andante.proxy());
+    idle.send(format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", upstream.url("/held"), upstream.address()));
+    upstream.wait_for(1);
+    release.send(()).unwrap();
+    assert_eq!(idle.answer().status(), 200);
+    let mut running = ask(&andante, &upstream, "/held");
+    upstream.wait_for(2);
+    let mut queued = ask(&andante, &upstream, "/queued");
+    andante.wait_for(|status| waiting(status) == 1);
+
+    andante.signal(Signal::TERM);
+    closes_its_listener(&andante);
+    // A connection without a request is closed at once, one with a request after its answer.
+    idle.closed();
+    assert_eq!(andante.page("/readyz").status(), 503);
+    assert_eq!(andante.page("/healthz").status(), 200);
+    assert_eq!(andante.status()["draining"], true);
+    release.send(()).unwrap();
+    for client in [&mut running, &mut queued] {
+        let answer = client.answer();
+        assert_eq!((answer.status(), answer.text().as_str()), (200, "ok"));
+        client.closed();
+    }
+    assert!(andante.ended().success());
+}
+
+#[test]
+fn r62_who_is_not_done_at_the_deadline_is_told_to_come_back() {
+    let (upstream, _release) = held();
+    let mut andante = andante(&upstream, "1/h", "400ms");
+    let mut running = ask(&andante, &upstream, "/held");
+    upstream.wait_for(1);
+    let mut queued = ask(&andante, &upstream, "/queued");
+    andante.wait_for(|status| waiting(status) == 1);
+    andante.signal(Signal::TERM);
+    for client in [&mut running, &mut queued] {
+        let answer = client.answer();
+        assert_eq!(answer.status(), 503, "{answer:?}");
+        assert!(answer.field("retry-after").is_some_and(|seconds| seconds.parse::<u32>().is_ok()), "{answer:?}");
+        assert_eq!(answer.field("connection").as_deref(), Some("close"));
+        assert!(answer.has("proxy-status"));
+        client.closed();
+    }
+    assert!(andante.ended().success());
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[test]
+fn r62_tunnels_last_until_the_deadline() {
+    let upstream = Upstream::echo();
+    let mut andante = andante(&upstream, "1/s", "1s");
+    let mut client = Client::connect(andante.proxy());
+    let host = upstream.address();
+    client.send(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    assert_eq!(client.answer_to_head().status(), 200);
+    andante.signal(Signal::TERM);
+    closes_its_listener(&andante);
+    client.send("still here");
+    assert_eq!(client.bytes(10), b"still here");
+    client.closed();
+    assert!(andante.ended().success());
+    eventually("the upstream's connection to end", || (upstream.ended() == 1).then_some(()));
+}
+
+#[test]
+fn r62_an_answer_that_streams_on_is_cut_at_the_deadline() {
+    let upstream = Upstream::scripted(|mut connection| {
+        connection.request();
+        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this");
+        let _ = connection.rest();
+    });
+    let mut andante = andante(&upstream, "1/s", "300ms");
+    let mut client = ask(&andante, &upstream, "/");
+    assert_eq!(client.bytes(12), b"HTTP/1.1 200");
+    andante.signal(Signal::TERM);
+    assert!(client.rest().ends_with(b"only this"));
+    assert!(andante.ended().success());
+}
+
+#[test]
+fn r62_with_nothing_to_wait_for_it_ends_at_once() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut andante = Andante::serve(&[]);
+        // Open, and not a byte said.
+        let _silent = Client::connect(andante.proxy());
+        andante.wait_for(|status| status["connections"]["client"] == 1);
+        andante.signal(signal);
+        assert!(andante.ended().success());
+    }
+}
+
+#[test]
+fn r62_a_second_signal_ends_it_at_once() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        let (upstream, _release) = held();
+        let mut andante = andante(&upstream, "1/h", "1h");
+        let _running = ask(&andante, &upstream, "/held");
+        upstream.wait_for(1);
+        andante.signal(signal);
+        andante.wait_for(|status| status["draining"] == true);
+        andante.signal(signal);
+        assert_eq!(andante.ended().code(), Some(code));
+    }
+}
