@@ -11,3 +11,4 @@ mod http_semantics;
 mod http_targets;
 mod http_upstream;
 mod lifecycle;
+mod scenario;

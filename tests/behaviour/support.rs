@@ -5,6 +5,7 @@
 mod andante;
 mod client;
 mod message;
+mod mock;
 mod upstream;
 
 use std::{thread, time::Duration};
@@ -13,6 +14,7 @@ pub(crate) use self::{
     andante::Andante,
     client::Client,
     message::{Message, Wire},
+    mock::Mock,
     upstream::{Connection, Upstream},
 };
 

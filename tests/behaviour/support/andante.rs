@@ -45,9 +45,12 @@ impl Andante {
 
     /// The same with a log of `level`.
     pub(crate) fn logging(level: &str, args: &[&str]) -> Self {
-        let mut command = Self::command();
-        command.env("ANDANTE_LOG", level);
-        Self::launch(command, args, None)
+        Self::launch(Self::command().env("ANDANTE_LOG", level), args, None)
+    }
+
+    /// The same with a `variable` of the environment.
+    pub(crate) fn with_environment(variable: &str, value: &str) -> Self {
+        Self::launch(Self::command().env(variable, value), &[], None)
     }
 
     /// `andante`, with nothing of this environment that could change what it does.
@@ -63,10 +66,10 @@ impl Andante {
     }
 
     fn start(args: &[&str], config: Option<NamedTempFile>) -> Self {
-        Self::launch(Self::command(), args, config)
+        Self::launch(&mut Self::command(), args, config)
     }
 
-    fn launch(mut command: Command, args: &[&str], config: Option<NamedTempFile>) -> Self {
+    fn launch(command: &mut Command, args: &[&str], config: Option<NamedTempFile>) -> Self {
         command.arg("serve");
         for flag in ["--listen", "--admin"] {
             if !args.contains(&flag) {
