@@ -5,6 +5,7 @@
 
 mod support;
 
+mod commands;
 mod http_connect;
 mod http_framing;
 mod http_semantics;
