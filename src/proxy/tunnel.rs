@@ -61,11 +61,12 @@ async fn relay(link: Arc<Link>, mut client: impl AsyncRead + AsyncWrite + Unpin,
 async fn too_long(link: &Link) {
     let proxy = &link.proxy;
     loop {
+        // Before looking at what it tells of: it must not come in between.
+        let drain = proxy.drain.notified();
         let deadline = link.deadline().min(proxy.cut_off());
         if proxy.clock.now() >= deadline {
             return;
         }
-        let drain = proxy.drain.notified();
         tokio::select! {
             () = proxy.clock.sleep_until(deadline) => {}
             () = drain => {}
