@@ -67,6 +67,10 @@ pub(super) async fn serve(proxy: Arc<Proxy>, pool: Arc<Pool>, stream: TcpStream,
                 debug!(phase = ?link.phase(), "closing a connection that takes too long");
                 return Poll::Ready(());
             }
+            // Behind a pipelined request hyper does not see the client leave: rare, so that a look now and then will do.
+            if link.phase() == Phase::Answer && link.has_left() {
+                return Poll::Ready(());
+            }
             timer.as_mut().reset(link.wake_at(tick));
         }
         if let Poll::Ready(ended) = connection.as_mut().poll(cx) {

@@ -82,6 +82,15 @@ impl Link {
         }
     }
 
+    /// Whether the client has closed its side, as far as the system has told. Wakes nobody, and costs no system call.
+    pub(super) fn has_left(&self) -> bool {
+        let ready = std::pin::pin!(self.stream.ready(Interest::READABLE));
+        match ready.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(ready) => ready.map_or(true, |ready| ready.is_read_closed()),
+            Poll::Pending => false,
+        }
+    }
+
     /// Something was read: if that is the beginning of a request, the rest of its head has to follow soon.
     fn heard(&self, something: bool) {
         if something && self.phase() == Phase::Idle {
