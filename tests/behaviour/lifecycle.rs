@@ -10,6 +10,7 @@ mod descriptors;
 mod drain;
 mod leaving;
 mod queues;
+mod readers;
 mod streaming;
 mod telemetry;
 mod timeouts;

@@ -105,7 +105,9 @@ fn ends_upstream(request: impl FnOnce(&str) -> String, answer: &'static str, lea
         let _ = connection.rest();
     });
     let host = upstream.address().to_string();
-    let andante = Andante::serve(&["--limit", &format!("{host}=in-flight 1")]);
+    // As often as the shortest timeout asks for, a connection is looked at.
+    let often = "[timeouts]\nkeep-alive = \"200ms\"\n";
+    let andante = Andante::with_config_and(often, &["--limit", &format!("{host}=in-flight 1")]);
     let mut client = Client::connect(andante.proxy());
     client.send(request(&host));
     upstream.wait_for(1);
@@ -121,6 +123,12 @@ fn ends_upstream(request: impl FnOnce(&str) -> String, answer: &'static str, lea
 #[test]
 fn r58_a_client_that_leaves_before_the_answer_ends_the_upstreams_work() {
     ends_upstream(get, "", drop);
+}
+
+#[test]
+fn r58_a_pipelined_request_does_not_hide_who_leaves_before_the_answer() {
+    ends_upstream(|host| get(host) + &get(host), "", drop);
+    ends_upstream(|host| get(host).repeat(3000), "", Client::reset);
 }
 
 #[test]
