@@ -1,13 +1,13 @@
 //! The promise, against an API that counts: `andante mock`, or an upstream that looks how many are with it.
 //!
-//! That nothing is refused is asserted to the letter; how much of the limit is used only as far as a busy machine
-//! allows.
+//! That nothing is refused is asserted to the letter, unless the machine itself stops programs for longer than any
+//! margin for jitter is meant for; how much of the limit is used is asserted only as far as a busy machine allows.
 
 use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
     time::Duration,
@@ -33,63 +33,99 @@ fn burst(andante: &Andante, to: SocketAddr, workers: usize, each: usize) -> Vec<
     workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
 }
 
+/// A program that has nothing to do but to be on time, and sees how late it is at most.
+struct Watch {
+    stop: Arc<AtomicBool>,
+    late: thread::JoinHandle<Duration>,
+}
+
+impl Watch {
+    const TURN: Duration = Duration::from_millis(2);
+
+    fn start() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, clock) = (stop.clone(), Clock::start());
+        let late = thread::spawn(move || {
+            let mut most = Duration::ZERO;
+            while !stopped.load(Ordering::Relaxed) {
+                let before = clock.now();
+                thread::park_timeout(Self::TURN);
+                most = most.max(clock.now().since(before).saturating_sub(Self::TURN));
+            }
+            most
+        });
+        Self { stop, late }
+    }
+
+    fn stop(self) -> Duration {
+        self.stop.store(true, Ordering::Relaxed);
+        self.late.join().unwrap()
+    }
+}
+
 fn count(answers: &[Message], status: u16) -> usize {
     answers.iter().filter(|answer| answer.status() == status).count()
 }
 
+/// A machine that stops programs for longer than the margin that andante starts with.
+const STALL: Duration = Duration::from_millis(10);
+
 /// Sends up to 100 workers' `requests` to an API that enforces `limit` as `mock` says, through an andante that is told `ours`;
-/// asserts that none is refused, and returns the share of the limit that was used.
-fn none_refused(limit: &str, mock: &[&str], ours: &str, requests: usize) -> f64 {
+/// asserts that none is refused, and that `least` of the limit is used.
+fn none_refused(limit: &str, mock: &[&str], ours: &str, requests: usize, least: f64) {
     let each = requests.div_ceil(100);
     let workers = requests / each;
     let mock = Mock::start(&[&["--limit", limit], mock].concat());
     let andante = Andante::serve(&["--limit", &format!("{}={ours}", mock.address())]);
+    let watch = Watch::start();
     let answers = burst(&andante, mock.address(), workers, each);
-    let stats = mock.stats();
-    assert_eq!((count(&answers, 200), &stats["refused"]), (requests, &0.into()), "{stats:#}");
-    assert_eq!(stats["accepted"], requests);
-    stats["used_share"].as_f64().unwrap()
+    let (stats, late) = (mock.stats(), watch.stop());
+    let refused = requests - count(&answers, 200);
+    // Whoever is stopped between a slot and the socket is late like a packet on its way: `strict` is for that.
+    let stalled = late > STALL;
+    let excused = if stalled && !ours.contains("strict") { requests / 50 } else { 0 };
+    let least = if stalled { least * 0.9 } else { least };
+    assert!(refused <= excused, "{refused} refused, the machine was {late:?} late at most: {stats:#}");
+    assert_eq!((&stats["accepted"], &stats["refused"]), (&(requests - refused).into(), &refused.into()));
+    let share = stats["used_share"].as_f64().unwrap();
+    assert!(share >= least, "{share} of the limit was used, the machine was {late:?} late at most: {stats:#}");
 }
 
 #[test]
 fn a_burst_from_many_workers_uses_all_of_the_limit_and_no_more() {
-    let share = none_refused("50/s", &[], "50/s", 300);
-    assert!(share >= 0.95, "only {share} of the limit was used");
+    none_refused("50/s", &[], "50/s", 300, 0.97);
 }
 
 #[test]
-fn latency_and_jitter_of_the_answers_change_nothing() {
-    let share = none_refused("50/s", &["--latency", "20ms", "--jitter", "30ms"], "50/s", 200);
-    assert!(share >= 0.9, "only {share} of the limit was used");
+fn latency_and_jitter_of_the_answers_change_little() {
+    none_refused("50/s", &["--latency", "20ms", "--jitter", "30ms"], "50/s", 200, 0.92);
 }
 
 #[test]
 fn strict_holds_for_any_jitter() {
-    let share = none_refused("20/s", &["--latency", "20ms", "--jitter", "60ms"], "20/s strict", 80);
     // Each window lasts from the first request to the last answer.
-    assert!(share >= 0.8, "only {share} of the limit was used");
+    none_refused("20/s", &["--latency", "20ms", "--jitter", "60ms"], "20/s strict", 80, 0.85);
 }
 
 #[test]
 fn a_fixed_window_is_kept() {
-    assert!(none_refused("40/s", &["--window", "fixed"], "40/s", 120) >= 0.9);
+    none_refused("40/s", &["--window", "fixed"], "40/s", 120, 0.95);
 }
 
 #[test]
 fn a_bucket_is_kept() {
-    assert!(none_refused("40/s", &["--window", "bucket"], "40/s", 120) >= 0.9);
+    none_refused("40/s", &["--window", "bucket"], "40/s", 120, 0.95);
 }
 
 #[test]
 fn a_burst_that_is_allowed_leaves_at_once_and_the_window_is_kept() {
-    let share = none_refused("30/s", &[], "30/s burst 30", 90);
-    assert!(share >= 0.9, "only {share} of the limit was used");
+    none_refused("30/s", &[], "30/s burst 30", 90, 0.9);
 }
 
 #[test]
 fn of_two_limits_both_hold() {
-    let one = thread::spawn(|| none_refused("30/s", &[], "30/s burst 30,40/2s burst 40", 100));
-    none_refused("40/2s", &[], "30/s burst 30,40/2s burst 40", 100);
+    let one = thread::spawn(|| none_refused("30/s", &[], "30/s burst 30,40/2s burst 40", 100, 0.5));
+    none_refused("40/2s", &[], "30/s burst 30,40/2s burst 40", 100, 0.9);
     one.join().unwrap();
 }
 
@@ -97,7 +133,7 @@ fn of_two_limits_both_hold() {
 fn a_lane_is_first_come_first_served() {
     const CROWD: usize = 25;
     let mock = Mock::start(&[]);
-    let andante = Andante::serve(&["--limit", &format!("{}=10/s", mock.address())]);
+    let andante = Andante::serve(&["--limit", &format!("{}=10/s,in-flight 1", mock.address())]);
     let mut clients: Vec<_> = (1..=CROWD)
         .map(|arrived| {
             let mut client = Client::connect(andante.proxy());
