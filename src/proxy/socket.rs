@@ -103,12 +103,10 @@ impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let link = &self.link;
         while link.unread() {
-            // Tokio believes that there is nothing. Ask the system, a page at a time, until that is true again.
-            let mut page = [0; 4096];
-            let room = page.len().min(buf.remaining());
-            match rustix::io::read(&link.stream, &mut page[..room]) {
+            // Tokio believes that there is nothing. Ask the system, until that is true again.
+            match rustix::io::read(&link.stream, buf.initialize_unfilled()) {
                 Ok(n) => {
-                    buf.put_slice(&page[..n]);
+                    buf.advance(n);
                     link.heard(n > 0);
                     return Poll::Ready(Ok(()));
                 }
