@@ -186,7 +186,7 @@ fn r60_no_client_is_asked_for_its_body_before_its_slot() {
 
 #[test]
 fn r60_a_body_whose_turn_has_not_come_stays_where_it_is() {
-    const SIZE: usize = 64 * MIB;
+    const SIZE: usize = 24 * MIB;
     let (upstream, andante) = after_a_first();
     let before = memory(&andante, "VmRSS:");
     let (host, mut client) = (upstream.address(), connect(&andante));
