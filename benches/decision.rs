@@ -69,7 +69,7 @@ fn fast_path(c: &mut Criterion) {
             b.iter(|| {
                 let mut permit = admit(&lane);
                 permit.sent();
-                permit.answered(Verdict::Served);
+                permit.answered(Verdict::Served, Instant::START);
             });
         });
     }
@@ -145,7 +145,7 @@ fn memory(c: &mut Criterion) {
         let origin = Origin { host: format!("h{host}.test").into(), port: 80 };
         let mut permit = admit(&lanes.find(&origin));
         permit.sent();
-        permit.answered(Verdict::Served);
+        permit.answered(Verdict::Served, Instant::START);
     }
     let each = (resident() - before) / LANES as u64;
     println!("memory of {LANES} lanes with one request in an hour's window: {each} bytes each");

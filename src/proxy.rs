@@ -6,6 +6,7 @@ mod count;
 mod fields;
 mod forward;
 mod link;
+mod noted;
 mod request;
 mod respond;
 mod socket;

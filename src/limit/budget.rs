@@ -79,7 +79,15 @@ impl Budget {
         }
     }
 
-    /// What was taken as `first` and sent at `sent` has been answered at `at`, or never will be.
+    /// What was taken as `first` has been sent and will never be answered, as was decided at `at`: it may still be on
+    /// its way.
+    pub fn abandoned(&mut self, first: Unit, cost: Cost, at: Instant) {
+        for limit in &mut self.limits {
+            limit.window.answered(first, cost, at + self.margin.of(limit.spec.rate.per));
+        }
+    }
+
+    /// What was taken as `first` and sent has been answered at `at`.
     pub fn answered(&mut self, first: Unit, cost: Cost, at: Instant) {
         for limit in &mut self.limits {
             limit.window.answered(first, cost, at);

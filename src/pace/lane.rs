@@ -252,18 +252,17 @@ impl Lane {
         now
     }
 
-    /// The answer of what was sent at `sent` is here, or (`verdict` is `None`) will never come.
-    pub(super) fn answered(self: &Arc<Self>, unit: Unit, cost: Cost, sent: Instant, verdict: Option<Verdict>) {
+    /// The answer of what was sent at `sent` is here.
+    pub(super) fn answered(self: &Arc<Self>, unit: Unit, cost: Cost, sent: Instant, verdict: Verdict) {
         let now = self.clock.now();
         self.metrics.upstream_seconds.observe(now.since(sent).as_secs_f64());
         self.change(|state| {
+            state.budget.sent(unit, cost, sent);
             state.budget.answered(unit, cost, now);
-            if let Some(verdict) = verdict {
-                state.budget.observe(now, now.since(sent));
-                if verdict == Verdict::Refused {
-                    state.tally.refused_by_api += 1;
-                    state.budget.refused(now, sent);
-                }
+            state.budget.observe(now, now.since(sent));
+            if verdict == Verdict::Refused {
+                state.tally.refused_by_api += 1;
+                state.budget.refused(now, sent);
             }
         });
     }
@@ -275,7 +274,7 @@ impl Lane {
             state.in_flight -= 1;
             match stage {
                 Stage::Held => state.budget.give_back(unit, cost),
-                Stage::Sent(_) => state.budget.answered(unit, cost, self.clock.now()),
+                Stage::Sent(_) => state.budget.abandoned(unit, cost, self.clock.now()),
                 Stage::Answered => {}
             }
         });

@@ -52,9 +52,12 @@ impl Permit {
     }
 
     /// The answer's head is here. The request stays in flight until the permit is dropped.
-    pub fn answered(&mut self, verdict: Verdict) {
+    ///
+    /// `written` is when the request's last byte was: a process that was stopped between [`sent`](Self::sent) and the
+    /// writing would otherwise count from too early.
+    pub fn answered(&mut self, verdict: Verdict, written: Instant) {
         if let Stage::Sent(at) = mem::replace(&mut self.stage, Stage::Answered) {
-            self.lane.answered(self.unit, self.cost, at, Some(verdict));
+            self.lane.answered(self.unit, self.cost, at.max(written), verdict);
         }
     }
 

@@ -51,7 +51,7 @@ impl World {
     async fn send(&self) -> Duration {
         let mut permit = self.permit().await;
         permit.sent();
-        permit.answered(Verdict::Served);
+        permit.answered(Verdict::Served, Instant::START);
         self.clock.now().since(Instant::START)
     }
 
@@ -136,7 +136,20 @@ async fn a_permit_dropped_unsent_goes_back_and_a_sent_one_does_not() {
     assert_eq!(world.clock.now(), Instant::START);
     sent.sent();
     drop(sent);
-    assert_eq!(world.send().await, ms(1000));
+    // It may still be on its way, for as long as the margin says.
+    assert_eq!(world.send().await, ms(1010));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_late_counts_from_the_writing() {
+    let world = World::new("1/s");
+    let mut late = world.permit().await;
+    late.sent();
+    tokio::time::advance(ms(150)).await; // the process was stopped
+    let written = world.clock.now();
+    tokio::time::advance(ms(5)).await;
+    late.answered(Verdict::Served, written);
+    assert_eq!(world.send().await, ms(1155));
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,7 +172,7 @@ async fn a_strict_limit_waits_for_answers() {
     let Admission::Wait(second) = world.ask() else { panic!("the slot is taken") };
     tokio::time::advance(ms(5000)).await;
     assert_eq!(world.waiting(), 1);
-    first.answered(Verdict::Served);
+    first.answered(Verdict::Served, Instant::START);
     let _permit = second.await;
     assert_eq!(world.clock.now().since(Instant::START), ms(6000));
 }

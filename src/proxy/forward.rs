@@ -23,7 +23,8 @@ pub(super) async fn forward(admitted: Admitted) -> Outcome {
     let head = request.method() == Method::HEAD;
     let (answer, lease) = send(&link, &route, &mut permit, request).await?;
     let refused = answer.status() == StatusCode::TOO_MANY_REQUESTS;
-    permit.answered(if refused { Verdict::Refused } else { Verdict::Served });
+    let verdict = if refused { Verdict::Refused } else { Verdict::Served };
+    permit.answered(verdict, lease.written());
     pass_back(link, answer, lease, permit, head, waited, &route)
 }
 

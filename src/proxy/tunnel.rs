@@ -2,15 +2,13 @@
 
 use std::{
     io,
-    pin::Pin,
     sync::{Arc, atomic::Ordering},
-    task::{Context, Poll, ready},
 };
 
 use http::Response;
 use hyper_util::rt::TokioIo;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional},
+    io::{AsyncRead, AsyncWrite, copy_bidirectional},
     net::TcpStream,
 };
 use tracing::debug;
@@ -18,6 +16,7 @@ use tracing::debug;
 use super::{
     body::Body,
     link::{Link, Phase},
+    noted::Noted,
     stack::{Admitted, Call, Outcome},
 };
 use crate::{
@@ -30,7 +29,7 @@ pub(super) async fn open(admitted: Admitted) -> Outcome {
     let Admitted { call: Call { link, request, route, .. }, mut permit, .. } = admitted;
     let upstream = link.proxy.dialer.connect(&route.origin, route.lane.policy().allow_private).await?;
     permit.sent();
-    permit.answered(Verdict::Served);
+    permit.answered(Verdict::Served, link.proxy.clock.now());
     tokio::spawn(async move {
         match hyper::upgrade::on(*request).await {
             Ok(client) => relay(link, TokioIo::new(client), upstream, permit).await,
@@ -45,7 +44,7 @@ async fn relay(link: Arc<Link>, mut client: impl AsyncRead + AsyncWrite + Unpin,
     let (proxy, metrics) = (&link.proxy, permit.lane().metrics());
     let _open = Open::new(&link);
     link.enter(Phase::Body, proxy.timeouts.idle);
-    let mut upstream = Watched { stream: upstream, link: &link };
+    let mut upstream = Noted::new(upstream, |_| link.enter(Phase::Body, proxy.timeouts.idle));
     let copied = tokio::select! {
         copied = copy_bidirectional(&mut client, &mut upstream) => copied,
         () = too_long(&link) => Err(io::ErrorKind::TimedOut.into()),
@@ -87,41 +86,5 @@ impl<'a> Open<'a> {
 impl Drop for Open<'_> {
     fn drop(&mut self) {
         self.0.proxy.tunnels.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// The upstream's side, which notes whenever something moves.
-struct Watched<'a> {
-    stream: TcpStream,
-    link: &'a Link,
-}
-
-impl Watched<'_> {
-    fn moved(&self) {
-        self.link.enter(Phase::Body, self.link.proxy.timeouts.idle);
-    }
-}
-
-impl AsyncRead for Watched<'_> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
-        self.moved();
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Watched<'_> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
-        self.moved();
-        Poll::Ready(Ok(written))
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -15,7 +15,11 @@ use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tracing::debug;
 
-use super::{Proxy, body::RequestBody};
+use super::{
+    Proxy,
+    body::RequestBody,
+    noted::{Moved, Noted},
+};
 use crate::{
     clock::{Clock, Instant},
     error::Error,
@@ -57,6 +61,7 @@ pub(super) struct Shelf {
 
 struct Idle {
     sender: SendRequest<RequestBody>,
+    written: Arc<AtomicU64>,
     since: Instant,
 }
 
@@ -64,6 +69,8 @@ struct Idle {
 pub(super) struct Lease {
     pub(super) sender: SendRequest<RequestBody>,
     shelf: Arc<Shelf>,
+    /// When something was last written to it, in nanoseconds of the clock.
+    written: Arc<AtomicU64>,
     /// Whether it has carried a request before, so that the upstream may have closed it meanwhile.
     pub(super) reused: bool,
 }
@@ -120,7 +127,9 @@ impl Route {
     /// A connection that is ready for a request.
     pub(super) async fn connection(&self, proxy: &Proxy) -> Result<Lease, Error> {
         match self.shelf.take() {
-            Some(sender) => Ok(Lease { sender, shelf: self.shelf.clone(), reused: true }),
+            Some(Idle { sender, written, .. }) => {
+                Ok(Lease { sender, shelf: self.shelf.clone(), written, reused: true })
+            }
             // Boxed, because it is large and rare: every request that waits would carry its size.
             None => Box::pin(self.dial(proxy)).await,
         }
@@ -147,10 +156,11 @@ impl Route {
 
     async fn dial(&self, proxy: &Proxy) -> Result<Lease, Error> {
         let stream = proxy.dialer.connect(&self.origin, self.lane.policy().allow_private).await?;
+        let written = Arc::new(AtomicU64::new(0));
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(MAX_HEAD)
             .writev(false)
-            .handshake(TokioIo::new(stream))
+            .handshake(TokioIo::new(Noted::new(stream, stamp(proxy.clock, written.clone()))))
             .await
             .map_err(|error| Error::Connect { origin: self.origin.to_string(), source: error.into() })?;
         let open = proxy.metrics.upstream_connections.clone();
@@ -161,43 +171,57 @@ impl Route {
             }
             open.dec();
         });
-        Ok(Lease { sender, shelf: self.shelf.clone(), reused: false })
+        Ok(Lease { sender, shelf: self.shelf.clone(), written, reused: false })
     }
 }
 
 // === impl Shelf ===
 
 impl Shelf {
-    fn take(&self) -> Option<SendRequest<RequestBody>> {
+    fn take(&self) -> Option<Idle> {
         let mut idle = self.idle.lock();
-        while let Some(Idle { sender, .. }) = idle.pop() {
-            if sender.is_ready() {
-                return Some(sender);
+        while let Some(unused) = idle.pop() {
+            if unused.sender.is_ready() {
+                return Some(unused);
             }
         }
         None
     }
 
-    fn put(&self, sender: SendRequest<RequestBody>) {
+    fn put(&self, sender: SendRequest<RequestBody>, written: Arc<AtomicU64>) {
         let since = self.clock.now();
-        self.idle.lock().push(Idle { sender, since });
+        self.idle.lock().push(Idle { sender, written, since });
     }
 }
 
 // === impl Lease ===
 
 impl Lease {
+    /// When something was last written.
+    pub(super) fn written(&self) -> Instant {
+        Instant::from_nanos(self.written.load(Ordering::Relaxed))
+    }
+
     /// The answer was read to its end: the connection may carry another request.
     pub(super) fn give_back(self) {
-        let Self { mut sender, shelf, .. } = self;
+        let Self { mut sender, shelf, written, .. } = self;
         if sender.is_ready() {
-            shelf.put(sender);
+            shelf.put(sender, written);
         } else if !sender.is_closed() {
             tokio::spawn(async move {
                 if let Ok(Ok(())) = tokio::time::timeout(SETTLE, sender.ready()).await {
-                    shelf.put(sender);
+                    shelf.put(sender, written);
                 }
             });
+        }
+    }
+}
+
+/// Notes in `written` when something is written.
+fn stamp(clock: Clock, written: Arc<AtomicU64>) -> impl Fn(Moved) {
+    move |moved| {
+        if moved == Moved::Out {
+            written.store(clock.now().as_nanos(), Ordering::Relaxed);
         }
     }
 }

@@ -120,7 +120,7 @@ fn flags_environment_and_file_say_the_same() {
     let rule = format!("[[rule]]\nhost = \"{host}\"\nlimits = [\"7/s burst 3\", \"500/min\"]\nin-flight = 4\n");
     let written = shown(&Andante::with_config(&rule));
     let variable = shown(&Andante::with_environment("ANDANTE_LIMIT", &format!("{host}={limits}")));
-    assert_eq!(flag, serde_json::json!([host.to_string(), "127.0.0.1", ["7/s burst 3", "500/min"], 4]));
+    assert_eq!(flag, serde_json::json!([host.to_string(), "127.0.0.1", ["7/s burst 3", "500/min burst 500"], 4]));
     assert_eq!((&written, &variable), (&flag, &flag));
     let stronger = format!("{host}=9/s");
     let over = shown(&Andante::with_config_and(&rule, &["--limit", &stronger]));

@@ -1,0 +1,59 @@
+//! An upstream's socket that tells somebody whenever bytes have moved.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+/// The socket, and whom to tell.
+pub(super) struct Noted<F> {
+    stream: TcpStream,
+    note: F,
+}
+
+/// Which way bytes have moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moved {
+    /// From the upstream.
+    In,
+    /// To the upstream.
+    Out,
+}
+
+// === impl Noted ===
+
+impl<F: Fn(Moved) + Unpin> Noted<F> {
+    pub(super) fn new(stream: TcpStream, note: F) -> Self {
+        Self { stream, note }
+    }
+}
+
+impl<F: Fn(Moved) + Unpin> AsyncRead for Noted<F> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        (self.note)(Moved::In);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<F: Fn(Moved) + Unpin> AsyncWrite for Noted<F> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
+        (self.note)(Moved::Out);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
