@@ -4,7 +4,7 @@ use std::{io::Write as _, process::ExitCode};
 
 use andante::cli::Cli;
 
-/// glibc's malloc keeps 4 KiB more of a waiting connection resident (docs/decisions/allocator.md).
+/// glibc's malloc keeps 8 KiB more of a waiting connection resident (docs/decisions/allocator.md).
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
