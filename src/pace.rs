@@ -1,11 +1,15 @@
 //! Lanes: the queue, the limits and the gate of one budget behind one door. Knows of HTTP only what a hint says.
 
+mod admission;
 mod lane;
 mod lanes;
 mod permit;
 #[cfg(test)]
 mod promises;
+mod snapshot;
 
-pub use lane::{Admission, Ask, Lane, Refusal, Snapshot, Tally, Waiting};
+pub use admission::{Admission, Ask, Refusal, Waiting};
+pub use lane::Lane;
 pub use lanes::Lanes;
 pub use permit::{Permit, Verdict};
+pub use snapshot::{Snapshot, Tally};

@@ -24,7 +24,6 @@ use crate::{
 };
 
 mod environment;
-mod figures;
 mod footer;
 mod progress;
 mod signals;

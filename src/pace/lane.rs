@@ -3,22 +3,16 @@
 //! If nobody waits and every limit says *now*, a request passes on the spot. Otherwise it takes a ticket. While somebody
 //! waits, one task per lane sleeps until the next slot matures, and only then is the ticket chosen that gets it.
 
-use std::{
-    fmt,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::{Notify, oneshot};
 
-use super::{Permit, Verdict, permit::Stage};
+use super::{Admission, Ask, Permit, Refusal, Snapshot, Tally, Verdict, Waiting, permit::Stage};
 use crate::{
     clock::{Clock, Instant},
-    limit::{Budget, Cost, LimitSpec, Unit, Usage},
+    limit::{Budget, Cost, LimitSpec, Unit},
     metrics::RuleMetrics,
     policy::Policy,
     queue::{Place, Queue},
@@ -48,104 +42,6 @@ struct State {
 struct Ticket {
     grant: oneshot::Sender<Permit>,
     since: Instant,
-}
-
-/// What a request asks of a lane.
-#[derive(Clone, Copy, Debug)]
-pub struct Ask {
-    /// What the request costs.
-    pub cost: Cost,
-    /// How long it is willing to wait.
-    pub patience: Duration,
-}
-
-/// What the lane says to it.
-#[derive(Debug)]
-#[must_use]
-pub enum Admission {
-    /// Send now.
-    Send(Permit),
-    /// Wait for a permit.
-    Wait(Waiting),
-    /// It is no use to wait.
-    Refuse(Refusal),
-}
-
-/// Why a request may not even wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// As many wait as may wait.
-    #[error("{waiting} requests wait already, which is as many as may")]
-    Full {
-        /// How many wait.
-        waiting: usize,
-        /// When the next place becomes free, at the latest.
-        retry_after: Duration,
-    },
-    /// It would have to wait longer than it may.
-    #[error("it would wait {wait:.1?} behind {waiting} others, longer than the {patience:?} it may")]
-    TooLong {
-        /// How many wait.
-        waiting: usize,
-        /// How long it would wait.
-        wait: Duration,
-        /// How long it may wait.
-        patience: Duration,
-        /// When a request like this one would be accepted.
-        retry_after: Duration,
-    },
-}
-
-/// A ticket in the hands of a request: becomes a permit. Dropped, it leaves the queue at once and costs no slot.
-#[derive(Debug)]
-#[must_use]
-pub struct Waiting {
-    lane: Arc<Lane>,
-    place: Place,
-    grant: oneshot::Receiver<Permit>,
-    granted: bool,
-    /// When the slot is expected to mature.
-    pub expected: Instant,
-}
-
-/// What a lane has done so far.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
-    /// Requests sent.
-    pub sent: u64,
-    /// Requests refused by us.
-    pub refused: u64,
-    /// Requests that the API refused.
-    pub refused_by_api: u64,
-    /// Time that requests waited for their slots, together.
-    pub waited: Duration,
-    /// The longest of these waits.
-    pub waited_most: Duration,
-    /// When the first and the last request were sent.
-    pub active: Option<(Instant, Instant)>,
-}
-
-/// A lane at one instant, for people to look at.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    /// The rule's name.
-    pub rule: Arc<str>,
-    /// The host, canonical.
-    pub host: Arc<str>,
-    /// How far the limits are used.
-    pub limits: Vec<Usage>,
-    /// Requests on their way or being answered.
-    pub in_flight: u32,
-    /// How many of them there may be at once.
-    pub in_flight_limit: Option<u32>,
-    /// Tickets in the queue.
-    pub waiting: usize,
-    /// Time until the next slot matures; `None` if that depends on an answer.
-    pub next_slot: Option<Duration>,
-    /// Time until everybody who waits now has been served.
-    pub drain: Option<Duration>,
-    /// What was done so far.
-    pub tally: Tally,
 }
 
 /// Slots that matured at most this long ago are still handed out one by one to those who waited for them. Timers are
@@ -389,7 +285,7 @@ impl Lane {
         }
     }
 
-    fn leave(self: &Arc<Self>, place: Place) {
+    pub(super) fn leave(self: &Arc<Self>, place: Place) {
         self.change(|state| {
             if state.queue.remove(place).is_some() {
                 self.metrics.waiting.dec();
@@ -401,36 +297,5 @@ impl Lane {
 impl fmt::Debug for Lane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lane").field("host", &self.host).field("rule", &self.policy.name).finish_non_exhaustive()
-    }
-}
-
-// === impl Waiting ===
-
-impl Future for Waiting {
-    type Output = Permit;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Permit> {
-        let permit = ready!(Pin::new(&mut self.grant).poll(cx));
-        self.granted = true;
-        Poll::Ready(permit.expect("a lane keeps a ticket until it is served or left"))
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        if !self.granted {
-            self.lane.leave(self.place);
-        }
-    }
-}
-
-// === impl Refusal ===
-
-impl Refusal {
-    /// When to try again.
-    pub fn retry_after(&self) -> Duration {
-        match self {
-            Self::Full { retry_after, .. } | Self::TooLong { retry_after, .. } => *retry_after,
-        }
     }
 }

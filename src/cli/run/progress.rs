@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use super::figures;
+use crate::cli::wording;
 use crate::{admin::Status, clock::Instant};
 
 /// How fast requests leave, smoothed over [`Pace::OVER`].
@@ -38,18 +38,18 @@ pub(super) fn sent(status: &Status) -> u64 {
 pub(super) fn line(status: &Status, pace: Option<f64>) -> String {
     let waiting: u64 = status.lanes.iter().map(|lane| lane.waiting).sum();
     let refused: u64 = status.lanes.iter().map(|lane| lane.answered_429_total).sum();
-    let mut parts = vec![format!("{} sent", figures::count(sent(status)))];
-    parts.push(format!("{} waiting", figures::count(waiting)));
-    parts.extend(pace.filter(|pace| *pace > 0.0).map(figures::pace));
+    let mut parts = vec![format!("{} sent", wording::count(sent(status)))];
+    parts.push(format!("{} waiting", wording::count(waiting)));
+    parts.extend(pace.filter(|pace| *pace > 0.0).map(wording::measured_pace));
     if refused > 0 {
-        parts.push(format!("{} answered with 429", figures::count(refused)));
+        parts.push(format!("{} answered with 429", wording::count(refused)));
     }
     if status.requests.failed > 0 {
-        parts.push(format!("{} failed", figures::count(status.requests.failed)));
+        parts.push(format!("{} failed", wording::count(status.requests.failed)));
     }
     if waiting > 0 {
         let last = status.lanes.iter().filter_map(|lane| lane.drain_eta_s).reduce(f64::max);
-        parts.extend(last.map(|last| format!("{} to go", figures::seconds(last))));
+        parts.extend(last.map(|last| format!("{} to go", wording::seconds(last))));
     }
     format!("andante: {}", parts.join(", "))
 }

@@ -2,7 +2,8 @@
 
 use std::{cmp::Reverse, fmt::Write as _, time::Duration};
 
-use super::{figures, progress};
+use super::progress;
+use crate::cli::wording;
 use crate::{
     admin::{Status, status::LaneStatus},
     limit::LimitSpec,
@@ -13,26 +14,26 @@ const LANES: usize = 10;
 
 /// Some lines on what happened in the `elapsed` time, the last one ending with a line feed.
 pub(super) fn render(status: &Status, elapsed: Duration) -> String {
-    let sum = |of: fn(&LaneStatus) -> u64| figures::count(status.lanes.iter().map(of).sum());
+    let sum = |of: fn(&LaneStatus) -> u64| wording::count(status.lanes.iter().map(of).sum());
     let sent = progress::sent(status);
-    let mut text = format!("andante: {} sent in {}\n", figures::several(sent, "request"), figures::time(elapsed));
+    let mut text = format!("andante: {} sent in {}\n", wording::several(sent, "request"), wording::short(elapsed));
     if sent == 0 && status.requests.tunnelled == 0 && status.tunnels == 0 {
         text.push_str("  nothing came through: does the command read HTTP_PROXY, and is the API not in NO_PROXY?\n");
         return text;
     }
     let waited: f64 = status.lanes.iter().map(|lane| lane.wait_seconds_total).sum();
     let longest = status.lanes.iter().map(|lane| lane.wait_seconds_max).fold(0.0, f64::max);
-    let _ = writeln!(text, "  waited {} together, {} at most", figures::seconds(waited), figures::seconds(longest));
+    let _ = writeln!(text, "  waited {} together, {} at most", wording::seconds(waited), wording::seconds(longest));
     let _ = writeln!(
         text,
         "  answered with 429: {}, refused by andante: {}, failed: {}",
         sum(|lane| lane.answered_429_total),
-        figures::count(status.requests.refused),
-        figures::count(status.requests.failed),
+        wording::count(status.requests.refused),
+        wording::count(status.requests.failed),
     );
     let tunnels = status.requests.tunnelled + u64::try_from(status.tunnels).unwrap_or(0);
     if tunnels > 0 {
-        let _ = writeln!(text, "  {}; nobody sees the requests inside", figures::several(tunnels, "tunnel"));
+        let _ = writeln!(text, "  {}; nobody sees the requests inside", wording::several(tunnels, "tunnel"));
     }
     text.push_str(&lanes(status));
     text
@@ -44,14 +45,14 @@ fn lanes(status: &Status) -> String {
     lanes.sort_by_key(|lane| (Reverse(lane.sent_total), &lane.host));
     let mut text = String::new();
     for lane in lanes.iter().take(LANES) {
-        let _ = write!(text, "  {}: {} sent", lane.host, figures::count(lane.sent_total));
+        let _ = write!(text, "  {}: {} sent", lane.host, wording::count(lane.sent_total));
         if let Some((share, limit)) = share(lane) {
             let _ = write!(text, ", {:.1}% of {limit}", share * 100.0);
         }
         text.push('\n');
     }
     if let Some(more) = lanes.len().checked_sub(LANES).filter(|more| *more > 0) {
-        let _ = writeln!(text, "  and {}", figures::several(more as u64, "further host"));
+        let _ = writeln!(text, "  and {}", wording::several(more as u64, "further host"));
     }
     text
 }

@@ -1,0 +1,45 @@
+//! A lane as people see it.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{clock::Instant, limit::Usage};
+
+/// What a lane has done so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Requests sent.
+    pub sent: u64,
+    /// Requests refused by us.
+    pub refused: u64,
+    /// Requests that the API refused.
+    pub refused_by_api: u64,
+    /// Time that requests waited for their slots, together.
+    pub waited: Duration,
+    /// The longest of these waits.
+    pub waited_most: Duration,
+    /// When the first and the last request were sent.
+    pub active: Option<(Instant, Instant)>,
+}
+
+/// A lane at one instant, for people to look at.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The rule's name.
+    pub rule: Arc<str>,
+    /// The host, canonical.
+    pub host: Arc<str>,
+    /// How far the limits are used.
+    pub limits: Vec<Usage>,
+    /// Requests on their way or being answered.
+    pub in_flight: u32,
+    /// How many of them there may be at once.
+    pub in_flight_limit: Option<u32>,
+    /// Tickets in the queue.
+    pub waiting: usize,
+    /// Time until the next slot matures; `None` if that depends on an answer.
+    pub next_slot: Option<Duration>,
+    /// Time until everybody who waits now has been served.
+    pub drain: Option<Duration>,
+    /// What was done so far.
+    pub tally: Tally,
+}
