@@ -23,6 +23,8 @@ pub(super) const MAX_HEAD: usize = 64 * 1024;
 pub(super) const MAX_FIELDS: usize = 100;
 /// How often a connection looks whether it has taken too long. A phase's limit is kept to within this.
 const TICK: Duration = Duration::from_secs(10);
+/// How long a connection that has not said anything is listened to once the process drains.
+const LAST_MOMENT: Duration = Duration::from_millis(500);
 
 /// Serves one connection until it ends, hangs, or the process drains.
 pub(super) async fn serve(proxy: Arc<Proxy>, pool: Arc<Pool>, stream: TcpStream, peer: IpAddr) {
@@ -90,10 +92,19 @@ pub(super) async fn serve(proxy: Arc<Proxy>, pool: Arc<Pool>, stream: TcpStream,
 
 /// Waits until the client says something: a connection that is only kept open costs no buffers until then.
 async fn first_word(link: &Link) -> bool {
-    tokio::select! {
-        ready = link.stream.readable() => ready.is_ok(),
-        () = link.proxy.clock.sleep_until(link.deadline()) => false,
-        () = link.proxy.drain.notified() => false,
+    let (proxy, mut deadline) = (&link.proxy, link.deadline());
+    let mut drain = pin!(proxy.drain.notified());
+    drain.as_mut().enable();
+    loop {
+        if proxy.is_draining() {
+            // Whoever has connected at the last moment may be about to speak; a silent one must not hold up the end.
+            deadline = deadline.min(proxy.clock.now() + LAST_MOMENT);
+        }
+        tokio::select! {
+            ready = link.stream.readable() => return ready.is_ok(),
+            () = proxy.clock.sleep_until(deadline) => return false,
+            () = &mut drain, if !proxy.is_draining() => {}
+        }
     }
 }
 
