@@ -121,7 +121,7 @@ async fn around(config: Config, options: Options) -> Result<u8, Trouble> {
     let ended = ended.map_err(|source| Trouble::Lost { command: program.clone(), source })?;
     let status = running.status();
     if !options.quiet {
-        eprint!("{}", summary::render(&status, clock.now().since(crate::clock::Instant::START)));
+        say(&summary::render(&status, clock.now().since(crate::clock::Instant::START)));
     }
     // What the command left behind in the background may finish, but a signal means that nobody wants to wait for it.
     tokio::select! {
@@ -202,17 +202,24 @@ impl Trouble {
     }
 
     fn print(&self) {
-        eprintln!("error: {self}");
+        say(&format!("error: {self}\n"));
         let mut cause = std::error::Error::source(self);
         while let Some(error) = cause {
-            eprintln!("caused by: {error}");
+            say(&format!("caused by: {error}\n"));
             cause = error.source();
         }
         if let Some(hint) = self.hint() {
-            eprintln!("hint: {hint}");
+            say(&format!("hint: {hint}\n"));
         }
     }
 }
 
 #[cfg(test)]
 mod tests;
+
+/// Writes to standard error. If that cannot be written to, nobody is left to complain to, and the command's exit code is
+/// what matters.
+fn say(text: &str) {
+    use std::io::Write as _;
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}

@@ -31,6 +31,14 @@ fn the_commands_exit_code_is_ours() {
 }
 
 #[test]
+fn the_exit_code_survives_a_standard_error_that_takes_nothing() {
+    let program = env!("CARGO_BIN_EXE_andante");
+    let mut sh = Command::new("sh");
+    sh.args(["-c", &format!("{program} run -- sh -c 'exit 6' 2>/dev/full")]);
+    assert_eq!(outcome(sh).0, Some(6));
+}
+
+#[test]
 fn a_command_that_does_not_run_is_told_from_one_that_fails() {
     let (code, stdout, stderr) = outcome(andante(&["run", "--", "/nonexistent/program"]));
     assert_eq!((code, stdout.as_str()), (Some(127), ""));
