@@ -1,6 +1,9 @@
 //! Where a configuration comes from: a file, the environment, flags. Reads them, and judges nothing.
 
-use std::{io, path::PathBuf};
+use std::{
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
 
 /// Everything that says something about the configuration. Flags win over environment, environment over file.
 #[derive(Debug, Default)]
@@ -45,10 +48,23 @@ impl File {
     /// Reads the file at `path`.
     pub fn read(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        let content = std::fs::read(&path);
+        let content = read(&path);
         Self { path, content }
     }
 }
+
+/// Reads a configuration; what is larger than any is none.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    std::fs::File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > MOST_BYTES {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "more than 4 MiB"));
+    }
+    Ok(content)
+}
+
+/// The largest file that is read.
+const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
 // === impl Settings ===
 
