@@ -80,10 +80,21 @@ impl Budget {
     }
 
     /// What was taken as `first` has been sent and will never be answered, as was decided at `at`: it may still be on
-    /// its way.
+    /// its way. How long is a question of the margin; a strict limit, which believes in none, allows for the longest
+    /// time that an answer has taken, or for a whole window before the first answer.
     pub fn abandoned(&mut self, first: Unit, cost: Cost, at: Instant) {
         for limit in &mut self.limits {
-            limit.window.answered(first, cost, at + self.margin.of(limit.spec.rate.per));
+            let per = limit.spec.rate.per;
+            let margin = self.margin.of(per);
+            let late = if limit.spec.strict { self.margin.longest().unwrap_or(per).max(margin) } else { margin };
+            limit.window.answered(first, cost, at + late);
+        }
+    }
+
+    /// What was taken as `first` was on its way, as it seemed, but has not been written after all.
+    pub fn recall(&mut self, first: Unit, cost: Cost) {
+        for limit in &mut self.limits {
+            limit.window.recall(first, cost);
         }
     }
 

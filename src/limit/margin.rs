@@ -71,9 +71,6 @@ impl Margin {
 
     /// An answer came `took` after its request was sent.
     pub fn observe(&mut self, now: Instant, took: Duration) {
-        if self.spec != MarginSpec::Auto {
-            return;
-        }
         if now.since(self.epochs[0].since) >= EPOCH {
             self.epochs = [Epoch { since: now, ..Epoch::NONE }, self.epochs[0]];
         }
@@ -93,6 +90,11 @@ impl Margin {
             self.floor = (self.of(per) * 2).max(Duration::from_millis(2)).min(per / 4);
             self.floor_since = now;
         }
+    }
+
+    /// The longest time to an answer that is remembered, if any is.
+    pub fn longest(&self) -> Option<Duration> {
+        self.epochs.iter().filter(|epoch| epoch.samples > 0).map(|epoch| epoch.longest).max()
     }
 
     fn spread(&self) -> Option<Duration> {

@@ -107,6 +107,15 @@ impl Window {
         });
     }
 
+    /// These units were thought to be on their way and are not: they are held again.
+    pub fn recall(&mut self, first: Unit, cost: Cost) {
+        self.each(first, cost, |bucket, units| {
+            let units = units.min(bucket.unanswered);
+            bucket.unanswered -= units;
+            bucket.held += units;
+        });
+    }
+
     /// The API has answered these units at `at`: it cannot count them later than that.
     pub fn answered(&mut self, first: Unit, cost: Cost, at: Instant) {
         self.each(first, cost, |bucket, units| {

@@ -148,6 +148,14 @@ impl Lane {
         now
     }
 
+    /// What was sent has not been written after all.
+    pub(super) fn recall(self: &Arc<Self>, unit: Unit, cost: Cost) {
+        self.change(|state| {
+            state.budget.recall(unit, cost);
+            state.tally.sent -= 1;
+        });
+    }
+
     /// The answer of what was sent at `sent` is here.
     pub(super) fn answered(self: &Arc<Self>, unit: Unit, cost: Cost, sent: Instant, verdict: Verdict) {
         let now = self.clock.now();
@@ -212,7 +220,10 @@ impl Lane {
     }
 
     fn refusal(&self, state: &mut State, now: Instant, expected: Instant, ask: Ask) -> Option<Refusal> {
-        let (waiting, wait) = (state.queue.len(), expected.since(now));
+        let waiting = state.queue.len();
+        // Nobody knows when a place in flight becomes free, but it is not now.
+        let least = if self.has_room(state) { Duration::ZERO } else { Duration::from_millis(1) };
+        let wait = expected.since(now).max(least);
         if waiting >= self.policy.max_waiting {
             let retry_after = state.budget.earliest(now, state.queue.first().unwrap_or(Cost::MIN));
             let retry_after = if retry_after == Instant::FAR { wait } else { retry_after.since(now) };

@@ -51,6 +51,14 @@ impl Permit {
         }
     }
 
+    /// Not a byte of the request was written after all: it is to be sent on another connection.
+    pub fn recall(&mut self) {
+        if let Stage::Sent(_) = self.stage {
+            self.stage = Stage::Held;
+            self.lane.recall(self.unit, self.cost);
+        }
+    }
+
     /// The answer's head is here. The request stays in flight until the permit is dropped.
     ///
     /// `written` is when the request's last byte was: a process that was stopped between [`sent`](Self::sent) and the
