@@ -204,7 +204,7 @@ impl Error {
             Self::Dns { .. } => "dns_error",
             Self::Forbidden { .. } => "destination_ip_prohibited",
             Self::ConnectTimeout { .. } => "connection_timeout",
-            Self::Connect { source, .. } => match io_kind(source.as_ref()) {
+            Self::Connect { source, .. } => match io_error(source.as_ref()).map(io::Error::kind) {
                 Some(io::ErrorKind::ConnectionRefused) => "connection_refused",
                 Some(io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable) => "destination_ip_unroutable",
                 _ => "destination_unavailable",
@@ -274,6 +274,12 @@ impl Error {
         }
     }
 
+    /// Whether the process has no file descriptor left.
+    pub fn is_exhaustion(&self) -> bool {
+        // EMFILE and ENFILE, which the standard library has no kind for.
+        matches!(self, Self::Connect { source, .. } if matches!(io_error(source.as_ref()).and_then(io::Error::raw_os_error), Some(23 | 24)))
+    }
+
     /// When to try again, if that is known.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -285,11 +291,11 @@ impl Error {
 }
 
 /// The system's error somewhere below `error`.
-fn io_kind(error: &(dyn std::error::Error + 'static)) -> Option<io::ErrorKind> {
+fn io_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(io) = error.downcast_ref::<io::Error>() {
-            return Some(io.kind());
+            return Some(io);
         }
         next = error.source();
     }

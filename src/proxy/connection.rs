@@ -81,6 +81,10 @@ pub(super) async fn serve(proxy: Arc<Proxy>, pool: Arc<Pool>, stream: TcpStream,
             }
             return Poll::Ready(());
         }
+        // A phase that has begun may have to end before the next look at the clock: a short `Prefer: wait`, for instance.
+        if link.proxy.clock.to_tokio(link.deadline()) < timer.deadline() {
+            timer.as_mut().reset(link.wake_at(tick));
+        }
         // hyper notices a client that leaves only while it has nothing else to read.
         if link.phase() == Phase::Waiting && link.poll_left(cx) {
             return Poll::Ready(());

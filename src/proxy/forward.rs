@@ -36,13 +36,15 @@ async fn send(
     mut request: Boxed,
 ) -> Result<(Response<Incoming>, Lease), Error> {
     loop {
-        let mut lease = route.connection(&link.proxy).await?;
+        let mut lease = route.connection(&link.proxy, &link.pool).await?;
         permit.sent();
         match lease.sender.try_send_request(*request).await {
             Ok(answer) => return Ok((answer, lease)),
             // The upstream had closed the connection, and no byte of the request was written: another one may have it.
             Err(mut error) if lease.reused && error.message().is_some() => {
                 *request = error.take_message().expect("looked at just now");
+                // Another connection may take its time; the slot is spent when the request is written.
+                permit.recall();
             }
             Err(error) => return Err(failure(error.into_error(), route)),
         }

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -30,6 +30,10 @@ use crate::{
 /// How long a connection may take to become usable again after its answer has been read, for instance because the
 /// upstream answered before it had read the whole request.
 const SETTLE: Duration = Duration::from_secs(5);
+/// More unused connections than this are not kept by one thread: descriptors are for those who work.
+const MOST_UNUSED: usize = 1024;
+/// How long it takes until connections that are let go are closed.
+const CLOSING: Duration = Duration::from_millis(10);
 /// The head of an answer.
 const MAX_HEAD: usize = 512 * 1024;
 
@@ -49,6 +53,8 @@ pub struct Pool {
     clock: Clock,
     keep_alive: Duration,
     shelves: Mutex<HashMap<Origin, Arc<Shelf>>>,
+    /// How many unused connections there are.
+    unused: Arc<AtomicUsize>,
 }
 
 /// The unused connections to one upstream.
@@ -57,13 +63,18 @@ pub(super) struct Shelf {
     /// The most recently used last: it is the least likely to have been closed.
     idle: Mutex<Vec<Idle>>,
     warming: AtomicBool,
+    unused: Arc<AtomicUsize>,
 }
 
 struct Idle {
     sender: SendRequest<RequestBody>,
     written: Arc<AtomicU64>,
     since: Instant,
+    _counted: Counted,
 }
+
+/// Counts an unused connection while there is one.
+struct Counted(Arc<AtomicUsize>);
 
 /// A connection in use. Dropped it is closed, unless it was given back.
 pub(super) struct Lease {
@@ -80,11 +91,16 @@ pub(super) struct Lease {
 impl Pool {
     /// An empty pool that keeps unused connections for `keep_alive`.
     pub fn new(clock: Clock, keep_alive: Duration) -> Self {
-        Self { clock, keep_alive, shelves: Mutex::default() }
+        Self { clock, keep_alive, shelves: Mutex::default(), unused: Arc::default() }
     }
 
     pub(super) fn shelf(&self, origin: &Origin) -> Arc<Shelf> {
-        let new = || Shelf { clock: self.clock, idle: Mutex::default(), warming: AtomicBool::new(false) };
+        let new = || Shelf {
+            clock: self.clock,
+            idle: Mutex::default(),
+            warming: AtomicBool::new(false),
+            unused: self.unused.clone(),
+        };
         self.shelves.lock().entry(origin.clone()).or_insert_with(|| new().into()).clone()
     }
 
@@ -102,12 +118,12 @@ impl Pool {
 
     /// Closes all unused connections.
     pub fn clear(&self) {
-        self.shelves.lock().clear();
+        self.shelves.lock().values().for_each(|shelf| shelf.idle.lock().clear());
     }
 
     /// How many unused connections there are.
     pub fn len(&self) -> usize {
-        self.shelves.lock().values().map(|shelf| shelf.idle.lock().len()).sum()
+        self.unused.load(Ordering::Relaxed)
     }
 
     /// Whether there is none.
@@ -125,13 +141,13 @@ impl Route {
     }
 
     /// A connection that is ready for a request.
-    pub(super) async fn connection(&self, proxy: &Proxy) -> Result<Lease, Error> {
+    pub(super) async fn connection(&self, proxy: &Proxy, pool: &Pool) -> Result<Lease, Error> {
         match self.shelf.take() {
             Some(Idle { sender, written, .. }) => {
                 Ok(Lease { sender, shelf: self.shelf.clone(), written, reused: true })
             }
             // Boxed, because it is large and rare: every request that waits would carry its size.
-            None => Box::pin(self.dial(proxy)).await,
+            None => Box::pin(self.dial_with_room(proxy, pool)).await,
         }
     }
 
@@ -152,6 +168,18 @@ impl Route {
             }
             route.shelf.warming.store(false, Ordering::Relaxed);
         });
+    }
+
+    /// Dials; if the process has no file descriptor left, unused connections are the first to go.
+    async fn dial_with_room(&self, proxy: &Proxy, pool: &Pool) -> Result<Lease, Error> {
+        match self.dial(proxy).await {
+            Err(error) if error.is_exhaustion() && !pool.is_empty() => {
+                pool.clear();
+                tokio::time::sleep(CLOSING).await;
+                self.dial(proxy).await
+            }
+            outcome => outcome,
+        }
     }
 
     async fn dial(&self, proxy: &Proxy) -> Result<Lease, Error> {
@@ -189,8 +217,25 @@ impl Shelf {
     }
 
     fn put(&self, sender: SendRequest<RequestBody>, written: Arc<AtomicU64>) {
-        let since = self.clock.now();
-        self.idle.lock().push(Idle { sender, written, since });
+        if self.unused.load(Ordering::Relaxed) < MOST_UNUSED {
+            let since = self.clock.now();
+            self.idle.lock().push(Idle { sender, written, since, _counted: Counted::new(&self.unused) });
+        }
+    }
+}
+
+// === impl Counted ===
+
+impl Counted {
+    fn new(unused: &Arc<AtomicUsize>) -> Self {
+        unused.fetch_add(1, Ordering::Relaxed);
+        Self(unused.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -20,6 +20,9 @@ use crate::{
 /// How long before its slot a connection is made ready for a request that waits.
 const WARM_UP: Duration = Duration::from_millis(500);
 
+/// Slots may be a little late: who was let in because his slot matures in time is not sent away for that.
+const GRACE: Duration = Duration::from_millis(500);
+
 /// Lets each request pass when its lane has a slot for it.
 pub(super) fn for_a_slot<S>(
     inner: S,
@@ -36,7 +39,8 @@ where
                 Admission::Send(permit) => (permit, Duration::ZERO),
                 Admission::Wait(waiting) => {
                     let since = call.link.proxy.clock.now();
-                    call.link.enter(Phase::Waiting, call.patience.min(route.lane.policy().max_wait));
+                    let patience = call.patience.min(route.lane.policy().max_wait);
+                    call.link.enter(Phase::Waiting, patience.saturating_add(GRACE));
                     warm_for(&call, waiting.expected);
                     let permit = waiting.await;
                     call.link.enter(Phase::Answer, call.link.proxy.timeouts.answer);

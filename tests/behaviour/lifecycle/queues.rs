@@ -97,3 +97,26 @@ fn r59_a_refusal_keeps_the_connection() {
         retry_after(&client.answer());
     }
 }
+
+#[test]
+fn r59_a_wait_for_a_place_in_flight_ends_when_it_was_said_to() {
+    // Reads the request, and answers nothing for as long as the client stays.
+    let upstream = Upstream::scripted(|mut connection| {
+        connection.request();
+        connection.request();
+    });
+    let host = upstream.address();
+    let andante = Andante::serve(&["--limit", &format!("{host}=in-flight 1")]);
+    let mut first = Client::connect(andante.proxy());
+    first.send(format!("GET {} HTTP/1.1\r\nHost: {host}\r\n\r\n", upstream.url("/")));
+    upstream.wait_for(1);
+    let ask = |wait: u32| format!("GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\nPrefer: wait={wait}\r\n\r\n");
+    for (wait, most) in [(0, 1.0), (1, 5.0)] {
+        let clock = Clock::start();
+        retry_after(&Client::ask(andante.proxy(), ask(wait)));
+        let took = clock.now().since(Instant::START).as_secs_f64();
+        assert!((f64::from(wait)..most).contains(&took), "wait={wait} took {took} s");
+    }
+    drop(first);
+    andante.wait_for(quiet);
+}
