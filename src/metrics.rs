@@ -3,9 +3,11 @@
 //! Whoever is on the way of a request holds a [`RuleMetrics`], whose handles were resolved once: counting is an atomic
 //! addition, never a look-up.
 
-use std::sync::Arc;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
-use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use prometheus::{
     GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
@@ -147,7 +149,7 @@ impl Default for Metrics {
 impl Known {
     fn rule(&mut self, name: &str, families: &Families) -> Arc<RuleMetrics> {
         let make = || Arc::new(RuleMetrics::new(name, families));
-        Arc::clone(self.rules.entry_ref(name).or_insert_with(make))
+        Arc::clone(self.rules.entry(name.to_owned()).or_insert_with(make))
     }
 }
 

@@ -223,14 +223,19 @@ fn r3_broken_chunks_reach_the_upstream_neither_whole_nor_as_another_request() {
     assert_eq!(upstream.requests().len(), 0);
 }
 
-#[test]
-fn r8_a_body_that_an_early_answer_made_needless_is_drained_or_the_connection_closed() {
-    let upstream = Upstream::scripted(|mut connection| {
+/// An upstream that has seen enough of a request after its head.
+fn refusing_early() -> Upstream {
+    Upstream::scripted(|mut connection| {
         connection.head();
         connection.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nno\n");
         connection.finish();
         let _ = connection.rest();
-    });
+    })
+}
+
+#[test]
+fn r8_a_body_that_an_early_answer_made_needless_is_drained_or_the_connection_closed() {
+    let upstream = refusing_early();
     let (andante, up) = (Andante::serve(&[]), upstream.address());
     let mut client = Client::connect(andante.proxy());
     client.send(format!("POST http://{up}/ HTTP/1.1\r\nHost: {up}\r\nContent-Length: 100000\r\n\r\n"));
@@ -245,12 +250,7 @@ fn r8_a_body_that_an_early_answer_made_needless_is_drained_or_the_connection_clo
 
 #[test]
 fn r8_an_early_answer_reaches_a_client_that_sends_all_before_it_reads() {
-    let upstream = Upstream::scripted(|mut connection| {
-        connection.head();
-        connection.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nno\n");
-        connection.finish();
-        let _ = connection.rest();
-    });
+    let upstream = refusing_early();
     let (andante, up) = (Andante::serve(&[]), upstream.address());
     for _ in 0..10 {
         let mut client = Client::connect(andante.proxy());
