@@ -9,7 +9,7 @@ use andante::{
     limit::{Budget, Cost, Limits, MarginSpec},
     metrics::Metrics,
     pace::{Admission, Ask, Lane, Lanes, Permit, Verdict},
-    policy::{Origin, Policy, Rules},
+    policy::{Origin, Policy, Rules, Scheme},
     queue::Queue,
 };
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
@@ -142,7 +142,7 @@ fn memory(c: &mut Criterion) {
     let lanes = Lanes::new(rules, Metrics::new(), Clock::start());
     let before = resident();
     for host in 0..LANES {
-        let origin = Origin { host: format!("h{host}.test").into(), port: 80 };
+        let origin = Origin { scheme: Scheme::Http, host: format!("h{host}.test").into(), port: 80 };
         let mut permit = admit(&lanes.find(&origin));
         permit.sent();
         permit.answered(Verdict::Served, Instant::START);
@@ -154,7 +154,7 @@ fn memory(c: &mut Criterion) {
         b.iter_batched(
             || {
                 host = (host + 7919) % LANES;
-                Origin { host: format!("h{host}.test").into(), port: 80 }
+                Origin { scheme: Scheme::Http, host: format!("h{host}.test").into(), port: 80 }
             },
             |origin| lanes.find(&origin),
             BatchSize::SmallInput,

@@ -23,7 +23,7 @@ pub use self::{
     problem::{Place, Problem, Severity},
     source::{File, Settings, Sources},
 };
-use crate::policy::Rules;
+use crate::policy::{Gateway, Rules};
 
 /// All that a running andante needs to know.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +44,16 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Which limits hold where.
     pub rules: Rules,
+    /// Paths that stand for an API: `/openai` for `https://api.openai.com`.
+    pub gateways: Vec<Gateway>,
+    /// PEM files with authorities that upstreams are verified by, besides the system's.
+    pub upstream_ca: Vec<PathBuf>,
+    /// PEM files with lists of certificates that are revoked.
+    pub upstream_crl: Vec<PathBuf>,
+    /// Who resolves names.
+    pub dns: Dns,
+    /// Where the certificate authority is kept; `None` is the user's own place for such things.
+    pub data: Option<PathBuf>,
     /// The file it came from, if any.
     pub file: Option<PathBuf>,
 }
@@ -56,6 +66,18 @@ pub enum LogFormat {
     Text,
     /// One object a line.
     Json,
+}
+
+/// Who resolves names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Dns {
+    /// The servers of `/etc/resolv.conf`, and `/etc/hosts`; answers are kept for as long as they say.
+    #[default]
+    Cached,
+    /// The system's resolver, with all that `/etc/nsswitch.conf` has in it; nothing is kept.
+    System,
+    /// These servers; answers are kept for as long as they say.
+    Servers(Vec<SocketAddr>),
 }
 
 /// Who may use the proxy.
@@ -144,6 +166,11 @@ impl Config {
             drain: file.drain.unwrap_or(base.drain),
             timeouts: file.timeouts.unwrap_or(base.timeouts),
             rules: rules::finish(rules),
+            gateways: base.gateways,
+            upstream_ca: base.upstream_ca,
+            upstream_crl: base.upstream_crl,
+            dns: base.dns,
+            data: base.data,
             file: None,
         }
     }
@@ -160,6 +187,11 @@ impl Default for Config {
             drain: Duration::from_secs(30),
             timeouts: Timeouts::default(),
             rules: Rules::default(),
+            gateways: Vec::new(),
+            upstream_ca: Vec::new(),
+            upstream_crl: Vec::new(),
+            dns: Dns::default(),
+            data: None,
             file: None,
         }
     }

@@ -1,17 +1,46 @@
 //! Which rule a request falls under. Pure: canonical hosts in, a policy out.
 
+mod egress;
+mod gateway;
+
 use std::{fmt, num::NonZeroU32, str::FromStr, sync::Arc, time::Duration};
 
+pub use self::{
+    egress::{Egress, Identity, Parent, ParentProtocol},
+    gateway::Gateway,
+};
 use crate::limit::{self, LimitSpec, MarginSpec};
 
 /// Where a request goes, in the one spelling that all spellings of it share: lower case, no trailing dot, IDNA as
 /// ASCII, addresses in their usual form (IPv6 without brackets), the port always present.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
+    /// Whether it is reached in the clear or by TLS.
+    pub scheme: Scheme,
     /// Canonical host name or address.
     pub host: Arc<str>,
     /// Port, the scheme's default filled in.
     pub port: u16,
+}
+
+/// How an upstream is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// `http://`
+    Http,
+    /// `https://`, and whatever else a tunnel may hold
+    Https,
+}
+
+/// What becomes of a CONNECT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Https {
+    /// A blind tunnel: one permit, however many requests are inside.
+    Tunnel,
+    /// andante speaks TLS to both sides, and each request inside takes a permit of its own.
+    Intercept,
+    /// 403.
+    Refuse,
 }
 
 /// What the hosts of a rule look like: a name, `*.example.com`, `host:port`, or `*`.
@@ -48,12 +77,26 @@ pub struct Policy {
     pub margin: MarginSpec,
     /// Whether private, loopback and link-local targets are allowed although andante listens beyond loopback.
     pub allow_private: bool,
+    /// What becomes of a CONNECT to its hosts, if the rule says.
+    pub https: Option<Https>,
+    /// How its hosts are reached.
+    pub egress: Egress,
 }
 
 /// All rules, in the order in which they were written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rules {
     rules: Vec<Arc<Policy>>,
+    interception: Interception,
+}
+
+/// Where CONNECT is intercepted, as far as rules do not say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Interception {
+    /// These hosts, whatever their rule says (`--intercept`).
+    pub hosts: Vec<HostPattern>,
+    /// Hosts with limits, unless their rule says otherwise (`andante run`).
+    pub limited: bool,
 }
 
 /// Why a host cannot be used.
@@ -70,14 +113,14 @@ impl Origin {
     ///
     /// Strict where it matters (RFC 9110 §4.2, §7.2): no user name, no empty host, and a port that is there must be
     /// `1..=65535` in digits.
-    pub fn parse(authority: &str, default_port: Option<u16>) -> Result<Self, HostError> {
+    pub fn parse(scheme: Scheme, authority: &str, default_port: Option<u16>) -> Result<Self, HostError> {
         let wrong = || HostError { found: authority.to_owned() };
         let (host, port) = split_port(authority).ok_or_else(wrong)?;
         let port = match port {
             Some(port) => parse_port(port).ok_or_else(wrong)?,
             None => default_port.ok_or_else(wrong)?,
         };
-        Ok(Self { host: canonical_host(host).ok_or_else(wrong)?.into(), port })
+        Ok(Self { scheme, host: canonical_host(host).ok_or_else(wrong)?.into(), port })
     }
 }
 
@@ -87,6 +130,26 @@ impl fmt::Display for Origin {
             write!(f, "[{}]:{}", self.host, self.port)
         } else {
             write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+// === impl Scheme ===
+
+impl Scheme {
+    /// As URLs have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+
+    /// The port that a URL need not name.
+    pub fn default_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
         }
     }
 }
@@ -169,6 +232,8 @@ impl Policy {
             max_waiting: Self::MAX_WAITING,
             margin: MarginSpec::Auto,
             allow_private: false,
+            https: None,
+            egress: Egress::default(),
         }
     }
 }
@@ -179,7 +244,28 @@ impl Rules {
     /// Rules in the order of writing. Fills in the bursts that they leave open.
     pub fn new(mut rules: Vec<Policy>) -> Self {
         rules.iter_mut().for_each(|rule| limit::settle(&mut rule.limits));
-        Self { rules: rules.into_iter().map(Arc::new).collect() }
+        Self { rules: rules.into_iter().map(Arc::new).collect(), interception: Interception::default() }
+    }
+
+    /// The same rules, with CONNECT intercepted as `interception` says.
+    pub fn intercepting(self, interception: Interception) -> Self {
+        Self { interception, ..self }
+    }
+
+    /// What becomes of a CONNECT to `origin`, whose rule is `policy`.
+    pub fn https(&self, origin: &Origin, policy: &Policy) -> Https {
+        if self.interception.hosts.iter().any(|host| host.matches(origin)) {
+            return Https::Intercept;
+        }
+        let limited = !policy.limits.is_empty() || policy.in_flight.is_some();
+        let default = if limited && self.interception.limited { Https::Intercept } else { Https::Tunnel };
+        policy.https.unwrap_or(default)
+    }
+
+    /// Whether any CONNECT at all may be intercepted, so that a CA is needed.
+    pub fn intercepts(&self) -> bool {
+        let said = |policy: &Arc<Policy>| policy.https == Some(Https::Intercept);
+        !self.interception.hosts.is_empty() || self.interception.limited || self.rules.iter().any(said)
     }
 
     /// The rule for `origin`: the one whose pattern says most about it, the earlier one among equals.
@@ -244,7 +330,7 @@ mod tests {
     use super::*;
 
     fn host(text: &str) -> String {
-        Origin::parse(text, Some(80)).unwrap().to_string()
+        Origin::parse(Scheme::Http, text, Some(80)).unwrap().to_string()
     }
 
     #[test]
@@ -277,9 +363,9 @@ mod tests {
             "a%2fb",
             "http://a:443/",
         ] {
-            assert!(Origin::parse(text, Some(80)).is_err(), "{text}");
+            assert!(Origin::parse(Scheme::Http, text, Some(80)).is_err(), "{text}");
         }
-        assert!(Origin::parse("a", None).is_err());
+        assert!(Origin::parse(Scheme::Http, "a", None).is_err());
     }
 
     #[test]
@@ -292,12 +378,13 @@ mod tests {
             rule("exact", "api.example.com"),
             rule("port", "api.example.com:8443"),
         ]);
-        let found = |text: &str| rules.find(&Origin::parse(text, Some(80)).unwrap()).unwrap().name.to_string();
+        let found =
+            |text: &str| rules.find(&Origin::parse(Scheme::Http, text, Some(80)).unwrap()).unwrap().name.to_string();
         assert_eq!(found("api.example.com"), "exact");
         assert_eq!(found("api.example.com:8443"), "port");
         assert_eq!(found("a.example.com"), "below");
         assert_eq!(found("a.eu.example.com"), "deeper");
         assert_eq!(found("example.com"), "any");
-        assert!(Rules::default().find(&Origin::parse("a", Some(1)).unwrap()).is_none());
+        assert!(Rules::default().find(&Origin::parse(Scheme::Http, "a", Some(1)).unwrap()).is_none());
     }
 }

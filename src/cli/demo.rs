@@ -179,7 +179,9 @@ mod tests {
     fn the_rule_is_for_the_api_and_nobody_else() {
         let api = SocketAddr::from(([127, 0, 0, 1], 9100));
         let config = config(api, "50/s".parse().unwrap()).unwrap();
-        let rule = |origin: &str| config.rules.find(&crate::policy::Origin::parse(origin, None).unwrap());
+        let rule = |origin: &str| {
+            config.rules.find(&crate::policy::Origin::parse(crate::policy::Scheme::Http, origin, None).unwrap())
+        };
         assert_eq!(rule("127.0.0.1:9100").unwrap().limits.len(), 1);
         assert!(rule("127.0.0.1:9101").is_none());
         assert!(config.listen[0].ip().is_loopback());

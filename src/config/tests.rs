@@ -5,7 +5,7 @@ use std::io;
 use super::*;
 use crate::{
     limit::MarginSpec,
-    policy::{Origin, Policy},
+    policy::{Origin, Policy, Scheme},
 };
 
 mod files;
@@ -35,7 +35,7 @@ fn said(problems: &[Problem]) -> String {
 }
 
 fn rule<'a>(config: &'a Config, host: &str) -> &'a Policy {
-    config.rules.find(&Origin::parse(host, Some(443)).unwrap()).unwrap()
+    config.rules.find(&Origin::parse(Scheme::Https, host, Some(443)).unwrap()).unwrap()
 }
 
 #[test]

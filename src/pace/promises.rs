@@ -11,7 +11,7 @@ use crate::{
     clock::{Clock, Instant},
     limit::{Cost, Limits},
     metrics::Metrics,
-    policy::{Origin, Policy, Rules},
+    policy::{Origin, Policy, Rules, Scheme},
 };
 
 // === the world: an API that counts, and workers that ask ===
@@ -230,7 +230,7 @@ async fn a_lane_is_forgotten_when_it_remembers_nothing() {
     };
     let (clock, metrics) = (Clock::start(), Metrics::new());
     let lanes = Lanes::new(Rules::new(vec![rule()]), metrics, clock);
-    let origin = |name: &str| Origin::parse(name, Some(80)).unwrap();
+    let origin = |name: &str| Origin::parse(Scheme::Http, name, Some(80)).unwrap();
     let lane = lanes.find(&origin("a.test"));
     assert!(Arc::ptr_eq(&lane, &lanes.find(&origin("A.test.:8080"))), "one lane for all spellings");
     let Admission::Send(mut permit) = lane.admit(Ask { cost: Cost::MIN, patience: Duration::MAX }) else { panic!() };

@@ -18,7 +18,10 @@ use super::{
     stack::{Arrival, Call},
     upstream::Route,
 };
-use crate::{error::Error, policy::Origin};
+use crate::{
+    error::Error,
+    policy::{Origin, Scheme},
+};
 
 /// Finds each request's lane; what is malformed or denied ends here.
 pub(super) fn find_lane<S>(
@@ -106,7 +109,7 @@ fn find_route(link: &Arc<Link>, request: &Request<RequestBody>, authority: &str)
         return Err(Error::UserInfo);
     }
     let default_port = (request.method() != Method::CONNECT).then_some(80);
-    let origin = Origin::parse(authority, default_port).map_err(|_| bad_target(request))?;
+    let origin = Origin::parse(Scheme::Http, authority, default_port).map_err(|_| bad_target(request))?;
     let proxy = &link.proxy;
     let named = || {
         proxy
@@ -157,7 +160,7 @@ fn check_host(request: &Request<RequestBody>, authority: &str) -> Result<(), Err
         (Some(_), Some(_)) => Err(Error::BadHost { found: "more than one Host field" }),
         (Some(host), None) if host.as_bytes() == authority.as_bytes() => Ok(()),
         (Some(host), None) => {
-            let valid = host.to_str().ok().and_then(|host| Origin::parse(host, Some(80)).ok());
+            let valid = host.to_str().ok().and_then(|host| Origin::parse(Scheme::Http, host, Some(80)).ok());
             valid.map(|_| ()).ok_or(Error::BadHost { found: "an invalid Host field" })
         }
     }

@@ -7,7 +7,7 @@ use std::{
 
 use ipnet::IpNet;
 
-use crate::policy::{Origin, Rules};
+use crate::policy::{Origin, Rules, Scheme};
 
 /// Where clients look for the proxy. Both spellings: curl reads only `http_proxy` in small letters, others only capitals.
 const PROXIES: [&str; 6] = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
@@ -44,10 +44,9 @@ fn reachable(proxy: SocketAddr) -> SocketAddr {
 
 /// Whether a rule is for a loopback host; `*` names nothing.
 fn names_loopback(rules: &Rules) -> bool {
-    rules
-        .iter()
-        .flat_map(|rule| &rule.hosts)
-        .any(|pattern| Origin::parse(&pattern.to_string(), Some(80)).is_ok_and(|origin| is_loopback(&origin.host)))
+    rules.iter().flat_map(|rule| &rule.hosts).any(|pattern| {
+        Origin::parse(Scheme::Http, &pattern.to_string(), Some(80)).is_ok_and(|origin| is_loopback(&origin.host))
+    })
 }
 
 /// The list without its loopback hosts; `None` if there are none in it, or if nobody can read it.
