@@ -1,0 +1,90 @@
+//! Requests that name no proxy's target but a path of ours: `/https://api.example.com/v1`, or a named route's. Pure:
+//! says where a path leads, and how the answer must read for the client to stay here. Never decides who may.
+//!
+//! ```text
+//! GET /https://api.example.com/v1/x?y  →  GET /v1/x?y of https://api.example.com
+//! GET /openai/models                   →  GET /v1/models of https://api.openai.com, if `to` ends in /v1
+//! ```
+
+mod cookie;
+mod page;
+mod stay;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use http::uri::PathAndQuery;
+
+pub(super) use self::{page::is_page_of_others, stay::Stay};
+use crate::{
+    error::Error,
+    policy::{Gateway, Origin, Scheme},
+};
+
+/// Where a request leads that came in origin form.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// How the upstream is spoken to.
+    pub(super) scheme: Scheme,
+    /// As the client wrote it, yet to be parsed; a named route's host.
+    pub(super) authority: String,
+    /// What the upstream is to get, byte for byte as the client wrote it.
+    pub(super) path: PathAndQuery,
+    /// For the answer.
+    pub(super) stay: Arc<Stay>,
+}
+
+/// Where `path` leads; `None` if it is no gateway's. Of `routes` the longest path wins, and `/openai` is not `/openaix`.
+pub(super) fn target(path: &PathAndQuery, routes: &[Gateway]) -> Option<Result<Target, Error>> {
+    // First, so that no route can stand in front of it.
+    if let Some((scheme, authority, prefix)) = written_out(path.as_str()) {
+        if authority.contains('@') {
+            return Some(Err(Error::UserInfo));
+        }
+        let rest = &path.as_str()[prefix.len()..];
+        return Some(lead(scheme, authority.to_owned(), prefix, "", rest));
+    }
+    let (route, rest) = routes
+        .iter()
+        .filter_map(|route| Some((route, below(path.as_str(), &route.path)?)))
+        .max_by_key(|(route, _)| route.path.len())?;
+    Some(lead(route.to.scheme, authority_of(&route.to), &route.path, &route.base, rest))
+}
+
+/// Puts a target together from what comes before the path there (`base`) and what the client wants of it (`rest`).
+fn lead(scheme: Scheme, authority: String, prefix: &str, base: &str, rest: &str) -> Result<Target, Error> {
+    let slash = if base.is_empty() && !rest.starts_with('/') { "/" } else { "" };
+    // Parts of a path that was read make a path again. The limit on its length is the one thing that a long base breaks.
+    let path = PathAndQuery::try_from([slash, base, rest].concat()).map_err(|_| Error::UriTooLong)?;
+    let bare = !rest.starts_with('/');
+    let stay = Arc::new(Stay::new(prefix, base, (scheme, &authority), &path, bare));
+    Ok(Target { scheme, authority, path, stay })
+}
+
+/// Takes `/https://host` apart, in any case and also with one of its slashes lost: some clients, and proxies on the way
+/// here, make one of two. Gives scheme, host and the whole as it was written.
+fn written_out(path: &str) -> Option<(Scheme, &str, &str)> {
+    let (scheme, after) = path.strip_prefix('/')?.split_once(":/")?;
+    let scheme = [Scheme::Https, Scheme::Http].into_iter().find(|known| scheme.eq_ignore_ascii_case(known.as_str()))?;
+    let after = after.strip_prefix('/').unwrap_or(after);
+    let authority = &after[..after.find(['/', '?']).unwrap_or(after.len())];
+    let start = path.len() - after.len();
+    Some((scheme, authority, &path[..start + authority.len()]))
+}
+
+/// What of `path` comes after `prefix`, if it is below it or at it. A prefix that says nothing has nothing below it: a
+/// request to the proxy's own address is a mistake that needs its own answer.
+fn below<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
+    let rest = path.strip_prefix(prefix).filter(|_| !prefix.is_empty())?;
+    (rest.is_empty() || rest.starts_with(['/', '?'])).then_some(rest)
+}
+
+/// `origin` as `Host` has it: without a port that goes without saying, which some servers compare their names with.
+fn authority_of(origin: &Origin) -> String {
+    let text = origin.to_string();
+    if origin.port != origin.scheme.default_port() {
+        return text;
+    }
+    text.rsplit_once(':').map_or(text.clone(), |(host, _)| host.to_owned())
+}
