@@ -7,6 +7,7 @@ use clap::Parser as _;
 pub mod check;
 pub mod demo;
 mod failure;
+pub mod health;
 mod log;
 pub mod mock;
 pub mod plan;
@@ -41,6 +42,7 @@ enum Command {
         options: run::Options,
     },
     Check(check::Args),
+    Health(health::Args),
     Demo(demo::Args),
     Mock(mock::Args),
     Plan(plan::Args),
@@ -75,6 +77,7 @@ impl Cli {
             Command::Serve(args) => return serve::run(args).await,
             Command::Run { serve, options } => return run_behind_proxy(&serve, options).await,
             Command::Check(args) => return check::run(&args),
+            Command::Health(args) => return health::run(&args).await,
             Command::Demo(args) => demo::run(args).await,
             Command::Mock(args) => mock::run(args).await,
             Command::Plan(args) => plan::run(args),
@@ -114,7 +117,7 @@ mod tests {
     #[test]
     fn every_command_has_examples_in_its_help() {
         let cli = Cli::command();
-        for command in ["serve", "run", "check", "demo", "mock", "plan"] {
+        for command in ["serve", "run", "check", "health", "demo", "mock", "plan"] {
             let help = cli.find_subcommand(command).unwrap().clone().render_long_help().to_string();
             assert!(help.contains("Examples:\n") && help.contains(&format!("andante {command}")), "{command}:\n{help}");
         }

@@ -136,6 +136,21 @@ impl Config {
         Ok((Self { file, ..config }, problems))
     }
 
+    /// Where the admin pages of an andante with these `sources` are. What else is wrong with them does not matter: it may
+    /// have been written after that andante has started.
+    pub fn admin_of(sources: &Sources) -> Result<Option<SocketAddr>, Vec<Problem>> {
+        let (base, mut problems) = (Self::default(), Vec::new());
+        let file =
+            sources.file.as_ref().map(|file| FileLayer::read(file, base.timeouts, &mut problems)).unwrap_or_default();
+        let environment = Layer::environment(&sources.environment, &mut problems);
+        let flags = Layer::flags(&sources.flags, &mut problems);
+        if let Some(admin) = flags.admin.or(environment.admin).or(file.common.admin) {
+            return Ok(admin.value);
+        }
+        problems.retain(|problem| problem.is_error() && problem.key.as_deref().is_none_or(|key| key == "admin"));
+        if problems.is_empty() { Ok(base.admin) } else { Err(problems) }
+    }
+
     /// Takes each value from the strongest source that names it, and checks what came together.
     fn combine(base: Self, [flags, environment]: [Layer; 2], file: FileLayer, problems: &mut Vec<Problem>) -> Self {
         let listen = flags.listen.or(environment.listen).or(file.common.listen);

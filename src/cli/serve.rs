@@ -162,7 +162,7 @@ pub(super) fn environment() -> Settings {
 }
 
 /// A mistake in a flag is one of usage.
-fn exit_code(problems: &[Problem]) -> ExitCode {
+pub(super) fn exit_code(problems: &[Problem]) -> ExitCode {
     let flag = |problem: &Problem| problem.is_error() && matches!(problem.place, Place::Flag(_));
     ExitCode::from(if problems.iter().any(flag) { USAGE } else { FAILED })
 }

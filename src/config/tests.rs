@@ -386,3 +386,20 @@ fn clients_are_named_by_file_variable_or_flag_alike() {
     let wrong = Sources { flags: said("10.0.0.0/99"), ..Sources::default() };
     assert!(Config::load(&wrong).unwrap_err()[0].to_string().starts_with("--clients"));
 }
+
+#[test]
+fn the_admin_address_is_found_whatever_else_is_wrong() {
+    let port = |sources: &Sources| Config::admin_of(sources).map(|admin| admin.map(|address| address.port()));
+    assert_eq!(port(&Sources::default()), Ok(Some(9128)));
+    assert_eq!(port(&file("admin = '127.0.0.1:7'\nlisten = 'nowhere'")), Ok(Some(7)));
+    assert_eq!(port(&file("admin = 'off'\n[[rule]]")), Ok(None));
+    assert_eq!(port(&file("threads = 0")), Ok(Some(9128)));
+    let mut stronger = file("no toml");
+    assert!(said(&port(&stronger).unwrap_err()).starts_with("error: "));
+    stronger.environment.admin = Some("127.0.0.1:8".into());
+    assert_eq!(port(&stronger), Ok(Some(8)));
+    let mut wrong = file("admin = 'nowhere'");
+    assert_eq!(said(&port(&wrong).unwrap_err()).lines().count(), 1);
+    wrong = Sources { flags: Settings { admin: Some("nowhere".into()), ..Settings::default() }, ..Sources::default() };
+    assert!(said(&port(&wrong).unwrap_err()).starts_with("error: --admin: "));
+}
