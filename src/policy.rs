@@ -167,6 +167,18 @@ impl HostPattern {
             }
     }
 
+    /// Whether all hosts that `other` means are meant.
+    pub fn covers(&self, other: &Self) -> bool {
+        (self.port.is_none() || self.port == other.port)
+            && match (&self.name, &other.name) {
+                (Name::Any, _) => true,
+                (Name::Exactly(name), Name::Exactly(other)) => name == other,
+                (Name::Below(suffix), Name::Exactly(other)) => other.len() > suffix.len() && other.ends_with(suffix),
+                (Name::Below(suffix), Name::Below(other)) => other.ends_with(suffix),
+                _ => false,
+            }
+    }
+
     /// The port that the pattern names, if any.
     pub fn port(&self) -> Option<u16> {
         self.port
@@ -250,6 +262,11 @@ impl Rules {
     /// The same rules, with CONNECT intercepted as `interception` says.
     pub fn intercepting(self, interception: Interception) -> Self {
         Self { interception, ..self }
+    }
+
+    /// Where CONNECT is intercepted, as far as rules do not say.
+    pub fn interception(&self) -> &Interception {
+        &self.interception
     }
 
     /// What becomes of a CONNECT to `origin`, whose rule is `policy`.
@@ -366,6 +383,24 @@ mod tests {
             assert!(Origin::parse(Scheme::Http, text, Some(80)).is_err(), "{text}");
         }
         assert!(Origin::parse(Scheme::Http, "a", None).is_err());
+    }
+
+    #[test]
+    fn a_pattern_covers_what_it_says_less_than() {
+        let covers = |a: &str, b: &str| a.parse::<HostPattern>().unwrap().covers(&b.parse().unwrap());
+        for (wide, narrow) in [
+            ("*", "a:1"),
+            ("*", "*"),
+            ("*.a", "*.b.a"),
+            ("*.a", "b.a:1"),
+            ("a", "a:1"),
+            ("a:1", "a:1"),
+            ("*:1", "*.a:1"),
+        ] {
+            assert!(covers(wide, narrow), "{wide} {narrow}");
+            assert_eq!(covers(narrow, wide), wide == narrow, "{narrow} {wide}");
+        }
+        assert!(!covers("*.a", "a") && !covers("a", "b") && !covers("*:1", "a"));
     }
 
     #[test]
