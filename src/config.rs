@@ -2,6 +2,8 @@
 
 mod check;
 pub mod duration;
+mod files;
+mod gateways;
 mod layer;
 mod problem;
 mod reader;
@@ -16,6 +18,7 @@ use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 use ipnet::IpNet;
 
 use self::{
+    files::{Holds, Named},
     layer::{FileLayer, Layer},
     problem::Placed,
 };
@@ -23,7 +26,7 @@ pub use self::{
     problem::{Place, Problem, Severity},
     source::{File, Settings, Sources},
 };
-use crate::policy::{Gateway, Rules};
+use crate::policy::{Gateway, Interception, Rules};
 
 /// All that a running andante needs to know.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,20 +123,35 @@ impl Config {
         Self::load_over(Self::default(), sources)
     }
 
-    /// Like [`load`](Self::load), with `base` in the place of the defaults. Its rules and clients do not count.
+    /// Like [`load`](Self::load), with `base` in the place of the defaults. Its clients do not count, and of its rules
+    /// only what they say of interception.
     pub fn load_over(base: Self, sources: &Sources) -> Result<(Self, Vec<Problem>), Vec<Problem>> {
+        let (config, problems, _) = Self::read(base, sources);
+        verdict(config, problems)
+    }
+
+    /// Like [`load`](Self::load), and then opens the files that are named: what is wrong with them is among the
+    /// problems.
+    pub fn check(sources: &Sources) -> Result<(Self, Vec<Problem>), Vec<Problem>> {
+        let (config, mut problems, files) = Self::read(Self::default(), sources);
+        let mut looked: Vec<Problem> = files.iter().filter_map(Named::look).collect();
+        // A certificate's file is opened once more for its key.
+        looked.dedup();
+        problems.append(&mut looked);
+        verdict(config, problems)
+    }
+
+    /// As much as can be made of the sources, with what is wrong in no order, and the files that are named.
+    fn read(base: Self, sources: &Sources) -> (Self, Vec<Problem>, Vec<Named>) {
         let mut problems = Vec::new();
         let file =
             sources.file.as_ref().map(|file| FileLayer::read(file, base.timeouts, &mut problems)).unwrap_or_default();
         let environment = Layer::environment(&sources.environment, &mut problems);
         let flags = Layer::flags(&sources.flags, &mut problems);
-        let config = Self::combine(base, [flags, environment], file, &mut problems);
-        problems.sort_by(|a, b| a.place.cmp(&b.place));
-        if problems.iter().any(Problem::is_error) {
-            return Err(problems);
-        }
+        let mut files = Vec::new();
+        let config = Self::combine(base, [flags, environment], file, &mut problems, &mut files);
         let file = sources.file.as_ref().map(|file| file.path.clone());
-        Ok((Self { file, ..config }, problems))
+        (Self { file, ..config }, problems, files)
     }
 
     /// Where the admin pages of an andante with these `sources` are. What else is wrong with them does not matter: it may
@@ -152,7 +170,13 @@ impl Config {
     }
 
     /// Takes each value from the strongest source that names it, and checks what came together.
-    fn combine(base: Self, [flags, environment]: [Layer; 2], file: FileLayer, problems: &mut Vec<Problem>) -> Self {
+    fn combine(
+        base: Self,
+        [flags, environment]: [Layer; 2],
+        file: FileLayer,
+        problems: &mut Vec<Problem>,
+        files: &mut Vec<Named>,
+    ) -> Self {
         let listen = flags.listen.or(environment.listen).or(file.common.listen);
         let listen = listen.unwrap_or_else(|| base.listen.iter().map(|address| Placed::default(*address)).collect());
         let admin = flags.admin.or(environment.admin).or(file.common.admin);
@@ -169,26 +193,46 @@ impl Config {
         let limits = flags.limits.into_iter().chain(environment.limits).collect();
         rules::overlay(&mut rules, limits, problems);
         rules::check(&rules, problems);
+        let intercept = flags.intercept.or(environment.intercept).or(file.common.intercept);
+        rules::intercepted(&rules, intercept.as_deref().unwrap_or_default(), problems);
+        let interception = base.rules.interception().clone();
+        let hosts = intercept.map_or(interception.hosts, values);
 
+        let upstream_ca = flags.upstream_ca.or(environment.upstream_ca).or(file.common.upstream_ca);
+        files.extend(Named::all(upstream_ca.as_deref(), Holds::Certificates));
+        files.extend(Named::all(file.upstream_crl.as_deref(), Holds::RevocationLists));
+        files.extend(rules::files(&rules).cloned());
+
+        let data = flags.data.or(environment.data).or(file.common.data);
         let threads = flags.threads.or(environment.threads).or(file.common.threads);
         let log = flags.log.or(environment.log).or(file.common.log);
         Self {
-            listen: listen.into_iter().map(|address| address.value).collect(),
+            listen: values(listen),
             admin: admin.value,
             threads: threads.map_or(base.threads, |threads| threads.value),
             log: log.map_or(base.log, |log| log.value),
             clients,
             drain: file.drain.unwrap_or(base.drain),
             timeouts: file.timeouts.unwrap_or(base.timeouts),
-            rules: rules::finish(rules),
-            gateways: base.gateways,
-            upstream_ca: base.upstream_ca,
-            upstream_crl: base.upstream_crl,
-            dns: base.dns,
-            data: base.data,
+            rules: rules::finish(rules).intercepting(Interception { hosts, ..interception }),
+            gateways: file.gateways.unwrap_or(base.gateways),
+            upstream_ca: upstream_ca.map_or(base.upstream_ca, values),
+            upstream_crl: file.upstream_crl.map_or(base.upstream_crl, values),
+            dns: file.dns.unwrap_or(base.dns),
+            data: data.map_or(base.data, |data| Some(data.value)),
             file: None,
         }
     }
+}
+
+/// The configuration with its warnings, or all that is wrong, in the order of the lines.
+fn verdict(config: Config, mut problems: Vec<Problem>) -> Result<(Config, Vec<Problem>), Vec<Problem>> {
+    problems.sort_by(|a, b| a.place.cmp(&b.place));
+    if problems.iter().any(Problem::is_error) { Err(problems) } else { Ok((config, problems)) }
+}
+
+fn values<T>(placed: Vec<Placed<T>>) -> Vec<T> {
+    placed.into_iter().map(|placed| placed.value).collect()
 }
 
 impl Default for Config {

@@ -3,20 +3,21 @@
 use std::{
     fmt::Write as _,
     io::{self, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use super::{FAILED, Failure, serve, terminal, wording};
 use crate::{
-    config::{Clients, Config, Problem, Settings, Sources},
+    config::{Clients, Config, Dns, Problem, Settings, Sources},
     limit::{LimitSpec, MarginSpec},
-    policy::Policy,
+    policy::{Egress, Gateway, Https, Parent, Policy},
 };
 
 /// Checks a configuration: every problem at once, or how it was understood
 ///
-/// Starts nothing. What ANDANTE_… variables say is checked along with the file, as `andante serve` would use them.
+/// Starts nothing. What ANDANTE_… variables say is checked along with the file, as `andante serve` would use them, and
+/// certificates, keys and lists that are named are looked into.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -39,7 +40,7 @@ pub fn run(args: &Args) -> ExitCode {
         environment: serve::environment(),
         flags: Settings::default(),
     };
-    match Config::load(&sources) {
+    match Config::check(&sources) {
         Ok((config, warnings)) => {
             terminal::problems(&warnings);
             match io::stdout().write_all(summary(&config).as_bytes()) {
@@ -82,9 +83,19 @@ fn summary(config: &Config) -> String {
         ("clients", clients),
         ("threads", config.threads.map_or_else(|| "one per core, at most 4".to_owned(), |count| count.to_string())),
         ("drain", wording::duration(config.drain)),
+        ("intercept", listed(&config.rules.interception().hosts, "no host unless its rule says so")),
+        ("upstream-ca", authorities(&config.upstream_ca)),
+        ("dns", resolver(&config.dns)),
+        ("data", config.data.as_deref().map_or_else(|| "the user's own folder for it".to_owned(), shown)),
         ("rules", config.rules.iter().count().to_string()),
     ] {
         row(&mut text, 0, name, &value);
+    }
+    if !config.upstream_crl.is_empty() {
+        row(&mut text, 0, "upstream-crl", &files(&config.upstream_crl));
+    }
+    for gateway in &config.gateways {
+        row(&mut text, 0, "gateway", &route(gateway));
     }
     for rule in config.rules.iter() {
         describe(&mut text, rule);
@@ -93,9 +104,8 @@ fn summary(config: &Config) -> String {
 }
 
 fn describe(text: &mut String, rule: &Policy) {
-    let hosts: Vec<String> = rule.hosts.iter().map(ToString::to_string).collect();
     let _ = writeln!(text, "\n{}", rule.name);
-    row(text, 2, "host", &hosts.join(", "));
+    row(text, 2, "host", &listed(&rule.hosts, "none"));
     for limit in &rule.limits {
         row(text, 2, "limit", &pace(limit));
     }
@@ -113,6 +123,78 @@ fn describe(text: &mut String, rule: &Policy) {
     if rule.allow_private {
         row(text, 2, "allow-private", "true");
     }
+    if let Some(https) = rule.https {
+        let word = match https {
+            Https::Tunnel => "tunnel",
+            Https::Intercept => "intercept",
+            Https::Refuse => "refuse",
+        };
+        row(text, 2, "https", word);
+    }
+    way_out(text, &rule.egress);
+}
+
+/// What differs from going straight there.
+fn way_out(text: &mut String, egress: &Egress) {
+    let Egress { secure, via, resolve, source, sni, identity } = egress;
+    if *secure {
+        row(text, 2, "upstream", "https, also where http is asked for");
+    }
+    if let Some(parent) = via {
+        row(text, 2, "via", &between(parent));
+    }
+    if !resolve.is_empty() {
+        row(text, 2, "resolve", &listed(resolve, "none"));
+    }
+    if let Some(source) = source {
+        row(text, 2, "source", &source.to_string());
+    }
+    if let Some(sni) = sni {
+        row(text, 2, "sni", sni);
+    }
+    if let Some(identity) = identity {
+        row(text, 2, "client-cert", &shown(&identity.certificate));
+        row(text, 2, "client-key", &shown(&identity.key));
+    }
+}
+
+/// `http://corp:3128, with user name and password`, and never these themselves.
+fn between(parent: &Parent) -> String {
+    let credentials = if parent.credentials.is_some() { ", with user name and password" } else { "" };
+    format!("{parent}{credentials}")
+}
+
+/// `/openai is https://api.openai.com:443/v1`.
+fn route(gateway: &Gateway) -> String {
+    let Gateway { path, to, base } = gateway;
+    format!("{path} is {}://{to}{base}", to.scheme.as_str())
+}
+
+fn resolver(dns: &Dns) -> String {
+    match dns {
+        Dns::Cached => "as /etc/resolv.conf says, cached".to_owned(),
+        Dns::System => "the system's resolver".to_owned(),
+        Dns::Servers(servers) => format!("{}, cached", listed(servers, "none")),
+    }
+}
+
+fn authorities(paths: &[PathBuf]) -> String {
+    if paths.is_empty() { "the system's".to_owned() } else { format!("the system's, {}", files(paths)) }
+}
+
+fn files(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| shown(path)).collect::<Vec<_>>().join(", ")
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn listed(items: &[impl ToString], none: &str) -> String {
+    if items.is_empty() {
+        return none.to_owned();
+    }
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// `500/min (one every 120 ms)`.
@@ -148,6 +230,38 @@ mod tests {
         ] {
             assert!(summary.contains(line), "{line}\n{summary}");
         }
+    }
+
+    #[test]
+    fn the_summary_says_where_everything_goes_and_no_password() {
+        let text =
+            b"intercept = '*.c'\nupstream-ca = 'ca.pem'\nupstream-crl = 'crl.pem'\ndns = '10.0.0.2'\ndata = '/d'\n\
+            [[gateway]]\npath = '/o'\nto = 'https://a/v1'\n\
+            [[rule]]\nhost = 'a'\nhttps = 'refuse'\nupstream = 'https'\nvia = 'http://me:hunter2@corp:3128'\n\
+            resolve = ['10.0.0.5', '10.0.0.6']\nsource = '10.0.0.9'\nsni = 'b'\nclient-cert = 'me.pem'"
+                .to_vec();
+        let file = File { path: "etc/a.toml".into(), content: Ok(text) };
+        let (config, _) = Config::load(&Sources { file: Some(file), ..Sources::default() }).unwrap();
+        let summary = summary(&config);
+        for line in [
+            "intercept     *.c\n",
+            "upstream-ca   the system's, etc/ca.pem\n",
+            "upstream-crl  etc/crl.pem\n",
+            "dns           10.0.0.2:53, cached\n",
+            "data          /d\n",
+            "gateway       /o is https://a:443/v1\n",
+            "  https         refuse\n",
+            "  upstream      https, also where http is asked for\n",
+            "  via           http://corp:3128, with user name and password\n",
+            "  resolve       10.0.0.5, 10.0.0.6\n",
+            "  source        10.0.0.9\n",
+            "  sni           b\n",
+            "  client-cert   etc/me.pem\n",
+            "  client-key    etc/me.pem\n",
+        ] {
+            assert!(summary.contains(line), "{line}\n{summary}");
+        }
+        assert!(!summary.contains("hunter2"), "{summary}");
     }
 
     #[test]

@@ -39,6 +39,16 @@ pub struct ServeArgs {
     /// What a host allows, as in api.example.com=10/s,500/min; may be repeated [env: ANDANTE_LIMIT]
     #[arg(long, value_name = "HOST=LIMITS")]
     pub limit: Vec<String>,
+    /// A host whose HTTPS is intercepted, so that each request in it is paced; may be repeated, as in api.example.com,
+    /// *.example.com:8443 or * [env: ANDANTE_INTERCEPT]
+    #[arg(long, value_name = "HOST")]
+    pub intercept: Vec<String>,
+    /// PEM file with authorities that upstreams are verified by, besides the system's; may be repeated [env: ANDANTE_UPSTREAM_CA]
+    #[arg(long, value_name = "FILE")]
+    pub upstream_ca: Vec<String>,
+    /// Where andante keeps its own certificate authority [env: ANDANTE_DATA]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<String>,
     /// Runtime threads [env: ANDANTE_THREADS] [default: auto, one per core, at most 4]
     #[arg(long, value_name = "N")]
     pub threads: Option<String>,
@@ -51,6 +61,7 @@ const EXAMPLES: &str = "\
 Examples:
   andante serve --limit 'api.example.com=10/s,500/min,in-flight 20'
   andante serve --config andante.toml --listen 127.0.0.1:8080 --admin off
+  andante serve --intercept api.example.com --limit api.example.com=500/min
   andante serve --listen 0.0.0.0:3128 --clients 10.0.0.0/8 --limit api.example.com=500/min
   ANDANTE_LIMIT='a.example=5/s; b.example=100/min' andante serve --log json
 
@@ -145,6 +156,9 @@ impl ServeArgs {
                 limits: self.limit.clone(),
                 threads: self.threads.clone(),
                 log: self.log.clone(),
+                intercept: self.intercept.clone(),
+                upstream_ca: self.upstream_ca.clone(),
+                data: self.data.clone(),
             },
         }
     }

@@ -1,19 +1,37 @@
 //! What one source says: a file, the environment, or the flags. All of it read, nothing of it compared yet.
 
-use std::{net::SocketAddr, num::NonZeroUsize, time::Duration};
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use super::{
-    LogFormat, Timeouts,
+    Dns, LogFormat, Timeouts, gateways,
     problem::{Place, Placed, Problem},
     reader::{self, Reader, Table},
     rules::{self, Draft},
     source::{File, Settings},
-    value::{self, Client, Grammar},
+    value::{self, Client, Grammar, upstream, upstream::Resolver},
 };
-use crate::{limit::Limits, policy::HostPattern};
+use crate::{
+    limit::Limits,
+    policy::{Gateway, HostPattern},
+};
 
 /// Keys outside of any table.
-pub(super) const TOP: &[&str] = &["listen", "admin", "threads", "log", "clients", "drain", "timeouts", "rule"];
+pub(super) const TOP: &[&str] = &[
+    "listen",
+    "admin",
+    "threads",
+    "log",
+    "clients",
+    "drain",
+    "intercept",
+    "upstream-ca",
+    "upstream-crl",
+    "dns",
+    "data",
+    "timeouts",
+    "gateway",
+    "rule",
+];
 /// Keys of `[timeouts]`.
 pub(super) const TIMEOUTS: &[&str] = &["connect", "answer", "idle", "head", "keep-alive", "upstream-keep-alive"];
 
@@ -27,6 +45,9 @@ pub(super) struct Layer {
     pub(super) clients: Option<Vec<Placed<Client>>>,
     /// Limits by host; of a file these are in its rules instead.
     pub(super) limits: Vec<Placed<(HostPattern, Limits)>>,
+    pub(super) intercept: Option<Vec<Placed<HostPattern>>>,
+    pub(super) upstream_ca: Option<Vec<Placed<PathBuf>>>,
+    pub(super) data: Option<Placed<PathBuf>>,
 }
 
 /// What a file can say.
@@ -35,6 +56,9 @@ pub(super) struct FileLayer {
     pub(super) common: Layer,
     pub(super) drain: Option<Duration>,
     pub(super) timeouts: Option<Timeouts>,
+    pub(super) upstream_crl: Option<Vec<Placed<PathBuf>>>,
+    pub(super) dns: Option<Dns>,
+    pub(super) gateways: Option<Vec<Gateway>>,
     pub(super) rules: Vec<Draft>,
 }
 
@@ -45,7 +69,7 @@ impl FileLayer {
     pub(super) fn read(file: &File, base: Timeouts, problems: &mut Vec<Problem>) -> Self {
         match text(file) {
             Ok(text) => {
-                let mut reader = Reader::new(name(file), text);
+                let mut reader = Reader::new(&file.path, text);
                 let root = reader::parse(&mut reader);
                 let layer = root.as_ref().map(|root| Self::from_root(&mut reader, &Table::root(root), base));
                 problems.append(&mut reader.problems);
@@ -59,7 +83,12 @@ impl FileLayer {
     }
 
     fn from_root<'a>(reader: &mut Reader<'a>, root: &Table<'a>, base: Timeouts) -> Self {
-        reader.only(root, TOP, &[("[timeouts]", TIMEOUTS), ("a [[rule]]", rules::KEYS)]);
+        reader.only(
+            root,
+            TOP,
+            &[("[timeouts]", TIMEOUTS), ("a [[rule]]", rules::KEYS), ("a [[gateway]]", gateways::KEYS)],
+        );
+        let data = reader.one(root, "data", &upstream::FOLDER);
         Self {
             common: Layer {
                 listen: listen(reader, root),
@@ -68,9 +97,15 @@ impl FileLayer {
                 log: reader.one(root, "log", &value::LOG),
                 clients: reader.several(root, "clients", &value::CLIENT).map(|clients| clients.value),
                 limits: Vec::new(),
+                intercept: reader.several(root, "intercept", &value::HOST).map(|hosts| hosts.value),
+                upstream_ca: reader.files(root, "upstream-ca"),
+                data: data.map(|data| reader.beside(data)),
             },
             drain: reader.one(root, "drain", &value::DURATION).map(|drain| drain.value),
             timeouts: Some(timeouts(reader, root, base)),
+            upstream_crl: reader.files(root, "upstream-crl"),
+            dns: dns(reader, root),
+            gateways: root.has("gateway").then(|| gateways::read(reader, root)),
             rules: rules::read(reader, root),
         }
     }
@@ -100,6 +135,29 @@ fn timeouts<'a>(reader: &mut Reader<'a>, root: &Table<'a>, mut timeouts: Timeout
         }
     }
     timeouts
+}
+
+fn dns<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Option<Dns> {
+    let before = reader.problems.len();
+    let dns = reader.several(root, "dns", &upstream::DNS)?;
+    let mut servers = Vec::new();
+    for entry in &dns.value {
+        match entry.value {
+            Resolver::Server(server) => servers.push(server),
+            Resolver::Cached if dns.value.len() == 1 => return Some(Dns::Cached),
+            Resolver::System if dns.value.len() == 1 => return Some(Dns::System),
+            Resolver::Cached | Resolver::System => {
+                let what = format!("{:?} makes what is beside it meaningless", entry.text);
+                let hint = "write it alone, or the servers without it";
+                reader.problems.push(Problem::error(entry, what, hint));
+            }
+        }
+    }
+    if servers.is_empty() && reader.problems.len() == before {
+        let hint = format!("write {}", upstream::DNS.example);
+        reader.problems.push(Problem::error(&dns, "expected at least one server, found an empty list", hint));
+    }
+    Some(Dns::Servers(servers))
 }
 
 fn name(file: &File) -> std::sync::Arc<str> {
@@ -136,6 +194,9 @@ impl Layer {
                 "--threads" => "ANDANTE_THREADS",
                 "--log" => "ANDANTE_LOG_FORMAT",
                 "--clients" => "ANDANTE_CLIENTS",
+                "--intercept" => "ANDANTE_INTERCEPT",
+                "--upstream-ca" => "ANDANTE_UPSTREAM_CA",
+                "--data" => "ANDANTE_DATA",
                 _ => "ANDANTE_LIMIT",
             })
         })
@@ -148,6 +209,8 @@ impl Layer {
 
     fn read(said: &Settings, problems: &mut Vec<Problem>, place: impl Fn(&'static str) -> Place) -> Self {
         let clients = word_list(&said.clients, &place("--clients"), &value::CLIENT, problems);
+        let intercept = word_list(&said.intercept, &place("--intercept"), &value::HOST, problems);
+        let upstream_ca = word_list(&said.upstream_ca, &place("--upstream-ca"), &upstream::FILE, problems);
         let listen = word_list(&said.listen, &place("--listen"), &value::LISTEN, problems);
         Self {
             listen: (!said.listen.is_empty()).then_some(listen),
@@ -156,6 +219,9 @@ impl Layer {
             log: word(said.log.as_deref(), &place("--log"), &value::LOG, problems),
             clients: (!said.clients.is_empty()).then_some(clients),
             limits: word_list(&said.limits, &place("--limit"), &value::LIMIT_OF_HOST, problems),
+            intercept: (!said.intercept.is_empty()).then_some(intercept),
+            upstream_ca: (!said.upstream_ca.is_empty()).then_some(upstream_ca),
+            data: word(said.data.as_deref(), &place("--data"), &upstream::FOLDER, problems),
         }
     }
 }

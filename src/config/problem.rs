@@ -92,6 +92,13 @@ impl fmt::Display for Problem {
 
 // === impl Place ===
 
+impl Place {
+    /// Whether both are in the same source: neither is stronger.
+    pub(super) fn is_beside(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

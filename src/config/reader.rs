@@ -1,18 +1,24 @@
 //! Reads typed values out of a parsed TOML table, and goes on after each problem: all of them are collected.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use serde_spanned::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::{
     problem::{Place, Placed, Problem, Severity},
-    value::Grammar,
+    value::{self, Grammar, upstream},
 };
 
 /// One file being read, and what was found wrong with it.
 pub(super) struct Reader<'a> {
     name: Arc<str>,
+    /// What the names of files in it are relative to.
+    folder: PathBuf,
     text: &'a str,
     pub(super) problems: Vec<Problem>,
 }
@@ -36,8 +42,10 @@ struct Item<'a> {
 // === impl Reader ===
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(name: Arc<str>, text: &'a str) -> Self {
-        Self { name, text, problems: Vec::new() }
+    /// A reader of the file at `path`, whose content is `text`.
+    pub(super) fn new(path: &Path, text: &'a str) -> Self {
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        Self { name: path.to_string_lossy().into(), folder, text, problems: Vec::new() }
     }
 
     /// Line and column of the byte at `offset`.
@@ -96,6 +104,22 @@ impl<'a> Reader<'a> {
             _ => self.read(&whole, grammar).into_iter().collect(),
         };
         Some(self.at(whole.span.clone(), whole.key.clone()).with(values))
+    }
+
+    /// The file that `key` names.
+    pub(super) fn file(&mut self, table: &Table<'a>, key: &str) -> Option<Placed<PathBuf>> {
+        self.one(table, key, &upstream::FILE).map(|file| self.beside(file))
+    }
+
+    /// The files that `key` names.
+    pub(super) fn files(&mut self, table: &Table<'a>, key: &str) -> Option<Vec<Placed<PathBuf>>> {
+        let files = self.several(table, key, &upstream::FILE)?.value;
+        Some(files.into_iter().map(|file| self.beside(file)).collect())
+    }
+
+    /// `path`, relative to the folder of the file that it is written in: wherever andante is started.
+    pub(super) fn beside(&self, path: Placed<PathBuf>) -> Placed<PathBuf> {
+        Placed { value: self.folder.join(&path.value), ..path }
     }
 
     /// The value of `key`, which is `true` or `false`.
@@ -165,7 +189,7 @@ impl<'a> Reader<'a> {
 
     fn wrong_kind(&mut self, item: &Item<'_>, expected: &str, example: &str) {
         let found = match item.value {
-            DeValue::String(text) => format!("{text:?}"),
+            DeValue::String(text) => format!("{:?}", value::shown(text)),
             DeValue::Table(_) => "a table".to_owned(),
             DeValue::Array(_) => "a list".to_owned(),
             _ => self.text.get(item.span.clone()).unwrap_or_default().to_owned(),
@@ -253,7 +277,7 @@ mod tests {
 
     #[test]
     fn places_count_lines_and_characters_from_one() {
-        let reader = Reader::new("f".into(), "a\nöb\n");
+        let reader = Reader::new(Path::new("f"), "a\nöb\n");
         assert_eq!(reader.place(0), Place::File { name: "f".into(), at: Some((1, 1)) });
         assert_eq!(reader.place(4), Place::File { name: "f".into(), at: Some((2, 2)) });
         assert_eq!(reader.place(99), Place::File { name: "f".into(), at: Some((3, 1)) });

@@ -1,19 +1,38 @@
 //! Turns `[[rule]]` tables and `--limit` into rules. Knows of nothing outside of them.
 
-use crate::{
-    limit::{Limits, MarginSpec},
-    policy::{HostPattern, Policy, Rules},
-};
+mod egress;
 
 use super::{
+    files::Named,
     problem::{Placed, Problem},
     reader::{Reader, Table},
     value,
 };
+use crate::{
+    limit::{Limits, MarginSpec},
+    policy::{HostPattern, Https, Policy, Rules},
+};
 
 /// Keys of a `[[rule]]`.
-pub(super) const KEYS: &[&str] =
-    &["name", "host", "limits", "in-flight", "max-wait", "max-waiting", "margin", "strict", "allow-private"];
+pub(super) const KEYS: &[&str] = &[
+    "name",
+    "host",
+    "limits",
+    "in-flight",
+    "max-wait",
+    "max-waiting",
+    "margin",
+    "strict",
+    "allow-private",
+    "https",
+    "upstream",
+    "via",
+    "resolve",
+    "source",
+    "sni",
+    "client-cert",
+    "client-key",
+];
 
 /// A rule whose single values are right, not yet compared with the others.
 #[derive(Clone)]
@@ -24,6 +43,10 @@ pub(super) struct Draft {
     /// Where the name is written, or else the rule.
     named: Placed<()>,
     hosts: Vec<Placed<HostPattern>>,
+    /// Where it says what becomes of a CONNECT.
+    https: Option<Placed<Https>>,
+    /// The files that it names.
+    files: Vec<Named>,
 }
 
 /// All rules of a file.
@@ -82,6 +105,38 @@ pub(super) fn check(drafts: &[Draft], problems: &mut Vec<Problem>) {
     }
 }
 
+/// Compares the hosts that are intercepted whatever their rule says with what their rules say.
+pub(super) fn intercepted(drafts: &[Draft], intercept: &[Placed<HostPattern>], problems: &mut Vec<Problem>) {
+    for draft in drafts {
+        let word = match &draft.https {
+            Some(https) if https.value != Https::Intercept => https,
+            _ => continue,
+        };
+        let covered = draft
+            .hosts
+            .iter()
+            .find_map(|host| Some((host, intercept.iter().find(|pattern| pattern.value.covers(&host.value))?)));
+        let Some((host, pattern)) = covered else { continue };
+        // Saying it of this very host in a stronger place is how the file's word is replaced.
+        let meant = pattern.value == host.value && !pattern.place.is_beside(&word.place);
+        if meant {
+            continue;
+        }
+        let what = format!("{} is to be intercepted, but https = {:?} at {}", host.value, word.text, word.place);
+        let hint = "name the hosts to intercept one by one, or leave `https` out of that rule";
+        problems.push(if pattern.value == host.value {
+            Problem::error(pattern, what, hint)
+        } else {
+            Problem::warning(pattern, format!("{what}: the former holds"), hint)
+        });
+    }
+}
+
+/// The files that rules name.
+pub(super) fn files(drafts: &[Draft]) -> impl Iterator<Item = &Named> {
+    drafts.iter().flat_map(|draft| &draft.files)
+}
+
 /// The finished rules.
 pub(super) fn finish(drafts: Vec<Draft>) -> Rules {
     Rules::new(drafts.into_iter().map(|draft| draft.policy).collect())
@@ -102,6 +157,7 @@ fn place_limit(drafts: &mut Vec<Draft>, limit: &Placed<(HostPattern, Limits)>) {
         draft.hosts.retain(|host| host.value != *pattern);
         let mut own = Draft::of_host(Policy { name: pattern.to_string().into(), ..draft.policy.clone() }, limit);
         own.strict = draft.strict;
+        own.https.clone_from(&draft.https);
         own.set(limits);
         drafts.insert(at + 1, own);
     } else {
@@ -130,10 +186,14 @@ impl Draft {
             policy.max_waiting = waiting.value;
         }
         let margin = reader.one(table, "margin", &value::MARGIN);
+        let https = reader.one(table, "https", &value::upstream::HTTPS);
+        policy.https = https.as_ref().map(|https| https.value);
+        let (egress, files) = egress::read(reader, table);
+        policy.egress = egress;
         policy.allow_private = reader.switch(table, "allow-private").is_some_and(|allow| allow.value);
         let strict = reader.switch(table, "strict").is_some_and(|strict| strict.value);
         let named = name.map_or(header, |name| Placed { value: (), text: name.text, key: name.key, place: name.place });
-        let mut draft = Self { policy, strict, named, hosts };
+        let mut draft = Self { policy, strict, named, hosts, https, files };
         draft.set(&limits);
         if let Some(margin) = margin {
             draft.policy.margin = margin.value;
@@ -148,7 +208,7 @@ impl Draft {
         let host = Placed { value: pattern.clone(), text: limit.text.clone(), key: None, place: limit.place.clone() };
         let named = Placed { value: (), text: String::new(), key: None, place: limit.place.clone() };
         let policy = Policy { hosts: vec![pattern.clone()], ..policy };
-        let mut draft = Self { policy, strict: false, named, hosts: vec![host] };
+        let mut draft = Self { policy, strict: false, named, hosts: vec![host], https: None, files: Vec::new() };
         draft.set(limits);
         draft
     }
@@ -192,7 +252,8 @@ fn read_limits<'a>(reader: &mut Reader<'a>, table: &Table<'a>, header: &Placed<(
     if let Some(in_flight) = reader.one(table, "in-flight", &value::IN_FLIGHT) {
         limits.in_flight = Some(in_flight.value);
     }
-    if limits == Limits::default() && reader.problems.len() == before {
+    let purpose = egress::KEYS.iter().any(|key| table.has(key));
+    if limits == Limits::default() && !purpose && reader.problems.len() == before {
         let hint = "write limits = [\"500/min\"] or in-flight = 20";
         reader.problems.push(Problem::warning(header, "this rule limits nothing", hint));
     }

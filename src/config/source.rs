@@ -1,6 +1,7 @@
 //! Where a configuration comes from: a file, the environment, flags. Reads them, and judges nothing.
 
 use std::{
+    fmt,
     io::{self, Read as _},
     path::{Path, PathBuf},
 };
@@ -17,7 +18,6 @@ pub struct Sources {
 }
 
 /// A configuration file as it was found.
-#[derive(Debug)]
 pub struct File {
     /// Its name as it was given.
     pub path: PathBuf,
@@ -40,6 +40,12 @@ pub struct Settings {
     pub threads: Option<String>,
     /// `--log`, `ANDANTE_LOG_FORMAT`.
     pub log: Option<String>,
+    /// `--intercept`, `ANDANTE_INTERCEPT`: one host each.
+    pub intercept: Vec<String>,
+    /// `--upstream-ca`, `ANDANTE_UPSTREAM_CA`: one file each.
+    pub upstream_ca: Vec<String>,
+    /// `--data`, `ANDANTE_DATA`.
+    pub data: Option<String>,
 }
 
 // === impl File ===
@@ -50,6 +56,14 @@ impl File {
         let path = path.into();
         let content = read(&path);
         Self { path, content }
+    }
+}
+
+// Without its bytes: passwords may be among them.
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let content = self.content.as_ref().map(Vec::len);
+        f.debug_struct("File").field("path", &self.path).field("content", &content).finish()
     }
 }
 
@@ -84,6 +98,9 @@ impl Settings {
             limits: several("ANDANTE_LIMIT", &[';', '\n']),
             threads: variable("ANDANTE_THREADS"),
             log: variable("ANDANTE_LOG_FORMAT"),
+            intercept: several("ANDANTE_INTERCEPT", &[',', ';', '\n']),
+            upstream_ca: several("ANDANTE_UPSTREAM_CA", &[',', ';', '\n']),
+            data: variable("ANDANTE_DATA"),
         }
     }
 }
@@ -98,8 +115,14 @@ mod tests {
             "ANDANTE_LISTEN" => Some("127.0.0.1:1, [::1]:1".into()),
             "ANDANTE_LIMIT" => Some("a=1/s,2/min; b=3/s\nc=4/s;\n".into()),
             "ANDANTE_ADMIN" => Some(String::new()),
+            "ANDANTE_INTERCEPT" => Some("a,*.b:8443".into()),
+            "ANDANTE_UPSTREAM_CA" => Some("/etc/own ca.pem".into()),
+            "ANDANTE_DATA" => Some("/var/lib/andante".into()),
             _ => None,
         });
+        assert_eq!(settings.intercept, ["a", "*.b:8443"]);
+        assert_eq!(settings.upstream_ca, ["/etc/own ca.pem"]);
+        assert_eq!(settings.data.as_deref(), Some("/var/lib/andante"));
         assert_eq!(settings.listen, ["127.0.0.1:1", "[::1]:1"]);
         assert_eq!(settings.limits, ["a=1/s,2/min", "b=3/s", "c=4/s"]);
         assert_eq!(settings.admin, None);

@@ -9,6 +9,7 @@ use crate::{
 };
 
 mod files;
+mod upstreams;
 
 fn file(text: &str) -> Sources {
     let content = Ok(text.as_bytes().to_vec());

@@ -1,6 +1,10 @@
 //! How single values are written. One grammar each for files, flags and the environment.
 
+pub(super) mod gateway;
+pub(super) mod upstream;
+
 use std::{
+    borrow::Cow,
     net::{IpAddr, SocketAddr},
     num::{NonZeroU32, NonZeroUsize},
     time::Duration,
@@ -79,7 +83,7 @@ impl<T> Grammar<T> {
     /// Reads `text`.
     pub(super) fn read(&self, text: &str) -> Result<T, Wrong> {
         (self.read)(text.trim()).map_err(|instead| Wrong {
-            what: instead.what.unwrap_or_else(|| format!("expected {}, found {text:?}", self.expected)),
+            what: instead.what.unwrap_or_else(|| format!("expected {}, found {:?}", self.expected, shown(text))),
             hint: instead.hint.unwrap_or_else(|| format!("write {}", self.example)),
         })
     }
@@ -91,6 +95,16 @@ impl Instead {
     fn hint(hint: impl Into<String>) -> Self {
         Self { what: None, hint: Some(hint.into()) }
     }
+
+    fn said(what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { what: Some(what.into()), hint: Some(hint.into()) }
+    }
+}
+
+/// `text` without a user name and password, should it be a URL with them: problems end up in logs.
+pub(super) fn shown(text: &str) -> Cow<'_, str> {
+    let Some((_, after)) = text.rsplit_once('@') else { return text.into() };
+    format!("…@{after}").into()
 }
 
 fn address(text: &str, port: u16) -> Result<SocketAddr, Instead> {
@@ -252,6 +266,15 @@ mod tests {
     fn a_pasted_url_is_cut_down_to_its_host() {
         assert_eq!(hint(&HOST, "https://API.example.com:8443/v1?x"), "write \"api.example.com:8443\"");
         assert!(hint(&HOST, "a b").contains("*.example.com"));
+    }
+
+    #[test]
+    fn a_pasted_password_is_not_repeated() {
+        for text in ["https://me:hunter2@a/", "me:hunter2@a", "http://me:hunter2/@x@a", "x@://me:hunter2@a"] {
+            let wrong = HOST.read(text).unwrap_err();
+            assert!(!format!("{wrong:?}").contains("hunter2") && wrong.what.contains("@a"), "{text}: {wrong:?}");
+        }
+        assert_eq!(LOG.read("xml").unwrap_err().what, "expected a log format, found \"xml\"");
     }
 
     #[test]

@@ -1,0 +1,156 @@
+//! The files that a configuration names. Reading the configuration leaves them alone; `andante check` looks into them.
+
+use std::{fs, io, io::Read as _, path::PathBuf};
+
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, pem, pem::PemObject as _};
+
+use super::problem::{Placed, Problem};
+
+/// A file that is named, and what it ought to hold.
+#[derive(Clone, Debug)]
+pub(super) struct Named {
+    file: Placed<PathBuf>,
+    holds: Holds,
+}
+
+/// What a file ought to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holds {
+    Certificates,
+    RevocationLists,
+    Key,
+}
+
+/// The largest file that is read: lists of revoked certificates grow to some tens of megabytes.
+const MOST_BYTES: u64 = 64 * 1024 * 1024;
+
+// === impl Named ===
+
+impl Named {
+    pub(super) fn new(file: Placed<PathBuf>, holds: Holds) -> Self {
+        Self { file, holds }
+    }
+
+    /// All of `files`, each of which holds the same.
+    pub(super) fn all(files: Option<&[Placed<PathBuf>]>, holds: Holds) -> impl Iterator<Item = Self> {
+        files.unwrap_or_default().iter().map(move |file| Self::new(file.clone(), holds))
+    }
+
+    /// Opens the file; what is wrong with it, if anything. Never says what is in it.
+    pub(super) fn look(&self) -> Option<Problem> {
+        let name = self.file.value.display();
+        let bytes = match self.bytes() {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                let hint = "name a file that exists and that andante may read; in a configuration file, names are \
+                            relative to its folder";
+                return Some(Problem::error(&self.file, format!("{name} cannot be read: {error}"), hint));
+            }
+        };
+        let wrong = |what: String, hint: &str| Some(Problem::error(&self.file, what, hint));
+        match self.holds.count(&bytes) {
+            Ok(0) => wrong(format!("{name} holds no {}", self.holds.noun()), self.holds.example()),
+            Ok(_) => None,
+            Err(error) => wrong(format!("{name} is not good PEM: {error}"), self.holds.example()),
+        }
+    }
+
+    fn bytes(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        fs::File::open(&self.file.value)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > MOST_BYTES {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "more than 64 MiB"));
+        }
+        Ok(bytes)
+    }
+}
+
+// === impl Holds ===
+
+impl Holds {
+    /// How many of them are in `bytes`.
+    fn count(self, bytes: &[u8]) -> Result<usize, &'static str> {
+        match self {
+            Self::Certificates => counted(CertificateDer::pem_slice_iter(bytes)),
+            Self::RevocationLists => counted(CertificateRevocationListDer::pem_slice_iter(bytes)),
+            Self::Key => counted(PrivateKeyDer::pem_slice_iter(bytes)),
+        }
+    }
+
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Certificates => "certificate",
+            Self::RevocationLists => "list of revoked certificates",
+            Self::Key => "private key",
+        }
+    }
+
+    fn example(self) -> &'static str {
+        match self {
+            Self::Certificates => "name a PEM file: it has a line -----BEGIN CERTIFICATE-----",
+            Self::RevocationLists => "name a PEM file: it has a line -----BEGIN X509 CRL-----",
+            Self::Key => "name a PEM file without a passphrase: it has a line -----BEGIN PRIVATE KEY-----",
+        }
+    }
+}
+
+/// Errors are named without what they quote: it may be part of a key.
+fn counted<T>(items: impl Iterator<Item = Result<T, pem::Error>>) -> Result<usize, &'static str> {
+    let mut count = 0;
+    for item in items {
+        item.map_err(|error| match error {
+            pem::Error::MissingSectionEnd { .. } => "a section does not end",
+            pem::Error::IllegalSectionStart { .. } => "a section does not begin as one should",
+            pem::Error::Base64Decode(_) => "a section is not base64",
+            _ => "it cannot be taken apart",
+        })?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn look(holds: Holds, text: &str) -> Option<String> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        let problem = Named::new(Placed::default(file.path().to_owned()), holds).look()?;
+        Some(problem.what.replace(file.path().to_str().unwrap(), "FILE"))
+    }
+
+    fn section(kind: &str) -> String {
+        format!("-----BEGIN {kind}-----\nAAAA\n-----END {kind}-----\n")
+    }
+
+    #[test]
+    fn a_file_holds_what_it_is_named_for() {
+        let [certificate, list, key] = ["CERTIFICATE", "X509 CRL", "PRIVATE KEY"].map(section);
+        assert_eq!(look(Holds::Certificates, &format!("{key}{certificate}")), None);
+        assert_eq!(look(Holds::RevocationLists, &list), None);
+        assert_eq!(look(Holds::Key, &format!("{certificate}{key}")), None);
+        assert_eq!(look(Holds::Key, &certificate).unwrap(), "FILE holds no private key");
+        assert_eq!(look(Holds::Certificates, "").unwrap(), "FILE holds no certificate");
+    }
+
+    #[test]
+    fn a_broken_file_is_not_quoted() {
+        for text in [
+            "-----BEGIN PRIVATE KEY-----\nhunter2",
+            "-----BEGIN PRIVATE KEY-----\n!hunter2!\n-----END PRIVATE KEY-----",
+        ] {
+            let said = look(Holds::Key, text).unwrap();
+            assert!(said.starts_with("FILE is not good PEM: a section") && !said.contains("hunter2"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_says_why() {
+        let missing = Named::new(Placed::default("no/such.pem".into()), Holds::Key).look().unwrap();
+        assert!(missing.is_error() && missing.what.starts_with("no/such.pem cannot be read: "), "{missing}");
+        assert!(Named::new(Placed::default("/".into()), Holds::Key).look().is_some());
+    }
+}
