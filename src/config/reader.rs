@@ -20,6 +20,8 @@ pub(super) struct Reader<'a> {
     /// What the names of files in it are relative to.
     folder: PathBuf,
     text: &'a str,
+    /// Where its lines begin.
+    lines: Vec<usize>,
     pub(super) problems: Vec<Problem>,
 }
 
@@ -44,16 +46,17 @@ struct Item<'a> {
 impl<'a> Reader<'a> {
     /// A reader of the file at `path`, whose content is `text`.
     pub(super) fn new(path: &Path, text: &'a str) -> Self {
+        let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(newline, _)| newline + 1)).collect();
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        Self { name: path.to_string_lossy().into(), folder, text, problems: Vec::new() }
+        Self { name: path.to_string_lossy().into(), folder, text, lines, problems: Vec::new() }
     }
 
     /// Line and column of the byte at `offset`.
     pub(super) fn place(&self, offset: usize) -> Place {
         let before = self.text.get(..offset).unwrap_or(self.text);
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
-        Place::File { name: self.name.clone(), at: Some((line, before[line_start..].chars().count() + 1)) }
+        let line = self.lines.partition_point(|start| *start <= before.len());
+        let column = before[self.lines[line - 1]..].chars().count() + 1;
+        Place::File { name: self.name.clone(), at: Some((line, column)) }
     }
 
     /// Where `table` begins, as something to complain about.

@@ -2,6 +2,8 @@
 
 mod egress;
 
+use std::collections::HashMap;
+
 use super::{
     files::Named,
     problem::{Placed, Problem},
@@ -82,21 +84,24 @@ pub(super) fn overlay(
 
 /// Compares the rules with each other.
 pub(super) fn check(drafts: &[Draft], problems: &mut Vec<Problem>) {
-    let mut hosts: Vec<&Placed<HostPattern>> = Vec::new();
+    let mut hosts: HashMap<&HostPattern, &Placed<HostPattern>> = HashMap::new();
     for host in drafts.iter().flat_map(|draft| &draft.hosts) {
-        match hosts.iter().find(|earlier| earlier.value == host.value) {
+        match hosts.get(&host.value) {
             Some(earlier) => problems.push(Problem::error(
                 host,
                 format!("{} has a rule already, at {}", host.value, earlier.place),
                 "write all limits of a host into one rule",
             )),
-            None => hosts.push(host),
+            None => _ = hosts.insert(&host.value, host),
         }
     }
-    for (index, draft) in drafts.iter().enumerate() {
-        let earlier = drafts[..index].iter().find(|earlier| earlier.policy.name == draft.policy.name);
+    let mut names: HashMap<&str, &Draft> = HashMap::new();
+    for draft in drafts {
+        let earlier = *names.entry(&draft.policy.name).or_insert(draft);
         // Rules for the same hosts have been reported, and are called by them unless somebody said otherwise.
-        let Some(earlier) = earlier.filter(|earlier| earlier.policy.hosts != draft.policy.hosts) else { continue };
+        if earlier.policy.hosts == draft.policy.hosts {
+            continue;
+        }
         problems.push(Problem::error(
             &draft.named,
             format!("{:?} is the name of another rule already, at {}", &*draft.policy.name, earlier.named.place),
