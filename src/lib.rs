@@ -4,6 +4,7 @@
 
 pub mod admin;
 pub mod app;
+pub mod ca;
 pub mod cli;
 pub mod clock;
 pub mod config;

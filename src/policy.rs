@@ -184,6 +184,15 @@ impl HostPattern {
         self.port
     }
 
+    /// The name that it is, or that all its hosts are below; `None` if it is `*`.
+    pub fn name(&self) -> Option<&str> {
+        match &self.name {
+            Name::Any => None,
+            Name::Exactly(name) => Some(name),
+            Name::Below(suffix) => Some(&suffix[1..]),
+        }
+    }
+
     /// Orders patterns by how much they say: a name beats `*.example.com` beats `*`; a port breaks ties, and of two
     /// suffixes the longer one wins.
     fn weight(&self) -> (usize, usize, bool) {

@@ -1,0 +1,129 @@
+//! The certificate authority (CA) that lets andante speak for the hosts it intercepts.
+//!
+//! Whoever has its key can speak for any host towards all who trust it. So the key stays in this process and in one file
+//! of mode 0600; it is never logged, and leaves are signed for a key of their own. Knows nothing of connections.
+
+mod bundle;
+mod certificate;
+mod constraints;
+mod error;
+mod files;
+mod leaves;
+mod params;
+
+use std::{fmt, path::Path, sync::Arc, time::SystemTime};
+
+use rustls::ServerConfig;
+
+pub use self::{
+    bundle::{bundle, bundle_name, sources},
+    certificate::Certificate,
+    constraints::Constraints,
+    error::CaError,
+    files::{CERTIFICATE, KEY, default_dir, replace},
+    leaves::Alpn,
+};
+use self::{files::Stored, leaves::Leaves};
+use crate::policy::HostPattern;
+
+/// A CA with its key, and the certificates that it has signed lately.
+pub struct Ca {
+    certificate: Certificate,
+    leaves: Leaves,
+}
+
+// === impl Ca ===
+
+impl Ca {
+    /// A CA in memory only, for hosts that match `constraints` (any host, if there are none).
+    ///
+    /// # Errors
+    /// If a pattern cannot be a constraint, or there is no randomness.
+    pub fn generate(constraints: &[HostPattern], now: SystemTime) -> Result<Self, CaError> {
+        Self::assemble(Stored::generate(&Constraints::new(constraints)?, now)?)
+    }
+
+    /// The CA in `dir`.
+    ///
+    /// # Errors
+    /// If there is none ([`CaError::Missing`]), others can read its key, it has expired, or its files are not in order.
+    pub fn open(dir: &Path, now: SystemTime) -> Result<Self, CaError> {
+        Self::assemble(Stored::read(dir, now)?)
+    }
+
+    /// The CA in `dir`; if there is none, one for any host is made. Processes that start at once get the same one.
+    ///
+    /// # Errors
+    /// As [`Ca::open`], and if `dir` cannot be written to.
+    pub fn find_or_create(dir: &Path, now: SystemTime) -> Result<Self, CaError> {
+        let stored = match Stored::read(dir, now) {
+            Err(CaError::Missing { .. }) => {
+                let new = Stored::generate(&Constraints::default(), now)?;
+                match new.write(dir) {
+                    Ok(()) => new,
+                    // Somebody was quicker.
+                    Err(CaError::Exists { .. }) => Stored::read(dir, now)?,
+                    Err(error) => return Err(error),
+                }
+            }
+            found => found?,
+        };
+        // Also if it is not new: whoever made it may not have come to this yet, or not have lived to do it.
+        stored.publish(dir)?;
+        Self::assemble(stored)
+    }
+
+    /// A new CA in `dir`, for hosts that match `constraints` (any host, if there are none).
+    ///
+    /// # Errors
+    /// If there is one ([`CaError::Exists`]), if a pattern cannot be a constraint, or `dir` cannot be written to.
+    pub fn create(dir: &Path, constraints: &[HostPattern], now: SystemTime) -> Result<Self, CaError> {
+        let stored = Stored::generate(&Constraints::new(constraints)?, now)?;
+        stored.write(dir)?;
+        stored.publish(dir)?;
+        Self::assemble(stored)
+    }
+
+    fn assemble(stored: Stored) -> Result<Self, CaError> {
+        let Stored { key, certificate } = stored;
+        Ok(Self { leaves: Leaves::new(&certificate, key)?, certificate })
+    }
+
+    /// The public part: what it is called, until when it is good, for which hosts.
+    pub fn certificate(&self) -> &Certificate {
+        &self.certificate
+    }
+
+    /// What workers must trust.
+    pub fn certificate_pem(&self) -> &str {
+        self.certificate.pem()
+    }
+
+    /// SHA-256 of the certificate: `AA:BB:…`.
+    pub fn fingerprint(&self) -> String {
+        self.certificate.fingerprint()
+    }
+
+    /// How to be `host` (in its canonical spelling, an IPv6 address without brackets) towards a worker. The certificate
+    /// is made on the first call and kept, as long as no more than a thousand others are asked for.
+    ///
+    /// # Errors
+    /// If `host` cannot be in a certificate, or the CA may not sign for it.
+    pub fn server_config(&self, host: &str, alpn: Alpn, now: SystemTime) -> Result<Arc<ServerConfig>, CaError> {
+        self.leaves.server_config(host, alpn, now, &self.certificate)
+    }
+
+    /// How many certificates have been signed.
+    pub fn minted(&self) -> u64 {
+        self.leaves.minted()
+    }
+}
+
+impl fmt::Debug for Ca {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ca").field("subject", &self.certificate.subject()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! Roots and our CA in one file, for clients that can be told one file only.
+//!
+//! A bundle says in its head what it was made of. So it is found out when a variable names one of ours, and making it
+//! again reads the sources again, not the bundle: nothing that was taken out of them lives on in it.
+
+use std::{
+    collections::BTreeSet,
+    env,
+    fmt::Write as _,
+    fs,
+    path::{self, Path, PathBuf},
+};
+
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
+use rustls_native_certs::{load_certs_from_paths, load_native_certs};
+
+use super::{
+    CaError,
+    certificate::{encode, sha256},
+};
+
+/// What a bundle of ours begins with.
+const MARK: &str = "# Root certificates of this system and the CA of andante (`andante ca bundle`).\n";
+/// And a line for each file besides the system's.
+const ALSO: &str = "# With those of: ";
+
+/// Where systems keep their roots: Debian, Alpine and Arch; Fedora; SUSE; BSDs and macOS.
+const SYSTEM: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// One PEM file of our CA, the system's roots and all certificates of the files `also`, as far as they can be read.
+///
+/// # Errors
+/// If that would be our CA alone.
+pub fn bundle(ca_pem: &str, also: &[PathBuf]) -> Result<String, CaError> {
+    // In an order of their own, each once: the same roots make the same file.
+    let mut roots: BTreeSet<Vec<u8>> = system().iter().map(|root| root.to_vec()).collect();
+    let mut text = MARK.to_owned();
+    for path in also {
+        let _ = writeln!(text, "{ALSO}{}", path.display());
+        roots.extend(certificates(path).iter().map(|root| root.to_vec()));
+    }
+    if let Ok(ours) = CertificateDer::from_pem_slice(ca_pem.as_bytes()) {
+        roots.remove(ours.as_ref());
+    }
+    if roots.is_empty() {
+        return Err(CaError::NoRoots);
+    }
+    text.push_str(ca_pem);
+    roots.iter().for_each(|root| text.push_str(&encode(root)));
+    Ok(text)
+}
+
+/// What the file of a bundle is called: one with further sources has a name of its own, so that it is not replaced by
+/// one without when somebody asks from a shell with other variables.
+pub fn bundle_name(also: &[PathBuf]) -> String {
+    if also.is_empty() {
+        return "bundle.pem".to_owned();
+    }
+    let names: Vec<u8> = also.iter().flat_map(|path| [path.as_os_str().as_encoded_bytes(), b"\n"].concat()).collect();
+    let id: String = sha256(&names)[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("bundle-{id}.pem")
+}
+
+/// Which of the files `named` hold roots that a bundle should have besides the system's; in place of a bundle of ours,
+/// those that it was made of. `ours` is our certificate's file.
+pub fn sources(named: impl IntoIterator<Item = PathBuf>, ours: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for path in named.into_iter().filter_map(|path| path::absolute(path).ok()) {
+        let found = match fs::read_to_string(&path) {
+            Ok(text) if text.starts_with(MARK) => made_of(&text),
+            _ if path == ours => Vec::new(),
+            _ => vec![path],
+        };
+        for path in found {
+            let line = path.to_str().is_some_and(|text| !text.contains(char::is_control));
+            if line && path.is_file() && !files.contains(&path) {
+                files.push(path);
+            }
+        }
+    }
+    files
+}
+
+/// The files that a bundle of ours names.
+fn made_of(text: &str) -> Vec<PathBuf> {
+    let head = text.lines().take_while(|line| line.starts_with('#'));
+    head.filter_map(|line| line.strip_prefix(ALSO)).map(PathBuf::from).collect()
+}
+
+/// The system's own roots. If a variable redirects the library that finds them, it may be to a bundle of ours: then
+/// where they usually are.
+fn system() -> Vec<CertificateDer<'static>> {
+    let redirected = ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().any(|name| env::var_os(name).is_some());
+    if !redirected {
+        return load_native_certs().certs;
+    }
+    let files = SYSTEM.iter().map(|path| certificates(Path::new(path)));
+    files.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
+}
+
+fn certificates(path: &Path) -> Vec<CertificateDer<'static>> {
+    load_certs_from_paths(Some(path), None).certs
+}

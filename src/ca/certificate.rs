@@ -1,0 +1,135 @@
+//! The public part of a CA: what workers may see of it, and what is read without its key.
+
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use rustls::{
+    SupportedCipherSuite,
+    crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256,
+    pki_types::{CertificateDer, pem::PemObject as _},
+};
+use x509_parser::certificate::X509Certificate;
+
+use super::{CaError, Constraints, files::CERTIFICATE};
+
+/// A CA's certificate.
+#[derive(Clone, Debug)]
+pub struct Certificate {
+    der: CertificateDer<'static>,
+    pem: String,
+    subject: String,
+    not_before: SystemTime,
+    not_after: SystemTime,
+    constraints: Constraints,
+    public_key: Vec<u8>,
+}
+
+// === impl Certificate ===
+
+impl Certificate {
+    /// The certificate of the CA in `dir`. Takes no permission to read the key.
+    ///
+    /// # Errors
+    /// If there is none ([`CaError::Missing`]), or the file is not one.
+    pub fn open(dir: &Path) -> Result<Self, CaError> {
+        let path = dir.join(CERTIFICATE);
+        let bytes = fs::read(&path).map_err(|error| CaError::reading(dir, &path, error))?;
+        Self::parse(&bytes).map_err(|what| CaError::Malformed { path, what })
+    }
+
+    /// The first certificate of a PEM file, if it is a CA's.
+    pub(super) fn parse(pem: &[u8]) -> Result<Self, String> {
+        let der = CertificateDer::from_pem_slice(pem).map_err(|error| error.to_string())?;
+        Self::from_der(der)
+    }
+
+    pub(super) fn from_der(der: CertificateDer<'static>) -> Result<Self, String> {
+        let (_, x509) = x509_parser::parse_x509_certificate(&der).map_err(|error| error.to_string())?;
+        if !x509.is_ca() {
+            return Err("its certificate is not that of a CA".to_owned());
+        }
+        let read = Self {
+            pem: encode(&der),
+            subject: common_name(&x509),
+            not_before: time(x509.validity().not_before.timestamp()),
+            not_after: time(x509.validity().not_after.timestamp()),
+            constraints: constraints(&x509)?,
+            public_key: x509.public_key().raw.to_vec(),
+            der: CertificateDer::from(Vec::new()),
+        };
+        Ok(Self { der, ..read })
+    }
+
+    /// As files have it.
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// As the wire has it.
+    pub fn der(&self) -> &CertificateDer<'static> {
+        &self.der
+    }
+
+    /// What it calls itself: `andante CA 1a2b3c4d`.
+    pub fn subject(&self) -> &str {
+        &self.subject
+    }
+
+    /// SHA-256 of it: `AA:BB:…`.
+    pub fn fingerprint(&self) -> String {
+        sha256(&self.der).iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":")
+    }
+
+    /// From when it is good.
+    pub fn not_before(&self) -> SystemTime {
+        self.not_before
+    }
+
+    /// Until when it is good.
+    pub fn not_after(&self) -> SystemTime {
+        self.not_after
+    }
+
+    /// Which hosts it may sign for.
+    pub fn constraints(&self) -> &Constraints {
+        &self.constraints
+    }
+
+    /// Its key's public half (SubjectPublicKeyInfo, DER).
+    pub(super) fn public_key(&self) -> &[u8] {
+        &self.public_key
+    }
+}
+
+fn common_name(x509: &X509Certificate<'_>) -> String {
+    let name = x509.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
+    name.map_or_else(|| x509.subject().to_string(), str::to_owned)
+}
+
+fn constraints(x509: &X509Certificate<'_>) -> Result<Constraints, String> {
+    let extension = x509.name_constraints().map_err(|error| error.to_string())?;
+    let permitted = extension.and_then(|extension| extension.value.permitted_subtrees.as_deref());
+    Ok(Constraints::parsed(permitted.unwrap_or_default()))
+}
+
+/// One certificate as PEM.
+pub(super) fn encode(der: &[u8]) -> String {
+    let lines = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
+    pem::encode_config(&pem::Pem::new("CERTIFICATE", der), lines)
+}
+
+/// SHA-256, from the library that TLS uses anyway.
+pub(super) fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let SupportedCipherSuite::Tls13(suite) = TLS13_AES_128_GCM_SHA256 else {
+        unreachable!("the suite is one of TLS 1.3")
+    };
+    let digest = suite.common.hash_provider.hash(bytes);
+    digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+fn time(seconds: i64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
+}

@@ -1,0 +1,129 @@
+//! Which hosts a CA may sign for (name constraints, RFC 5280 §4.2.1.10; R47).
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use ipnet::IpNet;
+use rcgen::{CidrSubnet, GeneralSubtree, NameConstraints};
+use x509_parser::extensions::{GeneralName, GeneralSubtree as ParsedSubtree};
+
+use super::CaError;
+use crate::policy::HostPattern;
+
+/// The hosts that a CA may sign for; empty means any. A name stands for itself and for all names below it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Constraints {
+    names: Vec<String>,
+    networks: Vec<IpNet>,
+}
+
+// === impl Constraints ===
+
+impl Constraints {
+    /// Those that `patterns` name. Certificates know no ports; `*.example.com` brings `example.com` along, and a name
+    /// what is below it, since that is how clients read them.
+    ///
+    /// # Errors
+    /// If one of them is `*`.
+    pub fn new(patterns: &[HostPattern]) -> Result<Self, CaError> {
+        let mut bounds = Self::default();
+        for pattern in patterns {
+            let name = pattern.name().ok_or_else(|| CaError::Unbounded { pattern: pattern.to_string() })?;
+            match name.parse::<IpAddr>() {
+                Ok(address) => bounds.networks.push(address.into()),
+                Err(_) => bounds.names.push(name.to_owned()),
+            }
+        }
+        Ok(bounds.in_order())
+    }
+
+    /// What a certificate says that it permits.
+    pub(super) fn parsed(permitted: &[ParsedSubtree<'_>]) -> Self {
+        let mut bounds = Self::default();
+        for subtree in permitted {
+            match &subtree.base {
+                GeneralName::DNSName(name) => {
+                    bounds.names.push(name.trim_start_matches('.').to_ascii_lowercase());
+                }
+                GeneralName::IPAddress(bytes) => bounds.networks.extend(network(bytes)),
+                _ => {}
+            }
+        }
+        bounds.in_order()
+    }
+
+    fn in_order(mut self) -> Self {
+        self.names.sort();
+        self.names.dedup();
+        self.networks.sort();
+        self.networks.dedup();
+        self
+    }
+
+    /// Whether any host is permitted.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.networks.is_empty()
+    }
+
+    /// Whether `host`, in its canonical spelling, is permitted.
+    pub fn permit(&self, host: &str) -> bool {
+        if self.is_empty() {
+            return true;
+        }
+        match host.parse::<IpAddr>() {
+            Ok(address) => self.networks.iter().any(|network| network.contains(&address)),
+            Err(_) => self.names.iter().any(|name| {
+                host.strip_suffix(name.as_str()).is_some_and(|below| below.is_empty() || below.ends_with('.'))
+            }),
+        }
+    }
+
+    /// As a certificate says it.
+    pub(super) fn to_extension(&self) -> Option<NameConstraints> {
+        if self.is_empty() {
+            return None;
+        }
+        let names = self.names.iter().cloned().map(GeneralSubtree::DnsName);
+        let networks = self.networks.iter().map(|network| subnet(network.addr(), network.prefix_len()));
+        // Constraints bind only the kinds of names that they mention: what is not permitted at all must be excluded.
+        let mut excluded_subtrees = Vec::new();
+        if self.names.is_empty() {
+            excluded_subtrees.push(GeneralSubtree::DnsName(String::new()));
+        }
+        if self.networks.is_empty() {
+            excluded_subtrees.push(subnet(Ipv4Addr::UNSPECIFIED.into(), 0));
+            excluded_subtrees.push(subnet(Ipv6Addr::UNSPECIFIED.into(), 0));
+        }
+        Some(NameConstraints { permitted_subtrees: names.chain(networks).collect(), excluded_subtrees })
+    }
+}
+
+impl fmt::Display for Constraints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("any host");
+        }
+        let networks = self.networks.iter().map(|network| match network.prefix_len() == network.max_prefix_len() {
+            true => network.addr().to_string(),
+            false => network.to_string(),
+        });
+        let names = self.names.iter().map(|name| format!("{name} and below"));
+        f.write_str(&names.chain(networks).collect::<Vec<_>>().join(", "))
+    }
+}
+
+fn subnet(address: IpAddr, prefix: u8) -> GeneralSubtree {
+    GeneralSubtree::IpAddress(CidrSubnet::from_addr_prefix(address, prefix))
+}
+
+/// An address and its mask, one behind the other.
+fn network(bytes: &[u8]) -> Option<IpNet> {
+    let (address, mask) = bytes.split_at(bytes.len() / 2);
+    let ip = |bytes: &[u8]| -> Option<IpAddr> {
+        let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+        v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
+    };
+    IpNet::with_netmask(ip(address)?, ip(mask)?).ok()
+}

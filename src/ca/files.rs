@@ -1,0 +1,167 @@
+//! A CA in a folder: `ca-key.pem` holds its key and certificate, `ca.pem` the certificate for all to read.
+//!
+//! The key's file appears complete and at once, or not at all, and never in place of another: however many processes
+//! start together, they end up with the same CA.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File, Permissions},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use rcgen::{KeyPair, PublicKeyData as _};
+use rustls::pki_types::{PrivateKeyDer, pem::PemObject as _};
+use tempfile::NamedTempFile;
+
+use super::{CaError, Certificate, Constraints, params};
+
+/// The file with the key, of mode 0600.
+pub const KEY: &str = "ca-key.pem";
+/// The file that workers trust.
+pub const CERTIFICATE: &str = "ca.pem";
+
+/// A key and its certificate, as they are written.
+pub(super) struct Stored {
+    pub(super) key: KeyPair,
+    pub(super) certificate: Certificate,
+}
+
+// === impl Stored ===
+
+impl Stored {
+    pub(super) fn generate(constraints: &Constraints, now: SystemTime) -> Result<Self, CaError> {
+        let key = KeyPair::generate().map_err(CaError::Making)?;
+        let signed = params::authority(&key, constraints, now)?.self_signed(&key).map_err(CaError::Making)?;
+        let certificate = Certificate::from_der(signed.der().clone());
+        Ok(Self { key, certificate: certificate.expect("a CA's certificate is one") })
+    }
+
+    pub(super) fn read(dir: &Path, now: SystemTime) -> Result<Self, CaError> {
+        let path = dir.join(KEY);
+        let wrong = |what: String| CaError::Malformed { path: path.clone(), what };
+        let bytes = read_private(&path).map_err(|error| match error {
+            CaError::Read { source, .. } => CaError::reading(dir, &path, source),
+            other => other,
+        })?;
+        let key = PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
+        let key = KeyPair::try_from(&key).map_err(|error| wrong(error.to_string()))?;
+        let certificate = Certificate::parse(&bytes).map_err(wrong)?;
+        if key.subject_public_key_info() != certificate.public_key() {
+            return Err(wrong("its key and its certificate do not belong together".to_owned()));
+        }
+        if certificate.not_after() <= now {
+            return Err(CaError::expired(&certificate));
+        }
+        Ok(Self { key, certificate })
+    }
+
+    /// Writes the key, unless there is one.
+    pub(super) fn write(&self, dir: &Path) -> Result<(), CaError> {
+        let path = dir.join(KEY);
+        let failed = |source| CaError::Write { path: path.clone(), source };
+        fs::create_dir_all(dir).map_err(|source| CaError::Write { path: dir.to_owned(), source })?;
+        let text = format!("{}{}", self.key.serialize_pem(), self.certificate.pem());
+        // Its mode is 0600 from the start.
+        let mut file = NamedTempFile::new_in(dir).map_err(failed)?;
+        file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
+        match file.persist_noclobber(&path) {
+            Ok(_) => Ok(()),
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(CaError::Exists { path }),
+            Err(error) => Err(failed(error.error)),
+        }
+    }
+
+    /// Writes the certificate, unless it is there.
+    pub(super) fn publish(&self, dir: &Path) -> Result<(), CaError> {
+        replace(&dir.join(CERTIFICATE), self.certificate.pem())
+    }
+}
+
+/// Makes `path` a file of mode 0644 that says `text`, all at once, if it does not say so already.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn replace(path: &Path, text: &str) -> Result<(), CaError> {
+    if fs::read(path).is_ok_and(|found| found == text.as_bytes()) {
+        return Ok(());
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let written = || -> io::Result<()> {
+        let mut file = NamedTempFile::new_in(folder)?;
+        file.write_all(text.as_bytes())?;
+        // Not what the umask leaves of it: workers may be other users.
+        file.as_file().set_permissions(Permissions::from_mode(0o644))?;
+        file.persist(path).map_err(|error| error.error)?;
+        Ok(())
+    };
+    written().map_err(|source| CaError::Write { path: path.to_owned(), source })
+}
+
+/// Where a CA is kept unless somebody says otherwise: `$XDG_DATA_HOME/andante`, or `~/.local/share/andante`.
+pub fn default_dir(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    // A relative path is to be ignored (XDG Base Directory Specification).
+    let folder = |name| variable(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
+    let data = folder("XDG_DATA_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/share")));
+    data.map(|data| data.join("andante"))
+}
+
+/// Reads a file that nobody else may read.
+fn read_private(path: &Path) -> Result<Vec<u8>, CaError> {
+    let failed = |source| CaError::Read { path: path.to_owned(), source };
+    let mut file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    let us = rustix::process::geteuid().as_raw();
+    if exposed(metadata.mode(), metadata.uid(), us) {
+        return Err(CaError::Exposed { path: path.to_owned(), mode: metadata.mode() & 0o7777 });
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(failed)?;
+    Ok(bytes)
+}
+
+/// Whether a file of this `mode` is open to others than its owner. A group may read what is root's, as long as we are
+/// not root: that is how systems hand keys to services (Kubernetes' secrets; PostgreSQL has the same rule).
+fn exposed(mode: u32, owner: u32, us: u32) -> bool {
+    let forbidden = if owner == 0 && us != 0 { 0o037 } else { 0o077 };
+    mode & forbidden != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_file_of_roots_may_be_open_to_a_group() {
+        for (mode, owner, us, open) in [
+            (0o100_600, 1000, 1000, false),
+            (0o100_400, 0, 0, false),
+            (0o100_640, 1000, 1000, true),
+            (0o100_604, 1000, 1000, true),
+            (0o100_640, 0, 0, true),
+            (0o100_440, 0, 1000, false),
+            (0o100_660, 0, 1000, true),
+            (0o100_444, 0, 1000, true),
+        ] {
+            assert_eq!(exposed(mode, owner, us), open, "{mode:o} of {owner}, read by {us}");
+        }
+    }
+
+    #[test]
+    fn the_default_folder_is_where_data_belongs() {
+        let with = |xdg: &'static str, home: &'static str| {
+            let found = default_dir(|name| match name {
+                "XDG_DATA_HOME" => (!xdg.is_empty()).then(|| xdg.into()),
+                "HOME" => (!home.is_empty()).then(|| home.into()),
+                _ => None,
+            });
+            found.map(|path| path.to_str().unwrap().to_owned())
+        };
+        assert_eq!(with("/data", "/home/a").as_deref(), Some("/data/andante"));
+        assert_eq!(with("", "/home/a").as_deref(), Some("/home/a/.local/share/andante"));
+        assert_eq!(with("relative", "/home/a").as_deref(), Some("/home/a/.local/share/andante"));
+        assert_eq!(with("", ""), None);
+    }
+}
