@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
+pub mod ca;
 pub mod check;
 pub mod demo;
 mod failure;
@@ -15,6 +16,8 @@ pub mod run;
 pub mod serve;
 mod signals;
 mod terminal;
+pub mod trust;
+mod variables;
 mod wording;
 
 pub use self::failure::Failure;
@@ -46,6 +49,7 @@ enum Command {
     Demo(demo::Args),
     Mock(mock::Args),
     Plan(plan::Args),
+    Ca(ca::Args),
 }
 
 const EXAMPLES: &str = "\
@@ -81,6 +85,7 @@ impl Cli {
             Command::Demo(args) => demo::run(args).await,
             Command::Mock(args) => mock::run(args).await,
             Command::Plan(args) => plan::run(args),
+            Command::Ca(args) => ca::run(args),
         };
         match done {
             Ok(()) => ExitCode::SUCCESS,
@@ -117,7 +122,7 @@ mod tests {
     #[test]
     fn every_command_has_examples_in_its_help() {
         let cli = Cli::command();
-        for command in ["serve", "run", "check", "health", "demo", "mock", "plan"] {
+        for command in ["serve", "run", "check", "health", "demo", "mock", "plan", "ca"] {
             let help = cli.find_subcommand(command).unwrap().clone().render_long_help().to_string();
             assert!(help.contains("Examples:\n") && help.contains(&format!("andante {command}")), "{command}:\n{help}");
         }

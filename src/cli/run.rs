@@ -110,7 +110,7 @@ async fn around(config: Config, options: Options) -> Result<u8, Trouble> {
     let (program, arguments) = options.command.split_first().expect("the command line asks for a command");
     let mut child = Command::new(program)
         .args(arguments)
-        .envs(environment::variables(proxy, &rules, |name| std::env::var_os(name)))
+        .envs(environment::variables(proxy, &rules, None, |name| std::env::var_os(name)))
         .spawn()
         .map_err(|source| Trouble::Command { command: program.clone(), source })?;
     let mut live = if options.quiet { None } else { Live::open() };

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::support::{Andante, Client, Mock, Upstream};
 
+mod ca;
 mod health;
 mod run;
 

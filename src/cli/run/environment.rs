@@ -1,4 +1,4 @@
-//! The variables by which common clients find their proxy. Pure.
+//! The environment in which a command finds its proxy, and whom to trust. Pure.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -7,23 +7,24 @@ use std::{
 
 use ipnet::IpNet;
 
-use crate::policy::{Origin, Rules, Scheme};
+use crate::{
+    cli::{trust::Trust, variables},
+    policy::{Origin, Rules, Scheme},
+};
 
-/// Where clients look for the proxy. Both spellings: curl reads only `http_proxy` in small letters, others only capitals.
-const PROXIES: [&str; 6] = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
-
-/// Where they look for the hosts that need none.
+/// Where clients look for the hosts that need none.
 const EXCEPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
-/// What to set in the environment of a command, so that it uses the `proxy`; `current` reads ours.
+/// What to set in the environment of a command, so that it uses the `proxy` and believes it where it intercepts;
+/// `current` reads ours.
 pub(super) fn variables(
     proxy: SocketAddr,
     rules: &Rules,
+    trust: Option<&Trust>,
     current: impl Fn(&str) -> Option<OsString>,
 ) -> Vec<(&'static str, OsString)> {
-    let proxy = OsString::from(format!("http://{}", reachable(proxy)));
-    let mut variables: Vec<(&str, OsString)> = PROXIES.map(|name| (name, proxy.clone())).into();
-    variables.push(("NODE_USE_ENV_PROXY", "1".into()));
+    let mut variables = variables::proxy(&format!("http://{}", reachable(proxy)));
+    variables.extend(trust.into_iter().flat_map(Trust::variables));
     if names_loopback(rules) {
         for name in EXCEPTIONS {
             variables.extend(current(name).and_then(|hosts| without_loopback(&hosts)).map(|hosts| (name, hosts)));
@@ -85,18 +86,31 @@ mod tests {
     fn found(rules: &Rules, no_proxy: &str, name: &str) -> Option<String> {
         let at = "127.0.0.1:4711".parse().unwrap();
         let current = |name: &str| (name == "NO_PROXY").then(|| OsString::from(no_proxy));
-        let all = variables(at, rules, current);
+        let all = variables(at, rules, None, current);
         all.into_iter().find(|(found, _)| *found == name).map(|(_, value)| value.into_string().unwrap())
     }
 
     #[test]
     fn both_spellings_of_all_schemes_name_the_proxy() {
-        for name in PROXIES {
+        for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
             assert_eq!(found(&Rules::default(), "", name).unwrap(), "http://127.0.0.1:4711", "{name}");
         }
         assert_eq!(found(&Rules::default(), "", "NODE_USE_ENV_PROXY").unwrap(), "1");
-        let any = variables("[::]:1".parse().unwrap(), &Rules::default(), |_| None);
+        let any = variables("[::]:1".parse().unwrap(), &Rules::default(), None, |_| None);
         assert_eq!(any[0].1, "http://[::1]:1");
+    }
+
+    #[test]
+    fn r49_clients_are_told_whom_to_trust_if_there_is_a_ca() {
+        let trust = Trust { ca: "/t/ca.pem".into(), bundle: "/t/bundle.pem".into() };
+        let at = "127.0.0.1:4711".parse().unwrap();
+        let with = variables(at, &Rules::default(), Some(&trust), |_| None);
+        let without = variables(at, &Rules::default(), None, |_| None);
+        let added: Vec<_> = with.iter().filter(|variable| !without.contains(variable)).collect();
+        assert_eq!(added.len(), with.len() - without.len());
+        for (name, file) in [("NODE_EXTRA_CA_CERTS", "/t/ca.pem"), ("SSL_CERT_FILE", "/t/bundle.pem")] {
+            assert!(added.contains(&&(name, file.into())), "{name}");
+        }
     }
 
     #[test]

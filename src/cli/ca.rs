@@ -1,0 +1,220 @@
+//! `andante ca`: makes a CA, shows it, and helps workers to trust it.
+
+mod env;
+mod store;
+
+use std::{
+    fmt::Write as _,
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use super::{Failure, variables};
+use crate::{
+    ca::{self, Ca, CaError, Certificate, Constraints},
+    policy::HostPattern,
+};
+
+/// The CA with which andante speaks for the hosts that it intercepts
+///
+/// Workers must trust it, or they refuse to talk. Its key never leaves this machine. `andante serve` finds or makes it
+/// in its data folder if it is to intercept; `andante run` has one of its own, in memory, and needs none of this.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Command {
+    Init(Init),
+    Show(Show),
+    Env(env::Args),
+    Bundle(Bundle),
+    Trust(store::Args),
+}
+
+/// Makes the CA, unless there is one
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = INIT_EXAMPLES)]
+struct Init {
+    #[command(flatten)]
+    data: Data,
+    /// A host that it may speak for, with all below it; may be repeated [default: any host]
+    #[arg(long, value_name = "HOST")]
+    only: Vec<HostPattern>,
+}
+
+/// What the CA is called, until when it is good, for which hosts, and where its files are
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = SHOW_EXAMPLES)]
+struct Show {
+    #[command(flatten)]
+    data: Data,
+    /// Print the certificate instead
+    #[arg(long)]
+    pem: bool,
+}
+
+/// The system's root certificates and the CA in one PEM file
+///
+/// Along with those that SSL_CERT_FILE, REQUESTS_CA_BUNDLE and the like name now.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = BUNDLE_EXAMPLES)]
+struct Bundle {
+    #[command(flatten)]
+    data: Data,
+    /// Where to write it [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Which CA is meant.
+#[derive(Clone, Debug, clap::Args)]
+struct Data {
+    /// The folder of the CA [env: ANDANTE_DATA] [default: $XDG_DATA_HOME/andante or ~/.local/share/andante]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  andante ca init
+  eval \"$(andante ca env)\"
+  andante ca env --format docker --at /etc/andante --proxy http://gateway:3128 > andante.env
+  sudo andante ca trust --data ~/.local/share/andante";
+
+const INIT_EXAMPLES: &str = "\
+Examples:
+  andante ca init
+  andante ca init --only api.example.com --only '*.example.org'
+      clients refuse whatever it signs for other hosts";
+
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  andante ca show
+  andante ca show --pem > andante-ca.pem";
+
+const BUNDLE_EXAMPLES: &str = "\
+Examples:
+  andante ca bundle --out roots.pem
+  curl --cacert roots.pem -x http://127.0.0.1:3128 https://api.example.com/";
+
+/// Does what was asked for.
+///
+/// # Errors
+/// If there is no CA, its files cannot be read or written, or output finds no reader.
+pub fn run(args: Args) -> Result<(), Failure> {
+    match args.command {
+        Command::Init(args) => init(&args),
+        Command::Show(args) => show(&args),
+        Command::Env(args) => env::run(&args),
+        Command::Bundle(args) => bundle(&args),
+        Command::Trust(args) => store::run(&args),
+    }
+}
+
+fn init(args: &Init) -> Result<(), Failure> {
+    let dir = args.data.dir()?;
+    let now = SystemTime::now();
+    let not_made = |error| failed("no CA was made", error);
+    let (ca, news) = match Ca::create(&dir, &args.only, now) {
+        Ok(ca) => (ca, "made a CA"),
+        Err(CaError::Exists { .. }) => {
+            let wanted = Constraints::new(&args.only).map_err(not_made)?;
+            let found =
+                Ca::find_or_create(&dir, now).map_err(|error| failed("there is a CA, but not in order", error))?;
+            let bounds = found.certificate().constraints();
+            if !wanted.is_empty() && wanted != *bounds {
+                return Err(Failure::new(format!("there is a CA already, for {bounds}, not for {wanted}"))
+                    .hinting(format!("move {} away first, or choose another folder with --data", dir.display())));
+            }
+            (found, "there is a CA already")
+        }
+        Err(error) => return Err(not_made(error)),
+    };
+    say(&format!("{news}\n{}", description(ca.certificate(), &dir)))
+}
+
+fn show(args: &Show) -> Result<(), Failure> {
+    let (dir, certificate) = args.data.certificate()?;
+    say(&if args.pem { certificate.pem().to_owned() } else { description(&certificate, &dir) })
+}
+
+fn bundle(args: &Bundle) -> Result<(), Failure> {
+    let (dir, certificate) = args.data.certificate()?;
+    let also = ca::sources(variables::trusted(|name| std::env::var_os(name)), &dir.join(ca::CERTIFICATE));
+    let not_made = |error| failed("no bundle was made", error);
+    let text = ca::bundle(certificate.pem(), &also).map_err(not_made)?;
+    match &args.out {
+        // Not in place of the file: it may be a pipe, or a mount.
+        Some(out) => fs::write(out, text).map_err(|error| {
+            Failure::new(format!("could not write {}", out.display()))
+                .because(error)
+                .hinting("choose another with --out, or none for standard output")
+        }),
+        None => say(&text),
+    }
+}
+
+/// For people.
+fn description(certificate: &Certificate, dir: &Path) -> String {
+    let time = |at| humantime::format_rfc3339_seconds(at).to_string();
+    let mut text = String::new();
+    for (name, value) in [
+        ("subject", certificate.subject().to_owned()),
+        ("SHA-256", certificate.fingerprint()),
+        ("valid", format!("{} to {}", time(certificate.not_before()), time(certificate.not_after()))),
+        ("hosts", certificate.constraints().to_string()),
+        ("trust", dir.join(ca::CERTIFICATE).display().to_string()),
+        ("key", dir.join(ca::KEY).display().to_string()),
+    ] {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{name:<8} {value}");
+    }
+    text
+}
+
+// === impl Data ===
+
+impl Data {
+    fn dir(&self) -> Result<PathBuf, Failure> {
+        data_dir(self.data.as_deref())
+    }
+
+    /// What all may read of the CA that there is, and where it is. Needs no access to its key.
+    fn certificate(&self) -> Result<(PathBuf, Certificate), Failure> {
+        let dir = self.dir()?;
+        let certificate = Certificate::open(&dir).map_err(|error| failed("the CA cannot be read", error))?;
+        Ok((dir, certificate))
+    }
+}
+
+/// The folder that was named, else the one that ANDANTE_DATA names, else the usual one.
+pub(super) fn data_dir(named: Option<&Path>) -> Result<PathBuf, Failure> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let dir = named.map(Path::to_owned).or_else(|| variable("ANDANTE_DATA").map(PathBuf::from));
+    let dir = dir.or_else(|| ca::default_dir(variable)).ok_or_else(|| {
+        Failure::new("there is no folder for the CA, since there is no home directory")
+            .hinting("name one with --data DIR or ANDANTE_DATA")
+    })?;
+    // What is printed is used elsewhere.
+    Ok(std::path::absolute(&dir).unwrap_or(dir))
+}
+
+/// What was not done, and why.
+pub(super) fn failed(what: &str, error: CaError) -> Failure {
+    let hint = error.hint();
+    let failure = Failure::new(what).because(error);
+    match hint {
+        Some(hint) => failure.hinting(hint),
+        None => failure,
+    }
+}
+
+fn say(text: &str) -> Result<(), Failure> {
+    io::stdout().write_all(text.as_bytes()).map_err(Failure::writing)
+}

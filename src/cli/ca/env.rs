@@ -1,0 +1,151 @@
+//! `andante ca env`: the variables that lead workers to the proxy and make them trust it, in the words of who sets them.
+
+use std::{fmt::Write as _, path::PathBuf};
+
+use super::{Data, Failure, failed, say};
+use crate::cli::{trust::Trust, variables};
+
+/// The variables that workers need: where the proxy is, and whom to trust
+///
+/// Brings bundle.pem (the system's roots and the CA) beside the CA up to date. NO_PROXY stays as it is. With `sh`,
+/// certificates that SSL_CERT_FILE, REQUESTS_CA_BUNDLE and the like name now stay trusted.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    #[command(flatten)]
+    data: Data,
+    /// Who reads it
+    #[arg(long, value_enum, default_value_t = Format::Sh)]
+    format: Format,
+    /// Where workers reach andante
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3128", value_parser = proxy)]
+    proxy: String,
+    /// The folder in which workers find ca.pem and bundle.pem, if it is another for them (containers)
+    #[arg(long, value_name = "DIR")]
+    at: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// `export` lines for eval
+    Sh,
+    /// A file for `docker run --env-file`
+    Docker,
+    /// Items for the `env:` of a container, in YAML
+    #[value(name = "k8s")]
+    Kubernetes,
+    /// A .env file
+    Dotenv,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  eval \"$(andante ca env)\" && python fetch.py
+  andante ca env --format dotenv --proxy http://10.0.0.7:3128 > .env
+  andante ca env --format docker --at /etc/andante --proxy http://gateway:3128 > andante.env
+      docker run --env-file andante.env -v DIR/ca.pem:/etc/andante/ca.pem:ro -v DIR/bundle.pem:/etc/andante/bundle.pem:ro …
+  andante ca env --format k8s --at /etc/andante --proxy http://andante:3128
+
+Give containers these two files and not the whole folder: the CA's key is in there.";
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let (dir, certificate) = args.data.certificate()?;
+    // Only a shell's variables are those of the workers.
+    let current = |name: &str| (args.format == Format::Sh).then(|| std::env::var_os(name)).flatten();
+    let mut trust = Trust::in_folder(&dir, &certificate, current)
+        .map_err(|error| failed("there is no bundle to point to", error))?;
+    if let Some(at) = &args.at {
+        for file in [&mut trust.ca, &mut trust.bundle] {
+            *file = at.join(file.file_name().unwrap_or_default());
+        }
+    }
+    let mut text = String::new();
+    for (name, value) in variables::proxy(&args.proxy).into_iter().chain(trust.variables()) {
+        let written = value.to_str().and_then(|value| args.format.line(name, value));
+        let line = written.ok_or_else(|| {
+            Failure::new(format!("{name} cannot be {value:?} in this format"))
+                .hinting("choose a plainer folder with --data")
+        })?;
+        let _ = writeln!(text, "{line}");
+    }
+    say(&text)
+}
+
+fn proxy(text: &str) -> Result<String, String> {
+    match url::Url::parse(text) {
+        Ok(url) if url.scheme() == "http" && url.has_host() => Ok(text.trim_end_matches('/').to_owned()),
+        _ => Err("write it as in http://127.0.0.1:3128".to_owned()),
+    }
+}
+
+// === impl Format ===
+
+impl Format {
+    /// One variable, or `None` if the format has no way to say it.
+    fn line(self, name: &str, value: &str) -> Option<String> {
+        // An env-file has no quotes, and what reads .env files does not agree on what is in them.
+        let plain = !value.contains(char::is_control);
+        match self {
+            Self::Sh => Some(format!("export {name}={}", single_quoted(value))),
+            Self::Docker => plain.then(|| format!("{name}={value}")),
+            // JSON's strings are YAML's; Kubernetes expands $(…) unless its dollar is doubled.
+            Self::Kubernetes => {
+                let value = serde_json::Value::from(value.replace("$(", "$$("));
+                Some(format!("- name: {name}\n  value: {value}"))
+            }
+            Self::Dotenv => plain.then(|| format!("{name}={}", dotenv_quoted(value))),
+        }
+    }
+}
+
+fn single_quoted(value: &str) -> String {
+    format!("'{}'", value.replace('\'', r"'\''"))
+}
+
+/// As it is if all readers take it so, else in quotes between which nothing is expanded, else with what would be escaped.
+fn dotenv_quoted(value: &str) -> String {
+    let bare = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+,=[]".contains(c);
+    if value.chars().all(bare) {
+        return value.to_owned();
+    }
+    if !value.contains('\'') {
+        return format!("'{value}'");
+    }
+    let mut quoted = String::from('"');
+    for c in value.chars() {
+        if "\\\"$`".contains(c) {
+            quoted.push('\\');
+        }
+        quoted.push(c);
+    }
+    quoted + "\""
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_format_quotes_in_its_own_way() {
+        for (format, value, line) in [
+            (Format::Sh, "/a b/it's $HOME\n", Some("export X='/a b/it'\\''s $HOME\n'")),
+            (Format::Docker, "/a b/it's $HOME", Some("X=/a b/it's $HOME")),
+            (Format::Docker, "a\nY=1", None),
+            (Format::Kubernetes, "/a \"b\"/$(HOME)", Some("- name: X\n  value: \"/a \\\"b\\\"/$$(HOME)\"")),
+            (Format::Dotenv, "http://[::1]:3128", Some("X=http://[::1]:3128")),
+            (Format::Dotenv, "/a #b/$HOME", Some("X='/a #b/$HOME'")),
+            (Format::Dotenv, "/it's $HOME", Some("X=\"/it's \\$HOME\"")),
+            (Format::Dotenv, "a\nY=1", None),
+        ] {
+            assert_eq!(format.line("X", value).as_deref(), line, "{format:?}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_has_a_scheme() {
+        assert_eq!(proxy("http://gateway:3128/").as_deref(), Ok("http://gateway:3128"));
+        for wrong in ["gateway:3128", "127.0.0.1:3128", "https://gateway", "socks5://a:1", ""] {
+            assert!(proxy(wrong).is_err(), "{wrong}");
+        }
+    }
+}

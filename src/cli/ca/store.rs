@@ -1,0 +1,232 @@
+//! `andante ca trust`: the CA among the roots of the whole system, or out of them again.
+
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+    process,
+};
+
+use super::{Data, Failure, failed, say};
+use crate::ca::{self, Certificate};
+
+/// Makes this whole system trust the CA
+///
+/// For programs that read the system's roots and no variables. Programs that bring their own roots (Firefox, Java, many
+/// of Python) do not look there. Says each thing that it does; needs root.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    #[command(flatten)]
+    data: Data,
+    /// Take it out again
+    #[arg(long)]
+    remove: bool,
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  andante ca trust --dry-run
+  sudo andante ca trust --data ~/.local/share/andante
+  sudo andante ca trust --remove --data ~/.local/share/andante";
+
+/// Where a family of systems takes further roots from.
+struct Store {
+    folder: &'static str,
+    extension: &'static str,
+    /// What takes in what is in the folder.
+    update: &'static [&'static str],
+    /// What takes in that something left it.
+    forget: &'static [&'static str],
+}
+
+/// The first whose folder exists is the system's.
+const STORES: [Store; 4] = [
+    // Fedora, RHEL.
+    Store {
+        folder: "etc/pki/ca-trust/source/anchors",
+        extension: "pem",
+        update: &["update-ca-trust"],
+        forget: &["update-ca-trust"],
+    },
+    // SUSE.
+    Store {
+        folder: "etc/pki/trust/anchors",
+        extension: "pem",
+        update: &["update-ca-certificates"],
+        forget: &["update-ca-certificates"],
+    },
+    // Arch.
+    Store {
+        folder: "etc/ca-certificates/trust-source/anchors",
+        extension: "crt",
+        update: &["update-ca-trust"],
+        forget: &["update-ca-trust"],
+    },
+    // Debian, Ubuntu, Alpine.
+    Store {
+        folder: "usr/local/share/ca-certificates",
+        extension: "crt",
+        update: &["update-ca-certificates"],
+        forget: &["update-ca-certificates", "--fresh"],
+    },
+];
+
+/// The keychain of all users of a Mac.
+const KEYCHAIN: &str = "/Library/Keychains/System.keychain";
+
+/// One thing to do.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Write(PathBuf),
+    Delete(PathBuf),
+    Run(Vec<String>),
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let (dir, certificate) = args.data.certificate()?;
+    let steps = if cfg!(target_os = "macos") {
+        keychain(&certificate, &dir, args.remove)
+    } else {
+        anchors(Path::new("/"), &certificate, args.remove)?
+    };
+    let (verb, state) = if args.remove { ("distrust", "does not trust") } else { ("trust", "trusts") };
+    if !args.dry_run && !rustix::process::geteuid().is_root() {
+        let remove = if args.remove { "--remove " } else { "" };
+        return Err(Failure::new(format!("only root can make this system {verb} a CA")).hinting(format!(
+            "sudo andante ca trust {remove}--data '{}'; --dry-run shows what it does",
+            dir.display()
+        )));
+    }
+    for step in &steps {
+        say(&format!("{step}\n"))?;
+        if !args.dry_run {
+            step.take(&certificate)?;
+        }
+    }
+    say(&match args.dry_run {
+        true => "nothing was done: this is a dry run\n".to_owned(),
+        false => format!("this system {state} {}\n", certificate.subject()),
+    })
+}
+
+/// What to do where roots are files in a folder below `root`.
+fn anchors(root: &Path, certificate: &Certificate, remove: bool) -> Result<Vec<Step>, Failure> {
+    let store = STORES.iter().find(|store| root.join(store.folder).is_dir()).ok_or_else(|| {
+        Failure::new("this system has none of the folders for root certificates that andante knows")
+            .hinting("install ca-certificates, or give workers the variables of `andante ca env`")
+    })?;
+    // Named after this CA: another's file is not ours to replace.
+    let name = certificate.subject().to_ascii_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    let file = root.join(store.folder).join(name).with_extension(store.extension);
+    let run = |command: &[&str]| Step::Run(command.iter().map(|word| (*word).to_owned()).collect());
+    Ok(match remove {
+        true => vec![Step::Delete(file), run(store.forget)],
+        false => vec![Step::Write(file), run(store.update)],
+    })
+}
+
+/// What to do on a Mac.
+fn keychain(certificate: &Certificate, dir: &Path, remove: bool) -> Vec<Step> {
+    let file = dir.join(ca::CERTIFICATE).display().to_string();
+    let security = |words: &[&str]| Step::Run([&["security"], words].concat().into_iter().map(str::to_owned).collect());
+    match remove {
+        true => vec![
+            security(&["remove-trusted-cert", "-d", &file]),
+            security(&["delete-certificate", "-c", certificate.subject(), KEYCHAIN]),
+        ],
+        false => vec![security(&["add-trusted-cert", "-d", "-r", "trustRoot", "-k", KEYCHAIN, &file])],
+    }
+}
+
+// === impl Step ===
+
+impl Step {
+    fn take(&self, certificate: &Certificate) -> Result<(), Failure> {
+        match self {
+            Self::Write(path) => ca::replace(path, certificate.pem()).map_err(|error| failed("not installed", error)),
+            Self::Delete(path) if !path.exists() => say("it is not there\n"),
+            Self::Delete(path) => fs::remove_file(path)
+                .map_err(|error| Failure::new(format!("could not delete {}", path.display())).because(error)),
+            Self::Run(words) => execute(words),
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Write(path) => write!(f, "writes {}", path.display()),
+            Self::Delete(path) => write!(f, "deletes {}", path.display()),
+            Self::Run(words) => write!(f, "runs {}", words.join(" ")),
+        }
+    }
+}
+
+fn execute(words: &[String]) -> Result<(), Failure> {
+    let [program, arguments @ ..] = words else { return Ok(()) };
+    let failure = || {
+        Failure::new(format!("`{}` failed", words.join(" ")))
+            .hinting("run it yourself as root: its folder has what it should have")
+    };
+    match process::Command::new(program).args(arguments).status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(failure().because(status.to_string())),
+        Err(error) => Err(failure().because(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::ca::Ca;
+
+    #[test]
+    fn each_family_of_systems_has_its_folder_and_its_command() {
+        let ca = Ca::generate(&[], SystemTime::now()).unwrap();
+        let name = ca.certificate().subject().replace(' ', "-").to_ascii_lowercase();
+        for (folder, extension, update, forget) in [
+            ("etc/pki/ca-trust/source/anchors", "pem", "update-ca-trust", "update-ca-trust"),
+            ("etc/pki/trust/anchors", "pem", "update-ca-certificates", "update-ca-certificates"),
+            ("etc/ca-certificates/trust-source/anchors", "crt", "update-ca-trust", "update-ca-trust"),
+            ("usr/local/share/ca-certificates", "crt", "update-ca-certificates", "update-ca-certificates --fresh"),
+        ] {
+            let root = tempfile::tempdir().unwrap();
+            let error = anchors(root.path(), ca.certificate(), false).unwrap_err();
+            assert!(error.hint().unwrap().contains("andante ca env"));
+            fs::create_dir_all(root.path().join(folder)).unwrap();
+            let file = root.path().join(folder).join(format!("{name}.{extension}"));
+            for (remove, verb, command) in [(false, "writes", update), (true, "deletes", forget)] {
+                let steps = anchors(root.path(), ca.certificate(), remove).unwrap();
+                let said: Vec<String> = steps.iter().map(ToString::to_string).collect();
+                assert_eq!(said, [format!("{verb} {}", file.display()), format!("runs {command}")]);
+                steps[0].take(ca.certificate()).unwrap();
+                assert_eq!(file.exists(), !remove);
+            }
+        }
+    }
+
+    #[test]
+    fn a_mac_has_a_keychain() {
+        let ca = Ca::generate(&[], SystemTime::now()).unwrap();
+        for remove in [false, true] {
+            let steps = keychain(ca.certificate(), Path::new("/d"), remove);
+            assert!(steps.iter().all(|step| step.to_string().starts_with("runs security ")), "{steps:?}");
+        }
+    }
+
+    #[test]
+    fn a_command_that_fails_is_named() {
+        let run = |words: &[&str]| Step::Run(words.iter().map(|word| (*word).to_owned()).collect());
+        let ca = Ca::generate(&[], SystemTime::now()).unwrap();
+        assert!(run(&["true"]).take(ca.certificate()).is_ok());
+        for words in [&["false"][..], &["/nowhere/at/all", "x"]] {
+            let failure = run(words).take(ca.certificate()).unwrap_err();
+            assert_eq!(failure.to_string(), format!("`{}` failed", words.join(" ")));
+        }
+    }
+}

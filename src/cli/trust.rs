@@ -1,0 +1,135 @@
+//! The files that make clients trust our CA, beside whom they trust already.
+
+use std::{
+    ffi::OsString,
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use tempfile::TempDir;
+
+use super::variables;
+use crate::ca::{self, Ca, CaError, Certificate};
+
+/// What clients are pointed to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trust {
+    /// For clients that add it to their roots: our CA.
+    pub ca: PathBuf,
+    /// For clients that take it for all their roots: the system's and our CA.
+    pub bundle: PathBuf,
+}
+
+/// The same for a CA that lives in memory: in a private temporary folder, which goes when this does.
+#[derive(Debug)]
+pub struct TrustFolder {
+    trust: Trust,
+    _folder: TempDir,
+}
+
+// === impl Trust ===
+
+impl Trust {
+    /// For the CA whose `certificate` is published in `dir`. Brings the bundle there up to date: the system's roots, ours,
+    /// and those of the files that the variables of [`Trust::variables`] name now (`current` reads them), which would
+    /// otherwise be lost by setting them.
+    ///
+    /// # Errors
+    /// If there are no other roots, or the bundle cannot be written and is not there either.
+    pub fn in_folder(
+        dir: &Path,
+        certificate: &Certificate,
+        current: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, CaError> {
+        let ca = dir.join(ca::CERTIFICATE);
+        let also = ca::sources(variables::trusted(current), &ca);
+        let bundle = dir.join(ca::bundle_name(&also));
+        match ca::replace(&bundle, &ca::bundle(certificate.pem(), &also)?) {
+            // Whoever may not write here may use what the owner wrote.
+            Err(CaError::Write { .. }) if holds(&bundle, certificate) => {}
+            done => done?,
+        }
+        // A client that adds may have been told to add a file of the user's: only the bundle has both.
+        let ca = if also.is_empty() { ca } else { bundle.clone() };
+        Ok(Self { ca, bundle })
+    }
+
+    /// What to set in a worker's environment (R49).
+    pub fn variables(&self) -> Vec<(&'static str, OsString)> {
+        variables::trust(&self.ca, &self.bundle)
+    }
+}
+
+// === impl TrustFolder ===
+
+impl TrustFolder {
+    /// Writes what clients need to trust `ca`; `current` reads the environment, as for [`Trust::in_folder`].
+    ///
+    /// # Errors
+    /// If it cannot be written, or there are no other roots.
+    pub fn new(ca: &Ca, current: impl Fn(&str) -> Option<OsString>) -> Result<Self, CaError> {
+        let place = std::env::temp_dir();
+        let private = Permissions::from_mode(0o700);
+        let folder = tempfile::Builder::new().prefix("andante-").permissions(private).tempdir_in(&place);
+        let folder = folder.map_err(|source| CaError::Write { path: place, source })?;
+        ca::replace(&folder.path().join(ca::CERTIFICATE), ca.certificate_pem())?;
+        Ok(Self { trust: Trust::in_folder(folder.path(), ca.certificate(), current)?, _folder: folder })
+    }
+
+    /// Where the files are.
+    pub fn trust(&self) -> &Trust {
+        &self.trust
+    }
+}
+
+fn holds(bundle: &Path, certificate: &Certificate) -> bool {
+    fs::read_to_string(bundle).is_ok_and(|text| text.contains(certificate.pem()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::fs::MetadataExt as _, time::SystemTime};
+
+    use super::*;
+
+    #[test]
+    fn the_folder_of_a_ca_in_memory_is_private_holds_no_key_and_goes() {
+        let ca = Ca::generate(&[], SystemTime::now()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let corporate = dir.path().join("corporate.pem");
+        fs::write(&corporate, Ca::generate(&[], SystemTime::now()).unwrap().certificate_pem()).unwrap();
+        let current = |name: &str| (name == "PIP_CERT").then(|| OsString::from(&corporate));
+        let folder = TrustFolder::new(&ca, current).unwrap();
+        let trust = folder.trust().clone();
+        let place = trust.bundle.parent().unwrap().to_owned();
+        assert_eq!(fs::metadata(&place).unwrap().mode() & 0o777, 0o700);
+        for entry in fs::read_dir(&place).unwrap() {
+            let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+            assert!(text.contains(ca.certificate_pem()) && !text.contains("PRIVATE"));
+        }
+        assert!(fs::read_to_string(&trust.bundle).unwrap().contains(&fs::read_to_string(&corporate).unwrap()));
+        drop(folder);
+        assert!(!place.exists());
+    }
+
+    #[test]
+    fn a_client_that_adds_is_given_the_ca_alone_unless_it_added_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let ca = Ca::find_or_create(dir.path(), SystemTime::now()).unwrap();
+        let theirs = dir.path().join("theirs.pem");
+        fs::write(&theirs, Ca::generate(&[], SystemTime::now()).unwrap().certificate_pem()).unwrap();
+        let with = |file: Option<&Path>| {
+            let current = |name: &str| file.filter(|_| name == "NODE_EXTRA_CA_CERTS").map(OsString::from);
+            Trust::in_folder(dir.path(), ca.certificate(), current).unwrap()
+        };
+        let alone = Trust { ca: dir.path().join("ca.pem"), bundle: dir.path().join("bundle.pem") };
+        // This test's own machine may have no roots but these.
+        let more = with(Some(&theirs));
+        assert!(more.ca == more.bundle && more.bundle != alone.bundle);
+        assert_eq!(with(Some(&more.bundle)), more);
+        for file in [None, Some(alone.ca.as_path()), Some(alone.bundle.as_path())] {
+            assert_eq!(with(file), alone);
+        }
+    }
+}
