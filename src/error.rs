@@ -104,6 +104,50 @@ pub enum Error {
         /// What the resolver said.
         source: Cause,
     },
+    /// Nobody said where the name is.
+    #[error("no name server answered for {host} in time")]
+    DnsTimeout {
+        /// What was looked up.
+        host: String,
+    },
+    /// A parent proxy gave no connection.
+    #[error("the parent proxy {parent} did not connect to {origin}")]
+    Parent {
+        /// Which one, without its password.
+        parent: String,
+        /// Where to.
+        origin: String,
+        /// What it said, or what the system said of it.
+        source: Cause,
+    },
+    /// The upstream's certificate is not one to trust.
+    #[error("the certificate of {origin} {reason}")]
+    Certificate {
+        /// Whose.
+        origin: String,
+        /// What is wrong with it.
+        reason: String,
+        /// What to do about that.
+        hint: &'static str,
+    },
+    /// TLS towards the upstream failed.
+    #[error("could not speak TLS with {origin}")]
+    Tls {
+        /// With whom.
+        origin: String,
+        /// What went wrong.
+        source: Cause,
+    },
+    /// The upstream ended TLS with a reason of its own.
+    #[error("{origin} ended the TLS handshake with the alert \"{alert}\"")]
+    TlsAlert {
+        /// Who.
+        origin: String,
+        /// The alert, as RFC 8446 §6 names it.
+        alert: String,
+        /// What to do about that.
+        hint: &'static str,
+    },
     /// No connection in time.
     #[error("{origin} did not accept a connection within {after:?}")]
     ConnectTimeout {
@@ -186,12 +230,20 @@ impl Error {
             Self::Stranger { .. } | Self::Forbidden { .. } | Self::TunnelPort { .. } | Self::Myself { .. } => {
                 StatusCode::FORBIDDEN
             }
-            Self::Loop | Self::Dns { .. } | Self::Connect { .. } | Self::Broken { .. } | Self::BadAnswer { .. } => {
-                StatusCode::BAD_GATEWAY
-            }
+            Self::Loop
+            | Self::Dns { .. }
+            | Self::Parent { .. }
+            | Self::Certificate { .. }
+            | Self::Tls { .. }
+            | Self::TlsAlert { .. }
+            | Self::Connect { .. }
+            | Self::Broken { .. }
+            | Self::BadAnswer { .. } => StatusCode::BAD_GATEWAY,
             Self::Refused { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
-            Self::ConnectTimeout { .. } | Self::AnswerTimeout { .. } => StatusCode::GATEWAY_TIMEOUT,
+            Self::DnsTimeout { .. } | Self::ConnectTimeout { .. } | Self::AnswerTimeout { .. } => {
+                StatusCode::GATEWAY_TIMEOUT
+            }
             Self::Stalled { .. } => StatusCode::REQUEST_TIMEOUT,
             Self::TooLarge { .. } => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::UriTooLong => StatusCode::URI_TOO_LONG,
@@ -202,9 +254,15 @@ impl Error {
     pub fn proxy_status(&self) -> &'static str {
         match self {
             Self::Dns { .. } => "dns_error",
+            Self::DnsTimeout { .. } => "dns_timeout",
+            Self::Certificate { .. } => "tls_certificate_error",
+            Self::Tls { .. } => "tls_protocol_error",
+            Self::TlsAlert { .. } => "tls_alert_received",
             Self::Forbidden { .. } => "destination_ip_prohibited",
             Self::ConnectTimeout { .. } => "connection_timeout",
-            Self::Connect { source, .. } => match io_error(source.as_ref()).map(io::Error::kind) {
+            Self::Connect { source, .. } | Self::Parent { source, .. } => match io_error(source.as_ref())
+                .map(io::Error::kind)
+            {
                 Some(io::ErrorKind::ConnectionRefused) => "connection_refused",
                 Some(io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable) => "destination_ip_unroutable",
                 _ => "destination_unavailable",
@@ -224,6 +282,11 @@ impl Error {
         match self {
             Self::Refused { .. } | Self::Draining => Blame::Us,
             Self::Dns { .. }
+            | Self::DnsTimeout { .. }
+            | Self::Parent { .. }
+            | Self::Certificate { .. }
+            | Self::Tls { .. }
+            | Self::TlsAlert { .. }
             | Self::ConnectTimeout { .. }
             | Self::Connect { .. }
             | Self::Broken { .. }
@@ -263,6 +326,12 @@ impl Error {
             Self::Refused { .. } => "try again after Retry-After, or raise `max-wait` or `max-waiting`",
             Self::Draining => "try again: another instance may be up",
             Self::Dns { .. } => "check the host's spelling and this machine's resolver",
+            Self::DnsTimeout { .. } => "check that the name servers (`dns`, or /etc/resolv.conf) can be reached",
+            Self::Parent { .. } => {
+                "check that the parent proxy is up and lets this host through, and the user name and password in `via`"
+            }
+            Self::Tls { .. } => "check that the upstream speaks TLS 1.2 or 1.3 on this port",
+            Self::Certificate { hint, .. } | Self::TlsAlert { hint, .. } => hint,
             Self::ConnectTimeout { .. } | Self::Connect { .. } => {
                 "check that the upstream is up and reachable from this machine"
             }
@@ -277,7 +346,7 @@ impl Error {
     /// Whether the process has no file descriptor left.
     pub fn is_exhaustion(&self) -> bool {
         // EMFILE and ENFILE, which the standard library has no kind for.
-        matches!(self, Self::Connect { source, .. } if matches!(io_error(source.as_ref()).and_then(io::Error::raw_os_error), Some(23 | 24)))
+        matches!(self, Self::Connect { source, .. } | Self::Parent { source, .. } if matches!(io_error(source.as_ref()).and_then(io::Error::raw_os_error), Some(23 | 24)))
     }
 
     /// When to try again, if that is known.
