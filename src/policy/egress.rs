@@ -2,6 +2,10 @@
 
 use std::{fmt, net::IpAddr, path::PathBuf, sync::Arc};
 
+use http::HeaderValue;
+
+use super::{Origin, Scheme};
+
 /// How upstreams are reached. The default goes straight there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Egress {
@@ -50,6 +54,44 @@ pub struct Identity {
     pub key: PathBuf,
 }
 
+// === impl Egress ===
+
+impl Egress {
+    /// Whether requests to `origin` are for a parent proxy, which wants them in the absolute form
+    /// (RFC 9112 §3.2.2), and with its [authorization](Parent::authorization).
+    pub fn absolute_form(&self, origin: &Origin) -> bool {
+        let http = self.via.as_ref().is_some_and(|parent| parent.protocol == ParentProtocol::Http);
+        http && origin.scheme == Scheme::Http
+    }
+}
+
+// === impl Parent ===
+
+impl Parent {
+    /// `Proxy-Authorization`, if it wants one (RFC 7617); marked as what must not be shown.
+    pub fn authorization(&self) -> Option<HeaderValue> {
+        let (user, password) = self.credentials.as_ref()?;
+        let mut value = HeaderValue::try_from(format!("Basic {}", base64(format!("{user}:{password}").as_bytes())))
+            .expect("base64 has visible characters only");
+        value.set_sensitive(true);
+        Some(value)
+    }
+}
+
+/// RFC 4648 §4.
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let bits = (0..3).fold(0, |bits, index| bits << 8 | u32::from(chunk.get(index).copied().unwrap_or(0)));
+        for index in 0..4 {
+            let digit = ALPHABET[(bits >> (18 - 6 * index)) as usize & 63];
+            text.push(if index <= chunk.len() { digit.into() } else { '=' });
+        }
+    }
+    text
+}
+
 // Never with its password: it is printed where errors are.
 impl fmt::Display for Parent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -66,5 +108,44 @@ impl fmt::Display for Parent {
 impl fmt::Debug for Parent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_go_out_as_rfc_7617_has_them_and_nowhere_else() {
+        for (user, password, value) in [
+            ("Aladdin", "open sesame", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
+            ("test", "123\u{a3}", "Basic dGVzdDoxMjPCow=="),
+            ("", "", "Basic Og=="),
+            ("ab", "", "Basic YWI6"),
+        ] {
+            let parent = Parent {
+                protocol: ParentProtocol::Http,
+                host: "corp".into(),
+                port: 3128,
+                credentials: Some((user.into(), password.into())),
+            };
+            let authorization = parent.authorization().unwrap();
+            assert_eq!(authorization, value);
+            assert!(authorization.is_sensitive());
+            assert_eq!(format!("{parent} {parent:?}"), "http://corp:3128 http://corp:3128");
+        }
+    }
+
+    #[test]
+    fn only_plain_requests_to_an_http_parent_are_absolute() {
+        let origin = |scheme| Origin { scheme, host: "a".into(), port: 1 };
+        let via = |protocol| Egress {
+            via: Some(Parent { protocol, host: "corp".into(), port: 1, credentials: None }),
+            ..Egress::default()
+        };
+        assert!(via(ParentProtocol::Http).absolute_form(&origin(Scheme::Http)));
+        assert!(!via(ParentProtocol::Http).absolute_form(&origin(Scheme::Https)));
+        assert!(!via(ParentProtocol::Socks5).absolute_form(&origin(Scheme::Http)));
+        assert!(!Egress::default().absolute_form(&origin(Scheme::Http)));
     }
 }
