@@ -98,6 +98,7 @@ impl Running {
         let admin_listener = config.admin.map(bind).transpose()?;
         let admin = admin_listener.as_ref().zip(config.admin).map(|(listener, asked)| addr(listener, asked));
         let exposed = listen.iter().any(|addr| !addr.ip().is_loopback());
+        let guarded = exposed && config.clients != Clients::Loopback;
         let own = listen.iter().copied().chain(admin).collect();
         let proxy = Arc::new(Proxy::new(proxy::Parts {
             lanes: Lanes::new(config.rules.clone(), metrics.clone(), clock),
@@ -105,7 +106,7 @@ impl Running {
             clock,
             clients: config.clients.clone(),
             timeouts: config.timeouts,
-            dialer: Dialer::new(config.timeouts.connect, exposed && config.clients != Clients::Loopback, own),
+            dialer: Dialer::new(config.timeouts.connect, guarded, own, config.dns.clone()),
             exposed,
             admin: admin.map_or_else(|| "an admin address, once one is set".into(), |addr| format!("http://{addr}/")),
             instance: instance(),

@@ -30,7 +30,8 @@ const BUFFER: usize = 32 * 1024;
 /// Connects, and only then says so (R28); what the client sends before that stays unread (R30).
 pub(super) async fn open(admitted: Admitted) -> Outcome {
     let Admitted { call: Call { link, request, route, .. }, mut permit, .. } = admitted;
-    let upstream = link.proxy.dialer.connect(&route.origin, route.lane.policy().allow_private).await?;
+    let policy = route.lane.policy();
+    let upstream = link.proxy.dialer.connect(&route.origin, &policy.egress, policy.allow_private).await?;
     permit.sent();
     permit.answered(Verdict::Served, link.proxy.clock.now());
     tokio::spawn(async move {

@@ -183,7 +183,8 @@ impl Route {
     }
 
     async fn dial(&self, proxy: &Proxy) -> Result<Lease, Error> {
-        let stream = proxy.dialer.connect(&self.origin, self.lane.policy().allow_private).await?;
+        let policy = self.lane.policy();
+        let stream = proxy.dialer.connect(&self.origin, &policy.egress, policy.allow_private).await?;
         let written = Arc::new(AtomicU64::new(0));
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(MAX_HEAD)

@@ -1,0 +1,122 @@
+//! Names to addresses. Decides who is asked; `servers` asks.
+
+use std::{
+    collections::HashMap,
+    fs,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket},
+    sync::{Arc, OnceLock},
+    time::{Duration, SystemTime},
+};
+
+use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
+use parking_lot::Mutex;
+use tokio::runtime::{self, Handle};
+use tower::ServiceExt;
+use tracing::warn;
+
+use super::servers::{Servers, Settings};
+use crate::{config::Dns, error::Cause};
+
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+const HOSTS: &str = "/etc/hosts";
+
+/// Resolves names, the way that the configuration says.
+pub(super) struct Names {
+    dns: Dns,
+    /// How long a look-up may take.
+    patience: Duration,
+    /// One per runtime, made at the first name there: hickory's tasks run where they were spawned, and end with it.
+    known: Mutex<HashMap<runtime::Id, Known>>,
+}
+
+/// Why a name has no addresses.
+#[derive(Debug)]
+pub(super) enum NotResolved {
+    /// Nobody answered.
+    Timeout,
+    /// Somebody answered that there is none, or could not be asked.
+    Failed(Cause),
+}
+
+/// What was made of the system's files as they were.
+struct Known {
+    /// When the files were written.
+    written: [Option<SystemTime>; 2],
+    /// Whom to ask; the system, where its file names nobody.
+    servers: Option<Arc<Servers>>,
+}
+
+// === impl Names ===
+
+impl Names {
+    pub(super) fn new(dns: Dns, patience: Duration) -> Self {
+        Self { dns, patience, known: Mutex::default() }
+    }
+
+    /// All addresses of `host`, in the order to try them in. At least one.
+    pub(super) async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, NotResolved> {
+        if let Ok(address) = host.parse() {
+            return Ok(vec![address]);
+        }
+        if is_localhost(host) {
+            return Ok(loopback());
+        }
+        match self.servers() {
+            Some(servers) => servers.resolve(host).await,
+            None => system(host).await,
+        }
+    }
+
+    /// Whom to ask on this thread. Made anew when the system's files have changed: a proxy lives longer than a network.
+    fn servers(&self) -> Option<Arc<Servers>> {
+        let written = match self.dns {
+            Dns::System => return None,
+            Dns::Servers(_) => [None; 2],
+            Dns::Cached => [RESOLV_CONF, HOSTS].map(|path| fs::metadata(path).and_then(|file| file.modified()).ok()),
+        };
+        let mut known = self.known.lock();
+        match known.get(&Handle::current().id()) {
+            Some(known) if known.written == written => known.servers.clone(),
+            _ => {
+                let servers = self.settings().map(|settings| Arc::new(Servers::new(settings, self.patience)));
+                known.insert(Handle::current().id(), Known { written, servers: servers.clone() });
+                servers
+            }
+        }
+    }
+
+    fn settings(&self) -> Option<Settings> {
+        if let Dns::Servers(servers) = &self.dns {
+            return Some(Settings::of(servers));
+        }
+        let settings = fs::read(RESOLV_CONF).map_err(Cause::from).and_then(|text| Settings::parse(&text));
+        let settings = settings.inspect_err(|error| {
+            warn!(%error, "could not read /etc/resolv.conf; names are resolved by the system, and not kept");
+        });
+        // A machine without the file has no names of its own.
+        Some(Settings { hosts: fs::read(HOSTS).unwrap_or_default(), ..settings.ok()? })
+    }
+}
+
+/// RFC 6761 §6.3: never looked up, so that nobody else can say where it is.
+pub(super) fn is_localhost(host: &str) -> bool {
+    host == "localhost" || host.ends_with(".localhost")
+}
+
+/// `::1` only where there is one: its "address not available" would hide why `127.0.0.1` refused.
+fn loopback() -> Vec<IpAddr> {
+    static HAS_V6: OnceLock<bool> = OnceLock::new();
+    let v4 = IpAddr::from(Ipv4Addr::LOCALHOST);
+    match HAS_V6.get_or_init(|| UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()) {
+        true => vec![v4, Ipv6Addr::LOCALHOST.into()],
+        false => vec![v4],
+    }
+}
+
+/// Asks `getaddrinfo`, on a thread that may block.
+async fn system(host: &str) -> Result<Vec<IpAddr>, NotResolved> {
+    let failed = |error: Cause| NotResolved::Failed(error);
+    let name: Name = host.parse().map_err(|error| failed(Cause::from(error)))?;
+    let found = GaiResolver::new().oneshot(name).await.map_err(|error| failed(error.into()))?;
+    Ok(found.map(|address| address.ip()).collect())
+}

@@ -1,0 +1,99 @@
+//! A name server that says what a test wants it to say.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use tokio::{net::UdpSocket, task::JoinHandle};
+
+pub(super) enum Answer {
+    /// These, each for so many seconds; those of the kind that was asked for.
+    Addresses(u32, Vec<IpAddr>),
+    NoSuchName,
+    Failure,
+    Silence,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    V4,
+    V6,
+}
+
+pub(super) struct NameServer {
+    pub(super) address: SocketAddr,
+    asked: Arc<Mutex<Vec<(String, Kind)>>>,
+    task: JoinHandle<()>,
+}
+
+impl NameServer {
+    pub(super) async fn start(answer: impl Fn(&str, Kind) -> Answer + Send + 'static) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let (address, asked) = (socket.local_addr().unwrap(), Arc::<Mutex<Vec<_>>>::default());
+        let log = asked.clone();
+        let task = tokio::spawn(async move {
+            let mut buffer = [0; 1500];
+            loop {
+                let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
+                let (name, kind, question) = question(&buffer[12..length]);
+                log.lock().push((name.clone(), kind));
+                if let Some(message) = message(&buffer[..2], question, kind, answer(&name, kind)) {
+                    socket.send_to(&message, from).await.unwrap();
+                }
+            }
+        });
+        Self { address, asked, task }
+    }
+
+    /// How often `name` was asked for.
+    pub(super) fn asked(&self, name: &str, kind: Kind) -> usize {
+        self.asked.lock().iter().filter(|(asked, of)| asked == name && *of == kind).count()
+    }
+
+    /// How often anything was.
+    pub(super) fn asked_anything(&self) -> usize {
+        self.asked.lock().len()
+    }
+}
+
+impl Drop for NameServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// RFC 1035 §4.1.2.
+fn question(bytes: &[u8]) -> (String, Kind, &[u8]) {
+    let (mut labels, mut at) = (Vec::new(), 0);
+    while bytes[at] != 0 {
+        let length = usize::from(bytes[at]);
+        labels.push(String::from_utf8_lossy(&bytes[at + 1..=at + length]).into_owned());
+        at += 1 + length;
+    }
+    let kind = if bytes[at + 2] == 1 { Kind::V4 } else { Kind::V6 };
+    (labels.join("."), kind, &bytes[..at + 5])
+}
+
+fn message(id: &[u8], question: &[u8], kind: Kind, answer: Answer) -> Option<Vec<u8>> {
+    let (code, ttl, addresses) = match answer {
+        Answer::Addresses(ttl, addresses) => (0, ttl, addresses),
+        Answer::Failure => (2, 0, Vec::new()),
+        Answer::NoSuchName => (3, 0, Vec::new()),
+        Answer::Silence => return None,
+    };
+    let wanted: Vec<_> = addresses.into_iter().filter(|address| address.is_ipv4() == (kind == Kind::V4)).collect();
+    let mut message = [id, &[0x81, 0x80 | code, 0, 1, 0, wanted.len() as u8, 0, 0, 0, 0], question].concat();
+    for address in wanted {
+        message.extend_from_slice(&[0xc0, 12, 0, if address.is_ipv4() { 1 } else { 28 }, 0, 1]);
+        message.extend_from_slice(&ttl.to_be_bytes());
+        let octets = match address {
+            IpAddr::V4(address) => address.octets().to_vec(),
+            IpAddr::V6(address) => address.octets().to_vec(),
+        };
+        message.extend_from_slice(&[0, octets.len() as u8]);
+        message.extend_from_slice(&octets);
+    }
+    Some(message)
+}
