@@ -18,3 +18,4 @@ pub mod pace;
 pub mod policy;
 pub mod proxy;
 pub mod queue;
+pub mod tls;

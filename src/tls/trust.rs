@@ -1,0 +1,198 @@
+//! Whom to believe.
+
+use std::{path::PathBuf, sync::Arc};
+
+use rustls::{
+    CertificateError, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        verify_server_name,
+    },
+    crypto::CryptoProvider,
+    pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, TrustAnchor, UnixTime},
+    server::ParsedCertificate,
+};
+use tokio::{sync::OnceCell, task};
+use tracing::{debug, warn};
+
+use super::{
+    der,
+    files::{Read, TlsError, unusable},
+};
+use crate::{error::Error, policy::Origin};
+
+/// The system's trust store and what was named besides it.
+pub(super) struct Trust {
+    /// The certificates of `upstream-ca`.
+    named: Vec<CertificateDer<'static>>,
+    revoked: Vec<CertificateRevocationListDer<'static>>,
+    provider: Arc<CryptoProvider>,
+    verifier: OnceCell<Arc<dyn ServerCertVerifier>>,
+}
+
+/// What rustls has, with two additions: it says more about whom it does not know, and a certificate that was named is
+/// believed although it is an authority's too. That is how `openssl req -x509` makes them, and how others are content.
+#[derive(Debug)]
+struct Verifier {
+    inner: Arc<WebPkiServerVerifier>,
+    named: Vec<CertificateDer<'static>>,
+}
+
+/// Why a certificate is not believed, where rustls would not know the words.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Untrusted {
+    #[error("cannot be verified: this machine trusts no authority at all")]
+    NoAuthority,
+    #[error("is signed by itself, and is none that is trusted here")]
+    SelfSigned,
+    #[error("is signed by {0:?}, which is not trusted here")]
+    Unknown(String),
+    #[error("is that of an authority (CA:TRUE), and is none that is trusted here")]
+    Authority,
+}
+
+// === impl Trust ===
+
+impl Trust {
+    pub(super) fn new(ca: &[PathBuf], crl: &[PathBuf], provider: Arc<CryptoProvider>) -> Result<Self, TlsError> {
+        let (mut named, mut revoked) = (Vec::new(), Vec::new());
+        for path in ca {
+            for certificate in Read::certificates(path)? {
+                let added = RootCertStore::empty().add(certificate.clone());
+                added.map_err(|error| unusable(path, "certificate", error.into()))?;
+                named.push(certificate);
+            }
+        }
+        for path in crl {
+            let lists = Read::revocations(path)?;
+            check_lists(&lists, &provider).map_err(|error| unusable(path, "revocation list", error.into()))?;
+            revoked.extend(lists);
+        }
+        Ok(Self { named, revoked, provider, verifier: OnceCell::new() })
+    }
+
+    /// Reads the system's trust store the first time.
+    pub(super) async fn verifier(&self) -> Result<Arc<dyn ServerCertVerifier>, Untrusted> {
+        self.verifier.get_or_try_init(|| self.verify()).await.cloned()
+    }
+
+    async fn verify(&self) -> Result<Arc<dyn ServerCertVerifier>, Untrusted> {
+        let mut roots = task::spawn_blocking(system_roots).await.unwrap_or_else(|_| RootCertStore::empty());
+        roots.add_parsable_certificates(self.named.iter().cloned());
+        let inner = WebPkiServerVerifier::builder_with_provider(roots.into(), self.provider.clone())
+            .with_crls(self.revoked.iter().cloned())
+            // Lists are of some authorities; those of others have said nothing.
+            .allow_unknown_revocation_status()
+            .build();
+        // The lists have been read before: it is authorities that are missing.
+        let inner = inner.map_err(|_| Untrusted::NoAuthority)?;
+        Ok(Arc::new(Verifier { inner, named: self.named.clone() }))
+    }
+}
+
+/// Reads `lists` as they will be read, with an authority that signs nothing.
+fn check_lists(
+    lists: &[CertificateRevocationListDer<'static>],
+    provider: &Arc<CryptoProvider>,
+) -> Result<(), rustls::client::VerifierBuilderError> {
+    let nobody =
+        TrustAnchor { subject: Vec::new().into(), subject_public_key_info: Vec::new().into(), name_constraints: None };
+    let roots = RootCertStore { roots: vec![nobody] };
+    let builder = WebPkiServerVerifier::builder_with_provider(roots.into(), provider.clone());
+    builder.with_crls(lists.iter().cloned()).build().map(|_| ())
+}
+
+fn system_roots() -> RootCertStore {
+    let found = rustls_native_certs::load_native_certs();
+    for error in found.errors {
+        warn!(%error, "could not read all of the system's trust store");
+    }
+    let mut roots = RootCertStore::empty();
+    let (usable, unusable) = roots.add_parsable_certificates(found.certs);
+    debug!(usable, unusable, "read the system's trust store");
+    roots
+}
+
+// === impl Verifier ===
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let outcome = self.inner.verify_server_cert(certificate, intermediates, name, ocsp, now);
+        let untrusted = match &outcome {
+            Err(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+                let last = intermediates.last().unwrap_or(certificate);
+                match der::signed_by(certificate) {
+                    None => Untrusted::SelfSigned,
+                    Some(_) => Untrusted::Unknown(der::signed_by(last).unwrap_or_else(|| der::subject(last))),
+                }
+            }
+            Err(rustls::Error::InvalidCertificate(CertificateError::Other(other))) if is_authority(other) => {
+                // Its dates have been checked by now; its name has not.
+                if self.named.contains(certificate) {
+                    verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+                    return Ok(ServerCertVerified::assertion());
+                }
+                if der::signed_by(certificate).is_none() { Untrusted::SelfSigned } else { Untrusted::Authority }
+            }
+            _ => return outcome,
+        };
+        Err(CertificateError::Other(OtherError(Arc::new(untrusted))).into())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
+
+/// Whether this is webpki's complaint about `CA:TRUE` in a server's certificate. rustls keeps its type to itself.
+fn is_authority(error: &OtherError) -> bool {
+    error.0.to_string() == "CaUsedAsEndEntity"
+}
+
+// === impl Untrusted ===
+
+impl Untrusted {
+    pub(super) fn about(&self, origin: &Origin) -> Error {
+        Error::Certificate { origin: origin.to_string(), reason: self.to_string(), hint: self.hint() }
+    }
+
+    fn hint(&self) -> &'static str {
+        match self {
+            Self::NoAuthority => {
+                "install the system's trust store (the package ca-certificates), or add an authority with --upstream-ca FILE"
+            }
+            Self::SelfSigned | Self::Authority => {
+                "if it is the one you expect, add it with --upstream-ca FILE (`upstream-ca`)"
+            }
+            Self::Unknown(_) => {
+                "add its CA with --upstream-ca FILE (`upstream-ca`), or have the upstream send its intermediate certificates"
+            }
+        }
+    }
+}
