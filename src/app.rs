@@ -12,7 +12,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use tokio::{
@@ -25,6 +25,7 @@ use tracing::{info, warn};
 use self::view::View;
 use crate::{
     admin::{self, Source as _, Status},
+    ca::{self, Ca, CaError},
     clock::Clock,
     config::{Clients, Config},
     dial::Dialer,
@@ -32,6 +33,7 @@ use crate::{
     metrics::Metrics,
     pace::Lanes,
     proxy::{self, Pool, Proxy},
+    tls::{Tls, TlsError},
 };
 
 /// A started andante.
@@ -59,12 +61,33 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// The files that TLS towards upstreams needs are not in order.
+    #[error("could not prepare TLS towards upstreams")]
+    Tls(#[from] TlsError),
+    /// There is no certificate authority to intercept with.
+    #[error("could not prepare the certificate authority that interception needs")]
+    Ca(#[from] CaError),
+    /// Nobody said where to keep it.
+    #[error("there is no place for the certificate authority that interception needs")]
+    NoData,
     /// A thread or its runtime could not be made.
     #[error("could not start a worker thread")]
     Thread {
         /// What the system said.
         source: io::Error,
     },
+}
+
+impl StartError {
+    /// What to do about it, where that is known here.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Ca(error) => error.hint(),
+            Self::Tls(error) => Some(error.hint().to_owned()),
+            Self::NoData => Some("name a folder with --data DIR, `data` or ANDANTE_DATA".to_owned()),
+            Self::Listen { .. } | Self::Thread { .. } => None,
+        }
+    }
 }
 
 /// The threads that serve connections, each with a runtime and a pool of its own.
@@ -87,7 +110,10 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 impl Running {
     /// Starts andante. Must be called on a tokio runtime, which accepts connections and keeps house from then on.
-    pub async fn start(config: Config) -> Result<Self, StartError> {
+    ///
+    /// `ca` signs the certificates of intercepted hosts; without it [`authority`] finds one, if any host is.
+    pub async fn start(config: Config, ca: Option<Ca>) -> Result<Self, StartError> {
+        let ca = if ca.is_none() && config.rules.intercepts() { Some(authority(&config)?) } else { ca };
         raise_descriptor_limit();
         let (clock, metrics) = (Clock::start(), Metrics::new());
         let bind = |addr| listen::bind(addr).map_err(|source| StartError::Listen { addr, source });
@@ -99,6 +125,7 @@ impl Running {
         let admin = admin_listener.as_ref().zip(config.admin).map(|(listener, asked)| addr(listener, asked));
         let exposed = listen.iter().any(|addr| !addr.ip().is_loopback());
         let guarded = exposed && config.clients != Clients::Loopback;
+        let tls = Tls::new(&config.upstream_ca, &config.upstream_crl, &config.rules)?;
         let own = listen.iter().copied().chain(admin).collect();
         let proxy = Arc::new(Proxy::new(proxy::Parts {
             lanes: Lanes::new(config.rules.clone(), metrics.clone(), clock),
@@ -108,6 +135,10 @@ impl Running {
             timeouts: config.timeouts,
             dialer: Dialer::new(config.timeouts.connect, guarded, own, config.dns.clone()),
             exposed,
+            ports: listen.iter().map(SocketAddr::port).collect(),
+            gateways: config.gateways.clone(),
+            tls,
+            ca: ca.map(Arc::new),
             admin: admin.map_or_else(|| "an admin address, once one is set".into(), |addr| format!("http://{addr}/")),
             instance: instance(),
         }));
@@ -153,6 +184,12 @@ impl Running {
             pages.abort();
         }
     }
+}
+
+/// This installation's certificate authority: the one in its place, or a new one.
+fn authority(config: &Config) -> Result<Ca, StartError> {
+    let place = config.data.clone().or_else(|| ca::default_dir(|name| std::env::var_os(name)));
+    Ok(Ca::find_or_create(&place.ok_or(StartError::NoData)?, SystemTime::now())?)
 }
 
 async fn accept(listener: TcpListener, workers: Workers) {

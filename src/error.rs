@@ -74,6 +74,21 @@ pub enum Error {
         /// What was asked for.
         origin: String,
     },
+    /// A tunnel to a host that is not for tunnels.
+    #[error("tunnels to {origin} are refused by its rule")]
+    TunnelRefused {
+        /// What was asked for.
+        origin: String,
+    },
+    /// CONNECT in HTTP/2.
+    #[error("this proxy opens tunnels for HTTP/1.1 only")]
+    NoTunnel,
+    /// A request inside of a tunnel that is for somebody else.
+    #[error("the request is for another host than the tunnel that it came through")]
+    OtherHost,
+    /// A browser asked for a gateway path on behalf of some page.
+    #[error("a page of another site asked for this gateway address")]
+    ForeignPage,
     /// The request has been here before.
     #[error("the request has come back to where it was forwarded")]
     Loop,
@@ -224,12 +239,16 @@ impl Error {
             | Self::BadTarget { .. }
             | Self::UserInfo
             | Self::BadHost { .. }
+            | Self::OtherHost
             | Self::Body { .. } => StatusCode::BAD_REQUEST,
-            Self::Scheme { .. } | Self::TransferCoding => StatusCode::NOT_IMPLEMENTED,
+            Self::Scheme { .. } | Self::TransferCoding | Self::NoTunnel => StatusCode::NOT_IMPLEMENTED,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
-            Self::Stranger { .. } | Self::Forbidden { .. } | Self::TunnelPort { .. } | Self::Myself { .. } => {
-                StatusCode::FORBIDDEN
-            }
+            Self::Stranger { .. }
+            | Self::Forbidden { .. }
+            | Self::TunnelPort { .. }
+            | Self::TunnelRefused { .. }
+            | Self::ForeignPage
+            | Self::Myself { .. } => StatusCode::FORBIDDEN,
             Self::Loop
             | Self::Dns { .. }
             | Self::Parent { .. }
@@ -271,7 +290,11 @@ impl Error {
             Self::BadAnswer { .. } => "http_protocol_error",
             Self::AnswerTimeout { .. } => "http_response_timeout",
             Self::Loop | Self::Myself { .. } => "proxy_loop_detected",
-            Self::Refused { .. } | Self::Stranger { .. } | Self::TunnelPort { .. } => "http_request_denied",
+            Self::Refused { .. }
+            | Self::Stranger { .. }
+            | Self::TunnelPort { .. }
+            | Self::TunnelRefused { .. }
+            | Self::ForeignPage => "http_request_denied",
             Self::Draining => "proxy_internal_response",
             _ => "http_request_error",
         }
@@ -320,6 +343,12 @@ impl Error {
             Self::TunnelPort { .. } => {
                 "name the port in a rule's host (\"example.com:8443\"), if it is meant to be reached"
             }
+            Self::TunnelRefused { .. } => {
+                "ask for the host by http:// or a gateway address, or change `https` in its rule"
+            }
+            Self::NoTunnel => "send CONNECT in HTTP/1.1",
+            Self::OtherHost => "open a tunnel of its own for each host",
+            Self::ForeignPage => "call gateway addresses from programs, by an IP address or localhost",
             Self::Loop | Self::Myself { .. } => {
                 "leave this proxy out of its own HTTP_PROXY, or add the host to NO_PROXY"
             }

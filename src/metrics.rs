@@ -15,7 +15,7 @@ use prometheus::{
 
 mod rule;
 
-pub use rule::{Outcome, RuleMetrics};
+pub use rule::{Interception, Outcome, RuleMetrics};
 
 /// Waits, in seconds: from a timer's lateness to the longest wait that a rule allows by default.
 const WAIT_BUCKETS: &[f64] = &[
@@ -56,6 +56,7 @@ struct Known {
 struct Families {
     requests: IntCounterVec,
     answers: IntCounterVec,
+    interceptions: IntCounterVec,
     waiting: IntGaugeVec,
     in_flight: IntGaugeVec,
     wait: HistogramVec,
@@ -174,6 +175,13 @@ impl Families {
                 IntCounterVec::new(
                     Opts::new("andante_answers_total", "Answers of upstreams, by status code."),
                     &["rule", "code"],
+                ),
+            ),
+            interceptions: registered(
+                registry,
+                IntCounterVec::new(
+                    Opts::new("andante_interceptions_total", "Intercepted tunnels, by what came through them."),
+                    &["rule", "outcome"],
                 ),
             ),
             waiting: registered(

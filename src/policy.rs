@@ -93,7 +93,7 @@ pub struct Rules {
 /// Where CONNECT is intercepted, as far as rules do not say.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Interception {
-    /// These hosts, whatever their rule says (`--intercept`).
+    /// These hosts (`--intercept`).
     pub hosts: Vec<HostPattern>,
     /// Hosts with limits, unless their rule says otherwise (`andante run`).
     pub limited: bool,
@@ -121,6 +121,24 @@ impl Origin {
             None => default_port.ok_or_else(wrong)?,
         };
         Ok(Self { scheme, host: canonical_host(host).ok_or_else(wrong)?.into(), port })
+    }
+}
+
+impl Origin {
+    /// The same host by TLS; the port stays, unless it was the one that goes without saying.
+    pub fn secured(&self) -> Self {
+        let usual = self.port == Scheme::Http.default_port();
+        let port = if usual { Scheme::Https.default_port() } else { self.port };
+        Self { scheme: Scheme::Https, host: self.host.clone(), port }
+    }
+
+    /// As `Host` has it: without a port that goes without saying, which some servers compare their names with.
+    pub fn authority(&self) -> String {
+        let text = self.to_string();
+        if self.port != self.scheme.default_port() {
+            return text;
+        }
+        text.rsplit_once(':').map_or(text.clone(), |(host, _)| host.to_owned())
     }
 }
 
@@ -164,18 +182,6 @@ impl HostPattern {
                 Name::Any => true,
                 Name::Exactly(name) => **name == *origin.host,
                 Name::Below(suffix) => origin.host.len() > suffix.len() && origin.host.ends_with(suffix.as_str()),
-            }
-    }
-
-    /// Whether all hosts that `other` means are meant.
-    pub fn covers(&self, other: &Self) -> bool {
-        (self.port.is_none() || self.port == other.port)
-            && match (&self.name, &other.name) {
-                (Name::Any, _) => true,
-                (Name::Exactly(name), Name::Exactly(other)) => name == other,
-                (Name::Below(suffix), Name::Exactly(other)) => other.len() > suffix.len() && other.ends_with(suffix),
-                (Name::Below(suffix), Name::Below(other)) => other.ends_with(suffix),
-                _ => false,
             }
     }
 
@@ -242,6 +248,11 @@ impl Policy {
     /// How many wait in one lane at most unless a rule says otherwise.
     pub const MAX_WAITING: usize = 100_000;
 
+    /// Whether it makes anybody wait.
+    pub fn is_limited(&self) -> bool {
+        !self.limits.is_empty() || self.in_flight.is_some()
+    }
+
     /// A policy called `name` for `hosts` that limits nothing yet.
     pub fn new(name: &str, hosts: Vec<HostPattern>) -> Self {
         Self {
@@ -279,19 +290,26 @@ impl Rules {
     }
 
     /// What becomes of a CONNECT to `origin`, whose rule is `policy`.
+    ///
+    /// Of what a rule and the list of intercepted hosts say, the narrower holds: `*` is not meant for a host that is
+    /// named as one to leave alone. What is refused is refused.
     pub fn https(&self, origin: &Origin, policy: &Policy) -> Https {
-        if self.interception.hosts.iter().any(|host| host.matches(origin)) {
+        let narrowest =
+            |hosts: &[HostPattern]| hosts.iter().filter(|host| host.matches(origin)).map(HostPattern::weight).max();
+        let listed = narrowest(&self.interception.hosts);
+        let said = policy.https.and_then(|_| narrowest(&policy.hosts));
+        if policy.https != Some(Https::Refuse) && listed.is_some() && listed >= said {
             return Https::Intercept;
         }
-        let limited = !policy.limits.is_empty() || policy.in_flight.is_some();
-        let default = if limited && self.interception.limited { Https::Intercept } else { Https::Tunnel };
+        let default = if policy.is_limited() && self.interception.limited { Https::Intercept } else { Https::Tunnel };
         policy.https.unwrap_or(default)
     }
 
     /// Whether any CONNECT at all may be intercepted, so that a CA is needed.
     pub fn intercepts(&self) -> bool {
-        let said = |policy: &Arc<Policy>| policy.https == Some(Https::Intercept);
-        !self.interception.hosts.is_empty() || self.interception.limited || self.rules.iter().any(said)
+        let default = |policy: &Policy| policy.https.is_none() && policy.is_limited() && self.interception.limited;
+        let intercepted = |policy: &Arc<Policy>| policy.https == Some(Https::Intercept) || default(policy);
+        !self.interception.hosts.is_empty() || self.rules.iter().any(intercepted)
     }
 
     /// The rule for `origin`: the one whose pattern says most about it, the earlier one among equals.
@@ -392,24 +410,6 @@ mod tests {
             assert!(Origin::parse(Scheme::Http, text, Some(80)).is_err(), "{text}");
         }
         assert!(Origin::parse(Scheme::Http, "a", None).is_err());
-    }
-
-    #[test]
-    fn a_pattern_covers_what_it_says_less_than() {
-        let covers = |a: &str, b: &str| a.parse::<HostPattern>().unwrap().covers(&b.parse().unwrap());
-        for (wide, narrow) in [
-            ("*", "a:1"),
-            ("*", "*"),
-            ("*.a", "*.b.a"),
-            ("*.a", "b.a:1"),
-            ("a", "a:1"),
-            ("a:1", "a:1"),
-            ("*:1", "*.a:1"),
-        ] {
-            assert!(covers(wide, narrow), "{wide} {narrow}");
-            assert_eq!(covers(narrow, wide), wide == narrow, "{narrow} {wide}");
-        }
-        assert!(!covers("*.a", "a") && !covers("a", "b") && !covers("*:1", "a"));
     }
 
     #[test]

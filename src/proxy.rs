@@ -5,18 +5,24 @@ mod connection;
 mod count;
 mod fields;
 mod forward;
-// Until `request` and `forward` ask it.
-#[allow(dead_code, unused_imports)]
 mod gateway;
+mod http1;
+mod http2;
+mod inside;
+mod lease;
 mod link;
 mod noted;
+mod notices;
+mod pool;
 mod request;
 mod respond;
 mod socket;
 mod stack;
 mod tunnel;
 mod upstream;
+mod voice;
 mod wait;
+mod watch;
 
 use std::{
     net::IpAddr,
@@ -29,14 +35,18 @@ use std::{
 use http::HeaderValue;
 use tokio::{net::TcpStream, sync::Notify};
 
-pub use upstream::Pool;
+pub use pool::Pool;
 
+use self::notices::Notices;
 use crate::{
+    ca::Ca,
     clock::{Clock, Instant},
     config::{Clients, Timeouts},
     dial::Dialer,
     metrics::{Metrics, RuleMetrics},
     pace::Lanes,
+    policy::Gateway,
+    tls::Tls,
 };
 
 /// What every connection of this process shares.
@@ -52,10 +62,19 @@ pub struct Proxy {
     dialer: Dialer,
     /// Whether workers on other machines are let in, so that targets need a closer look.
     exposed: bool,
+    /// The ports that workers connect to.
+    ports: Vec<u16>,
+    /// Paths that stand for an API.
+    gateways: Vec<Gateway>,
+    /// TLS towards upstreams.
+    tls: Tls,
+    /// Who signs the certificates of intercepted hosts, if any is.
+    ca: Option<Arc<Ca>>,
+    notices: Notices,
     /// Where people find out more, for answers to those who took us for a web server.
     admin: String,
-    /// `1.1 andante-…` and `1.0 andante-…`: unique to this process, so that a loop is told from a chain.
-    via: [HeaderValue; 2],
+    /// `1.1 andante-…`, `1.0 …` and `2 …`: unique to this process, so that a loop is told from a chain.
+    via: [HeaderValue; 3],
     /// Where requests are counted that never got as far as a lane.
     nowhere: Arc<RuleMetrics>,
     open: AtomicUsize,
@@ -85,6 +104,14 @@ pub struct Parts {
     pub dialer: Dialer,
     /// Whether a listener is reachable from other machines.
     pub exposed: bool,
+    /// The ports that workers connect to.
+    pub ports: Vec<u16>,
+    /// Paths that stand for an API.
+    pub gateways: Vec<Gateway>,
+    /// TLS towards upstreams.
+    pub tls: Tls,
+    /// Who signs the certificates of intercepted hosts; needed if any is.
+    pub ca: Option<Arc<Ca>>,
     /// The admin address as a URL, or words that say that there is none.
     pub admin: String,
     /// Tells this process from others in `Via`.
@@ -108,8 +135,13 @@ impl Proxy {
             timeouts: parts.timeouts,
             dialer: parts.dialer,
             exposed: parts.exposed,
+            ports: parts.ports,
+            gateways: parts.gateways,
+            tls: parts.tls,
+            ca: parts.ca,
+            notices: Notices::default(),
             admin: parts.admin,
-            via: [via("1.1"), via("1.0")],
+            via: [via("1.1"), via("1.0"), via("2")],
             open: AtomicUsize::new(0),
             tunnels: AtomicUsize::new(0),
             draining: AtomicBool::new(false),

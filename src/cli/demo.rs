@@ -89,7 +89,7 @@ async fn through_andante(args: &Args, clock: Clock) -> Result<Outcome, Failure> 
     let api = start_api(args, clock)?;
     let config = config(api.addr(), args.limit)?;
     let running =
-        Running::start(config).await.map_err(|error| Failure::new("could not start andante").because(error))?;
+        Running::start(config, None).await.map_err(|error| Failure::new("could not start andante").because(error))?;
     let proxy = running.listen().first().copied().ok_or_else(|| Failure::new("andante listens nowhere"))?;
     let outcome = send("with andante", args, &api, Some(proxy), clock).await;
     running.drain().await;

@@ -9,7 +9,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     os::unix::process::ExitStatusExt,
     process::{ExitCode, ExitStatus},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use tokio::{
@@ -17,10 +17,13 @@ use tokio::{
     time::{Interval, interval},
 };
 
+use super::trust::TrustFolder;
 use crate::{
     app::{Running, StartError},
+    ca::{Ca, CaError},
     clock::Clock,
     config::Config,
+    policy::{Interception, Rules},
 };
 
 mod environment;
@@ -62,6 +65,8 @@ pub struct Options {
 enum Trouble {
     #[error("the proxy did not start")]
     Start(#[source] StartError),
+    #[error("the command cannot be made to trust the proxy with its HTTPS")]
+    Ca(#[source] CaError),
     #[error("the proxy listens nowhere")]
     Deaf,
     #[error("signals cannot be passed on")]
@@ -86,7 +91,10 @@ const REFRESH: Duration = Duration::from_millis(200);
 /// number of them can run beside each other and beside a `serve`.
 pub fn base() -> Config {
     let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    Config { listen: vec![free], admin: Some(free), ..Config::default() }
+    // The command is told to trust us, so that it need not be asked for.
+    let interception = Interception { limited: true, ..Interception::default() };
+    let rules = Rules::default().intercepting(interception);
+    Config { listen: vec![free], admin: Some(free), rules, ..Config::default() }
 }
 
 /// Runs the command, and returns its exit code.
@@ -102,7 +110,11 @@ pub async fn run(config: Config, options: Options) -> ExitCode {
 
 async fn around(config: Config, options: Options) -> Result<u8, Trouble> {
     let rules = config.rules.clone();
-    let running = Running::start(config).await.map_err(Trouble::Start)?;
+    // The key never leaves this process, and the files that make the command trust it go when the command does.
+    let authority = rules.intercepts().then(authority).transpose().map_err(Trouble::Ca)?;
+    let (ca, folder) = authority.unzip();
+    let trust = folder.as_ref().map(TrustFolder::trust);
+    let running = Running::start(config, ca).await.map_err(Trouble::Start)?;
     let proxy = *running.listen().first().ok_or(Trouble::Deaf)?;
     // Before the command starts: what is sent to us from then on is meant for it.
     let mut signals = Signals::listen().map_err(Trouble::Signals)?;
@@ -110,7 +122,7 @@ async fn around(config: Config, options: Options) -> Result<u8, Trouble> {
     let (program, arguments) = options.command.split_first().expect("the command line asks for a command");
     let mut child = Command::new(program)
         .args(arguments)
-        .envs(environment::variables(proxy, &rules, None, |name| std::env::var_os(name)))
+        .envs(environment::variables(proxy, &rules, trust, |name| std::env::var_os(name)))
         .spawn()
         .map_err(|source| Trouble::Command { command: program.clone(), source })?;
     let mut live = if options.quiet { None } else { Live::open() };
@@ -129,6 +141,12 @@ async fn around(config: Config, options: Options) -> Result<u8, Trouble> {
         _ = signals.next() => {}
     }
     Ok(exit_code(ended))
+}
+
+fn authority() -> Result<(Ca, TrustFolder), CaError> {
+    let ca = Ca::generate(&[], SystemTime::now())?;
+    let folder = TrustFolder::new(&ca, |name| std::env::var_os(name))?;
+    Ok((ca, folder))
 }
 
 /// Stays with the command until it ends.
@@ -189,16 +207,22 @@ impl Trouble {
         }
     }
 
-    fn hint(&self) -> Option<&'static str> {
-        match self {
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
             Self::Command { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                Some("write the command after `--`, and its path if it is not in PATH: andante run -- ./fetch.sh")
+                "write the command after `--`, and its path if it is not in PATH: andante run -- ./fetch.sh"
             }
             Self::Command { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-                Some("make the file executable (chmod +x), or name the program that reads it: andante run -- sh FILE")
+                "make the file executable (chmod +x), or name the program that reads it: andante run -- sh FILE"
             }
-            _ => None,
-        }
+            Self::Ca(error) => {
+                let otherwise = "or leave HTTPS unpaced: https = \"tunnel\" in the rule";
+                return error.hint().map(|hint| format!("{hint}; {otherwise}"));
+            }
+            Self::Start(error) => return error.hint(),
+            _ => return None,
+        };
+        Some(hint.to_owned())
     }
 
     fn print(&self) {

@@ -85,7 +85,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
     // Before anything can be told that we are ready: whoever reads that may stop us right away.
     let deaf = |error| Failure::new("could not listen for SIGINT and SIGTERM").because(error);
     let mut signals = Signals::listen().map_err(deaf)?;
-    let running = Running::start(config).await.map_err(not_started)?;
+    let running = Running::start(config, None).await.map_err(not_started)?;
     writeln!(io::stdout(), "{}", ready_line(running.listen(), running.admin())).map_err(Failure::writing)?;
     let signal = signals.next().await.name();
     info!(signal, "draining");
@@ -120,6 +120,7 @@ fn not_started(error: StartError) -> Failure {
         Some(io::ErrorKind::AddrNotAvailable) => Some("use an address of this machine; `ip address` lists them"),
         _ => None,
     };
+    let hint = error.hint().or(hint.map(str::to_owned));
     let failure = Failure::new("andante did not start").because(error);
     match hint {
         Some(hint) => failure.hinting(hint),

@@ -110,30 +110,23 @@ pub(super) fn check(drafts: &[Draft], problems: &mut Vec<Problem>) {
     }
 }
 
-/// Compares the hosts that are intercepted whatever their rule says with what their rules say.
+/// Compares the list of intercepted hosts with what rules say of the very same ones. Wider and narrower words are
+/// exceptions of each other: see `Rules::https`.
 pub(super) fn intercepted(drafts: &[Draft], intercept: &[Placed<HostPattern>], problems: &mut Vec<Problem>) {
     for draft in drafts {
         let word = match &draft.https {
             Some(https) if https.value != Https::Intercept => https,
             _ => continue,
         };
-        let covered = draft
-            .hosts
-            .iter()
-            .find_map(|host| Some((host, intercept.iter().find(|pattern| pattern.value.covers(&host.value))?)));
-        let Some((host, pattern)) = covered else { continue };
-        // Saying it of this very host in a stronger place is how the file's word is replaced.
-        let meant = pattern.value == host.value && !pattern.place.is_beside(&word.place);
-        if meant {
+        let same = |host: &Placed<HostPattern>| intercept.iter().find(|pattern| pattern.value == host.value);
+        let Some(pattern) = draft.hosts.iter().find_map(same) else { continue };
+        // Saying it in a stronger place is how the file's word is replaced, unless that refuses.
+        if word.value == Https::Tunnel && !pattern.place.is_beside(&word.place) {
             continue;
         }
-        let what = format!("{} is to be intercepted, but https = {:?} at {}", host.value, word.text, word.place);
+        let what = format!("{} is to be intercepted, but https = {:?} at {}", pattern.value, word.text, word.place);
         let hint = "name the hosts to intercept one by one, or leave `https` out of that rule";
-        problems.push(if pattern.value == host.value {
-            Problem::error(pattern, what, hint)
-        } else {
-            Problem::warning(pattern, format!("{what}: the former holds"), hint)
-        });
+        problems.push(Problem::error(pattern, what, hint));
     }
 }
 

@@ -24,12 +24,29 @@ pub enum Outcome {
     Rejected,
 }
 
+/// What came through a tunnel that was intercepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interception {
+    /// TLS, with a certificate of ours that the worker took.
+    Tls,
+    /// HTTP in the clear.
+    Plain,
+    /// TLS, but the worker did not trust our certificate.
+    Untrusted,
+    /// TLS that failed for another reason.
+    Failed,
+    /// Neither TLS nor HTTP.
+    Stranger,
+}
+
 /// The numbers of one rule, or of one host without a rule. Counting takes no lock and allocates nothing.
 #[derive(Debug)]
 pub struct RuleMetrics {
     name: Box<str>,
     outcomes: [IntCounter; Outcome::ALL.len()],
     answers: Answers,
+    /// Looked up when it is counted, which is once per connection.
+    interceptions: IntCounterVec,
     limit: LazyGauge,
     /// Requests that wait for a slot.
     pub waiting: IntGauge,
@@ -78,6 +95,21 @@ impl Outcome {
     }
 }
 
+// === impl Interception ===
+
+impl Interception {
+    /// The value of the `outcome` label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tls => "tls",
+            Self::Plain => "plain",
+            Self::Untrusted => "untrusted",
+            Self::Failed => "failed",
+            Self::Stranger => "stranger",
+        }
+    }
+}
+
 // === impl RuleMetrics ===
 
 impl RuleMetrics {
@@ -90,6 +122,7 @@ impl RuleMetrics {
                 classes: [const { OnceLock::new() }; 5],
                 other: OnceLock::new(),
             },
+            interceptions: families.interceptions.clone(),
             limit: LazyGauge { family: families.limit.clone(), gauge: OnceLock::new() },
             waiting: families.waiting.with_label_values(&[name]),
             in_flight: families.in_flight.with_label_values(&[name]),
@@ -101,6 +134,11 @@ impl RuleMetrics {
     /// The value of the `rule` label.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// One tunnel was intercepted.
+    pub fn intercepted(&self, outcome: Interception) {
+        self.interceptions.with_label_values(&[self.name(), outcome.as_str()]).inc();
     }
 
     /// One request ended.

@@ -12,8 +12,8 @@ use hyper::body::Incoming;
 
 use super::{
     fields,
+    lease::Lease,
     link::{Link, Phase},
-    upstream::Lease,
 };
 use crate::pace::Permit;
 
@@ -33,13 +33,16 @@ pub(super) struct UpstreamBody {
     ended: bool,
     /// Nothing has come since we were asked for more, and the deadline for that is set.
     silent: bool,
+    /// The first piece of it has come.
+    moving: bool,
     /// In flight until here: an API that counts concurrent requests counts this one until its last byte.
     _permit: Permit,
 }
 
 /// The body of a request, from the moment on which its turn has come.
 pub(super) struct RequestBody {
-    incoming: Incoming,
+    /// `None`: there is none, whatever there was.
+    incoming: Option<Incoming>,
     link: Arc<Link>,
 }
 
@@ -76,7 +79,7 @@ impl http_body::Body for Body {
 impl UpstreamBody {
     pub(super) fn new(incoming: Incoming, link: Arc<Link>, lease: Option<Lease>, permit: Permit) -> Self {
         link.enter(Phase::Body, link.proxy.timeouts.idle);
-        Self { incoming, link, lease, ended: false, silent: false, _permit: permit }
+        Self { incoming, link, lease, ended: false, silent: false, moving: false, _permit: permit }
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
@@ -89,6 +92,10 @@ impl UpstreamBody {
             return Poll::Pending;
         };
         self.silent = false;
+        if std::mem::replace(&mut self.moving, true) {
+            // A worker that reads slowly finds every piece waiting for it, and yet it moves.
+            self.link.enter(Phase::Body, self.link.proxy.timeouts.idle);
+        }
         if let Some(Ok(frame)) = &mut frame {
             fields::clean_trailers(frame);
         }
@@ -113,7 +120,12 @@ impl Drop for UpstreamBody {
 
 impl RequestBody {
     pub(super) fn new(incoming: Incoming, link: Arc<Link>) -> Self {
-        Self { incoming, link }
+        Self { incoming: Some(incoming), link }
+    }
+
+    /// No body at all.
+    pub(super) fn empty(link: Arc<Link>) -> Self {
+        Self { incoming: None, link }
     }
 }
 
@@ -123,7 +135,8 @@ impl http_body::Body for RequestBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let timeouts = &self.link.proxy.timeouts.clone();
-        let mut frame = match Pin::new(&mut self.incoming).poll_frame(cx) {
+        let Some(incoming) = &mut self.incoming else { return Poll::Ready(None) };
+        let mut frame = match Pin::new(incoming).poll_frame(cx) {
             Poll::Pending => {
                 // Once: asking again does not make a silence shorter.
                 if self.link.phase() == Phase::Answer {
@@ -147,10 +160,10 @@ impl http_body::Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.incoming.as_ref().is_none_or(Incoming::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        self.incoming.as_ref().map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint)
     }
 }

@@ -167,12 +167,17 @@ fn members(line: &HeaderValue) -> impl Iterator<Item = &str> {
 }
 
 /// Adds us to the way that the message has come (RFC 9110 §7.6.3).
-pub(super) fn add_via(fields: &mut HeaderMap, via: &[HeaderValue; 2], received: Version) {
-    fields.append(VIA, via[usize::from(received == Version::HTTP_10)].clone());
+pub(super) fn add_via(fields: &mut HeaderMap, via: &[HeaderValue; 3], received: Version) {
+    let by = match received {
+        Version::HTTP_10 => 1,
+        Version::HTTP_2 => 2,
+        _ => 0,
+    };
+    fields.append(VIA, via[by].clone());
 }
 
 /// Whether the message has been here before.
-pub(super) fn is_loop(fields: &HeaderMap, via: &[HeaderValue; 2]) -> bool {
+pub(super) fn is_loop(fields: &HeaderMap, via: &[HeaderValue; 3]) -> bool {
     let name = |via: &HeaderValue| via.as_bytes().rsplit(|b| *b == b' ').next().map(<[u8]>::to_vec).unwrap_or_default();
     fields.contains_key(VIA) && {
         let ours = name(&via[0]);

@@ -2,30 +2,63 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::{HeaderValue, Method, Response, StatusCode, Version, header::CONTENT_LENGTH};
-use hyper::body::Incoming;
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode, Version,
+    header::{CONNECTION, CONTENT_LENGTH, UPGRADE},
+};
+use http_body::Body as _;
+use hyper::{body::Incoming, upgrade::OnUpgrade};
+use hyper_util::rt::TokioIo;
+use tracing::debug;
 
 use super::{
-    body::{Body, UpstreamBody},
+    body::{Body, RequestBody, UpstreamBody},
     fields::{self, SERVER_TIMING},
+    gateway::Stay,
+    lease::Lease,
     link::Link,
     stack::{Admitted, Boxed, Call, Outcome},
-    upstream::{Lease, Route},
+    tunnel,
+    upstream::Route,
 };
 use crate::{
     error::Error,
     pace::{Permit, Verdict},
+    tls::Protocol,
 };
+
+/// How often a request is sent anew that an HTTP/2 upstream says it has not looked at.
+const UNSEEN: u32 = 3;
+
+/// What is needed to pass an answer back.
+struct Asked {
+    link: Arc<Link>,
+    route: Arc<Route>,
+    permit: Permit,
+    waited: Duration,
+    stay: Option<Arc<Stay>>,
+    /// The answer has no body, whatever its length says.
+    head: bool,
+    /// What the worker wanted to switch to, and its end of what follows.
+    upgrade: Option<(HeaderValue, OnUpgrade)>,
+}
 
 /// Spends the permit on the request.
 pub(super) async fn forward(admitted: Admitted) -> Outcome {
-    let Admitted { call: Call { link, request, route, .. }, mut permit, waited } = admitted;
+    let Admitted { call: Call { link, mut request, route, stay, .. }, mut permit, waited } = admitted;
     let head = request.method() == Method::HEAD;
-    let (answer, lease) = send(&link, &route, &mut permit, request).await?;
+    // Only there if `request` has found it to be in order.
+    let upgrade = request.headers().get(UPGRADE).cloned().map(|wanted| (wanted, hyper::upgrade::on(&mut *request)));
+    let (answer, lease) = send(&link, &route, &mut permit, request, upgrade.is_some()).await?;
     let refused = answer.status() == StatusCode::TOO_MANY_REQUESTS;
     let verdict = if refused { Verdict::Refused } else { Verdict::Served };
     permit.answered(verdict, lease.written());
-    pass_back(link, answer, lease, permit, head, waited, &route)
+    let asked = Asked { link, route, permit, waited, stay, head, upgrade };
+    if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+        switch(asked, answer)
+    } else {
+        pass_back(asked, answer, lease)
+    }
 }
 
 /// Writes the request on a connection that is ready, and waits for the answer's head.
@@ -34,21 +67,57 @@ async fn send(
     route: &Route,
     permit: &mut Permit,
     mut request: Boxed,
+    http1_only: bool,
 ) -> Result<(Response<Incoming>, Lease), Error> {
+    let mut unseen = 0;
     loop {
-        let mut lease = route.connection(&link.proxy, &link.pool).await?;
+        let mut lease = route.connection(&link.proxy, &link.peer.pool, http1_only).await?;
+        route.suit(&mut request, lease.protocol());
+        let spare = spare(&request, lease.protocol(), link);
         permit.sent();
-        match lease.sender.try_send_request(*request).await {
+        match lease.send(*request).await {
             Ok(answer) => return Ok((answer, lease)),
             // The upstream had closed the connection, and no byte of the request was written: another one may have it.
             Err(mut error) if lease.reused && error.message().is_some() => {
-                *request = error.take_message().expect("looked at just now");
-                // Another connection may take its time; the slot is spent when the request is written.
-                permit.recall();
+                request = Box::new(error.take_message().expect("looked at just now"));
             }
-            Err(error) => return Err(failure(error.into_error(), route)),
+            Err(error) => match spare {
+                Some(spare) if unseen < UNSEEN && is_unseen(error.error()) => {
+                    unseen += 1;
+                    request = Box::new(spare);
+                }
+                _ => return Err(failure(error.into_error(), route)),
+            },
         }
+        // Another connection may take its time; the slot is spent when the request is written.
+        permit.recall();
     }
+}
+
+/// The request once more, if it may come back from an HTTP/2 connection unseen, and has no body that would be gone.
+fn spare(request: &Request<RequestBody>, protocol: Protocol, link: &Arc<Link>) -> Option<Request<RequestBody>> {
+    if protocol == Protocol::Http1 || !request.body().is_end_stream() {
+        return None;
+    }
+    let mut spare = Request::new(RequestBody::empty(link.clone()));
+    spare.method_mut().clone_from(request.method());
+    spare.uri_mut().clone_from(request.uri());
+    *spare.version_mut() = request.version();
+    spare.headers_mut().clone_from(request.headers());
+    Some(spare)
+}
+
+/// Whether the upstream says that it has not looked at the request (RFC 9113 §8.7).
+fn is_unseen(error: &hyper::Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<h2::Error>() {
+            let left = error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
+            return error.is_remote() && (left || error.reason() == Some(h2::Reason::REFUSED_STREAM));
+        }
+        cause = error.source();
+    }
+    false
 }
 
 fn failure(error: hyper::Error, route: &Route) -> Error {
@@ -64,19 +133,10 @@ fn failure(error: hyper::Error, route: &Route) -> Error {
 }
 
 /// Makes of the upstream's answer what the worker is to get.
-fn pass_back(
-    link: Arc<Link>,
-    answer: Response<Incoming>,
-    lease: Lease,
-    permit: Permit,
-    head: bool,
-    waited: Duration,
-    route: &Route,
-) -> Outcome {
+fn pass_back(asked: Asked, answer: Response<Incoming>, lease: Lease) -> Outcome {
+    let Asked { link, route, permit, waited, stay, head, .. } = asked;
     let (mut parts, incoming) = answer.into_parts();
-    let unasked = parts.status == StatusCode::SWITCHING_PROTOCOLS;
-    let switches = unasked.then_some("it switches to a protocol that nobody asked for");
-    if let Some(wrong) = switches.or_else(|| fields::wrong_framing(&parts.headers)) {
+    if let Some(wrong) = fields::wrong_framing(&parts.headers) {
         return Err(Error::BadAnswer { origin: route.origin.to_string(), source: wrong.into() });
     }
     // A length that describes what is not there (RFC 9110 §8.6) is passed on; any other is made anew from the body.
@@ -85,11 +145,44 @@ fn pass_back(
     if let Some(Some(length)) = length {
         parts.headers.insert(CONTENT_LENGTH, length);
     }
+    if let Some(stay) = stay {
+        stay.rewrite(&mut parts.headers);
+    }
     fields::add_via(&mut parts.headers, &link.proxy.via, parts.version);
     parts.headers.append(SERVER_TIMING, server_timing(waited));
     parts.version = Version::HTTP_11;
     let body = UpstreamBody::new(incoming, link, Some(lease), permit);
     Ok(Response::from_parts(parts, Body::Upstream(body)))
+}
+
+/// Both sides speak something else from now on. The permit is in flight for as long as they do.
+fn switch(asked: Asked, mut answer: Response<Incoming>) -> Outcome {
+    let Asked { link, route, permit, upgrade, .. } = asked;
+    let wrong = |what: &'static str| Error::BadAnswer { origin: route.origin.to_string(), source: what.into() };
+    let Some((wanted, worker)) = upgrade else {
+        return Err(wrong("it switches to a protocol that nobody asked for"));
+    };
+    let got = answer.headers().get(UPGRADE).cloned().ok_or_else(|| wrong("it switches, and does not say to what"))?;
+    let fits = |one: &str| one.trim().as_bytes().eq_ignore_ascii_case(got.as_bytes());
+    if !wanted.to_str().is_ok_and(|wanted| wanted.split(',').any(fits)) {
+        return Err(wrong("it switches to a protocol that nobody asked for"));
+    }
+    let upstream = hyper::upgrade::on(&mut answer);
+    let mut fields = std::mem::take(answer.headers_mut());
+    fields::remove_hop_by_hop(&mut fields);
+    fields::add_via(&mut fields, &link.proxy.via, answer.version());
+    fields.insert(UPGRADE, got);
+    fields.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    tokio::spawn(async move {
+        match tokio::try_join!(worker, upstream) {
+            Ok((worker, upstream)) => tunnel::relay(link, TokioIo::new(worker), TokioIo::new(upstream), permit).await,
+            Err(error) => debug!(%error, "one side left before the protocol was switched"),
+        }
+    });
+    let mut answer = Response::new(Body::Own(None));
+    *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    *answer.headers_mut() = fields;
+    Ok(answer)
 }
 
 /// Milliseconds that the request has waited, as W3C Server Timing has it.

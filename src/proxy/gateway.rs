@@ -19,7 +19,7 @@ use http::uri::PathAndQuery;
 pub(super) use self::{page::is_page_of_others, stay::Stay};
 use crate::{
     error::Error,
-    policy::{Gateway, Origin, Scheme},
+    policy::{Gateway, Scheme},
 };
 
 /// Where a request leads that came in origin form.
@@ -49,7 +49,7 @@ pub(super) fn target(path: &PathAndQuery, routes: &[Gateway]) -> Option<Result<T
         .iter()
         .filter_map(|route| Some((route, below(path.as_str(), &route.path)?)))
         .max_by_key(|(route, _)| route.path.len())?;
-    Some(lead(route.to.scheme, authority_of(&route.to), &route.path, &route.base, rest))
+    Some(lead(route.to.scheme, route.to.authority(), &route.path, &route.base, rest))
 }
 
 /// Puts a target together from what comes before the path there (`base`) and what the client wants of it (`rest`).
@@ -78,13 +78,4 @@ fn written_out(path: &str) -> Option<(Scheme, &str, &str)> {
 fn below<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
     let rest = path.strip_prefix(prefix).filter(|_| !prefix.is_empty())?;
     (rest.is_empty() || rest.starts_with(['/', '?'])).then_some(rest)
-}
-
-/// `origin` as `Host` has it: without a port that goes without saying, which some servers compare their names with.
-fn authority_of(origin: &Origin) -> String {
-    let text = origin.to_string();
-    if origin.port != origin.scheme.default_port() {
-        return text;
-    }
-    text.rsplit_once(':').map_or(text.clone(), |(host, _)| host.to_owned())
 }

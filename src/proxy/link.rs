@@ -1,6 +1,7 @@
-//! What the parts of one worker's connection share: its socket, what it is at, and until when that may take.
+//! What the parts of one worker's connection share: its socket, who speaks, what it is at, and until when that may take.
 
 use std::{
+    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
@@ -12,21 +13,35 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 
 use super::{Pool, Proxy, upstream::Route};
-use crate::clock::Instant;
+use crate::{clock::Instant, policy::Origin};
 
-/// One worker's connection.
-pub(super) struct Link {
+/// A worker's TCP connection.
+pub(super) struct Wire {
+    proxy: Arc<Proxy>,
+    pub(super) stream: TcpStream,
+    /// Tokio has been told that there is nothing to read, although there may be: see `socket`.
+    unread: AtomicBool,
+}
+
+/// Whom requests come from: the worker at the end of a wire, or what speaks inside of its tunnel.
+pub(super) struct Peer {
     pub(super) proxy: Arc<Proxy>,
     /// The pool of the thread that serves this connection.
     pub(super) pool: Arc<Pool>,
-    pub(super) stream: TcpStream,
-    /// Whether the client is one that may not be here.
-    pub(super) stranger: Option<std::net::IpAddr>,
+    pub(super) wire: Arc<Wire>,
+    /// The client's address, if it may not be here.
+    pub(super) stranger: Option<IpAddr>,
+    /// Where the tunnel leads in which the requests come; no other origin may be asked for in it (R41).
+    pub(super) inside: Option<Origin>,
     /// Where the last request went: the next one most likely goes there too.
     pub(super) last: Mutex<Option<Arc<Route>>>,
+}
+
+/// What carries one request at a time: an HTTP/1 connection, or a stream of an HTTP/2 one.
+pub(super) struct Link {
+    pub(super) proxy: Arc<Proxy>,
+    pub(super) peer: Arc<Peer>,
     phase: AtomicU8,
-    /// Tokio has been told that there is nothing to read, although there may be: see `socket`.
-    unread: AtomicBool,
     /// Whether what is written answers a request that was read.
     answering: AtomicBool,
     /// When the current phase has taken too long, in nanoseconds of the clock.
@@ -57,23 +72,64 @@ pub(super) enum Phase {
     CutOff,
 }
 
+// === impl Wire ===
+
+impl Wire {
+    pub(super) fn new(proxy: Arc<Proxy>, stream: TcpStream) -> Self {
+        proxy.open.fetch_add(1, Ordering::Relaxed);
+        proxy.metrics.client_connections.inc();
+        Self { proxy, stream, unread: AtomicBool::new(false) }
+    }
+
+    pub(super) fn unread(&self) -> bool {
+        self.unread.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_unread(&self, unread: bool) {
+        self.unread.store(unread, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.proxy.metrics.client_connections.dec();
+        if self.proxy.open.fetch_sub(1, Ordering::Release) == 1 {
+            self.proxy.empty.notify_waiters();
+        }
+    }
+}
+
+// === impl Peer ===
+
+impl Peer {
+    pub(super) fn new(proxy: Arc<Proxy>, pool: Arc<Pool>, wire: Arc<Wire>, address: IpAddr) -> Self {
+        let stranger = (!proxy.lets_in(address)).then_some(address);
+        Self { proxy, pool, wire, stranger, inside: None, last: Mutex::new(None) }
+    }
+
+    /// What speaks inside of a tunnel to `origin`. Who opened the tunnel was let in.
+    pub(super) fn inside(&self, origin: Origin) -> Self {
+        Self {
+            proxy: self.proxy.clone(),
+            pool: self.pool.clone(),
+            wire: self.wire.clone(),
+            stranger: None,
+            inside: Some(origin),
+            last: Mutex::new(None),
+        }
+    }
+}
+
 // === impl Link ===
 
 impl Link {
-    pub(super) fn new(proxy: Arc<Proxy>, pool: Arc<Pool>, stream: TcpStream, peer: std::net::IpAddr) -> Self {
-        proxy.open.fetch_add(1, Ordering::Relaxed);
-        proxy.metrics.client_connections.inc();
-        let stranger = (!proxy.lets_in(peer)).then_some(peer);
+    pub(super) fn new(peer: Arc<Peer>) -> Self {
         let link = Self {
-            pool,
-            stream,
-            stranger,
-            last: Mutex::new(None),
+            proxy: peer.proxy.clone(),
+            peer,
             phase: AtomicU8::new(Phase::Idle as u8),
-            unread: AtomicBool::new(false),
             answering: AtomicBool::new(false),
             deadline: AtomicU64::new(u64::MAX),
-            proxy,
         };
         // The first request has to come soon; later ones may take their time.
         link.enter(Phase::Idle, link.proxy.timeouts.head);
@@ -100,14 +156,6 @@ impl Link {
         Instant::from_nanos(self.deadline.load(Ordering::Relaxed))
     }
 
-    pub(super) fn unread(&self) -> bool {
-        self.unread.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn set_unread(&self, unread: bool) {
-        self.unread.store(unread, Ordering::Relaxed);
-    }
-
     pub(super) fn is_answering(&self) -> bool {
         self.answering.load(Ordering::Relaxed)
     }
@@ -128,15 +176,6 @@ impl Link {
         // The answer that says so has to be taken in reasonable time, too.
         self.enter(late, self.proxy.timeouts.head);
         true
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        self.proxy.metrics.client_connections.dec();
-        if self.proxy.open.fetch_sub(1, Ordering::Release) == 1 {
-            self.proxy.empty.notify_waiters();
-        }
     }
 }
 

@@ -6,14 +6,11 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The socket, and whom to tell.
-pub(super) struct Noted<F> {
-    stream: TcpStream,
+pub(super) struct Noted<S, F> {
+    stream: S,
     note: F,
 }
 
@@ -28,13 +25,13 @@ pub(super) enum Moved {
 
 // === impl Noted ===
 
-impl<F: Fn(Moved) + Unpin> Noted<F> {
-    pub(super) fn new(stream: TcpStream, note: F) -> Self {
+impl<S, F: Fn(Moved) + Unpin> Noted<S, F> {
+    pub(super) fn new(stream: S, note: F) -> Self {
         Self { stream, note }
     }
 }
 
-impl<F: Fn(Moved) + Unpin> AsyncRead for Noted<F> {
+impl<S: AsyncRead + Unpin, F: Fn(Moved) + Unpin> AsyncRead for Noted<S, F> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
         (self.note)(Moved::In);
@@ -42,7 +39,7 @@ impl<F: Fn(Moved) + Unpin> AsyncRead for Noted<F> {
     }
 }
 
-impl<F: Fn(Moved) + Unpin> AsyncWrite for Noted<F> {
+impl<S: AsyncWrite + Unpin, F: Fn(Moved) + Unpin> AsyncWrite for Noted<S, F> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
         (self.note)(Moved::Out);

@@ -1,26 +1,29 @@
 //! Reads a request: is it one that can be forwarded, where to, and in whose lane?
 
+mod rewrite;
+mod target;
+
 use std::{sync::Arc, time::Duration};
 
 use http::{
-    HeaderValue, Method, Request, Response, Uri, Version,
-    header::{CONTENT_LENGTH, EXPECT, HOST, HeaderMap, MAX_FORWARDS, TE, TRANSFER_ENCODING},
-    uri::PathAndQuery,
+    HeaderValue, Method, Request, Response, Version,
+    header::{EXPECT, HOST, HeaderMap, MAX_FORWARDS, TRANSFER_ENCODING},
 };
 use http_body::Body as _;
 use tower::{Service, service_fn};
 
+use self::target::Asked;
 use super::{
     body::{Body, RequestBody},
-    fields,
+    fields, inside,
     link::Link,
     respond,
-    stack::{Arrival, Call},
+    stack::{Arrival, Boxed, Call},
     upstream::Route,
 };
 use crate::{
     error::Error,
-    policy::{Origin, Scheme},
+    policy::{Https, Origin, Scheme},
 };
 
 /// Finds each request's lane; what is malformed or denied ends here.
@@ -36,6 +39,8 @@ where
             let call = match read(arrival) {
                 Ok(Read::Call(call)) => call,
                 Ok(Read::ForUs(answer)) => return Ok(*answer),
+                // Needs no lane: the requests inside of it do.
+                Ok(Read::Inside(link, request, route)) => return Ok(inside::open(link, request, route)),
                 Err((link, error)) => {
                     link.proxy.nowhere.count(super::count::of_error(&error));
                     return Err(error);
@@ -52,12 +57,14 @@ enum Read {
     Call(Call),
     /// To be answered here: `Max-Forwards` has run out.
     ForUs(Box<Response<Body>>),
+    /// A CONNECT, and what comes through the tunnel is for us.
+    Inside(Arc<Link>, Boxed, Arc<Route>),
 }
 
 fn read(arrival: Arrival) -> Result<Read, (Arc<Link>, Error)> {
     let Arrival { link, mut request } = arrival;
-    let route = match check(&link, &request) {
-        Ok(route) => route,
+    let (route, gateway) = match check(&link, &request) {
+        Ok(found) => found,
         Err(error) => return Err((link, error)),
     };
     if let Some(answer) = count_down(&mut request) {
@@ -65,67 +72,78 @@ fn read(arrival: Arrival) -> Result<Read, (Arc<Link>, Error)> {
         return Ok(Read::ForUs(Box::new(answer)));
     }
     let patience = patience(request.headers());
-    if request.method() != Method::CONNECT {
-        rewrite(&link, &route, &mut request);
+    if request.method() == Method::CONNECT {
+        return match link.proxy.lanes.rules().https(&route.origin, route.lane.policy()) {
+            Https::Tunnel => Ok(Read::Call(Call { link, request, route, patience, stay: None })),
+            Https::Intercept => Ok(Read::Inside(link, request, route)),
+            Https::Refuse => Err((link, Error::TunnelRefused { origin: route.origin.to_string() })),
+        };
     }
-    Ok(Read::Call(Call { link, request, route, patience }))
+    let (path, stay) = gateway.map(|found| (found.path, found.stay)).unzip();
+    rewrite::rewrite(&link, &route, &mut request, path);
+    Ok(Read::Call(Call { link, request, route, patience, stay }))
 }
 
 /// Everything that can be wrong with a request, and where it goes if nothing is.
-fn check(link: &Arc<Link>, request: &Request<RequestBody>) -> Result<Arc<Route>, Error> {
-    if let Some(client) = link.stranger {
+fn check(
+    link: &Arc<Link>,
+    request: &Request<RequestBody>,
+) -> Result<(Arc<Route>, Option<super::gateway::Target>), Error> {
+    if let Some(client) = link.peer.stranger {
         return Err(Error::Stranger { client });
     }
-    let (uri, fields) = (request.uri(), request.headers());
-    let authority = match (uri.authority(), uri.scheme_str()) {
-        (Some(authority), None) if request.method() == Method::CONNECT => authority.as_str(),
-        _ if request.method() == Method::CONNECT => return Err(bad_target(request)),
-        (Some(authority), Some("http")) => authority.as_str(),
-        (_, Some(scheme)) => return Err(Error::Scheme { scheme: scheme.to_owned() }),
-        (_, None) => return Err(Error::NoTarget),
-    };
-    if request.method() == Method::CONNECT && !request.body().is_end_stream() {
+    let connect = request.method() == Method::CONNECT;
+    if connect && !request.body().is_end_stream() {
         // What follows could be meant for us or for the tunnel (RFC 9110 §9.3.6).
         return Err(Error::Malformed);
     }
     check_framing(request)?;
-    check_host(request, authority)?;
-    if fields::is_loop(fields, &link.proxy.via) {
+    let asked = target::read(link, request)?;
+    check_host(request, asked.authority())?;
+    if fields::is_loop(request.headers(), &link.proxy.via) {
         return Err(Error::Loop);
     }
     // Not for CONNECT, to which other ports are allowed, and none means nothing.
-    if request.method() != Method::CONNECT
-        && let Some(last) = &*link.last.lock()
-        && *last.authority == *authority
+    if !connect
+        && let Some(last) = &*link.peer.last.lock()
+        && last.asked.0 == asked.scheme()
+        && *last.asked.1 == *asked.authority()
     {
-        return Ok(last.clone());
+        return Ok((last.clone(), asked.into_gateway()));
     }
-    find_route(link, request, authority)
+    let route = find_route(link, request, &asked)?;
+    Ok((route, asked.into_gateway()))
 }
 
 #[cold]
-fn find_route(link: &Arc<Link>, request: &Request<RequestBody>, authority: &str) -> Result<Arc<Route>, Error> {
+fn find_route(link: &Arc<Link>, request: &Request<RequestBody>, asked: &Asked<'_>) -> Result<Arc<Route>, Error> {
+    let (proxy, scheme, authority) = (&link.proxy, asked.scheme(), asked.authority());
     if authority.contains('@') {
         return Err(Error::UserInfo);
     }
-    let default_port = (request.method() != Method::CONNECT).then_some(80);
-    let origin = Origin::parse(Scheme::Http, authority, default_port).map_err(|_| bad_target(request))?;
-    let proxy = &link.proxy;
+    let connect = request.method() == Method::CONNECT;
+    let default_port = (!connect).then_some(scheme.default_port());
+    let mut origin = Origin::parse(scheme, authority, default_port).map_err(|_| bad_target(request))?;
+    if link.peer.inside.as_ref().is_some_and(|inside| *inside != origin) {
+        return Err(Error::OtherHost);
+    }
     let named = || {
-        proxy
-            .lanes
-            .rules()
-            .iter()
-            .flat_map(|rule| &rule.hosts)
-            .any(|host| host.port() == Some(origin.port) && host.matches(&origin))
+        let mut hosts = proxy.lanes.rules().iter().flat_map(|rule| &rule.hosts);
+        hosts.any(|host| host.port() == Some(origin.port) && host.matches(&origin))
     };
-    if request.method() == Method::CONNECT && proxy.exposed && origin.port != 443 && !named() {
+    if connect && proxy.exposed && origin.port != 443 && !named() {
         return Err(Error::TunnelPort { origin: origin.to_string() });
     }
-    let host = HeaderValue::from_str(authority).map_err(|_| bad_target(request))?;
     let lane = proxy.lanes.find(&origin);
-    let route = Arc::new(Route::new(authority, origin, host, lane, &link.pool));
-    *link.last.lock() = Some(route.clone());
+    let mut seen = authority.to_owned();
+    if scheme == Scheme::Http && lane.policy().egress.secure {
+        origin = origin.secured();
+        seen = origin.authority();
+    }
+    let seen = seen.parse().map_err(|_| bad_target(request))?;
+    let route = Route::new((scheme, authority), origin, seen, lane, proxy, &link.peer.pool);
+    let route = Arc::new(route.ok_or_else(|| bad_target(request))?);
+    *link.peer.last.lock() = Some(route.clone());
     Ok(route)
 }
 
@@ -151,17 +169,22 @@ fn check_framing(request: &Request<RequestBody>) -> Result<(), Error> {
     Ok(())
 }
 
-/// RFC 9112 §3.2: exactly one `Host`, and a valid one, even though the target's authority is what counts (R4, R12).
+/// RFC 9112 §3.2: exactly one `Host`, and a valid one, even though the target's authority is what counts (R4, R12). In
+/// HTTP/2 there may be none, and it may not contradict `:authority` (R36; RFC 9113 §8.3.1).
 fn check_host(request: &Request<RequestBody>, authority: &str) -> Result<(), Error> {
+    let newer = request.version() == Version::HTTP_2;
     let mut hosts = request.headers().get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
-        (None, _) if request.version() == Version::HTTP_10 => Ok(()),
+        (None, _) if newer || request.version() == Version::HTTP_10 => Ok(()),
         (None, _) => Err(Error::BadHost { found: "no Host field" }),
         (Some(_), Some(_)) => Err(Error::BadHost { found: "more than one Host field" }),
         (Some(host), None) if host.as_bytes() == authority.as_bytes() => Ok(()),
         (Some(host), None) => {
-            let valid = host.to_str().ok().and_then(|host| Origin::parse(Scheme::Http, host, Some(80)).ok());
-            valid.map(|_| ()).ok_or(Error::BadHost { found: "an invalid Host field" })
+            let read = |text: &str| Origin::parse(Scheme::Http, text, Some(80)).ok();
+            let host = host.to_str().ok().and_then(read).ok_or(Error::BadHost { found: "an invalid Host field" })?;
+            let target = request.uri().authority().filter(|_| newer).and_then(|target| read(target.as_str()));
+            let agrees = target.is_none_or(|target| target == host);
+            if agrees { Ok(()) } else { Err(Error::BadHost { found: "a Host field that contradicts :authority" }) }
         }
     }
 }
@@ -193,64 +216,9 @@ fn patience(fields: &HeaderMap) -> Duration {
     wait.map_or(Duration::MAX, |seconds| Duration::from_secs(u64::from(seconds)))
 }
 
-/// Makes of what the worker sent to a proxy what the upstream is to get.
-fn rewrite(link: &Link, route: &Route, request: &mut Request<RequestBody>) {
-    let received = request.version();
-    let (sized, empty) = (request.headers().contains_key(CONTENT_LENGTH), request.body().is_end_stream());
-    let unsized_body = request.body().size_hint().exact().is_none();
-    let trailers = fields::remove_hop_by_hop(request.headers_mut());
-    let get = matches!(*request.method(), Method::GET | Method::HEAD);
-    let fields = request.headers_mut();
-    if sized && empty {
-        // Not to be guessed from an empty body: for POST it makes a difference whether there was one.
-        fields.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
-    } else if unsized_body && get {
-        // hyper believes in a GET's body only if it is told of it (R9).
-        fields.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-    }
-    if trailers {
-        // TE concerns this hop only, and on this hop we can take trailers, too.
-        fields.insert(TE, HeaderValue::from_static("trailers"));
-        fields.insert(http::header::CONNECTION, HeaderValue::from_static("te"));
-    }
-    fields.insert(HOST, route.host.clone());
-    fields::add_via(fields, &link.proxy.via, received);
-    *request.version_mut() = Version::HTTP_11;
-    *request.uri_mut() = origin_form(request.uri());
-}
-
-/// The target without scheme and authority, its bytes unchanged.
-fn origin_form(uri: &Uri) -> Uri {
-    Uri::from(match uri.path_and_query() {
-        Some(path) if path.as_str().starts_with('?') => with_slash(path),
-        Some(path) => path.clone(),
-        None => PathAndQuery::from_static("/"),
-    })
-}
-
-#[cold]
-fn with_slash(query: &PathAndQuery) -> PathAndQuery {
-    query.to_string().parse().unwrap_or_else(|_| PathAndQuery::from_static("/"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn targets_become_origin_form() {
-        let form = |uri: &str| origin_form(&uri.parse().unwrap()).to_string();
-        assert_eq!(form("http://a.test/"), "/");
-        assert_eq!(form("http://a.test/x?y"), "/x?y");
-        assert_eq!(form("http://a.test"), "/");
-        assert_eq!(form("http://a.test?q=1"), "/?q=1");
-    }
-
-    #[test]
-    fn r21_path_and_query_keep_their_bytes() {
-        let uri = "http://a.test/%7Ea/../b//c;d?x=%2F&y=a+b";
-        assert_eq!(origin_form(&uri.parse().unwrap()).to_string(), "/%7Ea/../b//c;d?x=%2F&y=a+b");
-    }
 
     #[test]
     fn patience_is_read_from_prefer() {

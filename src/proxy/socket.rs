@@ -1,4 +1,4 @@
-//! A worker's socket as hyper sees it.
+//! A worker's socket as TLS and hyper see it.
 //!
 //! It differs from tokio's own stream in one thing: it can be asked whether the client has gone *while bytes lie unread*,
 //! which a request with a body leaves there for as long as it waits (its body must not be read before admission).
@@ -10,53 +10,46 @@ use std::{
     task::{Context, Poll, Waker, ready},
 };
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use rustix::{io::Errno, net::Shutdown};
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, Interest, ReadBuf};
 
-use super::{
-    link::{Link, Phase},
-    respond,
-};
+use super::link::Wire;
 
-/// The socket of a link.
+/// The socket of a wire.
 pub(super) struct Socket {
-    link: Arc<Link>,
-    /// What is still to be written of our answer to something that hyper could not read.
-    instead: Option<Bytes>,
+    wire: Arc<Wire>,
+    /// What was read already, and is to be read again.
+    ahead: Bytes,
 }
+
+/// As much as is looked at to find out what a client speaks.
+const GLANCE: usize = 4096;
 
 // === impl Socket ===
 
 impl Socket {
-    pub(super) fn new(link: Arc<Link>) -> Self {
-        Self { link, instead: None }
+    pub(super) fn new(wire: Arc<Wire>, ahead: Bytes) -> Self {
+        Self { wire, ahead }
     }
 
-    /// What hyper says on its own account, to a client whose request it could not read, helps nobody. Says it better.
-    ///
-    /// Ready with `true` once all of that is written; `false`: there is nothing of the kind.
-    fn poll_say_better(&mut self, cx: &mut Context<'_>, head: &[u8]) -> Poll<io::Result<bool>> {
-        if self.instead.is_none() {
-            if self.link.is_answering() || !head.starts_with(b"HTTP/1.1 4") {
-                return Poll::Ready(Ok(false));
-            }
-            self.instead = Some(respond::to_unreadable(&self.link.proxy, &head[9..12]));
+    /// The same socket, with what was read of it already.
+    pub(super) fn hearing(self, ahead: Bytes) -> Self {
+        Self { ahead, ..self }
+    }
+
+    /// What the client says first, without taking it away. Empty: it has closed its side.
+    pub(super) async fn glance(&mut self) -> io::Result<&[u8]> {
+        if self.ahead.is_empty() {
+            let mut heard = BytesMut::with_capacity(GLANCE);
+            self.read_buf(&mut heard).await?;
+            self.ahead = heard.freeze();
         }
-        while let Some(rest) = self.instead.as_mut().filter(|rest| !rest.is_empty()) {
-            ready!(self.link.stream.poll_write_ready(cx))?;
-            match self.link.stream.try_write(rest) {
-                Ok(written) => rest.advance(written),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-        }
-        self.link.set_answering(true);
-        Poll::Ready(Ok(true))
+        Ok(&self.ahead)
     }
 }
 
-impl Link {
+impl Wire {
     /// Whether the client has closed its side, even if it has sent something before that is still unread. If not, the
     /// task is woken when it does.
     pub(super) fn poll_left(&self, cx: &mut Context<'_>) -> bool {
@@ -90,45 +83,40 @@ impl Link {
             Poll::Pending => false,
         }
     }
-
-    /// Something was read: if that is the beginning of a request, the rest of its head has to follow soon.
-    fn heard(&self, something: bool) {
-        if something && self.phase() == Phase::Idle {
-            self.enter(Phase::Head, self.proxy.timeouts.head);
-        }
-    }
 }
 
 impl AsyncRead for Socket {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let link = &self.link;
-        while link.unread() {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.ahead.is_empty() {
+            let n = self.ahead.len().min(buf.remaining());
+            buf.put_slice(&self.ahead[..n]);
+            self.ahead.advance(n);
+            return Poll::Ready(Ok(()));
+        }
+        let wire = &self.wire;
+        while wire.unread() {
             // Tokio believes that there is nothing. Ask the system, until that is true again.
-            match rustix::io::read(&link.stream, buf.initialize_unfilled()) {
+            match rustix::io::read(&wire.stream, buf.initialize_unfilled()) {
                 Ok(n) => {
                     buf.advance(n);
-                    link.heard(n > 0);
                     return Poll::Ready(Ok(()));
                 }
-                Err(Errno::AGAIN) => link.set_unread(false),
+                Err(Errno::AGAIN) => wire.set_unread(false),
                 Err(Errno::INTR) => {}
                 Err(error) => return Poll::Ready(Err(error.into())),
             }
         }
         loop {
-            ready!(link.stream.poll_read_ready(cx))?;
+            ready!(wire.stream.poll_read_ready(cx))?;
             let (room, mut read) = (buf.remaining(), None);
-            let outcome = link.stream.try_io(Interest::READABLE, || {
-                let n = link.stream.try_read_buf(buf)?;
+            let outcome = wire.stream.try_io(Interest::READABLE, || {
+                let n = wire.stream.try_read_buf(buf)?;
                 read = Some(n);
                 // Less than there was room for: the socket is empty, and the next attempt would be a call for nothing.
                 if n > 0 && n < room { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
             });
             match (read, outcome) {
-                (Some(n), _) => {
-                    link.heard(n > 0);
-                    return Poll::Ready(Ok(()));
-                }
+                (Some(_), _) => return Poll::Ready(Ok(())),
                 (None, Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
                 (None, Err(error)) => return Poll::Ready(Err(error)),
                 (None, Ok(())) => {}
@@ -138,13 +126,10 @@ impl AsyncRead for Socket {
 }
 
 impl AsyncWrite for Socket {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        if ready!(self.poll_say_better(cx, buf))? {
-            return Poll::Ready(Ok(buf.len()));
-        }
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.link.stream.poll_write_ready(cx))?;
-            match self.link.stream.try_write(buf) {
+            ready!(self.wire.stream.poll_write_ready(cx))?;
+            match self.wire.stream.try_write(buf) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 outcome => return Poll::Ready(outcome),
             }
@@ -152,16 +137,13 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if ready!(self.poll_say_better(cx, bufs.first().map_or(&[], |buf| buf)))? {
-            return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
-        }
         loop {
-            ready!(self.link.stream.poll_write_ready(cx))?;
-            match self.link.stream.try_write_vectored(bufs) {
+            ready!(self.wire.stream.poll_write_ready(cx))?;
+            match self.wire.stream.try_write_vectored(bufs) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 outcome => return Poll::Ready(outcome),
             }
@@ -173,15 +155,11 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // All of the answer has been written, if it is one that had been asked for.
-        if self.link.phase() == Phase::Idle {
-            self.link.set_answering(false);
-        }
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match rustix::net::shutdown(&self.link.stream, Shutdown::Write) {
+        match rustix::net::shutdown(&self.wire.stream, Shutdown::Write) {
             // The other side was faster.
             Err(Errno::NOTCONN) => Poll::Ready(Ok(())),
             outcome => Poll::Ready(outcome.map_err(Into::into)),

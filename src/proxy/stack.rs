@@ -16,6 +16,7 @@ use tower::{Service, ServiceBuilder, layer::layer_fn, service_fn};
 use super::{
     body::{Body, RequestBody},
     count, forward,
+    gateway::Stay,
     link::Link,
     request, respond, tunnel,
     upstream::Route,
@@ -40,6 +41,8 @@ pub(super) struct Call {
     pub(super) route: Arc<Route>,
     /// How long it is willing to wait (RFC 7240, `Prefer: wait`).
     pub(super) patience: Duration,
+    /// What keeps the worker on the gateway that it has come by.
+    pub(super) stay: Option<Arc<Stay>>,
 }
 
 /// A request whose turn it is.

@@ -11,13 +11,18 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, copy_bidirectional_with_sizes},
     net::TcpStream,
 };
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::{
     body::Body,
+    inside,
     link::{Link, Phase},
     noted::Noted,
-    stack::{Admitted, Call, Outcome},
+    notices::Notice,
+    socket::Socket,
+    stack::{Admitted, Boxed, Call, Outcome},
+    upstream::Route,
+    voice::Voice,
 };
 use crate::{
     metrics,
@@ -32,19 +37,71 @@ pub(super) async fn open(admitted: Admitted) -> Outcome {
     let Admitted { call: Call { link, request, route, .. }, mut permit, .. } = admitted;
     let policy = route.lane.policy();
     let upstream = link.proxy.dialer.connect(&route.origin, &policy.egress, policy.allow_private).await?;
-    permit.sent();
-    permit.answered(Verdict::Served, link.proxy.clock.now());
+    let limited = policy.is_limited();
+    if !limited {
+        permit.sent();
+        permit.answered(Verdict::Served, link.proxy.clock.now());
+    }
     tokio::spawn(async move {
-        match hyper::upgrade::on(*request).await {
-            Ok(client) => relay(link, TokioIo::new(client), upstream, permit).await,
-            Err(error) => debug!(%error, "the client left before its tunnel was open"),
+        let Some(client) = worker(request).await else { return };
+        if limited {
+            look_first(link, route, client, upstream, permit).await;
+        } else {
+            relay(link, client, upstream, permit).await;
         }
     });
     Ok(Response::new(Body::Own(None)))
 }
 
+/// The worker's end of the tunnel, once it has been told that there is one.
+pub(super) async fn worker(request: Boxed) -> Option<Socket> {
+    let upgraded = match hyper::upgrade::on(*request).await {
+        Ok(upgraded) => upgraded,
+        Err(error) => {
+            debug!(%error, "the client left before its tunnel was open");
+            return None;
+        }
+    };
+    // What hyper has read on belongs to the tunnel.
+    let parts = upgraded.downcast::<TokioIo<Voice<Socket>>>().ok()?;
+    Some(parts.io.into_inner().into_inner().hearing(parts.read_buf))
+}
+
+/// Some clients send plain HTTP through tunnels, too (Node's `fetch`). Where a limit is set each such request takes a slot
+/// of its own, which needs no certificates; anything else is relayed unseen.
+async fn look_first(link: Arc<Link>, route: Arc<Route>, mut client: Socket, upstream: TcpStream, mut permit: Permit) {
+    // Whoever waits for the upstream to speak first is not speaking HTTP.
+    let first = tokio::select! {
+        first = client.glance() => first.map(inside::is_http1),
+        _ = upstream.readable() => Ok(false),
+        () = link.proxy.clock.sleep_until(link.proxy.clock.now() + link.proxy.timeouts.idle) => Ok(false),
+        () = drained(&link) => Ok(false),
+    };
+    if let Ok(true) = first {
+        // The slot was not spent. What was connected for the tunnel serves the first of the requests.
+        drop(permit);
+        inside::plain(link, route, client, upstream).await;
+        return;
+    }
+    permit.sent();
+    permit.answered(Verdict::Served, link.proxy.clock.now());
+    if link.proxy.notices.is_due(Notice::BlindTunnel, &route.origin.host, link.proxy.clock.now()) {
+        let host = &*route.origin.host;
+        warn!(
+            host,
+            "a limit is set for this host, but only tunnels to it are counted, not the requests inside; to pace those, \
+             start with --intercept {host} and let workers trust the CA (andante ca env), or use andante run"
+        );
+    }
+    relay(link, client, upstream, permit).await;
+}
+
 /// Copies both ways until both sides have closed, one of them breaks, nothing moves for too long, or the process ends.
-async fn relay(link: Arc<Link>, mut client: impl AsyncRead + AsyncWrite + Unpin, upstream: TcpStream, permit: Permit) {
+pub(super) async fn relay<C, U>(link: Arc<Link>, mut client: C, upstream: U, permit: Permit)
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+    U: AsyncRead + AsyncWrite + Unpin,
+{
     let (proxy, metrics) = (&link.proxy, permit.lane().metrics());
     let _open = Open::new(&link);
     link.enter(Phase::Body, proxy.timeouts.idle);
@@ -74,6 +131,17 @@ async fn too_long(link: &Link) {
             () = proxy.clock.sleep_until(deadline) => {}
             () = drain => {}
         }
+    }
+}
+
+/// Ends when the process begins to drain.
+pub(super) async fn drained(link: &Link) {
+    loop {
+        let drain = link.proxy.drain.notified();
+        if link.proxy.is_draining() {
+            return;
+        }
+        drain.await;
     }
 }
 

@@ -1,167 +1,132 @@
-//! Connections to upstreams: one pool per runtime thread, so that nothing is shared and nothing wakes another core.
+//! The way to an upstream: which connection carries a request, and how one is made.
 
 use std::{
-    collections::HashMap,
+    future::poll_fn,
+    pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use http::HeaderValue;
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
-use parking_lot::Mutex;
+use http::{
+    HeaderValue, Uri, Version,
+    header::{CONNECTION, HOST, PROXY_AUTHORIZATION, TRANSFER_ENCODING},
+    uri,
+};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    sync::oneshot,
+};
 use tracing::debug;
 
 use super::{
-    Proxy,
-    body::RequestBody,
+    Pool, Proxy,
+    lease::Lease,
+    link::Peer,
     noted::{Moved, Noted},
+    pool::{Key, Shared, Shelf},
+    stack::Boxed,
 };
 use crate::{
     clock::{Clock, Instant},
     error::Error,
     pace::Lane,
-    policy::Origin,
+    policy::{Origin, Scheme},
+    tls::{self, Protocol},
 };
 
-/// How long a connection may take to become usable again after its answer has been read, for instance because the
-/// upstream answered before it had read the whole request.
-const SETTLE: Duration = Duration::from_secs(5);
-/// More unused connections than this are not kept by one thread: descriptors are for those who work.
-const MOST_UNUSED: usize = 1024;
 /// How long it takes until connections that are let go are closed.
 const CLOSING: Duration = Duration::from_millis(10);
 /// The head of an answer.
 const MAX_HEAD: usize = 512 * 1024;
+/// How long others wait for a connection that one has begun to make, before they make one of their own.
+const HEAD_START: Duration = Duration::from_secs(1);
+/// How much of an answer is taken from an upstream before its worker has read it.
+const STREAM_WINDOW: u32 = 512 * 1024;
+/// The same for a whole connection. h2 takes half of it as its budget for small frames that lie unread, and with less
+/// than this a few workers that read slowly would end the connection for all (R38).
+const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
+/// More requests than this are not put on one connection, whatever the upstream allows: one lost packet stops all.
+const MOST_STREAMS: usize = 256;
+/// What hyper takes for the upstream's bound until that has said one. An odd number, which no upstream says.
+const UNTOLD: usize = 7919;
+/// A connection with requests under way is asked this often whether it is still there.
+const PING: Duration = Duration::from_secs(20);
 
 /// Where a request goes, found once and remembered by the connection it came on.
 pub(super) struct Route {
-    /// As the request had it, to recognise the next one by.
-    pub(super) authority: Box<str>,
+    /// How the request named it, to recognise the next one by.
+    pub(super) asked: (Scheme, Box<str>),
     pub(super) origin: Origin,
-    /// The same, as the upstream is to see it.
-    pub(super) host: HeaderValue,
     pub(super) lane: Arc<Lane>,
+    /// The authority, as the upstream is to see it.
+    authority: uri::Authority,
+    host: HeaderValue,
     shelf: Arc<Shelf>,
-}
-
-/// The unused connections of one runtime thread.
-pub struct Pool {
-    clock: Clock,
-    keep_alive: Duration,
-    shelves: Mutex<HashMap<Origin, Arc<Shelf>>>,
-    /// How many unused connections there are.
-    unused: Arc<AtomicUsize>,
-}
-
-/// The unused connections to one upstream.
-pub(super) struct Shelf {
-    clock: Clock,
-    /// The most recently used last: it is the least likely to have been closed.
-    idle: Mutex<Vec<Idle>>,
-    warming: AtomicBool,
-    unused: Arc<AtomicUsize>,
-}
-
-struct Idle {
-    sender: SendRequest<RequestBody>,
-    written: Arc<AtomicU64>,
-    since: Instant,
-    _counted: Counted,
-}
-
-/// Counts an unused connection while there is one.
-struct Counted(Arc<AtomicUsize>);
-
-/// A connection in use. Dropped it is closed, unless it was given back.
-pub(super) struct Lease {
-    pub(super) sender: SendRequest<RequestBody>,
-    shelf: Arc<Shelf>,
-    /// When something was last written to it, in nanoseconds of the clock.
-    written: Arc<AtomicU64>,
-    /// Whether it has carried a request before, so that the upstream may have closed it meanwhile.
-    pub(super) reused: bool,
-}
-
-// === impl Pool ===
-
-impl Pool {
-    /// An empty pool that keeps unused connections for `keep_alive`.
-    pub fn new(clock: Clock, keep_alive: Duration) -> Self {
-        Self { clock, keep_alive, shelves: Mutex::default(), unused: Arc::default() }
-    }
-
-    pub(super) fn shelf(&self, origin: &Origin) -> Arc<Shelf> {
-        let new = || Shelf {
-            clock: self.clock,
-            idle: Mutex::default(),
-            warming: AtomicBool::new(false),
-            unused: self.unused.clone(),
-        };
-        self.shelves.lock().entry(origin.clone()).or_insert_with(|| new().into()).clone()
-    }
-
-    /// Closes connections that were not used for long, and forgets upstreams that nobody calls.
-    pub fn sweep(&self) {
-        let oldest = self.clock.now() - self.keep_alive;
-        self.shelves.lock().retain(|_, shelf| {
-            let mut idle = shelf.idle.lock();
-            idle.retain(|idle| idle.since > oldest && idle.sender.is_ready());
-            let empty = idle.is_empty();
-            drop(idle);
-            !empty || Arc::strong_count(shelf) > 1
-        });
-    }
-
-    /// Closes all unused connections.
-    pub fn clear(&self) {
-        self.shelves.lock().values().for_each(|shelf| shelf.idle.lock().clear());
-    }
-
-    /// How many unused connections there are.
-    pub fn len(&self) -> usize {
-        self.unused.load(Ordering::Relaxed)
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
+    tls: tls::Client,
 }
 
 // === impl Route ===
 
 impl Route {
-    pub(super) fn new(authority: &str, origin: Origin, host: HeaderValue, lane: Arc<Lane>, pool: &Pool) -> Self {
-        let shelf = pool.shelf(&origin);
-        Self { authority: authority.into(), origin, host, lane, shelf }
+    /// The way to `origin`, which a request called `asked`, and which is to see itself called `authority`.
+    pub(super) fn new(
+        asked: (Scheme, &str),
+        origin: Origin,
+        authority: uri::Authority,
+        lane: Arc<Lane>,
+        proxy: &Proxy,
+        pool: &Pool,
+    ) -> Option<Self> {
+        let policy = lane.policy();
+        Some(Self {
+            asked: (asked.0, asked.1.into()),
+            shelf: pool.shelf(Key { origin: origin.clone(), rule: policy.name.clone() }),
+            tls: proxy.tls.client(policy),
+            host: HeaderValue::from_str(authority.as_str()).ok()?,
+            authority,
+            origin,
+            lane,
+        })
     }
 
-    /// A connection that is ready for a request.
-    pub(super) async fn connection(&self, proxy: &Proxy, pool: &Pool) -> Result<Lease, Error> {
-        match self.shelf.take() {
-            Some(Idle { sender, written, .. }) => {
-                Ok(Lease { sender, shelf: self.shelf.clone(), written, reused: true })
-            }
+    /// The way for what comes out of a tunnel to `origin`.
+    pub(super) fn inside(origin: &Origin, peer: &Peer) -> Option<Self> {
+        let authority = origin.authority();
+        let lane = peer.proxy.lanes.find(origin);
+        Self::new((origin.scheme, &authority), origin.clone(), authority.parse().ok()?, lane, &peer.proxy, &peer.pool)
+    }
+
+    /// The authority, as the upstream is to see it.
+    pub(super) fn host(&self) -> &HeaderValue {
+        &self.host
+    }
+
+    /// A connection that is ready for a request; of HTTP/1 if only that will do.
+    pub(super) async fn connection(&self, proxy: &Proxy, pool: &Pool, http1_only: bool) -> Result<Lease, Error> {
+        match self.shelf.take(http1_only) {
+            Some(lease) => Ok(lease),
             // Boxed, because it is large and rare: every request that waits would carry its size.
-            None => Box::pin(self.dial_with_room(proxy, pool)).await,
+            None => Box::pin(self.dial_with_room(proxy, pool, http1_only)).await,
         }
     }
 
     /// Makes a connection shortly after `at`, unless there is one then or somebody is at it already: never one per
     /// ticket.
     pub(super) fn warm(self: &Arc<Self>, proxy: &Arc<Proxy>, at: Instant) {
-        if !self.shelf.idle.lock().is_empty() || self.shelf.warming.swap(true, Ordering::Relaxed) {
+        if self.shelf.is_warm() || self.shelf.warming.swap(true, Ordering::Relaxed) {
             return;
         }
         let (route, proxy) = (self.clone(), proxy.clone());
         tokio::spawn(async move {
             proxy.clock.sleep_until(at).await;
-            if route.shelf.idle.lock().is_empty() && !proxy.is_draining() {
-                match route.dial(&proxy).await {
+            if !route.shelf.is_warm() && !proxy.is_draining() {
+                match route.dial(&proxy, false).await {
                     Ok(lease) => lease.give_back(),
                     Err(error) => debug!(%error, "could not make a connection ready ahead of its slot"),
                 }
@@ -170,96 +135,180 @@ impl Route {
         });
     }
 
+    /// What the upstream speaks. If nobody knows yet, a connection is made, which the next request will use.
+    pub(super) async fn protocol(&self, proxy: &Proxy) -> Result<Protocol, Error> {
+        let _first = self.shelf.dialling.lock().await;
+        if let Some(known) = self.shelf.protocol() {
+            return Ok(known);
+        }
+        let lease = self.dial(proxy, false).await?;
+        let protocol = lease.protocol();
+        lease.give_back();
+        Ok(protocol)
+    }
+
+    /// Puts `request` into the form that a connection of `protocol` wants.
+    pub(super) fn suit(&self, request: &mut Boxed, protocol: Protocol) {
+        let parent = self.lane.policy().egress.absolute_form(&self.origin);
+        let is_plain = request.version() == Version::HTTP_11 && request.uri().authority().is_none();
+        if protocol == Protocol::Http1 && !parent && is_plain {
+            return;
+        }
+        let path = request.uri().path_and_query().cloned();
+        let absolute = parent || protocol == Protocol::Http2;
+        let mut parts = uri::Parts::default();
+        parts.path_and_query = path;
+        if absolute {
+            parts.authority = Some(self.authority.clone());
+            parts.scheme = self.origin.scheme.as_str().parse().ok();
+        }
+        *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
+        let fields = request.headers_mut();
+        match protocol {
+            Protocol::Http1 => {
+                fields.insert(HOST, self.host.clone());
+                if let Some(said) =
+                    self.lane.policy().egress.via.as_ref().filter(|_| parent).and_then(|via| via.authorization())
+                {
+                    fields.insert(PROXY_AUTHORIZATION, said);
+                }
+                *request.version_mut() = Version::HTTP_11;
+            }
+            Protocol::Http2 => {
+                // RFC 9113 §8.2.2, §8.3.1.
+                [HOST, CONNECTION, TRANSFER_ENCODING].iter().for_each(|name| drop(fields.remove(name)));
+                *request.version_mut() = Version::HTTP_2;
+            }
+        }
+    }
+
+    /// Keeps a connection that was made for something else, and has carried nothing yet.
+    pub(super) async fn adopt(&self, proxy: &Proxy, stream: TcpStream) -> Result<(), Error> {
+        let written = Arc::new(AtomicU64::new(0));
+        let lease = self.http1(proxy, Noted::new(stream, stamp(proxy.clock, written.clone())), written).await?;
+        lease.give_back();
+        Ok(())
+    }
+
     /// Dials; if the process has no file descriptor left, unused connections are the first to go.
-    async fn dial_with_room(&self, proxy: &Proxy, pool: &Pool) -> Result<Lease, Error> {
-        match self.dial(proxy).await {
+    async fn dial_with_room(&self, proxy: &Proxy, pool: &Pool, http1_only: bool) -> Result<Lease, Error> {
+        // What comes of it may do for all who want one now, unless it is known that it will not.
+        let may_share =
+            self.origin.scheme == Scheme::Https && !http1_only && self.shelf.protocol() != Some(Protocol::Http1);
+        let first =
+            if may_share { tokio::time::timeout(HEAD_START, self.shelf.dialling.lock()).await.ok() } else { None };
+        if first.is_some()
+            && let Some(lease) = self.shelf.take(http1_only)
+        {
+            return Ok(lease);
+        }
+        match self.dial(proxy, http1_only).await {
             Err(error) if error.is_exhaustion() && !pool.is_empty() => {
                 pool.clear();
                 tokio::time::sleep(CLOSING).await;
-                self.dial(proxy).await
+                self.dial(proxy, http1_only).await
             }
             outcome => outcome,
         }
     }
 
-    async fn dial(&self, proxy: &Proxy) -> Result<Lease, Error> {
+    async fn dial(&self, proxy: &Proxy, http1_only: bool) -> Result<Lease, Error> {
         let policy = self.lane.policy();
         let stream = proxy.dialer.connect(&self.origin, &policy.egress, policy.allow_private).await?;
         let written = Arc::new(AtomicU64::new(0));
+        let stream = Noted::new(stream, stamp(proxy.clock, written.clone()));
+        if self.origin.scheme == Scheme::Http {
+            return self.http1(proxy, stream, written).await;
+        }
+        let limit = proxy.timeouts.connect;
+        let secured = async {
+            let (stream, protocol) = self.tls.connect(&self.origin, stream, http1_only).await?;
+            if !http1_only {
+                self.shelf.learn(protocol);
+            }
+            match protocol {
+                Protocol::Http1 => self.http1(proxy, stream, written).await,
+                Protocol::Http2 => self.http2(proxy, stream, written).await,
+            }
+        };
+        let late = || Error::ConnectTimeout { origin: self.origin.to_string(), after: limit };
+        tokio::time::timeout(limit, secured).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    async fn http1<S>(&self, proxy: &Proxy, stream: S, written: Arc<AtomicU64>) -> Result<Lease, Error>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(MAX_HEAD)
             .writev(false)
-            .handshake(TokioIo::new(Noted::new(stream, stamp(proxy.clock, written.clone()))))
+            .handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| Error::Connect { origin: self.origin.to_string(), source: error.into() })?;
+            .map_err(|error| self.not_made(error))?;
         let open = proxy.metrics.upstream_connections.clone();
         open.inc();
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
+            if let Err(error) = connection.with_upgrades().await {
                 debug!(%error, "an upstream's connection ended early");
             }
             open.dec();
         });
-        Ok(Lease { sender, shelf: self.shelf.clone(), written, reused: false })
-    }
-}
-
-// === impl Shelf ===
-
-impl Shelf {
-    fn take(&self) -> Option<Idle> {
-        let mut idle = self.idle.lock();
-        while let Some(unused) = idle.pop() {
-            if unused.sender.is_ready() {
-                return Some(unused);
-            }
-        }
-        None
+        Ok(Lease::own(sender, self.shelf.clone(), written, false))
     }
 
-    fn put(&self, sender: SendRequest<RequestBody>, written: Arc<AtomicU64>) {
-        if self.unused.load(Ordering::Relaxed) < MOST_UNUSED {
-            let since = self.clock.now();
-            self.idle.lock().push(Idle { sender, written, since, _counted: Counted::new(&self.unused) });
-        }
-    }
-}
-
-// === impl Counted ===
-
-impl Counted {
-    fn new(unused: &Arc<AtomicUsize>) -> Self {
-        unused.fetch_add(1, Ordering::Relaxed);
-        Self(unused.clone())
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-// === impl Lease ===
-
-impl Lease {
-    /// When something was last written.
-    pub(super) fn written(&self) -> Instant {
-        Instant::from_nanos(self.written.load(Ordering::Relaxed))
-    }
-
-    /// The answer was read to its end: the connection may carry another request.
-    pub(super) fn give_back(self) {
-        let Self { mut sender, shelf, written, .. } = self;
-        if sender.is_ready() {
-            shelf.put(sender, written);
-        } else if !sender.is_closed() {
-            tokio::spawn(async move {
-                if let Ok(Ok(())) = tokio::time::timeout(SETTLE, sender.ready()).await {
-                    shelf.put(sender, written);
+    /// Returns once the upstream has said how many requests it takes at once: none is sent before.
+    async fn http2<S>(&self, proxy: &Proxy, stream: S, written: Arc<AtomicU64>) -> Result<Lease, Error>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .initial_max_send_streams(UNTOLD)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_header_list_size(MAX_HEAD as u32)
+            .keep_alive_interval(PING)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| self.not_made(error))?;
+        let shared = Arc::new(Shared::new(sender, written, 0, proxy.clock));
+        let (told, settled) = oneshot::channel();
+        let open = proxy.metrics.upstream_connections.clone();
+        open.inc();
+        // Weakly, because the connection ends when nobody can send on it any more.
+        let (weak, mut told) = (Arc::downgrade(&shared), Some(told));
+        tokio::spawn(async move {
+            let mut connection = pin!(connection);
+            let ended = poll_fn(|cx| {
+                let ended = connection.as_mut().poll(cx);
+                let allowed = connection.current_max_send_streams();
+                if allowed != UNTOLD
+                    && let Some(shared) = weak.upgrade()
+                {
+                    shared.allowed.store(allowed.min(MOST_STREAMS), Ordering::Relaxed);
+                    told.take().map(|told| told.send(()));
                 }
+                ended
             });
-        }
+            if let Err(error) = ended.await {
+                debug!(%error, "an upstream's connection ended early");
+            }
+            open.dec();
+        });
+        settled.await.map_err(|_| Error::Broken {
+            origin: self.origin.to_string(),
+            source: "it ended before it had said what it allows (SETTINGS)".into(),
+        })?;
+        let stream = shared.open().ok_or_else(|| Error::BadAnswer {
+            origin: self.origin.to_string(),
+            source: "it allows no request at all (SETTINGS_MAX_CONCURRENT_STREAMS is 0)".into(),
+        })?;
+        self.shelf.share(shared);
+        Ok(Lease::shared(stream, false))
+    }
+
+    fn not_made(&self, error: hyper::Error) -> Error {
+        Error::Connect { origin: self.origin.to_string(), source: error.into() }
     }
 }
 

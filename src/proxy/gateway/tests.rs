@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use url::Url;
 
 use super::*;
+use crate::policy::Origin;
 
 /// `/openai` is all of a host, `/openai/chat` a part of another.
 fn routes() -> Vec<Gateway> {

@@ -1,0 +1,73 @@
+//! HTTP/1 towards a worker: hyper reads and writes it, this file sees to it that it cannot hang.
+
+use std::{convert::Infallible, future::poll_fn, pin::pin, sync::Arc, task::Poll};
+
+use http::Request;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tower::Service;
+use tracing::debug;
+
+use super::{
+    body::RequestBody,
+    connection::{MAX_FIELDS, MAX_HEAD},
+    link::{Link, Phase},
+    stack::{Arrival, stack},
+    voice::Voice,
+    watch::Watch,
+};
+
+/// Serves HTTP/1 on `stream` until it ends, hangs, or the process drains.
+pub(super) async fn serve<S>(link: Arc<Link>, stream: S)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let service = service_fn(|request: Request<Incoming>| {
+        link.set_answering(true);
+        link.enter(Phase::Answer, link.proxy.timeouts.answer);
+        let request = Box::new(request.map(|body| RequestBody::new(body, link.clone())));
+        let arrival = Arrival { link: link.clone(), request };
+        let answer = stack().call(arrival);
+        async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never| match never {})) }
+    });
+    let connection = http1::Builder::new()
+        .max_buf_size(MAX_HEAD)
+        .max_headers(MAX_FIELDS)
+        // The upstream's date is the answer's; we are no origin.
+        .auto_date_header(false)
+        .writev(false)
+        .serve_connection(TokioIo::new(Voice::new(stream, link.clone())), service)
+        .with_upgrades();
+
+    let mut connection = pin!(connection);
+    let mut watch = Watch::new(link.clone());
+    let mut drain = pin!(link.proxy.drain.notified());
+    // Registers this task once; whoever drains wakes it, and the flags say what has happened.
+    drain.as_mut().enable();
+    let mut shutting_down = false;
+    poll_fn(|cx| {
+        let _ = drain.as_mut().poll(cx);
+        if link.proxy.is_draining() && !shutting_down {
+            shutting_down = true;
+            connection.as_mut().graceful_shutdown();
+            watch.look_again();
+        }
+        if watch.poll_over(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+            if let Err(error) = ended {
+                debug!(%error, "a worker's connection ended early");
+            }
+            return Poll::Ready(());
+        }
+        watch.catch_up();
+        // hyper notices a client that leaves only while it has nothing else to read.
+        if link.phase() == Phase::Waiting && link.peer.wire.poll_left(cx) {
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    })
+    .await;
+}

@@ -1,0 +1,153 @@
+//! HTTP/2 towards a worker. Each stream is a link of its own, and is paced like a connection of its own.
+
+use std::{
+    future::poll_fn,
+    io,
+    pin::pin,
+    sync::{Arc, Weak},
+    task::Poll,
+    time::Duration,
+};
+
+use http::{Request, Response};
+use hyper::{body::Incoming, server::conn::http2, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tower::Service;
+use tracing::debug;
+
+use super::{
+    body::{Body, RequestBody},
+    connection::MAX_HEAD,
+    link::{Link, Peer, Phase},
+    stack::{Arrival, stack},
+    watch::{self, Watch},
+};
+use crate::clock::Instant;
+
+/// As many requests as may be under way on one connection (R39; RFC 9113 §6.5.2 asks for no fewer).
+const MAX_STREAMS: u32 = 100;
+/// How much of a request's body is taken from the worker before its turn has come.
+const STREAM_WINDOW: u32 = 64 * 1024;
+/// The same for all requests of a connection.
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// How much of an answer is kept for a worker that does not read it.
+const SEND_BUFFER: usize = 64 * 1024;
+/// A worker that waits for hours is asked now and then whether it is still there.
+const PING: Duration = Duration::from_secs(30);
+
+/// The streams of one connection.
+#[derive(Default)]
+struct Streams(Mutex<Vec<Weak<Link>>>);
+
+/// Serves HTTP/2 on `stream` until it ends, hangs, or the process drains.
+pub(super) async fn serve<S>(peer: Arc<Peer>, stream: S)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let (proxy, streams) = (peer.proxy.clone(), Streams::default());
+    let service = service_fn(|request: Request<Incoming>| {
+        let link = Arc::new(Link::new(peer.clone()));
+        streams.add(&link);
+        link.enter(Phase::Answer, link.proxy.timeouts.answer);
+        let request = Box::new(request.map(|body| RequestBody::new(body, link.clone())));
+        answer(Arrival { link, request })
+    });
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(MAX_HEAD as u32)
+        .max_send_buf_size(SEND_BUFFER)
+        .keep_alive_interval(PING)
+        .auto_date_header(false)
+        .serve_connection(TokioIo::new(stream), service);
+
+    let mut connection = pin!(connection);
+    let mut tick = tokio::time::interval(watch::tick(&proxy));
+    let mut drain = pin!(proxy.drain.notified());
+    drain.as_mut().enable();
+    // Until when there has to be a request.
+    let mut idle_until = proxy.clock.now() + proxy.timeouts.head;
+    let mut shutting_down = false;
+    poll_fn(|cx| {
+        let _ = drain.as_mut().poll(cx);
+        if proxy.is_draining() && !shutting_down {
+            shutting_down = true;
+            connection.as_mut().graceful_shutdown();
+        }
+        while tick.poll_tick(cx).is_ready() {
+            let now = proxy.clock.now();
+            match streams.look(now) {
+                Look::Stuck => return Poll::Ready(()),
+                Look::Busy => idle_until = now + proxy.timeouts.keep_alive,
+                Look::Idle if now >= idle_until => return Poll::Ready(()),
+                Look::Idle => {}
+            }
+            if now >= proxy.cut_off() {
+                return Poll::Ready(());
+            }
+        }
+        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+            if let Err(error) = ended {
+                debug!(%error, "a worker's connection ended early");
+            }
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Takes one stream's request through the stack.
+async fn answer(arrival: Arrival) -> io::Result<Response<Body>> {
+    let mut watch = Watch::new(arrival.link.clone());
+    let mut stack = stack();
+    let mut answer = pin!(stack.call(arrival));
+    poll_fn(|cx| {
+        if watch.poll_over(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
+            return Poll::Ready(Ok(answer.unwrap_or_else(|never| match never {})));
+        }
+        watch.catch_up();
+        Poll::Pending
+    })
+    .await
+}
+
+/// How the streams of a connection fare.
+enum Look {
+    /// There is none.
+    Idle,
+    /// All of them move.
+    Busy,
+    /// One has not moved for too long, and hyper does not ask for its body any more: the peer does not read.
+    Stuck,
+}
+
+// === impl Streams ===
+
+impl Streams {
+    fn add(&self, link: &Arc<Link>) {
+        let mut streams = self.0.lock();
+        if streams.len() == streams.capacity() {
+            streams.retain(|stream| stream.strong_count() > 0);
+        }
+        streams.push(Arc::downgrade(link));
+    }
+
+    fn look(&self, now: Instant) -> Look {
+        let mut streams = self.0.lock();
+        streams.retain(|stream| stream.strong_count() > 0);
+        let stuck = |link: Arc<Link>| link.phase() == Phase::Body && link.deadline() <= now;
+        match streams.iter().filter_map(Weak::upgrade).any(stuck) {
+            true => Look::Stuck,
+            false if streams.is_empty() => Look::Idle,
+            false => Look::Busy,
+        }
+    }
+}

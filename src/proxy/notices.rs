@@ -1,0 +1,68 @@
+//! What is said in the log once in a while, however often it happens.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+
+use crate::clock::Instant;
+
+/// The same is not said of the same host again within this.
+const PAUSE: Duration = Duration::from_secs(600);
+/// Of no more hosts than this is it known when it was said. Beyond, it is not said at all: a log is no place for a list.
+const MOST: usize = 1000;
+
+/// What there is to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Notice {
+    /// Limits that a blind tunnel gets around.
+    BlindTunnel,
+    /// A worker that does not take our certificates.
+    Untrusted,
+    /// Something in an intercepted tunnel that is neither TLS nor HTTP.
+    Stranger,
+}
+
+/// When it was said last.
+#[derive(Default)]
+pub(super) struct Notices(Mutex<HashMap<(Notice, Arc<str>), Instant>>);
+
+impl Notices {
+    /// Whether `notice` is to be given about `host` now; from then on it was.
+    pub(super) fn is_due(&self, notice: Notice, host: &Arc<str>, now: Instant) -> bool {
+        let mut said = self.0.lock();
+        if said.len() >= MOST {
+            said.retain(|_, at| now.since(*at) < PAUSE);
+        }
+        let key = (notice, host.clone());
+        let due = said.get(&key).is_none_or(|at| now.since(*at) >= PAUSE);
+        if due && said.len() < MOST {
+            said.insert(key, now);
+            return true;
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_is_said_once_in_a_while() {
+        let (notices, host) = (Notices::default(), Arc::from("a.test"));
+        let due = |at| notices.is_due(Notice::Untrusted, &host, Instant::START + at);
+        assert!(due(Duration::ZERO));
+        assert!(!due(PAUSE - Duration::from_secs(1)));
+        assert!(notices.is_due(Notice::BlindTunnel, &host, Instant::START));
+        assert!(due(PAUSE));
+    }
+
+    #[test]
+    fn many_hosts_do_not_fill_the_memory() {
+        let notices = Notices::default();
+        for host in 0..2 * MOST {
+            notices.is_due(Notice::Stranger, &host.to_string().into(), Instant::START);
+        }
+        assert_eq!(notices.0.lock().len(), MOST);
+    }
+}

@@ -1,0 +1,121 @@
+//! What a request asks for, in whichever form it says so (RFC 9112 §3.2, RFC 9113 §8.3.1).
+
+use http::{Method, Request, Version, header::HOST};
+
+use super::{
+    super::{
+        body::RequestBody,
+        gateway::{self, Target},
+        link::Link,
+    },
+    bad_target,
+};
+use crate::{
+    error::Error,
+    policy::{Origin, Scheme},
+};
+
+/// What a request asks for.
+pub(super) enum Asked<'a> {
+    /// Said in its target, or by the tunnel that it comes out of.
+    Plainly(Scheme, &'a str),
+    /// Said in the path of one of our own addresses.
+    ByGateway(Target),
+}
+
+// === impl Asked ===
+
+impl Asked<'_> {
+    pub(super) fn scheme(&self) -> Scheme {
+        match self {
+            Self::Plainly(scheme, _) => *scheme,
+            Self::ByGateway(target) => target.scheme,
+        }
+    }
+
+    /// As the worker wrote it.
+    pub(super) fn authority(&self) -> &str {
+        match self {
+            Self::Plainly(_, authority) => authority,
+            Self::ByGateway(target) => &target.authority,
+        }
+    }
+
+    pub(super) fn into_gateway(self) -> Option<Target> {
+        match self {
+            Self::Plainly(..) => None,
+            Self::ByGateway(target) => Some(target),
+        }
+    }
+}
+
+/// Reads what `request` asks for.
+pub(super) fn read<'a>(link: &Link, request: &'a Request<RequestBody>) -> Result<Asked<'a>, Error> {
+    let uri = request.uri();
+    let authority = uri.authority().map(http::uri::Authority::as_str);
+    if request.method() == Method::CONNECT {
+        return match authority {
+            _ if request.version() == Version::HTTP_2 => Err(Error::NoTunnel),
+            Some(authority) if uri.scheme().is_none() && link.peer.inside.is_none() => {
+                Ok(Asked::Plainly(Scheme::Https, authority))
+            }
+            _ => Err(bad_target(request)),
+        };
+    }
+    let scheme = match uri.scheme_str() {
+        None => None,
+        Some("http") => Some(Scheme::Http),
+        Some("https") => Some(Scheme::Https),
+        Some(other) => return Err(Error::Scheme { scheme: other.to_owned() }),
+    };
+    if let Some(inside) = &link.peer.inside {
+        return by_tunnel(inside, scheme, authority, request);
+    }
+    match (scheme, authority) {
+        (Some(scheme), Some(authority)) => match is_own(link, authority).then(|| by_gateway(link, request)) {
+            Some(Ok(asked)) => Ok(asked),
+            Some(Err(error @ Error::ForeignPage)) => Err(error),
+            // An address of ours, but no gateway's: that is found out where connections are made.
+            _ => Ok(Asked::Plainly(scheme, authority)),
+        },
+        (None, Some(_)) => Err(Error::NoTarget),
+        _ => by_gateway(link, request),
+    }
+}
+
+/// Inside of a tunnel only its own host may be asked for, of which the request says as much as elsewhere an origin is
+/// told.
+fn by_tunnel<'a>(
+    inside: &Origin,
+    scheme: Option<Scheme>,
+    authority: Option<&'a str>,
+    request: &'a Request<RequestBody>,
+) -> Result<Asked<'a>, Error> {
+    if scheme.is_some_and(|scheme| scheme != inside.scheme) {
+        return Err(Error::OtherHost);
+    }
+    let host = || request.headers().get(HOST).and_then(|host| host.to_str().ok());
+    // HTTP/1.0 may leave it out; then there is nothing that would not be clear without it.
+    let authority = authority.or_else(host).ok_or(Error::BadHost { found: "no Host field" })?;
+    Ok(Asked::Plainly(inside.scheme, authority))
+}
+
+fn by_gateway<'a>(link: &Link, request: &Request<RequestBody>) -> Result<Asked<'a>, Error> {
+    let path = request.uri().path_and_query().ok_or(Error::NoTarget)?;
+    let target = gateway::target(path, &link.proxy.gateways).ok_or(Error::NoTarget)??;
+    if gateway::is_page_of_others(request.headers(), link.proxy.exposed) {
+        return Err(Error::ForeignPage);
+    }
+    Ok(Asked::ByGateway(target))
+}
+
+/// Whether `authority` is where the worker has connected to: a gateway address that came through the proxy itself.
+fn is_own(link: &Link, authority: &str) -> bool {
+    let Some((host, port)) = authority.rsplit_once(':') else { return false };
+    // Nearly every request's port is another one; the system is asked about the rest.
+    link.proxy.ports.iter().any(|own| port.parse() == Ok(*own))
+        && link.peer.wire.stream.local_addr().is_ok_and(|local| {
+            let here = host.trim_matches(['[', ']']).parse() == Ok(local.ip());
+            here || (local.ip().is_loopback() && host.eq_ignore_ascii_case("localhost"))
+        })
+}

@@ -1,0 +1,104 @@
+//! What a worker and hyper say to each other, in the clear: it says when a request begins, and says better what hyper
+//! says badly.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::{
+    link::{Link, Phase},
+    respond,
+};
+
+/// An HTTP/1 connection as hyper sees it, in the clear or inside of TLS.
+pub(super) struct Voice<S> {
+    stream: S,
+    link: Arc<Link>,
+    /// What is still to be written of our answer to something that hyper could not read.
+    instead: Option<Bytes>,
+}
+
+// === impl Voice ===
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Voice<S> {
+    pub(super) fn new(stream: S, link: Arc<Link>) -> Self {
+        Self { stream, link, instead: None }
+    }
+
+    pub(super) fn into_inner(self) -> S {
+        self.stream
+    }
+
+    /// What hyper says on its own account, to a client whose request it could not read, helps nobody. Says it better.
+    ///
+    /// Ready with `true` once all of that is written; `false`: there is nothing of the kind.
+    fn poll_say_better(&mut self, cx: &mut Context<'_>, head: &[u8]) -> Poll<io::Result<bool>> {
+        if self.instead.is_none() {
+            if self.link.is_answering() || !head.starts_with(b"HTTP/1.1 4") {
+                return Poll::Ready(Ok(false));
+            }
+            self.instead = Some(respond::to_unreadable(&self.link.proxy, &head[9..12]));
+        }
+        while let Some(rest) = self.instead.as_mut().filter(|rest| !rest.is_empty()) {
+            let written = ready!(Pin::new(&mut self.stream).poll_write(cx, rest))?;
+            rest.advance(written);
+        }
+        self.link.set_answering(true);
+        Poll::Ready(Ok(true))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Voice<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        // If that is the beginning of a request, the rest of its head has to follow soon.
+        if buf.filled().len() > before && self.link.phase() == Phase::Idle {
+            self.link.enter(Phase::Head, self.link.proxy.timeouts.head);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Voice<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        if ready!(self.poll_say_better(cx, buf))? {
+            return Poll::Ready(Ok(buf.len()));
+        }
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if ready!(self.poll_say_better(cx, bufs.first().map_or(&[], |buf| buf)))? {
+            return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
+        }
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        // All of the answer has been written, if it is one that had been asked for.
+        if self.link.phase() == Phase::Idle {
+            self.link.set_answering(false);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
