@@ -24,7 +24,7 @@ use super::{
 use crate::{
     error::Error,
     pace::{Permit, Verdict},
-    tls::Protocol,
+    tls::{self, Protocol},
 };
 
 /// How often a request is sent anew that an HTTP/2 upstream says it has not looked at.
@@ -121,6 +121,10 @@ fn is_unseen(error: &hyper::Error) -> bool {
 }
 
 fn failure(error: hyper::Error, route: &Route) -> Error {
+    // TLS 1.3 upstreams say what they miss in our certificate only when we read.
+    if let Some(error) = tls::failure(&route.origin, &error) {
+        return error;
+    }
     let origin = route.origin.to_string();
     if error.is_user() {
         // The only thing of ours that hyper polls here is the worker's body.
