@@ -29,7 +29,7 @@ use crate::{
     clock::Clock,
     config::{Clients, Config},
     dial::Dialer,
-    listen,
+    listen::{self, Given},
     metrics::Metrics,
     pace::Lanes,
     proxy::{self, Pool, Proxy},
@@ -70,6 +70,12 @@ pub enum StartError {
     /// Nobody said where to keep it.
     #[error("there is no place for the certificate authority that interception needs")]
     NoData,
+    /// A socket that we were started with cannot be listened on.
+    #[error("could not listen on a socket that andante was started with")]
+    Given {
+        /// What the system said.
+        source: io::Error,
+    },
     /// A thread or its runtime could not be made.
     #[error("could not start a worker thread")]
     Thread {
@@ -85,7 +91,7 @@ impl StartError {
             Self::Ca(error) => error.hint(),
             Self::Tls(error) => Some(error.hint().to_owned()),
             Self::NoData => Some("name a folder with --data DIR, `data` or ANDANTE_DATA".to_owned()),
-            Self::Listen { .. } | Self::Thread { .. } => None,
+            Self::Listen { .. } | Self::Given { .. } | Self::Thread { .. } => None,
         }
     }
 }
@@ -111,18 +117,14 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 impl Running {
     /// Starts andante. Must be called on a tokio runtime, which accepts connections and keeps house from then on.
     ///
-    /// `ca` signs the certificates of intercepted hosts; without it [`authority`] finds one, if any host is.
-    pub async fn start(config: Config, ca: Option<Ca>) -> Result<Self, StartError> {
+    /// What is `given` is listened on in the place of the configured addresses. `ca` signs the certificates of intercepted
+    /// hosts; without it this installation's does, if any host is intercepted.
+    pub async fn start(config: Config, given: Given, ca: Option<Ca>) -> Result<Self, StartError> {
         let ca = if ca.is_none() && config.rules.intercepts() { Some(authority(&config)?) } else { ca };
         raise_descriptor_limit();
         let (clock, metrics) = (Clock::start(), Metrics::new());
-        let bind = |addr| listen::bind(addr).map_err(|source| StartError::Listen { addr, source });
-        let listeners = config.listen.iter().copied().map(bind).collect::<Result<Vec<_>, _>>()?;
-        let addr = |listener: &TcpListener, asked| listener.local_addr().unwrap_or(asked);
-        let listen: Vec<_> =
-            listeners.iter().zip(&config.listen).map(|(listener, asked)| addr(listener, *asked)).collect();
-        let admin_listener = config.admin.map(bind).transpose()?;
-        let admin = admin_listener.as_ref().zip(config.admin).map(|(listener, asked)| addr(listener, asked));
+        let (listen, listeners): (Vec<_>, Vec<_>) = open(given.workers, &config.listen)?.into_iter().unzip();
+        let (admin, admin_listener) = open(given.admin.into_iter().collect(), config.admin.as_slice())?.pop().unzip();
         let exposed = listen.iter().any(|addr| !addr.ip().is_loopback());
         let guarded = exposed && config.clients != Clients::Loopback;
         let tls = Tls::new(&config.upstream_ca, &config.upstream_crl, &config.rules)?;
@@ -190,6 +192,19 @@ impl Running {
 fn authority(config: &Config) -> Result<Ca, StartError> {
     let place = config.data.clone().or_else(|| ca::default_dir(|name| std::env::var_os(name)));
     Ok(Ca::find_or_create(&place.ok_or(StartError::NoData)?, SystemTime::now())?)
+}
+
+/// Sockets to listen on, each with its address: those that were given, else one for each address that was asked for.
+fn open(given: Vec<std::net::TcpListener>, asked: &[SocketAddr]) -> Result<Vec<(SocketAddr, TcpListener)>, StartError> {
+    if !given.is_empty() {
+        let take = |listener: std::net::TcpListener| Ok((listener.local_addr()?, TcpListener::from_std(listener)?));
+        return given.into_iter().map(take).collect::<io::Result<_>>().map_err(|source| StartError::Given { source });
+    }
+    let open = |addr: &SocketAddr| {
+        let opened = listen::bind(*addr).and_then(|listener| Ok((listener.local_addr()?, listener)));
+        opened.map_err(|source| StartError::Listen { addr: *addr, source })
+    };
+    asked.iter().map(open).collect()
 }
 
 async fn accept(listener: TcpListener, workers: Workers) {

@@ -11,6 +11,7 @@ mod failure;
 pub mod health;
 mod log;
 pub mod mock;
+mod notify;
 pub mod plan;
 pub mod run;
 pub mod serve;

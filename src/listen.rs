@@ -1,9 +1,13 @@
 //! Listening sockets, and an `accept` that does not fail.
 
+mod given;
+
 use std::{io, net::SocketAddr, time::Duration};
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tracing::warn;
+
+pub use self::given::Given;
 
 /// How many connections may wait for `accept`: a burst of workers starts at once.
 const BACKLOG: u32 = 8192;

@@ -22,6 +22,7 @@ use crate::{
     clock::Clock,
     config::Config,
     limit::Rate,
+    listen::Given,
     mock::{self, Api, Options},
     policy::{HostPattern, Policy, Rules},
 };
@@ -88,8 +89,9 @@ async fn directly(args: &Args, clock: Clock) -> Result<Outcome, Failure> {
 async fn through_andante(args: &Args, clock: Clock) -> Result<Outcome, Failure> {
     let api = start_api(args, clock)?;
     let config = config(api.addr(), args.limit)?;
-    let running =
-        Running::start(config, None).await.map_err(|error| Failure::new("could not start andante").because(error))?;
+    let running = Running::start(config, Given::default(), None)
+        .await
+        .map_err(|error| Failure::new("could not start andante").because(error))?;
     let proxy = running.listen().first().copied().ok_or_else(|| Failure::new("andante listens nowhere"))?;
     let outcome = send("with andante", args, &api, Some(proxy), clock).await;
     running.drain().await;

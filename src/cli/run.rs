@@ -23,6 +23,7 @@ use crate::{
     ca::{Ca, CaError},
     clock::Clock,
     config::Config,
+    listen::Given,
     policy::{Interception, Rules},
 };
 
@@ -114,7 +115,7 @@ async fn around(config: Config, options: Options) -> Result<u8, Trouble> {
     let authority = rules.intercepts().then(authority).transpose().map_err(Trouble::Ca)?;
     let (ca, folder) = authority.unzip();
     let trust = folder.as_ref().map(TrustFolder::trust);
-    let running = Running::start(config, ca).await.map_err(Trouble::Start)?;
+    let running = Running::start(config, Given::default(), ca).await.map_err(Trouble::Start)?;
     let proxy = *running.listen().first().ok_or(Trouble::Deaf)?;
     // Before the command starts: what is sent to us from then on is meant for it.
     let mut signals = Signals::listen().map_err(Trouble::Signals)?;

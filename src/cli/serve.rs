@@ -11,16 +11,20 @@ use std::{
 
 use tracing::info;
 
-use super::{FAILED, Failure, USAGE, log, signals::Signals, terminal};
+use super::{FAILED, Failure, USAGE, log, notify, signals::Signals, terminal};
 use crate::{
     app::{Running, StartError},
     config::{Config, File, Place, Problem, Settings, Sources},
+    listen::Given,
 };
 
 /// Runs the proxy until SIGINT or SIGTERM
 ///
 /// Prints one line when it is ready. On the first signal it stops accepting and lets requests finish for as long as
 /// `drain` says; on the second it ends at once.
+///
+/// Takes sockets from systemd (LISTEN_FDS) in the place of --listen, and of --admin if one is called "admin", and tells
+/// it when it is ready (NOTIFY_SOCKET).
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
@@ -85,10 +89,13 @@ async fn serve(config: Config) -> Result<(), Failure> {
     // Before anything can be told that we are ready: whoever reads that may stop us right away.
     let deaf = |error| Failure::new("could not listen for SIGINT and SIGTERM").because(error);
     let mut signals = Signals::listen().map_err(deaf)?;
-    let running = Running::start(config, None).await.map_err(not_started)?;
+    let given = Given::take().map_err(not_given)?;
+    let running = Running::start(config, given, None).await.map_err(not_started)?;
+    notify::ready();
     writeln!(io::stdout(), "{}", ready_line(running.listen(), running.admin())).map_err(Failure::writing)?;
     let signal = signals.next().await.name();
     info!(signal, "draining");
+    notify::stopping();
     tokio::select! {
         _ = running.drain() => Ok(()),
         again = signals.next() => {
@@ -103,6 +110,12 @@ fn ready_line(listen: &[SocketAddr], admin: Option<SocketAddr>) -> String {
     let listen: Vec<String> = listen.iter().map(|address| format!("http://{address}")).collect();
     let admin = admin.map_or_else(|| "off".to_owned(), |address| format!("on http://{address}"));
     format!("andante {} listening on {}, admin {admin}", env!("CARGO_PKG_VERSION"), listen.join(" and "))
+}
+
+fn not_given(error: io::Error) -> Failure {
+    Failure::new("cannot use the sockets that LISTEN_FDS names")
+        .because(error)
+        .hinting("give andante listening TCP sockets, at most one of them with FileDescriptorName=admin")
 }
 
 fn not_started(error: StartError) -> Failure {

@@ -13,6 +13,7 @@ use crate::support::{Andante, Client, Mock, Upstream};
 mod ca;
 mod health;
 mod run;
+mod service;
 
 /// `andante` with `args`.
 fn andante(args: &[&str]) -> Command {

@@ -53,9 +53,20 @@ impl Andante {
         Self::launch(Self::command().env(variable, value), &[], None)
     }
 
+    /// The same, started by `program`, which runs what its arguments say.
+    pub(crate) fn started_by(program: &[&str]) -> Self {
+        let mut command = Self::clean(program[0]);
+        command.args(&program[1..]).arg(env!("CARGO_BIN_EXE_andante"));
+        Self::launch(&mut command, &[], None)
+    }
+
     /// `andante`, with nothing of this environment that could change what it does.
     pub(crate) fn command() -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_andante"));
+        Self::clean(env!("CARGO_BIN_EXE_andante"))
+    }
+
+    fn clean(program: &str) -> Command {
+        let mut command = Command::new(program);
         for (name, _) in env::vars_os() {
             let text = name.to_string_lossy().to_ascii_lowercase();
             if text.starts_with("andante_") || text.ends_with("_proxy") {
