@@ -191,7 +191,11 @@ impl Running {
 /// This installation's certificate authority: the one in its place, or a new one.
 fn authority(config: &Config) -> Result<Ca, StartError> {
     let place = config.data.clone().or_else(|| ca::default_dir(|name| std::env::var_os(name)));
-    Ok(Ca::find_or_create(&place.ok_or(StartError::NoData)?, SystemTime::now())?)
+    let place = place.ok_or(StartError::NoData)?;
+    let ca = Ca::find_or_create(&place, SystemTime::now())?;
+    let place = place.display();
+    info!(%place, fingerprint = ca.fingerprint(), "intercepting HTTPS; workers have to trust this CA (andante ca env)");
+    Ok(ca)
 }
 
 /// Sockets to listen on, each with its address: those that were given, else one for each address that was asked for.

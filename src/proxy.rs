@@ -189,6 +189,11 @@ impl Proxy {
         self.tunnels.load(Ordering::Relaxed)
     }
 
+    /// Certificates made for intercepted hosts.
+    pub fn certificates(&self) -> u64 {
+        self.ca.as_ref().map_or(0, |ca| ca.minted())
+    }
+
     /// From when on what is unfinished is cut off.
     fn cut_off(&self) -> Instant {
         Instant::from_nanos(self.cut_off.load(Ordering::Relaxed))

@@ -17,6 +17,8 @@ pub struct Status {
     pub connections: Connections,
     /// Open `CONNECT` tunnels.
     pub tunnels: i64,
+    /// Certificates made for intercepted hosts.
+    pub certificates: u64,
     /// Requests that ended so far, by how they ended.
     pub requests: Requests,
     /// How many lanes there are, listed below or not.
@@ -194,7 +196,7 @@ mod tests {
         let status = Status { version: "1.2.3".into(), uptime_s: 1.5, lanes: vec![lane], ..Status::default() };
         let expected = serde_json::json!({
             "version": "1.2.3", "uptime_s": 1.5, "draining": false,
-            "connections": {"client": 0, "upstream": 0}, "tunnels": 0,
+            "connections": {"client": 0, "upstream": 0}, "tunnels": 0, "certificates": 0,
             "requests": {"answered": 0, "refused": 0, "failed": 0, "left": 0, "tunnelled": 0, "rejected": 0},
             "lanes_total": 1,
             "lanes": [{

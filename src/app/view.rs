@@ -36,6 +36,7 @@ impl Source for View {
                 upstream: proxy.metrics.upstream_connections.get(),
             },
             tunnels: proxy.tunnels() as i64,
+            certificates: proxy.certificates(),
             requests: Requests::counted(&proxy.metrics),
             lanes_total: lanes.len() as u64,
             lanes,

@@ -91,6 +91,10 @@ impl AsyncRead for Socket {
             let n = self.ahead.len().min(buf.remaining());
             buf.put_slice(&self.ahead[..n]);
             self.ahead.advance(n);
+            if self.ahead.is_empty() {
+                // What is read to its end is still kept by those who can see it.
+                self.ahead = Bytes::new();
+            }
             return Poll::Ready(Ok(()));
         }
         let wire = &self.wire;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use http::{
-    HeaderMap, HeaderName,
+    HeaderMap, HeaderName, HeaderValue,
     header::{HOST, ORIGIN},
 };
 
@@ -15,13 +15,14 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Whether a browser has sent this for a page that is not ours. A gateway path is a plain URL: any page could have one
 /// asked for, and the answer would seem to be its own.
 ///
-/// `exposed` says whether other machines may use the proxy: then it has names that nobody told us. On loopback a name
+/// `authority` is what the target itself names, as in HTTP/2; else `Host` does. `exposed` says whether other machines may use the proxy: then it has names that nobody told us. On loopback a name
 /// other than `localhost` is one that somebody pointed here, so that a page of theirs and we share an origin (DNS rebinding).
-pub(in crate::proxy) fn is_page_of_others(fields: &HeaderMap, exposed: bool) -> bool {
+pub(in crate::proxy) fn is_page_of_others(fields: &HeaderMap, authority: Option<&str>, exposed: bool) -> bool {
     let cross_site = fields.get_all(SEC_FETCH_SITE).iter().any(|site| site.as_bytes() == b"cross-site");
-    let host = fields.get(HOST).map_or(&b""[..], |host| host.as_bytes());
+    let said = authority.map(str::as_bytes).or_else(|| fields.get(HOST).map(HeaderValue::as_bytes));
+    let host = said.unwrap_or_default();
     let foreign = fields.get_all(ORIGIN).iter().any(|origin| !is_origin_of(origin.as_bytes(), host));
-    let rebound = !exposed && fields.contains_key(HOST) && !is_local(host);
+    let rebound = !exposed && said.is_some() && !is_local(host);
     cross_site || foreign || rebound
 }
 
@@ -46,7 +47,7 @@ mod tests {
     fn others(fields: &[(&'static str, &'static str)], exposed: bool) -> bool {
         let fields: HeaderMap =
             fields.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect();
-        is_page_of_others(&fields, exposed)
+        is_page_of_others(&fields, None, exposed)
     }
 
     #[test]

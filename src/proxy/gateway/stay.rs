@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::{
     HeaderMap, HeaderName, HeaderValue,
-    header::{CONTENT_LOCATION, Entry, LINK, LOCATION, SET_COOKIE},
+    header::{ALT_SVC, CONTENT_LOCATION, Entry, LINK, LOCATION, SET_COOKIE},
     uri::PathAndQuery,
 };
 
@@ -48,6 +48,8 @@ impl Stay {
 
     /// Rewrites what leads away from the gateway. Everything else keeps its bytes, and so does what makes no sense.
     pub(in crate::proxy) fn rewrite(&self, fields: &mut HeaderMap) {
+        // Another way to the API, past the gateway and its pace.
+        fields.remove(ALT_SVC);
         each(fields, LOCATION, |value| self.reference(value));
         each(fields, CONTENT_LOCATION, |value| self.reference(value));
         each(fields, LINK, |value| self.links(value));

@@ -102,8 +102,9 @@ fn by_tunnel<'a>(
 
 fn by_gateway<'a>(link: &Link, request: &Request<RequestBody>) -> Result<Asked<'a>, Error> {
     let path = request.uri().path_and_query().ok_or(Error::NoTarget)?;
+    let authority = request.uri().authority().map(http::uri::Authority::as_str);
     let target = gateway::target(path, &link.proxy.gateways).ok_or(Error::NoTarget)??;
-    if gateway::is_page_of_others(request.headers(), link.proxy.exposed) {
+    if gateway::is_page_of_others(request.headers(), authority, link.proxy.exposed) {
         return Err(Error::ForeignPage);
     }
     Ok(Asked::ByGateway(target))
