@@ -26,13 +26,13 @@ use rustls::{
 
 use super::{CaError, Certificate, params};
 
-/// Which protocols a worker is offered inside of TLS (R43).
+/// Which protocol a worker gets that speaks both, inside of TLS (R43). One that speaks a single one gets that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Alpn {
-    /// HTTP/1.1 alone.
-    Http1,
+    /// HTTP/1.1, else HTTP/2.
+    Http1First,
     /// HTTP/2, else HTTP/1.1.
-    Any,
+    Http2First,
 }
 
 /// Signs for hosts, and remembers.
@@ -50,8 +50,8 @@ pub(super) struct Leaves {
 
 /// A host's certificate, ready for either answer to ALPN.
 struct Leaf {
-    http1: Arc<ServerConfig>,
-    any: Arc<ServerConfig>,
+    http1_first: Arc<ServerConfig>,
+    http2_first: Arc<ServerConfig>,
     /// From then on it is replaced when it is asked for.
     renew: SystemTime,
 }
@@ -125,8 +125,8 @@ impl Leaves {
             Arc::new(config)
         };
         Ok(Leaf {
-            http1: config(&[b"http/1.1"]),
-            any: config(&[b"h2", b"http/1.1"]),
+            http1_first: config(&[b"http/1.1", b"h2"]),
+            http2_first: config(&[b"h2", b"http/1.1"]),
             renew: (until - RENEW_BEFORE).max(now + RENEW_AT_MOST_EVERY),
         })
     }
@@ -142,8 +142,8 @@ impl Leaves {
 impl Leaf {
     fn config(&self, alpn: Alpn) -> Arc<ServerConfig> {
         match alpn {
-            Alpn::Http1 => self.http1.clone(),
-            Alpn::Any => self.any.clone(),
+            Alpn::Http1First => self.http1_first.clone(),
+            Alpn::Http2First => self.http2_first.clone(),
         }
     }
 }

@@ -69,7 +69,7 @@ fn handshake(
 
 /// What a client gets to see.
 fn leaf(ca: &Ca, host: &str, now: SystemTime) -> CertificateDer<'static> {
-    let config = ca.server_config(host, Alpn::Any, now).unwrap();
+    let config = ca.server_config(host, Alpn::Http2First, now).unwrap();
     handshake(&client(ca), host, config).unwrap().peer_certificates().unwrap()[0].clone().into_owned()
 }
 
@@ -79,11 +79,11 @@ fn a_client_that_trusts_the_ca_talks_to_a_name_and_to_addresses() {
     let now = SystemTime::now();
     let long = format!("{0}.{0}.{0}.example", "a".repeat(60));
     for host in ["api.example.com", "10.0.0.5", "2001:db8::5", "xn--bcher-kva.example", "a_b.example", "x", &long] {
-        let done = handshake(&client(&ca), host, ca.server_config(host, Alpn::Any, now).unwrap()).unwrap();
+        let done = handshake(&client(&ca), host, ca.server_config(host, Alpn::Http2First, now).unwrap()).unwrap();
         assert_eq!(done.protocol_version(), Some(ProtocolVersion::TLSv1_3), "{host}");
         assert_eq!(done.alpn_protocol(), Some(&b"h2"[..]), "{host}");
         assert_eq!(done.peer_certificates().unwrap().len(), 1, "{host}");
-        let http1 = handshake(&client(&ca), host, ca.server_config(host, Alpn::Http1, now).unwrap()).unwrap();
+        let http1 = handshake(&client(&ca), host, ca.server_config(host, Alpn::Http1First, now).unwrap()).unwrap();
         assert_eq!(http1.alpn_protocol(), Some(&b"http/1.1"[..]), "{host}");
     }
 }
@@ -92,7 +92,7 @@ fn a_client_that_trusts_the_ca_talks_to_a_name_and_to_addresses() {
 fn a_certificate_is_for_no_other_host_and_no_other_ca_s() {
     let (ca, other) = (ca(), ca());
     let now = SystemTime::now();
-    let config = ca.server_config("api.example.com", Alpn::Any, now).unwrap();
+    let config = ca.server_config("api.example.com", Alpn::Http2First, now).unwrap();
     assert!(handshake(&client(&ca), "www.example.com", config.clone()).is_err());
     assert!(handshake(&client(&ca), "10.0.0.5", config.clone()).is_err());
     assert!(handshake(&client(&other), "api.example.com", config.clone()).is_err());
@@ -107,7 +107,7 @@ fn what_no_certificate_can_name_is_an_error_and_no_panic() {
     for host in
         ["", ".", "a..b", "*.example.com", "a b", "a.example.", "bücher.example", "[::1]", "a\0b", &long, &longer]
     {
-        let error = ca.server_config(host, Alpn::Any, SystemTime::now()).unwrap_err();
+        let error = ca.server_config(host, Alpn::Http2First, SystemTime::now()).unwrap_err();
         assert!(matches!(error, CaError::Host { .. }), "{host:?}: {error}");
     }
     assert_eq!(ca.minted(), 0);
@@ -118,9 +118,10 @@ fn a_session_is_resumed_although_the_certificate_has_left_the_cache() {
     let ca = ca();
     let client = client(&ca);
     let now = SystemTime::now();
-    let again = || handshake(&client, "api.example.com", ca.server_config("api.example.com", Alpn::Any, now).unwrap());
+    let again =
+        || handshake(&client, "api.example.com", ca.server_config("api.example.com", Alpn::Http2First, now).unwrap());
     assert_eq!(again().unwrap().handshake_kind(), Some(HandshakeKind::Full));
-    (0..2000).for_each(|n| drop(ca.server_config(&format!("h{n}.example"), Alpn::Any, now).unwrap()));
+    (0..2000).for_each(|n| drop(ca.server_config(&format!("h{n}.example"), Alpn::Http2First, now).unwrap()));
     assert_eq!(again().unwrap().handshake_kind(), Some(HandshakeKind::Resumed));
     assert_eq!(ca.minted(), 2002);
 }
@@ -130,10 +131,10 @@ fn r45_the_cache_is_bounded() {
     let ca = ca();
     let now = SystemTime::now();
     for n in 0..10_000 {
-        ca.server_config(&format!("h{n}.example"), Alpn::Any, now).unwrap();
+        ca.server_config(&format!("h{n}.example"), Alpn::Http2First, now).unwrap();
     }
     assert_eq!((ca.minted(), ca.leaves.kept()), (10_000, 1024));
-    ca.server_config("h9999.example", Alpn::Http1, now).unwrap();
+    ca.server_config("h9999.example", Alpn::Http1First, now).unwrap();
     assert_eq!(ca.minted(), 10_000);
 }
 
@@ -147,7 +148,7 @@ fn r45_many_who_ask_for_one_name_at_once_cost_one_minting() {
             let (ca, start) = (&ca, &start);
             scope.spawn(move || {
                 start.wait();
-                let alpn = if n % 2 == 0 { Alpn::Any } else { Alpn::Http1 };
+                let alpn = if n % 2 == 0 { Alpn::Http2First } else { Alpn::Http1First };
                 ca.server_config("api.example.com", alpn, now).unwrap();
             });
         }
@@ -159,7 +160,7 @@ fn r45_many_who_ask_for_one_name_at_once_cost_one_minting() {
 fn a_certificate_is_renewed_thirty_days_before_its_end() {
     let ca = ca();
     let now = SystemTime::now();
-    let ask = |after: Duration| ca.server_config("api.example.com", Alpn::Any, now + after).map(|_| ca.minted());
+    let ask = |after: Duration| ca.server_config("api.example.com", Alpn::Http2First, now + after).map(|_| ca.minted());
     assert_eq!(ask(Duration::ZERO).unwrap(), 1);
     assert_eq!(ask(DAY * 58).unwrap(), 1);
     assert_eq!(ask(DAY * 59).unwrap(), 2);
@@ -176,10 +177,10 @@ fn r47_a_bounded_ca_speaks_for_its_hosts_alone() {
     let now = SystemTime::now();
     let ca = Ca::generate(&hosts(&["*.example.com", "10.0.0.5:8443"]), now).unwrap();
     for host in ["example.com", "a.b.example.com", "10.0.0.5"] {
-        handshake(&client(&ca), host, ca.server_config(host, Alpn::Any, now).unwrap()).unwrap();
+        handshake(&client(&ca), host, ca.server_config(host, Alpn::Http2First, now).unwrap()).unwrap();
     }
     for host in ["example.org", "notexample.com", "10.0.0.6", "::1"] {
-        let error = ca.server_config(host, Alpn::Any, now).unwrap_err();
+        let error = ca.server_config(host, Alpn::Http2First, now).unwrap_err();
         assert!(matches!(error, CaError::Outside { .. }), "{host}: {error}");
     }
     assert_eq!(ca.certificate().constraints().to_string(), "example.com and below, 10.0.0.5");
@@ -199,7 +200,7 @@ fn r47_clients_refuse_what_a_bounded_ca_may_not_sign() {
         let bounded = Ca::generate(&hosts(bounds), now).unwrap();
         let unchecked = |host: &str| {
             let free = self::ca();
-            bounded.leaves.server_config(host, Alpn::Any, now, free.certificate()).unwrap()
+            bounded.leaves.server_config(host, Alpn::Http2First, now, free.certificate()).unwrap()
         };
         for host in fine {
             assert!(handshake(&client(&bounded), host, unchecked(host)).is_ok(), "{bounds:?}: {host}");

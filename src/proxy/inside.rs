@@ -121,8 +121,8 @@ async fn shake_hands(
     // What the upstream speaks is what the worker is offered (R43). If it cannot be reached the worker is to hear that in
     // an answer, which it can read, and not as a failed handshake.
     let alpn = match route.protocol(proxy).await {
-        Ok(Protocol::Http1) => Alpn::Http1,
-        Ok(Protocol::Http2) | Err(_) => Alpn::Any,
+        Ok(Protocol::Http1) => Alpn::Http1First,
+        Ok(Protocol::Http2) | Err(_) => Alpn::Http2First,
     };
     let ca = proxy.ca.as_ref().ok_or_else(|| io::Error::other("there is no certificate authority"))?;
     let config = ca.server_config(&route.origin.host, alpn, SystemTime::now()).map_err(io::Error::other)?;
