@@ -1,0 +1,8 @@
+#!/bin/sh
+# Usage: with_npm.sh BASE [FLAG…]
+set -eu
+base=$1
+shift
+npm install --silent --no-audit --no-fund --no-update-notifier --registry "$base/npm/" "$@" tiny
+[ "$(node -p "require('tiny')")" = hello ]
+echo spoke
