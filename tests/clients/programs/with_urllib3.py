@@ -3,7 +3,7 @@ from urllib.request import getproxies
 import urllib3
 from steps import BASE, STEPS, done
 
-# urllib3 itself reads no variables: this is how its documentation has programs do it.
+# urllib3 itself reads no variables: the program does.
 proxy = getproxies().get(BASE.split(":")[0])
 with urllib3.ProxyManager(proxy) if proxy else urllib3.PoolManager() as pool:
     protocols = []
