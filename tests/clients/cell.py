@@ -144,6 +144,6 @@ def counted(client, way, status, seen):
     else:
         expected, complaints = (len(seen), 0), []
     if (sent, tunnels) != expected:
-        complaints.append("andante sent {}, {} of them tunnels; by the upstream's account {}, {}".format(sent, tunnels, *expected))
+        complaints.append(f"andante sent {sent}, {tunnels} of them tunnels; the upstream saw {expected}")
     trouble = {name: requests[name] for name in ["refused", "failed", "left", "rejected"] if requests[name]}
     return [*complaints, f"andante counted {trouble}"] if trouble else complaints

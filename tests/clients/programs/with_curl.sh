@@ -4,7 +4,8 @@ set -eu
 base=$1
 shift
 protocols=$(
-    curl -fsS "$@" -w '%{http_version}\n' -o 'answer#1' "$base/json?n=[0-4]" -o events "$base/events" -o large "$base/large"
+    curl -fsS "$@" -w '%{http_version}\n' \
+        -o 'answer#1' "$base/json?n=[0-4]" -o events "$base/events" -o large "$base/large"
 )
 for n in 0 1 2 3 4; do
     [ "$(cat "answer$n")" = "{\"n\":\"$n\"}" ]
