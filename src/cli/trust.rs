@@ -19,7 +19,12 @@ pub struct Trust {
     pub ca: PathBuf,
     /// For clients that take it for all their roots: the system's and our CA.
     pub bundle: PathBuf,
+    /// For wget, which has no variable for roots: a configuration that names the bundle.
+    pub wgetrc: Option<PathBuf>,
 }
+
+/// Where wget looks for the configuration of the whole system. The user's own, `~/.wgetrc`, is read besides.
+const WGETRC: &str = "SYSTEM_WGETRC";
 
 /// The same for a CA that lives in memory: in a private temporary folder, which goes when this does.
 #[derive(Debug)]
@@ -52,12 +57,14 @@ impl Trust {
         }
         // A client that adds may have been told to add a file of the user's: only the bundle has both.
         let ca = if also.is_empty() { ca } else { bundle.clone() };
-        Ok(Self { ca, bundle })
+        Ok(Self { ca, bundle, wgetrc: None })
     }
 
     /// What to set in a worker's environment (R49).
     pub fn variables(&self) -> Vec<(&'static str, OsString)> {
-        variables::trust(&self.ca, &self.bundle)
+        let mut variables = variables::trust(&self.ca, &self.bundle);
+        variables.extend(self.wgetrc.iter().map(|file| (WGETRC, file.into())));
+        variables
     }
 }
 
@@ -74,13 +81,25 @@ impl TrustFolder {
         let folder = tempfile::Builder::new().prefix("andante-").permissions(private).tempdir_in(&place);
         let folder = folder.map_err(|source| CaError::Write { path: place, source })?;
         ca::replace(&folder.path().join(ca::CERTIFICATE), ca.certificate_pem())?;
-        Ok(Self { trust: Trust::in_folder(folder.path(), ca.certificate(), current)?, _folder: folder })
+        let mut trust = Trust::in_folder(folder.path(), ca.certificate(), &current)?;
+        let wgetrc = folder.path().join("wgetrc");
+        ca::replace(&wgetrc, &for_wget(&trust.bundle, current(WGETRC)))?;
+        trust.wgetrc = Some(wgetrc);
+        Ok(Self { trust, _folder: folder })
     }
 
     /// Where the files are.
     pub fn trust(&self) -> &Trust {
         &self.trust
     }
+}
+
+/// The system's configuration of wget, which `current` may have moved, with the bundle in it. In front: where the system
+/// chose other roots for wget, those hold.
+fn for_wget(bundle: &Path, current: Option<OsString>) -> String {
+    let system = current.filter(|file| !file.is_empty()).unwrap_or_else(|| "/etc/wgetrc".into());
+    let chosen = fs::read_to_string(system).unwrap_or_default();
+    format!("ca_certificate = {}\n{chosen}", bundle.display())
 }
 
 fn holds(bundle: &Path, certificate: &Certificate) -> bool {
@@ -105,12 +124,26 @@ mod tests {
         let place = trust.bundle.parent().unwrap().to_owned();
         assert_eq!(fs::metadata(&place).unwrap().mode() & 0o777, 0o700);
         for entry in fs::read_dir(&place).unwrap() {
-            let text = fs::read_to_string(entry.unwrap().path()).unwrap();
-            assert!(text.contains(ca.certificate_pem()) && !text.contains("PRIVATE"));
+            let path = entry.unwrap().path();
+            let text = fs::read_to_string(&path).unwrap();
+            assert!(!text.contains("PRIVATE"));
+            assert!(trust.wgetrc.as_ref() == Some(&path) || text.contains(ca.certificate_pem()));
         }
         assert!(fs::read_to_string(&trust.bundle).unwrap().contains(&fs::read_to_string(&corporate).unwrap()));
         drop(folder);
         assert!(!place.exists());
+    }
+
+    #[test]
+    fn wget_finds_the_bundle_unless_the_system_chose_other_roots_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let system = dir.path().join("wgetrc");
+        fs::write(&system, "passive_ftp = on\nca_certificate = /etc/theirs.pem\n").unwrap();
+        let bundle = Path::new("/t/bundle.pem");
+        let ours = "ca_certificate = /t/bundle.pem\n";
+        let both = format!("{ours}passive_ftp = on\nca_certificate = /etc/theirs.pem\n");
+        assert_eq!(for_wget(bundle, Some(system.into())), both);
+        assert_eq!(for_wget(bundle, Some("/nowhere".into())), ours);
     }
 
     #[test]
@@ -123,7 +156,7 @@ mod tests {
             let current = |name: &str| file.filter(|_| name == "NODE_EXTRA_CA_CERTS").map(OsString::from);
             Trust::in_folder(dir.path(), ca.certificate(), current).unwrap()
         };
-        let alone = Trust { ca: dir.path().join("ca.pem"), bundle: dir.path().join("bundle.pem") };
+        let alone = Trust { ca: dir.path().join("ca.pem"), bundle: dir.path().join("bundle.pem"), wgetrc: None };
         // This test's own machine may have no roots but these.
         let more = with(Some(&theirs));
         assert!(more.ca == more.bundle && more.bundle != alone.bundle);

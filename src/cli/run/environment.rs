@@ -102,13 +102,15 @@ mod tests {
 
     #[test]
     fn r49_clients_are_told_whom_to_trust_if_there_is_a_ca() {
-        let trust = Trust { ca: "/t/ca.pem".into(), bundle: "/t/bundle.pem".into() };
+        let trust = Trust { ca: "/t/ca.pem".into(), bundle: "/t/bundle.pem".into(), wgetrc: Some("/t/wgetrc".into()) };
         let at = "127.0.0.1:4711".parse().unwrap();
         let with = variables(at, &Rules::default(), Some(&trust), |_| None);
         let without = variables(at, &Rules::default(), None, |_| None);
         let added: Vec<_> = with.iter().filter(|variable| !without.contains(variable)).collect();
         assert_eq!(added.len(), with.len() - without.len());
-        for (name, file) in [("NODE_EXTRA_CA_CERTS", "/t/ca.pem"), ("SSL_CERT_FILE", "/t/bundle.pem")] {
+        for (name, file) in
+            [("NODE_EXTRA_CA_CERTS", "/t/ca.pem"), ("SSL_CERT_FILE", "/t/bundle.pem"), ("SYSTEM_WGETRC", "/t/wgetrc")]
+        {
             assert!(added.contains(&&(name, file.into())), "{name}");
         }
     }
