@@ -16,6 +16,7 @@ mod notices;
 mod pool;
 mod request;
 mod respond;
+mod settings;
 mod socket;
 mod stack;
 mod tunnel;
