@@ -43,7 +43,7 @@ pub(super) fn target(path: &PathAndQuery, routes: &[Gateway]) -> Option<Result<T
             return Some(Err(Error::UserInfo));
         }
         let rest = &path.as_str()[prefix.len()..];
-        return Some(lead(scheme, authority.to_owned(), prefix, "", rest));
+        return Some(lead(scheme, authority, prefix, "", rest));
     }
     let (route, rest) = routes
         .iter()
@@ -63,14 +63,17 @@ fn lead(scheme: Scheme, authority: String, prefix: &str, base: &str, rest: &str)
 }
 
 /// Takes `/https://host` apart, in any case and also with one of its slashes lost: some clients, and proxies on the way
-/// here, make one of two. Gives scheme, host and the whole as it was written.
-fn written_out(path: &str) -> Option<(Scheme, &str, &str)> {
-    let (scheme, after) = path.strip_prefix('/')?.split_once(":/")?;
+/// here, make one of two, and pip escapes the colons of links that it follows. Gives scheme, host, and the whole as it was
+/// written.
+fn written_out(path: &str) -> Option<(Scheme, String, &str)> {
+    let (scheme, after) = path.strip_prefix('/')?.split_once('/')?;
+    let scheme = [":", "%3A", "%3a"].into_iter().find_map(|colon| scheme.strip_suffix(colon))?;
     let scheme = [Scheme::Https, Scheme::Http].into_iter().find(|known| scheme.eq_ignore_ascii_case(known.as_str()))?;
     let after = after.strip_prefix('/').unwrap_or(after);
-    let authority = &after[..after.find(['/', '?']).unwrap_or(after.len())];
+    let written = &after[..after.find(['/', '?']).unwrap_or(after.len())];
     let start = path.len() - after.len();
-    Some((scheme, authority, &path[..start + authority.len()]))
+    let authority = written.replace("%3A", ":").replace("%3a", ":");
+    Some((scheme, authority, &path[..start + written.len()]))
 }
 
 /// What of `path` comes after `prefix`, if it is below it or at it. A prefix that says nothing has nothing below it: a

@@ -49,6 +49,8 @@ fn a_path_that_is_a_url_leads_there() {
         ("/https://api.example.com", "https api.example.com /"),
         ("/https://api.example.com?q=1", "https api.example.com /?q=1"),
         ("/https://[::1]:8443/a", "https [::1]:8443 /a"),
+        ("/https%3A/api.example.com%3A8443/v1%3A", "https api.example.com:8443 /v1%3A"),
+        ("/http%3a//a.test%3a80", "http a.test:80 /"),
         ("/https://a.test/%7Ea/../b//c;d?x=%2F&y=a+b", "https a.test /%7Ea/../b//c;d?x=%2F&y=a+b"),
         ("/https://a.test//x", "https a.test //x"),
         ("/https://a.test/https://b.test/", "https a.test /https://b.test/"),
@@ -78,7 +80,20 @@ fn of_named_routes_the_longest_wins() {
 
 #[test]
 fn what_is_no_gateways_path_is_left_to_others() {
-    for path in ["/", "/x", "/openaix", "/open", "/https", "/https:", "/https:x", "/ftp://a/", "//https://a/", "*"] {
+    for path in [
+        "/",
+        "/x",
+        "/openaix",
+        "/open",
+        "/https",
+        "/https:",
+        "/https:x",
+        "/https%3A",
+        "/https%3Ax/",
+        "/ftp://a/",
+        "//https://a/",
+        "*",
+    ] {
         assert!(target(&path.parse().unwrap(), &routes()).is_none(), "{path}");
     }
 }
