@@ -123,7 +123,7 @@ def judge(client, way, report, seen, said):
     count = len(seen)
     if client.requests is not None and count != client.requests:
         complaints.append(f"the upstream saw {count} requests, not {client.requests}")
-    complaints += counted(client, way, report["status"], seen)
+    complaints += counted(client, way, report, seen)
     if complaints and said.strip():
         complaints.append(f"andante said: {said.strip()[-2000:]}")
     connections = len({request.connection for request in seen})
@@ -131,10 +131,12 @@ def judge(client, way, report, seen, said):
     return Outcome(complaints, summary)
 
 
-def counted(client, way, status, seen):
+def counted(client, way, report, seen):
     """Whether andante paced each request, or each tunnel."""
+    status = report["status"]
     sent, requests = sum(lane["sent_total"] for lane in status["lanes"]), status["requests"]
-    tunnels = requests["tunnelled"] + status["tunnels"]
+    # An upgrade that andante sees ends as a tunnel, too.
+    tunnels = requests["tunnelled"] + status["tunnels"] - report["upgrades"]
     if way == "tunnel":
         connections = len({request.connection for request in seen})
         expected = (connections, connections)

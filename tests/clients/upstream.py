@@ -28,8 +28,7 @@ class Upstream:
         self.running = []
         self.ports = dict(zip(["plain", "tls", "h2", "upload", "ws", "wss", "grpc", "grpcs"], free_ports(8)))
         certificates.make(folder)
-        content.make(folder / "www")
-        self.write_nginx()
+        self.write_nginx(content.make(folder / "www"))
         # A log that nobody has written to yet is an empty one.
         self.logs = [folder / f"{name}.log" for name in ["nginx", "websocket", "grpc_echo"]]
         for log in self.logs:
@@ -85,8 +84,7 @@ class Upstream:
         # Looking whether a server is there leaves lines without a request.
         return [Seen(*line.split(" ", 3)) for line in lines if line.startswith("HTTP/")]
 
-    def write_nginx(self):
-        described = (self.folder / "www" / "npm" / "tiny.json").read_text()
+    def write_nginx(self, described):
         values = {"folder": self.folder, "described": described, **self.ports}
         for name in ["nginx.conf", "locations.conf"]:
             text = (HERE / "servers" / name).read_text()

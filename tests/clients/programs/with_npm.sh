@@ -3,6 +3,6 @@
 set -eu
 base=$1
 shift
-npm install --silent --no-audit --no-fund --no-update-notifier --registry "$base/npm/" "$@" tiny
+npm install --no-audit --no-fund --no-update-notifier --registry "$base/" "$@" tiny
 [ "$(node -p "require('tiny')")" = hello ]
 echo spoke
