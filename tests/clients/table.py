@@ -25,7 +25,7 @@ def render(outcomes):
                 cells.append(f"–[^{outcome.label}]")
             else:
                 cells.append("✗" if outcome.complaints else "✓")
-        rows.append([client.name, versions.get(client.package, "Debian's"), *cells])
+        rows.append([client.name, versions.get(client.package, "the system's"), *cells])
     table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
     footnotes = "".join(f"[^{label}]: {reason}\n" for label, reason in notes.items())
     return f"{table}\n{footnotes}" if footnotes else table
