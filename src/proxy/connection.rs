@@ -21,7 +21,7 @@ const LAST_MOMENT: Duration = Duration::from_millis(500);
 /// How often a connection is looked at that has said too little to tell what it speaks.
 const MUMBLE: Duration = Duration::from_millis(5);
 /// What an HTTP/2 client says first, and no method begins with (RFC 9113 §3.4).
-const PREFACE: &[u8] = b"PRI ";
+pub(super) const PREFACE: &[u8] = b"PRI ";
 
 /// What a client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::{future::poll_fn, pin::pin, sync::Arc};
 
-use http::Response;
+use http::{Method, Response};
 use tower::{Service, service_fn};
 
 use super::{
@@ -32,6 +32,8 @@ where
     service_fn(move |call: Call| {
         let mut inner = inner.clone();
         async move {
+            // A tunnel is counted when it ends, and not at all if what is inside of it is: `tunnel` sees to that.
+            let tunnel = call.request.method() == Method::CONNECT;
             let mut counted = Counted { route: call.route.clone(), ended: false };
             let link = call.link.clone();
             let mut outcome = pin!(inner.call(call));
@@ -40,7 +42,7 @@ where
                 None => outcome.as_mut().poll(cx),
             })
             .await;
-            counted.end(&outcome);
+            counted.end(&outcome, tunnel);
             outcome
         }
     })
@@ -63,10 +65,11 @@ fn late(link: &Link, route: &Route) -> Option<Error> {
 }
 
 impl Counted {
-    fn end(&mut self, outcome: &Outcome) {
+    fn end(&mut self, outcome: &Outcome, tunnel: bool) {
         self.ended = true;
         let metrics = self.route.lane.metrics();
         match outcome {
+            Ok(_) if tunnel => {}
             Ok(answer) => {
                 metrics.answered(answer.status());
                 metrics.count(metrics::Outcome::Answered);

@@ -79,12 +79,12 @@ async fn send(
             Ok(answer) => return Ok((answer, lease)),
             // The upstream had closed the connection, and no byte of the request was written: another one may have it.
             Err(mut error) if lease.reused && error.message().is_some() => {
-                request = Box::new(error.take_message().expect("looked at just now"));
+                *request = error.take_message().expect("looked at just now");
             }
             Err(error) => match spare {
                 Some(spare) if unseen < UNSEEN && is_unseen(error.error()) => {
                     unseen += 1;
-                    request = Box::new(spare);
+                    *request = spare;
                 }
                 _ => return Err(failure(error.into_error(), route)),
             },

@@ -6,12 +6,16 @@ use std::{future::Future, io, pin::Pin, sync::Arc, time::SystemTime};
 
 use http::Response;
 use rustls::AlertDescription;
-use tokio::net::TcpStream;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
 use tokio_rustls::LazyConfigAcceptor;
 use tracing::{debug, warn};
 
 use super::{
     body::Body,
+    connection::{PREFACE, Speech},
     http1, http2,
     link::{Link, Peer},
     notices::Notice,
@@ -45,33 +49,48 @@ pub(super) fn plain(
     link: Arc<Link>,
     route: Arc<Route>,
     client: Socket,
+    speech: Speech,
     upstream: TcpStream,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(async move {
         let origin = Origin { scheme: Scheme::Http, ..route.origin.clone() };
-        let link = Arc::new(Link::new(Arc::new(link.peer.inside(origin.clone()))));
-        if let Some(route) = Route::inside(&origin, &link.peer)
+        let peer = Arc::new(link.peer.inside(origin.clone(), speech));
+        if speech == Speech::Http1
+            && let Some(route) = Route::inside(&origin, &peer)
             && let Err(error) = route.adopt(&link.proxy, upstream).await
         {
             debug!(%error, "a tunnel's connection could not be used");
         }
-        http1::serve(link, client).await;
+        spoken(peer, client, speech).await;
     })
 }
 
-/// Whether `first` is the beginning of an HTTP/1 request.
-pub(super) fn is_http1(first: &[u8]) -> bool {
+/// What `first` is the beginning of, if it is HTTP.
+pub(super) fn speech(first: &[u8]) -> Option<Speech> {
+    if first.starts_with(PREFACE) {
+        return Some(Speech::Http2);
+    }
     let method =
         first.iter().take(LONGEST_METHOD).take_while(|byte| byte.is_ascii_uppercase() || **byte == b'-').count();
-    method > 0 && first.get(method).is_none_or(|after| *after == b' ')
+    (method > 0 && first.get(method).is_none_or(|after| *after == b' ')).then_some(Speech::Http1)
+}
+
+async fn spoken<S>(peer: Arc<Peer>, stream: S, speech: Speech)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    match speech {
+        Speech::Http1 => http1::serve(Arc::new(Link::new(peer)), stream).await,
+        Speech::Http2 => http2::serve(peer, stream).await,
+    }
 }
 
 async fn serve(link: Arc<Link>, request: Boxed, route: Arc<Route>) {
     let Some(mut client) = worker(request).await else { return };
     let (proxy, metrics) = (&link.proxy, route.lane.metrics());
     let first = tokio::select! {
-        first = client.glance() => first.map(|first| (first.first().copied(), is_http1(first))),
-        () = proxy.clock.sleep_until(proxy.clock.now() + proxy.timeouts.head) => Ok((None, false)),
+        first = client.glance() => first.map(|first| (first.first().copied(), speech(first))),
+        () = proxy.clock.sleep_until(proxy.clock.now() + proxy.timeouts.head) => Ok((None, None)),
         () = drained(&link) => return,
     };
     match first {
@@ -80,19 +99,16 @@ async fn serve(link: Arc<Link>, request: Boxed, route: Arc<Route>) {
             match shaken.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                 Ok((stream, peer)) => {
                     metrics.intercepted(Interception::Tls);
-                    if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-                        http2::serve(peer, stream).await;
-                    } else {
-                        http1::serve(Arc::new(Link::new(peer)), stream).await;
-                    }
+                    let newer = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                    spoken(peer, stream, if newer { Speech::Http2 } else { Speech::Http1 }).await;
                 }
                 Err(error) => not_shaken(&link, &route, &error),
             }
         }
-        Ok((_, true)) => {
+        Ok((_, Some(speech))) => {
             metrics.intercepted(Interception::Plain);
-            let peer = link.peer.inside(Origin { scheme: Scheme::Http, ..route.origin.clone() });
-            http1::serve(Arc::new(Link::new(Arc::new(peer))), client).await;
+            let peer = link.peer.inside(Origin { scheme: Scheme::Http, ..route.origin.clone() }, speech);
+            spoken(Arc::new(peer), client, speech).await;
         }
         // Opened and closed without a word.
         Ok((None, _)) | Err(_) => debug!(origin = %route.origin, "nothing came through a tunnel"),
@@ -124,10 +140,14 @@ async fn shake_hands(
         Ok(Protocol::Http1) => Alpn::Http1First,
         Ok(Protocol::Http2) | Err(_) => Alpn::Http2First,
     };
+    if link.peer.wire.has_left() {
+        // Who would not wait for that has nothing against our certificate.
+        return Err(io::ErrorKind::ConnectionAborted.into());
+    }
     let ca = proxy.ca.as_ref().ok_or_else(|| io::Error::other("there is no certificate authority"))?;
     let config = ca.server_config(&route.origin.host, alpn, SystemTime::now()).map_err(io::Error::other)?;
     let stream = start.into_stream(config).await?;
-    Ok((stream, Arc::new(link.peer.inside(route.origin.clone()))))
+    Ok((stream, Arc::new(link.peer.inside(route.origin.clone(), Speech::Http1))))
 }
 
 /// Says why there is no TLS: mostly because the worker does not trust us, which it alone can change.
@@ -174,12 +194,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn http1_is_told_from_everything_else() {
+    fn http_is_told_from_everything_else() {
         for yes in [&b"GET / HTTP/1.1\r\n"[..], b"G", b"M-SEARCH * HTTP/1.1", b"OPTIONS *"] {
-            assert!(is_http1(yes), "{yes:?}");
+            assert_eq!(speech(yes), Some(Speech::Http1), "{yes:?}");
         }
+        assert_eq!(speech(b"PRI * HTTP/2.0\r\n"), Some(Speech::Http2));
         for no in [&b""[..], b"\x16\x03\x01", b"SSH-2.0-OpenSSH", b"\x05\x01\x00", b"get / HTTP/1.1", b"EHLO\r\n"] {
-            assert!(!is_http1(no), "{no:?}");
+            assert_eq!(speech(no), None, "{no:?}");
         }
     }
 }

@@ -64,7 +64,6 @@ impl Lease {
     }
 
     /// Sends `request`. An error comes with the request if not a byte of it was written.
-    #[expect(clippy::result_large_err, reason = "hyper's, and it has the request in it")]
     pub(super) async fn send(
         &mut self,
         request: Request<RequestBody>,

@@ -12,8 +12,11 @@ use std::{
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 
-use super::{Pool, Proxy, upstream::Route};
-use crate::{clock::Instant, policy::Origin};
+use super::{Pool, Proxy, connection::Speech, upstream::Route};
+use crate::{
+    clock::Instant,
+    policy::{Origin, Scheme},
+};
 
 /// A worker's TCP connection.
 pub(super) struct Wire {
@@ -33,6 +36,8 @@ pub(super) struct Peer {
     pub(super) stranger: Option<IpAddr>,
     /// Where the tunnel leads in which the requests come; no other origin may be asked for in it (R41).
     pub(super) inside: Option<Origin>,
+    /// Whether what is inside speaks HTTP/2 in the clear, as the upstream will have to.
+    pub(super) h2c: bool,
     /// Where the last request went: the next one most likely goes there too.
     pub(super) last: Mutex<Option<Arc<Route>>>,
 }
@@ -104,16 +109,17 @@ impl Drop for Wire {
 impl Peer {
     pub(super) fn new(proxy: Arc<Proxy>, pool: Arc<Pool>, wire: Arc<Wire>, address: IpAddr) -> Self {
         let stranger = (!proxy.lets_in(address)).then_some(address);
-        Self { proxy, pool, wire, stranger, inside: None, last: Mutex::new(None) }
+        Self { proxy, pool, wire, stranger, inside: None, h2c: false, last: Mutex::new(None) }
     }
 
-    /// What speaks inside of a tunnel to `origin`. Who opened the tunnel was let in.
-    pub(super) fn inside(&self, origin: Origin) -> Self {
+    /// What speaks inside of a tunnel to `origin`, in the clear as `speech` says. Who opened the tunnel was let in.
+    pub(super) fn inside(&self, origin: Origin, speech: Speech) -> Self {
         Self {
             proxy: self.proxy.clone(),
             pool: self.pool.clone(),
             wire: self.wire.clone(),
             stranger: None,
+            h2c: origin.scheme == Scheme::Http && speech == Speech::Http2,
             inside: Some(origin),
             last: Mutex::new(None),
         }

@@ -36,6 +36,8 @@ pub struct Pool {
 pub(super) struct Key {
     pub(super) origin: Origin,
     pub(super) rule: Arc<str>,
+    /// In the clear, and by HTTP/2 all the same.
+    pub(super) h2c: bool,
 }
 
 /// The connections to one upstream.

@@ -141,7 +141,7 @@ fn find_route(link: &Arc<Link>, request: &Request<RequestBody>, asked: &Asked<'_
         seen = origin.authority();
     }
     let seen = seen.parse().map_err(|_| bad_target(request))?;
-    let route = Route::new((scheme, authority), origin, seen, lane, proxy, &link.peer.pool);
+    let route = Route::new((scheme, authority), origin, seen, lane, &link.peer);
     let route = Arc::new(route.ok_or_else(|| bad_target(request))?);
     *link.peer.last.lock() = Some(route.clone());
     Ok(route)

@@ -47,7 +47,7 @@ pub(super) async fn open(admitted: Admitted) -> Outcome {
         if limited {
             look_first(link, route, client, upstream, permit).await;
         } else {
-            relay(link, client, upstream, permit).await;
+            blind(link, client, upstream, permit).await;
         }
     });
     Ok(Response::new(Body::Own(None)))
@@ -72,15 +72,15 @@ pub(super) async fn worker(request: Boxed) -> Option<Socket> {
 async fn look_first(link: Arc<Link>, route: Arc<Route>, mut client: Socket, upstream: TcpStream, mut permit: Permit) {
     // Whoever waits for the upstream to speak first is not speaking HTTP.
     let first = tokio::select! {
-        first = client.glance() => first.map(inside::is_http1),
-        _ = upstream.readable() => Ok(false),
-        () = link.proxy.clock.sleep_until(link.proxy.clock.now() + link.proxy.timeouts.idle) => Ok(false),
-        () = drained(&link) => Ok(false),
+        first = client.glance() => first.map(inside::speech),
+        _ = upstream.readable() => Ok(None),
+        () = link.proxy.clock.sleep_until(link.proxy.clock.now() + link.proxy.timeouts.idle) => Ok(None),
+        () = drained(&link) => Ok(None),
     };
-    if let Ok(true) = first {
+    if let Ok(Some(speech)) = first {
         // The slot was not spent. What was connected for the tunnel serves the first of the requests.
         drop(permit);
-        inside::plain(link, route, client, upstream).await;
+        inside::plain(link, route, client, speech, upstream).await;
         return;
     }
     permit.sent();
@@ -93,16 +93,22 @@ async fn look_first(link: Arc<Link>, route: Arc<Route>, mut client: Socket, upst
              start with --intercept {host} and let workers trust the CA (andante ca env), or use andante run"
         );
     }
+    blind(link, client, upstream, permit).await;
+}
+
+async fn blind(link: Arc<Link>, client: Socket, upstream: TcpStream, permit: Permit) {
+    let metrics = permit.lane().metrics().clone();
     relay(link, client, upstream, permit).await;
+    metrics.count(metrics::Outcome::Tunnelled);
 }
 
 /// Copies both ways until both sides have closed, one of them breaks, nothing moves for too long, or the process ends.
-pub(super) async fn relay<C, U>(link: Arc<Link>, mut client: C, upstream: U, permit: Permit)
+pub(super) async fn relay<C, U>(link: Arc<Link>, mut client: C, upstream: U, _permit: Permit)
 where
     C: AsyncRead + AsyncWrite + Unpin,
     U: AsyncRead + AsyncWrite + Unpin,
 {
-    let (proxy, metrics) = (&link.proxy, permit.lane().metrics());
+    let proxy = &link.proxy;
     let _open = Open::new(&link);
     link.enter(Phase::Body, proxy.timeouts.idle);
     let mut upstream = Noted::new(upstream, |_| link.enter(Phase::Body, proxy.timeouts.idle));
@@ -110,7 +116,6 @@ where
         copied = copy_bidirectional_with_sizes(&mut client, &mut upstream, BUFFER, BUFFER) => copied,
         () = too_long(&link) => Err(io::ErrorKind::TimedOut.into()),
     };
-    metrics.count(metrics::Outcome::Tunnelled);
     match copied {
         Ok((up, down)) => debug!(up, down, "a tunnel has ended"),
         Err(error) => debug!(%error, "a tunnel broke"),

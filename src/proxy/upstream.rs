@@ -66,6 +66,7 @@ pub(super) struct Route {
     host: HeaderValue,
     shelf: Arc<Shelf>,
     tls: tls::Client,
+    h2c: bool,
 }
 
 // === impl Route ===
@@ -77,14 +78,14 @@ impl Route {
         origin: Origin,
         authority: uri::Authority,
         lane: Arc<Lane>,
-        proxy: &Proxy,
-        pool: &Pool,
+        peer: &Peer,
     ) -> Option<Self> {
         let policy = lane.policy();
         Some(Self {
             asked: (asked.0, asked.1.into()),
-            shelf: pool.shelf(Key { origin: origin.clone(), rule: policy.name.clone() }),
-            tls: proxy.tls.client(policy),
+            shelf: peer.pool.shelf(Key { origin: origin.clone(), rule: policy.name.clone(), h2c: peer.h2c }),
+            h2c: peer.h2c,
+            tls: peer.proxy.tls.client(policy),
             host: HeaderValue::from_str(authority.as_str()).ok()?,
             authority,
             origin,
@@ -96,7 +97,7 @@ impl Route {
     pub(super) fn inside(origin: &Origin, peer: &Peer) -> Option<Self> {
         let authority = origin.authority();
         let lane = peer.proxy.lanes.find(origin);
-        Self::new((origin.scheme, &authority), origin.clone(), authority.parse().ok()?, lane, &peer.proxy, &peer.pool)
+        Self::new((origin.scheme, &authority), origin.clone(), authority.parse().ok()?, lane, peer)
     }
 
     /// The authority, as the upstream is to see it.
@@ -214,11 +215,15 @@ impl Route {
         let stream = proxy.dialer.connect(&self.origin, &policy.egress, policy.allow_private).await?;
         let written = Arc::new(AtomicU64::new(0));
         let stream = Noted::new(stream, stamp(proxy.clock, written.clone()));
-        if self.origin.scheme == Scheme::Http {
-            return self.http1(proxy, stream, written).await;
-        }
         let limit = proxy.timeouts.connect;
         let secured = async {
+            if self.h2c {
+                self.shelf.learn(Protocol::Http2);
+                return self.http2(proxy, stream, written).await;
+            }
+            if self.origin.scheme == Scheme::Http {
+                return self.http1(proxy, stream, written).await;
+            }
             let (stream, protocol) = self.tls.connect(&self.origin, stream, http1_only).await?;
             if !http1_only {
                 self.shelf.learn(protocol);
