@@ -1,6 +1,7 @@
 //! The way out: how the upstreams of a rule are reached.
 
-use std::{fmt, net::IpAddr, path::PathBuf, sync::Arc};
+use core::net::IpAddr;
+use std::{fmt, path::PathBuf, sync::Arc};
 
 use http::HeaderValue;
 
