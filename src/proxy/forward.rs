@@ -177,6 +177,7 @@ fn switch(asked: Asked, mut answer: Response<Incoming>) -> Outcome {
     fields::add_via(&mut fields, &link.proxy.via, answer.version());
     fields.insert(UPGRADE, got);
     fields.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    link.hand_over();
     tokio::spawn(async move {
         match tokio::try_join!(worker, upstream) {
             Ok((worker, upstream)) => tunnel::relay(link, TokioIo::new(worker), TokioIo::new(upstream), permit).await,

@@ -46,7 +46,7 @@ where
     // Registers this task once; whoever drains wakes it, and the flags say what has happened.
     drain.as_mut().enable();
     let mut shutting_down = false;
-    poll_fn(|cx| {
+    let finished = poll_fn(|cx| {
         let _ = drain.as_mut().poll(cx);
         if link.proxy.is_draining() && !shutting_down {
             shutting_down = true;
@@ -54,20 +54,23 @@ where
             watch.look_again();
         }
         if watch.poll_over(cx).is_ready() {
-            return Poll::Ready(());
+            return Poll::Ready(false);
         }
         if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-            if let Err(error) = ended {
+            if let Err(error) = &ended {
                 debug!(%error, "a worker's connection ended early");
             }
-            return Poll::Ready(());
+            return Poll::Ready(ended.is_ok());
         }
         watch.catch_up();
         // hyper notices a client that leaves only while it has nothing else to read.
         if link.phase() == Phase::Waiting && link.peer.wire.poll_left(cx) {
-            return Poll::Ready(());
+            return Poll::Ready(false);
         }
         Poll::Pending
     })
     .await;
+    if finished && !link.is_handed_over() && !link.peer.wire.has_left() {
+        Box::pin(link.peer.wire.linger()).await;
+    }
 }

@@ -38,6 +38,7 @@ const LONGEST_METHOD: usize = 17;
 
 /// Answers a CONNECT, and serves what comes then. Nothing is connected yet: each request inside takes its slot first.
 pub(super) fn open(link: Arc<Link>, request: Boxed, route: Arc<Route>) -> Response<Body> {
+    link.hand_over();
     // A trait object, because what is served there has a stack of its own, which has this in it.
     let served: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(serve(link, request, route));
     tokio::spawn(served);

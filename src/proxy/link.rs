@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 
 use super::{Pool, Proxy, connection::Speech, upstream::Route};
 use crate::{
-    clock::Instant,
+    clock::{Clock, Instant},
     policy::{Origin, Scheme},
 };
 
@@ -49,6 +49,8 @@ pub(super) struct Link {
     phase: AtomicU8,
     /// Whether what is written answers a request that was read.
     answering: AtomicBool,
+    /// The connection is somebody else's now: a tunnel's, or another protocol's.
+    handed_over: AtomicBool,
     /// When the current phase has taken too long, in nanoseconds of the clock.
     deadline: AtomicU64,
 }
@@ -84,6 +86,14 @@ impl Wire {
         proxy.open.fetch_add(1, Ordering::Relaxed);
         proxy.metrics.client_connections.inc();
         Self { proxy, stream, unread: AtomicBool::new(false) }
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.proxy.is_draining()
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.proxy.clock
     }
 
     pub(super) fn unread(&self) -> bool {
@@ -135,6 +145,7 @@ impl Link {
             peer,
             phase: AtomicU8::new(Phase::Idle as u8),
             answering: AtomicBool::new(false),
+            handed_over: AtomicBool::new(false),
             deadline: AtomicU64::new(u64::MAX),
         };
         // The first request has to come soon; later ones may take their time.
@@ -160,6 +171,15 @@ impl Link {
     /// When the current phase has taken too long.
     pub(super) fn deadline(&self) -> Instant {
         Instant::from_nanos(self.deadline.load(Ordering::Relaxed))
+    }
+
+    /// From now on the connection is somebody else's.
+    pub(super) fn hand_over(&self) {
+        self.handed_over.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_handed_over(&self) -> bool {
+        self.handed_over.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_answering(&self) -> bool {

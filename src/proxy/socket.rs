@@ -8,11 +8,15 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker, ready},
+    time::Duration,
 };
 
 use bytes::{Buf, Bytes, BytesMut};
 use rustix::{io::Errno, net::Shutdown};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, Interest, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, Interest, ReadBuf},
+    net::TcpStream,
+};
 
 use super::link::Wire;
 
@@ -23,6 +27,10 @@ pub(super) struct Socket {
     ahead: Bytes,
 }
 
+/// How long a client may take to notice that we have closed our side.
+const LINGER: Duration = Duration::from_secs(2);
+/// The same while the process ends.
+const HURRY: Duration = Duration::from_millis(100);
 /// As much as is looked at to find out what a client speaks.
 const GLANCE: usize = 4096;
 
@@ -75,6 +83,24 @@ impl Wire {
         }
     }
 
+    /// We have said all, and the client may still be sending: a body that was answered early, for instance. Closed with that
+    /// unread, the system would tell the client to forget our answer (RFC 9112 §9.6). Waits until it closes, too; not for
+    /// long, and not for clients that go on and on.
+    pub(super) async fn linger(&self) {
+        let until = self.clock().now() + if self.is_draining() { HURRY } else { LINGER };
+        // Tokio may have been told that there is nothing: see `poll_left`.
+        let mut over = discard(&self.stream).unwrap_or(false);
+        while !over {
+            tokio::select! {
+                ready = self.stream.readable() => {
+                    let discarded = self.stream.try_io(Interest::READABLE, || discard(&self.stream));
+                    over = ready.is_err() || discarded.unwrap_or(false) || self.clock().now() >= until;
+                }
+                () = self.clock().sleep_until(until) => return,
+            }
+        }
+    }
+
     /// Whether the client has closed its side, as far as the system has told. Wakes nobody, and costs no system call.
     pub(super) fn has_left(&self) -> bool {
         let ready = std::pin::pin!(self.stream.ready(Interest::READABLE));
@@ -83,6 +109,20 @@ impl Wire {
             Poll::Pending => false,
         }
     }
+}
+
+/// Reads what there is, up to a megabyte. Says whether that was the end.
+fn discard(stream: &TcpStream) -> io::Result<bool> {
+    let mut waste = [0; 16 * 1024];
+    for _ in 0..64 {
+        match rustix::io::read(stream, &mut waste) {
+            Ok(0) => return Ok(true),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Err(io::ErrorKind::WouldBlock.into()),
+            Err(_) => return Ok(true),
+        }
+    }
+    Ok(false)
 }
 
 impl AsyncRead for Socket {

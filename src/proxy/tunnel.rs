@@ -42,6 +42,7 @@ pub(super) async fn open(admitted: Admitted) -> Outcome {
         permit.sent();
         permit.answered(Verdict::Served, link.proxy.clock.now());
     }
+    link.hand_over();
     tokio::spawn(async move {
         let Some(client) = worker(request).await else { return };
         if limited {
