@@ -11,5 +11,6 @@ mod http_framing;
 mod http_semantics;
 mod http_targets;
 mod http_upstream;
+mod https;
 mod lifecycle;
 mod scenario;

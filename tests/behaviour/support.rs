@@ -6,6 +6,7 @@ mod andante;
 mod client;
 mod message;
 mod mock;
+pub(crate) mod tls;
 mod upstream;
 
 use std::{thread, time::Duration};

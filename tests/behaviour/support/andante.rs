@@ -38,14 +38,17 @@ impl Andante {
 
     /// The same with flags that win over `toml`.
     pub(crate) fn with_config_and(toml: &str, args: &[&str]) -> Self {
-        let mut file = NamedTempFile::with_suffix(".toml").unwrap();
-        file.write_all(toml.as_bytes()).unwrap();
-        Self::start(args, Some(file))
+        Self::start(args, Some(Self::file(toml)))
     }
 
     /// The same with a log of `level`.
     pub(crate) fn logging(level: &str, args: &[&str]) -> Self {
         Self::launch(Self::command().env("ANDANTE_LOG", level), args, None)
+    }
+
+    /// The same with a configuration file that says `toml`.
+    pub(crate) fn logging_with_config(level: &str, toml: &str, args: &[&str]) -> Self {
+        Self::launch(Self::command().env("ANDANTE_LOG", level), args, Some(Self::file(toml)))
     }
 
     /// The same with a `variable` of the environment.
@@ -74,6 +77,12 @@ impl Andante {
             }
         }
         command
+    }
+
+    fn file(toml: &str) -> NamedTempFile {
+        let mut file = NamedTempFile::with_suffix(".toml").unwrap();
+        file.write_all(toml.as_bytes()).unwrap();
+        file
     }
 
     fn start(args: &[&str], config: Option<NamedTempFile>) -> Self {

@@ -5,12 +5,28 @@ use std::net::{SocketAddr, TcpStream};
 use super::{Message, Wire};
 
 /// A client on one connection.
-pub(crate) struct Client(Wire);
+pub(crate) struct Client {
+    wire: Wire,
+    /// What the other side has shown in TLS, in DER.
+    pub(crate) certificate: Vec<u8>,
+    /// What was agreed on in TLS.
+    pub(crate) alpn: Option<String>,
+}
 
 impl Client {
     /// Connects to `address`.
     pub(crate) fn connect(address: SocketAddr) -> Self {
-        Self(Wire::new(TcpStream::connect(address).unwrap()))
+        Self::secure(Wire::new(TcpStream::connect(address).unwrap()), Vec::new(), None)
+    }
+
+    /// Speaks over `wire`.
+    pub(super) fn secure(wire: Wire, certificate: Vec<u8>, alpn: Option<String>) -> Self {
+        Self { wire, certificate, alpn }
+    }
+
+    /// What is left of it to speak TLS over.
+    pub(super) fn into_socket(self) -> TcpStream {
+        self.wire.socket()
     }
 
     /// Sends `request` on a connection of its own, and returns the answer.
@@ -28,17 +44,17 @@ impl Client {
 
     /// Sends `bytes`. The other side may have closed already, and say why: that is no failure.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        let _ = self.0.send(bytes);
+        let _ = self.wire.send(bytes);
     }
 
     /// Reads one answer.
     pub(crate) fn answer(&mut self) -> Message {
-        self.0.answer(false).expect("an answer")
+        self.wire.answer(false).expect("an answer")
     }
 
     /// Reads one answer to a HEAD.
     pub(crate) fn answer_to_head(&mut self) -> Message {
-        self.0.answer(true).expect("an answer")
+        self.wire.answer(true).expect("an answer")
     }
 
     /// Reads the answer that opens a tunnel.
@@ -50,7 +66,7 @@ impl Client {
 
     /// Reads `count` bytes, for instance out of a tunnel.
     pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
-        self.0.bytes(count).expect("as many bytes")
+        self.wire.bytes(count).expect("as many bytes")
     }
 
     /// Reads until what was read ends in `text`.
@@ -63,7 +79,7 @@ impl Client {
 
     /// Reads until the other side closes, and returns what came; panics if it does not close. A reset ends it, too.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
-        match self.0.rest() {
+        match self.wire.rest() {
             Ok(rest) => rest,
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Vec::new(),
             Err(error) => panic!("the connection does not end: {error}"),
@@ -77,17 +93,17 @@ impl Client {
 
     /// Panics if anything has come that was not read.
     pub(crate) fn silent(&mut self) {
-        let unread = self.0.unread();
+        let unread = self.wire.unread();
         assert_eq!(String::from_utf8_lossy(&unread), "", "expected silence");
     }
 
     /// Says that nothing more will be sent.
     pub(crate) fn finish(&mut self) {
-        self.0.finish();
+        self.wire.finish();
     }
 
     /// Leaves by a reset.
     pub(crate) fn reset(self) {
-        self.0.reset();
+        self.wire.reset();
     }
 }

@@ -27,8 +27,17 @@ pub(crate) struct Message {
 
 /// A connection, and what was read from it but not asked for yet.
 pub(crate) struct Wire {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     buffer: Vec<u8>,
+}
+
+/// What a connection is made of: a socket, or TLS over one.
+pub(super) trait Stream: Read + Write + Send {
+    /// The socket below.
+    fn socket(&self) -> &TcpStream;
+
+    /// Says that nothing more will be sent.
+    fn finish(&mut self);
 }
 
 // === impl Message ===
@@ -98,10 +107,21 @@ impl fmt::Debug for Message {
 
 impl Wire {
     pub(crate) fn new(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        stream.set_nodelay(true).unwrap();
+        Self::over(Box::new(stream))
+    }
+
+    pub(super) fn over(stream: Box<dyn Stream>) -> Self {
+        let socket = stream.socket();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        socket.set_nodelay(true).unwrap();
         Self { stream, buffer: Vec::new() }
+    }
+
+    /// Another handle of the socket below. What was read and not asked for would be lost.
+    pub(super) fn socket(&self) -> TcpStream {
+        assert!(self.buffer.is_empty(), "unread: {:?}", String::from_utf8_lossy(&self.buffer));
+        self.stream.socket().try_clone().unwrap()
     }
 
     /// Writes all of `bytes`.
@@ -111,12 +131,12 @@ impl Wire {
 
     /// Says that nothing more will be sent.
     pub(crate) fn finish(&mut self) {
-        let _ = self.stream.shutdown(Shutdown::Write);
+        self.stream.finish();
     }
 
     /// Ends the connection by a reset.
     pub(crate) fn reset(self) {
-        rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO)).unwrap();
+        rustix::net::sockopt::set_socket_linger(self.stream.socket(), Some(Duration::ZERO)).unwrap();
     }
 
     /// A request, or `None` where the connection ends first.
@@ -178,9 +198,9 @@ impl Wire {
 
     /// What has come so far.
     pub(crate) fn unread(&mut self) -> Vec<u8> {
-        self.stream.set_nonblocking(true).unwrap();
+        self.stream.socket().set_nonblocking(true).unwrap();
         while self.more().is_ok_and(|more| more) {}
-        self.stream.set_nonblocking(false).unwrap();
+        self.stream.socket().set_nonblocking(false).unwrap();
         self.buffer.clone()
     }
 
@@ -230,6 +250,18 @@ impl Wire {
                 None => return Ok(()),
             }
         }
+    }
+}
+
+// === impl Stream ===
+
+impl Stream for TcpStream {
+    fn socket(&self) -> &TcpStream {
+        self
+    }
+
+    fn finish(&mut self) {
+        let _ = self.shutdown(Shutdown::Write);
     }
 }
 

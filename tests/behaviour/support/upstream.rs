@@ -12,7 +12,10 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{Message, Wire, eventually};
+use super::{
+    Message, Wire, eventually,
+    tls::{Hello, Server},
+};
 
 /// A TCP server on a free port of loopback, with a thread for each connection.
 pub(crate) struct Upstream {
@@ -32,6 +35,9 @@ struct Seen {
     requests: Mutex<Vec<Message>>,
     /// Connections that the other side has closed, and that the script has noticed.
     ended: AtomicUsize,
+    /// What was asked for in TLS, and what became of handshakes that failed.
+    hellos: Mutex<Vec<Hello>>,
+    failures: Mutex<Vec<String>>,
     stop: AtomicBool,
 }
 
@@ -40,6 +46,15 @@ struct Seen {
 impl Upstream {
     /// Runs `script` for each connection, which closes when the script returns.
     pub(crate) fn scripted(script: impl Fn(Connection) + Send + Sync + 'static) -> Self {
+        Self::start(None, script)
+    }
+
+    /// The same, inside of TLS; connections whose handshake fails never come to the script.
+    pub(crate) fn secure(tls: Server, script: impl Fn(Connection) + Send + Sync + 'static) -> Self {
+        Self::start(Some(tls), script)
+    }
+
+    fn start(tls: Option<Server>, script: impl Fn(Connection) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, seen, script) = (listener.local_addr().unwrap(), Arc::new(Seen::default()), Arc::new(script));
         let upstream = Self { address, seen: seen.clone() };
@@ -49,10 +64,16 @@ impl Upstream {
                     return;
                 }
                 seen.connections.fetch_add(1, Ordering::AcqRel);
-                let connection = Connection { wire: Wire::new(stream.unwrap()), seen: seen.clone() };
+                let (stream, tls) = (stream.unwrap(), tls.clone());
                 let (script, seen) = (script.clone(), seen.clone());
                 thread::spawn(move || {
-                    script(connection);
+                    let wire = match tls {
+                        Some(tls) => seen.shaken(tls.accept(stream)),
+                        None => Some(Wire::new(stream)),
+                    };
+                    if let Some(wire) = wire {
+                        script(Connection { wire, seen: seen.clone() });
+                    }
                     seen.ended.fetch_add(1, Ordering::AcqRel);
                 });
             }
@@ -87,6 +108,15 @@ impl Upstream {
     /// Answers each request with 200 and a short body.
     pub(crate) fn ok() -> Self {
         Self::always("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    }
+
+    /// The same inside of TLS.
+    pub(crate) fn secure_ok(tls: Server) -> Self {
+        Self::secure(tls, |mut connection| {
+            while connection.request().is_some() {
+                connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+            }
+        })
     }
 
     /// Sends back whatever it is sent.
@@ -133,6 +163,16 @@ impl Upstream {
         self.seen.ended.load(Ordering::Acquire)
     }
 
+    /// What it was asked for in TLS so far.
+    pub(crate) fn hellos(&self) -> Vec<Hello> {
+        self.seen.hellos.lock().clone()
+    }
+
+    /// How handshakes have failed so far.
+    pub(crate) fn failures(&self) -> Vec<String> {
+        self.seen.failures.lock().clone()
+    }
+
     /// Waits until there have been `count` requests.
     pub(crate) fn wait_for(&self, count: usize) -> Vec<Message> {
         eventually(&format!("{count} requests"), || Some(self.requests()).filter(|requests| requests.len() >= count))
@@ -144,6 +184,15 @@ impl Drop for Upstream {
         self.seen.stop.store(true, Ordering::Release);
         // Wakes whoever accepts.
         let _ = TcpStream::connect(self.address);
+    }
+}
+
+// === impl Seen ===
+
+impl Seen {
+    fn shaken(&self, (hello, shaken): (Option<Hello>, io::Result<Wire>)) -> Option<Wire> {
+        self.hellos.lock().extend(hello);
+        shaken.map_err(|error| self.failures.lock().push(error.to_string())).ok()
     }
 }
 

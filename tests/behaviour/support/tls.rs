@@ -1,0 +1,314 @@
+//! TLS on both sides of andante: certificates for upstreams, and workers that come through CONNECT.
+
+use std::{
+    io::{self, Read, Write},
+    net::{Shutdown, TcpStream},
+    path::Path,
+    sync::{Arc, LazyLock},
+};
+
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection,
+    client::WebPkiServerVerifier,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
+    server::{Acceptor, WebPkiClientVerifier},
+};
+use tempfile::TempDir;
+
+use super::{Andante, Client, Message, PATIENCE, Wire, message::Stream};
+
+mod authority;
+
+pub(crate) use self::authority::{Authority, Leaf};
+
+/// Whom andante is told to believe, where a test does not say otherwise.
+pub(crate) static TRUSTED: LazyLock<Authority> = LazyLock::new(|| Authority::new("trusted"));
+
+/// What an upstream was asked for in a handshake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hello {
+    pub(crate) sni: Option<String>,
+    pub(crate) alpn: Vec<String>,
+}
+
+/// How an upstream speaks TLS.
+#[derive(Clone)]
+pub(crate) struct Server(Arc<ServerConfig>);
+
+/// How a worker speaks TLS: HTTP/1.1 with a name in the handshake, unless told otherwise.
+#[derive(Clone)]
+pub(crate) struct Worker {
+    /// Whom it trusts.
+    pub(crate) roots: Vec<CertificateDer<'static>>,
+    /// Which protocols it names.
+    pub(crate) alpn: &'static [&'static str],
+    /// The name in the handshake, and whether it is sent.
+    pub(crate) name: Option<String>,
+    pub(crate) sni: bool,
+}
+
+/// andante, and the folder in which it keeps its CA.
+pub(crate) struct Interceptor {
+    pub(crate) andante: Andante,
+    data: TempDir,
+}
+
+/// One side of a TLS connection.
+struct Side<C: Closing>(rustls::StreamOwned<C, TcpStream>)
+where
+    rustls::StreamOwned<C, TcpStream>: Read + Write;
+
+/// What both sides can do.
+trait Closing: Send + 'static {
+    fn close(&mut self, socket: &mut TcpStream);
+}
+
+// === impl Server ===
+
+impl Server {
+    /// Shows `leaf`, and agrees to the first of `alpn` that is asked for.
+    pub(crate) fn new(leaf: &Leaf, alpn: &[&str]) -> Self {
+        let config = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().unwrap();
+        Self::assemble(config.with_no_client_auth().with_single_cert(leaf.chain(), leaf.key()).unwrap(), alpn)
+    }
+
+    /// The same for those alone who show a certificate of `clients`.
+    pub(crate) fn for_clients_of(leaf: &Leaf, clients: &Authority) -> Self {
+        let config = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().unwrap();
+        let roots = Arc::new(store(&[clients.certificate()]));
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider()).build().unwrap();
+        let config = config.with_client_cert_verifier(verifier).with_single_cert(leaf.chain(), leaf.key()).unwrap();
+        Self::assemble(config, &["http/1.1"])
+    }
+
+    fn assemble(mut config: ServerConfig, alpn: &[&str]) -> Self {
+        config.alpn_protocols = protocols(alpn);
+        Self(Arc::new(config))
+    }
+
+    /// Answers a handshake; says what was asked for, and how it went.
+    pub(crate) fn accept(&self, mut socket: TcpStream) -> (Option<Hello>, io::Result<Wire>) {
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut acceptor = Acceptor::default();
+        let accepted = loop {
+            match acceptor.read_tls(&mut socket) {
+                Ok(0) => return (None, Err(io::ErrorKind::UnexpectedEof.into())),
+                Err(error) => return (None, Err(error)),
+                Ok(_) => {}
+            }
+            match acceptor.accept() {
+                Ok(Some(accepted)) => break accepted,
+                Ok(None) => {}
+                Err((error, mut alert)) => {
+                    let _ = alert.write_all(&mut socket);
+                    return (None, Err(io::Error::other(error)));
+                }
+            }
+        };
+        let hello = accepted.client_hello();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let hello = Hello {
+            sni: hello.server_name().map(str::to_owned),
+            alpn: hello.alpn().into_iter().flatten().map(text).collect(),
+        };
+        let connection = match accepted.into_connection(self.0.clone()) {
+            Ok(connection) => connection,
+            Err((error, mut alert)) => {
+                let _ = alert.write_all(&mut socket);
+                return (Some(hello), Err(io::Error::other(error)));
+            }
+        };
+        let mut side = Side(rustls::StreamOwned::new(connection, socket));
+        let shaken = side.0.conn.complete_io(&mut side.0.sock);
+        (Some(hello), shaken.map(|_| Wire::over(Box::new(side))))
+    }
+}
+
+// === impl Worker ===
+
+impl Worker {
+    /// Trusts the CA in `file`, and believes to talk to the host of `target`.
+    pub(crate) fn trusting(file: &Path, target: &str) -> Self {
+        let roots = CertificateDer::pem_file_iter(file).unwrap().map(|root| root.unwrap()).collect();
+        let host = target.rsplit_once(':').map_or(target, |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        Self { roots, alpn: &["http/1.1"], name: Some(host.to_owned()), sni: true }
+    }
+
+    fn config(&self) -> ClientConfig {
+        let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().unwrap();
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store(&self.roots)), provider());
+        let mut config = builder.with_webpki_verifier(verifier.build().unwrap()).with_no_client_auth();
+        config.alpn_protocols = protocols(self.alpn);
+        config.enable_sni = self.sni;
+        config
+    }
+
+    /// The first thing that it says.
+    pub(crate) fn hello(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.connection().write_tls(&mut bytes).unwrap();
+        bytes
+    }
+
+    fn connection(&self) -> ClientConnection {
+        let name = ServerName::try_from(self.name.clone().expect("a name")).unwrap();
+        ClientConnection::new(Arc::new(self.config()), name).unwrap()
+    }
+
+    /// Shakes hands over `client`, with each piece of what it says written as `write` does it.
+    pub(crate) fn shake(&self, client: Client, hello: impl Fn(&mut TcpStream, &[u8])) -> io::Result<Client> {
+        let mut connection = self.connection();
+        let mut socket = client.into_socket();
+        let mut first = Vec::new();
+        connection.write_tls(&mut first)?;
+        hello(&mut socket, &first);
+        let mut side = Side(rustls::StreamOwned::new(connection, socket));
+        let Side(stream) = &mut side;
+        stream.conn.complete_io(&mut stream.sock)?;
+        let leaf = stream.conn.peer_certificates().and_then(|chain| chain.first()).map(|leaf| leaf.to_vec());
+        let alpn = stream.conn.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned());
+        Ok(Client::secure(Wire::over(Box::new(side)), leaf.unwrap_or_default(), alpn))
+    }
+
+    /// Shakes hands over `client`.
+    pub(crate) fn secure(&self, client: Client) -> io::Result<Client> {
+        self.shake(client, |socket, hello| _ = socket.write_all(hello))
+    }
+}
+
+// === impl Interceptor ===
+
+impl Interceptor {
+    /// Starts `andante serve` with `args`, a CA of its own, and upstreams that [`TRUSTED`] has signed for.
+    pub(crate) fn serve(args: &[&str]) -> Self {
+        Self::with_config("", args)
+    }
+
+    /// The same with a configuration file that says `toml`.
+    pub(crate) fn with_config(toml: &str, args: &[&str]) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let own = ["--data", data.path().to_str().unwrap(), "--upstream-ca", TRUSTED.file()];
+        let andante = Andante::with_config_and(toml, &[&own, args].concat());
+        Self { andante, data }
+    }
+
+    /// The same with a log of `level`.
+    pub(crate) fn logging(level: &str, toml: &str, args: &[&str]) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let own = ["--data", data.path().to_str().unwrap(), "--upstream-ca", TRUSTED.file()];
+        let andante = Andante::logging_with_config(level, toml, &[&own, args].concat());
+        Self { andante, data }
+    }
+
+    /// Where it keeps its CA.
+    pub(crate) fn data(&self) -> &Path {
+        self.data.path()
+    }
+
+    /// A worker that trusts andante with `target`.
+    pub(crate) fn trusting(&self, target: &str) -> Worker {
+        Worker::trusting(&self.data.path().join("ca.pem"), target)
+    }
+
+    /// A tunnel to `target`, in which nothing has been said.
+    pub(crate) fn tunnel(&self, target: &str) -> Client {
+        let mut client = Client::connect(self.andante.proxy());
+        client.send(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n"));
+        client.opened();
+        client
+    }
+
+    /// A worker's connection to `target`: TLS inside of a tunnel.
+    pub(crate) fn worker(&self, target: &str) -> Client {
+        self.trusting(target).secure(self.tunnel(target)).expect("a handshake")
+    }
+
+    /// `GET https://target path`.
+    pub(crate) fn get(&self, target: &str, path: &str) -> Message {
+        let mut worker = self.worker(target);
+        worker.send(format!("GET {path} HTTP/1.1\r\nHost: {target}\r\n\r\n"));
+        worker.answer()
+    }
+}
+
+// === impl Side ===
+
+impl<C: Closing> Read for Side<C>
+where
+    rustls::StreamOwned<C, TcpStream>: Read + Write,
+{
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl<C: Closing> Write for Side<C>
+where
+    rustls::StreamOwned<C, TcpStream>: Read + Write,
+{
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl<C: Closing> Stream for Side<C>
+where
+    rustls::StreamOwned<C, TcpStream>: Read + Write,
+{
+    fn socket(&self) -> &TcpStream {
+        &self.0.sock
+    }
+
+    fn finish(&mut self) {
+        self.0.conn.close(&mut self.0.sock);
+        let _ = self.0.sock.shutdown(Shutdown::Write);
+    }
+}
+
+impl<C: Closing> Drop for Side<C>
+where
+    rustls::StreamOwned<C, TcpStream>: Read + Write,
+{
+    fn drop(&mut self) {
+        // As a program ends its connections, and not as one that is cut off.
+        self.0.conn.close(&mut self.0.sock);
+    }
+}
+
+impl Closing for ClientConnection {
+    fn close(&mut self, socket: &mut TcpStream) {
+        self.send_close_notify();
+        let _ = self.write_tls(socket);
+    }
+}
+
+impl Closing for ServerConnection {
+    fn close(&mut self, socket: &mut TcpStream) {
+        self.send_close_notify();
+        let _ = self.write_tls(socket);
+    }
+}
+
+pub(crate) fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+fn store(roots: &[CertificateDer<'static>]) -> RootCertStore {
+    let mut store = RootCertStore::empty();
+    roots.iter().for_each(|root| store.add(root.clone()).unwrap());
+    store
+}
+
+fn protocols(names: &[&str]) -> Vec<Vec<u8>> {
+    names.iter().map(|name| name.as_bytes().to_vec()).collect()
+}
+
+/// The key in PEM `text`.
+pub(crate) fn private_key(text: &str) -> PrivateKeyDer<'static> {
+    PrivateKeyDer::from_pem_slice(text.as_bytes()).unwrap()
+}
