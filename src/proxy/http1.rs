@@ -54,6 +54,11 @@ where
             watch.look_again();
         }
         if watch.poll_over(cx).is_ready() {
+            if link.phase() == Phase::Idle {
+                // Nothing is cut short, and inside of TLS that has to be said (RFC 8446 §6.1).
+                connection.as_mut().graceful_shutdown();
+                let _ = connection.as_mut().poll(cx);
+            }
             return Poll::Ready(false);
         }
         if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
