@@ -143,6 +143,11 @@ fn pass_back(asked: Asked, answer: Response<Incoming>, lease: Lease) -> Outcome 
     if let Some(wrong) = fields::wrong_framing(&parts.headers) {
         return Err(Error::BadAnswer { origin: route.origin.to_string(), source: wrong.into() });
     }
+    if parts.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED
+        && let Some(error) = locked_out(&route)
+    {
+        return Err(error);
+    }
     // A length that describes what is not there (RFC 9110 §8.6) is passed on; any other is made anew from the body.
     let length = (head || parts.status == StatusCode::NOT_MODIFIED).then(|| parts.headers.get(CONTENT_LENGTH).cloned());
     fields::remove_hop_by_hop(&mut parts.headers);
@@ -157,6 +162,18 @@ fn pass_back(asked: Asked, answer: Response<Incoming>, lease: Lease) -> Outcome 
     parts.version = Version::HTTP_11;
     let body = UpstreamBody::new(incoming, link, Some(lease), permit);
     Ok(Response::from_parts(parts, Body::Upstream(body)))
+}
+
+/// A 407 to a request that a parent proxy was sent as such: it is us whom that wants to know, and not the worker, who
+/// could not log in there (RFC 9110 §11.7.2).
+fn locked_out(route: &Route) -> Option<Error> {
+    let egress = &route.lane.policy().egress;
+    let parent = egress.via.as_ref().filter(|_| egress.absolute_form(&route.origin))?;
+    let source = match parent.credentials {
+        Some(_) => "it did not accept the user name and password",
+        None => "it wants a user name and a password, and `via` has none",
+    };
+    Some(Error::Parent { parent: parent.to_string(), origin: route.origin.to_string(), source: source.into() })
 }
 
 /// Both sides speak something else from now on. The permit is in flight for as long as they do.
