@@ -1,3 +1,40 @@
-//! HTTPS: what comes through tunnels, seen from both of its ends (R40 to R49).
+//! HTTPS: what comes through tunnels, and what leaves, seen from both ends (R40 to R49).
 
+use crate::support::{
+    Andante, Upstream,
+    tls::{Server, TRUSTED},
+};
+
+mod certificates;
 mod handshakes;
+mod hosts;
+mod names;
+mod parents;
+mod requests;
+mod run;
+mod secrets;
+mod upstreams;
+
+/// An upstream that andante believes, at any name of loopback that tests use.
+fn secure() -> Upstream {
+    Upstream::secure_ok(server(&["http/1.1"]))
+}
+
+/// How it speaks TLS.
+fn server(alpn: &[&str]) -> Server {
+    Server::new(&TRUSTED.leaf(&["localhost", "a.localhost", "b.localhost", "127.0.0.1"]), alpn)
+}
+
+/// What is called `localhost` is where upstreams listen.
+fn localhost(upstream: &Upstream) -> String {
+    format!("localhost:{}", upstream.port())
+}
+
+/// How many tunnels have come to this `outcome`.
+fn intercepted(andante: &Andante, outcome: &str) -> u64 {
+    let label = format!("outcome=\"{outcome}\"");
+    let metrics = andante.metrics();
+    let lines =
+        metrics.lines().filter(|line| line.starts_with("andante_interceptions_total{") && line.contains(&label));
+    lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
+}

@@ -6,6 +6,7 @@ mod andante;
 mod client;
 mod message;
 mod mock;
+mod name_server;
 pub(crate) mod tls;
 mod upstream;
 
@@ -16,6 +17,7 @@ pub(crate) use self::{
     client::Client,
     message::{Message, Wire},
     mock::Mock,
+    name_server::{Name, NameServer},
     upstream::{Connection, Upstream},
 };
 

@@ -2,20 +2,15 @@
 
 use std::{io::Write as _, net::TcpStream};
 
-use crate::support::{
-    Upstream,
-    tls::{Interceptor, Server, TRUSTED},
-};
+use super::{intercepted, localhost, secure};
+use crate::support::{Andante, Client, Upstream, eventually, rejected, tls::Interceptor};
 
-fn upstream() -> Upstream {
-    Upstream::secure_ok(Server::new(&TRUSTED.leaf(&["localhost", "127.0.0.1"]), &["http/1.1"]))
-}
+const HASTY: &str = "[timeouts]\nhead = \"300ms\"\n";
 
 #[test]
 fn r40_a_client_hello_may_come_byte_by_byte() {
-    let upstream = upstream();
-    let target = format!("localhost:{}", upstream.port());
-    let interceptor = Interceptor::serve(&["--intercept", "localhost"]);
+    let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "localhost"]));
+    let target = localhost(&upstream);
     let bytewise = |socket: &mut TcpStream, hello: &[u8]| {
         socket.set_nodelay(true).unwrap();
         hello.iter().for_each(|byte| socket.write_all(&[*byte]).unwrap());
@@ -25,4 +20,169 @@ fn r40_a_client_hello_may_come_byte_by_byte() {
     worker.send(format!("GET /inside HTTP/1.1\r\nHost: {target}\r\n\r\n"));
     assert_eq!(worker.answer().text(), "ok");
     assert_eq!(upstream.request().target(), "/inside");
+}
+
+#[test]
+fn r40_a_client_hello_may_come_with_the_connect() {
+    let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "localhost"]));
+    let target = localhost(&upstream);
+    let mut client = Client::connect(interceptor.andante.proxy());
+    let connect = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n");
+    client.send([connect.as_bytes(), &interceptor.trusting(&target).hello()].concat());
+    client.opened();
+    // A handshake record: the ServerHello.
+    assert_eq!(client.bytes(3), b"\x16\x03\x03");
+}
+
+/// Sends `bytes` into a tunnel, which has to end; returns what came before that.
+fn ends(interceptor: &Interceptor, target: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut client = interceptor.tunnel(target);
+    client.send(bytes);
+    client.rest()
+}
+
+#[test]
+fn r40_a_hello_that_is_none_is_ended_with_an_alert() {
+    let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "localhost"]));
+    let target = localhost(&upstream);
+    let oversized = [&b"\x16\x03\x01\xff\xff"[..], &[0x41; 70_000]].concat();
+    // A handshake message that claims 16 MB, in records of a lawful length.
+    let endless = [&b"\x16\x03\x01\x40\x00\x01\xff\xff\xff"[..], &[0; 0x3ffc]].concat().repeat(20);
+    for (what, bytes) in [("oversized", oversized), ("endless", endless), ("empty", b"\x16\x03\x01\x00\x00".to_vec())] {
+        let said = ends(&interceptor, &target, &bytes);
+        assert!(said.is_empty() || said.starts_with(&[21]), "{what}: {said:?}");
+    }
+    eventually("three failures", || (intercepted(&interceptor.andante, "failed") == 3).then_some(()));
+    assert_eq!(upstream.connections(), 0);
+    assert_eq!(interceptor.get(&target, "/").text(), "ok");
+}
+
+#[test]
+fn r40_r56_a_tunnel_in_which_nothing_is_said_ends() {
+    let (upstream, interceptor) = (secure(), Interceptor::with_config(HASTY, &["--intercept", "localhost"]));
+    interceptor.tunnel(&localhost(&upstream)).closed();
+    interceptor.andante.wait_for(|status| status["connections"]["client"] == 0);
+}
+
+#[test]
+fn r40_r56_half_a_client_hello_ends() {
+    let (upstream, interceptor) = (secure(), Interceptor::with_config(HASTY, &["--intercept", "localhost"]));
+    let target = localhost(&upstream);
+    let hello = interceptor.trusting(&target).hello();
+    let said = ends(&interceptor, &target, &hello[..hello.len() / 2]);
+    assert!(said.is_empty() || said.starts_with(&[21]), "{said:?}");
+    interceptor.andante.wait_for(|status| status["connections"]["client"] == 0);
+    // Who was slow does not lack trust.
+    assert_eq!(intercepted(&interceptor.andante, "failed"), 1);
+    assert_eq!(intercepted(&interceptor.andante, "untrusted"), 0);
+}
+
+#[test]
+fn r40_r56_a_worker_that_does_not_finish_its_handshake_is_cut_off() {
+    let (upstream, interceptor) = (secure(), Interceptor::with_config(HASTY, &["--intercept", "localhost"]));
+    let target = localhost(&upstream);
+    let said = ends(&interceptor, &target, &interceptor.trusting(&target).hello());
+    assert!(said.starts_with(b"\x16\x03\x03"));
+    interceptor.andante.wait_for(|status| status["connections"]["client"] == 0);
+}
+
+#[test]
+fn r40_r48_what_is_neither_tls_nor_http_is_ended_and_the_log_says_so_once() {
+    let upstream = Upstream::echo();
+    let interceptor = Interceptor::serve(&["--intercept", "localhost"]);
+    let target = localhost(&upstream);
+    for bytes in [&b"SSH-2.0-OpenSSH_9.6\r\n"[..], b"\x05\x01\x00", b"get / HTTP/1.1\r\n\r\n", b"\0\0\0\x17ping"] {
+        assert_eq!(ends(&interceptor, &target, bytes), b"", "{}", String::from_utf8_lossy(bytes));
+    }
+    let andante = &interceptor.andante;
+    eventually("four strangers", || (intercepted(andante, "stranger") == 4).then_some(()));
+    let log = andante.stderr();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("neither TLS nor HTTP/1")).collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    assert!(lines[0].contains("WARN") && lines[0].contains("host=localhost"), "{log}");
+    assert!(lines[0].contains("https = \"tunnel\""), "{log}");
+    assert_eq!(upstream.connections(), 0, "it was let through");
+}
+
+#[test]
+fn r40_plain_http_in_an_intercepted_tunnel_is_served() {
+    let upstream = Upstream::ok();
+    let interceptor = Interceptor::serve(&["--intercept", "127.0.0.1", "--limit", "127.0.0.1=100/s"]);
+    let target = upstream.address().to_string();
+    let mut client = interceptor.tunnel(&target);
+    for path in ["/one", "/two"] {
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: {target}\r\n\r\n"));
+        let answer = client.answer();
+        assert_eq!(answer.text(), "ok");
+        assert!(answer.has("via"), "{answer:?}");
+    }
+    assert_eq!(intercepted(&interceptor.andante, "plain"), 1);
+    assert_eq!(interceptor.andante.status()["lanes"][0]["sent_total"], 2);
+    // It is no way round the policy for another host, either.
+    client.send("GET / HTTP/1.1\r\nHost: other.test\r\n\r\n");
+    rejected(&client.answer(), 400, "http_request_error", "R41");
+}
+
+#[test]
+fn r40_a_connect_inside_is_refused() {
+    let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "localhost"]));
+    let target = localhost(&upstream);
+    for inner in [target.as_str(), "other.test:443"] {
+        let mut worker = interceptor.worker(&target);
+        worker
+            .send(format!("CONNECT {inner} HTTP/1.1\r\nHost: {inner}\r\n\r\nGET / HTTP/1.1\r\nHost: {inner}\r\n\r\n"));
+        rejected(&worker.answer(), 400, "http_request_error", inner);
+        assert_eq!(worker.end(), b"");
+    }
+    assert!(upstream.requests().is_empty());
+}
+
+#[test]
+fn r40_r42_without_a_name_in_the_handshake_the_certificate_is_for_the_connect_host() {
+    let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "localhost"]));
+    let target = localhost(&upstream);
+    let mut nameless = interceptor.trusting(&target);
+    nameless.sni = false;
+    let mut worker = nameless.secure(interceptor.tunnel(&target)).unwrap();
+    worker.send(format!("GET / HTTP/1.1\r\nHost: {target}\r\n\r\n"));
+    assert_eq!(worker.answer().text(), "ok");
+    // Whatever the worker left out, the upstream is told.
+    assert_eq!(upstream.hello().sni.as_deref(), Some("localhost"));
+}
+
+#[test]
+fn r40_r42_another_name_in_the_handshake_changes_nothing() {
+    let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "*"]));
+    let target = localhost(&upstream);
+    let mut other = interceptor.trusting(&target);
+    other.name = Some("other.test".to_owned());
+    assert!(other.secure(interceptor.tunnel(&target)).is_err(), "it was shown a certificate for the name it said");
+    other.blind = true;
+    let worker = other.secure(interceptor.tunnel(&target)).unwrap();
+    let (_, leaf) = x509_parser::parse_x509_certificate(&worker.certificate).unwrap();
+    let names = format!("{:?}", leaf.subject_alternative_name().unwrap().unwrap().value.general_names);
+    assert_eq!(names, "[DNSName(\"localhost\")]");
+    assert!(upstream.hellos().iter().all(|hello| hello.sni.as_deref() == Some("localhost")));
+}
+
+#[test]
+fn r40_who_opens_a_tunnel_and_leaves_leaves_nothing_behind() {
+    let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "localhost"]));
+    let target = localhost(&upstream);
+    drop(interceptor.tunnel(&target));
+    interceptor.tunnel(&target).reset();
+    drop(interceptor.worker(&target));
+    interceptor.worker(&target).reset();
+    interceptor.andante.wait_for(|status| status["connections"]["client"] == 0);
+}
+
+#[test]
+fn r29_an_intercepted_connect_that_is_wrong_is_refused_as_any_other() {
+    let andante: Andante = Interceptor::serve(&["--intercept", "*"]).andante;
+    for target in ["a:", "a:0", "a:99999", "u@a:443", "http://a:443/"] {
+        let mut client = Client::connect(andante.proxy());
+        client.send(format!("CONNECT {target} HTTP/1.1\r\nHost: a:443\r\n\r\n"));
+        rejected(&client.answer(), 400, "http_request_error", target);
+        client.closed();
+    }
 }

@@ -86,6 +86,22 @@ impl Client {
         }
     }
 
+    /// Reads until the other side closes, in whatever way; panics if it does not.
+    pub(crate) fn end(&mut self) -> Vec<u8> {
+        match self.wire.rest() {
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Vec::new(),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Vec::new(),
+            rest => rest.expect("the connection does not end"),
+        }
+    }
+
+    /// Panics unless TLS ends as it must not end after an answer that is complete: without a word, or by a reset.
+    pub(crate) fn cut_off(&mut self) {
+        let kind = self.wire.rest().expect_err("it ended as if all were there").kind();
+        let cut = [std::io::ErrorKind::UnexpectedEof, std::io::ErrorKind::ConnectionReset];
+        assert!(cut.contains(&kind), "the connection does not end: {kind}");
+    }
+
     /// Panics unless the other side closes without saying anything more.
     pub(crate) fn closed(&mut self) {
         assert_eq!(String::from_utf8_lossy(&self.rest()), "", "expected the connection to end");

@@ -8,7 +8,7 @@ use std::{
 };
 
 use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection,
+    ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig,
     client::WebPkiServerVerifier,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
     server::{Acceptor, WebPkiClientVerifier},
@@ -18,8 +18,10 @@ use tempfile::TempDir;
 use super::{Andante, Client, Message, PATIENCE, Wire, message::Stream};
 
 mod authority;
+mod blind;
 
 pub(crate) use self::authority::{Authority, Leaf};
+use self::blind::Blind;
 
 /// Whom andante is told to believe, where a test does not say otherwise.
 pub(crate) static TRUSTED: LazyLock<Authority> = LazyLock::new(|| Authority::new("trusted"));
@@ -45,6 +47,8 @@ pub(crate) struct Worker {
     /// The name in the handshake, and whether it is sent.
     pub(crate) name: Option<String>,
     pub(crate) sni: bool,
+    /// Takes any certificate.
+    pub(crate) blind: bool,
 }
 
 /// andante, and the folder in which it keeps its CA.
@@ -54,13 +58,9 @@ pub(crate) struct Interceptor {
 }
 
 /// One side of a TLS connection.
-struct Side<C: Closing>(rustls::StreamOwned<C, TcpStream>)
-where
-    rustls::StreamOwned<C, TcpStream>: Read + Write;
-
-/// What both sides can do.
-trait Closing: Send + 'static {
-    fn close(&mut self, socket: &mut TcpStream);
+struct Side {
+    tls: Connection,
+    socket: TcpStream,
 }
 
 // === impl Server ===
@@ -118,8 +118,8 @@ impl Server {
                 return (Some(hello), Err(io::Error::other(error)));
             }
         };
-        let mut side = Side(rustls::StreamOwned::new(connection, socket));
-        let shaken = side.0.conn.complete_io(&mut side.0.sock);
+        let mut side = Side { tls: connection.into(), socket };
+        let shaken = side.tls.complete_io(&mut side.socket);
         (Some(hello), shaken.map(|_| Wire::over(Box::new(side))))
     }
 }
@@ -132,13 +132,16 @@ impl Worker {
         let roots = CertificateDer::pem_file_iter(file).unwrap().map(|root| root.unwrap()).collect();
         let host = target.rsplit_once(':').map_or(target, |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        Self { roots, alpn: &["http/1.1"], name: Some(host.to_owned()), sni: true }
+        Self { roots, alpn: &["http/1.1"], name: Some(host.to_owned()), sni: true, blind: false }
     }
 
     fn config(&self) -> ClientConfig {
         let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().unwrap();
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store(&self.roots)), provider());
         let mut config = builder.with_webpki_verifier(verifier.build().unwrap()).with_no_client_auth();
+        if self.blind {
+            config.dangerous().set_certificate_verifier(Arc::new(Blind));
+        }
         config.alpn_protocols = protocols(self.alpn);
         config.enable_sni = self.sni;
         config
@@ -163,11 +166,10 @@ impl Worker {
         let mut first = Vec::new();
         connection.write_tls(&mut first)?;
         hello(&mut socket, &first);
-        let mut side = Side(rustls::StreamOwned::new(connection, socket));
-        let Side(stream) = &mut side;
-        stream.conn.complete_io(&mut stream.sock)?;
-        let leaf = stream.conn.peer_certificates().and_then(|chain| chain.first()).map(|leaf| leaf.to_vec());
-        let alpn = stream.conn.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned());
+        let mut side = Side { tls: connection.into(), socket };
+        side.tls.complete_io(&mut side.socket)?;
+        let leaf = side.tls.peer_certificates().and_then(|chain| chain.first()).map(|leaf| leaf.to_vec());
+        let alpn = side.tls.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned());
         Ok(Client::secure(Wire::over(Box::new(side)), leaf.unwrap_or_default(), alpn))
     }
 
@@ -234,63 +236,57 @@ impl Interceptor {
 
 // === impl Side ===
 
-impl<C: Closing> Read for Side<C>
-where
-    rustls::StreamOwned<C, TcpStream>: Read + Write,
-{
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buffer)
+impl Side {
+    fn close(&mut self) {
+        self.tls.send_close_notify();
+        let _ = self.tls.write_tls(&mut self.socket);
     }
 }
 
-impl<C: Closing> Write for Side<C>
-where
-    rustls::StreamOwned<C, TcpStream>: Read + Write,
-{
+impl Read for Side {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.tls.reader().read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                outcome => return outcome,
+            }
+            // Whatever could not be written any more: the other side may have said why.
+            self.tls.read_tls(&mut self.socket)?;
+            self.tls.process_new_packets().map_err(io::Error::other)?;
+        }
+    }
+}
+
+impl Write for Side {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
+        let taken = self.tls.writer().write(bytes)?;
+        self.flush()?;
+        Ok(taken)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        while self.tls.wants_write() {
+            self.tls.write_tls(&mut self.socket)?;
+        }
+        Ok(())
     }
 }
 
-impl<C: Closing> Stream for Side<C>
-where
-    rustls::StreamOwned<C, TcpStream>: Read + Write,
-{
+impl Stream for Side {
     fn socket(&self) -> &TcpStream {
-        &self.0.sock
+        &self.socket
     }
 
     fn finish(&mut self) {
-        self.0.conn.close(&mut self.0.sock);
-        let _ = self.0.sock.shutdown(Shutdown::Write);
+        self.close();
+        let _ = self.socket.shutdown(Shutdown::Write);
     }
 }
 
-impl<C: Closing> Drop for Side<C>
-where
-    rustls::StreamOwned<C, TcpStream>: Read + Write,
-{
+impl Drop for Side {
     fn drop(&mut self) {
         // As a program ends its connections, and not as one that is cut off.
-        self.0.conn.close(&mut self.0.sock);
-    }
-}
-
-impl Closing for ClientConnection {
-    fn close(&mut self, socket: &mut TcpStream) {
-        self.send_close_notify();
-        let _ = self.write_tls(socket);
-    }
-}
-
-impl Closing for ServerConnection {
-    fn close(&mut self, socket: &mut TcpStream) {
-        self.send_close_notify();
-        let _ = self.write_tls(socket);
+        self.close();
     }
 }
 

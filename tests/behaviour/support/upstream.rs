@@ -35,9 +35,8 @@ struct Seen {
     requests: Mutex<Vec<Message>>,
     /// Connections that the other side has closed, and that the script has noticed.
     ended: AtomicUsize,
-    /// What was asked for in TLS, and what became of handshakes that failed.
+    /// What was asked for in TLS.
     hellos: Mutex<Vec<Hello>>,
-    failures: Mutex<Vec<String>>,
     stop: AtomicBool,
 }
 
@@ -112,11 +111,7 @@ impl Upstream {
 
     /// The same inside of TLS.
     pub(crate) fn secure_ok(tls: Server) -> Self {
-        Self::secure(tls, |mut connection| {
-            while connection.request().is_some() {
-                connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
-            }
-        })
+        Self::secure(tls, Connection::ok)
     }
 
     /// Sends back whatever it is sent.
@@ -168,9 +163,9 @@ impl Upstream {
         self.seen.hellos.lock().clone()
     }
 
-    /// How handshakes have failed so far.
-    pub(crate) fn failures(&self) -> Vec<String> {
-        self.seen.failures.lock().clone()
+    /// The first of them. It may be known to the other side before it is known here.
+    pub(crate) fn hello(&self) -> Hello {
+        eventually("a handshake", || self.hellos().into_iter().next())
     }
 
     /// Waits until there have been `count` requests.
@@ -192,7 +187,7 @@ impl Drop for Upstream {
 impl Seen {
     fn shaken(&self, (hello, shaken): (Option<Hello>, io::Result<Wire>)) -> Option<Wire> {
         self.hellos.lock().extend(hello);
-        shaken.map_err(|error| self.failures.lock().push(error.to_string())).ok()
+        shaken.ok()
     }
 }
 
@@ -211,6 +206,29 @@ impl Connection {
         let request = Message { head: self.wire.head().ok()??, ..Message::default() };
         self.seen.requests.lock().push(request.clone());
         Some(request)
+    }
+
+    /// Keeps what was read in another way, as if it were a request.
+    pub(crate) fn remember(&self, request: Message) {
+        self.seen.requests.lock().push(request);
+    }
+
+    /// Who connects.
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.wire.socket().peer_addr().unwrap()
+    }
+
+    /// Speaks TLS from now on; `None` if that fails.
+    pub(crate) fn secured(self, tls: &Server) -> Option<Self> {
+        let wire = self.seen.shaken(tls.accept(self.wire.socket()))?;
+        Some(Self { wire, seen: self.seen })
+    }
+
+    /// Answers each request with 200 and a short body.
+    pub(crate) fn ok(mut self) {
+        while self.request().is_some() {
+            self.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        }
     }
 
     /// Sends `bytes`, if anybody is there to take them.

@@ -1,0 +1,100 @@
+//! A name server that says what a test wants it to say.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+
+use parking_lot::Mutex;
+
+/// What is known of a name.
+#[derive(Clone)]
+pub(crate) enum Name {
+    /// These addresses, for a minute.
+    At(Vec<Ipv4Addr>),
+    /// There is no such name.
+    Unknown,
+    /// No answer at all.
+    Silence,
+}
+
+/// A server on a free UDP port of loopback.
+pub(crate) struct NameServer {
+    address: SocketAddr,
+    asked: Arc<Mutex<Vec<String>>>,
+    stop: Arc<AtomicBool>,
+}
+
+// === impl NameServer ===
+
+impl NameServer {
+    /// Says of each name what `known` says.
+    pub(crate) fn start(known: impl Fn(&str) -> Name + Send + 'static) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let server = Self { address: socket.local_addr().unwrap(), asked: Arc::default(), stop: Arc::default() };
+        let (asked, stop) = (server.asked.clone(), server.stop.clone());
+        thread::spawn(move || {
+            let mut buffer = [0; 1500];
+            while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+                if stop.load(Ordering::Acquire) {
+                    return;
+                }
+                let (name, question) = question(&buffer[12..length]);
+                asked.lock().push(name.clone());
+                if let Some(message) = message(&buffer[..2], question, known(&name)) {
+                    socket.send_to(&message, from).unwrap();
+                }
+            }
+        });
+        server
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// All names that it was asked for so far.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.lock().clone()
+    }
+}
+
+impl Drop for NameServer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        let wake = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.send_to(b"", self.address));
+        drop(wake);
+    }
+}
+
+/// A name, and the question that it is in (RFC 1035 §4.1.2).
+fn question(bytes: &[u8]) -> (String, &[u8]) {
+    let (mut labels, mut at) = (Vec::new(), 0);
+    while bytes[at] != 0 {
+        let length = usize::from(bytes[at]);
+        labels.push(String::from_utf8_lossy(&bytes[at + 1..=at + length]).into_owned());
+        at += 1 + length;
+    }
+    (labels.join("."), &bytes[..at + 5])
+}
+
+fn message(id: &[u8], question: &[u8], name: Name) -> Option<Vec<u8>> {
+    const V4: [u8; 4] = [0, 1, 0, 1];
+    let (code, addresses) = match name {
+        // No name has an address of IPv6.
+        Name::At(addresses) => (0, if question.ends_with(&V4) { addresses } else { Vec::new() }),
+        Name::Unknown => (3, Vec::new()),
+        Name::Silence => return None,
+    };
+    let count = u8::try_from(addresses.len()).unwrap();
+    let mut message = [id, &[0x81, 0x80 | code, 0, 1, 0, count, 0, 0, 0, 0], question].concat();
+    for address in addresses {
+        message.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
+        message.extend_from_slice(&address.octets());
+    }
+    Some(message)
+}
