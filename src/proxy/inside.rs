@@ -96,8 +96,12 @@ async fn serve(link: Arc<Link>, request: Boxed, route: Arc<Route>) {
     };
     match first {
         Ok((Some(HANDSHAKE), _)) => {
-            let shaken = tokio::time::timeout(proxy.timeouts.head, shake_hands(&link, client, &route));
-            match shaken.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+            let shaken = tokio::select! {
+                shaken = tokio::time::timeout(proxy.timeouts.head, shake_hands(&link, client, &route)) => shaken,
+                // No request has come yet, and who is slow to finish must not hold up the end.
+                () = drained(&link) => return,
+            };
+            match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                 Ok((stream, peer)) => {
                     metrics.intercepted(Interception::Tls);
                     let newer = stream.get_ref().1.alpn_protocol() == Some(b"h2");
