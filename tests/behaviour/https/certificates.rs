@@ -83,6 +83,9 @@ fn r45_certificates_and_memory_are_bounded_however_many_names_are_asked_for() {
     let before = resident(&interceptor.andante);
     many(KEPT + 100, 2 * KEPT);
     let grown = resident(&interceptor.andante).saturating_sub(before);
+    let metrics = interceptor.andante.metrics();
+    let labels = metrics.lines().filter(|line| line.starts_with("andante_interceptions_total{")).count();
+    assert!((1..200).contains(&labels), "R65: {labels} label sets");
     assert!(grown < 6 << 20, "{grown} bytes for {} further names", KEPT - 100);
 }
 

@@ -3,7 +3,10 @@
 use std::{io::Write as _, net::TcpStream};
 
 use super::{intercepted, localhost, secure};
-use crate::support::{Andante, Client, Upstream, eventually, rejected, tls::Interceptor};
+use crate::support::{
+    Andante, Client, Upstream, eventually, rejected,
+    tls::{Interceptor, TRUSTED, Worker},
+};
 
 const HASTY: &str = "[timeouts]\nhead = \"300ms\"\n";
 
@@ -163,6 +166,34 @@ fn r40_r42_another_name_in_the_handshake_changes_nothing() {
     let names = format!("{:?}", leaf.subject_alternative_name().unwrap().unwrap().value.general_names);
     assert_eq!(names, "[DNSName(\"localhost\")]");
     assert!(upstream.hellos().iter().all(|hello| hello.sni.as_deref() == Some("localhost")));
+}
+
+#[test]
+fn r40_r48_workers_of_tls_1_2_are_served_and_told_of_as_others_are() {
+    let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "localhost"]));
+    let target = localhost(&upstream);
+    let mut old = interceptor.trusting(&target);
+    old.old = true;
+    let mut worker = old.secure(interceptor.tunnel(&target)).unwrap();
+    worker.send(format!("GET / HTTP/1.1\r\nHost: {target}\r\n\r\n"));
+    assert_eq!(worker.answer().text(), "ok");
+    old.roots = Worker::trusting(TRUSTED.file().as_ref(), &target).roots;
+    assert!(old.secure(interceptor.tunnel(&target)).is_err());
+    eventually("one who does not trust us", || (intercepted(&interceptor.andante, "untrusted") == 1).then_some(()));
+    assert_eq!(intercepted(&interceptor.andante, "tls"), 1);
+}
+
+#[test]
+fn r48_a_worker_that_goes_away_at_the_sight_of_our_certificate_does_not_trust_us_either() {
+    let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "localhost"]));
+    let target = localhost(&upstream);
+    let mut client = interceptor.tunnel(&target);
+    client.send(interceptor.trusting(&target).hello());
+    client.bytes(3);
+    drop(client);
+    let andante = &interceptor.andante;
+    eventually("one who does not trust us", || (intercepted(andante, "untrusted") == 1).then_some(()));
+    assert!(andante.stderr().contains("it closed the connection"), "{}", andante.stderr());
 }
 
 #[test]

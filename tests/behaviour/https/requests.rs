@@ -239,6 +239,27 @@ fn r62_a_drain_lets_intercepted_requests_finish_and_closes_idle_connections() {
 }
 
 #[test]
+fn r62_half_a_handshake_does_not_hold_up_the_end() {
+    let upstream = secure();
+    let target = localhost(&upstream);
+    let mut interceptor = Interceptor::serve(&["--intercept", "localhost"]);
+    let hello = interceptor.trusting(&target).hello();
+    let mut half = interceptor.tunnel(&target);
+    half.send(&hello[..hello.len() / 2]);
+    let mut unfinished = interceptor.tunnel(&target);
+    unfinished.send(&hello);
+    assert_eq!(unfinished.bytes(3), b"\x16\x03\x03");
+    // Much less than `head` and `drain` would allow.
+    let took = timed(|| {
+        interceptor.andante.signal(Signal::TERM);
+        half.closed();
+        unfinished.rest();
+        assert_eq!(interceptor.andante.ended().code(), Some(0));
+    });
+    assert!(took < PATIENCE / 2, "{took:?}");
+}
+
+#[test]
 fn r62_what_an_intercepted_worker_cannot_be_given_before_the_end_is_503() {
     let upstream = scripted(|mut connection| {
         connection.request();

@@ -12,6 +12,7 @@ use rustls::{
     client::WebPkiServerVerifier,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
     server::{Acceptor, WebPkiClientVerifier},
+    version,
 };
 use tempfile::TempDir;
 
@@ -49,6 +50,8 @@ pub(crate) struct Worker {
     pub(crate) sni: bool,
     /// Takes any certificate.
     pub(crate) blind: bool,
+    /// Speaks TLS 1.2 alone.
+    pub(crate) old: bool,
 }
 
 /// andante, and the folder in which it keeps its CA.
@@ -132,11 +135,12 @@ impl Worker {
         let roots = CertificateDer::pem_file_iter(file).unwrap().map(|root| root.unwrap()).collect();
         let host = target.rsplit_once(':').map_or(target, |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        Self { roots, alpn: &["http/1.1"], name: Some(host.to_owned()), sni: true, blind: false }
+        Self { roots, alpn: &["http/1.1"], name: Some(host.to_owned()), sni: true, blind: false, old: false }
     }
 
     fn config(&self) -> ClientConfig {
-        let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().unwrap();
+        let versions: &[_] = if self.old { &[&version::TLS12] } else { &[&version::TLS13, &version::TLS12] };
+        let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(versions).unwrap();
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store(&self.roots)), provider());
         let mut config = builder.with_webpki_verifier(verifier.build().unwrap()).with_no_client_auth();
         if self.blind {
