@@ -16,7 +16,6 @@ mod notices;
 mod pool;
 mod request;
 mod respond;
-mod settings;
 mod socket;
 mod stack;
 mod tunnel;

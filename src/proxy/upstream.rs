@@ -1,6 +1,8 @@
 //! The way to an upstream: which connection carries a request, and how one is made.
 
 use std::{
+    future::poll_fn,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -14,7 +16,7 @@ use http::{
     uri,
 };
 use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -28,7 +30,6 @@ use super::{
     link::Peer,
     noted::{Moved, Noted},
     pool::{Key, Shared, Shelf},
-    settings::{self, Tasks, UNTOLD},
     stack::Boxed,
 };
 use crate::{
@@ -52,6 +53,8 @@ const STREAM_WINDOW: u32 = 512 * 1024;
 const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
 /// More requests than this are not put on one connection, whatever the upstream allows: one lost packet stops all.
 const MOST_STREAMS: usize = 256;
+/// What hyper takes for the upstream's bound until that has said one. An odd number, which no upstream says.
+const UNTOLD: usize = 7919;
 /// A connection with requests under way is asked this often whether it is still there.
 const PING: Duration = Duration::from_secs(20);
 
@@ -263,8 +266,7 @@ impl Route {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let tasks = Tasks::default();
-        let (sender, connection) = http2::Builder::new(tasks.clone())
+        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .initial_max_send_streams(UNTOLD)
             .initial_stream_window_size(STREAM_WINDOW)
@@ -281,11 +283,17 @@ impl Route {
         // Weakly, because the connection ends when nobody can send on it any more.
         let (weak, mut told) = (Arc::downgrade(&shared), Some(told));
         tokio::spawn(async move {
-            let ended = settings::drive(connection, tasks, |allowed| {
-                if let Some(shared) = weak.upgrade() {
+            let mut connection = pin!(connection);
+            let ended = poll_fn(|cx| {
+                let ended = connection.as_mut().poll(cx);
+                let allowed = connection.current_max_send_streams();
+                if allowed != UNTOLD
+                    && let Some(shared) = weak.upgrade()
+                {
                     shared.allowed.store(allowed.min(MOST_STREAMS), Ordering::Relaxed);
                     told.take().map(|told| told.send(()));
                 }
+                ended
             });
             if let Err(error) = ended.await {
                 debug!(%error, "an upstream's connection ended early");
