@@ -3,6 +3,7 @@
 mod body;
 mod connection;
 mod count;
+mod drive;
 mod fields;
 mod forward;
 mod gateway;

@@ -1,12 +1,13 @@
 //! The way to an upstream: which connection carries a request, and how one is made.
 
 use std::{
-    future::poll_fn,
+    future::{Future as _, poll_fn},
     pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -16,7 +17,7 @@ use http::{
     uri,
 };
 use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -26,6 +27,7 @@ use tracing::debug;
 
 use super::{
     Pool, Proxy,
+    drive::Drive,
     lease::Lease,
     link::Peer,
     noted::{Moved, Noted},
@@ -266,7 +268,8 @@ impl Route {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        let drive = Drive::default();
+        let (sender, connection) = http2::Builder::new(drive.clone())
             .timer(TokioTimer::new())
             .initial_max_send_streams(UNTOLD)
             .initial_stream_window_size(STREAM_WINDOW)
@@ -283,9 +286,16 @@ impl Route {
         // Weakly, because the connection ends when nobody can send on it any more.
         let (weak, mut told) = (Arc::downgrade(&shared), Some(told));
         tokio::spawn(async move {
-            let mut connection = pin!(connection);
+            let (mut connection, mut frames, mut ended) = (pin!(connection), drive.frames(), None);
             let ended = poll_fn(|cx| {
-                let ended = connection.as_mut().poll(cx);
+                if frames.as_mut().is_some_and(|frames| frames.as_mut().poll(cx).is_ready()) {
+                    frames = None;
+                }
+                if ended.is_none()
+                    && let Poll::Ready(how) = connection.as_mut().poll(cx)
+                {
+                    ended = Some(how);
+                }
                 let allowed = connection.current_max_send_streams();
                 if allowed != UNTOLD
                     && let Some(shared) = weak.upgrade()
@@ -293,7 +303,8 @@ impl Route {
                     shared.allowed.store(allowed.min(MOST_STREAMS), Ordering::Relaxed);
                     told.take().map(|told| told.send(()));
                 }
-                ended
+                // Streams outlive those who could open more.
+                if frames.is_none() { ended.take().map_or(Poll::Pending, Poll::Ready) } else { Poll::Pending }
             });
             if let Err(error) = ended.await {
                 debug!(%error, "an upstream's connection ended early");
