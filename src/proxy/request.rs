@@ -15,6 +15,7 @@ use tower::{Service, service_fn};
 use self::target::Asked;
 use super::{
     body::{Body, RequestBody},
+    connection::{MAX_FIELDS, MAX_HEAD},
     fields, inside,
     link::Link,
     respond,
@@ -96,6 +97,10 @@ fn check(
     if connect && !request.body().is_end_stream() {
         // What follows could be meant for us or for the tunnel (RFC 9110 §9.3.6).
         return Err(Error::Malformed);
+    }
+    // hyper counts those of HTTP/1 as it reads them.
+    if request.version() == Version::HTTP_2 && request.headers().len() > MAX_FIELDS {
+        return Err(Error::TooLarge { bytes: MAX_HEAD, fields: MAX_FIELDS });
     }
     check_framing(request)?;
     let asked = target::read(link, request)?;
