@@ -34,6 +34,8 @@ const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// How much of an answer is kept for a worker that does not read it.
 const SEND_BUFFER: usize = 64 * 1024;
+/// How often streams are looked at once the process drains.
+const DRAIN_TICK: Duration = Duration::from_millis(100);
 /// A worker that waits for hours is asked now and then whether it is still there.
 const PING: Duration = Duration::from_secs(30);
 
@@ -77,6 +79,14 @@ where
         if proxy.is_draining() && !shutting_down {
             shutting_down = true;
             connection.as_mut().graceful_shutdown();
+            tick = tokio::time::interval(DRAIN_TICK);
+        }
+        // First, so that what streams have been told is written before they are cut.
+        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+            if let Err(error) = ended {
+                debug!(%error, "a worker's connection ended early");
+            }
+            return Poll::Ready(());
         }
         while tick.poll_tick(cx).is_ready() {
             let now = proxy.clock.now();
@@ -86,15 +96,9 @@ where
                 Look::Idle if now >= idle_until => return Poll::Ready(()),
                 Look::Idle => {}
             }
-            if now >= proxy.cut_off() {
+            if now >= proxy.cut_off() && !streams.await_answers() {
                 return Poll::Ready(());
             }
-        }
-        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-            if let Err(error) = ended {
-                debug!(%error, "a worker's connection ended early");
-            }
-            return Poll::Ready(());
         }
         Poll::Pending
     })
@@ -103,10 +107,19 @@ where
 
 /// Takes one stream's request through the stack.
 async fn answer(arrival: Arrival) -> io::Result<Response<Body>> {
-    let mut watch = Watch::new(arrival.link.clone());
+    let link = arrival.link.clone();
+    let mut watch = Watch::new(link.clone());
     let mut stack = stack();
     let mut answer = pin!(stack.call(arrival));
+    let mut drain = pin!(link.proxy.drain.notified());
+    drain.as_mut().enable();
+    let mut draining = false;
     poll_fn(|cx| {
+        let _ = drain.as_mut().poll(cx);
+        if link.proxy.is_draining() && !draining {
+            draining = true;
+            watch.look_again();
+        }
         if watch.poll_over(cx).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
@@ -138,6 +151,12 @@ impl Streams {
             streams.retain(|stream| stream.strong_count() > 0);
         }
         streams.push(Arc::downgrade(link));
+    }
+
+    /// Whether any of them has not been answered yet.
+    fn await_answers(&self) -> bool {
+        let unanswered = |link: Arc<Link>| !matches!(link.phase(), Phase::Idle | Phase::Body);
+        self.0.lock().iter().filter_map(Weak::upgrade).any(unanswered)
     }
 
     fn look(&self, now: Instant) -> Look {
