@@ -74,6 +74,13 @@ impl Lease {
         }
     }
 
+    /// Waits until it can carry a request, which a new connection cannot before it was polled once.
+    pub(super) async fn settle(&mut self) {
+        if let Way::Own(sender, _) = &mut self.way {
+            let _ = sender.ready().await;
+        }
+    }
+
     /// When something was last written.
     pub(super) fn written(&self) -> Instant {
         Instant::from_nanos(self.written.load(Ordering::Relaxed))

@@ -188,7 +188,9 @@ impl Route {
     /// Keeps a connection that was made for something else, and has carried nothing yet.
     pub(super) async fn adopt(&self, proxy: &Proxy, stream: TcpStream) -> Result<(), Error> {
         let written = Arc::new(AtomicU64::new(0));
-        let lease = self.http1(proxy, Noted::new(stream, stamp(proxy.clock, written.clone())), written).await?;
+        let mut lease = self.http1(proxy, Noted::new(stream, stamp(proxy.clock, written.clone())), written).await?;
+        // Whoever it is for asks at once.
+        lease.settle().await;
         lease.give_back();
         Ok(())
     }
