@@ -29,7 +29,7 @@ fn waiting(status: &Value) -> u64 {
 }
 
 /// A value of `/proc/PID/status`, in bytes.
-fn memory(andante: &Andante, name: &str) -> u64 {
+pub(crate) fn memory(andante: &Andante, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", andante.pid().as_raw_nonzero())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.trim_matches(|c: char| !c.is_ascii_digit()).parse::<u64>().unwrap() * 1024

@@ -6,6 +6,9 @@
 mod support;
 
 mod commands;
+mod flows;
+mod gateway;
+mod http2;
 mod http_connect;
 mod http_framing;
 mod http_semantics;

@@ -4,7 +4,8 @@
 
 mod andante;
 mod client;
-mod message;
+pub(crate) mod h2;
+pub(crate) mod message;
 mod mock;
 mod name_server;
 pub(crate) mod tls;

@@ -32,7 +32,7 @@ pub(crate) struct Wire {
 }
 
 /// What a connection is made of: a socket, or TLS over one.
-pub(super) trait Stream: Read + Write + Send {
+pub(crate) trait Stream: Read + Write + Send {
     /// The socket below.
     fn socket(&self) -> &TcpStream;
 
@@ -122,6 +122,12 @@ impl Wire {
     pub(super) fn socket(&self) -> TcpStream {
         assert!(self.buffer.is_empty(), "unread: {:?}", String::from_utf8_lossy(&self.buffer));
         self.stream.socket().try_clone().unwrap()
+    }
+
+    /// What it is made of. What was read and not asked for would be lost.
+    pub(super) fn into_stream(self) -> Box<dyn Stream> {
+        assert!(self.buffer.is_empty(), "unread: {:?}", String::from_utf8_lossy(&self.buffer));
+        self.stream
     }
 
     /// Writes all of `bytes`.

@@ -36,7 +36,7 @@ pub(crate) struct Hello {
 
 /// How an upstream speaks TLS.
 #[derive(Clone)]
-pub(crate) struct Server(Arc<ServerConfig>);
+pub(crate) struct Server(pub(super) Arc<ServerConfig>);
 
 /// How a worker speaks TLS: HTTP/1.1 with a name in the handshake, unless told otherwise.
 #[derive(Clone)]
@@ -138,7 +138,7 @@ impl Worker {
         Self { roots, alpn: &["http/1.1"], name: Some(host.to_owned()), sni: true, blind: false, old: false }
     }
 
-    fn config(&self) -> ClientConfig {
+    pub(super) fn config(&self) -> ClientConfig {
         let versions: &[_] = if self.old { &[&version::TLS12] } else { &[&version::TLS13, &version::TLS12] };
         let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(versions).unwrap();
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store(&self.roots)), provider());

@@ -14,6 +14,8 @@ use parking_lot::Mutex;
 
 use super::{
     Message, Wire, eventually,
+    h2::Frames,
+    message::Stream,
     tls::{Hello, Server},
 };
 
@@ -254,6 +256,11 @@ impl Connection {
     /// Says that nothing more will be sent.
     pub(crate) fn finish(&mut self) {
         self.wire.finish();
+    }
+
+    /// Speaks HTTP/2 from now on, frame by frame; `None` where the other side does not.
+    pub(crate) fn frames(self, settings: &[(u16, u32)]) -> Option<Frames<Box<dyn Stream>>> {
+        Frames::server(self.wire.into_stream(), settings).ok()
     }
 
     /// Ends the connection by a reset.

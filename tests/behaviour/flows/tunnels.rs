@@ -1,0 +1,115 @@
+//! R32, R35: blind tunnels carry anything, also where a limit makes andante look what comes first.
+
+use serde_json::Value;
+
+use crate::support::{
+    Andante, Client, Mock, Upstream, rejected,
+    tls::{Server, TRUSTED, Worker},
+};
+
+/// A tunnel to `target`.
+fn tunnel(andante: &Andante, target: impl std::fmt::Display) -> Client {
+    let mut client = Client::connect(andante.proxy());
+    client.send(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n"));
+    client.opened();
+    client
+}
+
+/// andante, with a limit for all of this machine, which makes it look at what comes through tunnels.
+fn limited(limit: &str) -> Andante {
+    Andante::serve(&["--limit", &format!("127.0.0.1={limit}")])
+}
+
+fn lane(status: &Value, of: &str) -> u64 {
+    status["lanes"][0][of].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn r35_who_speaks_first_is_heard_at_once() {
+    let upstream = Upstream::scripted(|mut connection| {
+        connection.send("220 hello\r\n");
+        while let Ok(byte) = connection.bytes(1) {
+            connection.send(byte);
+        }
+        connection.send("221 bye");
+    });
+    for andante in [Andante::serve(&[]), limited("100/s")] {
+        let mut client = tunnel(&andante, upstream.address());
+        assert_eq!(client.bytes(11), b"220 hello\r\n");
+        client.send("EHLO me\r\n");
+        assert_eq!(client.bytes(9), b"EHLO me\r\n");
+        client.finish();
+        assert_eq!(client.rest(), b"221 bye", "R32");
+        andante.wait_for(|status| status["tunnels"] == 0 && lane(status, "in_flight") == 0);
+    }
+}
+
+#[test]
+fn r32_an_upstream_that_has_said_all_can_still_be_talked_to() {
+    let (said, heard) = std::sync::mpsc::channel();
+    let said = parking_lot::Mutex::new(said);
+    let upstream = Upstream::scripted(move |mut connection| {
+        connection.send("that is all");
+        connection.finish();
+        said.lock().send(connection.rest().unwrap()).unwrap();
+    });
+    for andante in [Andante::serve(&[]), limited("100/s")] {
+        let mut client = tunnel(&andante, upstream.address());
+        assert_eq!(client.rest(), b"that is all");
+        client.send("but this is not");
+        drop(client);
+        assert_eq!(heard.recv_timeout(crate::support::PATIENCE).unwrap(), b"but this is not");
+    }
+}
+
+#[test]
+fn plain_http_in_a_tunnel_is_paced_request_by_request() {
+    let mock = Mock::start(&["--limit", "20/s"]);
+    let andante = limited("20/s");
+    let mut client = tunnel(&andante, mock.address());
+    let host = mock.address();
+    for _ in 0..20 {
+        client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        let answer = client.answer();
+        assert_eq!(answer.status(), 200);
+        assert!(answer.has("via") && answer.has("server-timing"), "{answer:?}");
+    }
+    let stats = mock.stats();
+    assert_eq!((&stats["accepted"], &stats["refused"]), (&20.into(), &0.into()), "{stats:#}");
+    // The tunnel itself has cost nothing.
+    assert!(stats["used_share"].as_f64().unwrap() > 0.8, "{stats:#}");
+    assert_eq!(lane(&andante.status(), "sent_total"), 20);
+}
+
+#[test]
+fn plain_http_in_a_tunnel_stays_where_the_tunnel_leads() {
+    let (upstream, other) = (Upstream::ok(), Upstream::ok());
+    let andante = limited("100/s");
+    let mut client = tunnel(&andante, upstream.address());
+    client.send(format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", upstream.address()));
+    assert_eq!(client.answer().status(), 200);
+    client.send(format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", other.address()));
+    rejected(&client.answer(), 400, "http_request_error", "another host");
+    assert_eq!((upstream.requests().len(), upstream.connections(), other.connections()), (1, 1, 0));
+}
+
+#[test]
+fn tls_in_a_tunnel_that_is_not_intercepted_passes_unseen_for_one_slot() {
+    let leaf = TRUSTED.leaf(&["127.0.0.1"]);
+    let upstream = Upstream::secure_ok(Server::new(&leaf, &["http/1.1"]));
+    let andante = limited("100/s");
+    let target = upstream.address().to_string();
+    let worker = Worker::trusting(std::path::Path::new(TRUSTED.file()), &target);
+    let mut client = worker.secure(tunnel(&andante, &target)).expect("a handshake with the upstream itself");
+    assert_eq!(client.certificate, leaf.chain()[0].to_vec());
+    for _ in 0..5 {
+        client.send(format!("GET / HTTP/1.1\r\nHost: {target}\r\n\r\n"));
+        let answer = client.answer();
+        assert!(answer.text() == "ok" && !answer.has("via"), "{answer:?}");
+    }
+    let status = andante.status();
+    assert_eq!((lane(&status, "sent_total"), lane(&status, "in_flight")), (1, 1), "{status:#}");
+    assert!(andante.stderr().contains("--intercept 127.0.0.1"), "what to do about it is said");
+    drop(client);
+    andante.wait_for(|status| lane(status, "in_flight") == 0);
+}

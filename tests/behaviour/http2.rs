@@ -1,0 +1,8 @@
+//! HTTP/2 towards workers and towards upstreams (R11, R34, R36 to R39, R56, R58, R62).
+
+mod ends;
+mod floods;
+mod malformed;
+pub(crate) mod streams;
+mod translation;
+mod upstreams;

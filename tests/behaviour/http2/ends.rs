@@ -1,0 +1,215 @@
+//! How streams and connections end, on either side, and who notices: R10, R58, R62.
+
+use std::sync::{
+    Arc,
+    mpsc::{Receiver, Sender, channel},
+};
+
+use h2::Reason;
+use http::Request;
+use parking_lot::Mutex;
+use rustix::process::Signal;
+
+use super::{
+    streams::{frames, lane, rejected2},
+    upstreams::{MAX_CONCURRENT_STREAMS, andante, answer, framed, request},
+};
+use crate::support::{
+    Andante, Client, PATIENCE, Upstream, eventually,
+    h2::{Client2, Upstream2, kind},
+};
+
+#[test]
+fn r58_a_stream_that_is_cancelled_frees_its_place() {
+    let upstream = Upstream::ok();
+    let andante = Andante::serve(&["--limit", &format!("{}=1/20s", upstream.address())]);
+    let mut client = Client2::connect(andante.proxy());
+    assert_eq!(client.get(&upstream.url("/")).answer().status(), 200);
+    let mut waiting: Vec<_> = (0..3).map(|_| client.get(&upstream.url("/"))).collect();
+    andante.wait_for(|status| lane(status, "waiting") == 3);
+    waiting.remove(1).cancel();
+    andante.wait_for(|status| lane(status, "waiting") == 2);
+    drop(waiting);
+    let status = andante.wait_for(|status| lane(status, "waiting") == 0);
+    assert_eq!((&status["requests"]["left"], &status["connections"]["client"]), (&3.into(), &1.into()));
+    // The connection is as good as ever.
+    let answer = client.send(Request::get(upstream.url("/")).header("prefer", "wait=0")).answer();
+    rejected2(&answer, 429, "http_request_denied", "no slot");
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[test]
+fn r58_a_connection_that_ends_frees_the_places_of_all_its_streams() {
+    let upstream = Upstream::ok();
+    let andante = Andante::serve(&["--limit", &format!("{}=1/20s", upstream.address())]);
+    let mut frames = frames(&andante);
+    let (host, authority) = (upstream.address().to_string(), ":authority");
+    for stream in 0..5 {
+        let fields = [(":method", "GET"), (":scheme", "http"), (authority, &host), (":path", "/")];
+        frames.headers(2 * stream + 1, &fields, true);
+    }
+    andante.wait_for(|status| lane(status, "waiting") == 4);
+    drop(frames);
+    andante.wait_for(|status| lane(status, "waiting") == 0 && status["connections"]["client"] == 0);
+}
+
+#[test]
+fn r58_a_stream_that_is_cancelled_ends_its_request_upstream() {
+    let upstream = Upstream::scripted(|mut connection| {
+        connection.request();
+        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
+        let _ = connection.rest();
+    });
+    let andante = Andante::serve(&["--limit", &format!("{}=in-flight 1", upstream.address())]);
+    let mut client = Client2::connect(andante.proxy());
+    let mut first = client.get(&upstream.url("/")).head();
+    assert_eq!(first.next().unwrap().unwrap(), "half");
+    let second = client.get(&upstream.url("/"));
+    andante.wait_for(|status| lane(status, "waiting") == 1);
+    drop(first);
+    eventually("the first connection's end", || (upstream.ended() == 1).then_some(()));
+    assert_eq!(second.head().head.status(), 200);
+}
+
+#[test]
+fn r62_a_drain_is_announced_and_lets_requests_finish() {
+    let upstream = Upstream::ok();
+    let rule = format!("[[rule]]\nhost = \"{}\"\nlimits = [\"1/s\"]\n", upstream.address());
+    let mut andante = Andante::with_config(&rule);
+    let mut client = Client2::connect(andante.proxy());
+    assert_eq!(client.get(&upstream.url("/")).answer().status(), 200);
+    let waiting = client.get(&upstream.url("/"));
+    andante.wait_for(|status| lane(status, "waiting") == 1);
+    let mut watched = frames(&andante);
+    watched.next_of(kind::SETTINGS).unwrap();
+    andante.signal(Signal::TERM);
+    let said = watched.next_of(kind::GOAWAY).expect("to be told");
+    assert_eq!(said.reason(), h2::Reason::NO_ERROR);
+    while watched.next().is_some() {}
+    assert_eq!(waiting.answer().status(), 200);
+    client.ended().expect("an end in order");
+    assert!(andante.ended().success());
+    assert_eq!(upstream.requests().len(), 2);
+}
+
+#[test]
+fn r62_what_does_not_finish_in_the_drain_is_told_to_come_back() {
+    let upstream = Upstream::scripted(|mut connection| {
+        connection.request();
+        let _ = connection.rest();
+    });
+    let mut andante = Andante::with_config("drain = \"300ms\"\n");
+    let mut client = Client2::connect(andante.proxy());
+    let running = client.get(&upstream.url("/"));
+    upstream.wait_for(1);
+    andante.signal(Signal::TERM);
+    let answer = running.answer();
+    rejected2(&answer, 503, "proxy_internal_response", "cut off");
+    assert_eq!(answer.field("retry-after").as_deref(), Some("1"));
+    assert!(andante.ended().success());
+}
+
+#[test]
+fn an_upstream_that_goes_away_finishes_what_it_has_seen_and_the_rest_goes_elsewhere() {
+    let (said, heard) = channel();
+    let (go, went): (Sender<()>, Receiver<()>) = channel();
+    let (said, went) = (Mutex::new(said), Mutex::new(went));
+    let upstream = framed(&[(MAX_CONCURRENT_STREAMS, 10)], move |number, mut frames| {
+        if number > 1 {
+            while let Some(stream) = request(&mut frames) {
+                answer(&mut frames, stream, "elsewhere");
+            }
+            return;
+        }
+        let (seen, unseen) = (request(&mut frames).unwrap(), request(&mut frames).unwrap());
+        assert!(seen < unseen);
+        frames.headers(seen, &[(":status", "200")], false);
+        frames.data(seen, b"half ", false);
+        frames.go_away(seen, Reason::NO_ERROR);
+        said.lock().send(()).unwrap();
+        let _ = went.lock().recv_timeout(PATIENCE);
+        frames.data(seen, b"and half", true);
+        assert!(request(&mut frames).is_none(), "a new request on a connection that goes away");
+    });
+    let andante = andante(upstream.port(), "");
+    let mut client = Client2::connect(andante.andante.proxy());
+    let seen = client.get(&upstream.url("/seen"));
+    let mut unseen = Client::connect(andante.andante.proxy());
+    andante.andante.wait_for(|status| status["lanes"][0]["in_flight"] == 1);
+    unseen.send(format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", upstream.url("/unseen"), upstream.address()));
+    heard.recv_timeout(PATIENCE).unwrap();
+    let answer = unseen.answer();
+    assert_eq!((answer.status(), answer.text().as_str()), (200, "elsewhere"));
+    assert_eq!(client.get(&upstream.url("/new")).answer().text(), "elsewhere");
+    go.send(()).unwrap();
+    assert_eq!(seen.answer().text(), "half and half");
+    eventually("the connection's end", || (upstream.ended() == 1).then_some(()));
+    assert_eq!(upstream.connections(), 2);
+}
+
+#[test]
+fn what_an_upstream_has_refused_unseen_is_sent_again() {
+    let count = Mutex::new(0);
+    let upstream = Upstream2::serving(move |mut exchange| {
+        *count.lock() += 1;
+        let first = *count.lock() <= 2;
+        async move {
+            if first {
+                return exchange.refuse(Reason::REFUSED_STREAM);
+            }
+            exchange.read().await;
+            exchange.answer(200, &[], "seen");
+        }
+    });
+    let andante = andante(upstream.address().port(), "limits = \"1000/s\"");
+    assert_eq!(Client::get(andante.andante.proxy(), &upstream.url("/")).text(), "seen");
+    assert_eq!(upstream.requests().len(), 3);
+}
+
+#[test]
+fn what_is_refused_again_and_again_fails() {
+    let upstream = Upstream2::serving(|exchange| async { exchange.refuse(Reason::REFUSED_STREAM) });
+    let andante = andante(upstream.address().port(), "");
+    let answer = Client::get(andante.andante.proxy(), &upstream.url("/"));
+    crate::support::rejected(&answer, 502, "connection_terminated", "refused");
+    assert!((2..10).contains(&upstream.requests().len()), "{}", upstream.requests().len());
+}
+
+#[test]
+fn r10_what_may_have_been_seen_is_not_sent_again() {
+    for reason in [Reason::INTERNAL_ERROR, Reason::CANCEL, Reason::ENHANCE_YOUR_CALM] {
+        let upstream = Upstream2::serving(move |exchange| async move { exchange.refuse(reason) });
+        let andante = andante(upstream.address().port(), "");
+        let answer = Client::get(andante.andante.proxy(), &upstream.url("/"));
+        crate::support::rejected(&answer, 502, "connection_terminated", &format!("{reason:?}"));
+        assert_eq!(upstream.requests().len(), 1);
+    }
+}
+
+#[test]
+fn an_answer_that_breaks_off_is_broken_for_the_worker_too() {
+    let arrived = Arc::new(tokio::sync::Notify::new());
+    let told = arrived.clone();
+    let upstream = Upstream2::serving(move |exchange| {
+        let arrived = arrived.clone();
+        async move {
+            let mut sending = exchange.start(200, &[], false).unwrap();
+            sending.send_data("half".into(), false).unwrap();
+            arrived.notified().await;
+            sending.send_reset(Reason::INTERNAL_ERROR);
+        }
+    });
+    let andante = andante(upstream.address().port(), "");
+    let mut older = Client::connect(andante.andante.proxy());
+    older.send(format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", upstream.url("/"), upstream.address()));
+    older.until("\r\n\r\n4\r\nhalf\r\n");
+    told.notify_one();
+    older.closed();
+
+    let mut newer = Client2::connect(andante.andante.proxy()).get(&upstream.url("/")).head();
+    assert_eq!(newer.next().unwrap().unwrap(), "half");
+    told.notify_one();
+    let broken = newer.next().expect("not an end in order");
+    assert!(broken.as_ref().is_err_and(|error| error.is_reset()), "{broken:?}");
+    assert_eq!(upstream.connections(), 1, "the connection lives on");
+}

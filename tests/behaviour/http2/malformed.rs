@@ -1,0 +1,164 @@
+//! R36, R11: what HTTP/2 cannot carry, and what a proxy must not make HTTP/1 of.
+
+use http::Request;
+
+use super::streams::{frames, rejected2};
+use crate::support::{
+    Andante, Client, Message, Upstream,
+    h2::{Client2, Frame, block, kind},
+};
+
+/// What a request of `fields` gets, whose stream stays open if there is a `body`.
+fn sent(andante: &Andante, fields: &[(&str, &str)], body: Option<&[u8]>) -> Option<Frame> {
+    let mut frames = frames(andante);
+    frames.headers(1, fields, body.is_none());
+    if let Some(body) = body {
+        frames.data(1, body, true);
+    }
+    frames.next_on(1)
+}
+
+#[test]
+fn r36_malformed_requests_are_reset_and_go_nowhere() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
+    let host = upstream.address().to_string();
+    let good = [(":method", "GET"), (":scheme", "http"), (":authority", &*host), (":path", "/")];
+    let with = |more: (&'static str, &'static str)| [&good[..], &[more]].concat();
+    for (what, fields) in [
+        ("an uppercase name", with(("X-Upper", "1"))),
+        ("a connection field", with(("connection", "close"))),
+        ("a keep-alive field", with(("keep-alive", "timeout=5"))),
+        ("a transfer coding", with(("transfer-encoding", "chunked"))),
+        ("an upgrade", with(("upgrade", "websocket"))),
+        ("te other than trailers", with(("te", "gzip"))),
+        ("a line break in a value", with(("x", "1\r\ny: 2"))),
+        ("a null byte in a value", with(("x", "1\0"))),
+        ("a line break in a name", with(("x\r\ny", "1"))),
+        ("a pseudo-field that is none", with((":proto", "1"))),
+        ("a pseudo-field after others", [&[("x", "1")], &good[..]].concat()),
+        ("a pseudo-field twice", with((":path", "/"))),
+        ("a pseudo-field of answers", with((":status", "200"))),
+        ("no scheme", vec![good[0], good[2], good[3]]),
+        ("no method", good[1..].to_vec()),
+        ("no path", good[..3].to_vec()),
+        ("an empty path", vec![good[0], good[1], good[2], (":path", "")]),
+        ("a line break in the path", vec![good[0], good[1], good[2], (":path", "/\r\nx: 1")]),
+        ("a line break in the authority", vec![good[0], good[1], (":authority", "a\r\nb"), good[3]]),
+        ("a line break in the method", vec![(":method", "GET\r\n"), good[1], good[2], good[3]]),
+    ] {
+        let said = sent(&andante, &fields, None);
+        let reset = said.as_ref().is_none_or(|said| said.kind == kind::RST_STREAM);
+        assert!(reset || said.as_ref().is_some_and(|said| said.status() == 400), "{what}: {said:?}");
+    }
+    assert_eq!(sent(&andante, &good, None).unwrap().status(), 200, "without all that it is in order");
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[test]
+fn r36_a_body_of_another_length_than_announced_never_arrives_whole() {
+    let upstream = Upstream::ok();
+    let andante = Andante::serve(&[]);
+    let host = upstream.address().to_string();
+    for (length, body) in [("5", &b"four"[..]), ("3", b"four"), ("0", b"x"), ("x", b"four"), ("-1", b"four")] {
+        let fields = [
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":authority", &*host),
+            (":path", "/"),
+            ("content-length", length),
+        ];
+        let said = sent(&andante, &fields, Some(body)).expect("to be told");
+        let reset = said.kind == kind::RST_STREAM && said.reason() == h2::Reason::PROTOCOL_ERROR;
+        assert!(reset || said.kind == kind::HEADERS && said.status() == 400, "{length}: {said:?}");
+    }
+    // A length of 0 is all that there is to wait for: the request may have left before its surplus came, without it.
+    let empty = |request: &Message| request.field("content-length").as_deref() == Some("0");
+    assert!(upstream.requests().iter().all(empty), "{:?}", upstream.requests());
+}
+
+#[test]
+fn r36_a_host_that_contradicts_the_authority_is_refused() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
+    let mut client = Client2::connect(andante.proxy());
+    let ask =
+        |client: &mut Client2, host: &str| client.send(Request::get(upstream.url("/")).header("host", host)).answer();
+    for host in ["other.test", "127.0.0.1", "127.0.0.1:1", "", "a b", "u@a"] {
+        rejected2(&ask(&mut client, host), 400, "http_request_error", host);
+    }
+    let twice = Request::get(upstream.url("/")).header("host", upstream.address().to_string());
+    let answer = client.send(twice.header("host", upstream.address().to_string())).answer();
+    rejected2(&answer, 400, "http_request_error", "two of them");
+    assert!(upstream.requests().is_empty());
+    assert_eq!(ask(&mut client, &upstream.address().to_string()).status(), 200);
+    assert_eq!(upstream.request().all("host").len(), 1);
+}
+
+#[test]
+fn r13_what_is_for_one_hop_stays_there() {
+    let upstream = Upstream::always(
+        "HTTP/1.1 200 OK\r\nConnection: x-hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nProxy-Connection: keep-alive\r\n\
+         Upgrade: h2c\r\nContent-Length: 0\r\n\r\n",
+    );
+    let andante = Andante::serve(&[]);
+    let request = Request::get(upstream.url("/")).header("te", "trailers").header("proxy-authorization", "Basic x");
+    let answer = Client2::connect(andante.proxy()).send(request.header("andante-flow", "f")).answer();
+    for gone in ["connection", "x-hop", "keep-alive", "proxy-connection", "upgrade", "transfer-encoding"] {
+        assert!(!answer.has(gone), "{gone}: {answer:?}");
+    }
+    let request = upstream.request();
+    for gone in ["proxy-authorization", "andante-flow"] {
+        assert!(!request.has(gone), "{gone}: {request:?}");
+    }
+    assert_eq!(request.field("te").as_deref(), Some("trailers"));
+}
+
+#[test]
+fn r11_heads_are_bounded_as_in_http1() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
+    let large = "x".repeat(200_000);
+    let ask = |fields: usize, value: &str| {
+        let mut request = Request::get(upstream.url("/"));
+        for field in 0..fields {
+            request = request.header(format!("x-{field}"), value);
+        }
+        Client2::connect(andante.proxy()).send(request).try_answer()
+    };
+    let ask1 = |fields: usize, value: &str| {
+        let fields: String = (0..fields).map(|field| format!("x-{field}: {value}\r\n")).collect();
+        let head = format!("GET {} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n", upstream.url("/"), upstream.address());
+        Client::ask(andante.proxy(), head).status()
+    };
+    for (fields, value, status) in [(99, "1", 200), (101, "1", 431), (1, &*large, 431), (5000, "1", 431)] {
+        assert_eq!(ask1(fields, value), status, "HTTP/1.1: {fields} fields");
+        match ask(fields, value) {
+            Ok(answer) => assert_eq!(answer.status(), status, "HTTP/2: {fields} fields: {answer:?}"),
+            // What takes too many frames ends the connection before it is read to its end.
+            Err(error) => assert_eq!((status, value.len() > 1000), (431, true), "HTTP/2: {fields} fields: {error}"),
+        }
+    }
+    assert_eq!(upstream.requests().len(), 2);
+}
+
+#[test]
+fn r56_half_a_preface_is_not_waited_for() {
+    let andante = Andante::with_config("[timeouts]\nhead = \"200ms\"\n");
+    for half in ["P", "PRI * HT", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+        let mut client = Client::connect(andante.proxy());
+        client.send(half);
+        client.rest();
+    }
+    // Half a frame, half a head: the rest has to come in time, too.
+    let mut frames = frames(&andante);
+    frames.send(kind::HEADERS, 0, 1, &block(&[(":method", "GET")]));
+    assert!(frames.next_of(kind::HEADERS).is_none(), "there is nothing to answer");
+    andante.wait_for(|status| status["connections"]["client"] == 0);
+}
+
+#[test]
+fn r56_a_preface_that_becomes_something_else_is_refused() {
+    let andante = Andante::serve(&[]);
+    let mut client = Client::connect(andante.proxy());
+    client.send("PRI * HTTP/2.0\r\n\r\nSOMETHING ELSE\r\n\r\n");
+    client.rest();
+    andante.wait_for(|status| status["connections"]["client"] == 0);
+}

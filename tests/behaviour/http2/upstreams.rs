@@ -1,0 +1,214 @@
+//! HTTP/2 towards upstreams: one connection for many requests, and what becomes of them when it ends.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread,
+};
+
+use parking_lot::Mutex;
+
+use crate::support::{
+    Client, PATIENCE, Upstream, eventually,
+    h2::{Client2, Frames, Upstream2, kind},
+    message::Stream,
+    tls::{Interceptor, Server, TRUSTED},
+};
+
+pub(super) const MAX_CONCURRENT_STREAMS: u16 = 3;
+
+/// How many requests each connection has carried.
+type Counts = Arc<Mutex<HashMap<usize, usize>>>;
+
+/// andante with one thread, so with one pool, and with a rule that says `more` and makes HTTPS of HTTP.
+pub(super) fn andante(port: u16, more: &str) -> Interceptor {
+    let rule = format!("[[rule]]\nhost = \"127.0.0.1:{port}\"\nupstream = \"https\"\n{more}\n");
+    Interceptor::with_config(&rule, &["--threads", "1"])
+}
+
+/// An upstream whose frames `script` reads and writes, with the number of its connection.
+pub(super) fn framed(
+    settings: &'static [(u16, u32)],
+    script: impl Fn(usize, Frames<Box<dyn Stream>>) + Send + Sync + 'static,
+) -> Upstream {
+    let count = Mutex::new(0);
+    let leaf = TRUSTED.leaf(&["127.0.0.1"]);
+    Upstream::secure(Server::new(&leaf, &["h2"]), move |connection| {
+        let number = {
+            let mut count = count.lock();
+            *count += 1;
+            *count
+        };
+        if let Some(frames) = connection.frames(settings) {
+            script(number, frames);
+        }
+    })
+}
+
+/// The next request's stream.
+pub(super) fn request(frames: &mut Frames<Box<dyn Stream>>) -> Option<u32> {
+    frames.next_of(kind::HEADERS).map(|head| head.stream)
+}
+
+pub(super) fn answer(frames: &mut Frames<Box<dyn Stream>>, stream: u32, body: &str) {
+    frames.headers(stream, &[(":status", "200")], false);
+    frames.data(stream, body.as_bytes(), true);
+}
+
+#[test]
+fn requests_share_one_connection() {
+    const MANY: usize = 30;
+    let all = Arc::new(tokio::sync::Barrier::new(MANY));
+    let upstream = Upstream2::serving(move |exchange| {
+        let all = all.clone();
+        async move {
+            all.wait().await;
+            exchange.answer(200, &[], "ok");
+        }
+    });
+    let andante = andante(upstream.address().port(), "");
+    let (proxy, url) = (andante.andante.proxy(), upstream.url("/"));
+    let mut client = Client2::connect(proxy);
+    let older: Vec<_> = (0..MANY / 2)
+        .map(|_| {
+            let url = url.clone();
+            thread::spawn(move || Client::get(proxy, &url).status())
+        })
+        .collect();
+    let newer: Vec<_> = (0..MANY / 2).map(|_| client.get(&url)).collect();
+    assert!(newer.into_iter().all(|asked| asked.answer().status() == 200));
+    assert!(older.into_iter().all(|asked| asked.join().unwrap() == 200));
+    assert_eq!((upstream.requests().len(), upstream.connections()), (MANY, 1));
+}
+
+#[test]
+fn a_request_is_what_http2_wants_it_to_be() {
+    let upstream = Upstream2::ok();
+    let andante = andante(upstream.address().port(), "");
+    let mut client = Client::connect(andante.andante.proxy());
+    client.send(format!(
+        "POST {} HTTP/1.1\r\nHost: {}\r\nConnection: x-hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nTE: gzip\r\n\
+         Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+        upstream.url("/a//b?c=%2f"),
+        upstream.address()
+    ));
+    let answer = client.answer();
+    assert_eq!((answer.status(), answer.text().as_str()), (200, "ok"));
+    assert!(answer.field("via").unwrap().starts_with("2 andante-"), "the upstream spoke 2: {answer:?}");
+    let request = upstream.request();
+    assert_eq!(request.line(), format!("POST https://{}/a//b?c=%2f HTTP/2", upstream.address()));
+    assert!(request.field("via").unwrap().starts_with("1.1 andante-"), "{request:?}");
+    for gone in ["host", "connection", "x-hop", "keep-alive", "te", "transfer-encoding", "content-length"] {
+        assert!(!request.has(gone), "{gone}: {request:?}");
+    }
+    assert_eq!(request.text(), "hi");
+}
+
+/// An upstream that holds all requests until it is told, and on which connection each of them came.
+fn holding(settings: &'static [(u16, u32)]) -> (Upstream, Counts, Sender<()>) {
+    let (release, held): (Sender<()>, Receiver<()>) = channel();
+    let (open, released) = (Counts::default(), Mutex::new(held));
+    let counted = open.clone();
+    let upstream = framed(settings, move |number, mut frames| {
+        let mut streams = Vec::new();
+        let most = settings[0].1 as usize;
+        while streams.len() < most {
+            let Some(stream) = request(&mut frames) else { return };
+            streams.push(stream);
+            *counted.lock().entry(number).or_default() += 1;
+        }
+        let _ = released.lock().recv_timeout(PATIENCE);
+        streams.iter().for_each(|stream| answer(&mut frames, *stream, "ok"));
+        while let Some(stream) = request(&mut frames) {
+            *counted.lock().entry(number).or_default() += 1;
+            answer(&mut frames, stream, "ok");
+        }
+    });
+    (upstream, open, release)
+}
+
+#[test]
+fn no_more_requests_are_under_way_than_the_upstream_allows() {
+    let (upstream, open, release) = holding(&[(MAX_CONCURRENT_STREAMS, 4)]);
+    let andante = andante(upstream.port(), "");
+    let mut client = Client2::connect(andante.andante.proxy());
+    let asked: Vec<_> = (0..12).map(|_| client.get(&upstream.url("/"))).collect();
+    eventually("all requests", || (open.lock().values().sum::<usize>() == 12).then_some(()));
+    assert_eq!(*open.lock(), HashMap::from([(1, 4), (2, 4), (3, 4)]));
+    (0..3).for_each(|_| release.send(()).unwrap());
+    assert!(asked.into_iter().all(|asked| asked.answer().text() == "ok"));
+    assert_eq!(client.get(&upstream.url("/")).answer().text(), "ok");
+    assert_eq!(upstream.connections(), 3, "there is room again");
+}
+
+#[test]
+fn an_upstream_may_allow_less_later() {
+    let (said, heard) = channel();
+    let (go, went): (Sender<()>, Receiver<()>) = channel();
+    let (said, went) = (Mutex::new(said), Mutex::new(went));
+    let upstream = framed(&[(MAX_CONCURRENT_STREAMS, 10)], move |number, mut frames| {
+        if number > 1 {
+            while let Some(stream) = request(&mut frames) {
+                answer(&mut frames, stream, "another connection");
+            }
+            return;
+        }
+        let streams = [request(&mut frames).unwrap(), request(&mut frames).unwrap()];
+        frames.settings(&[(MAX_CONCURRENT_STREAMS, 2)]);
+        while frames.next_of(kind::SETTINGS).expect("an acknowledgement").flags == 0 {}
+        said.lock().send(()).unwrap();
+        let _ = went.lock().recv_timeout(PATIENCE);
+        streams.iter().for_each(|stream| answer(&mut frames, *stream, "first connection"));
+        while let Some(stream) = request(&mut frames) {
+            answer(&mut frames, stream, "first connection");
+        }
+    });
+    let andante = andante(upstream.port(), "");
+    let mut client = Client2::connect(andante.andante.proxy());
+    let first: Vec<_> = (0..2).map(|_| client.get(&upstream.url("/"))).collect();
+    heard.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(client.get(&upstream.url("/")).answer().text(), "another connection");
+    go.send(()).unwrap();
+    assert!(first.into_iter().all(|asked| asked.answer().text() == "first connection"));
+}
+
+#[test]
+fn an_upstream_that_allows_nothing_is_said_to() {
+    let upstream = framed(&[(MAX_CONCURRENT_STREAMS, 0)], |_, mut frames| while frames.next().is_some() {});
+    let andante = andante(upstream.port(), "");
+    let answer = Client::get(andante.andante.proxy(), &upstream.url("/"));
+    crate::support::rejected(&answer, 502, "http_protocol_error", "no room at all");
+    assert!(answer.text().contains("SETTINGS_MAX_CONCURRENT_STREAMS"), "{answer:?}");
+}
+
+#[test]
+fn r38_a_worker_that_does_not_read_small_frames_stops_nobody_else() {
+    const FRAMES: usize = 300;
+    let upstream = Upstream2::serving(|exchange| async move {
+        let target = exchange.request.target();
+        let mut sending = exchange.start(200, &[], false).unwrap();
+        if target.ends_with("/small") {
+            return drop(sending.send_data("ok".into(), true));
+        }
+        for frame in 0..FRAMES {
+            sending.send_data(vec![b'x'; 20].into(), frame + 1 == FRAMES).unwrap();
+            // So that each of them is written as a frame of its own.
+            tokio::task::yield_now().await;
+        }
+    });
+    let andante = andante(upstream.address().port(), "");
+    // The window is so small that nothing passes: what comes stays with andante.
+    let settings = h2::client::Builder::new().initial_window_size(0).initial_connection_window_size(16 << 20).clone();
+    let mut slow = Client2::with(&settings, andante.andante.proxy());
+    let stuck = slow.get(&upstream.url("/many")).head();
+    let mut other = Client2::connect(andante.andante.proxy());
+    for _ in 0..50 {
+        assert_eq!(other.get(&upstream.url("/small")).answer().text(), "ok");
+    }
+    assert_eq!(upstream.connections(), 1);
+    slow.widen(65_535);
+    assert_eq!(stuck.rest().body.len(), 20 * FRAMES);
+}
