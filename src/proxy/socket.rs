@@ -88,6 +88,8 @@ impl Wire {
     /// long, and not for clients that go on and on.
     pub(super) async fn linger(&self) {
         let until = self.clock().now() + if self.is_draining() { HURRY } else { LINGER };
+        // hyper does that itself, but not after a CONNECT that was refused.
+        let _ = rustix::net::shutdown(&self.stream, Shutdown::Write);
         // Tokio may have been told that there is nothing: see `poll_left`.
         let mut over = discard(&self.stream).unwrap_or(false);
         while !over {

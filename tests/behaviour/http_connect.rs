@@ -135,7 +135,7 @@ fn a_connect_without_host_opens_a_tunnel() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::echo());
     let mut client = Client::connect(andante.proxy());
     client.send(format!("CONNECT {} HTTP/1.1\r\n\r\n", upstream.address()));
-    assert_eq!(client.answer().status(), 200);
+    client.opened();
 }
 
 #[test]
