@@ -187,6 +187,10 @@ impl Route {
 
     /// Keeps a connection that was made for something else, and has carried nothing yet.
     pub(super) async fn adopt(&self, proxy: &Proxy, stream: TcpStream) -> Result<(), Error> {
+        if self.lane.policy().egress.absolute_form(&self.origin) {
+            // It leads through the parent proxy to the upstream, who must not see what is for the parent: its password.
+            return Ok(());
+        }
         let written = Arc::new(AtomicU64::new(0));
         let mut lease = self.http1(proxy, Noted::new(stream, stamp(proxy.clock, written.clone())), written).await?;
         // Whoever it is for asks at once.
