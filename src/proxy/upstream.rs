@@ -140,7 +140,8 @@ impl Route {
 
     /// What the upstream speaks. If nobody knows yet, a connection is made, which the next request will use.
     pub(super) async fn protocol(&self, proxy: &Proxy) -> Result<Protocol, Error> {
-        let _first = self.shelf.dialling.lock().await;
+        // Not for long: behind an upstream that hangs they would come one after the other.
+        let _first = tokio::time::timeout(HEAD_START, self.shelf.dialling.lock()).await;
         if let Some(known) = self.shelf.protocol() {
             return Ok(known);
         }
