@@ -2,7 +2,9 @@
 
 use std::{
     io,
+    pin::pin,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use http::Response;
@@ -15,6 +17,7 @@ use tracing::{debug, warn};
 
 use super::{
     body::Body,
+    connection::Speech,
     inside,
     link::{Link, Phase},
     noted::Noted,
@@ -31,6 +34,9 @@ use crate::{
 
 /// What is copied at a time, each way: 0.8 GB/s where tokio's 8 KiB reach 0.58. An idle tunnel costs 16 KiB all in all.
 const BUFFER: usize = 32 * 1024;
+/// How long the slot of a tunnel is kept for whoever says nothing in it. Unspent it holds up its lane: as many silent
+/// tunnels as a limit has slots, and nobody else would get one.
+const FIRST_WORD: Duration = Duration::from_millis(500);
 
 /// Connects, and only then says so (R28); what the client sends before that stays unread (R30).
 pub(super) async fn open(admitted: Admitted) -> Outcome {
@@ -71,21 +77,28 @@ pub(super) async fn worker(request: Boxed) -> Option<Socket> {
 /// Some clients send plain HTTP through tunnels, too (Node's `fetch`). Where a limit is set each such request takes a slot
 /// of its own, which needs no certificates; anything else is relayed unseen.
 async fn look_first(link: Arc<Link>, route: Arc<Route>, mut client: Socket, upstream: TcpStream, mut permit: Permit) {
-    // Whoever waits for the upstream to speak first is not speaking HTTP.
-    let first = tokio::select! {
-        first = client.glance() => first.map(inside::speech),
-        _ = upstream.readable() => Ok(None),
-        () = link.proxy.clock.sleep_until(link.proxy.clock.now() + link.proxy.timeouts.idle) => Ok(None),
-        () = drained(&link) => Ok(None),
+    let clock = link.proxy.clock;
+    let mut spend = || {
+        permit.sent();
+        permit.answered(Verdict::Served, clock.now());
+    };
+    let first = {
+        let mut first = pin!(first_word(&link, &mut client, &upstream));
+        tokio::select! {
+            first = &mut first => first,
+            () = clock.sleep_until(clock.now() + FIRST_WORD) => {
+                spend();
+                first.await
+            }
+        }
     };
     if let Ok(Some(speech)) = first {
-        // The slot was not spent. What was connected for the tunnel serves the first of the requests.
+        // The slot was not spent, if that came soon. What was connected for the tunnel serves the first of the requests.
         drop(permit);
         inside::plain(link, route, client, speech, upstream).await;
         return;
     }
-    permit.sent();
-    permit.answered(Verdict::Served, link.proxy.clock.now());
+    spend();
     if link.proxy.notices.is_due(Notice::BlindTunnel, &route.origin.host, link.proxy.clock.now()) {
         let host = &*route.origin.host;
         warn!(
@@ -95,6 +108,20 @@ async fn look_first(link: Arc<Link>, route: Arc<Route>, mut client: Socket, upst
         );
     }
     blind(link, client, upstream, permit).await;
+}
+
+/// What the worker begins to speak, if that is HTTP.
+async fn first_word(link: &Link, client: &mut Socket, upstream: &TcpStream) -> io::Result<Option<Speech>> {
+    let (proxy, mut there) = (&link.proxy, [0]);
+    tokio::select! {
+        biased;
+        first = client.glance() => first.map(inside::speech),
+        // Whoever waits for the upstream to speak first is not speaking HTTP. Looked at, because a connection that a
+        // parent proxy has made is still noted as readable after its answer.
+        _ = upstream.peek(&mut there) => Ok(None),
+        () = proxy.clock.sleep_until(proxy.clock.now() + proxy.timeouts.idle) => Ok(None),
+        () = drained(link) => Ok(None),
+    }
 }
 
 async fn blind(link: Arc<Link>, client: Socket, upstream: TcpStream, permit: Permit) {
