@@ -44,7 +44,7 @@ pub(super) fn rewrite(link: &Link, route: &Route, request: &mut Request<RequestB
 }
 
 /// What the worker wants to switch to: only by a GET without a body, where nobody can mistake what follows for one; and
-/// never h2c, by which the next hop would carry requests that nobody paces (R33).
+/// never to what would carry requests that nobody paces (R33).
 fn upgrade(request: &Request<RequestBody>) -> Option<HeaderValue> {
     let fields = request.headers();
     let wanted = fields.get(UPGRADE)?;
@@ -54,12 +54,17 @@ fn upgrade(request: &Request<RequestBody>) -> Option<HeaderValue> {
     if !(asked && fit) {
         return None;
     }
-    let kept: Vec<&str> =
-        fields::tokens(fields, &UPGRADE).filter(|protocol| !protocol.eq_ignore_ascii_case("h2c")).collect();
+    let kept: Vec<&str> = fields::tokens(fields, &UPGRADE).filter(|protocol| !carries_requests(protocol)).collect();
     match fields.get_all(UPGRADE).iter().nth(1) {
         None if wanted.to_str().is_ok_and(|wanted| wanted == kept.join(", ")) => Some(wanted.clone()),
         _ => HeaderValue::try_from(kept.join(", ")).ok().filter(|_| !kept.is_empty()),
     }
+}
+
+/// HTTP itself, in the clear or inside of TLS (RFC 7540 §3.2, RFC 2817), with a version or without.
+fn carries_requests(protocol: &str) -> bool {
+    let name = protocol.split(['/', ';']).next().unwrap_or_default().trim();
+    ["h2c", "h2", "http", "tls"].iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
 /// HTTP/2 lets them come apart, which HTTP/1.1 does not (RFC 9113 §8.2.3).
@@ -104,6 +109,16 @@ mod tests {
     fn r21_path_and_query_keep_their_bytes() {
         let uri = "http://a.test/%7Ea/../b//c;d?x=%2F&y=a+b";
         assert_eq!(origin_form(&uri.parse().unwrap()).to_string(), "/%7Ea/../b//c;d?x=%2F&y=a+b");
+    }
+
+    #[test]
+    fn r33_what_carries_requests_is_never_switched_to() {
+        for protocol in ["h2c", "H2C", "h2c/1", "h2c;q=1", "HTTP/2.0", "TLS/1.0"] {
+            assert!(carries_requests(protocol), "{protocol}");
+        }
+        for protocol in ["websocket", "SPDY/3.1", "h2cx", "tlsx"] {
+            assert!(!carries_requests(protocol), "{protocol}");
+        }
     }
 
     #[test]
