@@ -23,8 +23,11 @@ pub(super) fn start(format: LogFormat, level: &str) -> Result<(), Failure> {
     begun.map_err(|error| Failure::new("could not start logging").because(error))
 }
 
+/// What h2 says of every frame is for its own developers, who name it; a peer could fill a disk with it.
+const QUIET: &str = "h2=info";
+
 fn filter(text: &str) -> Result<EnvFilter, Failure> {
-    EnvFilter::try_new(text).map_err(|error| {
+    EnvFilter::try_new(format!("{QUIET},{text}")).map_err(|error| {
         Failure::new(format!("ANDANTE_LOG is not a log filter: {text:?}"))
             .because(error)
             .hinting("write a level, as in ANDANTE_LOG=debug, or levels by module: info,andante::pace=trace")

@@ -34,6 +34,7 @@ fn special_v6(v6: Ipv6Addr) -> Option<&'static str> {
         (0, 0) => Some("IPv4-compatible"),
         (0xfc00..=0xfdff, _) => Some("unique local"),
         (0xfe80..=0xfebf, _) => Some("link-local"),
+        (0xfec0..=0xfeff, _) => Some("site-local"),
         (0xff00.., _) => Some("multicast"),
         (0x2002, _) => Some("6to4"),
         (0x2001, 0) => Some("Teredo"),
@@ -69,6 +70,7 @@ mod tests {
             "2001::1",
             "fd00::1",
             "fe80::1",
+            "fec0::1",
             "ff02::1",
             "::7f00:1",
         ] {

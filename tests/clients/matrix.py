@@ -69,9 +69,6 @@ def program(name, *more):
 
 
 H2_PLAIN = Not("h2", "HTTP/2 is agreed on inside TLS; to a proxy of `http://` URLs these clients speak HTTP/1.1.")
-H2C = Not(
-    "h2c", 'A channel without TLS is HTTP/2 in a tunnel. It works where the host is left a tunnel, `https = "tunnel"`.'
-)
 NO_PROXY = Not("agent", "Is there to use a proxy; a gateway needs none.")
 
 # What the programs that walk through `programs/steps` have in common.
@@ -129,7 +126,6 @@ CLIENTS = [
         upstream="HTTP/2.0",
         # gRPC has no base path: the service's own path is the gateway.
         ways={
-            "plain": H2C,
             "gateway": ["python", str(HERE / "programs" / "with_grpcio.py"), "http://{gateway}"],
         },
     ),

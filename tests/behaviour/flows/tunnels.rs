@@ -113,3 +113,15 @@ fn tls_in_a_tunnel_that_is_not_intercepted_passes_unseen_for_one_slot() {
     drop(client);
     andante.wait_for(|status| lane(status, "in_flight") == 0);
 }
+
+#[test]
+fn tunnels_that_nobody_speaks_in_do_not_hold_up_their_lane() {
+    let (andante, upstream) = (limited("10/s"), Upstream::ok());
+    let silent: Vec<Client> = (0..10).map(|_| tunnel(&andante, upstream.address())).collect();
+    // As many as the limit has slots, and one more would be enough if they were kept.
+    for _ in 0..2 {
+        assert_eq!(Client::get(andante.proxy(), &upstream.url("/")).text(), "ok");
+    }
+    drop(silent);
+    andante.wait_for(|status| status["tunnels"] == 0 && lane(status, "in_flight") == 0);
+}

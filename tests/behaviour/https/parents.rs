@@ -82,6 +82,41 @@ fn a_blind_tunnel_goes_through_the_parent_too() {
     assert!(!parent.requests()[1].has("via"));
 }
 
+#[test]
+fn the_password_is_for_the_parent_and_not_for_what_its_tunnels_lead_to() {
+    let (seen, inside) = std::sync::mpsc::channel();
+    let seen = parking_lot::Mutex::new(seen);
+    let parent = Upstream::scripted(move |mut connection| {
+        let Some(request) = connection.head() else { return };
+        if request.line().starts_with("CONNECT ") {
+            connection.send("HTTP/1.1 200 Connection established\r\n\r\n");
+            if let Some(request) = connection.head() {
+                seen.lock().send(request).unwrap();
+            }
+        }
+        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    });
+    // A limit makes andante look into the tunnel.
+    let config = format!("{}limits = [\"100/s\"]\n", via("http", &parent));
+    let interceptor = Interceptor::with_config(&config, &[]);
+    let get = "GET /inside HTTP/1.1\r\nHost: a.test\r\n\r\n";
+    for at_once in [true, false] {
+        let mut client = Client::connect(interceptor.andante.proxy());
+        let connect = "CONNECT a.test:80 HTTP/1.1\r\nHost: a.test:80\r\n\r\n";
+        client.send(if at_once { [connect, get].concat() } else { connect.to_owned() });
+        client.opened();
+        if !at_once {
+            client.send(get);
+        }
+        let answer = client.answer();
+        assert_eq!(answer.text(), "ok");
+        assert!(answer.has("via"), "it was paced, and not passed unseen: {answer:?}");
+    }
+    for request in inside.try_iter() {
+        assert!(!request.has("proxy-authorization"), "{request:?}");
+    }
+}
+
 /// RFC 1928 with the log-in of RFC 1929. Whatever was said is kept as a request of its own.
 fn socks_parent(accepts: bool) -> Upstream {
     let tls = server(&["http/1.1"]);
