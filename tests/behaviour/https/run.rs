@@ -63,7 +63,7 @@ fn whatever_ends_the_command_nothing_is_left() {
     for (script, code) in [
         ("kill -KILL $$", 137),
         ("kill -TERM $PPID; exec sleep 20", 143),
-        ("kill -HUP $PPID; exec sleep 20", 129),
+        ("kill -USR1 $PPID; exec sleep 20", 138),
         ("trap 'exit 7' TERM; kill -TERM $PPID; while :; do sleep 0.02; done", 7),
     ] {
         let script = format!("test -s $CURL_CA_BUNDLE || exit 99; {script}");
