@@ -6,7 +6,7 @@
 //!
 //! Each step consumes what the step above it knows and hands down what it has found out: an [`Arrival`] becomes a
 //! [`Call`] once its lane is known, and [`Admitted`] once it holds a permit. The steps have no state of their own, so
-//! that the whole stack is of size zero and none of its futures is boxed.
+//! that the whole stack is of size zero. Its futures are boxed only where the wait is over.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -76,6 +76,7 @@ async fn send(admitted: Admitted) -> Outcome {
     if admitted.call.request.method() == http::Method::CONNECT {
         Box::pin(tunnel::open(admitted)).await
     } else {
-        forward::forward(admitted).await
+        // Boxed like the tunnel: who still waits would carry its size, and that of all that it may come to.
+        Box::pin(forward::forward(admitted)).await
     }
 }
