@@ -10,6 +10,7 @@ pub mod clock;
 pub mod config;
 pub mod dial;
 pub mod error;
+pub mod hint;
 pub mod limit;
 pub mod listen;
 pub mod metrics;

@@ -81,6 +81,45 @@ pub struct Policy {
     pub https: Option<Https>,
     /// How its hosts are reached.
     pub egress: Egress,
+    /// How an allowance that the API tells of is spent.
+    pub spend: Spend,
+    /// How far what the API tells is believed.
+    pub trust: Trust,
+    /// What is sent again if it fails; `None` passes every answer through.
+    pub retry: Option<Retry>,
+    /// Whether a failing upstream is left alone for a while.
+    pub breaker: bool,
+}
+
+/// How an allowance that an API tells of is spent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spend {
+    /// Freely while more than a tenth is left, then evenly until the reset.
+    #[default]
+    Mostly,
+    /// Evenly from the beginning.
+    Even,
+    /// As fast as requests come, to the last one.
+    Greedy,
+}
+
+/// How far what an API tells about its limits is believed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// Only waits that it asks for; its numbers are looked at and not used.
+    Waits,
+    /// What is stricter than the limits of the rule.
+    #[default]
+    Stricter,
+    /// It knows better than the rule, whose limits hold only until it has spoken.
+    Api,
+}
+
+/// What is sent again if it fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// Request bodies up to this many bytes are kept, to be sent again.
+    pub body: u64,
 }
 
 /// All rules, in the order in which they were written.
@@ -266,7 +305,19 @@ impl Policy {
             allow_private: false,
             https: None,
             egress: Egress::default(),
+            spend: Spend::default(),
+            trust: Trust::default(),
+            retry: Some(Retry::default()),
+            breaker: true,
         }
+    }
+}
+
+// === impl Retry ===
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { body: 1024 * 1024 }
     }
 }
 
