@@ -8,7 +8,7 @@ use andante::{
     clock::{Clock, Instant},
     limit::{Budget, Cost, Limits, MarginSpec},
     metrics::Metrics,
-    pace::{Admission, Ask, Lane, Lanes, Permit, Verdict},
+    pace::{Admission, Ask, Lane, Lanes, Permit},
     policy::{Origin, Policy, Rules, Scheme},
     queue::Queue,
 };
@@ -69,7 +69,7 @@ fn fast_path(c: &mut Criterion) {
             b.iter(|| {
                 let mut permit = admit(&lane);
                 permit.sent();
-                permit.answered(Verdict::Served, Instant::START);
+                permit.answered(&Heard::SERVED, Instant::START);
             });
         });
     }
@@ -145,7 +145,7 @@ fn memory(c: &mut Criterion) {
         let origin = Origin { scheme: Scheme::Http, host: format!("h{host}.test").into(), port: 80 };
         let mut permit = admit(&lanes.find(&origin));
         permit.sent();
-        permit.answered(Verdict::Served, Instant::START);
+        permit.answered(&Heard::SERVED, Instant::START);
     }
     let each = (resident() - before) / LANES as u64;
     println!("memory of {LANES} lanes with one request in an hour's window: {each} bytes each");

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     ops::{Add, Sub},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 /// A point on andante's monotonic clock, in nanoseconds since the process' [`Clock`] was made.
@@ -75,6 +75,11 @@ impl Clock {
     #[expect(clippy::disallowed_methods, reason = "this is the place that reads the clock")]
     pub fn now(&self) -> Instant {
         Instant(nanos(self.start.elapsed()))
+    }
+
+    /// The time of day, since 1970, UTC.
+    pub fn time_of_day(&self) -> Duration {
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
     }
 
     /// `at` as tokio's timers want it; thirty years ahead at most.

@@ -187,6 +187,14 @@ pub enum Error {
         /// What the connection said.
         source: Cause,
     },
+    /// The upstream says that it has not looked at the request (RFC 9113 §8.7).
+    #[error("{origin} did not take the request")]
+    Unseen {
+        /// Where to.
+        origin: String,
+        /// What it said.
+        source: Cause,
+    },
     /// The answer is not HTTP.
     #[error("{origin} gave an answer that is not valid HTTP")]
     BadAnswer {
@@ -257,6 +265,7 @@ impl Error {
             | Self::TlsAlert { .. }
             | Self::Connect { .. }
             | Self::Broken { .. }
+            | Self::Unseen { .. }
             | Self::BadAnswer { .. } => StatusCode::BAD_GATEWAY,
             Self::Refused { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
@@ -286,7 +295,7 @@ impl Error {
                 Some(io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable) => "destination_ip_unroutable",
                 _ => "destination_unavailable",
             },
-            Self::Broken { .. } => "connection_terminated",
+            Self::Broken { .. } | Self::Unseen { .. } => "connection_terminated",
             Self::BadAnswer { .. } => "http_protocol_error",
             Self::AnswerTimeout { .. } => "http_response_timeout",
             Self::Loop | Self::Myself { .. } => "proxy_loop_detected",
@@ -313,6 +322,7 @@ impl Error {
             | Self::ConnectTimeout { .. }
             | Self::Connect { .. }
             | Self::Broken { .. }
+            | Self::Unseen { .. }
             | Self::BadAnswer { .. }
             | Self::AnswerTimeout { .. } => Blame::Upstream,
             _ => Blame::Client,
@@ -364,6 +374,7 @@ impl Error {
             Self::ConnectTimeout { .. } | Self::Connect { .. } => {
                 "check that the upstream is up and reachable from this machine"
             }
+            Self::Unseen { .. } => "try again: the upstream says that it has not looked at the request",
             Self::Broken { .. } => "try again if the request may be repeated: the upstream may have processed it",
             Self::BadAnswer { .. } => "look at what the upstream sends: its answer breaks RFC 9112",
             Self::AnswerTimeout { .. } => "raise `timeouts.answer` if the upstream is meant to take this long",

@@ -109,6 +109,21 @@ pub fn read(_: &Answer<'_>) -> Hint {
     }
 }
 
+// === impl Hint ===
+
+impl Hint {
+    /// Of an answer that says nothing about limits.
+    pub const SILENT: Self = Self {
+        signal: Signal::Ok,
+        cause: Cause::None,
+        wait: Some(Duration::ZERO),
+        retry_after: None,
+        scope: None,
+        dialect: Dialect::NONE,
+        buckets: Vec::new(),
+    };
+}
+
 /// Whether the body may say more than the head does, so that its beginning should be read before the answer is judged.
 pub fn wants_body(_: StatusCode, _: &HeaderMap) -> bool {
     false

@@ -11,6 +11,7 @@ pub mod config;
 pub mod dial;
 pub mod error;
 pub mod hint;
+pub mod learn;
 pub mod limit;
 pub mod listen;
 pub mod metrics;

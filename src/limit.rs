@@ -6,7 +6,7 @@ mod margin;
 mod spec;
 mod window;
 
-pub use budget::{Budget, Cost, Unit, Usage};
+pub use budget::{Budget, Cost, Source, Unit, Usage};
 pub use gcra::Gcra;
 pub use margin::{Margin, MarginSpec};
 pub use spec::{LimitSpec, Limits, Rate, SpecError, settle};

@@ -7,9 +7,10 @@ mod permit;
 #[cfg(test)]
 mod promises;
 mod snapshot;
+mod tell;
 
 pub use admission::{Admission, Ask, Refusal, Waiting};
 pub use lane::Lane;
 pub use lanes::Lanes;
-pub use permit::{Permit, Verdict};
+pub use permit::Permit;
 pub use snapshot::{Snapshot, Tally};

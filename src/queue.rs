@@ -10,6 +10,8 @@ use crate::limit::Cost;
 /// Where in the queue a ticket stands: what is smaller is served first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
+    /// Those that have been on their way before come first.
+    fresh: bool,
     serial: u64,
 }
 
@@ -29,9 +31,9 @@ impl<T> Queue<T> {
         Self { tickets: BTreeMap::new(), units: 0, serial: 0 }
     }
 
-    /// Lines `ticket` up.
-    pub fn push(&mut self, cost: Cost, ticket: T) -> Place {
-        let place = Place { serial: self.serial };
+    /// Lines `ticket` up: behind all others, or in front of those who have not been sent yet if it has (`again`).
+    pub fn push(&mut self, cost: Cost, again: bool, ticket: T) -> Place {
+        let place = Place { fresh: !again, serial: self.serial };
         self.serial += 1;
         self.units += u64::from(cost.get());
         self.tickets.insert(place, (cost, ticket));
@@ -88,12 +90,22 @@ mod tests {
     #[test]
     fn first_come_first_served_and_whoever_leaves_is_gone() {
         let mut queue = Queue::new();
-        let places: Vec<_> = ["a", "b", "c"].into_iter().map(|name| queue.push(Cost::MIN, name)).collect();
+        let places: Vec<_> = ["a", "b", "c"].into_iter().map(|name| queue.push(Cost::MIN, false, name)).collect();
         assert_eq!(queue.remove(places[1]), Some("b"));
         assert_eq!(queue.remove(places[1]), None);
         assert_eq!(queue.pop(), Some((Cost::MIN, "a")));
         assert_eq!(queue.pop(), Some((Cost::MIN, "c")));
         assert_eq!(queue.pop(), None);
+    }
+
+    #[test]
+    fn who_has_been_sent_before_comes_first() {
+        let mut queue = Queue::new();
+        for (again, name) in [(false, "c"), (true, "a"), (false, "d"), (true, "b")] {
+            queue.push(Cost::MIN, again, name);
+        }
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|(_, name)| name).collect();
+        assert_eq!(order, ["a", "b", "c", "d"]);
     }
 
     proptest! {
@@ -104,7 +116,7 @@ mod tests {
                 match step {
                     0 => {
                         let cost = Cost::new(cost).unwrap();
-                        model.push((queue.push(cost, ()), cost));
+                        model.push((queue.push(cost, false, ()), cost));
                     }
                     1 => prop_assert_eq!(queue.pop().is_some(), (!model.is_empty()).then(|| model.remove(0)).is_some()),
                     _ if !model.is_empty() => {

@@ -10,7 +10,7 @@ use std::{
 /// its own row, and from lower layers: so there are no circles.
 const LAYERS: &[(&str, &[&str])] = &[
     ("words", &["clock", "error", "metrics"]),
-    ("pure", &["limit", "queue", "hint", "policy"]),
+    ("pure", &["limit", "queue", "hint", "policy", "learn"]),
     ("config", &["config"]),
     ("ports", &["store", "listen", "ca", "tls", "dial"]),
     ("pace", &["pace"]),

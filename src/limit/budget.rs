@@ -18,19 +18,35 @@ pub struct Budget {
     margin: Margin,
     next: Unit,
     since: Instant,
+    /// What was configured does not hold while something is known that was not.
+    yields: bool,
 }
 
 /// One limit: even spacing, and the promise about every window.
 #[derive(Clone, Debug)]
 struct Limit {
+    source: Source,
     spec: LimitSpec,
     gcra: Gcra,
     window: Window,
 }
 
+/// Who asks for a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The configuration.
+    Config,
+    /// The API, of its budget with this number.
+    Told(u8),
+    /// What it refuses.
+    Found,
+}
+
 /// How far one limit is used, for people to look at.
 #[derive(Clone, Debug)]
 pub struct Usage {
+    /// Who asks for it.
+    pub source: Source,
     /// The limit.
     pub spec: LimitSpec,
     /// Cost units that count in the current window.
@@ -44,15 +60,58 @@ pub struct Usage {
 impl Budget {
     /// An unused budget; without limits it allows everything.
     pub fn new(limits: &[LimitSpec], margin: MarginSpec, now: Instant) -> Self {
-        let limits = limits.iter().map(|spec| Limit { spec: *spec, gcra: Gcra::new(spec), window: Window::new(spec) });
-        Self { limits: limits.collect(), margin: Margin::new(margin), next: 0, since: now }
+        let limits = limits.iter().map(|spec| Limit::new(Source::Config, *spec));
+        Self { limits: limits.collect(), margin: Margin::new(margin), next: 0, since: now, yields: false }
+    }
+
+    /// From now on what is configured holds only until something was learned.
+    pub fn yielding(self) -> Self {
+        Self { yields: true, ..self }
+    }
+
+    /// Whether anything sets a pace.
+    pub fn paces(&self) -> bool {
+        !self.limits.is_empty()
+    }
+
+    /// The limit that `source` asks for.
+    pub fn limit(&self, source: Source) -> Option<LimitSpec> {
+        self.limits.iter().find(|limit| limit.source == source).map(|limit| limit.spec)
+    }
+
+    /// Cost units that count in the window of the limit that `source` asks for.
+    pub fn used(&mut self, source: Source, now: Instant) -> u32 {
+        let Some(limit) = self.limits.iter_mut().find(|limit| limit.source == source) else { return 0 };
+        limit.window.used(now, self.margin.of(limit.spec.rate.per))
+    }
+
+    /// `source` asks for `spec` from now on. If it has asked for nothing so far, `used` units of it are used already.
+    pub fn learn(&mut self, source: Source, spec: LimitSpec, used: u32, now: Instant) {
+        if let Some(index) = self.limits.iter().position(|limit| limit.source == source) {
+            return self.retune(index, spec);
+        }
+        let mut limit = Limit::new(source, spec);
+        if let Some(used) = Cost::new(used.min(spec.rate.count.get())) {
+            // Units that no other limit knows of.
+            let first = self.next;
+            self.next += u64::from(used.get());
+            limit.window.take(first, used);
+            limit.window.sent(first, used, now);
+            limit.window.answered(first, used, now);
+        }
+        self.limits.push(limit);
+    }
+
+    /// `source` asks for nothing any more.
+    pub fn unlearn(&mut self, source: Source) {
+        self.limits.retain(|limit| limit.source != source);
     }
 
     /// The first instant, not before `now`, at which every limit has room for `cost`, as far as is known now;
     /// [`Instant::FAR`] if something that has no time yet must happen first.
     pub fn earliest(&mut self, now: Instant, cost: Cost) -> Instant {
         let margin = &self.margin;
-        self.limits.iter_mut().fold(now, |at, limit| {
+        holding(&mut self.limits, self.yields).fold(now, |at, limit| {
             let window = limit.window.earliest(now, cost, margin.of(limit.spec.rate.per));
             at.max(limit.gcra.earliest(now)).max(window)
         })
@@ -141,7 +200,7 @@ impl Budget {
     /// When a request of `cost` with `ahead` cost units before it would leave, if everything goes as it should.
     pub fn project(&mut self, now: Instant, ahead: u64, cost: Cost) -> Instant {
         let margin = &self.margin;
-        self.limits.iter_mut().fold(now, |at, limit| {
+        holding(&mut self.limits, self.yields).fold(now, |at, limit| {
             let window = limit.window.project(now, ahead, cost, margin.of(limit.spec.rate.per));
             at.max(limit.gcra.project(now, ahead)).max(window)
         })
@@ -160,8 +219,22 @@ impl Budget {
         let margin = &self.margin;
         let usage = |limit: &mut Limit| {
             let margin = margin.of(limit.spec.rate.per);
-            Usage { spec: limit.spec, used: limit.window.used(now, margin), margin }
+            Usage { source: limit.source, spec: limit.spec, used: limit.window.used(now, margin), margin }
         };
         self.limits.iter_mut().map(usage).collect()
     }
+}
+
+// === impl Limit ===
+
+impl Limit {
+    fn new(source: Source, spec: LimitSpec) -> Self {
+        Self { source, spec, gcra: Gcra::new(&spec), window: Window::new(&spec) }
+    }
+}
+
+/// The limits that hold: what is configured may yield to what was learned.
+fn holding(limits: &mut [Limit], yields: bool) -> impl Iterator<Item = &mut Limit> {
+    let yields = yields && limits.iter().any(|limit| limit.source != Source::Config);
+    limits.iter_mut().filter(move |limit| !yields || limit.source != Source::Config)
 }

@@ -3,7 +3,7 @@
 use std::{array, sync::OnceLock};
 
 use http::StatusCode;
-use prometheus::{Gauge, GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge};
+use prometheus::{Gauge, GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
 use super::Families;
 
@@ -47,7 +47,12 @@ pub struct RuleMetrics {
     answers: Answers,
     /// Looked up when it is counted, which is once per connection.
     interceptions: IntCounterVec,
+    hints: IntCounterVec,
+    retries: IntCounterVec,
+    gates: IntGaugeVec,
+    remaining: LazyGauge,
     limit: LazyGauge,
+    learned: LazyGauge,
     /// Requests that wait for a slot.
     pub waiting: IntGauge,
     /// Requests that are on their way to an upstream.
@@ -123,7 +128,12 @@ impl RuleMetrics {
                 other: OnceLock::new(),
             },
             interceptions: families.interceptions.clone(),
+            hints: families.hints.clone(),
+            retries: families.retries.clone(),
+            gates: families.gates.clone(),
+            remaining: LazyGauge { family: families.remaining.clone(), gauge: OnceLock::new() },
             limit: LazyGauge { family: families.limit.clone(), gauge: OnceLock::new() },
+            learned: LazyGauge { family: families.limit.clone(), gauge: OnceLock::new() },
             waiting: families.waiting.with_label_values(&[name]),
             in_flight: families.in_flight.with_label_values(&[name]),
             wait_seconds: families.wait.with_label_values(&[name]),
@@ -160,6 +170,33 @@ impl RuleMetrics {
     pub fn set_limit_per_second(&self, pace: f64) {
         let resolve = || self.limit.family.with_label_values(&[&*self.name, "config"]);
         self.limit.gauge.get_or_init(resolve).set(pace);
+    }
+
+    /// One answer spoke of limits, in the words of `dialect`.
+    pub fn hinted(&self, dialect: &str) {
+        self.hints.with_label_values(&[self.name(), dialect]).inc();
+    }
+
+    /// One request is sent again.
+    pub fn retried(&self, reason: &str) {
+        self.retries.with_label_values(&[self.name(), reason]).inc();
+    }
+
+    /// A lane has closed its gate, or opened it.
+    pub fn gate_closed(&self, reason: &str, by: i64) {
+        self.gates.with_label_values(&[self.name(), reason]).add(by);
+    }
+
+    /// So many requests are left, as the API says.
+    pub fn set_remaining(&self, left: f64) {
+        let resolve = || self.remaining.family.with_label_values(&[&*self.name]);
+        self.remaining.gauge.get_or_init(resolve).set(left);
+    }
+
+    /// The pace that the API's answers have taught, in requests per second.
+    pub fn set_learned_per_second(&self, pace: f64) {
+        let resolve = || self.learned.family.with_label_values(&[&*self.name, "learned"]);
+        self.learned.gauge.get_or_init(resolve).set(pace);
     }
 }
 

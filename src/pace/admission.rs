@@ -19,6 +19,8 @@ pub struct Ask {
     pub cost: Cost,
     /// How long it is willing to wait.
     pub patience: Duration,
+    /// Whether it has been sent before: then it goes in front of those who have not.
+    pub again: bool,
 }
 
 /// What the lane says to it.

@@ -3,18 +3,27 @@
 //! If nobody waits and every limit says *now*, a request passes on the spot. Otherwise it takes a ticket. While somebody
 //! waits, one task per lane sleeps until the next slot matures, and only then is the ticket chosen that gets it.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt, mem,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::{Notify, oneshot};
 
-use super::{Admission, Ask, Permit, Refusal, Snapshot, Tally, Verdict, Waiting, permit::Stage};
+use super::{Admission, Ask, Permit, Refusal, Snapshot, Tally, Waiting, permit::Stage, tell::tell};
 use crate::{
     clock::{Clock, Instant},
-    limit::{Budget, Cost, LimitSpec, Unit},
+    hint::Cause,
+    learn::{self, Change, Changes, Heard, Learned, RouteKey, Routes},
+    limit::{Budget, Cost, Unit},
     metrics::RuleMetrics,
-    policy::Policy,
+    policy::{Policy, Trust},
     queue::{Place, Queue},
 };
 
@@ -27,15 +36,21 @@ pub struct Lane {
     state: Mutex<State>,
     /// Tells the driver that the next slot matures earlier than it sleeps.
     sooner: Notify,
+    /// Whether any kind of request pauses.
+    pauses: AtomicBool,
 }
 
 struct State {
     budget: Budget,
+    learned: Learned,
+    routes: Routes,
     queue: Queue<Ticket>,
     in_flight: u32,
     /// Until when the driver sleeps; `None` while there is none.
     armed: Option<Instant>,
     tally: Tally,
+    /// What has changed and was not told yet.
+    news: Changes,
 }
 
 /// A place in the queue, seen from the lane.
@@ -48,6 +63,9 @@ struct Ticket {
 /// about 1 ms late, a busy machine several; beyond this a burst would be more than an API expects of even spacing.
 const CATCH_UP: Duration = Duration::from_millis(50);
 
+/// What was learned is remembered for so long after the last request, though there are many lanes.
+const MEMORY: Duration = Duration::from_secs(3600);
+
 /// Permits for tickets, to be handed over once the lock is released: whoever has left meanwhile gives back his own.
 type Grants = SmallVec<[(oneshot::Sender<Permit>, Permit); 2]>;
 
@@ -56,16 +74,26 @@ type Grants = SmallVec<[(oneshot::Sender<Permit>, Permit); 2]>;
 impl Lane {
     /// A lane in which nothing has happened yet.
     pub fn new(host: Arc<str>, policy: Arc<Policy>, metrics: Arc<RuleMetrics>, clock: Clock) -> Self {
-        let budget = Budget::new(&policy.limits, policy.margin, clock.now());
-        let state = State { budget, queue: Queue::new(), in_flight: 0, armed: None, tally: Tally::default() };
-        Self { host, policy, metrics, clock, state: Mutex::new(state), sooner: Notify::new() }
+        let now = clock.now();
+        let budget = Budget::new(&policy.limits, policy.margin, now);
+        let state = State {
+            budget: if policy.trust == Trust::Api { budget.yielding() } else { budget },
+            learned: Learned::new(&policy, now),
+            routes: Routes::default(),
+            queue: Queue::new(),
+            in_flight: 0,
+            armed: None,
+            tally: Tally::default(),
+            news: Changes::new(),
+        };
+        Self { host, policy, metrics, clock, state: Mutex::new(state), sooner: Notify::new(), pauses: AtomicBool::new(false) }
     }
 
     /// Asks for a slot. Must be called on a tokio runtime, which drives the lane while somebody waits.
     pub fn admit(self: &Arc<Self>, ask: Ask) -> Admission {
         let now = self.clock.now();
         let mut state = self.state.lock();
-        if state.queue.is_empty() && self.has_room(&state) && state.budget.earliest(now, ask.cost) <= now {
+        if state.queue.is_empty() && self.earliest(&mut state, now, ask.cost) <= now {
             let permit = self.grant(&mut state, now, now, ask.cost, Duration::ZERO);
             drop(state);
             self.metrics.wait_seconds.observe(0.0);
@@ -74,9 +102,28 @@ impl Lane {
         self.line_up(state, now, ask)
     }
 
-    /// Another rate for the limit at `index`; what was sent already stays sent.
-    pub fn retune(self: &Arc<Self>, index: usize, spec: LimitSpec) {
-        self.change(|state| state.budget.retune(index, spec));
+    /// Lets a request of the kind `route` ask for a slot, unless requests of its kind pause: until when.
+    ///
+    /// # Errors
+    /// When to ask again.
+    pub fn pass(&self, route: RouteKey) -> Result<(), Instant> {
+        let now = self.clock.now();
+        self.state.lock().routes.pass(route, now)
+    }
+
+    /// Whether any kind of request pauses. Takes no lock.
+    pub fn has_pauses(&self) -> bool {
+        self.pauses.load(Ordering::Relaxed)
+    }
+
+    /// Whether the upstream is left alone because it fails.
+    pub fn is_broken(&self) -> bool {
+        self.state.lock().learned.is_broken()
+    }
+
+    /// Whether the upstream has ever answered.
+    pub fn has_answered(&self) -> bool {
+        self.state.lock().tally.answered > 0
     }
 
     /// The policy that holds here.
@@ -99,7 +146,8 @@ impl Lane {
         let now = self.clock.now();
         let mut state = self.state.lock();
         let cost = state.queue.first().unwrap_or(Cost::MIN);
-        (state.queue.len(), state.budget.earliest(now, cost))
+        let (learned, budget) = (state.learned.earliest(now, cost), state.budget.earliest(now, cost));
+        (state.queue.len(), learned.max(budget))
     }
 
     /// The lane as it stands.
@@ -108,8 +156,11 @@ impl Lane {
         let mut state = self.state.lock();
         let waiting = state.queue.len();
         let known = |at: Instant| (at != Instant::FAR).then(|| at.since(now));
-        let next = if self.has_room(&state) { state.budget.earliest(now, Cost::MIN) } else { Instant::FAR };
+        let next = self.earliest(&mut state, now, Cost::MIN);
         let last = state.queue.units().saturating_sub(1);
+        let closed = state.learned.closed(now);
+        let projected = state.budget.project(now, last, Cost::MIN);
+        let drained = closed.map_or(projected, |(until, _)| projected.max(until));
         Snapshot {
             rule: self.policy.name.clone(),
             host: self.host.clone(),
@@ -118,7 +169,10 @@ impl Lane {
             in_flight_limit: self.policy.in_flight.map(Cost::get),
             waiting,
             next_slot: known(next),
-            drain: if waiting == 0 { Some(Duration::ZERO) } else { known(state.budget.project(now, last, Cost::MIN)) },
+            drain: if waiting == 0 { Some(Duration::ZERO) } else { known(drained) },
+            gate: closed.map(|(until, reason)| (reason, until.since(now))),
+            budgets: state.learned.budgets(now).collect(),
+            failures: state.learned.failures(),
             tally: state.tally,
         }
     }
@@ -129,13 +183,15 @@ impl Lane {
         let now = self.clock.now();
         let mut state = self.state.lock();
         let Some(cost) = state.queue.first() else { return false };
-        self.has_room(&state) && state.budget.earliest(now, cost) <= now
+        self.earliest(&mut state, now, cost) <= now
     }
 
     /// Whether a new lane would do the same from now on.
     pub(super) fn is_idle(&self) -> bool {
         let mut state = self.state.lock();
-        state.in_flight == 0 && state.queue.is_empty() && state.budget.is_idle(self.clock.now())
+        let now = self.clock.now();
+        let remembers = !state.learned.is_blank() && state.tally.active.is_some_and(|(_, last)| now.since(last) < MEMORY);
+        state.in_flight == 0 && state.queue.is_empty() && state.budget.is_idle(now) && !remembers
     }
 
     pub(super) fn sent(self: &Arc<Self>, unit: Unit, cost: Cost) -> Instant {
@@ -157,17 +213,36 @@ impl Lane {
     }
 
     /// The answer of what was sent at `sent` is here.
-    pub(super) fn answered(self: &Arc<Self>, unit: Unit, cost: Cost, sent: Instant, verdict: Verdict) {
+    pub(super) fn answered(self: &Arc<Self>, unit: Unit, cost: Cost, sent: Instant, heard: &Heard<'_>) {
         let now = self.clock.now();
         self.metrics.upstream_seconds.observe(now.since(sent).as_secs_f64());
         self.change(|state| {
             state.budget.sent(unit, cost, sent);
             state.budget.answered(unit, cost, now);
             state.budget.observe(now, now.since(sent));
-            if verdict == Verdict::Refused {
+            state.tally.answered += 1;
+            let news = state.learned.heard(now, unit, sent, heard, &mut state.budget);
+            state.news.extend(news);
+            if heard.hint.cause == Cause::Quota {
                 state.tally.refused_by_api += 1;
-                state.budget.refused(now, sent);
+                if learn::is_elsewhere(heard.hint) {
+                    state.news.extend(state.routes.refused(heard.route, now).map(Change::Route));
+                } else {
+                    state.budget.refused(now, sent);
+                }
+            } else if !state.routes.is_empty() {
+                state.routes.served(heard.route);
             }
+            self.pauses.store(!state.routes.is_empty(), Ordering::Relaxed);
+        });
+    }
+
+    /// What was taken as `unit` could not be sent, or broke off.
+    pub(super) fn broke(self: &Arc<Self>, unit: Unit) {
+        let now = self.clock.now();
+        self.change(|state| {
+            let news = state.learned.broke(now, unit);
+            state.news.extend(news);
         });
     }
 
@@ -176,6 +251,9 @@ impl Lane {
         self.metrics.in_flight.dec();
         self.change(|state| {
             state.in_flight -= 1;
+            if stage != Stage::Answered {
+                state.learned.ended(unit, stage != Stage::Held);
+            }
             match stage {
                 Stage::Held => state.budget.give_back(unit, cost),
                 Stage::Sent(_) => state.budget.abandoned(unit, cost, self.clock.now()),
@@ -188,8 +266,27 @@ impl Lane {
         self.policy.in_flight.is_none_or(|limit| state.in_flight < limit.get())
     }
 
-    fn grant(self: &Arc<Self>, state: &mut State, now: Instant, since: Instant, cost: Cost, late: Duration) -> Permit {
+    /// The first instant at which a request of `cost` may leave, as far as is known now.
+    fn earliest(&self, state: &mut State, now: Instant, cost: Cost) -> Instant {
+        if !self.has_room(state) {
+            // An answer or a departure calls again: there is nothing to sleep for.
+            return Instant::FAR;
+        }
+        state.budget.earliest(now, cost).max(state.learned.earliest(now, cost))
+    }
+
+    fn grant(
+        self: &Arc<Self>,
+        state: &mut State,
+        now: Instant,
+        since: Instant,
+        cost: Cost,
+        late: Duration,
+    ) -> Permit {
+        let late = state.learned.catch_up(now, late);
         let unit = state.budget.take(now, cost, late);
+        let news = state.learned.take(now, unit, now > since, &mut state.budget);
+        state.news.extend(news);
         state.in_flight += 1;
         let waited = now.since(since);
         state.tally.waited += waited;
@@ -201,13 +298,16 @@ impl Lane {
     #[cold]
     fn line_up(self: &Arc<Self>, mut state: parking_lot::MutexGuard<'_, State>, now: Instant, ask: Ask) -> Admission {
         let ahead = state.queue.units();
-        let expected = state.budget.project(now, ahead, ask.cost);
+        // Who has been sent before goes in front.
+        let ahead = if ask.again { 0 } else { ahead };
+        let opens = state.learned.closed(now).map_or(now, |(until, _)| until);
+        let expected = state.budget.project(now, ahead, ask.cost).max(opens);
         if let Some(refusal) = self.refusal(&mut state, now, expected, ask) {
             state.tally.refused += 1;
             return Admission::Refuse(refusal);
         }
         let (sender, grant) = oneshot::channel();
-        let place = state.queue.push(ask.cost, Ticket { grant: sender, since: now });
+        let place = state.queue.push(ask.cost, ask.again, Ticket { grant: sender, since: now });
         self.metrics.waiting.inc();
         if state.armed.is_none() {
             state.armed = Some(Instant::FAR);
@@ -237,25 +337,25 @@ impl Lane {
     fn change(self: &Arc<Self>, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock();
         change(&mut state);
-        if state.queue.is_empty() {
-            return;
+        let mut grants = Grants::new();
+        if !state.queue.is_empty() {
+            let next;
+            (grants, next) = self.serve(&mut state, self.clock.now());
+            if state.armed.is_some_and(|armed| next < armed) {
+                self.sooner.notify_one();
+            }
         }
-        let now = self.clock.now();
-        let (grants, next) = self.serve(&mut state, now);
-        let sooner = state.armed.is_some_and(|armed| next < armed);
+        let news = mem::take(&mut state.news);
         drop(state);
-        if sooner {
-            self.sooner.notify_one();
-        }
         self.hand_over(grants);
+        tell(self, &news);
     }
 
     /// Gives every slot that has matured to whoever is first *now*; also says when the next one matures.
     fn serve(self: &Arc<Self>, state: &mut State, now: Instant) -> (Grants, Instant) {
         let mut grants = Grants::new();
         while let Some(cost) = state.queue.first() {
-            // An answer or a departure calls again: there is nothing to sleep for.
-            let next = if self.has_room(state) { state.budget.earliest(now, cost) } else { Instant::FAR };
+            let next = self.earliest(state, now, cost);
             if next > now {
                 return (grants, next);
             }
@@ -281,13 +381,14 @@ impl Lane {
     async fn drive(self: Arc<Self>) {
         loop {
             let now = self.clock.now();
-            let (grants, next) = {
+            let (grants, next, news) = {
                 let mut state = self.state.lock();
                 let (grants, next) = self.serve(&mut state, now);
                 state.armed = (!state.queue.is_empty()).then_some(next);
-                (grants, state.armed)
+                (grants, state.armed, mem::take(&mut state.news))
             };
             self.hand_over(grants);
+            tell(&self, &news);
             let Some(next) = next else { return };
             tokio::select! {
                 () = self.clock.sleep_until(next) => {}

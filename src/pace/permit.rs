@@ -5,6 +5,7 @@ use std::{mem, sync::Arc};
 use super::Lane;
 use crate::{
     clock::Instant,
+    learn::Heard,
     limit::{Cost, Unit},
 };
 
@@ -19,15 +20,6 @@ pub struct Permit {
     unit: Unit,
     cost: Cost,
     stage: Stage,
-}
-
-/// What the API made of a request, as far as pacing is concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It was served, whatever the answer.
-    Served,
-    /// It was refused for coming too fast.
-    Refused,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,9 +55,16 @@ impl Permit {
     ///
     /// `written` is when the request's last byte was: a process that was stopped between [`sent`](Self::sent) and the
     /// writing would otherwise count from too early.
-    pub fn answered(&mut self, verdict: Verdict, written: Instant) {
+    pub fn answered(&mut self, heard: &Heard<'_>, written: Instant) {
         if let Stage::Sent(at) = mem::replace(&mut self.stage, Stage::Answered) {
-            self.lane.answered(self.unit, self.cost, at.max(written), verdict);
+            self.lane.answered(self.unit, self.cost, at.max(written), heard);
+        }
+    }
+
+    /// The upstream could not be reached, or broke off: the drop that follows settles the rest.
+    pub fn broke(&self) {
+        if self.stage != Stage::Answered {
+            self.lane.broke(self.unit);
         }
     }
 

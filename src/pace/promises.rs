@@ -6,9 +6,10 @@ use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 
-use super::{Admission, Ask, Lane, Lanes, Permit, Refusal, Verdict};
+use super::{Admission, Ask, Lane, Lanes, Permit, Refusal};
 use crate::{
     clock::{Clock, Instant},
+    learn::Heard,
     limit::{Cost, Limits},
     metrics::Metrics,
     policy::{Origin, Policy, Rules, Scheme},
@@ -51,7 +52,7 @@ impl World {
     async fn send(&self) -> Duration {
         let mut permit = self.permit().await;
         permit.sent();
-        permit.answered(Verdict::Served, Instant::START);
+        permit.answered(&Heard::SERVED, Instant::START);
         self.clock.now().since(Instant::START)
     }
 
@@ -148,7 +149,7 @@ async fn what_is_written_late_counts_from_the_writing() {
     tokio::time::advance(ms(150)).await; // the process was stopped
     let written = world.clock.now();
     tokio::time::advance(ms(5)).await;
-    late.answered(Verdict::Served, written);
+    late.answered(&Heard::SERVED, written);
     assert_eq!(world.send().await, ms(1155));
 }
 
@@ -172,7 +173,7 @@ async fn a_strict_limit_waits_for_answers() {
     let Admission::Wait(second) = world.ask() else { panic!("the slot is taken") };
     tokio::time::advance(ms(5000)).await;
     assert_eq!(world.waiting(), 1);
-    first.answered(Verdict::Served, Instant::START);
+    first.answered(&Heard::SERVED, Instant::START);
     let _permit = second.await;
     assert_eq!(world.clock.now().since(Instant::START), ms(6000));
 }

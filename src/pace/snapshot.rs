@@ -2,7 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{clock::Instant, limit::Usage};
+use crate::{
+    clock::Instant,
+    learn::{Left, Reason},
+    limit::Usage,
+};
 
 /// What a lane has done so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,6 +15,8 @@ pub struct Tally {
     pub sent: u64,
     /// Requests refused by us.
     pub refused: u64,
+    /// Answers' heads that came.
+    pub answered: u64,
     /// Requests that the API refused.
     pub refused_by_api: u64,
     /// Time that requests waited for their slots, together.
@@ -40,6 +46,12 @@ pub struct Snapshot {
     pub next_slot: Option<Duration>,
     /// Time until everybody who waits now has been served.
     pub drain: Option<Duration>,
+    /// Why nothing leaves at the moment, and for how long, if so.
+    pub gate: Option<(Reason, Duration)>,
+    /// What the API says is left.
+    pub budgets: Vec<Left>,
+    /// How many of the last requests failed, and of how many; `None` without a breaker.
+    pub failures: Option<(u32, u32)>,
     /// What was done so far.
     pub tally: Tally,
 }

@@ -1,9 +1,12 @@
-//! Bodies on their way through: streamed, never collected, with what has to happen when they end.
+//! Answers' bodies on their way through: streamed, never collected, with what has to happen when they end.
 
 use std::{
+    collections::VecDeque,
+    future::poll_fn,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -23,10 +26,14 @@ pub(super) enum Body {
     Own(Option<Bytes>),
     /// The upstream's.
     Upstream(UpstreamBody),
+    /// The upstream's, read to its end already.
+    Held(VecDeque<Frame<Bytes>>),
 }
 
 /// The body of an answer from upstream. Its end, or its being dropped, settles everything that the request holds.
 pub(super) struct UpstreamBody {
+    /// What was read ahead.
+    ahead: VecDeque<Frame<Bytes>>,
     incoming: Incoming,
     link: Arc<Link>,
     lease: Option<Lease>,
@@ -36,14 +43,7 @@ pub(super) struct UpstreamBody {
     /// The first piece of it has come.
     moving: bool,
     /// In flight until here: an API that counts concurrent requests counts this one until its last byte.
-    _permit: Permit,
-}
-
-/// The body of a request, from the moment on which its turn has come.
-pub(super) struct RequestBody {
-    /// `None`: there is none, whatever there was.
-    incoming: Option<Incoming>,
-    link: Arc<Link>,
+    permit: Permit,
 }
 
 // === impl Body ===
@@ -56,20 +56,23 @@ impl http_body::Body for Body {
         match self.get_mut() {
             Self::Own(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Upstream(body) => body.poll_frame(cx),
+            Self::Held(frames) => Poll::Ready(frames.pop_front().map(Ok)),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Own(bytes) => bytes.is_none(),
-            Self::Upstream(body) => body.incoming.is_end_stream(),
+            Self::Upstream(body) => body.ahead.is_empty() && body.incoming.is_end_stream(),
+            Self::Held(frames) => frames.is_empty(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Own(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            Self::Upstream(body) => body.incoming.size_hint(),
+            Self::Upstream(body) => body.size_hint(),
+            Self::Held(frames) => SizeHint::with_exact(length(frames)),
         }
     }
 }
@@ -79,10 +82,64 @@ impl http_body::Body for Body {
 impl UpstreamBody {
     pub(super) fn new(incoming: Incoming, link: Arc<Link>, lease: Option<Lease>, permit: Permit) -> Self {
         link.enter(Phase::Body, link.proxy.timeouts.idle);
-        Self { incoming, link, lease, ended: false, silent: false, moving: false, _permit: permit }
+        let ahead = VecDeque::new();
+        Self { ahead, incoming, link, lease, ended: false, silent: false, moving: false, permit }
+    }
+
+    /// Reads `most` bytes of it ahead, or what comes within `at_most`. Says whether that is all of it.
+    pub(super) async fn read_ahead(&mut self, most: u64, at_most: Duration) -> bool {
+        let read = async {
+            while !self.ended && length(&self.ahead) < most {
+                match poll_fn(|cx| self.poll_incoming(cx)).await {
+                    Some(Ok(frame)) => self.ahead.push_back(frame),
+                    // An error is found again by whoever reads on.
+                    Some(Err(_)) => return,
+                    None => {}
+                }
+            }
+        };
+        let _ = tokio::time::timeout(at_most, read).await;
+        self.ended
+    }
+
+    /// What was read ahead, in one piece.
+    pub(super) fn beginning(&self) -> Bytes {
+        let mut pieces = self.ahead.iter().filter_map(Frame::data_ref);
+        match (pieces.next(), pieces.next()) {
+            (Some(only), None) => only.clone(),
+            _ => self.ahead.iter().filter_map(Frame::data_ref).flat_map(|piece| piece.iter().copied()).collect(),
+        }
+    }
+
+    /// All of it, if it was read to its end; what the request held is settled then.
+    pub(super) fn into_held(mut self) -> VecDeque<Frame<Bytes>> {
+        std::mem::take(&mut self.ahead)
+    }
+
+    /// The request's permit, which it holds for as long as its answer is under way.
+    pub(super) fn permit(&mut self) -> &mut Permit {
+        &mut self.permit
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (mut hint, ahead) = (self.incoming.size_hint(), length(&self.ahead));
+        if ahead > 0 {
+            let (lower, upper) = (hint.lower() + ahead, hint.upper().map(|upper| upper + ahead));
+            upper.into_iter().for_each(|upper| hint.set_upper(upper));
+            hint.set_lower(lower);
+        }
+        hint
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match self.ahead.pop_front() {
+            Some(frame) => Poll::Ready(Some(Ok(frame))),
+            None if self.ended => Poll::Ready(None),
+            None => self.poll_incoming(cx),
+        }
+    }
+
+    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let Poll::Ready(mut frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
             // Only what takes several turns needs a fresh deadline, and only what moves: to be asked again, as by the
             // connection's timer, is no movement.
@@ -116,54 +173,6 @@ impl Drop for UpstreamBody {
     }
 }
 
-// === impl RequestBody ===
-
-impl RequestBody {
-    pub(super) fn new(incoming: Incoming, link: Arc<Link>) -> Self {
-        Self { incoming: Some(incoming), link }
-    }
-
-    /// No body at all.
-    pub(super) fn empty(link: Arc<Link>) -> Self {
-        Self { incoming: None, link }
-    }
-}
-
-impl http_body::Body for RequestBody {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let timeouts = &self.link.proxy.timeouts.clone();
-        let Some(incoming) = &mut self.incoming else { return Poll::Ready(None) };
-        let mut frame = match Pin::new(incoming).poll_frame(cx) {
-            Poll::Pending => {
-                // Once: asking again does not make a silence shorter.
-                if self.link.phase() == Phase::Answer {
-                    self.link.enter(Phase::Upload, timeouts.idle);
-                }
-                return Poll::Pending;
-            }
-            Poll::Ready(frame) => frame,
-        };
-        if let Some(Ok(frame)) = &mut frame {
-            fields::clean_trailers(frame);
-        }
-        match self.link.phase() {
-            // What comes next is the upstream's turn: to take this piece, or to answer.
-            Phase::Answer | Phase::Upload => self.link.enter(Phase::Answer, timeouts.answer),
-            // It answers already: something moves all the same.
-            Phase::Body => self.link.enter(Phase::Body, timeouts.idle),
-            _ => {}
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.incoming.as_ref().is_none_or(Incoming::is_end_stream)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.incoming.as_ref().map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint)
-    }
+fn length(frames: &VecDeque<Frame<Bytes>>) -> u64 {
+    frames.iter().filter_map(Frame::data_ref).map(|piece| piece.len() as u64).sum()
 }

@@ -52,11 +52,6 @@ where
 fn late(link: &Link, route: &Route) -> Option<Error> {
     let (origin, limits) = (|| route.origin.to_string(), &link.proxy.timeouts);
     match link.phase() {
-        Phase::LateWaiting => {
-            let host = route.origin.host.to_string();
-            let retry_after = route.lane.snapshot().drain.unwrap_or_default();
-            Some(Error::Refused { host, why: "no slot matured in the time it may wait".into(), retry_after })
-        }
         Phase::LateUpload => Some(Error::Stalled { after: limits.idle }),
         Phase::LateAnswer => Some(Error::AnswerTimeout { origin: origin(), after: limits.answer }),
         Phase::CutOff => Some(Error::Draining),

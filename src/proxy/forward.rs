@@ -12,20 +12,32 @@ use hyper_util::rt::TokioIo;
 use tracing::debug;
 
 use super::{
-    body::{Body, RequestBody, UpstreamBody},
+    body::{Body, UpstreamBody},
     fields::{self, SERVER_TIMING},
     gateway::Stay,
     lease::Lease,
     link::Link,
-    stack::{Admitted, Boxed, Call, Outcome},
+    retry::{Again, Spare, Why},
+    stack::{Admitted, Boxed, Call, Outcome, Tried},
     tunnel,
+    upload::RequestBody,
     upstream::Route,
 };
 use crate::{
-    error::Error,
-    pace::{Permit, Verdict},
+    clock::Instant,
+    error::{Blame, Error},
+    hint::{self, Hint},
+    learn::{Heard, RouteKey},
+    pace::Permit,
     tls::{self, Protocol},
 };
+
+/// How much of an answer's body is looked at for what it says about limits, and how long that may take.
+const PEEK: u64 = 16 * 1024;
+const PEEKING: Duration = Duration::from_millis(200);
+/// How much of an answer is kept while its request is sent again.
+const HELD: u64 = 64 * 1024;
+const HOLDING: Duration = Duration::from_secs(5);
 
 /// How often a request is sent anew that an HTTP/2 upstream says it has not looked at.
 const UNSEEN: u32 = 3;
@@ -44,21 +56,104 @@ struct Asked {
 }
 
 /// Spends the permit on the request.
-pub(super) async fn forward(admitted: Admitted) -> Outcome {
-    let Admitted { call: Call { link, mut request, route, stay, .. }, mut permit, waited } = admitted;
+pub(super) async fn forward(admitted: Admitted) -> Result<Tried, Error> {
+    let Admitted { call: Call { link, mut request, route, stay, patience, .. }, mut permit, waited } = admitted;
     let head = request.method() == Method::HEAD;
     // Only there if `request` has found it to be in order.
     let upgrade = request.headers().get(UPGRADE).cloned().map(|wanted| (wanted, hyper::upgrade::on(&mut *request)));
-    let (answer, lease) = send(&link, &route, &mut permit, request, upgrade.is_some()).await?;
-    let refused = answer.status() == StatusCode::TOO_MANY_REQUESTS;
-    let verdict = if refused { Verdict::Refused } else { Verdict::Served };
-    permit.answered(verdict, lease.written());
+    let (method, path) = (request.method().clone(), request.uri().path_and_query().cloned());
+    let keeps = route.lane.policy().retry.filter(|_| upgrade.is_none());
+    let spare = keeps.map(|retry| Spare::of(&mut request, retry));
+    let call = (link.clone(), route.clone(), stay.clone(), patience);
+    let (answer, lease) = match send(&link, &route, &mut permit, request, upgrade.is_some()).await {
+        Ok(answered) => answered,
+        Err(error) => {
+            if error.blame() == Blame::Upstream {
+                permit.broke();
+            }
+            return match spare.and_then(|spare| Some((Why::of_error(&error, &spare)?, spare))) {
+                Some((why, spare)) => Ok(Tried::Again(Again::new(call, spare, why, None, Err(error)))),
+                None => Err(error),
+            };
+        }
+    };
+    let written = lease.written();
     let asked = Asked { link, route, permit, waited, stay, head, upgrade };
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
-        switch(asked, answer)
-    } else {
-        pass_back(asked, answer, lease)
+        return switch(asked, answer, written).map(Tried::Done);
     }
+    let kind = RouteKey::new(method.as_str(), path.as_ref().map_or("/", |path| path.path()));
+    let (mut answer, hint) = judge(asked, answer, lease, kind, written).await?;
+    let why = spare.as_ref().and_then(|spare| Why::of_answer(&hint, answer.status(), spare));
+    let (Some(spare), Some(why)) = (spare, why) else { return Ok(Tried::Done(answer)) };
+    if !hold(&mut answer).await {
+        // Too large to be kept: the worker has it now, or never.
+        return Ok(Tried::Done(answer));
+    }
+    Ok(Tried::Again(Again::new(call, spare, why, hint.retry_after, Ok(answer))))
+}
+
+/// Reads what the answer says about limits, tells the lane, and makes of it what the worker is to get.
+async fn judge(
+    asked: Asked,
+    answer: Response<Incoming>,
+    lease: Lease,
+    kind: RouteKey,
+    written: Instant,
+) -> Result<(Response<Body>, Hint), Error> {
+    let Asked { link, route, permit, waited, stay, head, .. } = asked;
+    let (mut parts, incoming) = answer.into_parts();
+    let mut body = UpstreamBody::new(incoming, link.clone(), Some(lease), permit);
+    let mut beginning = None;
+    if !head && hint::wants_body(parts.status, &parts.headers) {
+        body.read_ahead(PEEK, PEEKING).await;
+        beginning = Some(body.beginning());
+    }
+    let hint = hint::read(&hint::Answer {
+        status: parts.status,
+        headers: &parts.headers,
+        body: beginning.as_deref(),
+        arrived: link.proxy.clock.time_of_day(),
+    });
+    if hint.dialect != hint::Dialect::NONE {
+        route.lane.metrics().hinted(hint.dialect.as_str());
+    }
+    // 501 and 505 are about the request.
+    let failed = parts.status.is_server_error() && !matches!(parts.status.as_u16(), 501 | 505 | 511);
+    body.permit().answered(&Heard { hint: &hint, failed, route: kind }, written);
+    if let Some(wrong) = fields::wrong_framing(&parts.headers) {
+        return Err(Error::BadAnswer { origin: route.origin.to_string(), source: wrong.into() });
+    }
+    if parts.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED
+        && let Some(error) = locked_out(&route)
+    {
+        return Err(error);
+    }
+    // A length that describes what is not there (RFC 9110 §8.6) is passed on; any other is made anew from the body.
+    let length = (head || parts.status == StatusCode::NOT_MODIFIED).then(|| parts.headers.get(CONTENT_LENGTH).cloned());
+    fields::remove_hop_by_hop(&mut parts.headers);
+    if let Some(Some(length)) = length {
+        parts.headers.insert(CONTENT_LENGTH, length);
+    }
+    if let Some(stay) = stay {
+        stay.rewrite(&mut parts.headers);
+    }
+    fields::add_via(&mut parts.headers, &link.proxy.via, parts.version);
+    parts.headers.append(SERVER_TIMING, server_timing(waited));
+    parts.version = Version::HTTP_11;
+    Ok((Response::from_parts(parts, Body::Upstream(body)), hint))
+}
+
+/// Reads the answer to its end, so that nothing is held while its request is sent again; `false` if it is too large.
+async fn hold(answer: &mut Response<Body>) -> bool {
+    let Body::Upstream(body) = answer.body_mut() else { return true };
+    if !body.read_ahead(HELD, HOLDING).await {
+        return false;
+    }
+    if let Body::Upstream(body) = std::mem::replace(answer.body_mut(), Body::Own(None)) {
+        *answer.body_mut() = Body::Held(body.into_held());
+    }
+    true
 }
 
 /// Writes the request on a connection that is ready, and waits for the answer's head.
@@ -121,6 +216,9 @@ fn is_unseen(error: &hyper::Error) -> bool {
 }
 
 fn failure(error: hyper::Error, route: &Route) -> Error {
+    if is_unseen(&error) {
+        return Error::Unseen { origin: route.origin.to_string(), source: error.into() };
+    }
     // TLS 1.3 upstreams say what they miss in our certificate only when we read.
     if let Some(error) = tls::failure(&route.origin, &error) {
         return error;
@@ -136,34 +234,6 @@ fn failure(error: hyper::Error, route: &Route) -> Error {
     Error::Broken { origin, source: error.into() }
 }
 
-/// Makes of the upstream's answer what the worker is to get.
-fn pass_back(asked: Asked, answer: Response<Incoming>, lease: Lease) -> Outcome {
-    let Asked { link, route, permit, waited, stay, head, .. } = asked;
-    let (mut parts, incoming) = answer.into_parts();
-    if let Some(wrong) = fields::wrong_framing(&parts.headers) {
-        return Err(Error::BadAnswer { origin: route.origin.to_string(), source: wrong.into() });
-    }
-    if parts.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED
-        && let Some(error) = locked_out(&route)
-    {
-        return Err(error);
-    }
-    // A length that describes what is not there (RFC 9110 §8.6) is passed on; any other is made anew from the body.
-    let length = (head || parts.status == StatusCode::NOT_MODIFIED).then(|| parts.headers.get(CONTENT_LENGTH).cloned());
-    fields::remove_hop_by_hop(&mut parts.headers);
-    if let Some(Some(length)) = length {
-        parts.headers.insert(CONTENT_LENGTH, length);
-    }
-    if let Some(stay) = stay {
-        stay.rewrite(&mut parts.headers);
-    }
-    fields::add_via(&mut parts.headers, &link.proxy.via, parts.version);
-    parts.headers.append(SERVER_TIMING, server_timing(waited));
-    parts.version = Version::HTTP_11;
-    let body = UpstreamBody::new(incoming, link, Some(lease), permit);
-    Ok(Response::from_parts(parts, Body::Upstream(body)))
-}
-
 /// A 407 to a request that a parent proxy was sent as such: it is us whom that wants to know, and not the worker, who
 /// could not log in there (RFC 9110 §11.7.2).
 fn locked_out(route: &Route) -> Option<Error> {
@@ -177,8 +247,9 @@ fn locked_out(route: &Route) -> Option<Error> {
 }
 
 /// Both sides speak something else from now on. The permit is in flight for as long as they do.
-fn switch(asked: Asked, mut answer: Response<Incoming>) -> Outcome {
-    let Asked { link, route, permit, upgrade, .. } = asked;
+fn switch(asked: Asked, mut answer: Response<Incoming>, written: Instant) -> Outcome {
+    let Asked { link, route, mut permit, upgrade, .. } = asked;
+    permit.answered(&Heard::SERVED, written);
     let wrong = |what: &'static str| Error::BadAnswer { origin: route.origin.to_string(), source: what.into() };
     let Some((wanted, worker)) = upgrade else {
         return Err(wrong("it switches to a protocol that nobody asked for"));

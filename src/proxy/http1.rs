@@ -10,7 +10,7 @@ use tower::Service;
 use tracing::debug;
 
 use super::{
-    body::RequestBody,
+    upload::RequestBody,
     connection::{MAX_FIELDS, MAX_HEAD},
     link::{Link, Phase},
     stack::{Arrival, stack},

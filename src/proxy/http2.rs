@@ -18,7 +18,8 @@ use tower::Service;
 use tracing::debug;
 
 use super::{
-    body::{Body, RequestBody},
+    body::Body,
+    upload::RequestBody,
     connection::MAX_HEAD,
     link::{Link, Peer, Phase},
     stack::{Arrival, stack},

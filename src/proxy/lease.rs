@@ -15,7 +15,7 @@ use hyper::{
 };
 
 use super::{
-    body::RequestBody,
+    upload::RequestBody,
     pool::{Shelf, Stream},
 };
 use crate::{clock::Instant, tls::Protocol};

@@ -13,7 +13,8 @@ use tracing::{debug, warn};
 
 use super::{
     Proxy,
-    body::{Body, RequestBody},
+    body::Body,
+    upload::RequestBody,
     connection::{MAX_FIELDS, MAX_HEAD},
     fields::PROXY_STATUS,
     stack::Arrival,

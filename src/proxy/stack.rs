@@ -14,11 +14,14 @@ use http::{Request, Response};
 use tower::{Service, ServiceBuilder, layer::layer_fn, service_fn};
 
 use super::{
-    body::{Body, RequestBody},
+    body::Body,
+    upload::RequestBody,
     count, forward,
     gateway::Stay,
     link::Link,
-    request, respond, tunnel,
+    request, respond,
+    retry::{self, Again},
+    tunnel,
     upstream::Route,
     wait,
 };
@@ -43,6 +46,8 @@ pub(super) struct Call {
     pub(super) patience: Duration,
     /// What keeps the worker on the gateway that it has come by.
     pub(super) stay: Option<Arc<Stay>>,
+    /// Whether it has been sent before.
+    pub(super) again: bool,
 }
 
 /// A request whose turn it is.
@@ -55,6 +60,14 @@ pub(super) struct Admitted {
 /// What a step below the first gives back.
 pub(super) type Outcome = Result<Response<Body>, Error>;
 
+/// What one try comes to.
+pub(super) enum Tried {
+    /// An answer for the worker.
+    Done(Response<Body>),
+    /// It may be sent again.
+    Again(Box<Again>),
+}
+
 /// The way of a request.
 pub(super) fn stack()
 -> impl Service<Arrival, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + 'static {
@@ -65,16 +78,17 @@ pub(super) fn stack()
         .layer(layer_fn(request::find_lane))
         // Above the queue, so that who leaves it is counted too; below the lane, whose rule names the counters.
         .layer(layer_fn(count::outcomes))
+        // Above the queue, so that each try takes a permit of its own.
+        .layer(layer_fn(retry::what_failed))
         // The last thing before the upstream: while a request waits here its body is unread and no connection held.
-        // Retries will go above this step, so that each try takes a permit of its own.
         .layer(layer_fn(wait::for_a_slot))
         .service(service_fn(send))
 }
 
 /// The permit is in hand: spend it on a request, or on a tunnel.
-async fn send(admitted: Admitted) -> Outcome {
+async fn send(admitted: Admitted) -> Result<Tried, Error> {
     if admitted.call.request.method() == http::Method::CONNECT {
-        Box::pin(tunnel::open(admitted)).await
+        Box::pin(tunnel::open(admitted)).await.map(Tried::Done)
     } else {
         // Boxed like the tunnel: who still waits would carry its size, and that of all that it may come to.
         Box::pin(forward::forward(admitted)).await

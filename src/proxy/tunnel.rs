@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     metrics,
-    pace::{Permit, Verdict},
+    pace::Permit,
 };
 
 /// What is copied at a time, each way: 0.8 GB/s where tokio's 8 KiB reach 0.58. An idle tunnel costs 16 KiB all in all.
@@ -46,7 +46,7 @@ pub(super) async fn open(admitted: Admitted) -> Outcome {
     let limited = policy.is_limited();
     if !limited {
         permit.sent();
-        permit.answered(Verdict::Served, link.proxy.clock.now());
+        permit.answered(&Heard::SERVED, link.proxy.clock.now());
     }
     link.hand_over();
     tokio::spawn(async move {
@@ -80,7 +80,7 @@ async fn look_first(link: Arc<Link>, route: Arc<Route>, mut client: Socket, upst
     let clock = link.proxy.clock;
     let mut spend = || {
         permit.sent();
-        permit.answered(Verdict::Served, clock.now());
+        permit.answered(&Heard::SERVED, clock.now());
     };
     let first = {
         let mut first = pin!(first_word(&link, &mut client, &upstream));

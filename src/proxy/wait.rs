@@ -2,17 +2,16 @@
 
 use std::time::Duration;
 
-use http::Response;
 use tower::{Service, service_fn};
 
 use super::{
-    body::Body,
     link::Phase,
-    stack::{Admitted, Call},
+    stack::{Admitted, Call, Tried},
 };
 use crate::{
     clock::Instant,
     error::Error,
+    learn::RouteKey,
     limit::Cost,
     pace::{Admission, Ask},
 };
@@ -26,15 +25,18 @@ const GRACE: Duration = Duration::from_millis(500);
 /// Lets each request pass when its lane has a slot for it.
 pub(super) fn for_a_slot<S>(
     inner: S,
-) -> impl Service<Call, Response = Response<Body>, Error = Error, Future: Send> + Clone + Send + 'static
+) -> impl Service<Call, Response = Tried, Error = Error, Future: Send> + Clone + Send + 'static
 where
-    S: Service<Admitted, Response = Response<Body>, Error = Error, Future: Send> + Clone + Send + 'static,
+    S: Service<Admitted, Response = Tried, Error = Error, Future: Send> + Clone + Send + 'static,
 {
     service_fn(move |call: Call| {
         let mut inner = inner.clone();
         async move {
             let route = &call.route;
-            let ask = Ask { cost: Cost::MIN, patience: call.patience };
+            if route.lane.has_pauses() {
+                Box::pin(for_its_kind(&call)).await?;
+            }
+            let ask = Ask { cost: Cost::MIN, patience: call.patience, again: call.again };
             let (permit, waited) = match route.lane.admit(ask) {
                 Admission::Send(permit) => (permit, Duration::ZERO),
                 Admission::Wait(waiting) => {
@@ -63,6 +65,27 @@ where
             inner.call(Admitted { call, permit, waited }).await
         }
     })
+}
+
+/// Waits until requests of its kind pause no longer.
+async fn for_its_kind(call: &Call) -> Result<(), Error> {
+    let Call { link, request, route, .. } = call;
+    let clock = link.proxy.clock;
+    let patience = call.patience.min(route.lane.policy().max_wait);
+    let deadline = clock.now() + patience;
+    let kind = RouteKey::new(request.method().as_str(), request.uri().path());
+    while let Err(until) = route.lane.pass(kind) {
+        if until > deadline {
+            return Err(Error::Refused {
+                host: route.origin.host.to_string(),
+                why: "the API refuses requests of this kind for longer than it may wait".into(),
+                retry_after: until.since(clock.now()),
+            });
+        }
+        link.enter(Phase::Waiting, patience.saturating_add(GRACE));
+        clock.sleep_until(until).await;
+    }
+    Ok(())
 }
 
 /// Sees to it that a connection is ready when the slot is: a set-up after it would be the largest jitter of all.

@@ -9,7 +9,7 @@ use super::{World, ms};
 use crate::{
     clock::{Clock, Instant},
     limit::{Budget, Cost, LimitSpec, Limits, MarginSpec},
-    pace::{Admission, Ask, Lane, Verdict},
+    pace::{Admission, Ask, Lane},
 };
 
 /// The most cost that any window of length `per`, open at its beginning, contains.
@@ -122,7 +122,7 @@ async fn one(lane: Arc<Lane>, clock: Clock, job: Job, arrivals: Arc<Mutex<Vec<(I
         return;
     }
     tokio::time::sleep(ms(job.latency)).await;
-    permit.answered(Verdict::Served, Instant::START);
+    permit.answered(&Heard::SERVED, Instant::START);
     tokio::time::sleep(ms(job.latency / 2)).await; // the body
 }
 

@@ -1,0 +1,199 @@
+//! What is left of one budget of an API, as its answers tell, less what they cannot know of yet.
+
+use std::time::Duration;
+
+use crate::{
+    clock::Instant,
+    hint::Bucket,
+    limit::{Cost, Unit},
+    policy::Spend,
+};
+
+/// What is left of one budget.
+#[derive(Clone, Debug)]
+pub(super) struct Allowance {
+    /// Its name, by which later answers are recognised.
+    pub(super) name: Option<Box<str>>,
+    /// How much fits into a window.
+    pub(super) limit: Option<f64>,
+    /// The least that was left in this window.
+    remaining: f64,
+    /// When that was said.
+    said: Instant,
+    /// The latest request whose answer was listened to.
+    unit: Unit,
+    /// When it is reset, if that was said.
+    pub(super) reset: Option<Instant>,
+    /// How far off the reset may be.
+    blur: Duration,
+    /// What comes back every second, if it comes back little by little.
+    refill: f64,
+    /// What a request costs: 1 if requests are counted, and what it was of late otherwise.
+    cost: f64,
+    /// Whether it counts requests.
+    pub(super) requests: bool,
+    /// Our own books explain what is said to be used, and they are finer: they pace, and not this.
+    pub(super) explained: bool,
+    /// How often a request was served although nothing was left: an API does not enforce such numbers.
+    idle_talk: u8,
+    /// When the last request was taken.
+    taken: Instant,
+    /// Since what is said is outdated: whether a request is under way that will bring news, and since when.
+    asking: Option<(Unit, Instant)>,
+}
+
+/// A request that is to bring news is given this long before another one is sent after it.
+const NEWS: Duration = Duration::from_secs(1);
+/// The share of a budget below which it is spent evenly.
+const RESERVE: f64 = 0.1;
+/// Whole seconds hide up to this much.
+const SECOND: Duration = Duration::from_millis(1050);
+/// Served so often without anything left, a budget is not enforced.
+const IDLE_TALK: u8 = 3;
+
+// === impl Allowance ===
+
+impl Allowance {
+    pub(super) fn new(bucket: &Bucket, unit: Unit, now: Instant) -> Self {
+        let mut new = Self {
+            name: bucket.name.clone(),
+            limit: None,
+            remaining: f64::INFINITY,
+            said: now,
+            unit,
+            reset: None,
+            blur: Duration::ZERO,
+            refill: 0.0,
+            cost: if bucket.requests { 1.0 } else { 0.0 },
+            requests: bucket.requests,
+            explained: false,
+            idle_talk: 0,
+            taken: now,
+            asking: None,
+        };
+        new.hear(bucket, unit, true, now);
+        new
+    }
+
+    /// An answer to the request `unit` says this. `served` says that the request was.
+    pub(super) fn hear(&mut self, bucket: &Bucket, unit: Unit, served: bool, now: Instant) {
+        self.asking.take_if(|(asked, _)| *asked <= unit);
+        let reset = bucket.reset.map(|reset| now + reset);
+        // Whole seconds show themselves by being whole.
+        let whole = bucket.coarse || bucket.reset.is_some_and(|reset| reset.subsec_nanos() == 0);
+        let blur = if whole { SECOND } else { bucket.reset.unwrap_or_default() / 20 + Duration::from_millis(5) };
+        self.limit = bucket.limit.filter(|limit| *limit > 0.0).or(self.limit);
+        let Some(remaining) = bucket.remaining else { return };
+        let (same, newer) = match (self.reset, reset) {
+            (Some(old), Some(new)) => (new <= old + blur.max(self.blur) && now < old + blur, new > old),
+            _ => (true, unit >= self.unit),
+        };
+        if served && remaining <= 0.0 && same && self.remaining <= 0.0 && self.unit < unit {
+            self.idle_talk = self.idle_talk.saturating_add(1);
+        } else if remaining > 0.0 {
+            self.idle_talk = 0;
+        }
+        if !self.requests {
+            self.price(remaining, unit, now);
+        }
+        if same && self.reset.is_some() && !bucket.refills {
+            // Answers overtake each other: of one window, the lowest is the truth.
+            self.remaining = self.remaining.min(remaining);
+        } else if newer || unit >= self.unit {
+            (self.remaining, self.said) = (remaining, now);
+        }
+        self.unit = self.unit.max(unit);
+        if newer || self.reset.is_none_or(|old| old <= now) || bucket.refills {
+            (self.reset, self.blur) = (reset, blur);
+        }
+        self.refill = match (bucket.refills, self.limit, bucket.reset) {
+            (true, Some(limit), Some(reset)) if !reset.is_zero() && limit > remaining => {
+                (limit - remaining) / reset.as_secs_f64()
+            }
+            (true, ..) => self.refill,
+            _ => 0.0,
+        };
+    }
+
+    /// The first instant at which `cost` more may be sent, with `unanswered` requests of which no answer tells yet.
+    pub(super) fn earliest(&mut self, now: Instant, cost: Cost, unanswered: u32, spend: Spend) -> Instant {
+        if self.explained || self.idle_talk >= IDLE_TALK || self.cost == 0.0 && self.remaining > 0.0 {
+            return now;
+        }
+        if self.reset.is_some_and(|reset| reset <= now) {
+            return self.after_news(now);
+        }
+        let left = self.left(now) / self.cost.max(f64::MIN_POSITIVE) - f64::from(unanswered);
+        let lacking = f64::from(cost.get()) - left;
+        if lacking > 0.0 {
+            let refilled = (self.refill > 0.0).then(|| now + seconds(lacking * self.cost / self.refill));
+            // Nobody says until when: it is tried now and then.
+            let reset = self.reset.unwrap_or(self.taken.max(self.said) + NEWS);
+            return refilled.map_or(reset, |refilled| refilled.min(reset));
+        }
+        let reserve = match spend {
+            Spend::Greedy => return now,
+            Spend::Mostly => self.limit.unwrap_or_default() / self.cost.max(f64::MIN_POSITIVE) * RESERVE,
+            Spend::Even => f64::INFINITY,
+        };
+        match self.reset {
+            Some(reset) if left <= reserve && self.refill == 0.0 => {
+                // What is left is spread over what is left of the time, as seen from the last request.
+                let from = self.taken.max(self.said);
+                (from + reset.since(from).div_f64(left + 1.0)).max(now)
+            }
+            _ => now,
+        }
+    }
+
+    /// A request was taken as `unit`.
+    pub(super) fn take(&mut self, now: Instant, unit: Unit) {
+        self.taken = now;
+        if self.reset.is_some_and(|reset| reset <= now) {
+            self.asking = Some((unit, now));
+        }
+    }
+
+    /// The request `unit` will bring no answer. `sent` says that it was sent all the same, and may have been counted.
+    pub(super) fn ended(&mut self, unit: Unit, sent: bool) {
+        self.asking.take_if(|(asked, _)| *asked == unit);
+        if sent {
+            self.remaining -= self.cost;
+        }
+    }
+
+    /// What is left at `now`, as far as answers tell.
+    pub(super) fn left(&self, now: Instant) -> f64 {
+        let left = self.remaining + now.since(self.said).as_secs_f64() * self.refill;
+        left.min(self.limit.unwrap_or(f64::INFINITY)).max(0.0)
+    }
+
+    /// Whether what was said still holds at `now`.
+    pub(super) fn is_current(&self, now: Instant) -> bool {
+        self.reset.map_or(now.since(self.said) < Duration::from_secs(60), |reset| reset > now)
+    }
+
+    /// The window is over, and nobody has said yet what fits into the next: one request asks, and after a while another.
+    fn after_news(&self, now: Instant) -> Instant {
+        // The reset of whole seconds may be up to one later.
+        let over = self.reset.unwrap_or(now) + if self.blur == SECOND && self.remaining <= 0.0 { SECOND } else { Duration::ZERO };
+        match self.asking {
+            Some((_, since)) => over.max(since + NEWS).max(now),
+            None => over.max(now),
+        }
+    }
+
+    /// Learns what a request costs, from what has become less between two answers.
+    fn price(&mut self, remaining: f64, unit: Unit, now: Instant) {
+        let since = self.remaining + now.since(self.said).as_secs_f64() * self.refill;
+        let (spent, requests) = (since - remaining, unit.saturating_sub(self.unit));
+        if requests > 0 && spent > 0.0 && spent.is_finite() {
+            let cost = spent / requests as f64;
+            self.cost = if self.cost == 0.0 { cost } else { self.cost + (cost - self.cost) / 8.0 };
+        }
+    }
+}
+
+fn seconds(of: f64) -> Duration {
+    Duration::try_from_secs_f64(of).unwrap_or(Duration::MAX)
+}

@@ -1,0 +1,182 @@
+//! A lane's gate: closed until an instant, then opened by one request that tries whether it may.
+
+use std::time::Duration;
+
+use crate::{clock::Instant, limit::Unit};
+
+/// Why a gate is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// The API has asked for a wait.
+    RetryAfter,
+    /// The API says that nothing is left until its reset.
+    Exhausted,
+    /// The API has refused a request and not said for how long.
+    Refused,
+    /// The API has banned us.
+    Banned,
+    /// The upstream fails.
+    Breaker,
+}
+
+/// A pause of a lane.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Gate {
+    closed: Option<Closed>,
+    /// When it was opened last.
+    opened: Instant,
+    /// When it was closed last.
+    since: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Closed {
+    until: Instant,
+    reason: Reason,
+    /// The request that tries whether it may open, once it is under way.
+    probe: Option<Unit>,
+}
+
+/// A gate is closed at most for so long, whatever an API says: beyond that it is looked at anew.
+const LONGEST: Duration = Duration::from_secs(86_400);
+
+// === impl Reason ===
+
+impl Reason {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::RetryAfter, Self::Exhausted, Self::Refused, Self::Banned, Self::Breaker];
+
+    /// As metrics, `/status` and logs have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::RetryAfter => "retry-after",
+            Self::Exhausted => "exhausted",
+            Self::Refused => "refused",
+            Self::Banned => "banned",
+            Self::Breaker => "breaker",
+        }
+    }
+}
+
+// === impl Gate ===
+
+impl Gate {
+    /// When the next request may pass, as far as the gate is concerned; [`Instant::FAR`] while one tries.
+    pub(super) fn earliest(&self, now: Instant) -> Instant {
+        match self.closed {
+            None => now,
+            Some(Closed { probe: Some(_), .. }) => Instant::FAR,
+            Some(Closed { until, .. }) => until.max(now),
+        }
+    }
+
+    /// Until when it is closed, as far as is known; for those who want to know how long that will take.
+    pub(super) fn until(&self) -> Option<(Instant, Reason)> {
+        self.closed.map(|closed| (closed.until, closed.reason))
+    }
+
+    /// Whether what was sent at `sent` was under way when the gate was closed last, and tells nothing more.
+    pub(super) fn knows(&self, sent: Instant) -> bool {
+        self.since.is_some_and(|since| sent <= since)
+    }
+
+    /// When it was opened last.
+    pub(super) fn opened(&self) -> Instant {
+        self.opened
+    }
+
+    /// Whether it is open.
+    pub(super) fn is_open(&self) -> bool {
+        self.closed.is_none()
+    }
+
+    /// Closes it until `until`, or leaves it closed for longer. Says whether that changes anything.
+    pub(super) fn close(&mut self, now: Instant, until: Instant, reason: Reason) -> bool {
+        let until = until.min(now + LONGEST);
+        match &mut self.closed {
+            // The refusal of the probe, or of what was under way before, tells no less than the first.
+            Some(closed) if closed.until >= until => {
+                closed.probe = None;
+                false
+            }
+            _ => {
+                self.closed = Some(Closed { until, reason, probe: None });
+                self.since = Some(now);
+                true
+            }
+        }
+    }
+
+    /// A request leaves as `unit`: the first one to pass a closed gate is its probe.
+    pub(super) fn take(&mut self, unit: Unit) {
+        if let Some(closed) = &mut self.closed {
+            closed.probe.get_or_insert(unit);
+        }
+    }
+
+    /// The request `unit` was served: if it is the probe, the gate opens. Says whether it did.
+    pub(super) fn served(&mut self, now: Instant, unit: Unit) -> bool {
+        let opens = self.is_probe(unit);
+        if opens {
+            (self.closed, self.opened) = (None, now);
+        }
+        opens
+    }
+
+    /// The request `unit` has ended without saying anything about the gate: if it is the probe, another one may try.
+    pub(super) fn ended(&mut self, unit: Unit) {
+        if self.is_probe(unit)
+            && let Some(closed) = &mut self.closed
+        {
+            closed.probe = None;
+        }
+    }
+
+    /// Whether `unit` is trying whether the gate may open.
+    pub(super) fn is_probe(&self, unit: Unit) -> bool {
+        self.closed.is_some_and(|closed| closed.probe == Some(unit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(of: u64) -> Instant {
+        Instant::START + Duration::from_secs(of)
+    }
+
+    #[test]
+    fn one_request_tries_and_only_it_opens() {
+        let mut gate = Gate::default();
+        assert!(gate.close(s(0), s(5), Reason::RetryAfter));
+        assert_eq!(gate.earliest(s(1)), s(5));
+        assert!(!gate.served(s(2), 1), "an answer to what was under way before");
+        gate.take(7);
+        assert_eq!(gate.earliest(s(5)), Instant::FAR);
+        assert!(gate.served(s(6), 7));
+        assert_eq!((gate.earliest(s(6)), gate.opened()), (s(6), s(6)));
+    }
+
+    #[test]
+    fn a_probe_that_is_lost_makes_room_for_another() {
+        let mut gate = Gate::default();
+        gate.close(s(0), s(5), Reason::Breaker);
+        gate.take(7);
+        gate.ended(3);
+        assert_eq!(gate.earliest(s(6)), Instant::FAR);
+        gate.ended(7);
+        assert_eq!(gate.earliest(s(6)), s(6));
+    }
+
+    #[test]
+    fn a_later_word_prolongs_and_an_earlier_one_does_not_shorten() {
+        let mut gate = Gate::default();
+        gate.close(s(0), s(5), Reason::RetryAfter);
+        assert!(!gate.close(s(0), s(3), Reason::Refused));
+        assert!(gate.close(s(1), s(9), Reason::RetryAfter));
+        assert_eq!(gate.until(), Some((s(9), Reason::RetryAfter)));
+        assert!(gate.close(s(1), Instant::FAR, Reason::Banned));
+        assert_eq!(gate.until(), Some((s(86_401), Reason::Banned)), "and never for ever");
+    }
+}

@@ -1,0 +1,231 @@
+//! Requests' bodies on their way through: streamed, and kept if they are small, in case they have to be sent again.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body as _, Frame, SizeHint};
+use hyper::body::Incoming;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::{
+    fields,
+    link::{Link, Phase},
+};
+
+/// The body of a request, from the moment on which its turn has come.
+pub(super) struct RequestBody {
+    /// `None`: there is none, whatever there was.
+    incoming: Option<Incoming>,
+    link: Arc<Link>,
+    /// Where it is kept, and how much of what is kept was sent this time.
+    kept: Option<(Arc<Kept>, usize)>,
+}
+
+/// What has been sent of a body so far.
+#[derive(Default)]
+pub(super) struct Kept {
+    inside: Mutex<Inside>,
+    /// The rest of the body has come back.
+    back: Notify,
+}
+
+#[derive(Default)]
+struct Inside {
+    pieces: Vec<Bytes>,
+    trailers: Option<HeaderMap>,
+    /// All of it is here.
+    ended: bool,
+    /// Not to be sent again: it is too large, or nobody will want it.
+    gone: bool,
+    /// How many bytes may be kept.
+    most: u64,
+    size: u64,
+    /// What has not been read yet, when the one who read has stopped.
+    rest: Option<Incoming>,
+}
+
+/// How long the one who read a body may take to let go of it.
+const LETTING_GO: Duration = Duration::from_secs(1);
+
+// === impl RequestBody ===
+
+impl RequestBody {
+    pub(super) fn new(incoming: Incoming, link: Arc<Link>) -> Self {
+        Self { incoming: Some(incoming), link, kept: None }
+    }
+
+    /// No body at all.
+    pub(super) fn empty(link: Arc<Link>) -> Self {
+        Self { incoming: None, link, kept: None }
+    }
+
+    /// Keeps up to `most` bytes of what is sent of it.
+    pub(super) fn keep(&mut self, most: u64) -> Arc<Kept> {
+        let kept = Arc::new(Kept::default());
+        kept.inside.lock().most = most;
+        self.kept = Some((kept.clone(), 0));
+        kept
+    }
+
+    /// What was kept and has to be sent before anything is read.
+    fn again(&mut self) -> Option<Frame<Bytes>> {
+        let (kept, sent) = self.kept.as_mut()?;
+        let inside = kept.inside.lock();
+        if let Some(piece) = inside.pieces.get(*sent) {
+            *sent += 1;
+            return Some(Frame::data(piece.clone()));
+        }
+        if *sent == inside.pieces.len() && inside.ended && self.incoming.is_none() {
+            *sent += 1;
+            return inside.trailers.clone().map(Frame::trailers);
+        }
+        None
+    }
+
+    /// Takes note of what is sent.
+    fn note(&mut self, frame: Option<&Frame<Bytes>>) {
+        let Some((kept, sent)) = &mut self.kept else { return };
+        let mut inside = kept.inside.lock();
+        if inside.gone {
+            return;
+        }
+        match frame {
+            Some(frame) => {
+                if let Some(piece) = frame.data_ref() {
+                    inside.size += piece.len() as u64;
+                    inside.pieces.push(piece.clone());
+                    *sent += 1;
+                    if inside.size > inside.most {
+                        inside.let_go();
+                    }
+                } else if let Some(trailers) = frame.trailers_ref() {
+                    inside.trailers = Some(trailers.clone());
+                    inside.ended = true;
+                }
+            }
+            None => inside.ended = true,
+        }
+    }
+}
+
+impl http_body::Body for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if let Some(frame) = self.again() {
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        let timeouts = &self.link.proxy.timeouts.clone();
+        let Some(incoming) = &mut self.incoming else { return Poll::Ready(None) };
+        let mut frame = match Pin::new(incoming).poll_frame(cx) {
+            Poll::Pending => {
+                // Once: asking again does not make a silence shorter.
+                if self.link.phase() == Phase::Answer {
+                    self.link.enter(Phase::Upload, timeouts.idle);
+                }
+                return Poll::Pending;
+            }
+            Poll::Ready(frame) => frame,
+        };
+        if let Some(Ok(frame)) = &mut frame {
+            fields::clean_trailers(frame);
+        }
+        match &frame {
+            Some(Ok(frame)) => self.note(Some(frame)),
+            Some(Err(_)) => {}
+            None => self.note(None),
+        }
+        match self.link.phase() {
+            // What comes next is the upstream's turn: to take this piece, or to answer.
+            Phase::Answer | Phase::Upload => self.link.enter(Phase::Answer, timeouts.answer),
+            // It answers already: something moves all the same.
+            Phase::Body => self.link.enter(Phase::Body, timeouts.idle),
+            _ => {}
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let read = self.incoming.as_ref().is_none_or(Incoming::is_end_stream);
+        read && self.kept.as_ref().is_none_or(|(kept, sent)| kept.inside.lock().is_all(*sent))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let mut hint = self.incoming.as_ref().map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint);
+        if let Some((kept, sent)) = &self.kept {
+            let inside = kept.inside.lock();
+            let again: u64 = inside.pieces.iter().skip(*sent).map(|piece| piece.len() as u64).sum();
+            let (lower, upper) = (hint.lower() + again, hint.upper().map(|upper| upper + again));
+            upper.into_iter().for_each(|upper| hint.set_upper(upper));
+            hint.set_lower(lower);
+        }
+        hint
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        if let Some((kept, _)) = &self.kept {
+            let mut inside = kept.inside.lock();
+            if !inside.gone {
+                // A length that was sent to its end leaves no last word.
+                inside.ended |= self.incoming.as_ref().is_none_or(Incoming::is_end_stream);
+                inside.rest = self.incoming.take();
+                drop(inside);
+                kept.back.notify_one();
+            }
+        }
+    }
+}
+
+// === impl Kept ===
+
+impl Kept {
+    /// The body once more, to be sent from its beginning; `None` if too much of it is gone.
+    pub(super) async fn again(self: &Arc<Self>, link: &Arc<Link>) -> Option<RequestBody> {
+        let back = async {
+            loop {
+                let back = self.back.notified();
+                {
+                    let mut inside = self.inside.lock();
+                    if inside.gone {
+                        return None;
+                    }
+                    if inside.ended || inside.rest.is_some() {
+                        return Some(inside.rest.take().filter(|rest| !rest.is_end_stream()));
+                    }
+                }
+                back.await;
+            }
+        };
+        let incoming = tokio::time::timeout(LETTING_GO, back).await.ok()??;
+        Some(RequestBody { incoming, link: link.clone(), kept: Some((self.clone(), 0)) })
+    }
+
+    /// Nobody will want it any more.
+    pub(super) fn let_go(&self) {
+        self.inside.lock().let_go();
+    }
+}
+
+// === impl Inside ===
+
+impl Inside {
+    fn let_go(&mut self) {
+        self.gone = true;
+        self.pieces = Vec::new();
+        self.rest = None;
+    }
+
+    fn is_all(&self, sent: usize) -> bool {
+        sent > self.pieces.len() || sent == self.pieces.len() && self.trailers.is_none()
+    }
+}
