@@ -1,15 +1,19 @@
 //! Which rule a request falls under. Pure: canonical hosts in, a policy out.
 
+mod answers;
 mod egress;
 mod gateway;
+mod rules;
 
 use std::{fmt, num::NonZeroU32, str::FromStr, sync::Arc, time::Duration};
 
 pub use self::{
+    answers::{Retry, Spend, Trust},
     egress::{Egress, Identity, Parent, ParentProtocol},
     gateway::Gateway,
+    rules::{Interception, Rules},
 };
-use crate::limit::{self, LimitSpec, MarginSpec};
+use crate::limit::{LimitSpec, MarginSpec};
 
 /// Where a request goes, in the one spelling that all spellings of it share: lower case, no trailing dot, IDNA as
 /// ASCII, addresses in their usual form (IPv6 without brackets), the port always present.
@@ -89,53 +93,6 @@ pub struct Policy {
     pub retry: Option<Retry>,
     /// Whether a failing upstream is left alone for a while.
     pub breaker: bool,
-}
-
-/// How an allowance that an API tells of is spent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Spend {
-    /// Freely while more than a tenth is left, then evenly until the reset.
-    #[default]
-    Mostly,
-    /// Evenly from the beginning.
-    Even,
-    /// As fast as requests come, to the last one.
-    Greedy,
-}
-
-/// How far what an API tells about its limits is believed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Trust {
-    /// Only waits that it asks for; its numbers are looked at and not used.
-    Waits,
-    /// What is stricter than the limits of the rule.
-    #[default]
-    Stricter,
-    /// It knows better than the rule, whose limits hold only until it has spoken.
-    Api,
-}
-
-/// What is sent again if it fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retry {
-    /// Request bodies up to this many bytes are kept, to be sent again.
-    pub body: u64,
-}
-
-/// All rules, in the order in which they were written.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rules {
-    rules: Vec<Arc<Policy>>,
-    interception: Interception,
-}
-
-/// Where CONNECT is intercepted, as far as rules do not say.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Interception {
-    /// These hosts (`--intercept`).
-    pub hosts: Vec<HostPattern>,
-    /// Hosts with limits, unless their rule says otherwise (`andante run`).
-    pub limited: bool,
 }
 
 /// Why a host cannot be used.
@@ -313,75 +270,6 @@ impl Policy {
     }
 }
 
-// === impl Retry ===
-
-impl Default for Retry {
-    fn default() -> Self {
-        Self { body: 1024 * 1024 }
-    }
-}
-
-// === impl Rules ===
-
-impl Rules {
-    /// Rules in the order of writing. Fills in the bursts that they leave open.
-    pub fn new(mut rules: Vec<Policy>) -> Self {
-        rules.iter_mut().for_each(|rule| limit::settle(&mut rule.limits));
-        Self { rules: rules.into_iter().map(Arc::new).collect(), interception: Interception::default() }
-    }
-
-    /// The same rules, with CONNECT intercepted as `interception` says.
-    pub fn intercepting(self, interception: Interception) -> Self {
-        Self { interception, ..self }
-    }
-
-    /// Where CONNECT is intercepted, as far as rules do not say.
-    pub fn interception(&self) -> &Interception {
-        &self.interception
-    }
-
-    /// What becomes of a CONNECT to `origin`, whose rule is `policy`.
-    ///
-    /// Of what a rule and the list of intercepted hosts say, the narrower holds: `*` is not meant for a host that is
-    /// named as one to leave alone. What is refused is refused.
-    pub fn https(&self, origin: &Origin, policy: &Policy) -> Https {
-        let narrowest =
-            |hosts: &[HostPattern]| hosts.iter().filter(|host| host.matches(origin)).map(HostPattern::weight).max();
-        let listed = narrowest(&self.interception.hosts);
-        let said = policy.https.and_then(|_| narrowest(&policy.hosts));
-        if policy.https != Some(Https::Refuse) && listed.is_some() && listed >= said {
-            return Https::Intercept;
-        }
-        let default = if policy.is_limited() && self.interception.limited { Https::Intercept } else { Https::Tunnel };
-        policy.https.unwrap_or(default)
-    }
-
-    /// Whether any CONNECT at all may be intercepted, so that a CA is needed.
-    pub fn intercepts(&self) -> bool {
-        let default = |policy: &Policy| policy.https.is_none() && policy.is_limited() && self.interception.limited;
-        let intercepted = |policy: &Arc<Policy>| policy.https == Some(Https::Intercept) || default(policy);
-        !self.interception.hosts.is_empty() || self.rules.iter().any(intercepted)
-    }
-
-    /// The rule for `origin`: the one whose pattern says most about it, the earlier one among equals.
-    pub fn find(&self, origin: &Origin) -> Option<&Arc<Policy>> {
-        let mut best = None;
-        for rule in &self.rules {
-            for pattern in rule.hosts.iter().filter(|pattern| pattern.matches(origin)) {
-                if best.is_none_or(|(weight, _)| pattern.weight() > weight) {
-                    best = Some((pattern.weight(), rule));
-                }
-            }
-        }
-        best.map(|(_, rule)| rule)
-    }
-
-    /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Policy>> {
-        self.rules.iter()
-    }
-}
-
 /// Splits `host:port`, `[v6]:port`; a bare IPv6 address without brackets is not an authority.
 fn split_port(authority: &str) -> Option<(&str, Option<&str>)> {
     if let Some(rest) = authority.strip_prefix('[') {
@@ -461,25 +349,5 @@ mod tests {
             assert!(Origin::parse(Scheme::Http, text, Some(80)).is_err(), "{text}");
         }
         assert!(Origin::parse(Scheme::Http, "a", None).is_err());
-    }
-
-    #[test]
-    fn the_rule_that_says_most_wins() {
-        let rule = |name: &str, host: &str| Policy::new(name, vec![host.parse().unwrap()]);
-        let rules = Rules::new(vec![
-            rule("any", "*"),
-            rule("below", "*.example.com"),
-            rule("deeper", "*.eu.example.com"),
-            rule("exact", "api.example.com"),
-            rule("port", "api.example.com:8443"),
-        ]);
-        let found =
-            |text: &str| rules.find(&Origin::parse(Scheme::Http, text, Some(80)).unwrap()).unwrap().name.to_string();
-        assert_eq!(found("api.example.com"), "exact");
-        assert_eq!(found("api.example.com:8443"), "port");
-        assert_eq!(found("a.example.com"), "below");
-        assert_eq!(found("a.eu.example.com"), "deeper");
-        assert_eq!(found("example.com"), "any");
-        assert!(Rules::default().find(&Origin::parse(Scheme::Http, "a", Some(1)).unwrap()).is_none());
     }
 }

@@ -24,8 +24,6 @@ pub struct Lanes {
     metrics: Metrics,
     /// Of each rule, in the order of the rules; those of hosts without one come last.
     shelves: Vec<Shelf>,
-    /// The policy of hosts without a rule: no limits.
-    unruled: Arc<Policy>,
 }
 
 /// The lanes of one rule, by host.
@@ -51,7 +49,7 @@ impl Lanes {
             }
         }
         let shelves = (0..=rules.iter().count()).map(|_| Shelf::default()).collect();
-        Self { rules, clock, metrics, shelves, unruled: Policy::new("", Vec::new()).into() }
+        Self { rules, clock, metrics, shelves }
     }
 
     /// The lane for `origin`: one per rule and host.
@@ -109,7 +107,7 @@ impl Lanes {
             Some(rule) => self.metrics.rule(&rule.name),
             None => self.metrics.unruled(host),
         };
-        Arc::new(Lane::new(host.clone(), rule.unwrap_or(&self.unruled).clone(), metrics, self.clock))
+        Arc::new(Lane::new(host.clone(), rule.unwrap_or(self.rules.unruled()).clone(), metrics, self.clock))
     }
 }
 

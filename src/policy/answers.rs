@@ -1,0 +1,71 @@
+//! What is made of an API's answers: whether its word is taken, and what happens when it fails.
+
+/// How an allowance that an API tells of is spent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spend {
+    /// Freely while more than a tenth is left, then evenly until the reset.
+    #[default]
+    Mostly,
+    /// Evenly from the beginning.
+    Even,
+    /// As fast as requests come, to the last one.
+    Greedy,
+}
+
+/// How far what an API tells about its limits is believed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// Only waits that it asks for; its numbers are looked at and not used.
+    Waits,
+    /// What is stricter than the limits of the rule.
+    #[default]
+    Stricter,
+    /// It knows better than the rule, whose limits hold only until it has spoken.
+    Api,
+}
+
+/// What is sent again if it fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// Request bodies up to this many bytes are kept, to be sent again.
+    pub body: u64,
+}
+
+// === impl Spend ===
+
+impl Spend {
+    /// As it is written in a configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Mostly => "mostly",
+            Self::Even => "even",
+            Self::Greedy => "greedy",
+        }
+    }
+}
+
+// === impl Trust ===
+
+impl Trust {
+    /// As it is written in a configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waits => "waits",
+            Self::Stricter => "stricter",
+            Self::Api => "api",
+        }
+    }
+}
+
+// === impl Retry ===
+
+impl Retry {
+    /// How many bytes of a body are kept unless somebody says otherwise.
+    pub const BODY: u64 = 1024 * 1024;
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { body: Self::BODY }
+    }
+}

@@ -1,0 +1,129 @@
+//! All rules together: which of them is for a host.
+
+use std::sync::Arc;
+
+use super::{HostPattern, Https, Origin, Policy};
+use crate::limit;
+
+/// All rules, in the order in which they were written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rules {
+    rules: Vec<Arc<Policy>>,
+    unruled: Arc<Policy>,
+    interception: Interception,
+}
+
+/// Where CONNECT is intercepted, as far as rules do not say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Interception {
+    /// These hosts (`--intercept`).
+    pub hosts: Vec<HostPattern>,
+    /// Hosts with limits, unless their rule says otherwise (`andante run`).
+    pub limited: bool,
+}
+
+// === impl Rules ===
+
+impl Rules {
+    /// Rules in the order of writing. Fills in the bursts that they leave open. Hosts without one have no limits.
+    pub fn new(mut rules: Vec<Policy>) -> Self {
+        rules.iter_mut().for_each(|rule| limit::settle(&mut rule.limits));
+        Self {
+            rules: rules.into_iter().map(Arc::new).collect(),
+            unruled: Policy::new("", Vec::new()).into(),
+            interception: Interception::default(),
+        }
+    }
+
+    /// The same rules, with `unruled` for hosts that none of them is for.
+    pub fn otherwise(self, unruled: Policy) -> Self {
+        Self { unruled: unruled.into(), ..self }
+    }
+
+    /// What holds for hosts without a rule.
+    pub fn unruled(&self) -> &Arc<Policy> {
+        &self.unruled
+    }
+
+    /// The same rules, with CONNECT intercepted as `interception` says.
+    pub fn intercepting(self, interception: Interception) -> Self {
+        Self { interception, ..self }
+    }
+
+    /// Where CONNECT is intercepted, as far as rules do not say.
+    pub fn interception(&self) -> &Interception {
+        &self.interception
+    }
+
+    /// What becomes of a CONNECT to `origin`, whose rule is `policy`.
+    ///
+    /// Of what a rule and the list of intercepted hosts say, the narrower holds: `*` is not meant for a host that is
+    /// named as one to leave alone. What is refused is refused.
+    pub fn https(&self, origin: &Origin, policy: &Policy) -> Https {
+        let narrowest =
+            |hosts: &[HostPattern]| hosts.iter().filter(|host| host.matches(origin)).map(HostPattern::weight).max();
+        let listed = narrowest(&self.interception.hosts);
+        let said = policy.https.and_then(|_| narrowest(&policy.hosts));
+        if policy.https != Some(Https::Refuse) && listed.is_some() && listed >= said {
+            return Https::Intercept;
+        }
+        let default = if policy.is_limited() && self.interception.limited { Https::Intercept } else { Https::Tunnel };
+        policy.https.unwrap_or(default)
+    }
+
+    /// Whether any CONNECT at all may be intercepted, so that a CA is needed.
+    pub fn intercepts(&self) -> bool {
+        let default = |policy: &Policy| policy.https.is_none() && policy.is_limited() && self.interception.limited;
+        let intercepted = |policy: &Arc<Policy>| policy.https == Some(Https::Intercept) || default(policy);
+        !self.interception.hosts.is_empty() || self.rules.iter().any(intercepted)
+    }
+
+    /// The rule for `origin`: the one whose pattern says most about it, the earlier one among equals.
+    pub fn find(&self, origin: &Origin) -> Option<&Arc<Policy>> {
+        let mut best = None;
+        for rule in &self.rules {
+            for pattern in rule.hosts.iter().filter(|pattern| pattern.matches(origin)) {
+                if best.is_none_or(|(weight, _)| pattern.weight() > weight) {
+                    best = Some((pattern.weight(), rule));
+                }
+            }
+        }
+        best.map(|(_, rule)| rule)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Policy>> {
+        self.rules.iter()
+    }
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self::new(Vec::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Scheme, *};
+
+    #[test]
+    fn the_rule_that_says_most_wins() {
+        let rule = |name: &str, host: &str| Policy::new(name, vec![host.parse().unwrap()]);
+        let rules = Rules::new(vec![
+            rule("any", "*"),
+            rule("below", "*.example.com"),
+            rule("deeper", "*.eu.example.com"),
+            rule("exact", "api.example.com"),
+            rule("port", "api.example.com:8443"),
+        ]);
+        let found =
+            |text: &str| rules.find(&Origin::parse(Scheme::Http, text, Some(80)).unwrap()).unwrap().name.to_string();
+        assert_eq!(found("api.example.com"), "exact");
+        assert_eq!(found("api.example.com:8443"), "port");
+        assert_eq!(found("a.example.com"), "below");
+        assert_eq!(found("a.eu.example.com"), "deeper");
+        assert_eq!(found("example.com"), "any");
+        assert!(Rules::default().find(&Origin::parse(Scheme::Http, "a", Some(1)).unwrap()).is_none());
+    }
+}
