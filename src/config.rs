@@ -1,5 +1,6 @@
 //! The checked configuration: everything that andante runs on, free of contradictions. Starts nothing.
 
+mod answers;
 mod check;
 pub mod duration;
 mod files;
@@ -203,6 +204,7 @@ impl Config {
         files.extend(Named::all(file.upstream_crl.as_deref(), Holds::RevocationLists));
         files.extend(rules::files(&rules).cloned());
 
+        let answers = flags.answers.or(environment.answers).or(file.common.answers);
         let data = flags.data.or(environment.data).or(file.common.data);
         let threads = flags.threads.or(environment.threads).or(file.common.threads);
         let log = flags.log.or(environment.log).or(file.common.log);
@@ -214,7 +216,7 @@ impl Config {
             clients,
             drain: file.drain.unwrap_or(base.drain),
             timeouts: file.timeouts.unwrap_or(base.timeouts),
-            rules: rules::finish(rules).intercepting(Interception { hosts, ..interception }),
+            rules: rules::finish(rules, answers).intercepting(Interception { hosts, ..interception }),
             gateways: file.gateways.unwrap_or(base.gateways),
             upstream_ca: upstream_ca.map_or(base.upstream_ca, values),
             upstream_crl: file.upstream_crl.map_or(base.upstream_crl, values),

@@ -11,7 +11,7 @@ use super::{FAILED, Failure, serve, terminal, wording};
 use crate::{
     config::{Clients, Config, Dns, Problem, Settings, Sources},
     limit::{LimitSpec, MarginSpec},
-    policy::{Egress, Gateway, Https, Parent, Policy},
+    policy::{Egress, Gateway, Https, Parent, Policy, Retry},
 };
 
 /// Checks a configuration: every problem at once, or how it was understood
@@ -94,11 +94,14 @@ fn summary(config: &Config) -> String {
     if !config.upstream_crl.is_empty() {
         row(&mut text, 0, "upstream-crl", &files(&config.upstream_crl));
     }
+    let (usual, otherwise) = (Policy::new("", Vec::new()), config.rules.unruled());
+    answers(&mut text, 0, otherwise, &[&usual]);
     for gateway in &config.gateways {
         row(&mut text, 0, "gateway", &route(gateway));
     }
     for rule in config.rules.iter() {
         describe(&mut text, rule);
+        answers(&mut text, 2, rule, &[&usual, otherwise]);
     }
     text
 }
@@ -132,6 +135,32 @@ fn describe(text: &mut String, rule: &Policy) {
         row(text, 2, "https", word);
     }
     way_out(text, &rule.egress);
+}
+
+/// What becomes of answers, where it differs from one of `others`: what goes without saying.
+fn answers(text: &mut String, indent: usize, policy: &Policy, others: &[&Policy]) {
+    let differs = |same: fn(&Policy, &Policy) -> bool| others.iter().any(|other| !same(policy, other));
+    if differs(|a, b| a.spend == b.spend) {
+        row(text, indent, "spend", policy.spend.as_str());
+    }
+    if differs(|a, b| a.trust == b.trust) {
+        row(text, indent, "trust", policy.trust.as_str());
+    }
+    if differs(|a, b| a.retry == b.retry) {
+        row(text, indent, "retry", &again(policy.retry));
+    }
+    if differs(|a, b| a.breaker == b.breaker) {
+        row(text, indent, "breaker", if policy.breaker { "on" } else { "off" });
+    }
+}
+
+/// `off`; `on, with bodies up to 64 KiB`.
+fn again(retry: Option<Retry>) -> String {
+    match retry {
+        None => "off".to_owned(),
+        Some(Retry { body: 0 }) => "on, without bodies".to_owned(),
+        Some(Retry { body }) => format!("on, with bodies up to {}", wording::size(body)),
+    }
 }
 
 /// What differs from going straight there.
@@ -262,6 +291,31 @@ mod tests {
             assert!(summary.contains(line), "{line}\n{summary}");
         }
         assert!(!summary.contains("hunter2"), "{summary}");
+    }
+
+    #[test]
+    fn the_summary_says_what_becomes_of_answers_where_it_is_not_the_usual() {
+        let summary = |text: &str| {
+            let file = File { path: "a.toml".into(), content: Ok(text.as_bytes().to_vec()) };
+            summary(&Config::load(&Sources { file: Some(file), ..Sources::default() }).unwrap().0)
+        };
+        let usual = summary("[[rule]]\nhost = 'a'\nspend = 'mostly'\ntrust = 'stricter'\nretry = 'on'\nbreaker = 'on'");
+        for key in ["spend", "trust", "retry", "breaker"] {
+            assert!(!usual.contains(key), "{key}\n{usual}");
+        }
+        let said = summary(
+            "spend = 'even'\nretry = { body = '64KiB' }\n[[rule]]\nhost = 'a'\nspend = 'mostly'\ntrust = 'api'\n\
+             breaker = 'off'\n[[rule]]\nhost = 'b'\nretry = 'off'\n[[rule]]\nhost = 'c'\nretry = { body = '0' }",
+        );
+        for line in [
+            "\nspend         even\n",
+            "\nretry         on, with bodies up to 64 KiB\n",
+            "  spend         mostly\n  trust         api\n  retry         on, with bodies up to 64 KiB\n  breaker       off\n",
+            "  spend         even\n  retry         off\n",
+            "  retry         on, without bodies\n",
+        ] {
+            assert!(said.contains(line), "{line}\n{said}");
+        }
     }
 
     #[test]

@@ -65,6 +65,15 @@ pub(super) fn seconds(of: f64) -> String {
     Duration::try_from_secs_f64(of).map_or_else(|_| "ever".to_owned(), short)
 }
 
+/// `1 MiB`, `64 KiB`, `10,000,000 bytes`: in the largest unit that leaves no rest.
+pub(super) fn size(bytes: u64) -> String {
+    match bytes {
+        1.. if bytes.is_multiple_of(1 << 20) => format!("{} MiB", count(bytes >> 20)),
+        1.. if bytes.is_multiple_of(1 << 10) => format!("{} KiB", count(bytes >> 10)),
+        _ => several(bytes, "byte"),
+    }
+}
+
 /// A pace that was measured: `8.3/s`, `120/s`, `30/min`, `2/h`: the unit in which it is at least one.
 pub(super) fn measured_pace(per_second: f64) -> String {
     let (number, unit) = match per_second {

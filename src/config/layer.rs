@@ -3,12 +3,14 @@
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use super::{
-    Dns, LogFormat, Timeouts, gateways,
+    Dns, LogFormat, Timeouts,
+    answers::Answers,
+    gateways,
     problem::{Place, Placed, Problem},
     reader::{self, Reader, Table},
     rules::{self, Draft},
     source::{File, Settings},
-    value::{self, Client, Grammar, upstream, upstream::Resolver},
+    value::{self, Client, Grammar, answers, upstream, upstream::Resolver},
 };
 use crate::{
     limit::Limits,
@@ -28,6 +30,10 @@ pub(super) const TOP: &[&str] = &[
     "upstream-crl",
     "dns",
     "data",
+    "spend",
+    "trust",
+    "retry",
+    "breaker",
     "timeouts",
     "gateway",
     "rule",
@@ -48,6 +54,8 @@ pub(super) struct Layer {
     pub(super) intercept: Option<Vec<Placed<HostPattern>>>,
     pub(super) upstream_ca: Option<Vec<Placed<PathBuf>>>,
     pub(super) data: Option<Placed<PathBuf>>,
+    /// What holds for every rule that does not say, and without one.
+    pub(super) answers: Answers,
 }
 
 /// What a file can say.
@@ -100,6 +108,7 @@ impl FileLayer {
                 intercept: reader.several(root, "intercept", &value::HOST).map(|hosts| hosts.value),
                 upstream_ca: reader.files(root, "upstream-ca"),
                 data: data.map(|data| reader.beside(data)),
+                answers: Answers::read(reader, root),
             },
             drain: reader.one(root, "drain", &value::DURATION).map(|drain| drain.value),
             timeouts: Some(timeouts(reader, root, base)),
@@ -197,6 +206,10 @@ impl Layer {
                 "--intercept" => "ANDANTE_INTERCEPT",
                 "--upstream-ca" => "ANDANTE_UPSTREAM_CA",
                 "--data" => "ANDANTE_DATA",
+                "--spend" => "ANDANTE_SPEND",
+                "--trust" => "ANDANTE_TRUST",
+                "--retry" => "ANDANTE_RETRY",
+                "--breaker" => "ANDANTE_BREAKER",
                 _ => "ANDANTE_LIMIT",
             })
         })
@@ -211,6 +224,14 @@ impl Layer {
         let clients = word_list(&said.clients, &place("--clients"), &value::CLIENT, problems);
         let intercept = word_list(&said.intercept, &place("--intercept"), &value::HOST, problems);
         let upstream_ca = word_list(&said.upstream_ca, &place("--upstream-ca"), &upstream::FILE, problems);
+        let answers = Answers {
+            spend: word(said.spend.as_deref(), &place("--spend"), &answers::SPEND, problems).map(|said| said.value),
+            trust: word(said.trust.as_deref(), &place("--trust"), &answers::TRUST, problems).map(|said| said.value),
+            retry: word(said.retry.as_deref(), &place("--retry"), &answers::RETRY, problems).map(|said| said.value),
+            body: None,
+            breaker: word(said.breaker.as_deref(), &place("--breaker"), &answers::BREAKER, problems)
+                .map(|said| said.value),
+        };
         let listen = word_list(&said.listen, &place("--listen"), &value::LISTEN, problems);
         Self {
             listen: (!said.listen.is_empty()).then_some(listen),
@@ -222,6 +243,7 @@ impl Layer {
             intercept: (!said.intercept.is_empty()).then_some(intercept),
             upstream_ca: (!said.upstream_ca.is_empty()).then_some(upstream_ca),
             data: word(said.data.as_deref(), &place("--data"), &upstream::FOLDER, problems),
+            answers,
         }
     }
 }

@@ -238,6 +238,11 @@ impl<'a> Table<'a> {
         self.entries.contains_key(key)
     }
 
+    /// Whether `key` is there and a table itself.
+    pub(super) fn has_table(&self, key: &str) -> bool {
+        self.entries.get(key).is_some_and(|value| matches!(value.get_ref(), DeValue::Table(_)))
+    }
+
     fn item(&self, key: &str) -> Option<Item<'a>> {
         let value = self.entries.get(key)?;
         Some(Item { key: format!("{}{key}", self.prefix), value: value.get_ref(), span: value.span() })

@@ -5,6 +5,7 @@ mod egress;
 use std::collections::HashMap;
 
 use super::{
+    answers::{self, Answers},
     files::Named,
     problem::{Placed, Problem},
     reader::{Reader, Table},
@@ -34,6 +35,10 @@ pub(super) const KEYS: &[&str] = &[
     "sni",
     "client-cert",
     "client-key",
+    "spend",
+    "trust",
+    "retry",
+    "breaker",
 ];
 
 /// A rule whose single values are right, not yet compared with the others.
@@ -49,6 +54,8 @@ pub(super) struct Draft {
     https: Option<Placed<Https>>,
     /// The files that it names.
     files: Vec<Named>,
+    /// What it says of answers; the rest is said for all rules.
+    answers: Answers,
 }
 
 /// All rules of a file.
@@ -135,9 +142,10 @@ pub(super) fn files(drafts: &[Draft]) -> impl Iterator<Item = &Named> {
     drafts.iter().flat_map(|draft| &draft.files)
 }
 
-/// The finished rules.
-pub(super) fn finish(drafts: Vec<Draft>) -> Rules {
-    Rules::new(drafts.into_iter().map(|draft| draft.policy).collect())
+/// The finished rules; `answers` holds where they do not say.
+pub(super) fn finish(drafts: Vec<Draft>, answers: Answers) -> Rules {
+    let finished = |draft: Draft| draft.answers.or(answers).over(draft.policy);
+    Rules::new(drafts.into_iter().map(finished).collect()).otherwise(answers.over(Policy::new("", Vec::new())))
 }
 
 /// Writes `limit` into the rule of its host, or into a new one.
@@ -156,6 +164,7 @@ fn place_limit(drafts: &mut Vec<Draft>, limit: &Placed<(HostPattern, Limits)>) {
         let mut own = Draft::of_host(Policy { name: pattern.to_string().into(), ..draft.policy.clone() }, limit);
         own.strict = draft.strict;
         own.https.clone_from(&draft.https);
+        own.answers = draft.answers;
         own.set(limits);
         drafts.insert(at + 1, own);
     } else {
@@ -186,12 +195,13 @@ impl Draft {
         let margin = reader.one(table, "margin", &value::MARGIN);
         let https = reader.one(table, "https", &value::upstream::HTTPS);
         policy.https = https.as_ref().map(|https| https.value);
+        let answers = Answers::read(reader, table);
         let (egress, files) = egress::read(reader, table);
         policy.egress = egress;
         policy.allow_private = reader.switch(table, "allow-private").is_some_and(|allow| allow.value);
         let strict = reader.switch(table, "strict").is_some_and(|strict| strict.value);
         let named = name.map_or(header, |name| Placed { value: (), text: name.text, key: name.key, place: name.place });
-        let mut draft = Self { policy, strict, named, hosts, https, files };
+        let mut draft = Self { policy, strict, named, hosts, https, files, answers };
         draft.set(&limits);
         if let Some(margin) = margin {
             draft.policy.margin = margin.value;
@@ -206,7 +216,8 @@ impl Draft {
         let host = Placed { value: pattern.clone(), text: limit.text.clone(), key: None, place: limit.place.clone() };
         let named = Placed { value: (), text: String::new(), key: None, place: limit.place.clone() };
         let policy = Policy { hosts: vec![pattern.clone()], ..policy };
-        let mut draft = Self { policy, strict: false, named, hosts: vec![host], https: None, files: Vec::new() };
+        let (files, answers) = (Vec::new(), Answers::default());
+        let mut draft = Self { policy, strict: false, named, hosts: vec![host], https: None, files, answers };
         draft.set(limits);
         draft
     }
@@ -250,7 +261,7 @@ fn read_limits<'a>(reader: &mut Reader<'a>, table: &Table<'a>, header: &Placed<(
     if let Some(in_flight) = reader.one(table, "in-flight", &value::IN_FLIGHT) {
         limits.in_flight = Some(in_flight.value);
     }
-    let purpose = egress::KEYS.iter().any(|key| table.has(key));
+    let purpose = egress::KEYS.iter().chain(answers::KEYS).any(|key| table.has(key));
     if limits == Limits::default() && !purpose && reader.problems.len() == before {
         let hint = "write limits = [\"500/min\"] or in-flight = 20";
         reader.problems.push(Problem::warning(header, "this rule limits nothing", hint));

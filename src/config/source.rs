@@ -46,6 +46,14 @@ pub struct Settings {
     pub upstream_ca: Vec<String>,
     /// `--data`, `ANDANTE_DATA`.
     pub data: Option<String>,
+    /// `--spend`, `ANDANTE_SPEND`.
+    pub spend: Option<String>,
+    /// `--trust`, `ANDANTE_TRUST`.
+    pub trust: Option<String>,
+    /// `--retry`, `ANDANTE_RETRY`.
+    pub retry: Option<String>,
+    /// `--breaker`, `ANDANTE_BREAKER`.
+    pub breaker: Option<String>,
 }
 
 // === impl File ===
@@ -101,6 +109,10 @@ impl Settings {
             intercept: several("ANDANTE_INTERCEPT", &[',', ';', '\n']),
             upstream_ca: several("ANDANTE_UPSTREAM_CA", &[',', ';', '\n']),
             data: variable("ANDANTE_DATA"),
+            spend: variable("ANDANTE_SPEND"),
+            trust: variable("ANDANTE_TRUST"),
+            retry: variable("ANDANTE_RETRY"),
+            breaker: variable("ANDANTE_BREAKER"),
         }
     }
 }

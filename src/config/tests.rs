@@ -8,6 +8,7 @@ use crate::{
     policy::{Origin, Policy, Scheme},
 };
 
+mod answers;
 mod files;
 mod upstreams;
 

@@ -1,5 +1,6 @@
 //! How single values are written. One grammar each for files, flags and the environment.
 
+pub(super) mod answers;
 pub(super) mod gateway;
 pub(super) mod upstream;
 

@@ -48,6 +48,10 @@ fn a_mistake_on_the_command_line_is_one_of_usage() {
         (&["serve", "--lisen", "127.0.0.1:0"][..], "--listen"),
         (&["serve", "--limit", "a=10 per s"], "hint: write 10/s"),
         (&["serve", "--listen", "nowhere"], "127.0.0.1:3128"),
+        (&["serve", "--spend", "all"], "hint: write mostly, even or greedy"),
+        (&["serve", "--breaker", "yes"], "hint: write on\n"),
+        (&["run", "--trust", "me", "--", "true"], "hint: write waits, stricter or api"),
+        (&["run", "--retry", "4MiB", "--", "true"], "hint: write retry = { body = '4MiB' } in a file"),
         (&["sevre"], "serve"),
         (&["mock", "--window", "open"], "sliding"),
         (&["plan", "--limit", "10/s"], "--requests"),
@@ -105,6 +109,29 @@ fn check_says_how_a_good_file_was_understood() {
     let (code, _, stderr) = outcome(andante(&["check", "/nonexistent/andante.toml"]));
     assert_eq!(code, Some(1));
     assert!(stderr.contains("error: /nonexistent/andante.toml: cannot be read"), "{stderr}");
+}
+
+#[test]
+fn check_says_what_becomes_of_answers_where_it_is_not_the_usual() {
+    let file = file("spend = \"even\"\n[[rule]]\nhost = \"a\"\nretry = { body = \"64KiB\" }\nbreaker = \"off\"\n");
+    let path = file.path().to_str().unwrap();
+    let (code, stdout, stderr) = outcome(andante(&["check", path]));
+    assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
+    let rule = "  spend         even\n  retry         on, with bodies up to 64 KiB\n  breaker       off\n";
+    assert!(stdout.contains("\nspend         even\n") && stdout.contains(rule), "{stdout}");
+    assert!(!stdout.contains("trust"), "{stdout}");
+    // The environment wins over the top of the file, and a rule over both.
+    let mut command = andante(&["check", path]);
+    command.env("ANDANTE_SPEND", "greedy").env("ANDANTE_RETRY", "off").env("ANDANTE_TRUST", "");
+    let (code, stdout, stderr) = outcome(command);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
+    assert!(stdout.contains("\nspend         greedy\nretry         off\n"), "{stdout}");
+    assert!(stdout.contains(&rule.replace("even", "greedy")) && !stdout.contains("trust"), "{stdout}");
+    let mut command = andante(&["check", path]);
+    command.env("ANDANTE_BREAKER", "broken");
+    let (code, _, stderr) = outcome(command);
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(stderr.starts_with("error: ANDANTE_BREAKER: expected \"on\" or \"off\", found \"broken\"\n"), "{stderr}");
 }
 
 #[test]

@@ -1,0 +1,72 @@
+//! Reads what becomes of an API's answers, which a rule can say, and for all others the file, the environment and flags.
+
+use super::{
+    reader::{Reader, Table},
+    value::answers as value,
+};
+use crate::policy::{Policy, Retry, Spend, Trust};
+
+/// What one place says; the rest is left to weaker ones.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Answers {
+    pub(super) spend: Option<Spend>,
+    pub(super) trust: Option<Trust>,
+    pub(super) retry: Option<bool>,
+    /// Bytes of a body that is kept. Apart from `retry`: whoever says "on" does not speak of bodies.
+    pub(super) body: Option<u64>,
+    pub(super) breaker: Option<bool>,
+}
+
+/// The keys, in a rule and outside of any table.
+pub(super) const KEYS: &[&str] = &["spend", "trust", "retry", "breaker"];
+/// Keys of `retry`, if it is a table.
+const RETRY: &[&str] = &["body"];
+
+// === impl Answers ===
+
+impl Answers {
+    /// What `table`, a rule or the whole file, says.
+    pub(super) fn read<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Self {
+        let (retry, body) = retry(reader, table);
+        Self {
+            spend: reader.one(table, "spend", &value::SPEND).map(|spend| spend.value),
+            trust: reader.one(table, "trust", &value::TRUST).map(|trust| trust.value),
+            retry,
+            body,
+            breaker: reader.one(table, "breaker", &value::BREAKER).map(|breaker| breaker.value),
+        }
+    }
+
+    /// This, and where it says nothing, what `weaker` says.
+    pub(super) fn or(self, weaker: Self) -> Self {
+        Self {
+            spend: self.spend.or(weaker.spend),
+            trust: self.trust.or(weaker.trust),
+            retry: self.retry.or(weaker.retry),
+            body: self.body.or(weaker.body),
+            breaker: self.breaker.or(weaker.breaker),
+        }
+    }
+
+    /// `policy`, except for what is said here.
+    pub(super) fn over(self, policy: Policy) -> Policy {
+        let body = self.body.or(policy.retry.map(|retry| retry.body)).unwrap_or(Retry::BODY);
+        Policy {
+            spend: self.spend.unwrap_or(policy.spend),
+            trust: self.trust.unwrap_or(policy.trust),
+            retry: self.retry.unwrap_or(policy.retry.is_some()).then_some(Retry { body }),
+            breaker: self.breaker.unwrap_or(policy.breaker),
+            ..policy
+        }
+    }
+}
+
+/// `retry` is a word, or a table that means "on" and says more.
+fn retry<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> (Option<bool>, Option<u64>) {
+    if !table.has_table("retry") {
+        return (reader.one(table, "retry", &value::RETRY).map(|on| on.value), None);
+    }
+    let Some(inner) = reader.table(table, "retry", "retry.") else { return (None, None) };
+    reader.only(&inner, RETRY, &[("a [[rule]]", super::rules::KEYS), ("the first table", super::layer::TOP)]);
+    (Some(true), reader.one(&inner, "body", &value::BODY).map(|body| body.value))
+}

@@ -1,0 +1,146 @@
+//! How it is written what becomes of an API's answers: whether its word is taken, and what happens when it fails.
+
+use super::{Grammar, Instead};
+use crate::policy::{Spend, Trust};
+
+pub(in crate::config) const SPEND: Grammar<Spend> = Grammar {
+    expected: "how an allowance is spent",
+    example: "\"mostly\", \"even\" or \"greedy\"",
+    read: |text| {
+        [Spend::Mostly, Spend::Even, Spend::Greedy]
+            .into_iter()
+            .find(|spend| spend.as_str() == text)
+            .ok_or_else(Instead::default)
+    },
+};
+pub(in crate::config) const TRUST: Grammar<Trust> = Grammar {
+    expected: "how far an API is believed",
+    example: "\"waits\", \"stricter\" or \"api\"",
+    read: |text| {
+        [Trust::Waits, Trust::Stricter, Trust::Api]
+            .into_iter()
+            .find(|trust| trust.as_str() == text)
+            .ok_or_else(Instead::default)
+    },
+};
+/// Without the size of bodies, which has a key of its own.
+pub(in crate::config) const RETRY: Grammar<bool> = Grammar { read: retry, ..SWITCH };
+pub(in crate::config) const BREAKER: Grammar<bool> = SWITCH;
+/// Bytes of a body that is kept to be sent again.
+pub(in crate::config) const BODY: Grammar<u64> =
+    Grammar { expected: "a size", example: "\"1MiB\", \"64KiB\" or \"0\"", read: body };
+
+const SWITCH: Grammar<bool> = Grammar { expected: "\"on\" or \"off\"", example: "\"on\" or \"off\"", read: switch };
+
+/// The largest body that is kept. Every request on its way may hold as much in memory: a hundred of them 6.4 GB.
+const MOST: u64 = 64 << 20;
+
+/// Names of units, in small letters, and their bytes.
+const UNITS: [(&str, u64); 7] = [
+    ("b", 1),
+    ("kb", 1000),
+    ("mb", 1_000_000),
+    ("gb", 1_000_000_000),
+    ("kib", 1 << 10),
+    ("mib", 1 << 20),
+    ("gib", 1 << 30),
+];
+
+fn switch(text: &str) -> Result<bool, Instead> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        "true" | "yes" | "1" => Err(Instead::hint("write \"on\"")),
+        "false" | "no" | "0" => Err(Instead::hint("write \"off\"")),
+        _ => Err(Instead::default()),
+    }
+}
+
+fn retry(text: &str) -> Result<bool, Instead> {
+    switch(text).map_err(|instead| match body(text) {
+        Ok(_) if instead.hint.is_none() => {
+            Instead::hint(format!("write retry = {{ body = '{text}' }} in a file, for the bodies that are kept"))
+        }
+        _ => instead,
+    })
+}
+
+fn body(text: &str) -> Result<u64, Instead> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.trim_start().to_ascii_lowercase();
+    let bytes = match UNITS.iter().find(|(name, _)| *name == unit) {
+        _ if number.is_empty() => return Err(Instead::default()),
+        // Nothing is nothing in every unit.
+        None if unit.is_empty() && number.bytes().all(|digit| digit == b'0') => Some(0),
+        None if unit.is_empty() => {
+            return Err(Instead::hint(format!("write \"{number}B\" for bytes, \"{number}KiB\" or \"{number}MiB\"")));
+        }
+        None => return Err(meant(number, &unit)),
+        Some((_, bytes)) => number.parse().ok().and_then(|number: u64| number.checked_mul(*bytes)),
+    };
+    bytes.filter(|bytes| *bytes <= MOST).ok_or_else(|| {
+        let hint = "write at most \"64MiB\"; larger bodies are passed on as they come, and not sent again";
+        Instead::said(format!("{text:?} is too much to keep in memory for each request on its way"), hint)
+    })
+}
+
+/// A letter alone means a thousand to some and 1024 to others.
+fn meant(number: &str, unit: &str) -> Instead {
+    match unit {
+        "k" => Instead::hint(format!("write \"{number}KiB\" or \"{number}kB\"")),
+        "m" | "g" => {
+            let unit = unit.to_ascii_uppercase();
+            Instead::hint(format!("write \"{number}{unit}iB\" or \"{number}{unit}B\""))
+        }
+        _ => Instead::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_a_unit_unless_they_are_nothing() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("0MiB", 0),
+            ("512B", 512),
+            ("64KiB", 65_536),
+            ("64 kib", 65_536),
+            ("1MiB", 1_048_576),
+            ("10MB", 10_000_000),
+            ("64MiB", 67_108_864),
+        ] {
+            assert_eq!(BODY.read(text), Ok(bytes), "{text}");
+        }
+        let hint = |text: &str| BODY.read(text).unwrap_err().hint;
+        assert_eq!(hint("4"), "write \"4B\" for bytes, \"4KiB\" or \"4MiB\"");
+        assert_eq!(hint("4M"), "write \"4MiB\" or \"4MB\"");
+        for text in ["", "MiB", "-1MiB", "1.5MiB", "1 fortnight", "all", "+1B", "٣B", "1MiBé"] {
+            assert_eq!(hint(text), "write \"1MiB\", \"64KiB\" or \"0\"", "{text}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_is_kept_has_a_bound() {
+        for text in ["65MiB", "1GiB", "67108865B", "99999999999999999999B", "18446744073709551615GiB"] {
+            let wrong = BODY.read(text).unwrap_err();
+            assert!(
+                wrong.what.contains(text) && wrong.hint.starts_with("write at most \"64MiB\""),
+                "{text}: {wrong:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn switches_have_one_spelling_and_know_the_others() {
+        assert_eq!((BREAKER.read("on"), RETRY.read("off")), (Ok(true), Ok(false)));
+        for (text, hint) in [("true", "write \"on\""), ("0", "write \"off\""), ("maybe", "write \"on\" or \"off\"")] {
+            assert_eq!(BREAKER.read(text).unwrap_err().hint, hint, "{text}");
+            assert_eq!(RETRY.read(text).unwrap_err().hint, hint, "{text}");
+        }
+        assert!(RETRY.read("4MiB").unwrap_err().hint.starts_with("write retry = { body = '4MiB' }"));
+    }
+}
