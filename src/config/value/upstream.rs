@@ -144,7 +144,7 @@ fn decoded(text: &str) -> Option<String> {
 /// An address to connect to.
 fn target(text: &str) -> Result<IpAddr, Instead> {
     let address = address(text)?;
-    if address.is_unspecified() || address.is_multicast() || address == IpAddr::V4(Ipv4Addr::BROADCAST) {
+    if is_nobodys(address) {
         return Err(Instead::said(format!("{address} is no host's address"), "write the address of the API"));
     }
     Ok(address)
@@ -153,11 +153,16 @@ fn target(text: &str) -> Result<IpAddr, Instead> {
 /// An address to connect from.
 fn source(text: &str) -> Result<IpAddr, Instead> {
     let address = address(text)?;
-    if address.is_unspecified() || address.is_multicast() || address == IpAddr::V4(Ipv4Addr::BROADCAST) {
+    if is_nobodys(address) {
         let hint = "write one that `ip address` lists, or leave it out: then the system chooses";
         return Err(Instead::said(format!("{address} is no machine's own address"), hint));
     }
     Ok(address)
+}
+
+/// Whether no single machine can have it.
+fn is_nobodys(address: IpAddr) -> bool {
+    address.is_unspecified() || address.is_multicast() || address == IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 
 fn address(text: &str) -> Result<IpAddr, Instead> {
