@@ -1,9 +1,6 @@
 //! How streams and connections end, on either side, and who notices: R10, R58, R62.
 
-use std::sync::{
-    Arc,
-    mpsc::{Receiver, Sender, channel},
-};
+use std::sync::Arc;
 
 use h2::Reason;
 use http::Request;
@@ -12,10 +9,10 @@ use rustix::process::Signal;
 
 use super::{
     streams::{frames, lane, rejected2},
-    upstreams::{MAX_CONCURRENT_STREAMS, andante, answer, framed, request},
+    upstreams::{MAX_CONCURRENT_STREAMS, andante, framed_first, halt, request},
 };
 use crate::support::{
-    Andante, Client, PATIENCE, Upstream, eventually,
+    Andante, Client, Upstream, eventually,
     h2::{Client2, Upstream2, kind},
 };
 
@@ -111,25 +108,16 @@ fn r62_what_does_not_finish_in_the_drain_is_told_to_come_back() {
 
 #[test]
 fn an_upstream_that_goes_away_finishes_what_it_has_seen_and_the_rest_goes_elsewhere() {
-    let (said, heard) = channel();
-    let (go, went): (Sender<()>, Receiver<()>) = channel();
-    let (said, went) = (Mutex::new(said), Mutex::new(went));
-    let upstream = framed(&[(MAX_CONCURRENT_STREAMS, 10)], move |number, mut frames| {
-        if number > 1 {
-            while let Some(stream) = request(&mut frames) {
-                answer(&mut frames, stream, "elsewhere");
-            }
-            return;
-        }
-        let (seen, unseen) = (request(&mut frames).unwrap(), request(&mut frames).unwrap());
+    let (halt, halted) = halt();
+    let upstream = framed_first(&[(MAX_CONCURRENT_STREAMS, 10)], "elsewhere", move |frames| {
+        let (seen, unseen) = (request(frames).unwrap(), request(frames).unwrap());
         assert!(seen < unseen);
         frames.headers(seen, &[(":status", "200")], false);
         frames.data(seen, b"half ", false);
         frames.go_away(seen, Reason::NO_ERROR);
-        said.lock().send(()).unwrap();
-        let _ = went.lock().recv_timeout(PATIENCE);
+        halt.here();
         frames.data(seen, b"and half", true);
-        assert!(request(&mut frames).is_none(), "a new request on a connection that goes away");
+        assert!(request(frames).is_none(), "a new request on a connection that goes away");
     });
     let andante = andante(upstream.port(), "");
     let mut client = Client2::connect(andante.andante.proxy());
@@ -137,11 +125,11 @@ fn an_upstream_that_goes_away_finishes_what_it_has_seen_and_the_rest_goes_elsewh
     let mut unseen = Client::connect(andante.andante.proxy());
     andante.andante.wait_for(|status| status["lanes"][0]["in_flight"] == 1);
     unseen.send(format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", upstream.url("/unseen"), upstream.address()));
-    heard.recv_timeout(PATIENCE).unwrap();
+    halted.reached();
     let answer = unseen.answer();
     assert_eq!((answer.status(), answer.text().as_str()), (200, "elsewhere"));
     assert_eq!(client.get(&upstream.url("/new")).answer().text(), "elsewhere");
-    go.send(()).unwrap();
+    halted.go_on();
     assert_eq!(seen.answer().text(), "half and half");
     eventually("the connection's end", || (upstream.ended() == 1).then_some(()));
     assert_eq!(upstream.connections(), 2);

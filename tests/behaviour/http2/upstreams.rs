@@ -23,6 +23,18 @@ pub(super) const MAX_CONCURRENT_STREAMS: u16 = 3;
 /// How many requests each connection has carried.
 type Counts = Arc<Mutex<HashMap<usize, usize>>>;
 
+/// Where a script stops.
+pub(super) struct Halt {
+    come: Sender<()>,
+    going_on: Mutex<Receiver<()>>,
+}
+
+/// Who lets it go on.
+pub(super) struct Halted {
+    came: Receiver<()>,
+    go_on: Sender<()>,
+}
+
 /// andante with one thread, so with one pool, and with a rule that says `more` and makes HTTPS of HTTP.
 pub(super) fn andante(port: u16, more: &str) -> Interceptor {
     let rule = format!("[[rule]]\nhost = \"127.0.0.1:{port}\"\nupstream = \"https\"\n{more}\n");
@@ -30,7 +42,7 @@ pub(super) fn andante(port: u16, more: &str) -> Interceptor {
 }
 
 /// An upstream whose frames `script` reads and writes, with the number of its connection.
-pub(super) fn framed(
+fn framed(
     settings: &'static [(u16, u32)],
     script: impl Fn(usize, Frames<Box<dyn Stream>>) + Send + Sync + 'static,
 ) -> Upstream {
@@ -48,14 +60,63 @@ pub(super) fn framed(
     })
 }
 
+/// The same for its first connection; requests on others are answered with `elsewhere`.
+pub(super) fn framed_first(
+    settings: &'static [(u16, u32)],
+    elsewhere: &'static str,
+    script: impl Fn(&mut Frames<Box<dyn Stream>>) + Send + Sync + 'static,
+) -> Upstream {
+    framed(settings, move |number, mut frames| match number {
+        1 => script(&mut frames),
+        _ => answer_all(&mut frames, elsewhere),
+    })
+}
+
+/// A place in a script that is not passed before the test says so, and the test's end of it.
+pub(super) fn halt() -> (Halt, Halted) {
+    let ((come, came), (go_on, going_on)) = (channel(), channel());
+    (Halt { come, going_on: Mutex::new(going_on) }, Halted { came, go_on })
+}
+
 /// The next request's stream.
 pub(super) fn request(frames: &mut Frames<Box<dyn Stream>>) -> Option<u32> {
     frames.next_of(kind::HEADERS).map(|head| head.stream)
 }
 
-pub(super) fn answer(frames: &mut Frames<Box<dyn Stream>>, stream: u32, body: &str) {
+/// Answers each request that is still to come.
+fn answer_all(frames: &mut Frames<Box<dyn Stream>>, body: &str) {
+    while let Some(stream) = request(frames) {
+        answer(frames, stream, body);
+    }
+}
+
+fn answer(frames: &mut Frames<Box<dyn Stream>>, stream: u32, body: &str) {
     frames.headers(stream, &[(":status", "200")], false);
     frames.data(stream, body.as_bytes(), true);
+}
+
+// === impl Halt ===
+
+impl Halt {
+    /// Says that it has come here, and waits.
+    pub(super) fn here(&self) {
+        let _ = self.come.send(());
+        let _ = self.going_on.lock().recv_timeout(PATIENCE);
+    }
+}
+
+// === impl Halted ===
+
+impl Halted {
+    /// Waits until somebody has come.
+    pub(super) fn reached(&self) {
+        self.came.recv_timeout(PATIENCE).expect("the script to come to its halt");
+    }
+
+    /// Lets one go on.
+    pub(super) fn go_on(&self) {
+        self.go_on.send(()).unwrap();
+    }
 }
 
 #[test]
@@ -108,9 +169,9 @@ fn a_request_is_what_http2_wants_it_to_be() {
 }
 
 /// An upstream that holds all requests until it is told, and on which connection each of them came.
-fn holding(settings: &'static [(u16, u32)]) -> (Upstream, Counts, Sender<()>) {
-    let (release, held): (Sender<()>, Receiver<()>) = channel();
-    let (open, released) = (Counts::default(), Mutex::new(held));
+fn holding(settings: &'static [(u16, u32)]) -> (Upstream, Counts, Halted) {
+    let (halt, halted) = halt();
+    let open = Counts::default();
     let counted = open.clone();
     let upstream = framed(settings, move |number, mut frames| {
         let mut streams = Vec::new();
@@ -120,25 +181,25 @@ fn holding(settings: &'static [(u16, u32)]) -> (Upstream, Counts, Sender<()>) {
             streams.push(stream);
             *counted.lock().entry(number).or_default() += 1;
         }
-        let _ = released.lock().recv_timeout(PATIENCE);
+        halt.here();
         streams.iter().for_each(|stream| answer(&mut frames, *stream, "ok"));
         while let Some(stream) = request(&mut frames) {
             *counted.lock().entry(number).or_default() += 1;
             answer(&mut frames, stream, "ok");
         }
     });
-    (upstream, open, release)
+    (upstream, open, halted)
 }
 
 #[test]
 fn no_more_requests_are_under_way_than_the_upstream_allows() {
-    let (upstream, open, release) = holding(&[(MAX_CONCURRENT_STREAMS, 4)]);
+    let (upstream, open, halted) = holding(&[(MAX_CONCURRENT_STREAMS, 4)]);
     let andante = andante(upstream.port(), "");
     let mut client = Client2::connect(andante.andante.proxy());
     let asked: Vec<_> = (0..12).map(|_| client.get(&upstream.url("/"))).collect();
     eventually("all requests", || (open.lock().values().sum::<usize>() == 12).then_some(()));
     assert_eq!(*open.lock(), HashMap::from([(1, 4), (2, 4), (3, 4)]));
-    (0..3).for_each(|_| release.send(()).unwrap());
+    (0..3).for_each(|_| halted.go_on());
     assert!(asked.into_iter().all(|asked| asked.answer().text() == "ok"));
     assert_eq!(client.get(&upstream.url("/")).answer().text(), "ok");
     assert_eq!(upstream.connections(), 3, "there is room again");
@@ -146,32 +207,21 @@ fn no_more_requests_are_under_way_than_the_upstream_allows() {
 
 #[test]
 fn an_upstream_may_allow_less_later() {
-    let (said, heard) = channel();
-    let (go, went): (Sender<()>, Receiver<()>) = channel();
-    let (said, went) = (Mutex::new(said), Mutex::new(went));
-    let upstream = framed(&[(MAX_CONCURRENT_STREAMS, 10)], move |number, mut frames| {
-        if number > 1 {
-            while let Some(stream) = request(&mut frames) {
-                answer(&mut frames, stream, "another connection");
-            }
-            return;
-        }
-        let streams = [request(&mut frames).unwrap(), request(&mut frames).unwrap()];
+    let (halt, halted) = halt();
+    let upstream = framed_first(&[(MAX_CONCURRENT_STREAMS, 10)], "another connection", move |frames| {
+        let streams = [request(frames).unwrap(), request(frames).unwrap()];
         frames.settings(&[(MAX_CONCURRENT_STREAMS, 2)]);
         while frames.next_of(kind::SETTINGS).expect("an acknowledgement").flags == 0 {}
-        said.lock().send(()).unwrap();
-        let _ = went.lock().recv_timeout(PATIENCE);
-        streams.iter().for_each(|stream| answer(&mut frames, *stream, "first connection"));
-        while let Some(stream) = request(&mut frames) {
-            answer(&mut frames, stream, "first connection");
-        }
+        halt.here();
+        streams.iter().for_each(|stream| answer(frames, *stream, "first connection"));
+        answer_all(frames, "first connection");
     });
     let andante = andante(upstream.port(), "");
     let mut client = Client2::connect(andante.andante.proxy());
     let first: Vec<_> = (0..2).map(|_| client.get(&upstream.url("/"))).collect();
-    heard.recv_timeout(PATIENCE).unwrap();
+    halted.reached();
     assert_eq!(client.get(&upstream.url("/")).answer().text(), "another connection");
-    go.send(()).unwrap();
+    halted.go_on();
     assert!(first.into_iter().all(|asked| asked.answer().text() == "first connection"));
 }
 
