@@ -8,6 +8,7 @@ pub(crate) mod h2;
 pub(crate) mod message;
 mod mock;
 mod name_server;
+mod record;
 pub(crate) mod tls;
 mod upstream;
 

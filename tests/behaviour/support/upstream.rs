@@ -3,6 +3,7 @@
 use std::{
     io,
     net::{SocketAddr, TcpListener, TcpStream},
+    ops::Deref,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -16,12 +17,12 @@ use super::{
     Message, Wire, eventually,
     h2::Frames,
     message::Stream,
+    record::Record,
     tls::{Hello, Server},
 };
 
 /// A TCP server on a free port of loopback, with a thread for each connection.
 pub(crate) struct Upstream {
-    address: SocketAddr,
     seen: Arc<Seen>,
 }
 
@@ -31,10 +32,8 @@ pub(crate) struct Connection {
     seen: Arc<Seen>,
 }
 
-#[derive(Default)]
 struct Seen {
-    connections: AtomicUsize,
-    requests: Mutex<Vec<Message>>,
+    record: Record,
     /// Connections that the other side has closed, and that the script has noticed.
     ended: AtomicUsize,
     /// What was asked for in TLS.
@@ -57,14 +56,14 @@ impl Upstream {
 
     fn start(tls: Option<Server>, script: impl Fn(Connection) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (address, seen, script) = (listener.local_addr().unwrap(), Arc::new(Seen::default()), Arc::new(script));
-        let upstream = Self { address, seen: seen.clone() };
+        let (seen, script) = (Arc::new(Seen::at(listener.local_addr().unwrap())), Arc::new(script));
+        let upstream = Self { seen: seen.clone() };
         thread::spawn(move || {
             for stream in listener.incoming() {
                 if seen.stop.load(Ordering::Acquire) {
                     return;
                 }
-                seen.connections.fetch_add(1, Ordering::AcqRel);
+                seen.record.connected();
                 let (stream, tls) = (stream.unwrap(), tls.clone());
                 let (script, seen) = (script.clone(), seen.clone());
                 thread::spawn(move || {
@@ -125,37 +124,7 @@ impl Upstream {
         })
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    pub(crate) fn port(&self) -> u16 {
-        self.address.port()
-    }
-
-    /// `http://127.0.0.1:1234` and `path`.
-    pub(crate) fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
-    }
-
-    /// What was requested so far.
-    pub(crate) fn requests(&self) -> Vec<Message> {
-        self.seen.requests.lock().clone()
-    }
-
-    /// The only request so far.
-    pub(crate) fn request(&self) -> Message {
-        let mut requests = self.requests();
-        assert_eq!(requests.len(), 1, "{requests:?}");
-        requests.remove(0)
-    }
-
-    /// How many connections there have been so far.
-    pub(crate) fn connections(&self) -> usize {
-        self.seen.connections.load(Ordering::Acquire)
-    }
-
-    /// How many of them are over.
+    /// How many of its connections are over.
     pub(crate) fn ended(&self) -> usize {
         self.seen.ended.load(Ordering::Acquire)
     }
@@ -169,10 +138,13 @@ impl Upstream {
     pub(crate) fn hello(&self) -> Hello {
         eventually("a handshake", || self.hellos().into_iter().next())
     }
+}
 
-    /// Waits until there have been `count` requests.
-    pub(crate) fn wait_for(&self, count: usize) -> Vec<Message> {
-        eventually(&format!("{count} requests"), || Some(self.requests()).filter(|requests| requests.len() >= count))
+impl Deref for Upstream {
+    type Target = Record;
+
+    fn deref(&self) -> &Record {
+        &self.seen.record
     }
 }
 
@@ -180,13 +152,22 @@ impl Drop for Upstream {
     fn drop(&mut self) {
         self.seen.stop.store(true, Ordering::Release);
         // Wakes whoever accepts.
-        let _ = TcpStream::connect(self.address);
+        let _ = TcpStream::connect(self.address());
     }
 }
 
 // === impl Seen ===
 
 impl Seen {
+    fn at(address: SocketAddr) -> Self {
+        Self {
+            record: Record::new(address),
+            ended: AtomicUsize::new(0),
+            hellos: Mutex::default(),
+            stop: AtomicBool::new(false),
+        }
+    }
+
     fn shaken(&self, (hello, shaken): (Option<Hello>, io::Result<Wire>)) -> Option<Wire> {
         self.hellos.lock().extend(hello);
         shaken.ok()
@@ -199,20 +180,20 @@ impl Connection {
     /// The next request, which is remembered; `None` where the connection ends, whatever ends it.
     pub(crate) fn request(&mut self) -> Option<Message> {
         let request = self.wire.request().ok()??;
-        self.seen.requests.lock().push(request.clone());
+        self.remember(request.clone());
         Some(request)
     }
 
     /// The head of the next request, whose body stays unread. It is remembered, too.
     pub(crate) fn head(&mut self) -> Option<Message> {
         let request = Message { head: self.wire.head().ok()??, ..Message::default() };
-        self.seen.requests.lock().push(request.clone());
+        self.remember(request.clone());
         Some(request)
     }
 
     /// Keeps what was read in another way, as if it were a request.
     pub(crate) fn remember(&self, request: Message) {
-        self.seen.requests.lock().push(request);
+        self.seen.record.remember(request);
     }
 
     /// Who connects.

@@ -1,13 +1,6 @@
 //! An upstream that speaks HTTP/2 inside of TLS.
 
-use std::{
-    future::Future,
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::{future::Future, ops::Deref, sync::Arc};
 
 use bytes::Bytes;
 use h2::{
@@ -15,7 +8,6 @@ use h2::{
     server::{self, SendResponse},
 };
 use http::Response;
-use parking_lot::Mutex;
 use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinHandle,
@@ -25,20 +17,14 @@ use tokio_rustls::TlsAcceptor;
 use super::{head, next, push, read, runtime, wait};
 use crate::support::{
     Message,
+    record::Record,
     tls::{Server, TRUSTED},
 };
 
 /// An upstream on a free port of loopback, which is known as `127.0.0.1` and `localhost`.
 pub(crate) struct Upstream2 {
-    address: SocketAddr,
-    seen: Arc<Seen>,
+    record: Arc<Record>,
     accepting: JoinHandle<()>,
-}
-
-#[derive(Default)]
-struct Seen {
-    connections: AtomicUsize,
-    requests: Mutex<Vec<Message>>,
 }
 
 /// A request, and the way to answer it.
@@ -47,7 +33,7 @@ pub(crate) struct Exchange {
     pub(crate) request: Message,
     body: RecvStream,
     respond: SendResponse<Bytes>,
-    seen: Arc<Seen>,
+    record: Arc<Record>,
     index: usize,
 }
 
@@ -68,16 +54,16 @@ impl Upstream2 {
         A: Future<Output = ()> + Send + 'static,
     {
         let listener = wait("a port", TcpListener::bind("127.0.0.1:0")).unwrap();
-        let (address, seen) = (listener.local_addr().unwrap(), Arc::<Seen>::default());
+        let record = Arc::new(Record::new(listener.local_addr().unwrap()));
         let tls = TlsAcceptor::from(Server::new(&TRUSTED.leaf(&["127.0.0.1", "localhost"]), &["h2"]).0);
-        let (answer, counted) = (Arc::new(answer), seen.clone());
+        let (answer, kept) = (Arc::new(answer), record.clone());
         let accepting = runtime().spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 stream.set_nodelay(true).unwrap();
-                tokio::spawn(serve(stream, tls.clone(), settings.clone(), answer.clone(), counted.clone()));
+                tokio::spawn(serve(stream, tls.clone(), settings.clone(), answer.clone(), kept.clone()));
             }
         });
-        Self { address, seen, accepting }
+        Self { record, accepting }
     }
 
     /// Reads each request, and answers it with 200 and a short body.
@@ -87,31 +73,13 @@ impl Upstream2 {
             exchange.answer(200, &[], "ok");
         })
     }
+}
 
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
-    }
+impl Deref for Upstream2 {
+    type Target = Record;
 
-    /// `http://127.0.0.1:1234` and `path`: for where a rule makes HTTPS of it.
-    pub(crate) fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
-    }
-
-    /// What was requested so far.
-    pub(crate) fn requests(&self) -> Vec<Message> {
-        self.seen.requests.lock().clone()
-    }
-
-    /// The only request so far.
-    pub(crate) fn request(&self) -> Message {
-        let mut requests = self.requests();
-        assert_eq!(requests.len(), 1, "{requests:?}");
-        requests.remove(0)
-    }
-
-    /// How many connections there have been so far.
-    pub(crate) fn connections(&self) -> usize {
-        self.seen.connections.load(Ordering::Acquire)
+    fn deref(&self) -> &Record {
+        &self.record
     }
 }
 
@@ -126,23 +94,19 @@ async fn serve<A>(
     tls: TlsAcceptor,
     settings: server::Builder,
     answer: Arc<impl Fn(Exchange) -> A + Send + Sync + 'static>,
-    seen: Arc<Seen>,
+    record: Arc<Record>,
 ) where
     A: Future<Output = ()> + Send + 'static,
 {
     let Ok(stream) = tls.accept(stream).await else { return };
-    seen.connections.fetch_add(1, Ordering::AcqRel);
+    record.connected();
     let Ok(mut connection) = settings.handshake(stream).await else { return };
     while let Some(Ok((request, respond))) = connection.accept().await {
         let (parts, body) = request.into_parts();
         let line = format!("{} {} HTTP/2", parts.method, parts.uri);
         let request = Message { head: head(line, &parts.headers), ..Message::default() };
-        let index = {
-            let mut requests = seen.requests.lock();
-            requests.push(request.clone());
-            requests.len() - 1
-        };
-        tokio::spawn(answer(Exchange { request, body, respond, seen: seen.clone(), index }));
+        let index = record.remember(request.clone());
+        tokio::spawn(answer(Exchange { request, body, respond, record: record.clone(), index }));
     }
 }
 
@@ -152,7 +116,7 @@ impl Exchange {
     /// Reads the request's body and trailers, which are remembered, too.
     pub(crate) async fn read(&mut self) {
         if read(&mut self.body, &mut self.request).await.is_ok() {
-            self.seen.requests.lock()[self.index] = self.request.clone();
+            self.record.complete(self.index, self.request.clone());
         }
     }
 
