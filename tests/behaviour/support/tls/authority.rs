@@ -3,8 +3,9 @@
 use std::io::Write as _;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber,
+    date_time_ymd,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tempfile::NamedTempFile;
@@ -13,8 +14,7 @@ use super::private_key;
 
 /// A certificate authority, whose certificate is in a file.
 pub(crate) struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    certificate: CertificateDer<'static>,
+    issuer: CertifiedIssuer<'static, KeyPair>,
     file: NamedTempFile,
 }
 
@@ -32,10 +32,9 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, format!("{name} authority of tests"));
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.self_signed(&key).unwrap();
-        let file = written(&certificate.pem());
-        Self { certificate: certificate.der().clone(), issuer: Issuer::new(params, key), file }
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let file = written(&issuer.pem());
+        Self { issuer, file }
     }
 
     /// Where its certificate is.
@@ -44,7 +43,7 @@ impl Authority {
     }
 
     pub(crate) fn certificate(&self) -> CertificateDer<'static> {
-        self.certificate.clone()
+        self.issuer.der().clone()
     }
 
     /// A good certificate for `names`, which may be addresses.
