@@ -53,18 +53,18 @@ pub struct ServeArgs {
     /// Where andante keeps its own certificate authority [env: ANDANTE_DATA]
     #[arg(long, value_name = "DIR")]
     pub data: Option<String>,
-    /// How an allowance that an API tells of is spent: freely to a tenth and then evenly, evenly, or to the last one at
-    /// once [env: ANDANTE_SPEND] [default: mostly]
+    /// How an allowance that an API tells of is spent where no rule says: freely to its last tenth and then evenly, evenly,
+    /// or as fast as requests come [env: ANDANTE_SPEND] [default: mostly]
     #[arg(long, value_name = "mostly|even|greedy")]
     pub spend: Option<String>,
-    /// How far an API's word about its limits is taken: the waits that it asks for, what is stricter than the limits
-    /// here, or all of it [env: ANDANTE_TRUST] [default: stricter]
+    /// How far an API's word about its limits is taken where no rule says: if it asks to wait, also where it is stricter
+    /// than the limits here, or always [env: ANDANTE_TRUST] [default: stricter]
     #[arg(long, value_name = "waits|stricter|api")]
     pub trust: Option<String>,
-    /// Whether a request is sent again after a failure that allows it [env: ANDANTE_RETRY] [default: on]
+    /// Whether a request is sent again after a failure that allows it, where no rule says [env: ANDANTE_RETRY] [default: on]
     #[arg(long, value_name = "on|off")]
     pub retry: Option<String>,
-    /// Whether an API that fails is left alone for a while [env: ANDANTE_BREAKER] [default: on]
+    /// Whether an API that keeps failing is left alone for a while, where no rule says [env: ANDANTE_BREAKER] [default: on]
     #[arg(long, value_name = "on|off")]
     pub breaker: Option<String>,
     /// Runtime threads [env: ANDANTE_THREADS] [default: auto, one per core, at most 4]
