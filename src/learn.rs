@@ -40,6 +40,10 @@ pub struct Learned {
     /// Requests that are under way, and of which no answer tells yet.
     unanswered: u32,
     parallel: Option<Parallel>,
+    /// Whether the upstream has ever answered.
+    answered: bool,
+    /// How many requests may be sent again on top of those sent for the first time.
+    extra: f64,
 }
 
 /// How many requests may be unanswered at once, for the time being.
@@ -96,6 +100,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const BAN: Duration = Duration::from_secs(900);
 /// A reset told in whole seconds may be this much later.
 const SECOND: Duration = Duration::from_secs(1);
+/// For each request that is sent, so much of one may be sent again because the upstream fails.
+const EXTRA: f64 = 0.2;
+const EXTRA_AT_FIRST: f64 = 10.0;
+const EXTRA_AT_MOST: f64 = 1000.0;
 /// More unanswered requests than this are no stampede any more.
 const CROWD: f64 = 512.0;
 
@@ -115,6 +123,8 @@ impl Learned {
             told: None,
             unanswered: 0,
             parallel: None,
+            answered: false,
+            extra: EXTRA_AT_FIRST,
         }
     }
 
@@ -147,6 +157,7 @@ impl Learned {
     /// A request was taken as `unit`; `waited` says that it had to wait for that.
     pub fn take(&mut self, now: Instant, unit: Unit, waited: bool, budget: &mut Budget) -> Changes {
         self.unanswered += 1;
+        self.extra = (self.extra + EXTRA).min(EXTRA_AT_MOST);
         self.gate.take(unit);
         for (left, period) in &mut self.budgets {
             left.take(now, unit);
@@ -162,6 +173,7 @@ impl Learned {
     pub fn heard(&mut self, now: Instant, unit: Unit, sent: Instant, heard: &Heard<'_>, budget: &mut Budget) -> Changes {
         let Heard { hint, failed, .. } = heard;
         self.unanswered = self.unanswered.saturating_sub(1);
+        self.answered = true;
         let mut changes = Changes::new();
         let served = hint.cause == Cause::None;
         if !hint.buckets.is_empty() && self.trust != Trust::Waits && hint.signal != Signal::Informational {
@@ -207,6 +219,16 @@ impl Learned {
     /// Whether the upstream is left alone because it fails.
     pub fn is_broken(&self) -> bool {
         self.gate.until().is_some_and(|(_, reason)| reason == Reason::Breaker)
+    }
+
+    /// Whether one more request may be sent again although the upstream is in trouble: a share of all that are sent, so
+    /// that an outage is not multiplied.
+    pub fn may_retry(&mut self) -> bool {
+        let may = self.extra >= 1.0 + EXTRA;
+        if may {
+            self.extra -= 1.0 + EXTRA;
+        }
+        may
     }
 
     /// How many of the last requests failed, and of how many; `None` without a breaker.
@@ -298,6 +320,10 @@ impl Learned {
     }
 
     fn fail(&mut self, now: Instant, unit: Unit, changes: &mut Changes) {
+        if !self.answered {
+            // Its name may be wrong: whoever asks for it should know soon.
+            return;
+        }
         let probe = self.gate.is_probe(unit) && self.is_broken();
         let pause = self.breaker.as_mut().and_then(|breaker| breaker.failed(now, probe));
         match pause {

@@ -57,6 +57,8 @@ struct Families {
     requests: IntCounterVec,
     answers: IntCounterVec,
     interceptions: IntCounterVec,
+    hints: IntCounterVec,
+    retries: IntCounterVec,
     waiting: IntGaugeVec,
     in_flight: IntGaugeVec,
     wait: HistogramVec,
@@ -182,6 +184,20 @@ impl Families {
                 IntCounterVec::new(
                     Opts::new("andante_interceptions_total", "Intercepted tunnels, by what came through them."),
                     &["rule", "outcome"],
+                ),
+            ),
+            hints: registered(
+                registry,
+                IntCounterVec::new(
+                    Opts::new("andante_hints_total", "Answers that spoke of limits, by the dialect they spoke."),
+                    &["rule", "dialect"],
+                ),
+            ),
+            retries: registered(
+                registry,
+                IntCounterVec::new(
+                    Opts::new("andante_retries_total", "Requests that were sent again, by what had become of them."),
+                    &["rule", "reason"],
                 ),
             ),
             waiting: registered(

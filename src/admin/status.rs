@@ -110,6 +110,8 @@ pub enum LimitSource {
     /// The configuration, flags included.
     #[default]
     Config,
+    /// The API's answers.
+    Learned,
 }
 
 /// A pause of a lane.

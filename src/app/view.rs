@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::{
-    admin::status::{Connections, LaneStatus, LimitSource, LimitStatus, Requests, Source, Status},
+    admin::status::{Connections, Gate, LaneStatus, LimitSource, LimitStatus, Requests, Source, Status},
     clock::Instant,
-    limit::Usage,
+    limit::{self, Usage},
     pace::Snapshot,
     proxy::Proxy,
 };
@@ -57,7 +57,10 @@ fn lane_status(lane: Snapshot) -> LaneStatus {
         in_flight: lane.in_flight.into(),
         in_flight_limit: lane.in_flight_limit,
         waiting: lane.waiting as u64,
-        gate: None,
+        gate: lane.gate.map(|(reason, opens_in)| Gate {
+            reason: reason.as_str().into(),
+            opens_in_s: Some(opens_in.as_secs_f64()),
+        }),
         next_slot_s: lane.next_slot.map(|wait| wait.as_secs_f64()),
         drain_eta_s: lane.drain.map(|wait| wait.as_secs_f64()),
         sent_total: tally.sent,
@@ -74,7 +77,10 @@ fn limit_status(usage: &Usage) -> LimitStatus {
         limit: usage.spec.to_string(),
         used: usage.used.into(),
         room: usage.spec.rate.count.get().saturating_sub(usage.used).into(),
-        source: LimitSource::Config,
+        source: match usage.source {
+            limit::Source::Config => LimitSource::Config,
+            _ => LimitSource::Learned,
+        },
         margin_ms: usage.margin.as_secs_f64() * 1e3,
     }
 }

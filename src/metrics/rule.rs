@@ -3,7 +3,7 @@
 use std::{array, sync::OnceLock};
 
 use http::StatusCode;
-use prometheus::{Gauge, GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use prometheus::{Gauge, GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge};
 
 use super::Families;
 
@@ -49,8 +49,6 @@ pub struct RuleMetrics {
     interceptions: IntCounterVec,
     hints: IntCounterVec,
     retries: IntCounterVec,
-    gates: IntGaugeVec,
-    remaining: LazyGauge,
     limit: LazyGauge,
     learned: LazyGauge,
     /// Requests that wait for a slot.
@@ -130,8 +128,6 @@ impl RuleMetrics {
             interceptions: families.interceptions.clone(),
             hints: families.hints.clone(),
             retries: families.retries.clone(),
-            gates: families.gates.clone(),
-            remaining: LazyGauge { family: families.remaining.clone(), gauge: OnceLock::new() },
             limit: LazyGauge { family: families.limit.clone(), gauge: OnceLock::new() },
             learned: LazyGauge { family: families.limit.clone(), gauge: OnceLock::new() },
             waiting: families.waiting.with_label_values(&[name]),
@@ -180,17 +176,6 @@ impl RuleMetrics {
     /// One request is sent again.
     pub fn retried(&self, reason: &str) {
         self.retries.with_label_values(&[self.name(), reason]).inc();
-    }
-
-    /// A lane has closed its gate, or opened it.
-    pub fn gate_closed(&self, reason: &str, by: i64) {
-        self.gates.with_label_values(&[self.name(), reason]).add(by);
-    }
-
-    /// So many requests are left, as the API says.
-    pub fn set_remaining(&self, left: f64) {
-        let resolve = || self.remaining.family.with_label_values(&[&*self.name]);
-        self.remaining.gauge.get_or_init(resolve).set(left);
     }
 
     /// The pace that the API's answers have taught, in requests per second.

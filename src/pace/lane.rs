@@ -121,6 +121,11 @@ impl Lane {
         self.state.lock().learned.is_broken()
     }
 
+    /// Whether one more request may be sent again although the upstream is in trouble; counts it if so.
+    pub fn may_retry(&self) -> bool {
+        self.state.lock().learned.may_retry()
+    }
+
     /// Whether the upstream has ever answered.
     pub fn has_answered(&self) -> bool {
         self.state.lock().tally.answered > 0

@@ -29,6 +29,7 @@ use super::{
 };
 use crate::{
     metrics,
+    learn::Heard,
     pace::Permit,
 };
 

@@ -7,7 +7,7 @@ use http::{
 };
 use http_body::Body as _;
 
-use super::super::{body::RequestBody, fields, link::Link, upstream::Route};
+use super::super::{fields, link::Link, upload::RequestBody, upstream::Route};
 
 /// Rewrites `request` in place, into the form that HTTP/1.1 wants. `path` is what it asks for, if its target does not say.
 pub(super) fn rewrite(link: &Link, route: &Route, request: &mut Request<RequestBody>, path: Option<PathAndQuery>) {

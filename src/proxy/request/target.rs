@@ -4,9 +4,9 @@ use http::{Method, Request, Version, header::HOST};
 
 use super::{
     super::{
-        body::RequestBody,
         gateway::{self, Target},
         link::Link,
+        upload::RequestBody,
     },
     bad_target,
 };
