@@ -8,6 +8,7 @@ use andante::{
     clock::{Clock, Instant},
     limit::{Budget, Cost, Limits, MarginSpec},
     metrics::Metrics,
+    learn::Heard,
     pace::{Admission, Ask, Lane, Lanes, Permit},
     policy::{Origin, Policy, Rules, Scheme},
     queue::Queue,
@@ -18,7 +19,7 @@ use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const WAITING: usize = 30_000;
-const ASK: Ask = Ask { cost: Cost::MIN, patience: Duration::MAX };
+const ASK: Ask = Ask { cost: Cost::MIN, patience: Duration::MAX, again: false };
 
 fn policy(limits: &str) -> Policy {
     let limits: Limits = limits.parse().expect("a valid limit");

@@ -1,5 +1,6 @@
 //! The promises of the pacing engine, tested in virtual time.
 
+mod learning;
 mod random;
 
 use std::{sync::Arc, time::Duration};
@@ -37,7 +38,7 @@ impl World {
     }
 
     fn ask(&self) -> Admission {
-        self.lane.admit(Ask { cost: Cost::MIN, patience: Duration::MAX })
+        self.lane.admit(Ask { cost: Cost::MIN, patience: Duration::MAX, again: false })
     }
 
     async fn permit(&self) -> Permit {
@@ -194,7 +195,7 @@ async fn who_cannot_be_served_in_time_is_told_when_to_come_back() {
 async fn impatience_shortens_the_wait_but_never_lengthens_it() {
     let world = World::with("1/s", |policy| policy.max_wait = ms(2000));
     world.send().await;
-    let ask = |patience| world.lane.admit(Ask { cost: Cost::MIN, patience });
+    let ask = |patience| world.lane.admit(Ask { cost: Cost::MIN, patience, again: false });
     assert!(matches!(ask(ms(900)), Admission::Refuse(_)));
     let _waiting: Vec<_> = (0..2).map(|_| world.ask()).collect();
     assert!(matches!(ask(ms(60_000)), Admission::Refuse(_)));
@@ -210,19 +211,6 @@ async fn the_queue_is_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_faster_rate_is_felt_by_those_who_wait() {
-    let world = World::new("1/h");
-    let _first = world.permit().await;
-    let (Admission::Wait(one), Admission::Wait(two)) = (world.ask(), world.ask()) else { panic!("the slot is taken") };
-    tokio::time::sleep(ms(10)).await;
-    world.lane.retune(0, "10/s".parse().unwrap());
-    // What was sent under the old rate stays sent: the first slot is an hour after it, the next one is not.
-    let (_one, at_one) = (one.await, world.clock.now());
-    let (_two, at_two) = (two.await, world.clock.now());
-    assert_eq!(at_two.since(at_one), ms(100));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_lane_is_forgotten_when_it_remembers_nothing() {
     let rule = || {
         let mut policy = Policy::new("any", vec!["*".parse().unwrap()]);
@@ -234,7 +222,7 @@ async fn a_lane_is_forgotten_when_it_remembers_nothing() {
     let origin = |name: &str| Origin::parse(Scheme::Http, name, Some(80)).unwrap();
     let lane = lanes.find(&origin("a.test"));
     assert!(Arc::ptr_eq(&lane, &lanes.find(&origin("A.test.:8080"))), "one lane for all spellings");
-    let Admission::Send(mut permit) = lane.admit(Ask { cost: Cost::MIN, patience: Duration::MAX }) else { panic!() };
+    let Admission::Send(mut permit) = lane.admit(Ask { cost: Cost::MIN, patience: Duration::MAX, again: false }) else { panic!() };
     permit.sent();
     drop(permit);
     let remembered = Arc::downgrade(&lane);

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::{World, ms};
 use crate::{
     clock::{Clock, Instant},
+    learn::Heard,
     limit::{Budget, Cost, LimitSpec, Limits, MarginSpec},
     pace::{Admission, Ask, Lane},
 };
@@ -93,7 +94,7 @@ fn simulate(limits: &str, margin: MarginSpec, jobs: Vec<Job>) -> Vec<(Instant, u
 async fn one(lane: Arc<Lane>, clock: Clock, job: Job, arrivals: Arc<Mutex<Vec<(Instant, u32)>>>) {
     tokio::time::sleep(ms(job.arrives)).await;
     let cost = NonZeroU32::new(job.cost).unwrap();
-    let mut permit = match lane.admit(Ask { cost, patience: Duration::MAX }) {
+    let mut permit = match lane.admit(Ask { cost, patience: Duration::MAX, again: false }) {
         Admission::Send(permit) => permit,
         Admission::Wait(waiting) => match job.fate {
             Fate::Leaves(after) => match tokio::time::timeout(ms(after), waiting).await {
