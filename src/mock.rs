@@ -17,7 +17,7 @@ use crate::limit::Rate;
 pub use self::{
     api::Api,
     counter::{Counter, Verdict, Window},
-    dialect::Dialect,
+    dialect::{Dialect, Facts},
     gaps::Gaps,
     tally::Stats,
 };
@@ -50,7 +50,7 @@ impl Default for Options {
         Self {
             limit: None,
             window: Window::Sliding,
-            dialect: Dialect::RetryAfter,
+            dialect: Dialect::default(),
             latency: Duration::ZERO,
             jitter: Duration::ZERO,
             fail: Percent::default(),

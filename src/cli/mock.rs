@@ -164,7 +164,7 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(args.limit, "50/s".parse().ok());
-        assert_eq!((args.window, args.dialect), (Window::Fixed, Dialect::RetryAfter));
+        assert_eq!((args.window, args.dialect), (Window::Fixed, "retry-after".parse().unwrap()));
         assert_eq!((args.latency, args.jitter), (Duration::from_millis(20), Duration::from_millis(5)));
         assert_eq!(args.fail.to_string(), "1%");
         assert_eq!(parse(&[]).unwrap().listen.to_string(), "127.0.0.1:9100");

@@ -24,7 +24,8 @@ use tokio::{
 
 use super::{
     Options,
-    counter::{Counter, Verdict},
+    counter::Counter,
+    dialect::Facts,
     tally::{Stats, Tally},
 };
 use crate::clock::{Clock, Instant};
@@ -61,17 +62,16 @@ struct Books {
 struct Decision {
     /// When its answer is due.
     due: Instant,
-    /// The time of its arrival, for those who speak of the time of day.
     arrived: Instant,
-    /// Absent without a limit.
-    verdict: Option<Verdict>,
+    /// What there is to tell about it; nothing without a limit.
+    facts: Option<Facts>,
     outcome: Outcome,
 }
 
 enum Outcome {
     Answer { number: u64 },
     Fail,
-    Refuse,
+    Refuse(Facts),
 }
 
 // === impl Api ===
@@ -166,22 +166,20 @@ impl Shared {
         if decision.due > decision.arrived {
             self.clock.sleep_until(decision.due).await;
         }
-        let mut headers = HeaderMap::new();
-        if let (Some(verdict), Some(limit)) = (&decision.verdict, self.options.limit) {
-            let wall = self.wall_at_start + decision.arrived.since(Instant::START);
-            self.options.dialect.describe(verdict, limit, wall, &mut headers);
+        let (mut headers, mut members) = (HeaderMap::new(), String::new());
+        let dialect = self.options.dialect;
+        if let Some(facts) = &decision.facts {
+            dialect.describe(facts, &mut headers);
+            members = dialect.members(facts);
         }
         match decision.outcome {
-            Outcome::Answer { number } if uploads => {
-                respond(StatusCode::OK, headers, format!(r#"{{"number":{number},"received":{received}}}"#))
+            Outcome::Answer { number } => {
+                let received = if uploads { format!(r#","received":{received}"#) } else { String::new() };
+                respond(StatusCode::OK, headers, format!(r#"{{"number":{number}{received}{members}}}"#))
             }
-            Outcome::Answer { number } => respond(StatusCode::OK, headers, format!(r#"{{"number":{number}}}"#)),
+            Outcome::Refuse(facts) => respond(dialect.refusal(), headers, dialect.complaint(&facts)),
             Outcome::Fail => {
                 respond(StatusCode::INTERNAL_SERVER_ERROR, headers, r#"{"error":"failed as asked"}"#.to_owned())
-            }
-            Outcome::Refuse => {
-                let dialect = self.options.dialect;
-                respond(dialect.refusal(), headers, dialect.complaint().to_owned())
             }
         }
     }
@@ -191,13 +189,15 @@ impl Shared {
         let mut books = self.books.lock();
         let Books { counter, tally, dice } = &mut *books;
         let arrived = self.clock.now();
-        let verdict = counter.as_mut().map(|counter| counter.ask(arrived));
-        let outcome = match verdict {
-            Some(Verdict::Refuse { .. }) => {
+        let wall = self.wall_at_start + arrived.since(Instant::START);
+        let facts =
+            counter.as_mut().map(|counter| Facts { verdict: counter.ask(arrived), limit: counter.rate(), wall });
+        let outcome = match facts {
+            Some(facts) if facts.refused() => {
                 tally.refuse(arrived);
-                Outcome::Refuse
+                Outcome::Refuse(facts)
             }
-            Some(Verdict::Accept { .. }) | None => {
+            _ => {
                 tally.accept(arrived);
                 if dice.f64() < self.options.fail.fraction() {
                     tally.fail();
@@ -208,7 +208,7 @@ impl Shared {
             }
         };
         let due = arrived + self.options.latency + self.options.jitter.mul_f64(dice.f64());
-        Decision { due, arrived, verdict, outcome }
+        Decision { due, arrived, facts, outcome }
     }
 
     fn stats(&self) -> Response<Full<Bytes>> {
@@ -230,7 +230,7 @@ async fn discard(mut body: Incoming) -> Result<u64, hyper::Error> {
 }
 
 fn respond(status: StatusCode, mut headers: HeaderMap, body: String) -> Response<Full<Bytes>> {
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
@@ -242,7 +242,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
-    use crate::mock::{Dialect, listen};
+    use crate::mock::listen;
 
     fn start(options: Options) -> Api {
         let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
@@ -275,7 +275,7 @@ mod tests {
 
     #[tokio::test]
     async fn every_answer_speaks_the_dialect() {
-        let dialect = Dialect::Openai;
+        let dialect = "openai".parse().unwrap();
         let api = start(Options { limit: Some("2/h".parse().unwrap()), dialect, ..Options::default() });
         let answers = talk(&api, LAST).await;
         assert!(answers.contains("x-ratelimit-remaining-requests: 1\r\n"), "{answers}");

@@ -86,6 +86,14 @@ impl Verdict {
         }
     }
 
+    /// Until exactly when the next request would be accepted; zero for one that was.
+    pub fn retry_after(&self) -> Duration {
+        match self {
+            Self::Accept { .. } => Duration::ZERO,
+            Self::Refuse { retry_after, .. } => *retry_after,
+        }
+    }
+
     /// How many more would be accepted at this instant.
     pub fn remaining(&self) -> u32 {
         match self {
@@ -106,6 +114,11 @@ impl Counter {
             Window::Bucket => State::Bucket { level: capacity(rate), at: Instant::START },
         };
         Self { rate, state }
+    }
+
+    /// What it enforces.
+    pub fn rate(&self) -> Rate {
+        self.rate
     }
 
     /// One request arrives.

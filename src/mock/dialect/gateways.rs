@@ -1,0 +1,68 @@
+//! Gateways and registries, which write their own variants of the IETF's drafts.
+
+use super::{
+    BARE, Words,
+    ietf::{REMAINING, RESET, SECONDS},
+};
+
+pub(super) const WORDS: &[Words] = &[
+    Words {
+        name: "kong",
+        help: "RateLimit-* and the window in a name: X-RateLimit-Limit-Minute; Retry-After",
+        always: &[
+            ("ratelimit-limit", "$limit"),
+            REMAINING,
+            RESET,
+            ("x-ratelimit-limit-$unit", "$limit"),
+            ("x-ratelimit-remaining-$unit", "$remaining"),
+        ],
+        refused: &[SECONDS],
+        complaint: r#"{"message":"API rate limit exceeded"}"#,
+        ..BARE
+    },
+    Words {
+        name: "envoy",
+        help: "draft-03 under X- names: x-ratelimit-limit: 100, 100;w=60; no Retry-After",
+        always: &[
+            ("x-ratelimit-limit", "$limit, $limit$w"),
+            ("x-ratelimit-remaining", "$remaining"),
+            ("x-ratelimit-reset", "$reset.s"),
+        ],
+        refused: &[("x-envoy-ratelimited", "true")],
+        complaint: "",
+        ..BARE
+    },
+    Words {
+        name: "gravitee",
+        help: "x-rate-limit-reset in epoch milliseconds; no Retry-After",
+        always: &[
+            ("x-rate-limit-limit", "$limit"),
+            ("x-rate-limit-remaining", "$remaining"),
+            ("x-rate-limit-reset", "$reset.epoch_ms"),
+        ],
+        complaint: r#"{"message":"Rate limit exceeded !","http_status_code":429}"#,
+        ..BARE
+    },
+    Words {
+        name: "docker",
+        help: "ratelimit-limit: 100;w=21600, the window on both counts and no reset",
+        always: &[
+            ("ratelimit-limit", "$limit$w"),
+            ("ratelimit-remaining", "$remaining$w"),
+            ("docker-ratelimit-source", "192.0.2.1"),
+        ],
+        complaint: r#"{"errors":[{"code":"TOOMANYREQUESTS","message":"You have reached your pull rate limit."}]}"#,
+        ..BARE
+    },
+    Words {
+        name: "cloudflare",
+        help: "x-ratelimit-reset as an HTTP date; retry-after",
+        always: &[
+            ("x-ratelimit-limit", "$limit"),
+            ("x-ratelimit-remaining", "$remaining"),
+            ("x-ratelimit-reset", "$reset.date"),
+        ],
+        refused: &[SECONDS],
+        ..BARE
+    },
+];

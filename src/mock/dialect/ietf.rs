@@ -1,0 +1,66 @@
+//! Standards: `Retry-After` in every form, and the four generations of the IETF's RateLimit fields.
+
+use super::{BARE, Words};
+
+/// RFC 9110 §10.2.3, in whole seconds.
+pub(super) const SECONDS: (&str, &str) = ("retry-after", "$wait.s");
+/// The three fields of draft-03 to draft-06, which many others use as well.
+pub(super) const REMAINING: (&str, &str) = ("ratelimit-remaining", "$remaining");
+pub(super) const RESET: (&str, &str) = ("ratelimit-reset", "$reset.s");
+
+pub(super) const WORDS: &[Words] = &[
+    // The first one is the default.
+    Words {
+        name: "retry-after",
+        help: "429 with Retry-After in seconds, nothing before that (RFC 9110)",
+        refused: &[SECONDS],
+        ..BARE
+    },
+    Words {
+        name: "retry-after-date",
+        help: "429 with Retry-After as an HTTP date (RFC 9110)",
+        refused: &[("retry-after", "$wait.date")],
+        ..BARE
+    },
+    Words {
+        name: "retry-after-ms",
+        help: "429 with retry-after-ms alone (Azure App Configuration)",
+        refused: &[("retry-after-ms", "$wait.ms")],
+        ..BARE
+    },
+    Words { name: "none", help: "a bare 429: the limit has to be found out", ..BARE },
+    Words {
+        name: "ietf",
+        help: "RateLimit: \"default\";r=…;t=… and RateLimit-Policy (draft-08 and later), Retry-After",
+        always: &[("ratelimit-policy", "\"default\";q=$limit$w"), ("ratelimit", "\"default\";r=$remaining;t=$reset.s")],
+        refused: &[SECONDS],
+        complaint: concat!(
+            r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
+            r#""violated-policies":["default"]}"#
+        ),
+        ..BARE
+    },
+    Words {
+        name: "ietf-draft7",
+        help: "RateLimit: limit=…, remaining=…, reset=… (draft-07), Retry-After",
+        always: &[
+            ("ratelimit-policy", "$limit$w"),
+            ("ratelimit", "limit=$limit, remaining=$remaining, reset=$reset.s"),
+        ],
+        refused: &[SECONDS],
+        ..BARE
+    },
+    Words {
+        name: "ietf-draft6",
+        help: "RateLimit-Limit, -Remaining, -Reset and -Policy (draft-04 to 06), Retry-After",
+        always: &[("ratelimit-policy", "$limit$w"), ("ratelimit-limit", "$limit"), REMAINING, RESET],
+        refused: &[SECONDS],
+        ..BARE
+    },
+    Words {
+        name: "ietf-draft3",
+        help: "RateLimit-Limit: 100, 100;w=60 with the policy inside (draft-00 to 03), and no Retry-After",
+        always: &[("ratelimit-limit", "$limit, $limit$w"), REMAINING, RESET],
+        ..BARE
+    },
+];
