@@ -7,6 +7,7 @@ mod counter;
 mod dialect;
 mod gaps;
 mod tally;
+mod timeline;
 
 use std::{fmt, io, net::SocketAddr, str::FromStr, time::Duration};
 
@@ -20,6 +21,7 @@ pub use self::{
     dialect::{Dialect, Facts},
     gaps::Gaps,
     tally::Stats,
+    timeline::Second,
 };
 
 /// How an [`Api`] behaves.

@@ -85,7 +85,7 @@ impl Api {
         let addr = listener.local_addr().expect("a listening socket has an address");
         let books = Books {
             counter: options.limit.map(|rate| Counter::new(rate, options.window)),
-            tally: Tally::new(options.limit),
+            tally: Tally::new(options.limit, clock.now()),
             dice: fastrand::Rng::with_seed(options.seed),
         };
         let wall_at_start = SystemTime::now() - clock.now().since(Instant::START);
@@ -101,7 +101,7 @@ impl Api {
 
     /// What it saw so far.
     pub fn stats(&self) -> Stats {
-        self.shared.books.lock().tally.stats()
+        self.shared.books.lock().tally.stats(self.shared.clock.now())
     }
 }
 
@@ -212,7 +212,7 @@ impl Shared {
     }
 
     fn stats(&self) -> Response<Full<Bytes>> {
-        let stats = self.books.lock().tally.stats();
+        let stats = self.books.lock().tally.stats(self.clock.now());
         match serde_json::to_string(&stats) {
             Ok(body) => respond(StatusCode::OK, HeaderMap::new(), body),
             Err(error) => respond(StatusCode::INTERNAL_SERVER_ERROR, HeaderMap::new(), error.to_string()),
@@ -297,7 +297,9 @@ mod tests {
         let ask = format!("GET {STATS_PATH} HTTP/1.1\r\nhost: api\r\nconnection: close\r\n\r\n");
         assert!(talk(&api, &ask).await.contains(r#""accepted":0,"refused":0"#));
         assert!(talk(&api, LAST).await.starts_with("HTTP/1.1 200"));
-        assert!(talk(&api, &ask).await.contains(r#""accepted":1,"refused":0,"failed":0,"worst_window":1"#));
+        assert!(talk(&api, &ask).await.contains(
+            r#""accepted":1,"refused":0,"refused_after_first_window":0,"failed":0,"scripted":0,"worst_window":1"#
+        ));
     }
 
     #[tokio::test]

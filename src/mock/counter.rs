@@ -79,7 +79,7 @@ impl fmt::Display for Window {
 
 impl Verdict {
     /// Until the API says its allowance is there again, which means three things, as it does among real ones:
-    /// until the oldest request leaves (sliding), until the next window (fixed), until the bucket is full (bucket).
+    /// until the first slot comes free (sliding), until the next window (fixed), until the bucket is full (bucket).
     pub fn reset(&self) -> Duration {
         match self {
             Self::Accept { reset, .. } | Self::Refuse { reset, .. } => *reset,
@@ -121,6 +121,18 @@ impl Counter {
         self.rate
     }
 
+    /// Enforces `rate` from `now` on. What was counted stays counted, as far back as the window before reached.
+    pub fn retune(&mut self, rate: Rate, now: Instant) {
+        if let State::Bucket { level, at } = &mut self.state {
+            refill(level, at, self.rate, now);
+            // Whole tokens × W of what is missing, in the new unit; less than a nanosecond of refill is rounded away.
+            let missing =
+                (capacity(self.rate) - *level) * u128::from(nanos(rate.per)) / u128::from(nanos(self.rate.per));
+            *level = capacity(rate).saturating_sub(missing);
+        }
+        self.rate = rate;
+    }
+
     /// One request arrives.
     pub fn ask(&mut self, now: Instant) -> Verdict {
         let Rate { count, per } = self.rate;
@@ -134,18 +146,15 @@ impl Counter {
                     *used = 0;
                 }
                 let reset = (*began + per).since(now);
-                if *used == count.get() {
+                if *used >= count.get() {
                     return Verdict::Refuse { retry_after: reset, reset };
                 }
                 *used += 1;
                 Verdict::Accept { remaining: count.get() - *used, reset }
             }
             State::Bucket { level, at } => {
-                let full = capacity(self.rate);
-                let gained = u128::from(nanos(now.since(*at))) * u128::from(count.get());
-                *level = (*level + gained).min(full);
-                *at = now;
-                bucket(level, full, self.rate)
+                refill(level, at, self.rate, now);
+                bucket(level, capacity(self.rate), self.rate)
             }
         }
     }
@@ -155,13 +164,21 @@ fn sliding(accepted: &mut VecDeque<Instant>, count: u32, per: Duration, now: Ins
     while accepted.front().is_some_and(|oldest| *oldest + per <= now) {
         accepted.pop_front();
     }
-    let used = u32::try_from(accepted.len()).unwrap_or(u32::MAX);
-    let until_oldest_leaves = accepted.front().map_or(per, |oldest| (*oldest + per).since(now));
-    if used >= count {
-        return Verdict::Refuse { retry_after: until_oldest_leaves, reset: until_oldest_leaves };
+    let used = accepted.len();
+    // There are more than the limit when it was lowered: then as many more have to leave.
+    if let Some(leaves) = used.checked_sub(count as usize).and_then(|surplus| accepted.get(surplus)) {
+        let free = (*leaves + per).since(now);
+        return Verdict::Refuse { retry_after: free, reset: free };
     }
     accepted.push_back(now);
-    Verdict::Accept { remaining: count - used - 1, reset: until_oldest_leaves }
+    let reset = accepted.front().map_or(per, |oldest| (*oldest + per).since(now));
+    Verdict::Accept { remaining: count - accepted.len() as u32, reset }
+}
+
+fn refill(level: &mut u128, at: &mut Instant, rate: Rate, now: Instant) {
+    let gained = u128::from(nanos(now.since(*at))) * u128::from(rate.count.get());
+    *level = (*level + gained).min(capacity(rate));
+    *at = now;
 }
 
 fn bucket(level: &mut u128, full: u128, rate: Rate) -> Verdict {
@@ -247,6 +264,36 @@ mod tests {
         assert_eq!(counter.ask(at(60_000)).remaining(), 2);
     }
 
+    #[test]
+    fn a_limit_lowered_in_mid_run_keeps_what_was_counted() {
+        for (window, verdict) in [
+            // Two of the three have to leave before one fits again.
+            (Window::Sliding, refuse(900, 900)),
+            (Window::Fixed, refuse(800, 800)),
+            // Three of one are missing, less a fifth of three regained: empty.
+            (Window::Bucket, refuse(1000, 1000)),
+        ] {
+            let mut counter = counter(window);
+            for ms in [0, 50, 100] {
+                counter.ask(at(ms));
+            }
+            counter.retune("1/s".parse().unwrap(), at(200));
+            assert_eq!(counter.ask(at(200)), verdict, "{window}");
+        }
+    }
+
+    #[test]
+    fn a_limit_raised_in_mid_run_gives_what_is_more() {
+        for window in ALL {
+            let mut counter = counter(window);
+            (0..3).for_each(|_| assert!(matches!(counter.ask(at(0)), Verdict::Accept { .. })));
+            counter.retune("6/2s".parse().unwrap(), at(0));
+            let left = [0; 4].map(|ms| counter.ask(at(ms)));
+            assert_eq!(left[..3].iter().map(Verdict::remaining).collect::<Vec<_>>(), [2, 1, 0], "{window}");
+            assert!(matches!(left[3], Verdict::Refuse { .. }), "{window}");
+        }
+    }
+
     /// The instants of the requests that were accepted, out of requests `gaps` nanoseconds apart.
     fn accepted(counter: &mut Counter, gaps: &[u64]) -> Vec<u64> {
         let mut now = 0;
@@ -270,11 +317,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn refused_until_exactly_when_promised((rate, gaps) in traffic(), window in prop::sample::select(&ALL[..])) {
+        fn refused_until_exactly_when_promised((rate, gaps) in traffic(), (other, _) in traffic(), window in prop::sample::select(&ALL[..])) {
             let mut counter = Counter::new(rate, window);
             let mut now = 0;
-            for gap in gaps {
+            for (number, gap) in gaps.into_iter().enumerate() {
                 now += gap;
+                if number == 50 {
+                    counter.retune(other, Instant::from_nanos(now));
+                }
                 let Verdict::Refuse { retry_after, .. } = counter.ask(Instant::from_nanos(now)) else { continue };
                 let promised = Instant::from_nanos(now) + retry_after;
                 let early = counter.clone().ask(promised - Duration::from_nanos(1));
@@ -285,11 +335,14 @@ mod tests {
         }
 
         #[test]
-        fn remaining_is_how_many_more_are_accepted((rate, gaps) in traffic(), window in prop::sample::select(&ALL[..])) {
+        fn remaining_is_how_many_more_are_accepted((rate, gaps) in traffic(), (other, _) in traffic(), window in prop::sample::select(&ALL[..])) {
             let mut counter = Counter::new(rate, window);
             let mut now = 0;
-            for gap in gaps {
+            for (number, gap) in gaps.into_iter().enumerate() {
                 now += gap;
+                if number == 50 {
+                    counter.retune(other, Instant::from_nanos(now));
+                }
                 let promised = counter.ask(Instant::from_nanos(now)).remaining();
                 let mut probe = counter.clone();
                 let found = std::iter::repeat_with(|| probe.ask(Instant::from_nanos(now)))

@@ -4,7 +4,10 @@ use std::{collections::VecDeque, time::Duration};
 
 use serde::Serialize;
 
-use super::gaps::Gaps;
+use super::{
+    gaps::Gaps,
+    timeline::{Second, Timeline},
+};
 use crate::{clock::Instant, limit::Rate};
 
 /// Arrivals remembered for the worst window, at eight bytes each; a window with more is reported as this many.
@@ -19,11 +22,29 @@ pub(super) struct Tally {
     accepted: u64,
     refused: u64,
     failed: u64,
+    scripted: u64,
+    /// First and last arrival, accepted or refused.
+    seen: Option<(Instant, Instant)>,
+    refused_after_first_window: u64,
     /// First and last accepted.
     span: Option<(Instant, Instant)>,
+    share: Share,
+    timeline: Timeline,
     arrivals: VecDeque<Instant>,
     worst_window: usize,
     gaps: Gaps,
+}
+
+/// What the used share is made from: it begins anew when a limit comes or goes, and goes on when one is changed.
+#[derive(Debug, Default)]
+struct Share {
+    /// The first accepted and the last, since there is a limit.
+    span: Option<(Instant, Instant)>,
+    accepted: u64,
+    /// What the limits before the present one allowed, until it came.
+    allowed: f64,
+    /// When the present limit came, if another one was before.
+    since: Instant,
 }
 
 /// What an API saw so far; the answer of `/__mock/stats`.
@@ -31,20 +52,27 @@ pub(super) struct Tally {
 pub struct Stats {
     /// Counted against the limit, and answered 200 or 500.
     pub accepted: u64,
-    /// Answered with 429 (403 in GitHub's dialect).
+    /// Refused, in the way of the dialect.
     pub refused: u64,
+    /// Those among the refused that came when more than one window had passed since the first request.
+    pub refused_after_first_window: u64,
     /// Those among the accepted that were answered with 500.
     pub failed: u64,
+    /// Answered, cut or left hanging as the control pages had asked; in none of the figures but this and the timeline.
+    pub scripted: u64,
     /// The most requests, refused ones included, that arrived in any one window of the limit's length (of one second
-    /// without a limit); never more than 1,000,000.
+    /// without a limit), since the limit was last set; never more than 1,000,000.
     pub worst_window: u64,
     /// Which share of the allowance between the first and the last accepted request was used: 1 is an even pace at the
     /// limit, more is a burst. Absent without a limit, or before two requests were accepted at different instants.
+    /// Limits that were changed in mid-run count for as long as they held.
     pub used_share: Option<f64>,
     /// Seconds between the first and the last accepted request.
     pub span_seconds: f64,
     /// How far apart requests arrived, refused ones included, in milliseconds.
     pub gaps_ms: GapsMs,
+    /// Each of the last 600 seconds in which anything came.
+    pub timeline: Vec<Second>,
 }
 
 /// How far apart requests arrived, in milliseconds.
@@ -61,14 +89,19 @@ pub struct GapsMs {
 // === impl Tally ===
 
 impl Tally {
-    pub(super) fn new(limit: Option<Rate>) -> Self {
+    pub(super) fn new(limit: Option<Rate>, now: Instant) -> Self {
         Self {
             limit,
-            window: limit.map_or(Duration::from_secs(1), |rate| rate.per),
+            window: window(limit),
             accepted: 0,
             refused: 0,
             failed: 0,
+            scripted: 0,
+            seen: None,
+            refused_after_first_window: 0,
             span: None,
+            share: Share::default(),
+            timeline: Timeline::new(now),
             arrivals: VecDeque::new(),
             worst_window: 0,
             gaps: Gaps::default(),
@@ -79,11 +112,35 @@ impl Tally {
         self.arrive(now);
         self.accepted += 1;
         self.span = Some((self.span.map_or(now, |(first, _)| first), now));
+        self.share.accept(now);
+        self.timeline.accept(now);
     }
 
     pub(super) fn refuse(&mut self, now: Instant) {
         self.arrive(now);
         self.refused += 1;
+        if self.seen.is_some_and(|(first, _)| now >= first + self.window) {
+            self.refused_after_first_window += 1;
+        }
+        self.timeline.refuse(now);
+    }
+
+    /// One was treated as the control pages had asked.
+    pub(super) fn script(&mut self, now: Instant) {
+        self.scripted += 1;
+        self.timeline.script(now);
+    }
+
+    /// The limit is `limit` from `now` on.
+    pub(super) fn retune(&mut self, limit: Option<Rate>, now: Instant) {
+        match (self.limit, limit) {
+            (Some(before), Some(_)) => self.share.retune(before, now),
+            _ => self.share = Share::default(),
+        }
+        (self.limit, self.window) = (limit, window(limit));
+        // What arrived before was within another limit.
+        self.worst_window = 0;
+        self.arrivals.clear();
     }
 
     /// One of the accepted is answered with 500.
@@ -96,31 +153,32 @@ impl Tally {
         self.accepted
     }
 
-    pub(super) fn stats(&self) -> Stats {
+    pub(super) fn stats(&self, now: Instant) -> Stats {
         let span = self.span.map_or(Duration::ZERO, |(first, last)| last.since(first)).as_secs_f64();
         let millis = |gap: Duration| gap.as_secs_f64() * 1e3;
         Stats {
             accepted: self.accepted,
             refused: self.refused,
+            refused_after_first_window: self.refused_after_first_window,
             failed: self.failed,
+            scripted: self.scripted,
             worst_window: self.worst_window as u64,
-            used_share: self
-                .limit
-                .filter(|_| span > 0.0)
-                .map(|rate| (self.accepted.saturating_sub(1)) as f64 / (span * rate.per_second())),
+            used_share: self.limit.and_then(|limit| self.share.used(limit)),
             span_seconds: span,
             gaps_ms: GapsMs {
                 p50: millis(self.gaps.quantile(0.5)),
                 p99: millis(self.gaps.quantile(0.99)),
                 max: millis(self.gaps.longest()),
             },
+            timeline: self.timeline.seconds(now),
         }
     }
 
     fn arrive(&mut self, now: Instant) {
-        if let Some(last) = self.arrivals.back() {
-            self.gaps.record(now.since(*last));
+        if let Some((_, last)) = self.seen {
+            self.gaps.record(now.since(last));
         }
+        self.seen = Some((self.seen.map_or(now, |(first, _)| first), now));
         while self.arrivals.len() >= REMEMBERED
             || self.arrivals.front().is_some_and(|oldest| *oldest + self.window <= now)
         {
@@ -129,6 +187,33 @@ impl Tally {
         self.arrivals.push_back(now);
         self.worst_window = self.worst_window.max(self.arrivals.len());
     }
+}
+
+// === impl Share ===
+
+impl Share {
+    fn accept(&mut self, now: Instant) {
+        self.accepted += 1;
+        self.span = Some((self.span.map_or(now, |(first, _)| first), now));
+    }
+
+    fn retune(&mut self, before: Rate, now: Instant) {
+        if let Some((first, _)) = self.span {
+            self.allowed += now.since(first.max(self.since)).as_secs_f64() * before.per_second();
+        }
+        self.since = now;
+    }
+
+    fn used(&self, limit: Rate) -> Option<f64> {
+        let (first, last) = self.span?;
+        let allowed = self.allowed + last.since(first.max(self.since)).as_secs_f64() * limit.per_second();
+        (allowed > 0.0).then(|| (self.accepted - 1) as f64 / allowed)
+    }
+}
+
+/// The windows that arrivals are counted in.
+fn window(limit: Option<Rate>) -> Duration {
+    limit.map_or(Duration::from_secs(1), |rate| rate.per)
 }
 
 #[cfg(test)]
@@ -141,9 +226,9 @@ mod tests {
 
     #[test]
     fn an_even_pace_at_the_limit_uses_all_of_it() {
-        let mut tally = Tally::new(Some("10/s".parse().unwrap()));
+        let mut tally = Tally::new(Some("10/s".parse().unwrap()), at(0));
         (0..101).for_each(|k| tally.accept(at(k * 100)));
-        let stats = tally.stats();
+        let stats = tally.stats(at(60_000));
         assert_eq!((stats.accepted, stats.refused, stats.worst_window), (101, 0, 10));
         assert!((stats.used_share.unwrap() - 1.0).abs() < 1e-9);
         assert_eq!((stats.span_seconds, stats.gaps_ms.max), (10.0, 100.0));
@@ -151,33 +236,64 @@ mod tests {
 
     #[test]
     fn refused_arrivals_are_in_the_worst_window_but_use_nothing() {
-        let mut tally = Tally::new(Some("2/s".parse().unwrap()));
+        let mut tally = Tally::new(Some("2/s".parse().unwrap()), at(0));
         tally.accept(at(0));
         (0..5).for_each(|k| tally.refuse(at(k)));
         tally.accept(at(1000));
-        let stats = tally.stats();
+        let stats = tally.stats(at(60_000));
         assert_eq!((stats.accepted, stats.refused, stats.worst_window), (2, 5, 6));
         assert_eq!(stats.used_share, Some(0.5));
     }
 
     #[test]
     fn gaps_longer_than_the_window_are_measured() {
-        let mut tally = Tally::new(Some("2/s".parse().unwrap()));
+        let mut tally = Tally::new(Some("2/s".parse().unwrap()), at(0));
         tally.accept(at(0));
         tally.accept(at(5000));
-        assert_eq!(tally.stats().gaps_ms.max, 5000.0);
+        assert_eq!(tally.stats(at(60_000)).gaps_ms.max, 5000.0);
     }
 
     #[test]
     fn without_two_instants_there_is_no_share() {
-        let mut tally = Tally::new(Some("2/s".parse().unwrap()));
-        assert_eq!(tally.stats(), Stats::default());
+        let mut tally = Tally::new(Some("2/s".parse().unwrap()), at(0));
+        assert_eq!(tally.stats(at(60_000)), Stats::default());
         tally.accept(at(7));
         tally.accept(at(7));
-        assert_eq!(tally.stats().used_share, None);
-        let mut limitless = Tally::new(None);
+        assert_eq!(tally.stats(at(60_000)).used_share, None);
+        let mut limitless = Tally::new(None, at(0));
         limitless.accept(at(0));
         limitless.accept(at(9));
-        assert_eq!((limitless.stats().used_share, limitless.stats().worst_window), (None, 2));
+        assert_eq!((limitless.stats(at(9)).used_share, limitless.stats(at(9)).worst_window), (None, 2));
+    }
+
+    #[test]
+    fn refusals_are_told_apart_by_the_first_window() {
+        let mut tally = Tally::new(Some("2/s".parse().unwrap()), at(0));
+        tally.accept(at(5000));
+        [5999, 6000, 7000].into_iter().for_each(|ms| tally.refuse(at(ms)));
+        let stats = tally.stats(at(7000));
+        assert_eq!((stats.refused, stats.refused_after_first_window), (3, 2));
+    }
+
+    #[test]
+    fn a_changed_limit_counts_for_as_long_as_it_held() {
+        let mut tally = Tally::new(Some("10/s".parse().unwrap()), at(0));
+        (0..=100).for_each(|k| tally.accept(at(k * 100)));
+        tally.retune(Some("20/s".parse().unwrap()), at(10_000));
+        (1..=200).for_each(|k| tally.accept(at(10_000 + k * 50)));
+        let stats = tally.stats(at(20_000));
+        assert!((stats.used_share.unwrap() - 1.0).abs() < 1e-9, "{:?}", stats.used_share);
+        assert_eq!((stats.accepted, stats.worst_window), (301, 20));
+        tally.retune(None, at(20_000));
+        assert_eq!((tally.stats(at(20_000)).used_share, tally.stats(at(20_000)).worst_window), (None, 0));
+    }
+
+    #[test]
+    fn what_the_control_pages_asked_for_is_counted_apart() {
+        let mut tally = Tally::new(Some("10/s".parse().unwrap()), at(0));
+        tally.script(at(1500));
+        let stats = tally.stats(at(1500));
+        assert_eq!((stats.accepted, stats.refused, stats.scripted, stats.worst_window), (0, 0, 1, 0));
+        assert_eq!((stats.timeline[0].second, stats.timeline[0].scripted), (1, 1));
     }
 }
