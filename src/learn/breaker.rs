@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn pauses_grow_with_the_outage_and_end_soon_after_it() {
         let mut breaker = Breaker::default();
-        (0..10).for_each(|at| drop(breaker.failed(ms(at), false)));
+        (0..10).for_each(|at| _ = breaker.failed(ms(at), false));
         assert_eq!(breaker.failed(ms(3_000), true), Some(FIRST));
         assert_eq!(breaker.failed(ms(19_999), true), Some(Duration::from_millis(1999)));
         assert_eq!(breaker.failed(ms(600_000), true), Some(LONGEST));
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn old_failures_are_forgotten() {
         let mut breaker = Breaker::default();
-        (0..9).for_each(|at| drop(breaker.failed(ms(at), false)));
+        (0..9).for_each(|at| _ = breaker.failed(ms(at), false));
         assert_eq!(breaker.failed(ms(60_000), false), None);
         assert_eq!(breaker.failures(), (1, 1));
     }

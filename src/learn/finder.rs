@@ -245,11 +245,12 @@ mod tests {
     #[test]
     fn it_grows_while_somebody_waits_and_falls_when_that_is_too_much() {
         let mut finder = Finder::new(ms(0));
-        (1..=50).for_each(|at| drop(finder.served(ms(at), ms(0))));
+        (1..=50).for_each(|at| _ = finder.served(ms(at), ms(0)));
         finder.refused(ms(51), ms(20), None);
         let found = per_second(finder.served(ms(1025), ms(1005)));
-        (20..140).for_each(|at| drop(finder.grow(ms(at * 100))));
+        (20..140).for_each(|at| _ = finder.grow(ms(at * 100)));
         let grown = per_second(finder.limit());
+        (20..140).for_each(|at| _ = finder.served(ms(at * 100), ms(at * 100 - 20)));
         assert!(grown > found * 1.1, "{found} {grown}");
         let lowered = per_second(finder.refused(ms(14_000), ms(13_990), None));
         assert!(lowered < grown * 0.98 && lowered >= grown * LEAST, "{grown} {lowered}");
