@@ -263,20 +263,23 @@ impl Learned {
     ) {
         for bucket in buckets {
             let known = self.budgets.iter().position(|(left, _)| left.name == bucket.name);
-            let index = match known {
+            let unanswered = self.unanswered;
+            let (index, window) = match known {
                 Some(index) => {
-                    self.budgets[index].0.hear(bucket, unit, served, now);
-                    index
+                    let (left, period) = &mut self.budgets[index];
+                    let window = period.hear(bucket, unanswered, now);
+                    left.hear(bucket, period.refills(), unit, served, now);
+                    (index, window)
                 }
                 None if self.budgets.len() < MOST_BUDGETS => {
-                    self.budgets.push((Allowance::new(bucket, unit, now), Period::default()));
-                    self.budgets.len() - 1
+                    let mut period = Period::default();
+                    let window = period.hear(bucket, unanswered, now);
+                    self.budgets.push((Allowance::new(bucket, period.refills(), unit, now), period));
+                    (self.budgets.len() - 1, window)
                 }
                 None => continue,
             };
-            let (left, period) = &mut self.budgets[index];
-            let (source, unanswered) = (Source::Told(index as u8), self.unanswered);
-            let window = period.hear(bucket, unanswered, now);
+            let (left, source) = (&self.budgets[index].0, Source::Told(index as u8));
             let limit = left.limit.filter(|limit| bucket.requests && *limit >= 1.0);
             let (Some(limit), Some(window)) = (limit, window.filter(|window| !window.is_zero())) else { continue };
             let spec = spec(limit, window, self.spend);
@@ -337,7 +340,9 @@ impl Learned {
     fn refuse(&mut self, now: Instant, sent: Instant, hint: &Hint, budget: &mut Budget, changes: &mut Changes) {
         let told = self.budgets.iter().enumerate().any(|(index, _)| budget.limit(Source::Told(index as u8)).is_some());
         let elsewhere = is_elsewhere(hint);
-        if !told && !elsewhere && !matches!(hint.signal, Signal::Banned | Signal::FatalQuota)
+        // Numbers that have room do not explain a refusal: another limit does.
+        let room = hint.buckets.iter().filter_map(|bucket| bucket.remaining).all(|left| left >= 1.0);
+        if (!told || room) && !elsewhere && !matches!(hint.signal, Signal::Banned | Signal::FatalQuota)
             && let Some(limit) = self.finder.refused(now, sent, hint.wait.filter(|wait| !wait.is_zero()))
         {
             changes.extend(self.found(budget, now, limit));

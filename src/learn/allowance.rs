@@ -54,7 +54,7 @@ const IDLE_TALK: u8 = 3;
 // === impl Allowance ===
 
 impl Allowance {
-    pub(super) fn new(bucket: &Bucket, unit: Unit, now: Instant) -> Self {
+    pub(super) fn new(bucket: &Bucket, refills: bool, unit: Unit, now: Instant) -> Self {
         let mut new = Self {
             name: bucket.name.clone(),
             limit: None,
@@ -71,12 +71,13 @@ impl Allowance {
             taken: now,
             asking: None,
         };
-        new.hear(bucket, unit, true, now);
+        new.hear(bucket, refills, unit, true, now);
         new
     }
 
-    /// An answer to the request `unit` says this. `served` says that the request was.
-    pub(super) fn hear(&mut self, bucket: &Bucket, unit: Unit, served: bool, now: Instant) {
+    /// An answer to the request `unit` says this. `refills` says that it comes back little by little, `served` that the
+    /// request was served.
+    pub(super) fn hear(&mut self, bucket: &Bucket, refills: bool, unit: Unit, served: bool, now: Instant) {
         self.asking.take_if(|(asked, _)| *asked <= unit);
         let reset = bucket.reset.map(|reset| now + reset);
         // Whole seconds show themselves by being whole.
@@ -96,17 +97,17 @@ impl Allowance {
         if !self.requests {
             self.price(remaining, unit, now);
         }
-        if same && self.reset.is_some() && !bucket.refills {
+        if same && self.reset.is_some() && !refills {
             // Answers overtake each other: of one window, the lowest is the truth.
             self.remaining = self.remaining.min(remaining);
         } else if newer || unit >= self.unit {
             (self.remaining, self.said) = (remaining, now);
         }
         self.unit = self.unit.max(unit);
-        if newer || self.reset.is_none_or(|old| old <= now) || bucket.refills {
+        if newer || self.reset.is_none_or(|old| old <= now) || refills {
             (self.reset, self.blur) = (reset, blur);
         }
-        self.refill = match (bucket.refills, self.limit, bucket.reset) {
+        self.refill = match (refills, self.limit, bucket.reset) {
             (true, Some(limit), Some(reset)) if !reset.is_zero() && limit > remaining => {
                 (limit - remaining) / reset.as_secs_f64()
             }

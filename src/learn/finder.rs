@@ -6,6 +6,7 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
+use super::period;
 use crate::{
     clock::Instant,
     limit::{LimitSpec, Rate},
@@ -124,7 +125,9 @@ impl Finder {
                 };
                 // It says itself when there will be room again.
                 let hold = if count >= 2 * FEW { HOLD_TOLD } else { HOLD_FOUND };
-                self.found = Some(Found::new(count, (now + wait).since(since), now, hold));
+                let over = (now + wait).since(since);
+                let over = period::near(over, wait.subsec_nanos() == 0).unwrap_or(over);
+                self.found = Some(Found::new(count, over, now, hold));
                 self.accepted.restart(now + wait);
                 self.limit()
             }
@@ -230,7 +233,7 @@ mod tests {
         let mut finder = Finder::new(ms(0));
         (1..=100).for_each(|at| assert_eq!(finder.served(ms(at), ms(0)), None));
         let found = per_second(finder.refused(ms(120), ms(100), Some(Duration::from_secs(10))));
-        assert!((9.8..10.0).contains(&found), "{found}");
+        assert!((9.8..=10.0).contains(&found), "{found}");
         assert_eq!(finder.grow(ms(300_000)), None);
     }
 

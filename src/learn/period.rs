@@ -8,10 +8,24 @@ use crate::{clock::Instant, hint::Bucket};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Period {
     known: Option<Duration>,
+    kind: Option<Kind>,
     /// When the present window ends, as its answers say.
     reset: Option<Instant>,
-    /// The first request that was sent after that.
+    /// What was used when this window was first heard of, and what was left of its time.
+    first: Option<(f64, Duration)>,
+    /// The first request that was sent after its end.
     next: Option<Instant>,
+    /// A shorter length that was measured once.
+    shorter: Option<Duration>,
+}
+
+/// How an allowance comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Each part of it a window after it was spent, or all at once: the reset is no later the more is used.
+    Window,
+    /// Little by little: the reset is when all of it is back, and the later the more is used.
+    Bucket,
 }
 
 /// Windows that people choose, in seconds.
@@ -28,51 +42,100 @@ impl Period {
     /// How long the window is, after an answer has said this, with `unanswered` requests under way of which it may
     /// know already.
     pub(super) fn hear(&mut self, bucket: &Bucket, unanswered: u32, now: Instant) -> Option<Duration> {
-        if let Some(told) = bucket.window.filter(|told| !told.is_zero()) {
+        let told = bucket.window.filter(|told| !told.is_zero());
+        let (Some(limit), Some(remaining), Some(left)) = (bucket.limit, bucket.remaining, bucket.reset) else {
+            return told.or(self.known);
+        };
+        if left.is_zero() || limit < 1.0 {
+            return told.or(self.known);
+        }
+        let used = limit - remaining;
+        let whole = bucket.coarse || left.subsec_nanos() == 0;
+        let blur = tolerance(left, whole);
+        self.look_closer(used, left, blur);
+        // All that is used is ours and was used just now: the window has only begun.
+        let fresh = used <= f64::from(unanswered) + 1.0;
+        if let Some(told) = told.filter(|_| !bucket.refills)
+            && !(fresh && left + blur < told / 2)
+        {
             self.known = Some(told);
             return self.known;
         }
-        let (Some(limit), Some(remaining), Some(left)) = (bucket.limit, bucket.remaining, bucket.reset) else {
-            return self.known;
-        };
-        if left.is_zero() || limit < 1.0 {
-            return self.known;
-        }
-        if bucket.refills {
-            // Full again in so long: a whole budget takes that much longer.
-            let used = limit - remaining;
-            if used > 0.0 {
+        match self.kind {
+            // The more is used, the less the seconds are rounded.
+            Some(Kind::Bucket) if used * 10.0 >= limit => {
                 self.known = Duration::try_from_secs_f64(left.as_secs_f64() * limit / used).ok();
             }
-            return self.known;
-        }
-        let reset = now + left;
-        let whole = bucket.coarse || left.subsec_nanos() == 0;
-        // All that is used is ours and was used just now: the window has only begun.
-        let fresh = limit - remaining <= f64::from(unanswered) + 1.0;
-        match self.reset {
-            Some(last) if reset <= last + tolerance(left, whole) => {}
-            last => {
-                let (next, measured) = (self.next.take(), last.map(|last| reset.since(last)));
-                self.reset = Some(reset);
-                if fresh {
-                    // One window after the other: what lies between their ends is its length.
-                    let follows = |last: Instant, length: Duration| next.is_some_and(|next| next.since(last) * 10 < length);
-                    let measured = measured.filter(|length| last.is_some_and(|last| follows(last, *length)));
-                    self.known = Some(match measured {
-                        Some(length) => near(length, whole).unwrap_or(length),
-                        None => longer(left, whole),
-                    });
-                }
-            }
+            Some(Kind::Bucket) => {}
+            None if bucket.refills => {}
+            _ => self.measure(fresh, left, whole, now),
         }
         self.known
+    }
+
+    /// Whether the allowance comes back little by little.
+    pub(super) fn refills(&self) -> bool {
+        self.kind == Some(Kind::Bucket)
     }
 
     /// A request was sent.
     pub(super) fn sent(&mut self, now: Instant) {
         if self.reset.is_some_and(|reset| reset <= now) {
             self.next.get_or_insert(now);
+        }
+    }
+
+    /// Finds out how the allowance comes back, from whether the reset moves away as more is used.
+    fn look_closer(&mut self, used: f64, left: Duration, blur: Duration) {
+        match self.first {
+            Some((before, first)) if used >= before => {
+                if used < before * 2.0 || used < before + 4.0 {
+                    return;
+                }
+                if left > first.mul_f64(1.5) + blur {
+                    self.kind = Some(Kind::Bucket);
+                } else if left <= first + blur {
+                    self.kind = Some(Kind::Window);
+                }
+            }
+            // Some of it has come back.
+            _ if used >= 1.0 => self.first = Some((used, left)),
+            _ => self.first = None,
+        }
+    }
+
+    /// Learns the length of a window from its ends.
+    fn measure(&mut self, fresh: bool, left: Duration, whole: bool, now: Instant) {
+        let (reset, blur) = (now + left, tolerance(left, whole));
+        if self.known.is_some_and(|known| left > known + blur) {
+            // No more can be left of a window than all of it.
+            self.known = Some(longer(left, whole));
+        }
+        let Some(last) = self.reset.replace(reset.max(self.reset.unwrap_or(reset))) else {
+            if fresh {
+                self.known = Some(longer(left, whole));
+            }
+            return;
+        };
+        if reset <= last + blur {
+            return;
+        }
+        let next = self.next.take();
+        let Some(known) = self.known else {
+            if fresh {
+                self.known = Some(longer(left, whole));
+            }
+            return;
+        };
+        // One window after the other: what lies between their ends is its length, if that happens twice.
+        let length = reset.since(last);
+        let follows = fresh && next.is_some_and(|next| next.since(last) * 10 < length);
+        if !follows || length >= known || length * 2 < known {
+            self.shorter = None;
+        } else if self.shorter.take().is_some_and(|before| before.abs_diff(length) <= blur) {
+            self.known = Some(near(length, whole).unwrap_or(length));
+        } else {
+            self.shorter = Some(length);
         }
     }
 }
@@ -83,7 +146,7 @@ fn tolerance(left: Duration, whole: bool) -> Duration {
 }
 
 /// The window that somebody will have meant who shows one of about `length`.
-fn near(length: Duration, whole: bool) -> Option<Duration> {
+pub(super) fn near(length: Duration, whole: bool) -> Option<Duration> {
     let (below, above) = if whole { (SECOND, SECOND / 2) } else { (length / 20, length / 20) };
     usual().find(|usual| *usual + below >= length && *usual <= length + above)
 }
@@ -131,13 +194,36 @@ mod tests {
         let mut period = Period::default();
         assert_eq!(period.hear(&bucket(40.0, 4.0), 0, s(0.0)), None);
         period.sent(s(4.1));
-        assert_eq!(period.hear(&bucket(99.0, 36.9), 0, s(4.1)), Some(Duration::from_secs(37)));
+        assert_eq!(period.hear(&bucket(99.0, 59.9), 0, s(4.1)), Some(Duration::from_secs(60)));
     }
 
     #[test]
-    fn a_bucket_that_refills_shows_its_rate() {
-        let refills = Bucket { refills: true, coarse: false, ..bucket(90.0, 1.0) };
-        assert_eq!(Period::default().hear(&refills, 0, s(0.0)), Some(Duration::from_secs(10)));
+    fn an_unusual_window_is_measured_twice() {
+        let mut period = Period::default();
+        assert_eq!(period.hear(&bucket(99.0, 37.0), 0, s(0.0)), Some(Duration::from_secs(60)));
+        for (at, known) in [(37.1, 60), (74.1, 37)] {
+            period.sent(s(at));
+            assert_eq!(period.hear(&bucket(99.0, 36.95), 0, s(at)), Some(Duration::from_secs(known)));
+        }
+    }
+
+    #[test]
+    fn a_window_is_at_least_as_long_as_what_is_left_of_it() {
+        let mut period = Period::default();
+        period.hear(&bucket(99.0, 20.0), 0, s(0.0));
+        assert_eq!(period.hear(&bucket(50.0, 58.9), 0, s(21.0)), Some(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn a_bucket_shows_itself_by_a_reset_that_moves_away() {
+        let mut period = Period::default();
+        let refills = |remaining, reset| Bucket { refills: true, coarse: false, ..bucket(remaining, reset) };
+        assert_eq!(period.hear(&refills(99.0, 0.1), 9, s(0.0)), None);
+        assert_eq!(period.hear(&refills(80.0, 2.0), 9, s(0.0)), Some(Duration::from_secs(10)));
+        // What says that it refills and does not is a window all the same.
+        let mut period = Period::default();
+        assert_eq!(period.hear(&refills(99.0, 9.9), 9, s(0.0)), None);
+        assert_eq!(period.hear(&refills(94.0, 9.9), 9, s(0.0)), Some(Duration::from_secs(10)));
     }
 
     #[test]

@@ -201,19 +201,23 @@ impl Outcome {
     }
 }
 
-/// All dialects, to be looked at: `cargo test --lib every_dialect -- --nocapture`.
+/// Any trial, to be looked at: `DIALECTS="none ietf" LIMIT=50/s cargo test --lib every_dialect -- --ignored --nocapture`.
 #[test]
 #[ignore = "a table for people"]
 fn every_dialect_in_a_table() {
+    let said = |name: &str, otherwise: &str| std::env::var(name).unwrap_or(otherwise.into()).leak() as &'static str;
+    let (limit, first) = (said("LIMIT", "100/10s"), said("FIRST", "10100").parse().unwrap());
+    let windows = said("WINDOWS", "sliding fixed bucket");
     for window in [Window::Sliding, Window::Fixed, Window::Bucket] {
-        for dialect in std::env::var("DIALECTS").unwrap_or("none ietf".into()).split_whitespace() {
-            let dialect: &'static str = dialect.to_owned().leak();
-            let outcome = Trial { dialect, window, ..Trial::default() }.run();
+        for dialect in said("DIALECTS", "none ietf").split_whitespace().filter(|_| windows.contains(&window.to_string())) {
+            let (workers, requests) = (said("WORKERS", "64").parse().unwrap(), said("REQUESTS", "3000").parse().unwrap());
+            let latency = ms(said("LATENCY", "20").parse().unwrap());
+            let outcome = Trial { dialect, window, limit, workers, requests, latency, ..Trial::default() }.run();
             println!(
                 "{window:8} {dialect:24} used {:.3} refused {:4} after the first window {:4} passed on {:4} took {:.1?}",
-                outcome.used("100/10s"),
+                outcome.used(limit),
                 outcome.refused.len(),
-                outcome.refused_after(ms(10_100)),
+                outcome.refused_after(ms(first)),
                 outcome.passed_on,
                 outcome.took
             );
