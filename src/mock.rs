@@ -1,17 +1,20 @@
 //! An API that really enforces its limit: what andante is tried against, because a real one must not be.
 //!
 //! [`Counter`] decides and is pure; [`Api`] serves its decisions over HTTP, in the [`Dialect`] of a real provider.
+//! Control pages below `/__mock/` tell what it saw, and change its world while it runs.
 
 mod api;
+mod control;
 mod counter;
 mod dialect;
+mod doors;
 mod gaps;
+mod pages;
+mod socket;
 mod tally;
 mod timeline;
 
-use std::{fmt, io, net::SocketAddr, str::FromStr, time::Duration};
-
-use tokio::net::{TcpListener, TcpSocket};
+use std::{fmt, str::FromStr, time::Duration};
 
 use crate::limit::Rate;
 
@@ -20,6 +23,7 @@ pub use self::{
     counter::{Counter, Verdict, Window},
     dialect::{Dialect, Facts},
     gaps::Gaps,
+    socket::listen,
     tally::Stats,
     timeline::Second,
 };
@@ -59,19 +63,6 @@ impl Default for Options {
             seed: 1,
         }
     }
-}
-
-/// A listener whose backlog takes a burst: thousands of workers connect at once, and a full backlog costs each of
-/// those left out a second or more until its SYN is sent again.
-///
-/// # Errors
-/// What the system says, e.g. that the address is in use.
-pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    const BACKLOG: u32 = 4096;
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
 }
 
 // === impl Percent ===

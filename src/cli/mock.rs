@@ -19,8 +19,9 @@ use crate::{
 /// An API that really enforces its limit, for tests that must not touch a real one.
 ///
 /// Every path answers every method with a small JSON object; uploads are read, measured and thrown away. Past the limit
-/// it answers 429 in the dialect chosen. What it accepted and refused, and how close together requests came, is at
-/// /__mock/stats, and printed when SIGINT or SIGTERM ends it.
+/// it refuses in the dialect chosen. What it accepted and refused, and how close together requests came, is at
+/// /__mock/stats, and printed when SIGINT or SIGTERM ends it. PUT on /__mock/limit, /__mock/next and /__mock/down changes
+/// the limit, lays down answers, and takes it down: whoever reaches it may do so, so let it listen on loopback.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -59,7 +60,13 @@ Examples:
       no limit, on a free port, one answer in a hundred a 500
 
   curl -s http://127.0.0.1:9100/__mock/stats
-      what it saw so far";
+      what it saw so far
+
+  curl -X PUT -d 25/s http://127.0.0.1:9100/__mock/limit
+      another limit, while it runs
+
+  curl -X PUT -d '{\"how\":\"503\",\"for\":\"30s\"}' http://127.0.0.1:9100/__mock/down
+      half a minute of trouble";
 
 /// Serves until SIGINT or SIGTERM, then prints the report.
 ///
@@ -86,7 +93,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
-    say(&report(&api.stats(), args.limit))
+    say(&report(&api.stats(), api.limit()))
 }
 
 fn ready_line(options: &Options) -> String {
@@ -102,6 +109,9 @@ fn report(stats: &Stats, limit: Option<Rate>) -> String {
     let mut report = format!("accepted {accepted}, refused {refused}");
     if stats.failed > 0 {
         report.push_str(&format!(", failed {}", wording::count(stats.failed)));
+    }
+    if stats.scripted > 0 {
+        report.push_str(&format!(", answered as asked {}", wording::count(stats.scripted)));
     }
     let worst = wording::count(stats.worst_window);
     match limit {

@@ -1,11 +1,10 @@
 //! Serves a [`Counter`]'s verdicts over HTTP/1.1.
 
 use std::{
-    convert::Infallible,
     fmt,
     net::SocketAddr,
-    sync::Arc,
-    time::{Duration, SystemTime},
+    sync::{Arc, atomic::Ordering},
+    time::SystemTime,
 };
 
 use bytes::Bytes;
@@ -14,26 +13,23 @@ use http::{
     header::{CONNECTION, CONTENT_TYPE},
 };
 use http_body_util::{BodyExt, Full};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
+use hyper::body::Incoming;
 use parking_lot::Mutex;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    task::{JoinHandle, JoinSet},
-};
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
 use super::{
     Options,
+    control::{Down, How, Script},
     counter::Counter,
     dialect::Facts,
+    doors::{self, Line},
+    pages,
     tally::{Stats, Tally},
 };
-use crate::clock::{Clock, Instant};
-
-/// Where the statistics are; asking for them counts as nothing.
-const STATS_PATH: &str = "/__mock/stats";
-/// How long accepting rests when the system has no descriptor or memory left for one more connection.
-const ACCEPT_REST: Duration = Duration::from_millis(20);
+use crate::{
+    clock::{Clock, Instant},
+    limit::Rate,
+};
 
 /// A running API; it stops, and its connections close, when this is dropped.
 #[derive(Debug)]
@@ -43,18 +39,22 @@ pub struct Api {
     accepting: JoinHandle<()>,
 }
 
-struct Shared {
-    options: Options,
-    clock: Clock,
+pub(super) struct Shared {
+    /// As they were at the start: the limit may have changed since.
+    pub(super) options: Options,
+    pub(super) clock: Clock,
     /// The time of day at the clock's start: virtual time moves the time of day along.
     wall_at_start: SystemTime,
-    books: Mutex<Books>,
+    pub(super) books: Mutex<Books>,
+    pub(super) down: watch::Sender<Option<Down>>,
 }
 
 /// What is kept in step under one lock; time is read inside it, so that it never goes backwards here.
-struct Books {
-    counter: Option<Counter>,
-    tally: Tally,
+pub(super) struct Books {
+    pub(super) counter: Option<Counter>,
+    pub(super) tally: Tally,
+    /// What the next requests are answered.
+    pub(super) script: Option<Script>,
     dice: fastrand::Rng,
 }
 
@@ -72,6 +72,8 @@ enum Outcome {
     Answer { number: u64 },
     Fail,
     Refuse(Facts),
+    Scripted { status: StatusCode, headers: HeaderMap, body: Bytes },
+    Down(Down),
 }
 
 // === impl Api ===
@@ -86,11 +88,18 @@ impl Api {
         let books = Books {
             counter: options.limit.map(|rate| Counter::new(rate, options.window)),
             tally: Tally::new(options.limit, clock.now()),
+            script: None,
             dice: fastrand::Rng::with_seed(options.seed),
         };
         let wall_at_start = SystemTime::now() - clock.now().since(Instant::START);
-        let shared = Arc::new(Shared { options, clock, wall_at_start, books: Mutex::new(books) });
-        let accepting = tokio::spawn(accept(listener, shared.clone()));
+        let shared = Arc::new(Shared {
+            options,
+            clock,
+            wall_at_start,
+            books: Mutex::new(books),
+            down: watch::Sender::new(None),
+        });
+        let accepting = tokio::spawn(doors::accept(listener, addr, shared.clone()));
         Self { addr, shared, accepting }
     }
 
@@ -101,7 +110,12 @@ impl Api {
 
     /// What it saw so far.
     pub fn stats(&self) -> Stats {
-        self.shared.books.lock().tally.stats(self.shared.clock.now())
+        self.shared.stats()
+    }
+
+    /// What it enforces now.
+    pub fn limit(&self) -> Option<Rate> {
+        self.shared.books.lock().counter.as_ref().map(Counter::rate)
     }
 }
 
@@ -118,39 +132,13 @@ impl fmt::Debug for Shared {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    connections.spawn(serve(stream, shared.clone()));
-                }
-                // The client is gone again, or descriptors ran out: neither ends an API.
-                Err(_) => tokio::time::sleep(ACCEPT_REST).await,
-            },
-            Some(_) = connections.join_next() => {}
-        }
-    }
-}
-
-async fn serve(stream: TcpStream, shared: Arc<Shared>) {
-    // Small answers must not wait for the client's delayed acknowledgement; a socket without the option still works.
-    let _ = stream.set_nodelay(true);
-    let answer = service_fn(|request| {
-        let shared = shared.clone();
-        async move { Ok::<_, Infallible>(shared.answer(request).await) }
-    });
-    // An error means that this client broke off, which is its business.
-    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
-}
-
 // === impl Shared ===
 
 impl Shared {
-    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        if request.uri().path() == STATS_PATH {
-            return self.stats();
+    pub(super) async fn answer(&self, request: Request<Incoming>, line: &Line) -> Response<Full<Bytes>> {
+        if request.uri().path().starts_with(pages::BELOW) {
+            line.controls.store(true, Ordering::Relaxed);
+            return pages::answer(self, request).await;
         }
         if request.method() == Method::CONNECT {
             let body = r#"{"error":"this is an API, not a proxy","hint":"name it in the URL instead"}"#;
@@ -159,6 +147,11 @@ impl Shared {
             return respond(StatusCode::METHOD_NOT_ALLOWED, close, body.to_owned());
         }
         let decision = self.decide();
+        if let Outcome::Down(Down { how: How::Refuse | How::Reset | How::Hang, .. }) = decision.outcome {
+            self.hang().await;
+            line.cut.notify_one();
+            return std::future::pending().await;
+        }
         let uploads = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
         let Ok(received) = discard(request.into_body()).await else {
             return respond(StatusCode::BAD_REQUEST, HeaderMap::new(), r#"{"error":"the body broke off"}"#.to_owned());
@@ -177,6 +170,17 @@ impl Shared {
                 let received = if uploads { format!(r#","received":{received}"#) } else { String::new() };
                 respond(StatusCode::OK, headers, format!(r#"{{"number":{number}{received}{members}}}"#))
             }
+            Outcome::Scripted { status, headers, body } => {
+                let mut response = Response::new(Full::new(body));
+                *response.status_mut() = status;
+                *response.headers_mut() = headers;
+                response
+            }
+            Outcome::Down(down) => {
+                let status =
+                    if down.how == How::BadGateway { StatusCode::BAD_GATEWAY } else { StatusCode::SERVICE_UNAVAILABLE };
+                respond(status, headers, r#"{"error":"down as asked"}"#.to_owned())
+            }
             Outcome::Refuse(facts) => respond(dialect.refusal(), headers, dialect.complaint(&facts)),
             Outcome::Fail => {
                 respond(StatusCode::INTERNAL_SERVER_ERROR, headers, r#"{"error":"failed as asked"}"#.to_owned())
@@ -187,8 +191,13 @@ impl Shared {
     /// Counts a request that arrives now.
     fn decide(&self) -> Decision {
         let mut books = self.books.lock();
-        let Books { counter, tally, dice } = &mut *books;
         let arrived = self.clock.now();
+        let due = arrived + self.options.latency + self.options.jitter.mul_f64(books.dice.f64());
+        if let Some(outcome) = self.scripted(&mut books, arrived) {
+            books.tally.script(arrived);
+            return Decision { due, arrived, facts: None, outcome };
+        }
+        let Books { counter, tally, dice, .. } = &mut *books;
         let wall = self.wall_at_start + arrived.since(Instant::START);
         let facts =
             counter.as_mut().map(|counter| Facts { verdict: counter.ask(arrived), limit: counter.rate(), wall });
@@ -207,16 +216,37 @@ impl Shared {
                 }
             }
         };
-        let due = arrived + self.options.latency + self.options.jitter.mul_f64(dice.f64());
         Decision { due, arrived, facts, outcome }
     }
 
-    fn stats(&self) -> Response<Full<Bytes>> {
-        let stats = self.books.lock().tally.stats(self.clock.now());
-        match serde_json::to_string(&stats) {
-            Ok(body) => respond(StatusCode::OK, HeaderMap::new(), body),
-            Err(error) => respond(StatusCode::INTERNAL_SERVER_ERROR, HeaderMap::new(), error.to_string()),
+    /// What the control pages asked for, if they did; being down comes before the answers laid down.
+    fn scripted(&self, books: &mut Books, now: Instant) -> Option<Outcome> {
+        if let Some(down) = self.down.borrow().filter(|down| down.holds(now)) {
+            return Some(Outcome::Down(down));
         }
+        let script = books.script.as_mut().filter(|script| script.count > 0)?;
+        script.count -= 1;
+        Some(Outcome::Scripted { status: script.status, headers: script.headers.clone(), body: script.body.clone() })
+    }
+
+    /// Waits until no request hangs any more.
+    async fn hang(&self) {
+        let mut down = self.down.subscribe();
+        loop {
+            let now = self.clock.now();
+            let Some(trouble) = { *down.borrow_and_update() }.filter(|down| down.how == How::Hang && down.holds(now))
+            else {
+                return;
+            };
+            tokio::select! {
+                () = self.clock.sleep_until(trouble.until) => {}
+                _ = down.changed() => {}
+            }
+        }
+    }
+
+    pub(super) fn stats(&self) -> Stats {
+        self.books.lock().tally.stats(self.clock.now())
     }
 }
 
@@ -229,7 +259,7 @@ async fn discard(mut body: Incoming) -> Result<u64, hyper::Error> {
     Ok(received)
 }
 
-fn respond(status: StatusCode, mut headers: HeaderMap, body: String) -> Response<Full<Bytes>> {
+pub(super) fn respond(status: StatusCode, mut headers: HeaderMap, body: String) -> Response<Full<Bytes>> {
     headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
@@ -239,7 +269,12 @@ fn respond(status: StatusCode, mut headers: HeaderMap, body: String) -> Response
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use std::time::Duration;
+
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpStream,
+    };
 
     use super::*;
     use crate::mock::listen;
@@ -294,10 +329,10 @@ mod tests {
     #[tokio::test]
     async fn statistics_are_answered_and_not_counted() {
         let api = start(Options { limit: Some("1/h".parse().unwrap()), ..Options::default() });
-        let ask = format!("GET {STATS_PATH} HTTP/1.1\r\nhost: api\r\nconnection: close\r\n\r\n");
-        assert!(talk(&api, &ask).await.contains(r#""accepted":0,"refused":0"#));
+        let ask = "GET /__mock/stats HTTP/1.1\r\nhost: api\r\nconnection: close\r\n\r\n";
+        assert!(talk(&api, ask).await.contains(r#"{"accepted":0,"refused":0,"#));
         assert!(talk(&api, LAST).await.starts_with("HTTP/1.1 200"));
-        assert!(talk(&api, &ask).await.contains(
+        assert!(talk(&api, ask).await.contains(
             r#""accepted":1,"refused":0,"refused_after_first_window":0,"failed":0,"scripted":0,"worst_window":1"#
         ));
     }

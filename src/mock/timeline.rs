@@ -1,6 +1,6 @@
 //! What an API saw in each of the last seconds. Pure: told the time.
 
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
 
 use serde::Serialize;
 
@@ -84,6 +84,8 @@ impl Timeline {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn at(millis: u64) -> Instant {

@@ -9,7 +9,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::{Andante, Client};
+use super::{Andante, Client, Message};
 
 /// A running `andante mock`, which is killed when dropped.
 pub(crate) struct Mock {
@@ -43,6 +43,20 @@ impl Mock {
     pub(crate) fn stats(&self) -> Value {
         let ask = "GET /__mock/stats HTTP/1.1\r\nHost: mock\r\nConnection: close\r\n\r\n";
         Client::ask(self.address, ask).json()
+    }
+
+    /// Asks one of its control pages for something, which it must grant; returns what it says.
+    pub(crate) fn control(&self, method: &str, page: &str, body: &str) -> Value {
+        let answer = self.try_control(method, page, body);
+        assert_eq!(answer.status(), 200, "{answer:?}");
+        answer.json()
+    }
+
+    /// Asks one of its control pages for something.
+    pub(crate) fn try_control(&self, method: &str, page: &str, body: &str) -> Message {
+        let length = body.len();
+        let ask = format!("{method} /__mock/{page} HTTP/1.1\r\nHost: mock\r\nContent-Length: {length}\r\n\r\n{body}");
+        Client::ask(self.address, ask)
     }
 
     /// Ends it by `signal`; returns how it ended, and its last words.

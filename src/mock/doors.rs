@@ -1,0 +1,118 @@
+//! The API's connections: takes them in, serves them, and cuts them when it plays dead.
+
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{Notify, watch},
+    task::JoinSet,
+};
+
+use super::{
+    api::Shared,
+    control::Down,
+    socket::{self, BACKLOG},
+};
+use crate::clock::{Clock, Instant};
+
+/// How long accepting rests when the system has no descriptor or memory left for one more connection.
+const REST: Duration = Duration::from_millis(20);
+
+/// What a connection and the requests on it have to say to each other.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    /// It is to be reset.
+    pub(super) cut: Notify,
+    /// It is used for the control pages: their answers must get out whatever they were about.
+    pub(super) controls: AtomicBool,
+}
+
+pub(super) async fn accept(mut listener: TcpListener, address: SocketAddr, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    let mut down = shared.down.subscribe();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => Some(accepted),
+            Some(_) = connections.join_next() => continue,
+            () = refusing(&mut down, shared.clock) => None,
+        };
+        match accepted {
+            Some(Ok((stream, _))) => {
+                connections.spawn(serve(stream, shared.clone()));
+            }
+            // The client is gone again, or descriptors ran out: neither ends an API.
+            Some(Err(_)) => tokio::time::sleep(REST).await,
+            None => {
+                drop(listener);
+                listener = away(address, &mut down, shared.clock).await;
+            }
+        }
+    }
+}
+
+/// Nobody listens until the trouble is over: whoever connects is refused by the system.
+async fn away(address: SocketAddr, down: &mut watch::Receiver<Option<Down>>, clock: Clock) -> TcpListener {
+    loop {
+        // Bound and not listening: nobody else can take the port meanwhile.
+        if let Ok(socket) = socket::bind(address) {
+            while let Some(trouble) = { *down.borrow_and_update() }.filter(|trouble| trouble.refuses(clock.now())) {
+                tokio::select! {
+                    () = clock.sleep_until(trouble.until) => {}
+                    _ = down.changed() => {}
+                }
+            }
+            if let Ok(listener) = socket.listen(BACKLOG) {
+                return listener;
+            }
+        }
+        tokio::time::sleep(REST).await;
+    }
+}
+
+/// Ends when the API is to play dead.
+async fn refusing(down: &mut watch::Receiver<Option<Down>>, clock: Clock) {
+    let refuses = |down: &Option<Down>| down.is_some_and(|down| down.refuses(clock.now()));
+    if down.wait_for(refuses).await.is_err() {
+        // Whoever could say so is gone.
+        clock.sleep_until(Instant::FAR).await;
+    }
+}
+
+async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+    // Small answers must not wait for the client's delayed acknowledgement; a socket without the option still works.
+    let _ = stream.set_nodelay(true);
+    let line = Arc::new(Line::default());
+    let (mut down, clock) = (shared.down.subscribe(), shared.clock);
+    let answer = service_fn(|request| {
+        let (shared, line) = (shared.clone(), line.clone());
+        async move { Ok::<_, Infallible>(shared.answer(request, &line).await) }
+    });
+    let mut connection = http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
+    let mut leaving = false;
+    loop {
+        tokio::select! {
+            // An error means that this client broke off, which is its business.
+            _ = &mut connection => return,
+            () = line.cut.notified() => break,
+            () = refusing(&mut down, clock), if !leaving => {}
+        }
+        if !line.controls.load(Ordering::Relaxed) {
+            break;
+        }
+        leaving = true;
+        Pin::new(&mut connection).graceful_shutdown();
+    }
+    // With no time to linger, closing is a reset.
+    let _ = connection.into_parts().io.into_inner().set_zero_linger();
+}
