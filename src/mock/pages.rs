@@ -84,8 +84,10 @@ fn next(shared: &Shared, script: Option<Script>) -> String {
 
 fn down(shared: &Shared, trouble: Option<Down>) -> String {
     shared.down.send_replace(trouble);
-    let seconds =
-        |trouble: &Down| (trouble.until != Instant::FAR).then(|| trouble.until.since(shared.clock.now()).as_secs_f64());
+    let seconds = |trouble: &Down| {
+        (trouble.until != Instant::FAR)
+            .then(|| (trouble.until.since(shared.clock.now()).as_secs_f64() * 1e3).round() / 1e3)
+    };
     let for_seconds = trouble.as_ref().and_then(seconds);
     json!({ "down": trouble.map(|trouble| trouble.how.name()), "for_seconds": for_seconds }).to_string()
 }
