@@ -5,21 +5,24 @@ mod breaker;
 mod finder;
 mod gate;
 mod period;
+mod ramp;
 mod routes;
+mod told;
 
-use std::{num::NonZeroU32, time::Duration};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use self::{allowance::Allowance, breaker::Breaker, finder::Finder, gate::Gate, period::Period};
+use self::{breaker::Breaker, finder::Finder, gate::Gate, ramp::Ramp, told::Told};
+pub use self::told::Left;
 pub use self::{
     gate::Reason,
     routes::{RouteKey, Routes},
 };
 use crate::{
     clock::Instant,
-    hint::{Bucket, Cause, Hint, Signal},
-    limit::{Budget, Cost, LimitSpec, Rate, Source, Unit},
+    hint::{Cause, Hint, Signal},
+    limit::{Budget, Cost, LimitSpec, Source, Unit},
     policy::{Policy, Spend, Trust},
 };
 
@@ -33,10 +36,13 @@ pub struct Learned {
     gate: Gate,
     /// Refusals without a time, one after the other.
     refusals: u32,
-    budgets: Vec<(Allowance, Period)>,
+    /// The budgets that the API tells of.
+    told: Told,
+    /// Nothing is known yet.
+    ramp: Option<Ramp>,
     finder: Finder,
     /// The rate it had found when people were told last.
-    told: Option<f64>,
+    noted: Option<f64>,
     /// Requests that are under way, and of which no answer tells yet.
     unanswered: u32,
     parallel: Option<Parallel>,
@@ -88,8 +94,6 @@ pub enum Change {
 /// What an answer has changed: mostly nothing.
 pub type Changes = SmallVec<[Change; 1]>;
 
-/// This many budgets of one API are kept apart.
-const MOST_BUDGETS: usize = 8;
 /// The first pause after a refusal that names no time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The shortest one, if the pace is known.
@@ -118,9 +122,10 @@ impl Learned {
             breaker: policy.breaker.then(Breaker::default),
             gate: Gate::default(),
             refusals: 0,
-            budgets: Vec::new(),
+            told: Told::default(),
+            ramp: (policy.limits.is_empty() && policy.trust != Trust::Waits).then(|| Ramp::new(now)),
             finder: Finder::new(now),
-            told: None,
+            noted: None,
             unanswered: 0,
             parallel: None,
             answered: false,
@@ -134,19 +139,13 @@ impl Learned {
         if self.parallel.is_some_and(|parallel| f64::from(self.unanswered) + 1.0 > parallel.most) {
             return Instant::FAR;
         }
-        let (gate, unanswered, spend) = (self.gate.earliest(now), self.unanswered, self.spend);
-        self.budgets.iter_mut().fold(gate, |at, (left, _)| at.max(left.earliest(now, cost, unanswered, spend)))
+        let ramp = self.ramp.map_or(now, |ramp| ramp.earliest(now));
+        self.gate.earliest(now).max(ramp).max(self.told.earliest(now, cost, self.unanswered, self.spend))
     }
 
     /// Until when nothing leaves, as far as is known, and why.
     pub fn closed(&self, now: Instant) -> Option<(Instant, Reason)> {
-        self.gate.until().or_else(|| {
-            let blocked = |(left, _): &(Allowance, Period)| {
-                let empty = !left.explained && left.is_current(now) && left.left(now) < 1.0;
-                left.reset.filter(|_| empty).map(|reset| (reset, Reason::Exhausted))
-            };
-            self.budgets.iter().filter_map(blocked).max_by_key(|(until, _)| *until)
-        })
+        self.gate.until().or_else(|| self.told.empty(now).map(|until| (until, Reason::Exhausted)))
     }
 
     /// How far back a slot may have matured that is taken only now: not into a pause.
@@ -159,9 +158,12 @@ impl Learned {
         self.unanswered += 1;
         self.extra = (self.extra + EXTRA).min(EXTRA_AT_MOST);
         self.gate.take(unit);
-        for (left, period) in &mut self.budgets {
-            left.take(now, unit);
-            period.sent(now);
+        self.told.take(now, unit);
+        if let Some(ramp) = &mut self.ramp {
+            ramp.take(now);
+            if ramp.is_over(now) {
+                self.ramp = None;
+            }
         }
         match self.finder.grow(now).filter(|_| waited) {
             Some(limit) => self.found(budget, now, limit),
@@ -177,7 +179,14 @@ impl Learned {
         let mut changes = Changes::new();
         let served = hint.cause == Cause::None;
         if !hint.buckets.is_empty() && self.trust != Trust::Waits && hint.signal != Signal::Informational {
-            self.count(now, unit, served, &hint.buckets, budget, &mut changes);
+            let limits = self.told.hear(now, unit, served, &hint.buckets, (self.unanswered, self.spend), budget);
+            if !limits.is_empty() && self.finder.forget() {
+                budget.unlearn(Source::Found);
+            }
+            if self.told.has_limits() {
+                self.ramp = None;
+            }
+            changes.extend(limits.into_iter().map(|limit| Change::Limit(Some(limit))));
         }
         match hint.cause {
             Cause::None if *failed => self.fail(now, unit, &mut changes),
@@ -213,7 +222,7 @@ impl Learned {
     pub fn ended(&mut self, unit: Unit, sent: bool) {
         self.unanswered = self.unanswered.saturating_sub(1);
         self.gate.ended(unit);
-        self.budgets.iter_mut().for_each(|(left, _)| left.ended(unit, sent));
+        self.told.ended(unit, sent);
     }
 
     /// Whether the upstream is left alone because it fails.
@@ -236,68 +245,14 @@ impl Learned {
         self.breaker.as_ref().map(Breaker::failures)
     }
 
-    /// What is left of each budget that the API tells of: name, left, limit, and time until its reset.
-    pub fn budgets(&self, now: Instant) -> impl Iterator<Item = Left> {
-        self.budgets.iter().filter(move |(left, _)| left.is_current(now)).map(move |(left, _)| Left {
-            name: left.name.clone(),
-            left: left.left(now),
-            limit: left.limit,
-            reset: left.reset.map(|reset| reset.since(now)),
-        })
+    /// What is left of each budget that the API tells of.
+    pub fn budgets(&self, now: Instant) -> Vec<Left> {
+        self.told.left(now)
     }
 
     /// Whether nothing was learned.
     pub fn is_blank(&self) -> bool {
-        self.budgets.is_empty() && self.gate.is_open() && self.finder.limit().is_none() && self.parallel.is_none()
-    }
-
-    /// Takes note of what the API says is left.
-    fn count(
-        &mut self,
-        now: Instant,
-        unit: Unit,
-        served: bool,
-        buckets: &[Bucket],
-        budget: &mut Budget,
-        changes: &mut Changes,
-    ) {
-        for bucket in buckets {
-            let known = self.budgets.iter().position(|(left, _)| left.name == bucket.name);
-            let unanswered = self.unanswered;
-            let (index, window) = match known {
-                Some(index) => {
-                    let (left, period) = &mut self.budgets[index];
-                    let window = period.hear(bucket, unanswered, now);
-                    left.hear(bucket, period.refills(), unit, served, now);
-                    (index, window)
-                }
-                None if self.budgets.len() < MOST_BUDGETS => {
-                    let mut period = Period::default();
-                    let window = period.hear(bucket, unanswered, now);
-                    self.budgets.push((Allowance::new(bucket, period.refills(), unit, now), period));
-                    (self.budgets.len() - 1, window)
-                }
-                None => continue,
-            };
-            let (left, source) = (&self.budgets[index].0, Source::Told(index as u8));
-            let limit = left.limit.filter(|limit| bucket.requests && *limit >= 1.0);
-            let (Some(limit), Some(window)) = (limit, window.filter(|window| !window.is_zero())) else { continue };
-            let spec = spec(limit, window, self.spend);
-            let used = bucket.remaining.map_or(0.0, |remaining| (limit - remaining).clamp(0.0, limit));
-            if budget.limit(source) != Some(spec) {
-                budget.learn(source, spec, used as u32 + unanswered, now);
-                changes.push(Change::Limit(Some(spec)));
-                self.finder_is_done(budget);
-            }
-            let ours = f64::from(budget.used(source, now)) + f64::from(unanswered) + 1.0;
-            self.budgets[index].0.explained = used <= ours;
-        }
-    }
-
-    fn finder_is_done(&mut self, budget: &mut Budget) {
-        if self.finder.forget() {
-            budget.unlearn(Source::Found);
-        }
+        self.told.is_empty() && self.gate.is_open() && self.finder.limit().is_none() && self.parallel.is_none()
     }
 
     fn serve(&mut self, now: Instant, unit: Unit, sent: Instant, budget: &mut Budget, changes: &mut Changes) {
@@ -338,11 +293,12 @@ impl Learned {
     }
 
     fn refuse(&mut self, now: Instant, sent: Instant, hint: &Hint, budget: &mut Budget, changes: &mut Changes) {
-        let told = self.budgets.iter().enumerate().any(|(index, _)| budget.limit(Source::Told(index as u8)).is_some());
+        self.ramp = None;
         let elsewhere = is_elsewhere(hint);
         // Numbers that have room do not explain a refusal: another limit does.
-        let room = hint.buckets.iter().filter_map(|bucket| bucket.remaining).all(|left| left >= 1.0);
-        if (!told || room) && !elsewhere && !matches!(hint.signal, Signal::Banned | Signal::FatalQuota)
+        let mut seen = hint.buckets.iter().filter_map(|bucket| bucket.remaining).peekable();
+        let room = seen.peek().is_some() && seen.all(|left| left >= 1.0);
+        if (!self.told.has_limits() || room) && !elsewhere && !matches!(hint.signal, Signal::Banned | Signal::FatalQuota)
             && let Some(limit) = self.finder.refused(now, sent, hint.wait.filter(|wait| !wait.is_zero()))
         {
             changes.extend(self.found(budget, now, limit));
@@ -395,42 +351,17 @@ impl Learned {
         }
         budget.learn(Source::Found, limit, 0, now);
         // Small steps are no news.
-        let (rate, told) = (limit.rate.per_second(), self.told.unwrap_or(f64::INFINITY));
-        if (rate / told - 1.0).abs() < 0.1 {
+        let (rate, noted) = (limit.rate.per_second(), self.noted.unwrap_or(f64::INFINITY));
+        if (rate / noted - 1.0).abs() < 0.1 {
             return Changes::new();
         }
-        self.told = Some(rate);
+        self.noted = Some(rate);
         Changes::from_iter([Change::Limit(Some(limit))])
     }
-}
-
-/// What is left of one budget, for people to look at.
-#[derive(Clone, Debug)]
-pub struct Left {
-    /// What the API calls it.
-    pub name: Option<Box<str>>,
-    /// How much is left.
-    pub left: f64,
-    /// How much fits into a window.
-    pub limit: Option<f64>,
-    /// Time until it is reset.
-    pub reset: Option<Duration>,
 }
 
 /// Whether a request was refused although what we can see had room: another limit has refused it, which we cannot see.
 pub fn is_elsewhere(hint: &Hint) -> bool {
     let mut seen = hint.buckets.iter().filter_map(|bucket| bucket.remaining).peekable();
     hint.cause == Cause::Quota && hint.wait.is_none_or(|wait| wait.is_zero()) && seen.peek().is_some() && seen.all(|left| left >= 1.0)
-}
-
-/// The limit that keeps a budget of `limit` per `window`.
-fn spec(limit: f64, window: Duration, spend: Spend) -> LimitSpec {
-    let count = NonZeroU32::new(limit.min(f64::from(u32::MAX)) as u32).unwrap_or(NonZeroU32::MIN);
-    let burst = match spend {
-        Spend::Even => 1,
-        Spend::Mostly => count.get() - count.get() / 10,
-        Spend::Greedy => count.get(),
-    };
-    let per = window.max(Duration::from_micros(u64::from(count.get())));
-    LimitSpec { rate: Rate { count, per }, burst: NonZeroU32::new(burst), strict: false }
 }

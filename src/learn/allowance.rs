@@ -54,8 +54,8 @@ const IDLE_TALK: u8 = 3;
 // === impl Allowance ===
 
 impl Allowance {
-    pub(super) fn new(bucket: &Bucket, refills: bool, unit: Unit, now: Instant) -> Self {
-        let mut new = Self {
+    pub(super) fn new(bucket: &Bucket, unit: Unit, now: Instant) -> Self {
+        Self {
             name: bucket.name.clone(),
             limit: None,
             remaining: f64::INFINITY,
@@ -70,9 +70,12 @@ impl Allowance {
             idle_talk: 0,
             taken: now,
             asking: None,
-        };
-        new.hear(bucket, refills, unit, true, now);
-        new
+        }
+    }
+
+    /// What was said so far was misunderstood.
+    pub(super) fn start_over(&mut self) {
+        (self.reset, self.remaining, self.refill) = (None, f64::INFINITY, 0.0);
     }
 
     /// An answer to the request `unit` says this. `refills` says that it comes back little by little, `served` that the
@@ -167,6 +170,11 @@ impl Allowance {
     pub(super) fn left(&self, now: Instant) -> f64 {
         let left = self.remaining + now.since(self.said).as_secs_f64() * self.refill;
         left.min(self.limit.unwrap_or(f64::INFINITY)).max(0.0)
+    }
+
+    /// Whether it holds everything back because nothing is left.
+    pub(super) fn is_empty(&self, now: Instant) -> bool {
+        !self.explained && self.idle_talk < IDLE_TALK && self.is_current(now) && self.left(now) < self.cost.max(f64::MIN_POSITIVE)
     }
 
     /// Whether what was said still holds at `now`.

@@ -126,7 +126,9 @@ impl Finder {
                 // It says itself when there will be room again.
                 let hold = if count >= 2 * FEW { HOLD_TOLD } else { HOLD_FOUND };
                 let over = (now + wait).since(since);
-                let over = period::near(over, wait.subsec_nanos() == 0).unwrap_or(over);
+                // Whole seconds are rounded up, and by a clock that is not ours.
+                let rounded = over.saturating_sub(Duration::from_millis(250));
+                let over = period::near(rounded, wait.subsec_nanos() == 0).unwrap_or(over);
                 self.found = Some(Found::new(count, over, now, hold));
                 self.accepted.restart(now + wait);
                 self.limit()

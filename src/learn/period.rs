@@ -15,6 +15,8 @@ pub(super) struct Period {
     first: Option<(f64, Duration)>,
     /// The first request that was sent after its end.
     next: Option<Instant>,
+    /// What was said of its length is not true.
+    doubted: bool,
     /// A shorter length that was measured once.
     shorter: Option<Duration>,
 }
@@ -55,16 +57,19 @@ impl Period {
         self.look_closer(used, left, blur);
         // All that is used is ours and was used just now: the window has only begun.
         let fresh = used <= f64::from(unanswered) + 1.0;
-        if let Some(told) = told.filter(|_| !bucket.refills)
-            && !(fresh && left + blur < told / 2)
-        {
-            self.known = Some(told);
-            return self.known;
+        if let Some(told) = told.filter(|_| !bucket.refills) {
+            // A window that begins with so little left of it is not as long as somebody says who only knows the provider.
+            self.doubted = left < told / 2 && (self.doubted || self.known.is_none() && fresh && left + blur < told / 2);
+            if !self.doubted {
+                self.known = Some(told);
+                return self.known;
+            }
         }
         match self.kind {
             // The more is used, the less the seconds are rounded.
             Some(Kind::Bucket) if used * 10.0 >= limit => {
-                self.known = Duration::try_from_secs_f64(left.as_secs_f64() * limit / used).ok();
+                let length = Duration::try_from_secs_f64(left.as_secs_f64() * limit / used).ok();
+                self.known = length.map(|length| near(length, whole).unwrap_or(length));
             }
             Some(Kind::Bucket) => {}
             None if bucket.refills => {}

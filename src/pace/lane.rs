@@ -176,7 +176,7 @@ impl Lane {
             next_slot: known(next),
             drain: if waiting == 0 { Some(Duration::ZERO) } else { known(drained) },
             gate: closed.map(|(until, reason)| (reason, until.since(now))),
-            budgets: state.learned.budgets(now).collect(),
+            budgets: state.learned.budgets(now),
             failures: state.learned.failures(),
             tally: state.tally,
         }
