@@ -57,6 +57,8 @@ const FEW: u32 = 10;
 const OFTEN: u32 = 3;
 /// How much of a rate remains that was too much.
 const DECREASE: f64 = 0.97;
+/// The same if it was too much again soon after.
+const SOON: f64 = 0.9;
 /// How much of it remains at least, whatever was measured.
 const LEAST: f64 = 0.7;
 /// How long a rate is kept before it grows: one that was found, one that was too much, and one that the API's own
@@ -110,11 +112,10 @@ impl Finder {
             Some(found) => {
                 let measured = f64::from(count) / now.since(since).as_secs_f64().max(1.0);
                 let soon = previous > found.hold - HOLD_LOWERED && now.since(previous) < HOLD_LOWERED / 3;
-                let lower = if soon { LEAST } else { (measured / found.rate).clamp(LEAST, DECREASE) };
+                let lower = (measured / found.rate).clamp(LEAST, if soon { SOON } else { DECREASE });
                 found.too_much = Some(found.rate);
                 found.rate *= lower;
                 (found.hold, found.seen, found.told) = (now + HOLD_LOWERED, now, found.rate);
-                self.accepted.restart(now);
                 self.limit()
             }
             None if count < FEW && self.refusals < OFTEN => None,

@@ -212,7 +212,15 @@ fn every_dialect_in_a_table() {
         for dialect in said("DIALECTS", "none ietf").split_whitespace().filter(|_| windows.contains(&window.to_string())) {
             let (workers, requests) = (said("WORKERS", "64").parse().unwrap(), said("REQUESTS", "3000").parse().unwrap());
             let latency = ms(said("LATENCY", "20").parse().unwrap());
-            let outcome = Trial { dialect, window, limit, workers, requests, latency, ..Trial::default() }.run();
+            let changes = said("CHANGES", "").split_whitespace();
+            let changes = changes.map(|change| change.split_once(':').unwrap());
+            let changes = changes.map(|(at, limit)| (ms(at.parse().unwrap()), limit)).collect();
+            let outcome = Trial { dialect, window, limit, workers, requests, latency, changes }.run();
+            if std::env::var("SECONDS").is_ok() {
+                let per = |times: &[Duration], at: u64| times.iter().filter(|time| time.as_secs() / 5 == at).count();
+                let rows = (0..outcome.took.as_secs() / 5).map(|at| (per(&outcome.accepted, at), per(&outcome.refused, at)));
+                println!("{:?}", rows.take(40).collect::<Vec<_>>());
+            }
             println!(
                 "{window:8} {dialect:24} used {:.3} refused {:4} after the first window {:4} passed on {:4} took {:.1?}",
                 outcome.used(limit),
