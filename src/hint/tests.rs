@@ -1,3 +1,0 @@
-//! Real answers, and what is to be concluded from them.
-
-mod cases;
