@@ -1,8 +1,32 @@
 //! What one answer says about limits, whatever the dialect. Pure: told the time, never reads it.
+//!
+//! There are rules for families of dialects here, and no list of hosts: `fields` picks what may be about limits, each
+//! family adds to the `finding`s what it understands, and `verdict` says what all of it comes to. What is malformed is
+//! left out, and the rest still counts. `docs/hints.md` lists the families, and what cannot be known.
+
+mod body;
+mod count;
+mod fields;
+mod finding;
+mod ietf;
+mod retry_after;
+mod structured;
+mod time;
+mod trio;
+mod vendor;
+mod verdict;
+
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
-use http::{HeaderMap, StatusCode};
+use http::{
+    HeaderMap, StatusCode,
+    header::{AGE, DATE},
+};
+
+use self::{fields::Fields, finding::Findings, time::Now};
 
 /// An answer, as far as hints are concerned.
 #[derive(Clone, Copy, Debug)]
@@ -96,9 +120,114 @@ pub struct Bucket {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Dialect(&'static str);
 
-/// Reads an answer.
-pub fn read(_: &Answer<'_>) -> Hint {
+/// Reads an answer. On most of them there is nothing to read: that is found out in one pass over the names of the
+/// fields, and allocates nothing.
+pub fn read(answer: &Answer<'_>) -> Hint {
+    let &Answer { status, headers, body, arrived } = answer;
+    let mut fields = Fields::pick(headers);
+    let body = body.filter(|body| !body.is_empty());
+    if fields.is_empty() && body.is_none() && !verdict::always_refuses(status) {
+        return Hint::NOTHING;
+    }
+    if is_from_a_cache(headers) {
+        // What it says was true for somebody else, at another time.
+        fields = Fields::default();
+    }
+    let now = Now { arrived, date: text(headers, &DATE).and_then(time::instant) };
+    let announced = fields.split_off_announced();
+    let mut findings = Findings::default();
+    look(fields, status, now, &mut findings);
+    body::read(status, headers, body, now, &mut findings);
+    sum_up(&mut findings);
+    if announced.is_empty() || !findings.budgets.is_empty() || verdict::is_refused(status, &findings) {
+        return verdict::judge(status, findings);
+    }
+    let mut findings = Findings::default();
+    look(announced, status, now, &mut findings);
     Hint {
+        signal: Signal::Informational,
+        wait: Some(Duration::ZERO),
+        retry_after: None,
+        ..verdict::judge(StatusCode::OK, findings)
+    }
+}
+
+/// Whether the body may say more than the head does, so that its beginning should be read before the answer is judged.
+pub fn wants_body(status: StatusCode, headers: &HeaderMap) -> bool {
+    body::is_wanted(status, headers)
+}
+
+/// A time of day as people and APIs write it (`2026-08-03T08:31:12.5Z`), since 1970.
+pub fn time_of_day(value: &str) -> Option<Duration> {
+    time::iso(value.trim())
+}
+
+fn look(mut fields: Fields<'_>, status: StatusCode, now: Now, findings: &mut Findings) {
+    vendor::read(&mut fields, now, findings);
+    let policies = ietf::read(&fields, now, findings);
+    trio::read(&fields, policies, now, findings);
+    retry_after::read(&fields, status, now, findings);
+    discord_milliseconds(findings);
+    grpc(&fields, findings);
+}
+
+/// A wait that is told as a time of day is the reset that nobody else told.
+fn sum_up(findings: &mut Findings) {
+    if !findings.dated {
+        return;
+    }
+    if findings.budgets.is_empty() {
+        findings.budgets.push(finding::Budget::new(None));
+    }
+    findings.sort();
+    let first = &mut findings.budgets[0].bucket;
+    if first.reset.is_none() {
+        (first.reset, first.coarse) = (findings.retry_after, true);
+    }
+}
+
+/// Old versions of Discord's API wait in milliseconds. That shows only beside the reset, which comes sooner than so many
+/// seconds and not sooner than so many milliseconds.
+fn discord_milliseconds(findings: &mut Findings) {
+    if findings.dialect != Some(Dialect::DISCORD) || findings.dated {
+        return;
+    }
+    let used_up = findings.budgets.iter().find(|budget| budget.binds && budget.is_used_up());
+    let (Some(asked), Some(reset)) = (findings.retry_after, used_up.and_then(|budget| budget.bucket.reset)) else {
+        return;
+    };
+    let (read, slack) = (asked / 1000, Duration::from_secs(1));
+    if asked.as_secs() >= 1000 && asked.subsec_nanos() == 0 && asked > 10 * reset && read <= reset + slack {
+        findings.retry_after = Some(read);
+    }
+}
+
+/// Status 8 is "resource exhausted", 14 "unavailable"; answers without a body have it in their head.
+fn grpc(fields: &Fields<'_>, findings: &mut Findings) {
+    let cause = match fields.value("grpc-status").map(str::trim) {
+        Some("8") => Cause::Quota,
+        Some("14") if findings.budgets.iter().any(finding::Budget::is_used_up) => Cause::Quota,
+        Some("14") => Cause::Overload,
+        _ => return,
+    };
+    findings.refused = true;
+    findings.cause.get_or_insert(cause);
+    findings.speaks(Dialect::GRPC);
+}
+
+fn is_from_a_cache(headers: &HeaderMap) -> bool {
+    text(headers, &AGE).and_then(|age| count::decimal(age.trim())).is_some_and(|age| age > 0.0)
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &http::HeaderName) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+// === impl Hint ===
+
+impl Hint {
+    /// Of an answer that says nothing.
+    pub const NOTHING: Self = Self {
         signal: Signal::Ok,
         cause: Cause::None,
         wait: Some(Duration::ZERO),
@@ -106,12 +235,7 @@ pub fn read(_: &Answer<'_>) -> Hint {
         scope: None,
         dialect: Dialect::NONE,
         buckets: Vec::new(),
-    }
-}
-
-/// Whether the body may say more than the head does, so that its beginning should be read before the answer is judged.
-pub fn wants_body(_: StatusCode, _: &HeaderMap) -> bool {
-    false
+    };
 }
 
 // === impl Dialect ===
@@ -119,6 +243,40 @@ pub fn wants_body(_: StatusCode, _: &HeaderMap) -> bool {
 impl Dialect {
     /// Nothing was said.
     pub const NONE: Self = Self("none");
+    /// The status alone.
+    pub const STATUS: Self = Self("status");
+    /// The body alone.
+    pub const BODY: Self = Self("body");
+    /// `Retry-After` and its kin, from now.
+    pub const RETRY_AFTER: Self = Self("retry-after");
+    /// `Retry-After` as a time of day.
+    pub const RETRY_AFTER_DATE: Self = Self("retry-after-date");
+    /// `RateLimit` and `RateLimit-Policy` as lists of items (draft 08 and later), or policies alone.
+    pub const IETF: Self = Self("ietf");
+    /// `RateLimit` as a dictionary (draft 07).
+    pub const IETF_DRAFT_7: Self = Self("ietf-draft7");
+    /// `RateLimit-Limit` with policies in it (draft 03), also under X- names.
+    pub const IETF_DRAFT_3: Self = Self("ietf-draft3");
+    /// `RateLimit-Limit`, `-Remaining`, `-Reset`.
+    pub const RATELIMIT: Self = Self("ratelimit");
+    /// The same as `X-RateLimit-…` or `X-Rate-Limit-…`.
+    pub const X_RATELIMIT: Self = Self("x-ratelimit");
+    /// `x-ratelimit-remaining-requests`, `-tokens`.
+    pub const OPENAI: Self = Self("openai");
+    /// `anthropic-ratelimit-…`.
+    pub const ANTHROPIC: Self = Self("anthropic");
+    /// `x-ratelimit-…` with a resource.
+    pub const GITHUB: Self = Self("github");
+    /// `RateLimit-…` with the name of a throttle.
+    pub const GITLAB: Self = Self("gitlab");
+    /// `X-RateLimit-…` with a bucket, or a reset from now beside the one by the clock.
+    pub const DISCORD: Self = Self("discord");
+    /// `X-Shopify-Shop-Api-Call-Limit`, and the cost of GraphQL.
+    pub const SHOPIFY: Self = Self("shopify");
+    /// `grpc-status`.
+    pub const GRPC: Self = Self("grpc");
+    /// Names or values of one API's own.
+    pub const VENDOR: Self = Self("vendor");
 
     /// As metrics and logs have it.
     pub fn as_str(self) -> &'static str {

@@ -1,0 +1,67 @@
+//! What a body says, if the head does not say it all. Nothing of it is kept or logged: bodies echo addresses and keys.
+
+mod codes;
+mod refusal;
+mod served;
+mod text;
+
+use http::{
+    HeaderMap, StatusCode,
+    header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE},
+};
+use serde_json::Value;
+
+use super::{Dialect, finding::Findings, retry_after, time::Now};
+
+/// A longer body is data, not a complaint.
+const LONGEST: usize = 16 * 1024;
+
+/// Reads `body`, and what AWS says about it in the head.
+pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>, now: Now, findings: &mut Findings) {
+    let refusing = status.as_u16() >= 400;
+    if let Some(code) = headers.get("x-amzn-errortype").filter(|_| refusing).and_then(|code| code.to_str().ok()) {
+        codes::judge(code, findings);
+    }
+    let Some(body) = body.and_then(|body| std::str::from_utf8(body.get(..LONGEST).unwrap_or(body)).ok()) else {
+        return;
+    };
+    let body = body.trim();
+    if refusing {
+        match serde_json::from_str::<Value>(body) {
+            Ok(json) => refusal::read(&json, now, findings),
+            Err(_) => text::read(body, now, findings),
+        }
+    } else if status == StatusCode::OK && served::may_complain(body) {
+        if let Ok(json) = serde_json::from_str::<Value>(body) {
+            served::read(&json, now, findings);
+        }
+    }
+    let said = findings.refused || findings.fatal || findings.cause.is_some() || findings.retry_after.is_some();
+    if said || !findings.budgets.is_empty() {
+        findings.speaks(Dialect::BODY);
+    }
+}
+
+/// Whether a body of this head is worth holding back until it is read: small, legible, and of an answer that may be a
+/// refusal. Of answers that were served, only JSON.
+pub(super) fn is_wanted(status: StatusCode, headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
+    let kind = text(CONTENT_TYPE).unwrap_or_default();
+    let of_kind =
+        |word: &str| kind.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
+    let legible = match status.as_u16() {
+        200 => return of_kind("json") && is_small(headers),
+        400 | 403 | 503 => of_kind("json") || of_kind("xml") || of_kind("text/plain"),
+        401 | 402 | 420 | 429 => of_kind("json") || of_kind("text/plain") || kind.is_empty(),
+        500 | 509 | 529 => of_kind("json"),
+        _ => false,
+    };
+    legible && is_small(headers) && !retry_after::is_told(headers)
+}
+
+fn is_small(headers: &HeaderMap) -> bool {
+    let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    let encoding =
+        headers.get(CONTENT_ENCODING).is_none_or(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"identity"));
+    encoding && length.is_some_and(|length| (1..=LONGEST).contains(&length))
+}

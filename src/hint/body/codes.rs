@@ -1,0 +1,142 @@
+//! Words by which APIs call their refusals.
+
+use crate::hint::{Cause, finding::Findings};
+
+/// Takes `code` for what it is, if it is known: `ThrottlingException`, `com.amazonaws#Throttling`, `RATE_LIMITED`,
+/// `https://iana.org/assignments/http-problem-types#quota-exceeded`.
+pub(super) fn judge(code: &str, findings: &mut Findings) {
+    match Code::of(code) {
+        Some(Code::Throttle) => {
+            findings.refused = true;
+            findings.cause.get_or_insert(Cause::Quota);
+        }
+        Some(Code::Concurrency) => {
+            findings.refused = true;
+            findings.cause = Some(Cause::Concurrency);
+        }
+        Some(Code::Overload) => {
+            findings.refused = true;
+            findings.cause.get_or_insert(Cause::Overload);
+        }
+        Some(Code::Billing) => findings.fatal = true,
+        None => {}
+    }
+}
+
+/// What a code means.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Code {
+    Throttle,
+    Concurrency,
+    Overload,
+    /// Somebody has to pay first.
+    Billing,
+}
+
+// === impl Code ===
+
+impl Code {
+    pub(super) fn of(code: &str) -> Option<Self> {
+        // AWS puts a namespace before it, or an address behind it; problem types are addresses.
+        let code = match code.rsplit_once('#') {
+            Some((_, code)) => code,
+            None if code.starts_with("http") && code.contains("://") => {
+                code.trim_end_matches('/').rsplit('/').next()?
+            }
+            None => code,
+        };
+        let code = code.split(':').next()?;
+        if code.len() > 80 {
+            return None;
+        }
+        let word: String = code.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+        let word = word.as_str();
+        const THROTTLES: [&str; 18] = [
+            "abnormalusagedetected",
+            "bandwidthlimitexceeded",
+            "dailylimitexceeded",
+            "priorrequestnotcomplete",
+            "provisionedthroughputexceeded",
+            "provisionedthroughputexceededexception",
+            "quotaexceeded",
+            "requestlimitexceeded",
+            "requestratetoolarge",
+            "resourceexhausted",
+            "slowdown",
+            "toomanyrequests",
+            "toomanyrequestsexception",
+            "toomanycalls",
+            "usagelimitreached",
+            "userratelimitexceeded",
+            "limitexceededperminute",
+            "floodwait",
+        ];
+        const OVERLOADS: [&str; 5] =
+            ["overloaded", "overloadederror", "engineoverloaded", "serverbusy", "temporaryreducedcapacity"];
+        const BILLING: [&str; 6] = [
+            "insufficientquota",
+            "billinghardlimitreached",
+            "billingnotactive",
+            "insufficientbalance",
+            "insufficientcredits",
+            "insufficientuserquota",
+        ];
+        match word {
+            "locktimeout" => Some(Self::Concurrency),
+            _ if BILLING.contains(&word) => Some(Self::Billing),
+            _ if word.contains("concurren")
+                && (word.contains("limit") || word.contains("toomany") || word.contains("exceed")) =>
+            {
+                Some(Self::Concurrency)
+            }
+            _ if OVERLOADS.contains(&word) => Some(Self::Overload),
+            _ if THROTTLES.contains(&word) || word.contains("ratelimit") || word.contains("throttl") => {
+                Some(Self::Throttle)
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_known_in_any_spelling() {
+        for code in [
+            "ThrottlingException",
+            "com.amazon.coral.availability#ThrottlingException",
+            "ThrottlingException:http://internal.amazon.com/coral/",
+            "Throttling",
+            "RATE_LIMITED",
+            "RATELIMITED",
+            "userRateLimitExceeded",
+            "RESOURCE_EXHAUSTED",
+            "REQUEST_LIMIT_EXCEEDED",
+            "rate_limit_error",
+            "too_many_requests",
+            "https://azconfig.io/errors/too-many-requests",
+            "https://iana.org/assignments/http-problem-types#quota-exceeded",
+        ] {
+            assert_eq!(Code::of(code), Some(Code::Throttle), "{code}");
+        }
+        assert_eq!(Code::of("insufficient_quota"), Some(Code::Billing));
+        assert_eq!(Code::of("lock_timeout"), Some(Code::Concurrency));
+        assert_eq!(Code::of("TooManyConcurrentRequests"), Some(Code::Concurrency));
+        assert_eq!(Code::of("overloaded_error"), Some(Code::Overload));
+        for code in [
+            "",
+            "#",
+            "://",
+            "ValidationException",
+            "invalid_request_error",
+            "forbidden",
+            "429",
+            "requests",
+            "AccessDenied",
+        ] {
+            assert_eq!(Code::of(code), None, "{code}");
+        }
+    }
+}

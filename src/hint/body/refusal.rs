@@ -1,0 +1,142 @@
+//! JSON of an answer that may be a refusal: codes, messages and waits, wherever they are in it.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{codes, text};
+use crate::hint::{
+    count,
+    finding::{self, Budget, Findings},
+    time::{self, Now},
+};
+
+/// Complaints are not nested deeper.
+const DEEPEST: usize = 8;
+
+/// Reads `json`. What the head asks for goes before what the body does.
+pub(super) fn read(json: &Value, now: Now, findings: &mut Findings) {
+    let told = findings.retry_after.take();
+    look("", json, 0, now, findings);
+    // What is told under a name goes before what is found in a sentence.
+    sentences("", json, 0, now, findings);
+    findings.retry_after = told.or(findings.retry_after);
+}
+
+fn look(key: &str, json: &Value, depth: usize, now: Now, findings: &mut Findings) {
+    match json {
+        Value::Object(fields) if depth < DEEPEST => {
+            violation(json, findings);
+            meta(json, findings);
+            fields.iter().for_each(|(key, value)| look(key, value, depth + 1, now, findings));
+        }
+        Value::Array(members) if depth < DEEPEST => {
+            members.iter().for_each(|member| look(key, member, depth + 1, now, findings))
+        }
+        _ => {
+            let key: String = key.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+            word(&key, json, now, findings);
+        }
+    }
+}
+
+/// One `key` (letters and digits alone) and what it says.
+fn word(key: &str, value: &Value, now: Now, findings: &mut Findings) {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        Value::Bool(true) if key == "global" => return findings.concerns("global"),
+        _ => return,
+    };
+    let when = match key {
+        "retryafter" | "retryafterseconds" | "retryaftersecs" | "retryaftersec" | "retrydelay" | "retryin"
+        | "waitseconds" | "resetsinseconds" | "resetinseconds" | "resetsin" | "resetin" => time::delay(&text, false),
+        "retryafterms" | "retryaftermilliseconds" | "retryinms" => time::delay(&text, true),
+        "resetsat" | "resetat" => time::reset(&text, false),
+        "policyname" => return policy(&text, findings),
+        "violatedpolicies" => return findings.concerns(&text),
+        "code" | "type" | "error" | "errors" | "status" | "reason" | "errorname" | "errortype" | "errorcode"
+        | "tag" => {
+            return if value.is_string() {
+                codes::judge(&text, findings)
+            };
+        }
+        _ => return,
+    };
+    // Of several the longest.
+    let delay = when.and_then(|when| when.from(now)).filter(|delay| !delay.is_zero());
+    findings.retry_after = findings.retry_after.max(delay);
+}
+
+fn sentences(key: &str, json: &Value, depth: usize, now: Now, findings: &mut Findings) {
+    match json {
+        Value::Object(fields) if depth < DEEPEST => {
+            fields.iter().for_each(|(key, value)| sentences(key, value, depth + 1, now, findings))
+        }
+        Value::Array(members) if depth < DEEPEST => {
+            members.iter().for_each(|member| sentences(key, member, depth + 1, now, findings))
+        }
+        Value::String(said) => {
+            if matches!(
+                key,
+                "message"
+                    | "Message"
+                    | "error"
+                    | "errors"
+                    | "error_message"
+                    | "errorMessage"
+                    | "description"
+                    | "error_description"
+                    | "detail"
+                    | "details"
+                    | "title"
+                    | "msg"
+                    | "reason"
+            ) {
+                text::message(said, now, findings);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Google: `{"quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier", "quotaValue": "20"}`.
+fn violation(json: &Value, findings: &mut Findings) {
+    let Some(id) = json.get("quotaId").and_then(Value::as_str) else { return };
+    let mut budget = Budget::new(Some(id));
+    let value = json.get("quotaValue");
+    budget.bucket.limit = value
+        .and_then(|value| value.as_str().map_or_else(|| value.as_f64(), count::count))
+        .filter(|limit| *limit >= 0.0);
+    budget.bucket.requests = id.contains("Request");
+    let windows = [("PerDay", 86_400.0), ("PerHour", 3600.0), ("PerMinute", 60.0), ("PerSecond", 1.0)];
+    let window = windows.into_iter().find(|(word, _)| id.contains(word));
+    budget.bucket.window = window.map(|(_, seconds)| time::duration(seconds));
+    // It was refused by this, and nobody says until when.
+    budget.binds = false;
+    findings.concerns(id);
+    findings.push(budget);
+}
+
+/// HubSpot: `TEN_SECONDLY_ROLLING`, `SECONDLY`, `DAILY`. A short window is waited for; a day ends where the account is.
+fn policy(name: &str, findings: &mut Findings) {
+    let lower = name.to_ascii_lowercase();
+    let tens = if lower.starts_with("ten_") { 10 } else { 1 };
+    let Some(window) = finding::window_in(&lower).map(|window| window * tens) else { return };
+    let mut budget = Budget::new(Some(&lower));
+    budget.bucket.window = Some(window);
+    budget.probe = Some(window).filter(|window| *window <= Duration::from_secs(60));
+    findings.concerns(name);
+    findings.push(budget);
+}
+
+/// Meta: `{"type": "OAuthException", "code": 4}`.
+fn meta(json: &Value, findings: &mut Findings) {
+    let code = json
+        .get("code")
+        .and_then(Value::as_u64)
+        .filter(|_| json.get("type").and_then(Value::as_str) == Some("OAuthException"));
+    if matches!(code, Some(4 | 17 | 32 | 341 | 613 | 80_000..=80_014)) {
+        codes::judge("rate_limit", findings);
+    }
+}

@@ -1,0 +1,109 @@
+//! JSON of an answer with status 200, which may be a refusal all the same: GraphQL, Kraken, Slack, Telegram; or which
+//! tells of a budget: the cost of GraphQL, Stack Exchange.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{
+    codes::{self, Code},
+    refusal, text,
+};
+use crate::hint::{
+    Dialect,
+    finding::{Budget, Findings},
+    time::{self, Now},
+};
+
+/// What one of them has to contain, so that others need not be parsed.
+const MARKS: [&str; 5] = ["\"errors\"", "\"error\"", "\"throttleStatus\"", "\"backoff\"", "\"quota_remaining\""];
+
+pub(super) fn may_complain(body: &str) -> bool {
+    body.starts_with('{') && MARKS.iter().any(|mark| body.contains(mark))
+}
+
+pub(super) fn read(json: &Value, now: Now, findings: &mut Findings) {
+    graphql(json, now, findings);
+    cost(json, findings);
+    stack_exchange(json, findings);
+    kraken(json, now, findings);
+    if json.get("ok") == Some(&Value::Bool(false)) {
+        refusal::read(json, now, findings);
+    }
+}
+
+/// `{"errors":[{"type":"RATE_LIMITED"}]}`, `{"errors":[{"extensions":{"code":"THROTTLED"}}]}`.
+fn graphql(json: &Value, now: Now, findings: &mut Findings) {
+    for error in json.get("errors").and_then(Value::as_array).into_iter().flatten() {
+        let extensions = error.get("extensions");
+        let codes = [
+            error.get("type"),
+            error.get("code"),
+            extensions.and_then(|more| more.get("code")),
+            extensions.and_then(|more| more.get("type")),
+        ];
+        let throttled = codes.into_iter().flatten().filter_map(Value::as_str).filter(|code| Code::of(code).is_some());
+        throttled.for_each(|code| codes::judge(code, findings));
+        if let Some(said) =
+            error.get("message").and_then(Value::as_str).filter(|said| said.contains("secondary rate limit"))
+        {
+            text::message(said, now, findings);
+        }
+        if findings.refused {
+            refusal::read(error, now, findings);
+        }
+    }
+}
+
+/// Shopify, Jobber: what a query may cost, how much of it is there, and how fast it comes back.
+fn cost(json: &Value, findings: &mut Findings) {
+    let Some(cost) = json.pointer("/extensions/cost") else { return };
+    let number = |path: &str| cost.pointer(path).and_then(Value::as_f64).filter(|number| *number >= 0.0);
+    let (Some(most), Some(left)) =
+        (number("/throttleStatus/maximumAvailable"), number("/throttleStatus/currentlyAvailable"))
+    else {
+        return;
+    };
+    let mut budget = Budget::new(Some("cost"));
+    (budget.bucket.limit, budget.bucket.remaining, budget.bucket.refills) = (Some(most), Some(left), true);
+    if let Some(rate) = number("/throttleStatus/restoreRate").filter(|rate| *rate > 0.0) {
+        budget.bucket.reset = Some(time::duration((most - left) / rate));
+        budget.bucket.window = Some(time::duration(most / rate)).filter(|window| !window.is_zero());
+        let missing = number("/requestedQueryCost").map(|requested| time::duration((requested - left) / rate));
+        if findings.refused {
+            findings.retry_after = findings.retry_after.or(missing.filter(|missing| !missing.is_zero()));
+        }
+    }
+    findings.speaks(Dialect::SHOPIFY);
+    findings.push(budget);
+}
+
+/// `{"items":[], "quota_max":300, "quota_remaining":294, "backoff":10}`: the quota is per day.
+fn stack_exchange(json: &Value, findings: &mut Findings) {
+    let number = |key: &str| json.get(key).and_then(Value::as_f64).filter(|number| *number >= 0.0);
+    let (Some(left), Some(most)) = (number("quota_remaining"), number("quota_max")) else { return };
+    let mut budget = Budget::new(None);
+    (budget.bucket.limit, budget.bucket.remaining) = (Some(most), Some(left));
+    budget.bucket.window = Some(Duration::from_secs(24 * 60 * 60));
+    findings.push(budget);
+    if let Some(backoff) = number("backoff").filter(|backoff| *backoff > 0.0) {
+        findings.refused = true;
+        findings.retry_after = findings.retry_after.or(Some(time::duration(backoff)));
+    }
+}
+
+/// `{"error":["EAPI:Rate limit exceeded"]}`, `{"error":["EService:Throttled: 1700000000"]}`.
+fn kraken(json: &Value, now: Now, findings: &mut Findings) {
+    let errors = json.get("error").and_then(Value::as_array).into_iter().flatten();
+    for error in errors.filter_map(Value::as_str) {
+        let Some((_, said)) = error.split_once(':').filter(|(kind, _)| kind.starts_with('E')) else { continue };
+        let said = said.trim();
+        if let Some((_, until)) = said.split_once("hrottled") {
+            findings.refused = true;
+            let until = time::reset(until.trim_start_matches([':', ' ']), false).and_then(|until| until.from(now));
+            findings.retry_after = findings.retry_after.or(until.filter(|until| !until.is_zero()));
+        } else if said.to_ascii_lowercase().contains("rate limit exceeded") {
+            findings.refused = true;
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! What is found out about an answer, before it is judged.
+
+use std::time::Duration;
+
+use super::{Bucket, Cause, Dialect, count, time};
+
+/// No answer speaks of more; a longer list is an attack, or a mistake.
+const MOST_BUCKETS: usize = 32;
+/// Up to here it is worth waiting for a whole window, if nothing says when it ends.
+const SHORT_WINDOW: Duration = Duration::from_secs(60);
+
+/// All that the parts of an answer say.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    pub(super) budgets: Vec<Budget>,
+    pub(super) retry_after: Option<Duration>,
+    /// `retry_after` was told as a time of day.
+    pub(super) dated: bool,
+    /// A wait asked of some requests only, which cannot be told apart from here.
+    pub(super) elsewhere: Option<Duration>,
+    /// The least to wait if nothing is said in so many words.
+    pub(super) at_least: Option<Duration>,
+    pub(super) scope: Option<Box<str>>,
+    pub(super) dialect: Option<Dialect>,
+    /// A flag or a fraction warns that the limit is near.
+    pub(super) warning: bool,
+    /// The answer says that it is a refusal, whatever its status.
+    pub(super) refused: bool,
+    /// Waiting will not help.
+    pub(super) fatal: bool,
+    /// Why, if that is said.
+    pub(super) cause: Option<Cause>,
+}
+
+/// A bucket, and what it means for those who judge.
+#[derive(Clone, Debug)]
+pub(super) struct Budget {
+    pub(super) bucket: Bucket,
+    /// When a try makes sense if this is what refused it and nothing tells when it is reset.
+    pub(super) probe: Option<Duration>,
+    /// Whether being used up stops our requests. Not what everybody shares, what is only announced or counts those in
+    /// flight.
+    pub(super) binds: bool,
+    /// The API says that this one is the nearest to its limit.
+    pub(super) foremost: bool,
+}
+
+// === impl Findings ===
+
+impl Findings {
+    /// Adds a budget, unless nothing is known of it.
+    pub(super) fn push(&mut self, mut budget: Budget) {
+        budget.settle();
+        let Bucket { limit, remaining, reset, window, .. } = &budget.bucket;
+        let says_nothing = limit.is_none() && remaining.is_none() && reset.is_none() && window.is_none();
+        let known = self.budgets.iter().any(|other| other.bucket == budget.bucket);
+        if !says_nothing && !known && self.budgets.len() < MOST_BUCKETS {
+            self.budgets.push(budget);
+        }
+    }
+
+    /// What speaks first names the dialect: those who know more exactly are asked first.
+    pub(super) fn speaks(&mut self, dialect: Dialect) {
+        self.dialect.get_or_insert(dialect);
+    }
+
+    /// What the wait is for.
+    pub(super) fn concerns(&mut self, scope: &str) {
+        let scope = scope.trim();
+        if self.scope.is_none() && !scope.is_empty() {
+            self.scope = Some(scope.chars().filter(|c| !c.is_control()).take(100).collect());
+        }
+    }
+
+    /// Gives a reset and a window that were told of no budget in particular to those that have none; to the budgets that
+    /// are used up, if some are.
+    pub(super) fn spread(&mut self, reset: Option<Duration>, window: Option<Duration>) {
+        let used_up = self.budgets.iter().any(Budget::is_used_up);
+        for budget in self.budgets.iter_mut().filter(|budget| !used_up || budget.is_used_up()) {
+            budget.bucket.reset = budget.bucket.reset.or(reset);
+            budget.bucket.window = budget.bucket.window.or(window);
+        }
+    }
+
+    /// Puts the binding budget first.
+    pub(super) fn sort(&mut self) {
+        self.budgets.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
+    }
+}
+
+// === impl Budget ===
+
+impl Budget {
+    /// Of `name`, of which nothing else is known yet. `None` is what an answer calls its limit without more words.
+    pub(super) fn new(name: Option<&str>) -> Self {
+        let name = name.map(|name| name.to_ascii_lowercase()).filter(|name| !name.is_empty());
+        let requests = name.as_deref().is_none_or(counts_requests);
+        let bucket = Bucket {
+            requests,
+            name: name.map(|name| name.chars().filter(|c| !c.is_control()).take(100).collect()),
+            limit: None,
+            remaining: None,
+            reset: None,
+            window: None,
+            coarse: false,
+            refills: false,
+        };
+        Self { bucket, probe: None, binds: true, foremost: false }
+    }
+
+    /// Whether nothing is left of it.
+    pub(super) fn is_used_up(&self) -> bool {
+        self.bucket.remaining == Some(0.0)
+    }
+
+    /// Says how much was used; the others follow from it where they are unknown.
+    pub(super) fn used(&mut self, used: f64) {
+        let Bucket { limit, remaining, .. } = &mut self.bucket;
+        match (*limit, *remaining) {
+            (Some(limit), None) => *remaining = Some((limit - used).max(0.0)),
+            (None, Some(left)) => *limit = Some(left + used),
+            _ => {}
+        }
+    }
+
+    /// Makes it agree with itself.
+    fn settle(&mut self) {
+        let Self { bucket, probe, .. } = &mut *self;
+        if let (Some(limit), Some(remaining)) = (bucket.limit, bucket.remaining) {
+            bucket.remaining = Some(remaining.clamp(0.0, limit.max(0.0)));
+        }
+        for length in [&mut bucket.reset, &mut bucket.window, probe].into_iter().flatten() {
+            *length = (*length).min(time::CAP);
+        }
+        if self.bucket.refills && self.bucket.window.is_none() {
+            self.bucket.window = self.refilled_in();
+        }
+        if self.probe.is_none() && self.bucket.reset.is_none() {
+            self.probe = self.bucket.window.filter(|window| *window <= SHORT_WINDOW);
+        }
+    }
+
+    /// In what time a bucket that refills all the time does so, if that comes out as a window that people use: a limit
+    /// per day and one per minute may have the same name.
+    fn refilled_in(&self) -> Option<Duration> {
+        const USUAL: [f64; 4] = [1.0, 60.0, 3600.0, 86_400.0];
+        let Bucket { limit: Some(limit), remaining, reset: Some(reset), .. } = self.bucket else { return None };
+        // Without a count there is at least the request that was answered.
+        let used = remaining.map_or(1.0, |remaining| limit - remaining);
+        let whole = reset.as_secs_f64() * limit / used;
+        let usual = USUAL.into_iter().find(|usual| (whole / usual - 1.0).abs() < 0.05);
+        usual.filter(|_| used > 0.0).map(Duration::from_secs_f64)
+    }
+
+    /// How near it is to stopping us; the smallest is the binding one. First what is used up, the longest wait before
+    /// others; then what the API says itself; then its limit without a name, which is its answer to "how much is left?";
+    /// then the smallest share that is left; last what shows less.
+    fn rank(&self) -> f64 {
+        let Bucket { limit, remaining, reset, window, requests, name, .. } = &self.bucket;
+        let (seconds, of) = (|time: &Option<Duration>| time.map_or(0.0, |time| time.as_secs_f64()), *requests);
+        let class = match (limit, remaining) {
+            _ if !self.binds => return 8.0,
+            (_, Some(left)) if *left == 0.0 => {
+                return 1.0 - seconds(reset) / time::CAP.as_secs_f64() / 2.0 + if of { 0.0 } else { 1e-9 };
+            }
+            _ if self.foremost => return 2.0,
+            (Some(_), Some(_)) if name.is_none() => 3.0,
+            (Some(_), Some(_)) => 4.0,
+            (Some(_), None) => 5.0 + seconds(window) / time::CAP.as_secs_f64() / 2.0 + if of { 0.0 } else { 0.5 },
+            _ => 7.0 + seconds(window) / time::CAP.as_secs_f64() / 2.0,
+        };
+        match (limit, remaining) {
+            (Some(limit), Some(left)) if *limit > 0.0 => class + (left / limit).clamp(0.0, 1.0) / 2.0,
+            _ => class,
+        }
+    }
+}
+
+/// Whether a budget of this name counts requests, as far as its name tells.
+pub(super) fn counts_requests(name: &str) -> bool {
+    const OTHERS: [&str; 30] = [
+        "tokens",
+        "complexity",
+        "points",
+        "point",
+        "cost",
+        "bytes",
+        "neurons",
+        "weight",
+        "units",
+        "unit",
+        "credits",
+        "characters",
+        "chars",
+        "images",
+        "audio",
+        "bysize",
+        "size",
+        "concurrency",
+        "concurrent",
+        "orders",
+        "order",
+        "spend",
+        "bandwidth",
+        "pixels",
+        "pages",
+        "ru",
+        "cpu",
+        "cputime",
+        "time",
+        "graphql",
+    ];
+    name.split(|c: char| !c.is_ascii_alphanumeric()).all(|word| !OTHERS.contains(&word))
+}
+
+/// The window that a name contains, e.g. that of `requests-day`.
+pub(super) fn window_in(name: &str) -> Option<Duration> {
+    name.split(['-', '_', ' ']).find_map(count::window).map(time::duration)
+}

@@ -1,0 +1,159 @@
+//! `RateLimit` and `RateLimit-Policy` of draft-ietf-httpapi-ratelimit-headers: 04 to 06 (policies beside three fields),
+//! 07 (a dictionary), 08 and later (lists of items).
+
+use std::time::Duration;
+
+use super::{
+    Cause, Dialect, count,
+    fields::Fields,
+    finding::{Budget, Findings},
+    structured::{self, Item},
+    time::{self, Now, When},
+};
+
+/// What a policy allows.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Policy<'a> {
+    pub(super) name: Option<&'a str>,
+    pub(super) quota: f64,
+    pub(super) window: Option<Duration>,
+    unit: Option<&'a str>,
+    key: Option<&'a str>,
+}
+
+/// Reads both fields; policies that `RateLimit` has no use for are handed back, for the older fields beside it.
+pub(super) fn read<'a>(fields: &'a Fields<'_>, now: Now, findings: &mut Findings) -> Vec<Policy<'a>> {
+    let mut policies = fields.value("ratelimit-policy").map(policies).unwrap_or_default();
+    let named = ["ratelimit", "x-ratelimit"].into_iter().find_map(|name| fields.value(name));
+    let items = named.map(structured::items).unwrap_or_default();
+    if items.iter().any(is_draft_7) {
+        dictionary(&items, &mut policies, now, findings);
+    } else {
+        list(&items, &mut policies, now, findings);
+    }
+    policies
+}
+
+/// Members that have a quota: `100;w=60`, `"name";q=100;w=60`, `100;window=60`.
+pub(super) fn policies(value: &str) -> Vec<Policy<'_>> {
+    structured::items(value).iter().filter_map(Policy::new).collect()
+}
+
+/// The policy that a limit, what is left of it and its reset speak of, out of those in one field (draft 03): the
+/// smallest quota that can have so much left, in a window that can last so long.
+pub(super) fn fitting<'a, 'b>(
+    policies: &'b [Policy<'a>],
+    limit: f64,
+    left: Option<f64>,
+    reset: Option<Duration>,
+) -> Option<&'b Policy<'a>> {
+    let exact = policies.iter().find(|policy| policy.quota == limit);
+    // A limit that is no policy's is what holds now, whatever is usual.
+    exact?;
+    let fits = |policy: &&Policy<'_>| {
+        // Resets are rounded up.
+        let long_enough = |window: Duration| reset.is_none_or(|reset| reset <= window + Duration::from_secs(1));
+        left.is_none_or(|left| left <= policy.quota) && policy.window.is_none_or(long_enough)
+    };
+    policies.iter().filter(fits).min_by(|a, b| a.quota.total_cmp(&b.quota)).or(exact)
+}
+
+/// `limit=100, remaining=50, reset=30`.
+fn dictionary(items: &[Item<'_>], policies: &mut Vec<Policy<'_>>, now: Now, findings: &mut Findings) {
+    let parameter = |key: &str| items.iter().find_map(|item| item.parameter(&[key]));
+    let mut budget = Budget::new(None);
+    budget.bucket.limit = parameter("limit").and_then(count::count);
+    budget.bucket.remaining = parameter("remaining").and_then(count::count);
+    set_reset(&mut budget, parameter("reset"), now);
+    if let Some(limit) = budget.bucket.limit {
+        let fitting = fitting(policies, limit, budget.bucket.remaining, budget.bucket.reset).cloned();
+        if let Some(policy) = fitting {
+            budget.bucket.window = policy.window;
+            policies.retain(|other| *other != policy);
+        }
+    }
+    findings.speaks(Dialect::IETF_DRAFT_7);
+    findings.push(budget);
+    policies.drain(..).for_each(|policy| policy.announce(findings));
+}
+
+/// `"default";r=50;t=30, …`.
+fn list(items: &[Item<'_>], policies: &mut Vec<Policy<'_>>, now: Now, findings: &mut Findings) {
+    let items: Vec<_> = items.iter().filter(|item| item.parameter(&["r", "t"]).is_some()).collect();
+    let mut joined = vec![false; policies.len()];
+    for item in &items {
+        let key = item.parameter(&["pk"]);
+        let same_key = |policy: &Policy<'_>| key.is_none() || policy.key.is_none() || policy.key == key;
+        let same_name = |policy: &Policy<'_>| policy.name.is_some() && policy.name == item.name() && same_key(policy);
+        // Names that do not agree, one of each: they can only mean each other.
+        let only = |policy: &Policy<'_>| items.len() == 1 && policies.len() == 1 && same_key(policy);
+        let found = policies.iter().position(same_name).or_else(|| policies.iter().position(only));
+        let policy = found.map(|found| {
+            joined[found] = true;
+            &policies[found]
+        });
+        let mut budget = policy.map_or_else(|| Budget::new(item.name()), Policy::budget);
+        budget.bucket.remaining = item.parameter(&["r"]).and_then(count::count);
+        set_reset(&mut budget, item.parameter(&["t"]), now);
+        if budget.is_used_up() {
+            findings.concerns(item.name().unwrap_or_default());
+            if policy.is_some_and(Policy::is_concurrency) {
+                findings.cause = Some(Cause::Concurrency);
+            }
+        }
+        findings.speaks(Dialect::IETF);
+        findings.push(budget);
+    }
+    if !items.is_empty() {
+        let unjoined = policies.iter().zip(&joined).filter(|(_, joined)| !**joined);
+        unjoined.for_each(|(policy, _)| policy.announce(findings));
+        policies.clear();
+    }
+}
+
+fn set_reset(budget: &mut Budget, value: Option<&str>, now: Now) {
+    let reset = value.and_then(|value| time::reset(value, false));
+    budget.bucket.coarse = matches!(reset, Some(When::At { coarse: true, .. }));
+    budget.bucket.reset = reset.and_then(|reset| reset.from(now));
+}
+
+fn is_draft_7(item: &Item<'_>) -> bool {
+    item.parameter(&["limit", "remaining", "reset"]).is_some() && item.parameter(&["r", "t"]).is_none()
+}
+
+// === impl Policy ===
+
+impl<'a> Policy<'a> {
+    pub(super) fn counts_requests(&self) -> bool {
+        self.unit.is_none_or(|unit| unit.eq_ignore_ascii_case("requests"))
+    }
+
+    fn new(item: &Item<'a>) -> Option<Self> {
+        let window = item.parameter(&["w", "window"]).and_then(|window| time::length(window, false));
+        let bare = item.name().and_then(count::decimal);
+        let quota = item.parameter(&["q", "quota", "limit"]).and_then(count::count);
+        // A number that stands alone is the limit itself, not a policy.
+        let quota = quota.or(bare.filter(|_| window.is_some() || item.parameters.is_empty()))?;
+        let name = item.name().filter(|_| bare.is_none());
+        Some(Self { name, quota, window, unit: item.parameter(&["qu"]), key: item.parameter(&["pk"]) })
+    }
+
+    /// A budget of which only the policy is known.
+    pub(super) fn announce(&self, findings: &mut Findings) {
+        findings.speaks(Dialect::IETF);
+        findings.push(self.budget());
+    }
+
+    fn budget(&self) -> Budget {
+        let mut budget = Budget::new(self.name);
+        budget.bucket.limit = Some(self.quota);
+        budget.bucket.window = self.window;
+        budget.bucket.requests &= self.counts_requests();
+        budget.binds = !self.is_concurrency();
+        budget
+    }
+
+    fn is_concurrency(&self) -> bool {
+        self.unit.is_some_and(|unit| unit.contains("concurren"))
+    }
+}

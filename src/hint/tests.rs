@@ -1,0 +1,3 @@
+//! Real answers, and what is to be concluded from them.
+
+mod cases;

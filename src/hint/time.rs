@@ -1,0 +1,379 @@
+//! Values of time, in all the ways in which they are written.
+
+use std::time::Duration;
+
+use super::count;
+
+/// No API means more than this; what says so is cut down to it.
+pub(super) const CAP: Duration = Duration::from_secs(400 * 24 * 60 * 60);
+/// A server's clock that differs more than this from ours is believed only if ours makes no sense of what it says.
+const SANE_SKEW: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A point in time, as an answer tells it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum When {
+    /// From now; `spelled` if its units are (`6m0s`).
+    In { delay: Duration, spelled: bool },
+    /// At a time of day since 1970; `coarse` if told in whole seconds.
+    At { at: Duration, coarse: bool },
+}
+
+/// What "now" is: the server's clock where it tells it, since it also wrote the times that are measured by it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Now {
+    /// When the answer came, by our clock.
+    pub(super) arrived: Duration,
+    /// When it was made, by the server's.
+    pub(super) date: Option<Duration>,
+}
+
+// === impl Now ===
+
+impl Now {
+    /// From now until `at`; `None` if that is over: clocks and roundings differ, so it is not to be read as "at once".
+    pub(super) fn until(self, at: Duration) -> Option<Duration> {
+        let by = |now: Duration| at.checked_sub(now).filter(|left| !left.is_zero());
+        let left = match self.date {
+            Some(date) if date.abs_diff(self.arrived) <= SANE_SKEW => by(date),
+            Some(date) => {
+                let plausible = |now| by(now).filter(|left| *left <= CAP);
+                plausible(self.arrived).or_else(|| plausible(date)).or_else(|| by(self.arrived))
+            }
+            None => by(self.arrived),
+        };
+        left.map(|left| left.min(CAP))
+    }
+
+    /// The time of day by which an API aligns its windows.
+    pub(super) fn of_day(self) -> Duration {
+        self.date.filter(|date| date.abs_diff(self.arrived) <= SANE_SKEW).unwrap_or(self.arrived)
+    }
+}
+
+// === impl When ===
+
+impl When {
+    /// From now; zero only if that was said in so many words.
+    pub(super) fn from(self, now: Now) -> Option<Duration> {
+        match self {
+            Self::In { delay, .. } => Some(delay),
+            Self::At { at, .. } => now.until(at),
+        }
+    }
+
+    fn seconds(of: f64) -> Self {
+        Self::In { delay: duration(of), spelled: false }
+    }
+
+    /// `number` of `unit` (of a second) since 1970.
+    fn epoch(number: f64, unit: f64) -> Self {
+        // Microseconds of centuries are whole numbers still; beyond is nobody's reset.
+        let micros = (number * (1e6 / unit)).min(4e15) as u64;
+        let at = Duration::from_micros(micros);
+        Self::At { at, coarse: at.subsec_nanos() == 0 }
+    }
+}
+
+/// When a budget is reset: seconds from now or since 1970 (told apart by their size), milliseconds, a Go duration, a date.
+pub(super) fn reset(value: &str, milliseconds: bool) -> Option<When> {
+    let value = value.trim();
+    let Some(number) = count::decimal(value) else { return date(value) };
+    Some(match number {
+        // Sixteen and nineteen digits are the micro- and nanoseconds of those who have them.
+        1e17.. => When::epoch(number, 1e9),
+        1e14.. => When::epoch(number, 1e6),
+        1e11.. => When::epoch(number, 1e3),
+        _ if milliseconds => When::seconds(number / 1e3),
+        1e9.. => When::epoch(number, 1.0),
+        _ => When::seconds(number),
+    })
+}
+
+/// How long to wait: a number is always from now, whatever its size.
+pub(super) fn delay(value: &str, milliseconds: bool) -> Option<When> {
+    let value = value.trim();
+    match count::decimal(value) {
+        Some(number) => Some(When::seconds(if milliseconds { number / 1e3 } else { number })),
+        None => date(value),
+    }
+}
+
+/// How long something is; `None` if that is nothing.
+pub(super) fn length(value: &str, milliseconds: bool) -> Option<Duration> {
+    let value = value.trim();
+    let length = match count::decimal(value) {
+        Some(number) => duration(if milliseconds { number / 1e3 } else { number }),
+        None => spelled(value)?,
+    };
+    Some(length).filter(|length| !length.is_zero())
+}
+
+/// `seconds`, cut to the cap.
+pub(super) fn duration(seconds: f64) -> Duration {
+    if seconds.is_nan() || seconds <= 0.0 {
+        return Duration::ZERO;
+    }
+    Duration::from_secs_f64(seconds.min(CAP.as_secs_f64()))
+}
+
+fn date(value: &str) -> Option<When> {
+    let delay = spelled(value).map(|delay| When::In { delay, spelled: true });
+    delay.or_else(|| {
+        let at = instant(value)?;
+        Some(When::At { at, coarse: at.subsec_nanos() == 0 })
+    })
+}
+
+/// A Go or protobuf duration: `6m0s`, `2m59.56s`, `20ms`, `45.837906927s`.
+pub(super) fn spelled(value: &str) -> Option<Duration> {
+    const UNITS: [(&str, f64); 9] = [
+        ("ns", 1e-9),
+        ("us", 1e-6),
+        ("µs", 1e-6),
+        ("μs", 1e-6),
+        // Before "m" and "s", of which it is made.
+        ("ms", 1e-3),
+        ("s", 1.0),
+        ("m", 60.0),
+        ("h", 3600.0),
+        ("d", 86_400.0),
+    ];
+    let (mut rest, mut seconds) = (value, 0.0);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').filter(|at| *at > 0)?;
+        let number = count::decimal(&rest[..digits])?;
+        let (unit, worth) = UNITS.iter().find(|(unit, _)| rest[digits..].starts_with(unit))?;
+        seconds += number * worth;
+        rest = &rest[digits + unit.len()..];
+    }
+    (!value.is_empty()).then(|| duration(seconds))
+}
+
+/// RFC 3339 and what comes close to it, or a date of HTTP, as time since 1970.
+pub(super) fn instant(value: &str) -> Option<Duration> {
+    iso(value).or_else(|| http_date(value))
+}
+
+/// `2025-01-20T00:00:00Z`: `T` or a space, up to nine decimals, `Z` or an offset; none is UTC.
+pub(super) fn iso(value: &str) -> Option<Duration> {
+    let (date, rest) = (value.get(..10)?, value.get(10..)?);
+    let rest = rest.strip_prefix(['T', 't', ' '])?;
+    let mut parts = date.split('-');
+    let (year, month, day) = (digits(parts.next()?, 4)?, digits(parts.next()?, 2)?, digits(parts.next()?, 2)?);
+    let zone = rest.find(|c: char| !c.is_ascii_digit() && c != ':' && c != '.').unwrap_or(rest.len());
+    let (clock, zone) = rest.split_at(zone);
+    let (clock, fraction) = match clock.split_once('.') {
+        Some((clock, fraction)) if !fraction.is_empty() => (clock, nanos(fraction)?),
+        Some(_) => return None,
+        None => (clock, 0),
+    };
+    let at = civil(year, month, day, clock)? - offset(zone.trim_start())?;
+    Some(Duration::new(u64::try_from(at).ok()?, fraction))
+}
+
+/// The three dates of RFC 9110 §5.6.7. Weekdays are not looked at, since servers get them wrong; `UTC`, `+0000` and
+/// the like are as good as `GMT`.
+fn http_date(value: &str) -> Option<Duration> {
+    let (mut day, mut month, mut year, mut clock, mut zone) = (None, None, None, None, 0);
+    for word in value.split([' ', ',', '-']).filter(|word| !word.is_empty()) {
+        if word.contains(':') {
+            clock = clock.xor(Some(word));
+        } else if word.bytes().all(|c| c.is_ascii_digit()) {
+            match (day, word.len()) {
+                (None, 1 | 2) => day = digits(word, word.len()),
+                (_, 2) if year.is_none() => year = digits(word, 2).map(century),
+                (_, 4) if year.is_none() && clock.is_none() => year = digits(word, 4),
+                // asctime has its year last; a zone "-0000" has lost its sign here, and is none.
+                (_, 4) if year.is_none() => year = digits(word, 4),
+                (_, 4) if word == "0000" => {}
+                _ => return None,
+            }
+        } else if word.starts_with('+') {
+            zone = offset(word)?;
+        } else if let Some(found) = month_of(word) {
+            month = month.xor(Some(found));
+        } else if !matches!(word, "GMT" | "UTC" | "Z") && !is_weekday(word) {
+            return None;
+        }
+    }
+    let at = civil(year?, month?, day?, clock?)? - zone;
+    u64::try_from(at).ok().map(Duration::from_secs)
+}
+
+/// RFC 9110: two digits that seem more than 50 years ahead are of the last century.
+fn century(year: i64) -> i64 {
+    if year >= 76 { 1900 + year } else { 2000 + year }
+}
+
+fn month_of(word: &str) -> Option<i64> {
+    const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+    let start = word.get(..3)?.to_ascii_lowercase();
+    let month = MONTHS.iter().position(|month| *month == start)?;
+    i64::try_from(month + 1).ok()
+}
+
+fn is_weekday(word: &str) -> bool {
+    let start = word.get(..3).map(str::to_ascii_lowercase).unwrap_or_default();
+    matches!(start.as_str(), "mon" | "tue" | "wed" | "thu" | "fri" | "sat" | "sun")
+}
+
+/// Seconds since 1970 of a day and `hh:mm:ss` (or `hh:mm`).
+fn civil(year: i64, month: i64, day: i64, clock: &str) -> Option<i64> {
+    let mut parts = clock.split(':');
+    let (hour, minute) = (digits(parts.next()?, 2)?, digits(parts.next()?, 2)?);
+    let second = parts.next().map_or(Some(0), |second| digits(second, 2))?;
+    if parts.next().is_some() || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    // A leap second is told as the sixtieth.
+    if hour > 24 || minute > 59 || second > 60 || year < 1970 {
+        return None;
+    }
+    // Years that begin in March end with the day that is not always there.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
+    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
+}
+
+/// Seconds east of Greenwich.
+fn offset(zone: &str) -> Option<i64> {
+    let sign = match zone.as_bytes().first() {
+        None => return Some(0),
+        Some(b'Z' | b'z') if zone.len() == 1 => return Some(0),
+        Some(b'+') => 1,
+        Some(b'-') => -1,
+        _ => return matches!(zone, "UTC" | "GMT").then_some(0),
+    };
+    let digits_only: String = zone[1..].chars().filter(|c| *c != ':').collect();
+    let (hours, minutes) =
+        (digits(digits_only.get(..2)?, 2)?, digits(digits_only.get(2..).filter(|m| !m.is_empty()).unwrap_or("00"), 2)?);
+    (hours < 24 && minutes < 60).then_some(sign * (hours * 60 + minutes) * 60)
+}
+
+fn nanos(fraction: &str) -> Option<u32> {
+    if !fraction.bytes().all(|c| c.is_ascii_digit()) {
+        return None;
+    }
+    // Digits beyond the ninth are finer than we tell time.
+    let nine: String = fraction.chars().chain(std::iter::repeat('0')).take(9).collect();
+    nine.parse().ok()
+}
+
+fn digits(text: &str, count: usize) -> Option<i64> {
+    (text.len() == count && text.bytes().all(|c| c.is_ascii_digit())).then(|| text.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(value: &str) -> Option<f64> {
+        instant(value).map(|at| at.as_secs_f64())
+    }
+
+    #[test]
+    fn every_spelling_of_one_instant_is_that_instant() {
+        for value in [
+            "2025-06-03T10:00:38Z",
+            "2025-06-03t10:00:38z",
+            "2025-06-03 10:00:38",
+            "2025-06-03 10:00:38 UTC",
+            "2025-06-03T10:00:38+00:00",
+            "2025-06-03T12:00:38+02:00",
+            "2025-06-03T05:30:38.000-0430",
+            "2025-06-03T10:00:38.0000000Z",
+            "Tue, 03 Jun 2025 10:00:38 GMT",
+            "Mon, 03 Jun 2025 10:00:38 UTC",
+            "Tue, 3 Jun 2025 10:00:38 +0000",
+            "Tuesday, 03-Jun-25 10:00:38 GMT",
+            "Tue Jun  3 10:00:38 2025",
+        ] {
+            assert_eq!(at(value), Some(1_748_944_838.0), "{value}");
+        }
+        assert_eq!(at("Sunday, 06-Nov-94 08:49:37 GMT"), Some(784_111_777.0));
+        assert_eq!(at("2020-05-04T12:23:41.6181792Z").map(f64::fract).map(|f| (f * 1e4).round()), Some(6182.0));
+        assert_eq!(at("2024-02-29T00:00:00Z"), Some(1_709_164_800.0));
+    }
+
+    #[test]
+    fn what_is_no_time_is_none() {
+        for value in [
+            "",
+            " ",
+            "soon",
+            "NaN",
+            "inf",
+            "1e999",
+            "-1",
+            "+5",
+            "0x10",
+            "2025",
+            "2025-01-20",
+            "2025-01-20T",
+            "20250120T000000Z",
+            "2025-13-01T00:00:00Z",
+            "2025-01-20T00:00:00.Z",
+            "2025-01-20T00:00:00ZZ",
+            "2025-01-20T99:00:00Z",
+            "Tue, 03 Jun",
+            "6m0",
+            "m",
+            "5x",
+            "5 s",
+            "1.2.3s",
+            "..s",
+            "10,5",
+            "Tue, 03 Jun 2025 10:00:38 PST",
+            "é025-01-20T00:00:00Z",
+            "1969-12-31T23:59:59Z",
+            "٣",
+        ] {
+            assert!(value == "2025" || reset(value, false).is_none(), "{value}: {:?}", reset(value, false));
+            assert!(instant(value).is_none(), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_told_by_its_size_unless_it_is_a_delay() {
+        let epoch = |at, coarse| Some(When::At { at: Duration::from_secs_f64(at), coarse });
+        let from_now = |seconds| Some(When::In { delay: Duration::from_secs_f64(seconds), spelled: false });
+        assert_eq!(reset("1659645499", false), epoch(1_659_645_499.0, true));
+        assert_eq!(reset("1470173023.5", false), epoch(1_470_173_023.5, false));
+        assert_eq!(reset("1679587256800", false), epoch(1_679_587_256.8, false));
+        assert_eq!(reset("312", false), from_now(312.0));
+        assert_eq!(reset("0.5", false), from_now(0.5));
+        assert_eq!(reset("20649", true), from_now(20.649));
+        assert_eq!(delay("2023", false), from_now(2023.0));
+        assert_eq!(delay("1659645499", false), Some(When::In { delay: CAP, spelled: false }));
+    }
+
+    #[test]
+    fn durations_are_read_to_the_last_unit() {
+        for (value, seconds) in [
+            ("6m0s", 360.0),
+            ("2m59.56s", 179.56),
+            ("20ms", 0.02),
+            ("0s", 0.0),
+            ("1h2m3s", 3723.0),
+            ("500µs", 0.0005),
+            ("1d", 86_400.0),
+            ("45.837906927s", 45.837_906_927),
+            ("99999999999999999999h", CAP.as_secs_f64()),
+        ] {
+            assert_eq!(spelled(value).map(|delay| delay.as_secs_f64()), Some(seconds), "{value}");
+        }
+    }
+
+    #[test]
+    fn the_servers_clock_measures_its_own_times_while_it_is_sane() {
+        let now = |date: u64| Now { arrived: Duration::from_secs(1000_000), date: Some(Duration::from_secs(date)) };
+        let until = |date, at| now(date).until(Duration::from_secs(at)).map(|left| left.as_secs());
+        assert_eq!(until(1_000_090, 1_000_100), Some(10));
+        assert_eq!(until(999_000, 1_000_100), Some(1100));
+        // A date of another year is none; unless it is ours that makes no sense.
+        assert_eq!(until(900_000_000, 1_000_100), Some(100));
+        assert_eq!(until(900_000_000, 900_000_100), Some(100));
+        assert_eq!(until(1_000_000, 1_000_000), None);
+        assert_eq!(until(1_000_000, 999_000), None);
+    }
+}

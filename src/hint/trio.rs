@@ -1,0 +1,314 @@
+//! Families of fields that are told apart by their names: `RateLimit-Limit`, `X-RateLimit-Remaining-Tokens`,
+//! `x-hubspot-ratelimit-daily`, `anthropic-ratelimit-requests-reset` …
+//!
+//! A name says whose words these are (what stands before `ratelimit`), what is told (limit, remaining, used, reset,
+//! window), and of which dimension (all the rest). Each dimension is a budget of its own.
+
+mod name;
+
+use std::time::Duration;
+
+use self::name::{Label, Name, What};
+use super::{
+    Cause, Dialect, count,
+    fields::Fields,
+    finding::{self, Budget, Findings},
+    ietf::{self, Policy},
+    time::{self, Now, When},
+};
+
+/// A budget while its fields come together.
+#[derive(Default)]
+struct Dimension<'a> {
+    vendor: &'a str,
+    name: String,
+    limit: Option<f64>,
+    policies: Vec<Policy<'a>>,
+    remaining: Option<f64>,
+    used: Option<f64>,
+    reset: Option<When>,
+    /// `Reset-After` beside `Reset`: more exact, since it needs no clock.
+    reset_after: Option<When>,
+    left_window: Option<Duration>,
+    window: Option<&'a str>,
+    window_ms: bool,
+    fill: Option<f64>,
+    /// A negative limit: there is none, whatever else is said.
+    none: bool,
+}
+
+/// What is told of no dimension.
+#[derive(Default)]
+struct Labels {
+    hyphen: bool,
+    prefixed: bool,
+    field_first: bool,
+    listed: bool,
+    used: bool,
+    resource: Option<String>,
+    bucket: Option<String>,
+    scope: Option<String>,
+    name: Option<String>,
+    zone: Option<String>,
+    who: Option<String>,
+    category: Option<String>,
+    kind: Option<String>,
+    reason: Option<String>,
+    problem: Option<String>,
+    global: bool,
+    near: bool,
+}
+
+/// Reads all such fields; `policies` came in a field of their own.
+pub(super) fn read(fields: &Fields<'_>, policies: Vec<Policy<'_>>, now: Now, findings: &mut Findings) {
+    let (mut dimensions, mut labels) = (Vec::<Dimension<'_>>::new(), Labels::default());
+    for field in fields.iter() {
+        let Some(name) = Name::read(field.name) else { continue };
+        match name.what {
+            What::Label(label) => labels.set(label, &field.value),
+            _ => {
+                labels.note(&name);
+                let known =
+                    dimensions.iter().position(|known| known.vendor == name.vendor && known.name == name.dimension);
+                let index = known.unwrap_or_else(|| {
+                    let (vendor, name) = (name.vendor, name.dimension.clone());
+                    dimensions.push(Dimension { vendor, name, ..Dimension::default() });
+                    dimensions.len() - 1
+                });
+                dimensions[index].set(&name, &field.value);
+            }
+        }
+    }
+    labels.listed = dimensions.iter().any(|dimension| !dimension.policies.is_empty()) && policies.is_empty();
+    let dialect = labels.dialect(&dimensions);
+    let (mut rest_reset, mut rest_window) = (None, None);
+    let mut policies = Some(policies);
+    for mut dimension in dimensions {
+        if dimension.name.is_empty() {
+            dimension.policies.extend(policies.take().into_iter().flatten());
+        }
+        if dimension.none {
+            continue;
+        }
+        let nameless = dimension.name.is_empty();
+        let others = std::mem::take(&mut dimension.policies);
+        let (budget, used) = dimension.budget(&others, &labels, dialect, now);
+        let Budget { bucket, .. } = &budget;
+        if let (true, None, None) = (nameless, bucket.limit, bucket.remaining) {
+            (rest_reset, rest_window) = (rest_reset.or(bucket.reset), rest_window.or(bucket.window));
+        }
+        findings.speaks(dialect);
+        findings.push(budget);
+        others.iter().filter(|policy| Some(*policy) != used.as_ref()).for_each(|policy| policy.announce(findings));
+    }
+    policies.into_iter().flatten().for_each(|policy| policy.announce(findings));
+    lend(rest_reset, rest_window, findings);
+    labels.tell(findings);
+}
+
+/// A reset or a window without a budget of its own is that of the named ones beside it.
+fn lend(reset: Option<Duration>, window: Option<Duration>, findings: &mut Findings) {
+    let is_told = |budget: &Budget| budget.bucket.limit.is_some() || budget.bucket.remaining.is_some();
+    if (reset.is_some() || window.is_some()) && findings.budgets.iter().any(is_told) {
+        findings.budgets.retain(is_told);
+        findings.spread(reset, window);
+    }
+}
+
+// === impl Dimension ===
+
+impl<'a> Dimension<'a> {
+    fn set(&mut self, name: &Name<'_>, value: &'a str) {
+        match name.what {
+            What::Limit => {
+                self.none |= count::is_negative(value);
+                self.limit = self.limit.or_else(|| count::count(value));
+                self.policies.extend(ietf::policies(value).into_iter().filter(|policy| policy.window.is_some()));
+            }
+            What::Remaining => {
+                self.remaining = self.remaining.or_else(|| least(value));
+                // The window may stand behind what is left, too.
+                self.left_window = ietf::policies(value).iter().find_map(|policy| policy.window);
+            }
+            What::Used => self.used = self.used.or_else(|| count::count(value)),
+            What::Reset { after: false } => self.reset = self.reset.or_else(|| latest(value, name.milliseconds)),
+            What::Reset { after: true } => {
+                self.reset_after = self.reset_after.or_else(|| latest(value, name.milliseconds))
+            }
+            What::Window => (self.window, self.window_ms) = (Some(value), name.milliseconds),
+            What::Fill => self.fill = count::count(value),
+            What::Label(_) => {}
+        }
+    }
+
+    /// The budget, and which of the `policies` is its own.
+    fn budget(
+        self,
+        policies: &[Policy<'a>],
+        labels: &Labels,
+        dialect: Dialect,
+        now: Now,
+    ) -> (Budget, Option<Policy<'a>>) {
+        let mut budget = Budget::new(Some(&self.name));
+        let reset = self.reset_after.or(self.reset);
+        let bucket = &mut budget.bucket;
+        (bucket.limit, bucket.remaining) = (self.limit, self.remaining);
+        bucket.coarse = matches!(reset, Some(When::At { coarse: true, .. }));
+        bucket.reset = reset.and_then(|reset| reset.from(now));
+        bucket.refills = matches!(reset, Some(When::In { spelled: true, .. })) || dialect == Dialect::ANTHROPIC;
+        if let Some(used) = self.used {
+            budget.used(used);
+        }
+        let bucket = &mut budget.bucket;
+        let mut own = None;
+        if let Some(limit) = bucket.limit {
+            own = ietf::fitting(policies, limit, bucket.remaining, bucket.reset).cloned();
+        }
+        if let Some(policy) = &own {
+            (bucket.limit, bucket.window) = (Some(policy.quota), policy.window);
+            budget.bucket.requests &= policy.counts_requests();
+            if let (None, Some(window)) = (budget.bucket.reset, policy.window) {
+                // A window that rolls gives one back at a time.
+                budget.probe = Some(window.div_f64(policy.quota.max(1.0))).filter(|_| window > Duration::from_secs(60));
+            }
+        }
+        let epoch_ms = matches!(reset, Some(When::At { coarse: false, .. }));
+        let told = self.window.and_then(|window| {
+            // A bare number has the unit of the reset beside it.
+            let bare = count::decimal(window.trim()).is_some();
+            time::length(window, self.window_ms || bare && epoch_ms)
+        });
+        let named = || finding::window_in(&self.name).or_else(|| labels.window());
+        let bucket = &mut budget.bucket;
+        bucket.window = bucket
+            .window
+            .or(self.left_window)
+            .or(told)
+            .or_else(named)
+            .or_else(|| labels.github_window(dialect, bucket.reset));
+        if let (Some(fill), Some(limit), Some(each)) = (self.fill.filter(|fill| *fill > 0.0), bucket.limit, told) {
+            // So much comes back each interval, up to the limit.
+            bucket.window = Some(time::duration(each.as_secs_f64() * limit / fill));
+            (bucket.refills, budget.probe) = (true, Some(each));
+        }
+        if labels.is_everybodys() {
+            (budget.binds, budget.bucket.requests) = (false, false);
+        }
+        if dialect == Dialect::GITHUB && labels.resource.as_deref() == Some("graphql") {
+            budget.bucket.requests = false;
+        }
+        (budget, own)
+    }
+}
+
+/// The least of several, if the field was sent more than once.
+fn least(value: &str) -> Option<f64> {
+    value.split(',').filter_map(count::count).reduce(f64::min)
+}
+
+/// The time that a reset tells; the first, if the field was sent more than once.
+fn latest(value: &str, milliseconds: bool) -> Option<When> {
+    time::reset(value, milliseconds).or_else(|| value.split(',').find_map(|value| time::reset(value, milliseconds)))
+}
+
+// === impl Labels ===
+
+impl Labels {
+    fn set(&mut self, label: Label, value: &str) {
+        let value = value.trim().trim_matches('"');
+        let text = || Some(value.to_owned()).filter(|value| !value.is_empty());
+        let is_true = value.eq_ignore_ascii_case("true") || value == "1";
+        match label {
+            Label::Resource => self.resource = text(),
+            Label::Bucket => self.bucket = text(),
+            Label::Scope => self.scope = text(),
+            Label::Name => self.name = text(),
+            Label::Zone => self.zone = text(),
+            Label::Who => self.who = text(),
+            Label::Category => self.category = text(),
+            Label::Type => self.kind = text(),
+            Label::Reason => self.reason = text(),
+            Label::Problem => self.problem = text(),
+            Label::Global => self.global = is_true,
+            Label::Near => self.near = is_true,
+        }
+    }
+
+    fn note(&mut self, name: &Name<'_>) {
+        self.hyphen |= name.hyphen;
+        self.prefixed |= name.prefixed;
+        self.field_first |= name.field_first && !finding::counts_requests(&name.dimension)
+            || name.field_first && name.dimension == "requests";
+        self.used |= matches!(name.what, What::Used);
+    }
+
+    fn dialect(&self, dimensions: &[Dimension<'_>]) -> Dialect {
+        let vendor = |vendor: &str| dimensions.iter().any(|dimension| dimension.vendor == vendor);
+        let discord = self.bucket.is_some() || dimensions.iter().any(|dimension| dimension.reset_after.is_some());
+        match () {
+            () if vendor("anthropic") => Dialect::ANTHROPIC,
+            () if discord || self.global => Dialect::DISCORD,
+            () if self.resource.is_some() => Dialect::GITHUB,
+            () if self.field_first => Dialect::OPENAI,
+            () if self.listed => Dialect::IETF_DRAFT_3,
+            () if self.name.is_some() => Dialect::GITLAB,
+            () if dimensions.iter().any(|dimension| !dimension.vendor.is_empty()) => Dialect::VENDOR,
+            () if self.prefixed => Dialect::X_RATELIMIT,
+            () => Dialect::RATELIMIT,
+        }
+    }
+
+    /// `QPS`, `Daily-limit`: what kind of limit it is may say how long its window is.
+    fn window(&self) -> Option<Duration> {
+        let kind = self.kind.as_deref().or(self.problem.as_deref())?.to_ascii_lowercase();
+        if kind == "qps" { Some(Duration::from_secs(1)) } else { finding::window_in(&kind) }
+    }
+
+    /// GitHub's resources have an hour, searches a minute.
+    fn github_window(&self, dialect: Dialect, reset: Option<Duration>) -> Option<Duration> {
+        let resource = self.resource.as_deref().filter(|_| dialect == Dialect::GITHUB && self.used)?;
+        let window = Duration::from_secs(if resource.contains("search") { 60 } else { 3600 });
+        Some(window).filter(|window| reset.is_none_or(|reset| reset <= *window + Duration::from_secs(1)))
+    }
+
+    /// Whether the numbers are those of all clients together: what is left of them is not left for us.
+    fn is_everybodys(&self) -> bool {
+        let own = |zone: &str| ["ip", "user", "key", "token", "account", "client"].iter().any(|own| zone.contains(own));
+        let shared =
+            self.scope.as_deref() == Some("shared") || self.who.as_deref().is_some_and(|who| who.contains("shed"));
+        shared || self.zone.as_deref().is_some_and(|zone| !own(zone))
+    }
+
+    fn tell(&self, findings: &mut Findings) {
+        findings.warning |= self.near;
+        let kind = match (&self.category, &self.kind) {
+            (Some(category), Some(kind)) => Some(format!("{category}/{kind}")),
+            (category, kind) => category.clone().or_else(|| kind.clone()),
+        };
+        let global = self.global.then(|| "global".to_owned());
+        let labels = [
+            &self.reason,
+            &self.problem,
+            &global,
+            &self.scope,
+            &self.resource,
+            &self.name,
+            &self.zone,
+            &kind,
+            &self.bucket,
+        ];
+        labels.into_iter().flatten().for_each(|label| findings.concerns(label));
+        let concurrency = |reason: &Option<String>| {
+            reason.as_deref().is_some_and(|reason| reason.to_ascii_lowercase().contains("concurren"))
+        };
+        if self.reason.is_some() || self.problem.is_some() {
+            findings.speaks(Dialect::VENDOR);
+        }
+        if concurrency(&self.reason) || concurrency(&self.problem) {
+            findings.cause = Some(Cause::Concurrency);
+        }
+        if self.zone.as_deref().is_some_and(|zone| zone.contains("ip")) {
+            findings.cause.get_or_insert(Cause::Quota);
+        }
+    }
+}

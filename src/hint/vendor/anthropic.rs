@@ -1,0 +1,105 @@
+//! The claims of a subscription: `anthropic-ratelimit-unified-5h-status`, `…-reset`, `…-utilization`.
+
+use crate::hint::{
+    Dialect, count,
+    fields::Fields,
+    finding::{self, Budget, Findings},
+    time::{self, Now, When},
+};
+
+const STEM: &str = "anthropic-ratelimit-unified-";
+
+#[derive(Default)]
+struct Claim<'a> {
+    name: &'a str,
+    status: Option<&'a str>,
+    reset: Option<When>,
+    utilization: Option<f64>,
+}
+
+pub(super) fn read(fields: &mut Fields<'_>, now: Now, findings: &mut Findings) {
+    // The claim without a name sums up the others.
+    let mut claims = vec![Claim::default()];
+    for field in fields.iter() {
+        let Some(rest) = field.name.strip_prefix(STEM) else { continue };
+        let (name, what) = rest.rsplit_once('-').unwrap_or(("", rest));
+        let value = field.value.trim();
+        if !matches!(what, "status" | "reset" | "utilization") {
+            continue;
+        }
+        let known = claims.iter().position(|claim| claim.name == name);
+        let index = known.unwrap_or_else(|| {
+            claims.push(Claim { name, ..Claim::default() });
+            claims.len() - 1
+        });
+        match what {
+            "status" => claims[index].status = Some(value),
+            "reset" => claims[index].reset = time::reset(value, false),
+            _ => claims[index].utilization = count::decimal(value),
+        }
+    }
+    let foremost = fields.value("anthropic-ratelimit-unified-representative-claim").map(short);
+    let sum = claims.remove(0);
+    if sum.status.is_none() && sum.reset.is_none() && claims.is_empty() {
+        return;
+    }
+    findings.speaks(Dialect::ANTHROPIC);
+    findings.warning |= sum.status == Some("allowed_warning");
+    let rejected = claims.iter().any(|claim| claim.is_rejected() && claim.is_ours());
+    if claims.iter().all(|claim| claim.reset.is_none()) || sum.is_rejected() && !rejected {
+        findings.push(sum.budget(now));
+    }
+    for claim in claims {
+        let mut budget = claim.budget(now);
+        budget.foremost = foremost.as_deref() == Some(claim.name);
+        if budget.is_used_up() && budget.binds {
+            findings.concerns(claim.name);
+        }
+        findings.push(budget);
+    }
+    fields.retain_not(|field| field.name.starts_with(STEM));
+}
+
+/// `five_hour` is what the other fields call `5h`.
+fn short(claim: &str) -> String {
+    const NUMBERS: [&str; 10] = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
+    let (number, rest) = claim.trim().split_once('_').unwrap_or((claim, ""));
+    let number = NUMBERS.iter().position(|word| *word == number).map_or(number.to_owned(), |number| number.to_string());
+    let (unit, more) = rest.split_at(rest.len().min(1).min(rest.chars().next().map_or(0, char::len_utf8)));
+    let more = more.split_once('_').map_or(String::new(), |(_, more)| format!("_{more}"));
+    format!("{number}{unit}{more}")
+}
+
+// === impl Claim ===
+
+impl Claim<'_> {
+    fn is_rejected(&self) -> bool {
+        self.status == Some("rejected")
+    }
+
+    /// What may be bought beyond the plan being refused says nothing about the plan.
+    fn is_ours(&self) -> bool {
+        self.name != "overage"
+    }
+
+    fn budget(&self, now: Now) -> Budget {
+        let mut budget = Budget::new(Some(self.name));
+        let bucket = &mut budget.bucket;
+        bucket.reset = self.reset.and_then(|reset| reset.from(now));
+        bucket.coarse = matches!(self.reset, Some(When::At { coarse: true, .. }));
+        bucket.window = finding::window_in(self.name);
+        // A share of what nobody tells.
+        bucket.requests = false;
+        if let Some(utilization) = self.utilization {
+            (bucket.limit, bucket.remaining) = (Some(1.0), Some((1.0 - utilization).max(0.0)));
+        }
+        if self.is_rejected() {
+            bucket.remaining = Some(0.0);
+        } else if self.status.is_some() && bucket.remaining == Some(0.0) {
+            // More than all of it is used, and yet it is allowed.
+            bucket.remaining = None;
+        }
+        budget.binds = self.is_ours();
+        budget
+    }
+}

@@ -1,0 +1,171 @@
+//! Names of their own, by the words in them.
+
+use std::time::Duration;
+
+use crate::hint::{
+    Dialect, count,
+    fields::Fields,
+    finding::{self, Budget, Findings},
+    time::{self, Now},
+};
+
+pub(super) fn read(fields: &mut Fields<'_>, now: Now, findings: &mut Findings) {
+    let mut budgets: Vec<Budget> = Vec::new();
+    fields.retain_not(|field| {
+        let (name, value) = (field.name, &*field.value);
+        let bare = name.strip_prefix("x-").unwrap_or(name);
+        let understood = spelled_out(bare, value, &mut budgets)
+            || by_window(bare, value, now, &mut budgets)
+            || used_only(name, value, &mut budgets)
+            || pairs(name, value, &mut budgets)
+            || resources(name, value, &mut budgets)
+            || rate(name, value, &mut budgets);
+        understood || sentry(name, value, findings)
+    });
+    if let Some(limit) = fields.value("x-concurrency-limit").and_then(count::count) {
+        let mut budget = Budget::new(Some("concurrency"));
+        (budget.bucket.limit, budget.binds) = (Some(limit), false);
+        budgets.push(budget);
+    }
+    for budget in budgets {
+        findings.speaks(Dialect::VENDOR);
+        findings.push(budget);
+    }
+}
+
+/// The budget called `name`, new if it was not spoken of.
+fn named<'a>(name: &str, budgets: &'a mut Vec<Budget>) -> &'a mut Budget {
+    let known = budgets.iter().position(|budget| budget.bucket.name.as_deref() == Some(name));
+    let index = known.unwrap_or_else(|| {
+        budgets.push(Budget::new(Some(name)));
+        budgets.len() - 1
+    });
+    &mut budgets[index]
+}
+
+/// `x-limit-per-second`, `x-remaining-this-second` (which was also sent without its last letter), `x-remaining-today`.
+fn spelled_out(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
+    const WINDOWS: [&str; 5] = ["second", "minute", "hour", "day", "month"];
+    let whole = |word: &str| WINDOWS.into_iter().find(|window| word.len() >= 3 && window.starts_with(word));
+    let (window, is_limit) = if let Some(word) = name.strip_prefix("limit-per-") {
+        (whole(word), true)
+    } else if let Some(word) = name.strip_prefix("remaining-this-") {
+        (whole(word), false)
+    } else {
+        (Some("day").filter(|_| name == "remaining-today"), false)
+    };
+    let Some(window) = window else { return false };
+    let budget = named(window, budgets);
+    budget.bucket.window = finding::window_in(window);
+    let count = count::count(value);
+    *(if is_limit { &mut budget.bucket.limit } else { &mut budget.bucket.remaining }) = count;
+    true
+}
+
+/// `x-daylimit-remaining`, `x-appminlimit-remaining`; `x-user-limit-24hour-remaining`.
+fn by_window(name: &str, value: &str, now: Now, budgets: &mut Vec<Budget>) -> bool {
+    let (dimension, what) = match name.strip_suffix("limit-remaining") {
+        Some(dimension) => (dimension, "remaining"),
+        None => match name.rsplit_once('-') {
+            Some((dimension, what)) if dimension.contains("-limit-") => (dimension, what),
+            _ => return false,
+        },
+    };
+    let word = dimension.rsplit('-').next().unwrap_or_default();
+    let Some(window) = count::window(word.strip_prefix("app").unwrap_or(word)) else { return false };
+    let budget = named(&dimension.replace("-limit-", "-"), budgets);
+    budget.bucket.window = Some(time::duration(window));
+    match what {
+        "limit" => budget.bucket.limit = count::count(value),
+        "remaining" => budget.bucket.remaining = count::count(value),
+        "reset" => budget.bucket.reset = time::reset(value, false).and_then(|reset| reset.from(now)),
+        _ => return false,
+    }
+    true
+}
+
+/// `x-mbx-used-weight-1m`, `x-mbx-order-count-10s`: what was used, and never of how much.
+fn used_only(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
+    let Some(rest) = name.strip_prefix("x-mbx-").or_else(|| name.strip_prefix("x-sapi-")) else { return false };
+    let Some(window) = rest.rsplit('-').next().and_then(count::window) else { return false };
+    if count::count(value).is_some() {
+        let words: Vec<_> = rest.split('-').filter(|word| !matches!(*word, "used" | "count")).collect();
+        named(&words.join("-"), budgets).bucket.window = Some(time::duration(window));
+    }
+    true
+}
+
+/// `zendesk-ratelimit-…: total=100; remaining=99; resets=41`.
+fn pairs(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
+    let Some((_, name)) = name.split_once("ratelimit-") else { return false };
+    let find = |keys: [&str; 2]| {
+        let mut pairs = value.split([';', ',']).filter_map(|pair| pair.split_once('='));
+        pairs.find(|(key, _)| keys.contains(&key.trim())).map(|(_, value)| value.trim())
+    };
+    let (total, resets) = (find(["total", "limit"]), find(["resets", "reset"]));
+    if total.is_none() && resets.is_none() {
+        return false;
+    }
+    let budget = named(name, budgets);
+    budget.bucket.limit = total.and_then(count::count);
+    budget.bucket.remaining = find(["remaining", "left"]).and_then(count::count);
+    budget.bucket.reset = resets.and_then(|resets| time::length(resets, false));
+    true
+}
+
+/// `Microsoft.Compute/HighCostGet3Min;159,Microsoft.Compute/HighCostGet30Min;1260`.
+fn resources(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
+    if !name.contains("remaining") || !value.contains(';') {
+        return false;
+    }
+    let read = |part: &str| {
+        let (name, left) = part.trim().split_once(';')?;
+        Some((name.to_ascii_lowercase(), count::decimal(left.trim())?))
+    };
+    let Some(parts) = value.split(',').map(read).collect::<Option<Vec<_>>>() else { return false };
+    // A number in front of the semicolon is a count with parameters.
+    if parts.iter().any(|(name, _)| count::decimal(name.trim()).is_some()) {
+        return false;
+    }
+    for (name, left) in parts {
+        let digits = name.trim_end_matches("min").len()
+            - name.trim_end_matches("min").trim_end_matches(|c: char| c.is_ascii_digit()).len();
+        let window = name.get(name.trim_end_matches("min").len() - digits..).and_then(count::window);
+        let budget = named(&name, budgets);
+        (budget.bucket.remaining, budget.bucket.window) = (Some(left), window.map(time::duration));
+    }
+    true
+}
+
+/// `x-amzn-ratelimit-limit: 0.0167`: requests per second.
+fn rate(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
+    let rate = count::decimal(value.trim()).filter(|rate| *rate > 0.0);
+    let (true, Some(rate)) = (name == "x-amzn-ratelimit-limit", rate) else { return false };
+    let mut budget = Budget::new(None);
+    (budget.bucket.limit, budget.bucket.window) = (Some(rate), Some(Duration::from_secs(1)));
+    (budget.bucket.refills, budget.probe) = (true, Some(time::duration(1.0 / rate)));
+    budgets.push(budget);
+    true
+}
+
+/// `60:error;transaction:organization:reason, …`: seconds, of what, whose, why. Of what is in the bodies of requests,
+/// so it concerns us only when a request was refused.
+fn sentry(name: &str, value: &str, findings: &mut Findings) -> bool {
+    if name != "x-sentry-rate-limits" {
+        return false;
+    }
+    let limits = value.split(',').filter_map(|limit| {
+        let mut parts = limit.trim().split(':');
+        let seconds = count::decimal(parts.next()?.trim()).filter(|seconds| *seconds > 0.0)?;
+        Some((seconds, parts.next().unwrap_or_default(), parts.next().unwrap_or_default()))
+    });
+    // No category is every category.
+    let longest = limits
+        .max_by(|a, b| (a.1.is_empty(), a.0).partial_cmp(&(b.1.is_empty(), b.0)).unwrap_or(std::cmp::Ordering::Equal));
+    if let Some((seconds, categories, whose)) = longest {
+        findings.elsewhere = Some(time::duration(seconds));
+        findings.concerns(&format!("{whose}:{categories}"));
+        findings.speaks(Dialect::VENDOR);
+    }
+    true
+}

@@ -1,0 +1,98 @@
+//! Shares of a limit instead of counts: Meta's percents in JSON, and the fraction of Microsoft Graph.
+
+use serde_json::Value;
+
+use crate::hint::{
+    Dialect, count,
+    fields::Fields,
+    finding::{Budget, Findings},
+    time,
+};
+
+/// What is used of a limit before it is worth a warning.
+const NEAR: f64 = 0.8;
+/// A field that is longer says nothing about limits.
+const LONGEST: usize = 8192;
+
+pub(super) fn read(fields: &mut Fields<'_>, findings: &mut Findings) {
+    if let Some(scope) = fields.value("x-ms-throttle-scope").or_else(|| fields.value("x-ms-throttle-information")) {
+        findings.concerns(scope);
+    }
+    fields.retain_not(|field| match field.name {
+        "x-ms-throttle-limit-percentage" => fraction(&field.value, findings),
+        name => name
+            .strip_prefix("x-")
+            .is_some_and(|name| name.ends_with("-usage") && percents(name, &field.value, findings)),
+    });
+}
+
+/// From 0.8 up to 1.8; only sent as a warning, and requests may be served beyond 1.
+fn fraction(value: &str, findings: &mut Findings) -> bool {
+    let Some(used) = count::decimal(value.trim()) else { return false };
+    let mut budget = share("throttle", used);
+    budget.binds = false;
+    findings.warning |= used >= NEAR;
+    findings.speaks(Dialect::VENDOR);
+    findings.push(budget);
+    true
+}
+
+/// `{"call_count":28,"total_cputime":10,"total_time":15}`, or lists of such below the ids of accounts. The largest binds.
+fn percents(name: &str, value: &str, findings: &mut Findings) -> bool {
+    let Some(value) = Some(value).filter(|value| value.len() <= LONGEST && value.starts_with('{')) else {
+        return false;
+    };
+    let Ok(json) = serde_json::from_str::<Value>(value) else { return false };
+    let mut most = Most::default();
+    most.look(&json, 0);
+    let Some(used) = most.percent else { return false };
+    let mut budget = share(name, used / 100.0);
+    if most.regain > 0.0 {
+        (budget.bucket.remaining, budget.bucket.reset) = (Some(0.0), Some(time::duration(most.regain)));
+    }
+    findings.warning |= used / 100.0 >= NEAR;
+    findings.speaks(Dialect::VENDOR);
+    findings.push(budget);
+    true
+}
+
+fn share(name: &str, used: f64) -> Budget {
+    let mut budget = Budget::new(Some(name));
+    budget.bucket.requests = false;
+    (budget.bucket.limit, budget.bucket.remaining) = (Some(1.0), Some((1.0 - used).max(0.0)));
+    budget
+}
+
+#[derive(Default)]
+struct Most {
+    percent: Option<f64>,
+    /// In seconds.
+    regain: f64,
+}
+
+// === impl Most ===
+
+impl Most {
+    fn look(&mut self, json: &Value, depth: usize) {
+        match json {
+            Value::Object(fields) if depth < 4 => {
+                for (key, value) in fields {
+                    match (key.as_str(), value.as_f64().filter(|number| *number >= 0.0)) {
+                        ("call_count" | "total_time" | "total_cputime", Some(percent)) => self.see(percent),
+                        (key, Some(percent)) if key.ends_with("_pct") => self.see(percent),
+                        ("estimated_time_to_regain_access", Some(minutes)) => {
+                            self.regain = self.regain.max(minutes * 60.0)
+                        }
+                        _ => self.look(value, depth + 1),
+                    }
+                }
+            }
+            Value::Array(members) if depth < 4 => members.iter().for_each(|member| self.look(member, depth + 1)),
+            _ => {}
+        }
+    }
+
+    fn see(&mut self, percent: f64) {
+        self.percent = Some(self.percent.map_or(percent, |most| most.max(percent)));
+    }
+}

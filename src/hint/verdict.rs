@@ -1,0 +1,122 @@
+//! What all that an answer says comes to.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use super::{
+    Cause, Dialect, Hint, Signal,
+    finding::{Budget, Findings},
+};
+
+/// Judges an answer with this status.
+pub(super) fn judge(status: StatusCode, mut findings: Findings) -> Hint {
+    findings.sort();
+    let refused = is_refused(status, &findings);
+    let wait = if refused { wait_when_refused(&findings) } else { wait_when_used_up(status, &findings) };
+    let used_up = findings.budgets.iter().any(|budget| stops(budget));
+    let signal = match status.as_u16() {
+        _ if findings.fatal => Signal::FatalQuota,
+        418 if refused => Signal::Banned,
+        _ if refused && wait.is_some() => Signal::Throttled,
+        _ if refused => Signal::Backoff,
+        _ if used_up => Signal::Exhausted,
+        _ if findings.warning || is_nearly_used_up(&findings) => Signal::Slow,
+        _ => Signal::Ok,
+    };
+    let wait = match signal {
+        Signal::Throttled | Signal::Banned | Signal::Exhausted => wait,
+        Signal::Backoff | Signal::FatalQuota => None,
+        Signal::Ok | Signal::Slow | Signal::Informational => Some(Duration::ZERO),
+    };
+    let cause = if refused { cause(status, &findings) } else { Cause::None };
+    let dialect = findings.dialect.unwrap_or(if refused { Dialect::STATUS } else { Dialect::NONE });
+    let Findings { budgets, retry_after, elsewhere, scope, .. } = findings;
+    let buckets = budgets.into_iter().map(|budget| budget.bucket).collect();
+    Hint { signal, cause, wait, retry_after: retry_after.or(elsewhere), scope, dialect, buckets }
+}
+
+/// Whether a request was refused because of a limit, or for lack of capacity.
+pub(super) fn is_refused(status: StatusCode, findings: &Findings) -> bool {
+    if findings.refused || findings.fatal || always_refuses(status) {
+        return true;
+    }
+    let asked = findings.retry_after.is_some();
+    match status.as_u16() {
+        403 => asked || findings.budgets.iter().any(|budget| budget.is_used_up() && budget.binds),
+        // Elsewhere among 2xx and 3xx it says when to ask about something that is being done, or moved.
+        200 | 400.. => asked,
+        _ => false,
+    }
+}
+
+/// Whether nothing else needs to be said.
+pub(super) fn always_refuses(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 418 | 420 | 429 | 503 | 509 | 529)
+}
+
+/// In this order: what was asked for; the longest reset of what is used up; resets, if nothing is told of what is left.
+/// If something is left of all that is shown, then another limit refused, of which nothing is known.
+fn wait_when_refused(findings: &Findings) -> Option<Duration> {
+    if let Some(asked) = findings.retry_after {
+        return Some(asked);
+    }
+    let used_up = longest(findings.budgets.iter().filter(|budget| budget.binds && budget.is_used_up()));
+    if let Some(least) = findings.at_least {
+        return Some(used_up.map_or(least, |used_up| used_up.max(least)));
+    }
+    let silent =
+        || findings.budgets.iter().filter(|budget| budget.binds).all(|budget| budget.bucket.remaining.is_none());
+    used_up
+        .or(findings.elsewhere)
+        .or_else(|| silent().then(|| longest(findings.budgets.iter().filter(|budget| budget.binds)))?)
+}
+
+fn wait_when_used_up(status: StatusCode, findings: &Findings) -> Option<Duration> {
+    debug_assert!(!is_refused(status, findings));
+    longest(findings.budgets.iter().filter(|budget| stops(budget)))
+}
+
+/// Never the shortest, and never a zero.
+fn longest<'a>(budgets: impl Iterator<Item = &'a Budget>) -> Option<Duration> {
+    let wait = |budget: &Budget| budget.bucket.reset.filter(|reset| !reset.is_zero()).or(budget.probe);
+    budgets.filter_map(wait).filter(|wait| !wait.is_zero()).max()
+}
+
+/// Whether what is left of a budget keeps the next request from being served. On an answer that was served, a limit of
+/// zero is one that is not in use.
+fn stops(budget: &Budget) -> bool {
+    budget.binds && budget.is_used_up() && budget.bucket.limit != Some(0.0)
+}
+
+/// At most a tenth is left for the rest of a window of unknown length, in words that are sent only (SharePoint) or
+/// mostly when it matters. Where the window is told, the pace follows from it instead.
+fn is_nearly_used_up(findings: &Findings) -> bool {
+    let [Budget { bucket, .. }] = findings.budgets.as_slice() else { return false };
+    let plain = findings.dialect == Some(Dialect::RATELIMIT)
+        && bucket.name.is_none()
+        && !bucket.coarse
+        && bucket.window.is_none();
+    // A tenth of a small limit is a request or two, as in any window.
+    let limit = bucket.limit.filter(|limit| *limit >= 100.0);
+    plain && bucket.reset.is_some() && limit.zip(bucket.remaining).is_some_and(|(limit, left)| left <= limit / 10.0)
+}
+
+fn cause(status: StatusCode, findings: &Findings) -> Cause {
+    if let Some(cause) = findings.cause {
+        return cause;
+    }
+    let mut used_up = findings.budgets.iter().filter(|budget| budget.binds && budget.is_used_up()).peekable();
+    let nothing_allowed = |budget: &Budget| budget.bucket.limit == Some(0.0) && budget.bucket.name.is_none();
+    match status.as_u16() {
+        // A limit of nothing at all, in plain words, is how a limit on what is in flight is told (Okta).
+        _ if used_up.peek().is_some_and(|budget| nothing_allowed(budget))
+            && findings.dialect == Some(Dialect::X_RATELIMIT) =>
+        {
+            Cause::Concurrency
+        }
+        _ if used_up.peek().is_some() => Cause::Quota,
+        500.. => Cause::Overload,
+        _ => Cause::Quota,
+    }
+}
