@@ -1,7 +1,7 @@
 //! Values of quantity.
 
 /// More than any API counts; what says so is cut down to it.
-const MOST: f64 = 1e15;
+pub(super) const MOST: f64 = 1e15;
 
 /// Digits, perhaps with a fraction, and nothing else: neither sign nor exponent nor `NaN`.
 pub(super) fn decimal(value: &str) -> Option<f64> {

@@ -126,6 +126,9 @@ impl Budget {
     /// Makes it agree with itself.
     fn settle(&mut self) {
         let Self { bucket, probe, .. } = &mut *self;
+        for count in [&mut bucket.limit, &mut bucket.remaining] {
+            *count = count.filter(|count| count.is_finite() && *count >= 0.0).map(|count| count.min(count::MOST));
+        }
         if let (Some(limit), Some(remaining)) = (bucket.limit, bucket.remaining) {
             bucket.remaining = Some(remaining.clamp(0.0, limit.max(0.0)));
         }

@@ -1,3 +1,36 @@
 //! Real answers, and what is to be concluded from them.
 
 mod cases;
+mod properties;
+mod traps;
+mod variations;
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+use super::{Answer, Hint, read};
+
+/// 2026-06-01 12:00:00 UTC.
+const NOON: Duration = Duration::from_secs(1_780_315_200);
+
+/// What is concluded at [`NOON`] from `429 | retry-after: 5 | {"a body": 1}`.
+fn hint(answer: &str) -> Hint {
+    let mut parts = answer.split(" | ");
+    let status = StatusCode::from_bytes(parts.next().unwrap().trim().as_bytes()).unwrap();
+    let (mut headers, mut body) = (HeaderMap::new(), None);
+    for part in parts {
+        match part.split_once(": ").filter(|(name, _)| name.parse::<HeaderName>().is_ok()) {
+            Some((name, value)) => {
+                headers.append(name.parse::<HeaderName>().unwrap(), HeaderValue::from_bytes(value.as_bytes()).unwrap());
+            }
+            None => body = Some(part.as_bytes()),
+        }
+    }
+    read(&Answer { status, headers: &headers, body, arrived: NOON })
+}
+
+/// The wait, in seconds.
+fn wait(answer: &str) -> Option<f64> {
+    hint(answer).wait.map(|wait| wait.as_secs_f64())
+}

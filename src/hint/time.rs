@@ -339,7 +339,10 @@ mod tests {
         let from_now = |seconds| Some(When::In { delay: Duration::from_secs_f64(seconds), spelled: false });
         assert_eq!(reset("1659645499", false), epoch(1_659_645_499.0, true));
         assert_eq!(reset("1470173023.5", false), epoch(1_470_173_023.5, false));
-        assert_eq!(reset("1679587256800", false), epoch(1_679_587_256.8, false));
+        assert_eq!(
+            reset("1679587256800", false),
+            Some(When::At { at: Duration::from_millis(1_679_587_256_800), coarse: false })
+        );
         assert_eq!(reset("312", false), from_now(312.0));
         assert_eq!(reset("0.5", false), from_now(0.5));
         assert_eq!(reset("20649", true), from_now(20.649));

@@ -12,6 +12,10 @@ use super::{
 /// Judges an answer with this status.
 pub(super) fn judge(status: StatusCode, mut findings: Findings) -> Hint {
     findings.sort();
+    // What is shorter than a nanosecond is nothing, too.
+    for asked in [&mut findings.retry_after, &mut findings.elsewhere] {
+        *asked = asked.filter(|asked| !asked.is_zero());
+    }
     let refused = is_refused(status, &findings);
     let wait = if refused { wait_when_refused(&findings) } else { wait_when_used_up(status, &findings) };
     let used_up = findings.budgets.iter().any(|budget| stops(budget));

@@ -44,7 +44,8 @@ fn look(key: &str, json: &Value, depth: usize, now: Now, findings: &mut Findings
 fn word(key: &str, value: &Value, now: Now, findings: &mut Findings) {
     let text = match value {
         Value::String(text) => text.clone(),
-        Value::Number(number) => number.to_string(),
+        // Display writes no exponents, which are no numbers to us.
+        Value::Number(number) => number.as_f64().unwrap_or_default().to_string(),
         Value::Bool(true) if key == "global" => return findings.concerns("global"),
         _ => return,
     };

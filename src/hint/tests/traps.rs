@@ -1,0 +1,241 @@
+//! The traps of telling limits, as far as reading goes; docs/hints.md names the test of each.
+
+use super::{hint, wait};
+use crate::hint::{Cause, Signal, wants_body};
+
+#[test]
+fn one_name_has_many_encodings() {
+    for reset in ["1780315230", "30", "2026-06-01T12:00:30Z", "Mon, 01 Jun 2026 12:00:30 GMT", "1780315230000", "30s"] {
+        assert_eq!(
+            wait(&format!("429 | x-ratelimit-remaining: 0 | x-ratelimit-reset: {reset}")),
+            Some(30.0),
+            "{reset}"
+        );
+        assert_eq!(wait(&format!("429 | ratelimit-remaining: 0 | ratelimit-reset: {reset}")), Some(30.0), "{reset}");
+    }
+}
+
+#[test]
+fn a_format_is_found_out_anew_on_every_answer() {
+    let iso =
+        hint("200 | x-ratelimit-limit: 100 | x-ratelimit-remaining: 9 | x-ratelimit-reset: 2026-06-01T12:00:41+00:00");
+    let epoch = hint("200 | x-ratelimit-limit: 100 | x-ratelimit-remaining: 9 | x-ratelimit-reset: 1780315241");
+    assert_eq!(iso, epoch);
+}
+
+#[test]
+fn a_delay_in_milliseconds_is_known_by_its_unit_alone() {
+    assert_eq!(
+        hint("200 | x-rate-limit-remaining: 5 | x-rate-limit-reset-ms: 1000").buckets[0].reset.unwrap().as_secs(),
+        1
+    );
+    // Undecidable, and therefore the longer of the two; a wait that was asked for goes first.
+    assert_eq!(wait("429 | x-rate-limit-remaining: 0 | x-rate-limit-reset: 1000"), Some(1000.0));
+    assert_eq!(wait("429 | x-rate-limit-remaining: 0 | x-rate-limit-reset: 1000 | retry-after: 1"), Some(1.0));
+}
+
+#[test]
+fn what_refills_all_the_time_is_marked() {
+    let bucket = |answer: &str| hint(answer).buckets.remove(0);
+    let requests = bucket(
+        "200 | x-ratelimit-limit-requests: 10000 | x-ratelimit-remaining-requests: 9999 | x-ratelimit-reset-requests: 8.64s",
+    );
+    assert!(requests.refills && requests.window.unwrap().as_secs() == 86_400, "{requests:?}");
+    let window = bucket("200 | x-ratelimit-limit: 60 | x-ratelimit-remaining: 59 | x-ratelimit-reset: 1780315230");
+    assert!(!window.refills && window.coarse, "{window:?}");
+}
+
+#[test]
+fn a_refusal_with_quota_left_is_another_limits() {
+    let hint = hint("429 | ratelimit: \"api\";r=99794;t=241 | ratelimit-policy: \"api\";q=100000;w=300");
+    assert_eq!((hint.signal, hint.wait, hint.cause), (Signal::Backoff, None, Cause::Quota));
+}
+
+#[test]
+fn zero_is_never_at_once() {
+    for answer in [
+        "429 | retry-after: 0",
+        "429 | retry-after-ms: 0",
+        "429 | x-ratelimit-remaining-requests: 0 | x-ratelimit-reset-requests: 0s",
+        "429 | ratelimit: \"a\";r=0;t=0",
+        "429 | {\"retry_after\":0}",
+        "503 | retry-after: 0",
+    ] {
+        assert_eq!((hint(answer).signal, wait(answer)), (Signal::Backoff, None), "{answer}");
+    }
+    assert_eq!(
+        wait(
+            "429 | x-ratelimit-remaining-requests: 0 | x-ratelimit-reset-requests: 9s | x-ratelimit-remaining-tokens: 0 | x-ratelimit-reset-tokens: 0s"
+        ),
+        Some(9.0)
+    );
+}
+
+#[test]
+fn a_limit_of_zero_stops_us_only_when_we_were_refused() {
+    let of = |status: u16, more: &str| {
+        hint(&format!("{status} | x-rate-limit-limit: 0{more} | x-rate-limit-remaining: 0 | x-rate-limit-reset: 40"))
+    };
+    assert_eq!(of(200, "").signal, Signal::Ok);
+    assert_eq!((of(429, "").signal, of(429, "").cause), (Signal::Throttled, Cause::Concurrency));
+    assert_eq!((of(429, ", 15;w=20").signal, of(429, ", 15;w=20").cause), (Signal::Throttled, Cause::Quota));
+}
+
+#[test]
+fn what_is_used_and_what_is_left_are_told_apart() {
+    let left = |answer: &str| hint(answer).buckets[0].remaining;
+    assert_eq!(left("200 | x-shopify-shop-api-call-limit: 32/40"), Some(8.0));
+    assert_eq!(left("200 | sforce-limit-info: api-usage=135/5000"), Some(4865.0));
+    assert_eq!(left("200 | zendesk-ratelimit-x: total=100; remaining=99; resets=41"), Some(99.0));
+    assert_eq!(left("200 | x-mbx-used-weight-1m: 4"), None);
+    assert_eq!(left("200 | x-ratelimit-limit: 60 | x-ratelimit-used: 13"), Some(47.0));
+}
+
+#[test]
+fn everybodys_numbers_are_not_ours() {
+    let shared = hint(
+        "200 | x-ratelimit-zone: search | x-ratelimit-limit: 1900 | x-ratelimit-remaining: 0 | x-ratelimit-reset: 9",
+    );
+    assert_eq!((shared.signal, shared.buckets[0].requests), (Signal::Ok, false));
+    let ours = hint(
+        "200 | x-ratelimit-zone: per-ip | x-ratelimit-limit: 19 | x-ratelimit-remaining: 0 | x-ratelimit-reset: 9",
+    );
+    assert_eq!((ours.signal, ours.buckets[0].requests), (Signal::Exhausted, true));
+    let other = "429 | x-ratelimit-remaining: 0 | x-ratelimit-reset-after: 600 | x-ratelimit-scope: shared";
+    assert_eq!(hint(other).signal, Signal::Backoff);
+}
+
+#[test]
+fn waits_may_be_broken_dated_or_very_long() {
+    for (value, seconds) in [
+        ("2.0", 2.0),
+        ("64.57", 64.57),
+        ("2026-06-02T12:00:00Z", 86_400.0),
+        ("79892", 79_892.0),
+        ("99999999999", 34_560_000.0),
+    ] {
+        assert_eq!(wait(&format!("429 | retry-after: {value}")), Some(seconds), "{value}");
+    }
+}
+
+#[test]
+fn refusals_come_with_any_status() {
+    for answer in [
+        "400 | {\"__type\":\"ThrottlingException\"}",
+        "401 | Rate Limit Exceeded",
+        "403 | {\"message\":\"API rate limit exceeded for x\"}",
+        "420",
+        "503",
+        "529",
+        "200 | {\"errors\":[{\"type\":\"RATE_LIMITED\"}]}",
+        "200 | grpc-status: 8",
+    ] {
+        assert_eq!(hint(answer).signal, Signal::Backoff, "{answer}");
+    }
+    assert_eq!(hint("418").signal, Signal::Banned);
+    for status in [400, 401, 403, 404, 500, 502] {
+        assert_eq!(hint(&format!("{status} | {{\"message\":\"no\"}}")).signal, Signal::Ok, "{status}");
+    }
+}
+
+#[test]
+fn only_small_legible_bodies_are_held_back() {
+    let wanted = |status: u16, fields: &[(&'static str, &'static str)]| {
+        let headers =
+            fields.iter().map(|(name, value)| (name.parse().unwrap(), http::HeaderValue::from_static(value))).collect();
+        wants_body(http::StatusCode::from_u16(status).unwrap(), &headers)
+    };
+    let (json, small) = (("content-type", "application/json; charset=utf-8"), ("content-length", "200"));
+    assert!(wanted(200, &[json, small]) && wanted(429, &[json, small]) && wanted(403, &[json, small]));
+    assert!(wanted(400, &[("content-type", "application/x-amz-json-1.1"), small]));
+    assert!(
+        wanted(503, &[("content-type", "application/xml"), small])
+            && wanted(420, &[("content-type", "text/plain"), small])
+    );
+    assert!(wanted(429, &[json, small, ("retry-after", "0")]));
+    assert!(!wanted(429, &[json, small, ("retry-after", "30")]));
+    assert!(
+        !wanted(200, &[json])
+            && !wanted(200, &[json, ("content-length", "16385")])
+            && !wanted(200, &[json, ("content-length", "0")])
+    );
+    assert!(
+        !wanted(200, &[json, small, ("content-encoding", "gzip")])
+            && !wanted(200, &[("content-type", "text/event-stream"), small])
+    );
+    assert!(!wanted(204, &[json, small]) && !wanted(404, &[json, small]));
+}
+
+#[test]
+fn a_quota_per_day_is_told_beside_a_short_wait() {
+    let hint = hint(
+        "429 | {\"error\":{\"details\":[{\"violations\":[{\"quotaId\":\"RequestsPerDay-Free\",\"quotaValue\":\"20\"}]},{\"retryDelay\":\"34s\"}]}}",
+    );
+    assert_eq!(hint.wait.unwrap().as_secs(), 34);
+    assert_eq!((hint.buckets[0].limit, hint.buckets[0].window.unwrap().as_secs()), (Some(20.0), 86_400));
+}
+
+#[test]
+fn names_that_do_not_agree_mean_each_other_if_there_is_one_of_each() {
+    let one = hint("200 | ratelimit: \"default\";r=5;t=9 | ratelimit-policy: \"burst\";q=10;w=60");
+    assert_eq!((one.buckets.len(), one.buckets[0].limit, one.buckets[0].remaining), (1, Some(10.0), Some(5.0)));
+    let two = hint("200 | ratelimit: \"default\";r=5;t=9 | ratelimit-policy: \"a\";q=10;w=60, \"b\";q=20;w=90");
+    assert_eq!(two.buckets.len(), 3);
+}
+
+#[test]
+fn commas_in_strings_and_further_lines_are_understood() {
+    let hint = hint("200 | ratelimit: \"a, b\";  r=5;t=9 | ratelimit: c;r=0;t=7");
+    assert_eq!((hint.buckets.len(), hint.wait.unwrap().as_secs()), (2, 7));
+}
+
+#[test]
+fn nothing_said_is_nothing_learnt() {
+    for answer in
+        ["200 | date: Tue, 10 Sep 2024 23:58:08 GMT | openai-version: 2020-10-01", "304", "202 | content-length: 0"]
+    {
+        let hint = hint(answer);
+        assert!(hint.buckets.is_empty() && hint.signal == Signal::Ok && hint.dialect.as_str() == "none", "{answer}");
+    }
+}
+
+#[test]
+fn windows_are_inferred_from_what_refills_and_never_assumed() {
+    let window = |answer: &str| hint(answer).buckets[0].window.map(|window| window.as_secs());
+    let of = |reset: &str| {
+        window(&format!(
+            "200 | x-ratelimit-limit-requests: 14400 | x-ratelimit-remaining-requests: 14370 | x-ratelimit-reset-requests: {reset}"
+        ))
+    };
+    assert_eq!((of("2m59.56s"), of("125ms"), of("77s")), (Some(86_400), Some(60), None));
+    assert_eq!(window("200 | x-ratelimit-limit: 60 | x-ratelimit-remaining: 59 | x-ratelimit-reset: 30"), None);
+}
+
+#[test]
+fn too_many_at_once_is_told_from_too_many() {
+    for answer in [
+        "429 | stripe-rate-limited-reason: global-concurrency",
+        "429 | {\"error\":{\"code\":\"lock_timeout\"}}",
+        "429 | x-rate-limit-problem: concurrent | retry-after: 1",
+        "429 | ratelimit: \"c\";r=0 | ratelimit-policy: \"c\";q=10;qu=\"concurrent-requests\"",
+    ] {
+        assert_eq!(hint(answer).cause, Cause::Concurrency, "{answer}");
+    }
+    for answer in
+        ["503", "529 | retry-after: 5", "429 | {\"error\":{\"type\":\"overloaded_error\"}}", "500 | retry-after: 9"]
+    {
+        assert_eq!(hint(answer).cause, Cause::Overload, "{answer}");
+    }
+    assert_eq!((hint("429").cause, hint("200").cause), (Cause::Quota, Cause::None));
+}
+
+#[test]
+fn times_are_measured_by_the_servers_clock_and_the_past_is_unknown() {
+    let at =
+        |date: &str| wait(&format!("429 | date: {date} | x-ratelimit-remaining: 0 | x-ratelimit-reset: 1780315230"));
+    assert_eq!(at("Mon, 01 Jun 2026 12:00:10 GMT"), Some(20.0));
+    assert_eq!(at("Mon, 01 Jun 2026 11:50:00 GMT"), Some(630.0));
+    assert_eq!(at("Mon, 01 Jun 2026 12:00:30 GMT"), None);
+    // Neither a date nor of this year: our own clock.
+    assert_eq!((at("soon"), at("Thu, 01 Jan 1970 00:00:00 GMT")), (Some(30.0), Some(30.0)));
+}

@@ -1,0 +1,485 @@
+//! Other answers of the families that the cases come from: other letter cases, orders, units, statuses; more or less of
+//! what they usually tell.
+
+use super::hint;
+use crate::hint::Signal::{self, Backoff, Banned, Exhausted, FatalQuota, Informational, Ok, Slow, Throttled};
+
+type Expected = (Signal, Option<f64>, [Option<f64>; 3]);
+
+/// Signal and wait; limit, remaining and reset of the binding bucket.
+fn check(answers: &[(&str, Expected)]) {
+    let wrong: Vec<String> = answers
+        .iter()
+        .filter_map(|(answer, expected)| {
+            let hint = hint(answer);
+            let first = hint.buckets.first();
+            let seconds = |time: Option<std::time::Duration>| time.map(|time| time.as_secs_f64());
+            let bucket =
+                [first.and_then(|b| b.limit), first.and_then(|b| b.remaining), seconds(first.and_then(|b| b.reset))];
+            let found = (hint.signal, seconds(hint.wait), bucket);
+            (found != *expected).then(|| format!("{answer}\n  expected {expected:?}\n  found    {found:?}\n  {hint:?}"))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+const GO: Option<f64> = Some(0.0);
+const NONE: [Option<f64>; 3] = [None; 3];
+
+const fn bucket(limit: f64, remaining: f64, reset: f64) -> [Option<f64>; 3] {
+    [Some(limit), Some(remaining), Some(reset)]
+}
+
+const fn counts(limit: f64, remaining: f64) -> [Option<f64>; 3] {
+    [Some(limit), Some(remaining), None]
+}
+
+#[test]
+fn waits_that_are_asked_for_are_kept_in_any_form() {
+    let dated = |reset| [None, None, Some(reset)];
+    check(&[
+        ("429 | Retry-After: 5", (Throttled, Some(5.0), NONE)),
+        ("429 | RETRY-AFTER:  2.50 ", (Throttled, Some(2.5), NONE)),
+        ("429 | retry-after: 30s", (Throttled, Some(30.0), NONE)),
+        ("429 | retry-after: Mon, 01 Jun 2026 12:00:30 GMT", (Throttled, Some(30.0), dated(30.0))),
+        ("429 | retry-after: Monday, 01-Jun-26 12:00:30 GMT", (Throttled, Some(30.0), dated(30.0))),
+        ("429 | retry-after: Mon Jun  1 12:00:30 2026", (Throttled, Some(30.0), dated(30.0))),
+        ("429 | retry-after: 2026-06-01T14:00:30+02:00", (Throttled, Some(30.0), dated(30.0))),
+        ("429 | retry-after: 2026-06-01 12:00:30.5", (Throttled, Some(30.5), dated(30.5))),
+        // The server's clock is two minutes ahead, and so is its date.
+        (
+            "429 | date: Mon, 01 Jun 2026 12:02:00 GMT | retry-after: Mon, 01 Jun 2026 12:02:30 GMT",
+            (Throttled, Some(30.0), dated(30.0)),
+        ),
+        ("429 | retry-after: 3 | retry-after: 7", (Throttled, Some(7.0), NONE)),
+        ("429 | retry-after-ms: 1500 | retry-after: 2", (Throttled, Some(1.5), NONE)),
+        ("429 | retry-after-ms: 0 | retry-after: 2", (Throttled, Some(2.0), NONE)),
+        ("429 | retry-after-ms: NaN | retry-after: 2", (Throttled, Some(2.0), NONE)),
+        ("503 | x-ms-retry-after-ms: 250", (Throttled, Some(0.25), NONE)),
+        ("403 | retry-after: 60", (Throttled, Some(60.0), NONE)),
+        ("500 | retry-after: 60", (Throttled, Some(60.0), NONE)),
+        ("200 | retry-after: 60", (Throttled, Some(60.0), NONE)),
+        ("418 | retry-after: 60", (Banned, Some(60.0), NONE)),
+        ("418", (Banned, None, NONE)),
+        ("529", (Backoff, None, NONE)),
+        // Not before it is used: the status of something that is being done, or that has moved.
+        ("202 | retry-after: 60", (Ok, GO, NONE)),
+        ("301 | retry-after: 60", (Ok, GO, NONE)),
+        ("404", (Ok, GO, NONE)),
+        ("500", (Ok, GO, NONE)),
+        ("403", (Ok, GO, NONE)),
+    ]);
+    for nothing in [
+        "0",
+        "0.0",
+        "-1",
+        "",
+        "NaN",
+        "inf",
+        "1e999",
+        "soon",
+        "5x",
+        "0x5",
+        "5 6",
+        "Wed, 21 Oct 2015 07:28:00 GMT",
+        "+5",
+        "٣",
+    ] {
+        check(&[(&format!("429 | retry-after: {nothing}"), (Backoff, None, NONE))]);
+    }
+}
+
+#[test]
+fn plain_trios_are_read_under_any_name_and_in_any_encoding() {
+    for names in [
+        "ratelimit",
+        "RateLimit",
+        "x-ratelimit",
+        "X-RateLimit",
+        "X-Rate-Limit",
+        "x-rate_limit",
+        "llm_provider-x-ratelimit",
+    ] {
+        for (reset, seconds) in [
+            ("30", 30.0),
+            ("30.0", 30.0),
+            ("30s", 30.0),
+            ("1780315230", 30.0),
+            ("1780315230.5", 30.5),
+            ("1780315230000", 30.0),
+            ("1780315230000000", 30.0),
+            ("2026-06-01T12:00:30Z", 30.0),
+            ("2026-06-01T12:00:30.000000Z", 30.0),
+            ("Mon, 01 Jun 2026 12:00:30 GMT", 30.0),
+        ] {
+            for (status, left, expected) in [
+                (200, "7", (Ok, GO, bucket(60.0, 7.0, seconds))),
+                (200, "0", (Exhausted, Some(seconds), bucket(60.0, 0.0, seconds))),
+                (200, "0.0", (Exhausted, Some(seconds), bucket(60.0, 0.0, seconds))),
+                (429, "0", (Throttled, Some(seconds), bucket(60.0, 0.0, seconds))),
+                (403, "0", (Throttled, Some(seconds), bucket(60.0, 0.0, seconds))),
+                (429, "7", (Backoff, None, bucket(60.0, 7.0, seconds))),
+                (403, "7", (Ok, GO, bucket(60.0, 7.0, seconds))),
+                (200, "99", (Ok, GO, bucket(60.0, 60.0, seconds))),
+            ] {
+                let answer =
+                    format!("{status} | {names}-Limit: 60 | {names}-Remaining: {left} | {names}-Reset: {reset}");
+                check(&[(&answer, expected)]);
+            }
+        }
+    }
+    check(&[
+        // A reset that is over or malformed is none; what is left still counts.
+        ("429 | x-ratelimit-remaining: 0 | x-ratelimit-reset: 1780315199", (Backoff, None, [None, Some(0.0), None])),
+        ("429 | x-ratelimit-remaining: 0 | x-ratelimit-reset: 1780315200", (Backoff, None, [None, Some(0.0), None])),
+        (
+            "200 | x-ratelimit-limit: 60 | x-ratelimit-remaining: many | x-ratelimit-reset: soon",
+            (Ok, GO, [Some(60.0), None, None]),
+        ),
+        ("200 | x-ratelimit-limit: unlimited | x-ratelimit-remaining: unlimited", (Ok, GO, NONE)),
+        ("200 | x-ratelimit-limit: -1 | x-ratelimit-remaining: 0 | x-ratelimit-reset: 30", (Ok, GO, NONE)),
+        ("200 | x-ratelimit-limit: 60 | x-ratelimit-remaining: -1", (Ok, GO, [Some(60.0), None, None])),
+        (
+            "200 | x-ratelimit-limit: 0 | x-ratelimit-remaining: 0 | x-ratelimit-reset: 30",
+            (Ok, GO, bucket(0.0, 0.0, 30.0)),
+        ),
+        ("200 | x-ratelimit-limit: 5000, 5000 | x-ratelimit-remaining: 4999, 4998", (Ok, GO, counts(5000.0, 4998.0))),
+        ("200 | x-ratelimit-used: 10 | x-ratelimit-limit: 60", (Ok, GO, counts(60.0, 50.0))),
+        ("200 | ratelimit-limit: 60 | ratelimit-observed: 67", (Exhausted, None, counts(60.0, 0.0))),
+        ("200 | x-ratelimit-max: 60 | x-ratelimit-left: 3 | x-ratelimit-reset-in: 4", (Ok, GO, bucket(60.0, 3.0, 4.0))),
+        (
+            "404 | x-ratelimit-limit: 60 | x-ratelimit-remaining: 0 | x-ratelimit-reset: 9",
+            (Exhausted, Some(9.0), bucket(60.0, 0.0, 9.0)),
+        ),
+        ("429 | x-ratelimit-limit: 60 | x-ratelimit-reset: 9", (Throttled, Some(9.0), [Some(60.0), None, Some(9.0)])),
+        ("429 | x-rate-limit-limit: 3 | x-rate-limit-interval: 1s", (Throttled, Some(1.0), [Some(3.0), None, None])),
+        // Symfony tells the time of day of "now" on what is served.
+        (
+            "200 | x-ratelimit-limit: 60 | x-ratelimit-remaining: 5 | x-ratelimit-retry-after: 1780315260",
+            (Ok, GO, counts(60.0, 5.0)),
+        ),
+        (
+            "429 | x-ratelimit-limit: 60 | x-ratelimit-remaining: 0 | x-ratelimit-retry-after: 1780315260",
+            (Throttled, Some(60.0), bucket(60.0, 0.0, 60.0)),
+        ),
+    ]);
+}
+
+#[test]
+fn every_generation_of_the_draft_is_read() {
+    check(&[
+        ("200 | ratelimit: \"default\";r=50;t=30", (Ok, GO, [None, Some(50.0), Some(30.0)])),
+        (
+            "200 | ratelimit: default ; t=30 ; r=50 | ratelimit-policy: default;w=60;q=100",
+            (Ok, GO, bucket(100.0, 50.0, 30.0)),
+        ),
+        (
+            "429 | ratelimit: \"a,b;c\";r=0;t=12 | ratelimit-policy: \"a,b;c\";q=10;w=60",
+            (Throttled, Some(12.0), bucket(10.0, 0.0, 12.0)),
+        ),
+        (
+            "200 | ratelimit: \"default\";r=0;t=30 | ratelimit-policy: \"burst\";q=100;w=60",
+            (Exhausted, Some(30.0), bucket(100.0, 0.0, 30.0)),
+        ),
+        (
+            "429 | ratelimit: \"day\";r=0;t=3000, \"min\";r=0;t=20, \"sec\";r=4;t=1",
+            (Throttled, Some(3000.0), [None, Some(0.0), Some(3000.0)]),
+        ),
+        (
+            "429 | ratelimit: \"day\";r=100;t=3000 | ratelimit: \"min\";r=0;t=20",
+            (Throttled, Some(20.0), [None, Some(0.0), Some(20.0)]),
+        ),
+        (
+            "429 | retry-after: 5 | ratelimit: \"day\";r=0;t=3000",
+            (Throttled, Some(5.0), [None, Some(0.0), Some(3000.0)]),
+        ),
+        ("429 | ratelimit: \"day\";r=0", (Backoff, None, [None, Some(0.0), None])),
+        (
+            "429 | ratelimit: \"sec\";r=0 | ratelimit-policy: \"sec\";q=10;w=1",
+            (Throttled, Some(1.0), counts(10.0, 0.0)),
+        ),
+        ("200 | ratelimit: quota;t=1 | ratelimit-policy: quota;q=100;w=1", (Ok, GO, [Some(100.0), None, Some(1.0)])),
+        ("200 | ratelimit: \"x\";r=-1;t=NaN;z, ;;, \"y\";r=5;t=9", (Ok, GO, [None, Some(5.0), Some(9.0)])),
+        ("200 | ratelimit: limit=100, remaining=50, reset=30", (Ok, GO, bucket(100.0, 50.0, 30.0))),
+        (
+            "429 | ratelimit: reset=30,remaining=0,limit=100 | ratelimit-policy: 100;w=60, 1000;w=3600",
+            (Throttled, Some(30.0), bucket(100.0, 0.0, 30.0)),
+        ),
+        ("429 | ratelimit: limit=100; remaining=0; reset=30", (Throttled, Some(30.0), bucket(100.0, 0.0, 30.0))),
+        (
+            "200 | ratelimit-limit: 10, 10;w=1, 150;w=60 | ratelimit-remaining: 149 | ratelimit-reset: 42",
+            (Ok, GO, bucket(150.0, 149.0, 42.0)),
+        ),
+        (
+            "429 | ratelimit-limit: 10, 10;w=1, 150;w=60 | ratelimit-remaining: 0 | ratelimit-reset: 42",
+            (Throttled, Some(42.0), bucket(150.0, 0.0, 42.0)),
+        ),
+        (
+            "200 | ratelimit-limit: 10, 10;w=1, 150;w=60 | ratelimit-remaining: 8 | ratelimit-reset: 1",
+            (Ok, GO, bucket(10.0, 8.0, 1.0)),
+        ),
+        (
+            "200 | x-ratelimit-limit: 10, 10;w=1;name=\"a, b\", 100;w=60 | x-ratelimit-remaining: 9 | x-ratelimit-reset: 1",
+            (Ok, GO, bucket(10.0, 9.0, 1.0)),
+        ),
+        (
+            "429 | ratelimit-limit: 100;w=21600 | ratelimit-remaining: 0;w=21600",
+            (Throttled, Some(216.0), counts(100.0, 0.0)),
+        ),
+        ("429 | beta-ratelimit: \"q\";r=0;t=50 | beta-retry-after: 50", (Backoff, None, NONE)),
+        ("200 | x-beta-ratelimit-limit: 100 | x-beta-ratelimit-remaining: 0", (Informational, GO, counts(100.0, 0.0))),
+        ("200 | beta-ratelimit: \"q\";r=0;t=50 | ratelimit: \"p\";r=5;t=3", (Ok, GO, [None, Some(5.0), Some(3.0)])),
+        ("200 | age: 30 | ratelimit: \"q\";r=0;t=50", (Ok, GO, NONE)),
+        ("200 | age: 0 | ratelimit: \"q\";r=0;t=50", (Exhausted, Some(50.0), [None, Some(0.0), Some(50.0)])),
+    ]);
+}
+
+#[test]
+fn dimensions_are_budgets_of_their_own() {
+    check(&[
+        (
+            "429 | x-ratelimit-limit-tokens: 9000 | x-ratelimit-remaining-tokens: 0 | x-ratelimit-reset-tokens: 7m12s | x-ratelimit-limit-requests: 60 | x-ratelimit-remaining-requests: 59 | x-ratelimit-reset-requests: 1s",
+            (Throttled, Some(432.0), bucket(9000.0, 0.0, 432.0)),
+        ),
+        (
+            "429 | x-ratelimit-remaining-requests: 5 | x-ratelimit-reset-requests: 1s",
+            (Backoff, None, [None, Some(5.0), Some(1.0)]),
+        ),
+        (
+            "429 | x-ratelimit-remaining-requests: 0 | x-ratelimit-reset-requests: 0s",
+            (Backoff, None, [None, Some(0.0), Some(0.0)]),
+        ),
+        (
+            "200 | x-ratelimit-remaining-requests: 0 | x-ratelimit-limit-requests: 5 | x-ratelimit-reset-requests: 12s",
+            (Exhausted, Some(12.0), bucket(5.0, 0.0, 12.0)),
+        ),
+        (
+            "429 | anthropic-ratelimit-input-tokens-limit: 1000 | anthropic-ratelimit-input-tokens-remaining: 0 | anthropic-ratelimit-input-tokens-reset: 2026-06-01T12:00:20Z",
+            (Throttled, Some(20.0), bucket(1000.0, 0.0, 20.0)),
+        ),
+        (
+            "400 | x-ratelimit-requests-limit: 1500 | x-ratelimit-requests-remaining: 0 | x-ratelimit-requests-reset: 1780315260000 | x-ratelimit-complexity-limit: 250000 | x-ratelimit-complexity-remaining: 0 | x-ratelimit-complexity-reset: 1780315300000 | {\"errors\":[{\"extensions\":{\"code\":\"RATELIMITED\"}}]}",
+            (Throttled, Some(100.0), bucket(250_000.0, 0.0, 100.0)),
+        ),
+        (
+            "200 | x-ratelimit-limit-minute: 60 | x-ratelimit-remaining-minute: 59 | x-ratelimit-limit-hour: 500 | x-ratelimit-remaining-hour: 10 | ratelimit-limit: 60 | ratelimit-remaining: 59 | ratelimit-reset: 30",
+            (Ok, GO, bucket(60.0, 59.0, 30.0)),
+        ),
+        (
+            "429 | x-rate-limit-api-token-interval-ms: 10000 | x-rate-limit-api-token-max: 100 | x-rate-limit-api-token-remaining: 0 | x-rate-limit-api-key-interval-ms: 10000 | x-rate-limit-api-key-max: 300 | x-rate-limit-api-key-remaining: 200",
+            (Throttled, Some(10.0), counts(100.0, 0.0)),
+        ),
+        (
+            "200 | x-hubspot-ratelimit-daily: 250000 | x-hubspot-ratelimit-daily-remaining: 249000 | x-hubspot-ratelimit-interval-milliseconds: 10000 | x-hubspot-ratelimit-max: 100 | x-hubspot-ratelimit-remaining: 98 | x-hubspot-ratelimit-secondly: 10 | x-hubspot-ratelimit-secondly-remaining: 9",
+            (Ok, GO, counts(100.0, 98.0)),
+        ),
+        (
+            "429 | x-hubspot-ratelimit-interval-milliseconds: 10000 | x-hubspot-ratelimit-max: 100 | x-hubspot-ratelimit-remaining: 0",
+            (Throttled, Some(10.0), counts(100.0, 0.0)),
+        ),
+        (
+            "200 | x-rate-limit-requests-left: 0 | x-rate-limit-time-reset-ms: 15000 | x-rate-limit-requests-quota: 450 | x-rate-limit-time-window-ms: 30000",
+            (Exhausted, Some(15.0), bucket(450.0, 0.0, 15.0)),
+        ),
+        ("200 | x-ms-ratelimit-remaining-subscription-reads: 0", (Exhausted, None, [None, Some(0.0), None])),
+        (
+            "200 | x-ms-ratelimit-remaining-resource: Microsoft.Compute/HighCostGet3Min;159,Microsoft.Compute/HighCostGet30Min;1260",
+            (Ok, GO, [None, Some(159.0), None]),
+        ),
+        (
+            "429 | x-contentful-ratelimit-reset: 1 | x-contentful-ratelimit-second-limit: 7 | x-contentful-ratelimit-second-remaining: 0 | x-contentful-ratelimit-hour-limit: 36000 | x-contentful-ratelimit-hour-remaining: 35900",
+            (Throttled, Some(1.0), bucket(7.0, 0.0, 1.0)),
+        ),
+        (
+            "429 | x-user-limit-24hour-limit: 100 | x-user-limit-24hour-remaining: 0 | x-user-limit-24hour-reset: 1780400000 | x-rate-limit-limit: 40000 | x-rate-limit-remaining: 39000 | x-rate-limit-reset: 1780315300",
+            (Throttled, Some(84_800.0), bucket(100.0, 0.0, 84_800.0)),
+        ),
+        (
+            "429 | x-ratelimit-limit: 10 | x-ratelimit-remaining: 0 | x-ratelimit-interval-seconds: 60 | x-ratelimit-fillrate: 5 | retry-after: 12",
+            (Throttled, Some(12.0), counts(10.0, 0.0)),
+        ),
+        (
+            "200 | x-quota-limit: 1000 | x-quota-remaining: 0 | x-quota-reset: 1780315300000 | x-rate-limit-limit: 10 | x-rate-limit-remaining: 9",
+            (Exhausted, Some(100.0), bucket(1000.0, 0.0, 100.0)),
+        ),
+    ]);
+}
+
+#[test]
+fn names_and_values_of_their_own_are_read() {
+    check(&[
+        ("200 | x-shopify-shop-api-call-limit: 40/40", (Exhausted, None, counts(40.0, 0.0))),
+        (
+            "429 | http_x_shopify_shop_api_call_limit: 80/80 | retry-after: 1.0",
+            (Throttled, Some(1.0), counts(80.0, 0.0)),
+        ),
+        (
+            "403 | sforce-limit-info: api-usage=5000/5000 | [{\"errorCode\":\"REQUEST_LIMIT_EXCEEDED\",\"message\":\"TotalRequests Limit exceeded.\"}]",
+            (Backoff, None, counts(5000.0, 0.0)),
+        ),
+        (
+            "200 | sforce-limit-info: api-usage=25/5000; per-app-api-usage=17/250(appName=sample-connected-app)",
+            (Ok, GO, counts(250.0, 233.0)),
+        ),
+        ("200 | x-app-rate-limit: 100:120,20:1 | x-app-rate-limit-count: 3:1,57:120", (Ok, GO, counts(100.0, 43.0))),
+        (
+            "429 | x-app-rate-limit: 100:120,20:1 | x-app-rate-limit-count: 20:1,57:120",
+            (Throttled, Some(1.0), counts(20.0, 0.0)),
+        ),
+        (
+            "429 | x-rate-limit-rules: Ip | x-rate-limit-ip: 8:10:60,15:60:120 | x-rate-limit-ip-state: 9:10:60,3:60:0",
+            (Throttled, Some(60.0), bucket(8.0, 0.0, 60.0)),
+        ),
+        (
+            "200 | x-rate-limit-rules: Ip | x-rate-limit-ip: 8:10:60 | x-rate-limit-ip-state: 3:10:0",
+            (Ok, GO, counts(8.0, 5.0)),
+        ),
+        (
+            "429 | x-ratelimit-limit: 200,2000 | x-ratelimit-usage: 10,2001",
+            (Throttled, Some(43_200.0), bucket(2000.0, 0.0, 43_200.0)),
+        ),
+        (
+            "200 | x-readratelimit-limit: 100,1000 | x-readratelimit-usage: 100,200 | x-ratelimit-limit: 200,2000 | x-ratelimit-usage: 100,200",
+            (Exhausted, Some(900.0), bucket(100.0, 0.0, 900.0)),
+        ),
+        (
+            "200 | x-limit-per-second: 10 | x-remaining-this-second: 0 | x-limit-per-day: 10000 | x-remaining-today: 9998",
+            (Exhausted, Some(1.0), counts(10.0, 0.0)),
+        ),
+        (
+            "429 | x-rate-limit-problem: concurrent | x-minlimit-remaining: 50 | x-daylimit-remaining: 4000 | retry-after: 1",
+            (Throttled, Some(1.0), [None, Some(50.0), None]),
+        ),
+        (
+            "200 | zendesk-ratelimit-search: total=100; remaining=0; resets=41 | ratelimit-limit: 700 | ratelimit-remaining: 600 | ratelimit-reset: 20",
+            (Exhausted, Some(41.0), bucket(100.0, 0.0, 41.0)),
+        ),
+        ("429 | x-amzn-ratelimit-limit: 0.0167", (Throttled, Some(59.880_239_521), [Some(0.0167), None, None])),
+        (
+            "429 | x-sentry-rate-limits: 60:error:organization, 2700::organization:quota",
+            (Throttled, Some(2700.0), NONE),
+        ),
+        (
+            "200 | x-app-usage: {\"call_count\":85,\"total_cputime\":10,\"total_time\":15}",
+            (Slow, GO, [Some(1.0), Some(1.0 - 0.85), None]),
+        ),
+        (
+            "400 | x-business-use-case-usage: {\"1\":[{\"type\":\"ads_insights\",\"call_count\":100,\"total_cputime\":2,\"total_time\":5,\"estimated_time_to_regain_access\":19}]} | {\"error\":{\"type\":\"OAuthException\",\"code\":80000}}",
+            (Throttled, Some(1140.0), bucket(1.0, 0.0, 1140.0)),
+        ),
+        (
+            "403 | {\"error\":{\"message\":\"(#4) Application request limit reached\",\"type\":\"OAuthException\",\"code\":4}}",
+            (Backoff, None, NONE),
+        ),
+        ("200 | x-ms-throttle-limit-percentage: 1.2 | x-ms-throttle-scope: Tenant/Read", (Slow, GO, counts(1.0, 0.0))),
+        ("429 | stripe-rate-limited-reason: endpoint-rate", (Backoff, None, NONE)),
+        (
+            "200 | anthropic-ratelimit-unified-status: allowed | anthropic-ratelimit-unified-5h-status: allowed | anthropic-ratelimit-unified-5h-reset: 1780320000 | anthropic-ratelimit-unified-5h-utilization: 0.02 | anthropic-ratelimit-unified-reset: 1780320000",
+            (Ok, GO, bucket(1.0, 0.98, 4800.0)),
+        ),
+        (
+            "429 | anthropic-ratelimit-unified-status: rejected | anthropic-ratelimit-unified-5h-status: rejected | anthropic-ratelimit-unified-5h-reset: 1780320000 | anthropic-ratelimit-unified-7d-status: rejected | anthropic-ratelimit-unified-7d-reset: 1780330000 | anthropic-ratelimit-unified-overage-status: rejected | anthropic-ratelimit-unified-overage-reset: 1790000000",
+            (Throttled, Some(14_800.0), [None, Some(0.0), Some(14_800.0)]),
+        ),
+        (
+            "429 | anthropic-ratelimit-unified-status: rejected | anthropic-ratelimit-unified-reset: 1780320000",
+            (Throttled, Some(4800.0), [None, Some(0.0), Some(4800.0)]),
+        ),
+        (
+            "200 | x-ratelimit-limit: 5 | x-ratelimit-remaining: 0 | x-ratelimit-reset: 1780315300.5 | x-ratelimit-reset-after: 0.85 | x-ratelimit-bucket: a",
+            (Exhausted, Some(0.85), bucket(5.0, 0.0, 0.85)),
+        ),
+        (
+            "429 | retry-after: 2 | x-ratelimit-limit: 5 | x-ratelimit-remaining: 4 | x-ratelimit-reset-after: 600 | x-ratelimit-bucket: a | x-ratelimit-scope: shared",
+            (Throttled, Some(2.0), bucket(5.0, 4.0, 600.0)),
+        ),
+        (
+            "429 | retry-after: 1233 | x-ratelimit-limit: 5 | x-ratelimit-remaining: 0 | x-ratelimit-reset-after: 1.233 | x-ratelimit-bucket: a | x-ratelimit-scope: user",
+            (Throttled, Some(1.233), bucket(5.0, 0.0, 1.233)),
+        ),
+        ("200 | x-mbx-used-weight-1m: 1200 | x-sapi-used-ip-weight-1m: 5", (Ok, GO, NONE)),
+        (
+            "200 | grpc-status: 0 | x-ratelimit-limit: 10, 10;w=60 | x-ratelimit-remaining: 3 | x-ratelimit-reset: 37",
+            (Ok, GO, bucket(10.0, 3.0, 37.0)),
+        ),
+        ("200 | grpc-status: 14", (Backoff, None, NONE)),
+        ("200 | grpc-status: 8 | grpc-retry-pushback-ms: 700", (Throttled, Some(0.7), NONE)),
+        ("200 | x-ratelimit-limit: 350 | x-ratelimit-nearlimit: true", (Slow, GO, [Some(350.0), None, None])),
+        (
+            "429 | x-ratelimit-limit: 350 | x-ratelimit-nearlimit: false | x-ratelimit-resource: api",
+            (Backoff, None, [Some(350.0), None, None]),
+        ),
+    ]);
+}
+
+#[test]
+fn bodies_tell_what_heads_do_not() {
+    check(&[
+        (
+            "400 | {\"__type\":\"com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException\",\"message\":\"x\"}",
+            (Backoff, None, NONE),
+        ),
+        ("400 | x-amzn-errortype: ThrottlingException:http://internal.amazon.com/coral/ | {}", (Backoff, None, NONE)),
+        (
+            "400 | <ErrorResponse><Error><Code>Throttling</Code><Message>Rate exceeded</Message></Error></ErrorResponse>",
+            (Backoff, None, NONE),
+        ),
+        ("400 | {\"__type\":\"ValidationException\",\"message\":\"rate must be positive\"}", (Ok, GO, NONE)),
+        (
+            "403 | {\"message\":\"Must have admin rights to Repository.\"} | x-ratelimit-remaining: 14",
+            (Ok, GO, [None, Some(14.0), None]),
+        ),
+        (
+            "429 | {\"error\":{\"message\":\"Rate limit reached for gpt. Please try again in 6m0s.\",\"type\":\"requests\",\"code\":\"rate_limit_exceeded\"}}",
+            (Throttled, Some(360.0), NONE),
+        ),
+        ("429 | retry-after: 5 | {\"error\":{\"type\":\"insufficient_quota\"}}", (FatalQuota, None, NONE)),
+        (
+            "429 | {\"error\":{\"details\":[{\"@type\":\"type.googleapis.com/google.rpc.RetryInfo\",\"retryDelay\":\"0s\"}]}}",
+            (Backoff, None, NONE),
+        ),
+        (
+            "429 | {\"message\":\"You are being rate limited.\",\"retry_after\":0.529,\"global\":false}",
+            (Throttled, Some(0.529), NONE),
+        ),
+        ("429 | {\"ok\":false,\"error_code\":429,\"parameters\":{\"retry_after\":17}}", (Throttled, Some(17.0), NONE)),
+        ("429 | {\"retry_after\":-5}", (Backoff, None, NONE)),
+        ("429 | {\"retry_after\":1e300}", (Throttled, Some(400.0 * 86_400.0), NONE)),
+        (
+            "420 | {\"message\":\"Domain x is not allowed to send: rate limited, try again after Mon, 01 Jun 2026 12:00:31 UTC\"}",
+            (Throttled, Some(31.0), NONE),
+        ),
+        ("420 | try again after Mon, 01 Jun 2026 12:00:31 UTC", (Throttled, Some(31.0), NONE)),
+        ("429 | {\"status\":\"error\",\"policyName\":\"SECONDLY\"}", (Throttled, Some(1.0), NONE)),
+        ("429 | {\"status\":\"error\",\"policyName\":\"DAILY\"}", (Backoff, None, NONE)),
+        (
+            "403 | {\"message\":\"You have exceeded a secondary rate limit.\"} | x-ratelimit-limit: 60 | x-ratelimit-remaining: 0 | x-ratelimit-reset: 1780315800",
+            (Throttled, Some(600.0), bucket(60.0, 0.0, 600.0)),
+        ),
+        ("200 | {\"error\":[\"EService: Throttled: 1780315230\"]}", (Throttled, Some(30.0), NONE)),
+        ("200 | {\"error\":[\"EOrder:Rate limit exceeded\"]}", (Backoff, None, NONE)),
+        ("200 | {\"error\":[],\"result\":{\"a\":\"EAPI:Rate limit exceeded\"}}", (Ok, GO, NONE)),
+        ("200 | {\"ok\":false,\"error\":\"ratelimited\"}", (Backoff, None, NONE)),
+        ("200 | {\"errors\":[{\"message\":\"no such field\"}]}", (Ok, GO, NONE)),
+        (
+            "200 | {\"data\":{\"retry_after\":5,\"code\":\"RATE_LIMITED\",\"error\":\"Rate limit exceeded\"}}",
+            (Ok, GO, NONE),
+        ),
+        ("200 | {\"items\":[],\"quota_max\":300,\"quota_remaining\":0}", (Exhausted, None, counts(300.0, 0.0))),
+        ("200 | {\"backoff\":10}", (Ok, GO, NONE)),
+        (
+            "400 | {\"error_id\":502,\"error_name\":\"throttle_violation\",\"error_message\":\"too many requests from this IP, more requests available in 48500 seconds\"}",
+            (Throttled, Some(48_500.0), NONE),
+        ),
+        ("401 | Rate Limit Exceeded", (Backoff, None, NONE)),
+        ("401 | Unauthorized", (Ok, GO, NONE)),
+        (
+            "503 | {\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\"violated-policies\":[\"hourly\"]}",
+            (Backoff, None, NONE),
+        ),
+        (
+            "200 | {\"errors\":[{\"extensions\":{\"code\":\"THROTTLED\"}}],\"extensions\":{\"cost\":{\"requestedQueryCost\":100,\"throttleStatus\":{\"maximumAvailable\":1000,\"currentlyAvailable\":950,\"restoreRate\":50}}}}",
+            (Backoff, None, bucket(1000.0, 950.0, 1.0)),
+        ),
+    ]);
+}
