@@ -9,6 +9,7 @@ pub mod check;
 pub mod demo;
 mod failure;
 pub mod health;
+pub mod hint;
 mod log;
 pub mod mock;
 mod notify;
@@ -50,6 +51,7 @@ enum Command {
     Demo(demo::Args),
     Mock(mock::Args),
     Plan(plan::Args),
+    Hint(hint::Args),
     Ca(ca::Args),
 }
 
@@ -86,6 +88,7 @@ impl Cli {
             Command::Demo(args) => demo::run(args).await,
             Command::Mock(args) => mock::run(args).await,
             Command::Plan(args) => plan::run(args),
+            Command::Hint(args) => hint::run(&args),
             Command::Ca(args) => ca::run(args),
         };
         match done {
@@ -123,7 +126,7 @@ mod tests {
     #[test]
     fn every_command_has_examples_in_its_help() {
         let cli = Cli::command();
-        for command in ["serve", "run", "check", "health", "demo", "mock", "plan", "ca"] {
+        for command in ["serve", "run", "check", "health", "demo", "mock", "plan", "hint", "ca"] {
             let help = cli.find_subcommand(command).unwrap().clone().render_long_help().to_string();
             assert!(help.contains("Examples:\n") && help.contains(&format!("andante {command}")), "{command}:\n{help}");
         }

@@ -1,0 +1,212 @@
+//! `andante hint`: what andante concludes from one answer.
+
+mod raw;
+
+use std::{
+    fs::File,
+    io::{self, Read, Write as _},
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
+
+use serde::Serialize;
+
+use self::raw::Raw;
+use super::Failure;
+use crate::hint::{self, Answer, Bucket, Hint, Signal};
+
+/// What andante concludes from one answer: whether it would wait, how long, and for what
+///
+/// Reads an HTTP answer as it came: status line, fields, an empty line, and the body if there is one. Prints one JSON
+/// object: times in seconds, null for what the answer does not tell. `buckets` are the budgets that it speaks of, the
+/// binding one first; its numbers are repeated at the top.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The answer; - is standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    file: PathBuf,
+    /// When the answer came, for resets that are told as a time of day [default: now]
+    #[arg(long, value_name = "RFC3339", value_parser = instant)]
+    now: Option<Duration>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  curl -si https://api.example.com/ | andante hint
+  andante hint answer.txt
+  andante hint --now 2026-08-03T08:31:12Z answer.txt
+      an answer of another day
+
+Exit codes: 0 understood, 1 no HTTP answer, or it could not be read, 2 wrong usage.";
+
+/// An answer that is longer than this was not meant.
+const LONGEST: u64 = 1024 * 1024;
+
+/// Prints the conclusion.
+///
+/// # Errors
+/// If the answer cannot be read or is none, or output finds no reader.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let text = read(args)?;
+    let raw = Raw::parse(&text).map_err(|error| {
+        Failure::new(format!("could not understand {}", args.name()))
+            .because(error)
+            .hinting("give an answer as `curl -si` prints it: \"HTTP/1.1 429 Too Many Requests\", fields, an empty line, the body")
+    })?;
+    let arrived =
+        args.now.unwrap_or_else(|| SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
+    let body = Some(raw.body).filter(|body| !body.is_empty());
+    let hint = hint::read(&Answer { status: raw.status, headers: &raw.headers, body, arrived });
+    let line = serde_json::to_string(&Conclusion::of(&hint))
+        .map_err(|error| Failure::new("could not write the conclusion as JSON").because(error))?;
+    writeln!(io::stdout().lock(), "{line}").map_err(Failure::writing)
+}
+
+fn read(args: &Args) -> Result<Vec<u8>, Failure> {
+    let mut text = Vec::new();
+    let done = if args.is_stdin() {
+        io::stdin().lock().take(LONGEST).read_to_end(&mut text)
+    } else {
+        File::open(&args.file).and_then(|file| file.take(LONGEST).read_to_end(&mut text))
+    };
+    match done {
+        Ok(_) => Ok(text),
+        Err(error) => {
+            let failure = Failure::new(format!("could not read {}", args.name())).because(error);
+            Err(failure.hinting("name a file with an HTTP answer, or - for standard input"))
+        }
+    }
+}
+
+fn instant(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("expected a time of day, found {text:?}; write \"2026-08-03T08:31:12Z\"");
+    hint::time_of_day(text).ok_or_else(wrong)
+}
+
+// === impl Args ===
+
+impl Args {
+    fn is_stdin(&self) -> bool {
+        self.file.as_os_str() == "-"
+    }
+
+    fn name(&self) -> String {
+        if self.is_stdin() { "standard input".to_owned() } else { self.file.display().to_string() }
+    }
+}
+
+/// What is printed.
+#[derive(Debug, Serialize)]
+struct Conclusion<'a> {
+    signal: Signal,
+    limit: Option<Number>,
+    remaining: Option<Number>,
+    reset_s: Option<Number>,
+    window_s: Option<Number>,
+    retry_after_s: Option<Number>,
+    wait_s: Option<Number>,
+    scope: Option<&'a str>,
+    dialect: &'static str,
+    buckets: Vec<Shown<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Shown<'a> {
+    name: Option<&'a str>,
+    requests: bool,
+    limit: Option<Number>,
+    remaining: Option<Number>,
+    reset_s: Option<Number>,
+    window_s: Option<Number>,
+}
+
+/// Without a fraction where there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+enum Number {
+    Whole(u64),
+    Broken(f64),
+}
+
+// === impl Conclusion ===
+
+impl<'a> Conclusion<'a> {
+    fn of(hint: &'a Hint) -> Self {
+        let buckets: Vec<Shown<'_>> = hint.buckets.iter().map(Shown::of).collect();
+        let first = buckets.first();
+        Self {
+            signal: hint.signal,
+            limit: first.and_then(|first| first.limit),
+            remaining: first.and_then(|first| first.remaining),
+            reset_s: first.and_then(|first| first.reset_s),
+            window_s: first.and_then(|first| first.window_s),
+            retry_after_s: hint.retry_after.map(Number::seconds),
+            wait_s: hint.wait.map(Number::seconds),
+            scope: hint.scope.as_deref(),
+            dialect: hint.dialect.as_str(),
+            buckets,
+        }
+    }
+}
+
+// === impl Shown ===
+
+impl<'a> Shown<'a> {
+    fn of(bucket: &'a Bucket) -> Self {
+        Self {
+            name: bucket.name.as_deref(),
+            requests: bucket.requests,
+            limit: bucket.limit.map(Number::of),
+            remaining: bucket.remaining.map(Number::of),
+            reset_s: bucket.reset.map(Number::seconds),
+            window_s: bucket.window.map(Number::seconds),
+        }
+    }
+}
+
+// === impl Number ===
+
+impl Number {
+    fn of(number: f64) -> Self {
+        // Hints are neither negative nor beyond what is a whole number in either type.
+        if number.fract() == 0.0 { Self::Whole(number as u64) } else { Self::Broken(number) }
+    }
+
+    fn seconds(of: Duration) -> Self {
+        Self::of(of.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(answer: &str) -> String {
+        let raw = Raw::parse(answer.as_bytes()).unwrap();
+        let arrived = instant("2026-04-27T12:00:10.5Z").unwrap();
+        let body = Some(raw.body).filter(|body| !body.is_empty());
+        let hint = hint::read(&Answer { status: raw.status, headers: &raw.headers, body, arrived });
+        serde_json::to_string(&Conclusion::of(&hint)).unwrap()
+    }
+
+    #[test]
+    fn the_conclusion_is_one_line_of_json() {
+        assert_eq!(
+            line(
+                "HTTP/2 429\nx-ratelimit-limit-requests: 60\nx-ratelimit-remaining-requests: 0\nx-ratelimit-reset-requests: 1.5s\n"
+            ),
+            r#"{"signal":"throttled","limit":60,"remaining":0,"reset_s":1.5,"window_s":null,"retry_after_s":null,"wait_s":1.5,"scope":null,"dialect":"openai","buckets":[{"name":"requests","requests":true,"limit":60,"remaining":0,"reset_s":1.5,"window_s":null}]}"#
+        );
+        assert_eq!(
+            line("HTTP/1.1 200 OK\r\n\r\n"),
+            r#"{"signal":"ok","limit":null,"remaining":null,"reset_s":null,"window_s":null,"retry_after_s":null,"wait_s":0,"scope":null,"dialect":"none","buckets":[]}"#
+        );
+    }
+
+    #[test]
+    fn the_time_of_day_may_be_another_one_than_now() {
+        assert_eq!(instant("1970-01-01T00:01:00Z"), Ok(Duration::from_secs(60)));
+        assert!(instant("yesterday").unwrap_err().contains("write \"2026-"));
+    }
+}
