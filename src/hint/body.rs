@@ -31,10 +31,11 @@ pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>,
             Ok(json) => refusal::read(&json, now, findings),
             Err(_) => text::read(body, now, findings),
         }
-    } else if status == StatusCode::OK && served::may_complain(body) {
-        if let Ok(json) = serde_json::from_str::<Value>(body) {
-            served::read(&json, now, findings);
-        }
+    } else if status == StatusCode::OK
+        && served::may_complain(body)
+        && let Ok(json) = serde_json::from_str::<Value>(body)
+    {
+        served::read(&json, now, findings);
     }
     let said = findings.refused || findings.fatal || findings.cause.is_some() || findings.retry_after.is_some();
     if said || !findings.budgets.is_empty() {

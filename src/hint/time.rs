@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn the_servers_clock_measures_its_own_times_while_it_is_sane() {
-        let now = |date: u64| Now { arrived: Duration::from_secs(1000_000), date: Some(Duration::from_secs(date)) };
+        let now = |date: u64| Now { arrived: Duration::from_secs(1_000_000), date: Some(Duration::from_secs(date)) };
         let until = |date, at| now(date).until(Duration::from_secs(at)).map(|left| left.as_secs());
         assert_eq!(until(1_000_090, 1_000_100), Some(10));
         assert_eq!(until(999_000, 1_000_100), Some(1100));

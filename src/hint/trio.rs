@@ -237,8 +237,8 @@ impl Labels {
     fn note(&mut self, name: &Name<'_>) {
         self.hyphen |= name.hyphen;
         self.prefixed |= name.prefixed;
-        self.field_first |= name.field_first && !finding::counts_requests(&name.dimension)
-            || name.field_first && name.dimension == "requests";
+        let openai = name.dimension == "requests" || !finding::counts_requests(&name.dimension);
+        self.field_first |= name.field_first && openai;
         self.used |= matches!(name.what, What::Used);
     }
 

@@ -18,7 +18,7 @@ pub(super) fn judge(status: StatusCode, mut findings: Findings) -> Hint {
     }
     let refused = is_refused(status, &findings);
     let wait = if refused { wait_when_refused(&findings) } else { wait_when_used_up(status, &findings) };
-    let used_up = findings.budgets.iter().any(|budget| stops(budget));
+    let used_up = findings.budgets.iter().any(stops);
     let signal = match status.as_u16() {
         _ if findings.fatal => Signal::FatalQuota,
         418 if refused => Signal::Banned,

@@ -72,10 +72,10 @@ fn wait(text: &str, lower: &str, lead: &str) -> Option<When> {
     // Lower case in ASCII keeps every place.
     let at = lower.find(lead)? + lead.len();
     let rest = text[at..].trim_start_matches([' ', ':', '\n']);
-    if let Some(zone) = rest.find("UTC").or_else(|| rest.find("GMT")).filter(|zone| *zone < 40) {
-        if let Some(at) = time::instant(&rest[..zone + 3]) {
-            return Some(When::At { at, coarse: true });
-        }
+    if let Some(zone) = rest.find("UTC").or_else(|| rest.find("GMT")).filter(|zone| *zone < 40)
+        && let Some(at) = time::instant(&rest[..zone + 3])
+    {
+        return Some(When::At { at, coarse: true });
     }
     let mut words = rest.split_whitespace().map(|word| {
         word.trim_matches(|c: char| matches!(c, ',' | ';' | '!' | '"' | '\'' | '(' | ')' | '<')).trim_end_matches('.')
