@@ -7,9 +7,9 @@ use std::{hint::black_box, sync::Arc, time::Duration};
 use andante::{
     clock::{Clock, Instant},
     hint::{self, Answer},
+    learn::Heard,
     limit::{Budget, Cost, Limits, MarginSpec},
     metrics::Metrics,
-    learn::Heard,
     pace::{Admission, Ask, Lane, Lanes, Permit},
     policy::{Origin, Policy, Rules, Scheme},
     queue::Queue,

@@ -238,21 +238,6 @@ impl Hint {
     };
 }
 
-// === impl Hint ===
-
-impl Hint {
-    /// Of an answer that says nothing about limits.
-    pub const SILENT: Self = Self {
-        signal: Signal::Ok,
-        cause: Cause::None,
-        wait: Some(Duration::ZERO),
-        retry_after: None,
-        scope: None,
-        dialect: Dialect::NONE,
-        buckets: Vec::new(),
-    };
-}
-
 // === impl Dialect ===
 
 impl Dialect {

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use self::{breaker::Breaker, finder::Finder, gate::Gate, ramp::Ramp, told::Told};
 pub use self::told::Left;
+use self::{breaker::Breaker, finder::Finder, gate::Gate, ramp::Ramp, told::Told};
 pub use self::{
     gate::Reason,
     routes::{RouteKey, Routes},
@@ -73,7 +73,7 @@ pub struct Heard<'a> {
 
 impl Heard<'_> {
     /// Served, and nothing was said.
-    pub const SERVED: Self = Heard { hint: &Hint::SILENT, failed: false, route: RouteKey::NONE };
+    pub const SERVED: Self = Heard { hint: &Hint::NOTHING, failed: false, route: RouteKey::NONE };
 }
 
 /// What has changed by an answer, for people to be told.
@@ -172,7 +172,14 @@ impl Learned {
     }
 
     /// The answer to `unit`, which was sent at `sent`, is here.
-    pub fn heard(&mut self, now: Instant, unit: Unit, sent: Instant, heard: &Heard<'_>, budget: &mut Budget) -> Changes {
+    pub fn heard(
+        &mut self,
+        now: Instant,
+        unit: Unit,
+        sent: Instant,
+        heard: &Heard<'_>,
+        budget: &mut Budget,
+    ) -> Changes {
         let Heard { hint, failed, .. } = heard;
         self.unanswered = self.unanswered.saturating_sub(1);
         self.answered = true;
@@ -203,7 +210,8 @@ impl Learned {
             }
             Cause::Quota => self.refuse(now, sent, hint, budget, &mut changes),
         }
-        if served && matches!(hint.signal, Signal::Throttled | Signal::Exhausted)
+        if served
+            && matches!(hint.signal, Signal::Throttled | Signal::Exhausted)
             && let Some(wait) = hint.retry_after
         {
             self.close(now, wait, Reason::RetryAfter, &mut changes);
@@ -298,7 +306,9 @@ impl Learned {
         // Numbers that have room do not explain a refusal: another limit does.
         let mut seen = hint.buckets.iter().filter_map(|bucket| bucket.remaining).peekable();
         let room = seen.peek().is_some() && seen.all(|left| left >= 1.0);
-        if (!self.told.has_limits() || room) && !elsewhere && !matches!(hint.signal, Signal::Banned | Signal::FatalQuota)
+        if (!self.told.has_limits() || room)
+            && !elsewhere
+            && !matches!(hint.signal, Signal::Banned | Signal::FatalQuota)
             && let Some(limit) = self.finder.refused(now, sent, hint.wait.filter(|wait| !wait.is_zero()))
         {
             changes.extend(self.found(budget, now, limit));
@@ -363,5 +373,8 @@ impl Learned {
 /// Whether a request was refused although what we can see had room: another limit has refused it, which we cannot see.
 pub fn is_elsewhere(hint: &Hint) -> bool {
     let mut seen = hint.buckets.iter().filter_map(|bucket| bucket.remaining).peekable();
-    hint.cause == Cause::Quota && hint.wait.is_none_or(|wait| wait.is_zero()) && seen.peek().is_some() && seen.all(|left| left >= 1.0)
+    hint.cause == Cause::Quota
+        && hint.wait.is_none_or(|wait| wait.is_zero())
+        && seen.peek().is_some()
+        && seen.all(|left| left >= 1.0)
 }

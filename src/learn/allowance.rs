@@ -92,7 +92,8 @@ impl Allowance {
             (Some(old), Some(new)) => (new <= old + blur.max(self.blur) && now < old + blur, new > old),
             _ => (true, unit >= self.unit),
         };
-        if served && remaining <= 0.0 && same && self.remaining <= 0.0 && self.unit < unit {
+        let early = self.reset.is_none_or(|old| now + blur < old);
+        if served && remaining <= 0.0 && same && early && !self.explained && self.remaining <= 0.0 && self.unit < unit {
             self.idle_talk = self.idle_talk.saturating_add(1);
         } else if remaining > 0.0 {
             self.idle_talk = 0;
@@ -174,7 +175,10 @@ impl Allowance {
 
     /// Whether it holds everything back because nothing is left.
     pub(super) fn is_empty(&self, now: Instant) -> bool {
-        !self.explained && self.idle_talk < IDLE_TALK && self.is_current(now) && self.left(now) < self.cost.max(f64::MIN_POSITIVE)
+        !self.explained
+            && self.idle_talk < IDLE_TALK
+            && self.is_current(now)
+            && self.left(now) < self.cost.max(f64::MIN_POSITIVE)
     }
 
     /// Whether what was said still holds at `now`.
@@ -185,7 +189,8 @@ impl Allowance {
     /// The window is over, and nobody has said yet what fits into the next: one request asks, and after a while another.
     fn after_news(&self, now: Instant) -> Instant {
         // The reset of whole seconds may be up to one later.
-        let over = self.reset.unwrap_or(now) + if self.blur == SECOND && self.remaining <= 0.0 { SECOND } else { Duration::ZERO };
+        let over = self.reset.unwrap_or(now)
+            + if self.blur == SECOND && self.remaining <= 0.0 { SECOND } else { Duration::ZERO };
         match self.asking {
             Some((_, since)) => over.max(since + NEWS).max(now),
             None => over.max(now),

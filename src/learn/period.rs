@@ -13,8 +13,8 @@ pub(super) struct Period {
     reset: Option<Instant>,
     /// What was used when this window was first heard of, and what was left of its time.
     first: Option<(f64, Duration)>,
-    /// The first request that was sent after its end.
-    next: Option<Instant>,
+    /// The first request that was sent after the end of the one before, and how many were sent since.
+    began: Option<(Instant, u32)>,
     /// What was said of its length is not true.
     doubted: bool,
     /// A shorter length that was measured once.
@@ -41,9 +41,13 @@ const SECOND: Duration = Duration::from_millis(1050);
 // === impl Period ===
 
 impl Period {
-    /// How long the window is, after an answer has said this, with `unanswered` requests under way of which it may
-    /// know already.
-    pub(super) fn hear(&mut self, bucket: &Bucket, unanswered: u32, now: Instant) -> Option<Duration> {
+    /// Of a budget that is heard of now, after `sent` requests since `began`.
+    pub(super) fn since(began: Instant, sent: u32) -> Self {
+        Self { began: Some((began, sent)), ..Self::default() }
+    }
+
+    /// How long the window is, after an answer has said this.
+    pub(super) fn hear(&mut self, bucket: &Bucket, now: Instant) -> Option<Duration> {
         let told = bucket.window.filter(|told| !told.is_zero());
         let (Some(limit), Some(remaining), Some(left)) = (bucket.limit, bucket.remaining, bucket.reset) else {
             return told.or(self.known);
@@ -56,7 +60,8 @@ impl Period {
         let blur = tolerance(left, whole);
         self.look_closer(used, left, blur);
         // All that is used is ours and was used just now: the window has only begun.
-        let fresh = used <= f64::from(unanswered) + 1.0;
+        let age = self.began.map_or(Duration::ZERO, |(began, _)| now.since(began));
+        let fresh = self.began.is_some_and(|(_, sent)| used <= f64::from(sent) + 1.0) && age * 10 < left;
         if let Some(told) = told.filter(|_| !bucket.refills) {
             // A window that begins with so little left of it is not as long as somebody says who only knows the provider.
             self.doubted = left < told / 2 && (self.doubted || self.known.is_none() && fresh && left + blur < told / 2);
@@ -73,7 +78,7 @@ impl Period {
             }
             Some(Kind::Bucket) => {}
             None if bucket.refills => {}
-            _ => self.measure(fresh, left, whole, now),
+            _ => self.measure(fresh, left + if fresh { age } else { Duration::ZERO }, whole, now),
         }
         self.known
     }
@@ -85,8 +90,9 @@ impl Period {
 
     /// A request was sent.
     pub(super) fn sent(&mut self, now: Instant) {
-        if self.reset.is_some_and(|reset| reset <= now) {
-            self.next.get_or_insert(now);
+        match &mut self.began {
+            Some((began, sent)) if self.reset.is_none_or(|reset| reset > now || *began >= reset) => *sent += 1,
+            began => *began = Some((now, 1)),
         }
     }
 
@@ -125,7 +131,6 @@ impl Period {
         if reset <= last + blur {
             return;
         }
-        let next = self.next.take();
         let Some(known) = self.known else {
             if fresh {
                 self.known = Some(longer(left, whole));
@@ -134,7 +139,7 @@ impl Period {
         };
         // One window after the other: what lies between their ends is its length, if that happens twice.
         let length = reset.since(last);
-        let follows = fresh && next.is_some_and(|next| next.since(last) * 10 < length);
+        let follows = fresh && self.began.is_some_and(|(began, _)| began.since(last) * 10 < length);
         if !follows || length >= known || length * 2 < known {
             self.shorter = None;
         } else if self.shorter.take().is_some_and(|before| before.abs_diff(length) <= blur) {
@@ -189,51 +194,52 @@ mod tests {
     #[test]
     fn a_fresh_window_shows_its_length() {
         for (reset, window) in [(9.7, 10), (10.6, 10), (59.2, 60), (3599.5, 3600), (0.8, 1), (37.0, 60)] {
-            let heard = Period::default().hear(&bucket(99.0, reset), 0, s(0.0));
+            let mut period = Period::since(s(0.0), 5);
+            let heard = period.hear(&bucket(99.0, reset), s(0.0));
             assert_eq!(heard, Some(Duration::from_secs(window)), "{reset}");
         }
     }
 
     #[test]
     fn a_window_that_has_begun_without_us_does_not_until_the_next() {
-        let mut period = Period::default();
-        assert_eq!(period.hear(&bucket(40.0, 4.0), 0, s(0.0)), None);
+        let mut period = Period::since(s(0.0), 5);
+        assert_eq!(period.hear(&bucket(40.0, 4.0), s(0.0)), None);
         period.sent(s(4.1));
-        assert_eq!(period.hear(&bucket(99.0, 59.9), 0, s(4.1)), Some(Duration::from_secs(60)));
+        assert_eq!(period.hear(&bucket(99.0, 59.9), s(4.1)), Some(Duration::from_secs(60)));
     }
 
     #[test]
     fn an_unusual_window_is_measured_twice() {
-        let mut period = Period::default();
-        assert_eq!(period.hear(&bucket(99.0, 37.0), 0, s(0.0)), Some(Duration::from_secs(60)));
+        let mut period = Period::since(s(0.0), 5);
+        assert_eq!(period.hear(&bucket(99.0, 37.0), s(0.0)), Some(Duration::from_secs(60)));
         for (at, known) in [(37.1, 60), (74.1, 37)] {
             period.sent(s(at));
-            assert_eq!(period.hear(&bucket(99.0, 36.95), 0, s(at)), Some(Duration::from_secs(known)));
+            assert_eq!(period.hear(&bucket(99.0, 36.95), s(at)), Some(Duration::from_secs(known)));
         }
     }
 
     #[test]
     fn a_window_is_at_least_as_long_as_what_is_left_of_it() {
-        let mut period = Period::default();
-        period.hear(&bucket(99.0, 20.0), 0, s(0.0));
-        assert_eq!(period.hear(&bucket(50.0, 58.9), 0, s(21.0)), Some(Duration::from_secs(60)));
+        let mut period = Period::since(s(0.0), 5);
+        period.hear(&bucket(99.0, 20.0), s(0.0));
+        assert_eq!(period.hear(&bucket(98.0, 58.9), s(21.0)), Some(Duration::from_secs(60)));
     }
 
     #[test]
     fn a_bucket_shows_itself_by_a_reset_that_moves_away() {
-        let mut period = Period::default();
+        let mut period = Period::since(s(0.0), 5);
         let refills = |remaining, reset| Bucket { refills: true, coarse: false, ..bucket(remaining, reset) };
-        assert_eq!(period.hear(&refills(99.0, 0.1), 9, s(0.0)), None);
-        assert_eq!(period.hear(&refills(80.0, 2.0), 9, s(0.0)), Some(Duration::from_secs(10)));
+        assert_eq!(period.hear(&refills(99.0, 0.1), s(0.0)), None);
+        assert_eq!(period.hear(&refills(80.0, 2.0), s(0.0)), Some(Duration::from_secs(10)));
         // What says that it refills and does not is a window all the same.
-        let mut period = Period::default();
-        assert_eq!(period.hear(&refills(99.0, 9.9), 9, s(0.0)), None);
-        assert_eq!(period.hear(&refills(94.0, 9.9), 9, s(0.0)), Some(Duration::from_secs(10)));
+        let mut period = Period::since(s(0.0), 5);
+        assert_eq!(period.hear(&refills(99.0, 9.9), s(0.0)), None);
+        assert_eq!(period.hear(&refills(94.0, 9.9), s(0.0)), Some(Duration::from_secs(10)));
     }
 
     #[test]
     fn what_is_told_is_taken() {
         let told = Bucket { window: Some(Duration::from_secs(42)), ..bucket(3.0, 1.0) };
-        assert_eq!(Period::default().hear(&told, 0, s(0.0)), Some(Duration::from_secs(42)));
+        assert_eq!(Period::since(s(0.0), 5).hear(&told, s(0.0)), Some(Duration::from_secs(42)));
     }
 }

@@ -18,6 +18,8 @@ pub(super) struct Told {
     budgets: Vec<One>,
     /// Numbers them.
     next: u8,
+    /// The first request of all, and how many were sent since.
+    sent: Option<(Instant, u32)>,
 }
 
 #[derive(Clone, Debug)]
@@ -71,6 +73,7 @@ impl Told {
 
     /// A request was taken as `unit`.
     pub(super) fn take(&mut self, now: Instant, unit: Unit) {
+        self.sent.get_or_insert((now, 0)).1 += 1;
         for one in &mut self.budgets {
             one.left.take(now, unit);
             one.period.sent(now);
@@ -126,19 +129,17 @@ impl Told {
                 one.kept = false;
                 budget.unlearn(Source::Told(one.id));
             }
-            let window = one.period.hear(&bucket, unanswered, now);
+            let window = one.period.hear(&bucket, now);
             one.left.hear(&bucket, one.period.refills(), unit, served, now);
             one.heard = now;
             let Some(limit) = one.left.limit.filter(|limit| bucket.requests && *limit >= 1.0) else { continue };
             let used = bucket.remaining.map_or(0.0, |remaining| (limit - remaining).clamp(0.0, limit));
-            let ours = |budget: &mut Budget, source| {
-                used <= f64::from(budget.used(source, now)) + f64::from(unanswered) + 1.0
-            };
+            let ours =
+                |budget: &mut Budget, source| used <= f64::from(budget.used(source, now)) + f64::from(unanswered) + 1.0;
             let Some(window) = window.filter(|window| !window.is_zero()) else {
                 // Until when nobody says: what was found out by refusals knows better.
-                one.left.explained = bucket.reset.is_none()
-                    && budget.limit(Source::Found).is_some()
-                    && ours(budget, Source::Found);
+                one.left.explained =
+                    bucket.reset.is_none() && budget.limit(Source::Found).is_some() && ours(budget, Source::Found);
                 continue;
             };
             let (source, spec) = (Source::Told(one.id), spec(limit, window, spend));
@@ -155,7 +156,8 @@ impl Told {
     /// The budget that `bucket` is about: a new one, if it was not heard of yet.
     fn find(&mut self, bucket: &Bucket, unit: Unit, now: Instant) -> Option<&mut One> {
         let same = |one: &One| {
-            one.left.name == bucket.name && (one.window == bucket.window || one.window.is_none() || bucket.window.is_none())
+            one.left.name == bucket.name
+                && (one.window == bucket.window || one.window.is_none() || bucket.window.is_none())
         };
         if let Some(index) = self.budgets.iter().position(same) {
             return self.budgets.get_mut(index);
@@ -167,7 +169,7 @@ impl Told {
             id: self.next,
             window: bucket.window,
             left: Allowance::new(bucket, unit, now),
-            period: Period::default(),
+            period: self.sent.map_or_else(Period::default, |(began, sent)| Period::since(began, sent)),
             kept: false,
             said: None,
             heard: now,

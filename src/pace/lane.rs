@@ -86,7 +86,15 @@ impl Lane {
             tally: Tally::default(),
             news: Changes::new(),
         };
-        Self { host, policy, metrics, clock, state: Mutex::new(state), sooner: Notify::new(), pauses: AtomicBool::new(false) }
+        Self {
+            host,
+            policy,
+            metrics,
+            clock,
+            state: Mutex::new(state),
+            sooner: Notify::new(),
+            pauses: AtomicBool::new(false),
+        }
     }
 
     /// Asks for a slot. Must be called on a tokio runtime, which drives the lane while somebody waits.
@@ -195,7 +203,8 @@ impl Lane {
     pub(super) fn is_idle(&self) -> bool {
         let mut state = self.state.lock();
         let now = self.clock.now();
-        let remembers = !state.learned.is_blank() && state.tally.active.is_some_and(|(_, last)| now.since(last) < MEMORY);
+        let remembers =
+            !state.learned.is_blank() && state.tally.active.is_some_and(|(_, last)| now.since(last) < MEMORY);
         state.in_flight == 0 && state.queue.is_empty() && state.budget.is_idle(now) && !remembers
     }
 
@@ -280,14 +289,7 @@ impl Lane {
         state.budget.earliest(now, cost).max(state.learned.earliest(now, cost))
     }
 
-    fn grant(
-        self: &Arc<Self>,
-        state: &mut State,
-        now: Instant,
-        since: Instant,
-        cost: Cost,
-        late: Duration,
-    ) -> Permit {
+    fn grant(self: &Arc<Self>, state: &mut State, now: Instant, since: Instant, cost: Cost, late: Duration) -> Permit {
         let late = state.learned.catch_up(now, late);
         let unit = state.budget.take(now, cost, late);
         let news = state.learned.take(now, unit, now > since, &mut state.budget);

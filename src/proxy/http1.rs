@@ -10,10 +10,10 @@ use tower::Service;
 use tracing::debug;
 
 use super::{
-    upload::RequestBody,
     connection::{MAX_FIELDS, MAX_HEAD},
     link::{Link, Phase},
     stack::{Arrival, stack},
+    upload::RequestBody,
     voice::Voice,
     watch::Watch,
 };

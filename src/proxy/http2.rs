@@ -19,10 +19,10 @@ use tracing::debug;
 
 use super::{
     body::Body,
-    upload::RequestBody,
     connection::MAX_HEAD,
     link::{Link, Peer, Phase},
     stack::{Arrival, stack},
+    upload::RequestBody,
     watch::{self, Watch},
 };
 use crate::clock::Instant;

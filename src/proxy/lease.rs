@@ -15,8 +15,8 @@ use hyper::{
 };
 
 use super::{
-    upload::RequestBody,
     pool::{Shelf, Stream},
+    upload::RequestBody,
 };
 use crate::{clock::Instant, tls::Protocol};
 

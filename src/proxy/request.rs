@@ -15,12 +15,12 @@ use tower::{Service, service_fn};
 use self::target::Asked;
 use super::{
     body::Body,
-    upload::RequestBody,
     connection::{MAX_FIELDS, MAX_HEAD},
     fields, inside,
     link::Link,
     respond,
     stack::{Arrival, Boxed, Call},
+    upload::RequestBody,
     upstream::Route,
 };
 use crate::{

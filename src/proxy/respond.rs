@@ -14,10 +14,10 @@ use tracing::{debug, warn};
 use super::{
     Proxy,
     body::Body,
-    upload::RequestBody,
     connection::{MAX_FIELDS, MAX_HEAD},
     fields::PROXY_STATUS,
     stack::Arrival,
+    upload::RequestBody,
 };
 use crate::error::{Blame, Error};
 

@@ -122,7 +122,8 @@ where
             clock.sleep_until(clock.now() + pause).await;
         }
         let patience = deadline.since(clock.now());
-        let call = Call { link: link.clone(), request, route: route.clone(), patience, stay: stay.clone(), again: true };
+        let call =
+            Call { link: link.clone(), request, route: route.clone(), patience, stay: stay.clone(), again: true };
         link.enter(Phase::Answer, link.proxy.timeouts.answer);
         match in_time(&link, &route, inner.call(call)).await {
             Ok(Tried::Done(answer)) => return Ok(answer),
@@ -136,11 +137,7 @@ where
 }
 
 /// Runs one try, for as long as its request may wait for a slot.
-async fn in_time<T>(
-    link: &Link,
-    route: &Route,
-    one_try: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
+async fn in_time<T>(link: &Link, route: &Route, one_try: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let mut one_try = pin!(one_try);
     poll_fn(|cx| {
         if link.phase() != Phase::LateWaiting {

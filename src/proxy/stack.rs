@@ -15,13 +15,13 @@ use tower::{Service, ServiceBuilder, layer::layer_fn, service_fn};
 
 use super::{
     body::Body,
-    upload::RequestBody,
     count, forward,
     gateway::Stay,
     link::Link,
     request, respond,
     retry::{self, Again},
     tunnel,
+    upload::RequestBody,
     upstream::Route,
     wait,
 };

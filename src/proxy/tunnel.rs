@@ -27,11 +27,7 @@ use super::{
     upstream::Route,
     voice::Voice,
 };
-use crate::{
-    metrics,
-    learn::Heard,
-    pace::Permit,
-};
+use crate::{learn::Heard, metrics, pace::Permit};
 
 /// What is copied at a time, each way: 0.8 GB/s where tokio's 8 KiB reach 0.58. An idle tunnel costs 16 KiB all in all.
 const BUFFER: usize = 32 * 1024;

@@ -209,8 +209,11 @@ fn every_dialect_in_a_table() {
     let (limit, first) = (said("LIMIT", "100/10s"), said("FIRST", "10100").parse().unwrap());
     let windows = said("WINDOWS", "sliding fixed bucket");
     for window in [Window::Sliding, Window::Fixed, Window::Bucket] {
-        for dialect in said("DIALECTS", "none ietf").split_whitespace().filter(|_| windows.contains(&window.to_string())) {
-            let (workers, requests) = (said("WORKERS", "64").parse().unwrap(), said("REQUESTS", "3000").parse().unwrap());
+        for dialect in
+            said("DIALECTS", "none ietf").split_whitespace().filter(|_| windows.contains(&window.to_string()))
+        {
+            let (workers, requests) =
+                (said("WORKERS", "64").parse().unwrap(), said("REQUESTS", "3000").parse().unwrap());
             let latency = ms(said("LATENCY", "20").parse().unwrap());
             let changes = said("CHANGES", "").split_whitespace();
             let changes = changes.map(|change| change.split_once(':').unwrap());
@@ -218,7 +221,8 @@ fn every_dialect_in_a_table() {
             let outcome = Trial { dialect, window, limit, workers, requests, latency, changes }.run();
             if std::env::var("SECONDS").is_ok() {
                 let per = |times: &[Duration], at: u64| times.iter().filter(|time| time.as_secs() / 5 == at).count();
-                let rows = (0..outcome.took.as_secs() / 5).map(|at| (per(&outcome.accepted, at), per(&outcome.refused, at)));
+                let rows =
+                    (0..outcome.took.as_secs() / 5).map(|at| (per(&outcome.accepted, at), per(&outcome.refused, at)));
                 println!("{:?}", rows.take(40).collect::<Vec<_>>());
             }
             println!(
