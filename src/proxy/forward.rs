@@ -39,7 +39,7 @@ const PEEKING: Duration = Duration::from_millis(200);
 const HELD: u64 = 64 * 1024;
 const HOLDING: Duration = Duration::from_secs(5);
 
-/// How often a request is sent anew that an HTTP/2 upstream says it has not looked at.
+/// How often a request is sent anew that an HTTP/2 upstream says it has not looked at, if nothing else is sent again.
 const UNSEEN: u32 = 3;
 
 /// What is needed to pass an answer back.
@@ -65,11 +65,17 @@ pub(super) async fn forward(admitted: Admitted) -> Result<Tried, Error> {
     let keeps = route.lane.policy().retry.filter(|_| upgrade.is_none());
     let spare = keeps.map(|retry| Spare::of(&mut request, retry));
     let call = (link.clone(), route.clone(), stay.clone(), patience);
-    let (answer, lease) = match send(&link, &route, &mut permit, request, upgrade.is_some()).await {
+    // With a spare, each further try is one of its own, and is counted.
+    let unseen = if spare.is_some() { 0 } else { UNSEEN };
+    let (answer, lease) = match send(&link, &route, &mut permit, request, upgrade.is_some(), unseen).await {
         Ok(answered) => answered,
         Err(error) => {
             if error.blame() == Blame::Upstream {
                 permit.broke();
+            }
+            if matches!(error, Error::Unseen { .. }) {
+                // It was not counted either: the next try has its slot.
+                permit.recall();
             }
             return match spare.and_then(|spare| Some((Why::of_error(&error, &spare)?, spare))) {
                 Some((why, spare)) => Ok(Tried::Again(Again::new(call, spare, why, None, Err(error)))),
@@ -156,15 +162,16 @@ async fn hold(answer: &mut Response<Body>) -> bool {
     true
 }
 
-/// Writes the request on a connection that is ready, and waits for the answer's head.
+/// Writes the request on a connection that is ready, and waits for the answer's head; up to `unseen` times more if the
+/// upstream says that it has not looked at it.
 async fn send(
     link: &Arc<Link>,
     route: &Route,
     permit: &mut Permit,
     mut request: Boxed,
     http1_only: bool,
+    mut unseen: u32,
 ) -> Result<(Response<Incoming>, Lease), Error> {
-    let mut unseen = 0;
     loop {
         let mut lease = route.connection(&link.proxy, &link.peer.pool, http1_only).await?;
         route.suit(&mut request, lease.protocol());
@@ -177,8 +184,8 @@ async fn send(
                 *request = error.take_message().expect("looked at just now");
             }
             Err(error) => match spare {
-                Some(spare) if unseen < UNSEEN && is_unseen(error.error()) => {
-                    unseen += 1;
+                Some(spare) if unseen > 0 && is_unseen(error.error()) => {
+                    unseen -= 1;
                     *request = spare;
                 }
                 _ => return Err(failure(error.into_error(), route)),

@@ -168,7 +168,10 @@ fn r10_what_may_have_been_seen_is_not_sent_again() {
     for reason in [Reason::INTERNAL_ERROR, Reason::CANCEL, Reason::ENHANCE_YOUR_CALM] {
         let upstream = Upstream2::serving(move |exchange| async move { exchange.refuse(reason) });
         let andante = andante(upstream.address().port(), "");
-        let answer = Client::get(andante.andante.proxy(), &upstream.url("/"));
+        let (up, to) = (upstream.address(), upstream.url("/"));
+        // What may be repeated is: this may not.
+        let post = format!("POST {to} HTTP/1.1\r\nHost: {up}\r\nContent-Length: 2\r\n\r\nhi");
+        let answer = Client::ask(andante.andante.proxy(), post);
         crate::support::rejected(&answer, 502, "connection_terminated", &format!("{reason:?}"));
         assert_eq!(upstream.requests().len(), 1);
     }
