@@ -18,6 +18,7 @@ mod pool;
 mod request;
 mod respond;
 mod retry;
+mod seen;
 mod socket;
 mod stack;
 mod tunnel;
@@ -40,7 +41,7 @@ use tokio::{net::TcpStream, sync::Notify};
 
 pub use pool::Pool;
 
-use self::notices::Notices;
+use self::{notices::Notices, seen::Seen};
 use crate::{
     ca::Ca,
     clock::{Clock, Instant},
@@ -74,6 +75,7 @@ pub struct Proxy {
     /// Who signs the certificates of intercepted hosts, if any is.
     ca: Option<Arc<Ca>>,
     notices: Notices,
+    seen: Seen,
     /// Where people find out more, for answers to those who took us for a web server.
     admin: String,
     /// `1.1 andante-…`, `1.0 …` and `2 …`: unique to this process, so that a loop is told from a chain.
@@ -143,6 +145,7 @@ impl Proxy {
             tls: parts.tls,
             ca: parts.ca,
             notices: Notices::default(),
+            seen: Seen::default(),
             admin: parts.admin,
             via: [via("1.1"), via("1.0"), via("2")],
             open: AtomicUsize::new(0),

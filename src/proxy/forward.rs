@@ -83,6 +83,7 @@ pub(super) async fn forward(admitted: Admitted) -> Result<Tried, Error> {
             };
         }
     };
+    route.answered(&link.proxy);
     let written = lease.written();
     let asked = Asked { link, route, permit, waited, stay, head, upgrade };
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {

@@ -108,7 +108,7 @@ where
         let Again { spare, why, retry_after, last, .. } = *again;
         let pause = why.back_off(tries, fastrand::f64()).max(retry_after.filter(|_| why.waits()).unwrap_or_default());
         let left = deadline.since(clock.now());
-        if gives_up(why, tries, &route) || pause > left || (why.is_budgeted() && !lane.may_retry()) {
+        if gives_up(why, tries, &link, &route) || pause > left || (why.is_budgeted() && !lane.may_retry()) {
             return last;
         }
         let Some(request) = spare.once_more(&link).await else { return last };
@@ -151,10 +151,10 @@ async fn in_time<T>(link: &Link, route: &Route, one_try: impl Future<Output = Re
 }
 
 /// Whether it is no use to try once more after `tries` of them.
-fn gives_up(why: Why, tries: u32, route: &Route) -> bool {
+fn gives_up(why: Why, tries: u32, link: &Link, route: &Route) -> bool {
     match why {
         Why::Refused | Why::Crowded => false,
-        Why::Unreached if !route.lane.has_answered() => tries >= TRIES_UNKNOWN,
+        Why::Unreached if !route.has_answered(&link.proxy) => tries >= TRIES_UNKNOWN,
         // While the upstream is left alone, who tries is not to blame for what he finds.
         Why::Unreached => false,
         Why::Failed | Why::Cut => tries >= TRIES && !route.lane.is_broken(),

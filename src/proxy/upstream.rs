@@ -5,7 +5,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::Poll,
     time::Duration,
@@ -72,6 +72,8 @@ pub(super) struct Route {
     shelf: Arc<Shelf>,
     tls: tls::Client,
     h2c: bool,
+    /// Whether it has answered a request that came this way.
+    answered: AtomicBool,
 }
 
 // === impl Route ===
@@ -95,6 +97,7 @@ impl Route {
             authority,
             origin,
             lane,
+            answered: AtomicBool::new(false),
         })
     }
 
@@ -108,6 +111,20 @@ impl Route {
     /// The authority, as the upstream is to see it.
     pub(super) fn host(&self) -> &HeaderValue {
         &self.host
+    }
+
+    /// The upstream has answered.
+    pub(super) fn answered(&self, proxy: &Proxy) {
+        // Written down for others once per worker's connection, and not for each request.
+        if !self.answered.load(Ordering::Relaxed) {
+            self.answered.store(true, Ordering::Relaxed);
+            proxy.seen.add(&self.origin);
+        }
+    }
+
+    /// Whether the upstream has ever answered anybody.
+    pub(super) fn has_answered(&self, proxy: &Proxy) -> bool {
+        self.answered.load(Ordering::Relaxed) || proxy.seen.has(&self.origin)
     }
 
     /// A connection that is ready for a request; of HTTP/1 if only that will do.
