@@ -34,6 +34,8 @@ pub(super) enum Body {
 pub(super) struct UpstreamBody {
     /// What was read ahead.
     ahead: VecDeque<Frame<Bytes>>,
+    /// How it broke off while it was read ahead.
+    broken: Option<hyper::Error>,
     incoming: Incoming,
     link: Arc<Link>,
     lease: Option<Lease>,
@@ -83,17 +85,17 @@ impl UpstreamBody {
     pub(super) fn new(incoming: Incoming, link: Arc<Link>, lease: Option<Lease>, permit: Permit) -> Self {
         link.enter(Phase::Body, link.proxy.timeouts.idle);
         let ahead = VecDeque::new();
-        Self { ahead, incoming, link, lease, ended: false, silent: false, moving: false, permit }
+        Self { ahead, broken: None, incoming, link, lease, ended: false, silent: false, moving: false, permit }
     }
 
     /// Reads `most` bytes of it ahead, or what comes within `at_most`. Says whether that is all of it.
     pub(super) async fn read_ahead(&mut self, most: u64, at_most: Duration) -> bool {
         let read = async {
-            while !self.ended && length(&self.ahead) < most {
+            while !self.ended && self.broken.is_none() && length(&self.ahead) < most {
                 match poll_fn(|cx| self.poll_incoming(cx)).await {
                     Some(Ok(frame)) => self.ahead.push_back(frame),
-                    // An error is found again by whoever reads on.
-                    Some(Err(_)) => return,
+                    // For whoever reads on: asked again, hyper would say that it has ended.
+                    Some(Err(error)) => self.broken = Some(error),
                     None => {}
                 }
             }
@@ -134,6 +136,12 @@ impl UpstreamBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         match self.ahead.pop_front() {
             Some(frame) => Poll::Ready(Some(Ok(frame))),
+            // One turn later, so that what was read before it has been written: an error takes with it what has not.
+            None if self.broken.is_some() && !std::mem::replace(&mut self.silent, true) => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            None if self.broken.is_some() => Poll::Ready(self.broken.take().map(Err)),
             None if self.ended => Poll::Ready(None),
             None => self.poll_incoming(cx),
         }

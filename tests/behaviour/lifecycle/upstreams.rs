@@ -61,6 +61,21 @@ fn r58_an_upstream_that_breaks_in_its_body_is_no_whole_answer() {
 }
 
 #[test]
+fn r58_a_failure_that_breaks_in_its_body_is_no_whole_answer_either() {
+    // It is read ahead, to be kept while its request is sent again.
+    let upstream = breaking(|mut connection| {
+        connection.request();
+        connection.send("HTTP/1.1 502 Bad Gateway\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nonly this");
+    });
+    let andante = Andante::serve(&["--limit", &format!("{}=in-flight 1", upstream.address())]);
+    let mut client = Client::connect(andante.proxy());
+    client.send(format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", upstream.url("/"), upstream.address()));
+    let got = String::from_utf8(client.rest()).unwrap();
+    assert!(got.starts_with("HTTP/1.1 502") && !got.ends_with("0\r\n\r\n"), "{got}");
+    recovers(&andante, &upstream);
+}
+
+#[test]
 fn r58_an_upstream_that_breaks_while_it_is_sent_a_body_is_a_502() {
     let upstream = breaking(|mut connection| {
         connection.head();
