@@ -150,7 +150,7 @@ fn r17_a_request_that_has_been_here_goes_no_further() {
 #[test]
 fn r17_a_ring_of_two_is_noticed_on_the_second_round() {
     // The upstream plays a second proxy that sends everything back to the first one.
-    let andante = Andante::serve(&[]);
+    let andante = Andante::serve(&["--retry", "off"]);
     let (first, name) = (andante.proxy(), own_name(&andante));
     let ring = Upstream::answering(move |request| {
         let host = request.field("host").unwrap();
@@ -315,7 +315,7 @@ fn r24_marks_that_only_we_may_set_are_taken_off_what_comes_from_others() {
          Content-Length: 0\r\n\r\n",
     );
     let (request, answer) =
-        exchange(&Andante::serve(&[]), &upstream, "Andante-Flow: batch\r\nAndante-Cost: 1\r\nAndante-Other: 1\r\n");
+        exchange(&Andante::serve(&["--retry", "off"]), &upstream, "Andante-Flow: batch\r\nAndante-Cost: 1\r\nAndante-Other: 1\r\n");
     for message in [&request, &answer] {
         let ours = message.fields().into_iter().find(|(name, _)| name.starts_with("andante-"));
         assert_eq!(ours, None, "{message:?}");

@@ -170,7 +170,7 @@ fn no_more_are_in_flight_than_may_be() {
 }
 
 #[test]
-fn a_window_that_others_have_spent_does_not_stop_the_lane() {
+fn a_window_that_others_have_spent_delays_the_lane_and_no_worker_sees_it() {
     let mock = Mock::start(&["--limit", "20/2s"]);
     for _ in 0..20 {
         assert_eq!(Client::ask(mock.address(), "GET / HTTP/1.1\r\nHost: mock\r\n\r\n").status(), 200);
@@ -179,13 +179,12 @@ fn a_window_that_others_have_spent_does_not_stop_the_lane() {
     let clock = Clock::start();
     let answers = burst(&andante, mock.address(), 40, 1);
     let took = clock.now().since(Instant::START);
-    let refused = count(&answers, 429);
-    // Two seconds' worth of requests meets the spent window; the API's word reaches the workers.
-    assert!((1..=25).contains(&refused) && count(&answers, 200) == 40 - refused, "{refused} refused");
-    assert!(answers.iter().filter(|answer| answer.status() == 429).all(|answer| !answer.has("proxy-status")));
-    assert!(took < Duration::from_secs(7), "40 requests at 10/s took {took:?}");
+    assert_eq!(count(&answers, 200), 40);
+    assert!(took < Duration::from_secs(9), "40 requests at 10/s after a pause of 2 s took {took:?}");
     let status = andante.status();
-    assert_eq!(status["lanes"][0]["answered_429_total"], refused);
+    // The first one tells, and what was under way with it.
+    let refused = status["lanes"][0]["answered_429_total"].as_u64().unwrap();
+    assert!((1..=5).contains(&refused), "{refused} refused");
     assert!(status["lanes"][0]["limits"][0]["margin_ms"].as_f64().unwrap() < 500.0, "{status:#}");
     let after = burst(&andante, mock.address(), 10, 1);
     assert_eq!(count(&after, 200), 10);

@@ -3,9 +3,10 @@
 use super::quiet;
 use crate::support::{Andante, Client, Connection, Upstream};
 
-/// One request at a time: a permit that is not given back would stop the lane.
+/// One request at a time: a permit that is not given back would stop the lane. Each is sent once: what has become of it
+/// reaches the worker.
 fn lane_of_one(upstream: &Upstream) -> Andante {
-    Andante::serve(&["--limit", &format!("{}=in-flight 1", upstream.address())])
+    Andante::serve(&["--limit", &format!("{}=in-flight 1", upstream.address()), "--retry", "off"])
 }
 
 /// Does `first` to the first request, and answers the others.
