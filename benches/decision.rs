@@ -104,17 +104,17 @@ fn queue(c: &mut Criterion) {
     let mut group = c.benchmark_group("queue");
     let mut queue = Queue::new();
     for ticket in 0..WAITING {
-        queue.push(Cost::MIN, ticket);
+        queue.push(Cost::MIN, false, ticket);
     }
     group.bench_function("push and pop, 30,000 waiting", |b| {
         b.iter(|| {
-            queue.push(Cost::MIN, black_box(0));
+            queue.push(Cost::MIN, false, black_box(0));
             queue.pop()
         });
     });
     group.bench_function("push and leave, 30,000 waiting", |b| {
         b.iter(|| {
-            let place = queue.push(Cost::MIN, black_box(0));
+            let place = queue.push(Cost::MIN, false, black_box(0));
             queue.remove(place)
         });
     });
