@@ -18,8 +18,8 @@ use tracing::debug;
 
 use crate::{listen, metrics::Metrics};
 
+mod lanes;
 mod pages;
-mod share;
 pub mod status;
 
 pub use status::{Source, Status};
@@ -37,12 +37,13 @@ type Answer = http::Response<Full<Bytes>>;
 
 /// Answers on `listener` until `shutdown` is done, about `state` and `metrics`.
 ///
-/// Adds `andante_slots_used_ratio`, which is worked out from `state`, to `metrics`: serve the same metrics once only.
+/// Adds what is worked out from `state`, such as `andante_slots_used_ratio`, to `metrics`: serve the same metrics once
+/// only.
 pub async fn serve<S>(listener: TcpListener, state: Arc<dyn Source>, metrics: Metrics, shutdown: S)
 where
     S: Future<Output = ()>,
 {
-    metrics.register(Box::new(share::SlotsUsed::new(Arc::downgrade(&state))));
+    metrics.register(Box::new(lanes::OfLanes::new(Arc::downgrade(&state))));
     let pages = Arc::new(pages::Pages { state, metrics });
     let free = Arc::new(Semaphore::new(CONNECTIONS));
     let (stop, stopped) = watch::channel(());

@@ -11,6 +11,7 @@ use std::{
 use parking_lot::Mutex;
 use prometheus::{
     GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+    core::Collector as _,
 };
 
 mod rule;
@@ -73,6 +74,8 @@ impl Metrics {
     pub const UNRULED_HOSTS: usize = 100;
     /// The label that all further hosts without a rule share.
     pub const OTHER: &str = "other";
+    /// What the pace of a limit is called, and what it means: what was learned is added to what is configured.
+    pub const PACE: [&str; 2] = ["andante_limit_per_second", "The pace that is kept, by who asked for it."];
 
     /// Numbers of its own, all at zero, with `andante_build_info` and the process' own metrics.
     pub fn new() -> Self {
@@ -120,6 +123,12 @@ impl Metrics {
     /// How many requests ended this way so far, over all rules and hosts.
     pub fn counted(&self, outcome: Outcome) -> u64 {
         self.shared.rules.lock().rules.values().map(|rule| rule.counted(outcome)).sum()
+    }
+
+    /// How many times a request was sent again so far, over all rules and hosts.
+    pub fn retried(&self) -> u64 {
+        let family = self.shared.families.retries.collect();
+        family.iter().flat_map(|family| family.get_metric()).map(|metric| metric.get_counter().get_value() as u64).sum()
     }
 
     /// Adds what is only worked out when somebody asks. What cannot be added (a name that is taken, say) is logged.
@@ -175,7 +184,7 @@ impl Families {
             answers: registered(
                 registry,
                 IntCounterVec::new(
-                    Opts::new("andante_answers_total", "Answers of upstreams, by status code."),
+                    Opts::new("andante_answers_total", "Answers of upstreams that reached workers, by status code."),
                     &["rule", "code"],
                 ),
             ),
@@ -221,10 +230,7 @@ impl Families {
             ),
             limit: registered(
                 registry,
-                GaugeVec::new(
-                    Opts::new("andante_limit_per_second", "The pace that is kept, by who asked for it."),
-                    &["rule", "source"],
-                ),
+                GaugeVec::new(Opts::new(Metrics::PACE[0], Metrics::PACE[1]), &["rule", "source"]),
             ),
         }
     }
@@ -265,12 +271,17 @@ mod tests {
         rule.answered(StatusCode::from_u16(999).unwrap());
         rule.set_limit_per_second(2.5);
         rule.wait_seconds.observe(0.3);
+        rule.hinted("github");
+        rule.retried("refused");
+        assert_eq!(metrics.retried(), 1);
         metrics.client_connections.inc();
         let text = metrics.render();
         for line in [
             "andante_requests_total{outcome=\"refused\",rule=\"api\"} 0",
             "andante_answers_total{code=\"200\",rule=\"api\"} 1",
             "andante_answers_total{code=\"other\",rule=\"api\"} 1",
+            "andante_hints_total{dialect=\"github\",rule=\"api\"} 1",
+            "andante_retries_total{reason=\"refused\",rule=\"api\"} 1",
             "andante_waiting{rule=\"api\"} 0",
             "andante_in_flight{rule=\"api\"} 0",
             "andante_wait_seconds_bucket{rule=\"api\",le=\"0.5\"} 1",

@@ -1,4 +1,4 @@
-//! `andante_slots_used_ratio`: worked out from the lanes when somebody asks.
+//! What is worked out from the lanes when somebody asks for metrics: of each rule's lanes the one that matters most.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,57 +10,128 @@ use prometheus::{
     proto::{Gauge, LabelPair, Metric, MetricFamily, MetricType},
 };
 
-use super::Source;
+use super::{
+    Source,
+    status::{LaneStatus, LimitSource},
+};
+use crate::{learn::Reason, metrics::Metrics};
 
-const NAME: &str = "andante_slots_used_ratio";
-const HELP: &str = "Used share of the current window, of the fullest limit of the rule's fullest lane.";
+const USED: Family = Family {
+    name: "andante_slots_used_ratio",
+    help: "Used share of the current window, of the fullest limit of the rule's fullest lane.",
+    labels: &["rule"],
+};
+const CLOSED: Family = Family {
+    name: "andante_gate_closed",
+    help: "Lanes of the rule that pause, by why they do.",
+    labels: &["rule", "reason"],
+};
+const REMAINING: Family = Family {
+    name: "andante_remaining",
+    help: "Requests that are left in the current window, as the API says: the least over the rule's lanes.",
+    labels: &["rule"],
+};
+/// The registry puts these beside those that the configuration asks for. Not described, as that may be done once only.
+const PACE: Family = Family { name: Metrics::PACE[0], help: Metrics::PACE[1], labels: &["rule", "source"] };
+
+/// A metric of ours.
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    labels: &'static [&'static str],
+}
 
 /// Asks the source whenever metrics are read.
-pub(super) struct SlotsUsed {
-    desc: Desc,
+pub(super) struct OfLanes {
+    descs: Vec<Desc>,
     // The source is free to own the metrics that own this.
     source: Weak<dyn Source>,
 }
 
-// === impl SlotsUsed ===
+/// What the lanes of one rule come to.
+#[derive(Default)]
+struct Rule {
+    used: Option<f64>,
+    closed: [u32; Reason::ALL.len()],
+    remaining: Option<f64>,
+    pace: Option<f64>,
+}
 
-impl SlotsUsed {
+// === impl OfLanes ===
+
+impl OfLanes {
     pub(super) fn new(source: Weak<dyn Source>) -> Self {
-        let desc = Desc::new(NAME.into(), HELP.into(), vec!["rule".into()], HashMap::new());
-        Self { desc: desc.expect("name and label are valid"), source }
+        let descs = [USED, CLOSED, REMAINING].map(|family| {
+            let labels = family.labels.iter().map(|label| (*label).to_owned()).collect();
+            Desc::new(family.name.into(), family.help.into(), labels, HashMap::new()).expect("names are valid")
+        });
+        Self { descs: descs.into(), source }
     }
 }
 
-impl Collector for SlotsUsed {
+impl Collector for OfLanes {
     fn desc(&self) -> Vec<&Desc> {
-        vec![&self.desc]
+        self.descs.iter().collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
         let lanes = self.source.upgrade().map(|source| source.status().lanes).unwrap_or_default();
-        let mut rules: BTreeMap<&str, f64> = BTreeMap::new();
+        let mut rules: BTreeMap<&str, Rule> = BTreeMap::new();
         for lane in &lanes {
-            if let Some(used) = lane.used_ratio() {
-                let fullest = rules.entry(&lane.rule).or_default();
-                *fullest = fullest.max(used);
-            }
+            rules.entry(&lane.label).or_default().add(lane);
         }
-        let mut family = MetricFamily::default();
-        family.set_name(NAME.into());
-        family.set_help(HELP.into());
-        family.set_field_type(MetricType::GAUGE);
-        family.set_metric(rules.into_iter().map(|(rule, used)| metric(rule, used)).collect());
-        vec![family]
+        let (mut used, mut closed, mut remaining, mut pace) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (name, rule) in rules {
+            used.extend(rule.used.map(|used| USED.metric(&[name], used)));
+            for (reason, lanes) in Reason::ALL.iter().zip(rule.closed) {
+                closed.push(CLOSED.metric(&[name, reason.as_str()], lanes.into()));
+            }
+            remaining.extend(rule.remaining.map(|left| REMAINING.metric(&[name], left)));
+            pace.extend(rule.pace.map(|pace| PACE.metric(&[name, "learned"], pace)));
+        }
+        vec![USED.of(used), CLOSED.of(closed), REMAINING.of(remaining), PACE.of(pace)]
     }
 }
 
-fn metric(rule: &str, used: f64) -> Metric {
-    let mut label = LabelPair::default();
-    label.set_name("rule".into());
-    label.set_value(rule.into());
-    let mut gauge = Gauge::default();
-    gauge.set_value(used);
-    let mut metric = Metric::from_gauge(gauge);
-    metric.set_label(vec![label]);
-    metric
+// === impl Rule ===
+
+impl Rule {
+    fn add(&mut self, lane: &LaneStatus) {
+        self.used = self.used.into_iter().chain(lane.used_ratio()).reduce(f64::max);
+        let reason = lane.gate.as_ref().and_then(|gate| Reason::ALL.iter().position(|one| one.as_str() == gate.reason));
+        if let Some(reason) = reason {
+            self.closed[reason] += 1;
+        }
+        let left = lane.budgets.iter().filter(|budget| budget.requests).filter_map(|budget| budget.left);
+        self.remaining = self.remaining.into_iter().chain(left).reduce(f64::min);
+        let learned = lane.limits.iter().filter(|limit| limit.source == LimitSource::Learned);
+        self.pace = self.pace.into_iter().chain(learned.map(|limit| limit.per_second)).reduce(f64::min);
+    }
+}
+
+// === impl Family ===
+
+impl Family {
+    fn metric(&self, labels: &[&str], value: f64) -> Metric {
+        let pair = |(name, value): (&&str, &&str)| {
+            let mut label = LabelPair::default();
+            label.set_name((*name).into());
+            label.set_value((*value).into());
+            label
+        };
+        let mut gauge = Gauge::default();
+        gauge.set_value(value);
+        let mut metric = Metric::from_gauge(gauge);
+        metric.set_label(self.labels.iter().zip(labels).map(pair).collect());
+        metric
+    }
+
+    fn of(&self, metrics: Vec<Metric>) -> MetricFamily {
+        let mut family = MetricFamily::default();
+        family.set_name(self.name.into());
+        family.set_help(self.help.into());
+        family.set_field_type(MetricType::GAUGE);
+        family.set_metric(metrics);
+        family
+    }
 }

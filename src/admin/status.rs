@@ -21,6 +21,8 @@ pub struct Status {
     pub certificates: u64,
     /// Requests that ended so far, by how they ended.
     pub requests: Requests,
+    /// How many times a request was sent again so far.
+    pub retries_total: u64,
     /// How many lanes there are, listed below or not.
     pub lanes_total: u64,
     /// The lanes.
@@ -60,6 +62,9 @@ pub struct LaneStatus {
     pub rule: String,
     /// The host.
     pub host: String,
+    /// What metrics call its rule.
+    #[serde(skip)]
+    pub label: String,
     /// The limits, all of which hold.
     pub limits: Vec<LimitStatus>,
     /// Requests on their way or being answered.
@@ -70,6 +75,10 @@ pub struct LaneStatus {
     pub waiting: u64,
     /// Why nothing leaves at the moment, if so.
     pub gate: Option<Gate>,
+    /// What the API says is left.
+    pub budgets: Vec<BudgetStatus>,
+    /// How many of the last requests failed; `null` if a failing upstream is not left alone.
+    pub failures: Option<Failures>,
     /// Time until the next slot; `null` if that depends on an answer.
     pub next_slot_s: Option<f64>,
     /// Time until all that wait now are sent.
@@ -93,6 +102,8 @@ pub struct LaneStatus {
 pub struct LimitStatus {
     /// As it would be written in the configuration: `500/min burst 20`.
     pub limit: String,
+    /// Its pace: requests per second.
+    pub per_second: f64,
     /// Cost units that count in the current window.
     pub used: u64,
     /// Cost units that still fit into it.
@@ -112,6 +123,30 @@ pub enum LimitSource {
     Config,
     /// The API's answers.
     Learned,
+}
+
+/// One budget of an API, as its answers tell.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BudgetStatus {
+    /// What the API calls it, if it has a name.
+    pub name: Option<String>,
+    /// How much is left, if the API says so.
+    pub left: Option<f64>,
+    /// How much fits into a window, if the API says so.
+    pub limit: Option<f64>,
+    /// Time until it is reset, if the API says so.
+    pub reset_s: Option<f64>,
+    /// Whether it counts requests, and not tokens or the like.
+    pub requests: bool,
+}
+
+/// What became of the last requests to an upstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failures {
+    /// So many failed.
+    pub failed: u32,
+    /// Of so many.
+    pub of: u32,
 }
 
 /// A pause of a lane.
@@ -193,18 +228,36 @@ mod tests {
 
     #[test]
     fn the_json_is_the_contract() {
-        let limit = LimitStatus { limit: "500/min".into(), used: 3, room: 497, ..LimitStatus::default() };
-        let lane = LaneStatus { limits: vec![limit], next_slot_s: Some(0.12), ..lane("api.example.com", 2) };
-        let status = Status { version: "1.2.3".into(), uptime_s: 1.5, lanes: vec![lane], ..Status::default() };
+        let limit =
+            LimitStatus { limit: "500/min".into(), per_second: 8.25, used: 3, room: 497, ..LimitStatus::default() };
+        let budget = BudgetStatus {
+            name: Some("core".into()),
+            left: Some(3.0),
+            limit: Some(60.0),
+            reset_s: Some(12.5),
+            requests: true,
+        };
+        let lane = LaneStatus {
+            limits: vec![limit],
+            next_slot_s: Some(0.12),
+            budgets: vec![budget],
+            failures: Some(Failures { failed: 1, of: 50 }),
+            ..lane("api.example.com", 2)
+        };
+        let (version, retries_total) = ("1.2.3".into(), 7);
+        let status = Status { version, uptime_s: 1.5, retries_total, lanes: vec![lane], ..Status::default() };
         let expected = serde_json::json!({
             "version": "1.2.3", "uptime_s": 1.5, "draining": false,
             "connections": {"client": 0, "upstream": 0}, "tunnels": 0, "certificates": 0,
             "requests": {"answered": 0, "refused": 0, "failed": 0, "left": 0, "tunnelled": 0, "rejected": 0},
+            "retries_total": 7,
             "lanes_total": 1,
             "lanes": [{
                 "rule": "api", "host": "api.example.com",
-                "limits": [{"limit": "500/min", "used": 3, "room": 497, "source": "config", "margin_ms": 0.0}],
+                "limits": [{"limit": "500/min", "per_second": 8.25, "used": 3, "room": 497, "source": "config", "margin_ms": 0.0}],
                 "in_flight": 0, "in_flight_limit": null, "waiting": 2, "gate": null,
+                "budgets": [{"name": "core", "left": 3.0, "limit": 60.0, "reset_s": 12.5, "requests": true}],
+                "failures": {"failed": 1, "of": 50},
                 "next_slot_s": 0.12, "drain_eta_s": null, "sent_total": 0, "refused_total": 0,
                 "answered_429_total": 0, "wait_seconds_total": 0.0, "wait_seconds_max": 0.0, "active_s": 0.0,
             }],

@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    status::{LaneStatus, LimitStatus},
+    status::{BudgetStatus, Gate, LaneStatus, LimitSource, LimitStatus},
     *,
 };
 
@@ -78,7 +78,7 @@ impl Source for State {
 
 fn lane(rule: &str, host: &str, waiting: u64, (used, room): (u64, u64)) -> LaneStatus {
     let limits = vec![LimitStatus { limit: "10/s".into(), used, room, ..LimitStatus::default() }];
-    LaneStatus { rule: rule.into(), host: host.into(), waiting, limits, ..LaneStatus::default() }
+    LaneStatus { rule: rule.into(), label: rule.into(), host: host.into(), waiting, limits, ..LaneStatus::default() }
 }
 
 #[tokio::test]
@@ -102,7 +102,37 @@ async fn metrics_are_in_the_text_format_and_know_the_lanes() {
     assert!(reply.head.contains("content-type: text/plain; version=0.0.4"), "{}", reply.head);
     assert!(reply.body.contains("\nandante_connections{side=\"client\"} 3\n"));
     assert!(reply.body.contains("\nandante_slots_used_ratio{rule=\"api\"} 0.5\n"));
-    assert!(!reply.body.contains("rule=\"free\""));
+    assert!(!reply.body.contains("slots_used_ratio{rule=\"free\""));
+}
+
+#[tokio::test]
+async fn metrics_tell_what_the_lanes_have_learned() {
+    let learned = |per_second| LimitStatus { per_second, source: LimitSource::Learned, ..LimitStatus::default() };
+    let budget = |left, requests| BudgetStatus { left: Some(left), requests, ..BudgetStatus::default() };
+    let gate = Some(Gate { reason: "retry-after".into(), opens_in_s: Some(3.0) });
+    let budgets = vec![budget(7.0, true), budget(0.0, false)];
+    let mut one = LaneStatus { gate, budgets, ..lane("api", "a", 0, (0, 1)) };
+    one.limits.push(learned(1.0));
+    let mut two = LaneStatus { budgets: vec![budget(5.0, true)], ..lane("api", "b", 0, (0, 1)) };
+    two.limits.push(learned(2.0));
+    // A host without a rule.
+    let free = LaneStatus { label: "c".into(), limits: vec![learned(5.0)], ..lane("", "c", 0, (0, 1)) };
+    let world = World::new(vec![one, two, free]).await;
+    world.metrics.rule("api").set_limit_per_second(10.0);
+    let text = world.get("/metrics").await.body;
+    for line in [
+        "andante_gate_closed{rule=\"api\",reason=\"retry-after\"} 1",
+        "andante_gate_closed{rule=\"api\",reason=\"breaker\"} 0",
+        "andante_gate_closed{rule=\"c\",reason=\"banned\"} 0",
+        "andante_remaining{rule=\"api\"} 5",
+        "andante_limit_per_second{rule=\"api\",source=\"config\"} 10",
+        "andante_limit_per_second{rule=\"api\",source=\"learned\"} 1",
+        "andante_limit_per_second{rule=\"c\",source=\"learned\"} 5",
+    ] {
+        assert!(text.lines().any(|found| found == line), "no {line:?} in:\n{text}");
+    }
+    assert_eq!(text.matches("# HELP andante_limit_per_second The pace").count(), 1, "{text}");
+    assert_eq!(text.matches("# TYPE andante_limit_per_second").count(), 1, "{text}");
 }
 
 #[tokio::test]

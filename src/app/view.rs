@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use crate::{
-    admin::status::{Connections, Gate, LaneStatus, LimitSource, LimitStatus, Requests, Source, Status},
+    admin::status::{
+        BudgetStatus, Connections, Failures, Gate, LaneStatus, LimitSource, LimitStatus, Requests, Source, Status,
+    },
     clock::Instant,
+    learn::Left,
     limit::{self, Usage},
-    pace::Snapshot,
+    pace::Lane,
     proxy::Proxy,
 };
 
@@ -26,7 +29,7 @@ impl View {
 impl Source for View {
     fn status(&self) -> Status {
         let proxy = &self.proxy;
-        let lanes: Vec<_> = proxy.lanes.all().iter().map(|lane| lane_status(lane.snapshot())).collect();
+        let lanes: Vec<_> = proxy.lanes.all().iter().map(|lane| lane_status(lane)).collect();
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_s: proxy.clock.now().since(Instant::START).as_secs_f64(),
@@ -38,6 +41,7 @@ impl Source for View {
             tunnels: proxy.tunnels() as i64,
             certificates: proxy.certificates(),
             requests: Requests::counted(&proxy.metrics),
+            retries_total: proxy.metrics.retried(),
             lanes_total: lanes.len() as u64,
             lanes,
         }
@@ -48,11 +52,14 @@ impl Source for View {
     }
 }
 
-fn lane_status(lane: Snapshot) -> LaneStatus {
+fn lane_status(lane: &Lane) -> LaneStatus {
+    let label = lane.metrics().name().to_owned();
+    let lane = lane.snapshot();
     let tally = &lane.tally;
     LaneStatus {
         rule: lane.rule.to_string(),
         host: lane.host.to_string(),
+        label,
         limits: lane.limits.iter().map(limit_status).collect(),
         in_flight: lane.in_flight.into(),
         in_flight_limit: lane.in_flight_limit,
@@ -61,6 +68,8 @@ fn lane_status(lane: Snapshot) -> LaneStatus {
             reason: reason.as_str().into(),
             opens_in_s: Some(opens_in.as_secs_f64()),
         }),
+        budgets: lane.budgets.iter().map(budget_status).collect(),
+        failures: lane.failures.map(|(failed, of)| Failures { failed, of }),
         next_slot_s: lane.next_slot.map(|wait| wait.as_secs_f64()),
         drain_eta_s: lane.drain.map(|wait| wait.as_secs_f64()),
         sent_total: tally.sent,
@@ -72,9 +81,20 @@ fn lane_status(lane: Snapshot) -> LaneStatus {
     }
 }
 
+fn budget_status(budget: &Left) -> BudgetStatus {
+    BudgetStatus {
+        name: budget.name.as_deref().map(Into::into),
+        left: Some(budget.left).filter(|left| left.is_finite()),
+        limit: budget.limit,
+        reset_s: budget.reset.map(|reset| reset.as_secs_f64()),
+        requests: budget.requests,
+    }
+}
+
 fn limit_status(usage: &Usage) -> LimitStatus {
     LimitStatus {
         limit: usage.spec.to_string(),
+        per_second: usage.spec.rate.per_second(),
         used: usage.used.into(),
         room: usage.spec.rate.count.get().saturating_sub(usage.used).into(),
         source: match usage.source {

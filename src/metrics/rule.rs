@@ -50,7 +50,6 @@ pub struct RuleMetrics {
     hints: IntCounterVec,
     retries: IntCounterVec,
     limit: LazyGauge,
-    learned: LazyGauge,
     /// Requests that wait for a slot.
     pub waiting: IntGauge,
     /// Requests that are on their way to an upstream.
@@ -129,7 +128,6 @@ impl RuleMetrics {
             hints: families.hints.clone(),
             retries: families.retries.clone(),
             limit: LazyGauge { family: families.limit.clone(), gauge: OnceLock::new() },
-            learned: LazyGauge { family: families.limit.clone(), gauge: OnceLock::new() },
             waiting: families.waiting.with_label_values(&[name]),
             in_flight: families.in_flight.with_label_values(&[name]),
             wait_seconds: families.wait.with_label_values(&[name]),
@@ -176,12 +174,6 @@ impl RuleMetrics {
     /// One request is sent again.
     pub fn retried(&self, reason: &str) {
         self.retries.with_label_values(&[self.name(), reason]).inc();
-    }
-
-    /// The pace that the API's answers have taught, in requests per second.
-    pub fn set_learned_per_second(&self, pace: f64) {
-        let resolve = || self.learned.family.with_label_values(&[&*self.name, "learned"]);
-        self.learned.gauge.get_or_init(resolve).set(pace);
     }
 }
 

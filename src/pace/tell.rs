@@ -1,4 +1,4 @@
-//! Tells people what a lane has learned: once per change, in the log and in the metrics.
+//! Tells people what a lane has learned: once per change, in the log.
 
 use tracing::{info, warn};
 
@@ -13,10 +13,7 @@ pub(super) fn tell(lane: &Lane, changes: &Changes) {
     let (host, rule) = (lane.host(), &lane.policy().name);
     for change in changes {
         match change {
-            Change::Limit(Some(limit)) => {
-                lane.metrics().set_learned_per_second(limit.rate.per_second());
-                info!(%host, %rule, %limit, "learned a limit");
-            }
+            Change::Limit(Some(limit)) => info!(%host, %rule, %limit, "learned a limit"),
             Change::Limit(None) => info!(%host, %rule, "a learned limit holds no more"),
             Change::Closed(reason, wait) => {
                 if matches!(reason, Reason::Banned | Reason::Breaker) || *wait > LONG {
