@@ -3,7 +3,10 @@
 use std::{collections::VecDeque, time::Duration};
 
 use crate::cli::wording;
-use crate::{admin::Status, clock::Instant};
+use crate::{
+    admin::{Status, status::LaneStatus},
+    clock::Instant,
+};
 
 /// How fast requests leave, smoothed over [`Pace::OVER`].
 #[derive(Debug, Default)]
@@ -34,15 +37,19 @@ pub(super) fn sent(status: &Status) -> u64 {
     status.lanes.iter().map(|lane| lane.sent_total).sum()
 }
 
-/// `andante: 1,234 sent, 5,432 waiting, 8.3/s, 10m 52s to go`.
+/// `andante: 1,234 sent, 5,432 waiting, 8.3/s, paused 12 s: retry-after, 10m 52s to go`.
 pub(super) fn line(status: &Status, pace: Option<f64>) -> String {
     let waiting: u64 = status.lanes.iter().map(|lane| lane.waiting).sum();
     let refused: u64 = status.lanes.iter().map(|lane| lane.answered_429_total).sum();
     let mut parts = vec![format!("{} sent", wording::count(sent(status)))];
     parts.push(format!("{} waiting", wording::count(waiting)));
     parts.extend(pace.filter(|pace| *pace > 0.0).map(wording::measured_pace));
+    parts.extend(paused(status));
     if refused > 0 {
         parts.push(format!("{} answered with 429", wording::count(refused)));
+    }
+    if status.retries_total > 0 {
+        parts.push(format!("{} sent again", wording::count(status.retries_total)));
     }
     if status.requests.failed > 0 {
         parts.push(format!("{} failed", wording::count(status.requests.failed)));
@@ -54,10 +61,19 @@ pub(super) fn line(status: &Status, pace: Option<f64>) -> String {
     format!("andante: {}", parts.join(", "))
 }
 
+/// The pause in which most wait.
+fn paused(status: &Status) -> Option<String> {
+    let waits = |lane: &&LaneStatus| lane.waiting > 0 && lane.gate.is_some();
+    let gate = status.lanes.iter().filter(waits).max_by_key(|lane| lane.waiting)?.gate.as_ref()?;
+    // When its time has come, one request finds out whether it is over.
+    let time = gate.opens_in_s.filter(|time| *time > 0.0).map(|time| format!(" {}", wording::seconds(time)));
+    Some(format!("paused{}: {}", time.unwrap_or_default(), gate.reason))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::status::{LaneStatus, Requests};
+    use crate::admin::status::{Gate, Requests};
 
     fn at(millis: u64) -> Instant {
         Instant::START + Duration::from_millis(millis)
@@ -86,5 +102,22 @@ mod tests {
         status.lanes[0] = LaneStatus { answered_429_total: 2, drain_eta_s: Some(0.0), ..LaneStatus::default() };
         status.requests = Requests { failed: 3, ..Requests::default() };
         assert_eq!(line(&status, None), "andante: 0 sent, 0 waiting, 2 answered with 429, 3 failed");
+    }
+
+    #[test]
+    fn the_line_says_why_nothing_moves_and_for_how_long() {
+        let lane = |waiting, reason: &str, opens_in_s| LaneStatus {
+            waiting,
+            gate: Some(Gate { reason: reason.into(), opens_in_s }),
+            ..LaneStatus::default()
+        };
+        let lanes = vec![lane(0, "breaker", Some(30.0)), lane(9, "retry-after", Some(12.3)), lane(1, "refused", None)];
+        let mut status = Status { lanes, retries_total: 2, ..Status::default() };
+        let expected = "andante: 0 sent, 10 waiting, paused 12 s: retry-after, 2 sent again";
+        assert_eq!(line(&status, None), expected);
+        status.lanes = vec![lane(1, "breaker", Some(0.0))];
+        assert_eq!(line(&status, None), "andante: 0 sent, 1 waiting, paused: breaker, 2 sent again");
+        status.lanes[0].waiting = 0;
+        assert_eq!(line(&status, None), "andante: 0 sent, 0 waiting, 2 sent again", "nobody minds");
     }
 }

@@ -5,7 +5,10 @@ use std::{cmp::Reverse, fmt::Write as _, time::Duration};
 use super::progress;
 use crate::cli::wording;
 use crate::{
-    admin::{Status, status::LaneStatus},
+    admin::{
+        Status,
+        status::{LaneStatus, LimitSource},
+    },
     limit::LimitSpec,
 };
 
@@ -26,8 +29,9 @@ pub(super) fn render(status: &Status, elapsed: Duration) -> String {
     let _ = writeln!(text, "  waited {} together, {} at most", wording::seconds(waited), wording::seconds(longest));
     let _ = writeln!(
         text,
-        "  answered with 429: {}, refused by andante: {}, failed: {}",
+        "  answered with 429: {}, sent again: {}, refused by andante: {}, failed: {}",
         sum(|lane| lane.answered_429_total),
+        wording::count(status.retries_total),
         wording::count(status.requests.refused),
         wording::count(status.requests.failed),
     );
@@ -49,6 +53,9 @@ fn lanes(status: &Status) -> String {
         if let Some((share, limit)) = share(lane) {
             let _ = write!(text, ", {:.1}% of {limit}", share * 100.0);
         }
+        if let Some(learned) = learned(lane) {
+            let _ = write!(text, ", learned {learned}");
+        }
         text.push('\n');
     }
     if let Some(more) = lanes.len().checked_sub(LANES).filter(|more| *more > 0) {
@@ -66,10 +73,20 @@ fn share(lane: &LaneStatus) -> Option<(f64, LimitSpec)> {
     if lane.sent_total < 2 || lane.active_s <= 0.0 {
         return None;
     }
-    let limits = lane.limits.iter().filter_map(|limit| limit.limit.parse::<LimitSpec>().ok());
+    // What was learned held for a part of the time only.
+    let configured = lane.limits.iter().filter(|limit| limit.source == LimitSource::Config);
+    let limits = configured.filter_map(|limit| limit.limit.parse::<LimitSpec>().ok());
     let allowed = |limit: &LimitSpec| f64::from(limit.burst().get()) + limit.rate.per_second() * lane.active_s;
     let tightest = limits.min_by(|a, b| allowed(a).total_cmp(&allowed(b)))?;
     Some((lane.sent_total as f64 / allowed(&tightest), tightest))
+}
+
+/// The slowest limit that a lane has learned: as the API says it, or the pace if that was found by trying.
+fn learned(lane: &LaneStatus) -> Option<String> {
+    let learned = lane.limits.iter().filter(|limit| limit.source == LimitSource::Learned);
+    let slowest = learned.min_by(|a, b| a.per_second.total_cmp(&b.per_second))?;
+    let said = slowest.limit.split(' ').next().filter(|said| !said.ends_with("ms"));
+    Some(said.map_or_else(|| wording::measured_pace(slowest.per_second), str::to_owned))
 }
 
 #[cfg(test)]
@@ -96,12 +113,13 @@ mod tests {
         let status = Status {
             lanes: vec![free, api],
             requests: Requests { refused: 3, failed: 4, tunnelled: 1, ..Requests::default() },
+            retries_total: 5,
             ..Status::default()
         };
         let expected = "\
 andante: 1,236 requests sent in 2m 30s
   waited 1d 1h together, 2m 28s at most
-  answered with 429: 1, refused by andante: 3, failed: 4
+  answered with 429: 1, sent again: 5, refused by andante: 3, failed: 4
   1 tunnel; nobody sees the requests inside
   api.example.com: 1,234 sent, 100.0% of 500/min
   www.example.com: 2 sent
@@ -123,6 +141,22 @@ andante: 1,236 requests sent in 2m 30s
         assert_eq!(share(&lane("a", &["10/s", "1000/min burst 500"], 101, 10.0)).unwrap().0, 1.0);
         assert_eq!(share(&lane("a", &["10/s"], 1, 0.0)), None);
         assert_eq!(share(&lane("a", &[], 100, 9.0)), None);
+    }
+
+    #[test]
+    fn what_was_learned_is_told_beside_what_was_asked_for() {
+        let learned = |limit: &str, per_second| LimitStatus {
+            limit: limit.into(),
+            per_second,
+            source: LimitSource::Learned,
+            ..LimitStatus::default()
+        };
+        let mut lane = lane("a", &["10/s"], 42, 4.1);
+        lane.limits.extend([learned("5000/h burst 4500", 1.4), learned("50/s burst 45", 50.0)]);
+        let told = |lane: &LaneStatus| lanes(&Status { lanes: vec![lane.clone()], ..Status::default() });
+        assert_eq!(told(&lane), "  a: 42 sent, 100.0% of 10/s, learned 5000/h\n");
+        lane.limits = vec![learned("497/10013ms", 49.6)];
+        assert_eq!(told(&lane), "  a: 42 sent, learned 50/s\n");
     }
 
     #[test]
