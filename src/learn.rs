@@ -166,7 +166,7 @@ impl Learned {
             }
         }
         match self.finder.grow(now).filter(|_| waited) {
-            Some(limit) => self.found(budget, now, limit),
+            Some(limit) => self.found(budget, limit),
             None => Changes::new(),
         }
     }
@@ -186,7 +186,8 @@ impl Learned {
         let mut changes = Changes::new();
         let served = hint.cause == Cause::None;
         if !hint.buckets.is_empty() && self.trust != Trust::Waits && hint.signal != Signal::Informational {
-            let limits = self.told.hear(now, unit, served, &hint.buckets, (self.unanswered, self.spend), budget);
+            let limits =
+                self.told.hear((sent, now), unit, served, &hint.buckets, (self.unanswered, self.spend), budget);
             if !limits.is_empty() && self.finder.forget() {
                 budget.unlearn(Source::Found);
             }
@@ -281,7 +282,7 @@ impl Learned {
             }
         }
         if let Some(limit) = self.finder.served(now, sent) {
-            changes.extend(self.found(budget, now, limit));
+            changes.extend(self.found(budget, limit));
         }
     }
 
@@ -311,7 +312,7 @@ impl Learned {
             && !matches!(hint.signal, Signal::Banned | Signal::FatalQuota)
             && let Some(limit) = self.finder.refused(now, sent, hint.wait.filter(|wait| !wait.is_zero()))
         {
-            changes.extend(self.found(budget, now, limit));
+            changes.extend(self.found(budget, limit));
         }
         // Not ours to count: what was under way when the gate was closed is refused as well.
         let (wait, reason) = match (hint.signal, hint.wait) {
@@ -355,11 +356,11 @@ impl Learned {
         }
     }
 
-    fn found(&mut self, budget: &mut Budget, now: Instant, limit: LimitSpec) -> Changes {
+    fn found(&mut self, budget: &mut Budget, limit: LimitSpec) -> Changes {
         if self.trust == Trust::Waits {
             return Changes::new();
         }
-        budget.learn(Source::Found, limit, 0, now);
+        budget.learn(Source::Found, limit, &[]);
         // Small steps are no news.
         let (rate, noted) = (limit.rate.per_second(), self.noted.unwrap_or(f64::INFINITY));
         if (rate / noted - 1.0).abs() < 0.1 {

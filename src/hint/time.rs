@@ -18,6 +18,9 @@ pub(super) enum When {
     At { at: Duration, coarse: bool },
 }
 
+/// `Date` is rounded down to seconds, and its answer was on its way.
+const ROUNDED: Duration = Duration::from_millis(1900);
+
 /// What "now" is: the server's clock where it tells it, since it also wrote the times that are measured by it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Now {
@@ -34,6 +37,8 @@ impl Now {
     pub(super) fn until(self, at: Duration) -> Option<Duration> {
         let by = |now: Duration| at.checked_sub(now).filter(|left| !left.is_zero());
         let left = match self.date {
+            // The field says whole seconds: where the clocks agree within that, ours is the finer one.
+            Some(date) if date.abs_diff(self.arrived) <= ROUNDED => by(self.arrived),
             Some(date) if date.abs_diff(self.arrived) <= SANE_SKEW => by(date),
             Some(date) => {
                 let plausible = |now| by(now).filter(|left| *left <= CAP);
@@ -373,6 +378,7 @@ mod tests {
         let until = |date, at| now(date).until(Duration::from_secs(at)).map(|left| left.as_secs());
         assert_eq!(until(1_000_090, 1_000_100), Some(10));
         assert_eq!(until(999_000, 1_000_100), Some(1100));
+        assert_eq!(until(999_999, 1_000_100), Some(100), "no more than rounded");
         // A date of another year is none; unless it is ours that makes no sense.
         assert_eq!(until(900_000_000, 1_000_100), Some(100));
         assert_eq!(until(900_000_000, 900_000_100), Some(100));

@@ -36,8 +36,10 @@ struct Found {
     hold: Instant,
     /// When it was looked at last.
     seen: Instant,
-    /// Who waits for a slot makes it grow.
+    /// What it was when somebody was told last.
     told: f64,
+    /// The API's own words have confirmed it: one refusal in a while is a matter of jitter.
+    sure: bool,
 }
 
 /// How many requests were accepted in each of the last seconds.
@@ -110,6 +112,9 @@ impl Finder {
         let previous = std::mem::replace(&mut self.refused, now);
         match &mut self.found {
             Some(found) => {
+                if found.sure && now.since(previous) > HOLD_LOWERED * 2 {
+                    return None;
+                }
                 let measured = f64::from(count) / now.since(since).as_secs_f64().max(1.0);
                 let soon = previous > found.hold - HOLD_LOWERED && now.since(previous) < HOLD_LOWERED / 3;
                 let lower = (measured / found.rate).clamp(LEAST, if soon { SOON } else { DECREASE });
@@ -167,7 +172,7 @@ impl Found {
     fn new(count: u32, over: Duration, now: Instant, hold: Duration) -> Self {
         let count = NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
         let rate = f64::from(count.get()) / over.as_secs_f64().max(1e-3);
-        Self { rate, count, too_much: None, hold: now + hold, seen: now, told: rate }
+        Self { rate, count, too_much: None, hold: now + hold, seen: now, told: rate, sure: hold == HOLD_TOLD }
     }
 
     fn limit(&self) -> LimitSpec {

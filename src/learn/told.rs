@@ -108,11 +108,11 @@ impl Told {
         current.map(left).collect()
     }
 
-    /// An answer to the request `unit` tells of `buckets`, while `load.0` others are unanswered. Teaches `budget` the
+    /// An answer to the request `unit`, which was sent at `sent`, tells of `buckets`, while `load.0` others are unanswered. Teaches `budget` the
     /// limits that they come to, and says which of them are new.
     pub(super) fn hear(
         &mut self,
-        now: Instant,
+        (sent, now): (Instant, Instant),
         unit: Unit,
         served: bool,
         buckets: &[Bucket],
@@ -144,7 +144,9 @@ impl Told {
             };
             let (source, spec) = (Source::Told(one.id), spec(limit, window, spend));
             if budget.limit(source) != Some(spec) {
-                budget.learn(source, spec, used as u32 + unanswered, now);
+                // What is under way will have been counted when it is answered, which will not take much longer.
+                let later = now + (now.since(sent) * 2).min(window / 10);
+                budget.learn(source, spec, &[(used as u32, now), (unanswered, later)]);
                 one.kept = true;
                 news.push(spec);
             }

@@ -85,19 +85,21 @@ impl Budget {
         limit.window.used(now, self.margin.of(limit.spec.rate.per))
     }
 
-    /// `source` asks for `spec` from now on. If it has asked for nothing so far, `used` units of it are used already.
-    pub fn learn(&mut self, source: Source, spec: LimitSpec, used: u32, now: Instant) {
+    /// `source` asks for `spec` from now on. If it has asked for nothing so far, `used` units of it were used at some
+    /// instant up to the one that stands beside them, for each of `before`.
+    pub fn learn(&mut self, source: Source, spec: LimitSpec, before: &[(u32, Instant)]) {
         if let Some(index) = self.limits.iter().position(|limit| limit.source == source) {
             return self.retune(index, spec);
         }
         let mut limit = Limit::new(source, spec);
-        if let Some(used) = Cost::new(used.min(spec.rate.count.get())) {
+        for (used, at) in before {
+            let Some(used) = Cost::new(*used) else { continue };
             // Units that no other limit knows of.
             let first = self.next;
             self.next += u64::from(used.get());
             limit.window.take(first, used);
-            limit.window.sent(first, used, now);
-            limit.window.answered(first, used, now);
+            limit.window.sent(first, used, *at);
+            limit.window.answered(first, used, *at);
         }
         self.limits.push(limit);
     }

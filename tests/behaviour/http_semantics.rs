@@ -314,8 +314,11 @@ fn r24_marks_that_only_we_may_set_are_taken_off_what_comes_from_others() {
          Proxy-Status: other, Andante;error=x\r\nProxy-Status: \"andante\"; error=x\r\nAndante-Flow: x\r\nAndante-Cost: 5\r\n\
          Content-Length: 0\r\n\r\n",
     );
-    let (request, answer) =
-        exchange(&Andante::serve(&["--retry", "off"]), &upstream, "Andante-Flow: batch\r\nAndante-Cost: 1\r\nAndante-Other: 1\r\n");
+    let (request, answer) = exchange(
+        &Andante::serve(&["--retry", "off"]),
+        &upstream,
+        "Andante-Flow: batch\r\nAndante-Cost: 1\r\nAndante-Other: 1\r\n",
+    );
     for message in [&request, &answer] {
         let ours = message.fields().into_iter().find(|(name, _)| name.starts_with("andante-"));
         assert_eq!(ours, None, "{message:?}");
