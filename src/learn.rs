@@ -209,7 +209,7 @@ impl Learned {
                 self.parallel = Some(Parallel { most, careful: true });
                 changes.push(Change::Parallel(most as u32));
             }
-            Cause::Quota => self.refuse(now, sent, hint, budget, &mut changes),
+            Cause::Quota => self.refuse(now, unit, hint, budget, &mut changes),
         }
         if served
             && matches!(hint.signal, Signal::Throttled | Signal::Exhausted)
@@ -281,7 +281,7 @@ impl Learned {
                 self.parallel = None;
             }
         }
-        if let Some(limit) = self.finder.served(now, sent) {
+        if let Some(limit) = self.finder.served(now, unit, sent) {
             changes.extend(self.found(budget, limit));
         }
     }
@@ -301,7 +301,7 @@ impl Learned {
         }
     }
 
-    fn refuse(&mut self, now: Instant, sent: Instant, hint: &Hint, budget: &mut Budget, changes: &mut Changes) {
+    fn refuse(&mut self, now: Instant, unit: Unit, hint: &Hint, budget: &mut Budget, changes: &mut Changes) {
         self.ramp = None;
         let elsewhere = is_elsewhere(hint);
         // Numbers that have room do not explain a refusal: another limit does.
@@ -310,7 +310,8 @@ impl Learned {
         if (!self.told.has_limits() || room)
             && !elsewhere
             && !matches!(hint.signal, Signal::Banned | Signal::FatalQuota)
-            && let Some(limit) = self.finder.refused(now, sent, hint.wait.filter(|wait| !wait.is_zero()))
+            && let Some(limit) =
+                self.finder.refused(now, (unit, self.gate.newest()), hint.wait.filter(|wait| !wait.is_zero()))
         {
             changes.extend(self.found(budget, limit));
         }
@@ -325,7 +326,7 @@ impl Learned {
             }
             _ if elsewhere => return,
             _ => {
-                if self.gate.knows(sent) {
+                if self.gate.knows(unit) {
                     return;
                 }
                 (self.next_pause(budget), Reason::Refused)

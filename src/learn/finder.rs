@@ -9,7 +9,7 @@ use std::{num::NonZeroU32, time::Duration};
 use super::period;
 use crate::{
     clock::Instant,
-    limit::{LimitSpec, Rate},
+    limit::{LimitSpec, Rate, Unit},
 };
 
 /// What refusals have taught.
@@ -19,9 +19,11 @@ pub(super) struct Finder {
     /// What was accepted before the refusal for which no rate is known yet, and since when.
     pending: Option<(u32, Instant)>,
     found: Option<Found>,
-    /// When the API refused last: what was sent before tells no more.
+    /// When the API refused last.
     refused: Instant,
     refusals: u32,
+    /// The last request that had left by then: those up to it tell no more.
+    before: Option<Unit>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +54,9 @@ struct Accepted {
 }
 
 const SECONDS: usize = 64;
+/// Over so many seconds it is measured what an API accepts.
+const LONG: u64 = 60;
+const SHORT: u64 = 10;
 /// After so long without a request a busy time is over.
 const PAUSE: Duration = Duration::from_secs(10);
 /// So few accepted requests do not make a rate, unless the API refuses again and again.
@@ -69,7 +74,7 @@ const HOLD_FOUND: Duration = Duration::from_secs(5);
 const HOLD_LOWERED: Duration = Duration::from_secs(15);
 const HOLD_TOLD: Duration = Duration::from_secs(600);
 /// How much it grows per second, and how much near a rate that was too much.
-const GROWTH: f64 = 0.02;
+const GROWTH: f64 = 0.03;
 const SLOWLY: f64 = 0.002;
 /// Smaller changes are not worth a word.
 const NOTABLE: f64 = 0.005;
@@ -79,7 +84,7 @@ const NOTABLE: f64 = 0.005;
 impl Finder {
     pub(super) fn new(now: Instant) -> Self {
         let accepted = Accepted { since: now, last: now, counts: [0; SECONDS] };
-        Self { accepted, pending: None, found: None, refused: now, refusals: 0 }
+        Self { accepted, pending: None, found: None, refused: now, refusals: 0, before: None }
     }
 
     /// The limit that it comes to.
@@ -87,10 +92,10 @@ impl Finder {
         self.found.map(|found| found.limit())
     }
 
-    /// A request sent at `sent` was served; another limit if that has told something.
-    pub(super) fn served(&mut self, now: Instant, sent: Instant) -> Option<LimitSpec> {
+    /// The request `unit`, sent at `sent`, was served; another limit if that has told something.
+    pub(super) fn served(&mut self, now: Instant, unit: Unit, sent: Instant) -> Option<LimitSpec> {
         self.accepted.add(now);
-        if sent <= self.refused {
+        if self.before.is_some_and(|before| unit <= before) {
             return None;
         }
         // The first one after a refusal: what came before took so long.
@@ -100,23 +105,33 @@ impl Finder {
         self.limit()
     }
 
-    /// A request sent at `sent` was refused, and the API asks to wait `wait`, if it does; another limit if that has told
-    /// something.
-    pub(super) fn refused(&mut self, now: Instant, sent: Instant, wait: Option<Duration>) -> Option<LimitSpec> {
-        if self.refusals > 0 && sent <= self.refused {
+    /// The request `unit` was refused when `newest` was the last one to have left, and the API asks to wait `wait`, if it
+    /// does; another limit if that has told something.
+    pub(super) fn refused(
+        &mut self,
+        now: Instant,
+        (unit, newest): (Unit, Unit),
+        wait: Option<Duration>,
+    ) -> Option<LimitSpec> {
+        if self.before.is_some_and(|before| unit <= before) {
             return None;
         }
+        self.before = Some(newest);
         let again = now.since(self.refused) < PAUSE * 6;
         self.refusals = if again { self.refusals + 1 } else { 1 };
-        let (count, since) = self.accepted.count(now);
+        let (count, since) = self.accepted.count(now, LONG);
         let previous = std::mem::replace(&mut self.refused, now);
         match &mut self.found {
             Some(found) => {
                 if found.sure && now.since(previous) > HOLD_LOWERED * 2 {
                     return None;
                 }
-                let measured = f64::from(count) / now.since(since).as_secs_f64().max(1.0);
+                let per_second =
+                    |(count, since): (u32, Instant)| f64::from(count) / now.since(since).as_secs_f64().max(1.0);
                 let soon = previous > found.hold - HOLD_LOWERED && now.since(previous) < HOLD_LOWERED / 3;
+                // Over a minute it may be less than the limit, over a few seconds more.
+                let (long, short) = (per_second((count, since)), per_second(self.accepted.count(now, SHORT)));
+                let measured = if soon { long } else { long.max(short) };
                 let lower = (measured / found.rate).clamp(LEAST, if soon { SOON } else { DECREASE });
                 found.too_much = Some(found.rate);
                 found.rate *= lower;
@@ -199,9 +214,9 @@ impl Accepted {
         self.counts[to as usize % SECONDS] += 1;
     }
 
-    /// How many were accepted in the present busy time, of a minute at most, and since when.
-    fn count(&self, now: Instant) -> (u32, Instant) {
-        let since = self.since.max(Instant::from_nanos((second(now).saturating_sub(60)) * 1_000_000_000));
+    /// How many were accepted in the last `most` seconds of the present busy time, and since when.
+    fn count(&self, now: Instant, most: u64) -> (u32, Instant) {
+        let since = self.since.max(Instant::from_nanos(second(now).saturating_sub(most) * 1_000_000_000));
         let seconds = second(since)..=second(self.last);
         (seconds.rev().take(SECONDS).map(|second| self.counts[second as usize % SECONDS]).sum(), since)
     }
@@ -230,18 +245,18 @@ mod tests {
     #[test]
     fn what_was_accepted_until_there_is_room_again_is_the_rate() {
         let mut finder = Finder::new(ms(0));
-        (1..=50).for_each(|at| assert_eq!(finder.served(ms(at), ms(0)), None));
-        assert_eq!(finder.refused(ms(51), ms(20), None), None);
-        assert_eq!(finder.refused(ms(52), ms(20), None), None, "the same burst");
-        let found = per_second(finder.served(ms(1025), ms(1005)));
+        (1..=50).for_each(|at| assert_eq!(finder.served(ms(at), 0, ms(0)), None));
+        assert_eq!(finder.refused(ms(51), (5, 8), None), None);
+        assert_eq!(finder.refused(ms(52), (6, 9), None), None, "the same burst");
+        let found = per_second(finder.served(ms(1025), 9, ms(1005)));
         assert!((48.0..50.0).contains(&found), "{found}");
     }
 
     #[test]
     fn a_wait_that_is_asked_for_tells_it_at_once_and_for_long() {
         let mut finder = Finder::new(ms(0));
-        (1..=100).for_each(|at| assert_eq!(finder.served(ms(at), ms(0)), None));
-        let found = per_second(finder.refused(ms(120), ms(100), Some(Duration::from_secs(10))));
+        (1..=100).for_each(|at| assert_eq!(finder.served(ms(at), 0, ms(0)), None));
+        let found = per_second(finder.refused(ms(120), (5, 8), Some(Duration::from_secs(10))));
         assert!((9.8..=10.0).contains(&found), "{found}");
         assert_eq!(finder.grow(ms(300_000)), None);
     }
@@ -249,22 +264,22 @@ mod tests {
     #[test]
     fn one_wait_after_a_few_requests_is_no_rate() {
         let mut finder = Finder::new(ms(0));
-        (1..=3).for_each(|at| assert_eq!(finder.served(ms(at * 1000), ms(at * 1000)), None));
-        assert_eq!(finder.refused(ms(4000), ms(3900), Some(Duration::from_secs(60))), None);
+        (1..=3).for_each(|at| assert_eq!(finder.served(ms(at * 1000), 0, ms(at * 1000)), None));
+        assert_eq!(finder.refused(ms(4000), (5, 8), Some(Duration::from_secs(60))), None);
         assert_eq!(finder.limit(), None);
     }
 
     #[test]
     fn it_grows_while_somebody_waits_and_falls_when_that_is_too_much() {
         let mut finder = Finder::new(ms(0));
-        (1..=50).for_each(|at| _ = finder.served(ms(at), ms(0)));
-        finder.refused(ms(51), ms(20), None);
-        let found = per_second(finder.served(ms(1025), ms(1005)));
+        (1..=50).for_each(|at| _ = finder.served(ms(at), 0, ms(0)));
+        finder.refused(ms(51), (5, 8), None);
+        let found = per_second(finder.served(ms(1025), 9, ms(1005)));
         (20..140).for_each(|at| _ = finder.grow(ms(at * 100)));
         let grown = per_second(finder.limit());
-        (20..140).for_each(|at| _ = finder.served(ms(at * 100), ms(at * 100 - 20)));
+        (20..140).for_each(|at| _ = finder.served(ms(at * 100), 9, ms(at * 100 - 20)));
         assert!(grown > found * 1.1, "{found} {grown}");
-        let lowered = per_second(finder.refused(ms(14_000), ms(13_990), None));
+        let lowered = per_second(finder.refused(ms(14_000), (99, 100), None));
         assert!(lowered < grown * 0.98 && lowered > grown * LEAST - 0.1, "{grown} {lowered}");
     }
 }

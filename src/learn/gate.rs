@@ -25,8 +25,10 @@ pub(super) struct Gate {
     closed: Option<Closed>,
     /// When it was opened last.
     opened: Instant,
-    /// When it was closed last.
-    since: Option<Instant>,
+    /// The last request that has left.
+    newest: Unit,
+    /// The last one that had left when it was closed last.
+    before: Option<Unit>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -75,9 +77,14 @@ impl Gate {
         self.closed.map(|closed| (closed.until, closed.reason))
     }
 
-    /// Whether what was sent at `sent` was under way when the gate was closed last, and tells nothing more.
-    pub(super) fn knows(&self, sent: Instant) -> bool {
-        self.since.is_some_and(|since| sent <= since)
+    /// Whether the request `unit` was under way when the gate was closed last, and tells nothing more.
+    pub(super) fn knows(&self, unit: Unit) -> bool {
+        self.before.is_some_and(|before| unit <= before)
+    }
+
+    /// The last request that has left.
+    pub(super) fn newest(&self) -> Unit {
+        self.newest
     }
 
     /// When it was opened last.
@@ -101,7 +108,7 @@ impl Gate {
             }
             _ => {
                 self.closed = Some(Closed { until, reason, probe: None });
-                self.since = Some(now);
+                self.before = Some(self.newest);
                 true
             }
         }
@@ -109,6 +116,7 @@ impl Gate {
 
     /// A request leaves as `unit`: the first one to pass a closed gate is its probe.
     pub(super) fn take(&mut self, unit: Unit) {
+        self.newest = unit;
         if let Some(closed) = &mut self.closed {
             closed.probe.get_or_insert(unit);
         }
