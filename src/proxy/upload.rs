@@ -66,8 +66,11 @@ impl RequestBody {
         Self { incoming: None, link, kept: None }
     }
 
-    /// Keeps up to `most` bytes of what is sent of it.
+    /// Keeps up to `most` bytes of what is sent of it, beside what is kept already.
     pub(super) fn keep(&mut self, most: u64) -> Arc<Kept> {
+        if let Some((kept, _)) = &self.kept {
+            return kept.clone();
+        }
         let kept = Arc::new(Kept::default());
         kept.inside.lock().most = most;
         self.kept = Some((kept.clone(), 0));
