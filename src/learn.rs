@@ -108,6 +108,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const EXTRA: f64 = 0.2;
 const EXTRA_AT_FIRST: f64 = 10.0;
 const EXTRA_AT_MOST: f64 = 1000.0;
+/// So many unanswered requests show that more would be sent if they could.
+const CROWDED: u32 = 3;
 /// More unanswered requests than this are no stampede any more.
 const CROWD: f64 = 512.0;
 
@@ -227,6 +229,13 @@ impl Learned {
         changes
     }
 
+    /// A request was not answered in time: the upstream has failed.
+    pub fn late(&mut self, now: Instant) -> Changes {
+        let mut changes = Changes::new();
+        self.fail(now, Unit::MAX, &mut changes);
+        changes
+    }
+
     /// The request `unit` will not be answered any more. `sent` says that it may have been counted all the same.
     pub fn ended(&mut self, unit: Unit, sent: bool) {
         self.unanswered = self.unanswered.saturating_sub(1);
@@ -304,6 +313,7 @@ impl Learned {
     fn refuse(&mut self, now: Instant, unit: Unit, hint: &Hint, budget: &mut Budget, changes: &mut Changes) {
         self.ramp = None;
         let elsewhere = is_elsewhere(hint);
+        let pressed = self.unanswered >= CROWDED && budget.limit(Source::Config).is_none();
         // Numbers that have room do not explain a refusal: another limit does.
         let mut seen = hint.buckets.iter().filter_map(|bucket| bucket.remaining).peekable();
         let room = seen.peek().is_some() && seen.all(|left| left >= 1.0);
@@ -311,7 +321,7 @@ impl Learned {
             && !elsewhere
             && !matches!(hint.signal, Signal::Banned | Signal::FatalQuota)
             && let Some(limit) =
-                self.finder.refused(now, (unit, self.gate.newest()), hint.wait.filter(|wait| !wait.is_zero()))
+                self.finder.refused(now, (unit, self.gate.newest()), hint.wait.filter(|wait| !wait.is_zero()), pressed)
         {
             changes.extend(self.found(budget, limit));
         }

@@ -106,12 +106,14 @@ impl Finder {
     }
 
     /// The request `unit` was refused when `newest` was the last one to have left, and the API asks to wait `wait`, if it
-    /// does; another limit if that has told something.
+    /// does; another limit if that has told something. `pressed` says that more were about to be sent, and nothing else
+    /// held them back.
     pub(super) fn refused(
         &mut self,
         now: Instant,
         (unit, newest): (Unit, Unit),
         wait: Option<Duration>,
+        pressed: bool,
     ) -> Option<LimitSpec> {
         if self.before.is_some_and(|before| unit <= before) {
             return None;
@@ -138,14 +140,17 @@ impl Finder {
                 (found.hold, found.seen, found.told) = (now + HOLD_LOWERED, now, found.rate);
                 self.limit()
             }
-            None if count < FEW && self.refusals < OFTEN => None,
+            // Who sends little and is refused now and then learns what he sends, and not what he might.
+            None if count < FEW || !pressed && self.refusals < OFTEN => None,
             None => {
                 let Some(wait) = wait else {
                     self.pending.get_or_insert((count, since));
                     return None;
                 };
                 // It says itself when there will be room again.
-                let hold = if count >= 2 * FEW { HOLD_TOLD } else { HOLD_FOUND };
+                // A burst, and then a wall: no other rate would do.
+                let wall = pressed && count >= 2 * FEW && now.since(since) < wait * 2;
+                let hold = if wall { HOLD_TOLD } else { HOLD_FOUND };
                 let over = (now + wait).since(since);
                 // Whole seconds are rounded up, and by a clock that is not ours.
                 let rounded = over.saturating_sub(Duration::from_millis(250));
@@ -246,8 +251,8 @@ mod tests {
     fn what_was_accepted_until_there_is_room_again_is_the_rate() {
         let mut finder = Finder::new(ms(0));
         (1..=50).for_each(|at| assert_eq!(finder.served(ms(at), 0, ms(0)), None));
-        assert_eq!(finder.refused(ms(51), (5, 8), None), None);
-        assert_eq!(finder.refused(ms(52), (6, 9), None), None, "the same burst");
+        assert_eq!(finder.refused(ms(51), (5, 8), None, true), None);
+        assert_eq!(finder.refused(ms(52), (6, 9), None, true), None, "the same burst");
         let found = per_second(finder.served(ms(1025), 9, ms(1005)));
         assert!((48.0..50.0).contains(&found), "{found}");
     }
@@ -256,7 +261,7 @@ mod tests {
     fn a_wait_that_is_asked_for_tells_it_at_once_and_for_long() {
         let mut finder = Finder::new(ms(0));
         (1..=100).for_each(|at| assert_eq!(finder.served(ms(at), 0, ms(0)), None));
-        let found = per_second(finder.refused(ms(120), (5, 8), Some(Duration::from_secs(10))));
+        let found = per_second(finder.refused(ms(120), (5, 8), Some(Duration::from_secs(10)), true));
         assert!((9.8..=10.0).contains(&found), "{found}");
         assert_eq!(finder.grow(ms(300_000)), None);
     }
@@ -265,7 +270,7 @@ mod tests {
     fn one_wait_after_a_few_requests_is_no_rate() {
         let mut finder = Finder::new(ms(0));
         (1..=3).for_each(|at| assert_eq!(finder.served(ms(at * 1000), 0, ms(at * 1000)), None));
-        assert_eq!(finder.refused(ms(4000), (5, 8), Some(Duration::from_secs(60))), None);
+        assert_eq!(finder.refused(ms(4000), (5, 8), Some(Duration::from_secs(60)), true), None);
         assert_eq!(finder.limit(), None);
     }
 
@@ -273,13 +278,13 @@ mod tests {
     fn it_grows_while_somebody_waits_and_falls_when_that_is_too_much() {
         let mut finder = Finder::new(ms(0));
         (1..=50).for_each(|at| _ = finder.served(ms(at), 0, ms(0)));
-        finder.refused(ms(51), (5, 8), None);
+        finder.refused(ms(51), (5, 8), None, true);
         let found = per_second(finder.served(ms(1025), 9, ms(1005)));
         (20..140).for_each(|at| _ = finder.grow(ms(at * 100)));
         let grown = per_second(finder.limit());
         (20..140).for_each(|at| _ = finder.served(ms(at * 100), 9, ms(at * 100 - 20)));
         assert!(grown > found * 1.1, "{found} {grown}");
-        let lowered = per_second(finder.refused(ms(14_000), (99, 100), None));
+        let lowered = per_second(finder.refused(ms(14_000), (99, 100), None, true));
         assert!(lowered < grown * 0.98 && lowered > grown * LEAST - 0.1, "{grown} {lowered}");
     }
 }

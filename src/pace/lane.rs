@@ -251,6 +251,15 @@ impl Lane {
         });
     }
 
+    /// An answer has not come in time.
+    pub fn late(self: &Arc<Self>) {
+        let now = self.clock.now();
+        self.change(|state| {
+            let news = state.learned.late(now);
+            state.news.extend(news);
+        });
+    }
+
     /// What was taken as `unit` could not be sent, or broke off.
     pub(super) fn broke(self: &Arc<Self>, unit: Unit) {
         let now = self.clock.now();

@@ -53,7 +53,10 @@ fn late(link: &Link, route: &Route) -> Option<Error> {
     let (origin, limits) = (|| route.origin.to_string(), &link.proxy.timeouts);
     match link.phase() {
         Phase::LateUpload => Some(Error::Stalled { after: limits.idle }),
-        Phase::LateAnswer => Some(Error::AnswerTimeout { origin: origin(), after: limits.answer }),
+        Phase::LateAnswer => {
+            route.lane.late();
+            Some(Error::AnswerTimeout { origin: origin(), after: limits.answer })
+        }
         Phase::CutOff => Some(Error::Draining),
         _ => None,
     }

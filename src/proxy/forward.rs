@@ -57,7 +57,10 @@ struct Asked {
 
 /// Spends the permit on the request.
 pub(super) async fn forward(admitted: Admitted) -> Result<Tried, Error> {
-    let Admitted { call: Call { link, mut request, route, stay, patience, .. }, mut permit, waited } = admitted;
+    let Admitted { call: Call { link, mut request, route, stay, patience, again }, mut permit, waited } = admitted;
+    if let Some(attempt) = again {
+        attempt.begins(&link, &route.lane);
+    }
     let head = request.method() == Method::HEAD;
     // Only there if `request` has found it to be in order.
     let upgrade = request.headers().get(UPGRADE).cloned().map(|wanted| (wanted, hyper::upgrade::on(&mut *request)));

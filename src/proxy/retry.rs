@@ -22,6 +22,7 @@ use crate::{
     clock::Instant,
     error::Error,
     hint::{Cause, Hint, Signal},
+    pace::Lane,
     policy::Retry,
 };
 
@@ -50,6 +51,15 @@ pub(super) struct Again {
     /// What the answer asks for.
     retry_after: Option<Duration>,
     last: Outcome,
+}
+
+/// One more try.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attempt {
+    why: Why,
+    number: u32,
+    back_off: Duration,
+    deadline: Instant,
 }
 
 /// What a try needs beside the request: its link, its route, what keeps its worker, and its patience.
@@ -112,18 +122,14 @@ where
             return last;
         }
         let Some(request) = spare.once_more(&link).await else { return last };
-        lane.metrics().retried(why.as_str());
-        info!(
-            host = %lane.host(), rule = %lane.policy().name, reason = why.as_str(), attempt = tries + 1,
-            back_off = ?pause, patience_left = ?left, "sending a request again"
-        );
         if !pause.is_zero() {
             link.enter(Phase::Waiting, left.saturating_add(GRACE));
             clock.sleep_until(clock.now() + pause).await;
         }
         let patience = deadline.since(clock.now());
+        let again_as = Some(Attempt { why, number: tries + 1, back_off: pause, deadline });
         let call =
-            Call { link: link.clone(), request, route: route.clone(), patience, stay: stay.clone(), again: true };
+            Call { link: link.clone(), request, route: route.clone(), patience, stay: stay.clone(), again: again_as };
         link.enter(Phase::Answer, link.proxy.timeouts.answer);
         match in_time(&link, &route, inner.call(call)).await {
             Ok(Tried::Done(answer)) => return Ok(answer),
@@ -219,6 +225,20 @@ impl Why {
         }
         let most = FIRST.saturating_mul(2u32.saturating_pow(tries - 1)).min(LONGEST);
         most.mul_f64(dice).max(FLOOR)
+    }
+}
+
+// === impl Attempt ===
+
+impl Attempt {
+    /// Its turn has come: counted and logged only now, as many are still waiting when their workers lose patience.
+    pub(super) fn begins(self, link: &Link, lane: &Lane) {
+        let Self { why, number, back_off, deadline } = self;
+        lane.metrics().retried(why.as_str());
+        info!(
+            host = %lane.host(), rule = %lane.policy().name, reason = why.as_str(), attempt = number, ?back_off,
+            patience_left = ?deadline.since(link.proxy.clock.now()), "sending a request again"
+        );
     }
 }
 

@@ -19,7 +19,7 @@ use super::{
     gateway::Stay,
     link::Link,
     request, respond,
-    retry::{self, Again},
+    retry::{self, Again, Attempt},
     tunnel,
     upload::RequestBody,
     upstream::Route,
@@ -46,8 +46,8 @@ pub(super) struct Call {
     pub(super) patience: Duration,
     /// What keeps the worker on the gateway that it has come by.
     pub(super) stay: Option<Arc<Stay>>,
-    /// Whether it has been sent before.
-    pub(super) again: bool,
+    /// What makes it be sent once more, if it was sent before.
+    pub(super) again: Option<Attempt>,
 }
 
 /// A request whose turn it is.

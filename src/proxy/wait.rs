@@ -36,7 +36,7 @@ where
             if route.lane.has_pauses() {
                 Box::pin(for_its_kind(&call)).await?;
             }
-            let ask = Ask { cost: Cost::MIN, patience: call.patience, again: call.again };
+            let ask = Ask { cost: Cost::MIN, patience: call.patience, again: call.again.is_some() };
             let (permit, waited) = match route.lane.admit(ask) {
                 Admission::Send(permit) => (permit, Duration::ZERO),
                 Admission::Wait(waiting) => {
