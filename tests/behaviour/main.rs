@@ -17,3 +17,4 @@ mod http_upstream;
 mod https;
 mod lifecycle;
 mod scenario;
+mod trying_again;
