@@ -61,6 +61,7 @@ pub(super) struct Admitted {
 pub(super) type Outcome = Result<Response<Body>, Error>;
 
 /// What one try comes to.
+#[expect(clippy::large_enum_variant, reason = "the large one is the usual one, and is not to cost an allocation")]
 pub(super) enum Tried {
     /// An answer for the worker.
     Done(Response<Body>),
