@@ -173,13 +173,14 @@ impl Learned {
         }
     }
 
-    /// The answer to `unit`, which was sent at `sent`, is here.
+    /// The answer to `unit`, which was sent at `sent`, is here. `elsewhere` says that it was refused by another limit than
+    /// the lane's.
     pub fn heard(
         &mut self,
-        now: Instant,
+        (sent, now): (Instant, Instant),
         unit: Unit,
-        sent: Instant,
         heard: &Heard<'_>,
+        elsewhere: bool,
         budget: &mut Budget,
     ) -> Changes {
         let Heard { hint, failed, .. } = heard;
@@ -210,6 +211,12 @@ impl Learned {
                 let most = (f64::from(self.unanswered) * 0.7).floor().max(1.0);
                 self.parallel = Some(Parallel { most, careful: true });
                 changes.push(Change::Parallel(most as u32));
+            }
+            // The lane is not to blame.
+            Cause::Quota if elsewhere && hint.signal != Signal::Banned => {
+                if self.gate.served(now, unit) {
+                    changes.push(Change::Opened);
+                }
             }
             Cause::Quota => self.refuse(now, unit, hint, budget, &mut changes),
         }
@@ -312,13 +319,11 @@ impl Learned {
 
     fn refuse(&mut self, now: Instant, unit: Unit, hint: &Hint, budget: &mut Budget, changes: &mut Changes) {
         self.ramp = None;
-        let elsewhere = is_elsewhere(hint);
         let pressed = self.unanswered >= CROWDED && budget.limit(Source::Config).is_none();
         // Numbers that have room do not explain a refusal: another limit does.
         let mut seen = hint.buckets.iter().filter_map(|bucket| bucket.remaining).peekable();
         let room = seen.peek().is_some() && seen.all(|left| left >= 1.0);
         if (!self.told.has_limits() || room)
-            && !elsewhere
             && !matches!(hint.signal, Signal::Banned | Signal::FatalQuota)
             && let Some(limit) =
                 self.finder.refused(now, (unit, self.gate.newest()), hint.wait.filter(|wait| !wait.is_zero()), pressed)
@@ -334,7 +339,6 @@ impl Learned {
                 let coarse = hint.buckets.iter().any(|bucket| bucket.coarse);
                 (if coarse { wait + SECOND } else { wait }, Reason::Exhausted)
             }
-            _ if elsewhere => return,
             _ => {
                 if self.gate.knows(unit) {
                     return;

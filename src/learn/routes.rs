@@ -16,6 +16,16 @@ pub struct RouteKey(u64);
 #[derive(Clone, Debug, Default)]
 pub struct Routes {
     paused: HashMap<RouteKey, Pause>,
+    suspect: Option<Suspect>,
+}
+
+/// The one kind that is refused, while others are served.
+#[derive(Clone, Copy, Debug)]
+struct Suspect {
+    route: RouteKey,
+    refused: u32,
+    /// How many of other kinds were served since.
+    others: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +36,11 @@ struct Pause {
 
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
+const A_DAY: Duration = Duration::from_secs(86_400);
+/// After so many refusals of one kind alone it is this kind that is refused, and not all.
+const ALONE: u32 = 3;
+/// So many others must have been served meanwhile.
+const OTHERS: u32 = 10;
 /// More kinds than this are not told apart any more.
 const MOST: usize = 256;
 /// Of a path so many segments count.
@@ -69,8 +84,23 @@ impl Routes {
         Ok(())
     }
 
-    /// A request of this kind was refused: for how long it pauses.
-    pub fn refused(&mut self, route: RouteKey, now: Instant) -> Option<Duration> {
+    /// Whether requests of this kind are refused again and again while all others are served. Counts one refusal.
+    pub fn is_alone(&mut self, route: RouteKey) -> bool {
+        match &mut self.suspect {
+            Some(suspect) if suspect.route == route => {
+                suspect.refused += 1;
+                suspect.refused >= ALONE && suspect.others >= OTHERS
+            }
+            suspect => {
+                *suspect = Some(Suspect { route, refused: 1, others: 0 });
+                false
+            }
+        }
+    }
+
+    /// A request of this kind was refused, and asked to wait `wait`, if that was said: for how long it pauses.
+    pub fn refused(&mut self, route: RouteKey, wait: Option<Duration>, now: Instant) -> Option<Duration> {
+        let wait = wait.unwrap_or_default().min(A_DAY);
         if self.paused.len() >= MOST && !self.paused.contains_key(&route) {
             self.paused.retain(|_, pause| pause.until > now);
             if self.paused.len() >= MOST {
@@ -81,13 +111,14 @@ impl Routes {
             // It was under way before.
             Some(pause) if pause.until > now + pause.length / 2 && pause.until <= now + pause.length => None,
             Some(pause) => {
-                pause.length = (pause.length * 2).min(LONGEST);
+                pause.length = (pause.length * 2).min(LONGEST).max(wait);
                 pause.until = now + pause.length;
                 Some(pause.length)
             }
             None => {
-                self.paused.insert(route, Pause { until: now + FIRST, length: FIRST });
-                Some(FIRST)
+                let length = FIRST.max(wait);
+                self.paused.insert(route, Pause { until: now + length, length });
+                Some(length)
             }
         }
     }
@@ -95,5 +126,52 @@ impl Routes {
     /// A request of this kind was served.
     pub fn served(&mut self, route: RouteKey) {
         self.paused.remove(&route);
+        if let Some(suspect) = self.suspect.as_mut().filter(|suspect| suspect.route != route) {
+            suspect.others = suspect.others.saturating_add(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(of: u64) -> Instant {
+        Instant::START + Duration::from_secs(of)
+    }
+
+    #[test]
+    fn a_kind_is_a_method_and_a_path_without_its_objects() {
+        let key = |path| RouteKey::new("GET", path);
+        assert_eq!(key("/users/17/posts"), key("/users/42/posts"));
+        assert_eq!(key("/users/0c6a9e1e-5b52-4b1c/posts"), key("/users/9f86d081884c7d65/posts"));
+        assert_ne!(key("/users/17/posts"), key("/users/17/likes"));
+        assert_ne!(key("/users"), RouteKey::new("POST", "/users"));
+    }
+
+    #[test]
+    fn one_tries_for_all_of_its_kind_and_pauses_grow() {
+        let (mut routes, kind) = (Routes::default(), RouteKey::new("GET", "/a"));
+        assert_eq!(routes.refused(kind, None, s(0)), Some(FIRST));
+        assert_eq!(routes.refused(kind, None, s(0)), None, "it was under way before");
+        assert_eq!(routes.pass(kind, s(0)), Err(s(1)));
+        assert_eq!(routes.pass(RouteKey::new("GET", "/b"), s(0)), Ok(()));
+        assert_eq!((routes.pass(kind, s(1)), routes.pass(kind, s(1))), (Ok(()), Err(s(2))));
+        assert_eq!(routes.refused(kind, None, s(3)), Some(FIRST * 2));
+        routes.served(kind);
+        assert_eq!(routes.pass(kind, s(3)), Ok(()));
+    }
+
+    #[test]
+    fn one_kind_that_is_refused_among_others_that_are_served_is_alone() {
+        let (mut routes, kind) = (Routes::default(), RouteKey::new("GET", "/a"));
+        let served = |routes: &mut Routes| (0..5).for_each(|_| routes.served(RouteKey::new("GET", "/b")));
+        assert!(!routes.is_alone(kind));
+        served(&mut routes);
+        assert!(!routes.is_alone(kind));
+        served(&mut routes);
+        assert!(routes.is_alone(kind));
+        assert!(!routes.is_alone(RouteKey::new("GET", "/b")), "and not when another is refused as well");
+        assert!(!routes.is_alone(kind));
     }
 }

@@ -235,18 +235,19 @@ impl Lane {
             state.budget.answered(unit, cost, now);
             state.budget.observe(now, now.since(sent));
             state.tally.answered += 1;
-            let news = state.learned.heard(now, unit, sent, heard, &mut state.budget);
+            let quota = heard.hint.cause == Cause::Quota;
+            // Either what we can see has room, or others are served all the time: another limit than the lane's.
+            let elsewhere = quota && (learn::is_elsewhere(heard.hint) || state.routes.is_alone(heard.route));
+            let news = state.learned.heard((sent, now), unit, heard, elsewhere, &mut state.budget);
             state.news.extend(news);
-            if heard.hint.cause == Cause::Quota {
-                state.tally.refused_by_api += 1;
-                if learn::is_elsewhere(heard.hint) {
-                    state.news.extend(state.routes.refused(heard.route, now).map(Change::Route));
-                } else {
-                    state.budget.refused(now, sent);
-                }
-            } else if !state.routes.is_empty() {
+            if !quota {
                 state.routes.served(heard.route);
+            } else if elsewhere {
+                state.news.extend(state.routes.refused(heard.route, heard.hint.wait, now).map(Change::Route));
+            } else {
+                state.budget.refused(now, sent);
             }
+            state.tally.refused_by_api += u64::from(quota);
             self.pauses.store(!state.routes.is_empty(), Ordering::Relaxed);
         });
     }
