@@ -174,13 +174,13 @@ impl Learned {
     }
 
     /// The answer to `unit`, which was sent at `sent`, is here. `elsewhere` says that it was refused by another limit than
-    /// the lane's.
+    /// the lane's, `waiting` that others wait for a slot.
     pub fn heard(
         &mut self,
         (sent, now): (Instant, Instant),
         unit: Unit,
         heard: &Heard<'_>,
-        elsewhere: bool,
+        (elsewhere, waiting): (bool, bool),
         budget: &mut Budget,
     ) -> Changes {
         let Heard { hint, failed, .. } = heard;
@@ -218,7 +218,7 @@ impl Learned {
                     changes.push(Change::Opened);
                 }
             }
-            Cause::Quota => self.refuse(now, unit, hint, budget, &mut changes),
+            Cause::Quota => self.refuse(now, unit, hint, waiting, budget, &mut changes),
         }
         if served
             && matches!(hint.signal, Signal::Throttled | Signal::Exhausted)
@@ -317,9 +317,17 @@ impl Learned {
         }
     }
 
-    fn refuse(&mut self, now: Instant, unit: Unit, hint: &Hint, budget: &mut Budget, changes: &mut Changes) {
+    fn refuse(
+        &mut self,
+        now: Instant,
+        unit: Unit,
+        hint: &Hint,
+        waiting: bool,
+        budget: &mut Budget,
+        changes: &mut Changes,
+    ) {
         self.ramp = None;
-        let pressed = self.unanswered >= CROWDED && budget.limit(Source::Config).is_none();
+        let pressed = (waiting || self.unanswered >= CROWDED) && budget.limit(Source::Config).is_none();
         // Numbers that have room do not explain a refusal: another limit does.
         let mut seen = hint.buckets.iter().filter_map(|bucket| bucket.remaining).peekable();
         let room = seen.peek().is_some() && seen.all(|left| left >= 1.0);

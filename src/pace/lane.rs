@@ -238,7 +238,8 @@ impl Lane {
             let quota = heard.hint.cause == Cause::Quota;
             // Either what we can see has room, or others are served all the time: another limit than the lane's.
             let elsewhere = quota && (learn::is_elsewhere(heard.hint) || state.routes.is_alone(heard.route));
-            let news = state.learned.heard((sent, now), unit, heard, elsewhere, &mut state.budget);
+            let news =
+                state.learned.heard((sent, now), unit, heard, (elsewhere, !state.queue.is_empty()), &mut state.budget);
             state.news.extend(news);
             if !quota {
                 state.routes.served(heard.route);
