@@ -167,10 +167,8 @@ impl Learned {
                 self.ramp = None;
             }
         }
-        match self.finder.grow(now).filter(|_| waited) {
-            Some(limit) => self.found(budget, limit),
-            None => Changes::new(),
-        }
+        let grown = if waited { self.finder.grow(now) } else { None };
+        grown.map_or_else(Changes::new, |limit| self.found(budget, limit))
     }
 
     /// The answer to `unit`, which was sent at `sent`, is here. `elsewhere` says that it was refused by another limit than
@@ -213,7 +211,7 @@ impl Learned {
                 changes.push(Change::Parallel(most as u32));
             }
             // The lane is not to blame.
-            Cause::Quota if elsewhere && hint.signal != Signal::Banned => {
+            Cause::Quota if hint.signal == Signal::FatalQuota || elsewhere && hint.signal != Signal::Banned => {
                 if self.gate.served(now, unit) {
                     changes.push(Change::Opened);
                 }
@@ -226,6 +224,8 @@ impl Learned {
         {
             self.close(now, wait, Reason::RetryAfter, &mut changes);
         }
+        // Whatever it said, it does not try any more.
+        self.gate.ended(unit);
         changes
     }
 
@@ -332,7 +332,7 @@ impl Learned {
         let mut seen = hint.buckets.iter().filter_map(|bucket| bucket.remaining).peekable();
         let room = seen.peek().is_some() && seen.all(|left| left >= 1.0);
         if (!self.told.has_limits() || room)
-            && !matches!(hint.signal, Signal::Banned | Signal::FatalQuota)
+            && hint.signal != Signal::Banned
             && let Some(limit) =
                 self.finder.refused(now, (unit, self.gate.newest()), hint.wait.filter(|wait| !wait.is_zero()), pressed)
         {
@@ -340,7 +340,6 @@ impl Learned {
         }
         // Not ours to count: what was under way when the gate was closed is refused as well.
         let (wait, reason) = match (hint.signal, hint.wait) {
-            (Signal::FatalQuota, _) => return,
             (Signal::Banned, wait) => (wait.unwrap_or(BAN), Reason::Banned),
             (_, Some(wait)) if hint.retry_after.is_some() => (wait, Reason::RetryAfter),
             (_, Some(wait)) if !wait.is_zero() => {
