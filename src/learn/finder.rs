@@ -152,9 +152,9 @@ impl Finder {
                 let wall = pressed && count >= 2 * FEW && now.since(since) < wait * 2;
                 let hold = if wall { HOLD_TOLD } else { HOLD_FOUND };
                 let over = (now + wait).since(since);
-                // Whole seconds are rounded up, and by a clock that is not ours.
+                // Waits are rounded up to seconds, and by a clock that is not ours.
                 let rounded = over.saturating_sub(Duration::from_millis(250));
-                let over = period::near(rounded, wait.subsec_nanos() == 0).unwrap_or(over);
+                let over = period::near(rounded, wait >= Duration::from_secs(2)).unwrap_or(over);
                 self.found = Some(Found::new(count, over, now, hold));
                 self.accepted.restart(now + wait);
                 self.limit()
