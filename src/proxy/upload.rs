@@ -44,13 +44,19 @@ struct Inside {
     ended: bool,
     /// Not to be sent again: it is too large, or nobody will want it.
     gone: bool,
+    /// What is here is being sent again.
+    in_use: bool,
     /// How many bytes may be kept.
     most: u64,
+    /// Its length was told beforehand. Otherwise it is not told later either: trailers would not fit behind a length.
+    sized: bool,
     size: u64,
     /// What has not been read yet, when the one who read has stopped.
     rest: Option<Incoming>,
 }
 
+/// In more pieces than this a body would take much more memory than it is long.
+const PIECES: usize = 16 * 1024;
 /// How long the one who read a body may take to let go of it.
 const LETTING_GO: Duration = Duration::from_secs(1);
 
@@ -72,7 +78,11 @@ impl RequestBody {
             return kept.clone();
         }
         let kept = Arc::new(Kept::default());
-        kept.inside.lock().most = most;
+        let sized = self.size_hint().exact().is_some();
+        {
+            let mut inside = kept.inside.lock();
+            (inside.most, inside.sized) = (most, sized);
+        }
         self.kept = Some((kept.clone(), 0));
         kept
     }
@@ -105,7 +115,7 @@ impl RequestBody {
                     inside.size += piece.len() as u64;
                     inside.pieces.push(piece.clone());
                     *sent += 1;
-                    if inside.size > inside.most {
+                    if inside.size > inside.most || inside.pieces.len() > PIECES {
                         inside.let_go();
                     }
                 } else if let Some(trailers) = frame.trailers_ref() {
@@ -165,6 +175,9 @@ impl http_body::Body for RequestBody {
         let mut hint = self.incoming.as_ref().map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint);
         if let Some((kept, sent)) = &self.kept {
             let inside = kept.inside.lock();
+            if !inside.sized {
+                return SizeHint::new();
+            }
             let again: u64 = inside.pieces.iter().skip(*sent).map(|piece| piece.len() as u64).sum();
             let (lower, upper) = (hint.lower() + again, hint.upper().map(|upper| upper + again));
             upper.into_iter().for_each(|upper| hint.set_upper(upper));
@@ -181,7 +194,8 @@ impl Drop for RequestBody {
             if !inside.gone {
                 // A length that was sent to its end leaves no last word.
                 inside.ended |= self.incoming.as_ref().is_none_or(Incoming::is_end_stream);
-                inside.rest = self.incoming.take();
+                // What was read to its end has nothing more to say: its trailers are kept.
+                inside.rest = self.incoming.take().filter(|_| !inside.ended);
                 drop(inside);
                 kept.back.notify_one();
             }
@@ -203,6 +217,7 @@ impl Kept {
                         return None;
                     }
                     if inside.ended || inside.rest.is_some() {
+                        inside.in_use = true;
                         return Some(inside.rest.take().filter(|rest| !rest.is_end_stream()));
                     }
                 }
@@ -224,11 +239,16 @@ impl Kept {
 impl Inside {
     fn let_go(&mut self) {
         self.gone = true;
-        self.pieces = Vec::new();
         self.rest = None;
+        // An answer may begin before the upstream has all of a body: that is sent on from here.
+        if !self.in_use {
+            self.pieces = Vec::new();
+        }
     }
 
     fn is_all(&self, sent: usize) -> bool {
-        sent > self.pieces.len() || sent == self.pieces.len() && self.trailers.is_none()
+        // Nothing at all, in chunks, is sent as what it was.
+        let plain = self.trailers.is_none() && (self.sized || sent > 0);
+        sent > self.pieces.len() || sent == self.pieces.len() && plain
     }
 }
