@@ -74,6 +74,8 @@ impl http_body::Body for Body {
         match self {
             Self::Own(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Self::Upstream(body) => body.size_hint(),
+            // Trailers do not fit behind a length.
+            Self::Held(frames) if frames.iter().any(Frame::is_trailers) => SizeHint::new(),
             Self::Held(frames) => SizeHint::with_exact(length(frames)),
         }
     }
