@@ -129,6 +129,12 @@ impl Lane {
         self.state.lock().learned.is_broken()
     }
 
+    /// For how long nothing leaves, as far as is known.
+    pub fn closed_for(&self) -> Duration {
+        let now = self.clock.now();
+        self.state.lock().learned.closed(now).map_or(Duration::ZERO, |(until, _)| until.since(now))
+    }
+
     /// Whether one more request may be sent again although the upstream is in trouble; counts it if so.
     pub fn may_retry(&self) -> bool {
         self.state.lock().learned.may_retry()

@@ -115,13 +115,16 @@ where
     let (clock, lane) = (link.proxy.clock, &route.lane);
     let deadline = since + patience.min(lane.policy().max_wait);
     for tries in 1.. {
+        // What was held is over, and the request is not.
+        link.enter(Phase::Answer, link.proxy.timeouts.answer);
         let Again { spare, why, retry_after, last, .. } = *again;
         let pause = why.back_off(tries, fastrand::f64()).max(retry_after.filter(|_| why.waits()).unwrap_or_default());
         let left = deadline.since(clock.now());
-        if gives_up(why, tries, &link, &route) || pause > left || (why.is_budgeted() && !lane.may_retry()) {
-            return last;
+        let back_off = pause.max(lane.closed_for());
+        if gives_up(why, tries, &link, &route) || back_off > left || (why.is_budgeted() && !lane.may_retry()) {
+            return settle(&link, last);
         }
-        let Some(request) = spare.once_more(&link).await else { return last };
+        let Some(request) = spare.once_more(&link).await else { return settle(&link, last) };
         if !pause.is_zero() {
             link.enter(Phase::Waiting, left.saturating_add(GRACE));
             clock.sleep_until(clock.now() + pause).await;
@@ -135,11 +138,17 @@ where
             Ok(Tried::Done(answer)) => return Ok(answer),
             Ok(Tried::Again(next)) => again = next,
             // Its patience is over: it gets what the upstream said last.
-            Err(Error::Refused { .. }) => return last,
+            Err(Error::Refused { .. }) => return settle(&link, last),
             Err(error) => return Err(error),
         }
     }
     unreachable!("counting does not end")
+}
+
+/// Lets the worker have what the upstream said last; all of it is here.
+fn settle(link: &Link, last: Outcome) -> Outcome {
+    link.rest();
+    last
 }
 
 /// Runs one try, for as long as its request may wait for a slot.
