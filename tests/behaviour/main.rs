@@ -5,6 +5,7 @@
 
 mod support;
 
+mod answers;
 mod commands;
 mod flows;
 mod gateway;

@@ -1,0 +1,165 @@
+//! Bodies of requests that are refused: the small ones are kept, the large ones stream.
+
+use super::{OK, SOON, ask, beginning_with, ms, same, send, timed};
+use crate::support::{Andante, Client, Upstream};
+
+const MIB: usize = 1024 * 1024;
+
+fn body_of(length: usize) -> String {
+    format!("Content-Length: {length}\r\n\r\n{}", "x".repeat(length))
+}
+
+#[test]
+fn a_body_above_the_bound_streams_and_its_refusal_is_passed_on() {
+    let (andante, upstream) = (Andante::serve(&[]), beginning_with(&[SOON]));
+    let (answer, _) = timed(&andante, &upstream, "POST", &body_of(MIB + 1));
+    assert_eq!((answer.status(), answer.text().as_str()), (429, "soon"));
+    assert_eq!(answer.field("retry-after-ms").as_deref(), Some("100"));
+    assert_eq!(upstream.request().body.len(), MIB + 1);
+    let upstream = beginning_with(&[SOON]);
+    let (answer, _) = timed(&andante, &upstream, "POST", &body_of(MIB));
+    assert_eq!((answer.status(), upstream.requests().len()), (200, 2), "at the bound");
+    same(&upstream.requests());
+}
+
+#[test]
+fn a_rule_moves_the_bound() {
+    for (length, tries) in [(10, 2), (11, 1), (1, 2), (0, 2)] {
+        let upstream = beginning_with(&[SOON]);
+        let andante = Andante::with_config(&format!(
+            "[[rule]]\nhost = \"{}\"\nretry = {{ body = \"10B\" }}\n",
+            upstream.address()
+        ));
+        let (answer, _) = timed(&andante, &upstream, "POST", &body_of(length));
+        assert_eq!((answer.status(), upstream.requests().len()), (if tries == 2 { 200 } else { 429 }, tries));
+    }
+}
+
+/// An upstream that refuses its first request in the midst of it, reads on or closes, and takes the others.
+fn early(reads_on: bool) -> Upstream {
+    let first = std::sync::atomic::AtomicBool::new(true);
+    Upstream::scripted(move |mut connection| {
+        if !first.swap(false, std::sync::atomic::Ordering::AcqRel) {
+            while connection.request().is_some() {
+                connection.send(OK);
+            }
+            return;
+        }
+        let _ = connection.head();
+        if !reads_on {
+            // What is unread at the end would make a reset of it, which the answer may not survive.
+            let _ = connection.bytes(30_000);
+        }
+        connection.send(SOON);
+        if reads_on {
+            let _ = connection.rest();
+        }
+    })
+}
+
+#[test]
+fn a_refusal_that_comes_while_the_body_is_on_its_way_is_waited_out_too() {
+    for reads_on in [true, false] {
+        let (andante, upstream) = (Andante::serve(&[]), early(reads_on));
+        let mut client = ask(&andante, &upstream, "POST", "Content-Length: 60000\r\n\r\n");
+        client.send("a".repeat(30_000));
+        upstream.wait_for(1);
+        std::thread::park_timeout(ms(300));
+        client.send("b".repeat(30_000));
+        let answer = client.answer();
+        assert_eq!(answer.status(), 200, "reads on: {reads_on}: {answer:?}");
+        let seen = upstream.requests().pop().unwrap();
+        assert!(seen.body == ["a".repeat(30_000), "b".repeat(30_000)].concat().into_bytes(), "another body");
+        assert_eq!(upstream.requests().len(), 2);
+        send(&mut client, &upstream, "GET", "\r\n");
+        assert_eq!(client.answer().status(), 200, "the connection is good for more");
+    }
+}
+
+#[test]
+fn an_early_refusal_of_a_slow_upload_is_passed_on_at_the_latest() {
+    let (andante, upstream) = (Andante::serve(&[]), early(true));
+    let mut client = ask(&andante, &upstream, "POST", "Content-Length: 1000\r\n\r\nfirst");
+    upstream.wait_for(1);
+    // The rest never comes.
+    let answer = client.answer();
+    assert_eq!((answer.status(), answer.text().as_str()), (429, "soon"), "{answer:?}");
+}
+
+#[test]
+fn what_is_kept_of_a_body_does_not_grow_with_it() {
+    let upstream = Upstream::scripted(|mut connection| {
+        let _ = connection.head();
+        for _ in 0..64 {
+            let _ = connection.bytes(MIB);
+        }
+        connection.send(SOON);
+        let _ = connection.rest();
+    });
+    let andante = Andante::serve(&[]);
+    let resident = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", andante.pid().as_raw_nonzero())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+    };
+    let mut client = Client::connect(andante.proxy());
+    let before = resident();
+    send(&mut client, &upstream, "POST", &format!("Content-Length: {}\r\n\r\n", 64 * MIB));
+    let piece = vec![b'x'; MIB];
+    for _ in 0..64 {
+        client.send(&piece);
+    }
+    assert_eq!(client.answer().status(), 429);
+    let grown = resident() - before;
+    assert!(grown < 12 * 1024, "{grown} KiB");
+}
+
+#[test]
+fn a_body_that_is_sent_again_is_sent_to_its_end_although_the_answer_has_begun() {
+    const LENGTH: usize = 6 * MIB;
+    for sized in [true, false] {
+        let first = std::sync::atomic::AtomicBool::new(true);
+        let upstream = Upstream::scripted(move |mut connection| {
+            if first.swap(false, std::sync::atomic::Ordering::AcqRel) {
+                let _ = connection.request();
+                return connection.send(SOON);
+            }
+            let _ = connection.head();
+            connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n");
+            std::thread::park_timeout(ms(300));
+            let mut read = 0;
+            while let Ok(byte) = connection.bytes(if sized { LENGTH } else { 1 }) {
+                read += byte.iter().filter(|byte| **byte == b'x').count();
+                if read == LENGTH {
+                    break;
+                }
+            }
+            let text = format!("{read}");
+            connection.send(format!("{:x}\r\n{text}\r\n0\r\n\r\n", text.len()));
+        });
+        let rule = format!("[[rule]]\nhost = \"{}\"\nretry = {{ body = \"8MiB\" }}\n", upstream.address());
+        let andante = Andante::with_config(&rule);
+        let mut client = Client::connect(andante.proxy());
+        if sized {
+            send(&mut client, &upstream, "POST", &body_of(LENGTH));
+        } else {
+            send(&mut client, &upstream, "POST", "Transfer-Encoding: chunked\r\n\r\n");
+            for _ in 0..6 {
+                client.send(format!("{MIB:x}\r\n{}\r\n", "x".repeat(MIB)));
+            }
+            client.send("0\r\n\r\n");
+        }
+        let answer = client.answer();
+        assert_eq!((answer.status(), answer.text()), (200, format!("first{LENGTH}")), "sized: {sized}");
+    }
+}
+
+#[test]
+fn a_body_in_very_many_pieces_is_sent_whole_and_not_kept() {
+    let (andante, upstream) = (Andante::serve(&[]), beginning_with(&[SOON]));
+    let chunks = "1\r\nx\r\n".repeat(20_000);
+    let (answer, _) =
+        timed(&andante, &upstream, "POST", &format!("Transfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n"));
+    assert_eq!(answer.status(), 429);
+    assert_eq!(upstream.request().body.len(), 20_000);
+}

@@ -1,0 +1,130 @@
+//! Failures: what may have been done is sent again only if it may be repeated.
+
+use super::{CUT, DOWN, OK, ask, beginning_with, ms, now, same, timed};
+use crate::support::{Andante, Client, Mock, Upstream, eventually, rejected};
+
+const BODY: &str = "Content-Length: 5\r\n\r\nhello";
+const KEYED: &str = "Idempotency-Key: \"a\"\r\nContent-Length: 5\r\n\r\nhello";
+const BAD: &str = "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 3\r\n\r\nbad";
+const LATE: &str = "HTTP/1.1 504 Gateway Timeout\r\nContent-Length: 4\r\n\r\nlate";
+const ERROR: &str = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 5\r\n\r\nerror";
+
+/// How many requests come to an upstream that begins with `answers`, and what the worker gets.
+fn tries(answers: &'static [&'static str], method: &str, rest: &str) -> (usize, u16) {
+    let (andante, upstream) = (Andante::serve(&[]), beginning_with(answers));
+    let (answer, took) = timed(&andante, &upstream, method, rest);
+    assert!(took < ms(2500), "{took:?}");
+    same(&upstream.requests());
+    (upstream.requests().len(), answer.status())
+}
+
+#[test]
+fn a_503_that_says_when_to_come_back_was_not_served_and_any_method_is_sent_again() {
+    const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 4\r\n\r\nbusy";
+    for (method, rest) in [("POST", BODY), ("GET", "\r\n"), ("PATCH", BODY), ("DELETE", "\r\n")] {
+        let (andante, upstream) = (Andante::serve(&[]), beginning_with(&[BUSY]));
+        let (answer, took) = timed(&andante, &upstream, method, rest);
+        assert_eq!(answer.status(), 200, "{method}");
+        assert!(took >= ms(990), "{method}: {took:?}");
+        same(&upstream.requests());
+    }
+}
+
+#[test]
+fn trouble_upstream_is_tried_again_if_the_request_may_be_repeated() {
+    for (answer, status) in [(&[DOWN], 503), (&[BAD], 502), (&[LATE], 504)] {
+        assert_eq!(tries(answer, "GET", "\r\n"), (2, 200), "{status}");
+        assert_eq!(tries(answer, "PUT", BODY), (2, 200), "{status}");
+        assert_eq!(tries(answer, "POST", BODY), (1, status), "{status}");
+        assert_eq!(tries(answer, "POST", KEYED), (2, 200), "{status}");
+    }
+    assert_eq!(tries(&[ERROR], "GET", "\r\n"), (1, 500));
+}
+
+#[test]
+fn trouble_that_lasts_reaches_the_worker_as_the_upstream_has_put_it() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::always(DOWN));
+    let (answer, took) = timed(&andante, &upstream, "GET", "\r\n");
+    assert_eq!((answer.status(), answer.text().as_str()), (503, "down"));
+    assert!(!answer.has("proxy-status"), "{answer:?}");
+    assert_eq!(upstream.requests().len(), 5);
+    assert!(took < ms(6000), "{took:?}");
+}
+
+#[test]
+fn a_connection_that_is_cut_before_the_answer_is_tried_again_if_the_request_may_be_repeated() {
+    assert_eq!(tries(&[CUT], "GET", "\r\n"), (2, 200));
+    assert_eq!(tries(&[CUT, CUT], "PUT", BODY), (3, 200));
+    assert_eq!(tries(&[CUT], "POST", KEYED), (2, 200));
+    assert_eq!(tries(&[CUT], "POST", BODY), (1, 502));
+}
+
+#[test]
+fn an_answer_that_is_cut_is_passed_on_as_cut() {
+    for (answer, seen) in [
+        ("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", "half"),
+        ("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{\"a\"", "{\"a\""),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", "half"),
+        ("HTTP/1.1 503 Down\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", "half"),
+        ("HTTP/1.1 429 No\r\nTransfer-Encoding: chunked\r\nRetry-After-Ms: 50\r\n\r\n4\r\nhalf\r\n", "half"),
+    ] {
+        let (andante, upstream) = (Andante::serve(&[]), Upstream::once(answer));
+        let mut client = ask(&andante, &upstream, "GET", "\r\n");
+        let got = String::from_utf8_lossy(&client.end()).into_owned();
+        assert!(got.contains(seen), "{answer:?}: {got:?}");
+        assert!(!got.ends_with("0\r\n\r\n"), "it looks whole: {got:?}");
+        assert_eq!(upstream.requests().len(), 1, "{answer:?}");
+    }
+}
+
+#[test]
+fn a_host_that_was_never_reached_is_tried_three_times() {
+    let gone = Upstream::ok();
+    let address = gone.address();
+    drop(gone);
+    eventually("the port to be free", || std::net::TcpListener::bind(address).ok());
+    let andante = Andante::logging("info", &[]);
+    let since = now();
+    let answer = Client::ask(andante.proxy(), format!("POST http://{address}/ HTTP/1.1\r\nHost: {address}\r\n{BODY}"));
+    rejected(&answer, 502, "connection_refused", "nobody there");
+    let took = now().since(since);
+    assert!(took >= ms(100) && took < ms(2000), "{took:?}");
+    let again = andante.stderr().matches("sending a request again").count();
+    assert_eq!(again, 2, "{}", andante.stderr());
+}
+
+#[test]
+fn who_has_answered_before_and_is_away_for_a_while_is_waited_for() {
+    let (andante, mock) = (Andante::serve(&[]), Mock::start(&[]));
+    assert_eq!(Client::get(andante.proxy(), &mock.url("/")).status(), 200);
+    mock.control("PUT", "down", r#"{"how":"refuse","for":"2s"}"#);
+    let since = now();
+    let host = mock.address();
+    // What was written to a connection that is reset in this very moment may have been done, and would be 502.
+    eventually("it to be away", || std::net::TcpStream::connect(host).is_err().then_some(()));
+    std::thread::park_timeout(ms(50));
+    let post = |body: &'static str| {
+        let (proxy, url) = (andante.proxy(), mock.url("/"));
+        let request = format!("POST {url} HTTP/1.1\r\nHost: {host}\r\n{body}");
+        std::thread::spawn(move || Client::ask(proxy, request))
+    };
+    let workers: Vec<_> = (0..20).map(|n| post(if n % 2 == 0 { BODY } else { "\r\n" })).collect();
+    for worker in workers {
+        let answer = worker.join().unwrap();
+        assert_eq!(answer.status(), 200, "{answer:?}");
+    }
+    let took = now().since(since);
+    assert!(took >= ms(1500) && took < ms(7000), "{took:?}");
+    assert_eq!(mock.stats()["accepted"], 21);
+}
+
+#[test]
+fn a_kept_connection_that_the_upstream_closed_is_no_failure() {
+    let upstream = Upstream::once(OK);
+    let andante = Andante::logging("info", &[]);
+    for _ in 0..3 {
+        assert_eq!(timed(&andante, &upstream, "POST", BODY).0.status(), 200);
+        std::thread::park_timeout(ms(50));
+    }
+    assert_eq!(upstream.requests().len(), 3);
+}

@@ -1,0 +1,108 @@
+//! A lane's gate: closed for all by one answer, opened by one request that tries.
+
+use std::sync::Arc;
+
+use andante::clock::Instant;
+use parking_lot::Mutex;
+
+use super::{OK, SECOND, ask, beginning_with, ms, now, timed};
+use crate::support::{Andante, Client, Upstream};
+
+#[test]
+fn one_refusal_holds_everybody_in_its_lane_and_nobody_else() {
+    let (limited, other) = (beginning_with(&[SECOND]), Upstream::ok());
+    let rule = |upstream: &Upstream| format!("[[rule]]\nhost = \"{}\"\n", upstream.address());
+    let andante = Andante::with_config(&[rule(&limited), rule(&other)].concat());
+    let first = now();
+    let mut clients = vec![ask(&andante, &limited, "POST", "Content-Length: 2\r\n\r\nhi")];
+    limited.wait_for(1);
+    let status = andante.wait_for(|status| status["lanes"][0]["gate"].is_object());
+    let gate = &status["lanes"][0]["gate"];
+    assert_eq!(gate["reason"], "retry-after", "{status:#}");
+    let opens = gate["opens_in_s"].as_f64().unwrap();
+    assert!(opens > 0.3 && opens <= 1.0, "{gate}");
+    clients.extend((0..20).map(|_| ask(&andante, &limited, "GET", "\r\n")));
+    for _ in 0..5 {
+        let (answer, took) = timed(&andante, &other, "GET", "\r\n");
+        assert_eq!(answer.status(), 200);
+        assert!(took < ms(500), "{took:?}");
+    }
+    assert_eq!(limited.requests().len(), 1, "nothing leaves");
+    for client in &mut clients {
+        assert_eq!(client.answer().status(), 200);
+        assert!(now().since(first) >= ms(990));
+    }
+    assert_eq!(limited.requests().len(), 22);
+    assert_eq!(limited.requests()[1].line(), "POST /path?q=1 HTTP/1.1", "who was sent first is sent first again");
+    let status = andante.status();
+    let lane = status["lanes"].as_array().unwrap().iter().find(|lane| lane["sent_total"] == 22).unwrap();
+    assert!(lane["gate"].is_null(), "{lane:#}");
+    assert_eq!(lane["answered_429_total"], 1);
+}
+
+/// An upstream that notes when it was asked, answers the first with `refusal`, and takes 300 ms for the second.
+fn probed(refusal: &'static str) -> (Upstream, Arc<Mutex<Vec<Instant>>>) {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let noted = asked.clone();
+    let upstream = Upstream::scripted(move |mut connection| {
+        while connection.request().is_some() {
+            let number = {
+                let mut noted = noted.lock();
+                noted.push(now());
+                noted.len()
+            };
+            if number == 2 {
+                std::thread::park_timeout(ms(300));
+            }
+            connection.send(if number == 1 { refusal } else { OK });
+        }
+    });
+    (upstream, asked)
+}
+
+#[test]
+fn a_gate_is_opened_by_one_request_and_the_others_wait_for_its_answer() {
+    let (upstream, asked) = probed(super::SOON);
+    let andante = Andante::serve(&[]);
+    let mut clients = vec![ask(&andante, &upstream, "GET", "\r\n")];
+    upstream.wait_for(1);
+    andante.wait_for(|status| status["lanes"][0]["gate"].is_object());
+    clients.extend((0..10).map(|_| ask(&andante, &upstream, "GET", "\r\n")));
+    for client in &mut clients {
+        assert_eq!(client.answer().status(), 200);
+    }
+    let asked = asked.lock();
+    assert_eq!(asked.len(), 12);
+    let (pause, probe) = (asked[1].since(asked[0]), asked[2].since(asked[1]));
+    assert!(pause >= ms(95), "{pause:?}");
+    assert!(probe >= ms(280), "another one left before the first was answered: {probe:?}");
+}
+
+#[test]
+fn a_probe_that_leaves_makes_room_for_another() {
+    let (upstream, _) = probed(super::SOON);
+    let andante = Andante::serve(&[]);
+    let probe = ask(&andante, &upstream, "GET", "\r\n");
+    upstream.wait_for(2);
+    let mut next = ask(&andante, &upstream, "GET", "\r\n");
+    drop(probe);
+    assert_eq!(next.answer().status(), 200);
+}
+
+#[test]
+fn a_refusal_in_the_midst_of_many_loses_none_of_them() {
+    let upstream = beginning_with(&[OK, OK, super::SOON, super::SOON, OK, super::SOON]);
+    let andante = Andante::serve(&[]);
+    let proxy = andante.proxy();
+    let url = upstream.url("/");
+    let workers: Vec<_> = (0..8)
+        .map(|_| {
+            let url = url.clone();
+            std::thread::spawn(move || (0..5).map(|_| Client::get(proxy, &url).status()).collect::<Vec<_>>())
+        })
+        .collect();
+    for worker in workers {
+        assert_eq!(worker.join().unwrap(), [200; 5]);
+    }
+    assert_eq!(upstream.requests().len(), 43);
+}
