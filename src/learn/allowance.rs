@@ -48,6 +48,8 @@ const NEWS: Duration = Duration::from_secs(1);
 const RESERVE: f64 = 0.1;
 /// Whole seconds hide up to this much.
 const SECOND: Duration = Duration::from_millis(1050);
+/// Nothing is held back for longer than this without asking again, whatever an API says.
+const LONGEST: Duration = Duration::from_secs(86_400);
 /// Served so often without anything left, a budget is not enforced.
 const IDLE_TALK: u8 = 3;
 
@@ -120,8 +122,13 @@ impl Allowance {
         };
     }
 
-    /// The first instant at which `cost` more may be sent, with `unanswered` requests of which no answer tells yet.
-    pub(super) fn earliest(&mut self, now: Instant, cost: Cost, unanswered: u32, spend: Spend) -> Instant {
+    /// The first instant at which `cost` more may be sent, with `unanswered` requests of which no answer tells yet. What
+    /// is further away than a day is looked at anew after a day.
+    pub(super) fn earliest(&self, now: Instant, cost: Cost, unanswered: u32, spend: Spend) -> Instant {
+        self.due(now, cost, unanswered, spend).min(self.look_anew()).max(now)
+    }
+
+    fn due(&self, now: Instant, cost: Cost, unanswered: u32, spend: Spend) -> Instant {
         if self.explained || self.idle_talk >= IDLE_TALK || self.cost == 0.0 && self.remaining > 0.0 {
             return now;
         }
@@ -145,7 +152,7 @@ impl Allowance {
             Some(reset) if left <= reserve && self.refill == 0.0 => {
                 // What is left is spread over what is left of the time, as seen from the last request.
                 let from = self.taken.max(self.said);
-                (from + reset.since(from).div_f64(left + 1.0)).max(now)
+                from + reset.since(from).div_f64(left + 1.0)
             }
             _ => now,
         }
@@ -173,12 +180,15 @@ impl Allowance {
         left.min(self.limit.unwrap_or(f64::INFINITY)).max(0.0)
     }
 
-    /// Whether it holds everything back because nothing is left.
-    pub(super) fn is_empty(&self, now: Instant) -> bool {
-        !self.explained
-            && self.idle_talk < IDLE_TALK
-            && self.is_current(now)
-            && self.left(now) < self.cost.max(f64::MIN_POSITIVE)
+    /// Until when it holds everything back because nothing is left, if it does and that is known.
+    pub(super) fn empty_until(&self, now: Instant) -> Option<Instant> {
+        let holds = !self.explained && self.idle_talk < IDLE_TALK && self.is_current(now);
+        let empty = self.left(now) < self.cost.max(f64::MIN_POSITIVE);
+        self.reset.filter(|_| holds && empty).map(|reset| reset.min(self.look_anew()))
+    }
+
+    fn look_anew(&self) -> Instant {
+        self.taken.max(self.said) + LONGEST
     }
 
     /// Whether what was said still holds at `now`.

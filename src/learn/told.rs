@@ -55,7 +55,9 @@ pub struct Left {
 
 /// This many budgets of one API are kept apart.
 const MOST: usize = 8;
-/// What was not heard of for so long is gone, if others are.
+/// A larger limit is none; windows count in 32 bits.
+const MOST_UNITS: f64 = 1e9;
+/// What was not heard of for so long is gone.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
 // === impl Told ===
@@ -68,7 +70,7 @@ impl Told {
 
     /// Until when nothing leaves because one is empty.
     pub(super) fn empty(&self, now: Instant) -> Option<Instant> {
-        self.budgets.iter().filter_map(|one| one.left.reset.filter(|_| one.left.is_empty(now))).max()
+        self.budgets.iter().filter_map(|one| one.left.empty_until(now)).max()
     }
 
     /// A request was taken as `unit`.
@@ -108,8 +110,8 @@ impl Told {
         current.map(left).collect()
     }
 
-    /// An answer to the request `unit`, which was sent at `sent`, tells of `buckets`, while `load.0` others are unanswered. Teaches `budget` the
-    /// limits that they come to, and says which of them are new.
+    /// An answer to the request `unit`, which was sent at `sent`, tells of `buckets`, while `load.0` others are
+    /// unanswered. Teaches `budget` the limits that they come to, and says which of them are new.
     pub(super) fn hear(
         &mut self,
         (sent, now): (Instant, Instant),
@@ -122,6 +124,10 @@ impl Told {
         let (mut news, (unanswered, spend)) = (SmallVec::new(), load);
         self.forget(now, budget);
         for bucket in buckets {
+            // A budget of nothing that serves is a dimension that is not used.
+            if served && bucket.limit == Some(0.0) {
+                continue;
+            }
             let Some(one) = self.find(bucket, unit, now) else { continue };
             let thousandths = one.thousandths;
             let bucket = one.in_seconds(bucket, now);
@@ -225,7 +231,7 @@ impl One {
 
 /// The limit that keeps a budget of `limit` per `window`.
 fn spec(limit: f64, window: Duration, spend: Spend) -> LimitSpec {
-    let count = NonZeroU32::new(limit.min(f64::from(u32::MAX)) as u32).unwrap_or(NonZeroU32::MIN);
+    let count = NonZeroU32::new(limit.min(MOST_UNITS) as u32).unwrap_or(NonZeroU32::MIN);
     let burst = match spend {
         Spend::Even => 1,
         Spend::Mostly => count.get() - count.get() / 10,

@@ -93,7 +93,7 @@ impl Budget {
         }
         let mut limit = Limit::new(source, spec);
         for (used, at) in before {
-            let Some(used) = Cost::new(*used) else { continue };
+            let Some(used) = Cost::new(*used.min(&spec.rate.count.get())) else { continue };
             // Units that no other limit knows of.
             let first = self.next;
             self.next += u64::from(used.get());
