@@ -1,203 +1,100 @@
-//! What lanes learn, tried against APIs that really enforce their limits and speak real dialects, in virtual time.
+//! What lanes learn, in virtual time: trials against APIs that enforce their limits and speak real dialects, and single
+//! answers as an API might give them.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+mod breaker;
+mod changes;
+mod dialects;
+mod pauses;
+mod properties;
+mod traps;
+mod trial;
 
-use http::{HeaderMap, StatusCode};
-use parking_lot::Mutex;
+use std::time::{Duration, UNIX_EPOCH};
 
-use super::ms;
+use http::{HeaderMap, HeaderName, StatusCode};
+
+use self::trial::Trial;
+use super::{World, ms};
 use crate::{
-    clock::{Clock, Instant},
-    hint,
+    clock::Instant,
+    hint::{self, Hint},
     learn::{Heard, RouteKey},
-    limit::{Cost, LimitSpec, Rate},
-    metrics::Metrics,
-    mock::{Counter, Dialect, Facts, Window},
-    pace::{Admission, Ask, Lane},
+    mock::Window,
+    pace::Permit,
     policy::Policy,
 };
 
-/// An API that speaks.
-struct Api {
-    counter: Counter,
-    dialect: Dialect,
-    /// When requests were accepted and refused.
-    accepted: Vec<Duration>,
-    refused: Vec<Duration>,
-    /// Requests whose workers were told in the end.
-    passed_on: usize,
+/// The time of day at which tests begin: not on a whole second, so that whole seconds are rounded.
+const MORNING: Duration = Duration::from_millis(1_790_000_000_370);
+
+/// How long the API takes to answer.
+const LATENCY: Duration = Duration::from_millis(10);
+
+/// An answer, as an API might give it.
+type Said<'a> = (u16, &'a [(&'a str, &'a str)]);
+
+/// Nothing but that it was served.
+const SERVED: Said<'static> = (200, &[]);
+
+fn s(of: u64) -> Duration {
+    Duration::from_secs(of)
 }
 
-/// What is tried.
-struct Trial {
-    limit: &'static str,
-    window: Window,
-    dialect: &'static str,
-    workers: usize,
-    requests: usize,
-    latency: Duration,
-    /// Other limits from these instants on.
-    changes: Vec<(Duration, &'static str)>,
+/// Requests of these tests are all of one kind, unless they say otherwise.
+fn kind() -> RouteKey {
+    RouteKey::new("GET", "/a")
 }
 
-/// What came of it.
-struct Outcome {
-    accepted: Vec<Duration>,
-    refused: Vec<Duration>,
-    passed_on: usize,
-    took: Duration,
+/// What this answer says if it comes at `now`.
+fn read((status, fields): Said<'_>, now: Instant) -> Hint {
+    let arrived = MORNING + now.since(Instant::START);
+    let mut headers = HeaderMap::new();
+    let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(arrived.as_secs()));
+    headers.insert("date", date.parse().unwrap());
+    for (name, value) in fields {
+        headers.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+    }
+    let status = StatusCode::from_u16(status).unwrap();
+    hint::read(&hint::Answer { status, headers: &headers, body: None, arrived })
 }
 
-impl Default for Trial {
-    fn default() -> Self {
-        Self {
-            limit: "100/10s",
-            window: Window::Sliding,
-            dialect: "none",
-            workers: 64,
-            requests: 3000,
-            latency: ms(20),
-            changes: Vec::new(),
+impl World {
+    /// A lane of which nothing is configured but what `change` says.
+    fn unlimited(change: impl FnOnce(&mut Policy)) -> Self {
+        Self::with("1/s", |policy| {
+            policy.limits.clear();
+            change(policy);
+        })
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.clock.now().since(Instant::START)
+    }
+
+    /// The answer to the request that holds `permit`.
+    fn answer(&self, mut permit: Permit, said: Said<'_>) {
+        let hint = read(said, self.clock.now());
+        permit.answered(&Heard { hint: &hint, failed: said.0 >= 500, route: kind() }, Instant::START);
+    }
+
+    /// Sends a request that is answered like this; says when it left.
+    async fn call(&self, said: Said<'_>) -> Duration {
+        let mut permit = self.permit().await;
+        permit.sent();
+        let left = self.elapsed();
+        tokio::time::sleep(LATENCY).await;
+        self.answer(permit, said);
+        left
+    }
+
+    /// Requests that leave now, all at once.
+    async fn send_all(&self, count: usize) -> Vec<Permit> {
+        let mut permits = Vec::new();
+        for _ in 0..count {
+            permits.push(self.permit().await);
         }
-    }
-}
-
-impl Api {
-    /// One request arrives: the status, the fields and the body that answer it.
-    fn ask(&mut self, now: Instant, wall: SystemTime) -> (StatusCode, HeaderMap, String) {
-        let facts = Facts { verdict: self.counter.ask(now), limit: self.counter.rate(), wall };
-        let mut headers = HeaderMap::new();
-        let whole = wall.duration_since(UNIX_EPOCH).unwrap().as_secs();
-        let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(whole));
-        headers.insert("date", date.parse().unwrap());
-        self.dialect.describe(&facts, &mut headers);
-        headers.insert("content-type", "application/json".parse().unwrap());
-        let at = now.since(Instant::START);
-        let (status, body) = if facts.refused() {
-            self.refused.push(at);
-            (self.dialect.refusal(), self.dialect.complaint(&facts))
-        } else {
-            self.accepted.push(at);
-            (StatusCode::OK, format!("{{\"number\":1{}}}", self.dialect.members(&facts)))
-        };
-        headers.insert("content-length", body.len().into());
-        (status, headers, body)
-    }
-}
-
-impl Trial {
-    fn run(self) -> Outcome {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-        runtime.block_on(self.work())
-    }
-
-    async fn work(self) -> Outcome {
-        let clock = Clock::start();
-        // Not on a whole second: resets in epoch seconds are to be rounded.
-        let wall = UNIX_EPOCH + Duration::from_millis(1_790_000_000_370);
-        let policy = Policy::new("", Vec::new());
-        let lane = Arc::new(Lane::new("api.test".into(), policy.into(), Metrics::new().rule(""), clock));
-        let rate: Rate = self.limit.parse().unwrap();
-        let api = Arc::new(Mutex::new(Api {
-            counter: Counter::new(rate, self.window),
-            dialect: self.dialect.parse().unwrap(),
-            accepted: Vec::new(),
-            refused: Vec::new(),
-            passed_on: 0,
-        }));
-        let left = Arc::new(Mutex::new(self.requests));
-        let mut tasks = tokio::task::JoinSet::new();
-        for _ in 0..self.workers {
-            let (lane, api, left, latency) = (lane.clone(), api.clone(), left.clone(), self.latency);
-            tasks.spawn(async move {
-                loop {
-                    {
-                        let mut left = left.lock();
-                        if *left == 0 {
-                            return;
-                        }
-                        *left -= 1;
-                    }
-                    let mut again = false;
-                    loop {
-                        match call(&lane, &api, clock, wall, latency, again).await {
-                            Ok(true) => break,
-                            Ok(false) => again = true,
-                            Err(()) => {
-                                api.lock().passed_on += 1;
-                                break;
-                            }
-                        }
-                    }
-                }
-            });
-        }
-        for (at, limit) in self.changes {
-            let (api, clock) = (api.clone(), clock);
-            tasks.spawn(async move {
-                clock.sleep_until(Instant::START + at).await;
-                api.lock().counter.retune(limit.parse().unwrap(), clock.now());
-            });
-        }
-        while let Some(task) = tasks.join_next().await {
-            task.unwrap();
-        }
-        let mut api = api.lock();
-        Outcome {
-            accepted: std::mem::take(&mut api.accepted),
-            refused: std::mem::take(&mut api.refused),
-            passed_on: api.passed_on,
-            took: clock.now().since(Instant::START),
-        }
-    }
-}
-
-/// One try; whether it was served.
-async fn call(
-    lane: &Arc<Lane>,
-    api: &Mutex<Api>,
-    clock: Clock,
-    wall: SystemTime,
-    latency: Duration,
-    again: bool,
-) -> Result<bool, ()> {
-    let kind = RouteKey::new("GET", "/a");
-    while let Err(until) = lane.pass(kind) {
-        clock.sleep_until(until).await;
-    }
-    let mut permit = match lane.admit(Ask { cost: Cost::MIN, patience: Duration::MAX, again }) {
-        Admission::Send(permit) => permit,
-        Admission::Wait(waiting) => waiting.await,
-        // Its patience is over: it gets what the API has said last.
-        Admission::Refuse(_) => return Err(()),
-    };
-    permit.sent();
-    tokio::time::sleep(latency / 2 + Duration::from_micros(fastrand::u64(..2000))).await;
-    let now = clock.now();
-    let (status, headers, body) = api.lock().ask(now, wall + now.since(Instant::START));
-    tokio::time::sleep(latency / 2).await;
-    let arrived = (wall + clock.now().since(Instant::START)).duration_since(UNIX_EPOCH).unwrap();
-    let body = hint::wants_body(status, &headers).then_some(body.as_bytes());
-    let hint = hint::read(&hint::Answer { status, headers: &headers, body, arrived });
-    permit.answered(&Heard { hint: &hint, failed: status.is_server_error(), route: kind }, Instant::START);
-    Ok(hint.cause == hint::Cause::None)
-}
-
-impl Outcome {
-    /// The share of what `limit` allows in the time that it took, from the first window's end on if `later`.
-    fn used(&self, limit: &str) -> f64 {
-        let rate = limit.parse::<LimitSpec>().unwrap().rate;
-        let last = *self.accepted.last().unwrap();
-        // The first window's allowance is there at once; the others follow in their time.
-        let windows = last.as_secs_f64() / rate.per.as_secs_f64() + 1.0;
-        self.accepted.len() as f64 / (windows * f64::from(rate.count.get()))
-    }
-
-    fn refused_after(&self, at: Duration) -> usize {
-        self.refused.iter().filter(|refused| **refused > at).count()
+        permits.iter_mut().for_each(Permit::sent);
+        permits
     }
 }
 
@@ -218,7 +115,7 @@ fn every_dialect_in_a_table() {
             let changes = said("CHANGES", "").split_whitespace();
             let changes = changes.map(|change| change.split_once(':').unwrap());
             let changes = changes.map(|(at, limit)| (ms(at.parse().unwrap()), limit)).collect();
-            let outcome = Trial { dialect, window, limit, workers, requests, latency, changes }.run();
+            let outcome = Trial { dialect, window, limit, workers, requests, latency, changes, others: None }.run();
             if std::env::var("SECONDS").is_ok() {
                 let per = |times: &[Duration], at: u64| times.iter().filter(|time| time.as_secs() / 5 == at).count();
                 let rows =

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The most cost that any window of length `per`, open at its beginning, contains.
-fn worst_window(arrivals: &mut [(Instant, u32)], per: Duration) -> u32 {
+pub(super) fn worst_window(arrivals: &mut [(Instant, u32)], per: Duration) -> u32 {
     arrivals.sort_unstable();
     let (mut first, mut sum, mut worst) = (0, 0, 0);
     for &(at, cost) in arrivals.iter() {

@@ -1,0 +1,191 @@
+//! Nothing is configured, and the API tells of its limit in its own words: all of it is used, and hardly anything refused.
+
+use super::{Trial, ms, s};
+use crate::mock::Window;
+
+/// They tell what is left on every answer: nothing needs to be refused.
+const TELL: &[&str] = &[
+    "kong",
+    "envoy",
+    "gravitee",
+    "docker",
+    "cloudflare",
+    "ietf",
+    "ietf-draft7",
+    "ietf-draft6",
+    "ietf-draft3",
+    "openai",
+    "groq",
+    "anthropic",
+    "github",
+    "gitlab",
+    "twitter",
+    "discord",
+    "reddit",
+    "zendesk",
+    "mastodon",
+    "atlassian",
+    "linear",
+    "bigcommerce",
+    "hubspot",
+];
+
+/// They tell how long to wait when they refuse, or what is left and not until when: the first refusal teaches the rate.
+const ASK_TO_WAIT: &[&str] = &[
+    "gcp",
+    "azure-cosmos",
+    "azure-apim",
+    "retry-after",
+    "retry-after-date",
+    "retry-after-ms",
+    "azure",
+    "together",
+    "mailgun",
+    "shopify",
+    "slack",
+    "telegram",
+    "binance",
+];
+
+/// Why less is promised of a dialect, and what: the used share, and refusals of 3,000.
+const LESS: &[(&str, &str, f64, usize)] = &[
+    ("klaviyo", "also tells of a second's burst, which it does not insist on, and which is kept", 0.85, 0),
+    ("none", "nothing is said: the rate is found by trying", 0.85, 60),
+    ("aws", "as none, and a code in the body", 0.85, 60),
+    ("aws-s3", "as aws", 0.85, 60),
+    ("kraken", "as none, and 200 with an error in the body", 0.85, 60),
+    ("amazon-sp", "tells the rate alone, and not how many fit into a burst", 0.93, 45),
+    ("github-secondary", "shows another bucket's numbers, which have room: the first crowd is refused", 0.95, 70),
+    ("graphql", "its refusals are 200 and look served until their bodies were read", 0.65, 10),
+    ("shopify-graphql", "counts points, in a body that is not always looked at", 0.40, 50),
+    ("spotify", "rounds Retry-After down: who obeys is refused once more", 0.75, 60),
+    ("tiendanube", "resets in milliseconds are not known from seconds until time has passed", 0.10, 10),
+    ("musicbrainz", "503 with the whole world's numbers: overloaded, until it has said so too often", 0.90, 260),
+];
+
+/// Of a daily quota they say "come back tomorrow" after 100 requests: there is nothing more to get in a trial.
+const DAILY: &[&str] = &["zoom", "salesforce"];
+
+fn trial(dialect: &'static str, window: Window) -> Trial {
+    Trial { dialect, window, ..Trial::default() }
+}
+
+fn promises(trial: Trial, share: f64, most: usize, later: usize) {
+    let what = format!("{} {} {:?} {}", trial.dialect, trial.window, trial.latency, trial.workers);
+    let outcome = trial.run();
+    assert_eq!(outcome.passed_on, 0, "{what}: workers were told");
+    let (used, refused) = (outcome.used("100/10s"), outcome.refused.len());
+    assert!(used >= share, "{what}: used {used:.3} of what is allowed");
+    assert!(refused <= most, "{what}: {refused} refused");
+    let after = outcome.refused_after(ms(10_100));
+    assert!(after <= later, "{what}: {after} refused after the first window");
+}
+
+#[test]
+fn what_an_api_tells_is_used_and_nothing_is_refused() {
+    for dialect in TELL {
+        promises(trial(dialect, Window::Sliding), 0.97, 0, 0);
+        promises(trial(dialect, Window::Fixed), 0.97, 0, 0);
+        // What refills is known from what is left, a little later than it is there.
+        promises(trial(dialect, Window::Bucket), 0.85, 2, 2);
+    }
+}
+
+#[test]
+fn an_api_that_asks_to_wait_refuses_in_its_first_window_only() {
+    for dialect in ASK_TO_WAIT {
+        promises(trial(dialect, Window::Sliding), 0.95, 30, 0);
+        promises(trial(dialect, Window::Fixed), 0.95, 30, 0);
+        // A bucket asks to wait for one request, which tells nothing of its size.
+        promises(trial(dialect, Window::Bucket), 0.95, 120, 20);
+    }
+}
+
+#[test]
+fn of_some_dialects_less_can_be_known() {
+    for (dialect, why, share, most) in LESS {
+        assert!(!why.is_empty());
+        promises(trial(dialect, Window::Sliding), *share, *most, *most);
+    }
+}
+
+#[test]
+fn a_daily_quota_is_told_of_at_once_and_nothing_is_refused() {
+    for dialect in DAILY {
+        let outcome = trial(dialect, Window::Sliding).run();
+        assert_eq!((outcome.accepted.len(), outcome.refused.len()), (100, 0), "{dialect}");
+    }
+}
+
+#[test]
+fn every_dialect_is_in_one_of_the_tables() {
+    use clap::ValueEnum;
+    let listed = |name: &str| {
+        [TELL, ASK_TO_WAIT, DAILY].concat().contains(&name) || LESS.iter().any(|(listed, ..)| *listed == name)
+    };
+    let missing = crate::mock::Dialect::value_variants().iter().map(ToString::to_string).filter(|name| !listed(name));
+    assert_eq!(missing.collect::<Vec<_>>(), [""; 0]);
+}
+
+#[test]
+fn near_and_far_apis_are_used_alike() {
+    for latency in [ms(1), ms(200)] {
+        for dialect in TELL.iter() {
+            promises(Trial { latency, ..trial(dialect, Window::Sliding) }, 0.97, 0, 0);
+        }
+        for dialect in ASK_TO_WAIT {
+            // Whoever is under way when the first is refused is refused as well.
+            promises(Trial { latency, ..trial(dialect, Window::Sliding) }, 0.95, 64, 0);
+        }
+    }
+}
+
+#[test]
+fn few_and_many_workers_use_it_alike() {
+    for workers in [8, 500] {
+        for dialect in TELL.iter() {
+            promises(Trial { workers, ..trial(dialect, Window::Sliding) }, 0.97, 0, 0);
+        }
+        for dialect in ASK_TO_WAIT {
+            promises(Trial { workers, ..trial(dialect, Window::Sliding) }, 0.95, 30, 0);
+        }
+    }
+}
+
+#[test]
+fn what_refills_is_used_though_its_reset_means_full() {
+    for dialect in ["openai", "discord", "ietf", "linear"] {
+        promises(trial(dialect, Window::Bucket), 0.95, 0, 0);
+    }
+}
+
+#[test]
+fn resets_in_milliseconds_are_found_out_by_the_time_that_passes() {
+    promises(trial("tiendanube", Window::Fixed), 0.95, 0, 0);
+}
+
+/// Half of the quota is somebody else's: how many of 1,500 were refused, and how many per second we got.
+fn shared(dialect: &'static str) -> (usize, f64) {
+    let outcome = Trial { others: Some(ms(200)), requests: 1500, ..trial(dialect, Window::Sliding) }.run();
+    assert_eq!(outcome.passed_on, 0, "{dialect}: workers were told");
+    (outcome.refused.len(), outcome.pace(s(20), s(200)))
+}
+
+const SHARED: [&str; 5] = ["ietf", "github", "anthropic", "discord", "openai"];
+
+#[test]
+fn somebody_else_may_spend_the_same_quota() {
+    for dialect in SHARED {
+        let (_, pace) = shared(dialect);
+        assert!(pace >= 4.5, "{dialect}: {pace} of the 5 per second that are left to us");
+    }
+}
+
+#[test]
+#[ignore = "each slot that comes free is tried for, and he has it first: a fifth to a third of our tries are refused"]
+fn somebody_else_who_spends_the_same_quota_costs_few_refusals() {
+    for dialect in SHARED {
+        let (refused, _) = shared(dialect);
+        assert!(refused <= 75, "{dialect}: {refused} refused");
+    }
+}

@@ -1,0 +1,157 @@
+//! Pauses: nothing leaves until they are over, one request tries, and then it goes on at the known pace.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{LATENCY, SERVED, Said, World, kind, ms, s};
+use crate::{
+    learn::Reason,
+    pace::{Admission, Lane},
+};
+use std::time::Duration;
+
+const SLOW_DOWN: Said<'static> = (429, &[("retry-after", "5")]);
+
+/// When requests left one lane, and which of them were refused.
+#[derive(Default)]
+struct Log {
+    left: Vec<Duration>,
+    served: usize,
+}
+
+/// Sends `count` requests until they are served; the answer to number `bad` is [`SLOW_DOWN`].
+async fn crowd(world: &Arc<World>, count: usize, bad: Option<usize>) -> Log {
+    let log = Arc::new(Mutex::new(Log::default()));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..count {
+        let (world, log) = (world.clone(), log.clone());
+        tasks.spawn(async move {
+            loop {
+                let mut permit = world.permit().await;
+                permit.sent();
+                let number = {
+                    let mut log = log.lock();
+                    log.left.push(world.elapsed());
+                    log.left.len()
+                };
+                tokio::time::sleep(LATENCY).await;
+                if Some(number) != bad {
+                    world.answer(permit, SERVED);
+                    log.lock().served += 1;
+                    return;
+                }
+                world.answer(permit, SLOW_DOWN);
+            }
+        });
+    }
+    while let Some(task) = tasks.join_next().await {
+        task.unwrap();
+    }
+    std::mem::take(&mut *log.lock())
+}
+
+async fn pauses(limits: &str, spacing: Duration) {
+    let (world, other) = (Arc::new(World::new(limits)), Arc::new(World::new("50/s")));
+    let both = (crowd(&world, 5000, Some(100)), crowd(&other, 1000, None));
+    let (log, untouched) = tokio::join!(both.0, both.1);
+    assert_eq!((log.served, log.left.len()), (5000, 5001), "one was sent twice, and none was lost");
+    let closed = log.left[99] + LATENCY;
+    let pause = log.left.iter().filter(|at| (closed..closed + s(5)).contains(*at)).count();
+    assert_eq!(pause, 0, "{limits}: left in spite of the pause");
+    let after: Vec<_> = log.left.iter().filter(|at| **at >= closed + s(5)).collect();
+    assert!(*after[0] < closed + ms(5010), "{limits}: the first one left at {:?}", after[0]);
+    assert!(*after[1] >= *after[0] + LATENCY, "{limits}: more than one tried");
+    let least = after.windows(2).map(|pair| *pair[1] - *pair[0]).min().unwrap();
+    assert!(least >= spacing / 2, "{limits}: a gap of {least:?}");
+    let gaps = untouched.left.windows(2).map(|pair| pair[1] - pair[0]);
+    assert!(gaps.max().unwrap() <= ms(25), "another lane was held up");
+}
+
+#[tokio::test(start_paused = true)]
+async fn for_as_long_as_an_api_asks_nothing_leaves_and_afterwards_the_pace_is_even() {
+    pauses("50/s", ms(20)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_pause_a_limit_with_burst_does_not_stampede() {
+    pauses("50/s burst 50", ms(20)).await;
+}
+
+fn gate(lane: &Lane) -> Option<(Reason, Duration)> {
+    lane.snapshot().gate
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_while_trying_whether_it_may_costs_nothing() {
+    let world = World::new("50/s");
+    world.call(SLOW_DOWN).await;
+    let probe = world.permit().await;
+    assert_eq!(world.elapsed(), ms(5010));
+    let Admission::Wait(next) = world.ask() else { panic!("one tries already") };
+    drop(probe);
+    let next = next.await;
+    assert_eq!(world.elapsed(), ms(5010));
+    drop(next);
+    // The same if he leaves before he has noticed that it is his turn.
+    let Admission::Send(probe) = world.ask() else { panic!("nobody tries") };
+    let (Admission::Wait(left), Admission::Wait(stays)) = (world.ask(), world.ask()) else { panic!("one tries") };
+    drop(probe);
+    drop(left);
+    drop(stays.await);
+    assert_eq!(world.elapsed(), ms(5010));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_was_sent_and_is_never_answered_makes_room_for_another() {
+    let world = World::new("50/s");
+    world.call(SLOW_DOWN).await;
+    let mut probe = world.permit().await;
+    probe.sent();
+    let Admission::Wait(next) = world.ask() else { panic!("one tries already") };
+    tokio::time::sleep(s(3)).await;
+    drop(probe);
+    drop(next.await);
+    assert_eq!(world.elapsed(), ms(8010));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_probe_prolongs_the_pause_and_nobody_else_is_sent() {
+    let world = Arc::new(World::new("50/s"));
+    world.call(SLOW_DOWN).await;
+    assert_eq!(world.call(SLOW_DOWN).await, ms(5010));
+    assert_eq!(world.call(SERVED).await, ms(10_020));
+    assert_eq!(gate(&world.lane), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_of_what_was_under_way_prolong_nothing_beyond_what_they_ask() {
+    let world = World::unlimited(|_| {});
+    let permits = world.send_all(20).await;
+    for permit in permits {
+        world.answer(permit, (429, &[]));
+    }
+    let (_, pause) = gate(&world.lane).unwrap();
+    assert_eq!(pause, s(1), "twenty refusals of one moment are one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_that_name_no_time_make_longer_and_longer_pauses() {
+    let world = World::unlimited(|_| {});
+    let mut pauses = Vec::new();
+    for _ in 0..15 {
+        world.call((429, &[])).await;
+        pauses.push(gate(&world.lane).unwrap().1);
+    }
+    assert!(pauses.is_sorted(), "{pauses:?}");
+    assert_eq!((pauses[0], pauses[14]), (s(1), s(60)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_cannot_wait_for_the_end_of_a_pause_is_told_so_at_once() {
+    let world = World::with("50/s", |policy| policy.max_wait = s(60));
+    world.call((429, &[("retry-after", "3600")])).await;
+    let Admission::Refuse(refusal) = world.ask() else { panic!("the pause is longer than it may wait") };
+    assert_eq!(refusal.retry_after(), s(3540));
+    assert_eq!(world.lane.pass(kind()), Ok(()), "and it is the lane that pauses, not the kind of request");
+}
