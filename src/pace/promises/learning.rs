@@ -115,7 +115,18 @@ fn every_dialect_in_a_table() {
             let changes = said("CHANGES", "").split_whitespace();
             let changes = changes.map(|change| change.split_once(':').unwrap());
             let changes = changes.map(|(at, limit)| (ms(at.parse().unwrap()), limit)).collect();
-            let outcome = Trial { dialect, window, limit, workers, requests, latency, changes, others: None }.run();
+            let outcome = Trial {
+                dialect,
+                window,
+                limit,
+                workers,
+                requests,
+                latency,
+                changes,
+                others: None,
+                seed: fastrand::u64(..),
+            }
+            .run();
             if std::env::var("SECONDS").is_ok() {
                 let per = |times: &[Duration], at: u64| times.iter().filter(|time| time.as_secs() / 5 == at).count();
                 let rows =

@@ -43,6 +43,8 @@ pub(super) struct Trial {
     pub(super) changes: Vec<(Duration, &'static str)>,
     /// Somebody else who spends the same quota asks this often.
     pub(super) others: Option<Duration>,
+    /// Of the jitter: a trial runs the same way each time.
+    pub(super) seed: u64,
 }
 
 /// What came of it.
@@ -64,6 +66,7 @@ impl Default for Trial {
             latency: ms(20),
             changes: Vec::new(),
             others: None,
+            seed: 1,
         }
     }
 }
@@ -93,6 +96,7 @@ impl Api {
 
 impl Trial {
     pub(super) fn run(self) -> Outcome {
+        fastrand::seed(self.seed);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         runtime.block_on(self.work())
     }
