@@ -36,8 +36,6 @@ pub struct Learned {
     gate: Gate,
     /// Refusals without a time, one after the other.
     refusals: u32,
-    /// When the API has said last that it is overloaded, and how often that was soon after a pause for it.
-    overloads: (Instant, u32),
     /// The budgets that the API tells of.
     told: Told,
     /// Nothing is known yet.
@@ -104,8 +102,6 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// A ban that names no end.
 const BAN: Duration = Duration::from_secs(900);
-/// Overloaded so often soon after each other, an API is not, and refuses.
-const OVERLOADS: u32 = 3;
 /// A reset told in whole seconds may be this much later.
 const SECOND: Duration = Duration::from_secs(1);
 /// For each request that is sent, so much of one may be sent again because the upstream fails.
@@ -128,7 +124,6 @@ impl Learned {
             breaker: policy.breaker.then(Breaker::default),
             gate: Gate::default(),
             refusals: 0,
-            overloads: (Instant::START, 0),
             told: Told::default(),
             ramp: (policy.limits.is_empty() && policy.trust != Trust::Waits).then(|| Ramp::new(now)),
             finder: Finder::new(now),
@@ -206,14 +201,7 @@ impl Learned {
             Cause::None if *failed => self.fail(now, unit, &mut changes),
             Cause::None => self.serve(now, unit, sent, budget, &mut changes),
             Cause::Overload => match hint.wait.filter(|wait| !wait.is_zero()) {
-                Some(wait) => {
-                    if self.is_refusal(now, sent)
-                        && let Some(limit) = self.finder.refused(now, sent, None)
-                    {
-                        changes.extend(self.found(budget, limit));
-                    }
-                    self.close(now, wait, Reason::RetryAfter, &mut changes);
-                }
+                Some(wait) => self.close(now, wait, Reason::RetryAfter, &mut changes),
                 None => self.fail(now, unit, &mut changes),
             },
             Cause::Concurrency => {
@@ -312,21 +300,6 @@ impl Learned {
         if let Some(limit) = self.finder.served(now, unit, sent) {
             changes.extend(self.found(budget, limit));
         }
-    }
-
-    /// Whether an API that says it is overloaded refuses what is too much, and calls that so (MusicBrainz, nginx): it
-    /// serves us after each pause, and then says so again.
-    fn is_refusal(&mut self, now: Instant, sent: Instant) -> bool {
-        let (last, times) = self.overloads;
-        if sent <= self.gate.opened() {
-            return false;
-        }
-        if now.since(last) > LONGEST_PAUSE {
-            self.overloads = (now, 1);
-        } else if last < self.gate.opened() {
-            self.overloads = (now, times + 1);
-        }
-        self.overloads.1 >= OVERLOADS && !self.told.has_limits()
     }
 
     fn fail(&mut self, now: Instant, unit: Unit, changes: &mut Changes) {
