@@ -84,6 +84,8 @@ fn a_host_that_was_never_reached_is_tried_three_times() {
     drop(gone);
     eventually("the port to be free", || std::net::TcpListener::bind(address).ok());
     let andante = Andante::logging("info", &[]);
+    // That something else there answers says nothing about it.
+    assert_eq!(Client::get(andante.proxy(), &Upstream::ok().url("/")).status(), 200);
     let since = now();
     let answer = Client::ask(andante.proxy(), format!("POST http://{address}/ HTTP/1.1\r\nHost: {address}\r\n{BODY}"));
     rejected(&answer, 502, "connection_refused", "nobody there");
@@ -127,4 +129,20 @@ fn a_kept_connection_that_the_upstream_closed_is_no_failure() {
         std::thread::park_timeout(ms(50));
     }
     assert_eq!(upstream.requests().len(), 3);
+}
+
+#[test]
+#[ignore = "one breaker for all ports of a host: what is dead at one port pauses what is alive at another"]
+fn what_is_dead_at_one_port_does_not_hold_up_another() {
+    let gone = Upstream::ok();
+    let dead = gone.url("/");
+    drop(gone);
+    let (andante, alive) = (Andante::serve(&[]), Upstream::ok());
+    assert_eq!(timed(&andante, &alive, "GET", "\r\n").0.status(), 200);
+    for _ in 0..6 {
+        assert_eq!(Client::get(andante.proxy(), &dead).status(), 502);
+    }
+    let (answer, took) = timed(&andante, &alive, "GET", "Prefer: wait=5\r\n\r\n");
+    assert_eq!(answer.status(), 200);
+    assert!(took < ms(200), "{took:?}");
 }

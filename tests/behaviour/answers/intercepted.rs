@@ -202,3 +202,13 @@ fn a_parent_passes_refusals_of_the_api_which_are_sent_again() {
     assert_eq!((seen.len(), seen[1].target().as_str()), (2, "http://api.test/x"));
     same(&seen);
 }
+
+#[test]
+#[ignore = "forward tries four times what is refused unseen and has no body, and retry does that five times: twenty in all"]
+fn what_is_refused_unseen_again_and_again_fails_soon() {
+    let refuse = |exchange: Exchange| exchange.refuse(Reason::REFUSED_STREAM);
+    let (andante, upstream) = (Interceptor::serve(&["--intercept", "*"]), beginning_with(99, refuse));
+    let answer = andante.get(&upstream.address().to_string(), "/");
+    assert_eq!(answer.status(), 502);
+    assert!(upstream.requests().len() < 10, "{}", upstream.requests().len());
+}

@@ -118,3 +118,13 @@ fn after_a_refusal_that_was_passed_on_the_connection_is_what_it_was() {
     client.closed();
     assert!(now().since(since) < ms(3000), "it is not kept for longer than any other");
 }
+
+#[test]
+fn a_refusal_that_asks_for_no_wait_is_not_hammered_upon() {
+    const NOW: &str = "HTTP/1.1 429 No\r\nRetry-After: 0\r\nContent-Length: 3\r\n\r\nnow";
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::always(NOW));
+    let (answer, took) = timed(&andante, &upstream, "GET", "Prefer: wait=1\r\n\r\n");
+    assert_eq!((answer.status(), answer.text().as_str()), (429, "now"));
+    let tries = upstream.requests().len();
+    assert!(tries <= 20, "{tries} requests in {took:?}");
+}
