@@ -1,6 +1,6 @@
 //! Answers that are no refusals pass as they are, at once, and once.
 
-use super::{OK, ask, ms, now, timed};
+use super::{ask, ms, now, timed};
 use crate::support::{Andante, Message, Upstream};
 
 /// What the upstream said, without what andante has added.
@@ -40,7 +40,8 @@ fn answers_that_are_no_refusals_pass_unchanged() {
         });
         let mut fields: Vec<_> = fields.collect();
         let mut seen = as_sent(&got);
-        (fields.sort(), seen.sort());
+        fields.sort();
+        seen.sort();
         assert_eq!(seen, fields, "{rest:?}: {got:?}");
         assert_eq!(String::from_utf8_lossy(&got.framed), body, "{rest:?}");
         assert!(took < ms(900), "{rest:?}: {took:?}");
@@ -103,6 +104,5 @@ fn an_upgrade_is_not_sent_again() {
     let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
     let (answer, _) = timed(&Andante::serve(&[]), &upstream, "GET", upgrade);
     assert_eq!((answer.status(), answer.text().as_str()), (429, "soon"));
-    assert_ne!(OK, answer.text());
     assert_eq!(upstream.requests().len(), 1);
 }
