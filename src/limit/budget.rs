@@ -104,6 +104,11 @@ impl Budget {
         self.limits.push(limit);
     }
 
+    /// Forgets what bursts have been saved up: after a pause requests leave one by one.
+    pub fn calm(&mut self, now: Instant) {
+        self.limits.iter_mut().for_each(|limit| limit.gcra.calm(now));
+    }
+
     /// `source` asks for nothing any more.
     pub fn unlearn(&mut self, source: Source) {
         self.limits.retain(|limit| limit.source != source);

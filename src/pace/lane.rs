@@ -140,11 +140,6 @@ impl Lane {
         self.state.lock().learned.may_retry()
     }
 
-    /// Whether the upstream has ever answered.
-    pub fn has_answered(&self) -> bool {
-        self.state.lock().tally.answered > 0
-    }
-
     /// The policy that holds here.
     pub fn policy(&self) -> &Arc<Policy> {
         &self.policy

@@ -73,7 +73,8 @@ pub(super) async fn forward(admitted: Admitted) -> Result<Tried, Error> {
     let (answer, lease) = match send(&link, &route, &mut permit, request, upgrade.is_some(), unseen).await {
         Ok(answered) => answered,
         Err(error) => {
-            if error.blame() == Blame::Upstream {
+            // What has never been there does not fail: it may be one dead port beside live ones.
+            if error.blame() == Blame::Upstream && route.has_answered(&link.proxy) {
                 permit.broke();
             }
             if matches!(error, Error::Unseen { .. }) {

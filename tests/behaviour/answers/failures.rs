@@ -132,7 +132,6 @@ fn a_kept_connection_that_the_upstream_closed_is_no_failure() {
 }
 
 #[test]
-#[ignore = "one breaker for all ports of a host: what is dead at one port pauses what is alive at another"]
 fn what_is_dead_at_one_port_does_not_hold_up_another() {
     let gone = Upstream::ok();
     let dead = gone.url("/");

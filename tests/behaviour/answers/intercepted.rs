@@ -204,7 +204,6 @@ fn a_parent_passes_refusals_of_the_api_which_are_sent_again() {
 }
 
 #[test]
-#[ignore = "forward tries four times what is refused unseen and has no body, and retry does that five times: twenty in all"]
 fn what_is_refused_unseen_again_and_again_fails_soon() {
     let refuse = |exchange: Exchange| exchange.refuse(Reason::REFUSED_STREAM);
     let (andante, upstream) = (Interceptor::serve(&["--intercept", "*"]), beginning_with(99, refuse));
