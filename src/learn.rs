@@ -286,9 +286,8 @@ impl Learned {
         }
         if self.gate.served(now, unit) {
             self.refusals = 0;
-            budget.calm(now);
             changes.push(Change::Opened);
-            if self.parallel.is_none() && !budget.paces() {
+            if self.parallel.is_none() && !budget.is_even() {
                 self.parallel = Some(Parallel { most: 1.0, careful: false });
             }
         }

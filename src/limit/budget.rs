@@ -69,9 +69,9 @@ impl Budget {
         Self { yields: true, ..self }
     }
 
-    /// Whether anything sets a pace.
-    pub fn paces(&self) -> bool {
-        !self.limits.is_empty()
+    /// Whether requests leave one by one, whatever has been saved up.
+    pub fn is_even(&self) -> bool {
+        self.limits.iter().any(|limit| limit.spec.burst().get() == 1)
     }
 
     /// The limit that `source` asks for.
@@ -102,11 +102,6 @@ impl Budget {
             limit.window.answered(first, used, *at);
         }
         self.limits.push(limit);
-    }
-
-    /// Forgets what bursts have been saved up: after a pause requests leave one by one.
-    pub fn calm(&mut self, now: Instant) {
-        self.limits.iter_mut().for_each(|limit| limit.gcra.calm(now));
     }
 
     /// `source` asks for nothing any more.

@@ -66,13 +66,6 @@ impl Gcra {
         self.shift(-i64::from(cost.get()));
     }
 
-    /// Forgets what burst has been saved up: from `now` on one after the other leaves.
-    pub fn calm(&mut self, now: Instant) {
-        let saved = nanos(self.quota.replenish_interval()) * u64::from(self.quota.burst_size().get() - 1);
-        let tat = self.tat.map_or(0, |tat| tat.as_u64());
-        self.tat = Some(tat.max(now.as_nanos().saturating_add(saved)).into());
-    }
-
     /// The state, to be kept somewhere else.
     pub fn tat(&self) -> Option<Instant> {
         self.tat.map(|tat| Instant::from_nanos(tat.as_u64()))
@@ -200,15 +193,6 @@ mod tests {
         gcra.commit(ms(0), Duration::ZERO, Cost::new(5).unwrap());
         // Five cells at 100 ms each, one of which the burst still forgives.
         assert_eq!(gcra.earliest(ms(0)), ms(400));
-    }
-
-    #[test]
-    fn a_calmed_burst_leaves_one_by_one() {
-        let mut gcra = gcra("10/s burst 10");
-        gcra.calm(ms(5000));
-        assert_eq!(gcra.earliest(ms(5000)), ms(5000));
-        gcra.commit(ms(5000), Duration::ZERO, ONE);
-        assert_eq!(gcra.earliest(ms(5000)), ms(5100));
     }
 
     #[test]
