@@ -152,6 +152,21 @@ pub fn read(answer: &Answer<'_>) -> Hint {
     }
 }
 
+/// Whether a JSON body only complains: it has errors, and brings no result (`data` of GraphQL, `result` of Kraken).
+pub fn is_complaint(body: &[u8]) -> bool {
+    let Ok(serde_json::Value::Object(members)) = serde_json::from_slice(body) else { return false };
+    let full = |value: &serde_json::Value| match value {
+        serde_json::Value::Null | serde_json::Value::Bool(false) => false,
+        serde_json::Value::Object(members) => members.values().any(|value| !value.is_null()),
+        serde_json::Value::Array(items) => !items.is_empty(),
+        serde_json::Value::String(text) => !text.is_empty(),
+        _ => true,
+    };
+    let has = |names: [&str; 3]| names.iter().filter_map(|name| members.get(*name)).any(full);
+    (has(["errors", "error", "message"]) || members.get("ok") == Some(&false.into()))
+        && !has(["data", "result", "items"])
+}
+
 /// Whether the body may say more than the head does, so that its beginning should be read before the answer is judged.
 pub fn wants_body(status: StatusCode, headers: &HeaderMap) -> bool {
     body::is_wanted(status, headers)

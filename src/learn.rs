@@ -36,6 +36,8 @@ pub struct Learned {
     gate: Gate,
     /// Refusals without a time, one after the other.
     refusals: u32,
+    /// Refusals of any kind, one after the other.
+    waits: u32,
     /// The budgets that the API tells of.
     told: Told,
     /// Nothing is known yet.
@@ -124,6 +126,7 @@ impl Learned {
             breaker: policy.breaker.then(Breaker::default),
             gate: Gate::default(),
             refusals: 0,
+            waits: 0,
             told: Told::default(),
             ramp: (policy.limits.is_empty() && policy.trust != Trust::Waits).then(|| Ramp::new(now)),
             finder: Finder::new(now),
@@ -159,7 +162,7 @@ impl Learned {
     pub fn take(&mut self, now: Instant, unit: Unit, waited: bool, budget: &mut Budget) -> Changes {
         self.unanswered += 1;
         self.extra = (self.extra + EXTRA).min(EXTRA_AT_MOST);
-        self.gate.take(unit);
+        self.gate.take(now, unit);
         self.told.take(now, unit);
         if let Some(ramp) = &mut self.ramp {
             ramp.take(now);
@@ -285,7 +288,7 @@ impl Learned {
             breaker.served(now, self.gate.is_probe(unit));
         }
         if self.gate.served(now, unit) {
-            self.refusals = 0;
+            (self.refusals, self.waits) = (0, 0);
             changes.push(Change::Opened);
             if self.parallel.is_none() && !budget.is_even() {
                 self.parallel = Some(Parallel { most: 1.0, careful: false });
@@ -339,6 +342,7 @@ impl Learned {
             changes.extend(self.found(budget, limit));
         }
         // Not ours to count: what was under way when the gate was closed is refused as well.
+        let floor = self.floor(unit);
         let (wait, reason) = match (hint.signal, hint.wait) {
             (Signal::Banned, wait) => (wait.unwrap_or(BAN), Reason::Banned),
             (_, Some(wait)) if hint.retry_after.is_some() => (wait, Reason::RetryAfter),
@@ -353,7 +357,15 @@ impl Learned {
                 (self.next_pause(budget), Reason::Refused)
             }
         };
-        self.close(now, wait, reason, changes);
+        self.close(now, wait.max(floor), reason, changes);
+    }
+
+    /// What refuses again after each pause asks for too short ones: they double, whatever it asks for.
+    fn floor(&mut self, unit: Unit) -> Duration {
+        if !self.gate.knows(unit) {
+            self.waits += 1;
+        }
+        SHORTEST_PAUSE.mul_f64(2f64.powi(self.waits.saturating_sub(2).min(20) as i32)).min(LONGEST_PAUSE)
     }
 
     /// How long to pause when the API refuses and names no time: as long as a few slots, longer if it goes on refusing.

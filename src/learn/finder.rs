@@ -76,6 +76,10 @@ const HOLD_TOLD: Duration = Duration::from_secs(600);
 /// How much it grows per second, and how much near a rate that was too much.
 const GROWTH: f64 = 0.03;
 const SLOWLY: f64 = 0.002;
+/// It grows for at most so long between two requests.
+const SLOWEST: Duration = Duration::from_secs(30);
+/// What was too much may be forgotten after so long.
+const TOO_MUCH: Duration = Duration::from_secs(60);
 /// Smaller changes are not worth a word.
 const NOTABLE: f64 = 0.005;
 
@@ -165,13 +169,14 @@ impl Finder {
     /// Somebody waits for a slot at this rate: it may be too low. Another limit if it has grown notably.
     pub(super) fn grow(&mut self, now: Instant) -> Option<LimitSpec> {
         let found = self.found.as_mut()?;
-        let dt = now.since(found.seen.max(found.hold)).min(Duration::from_secs(1)).as_secs_f64();
+        let dt = now.since(found.seen.max(found.hold)).min(SLOWEST).as_secs_f64();
         found.seen = now;
         if now < found.hold || dt <= 0.0 {
             return None;
         }
-        let near = found.too_much.is_some_and(|bad| (0.95..1.05).contains(&(found.rate / bad)));
-        found.rate *= 1.0 + dt * if near { SLOWLY } else { GROWTH };
+        let recent = now.since(self.refused) < TOO_MUCH;
+        let near = recent && found.too_much.is_some_and(|bad| (0.95..1.05).contains(&(found.rate / bad)));
+        found.rate *= (1.0 + if near { SLOWLY } else { GROWTH }).powf(dt);
         if found.rate < found.told * (1.0 + NOTABLE) {
             return None;
         }

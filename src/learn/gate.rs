@@ -35,10 +35,12 @@ pub(super) struct Gate {
 struct Closed {
     until: Instant,
     reason: Reason,
-    /// The request that tries whether it may open, once it is under way.
-    probe: Option<Unit>,
+    /// The request that tries whether it may open, once it is under way, and since when.
+    probe: Option<(Unit, Instant)>,
 }
 
+/// A request that tries whether a gate may open is given this long before another one tries as well: it may hang.
+const TRYING: Duration = Duration::from_secs(2);
 /// A gate is closed at most for so long, whatever an API says: beyond that it is looked at anew.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
@@ -63,11 +65,11 @@ impl Reason {
 // === impl Gate ===
 
 impl Gate {
-    /// When the next request may pass, as far as the gate is concerned; [`Instant::FAR`] while one tries.
+    /// When the next request may pass, as far as the gate is concerned: while one tries, only after a while.
     pub(super) fn earliest(&self, now: Instant) -> Instant {
         match self.closed {
             None => now,
-            Some(Closed { probe: Some(_), .. }) => Instant::FAR,
+            Some(Closed { probe: Some((_, since)), .. }) => (since + TRYING).max(now),
             Some(Closed { until, .. }) => until.max(now),
         }
     }
@@ -114,11 +116,11 @@ impl Gate {
         }
     }
 
-    /// A request leaves as `unit`: the first one to pass a closed gate is its probe.
-    pub(super) fn take(&mut self, unit: Unit) {
+    /// A request leaves as `unit`: who passes a closed gate is its probe.
+    pub(super) fn take(&mut self, now: Instant, unit: Unit) {
         self.newest = unit;
         if let Some(closed) = &mut self.closed {
-            closed.probe.get_or_insert(unit);
+            closed.probe = Some((unit, now));
         }
     }
 
@@ -133,16 +135,15 @@ impl Gate {
 
     /// The request `unit` has ended without saying anything about the gate: if it is the probe, another one may try.
     pub(super) fn ended(&mut self, unit: Unit) {
-        if self.is_probe(unit)
-            && let Some(closed) = &mut self.closed
-        {
-            closed.probe = None;
+        if let Some(closed) = &mut self.closed {
+            closed.probe.take_if(|(probe, _)| *probe == unit);
         }
     }
 
     /// Whether `unit` is trying whether the gate may open.
     pub(super) fn is_probe(&self, unit: Unit) -> bool {
-        self.closed.is_some_and(|closed| closed.probe == Some(unit))
+        // One that takes its time is followed by others, and opens the gate all the same.
+        self.closed.is_some() && !self.knows(unit)
     }
 }
 
@@ -157,11 +158,12 @@ mod tests {
     #[test]
     fn one_request_tries_and_only_it_opens() {
         let mut gate = Gate::default();
+        gate.take(s(0), 1);
         assert!(gate.close(s(0), s(5), Reason::RetryAfter));
         assert_eq!(gate.earliest(s(1)), s(5));
         assert!(!gate.served(s(2), 1), "an answer to what was under way before");
-        gate.take(7);
-        assert_eq!(gate.earliest(s(5)), Instant::FAR);
+        gate.take(s(5), 7);
+        assert_eq!(gate.earliest(s(5)), s(7), "if it hangs another one tries");
         assert!(gate.served(s(6), 7));
         assert_eq!((gate.earliest(s(6)), gate.opened()), (s(6), s(6)));
     }
@@ -170,9 +172,9 @@ mod tests {
     fn a_probe_that_is_lost_makes_room_for_another() {
         let mut gate = Gate::default();
         gate.close(s(0), s(5), Reason::Breaker);
-        gate.take(7);
+        gate.take(s(6), 7);
         gate.ended(3);
-        assert_eq!(gate.earliest(s(6)), Instant::FAR);
+        assert_eq!(gate.earliest(s(6)), s(8));
         gate.ended(7);
         assert_eq!(gate.earliest(s(6)), s(6));
     }

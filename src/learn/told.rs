@@ -148,6 +148,10 @@ impl Told {
                     bucket.reset.is_none() && budget.limit(Source::Found).is_some() && ours(budget, Source::Found);
                 continue;
             };
+            if bucket.remaining.is_none() && !one.kept {
+                // What nobody counts may be for others, or for something else.
+                continue;
+            }
             let (source, spec) = (Source::Told(one.id), spec(limit, window, spend));
             if budget.limit(source) != Some(spec) {
                 // What is under way will have been counted when it is answered, which will not take much longer.

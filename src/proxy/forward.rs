@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::{
     HeaderValue, Method, Request, Response, StatusCode, Version,
-    header::{CONNECTION, CONTENT_LENGTH, UPGRADE},
+    header::{CONNECTION, CONTENT_LENGTH, RETRY_AFTER, UPGRADE},
 };
 use http_body::Body as _;
 use hyper::{body::Incoming, upgrade::OnUpgrade};
@@ -26,7 +26,7 @@ use super::{
 use crate::{
     clock::Instant,
     error::{Blame, Error},
-    hint::{self, Hint},
+    hint::{self, Cause, Hint, Signal},
     learn::{Heard, RouteKey},
     pace::Permit,
     tls::{self, Protocol},
@@ -94,8 +94,8 @@ pub(super) async fn forward(admitted: Admitted) -> Result<Tried, Error> {
         return switch(asked, answer, written).map(Tried::Done);
     }
     let kind = RouteKey::new(method.as_str(), path.as_ref().map_or("/", |path| path.path()));
-    let (mut answer, hint) = judge(asked, answer, lease, kind, written).await?;
-    let why = spare.as_ref().and_then(|spare| Why::of_answer(&hint, answer.status(), spare));
+    let (mut answer, hint, done) = judge(asked, answer, lease, kind, written).await?;
+    let why = spare.as_ref().and_then(|spare| Why::of_answer(&hint, answer.status(), done, spare));
     let (Some(spare), Some(why)) = (spare, why) else { return Ok(Tried::Done(answer)) };
     if !hold(&mut answer).await {
         // Too large to be kept: the worker has it now, or never.
@@ -104,14 +104,15 @@ pub(super) async fn forward(admitted: Admitted) -> Result<Tried, Error> {
     Ok(Tried::Again(Again::new(call, spare, why, hint.retry_after, Ok(answer))))
 }
 
-/// Reads what the answer says about limits, tells the lane, and makes of it what the worker is to get.
+/// Reads what the answer says about limits, tells the lane, and makes of it what the worker is to get. Also says whether
+/// it brings a result, refused or not.
 async fn judge(
     asked: Asked,
     answer: Response<Incoming>,
     lease: Lease,
     kind: RouteKey,
     written: Instant,
-) -> Result<(Response<Body>, Hint), Error> {
+) -> Result<(Response<Body>, Hint, bool), Error> {
     let Asked { link, route, permit, waited, stay, head, .. } = asked;
     let (mut parts, incoming) = answer.into_parts();
     let mut body = UpstreamBody::new(incoming, link.clone(), Some(lease), permit);
@@ -120,12 +121,17 @@ async fn judge(
         body.read_ahead(PEEK, PEEKING).await;
         beginning = Some(body.beginning());
     }
-    let hint = hint::read(&hint::Answer {
+    let mut hint = hint::read(&hint::Answer {
         status: parts.status,
         headers: &parts.headers,
         body: beginning.as_deref(),
         arrived: link.proxy.clock.time_of_day(),
     });
+    let done = parts.status.is_success() && !beginning.is_some_and(|body| hint::is_complaint(&body));
+    if parts.headers.contains_key(RETRY_AFTER) && (done || !may_refuse(parts.status)) {
+        // It says when to ask for this again (RFC 9110 §10.2.3), and refuses nothing.
+        (hint.signal, hint.cause, hint.wait) = (Signal::Ok, Cause::None, Some(Duration::ZERO));
+    }
     if hint.dialect != hint::Dialect::NONE {
         route.lane.metrics().hinted(hint.dialect.as_str());
     }
@@ -152,7 +158,12 @@ async fn judge(
     fields::add_via(&mut parts.headers, &link.proxy.via, parts.version);
     parts.headers.append(SERVER_TIMING, server_timing(waited));
     parts.version = Version::HTTP_11;
-    Ok((Response::from_parts(parts, Body::Upstream(body)), hint))
+    Ok((Response::from_parts(parts, Body::Upstream(body)), hint, done))
+}
+
+/// Whether answers with this status refuse a request if they ask to wait.
+fn may_refuse(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 200 | 400 | 401 | 403 | 418 | 420 | 429 | 503 | 509 | 529)
 }
 
 /// Reads the answer to its end, so that nothing is held while its request is sent again; `false` if it is too large.

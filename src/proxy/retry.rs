@@ -57,7 +57,8 @@ pub(super) struct Again {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
     why: Why,
-    number: u32,
+    /// The first try was 1.
+    pub(super) number: u32,
     back_off: Duration,
     deadline: Instant,
 }
@@ -181,8 +182,11 @@ fn gives_up(why: Why, tries: u32, link: &Link, route: &Route) -> bool {
 
 impl Why {
     /// Why a request that was answered may be sent again, if it may.
-    pub(super) fn of_answer(hint: &Hint, status: StatusCode, spare: &Spare) -> Option<Self> {
+    ///
+    /// `done` says that it has done something all the same.
+    pub(super) fn of_answer(hint: &Hint, status: StatusCode, done: bool, spare: &Spare) -> Option<Self> {
         match hint.cause {
+            _ if done => None,
             _ if hint.signal == Signal::FatalQuota => None,
             Cause::Quota => Some(Self::Refused),
             Cause::Concurrency => Some(Self::Crowded),

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -38,7 +38,8 @@ pub(super) struct Kept {
 
 #[derive(Default)]
 struct Inside {
-    pieces: Vec<Bytes>,
+    /// Copied, so that a few bytes do not hold on to the whole buffer that they were read into.
+    pieces: Vec<BytesMut>,
     trailers: Option<HeaderMap>,
     /// All of it is here.
     ended: bool,
@@ -55,8 +56,8 @@ struct Inside {
     rest: Option<Incoming>,
 }
 
-/// In more pieces than this a body would take much more memory than it is long.
-const PIECES: usize = 16 * 1024;
+/// A body is kept, and sent again, in pieces of up to this many bytes.
+const PIECE: usize = 64 * 1024;
 /// How long the one who read a body may take to let go of it.
 const LETTING_GO: Duration = Duration::from_secs(1);
 
@@ -93,7 +94,7 @@ impl RequestBody {
         let inside = kept.inside.lock();
         if let Some(piece) = inside.pieces.get(*sent) {
             *sent += 1;
-            return Some(Frame::data(piece.clone()));
+            return Some(Frame::data(Bytes::copy_from_slice(piece)));
         }
         if *sent == inside.pieces.len() && inside.ended && self.incoming.is_none() {
             *sent += 1;
@@ -113,11 +114,14 @@ impl RequestBody {
             Some(frame) => {
                 if let Some(piece) = frame.data_ref() {
                     inside.size += piece.len() as u64;
-                    inside.pieces.push(piece.clone());
-                    *sent += 1;
-                    if inside.size > inside.most || inside.pieces.len() > PIECES {
-                        inside.let_go();
+                    if inside.size > inside.most {
+                        return inside.let_go();
                     }
+                    match inside.pieces.last_mut().filter(|last| last.len() + piece.len() <= PIECE) {
+                        Some(last) => last.extend_from_slice(piece),
+                        None => inside.pieces.push(piece.as_ref().into()),
+                    }
+                    *sent = inside.pieces.len();
                 } else if let Some(trailers) = frame.trailers_ref() {
                     inside.trailers = Some(trailers.clone());
                     inside.ended = true;

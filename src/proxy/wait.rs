@@ -19,6 +19,9 @@ use crate::{
 /// How long before its slot a connection is made ready for a request that waits.
 const WARM_UP: Duration = Duration::from_millis(500);
 
+/// So often a request goes in front of those who have not been sent yet.
+const FAVOURED: u32 = 3;
+
 /// Slots may be a little late: who was let in because his slot matures in time is not sent away for that.
 const GRACE: Duration = Duration::from_millis(500);
 
@@ -36,7 +39,9 @@ where
             if route.lane.has_pauses() {
                 Box::pin(for_its_kind(&call)).await?;
             }
-            let ask = Ask { cost: Cost::MIN, patience: call.patience, again: call.again.is_some() };
+            // What is refused again and again does not stand in the way of others for ever.
+            let again = call.again.as_ref().is_some_and(|attempt| attempt.number <= FAVOURED);
+            let ask = Ask { cost: Cost::MIN, patience: call.patience, again };
             let (permit, waited) = match route.lane.admit(ask) {
                 Admission::Send(permit) => (permit, Duration::ZERO),
                 Admission::Wait(waiting) => {

@@ -54,7 +54,7 @@ const LESS: &[(&str, &str, f64, usize)] = &[
     ("aws", "as none, and a code in the body", 0.85, 60),
     ("aws-s3", "as aws", 0.85, 60),
     ("kraken", "as none, and 200 with an error in the body", 0.85, 60),
-    ("amazon-sp", "tells the rate alone, and not how many fit into a burst", 0.93, 45),
+    ("amazon-sp", "tells the rate alone, and not how many fit into a burst", 0.80, 45),
     ("github-secondary", "shows another bucket's numbers, which have room: the first crowd is refused", 0.95, 70),
     ("graphql", "its refusals are 200 and look served until their bodies were read", 0.45, 50),
     ("shopify-graphql", "counts points, in a body that is not always looked at", 0.40, 50),
