@@ -127,8 +127,10 @@ async fn judge(
         body: beginning.as_deref(),
         arrived: link.proxy.clock.time_of_day(),
     });
-    let done = parts.status.is_success() && !beginning.is_some_and(|body| hint::is_complaint(&body));
-    if parts.headers.contains_key(RETRY_AFTER) && (done || !may_refuse(parts.status)) {
+    // A closer look only where there is something to see.
+    let refused = hint.cause != Cause::None;
+    let done = refused && parts.status.is_success() && !beginning.is_some_and(|body| hint::is_complaint(&body));
+    if refused && parts.headers.contains_key(RETRY_AFTER) && (done || !may_refuse(parts.status)) {
         // It says when to ask for this again (RFC 9110 §10.2.3), and refuses nothing.
         (hint.signal, hint.cause, hint.wait) = (Signal::Ok, Cause::None, Some(Duration::ZERO));
     }
