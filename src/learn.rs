@@ -81,8 +81,8 @@ impl Heard<'_> {
 /// What has changed by an answer, for people to be told.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// Another limit holds, or none any more.
-    Limit(Option<LimitSpec>),
+    /// Another limit holds.
+    Limit(LimitSpec),
     /// Nothing leaves until an answer says otherwise.
     Closed(Reason, Duration),
     /// The pause is over.
@@ -198,7 +198,7 @@ impl Learned {
             if self.told.has_limits() {
                 self.ramp = None;
             }
-            changes.extend(limits.into_iter().map(|limit| Change::Limit(Some(limit))));
+            changes.extend(limits.into_iter().map(Change::Limit));
         }
         match hint.cause {
             Cause::None if *failed => self.fail(now, unit, &mut changes),
@@ -401,7 +401,7 @@ impl Learned {
             return Changes::new();
         }
         self.noted = Some(rate);
-        Changes::from_iter([Change::Limit(Some(limit))])
+        Changes::from_iter([Change::Limit(limit)])
     }
 }
 

@@ -13,8 +13,7 @@ pub(super) fn tell(lane: &Lane, changes: &Changes) {
     let (host, rule) = (lane.host(), &lane.policy().name);
     for change in changes {
         match change {
-            Change::Limit(Some(limit)) => info!(%host, %rule, %limit, "learned a limit"),
-            Change::Limit(None) => info!(%host, %rule, "a learned limit holds no more"),
+            Change::Limit(limit) => info!(%host, %rule, %limit, "learned a limit"),
             Change::Closed(reason, wait) => {
                 if matches!(reason, Reason::Banned | Reason::Breaker) || *wait > LONG {
                     warn!(%host, %rule, reason = reason.as_str(), ?wait, "pausing");
