@@ -153,11 +153,6 @@ impl Learned {
         self.gate.until().or_else(|| self.told.empty(now).map(|until| (until, Reason::Exhausted)))
     }
 
-    /// How far back a slot may have matured that is taken only now: not into a pause.
-    pub fn catch_up(&self, now: Instant, usual: Duration) -> Duration {
-        usual.min(now.since(self.gate.opened()))
-    }
-
     /// A request was taken as `unit`; `waited` says that it had to wait for that.
     pub fn take(&mut self, now: Instant, unit: Unit, waited: bool, budget: &mut Budget) -> Changes {
         self.unanswered += 1;
@@ -208,14 +203,14 @@ impl Learned {
                 None => self.fail(now, unit, &mut changes),
             },
             Cause::Concurrency => {
-                self.gate.served(now, unit);
+                self.gate.served(unit);
                 let most = (f64::from(self.unanswered) * 0.7).floor().max(1.0);
                 self.parallel = Some(Parallel { most, careful: true });
                 changes.push(Change::Parallel(most as u32));
             }
             // The lane is not to blame.
             Cause::Quota if hint.signal == Signal::FatalQuota || elsewhere && hint.signal != Signal::Banned => {
-                if self.gate.served(now, unit) {
+                if self.gate.served(unit) {
                     changes.push(Change::Opened);
                 }
             }
@@ -287,7 +282,7 @@ impl Learned {
         if let Some(breaker) = &mut self.breaker {
             breaker.served(now, self.gate.is_probe(unit));
         }
-        if self.gate.served(now, unit) {
+        if self.gate.served(unit) {
             (self.refusals, self.waits) = (0, 0);
             changes.push(Change::Opened);
             if self.parallel.is_none() && !budget.is_even() {
@@ -315,7 +310,7 @@ impl Learned {
         match pause {
             Some(pause) => self.close(now, pause, Reason::Breaker, changes),
             // What it was to find out, it has: the API answers, or is not reached, but it does not ask for a pause.
-            None if self.gate.served(now, unit) => changes.push(Change::Opened),
+            None if self.gate.served(unit) => changes.push(Change::Opened),
             None => {}
         }
     }

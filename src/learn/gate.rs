@@ -23,8 +23,6 @@ pub enum Reason {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gate {
     closed: Option<Closed>,
-    /// When it was opened last.
-    opened: Instant,
     /// The last request that has left.
     newest: Unit,
     /// The last one that had left when it was closed last.
@@ -89,11 +87,6 @@ impl Gate {
         self.newest
     }
 
-    /// When it was opened last.
-    pub(super) fn opened(&self) -> Instant {
-        self.opened
-    }
-
     /// Whether it is open.
     pub(super) fn is_open(&self) -> bool {
         self.closed.is_none()
@@ -125,10 +118,10 @@ impl Gate {
     }
 
     /// The request `unit` was served: if it is the probe, the gate opens. Says whether it did.
-    pub(super) fn served(&mut self, now: Instant, unit: Unit) -> bool {
+    pub(super) fn served(&mut self, unit: Unit) -> bool {
         let opens = self.is_probe(unit);
         if opens {
-            (self.closed, self.opened) = (None, now);
+            self.closed = None;
         }
         opens
     }
@@ -161,11 +154,11 @@ mod tests {
         gate.take(s(0), 1);
         assert!(gate.close(s(0), s(5), Reason::RetryAfter));
         assert_eq!(gate.earliest(s(1)), s(5));
-        assert!(!gate.served(s(2), 1), "an answer to what was under way before");
+        assert!(!gate.served(1), "an answer to what was under way before");
         gate.take(s(5), 7);
         assert_eq!(gate.earliest(s(5)), s(7), "if it hangs another one tries");
-        assert!(gate.served(s(6), 7));
-        assert_eq!((gate.earliest(s(6)), gate.opened()), (s(6), s(6)));
+        assert!(gate.served(7));
+        assert_eq!(gate.earliest(s(6)), s(6));
     }
 
     #[test]

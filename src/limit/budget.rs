@@ -119,15 +119,13 @@ impl Budget {
         })
     }
 
-    /// Takes `cost` from all limits. Only when [`earliest`](Self::earliest) has said `now`: a partial charge would starve
-    /// requests that need only the limits that were charged.
-    ///
-    /// `late` is how far back a slot may have matured that is taken only now.
-    pub fn take(&mut self, now: Instant, cost: Cost, late: Duration) -> Unit {
+    /// Takes `cost` from all limits for a slot that was due at `due`. Only when [`earliest`](Self::earliest) has said
+    /// `now`: a partial charge would starve requests that need only the limits that were charged.
+    pub fn take(&mut self, now: Instant, due: Instant, cost: Cost) -> Unit {
         let first = self.next;
         self.next += u64::from(cost.get());
         for limit in &mut self.limits {
-            limit.gcra.commit(now, late, cost);
+            limit.gcra.commit(now, due, cost);
             limit.window.take(first, cost);
         }
         first

@@ -15,12 +15,26 @@ use governor::{
 use super::{Cost, LimitSpec};
 use crate::clock::Instant;
 
+/// Slots that were due at most this long ago are still handed out one by one to those who waited for them. Timers are
+/// about 1 ms late, a busy machine's several; beyond this a burst would be more than an API expects of even spacing.
+const CATCH_UP: Duration = Duration::from_millis(50);
+
+/// How much closer than evenly two requests may leave while missed slots are caught up: a quarter of the spacing, or
+/// this where that is more.
+const CLOSER: Duration = Duration::from_millis(5);
+
+/// For the sake of that distance a missed slot waits so long at most: where every timer is late, slots would be lost
+/// otherwise.
+const SPREAD: Duration = Duration::from_millis(25);
+
 /// The spacing of one limit.
 #[derive(Clone, Debug)]
 pub struct Gcra {
     quota: Quota,
     /// When the next request is due by the rate alone; `None` before the first one.
     tat: Option<Nanos>,
+    /// When a slot that was missed keeps its distance to the last one that was taken.
+    spread: Instant,
 }
 
 /// One cell of state, lent to governor for one decision.
@@ -35,35 +49,43 @@ struct Told(Cell<Nanos>);
 impl Gcra {
     /// Spacing for `limit`, nothing sent yet.
     pub fn new(limit: &LimitSpec) -> Self {
-        Self { quota: quota(limit), tat: None }
+        Self { quota: quota(limit), tat: None, spread: Instant::START }
     }
 
     /// The first instant, not before `now`, at which one more request keeps the spacing.
     pub fn earliest(&self, now: Instant) -> Instant {
-        self.decide(now).map_or_else(|at| at, |_| now)
+        self.decide(now).map_or_else(|at| at, |_| now).max(self.spread)
     }
 
-    /// Takes the slot that matured last, at most `late` before `now`: a timer that fires late, or a wait for another
-    /// limit, then does not push every later slot back. Call only when [`earliest`](Self::earliest) says `now`.
+    /// Takes a slot that was due, by all that it depends on, at `due`. Late timers then do not push every later slot back.
+    /// Call only when [`earliest`](Self::earliest) says `now`.
     ///
     /// A request may cost more than the burst: it leaves like any other, and what follows waits for all of its cost.
-    pub fn commit(&mut self, now: Instant, late: Duration, cost: Cost) {
-        let interval = nanos(self.quota.replenish_interval());
-        let tolerance = interval * u64::from(self.quota.burst_size().get() - 1);
-        let matured = self
-            .tat
-            .map_or(now, |tat| Instant::from_nanos(tat.as_u64().saturating_sub(tolerance)).max(now - late).min(now));
+    pub fn commit(&mut self, now: Instant, due: Instant, cost: Cost) {
+        let interval = self.quota.replenish_interval();
+        let tolerance = nanos(interval) * u64::from(self.quota.burst_size().get() - 1);
+        let matured = self.tat.map_or(now, |tat| {
+            let free = Instant::from_nanos(tat.as_u64().saturating_sub(tolerance));
+            // What only waited for its distance was missed before, and is still to be caught up.
+            if due <= self.spread { free } else { free.max(due).max(now - CATCH_UP).min(now) }
+        });
         let tat = self.decide(matured).unwrap_or_else(|at| {
             // Not ours to send yet: charge it all the same, so that a caller's mistake cannot raise the rate.
-            (at.as_nanos() + tolerance + interval).into()
+            (at.as_nanos() + tolerance + nanos(interval)).into()
         });
         self.tat = Some(tat);
         self.shift(i64::from(cost.get()) - 1);
+        // Bursts keep no distance.
+        if tolerance == 0 {
+            let distance = interval.saturating_sub(CLOSER.max(interval / 4));
+            self.spread = (now + distance).min(Instant::from_nanos(tat.as_u64()) + SPREAD);
+        }
     }
 
     /// Undoes one [`commit`](Self::commit) of `cost`: its slots are free again.
     pub fn give_back(&mut self, cost: Cost) {
         self.shift(-i64::from(cost.get()));
+        self.spread = Instant::START;
     }
 
     /// The state, to be kept somewhere else.
@@ -87,12 +109,12 @@ impl Gcra {
         let burst = u64::from(self.quota.burst_size().get() - 1);
         let tat = self.tat.map_or(0, |tat| tat.as_u64()).max(now.as_nanos());
         let due = tat.saturating_add(ahead.saturating_mul(interval)).saturating_sub(burst * interval);
-        Instant::from_nanos(due).max(now)
+        Instant::from_nanos(due).max(now).max(self.spread)
     }
 
     /// Whether a fresh limiter would decide the same from now on.
     pub fn is_idle(&self, now: Instant) -> bool {
-        self.tat.is_none_or(|tat| tat.as_u64() <= now.as_nanos())
+        self.tat.is_none_or(|tat| tat.as_u64() <= now.as_nanos()) && self.spread <= now
     }
 
     /// Governor's verdict on one request at `now`: the TAT after it, or the first instant at which it may leave.
@@ -165,24 +187,46 @@ mod tests {
     #[test]
     fn a_late_timer_does_not_push_later_slots_back() {
         let mut gcra = gcra("10/s");
-        gcra.commit(ms(0), Duration::ZERO, ONE);
+        gcra.commit(ms(0), ms(0), ONE);
         assert_eq!(gcra.earliest(ms(1)), ms(100));
-        gcra.commit(ms(107), Duration::from_millis(50), ONE);
+        gcra.commit(ms(107), ms(100), ONE);
         assert_eq!(gcra.earliest(ms(107)), ms(200));
+    }
+
+    #[test]
+    fn slots_that_were_missed_are_caught_up_one_by_one() {
+        let mut gcra = gcra("50/s");
+        gcra.commit(ms(0), ms(0), ONE);
+        // The timer for the slot at 20 fires at 41, and all are waiting.
+        gcra.commit(ms(41), ms(20), ONE);
+        let left = [(); 5].map(|()| {
+            let at = gcra.earliest(ms(41));
+            gcra.commit(at, at, ONE);
+            at
+        });
+        assert_eq!(left, [56, 71, 86, 101, 120].map(ms), "a quarter closer, until the pattern is reached again");
+    }
+
+    #[test]
+    fn a_wait_for_something_else_is_not_caught_up() {
+        let mut gcra = gcra("50/s");
+        gcra.commit(ms(0), ms(0), ONE);
+        gcra.commit(ms(41), ms(40), ONE);
+        assert_eq!(gcra.earliest(ms(41)), ms(60));
     }
 
     #[test]
     fn lateness_beyond_the_tolerance_is_lost() {
         let mut gcra = gcra("10/s");
-        gcra.commit(ms(0), Duration::ZERO, ONE);
-        gcra.commit(ms(400), Duration::from_millis(50), ONE);
-        assert_eq!(gcra.earliest(ms(400)), ms(450));
+        gcra.commit(ms(0), ms(0), ONE);
+        gcra.commit(ms(400), ms(100), ONE);
+        assert_eq!(gcra.tat(), Some(ms(450)));
     }
 
     #[test]
     fn what_is_given_back_is_free_again() {
         let mut gcra = gcra("10/s");
-        gcra.commit(ms(0), Duration::ZERO, ONE);
+        gcra.commit(ms(0), ms(0), ONE);
         gcra.give_back(ONE);
         assert_eq!(gcra.earliest(ms(0)), ms(0));
     }
@@ -190,7 +234,7 @@ mod tests {
     #[test]
     fn a_cost_beyond_the_burst_is_paid_in_waiting() {
         let mut gcra = gcra("10/s burst 2");
-        gcra.commit(ms(0), Duration::ZERO, Cost::new(5).unwrap());
+        gcra.commit(ms(0), ms(0), Cost::new(5).unwrap());
         // Five cells at 100 ms each, one of which the burst still forgives.
         assert_eq!(gcra.earliest(ms(0)), ms(400));
     }
@@ -198,10 +242,10 @@ mod tests {
     #[test]
     fn a_changed_rate_keeps_what_was_sent() {
         let mut gcra = gcra("10/s");
-        gcra.commit(ms(0), Duration::ZERO, ONE);
+        gcra.commit(ms(0), ms(0), ONE);
         gcra.retune(&"1/s".parse().unwrap());
         assert_eq!(gcra.earliest(ms(0)), ms(100));
-        gcra.commit(ms(100), Duration::ZERO, ONE);
+        gcra.commit(ms(100), ms(100), ONE);
         assert_eq!(gcra.earliest(ms(100)), ms(1100));
     }
 
@@ -214,7 +258,7 @@ mod tests {
             for at in promised {
                 now = gcra.earliest(now);
                 assert_eq!(now, at, "{limit}");
-                gcra.commit(now, Duration::ZERO, ONE);
+                gcra.commit(now, now, ONE);
             }
         }
     }
@@ -238,7 +282,7 @@ mod tests {
                 match theirs.check() {
                     Ok(()) => {
                         prop_assert_eq!(ours.earliest(now), now);
-                        ours.commit(now, Duration::ZERO, ONE);
+                        ours.commit(now, now, ONE);
                     }
                     Err(not) => prop_assert_eq!(ours.earliest(now).as_nanos(), not.earliest_possible().as_u64()),
                 }

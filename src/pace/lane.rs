@@ -59,10 +59,6 @@ struct Ticket {
     since: Instant,
 }
 
-/// Slots that matured at most this long ago are still handed out one by one to those who waited for them. Timers are
-/// about 1 ms late, a busy machine several; beyond this a burst would be more than an API expects of even spacing.
-const CATCH_UP: Duration = Duration::from_millis(50);
-
 /// What was learned is remembered for so long after the last request, though there are many lanes.
 const MEMORY: Duration = Duration::from_secs(3600);
 
@@ -102,7 +98,7 @@ impl Lane {
         let now = self.clock.now();
         let mut state = self.state.lock();
         if state.queue.is_empty() && self.earliest(&mut state, now, ask.cost) <= now {
-            let permit = self.grant(&mut state, now, now, ask.cost, Duration::ZERO);
+            let permit = self.grant(&mut state, now, (now, now), ask.cost);
             drop(state);
             self.metrics.wait_seconds.observe(0.0);
             return Admission::Send(permit);
@@ -301,9 +297,15 @@ impl Lane {
         state.budget.earliest(now, cost).max(state.learned.earliest(now, cost))
     }
 
-    fn grant(self: &Arc<Self>, state: &mut State, now: Instant, since: Instant, cost: Cost, late: Duration) -> Permit {
-        let late = state.learned.catch_up(now, late);
-        let unit = state.budget.take(now, cost, late);
+    /// Lets a request go `now` that has waited since `since`, and could have gone at `due`.
+    fn grant(
+        self: &Arc<Self>,
+        state: &mut State,
+        now: Instant,
+        (since, due): (Instant, Instant),
+        cost: Cost,
+    ) -> Permit {
+        let unit = state.budget.take(now, due, cost);
         let news = state.learned.take(now, unit, now > since, &mut state.budget);
         state.news.extend(news);
         state.in_flight += 1;
@@ -373,6 +375,7 @@ impl Lane {
     /// Gives every slot that has matured to whoever is first *now*; also says when the next one matures.
     fn serve(self: &Arc<Self>, state: &mut State, now: Instant) -> (Grants, Instant) {
         let mut grants = Grants::new();
+        let due = state.armed.map_or(now, |armed| armed.min(now));
         while let Some(cost) = state.queue.first() {
             let next = self.earliest(state, now, cost);
             if next > now {
@@ -381,7 +384,7 @@ impl Lane {
             let (cost, ticket) = state.queue.pop().expect("there is a first one");
             self.metrics.waiting.dec();
             if !ticket.grant.is_closed() {
-                let permit = self.grant(state, now, ticket.since, cost, CATCH_UP);
+                let permit = self.grant(state, now, (ticket.since, due), cost);
                 self.metrics.wait_seconds.observe(now.since(ticket.since).as_secs_f64());
                 grants.push((ticket.grant, permit));
             }

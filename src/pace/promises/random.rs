@@ -163,16 +163,18 @@ proptest! {
         let limit: LimitSpec = format!("{count}/s burst {}", burst.min(count)).parse().unwrap();
         let margin = ms(20);
         let mut budget = Budget::new(&[limit], MarginSpec::Fixed(margin), Instant::START);
-        let (mut now, mut arrivals, mut lateness) = (Instant::START, Vec::new(), lateness.into_iter().cycle());
+        let (mut now, mut due) = (Instant::START, Instant::START);
+        let (mut arrivals, mut lateness) = (Vec::new(), lateness.into_iter().cycle());
         let end = Instant::START + Duration::from_secs(20);
         while now < end {
             while budget.earliest(now, Cost::MIN) <= now {
-                let unit = budget.take(now, Cost::MIN, ms(50));
+                let unit = budget.take(now, due, Cost::MIN);
                 budget.sent(unit, Cost::MIN, now);
                 // Alternately as late and as early as may be.
                 arrivals.push((now + ms(if unit.is_multiple_of(2) { transit } else { 0 }), 1));
             }
-            now = budget.earliest(now, Cost::MIN) + ms(lateness.next().unwrap_or(0));
+            due = budget.earliest(now, Cost::MIN);
+            now = due + ms(lateness.next().unwrap_or(0));
         }
         prop_assert!(worst_window(&mut arrivals, limit.rate.per) <= count);
         // One window takes the window itself, the margin, one lateness, and, where buckets are shared, one bucket more.
@@ -192,7 +194,7 @@ proptest! {
             now = now + ms(gap);
             let cost = Cost::new(cost).unwrap();
             if budget.earliest(now, cost) <= now {
-                let unit = budget.take(now, cost, Duration::ZERO);
+                let unit = budget.take(now, now, cost);
                 if give_back {
                     budget.give_back(unit, cost);
                 } else {
@@ -221,7 +223,7 @@ proptest! {
                 changed = true;
             }
             if budget.earliest(now, Cost::MIN) <= now {
-                let unit = budget.take(now, Cost::MIN, Duration::ZERO);
+                let unit = budget.take(now, now, Cost::MIN);
                 budget.sent(unit, Cost::MIN, now);
                 budget.answered(unit, Cost::MIN, now);
                 arrivals.push((now, 1));

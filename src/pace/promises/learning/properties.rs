@@ -119,7 +119,7 @@ impl Mind {
 
     fn take(&mut self) {
         let gate = self.learned.closed(self.now).is_some_and(|(_, reason)| reason != Reason::Exhausted);
-        let unit = self.budget.take(self.now, Cost::MIN, Duration::ZERO);
+        let unit = self.budget.take(self.now, self.now, Cost::MIN);
         self.learned.take(self.now, unit, true, &mut self.budget);
         self.budget.sent(unit, Cost::MIN, self.now);
         self.under_way.push((unit, self.now));
