@@ -1,9 +1,7 @@
 //! Gateway addresses: paths of andante's own that stand for an API.
 
-use std::net::TcpListener;
-
 use crate::support::{
-    Andante, Client, Message, Upstream,
+    Andante, Client, DeadPort, Message, Upstream,
     h2::Client2,
     rejected,
     tls::{Interceptor, Leaf, Server, TRUSTED},
@@ -188,7 +186,7 @@ fn a_gateway_speaks_tls_to_the_upstream_and_says_what_is_wrong_with_it() {
         let _ = connection.bytes(1);
         connection.send(OK);
     });
-    let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let dead = DeadPort::reserve();
     let andante = Interceptor::serve(&[]);
     let ask = |host: std::net::SocketAddr| get(&andante.andante, &format!("/https://{host}/x"), "");
     assert_eq!(ask(good.address()).text(), "ok");
@@ -197,7 +195,7 @@ fn a_gateway_speaks_tls_to_the_upstream_and_says_what_is_wrong_with_it() {
         (other.address(), "tls_certificate_error"),
         (unknown.address(), "tls_certificate_error"),
         (plain.address(), "tls_protocol_error"),
-        (dead, "connection_refused"),
+        (dead.address(), "connection_refused"),
     ] {
         let answer = ask(upstream);
         rejected(&answer, 502, error, &upstream.to_string());

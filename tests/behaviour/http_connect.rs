@@ -1,6 +1,6 @@
 //! Tunnels (R26 to R32, R35), and upgrades, which are none yet (R33).
 
-use crate::support::{Andante, Client, Upstream, eventually, rejected};
+use crate::support::{Andante, Client, DeadPort, Upstream, eventually, rejected};
 
 /// Opens a tunnel to `upstream`.
 fn tunnel(andante: &Andante, upstream: &Upstream) -> Client {
@@ -100,7 +100,8 @@ fn r26_r27_a_get_before_it_does_not_open_the_way_for_a_connect() {
 #[test]
 fn r28_r29_a_dead_port_is_502_and_the_connection_closed() {
     let andante = Andante::serve(&[]);
-    let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let held = DeadPort::reserve();
+    let dead = held.address();
     let mut client = Client::connect(andante.proxy());
     client.send(format!("CONNECT {dead} HTTP/1.1\r\nHost: {dead}\r\n\r\n\x16\x03\x01 not for you"));
     rejected(&client.answer(), 502, "connection_refused", "a dead port");

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{Andante, Client, Message, Upstream, rejected};
+use crate::support::{Andante, Client, DeadPort, Message, Upstream, rejected};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -351,9 +351,7 @@ fn r25_nobody_is_told_who_asked() {
 #[test]
 fn r22_r23_what_cannot_be_reached_is_said_in_rfc_9209s_words() {
     let andante = Andante::with_config("[timeouts]\nconnect = \"500ms\"\n");
-    // A port on which nobody listens any more.
-    let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    rejected(&Client::get(andante.proxy(), &format!("http://{dead}/")), 502, "connection_refused", "a dead port");
+    rejected(&Client::get(andante.proxy(), &DeadPort::reserve().url()), 502, "connection_refused", "a dead port");
     let (full, _waiting) = full();
     let full = full.local_addr().unwrap();
     rejected(&Client::get(andante.proxy(), &format!("http://{full}/")), 504, "connection_timeout", "nobody accepts");

@@ -4,6 +4,7 @@
 
 mod andante;
 mod client;
+mod dead_port;
 pub(crate) mod h2;
 pub(crate) mod message;
 mod mock;
@@ -17,6 +18,7 @@ use std::{thread, time::Duration};
 pub(crate) use self::{
     andante::Andante,
     client::Client,
+    dead_port::DeadPort,
     message::{Message, Wire},
     mock::Mock,
     name_server::{Name, NameServer},

@@ -1,7 +1,7 @@
 //! Failures: what may have been done is sent again only if it may be repeated.
 
 use super::{CUT, DOWN, OK, ask, beginning_with, ms, now, same, timed};
-use crate::support::{Andante, Client, Mock, Upstream, eventually, rejected};
+use crate::support::{Andante, Client, DeadPort, Mock, Upstream, eventually, rejected};
 
 const BODY: &str = "Content-Length: 5\r\n\r\nhello";
 const KEYED: &str = "Idempotency-Key: \"a\"\r\nContent-Length: 5\r\n\r\nhello";
@@ -79,10 +79,8 @@ fn an_answer_that_is_cut_is_passed_on_as_cut() {
 
 #[test]
 fn a_host_that_was_never_reached_is_tried_three_times() {
-    let gone = Upstream::ok();
+    let gone = DeadPort::reserve();
     let address = gone.address();
-    drop(gone);
-    eventually("the port to be free", || std::net::TcpListener::bind(address).ok());
     let andante = Andante::logging("info", &[]);
     // That something else there answers says nothing about it.
     assert_eq!(Client::get(andante.proxy(), &Upstream::ok().url("/")).status(), 200);
@@ -133,13 +131,11 @@ fn a_kept_connection_that_the_upstream_closed_is_no_failure() {
 
 #[test]
 fn what_is_dead_at_one_port_does_not_hold_up_another() {
-    let gone = Upstream::ok();
-    let dead = gone.url("/");
-    drop(gone);
+    let dead = DeadPort::reserve();
     let (andante, alive) = (Andante::serve(&[]), Upstream::ok());
     assert_eq!(timed(&andante, &alive, "GET", "\r\n").0.status(), 200);
     for _ in 0..6 {
-        assert_eq!(Client::get(andante.proxy(), &dead).status(), 502);
+        assert_eq!(Client::get(andante.proxy(), &dead.url()).status(), 502);
     }
     let (answer, took) = timed(&andante, &alive, "GET", "Prefer: wait=5\r\n\r\n");
     assert_eq!(answer.status(), 200);

@@ -4,7 +4,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{DOWN, OK, SECOND, ask, beginning_with, ms, now};
-use crate::support::{Andante, Client, Upstream, eventually, h2::Client2};
+use crate::support::{Andante, Client, DeadPort, Upstream, eventually, h2::Client2};
 
 const LONG: &str = "HTTP/1.1 429 No\r\nRetry-After: 30\r\nContent-Length: 4\r\n\r\nlong";
 
@@ -107,9 +107,8 @@ fn an_end_in_order_cuts_back_offs_short() {
     let rule = format!("drain = \"400ms\"\n[[rule]]\nhost = \"{}\"\n", gone.address());
     let mut andante = Andante::with_config(&rule);
     assert_eq!(ask(&andante, &gone, "GET", "\r\n").answer().status(), 200);
-    let (url, host) = (gone.url("/"), gone.address());
-    drop(gone);
-    eventually("the port to be free", || std::net::TcpListener::bind(host).ok());
+    let gone = DeadPort::after(gone);
+    let (url, host) = (gone.url(), gone.address());
     let mut client = Client::connect(andante.proxy());
     client.send(format!("POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\n\r\nhi"));
     // Long enough for back-offs of seconds.

@@ -1,7 +1,7 @@
 //! `retry = "off"` and `breaker = "off"`.
 
 use super::{CUT, DOWN, SOON, ask, beginning_with, ms, timed};
-use crate::support::{Andante, Client, Upstream, rejected};
+use crate::support::{Andante, Client, DeadPort, Upstream, rejected};
 
 #[test]
 fn without_retries_everything_is_passed_on_as_it_is() {
@@ -14,11 +14,9 @@ fn without_retries_everything_is_passed_on_as_it_is() {
         assert!(took < ms(900), "{took:?}");
         assert_eq!(upstream.requests().len(), 1);
     }
-    let gone = Upstream::ok();
-    let url = gone.url("/");
-    drop(gone);
+    let dead = DeadPort::reserve();
     let andante = Andante::logging("info", &["--retry", "off"]);
-    rejected(&Client::get(andante.proxy(), &url), 502, "connection_refused", "nobody there");
+    rejected(&Client::get(andante.proxy(), &dead.url()), 502, "connection_refused", "nobody there");
     assert!(!andante.stderr().contains("again"), "{}", andante.stderr());
 }
 

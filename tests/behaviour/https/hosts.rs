@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::MetadataExt as _};
 
 use super::{intercepted, localhost, secure, server};
 use crate::support::{
-    Client, Upstream, eventually, rejected,
+    Client, DeadPort, Upstream, eventually, rejected,
     tls::{Interceptor, Server, TRUSTED, Worker},
 };
 
@@ -92,8 +92,8 @@ fn r43_a_worker_that_speaks_no_alpn_is_served_http_1() {
 #[test]
 fn r43_an_upstream_that_cannot_be_reached_is_told_in_an_answer_and_not_by_a_failed_handshake() {
     let interceptor = Interceptor::serve(&["--intercept", "localhost"]);
-    let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let answer = interceptor.get(&format!("localhost:{dead}"), "/");
+    let dead = DeadPort::reserve();
+    let answer = interceptor.get(&format!("localhost:{}", dead.address().port()), "/");
     rejected(&answer, 502, "connection_refused", "a dead port");
 }
 

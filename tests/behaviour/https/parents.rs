@@ -1,8 +1,10 @@
 //! Ways out through parent proxies, which are told who we are, and nobody else is.
 
+use std::net::SocketAddr;
+
 use super::server;
 use crate::support::{
-    Client, Connection, Message, Upstream, rejected,
+    Client, Connection, DeadPort, Message, Upstream, rejected,
     tls::{Interceptor, Server, TRUSTED, Worker},
 };
 
@@ -31,14 +33,14 @@ fn secured(connection: Connection, tls: &Server) {
     }
 }
 
-fn via(scheme: &str, parent: &Upstream) -> String {
-    format!("[[rule]]\nhost = \"*\"\nvia = \"{scheme}://user:pa%3Ass@{}\"\n", parent.address())
+fn via(scheme: &str, parent: SocketAddr) -> String {
+    format!("[[rule]]\nhost = \"*\"\nvia = \"{scheme}://user:pa%3Ass@{parent}\"\n")
 }
 
 #[test]
 fn an_http_parent_is_asked_for_a_tunnel_to_https_with_its_password() {
     let parent = http_parent();
-    let interceptor = Interceptor::with_config(&via("http", &parent), &["--intercept", "*"]);
+    let interceptor = Interceptor::with_config(&via("http", parent.address()), &["--intercept", "*"]);
     // Nobody here has to know where that is.
     assert_eq!(interceptor.get("a.localhost:443", "/inside").text(), "ok");
     let [connect, inside] = &parent.requests()[..] else { panic!("{:?}", parent.requests()) };
@@ -53,7 +55,7 @@ fn an_http_parent_is_asked_for_a_tunnel_to_https_with_its_password() {
 #[test]
 fn an_http_parent_is_sent_plain_requests_in_the_absolute_form_with_its_password() {
     let parent = http_parent();
-    let interceptor = Interceptor::with_config(&via("http", &parent), &[]);
+    let interceptor = Interceptor::with_config(&via("http", parent.address()), &[]);
     let mut client = Client::connect(interceptor.andante.proxy());
     for path in ["/one?a=b", "/two"] {
         client.send(format!(
@@ -72,7 +74,7 @@ fn an_http_parent_is_sent_plain_requests_in_the_absolute_form_with_its_password(
 #[test]
 fn a_blind_tunnel_goes_through_the_parent_too() {
     let parent = http_parent();
-    let interceptor = Interceptor::with_config(&via("http", &parent), &[]);
+    let interceptor = Interceptor::with_config(&via("http", parent.address()), &[]);
     let target = "a.localhost:443";
     let own = Worker::trusting(TRUSTED.file().as_ref(), target);
     let mut worker = own.secure(interceptor.tunnel(target)).expect("the upstream's own certificate");
@@ -97,7 +99,7 @@ fn the_password_is_for_the_parent_and_not_for_what_its_tunnels_lead_to() {
         connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     });
     // A limit makes andante look into the tunnel.
-    let config = format!("{}limits = [\"100/s\"]\n", via("http", &parent));
+    let config = format!("{}limits = [\"100/s\"]\n", via("http", parent.address()));
     let interceptor = Interceptor::with_config(&config, &[]);
     let get = "GET /inside HTTP/1.1\r\nHost: a.test\r\n\r\n";
     for at_once in [true, false] {
@@ -149,7 +151,7 @@ fn counted(connection: &mut Connection, skip: usize) -> std::io::Result<String> 
 #[test]
 fn a_socks_parent_is_told_name_and_password_and_resolves() {
     let parent = socks_parent(true);
-    let interceptor = Interceptor::with_config(&via("socks5", &parent), &["--intercept", "*"]);
+    let interceptor = Interceptor::with_config(&via("socks5", parent.address()), &["--intercept", "*"]);
     assert_eq!(interceptor.get("a.localhost:443", "/inside").text(), "ok");
     let said = parent.requests();
     assert_eq!(said[0].line(), format!("user:{PASSWORD} a.localhost:443"));
@@ -158,7 +160,7 @@ fn a_socks_parent_is_told_name_and_password_and_resolves() {
 
 /// A request through a parent that refuses is 502, and tells which one, but not what it was told.
 fn parent_refuses(scheme: &str, parent: &Upstream, words: &str) {
-    let toml = via(scheme, parent);
+    let toml = via(scheme, parent.address());
     let interceptor = Interceptor::with_config(&toml, &["--intercept", "intercepted.localhost"]);
     let inside = interceptor.get("intercepted.localhost:443", "/");
     let mut blind = Client::connect(interceptor.andante.proxy());
@@ -194,7 +196,7 @@ fn a_parent_that_refuses_is_named_without_its_password() {
 fn a_parent_that_wants_another_password_is_502_for_plain_requests_too_and_the_worker_is_asked_for_none() {
     const WANTS: &str = "HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=x\r\nContent-Length: 0\r\n\r\n";
     let parent = Upstream::always(WANTS);
-    let knowing = via("http", &parent);
+    let knowing = via("http", parent.address());
     let nameless = knowing.replace("user:pa%3Ass@", "");
     for (toml, words) in [(knowing, "did not accept the user name and password"), (nameless, "`via` has none")] {
         let interceptor = Interceptor::with_config(&toml, &[]);
@@ -212,11 +214,9 @@ fn a_parent_that_wants_another_password_is_502_for_plain_requests_too_and_the_wo
 
 #[test]
 fn a_parent_that_is_not_there_is_named() {
-    let gone = Upstream::ok();
-    let rule = via("http", &gone);
+    let gone = DeadPort::reserve();
     let address = gone.address();
-    drop(gone);
-    crate::support::eventually("the port to be free", || std::net::TcpListener::bind(address).ok());
+    let rule = via("http", address);
     let interceptor = Interceptor::with_config(&rule, &["--intercept", "*"]);
     for answer in
         [interceptor.get("a.localhost:443", "/"), Client::get(interceptor.andante.proxy(), "http://api.test/")]
