@@ -88,7 +88,7 @@ fn full_window(c: &mut Criterion) {
         let mut now = Instant::START + Duration::from_secs(1);
         let mut step = |budget: &mut Budget| {
             now = budget.earliest(now, Cost::MIN);
-            let unit = budget.take(now, Cost::MIN, Duration::from_millis(50));
+            let unit = budget.take(now, now, Cost::MIN);
             budget.sent(unit, Cost::MIN, now);
             budget.answered(unit, Cost::MIN, now + Duration::from_millis(1));
         };
