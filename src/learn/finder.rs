@@ -134,10 +134,18 @@ impl Finder {
                 }
                 let per_second =
                     |(count, since): (u32, Instant)| f64::from(count) / now.since(since).as_secs_f64().max(1.0);
-                let soon = previous > found.hold - HOLD_LOWERED && now.since(previous) < HOLD_LOWERED / 3;
-                // Over a minute it may be less than the limit, over a few seconds more.
-                let (long, short) = (per_second((count, since)), per_second(self.accepted.count(now, SHORT)));
-                let measured = if soon { long } else { long.max(short) };
+                let between = now.since(previous);
+                let soon = previous > found.hold - HOLD_LOWERED && between < HOLD_LOWERED / 3;
+                let then = self.accepted.count(now, between.as_secs());
+                let measured = if soon {
+                    per_second((count, since))
+                } else if now < found.hold && then.0 >= FEW && between * 2 > found.limit().rate.per {
+                    // It has not grown since the last refusal: what was accepted from there to here is the limit.
+                    per_second(then)
+                } else {
+                    // Over a minute it may be less than the limit, over a few seconds more.
+                    per_second((count, since)).max(per_second(self.accepted.count(now, SHORT)))
+                };
                 let lower = (measured / found.rate).clamp(LEAST, if soon { SOON } else { DECREASE });
                 found.too_much = Some(found.rate);
                 found.rate *= lower;

@@ -34,3 +34,16 @@ fn a_limit_that_halves_and_doubles_is_followed_within_two_windows() {
         assert!(outcome.refused.len() <= 64, "{dialect}: {} refused", outcome.refused.len());
     }
 }
+
+#[test]
+fn a_limit_that_only_refusals_tell_of_is_followed_when_it_halves() {
+    for dialect in ["none", "retry-after"] {
+        let changes = vec![(s(60), "25/s")];
+        let outcome = Trial { dialect, limit: "50/s", requests: 5000, changes, ..Trial::default() }.run();
+        assert_eq!(outcome.passed_on, 0, "{dialect}: workers were told");
+        let pace = outcome.pace(s(80), outcome.took);
+        assert!((21.0..=25.5).contains(&pace), "{dialect}: {pace} per second");
+        let refused = outcome.refused.iter().filter(|at| **at > s(60)).count();
+        assert!(refused < 25, "{dialect}: {refused} refused");
+    }
+}
