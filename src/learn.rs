@@ -115,8 +115,13 @@ const CROWDED: u32 = 3;
 /// More unanswered requests than this are no stampede any more.
 const CROWD: f64 = 512.0;
 
-// === impl Learned ===
+/// How long to wait for what an answer says.
+pub fn wait(hint: &Hint) -> Option<Duration> {
+    let coarse = hint.retry_after.is_none() && hint.buckets.iter().any(|bucket| bucket.coarse);
+    hint.wait.map(|wait| if coarse && !wait.is_zero() { wait + SECOND } else { wait })
+}
 
+// === impl Learned ===
 impl Learned {
     /// Nothing learned yet.
     pub fn new(policy: &Policy, now: Instant) -> Self {
@@ -169,8 +174,8 @@ impl Learned {
         grown.map_or_else(Changes::new, |limit| self.found(budget, limit))
     }
 
-    /// The answer to `unit`, which was sent at `sent`, is here. `elsewhere` says that it was refused by another limit than
-    /// the lane's, `waiting` that others wait for a slot.
+    /// The answer to `unit`, which was sent at `sent`, is here. `elsewhere` says that it is about another limit than the
+    /// lane's, `waiting` that others wait for a slot.
     pub fn heard(
         &mut self,
         (sent, now): (Instant, Instant),
@@ -179,14 +184,20 @@ impl Learned {
         (elsewhere, waiting): (bool, bool),
         budget: &mut Budget,
     ) -> Changes {
-        let Heard { hint, failed, .. } = heard;
+        let Heard { hint, failed, route } = heard;
         self.unanswered = self.unanswered.saturating_sub(1);
         self.answered = true;
         let mut changes = Changes::new();
         let served = hint.cause == Cause::None;
         if !hint.buckets.is_empty() && self.trust != Trust::Waits && hint.signal != Signal::Informational {
-            let limits =
-                self.told.hear((sent, now), unit, served, &hint.buckets, (self.unanswered, self.spend), budget);
+            let limits = self.told.hear(
+                (sent, now),
+                (unit, *route),
+                served,
+                &hint.buckets,
+                (self.unanswered, self.spend),
+                budget,
+            );
             if !limits.is_empty() && self.finder.forget() {
                 budget.unlearn(Source::Found);
             }
@@ -217,6 +228,7 @@ impl Learned {
             Cause::Quota => self.refuse(now, unit, hint, waiting, budget, &mut changes),
         }
         if served
+            && !elsewhere
             && matches!(hint.signal, Signal::Throttled | Signal::Exhausted)
             && let Some(wait) = hint.retry_after
         {
@@ -271,6 +283,17 @@ impl Learned {
     /// What is left of each budget that the API tells of.
     pub fn budgets(&self, now: Instant) -> Vec<Left> {
         self.told.left(now)
+    }
+
+    /// Whether what this says is about another limit than the lane's: one that we cannot see, since what we can see has
+    /// room and the request was refused, or that of its kind.
+    pub fn is_elsewhere(&self, hint: &Hint) -> bool {
+        let mut seen = hint.buckets.iter().filter_map(|bucket| bucket.remaining).peekable();
+        let unseen = hint.cause == Cause::Quota
+            && hint.wait.is_none_or(|wait| wait.is_zero())
+            && seen.peek().is_some()
+            && seen.all(|left| left >= 1.0);
+        unseen || hint.buckets.first().is_some_and(|binding| self.told.is_by_kind(binding))
     }
 
     /// Whether nothing was learned.
@@ -338,13 +361,10 @@ impl Learned {
         }
         // Not ours to count: what was under way when the gate was closed is refused as well.
         let floor = self.floor(unit);
-        let (wait, reason) = match (hint.signal, hint.wait) {
+        let (wait, reason) = match (hint.signal, wait(hint)) {
             (Signal::Banned, wait) => (wait.unwrap_or(BAN), Reason::Banned),
             (_, Some(wait)) if hint.retry_after.is_some() => (wait, Reason::RetryAfter),
-            (_, Some(wait)) if !wait.is_zero() => {
-                let coarse = hint.buckets.iter().any(|bucket| bucket.coarse);
-                (if coarse { wait + SECOND } else { wait }, Reason::Exhausted)
-            }
+            (_, Some(wait)) if !wait.is_zero() => (wait, Reason::Exhausted),
             _ => {
                 if self.gate.knows(unit) {
                     return;
@@ -398,13 +418,4 @@ impl Learned {
         self.noted = Some(rate);
         Changes::from_iter([Change::Limit(limit)])
     }
-}
-
-/// Whether a request was refused although what we can see had room: another limit has refused it, which we cannot see.
-pub fn is_elsewhere(hint: &Hint) -> bool {
-    let mut seen = hint.buckets.iter().filter_map(|bucket| bucket.remaining).peekable();
-    hint.cause == Cause::Quota
-        && hint.wait.is_none_or(|wait| wait.is_zero())
-        && seen.peek().is_some()
-        && seen.all(|left| left >= 1.0)
 }

@@ -30,13 +30,17 @@ struct Suspect {
 
 #[derive(Clone, Copy, Debug)]
 struct Pause {
+    since: Instant,
     until: Instant,
-    length: Duration,
+    /// How often it was too short, one after the other.
+    again: i32,
 }
 
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 const A_DAY: Duration = Duration::from_secs(86_400);
+/// A request that tries for all is given this long before another one tries as well.
+const TRYING: Duration = Duration::from_secs(2);
 /// After so many refusals of one kind alone it is this kind that is refused, and not all.
 const ALONE: u32 = 3;
 /// So many others must have been served meanwhile.
@@ -80,7 +84,7 @@ impl Routes {
         if now < pause.until {
             return Err(pause.until);
         }
-        pause.until = now + pause.length.max(FIRST);
+        pause.until = now + TRYING;
         Ok(())
     }
 
@@ -98,8 +102,14 @@ impl Routes {
         }
     }
 
-    /// A request of this kind was refused, and asked to wait `wait`, if that was said: for how long it pauses.
-    pub fn refused(&mut self, route: RouteKey, wait: Option<Duration>, now: Instant) -> Option<Duration> {
+    /// A request of this kind, sent at `sent`, was refused, or has used up what its kind has, and is to wait for `wait`, if
+    /// that was said: for how long its kind pauses from now on.
+    pub fn refused(
+        &mut self,
+        route: RouteKey,
+        wait: Option<Duration>,
+        (sent, now): (Instant, Instant),
+    ) -> Option<Duration> {
         let wait = wait.unwrap_or_default().min(A_DAY);
         if self.paused.len() >= MOST && !self.paused.contains_key(&route) {
             self.paused.retain(|_, pause| pause.until > now);
@@ -109,23 +119,26 @@ impl Routes {
         }
         match self.paused.get_mut(&route) {
             // It was under way before.
-            Some(pause) if pause.until > now + pause.length / 2 && pause.until <= now + pause.length => None,
+            Some(pause) if sent < pause.since => None,
             Some(pause) => {
-                pause.length = (pause.length * 2).min(LONGEST).max(wait);
-                pause.until = now + pause.length;
-                Some(pause.length)
+                let again = (pause.again + 1).min(20);
+                let length = FIRST.mul_f64(2f64.powi(again)).min(LONGEST).max(wait);
+                *pause = Pause { since: now, until: now + length, again };
+                Some(length)
             }
             None => {
                 let length = FIRST.max(wait);
-                self.paused.insert(route, Pause { until: now + length, length });
+                self.paused.insert(route, Pause { since: now, until: now + length, again: 0 });
                 Some(length)
             }
         }
     }
 
-    /// A request of this kind was served.
-    pub fn served(&mut self, route: RouteKey) {
-        self.paused.remove(&route);
+    /// A request of this kind, sent at `sent`, was served: if that was after its pause had begun, it is over.
+    pub fn served(&mut self, route: RouteKey, sent: Instant) {
+        if self.paused.get(&route).is_some_and(|pause| pause.since <= sent) {
+            self.paused.remove(&route);
+        }
         if let Some(suspect) = self.suspect.as_mut().filter(|suspect| suspect.route != route) {
             suspect.others = suspect.others.saturating_add(1);
         }
@@ -152,20 +165,22 @@ mod tests {
     #[test]
     fn one_tries_for_all_of_its_kind_and_pauses_grow() {
         let (mut routes, kind) = (Routes::default(), RouteKey::new("GET", "/a"));
-        assert_eq!(routes.refused(kind, None, s(0)), Some(FIRST));
-        assert_eq!(routes.refused(kind, None, s(0)), None, "it was under way before");
-        assert_eq!(routes.pass(kind, s(0)), Err(s(1)));
-        assert_eq!(routes.pass(RouteKey::new("GET", "/b"), s(0)), Ok(()));
-        assert_eq!((routes.pass(kind, s(1)), routes.pass(kind, s(1))), (Ok(()), Err(s(2))));
-        assert_eq!(routes.refused(kind, None, s(3)), Some(FIRST * 2));
-        routes.served(kind);
+        assert_eq!(routes.refused(kind, None, (s(0), s(1))), Some(FIRST));
+        assert_eq!(routes.refused(kind, None, (s(0), s(1))), None, "it was under way before");
+        assert_eq!(routes.pass(kind, s(1)), Err(s(2)));
+        assert_eq!(routes.pass(RouteKey::new("GET", "/b"), s(1)), Ok(()));
+        assert_eq!((routes.pass(kind, s(2)), routes.pass(kind, s(2))), (Ok(()), Err(s(4))));
+        assert_eq!(routes.refused(kind, None, (s(2), s(2))), Some(FIRST * 2));
+        routes.served(kind, s(1));
+        assert_eq!(routes.pass(kind, s(3)), Err(s(4)), "it was under way before as well");
+        routes.served(kind, s(4));
         assert_eq!(routes.pass(kind, s(3)), Ok(()));
     }
 
     #[test]
     fn one_kind_that_is_refused_among_others_that_are_served_is_alone() {
         let (mut routes, kind) = (Routes::default(), RouteKey::new("GET", "/a"));
-        let served = |routes: &mut Routes| (0..5).for_each(|_| routes.served(RouteKey::new("GET", "/b")));
+        let served = |routes: &mut Routes| (0..5).for_each(|_| routes.served(RouteKey::new("GET", "/b"), s(0)));
         assert!(!routes.is_alone(kind));
         served(&mut routes);
         assert!(!routes.is_alone(kind));

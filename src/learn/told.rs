@@ -1,10 +1,13 @@
 //! The budgets that an API tells of, each with what is left of it and the limit that it comes to.
 
+mod one;
+
 use std::{num::NonZeroU32, time::Duration};
 
 use smallvec::SmallVec;
 
-use super::{allowance::Allowance, period::Period};
+use self::one::One;
+use super::{RouteKey, allowance::Allowance, period::Period};
 use crate::{
     clock::Instant,
     hint::Bucket,
@@ -16,26 +19,12 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub(super) struct Told {
     budgets: Vec<One>,
-    /// Numbers them.
+    /// The number of the latest.
     next: u8,
     /// The first request of all, and how many were sent since.
     sent: Option<(Instant, u32)>,
-}
-
-#[derive(Clone, Debug)]
-struct One {
-    id: u8,
-    /// The window that was said, which tells budgets without a name apart.
-    window: Option<Duration>,
-    left: Allowance,
-    period: Period,
-    /// Whether a limit of a lane keeps it.
-    kept: bool,
-    /// What was said to be left until the reset, and when, to see seconds that are none.
-    said: Option<(Duration, Instant)>,
-    heard: Instant,
-    /// Its resets are thousandths of what they seem.
-    thousandths: bool,
+    /// Names that each kind of request has for a budget of its own.
+    by_kind: SmallVec<[Option<Box<str>>; 1]>,
 }
 
 /// What is left of one budget, for people to look at.
@@ -59,6 +48,13 @@ const MOST: usize = 8;
 const MOST_UNITS: f64 = 1e9;
 /// What was not heard of for so long is gone.
 const FORGOTTEN: Duration = Duration::from_secs(60);
+/// What others have taken the place of is gone as well, after so many answers.
+const SILENT: u32 = 32;
+/// So often two budgets of one name are told of by turns before they are left to the kinds of requests. Limits that
+/// change for all are told apart only until the last answer to what was sent before is here.
+const OFTEN: u32 = 3;
+/// This many kinds are remembered.
+const KINDS: usize = 8;
 
 // === impl Told ===
 
@@ -110,12 +106,17 @@ impl Told {
         current.map(left).collect()
     }
 
-    /// An answer to the request `unit`, which was sent at `sent`, tells of `buckets`, while `load.0` others are
+    /// Whether each kind of request has a budget of its own that `bucket` may be about.
+    pub(super) fn is_by_kind(&self, bucket: &Bucket) -> bool {
+        self.by_kind.contains(&bucket.name)
+    }
+
+    /// An answer to the request `unit` of `kind`, which was sent at `sent`, tells of `buckets`, while `load.0` others are
     /// unanswered. Teaches `budget` the limits that they come to, and says which of them are new.
     pub(super) fn hear(
         &mut self,
         (sent, now): (Instant, Instant),
-        unit: Unit,
+        (unit, kind): (Unit, RouteKey),
         served: bool,
         buckets: &[Bucket],
         load: (u32, Spend),
@@ -125,10 +126,15 @@ impl Told {
         self.forget(now, budget);
         for bucket in buckets {
             // A budget of nothing that serves is a dimension that is not used.
-            if served && bucket.limit == Some(0.0) {
+            if served && bucket.limit == Some(0.0) || self.is_by_kind(bucket) {
                 continue;
             }
-            let Some(one) = self.find(bucket, unit, now) else { continue };
+            let Some(index) = self.find(bucket, (unit, kind), now) else { continue };
+            if self.is_apart(index, bucket, sent) {
+                self.leave_to_kinds(&bucket.name, budget);
+                continue;
+            }
+            let one = &mut self.budgets[index];
             let thousandths = one.thousandths;
             let bucket = one.in_seconds(bucket, now);
             if one.thousandths != thousandths {
@@ -165,71 +171,72 @@ impl Told {
         news
     }
 
-    /// The budget that `bucket` is about: a new one, if it was not heard of yet.
-    fn find(&mut self, bucket: &Bucket, unit: Unit, now: Instant) -> Option<&mut One> {
-        let same = |one: &One| {
-            one.left.name == bucket.name
-                && (one.window == bucket.window || one.window.is_none() || bucket.window.is_none())
-        };
-        if let Some(index) = self.budgets.iter().position(same) {
-            return self.budgets.get_mut(index);
+    /// The budget that `bucket` is about: a new one, if it was not heard of yet. A limit that another kind of request is
+    /// told of is another budget's, unless it is seen to have changed for all.
+    fn find(&mut self, bucket: &Bucket, (unit, kind): (Unit, RouteKey), now: Instant) -> Option<usize> {
+        let alike = |one: &&One| one.is_called(bucket);
+        let own = self.budgets.iter().filter(alike).find(|one| one.kinds.contains(&kind));
+        let fitting = own.filter(|own| own.fits(bucket)).or_else(|| {
+            // Nobody else has heard of the one whose limit has changed.
+            let changed = own.filter(|own| own.kinds.len() == 1);
+            self.budgets.iter().filter(alike).find(|one| one.fits(bucket)).or(changed)
+        });
+        let (own, fitting) = (own.map(|one| one.id), fitting.map(|one| one.id));
+        for one in self.budgets.iter_mut().filter(|one| Some(one.id) == own && own != fitting) {
+            one.kinds.retain(|known| *known != kind);
+        }
+        if let Some(index) = self.budgets.iter().position(|one| Some(one.id) == fitting) {
+            let kinds = &mut self.budgets[index].kinds;
+            if own != fitting && kinds.len() < KINDS {
+                kinds.push(kind);
+            }
+            return Some(index);
         }
         if self.budgets.len() >= MOST {
             return None;
         }
-        self.budgets.push(One {
-            id: self.next,
-            window: bucket.window,
-            left: Allowance::new(bucket, unit, now),
-            period: self.sent.map_or_else(Period::default, |(began, sent)| Period::since(began, sent)),
-            kept: false,
-            said: None,
-            heard: now,
-            thousandths: false,
-        });
-        self.next = self.next.wrapping_add(1);
-        self.budgets.last_mut()
+        while self.budgets.iter().any(|one| one.id == self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let period = self.sent.map_or_else(Period::default, |(began, sent)| Period::since(began, sent));
+        self.budgets.push(One::new(self.next, bucket, (unit, kind), period, now));
+        Some(self.budgets.len() - 1)
+    }
+
+    /// Whether the budget at `index`, of which `bucket` tells on the answer to a request that was sent at `sent`, and others
+    /// of its name are told of by turns: then each kind of request has its own.
+    fn is_apart(&mut self, index: usize, bucket: &Bucket, sent: Instant) -> bool {
+        let (id, before) = (self.budgets[index].id, self.budgets[index].heard);
+        let (mut spoke, mut often) = (false, false);
+        for other in self.budgets.iter_mut().filter(|one| one.id != id && one.is_called(bucket)) {
+            other.silent += 1;
+            spoke |= other.heard > before && other.heard <= sent;
+            often |= other.apart >= OFTEN;
+        }
+        let one = &mut self.budgets[index];
+        one.silent = 0;
+        one.apart += u32::from(spoke);
+        often && one.apart >= OFTEN
+    }
+
+    /// Each kind of request has a budget of its own that is called `name`: the lane has none.
+    fn leave_to_kinds(&mut self, name: &Option<Box<str>>, budget: &mut Budget) {
+        for one in self.budgets.extract_if(.., |one| one.left.name == *name) {
+            budget.unlearn(Source::Told(one.id));
+        }
+        self.by_kind.push(name.clone());
     }
 
     fn forget(&mut self, now: Instant, budget: &mut Budget) {
         self.budgets.retain(|one| {
             let length = one.window.unwrap_or_default() * 3;
             let known = now.since(one.heard) < length.max(FORGOTTEN) || one.left.is_current(now);
+            let known = known && one.silent < SILENT;
             if !known {
                 budget.unlearn(Source::Told(one.id));
             }
             known
         });
-    }
-}
-
-// === impl One ===
-
-impl One {
-    /// `bucket` with a reset in seconds. Some APIs say thousandths and do not say so (Tiendanube): a reset that comes a
-    /// thousand times faster than time passes is one of these.
-    fn in_seconds(&mut self, bucket: &Bucket, now: Instant) -> Bucket {
-        let mut bucket = bucket.clone();
-        let Some(left) = bucket.reset else { return bucket };
-        if let Some((before, at)) = self.said
-            && !self.thousandths
-            && before > left + Duration::from_secs(2)
-            && left > Duration::from_secs(30)
-        {
-            let speed = (before - left).as_secs_f64() / now.since(at).as_secs_f64().max(1e-4);
-            self.thousandths = (400.0..2500.0).contains(&speed);
-            if self.thousandths {
-                self.left.start_over();
-                self.period = Period::default();
-            }
-        }
-        if self.said.is_none_or(|(_, at)| now.since(at) > Duration::from_millis(5)) {
-            self.said = Some((left, now));
-        }
-        if self.thousandths {
-            bucket.reset = Some(left / 1000);
-        }
-        bucket
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::sync::{Notify, oneshot};
 use super::{Admission, Ask, Permit, Refusal, Snapshot, Tally, Waiting, permit::Stage, tell::tell};
 use crate::{
     clock::{Clock, Instant},
-    hint::Cause,
+    hint::{Cause, Signal},
     learn::{self, Change, Changes, Heard, Learned, RouteKey, Routes},
     limit::{Budget, Cost, Unit},
     metrics::RuleMetrics,
@@ -233,16 +233,18 @@ impl Lane {
             state.budget.observe(now, now.since(sent));
             state.tally.answered += 1;
             let quota = heard.hint.cause == Cause::Quota;
-            // Either what we can see has room, or others are served all the time: another limit than the lane's.
-            let elsewhere = quota && (learn::is_elsewhere(heard.hint) || state.routes.is_alone(heard.route));
+            // Either the hint says so, or others are served all the time.
+            let elsewhere = state.learned.is_elsewhere(heard.hint) || quota && state.routes.is_alone(heard.route);
             let news =
                 state.learned.heard((sent, now), unit, heard, (elsewhere, !state.queue.is_empty()), &mut state.budget);
             state.news.extend(news);
             if !quota {
-                state.routes.served(heard.route);
-            } else if elsewhere {
-                state.news.extend(state.routes.refused(heard.route, heard.hint.wait, now).map(Change::Route));
-            } else {
+                state.routes.served(heard.route, sent);
+            }
+            if elsewhere && (quota || heard.hint.signal == Signal::Exhausted) {
+                let pause = state.routes.refused(heard.route, learn::wait(heard.hint), (sent, now));
+                state.news.extend(pause.map(Change::Route));
+            } else if quota {
                 state.budget.refused(now, sent);
             }
             state.tally.refused_by_api += u64::from(quota);

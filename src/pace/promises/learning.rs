@@ -72,9 +72,13 @@ impl World {
     }
 
     /// The answer to the request that holds `permit`.
-    fn answer(&self, mut permit: Permit, said: Said<'_>) {
+    fn answer(&self, permit: Permit, said: Said<'_>) {
+        self.answer_to(kind(), permit, said);
+    }
+
+    fn answer_to(&self, route: RouteKey, mut permit: Permit, said: Said<'_>) {
         let hint = read(said, self.clock.now());
-        permit.answered(&Heard { hint: &hint, failed: said.0 >= 500, route: kind() }, Instant::START);
+        permit.answered(&Heard { hint: &hint, failed: said.0 >= 500, route }, Instant::START);
     }
 
     /// Sends a request that is answered like this; says when it left.

@@ -9,7 +9,7 @@ use super::{super::random::worst_window, World, kind, ms};
 use crate::{
     clock::Instant,
     hint::{Bucket, Cause, Dialect, Hint, Signal},
-    learn::{self, Heard, Learned, Reason},
+    learn::{Heard, Learned, Reason},
     limit::{Budget, Cost, MarginSpec, Unit},
     policy::{Policy, Spend, Trust},
 };
@@ -130,7 +130,7 @@ impl Mind {
     fn answered(&mut self, at: usize, hint: &Hint, failed: bool) {
         let (unit, sent) = self.under_way.remove(at);
         self.budget.answered(unit, Cost::MIN, self.now);
-        let elsewhere = learn::is_elsewhere(hint);
+        let elsewhere = self.learned.is_elsewhere(hint);
         let heard = Heard { hint, failed, route: kind() };
         self.learned.heard((sent, self.now), unit, &heard, (elsewhere, true), &mut self.budget);
     }

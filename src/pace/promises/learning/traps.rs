@@ -61,6 +61,54 @@ async fn a_refusal_with_room_left_pauses_its_kind_and_not_the_lane() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn kinds_with_budgets_of_one_name_stop_only_themselves() {
+    let world = World::unlimited(|_| {});
+    let (users, tweets) = (RouteKey::new("GET", "/users"), RouteKey::new("GET", "/tweets"));
+    let left = ["49", "48", "47", "46", "0"];
+    for left in left {
+        for (kind, limit, left, reset) in [(users, "900", "700", "1790000600"), (tweets, "50", left, "1790000300")] {
+            let mut permit = world.permit().await;
+            permit.sent();
+            tokio::time::sleep(LATENCY).await;
+            let said = [("x-rate-limit-limit", limit), ("x-rate-limit-remaining", left), ("x-rate-limit-reset", reset)];
+            world.answer_to(kind, permit, (200, &said));
+        }
+    }
+    let until = world.lane.pass(tweets).expect_err("nothing is left for these");
+    assert!(until > world.clock.now() + s(290), "{until:?}");
+    assert_eq!(world.lane.pass(users), Ok(()));
+    assert!(matches!(world.ask(), Admission::Send(_)));
+    assert_eq!(world.lane.snapshot().gate, None);
+    assert!(learned(&world).is_empty() && world.lane.snapshot().budgets.is_empty());
+    // After its reset one of them tries, and if that was too early the others wait for the word that it brings.
+    tokio::time::sleep(until.since(world.clock.now())).await;
+    assert_eq!((world.lane.pass(tweets), world.lane.pass(tweets).is_err()), (Ok(()), true));
+    let mut permit = world.permit().await;
+    permit.sent();
+    world.answer_to(tweets, permit, SERVED);
+    assert_eq!(world.lane.pass(tweets), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_changes_for_all_kinds_stays_one() {
+    let world = World::unlimited(|policy| policy.spend = Spend::Greedy);
+    let kinds = ["/a", "/b", "/c"].map(|path| RouteKey::new("GET", path));
+    for (limit, rounds) in [("100", 10), ("400", 12), ("50", 12)] {
+        // Ten are under way at once, and what was sent before the change is answered after it, in the old words.
+        for round in 0..rounds {
+            for (index, permit) in world.send_all(10).await.into_iter().enumerate() {
+                tokio::time::sleep(ms(100)).await;
+                let limit = if round == 0 && index % 2 == 0 { "100" } else { limit };
+                let policy = format!("\"a\";q={limit};w=10");
+                let said = [("ratelimit", "\"a\";r=40;t=10"), ("ratelimit-policy", policy.as_str())];
+                world.answer_to(kinds[index % 3], permit, (200, &said));
+            }
+        }
+        assert_eq!(learned(&world), [format!("{limit}/10s")]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn zero_is_never_at_once() {
     for fields in [&[("retry-after", "0")][..], &[("ratelimit", "\"a\";r=0;t=0")], &[("x-ratelimit-reset", "0")]] {
         let world = World::unlimited(|_| {});

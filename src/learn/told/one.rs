@@ -1,0 +1,91 @@
+//! One of the budgets that an API tells of.
+
+use std::{borrow::Cow, time::Duration};
+
+use smallvec::SmallVec;
+
+use crate::{
+    clock::Instant,
+    hint::Bucket,
+    learn::{RouteKey, allowance::Allowance, period::Period},
+    limit::Unit,
+};
+
+/// One budget.
+#[derive(Clone, Debug)]
+pub(super) struct One {
+    pub(super) id: u8,
+    /// The window that was said, which tells budgets without a name apart.
+    pub(super) window: Option<Duration>,
+    pub(super) left: Allowance,
+    pub(super) period: Period,
+    /// The kinds of requests that are told of it, as far as is remembered.
+    pub(super) kinds: SmallVec<[RouteKey; 2]>,
+    /// How often it was told of again after another one of its name.
+    pub(super) apart: u32,
+    /// How often others of its name were told of since.
+    pub(super) silent: u32,
+    /// Whether a limit of a lane keeps it.
+    pub(super) kept: bool,
+    /// What was said to be left until the reset, and when, to see seconds that are none.
+    pub(super) said: Option<(Duration, Instant)>,
+    pub(super) heard: Instant,
+    /// Its resets are thousandths of what they seem.
+    pub(super) thousandths: bool,
+}
+
+// === impl One ===
+
+impl One {
+    pub(super) fn new(id: u8, bucket: &Bucket, (unit, kind): (Unit, RouteKey), period: Period, now: Instant) -> Self {
+        Self {
+            id,
+            window: bucket.window,
+            left: Allowance::new(bucket, unit, now),
+            period,
+            kinds: SmallVec::from_slice(&[kind]),
+            apart: 0,
+            silent: 0,
+            kept: false,
+            said: None,
+            heard: now,
+            thousandths: false,
+        }
+    }
+
+    /// Whether it goes by the name and the window of `bucket`.
+    pub(super) fn is_called(&self, bucket: &Bucket) -> bool {
+        self.left.name == bucket.name
+            && (self.window == bucket.window || self.window.is_none() || bucket.window.is_none())
+    }
+
+    /// Whether its limit is that of `bucket`, as far as both are known.
+    pub(super) fn fits(&self, bucket: &Bucket) -> bool {
+        bucket.limit.is_none() || self.left.limit.is_none() || self.left.limit == bucket.limit
+    }
+
+    /// `bucket` with a reset in seconds. Some APIs say thousandths and do not say so (Tiendanube): a reset that comes a
+    /// thousand times faster than time passes is one of these.
+    pub(super) fn in_seconds<'a>(&mut self, bucket: &'a Bucket, now: Instant) -> Cow<'a, Bucket> {
+        let Some(left) = bucket.reset else { return Cow::Borrowed(bucket) };
+        if let Some((before, at)) = self.said
+            && !self.thousandths
+            && before > left + Duration::from_secs(2)
+            && left > Duration::from_secs(30)
+        {
+            let speed = (before - left).as_secs_f64() / now.since(at).as_secs_f64().max(1e-4);
+            self.thousandths = (400.0..2500.0).contains(&speed);
+            if self.thousandths {
+                self.left.start_over();
+                self.period = Period::default();
+            }
+        }
+        if self.said.is_none_or(|(_, at)| now.since(at) > Duration::from_millis(5)) {
+            self.said = Some((left, now));
+        }
+        if self.thousandths {
+            return Cow::Owned(Bucket { reset: Some(left / 1000), ..bucket.clone() });
+        }
+        Cow::Borrowed(bucket)
+    }
+}
