@@ -17,6 +17,8 @@ pub(super) struct Period {
     began: Option<(Instant, u32)>,
     /// What was said of its length is not true.
     doubted: bool,
+    /// The share of a bucket that must be used for its length to be measured again: what it was last, nearly.
+    share: f64,
     /// A shorter length that was measured once.
     shorter: Option<Duration>,
 }
@@ -35,6 +37,10 @@ const USUAL: [u64; 22] = [
     1, 2, 5, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 604_800,
     2_592_000,
 ];
+/// A measurement with so much less used is as good as the last.
+const NEARLY: f64 = 0.95;
+/// And with each answer that is not measured so much less is enough: the API may have changed.
+const FADING: f64 = 0.998;
 /// Whole seconds hide up to this much.
 const SECOND: Duration = Duration::from_millis(1050);
 
@@ -72,11 +78,14 @@ impl Period {
         }
         match self.kind {
             // The more is used, the less the seconds are rounded.
-            Some(Kind::Bucket) if used * 10.0 >= limit => {
-                let length = Duration::try_from_secs_f64(left.as_secs_f64() * limit / used).ok();
-                self.known = length.map(|length| near(length, whole).unwrap_or(length));
+            Some(Kind::Bucket) if used * 10.0 >= limit && used / limit >= self.share => {
+                self.share = used / limit * NEARLY;
+                let all = |left: Duration| Duration::try_from_secs_f64(left.as_secs_f64() * limit / used).ok();
+                let (least, length) = (all(left.saturating_sub(blur)), all(left));
+                let meant = usual().rfind(|usual| least <= Some(*usual) && Some(*usual) <= all(left + blur / 2));
+                self.known = meant.or(length);
             }
-            Some(Kind::Bucket) => {}
+            Some(Kind::Bucket) => self.share *= FADING,
             None if bucket.refills => {}
             _ => self.measure(fresh, left + if fresh { age } else { Duration::ZERO }, whole, now),
         }
@@ -166,7 +175,7 @@ fn longer(left: Duration, whole: bool) -> Duration {
     near(left, whole).or_else(|| usual().find(|usual| *usual >= left)).unwrap_or(left)
 }
 
-fn usual() -> impl Iterator<Item = Duration> {
+fn usual() -> impl DoubleEndedIterator<Item = Duration> {
     USUAL.iter().map(|seconds| Duration::from_secs(*seconds))
 }
 

@@ -114,8 +114,10 @@ impl Budget {
     pub fn earliest(&mut self, now: Instant, cost: Cost) -> Instant {
         let margin = &self.margin;
         holding(&mut self.limits, self.yields).fold(now, |at, limit| {
-            let window = limit.window.earliest(now, cost, margin.of(limit.spec.rate.per));
-            at.max(limit.gcra.earliest(now)).max(window)
+            let margin = margin.of(limit.spec.rate.per);
+            let window = limit.window.earliest(now, cost, margin);
+            let spread = limit.window.spread(now, limit.reserve(), margin);
+            at.max(limit.gcra.earliest(now)).max(window).max(spread)
         })
     }
 
@@ -230,6 +232,15 @@ impl Budget {
 impl Limit {
     fn new(source: Source, spec: LimitSpec) -> Self {
         Self { source, spec, gcra: Gcra::new(&spec), window: Window::new(&spec) }
+    }
+
+    /// How many of the last units of a window are spread until something comes back: what does not leave in a burst, if
+    /// the API knows how much is left.
+    fn reserve(&self) -> u32 {
+        match (self.source, self.spec.burst().get()) {
+            (Source::Told(_), burst @ 2..) => self.spec.rate.count.get() - burst,
+            _ => 0,
+        }
     }
 }
 

@@ -74,6 +74,20 @@ impl Window {
         }
     }
 
+    /// When the next request leaves if the last `reserve` units are spread over the time until something comes back.
+    /// Nothing that comes back is lost by that.
+    pub fn spread(&self, now: Instant, reserve: u32, margin: Duration) -> Instant {
+        let left = self.count.saturating_sub(self.used);
+        let Some(last) = self.buckets.back().filter(|_| left <= reserve) else { return now };
+        let since = if last.held > 0 { now } else { last.last_sent };
+        let back = match self.freed(1, margin) {
+            // What is not on its way yet comes back a window after it has left.
+            Instant::FAR => now + self.per,
+            back => back,
+        };
+        since + back.since(since) / (left + 1)
+    }
+
     /// Counts `cost` units, numbered from `first`, as taken but not yet on their way.
     pub fn take(&mut self, first: Unit, cost: Cost) {
         let per_bucket = self.count.div_ceil(BUCKETS);

@@ -311,7 +311,6 @@ async fn an_allowance_is_spent_evenly_or_mostly_at_once_or_all_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "once the burst has left, the last tenth leaves at the limit's own rate, and not spread until the reset"]
 async fn mostly_spreads_the_last_tenth_until_the_reset() {
     let world = World::unlimited(|_| {});
     world.call(left!("99")).await;
