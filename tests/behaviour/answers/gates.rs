@@ -6,7 +6,7 @@ use andante::clock::Instant;
 use parking_lot::Mutex;
 
 use super::{OK, SECOND, ask, beginning_with, ms, now, timed};
-use crate::support::{Andante, Client, Upstream};
+use crate::support::{Andante, Client, Mock, Upstream};
 
 #[test]
 fn one_refusal_holds_everybody_in_its_lane_and_nobody_else() {
@@ -38,6 +38,30 @@ fn one_refusal_holds_everybody_in_its_lane_and_nobody_else() {
     let lane = status["lanes"].as_array().unwrap().iter().find(|lane| lane["sent_total"] == 22).unwrap();
     assert!(lane["gate"].is_null(), "{lane:#}");
     assert_eq!(lane["answered_429_total"], 1);
+}
+
+#[test]
+fn after_a_pause_requests_leave_as_evenly_as_before() {
+    let mock = Mock::start(&[]);
+    let host = mock.address();
+    let andante = Andante::serve(&["--limit", &format!("{host}=10/s")]);
+    let get = format!("GET {} HTTP/1.1\r\nHost: {host}\r\n\r\n", mock.url("/"));
+    let mut clients: Vec<_> = (0..30).map(|_| Client::connect(andante.proxy())).collect();
+    clients.iter_mut().for_each(|client| client.send(&get));
+    andante.wait_for(|status| status["lanes"][0]["sent_total"].as_u64() >= Some(5));
+    mock.control("PUT", "next", r#"{"status":429,"headers":{"retry-after":"2"},"count":1}"#);
+    for client in &mut clients {
+        assert_eq!(client.answer().status(), 200);
+    }
+    let stats = mock.stats();
+    assert_eq!((stats["accepted"].as_u64(), stats["scripted"].as_u64()), (Some(30), Some(1)), "{stats:#}");
+    let seconds = stats["timeline"].as_array().unwrap();
+    let gaps = |which: &str| seconds.iter().filter_map(|second| second[which].as_f64()).collect::<Vec<_>>();
+    let shortest = gaps("shortest_gap_ms").into_iter().fold(f64::INFINITY, f64::min);
+    let longest = gaps("longest_gap_ms").into_iter().fold(0.0, f64::max);
+    // 100 ms are even.
+    assert!(shortest >= 50.0, "{stats:#}");
+    assert!((1990.0..2800.0).contains(&longest), "{stats:#}");
 }
 
 /// An upstream that notes when it was asked, answers the first with `refusal`, and takes 300 ms for the second.
