@@ -3,13 +3,15 @@
 use std::{
     future::poll_fn,
     io,
-    pin::pin,
+    pin::{Pin, pin},
     sync::{Arc, Weak},
-    task::Poll,
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
+use bytes::Bytes;
 use http::{Request, Response};
+use http_body::{Frame, SizeHint};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
@@ -25,7 +27,7 @@ use super::{
     upload::RequestBody,
     watch::{self, Watch},
 };
-use crate::clock::Instant;
+use crate::{clock::Instant, error::Cause};
 
 /// As many requests as may be under way on one connection (R39; RFC 9113 §6.5.2 asks for no fewer).
 const MAX_STREAMS: u32 = 100;
@@ -43,6 +45,12 @@ const PING: Duration = Duration::from_secs(30);
 /// The streams of one connection.
 #[derive(Default)]
 struct Streams(Mutex<Vec<Weak<Link>>>);
+
+/// An answer's body, which ends when it has not moved for too long, and with it no more than its stream.
+struct Watched {
+    body: Body,
+    watch: Watch,
+}
 
 /// Serves HTTP/2 on `stream` until it ends, hangs, or the process drains.
 pub(super) async fn serve<S>(peer: Arc<Peer>, stream: S)
@@ -69,7 +77,8 @@ where
         .serve_connection(TokioIo::new(stream), service);
 
     let mut connection = pin!(connection);
-    let mut tick = tokio::time::interval(watch::tick(&proxy));
+    let usual = watch::tick(&proxy);
+    let mut tick = tokio::time::interval(usual);
     let mut drain = pin!(proxy.drain.notified());
     drain.as_mut().enable();
     // Until when there has to be a request.
@@ -91,7 +100,7 @@ where
         }
         while tick.poll_tick(cx).is_ready() {
             let now = proxy.clock.now();
-            match streams.look(now) {
+            match streams.look(now - usual) {
                 Look::Stuck => return Poll::Ready(()),
                 Look::Busy => idle_until = now + proxy.timeouts.keep_alive,
                 Look::Idle if now >= idle_until => return Poll::Ready(()),
@@ -107,7 +116,7 @@ where
 }
 
 /// Takes one stream's request through the stack.
-async fn answer(arrival: Arrival) -> io::Result<Response<Body>> {
+async fn answer(arrival: Arrival) -> io::Result<Response<Watched>> {
     let link = arrival.link.clone();
     let mut watch = Watch::new(link.clone());
     let mut stack = stack();
@@ -115,14 +124,14 @@ async fn answer(arrival: Arrival) -> io::Result<Response<Body>> {
     let mut drain = pin!(link.proxy.drain.notified());
     drain.as_mut().enable();
     let mut draining = false;
-    poll_fn(|cx| {
+    let answer = poll_fn(|cx| {
         let _ = drain.as_mut().poll(cx);
         if link.proxy.is_draining() && !draining {
             draining = true;
             watch.look_again();
         }
         if watch.poll_over(cx).is_ready() {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            return Poll::Ready(Err(io::Error::from(io::ErrorKind::TimedOut)));
         }
         if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
             return Poll::Ready(Ok(answer.unwrap_or_else(|never| match never {})));
@@ -130,7 +139,8 @@ async fn answer(arrival: Arrival) -> io::Result<Response<Body>> {
         watch.catch_up();
         Poll::Pending
     })
-    .await
+    .await?;
+    Ok(answer.map(|body| Watched { body, watch }))
 }
 
 /// How the streams of a connection fare.
@@ -139,8 +149,32 @@ enum Look {
     Idle,
     /// All of them move.
     Busy,
-    /// One has not moved for too long, and hyper does not ask for its body any more: the peer does not read.
+    /// One has not moved for longer than its body would have put up with, if hyper still asked for that: the peer does
+    /// not read.
     Stuck,
+}
+
+// === impl Watched ===
+
+impl http_body::Body for Watched {
+    type Data = Bytes;
+    type Error = Cause;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+            return Poll::Ready(frame.map(|frame| frame.map_err(Cause::from)));
+        }
+        ready!(self.watch.poll_over(cx));
+        Poll::Ready(Some(Err(io::Error::from(io::ErrorKind::TimedOut).into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 // === impl Streams ===
@@ -160,10 +194,11 @@ impl Streams {
         self.0.lock().iter().filter_map(Weak::upgrade).any(unanswered)
     }
 
-    fn look(&self, now: Instant) -> Look {
+    /// How they fare. Stuck is what should have moved by `then`.
+    fn look(&self, then: Instant) -> Look {
         let mut streams = self.0.lock();
+        let stuck = |link: Arc<Link>| link.phase() == Phase::Body && link.deadline() <= then;
         streams.retain(|stream| stream.strong_count() > 0);
-        let stuck = |link: Arc<Link>| link.phase() == Phase::Body && link.deadline() <= now;
         match streams.iter().filter_map(Weak::upgrade).any(stuck) {
             true => Look::Stuck,
             false if streams.is_empty() => Look::Idle,
