@@ -83,11 +83,11 @@ where
     drain.as_mut().enable();
     // Until when there has to be a request.
     let mut idle_until = proxy.clock.now() + proxy.timeouts.head;
-    let mut shutting_down = false;
+    let (mut draining, mut idle) = (false, false);
     poll_fn(|cx| {
         let _ = drain.as_mut().poll(cx);
-        if proxy.is_draining() && !shutting_down {
-            shutting_down = true;
+        if proxy.is_draining() && !draining {
+            draining = true;
             connection.as_mut().graceful_shutdown();
             tick = tokio::time::interval(DRAIN_TICK);
         }
@@ -103,8 +103,14 @@ where
             match streams.look(now - usual) {
                 Look::Stuck => return Poll::Ready(()),
                 Look::Busy => idle_until = now + proxy.timeouts.keep_alive,
-                Look::Idle if now >= idle_until => return Poll::Ready(()),
-                Look::Idle => {}
+                Look::Idle if now < idle_until => {}
+                Look::Idle if idle => return Poll::Ready(()),
+                Look::Idle => {
+                    // A request may be on its way to us: who is told first knows what became of it (RFC 9113 §6.8).
+                    idle = true;
+                    connection.as_mut().graceful_shutdown();
+                    cx.waker().wake_by_ref();
+                }
             }
             if now >= proxy.cut_off() && !streams.await_answers() {
                 return Poll::Ready(());
@@ -194,15 +200,16 @@ impl Streams {
         self.0.lock().iter().filter_map(Weak::upgrade).any(unanswered)
     }
 
-    /// How they fare. Stuck is what should have moved by `then`.
+    /// How they have fared since the last look. Stuck is what should have moved by `then`.
     fn look(&self, then: Instant) -> Look {
         let mut streams = self.0.lock();
         let stuck = |link: Arc<Link>| link.phase() == Phase::Body && link.deadline() <= then;
-        streams.retain(|stream| stream.strong_count() > 0);
-        match streams.iter().filter_map(Weak::upgrade).any(stuck) {
-            true => Look::Stuck,
-            false if streams.is_empty() => Look::Idle,
-            false => Look::Busy,
+        if streams.iter().filter_map(Weak::upgrade).any(stuck) {
+            return Look::Stuck;
         }
+        // Those too that have come and gone in between.
+        let look = if streams.is_empty() { Look::Idle } else { Look::Busy };
+        streams.retain(|stream| stream.strong_count() > 0);
+        look
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn memory(andante: &Andante, name: &str) -> u64 {
 }
 
 /// Lets time pass where that is what the test is about.
-fn pass(time: Duration) {
+pub(crate) fn pass(time: Duration) {
     let clock = andante::clock::Clock::start();
     while let Some(rest) = time.checked_sub(clock.now().since(andante::clock::Instant::START)) {
         if rest.is_zero() {

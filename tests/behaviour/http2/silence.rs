@@ -1,10 +1,17 @@
-//! Who goes silent on a shared connection is ended alone: R57.
+//! Who goes silent on a shared connection is ended alone, and a connection that is used is kept: R56, R57.
 
-use std::sync::mpsc;
+use std::{sync::mpsc, time::Duration};
 
 use parking_lot::Mutex;
 
-use crate::support::{Andante, PATIENCE, Upstream, eventually, h2::Client2};
+use super::streams::frames;
+use crate::{
+    lifecycle::pass,
+    support::{
+        Andante, PATIENCE, Upstream, eventually,
+        h2::{Client2, kind},
+    },
+};
 
 #[test]
 fn r57_an_answer_that_stops_coming_ends_its_stream_alone() {
@@ -41,4 +48,31 @@ fn r57_a_worker_that_does_not_read_an_answer_is_cut_off() {
     andante.wait_for(|status| status["connections"]["client"] == 0);
     eventually("the upstream's connection to end", || (upstream.ended() == 1).then_some(()));
     drop(unread);
+}
+
+#[test]
+fn r56_a_connection_that_is_used_is_kept_however_short_its_requests() {
+    let andante = Andante::with_config("[timeouts]\nhead = \"1s\"\n");
+    let upstream = Upstream::ok();
+    let mut client = Client2::connect(andante.proxy());
+    assert_eq!(client.get(&upstream.url("/")).answer().status(), 200);
+    pass(Duration::from_millis(2500));
+    assert_eq!(client.get(&upstream.url("/")).answer().status(), 200);
+}
+
+#[test]
+fn r56_a_connection_without_a_next_request_is_told_before_it_is_closed() {
+    let andante = Andante::with_config("[timeouts]\nkeep-alive = \"300ms\"\n");
+    let upstream = Upstream::ok();
+    let mut client = Client2::connect(andante.proxy());
+    assert_eq!(client.get(&upstream.url("/")).answer().status(), 200);
+    client.ended().expect("an end in order");
+    let mut watched = frames(&andante);
+    let host = upstream.address().to_string();
+    watched.headers(1, &[(":method", "GET"), (":scheme", "http"), (":authority", &host), (":path", "/")], true);
+    // This one does not answer the ping that comes along, and is closed all the same.
+    let mut told = std::iter::from_fn(|| watched.read().ok()).filter(|frame| frame.kind == kind::GOAWAY);
+    assert_eq!(told.next().expect("to be told").reason(), h2::Reason::NO_ERROR);
+    told.for_each(drop);
+    andante.wait_for(|status| status["connections"]["client"] == 0);
 }
