@@ -335,7 +335,7 @@ impl Route {
             }
             open.dec();
         });
-        settled.await.map_err(|_| Error::Broken {
+        settled.await.map_err(|_| Error::Connect {
             origin: self.origin.to_string(),
             source: "it ended before it had said what it allows (SETTINGS)".into(),
         })?;

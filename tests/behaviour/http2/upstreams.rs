@@ -235,6 +235,22 @@ fn an_upstream_that_allows_nothing_is_said_to() {
 }
 
 #[test]
+fn an_upstream_that_closes_before_it_has_said_what_it_allows_has_seen_nothing() {
+    let leaf = TRUSTED.leaf(&["127.0.0.1"]);
+    let first = Mutex::new(true);
+    let upstream = Upstream::secure(Server::new(&leaf, &["h2"]), move |connection| {
+        if !std::mem::take(&mut *first.lock()) {
+            answer_all(&mut connection.frames(&[]).unwrap(), "ok");
+        }
+    });
+    let andante = andante(upstream.port(), "");
+    let post =
+        format!("POST {} HTTP/1.1\r\nHost: {}\r\nContent-Length: 2\r\n\r\nhi", upstream.url("/"), upstream.address());
+    assert_eq!(Client::ask(andante.andante.proxy(), post).text(), "ok");
+    assert_eq!(upstream.connections(), 2);
+}
+
+#[test]
 fn r38_a_worker_that_does_not_read_small_frames_stops_nobody_else() {
     const FRAMES: usize = 300;
     let upstream = Upstream2::serving(|exchange| async move {
