@@ -157,6 +157,9 @@ impl Route {
 
     /// What the upstream speaks. If nobody knows yet, a connection is made, which the next request will use.
     pub(super) async fn protocol(&self, proxy: &Proxy) -> Result<Protocol, Error> {
+        if let Some(known) = self.shelf.protocol() {
+            return Ok(known);
+        }
         // Not for long: behind an upstream that hangs they would come one after the other.
         let _first = tokio::time::timeout(HEAD_START, self.shelf.dialling.lock()).await;
         if let Some(known) = self.shelf.protocol() {
@@ -219,16 +222,16 @@ impl Route {
 
     /// Dials; if the process has no file descriptor left, unused connections are the first to go.
     async fn dial_with_room(&self, proxy: &Proxy, pool: &Pool, http1_only: bool) -> Result<Lease, Error> {
-        // What comes of it may do for all who want one now, unless it is known that it will not.
-        let may_share =
-            self.origin.scheme == Scheme::Https && !http1_only && self.shelf.protocol() != Some(Protocol::Http1);
-        let first =
-            if may_share { tokio::time::timeout(HEAD_START, self.shelf.dialling.lock()).await.ok() } else { None };
-        if first.is_some()
-            && let Some(lease) = self.shelf.take(http1_only)
-        {
-            return Ok(lease);
+        let mut first = None;
+        if self.may_share(http1_only) {
+            first = tokio::time::timeout(HEAD_START, self.shelf.dialling.lock()).await.ok();
+            if let Some(lease) = self.shelf.take(http1_only) {
+                return Ok(lease);
+            }
+            // The first may have found out that nobody has to wait for anybody.
+            first = first.filter(|_| self.may_share(http1_only));
         }
+        let _first = first;
         match self.dial(proxy, http1_only).await {
             Err(error) if error.is_exhaustion() && !pool.is_empty() => {
                 pool.clear();
@@ -237,6 +240,12 @@ impl Route {
             }
             outcome => outcome,
         }
+    }
+
+    /// Whether one connection may do for all who want one now.
+    fn may_share(&self, http1_only: bool) -> bool {
+        let newer = self.h2c || self.origin.scheme == Scheme::Https && self.shelf.protocol() != Some(Protocol::Http1);
+        newer && !http1_only
     }
 
     async fn dial(&self, proxy: &Proxy, http1_only: bool) -> Result<Lease, Error> {

@@ -2,13 +2,16 @@
 
 use std::{
     collections::HashMap,
+    io,
+    net::{TcpListener, TcpStream},
     sync::{
-        Arc,
+        Arc, Barrier,
         mpsc::{Receiver, Sender, channel},
     },
     thread,
 };
 
+use andante::clock::{Clock, Instant};
 use parking_lot::Mutex;
 
 use crate::support::{
@@ -248,6 +251,42 @@ fn an_upstream_that_closes_before_it_has_said_what_it_allows_has_seen_nothing() 
         format!("POST {} HTTP/1.1\r\nHost: {}\r\nContent-Length: 2\r\n\r\nhi", upstream.url("/"), upstream.address());
     assert_eq!(Client::ask(andante.andante.proxy(), post).text(), "ok");
     assert_eq!(upstream.connections(), 2);
+}
+
+/// Lets connections to `port` through: the first at once, the next when there are `more`.
+fn gate(port: u16, more: usize) -> u16 {
+    let gate = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (at, all) = (gate.local_addr().unwrap().port(), Arc::new(Barrier::new(more)));
+    let pipe = |mut from: TcpStream, mut to: TcpStream| thread::spawn(move || io::copy(&mut from, &mut to));
+    thread::spawn(move || {
+        for (index, worker) in gate.incoming().enumerate() {
+            let (worker, all) = (worker.unwrap(), all.clone());
+            thread::spawn(move || {
+                if index > 0 {
+                    all.wait();
+                }
+                let upstream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                pipe(worker.try_clone().unwrap(), upstream.try_clone().unwrap());
+                pipe(upstream, worker);
+            });
+        }
+    });
+    at
+}
+
+#[test]
+fn connections_that_cannot_be_shared_are_made_side_by_side() {
+    const MANY: usize = 6;
+    let upstream = Upstream::secure_ok(Server::new(&TRUSTED.leaf(&["127.0.0.1"]), &["http/1.1"]));
+    let port = gate(upstream.port(), MANY - 1);
+    let andante = andante(port, "");
+    let (proxy, url) = (andante.andante.proxy(), format!("http://127.0.0.1:{port}/"));
+    let clock = Clock::start();
+    let mut client = Client2::connect(proxy);
+    let asked: Vec<_> = (0..MANY).map(|_| client.get(&url)).collect();
+    assert!(asked.into_iter().all(|asked| asked.answer().status() == 200));
+    let took = clock.now().since(Instant::START);
+    assert!(took < std::time::Duration::from_millis(900), "one waited for the other: {took:?}");
 }
 
 #[test]
