@@ -38,7 +38,7 @@ use crate::{
     clock::{Clock, Instant},
     error::Error,
     pace::Lane,
-    policy::{Origin, Scheme},
+    policy::{Origin, Parent, Scheme},
     tls::{self, Protocol},
 };
 
@@ -72,6 +72,10 @@ pub(super) struct Route {
     shelf: Arc<Shelf>,
     tls: tls::Client,
     h2c: bool,
+    /// Requests are for a parent proxy, which wants them in the absolute form.
+    absolute: bool,
+    /// What the parent proxy wants to know of us along with them.
+    authorization: Option<HeaderValue>,
     /// Whether it has answered a request that came this way.
     answered: AtomicBool,
 }
@@ -88,7 +92,10 @@ impl Route {
         peer: &Peer,
     ) -> Option<Self> {
         let policy = lane.policy();
+        let parent = policy.egress.via.as_ref().filter(|_| policy.egress.absolute_form(&origin));
         Some(Self {
+            absolute: parent.is_some(),
+            authorization: parent.and_then(Parent::authorization),
             asked: (asked.0, asked.1.into()),
             shelf: peer.pool.shelf(Key { origin: origin.clone(), rule: policy.name.clone(), h2c: peer.h2c }),
             h2c: peer.h2c,
@@ -173,16 +180,13 @@ impl Route {
 
     /// Puts `request` into the form that a connection of `protocol` wants.
     pub(super) fn suit(&self, request: &mut Boxed, protocol: Protocol) {
-        let parent = self.lane.policy().egress.absolute_form(&self.origin);
         let is_plain = request.version() == Version::HTTP_11 && request.uri().authority().is_none();
-        if protocol == Protocol::Http1 && !parent && is_plain {
+        if protocol == Protocol::Http1 && !self.absolute && is_plain {
             return;
         }
-        let path = request.uri().path_and_query().cloned();
-        let absolute = parent || protocol == Protocol::Http2;
         let mut parts = uri::Parts::default();
-        parts.path_and_query = path;
-        if absolute {
+        parts.path_and_query = request.uri().path_and_query().cloned();
+        if self.absolute || protocol == Protocol::Http2 {
             parts.authority = Some(self.authority.clone());
             parts.scheme = self.origin.scheme.as_str().parse().ok();
         }
@@ -191,10 +195,8 @@ impl Route {
         match protocol {
             Protocol::Http1 => {
                 fields.insert(HOST, self.host.clone());
-                if let Some(said) =
-                    self.lane.policy().egress.via.as_ref().filter(|_| parent).and_then(|via| via.authorization())
-                {
-                    fields.insert(PROXY_AUTHORIZATION, said);
+                if let Some(said) = &self.authorization {
+                    fields.insert(PROXY_AUTHORIZATION, said.clone());
                 }
                 *request.version_mut() = Version::HTTP_11;
             }
@@ -208,7 +210,7 @@ impl Route {
 
     /// Keeps a connection that was made for something else, and has carried nothing yet.
     pub(super) async fn adopt(&self, proxy: &Proxy, stream: TcpStream) -> Result<(), Error> {
-        if self.lane.policy().egress.absolute_form(&self.origin) {
+        if self.absolute {
             // It leads through the parent proxy to the upstream, who must not see what is for the parent: its password.
             return Ok(());
         }
