@@ -159,7 +159,8 @@ impl Shelf {
 
     /// Whether a request would find a connection.
     pub(super) fn is_warm(&self) -> bool {
-        !self.idle.lock().is_empty() || self.shared.lock().iter().any(|shared| shared.has_room())
+        self.idle.lock().iter().any(|idle| idle.sender.is_ready())
+            || self.shared.lock().iter().any(|shared| shared.has_room() && !shared.sender.is_closed())
     }
 
     pub(super) fn put(&self, sender: Http1, written: Arc<AtomicU64>) {
