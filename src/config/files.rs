@@ -70,6 +70,10 @@ impl Named {
 impl Holds {
     /// How many of them are in `bytes`.
     fn count(self, bytes: &[u8]) -> Result<usize, &'static str> {
+        // DER is one item, and a sequence; a key has to be PEM. As `tls` reads them.
+        if self != Self::Key && bytes.first() == Some(&0x30) {
+            return Ok(1);
+        }
         match self {
             Self::Certificates => counted(CertificateDer::pem_slice_iter(bytes)),
             Self::RevocationLists => counted(CertificateRevocationListDer::pem_slice_iter(bytes)),
@@ -134,6 +138,14 @@ mod tests {
         assert_eq!(look(Holds::Key, &format!("{certificate}{key}")), None);
         assert_eq!(look(Holds::Key, &certificate).unwrap(), "FILE holds no private key");
         assert_eq!(look(Holds::Certificates, "").unwrap(), "FILE holds no certificate");
+    }
+
+    #[test]
+    fn certificates_and_lists_may_be_der() {
+        let der = "0\u{3}\u{2}\u{1}\u{1}";
+        assert_eq!(look(Holds::Certificates, der), None);
+        assert_eq!(look(Holds::RevocationLists, der), None);
+        assert_eq!(look(Holds::Key, der).unwrap(), "FILE holds no private key");
     }
 
     #[test]
