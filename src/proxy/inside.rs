@@ -25,7 +25,7 @@ use super::{
     upstream::Route,
 };
 use crate::{
-    ca::Alpn,
+    ca::{Alpn, CaError},
     metrics::Interception,
     policy::{Origin, Scheme},
     tls::Protocol,
@@ -158,6 +158,14 @@ async fn shake_hands(
 /// Says why there is no TLS: mostly because the worker does not trust us, which it alone can change.
 fn not_shaken(link: &Link, route: &Route, error: &io::Error) {
     let (proxy, host) = (&link.proxy, &route.origin.host);
+    if let Some(unsigned) = error.get_ref().and_then(|error| error.downcast_ref::<CaError>()) {
+        route.lane.metrics().intercepted(Interception::Failed);
+        if proxy.notices.is_due(Notice::Unsigned, host, proxy.clock.now()) {
+            let hint = unsigned.hint().unwrap_or_default();
+            warn!(%host, error = %unsigned, hint, "could not intercept a tunnel: there is no certificate for its host");
+        }
+        return;
+    }
     let alert = match error.get_ref().and_then(|error| error.downcast_ref()) {
         Some(rustls::Error::AlertReceived(alert)) => Some(*alert),
         _ => None,

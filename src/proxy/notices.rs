@@ -18,6 +18,8 @@ pub(super) enum Notice {
     BlindTunnel,
     /// A worker that does not take our certificates.
     Untrusted,
+    /// A host that our CA has no certificate for.
+    Unsigned,
     /// Something in an intercepted tunnel that is neither TLS nor HTTP.
     Stranger,
 }

@@ -197,6 +197,27 @@ fn r48_a_worker_that_goes_away_at_the_sight_of_our_certificate_does_not_trust_us
 }
 
 #[test]
+fn r47_a_host_that_the_ca_may_not_speak_for_is_refused_and_the_log_says_so_once() {
+    let data = tempfile::tempdir().unwrap();
+    let (folder, target) = (data.path().to_str().unwrap(), "localhost:1");
+    let made = Andante::command().args(["ca", "init", "--only", "other.test", "--data", folder]).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let andante = Andante::serve(&["--intercept", "localhost", "--data", folder]);
+    for _ in 0..2 {
+        let mut client = Client::connect(andante.proxy());
+        client.send(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n"));
+        client.opened();
+        client.send(Worker::trusting(&data.path().join("ca.pem"), target).hello());
+        assert_eq!(client.rest(), b"");
+    }
+    eventually("two that failed", || (intercepted(&andante, "failed") == 2).then_some(()));
+    let log = andante.stderr();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("may not speak for localhost")).collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    assert!(lines[0].contains("WARN") && lines[0].contains("--only"), "{log}");
+}
+
+#[test]
 fn r40_who_opens_a_tunnel_and_leaves_leaves_nothing_behind() {
     let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "localhost"]));
     let target = localhost(&upstream);
