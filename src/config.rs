@@ -144,13 +144,9 @@ impl Config {
 
     /// As much as can be made of the sources, with what is wrong in no order, and the files that are named.
     fn read(base: Self, sources: &Sources) -> (Self, Vec<Problem>, Vec<Named>) {
-        let mut problems = Vec::new();
-        let file =
-            sources.file.as_ref().map(|file| FileLayer::read(file, base.timeouts, &mut problems)).unwrap_or_default();
-        let environment = Layer::environment(&sources.environment, &mut problems);
-        let flags = Layer::flags(&sources.flags, &mut problems);
-        let mut files = Vec::new();
-        let config = Self::combine(base, [flags, environment], file, &mut problems, &mut files);
+        let (mut problems, mut files) = (Vec::new(), Vec::new());
+        let (said, file) = layers(sources, base.timeouts, &mut problems);
+        let config = Self::combine(base, said, file, &mut problems, &mut files);
         let file = sources.file.as_ref().map(|file| file.path.clone());
         (Self { file, ..config }, problems, files)
     }
@@ -159,72 +155,61 @@ impl Config {
     /// have been written after that andante has started.
     pub fn admin_of(sources: &Sources) -> Result<Option<SocketAddr>, Vec<Problem>> {
         let (base, mut problems) = (Self::default(), Vec::new());
-        let file =
-            sources.file.as_ref().map(|file| FileLayer::read(file, base.timeouts, &mut problems)).unwrap_or_default();
-        let environment = Layer::environment(&sources.environment, &mut problems);
-        let flags = Layer::flags(&sources.flags, &mut problems);
-        if let Some(admin) = flags.admin.or(environment.admin).or(file.common.admin) {
+        let (said, _) = layers(sources, base.timeouts, &mut problems);
+        if let Some(admin) = said.admin {
             return Ok(admin.value);
         }
         problems.retain(|problem| problem.is_error() && problem.key.as_deref().is_none_or(|key| key == "admin"));
         if problems.is_empty() { Ok(base.admin) } else { Err(problems) }
     }
 
-    /// Takes each value from the strongest source that names it, and checks what came together.
-    fn combine(
-        base: Self,
-        [flags, environment]: [Layer; 2],
-        file: FileLayer,
-        problems: &mut Vec<Problem>,
-        files: &mut Vec<Named>,
-    ) -> Self {
-        let listen = flags.listen.or(environment.listen).or(file.common.listen);
-        let listen = listen.unwrap_or_else(|| base.listen.iter().map(|address| Placed::default(*address)).collect());
-        let admin = flags.admin.or(environment.admin).or(file.common.admin);
-        let admin = admin.unwrap_or_else(|| Placed::default(base.admin));
+    /// Puts what was `said` in the place of `base`, and checks what came together.
+    fn combine(base: Self, said: Layer, file: FileLayer, problems: &mut Vec<Problem>, files: &mut Vec<Named>) -> Self {
+        let default = || base.listen.iter().map(|address| Placed::default(*address)).collect();
+        let listen = said.listen.unwrap_or_else(default);
+        let admin = said.admin.unwrap_or_else(|| Placed::default(base.admin));
         // A list of clients in which a mistake was found is not a missing one.
-        let written = flags.clients.or(environment.clients).or(file.common.clients);
-        let named = written.as_ref().is_some_and(|clients| !clients.is_empty());
+        let named = said.clients.as_ref().is_some_and(|clients| !clients.is_empty());
         let mistaken =
             problems.iter().any(|problem| problem.key.as_deref().is_some_and(|key| key.starts_with("clients")));
-        let clients = check::clients(written, problems);
+        let clients = check::clients(said.clients, problems);
         check::addresses(&listen, &admin, named || mistaken, problems);
 
         let mut rules = file.rules;
-        let limits = flags.limits.into_iter().chain(environment.limits).collect();
-        rules::overlay(&mut rules, limits, problems);
+        rules::overlay(&mut rules, said.limits, problems);
         rules::check(&rules, problems);
-        let intercept = flags.intercept.or(environment.intercept).or(file.common.intercept);
-        rules::intercepted(&rules, intercept.as_deref().unwrap_or_default(), problems);
+        rules::intercepted(&rules, said.intercept.as_deref().unwrap_or_default(), problems);
         let interception = base.rules.interception().clone();
-        let hosts = intercept.map_or(interception.hosts, values);
+        let hosts = said.intercept.map_or(interception.hosts, values);
 
-        let upstream_ca = flags.upstream_ca.or(environment.upstream_ca).or(file.common.upstream_ca);
-        files.extend(Named::all(upstream_ca.as_deref(), Holds::Certificates));
+        files.extend(Named::all(said.upstream_ca.as_deref(), Holds::Certificates));
         files.extend(Named::all(file.upstream_crl.as_deref(), Holds::RevocationLists));
         files.extend(rules::files(&rules).cloned());
-
-        let answers = flags.answers.or(environment.answers).or(file.common.answers);
-        let data = flags.data.or(environment.data).or(file.common.data);
-        let threads = flags.threads.or(environment.threads).or(file.common.threads);
-        let log = flags.log.or(environment.log).or(file.common.log);
         Self {
             listen: values(listen),
             admin: admin.value,
-            threads: threads.map_or(base.threads, |threads| threads.value),
-            log: log.map_or(base.log, |log| log.value),
+            threads: said.threads.map_or(base.threads, |threads| threads.value),
+            log: said.log.map_or(base.log, |log| log.value),
             clients,
             drain: file.drain.unwrap_or(base.drain),
             timeouts: file.timeouts.unwrap_or(base.timeouts),
-            rules: rules::finish(rules, answers).intercepting(Interception { hosts, ..interception }),
+            rules: rules::finish(rules, said.answers).intercepting(Interception { hosts, ..interception }),
             gateways: file.gateways.unwrap_or(base.gateways),
-            upstream_ca: upstream_ca.map_or(base.upstream_ca, values),
+            upstream_ca: said.upstream_ca.map_or(base.upstream_ca, values),
             upstream_crl: file.upstream_crl.map_or(base.upstream_crl, values),
             dns: file.dns.unwrap_or(base.dns),
-            data: data.map_or(base.data, |data| Some(data.value)),
+            data: said.data.map_or(base.data, |data| Some(data.value)),
             file: None,
         }
     }
+}
+
+/// What `sources` say, each value from the strongest that names it; and what only a file can say.
+fn layers(sources: &Sources, base: Timeouts, problems: &mut Vec<Problem>) -> (Layer, FileLayer) {
+    let mut file = sources.file.as_ref().map(|file| FileLayer::read(file, base, problems)).unwrap_or_default();
+    let environment = Layer::environment(&sources.environment, problems);
+    let flags = Layer::flags(&sources.flags, problems);
+    (flags.or(environment).or(std::mem::take(&mut file.common)), file)
 }
 
 /// The configuration with its warnings, or all that is wrong, in the order of the lines.

@@ -194,6 +194,23 @@ fn text(file: &File) -> Result<&str, Problem> {
 // === impl Layer ===
 
 impl Layer {
+    /// This, and where it says nothing, what `weaker` says. Limits are for one host each, and stand in this order.
+    pub(super) fn or(mut self, weaker: Self) -> Self {
+        self.limits.extend(weaker.limits);
+        Self {
+            listen: self.listen.or(weaker.listen),
+            admin: self.admin.or(weaker.admin),
+            threads: self.threads.or(weaker.threads),
+            log: self.log.or(weaker.log),
+            clients: self.clients.or(weaker.clients),
+            limits: self.limits,
+            intercept: self.intercept.or(weaker.intercept),
+            upstream_ca: self.upstream_ca.or(weaker.upstream_ca),
+            data: self.data.or(weaker.data),
+            answers: self.answers.or(weaker.answers),
+        }
+    }
+
     /// Reads what variables said.
     pub(super) fn environment(said: &Settings, problems: &mut Vec<Problem>) -> Self {
         Self::read(said, problems, |flag| {
