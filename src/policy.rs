@@ -118,9 +118,7 @@ impl Origin {
         };
         Ok(Self { scheme, host: canonical_host(host).ok_or_else(wrong)?.into(), port })
     }
-}
 
-impl Origin {
     /// The same host by TLS; the port stays, unless it was the one that goes without saying.
     pub fn secured(&self) -> Self {
         let usual = self.port == Scheme::Http.default_port();
@@ -130,11 +128,11 @@ impl Origin {
 
     /// As `Host` has it: without a port that goes without saying, which some servers compare their names with.
     pub fn authority(&self) -> String {
-        let text = self.to_string();
-        if self.port != self.scheme.default_port() {
-            return text;
+        let mut text = self.to_string();
+        if self.port == self.scheme.default_port() {
+            text.truncate(text.rfind(':').unwrap_or(text.len()));
         }
-        text.rsplit_once(':').map_or(text.clone(), |(host, _)| host.to_owned())
+        text
     }
 }
 

@@ -51,16 +51,11 @@ impl Certificate {
         if !x509.is_ca() {
             return Err("its certificate is not that of a CA".to_owned());
         }
-        let read = Self {
-            pem: encode(&der),
-            subject: common_name(&x509),
-            not_before: time(x509.validity().not_before.timestamp()),
-            not_after: time(x509.validity().not_after.timestamp()),
-            constraints: constraints(&x509)?,
-            public_key: x509.public_key().raw.to_vec(),
-            der: CertificateDer::from(Vec::new()),
-        };
-        Ok(Self { der, ..read })
+        let (subject, constraints, public_key) =
+            (common_name(&x509), constraints(&x509)?, x509.public_key().raw.to_vec());
+        let [not_before, not_after] =
+            [x509.validity().not_before, x509.validity().not_after].map(|at| time(at.timestamp()));
+        Ok(Self { pem: encode(&der), der, subject, not_before, not_after, constraints, public_key })
     }
 
     /// As files have it.

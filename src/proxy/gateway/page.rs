@@ -15,8 +15,9 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Whether a browser has sent this for a page that is not ours. A gateway path is a plain URL: any page could have one
 /// asked for, and the answer would seem to be its own.
 ///
-/// `authority` is what the target itself names, as in HTTP/2; else `Host` does. `exposed` says whether other machines may use the proxy: then it has names that nobody told us. On loopback a name
-/// other than `localhost` is one that somebody pointed here, so that a page of theirs and we share an origin (DNS rebinding).
+/// `authority` is what the target itself names, as in HTTP/2; else `Host` does. `exposed` says whether other machines may
+/// use the proxy: then it has names that nobody told us. On loopback a name other than `localhost` is one that somebody
+/// pointed here, so that a page of theirs and we share an origin (DNS rebinding).
 pub(in crate::proxy) fn is_page_of_others(fields: &HeaderMap, authority: Option<&str>, exposed: bool) -> bool {
     let cross_site = fields.get_all(SEC_FETCH_SITE).iter().any(|site| site.as_bytes() == b"cross-site");
     let said = authority.map(str::as_bytes).or_else(|| fields.get(HOST).map(HeaderValue::as_bytes));
