@@ -36,8 +36,8 @@ pub enum Error {
     /// The target carries a user name or password.
     #[error("the target carries a user name, which RFC 9110 §4.2.4 forbids")]
     UserInfo,
-    /// Something other than `http://`.
-    #[error("the scheme {scheme:?} cannot be forwarded in the clear")]
+    /// Something other than `http://` and `https://`.
+    #[error("the scheme {scheme:?} is neither http nor https")]
     Scheme {
         /// What was asked for.
         scheme: String,
@@ -342,7 +342,7 @@ impl Error {
             Self::UriTooLong => "send large data in the body",
             Self::BadTarget { .. } => "write host:port, the port being 1 to 65535 (RFC 9110 §7.1, §9.3.6)",
             Self::UserInfo => "send credentials in the Authorization field",
-            Self::Scheme { .. } => "for https set HTTPS_PROXY: the client then opens a tunnel by CONNECT",
+            Self::Scheme { .. } => "ask for the host by http:// or https://, or open a tunnel to it by CONNECT",
             Self::BadHost { .. } => "send one Host field with the target's host and port",
             Self::TransferCoding => "send \"Transfer-Encoding: chunked\" or a Content-Length",
             Self::Expectation => "leave the Expect field out",
