@@ -13,51 +13,60 @@ use super::{
 };
 
 /// Those who say it more exactly first, and whether they say it in milliseconds.
-const NAMES: [(&str, bool); 8] = [
+const NAMES: [(&str, bool); 6] = [
     ("retry-after-ms", true),
     ("x-ms-retry-after-ms", true),
     ("x-retry-after-ms", true),
     ("retry-after", false),
     ("x-retry-after", false),
     ("grpc-retry-pushback-ms", true),
-    ("x-ratelimit-retry-after", false),
-    ("x-rate-limit-retry-after", false),
 ];
+/// What the others have in their names: `X-RateLimit-Retry-After-Seconds`, `Retry-After-Short`, `X-RateLimit-RetryAfter`.
+const MARKS: [&str; 2] = ["retry-after", "retryafter"];
+/// How else they end: `X-Retry-In`, `X-Rate-Limited-For`.
+const ENDS: [&str; 2] = ["retry-in", "rate-limited-for"];
 
 /// Takes the first of them that says something usable: neither nothing nor the past, which are no reason to come back
 /// at once.
 pub(super) fn read(fields: &Fields<'_>, status: StatusCode, now: Now, findings: &mut Findings) {
-    for (name, milliseconds) in NAMES {
-        let Some(value) = fields.value(name) else { continue };
+    let named = NAMES.into_iter().find_map(|(name, milliseconds)| longest(fields.value(name)?, milliseconds, now));
+    let found = named.or_else(|| {
         // On what was served these tell the reset, whatever their name.
-        let of_limit = name.contains("limit");
-        if of_limit && status.as_u16() < 400 {
-            continue;
-        }
-        let Some((delay, dated)) = longest(value, milliseconds, of_limit, now) else { continue };
-        findings.retry_after = Some(delay);
-        findings.dated = dated;
-        findings.speaks(if dated { Dialect::RETRY_AFTER_DATE } else { Dialect::RETRY_AFTER });
-        return;
-    }
+        let read = |name: &str, value| {
+            let milliseconds = name.ends_with("-ms") || name.ends_with("-milliseconds");
+            longest(value, milliseconds, now).filter(|_| status.as_u16() >= 400 || !name.contains("limit"))
+        };
+        let others = fields.iter().filter(|field| is_other(field.name));
+        others.filter_map(|field| read(field.name, &field.value)).max()
+    });
+    let Some((delay, dated)) = found else { return };
+    findings.retry_after = Some(delay);
+    findings.dated = dated;
+    findings.speaks(if dated { Dialect::RETRY_AFTER_DATE } else { Dialect::RETRY_AFTER });
 }
 
 /// Whether a head asks for a wait, as far as can be seen without knowing the time.
 pub(super) fn is_told(headers: &http::HeaderMap) -> bool {
-    let told = |name: &str| {
-        headers
-            .get(name)
-            .and_then(|value| value.to_str().ok())
-            .is_some_and(|value| !value.trim().starts_with(['0', '-']))
-    };
-    NAMES.iter().any(|(name, _)| told(name))
+    let told = |value: &http::HeaderValue| value.to_str().is_ok_and(|value| !value.trim().starts_with(['0', '-']));
+    let is_one = |name: &str| NAMES.iter().any(|(known, _)| *known == name) || is_other(name);
+    headers.iter().any(|(name, value)| is_one(name.as_str()) && told(value))
+}
+
+fn is_other(name: &str) -> bool {
+    MARKS.iter().any(|mark| name.contains(mark)) || ENDS.iter().any(|end| name.ends_with(end))
 }
 
 /// The longest of several, if the field was sent more than once.
-fn longest(value: &str, milliseconds: bool, may_be_epoch: bool, now: Now) -> Option<(Duration, bool)> {
+fn longest(value: &str, milliseconds: bool, now: Now) -> Option<(Duration, bool)> {
     let read = |value: &str| {
-        // Some frameworks tell the reset under such a name, as a time of day.
-        let when = if may_be_epoch { time::reset(value, milliseconds) } else { time::delay(value, milliseconds) }?;
+        let mut when = time::delay(value, milliseconds)?;
+        // Cloud Foundry, Docker Hub and CrowdStrike tell the time of day in seconds since 1970.
+        if matches!(when, When::In { spelled: false, .. })
+            && let Some(at @ When::At { at: since, .. }) = time::reset(value, false)
+            && now.is_near(since)
+        {
+            when = at;
+        }
         let delay = when.from(now).filter(|delay| !delay.is_zero())?;
         Some((delay, matches!(when, When::At { .. })))
     };

@@ -49,6 +49,11 @@ impl Now {
         left.map(|left| left.min(CAP))
     }
 
+    /// Whether `at` may be meant as a time of day: within the cap, before or behind.
+    pub(super) fn is_near(self, at: Duration) -> bool {
+        at + CAP >= self.arrived && at <= self.arrived + CAP
+    }
+
     /// The time of day by which an API aligns its windows.
     pub(super) fn of_day(self) -> Duration {
         self.date.filter(|date| date.abs_diff(self.arrived) <= SANE_SKEW).unwrap_or(self.arrived)
@@ -81,7 +86,7 @@ impl When {
 
 /// When a budget is reset: seconds from now or since 1970 (told apart by their size), milliseconds, a Go duration, a date.
 pub(super) fn reset(value: &str, milliseconds: bool) -> Option<When> {
-    let value = value.trim();
+    let value = bare(value);
     let Some(number) = count::decimal(value) else { return date(value) };
     Some(match number {
         // Sixteen and nineteen digits are the micro- and nanoseconds of those who have them.
@@ -96,7 +101,7 @@ pub(super) fn reset(value: &str, milliseconds: bool) -> Option<When> {
 
 /// How long to wait: a number is always from now, whatever its size.
 pub(super) fn delay(value: &str, milliseconds: bool) -> Option<When> {
-    let value = value.trim();
+    let value = bare(value);
     match count::decimal(value) {
         Some(number) => Some(When::seconds(if milliseconds { number / 1e3 } else { number })),
         None => date(value),
@@ -119,6 +124,12 @@ pub(super) fn duration(seconds: f64) -> Duration {
         return Duration::ZERO;
     }
     Duration::from_secs_f64(seconds.min(CAP.as_secs_f64()))
+}
+
+/// Some put numbers into quotes.
+fn bare(value: &str) -> &str {
+    let value = value.trim();
+    value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value)
 }
 
 fn date(value: &str) -> Option<When> {
@@ -177,9 +188,13 @@ pub(super) fn iso(value: &str) -> Option<Duration> {
 }
 
 /// The three dates of RFC 9110 §5.6.7. Weekdays are not looked at, since servers get them wrong; `UTC`, `+0000` and
-/// the like are as good as `GMT`.
+/// the like are as good as `GMT`. JavaScript's `Mon Jun 01 2026 14:00:42 GMT+0200 (Central European Summer Time)` has
+/// the same parts.
 fn http_date(value: &str) -> Option<Duration> {
-    let (mut day, mut month, mut year, mut clock, mut zone) = (None, None, None, None, 0);
+    let value = value.split_once(" (").map_or(value, |(value, _)| value);
+    let (value, west) = value.split_once("GMT-").map_or((value, None), |(value, west)| (value, Some(west)));
+    let zone = west.map_or(Some(0), |west| offset(&format!("-{west}")));
+    let (mut day, mut month, mut year, mut clock, mut zone) = (None, None, None, None, zone?);
     for word in value.split([' ', ',', '-']).filter(|word| !word.is_empty()) {
         if word.contains(':') {
             clock = clock.xor(Some(word));
@@ -193,11 +208,11 @@ fn http_date(value: &str) -> Option<Duration> {
                 (_, 4) if word == "0000" => {}
                 _ => return None,
             }
-        } else if word.starts_with('+') {
-            zone = offset(word)?;
+        } else if let Some(plus) = word.find('+').filter(|plus| matches!(&word[..*plus], "" | "GMT" | "UTC")) {
+            zone = offset(&word[plus..])?;
         } else if let Some(found) = month_of(word) {
             month = month.xor(Some(found));
-        } else if !matches!(word, "GMT" | "UTC" | "Z") && !is_weekday(word) {
+        } else if !["GMT", "UTC", "Z"].iter().any(|zone| zone.eq_ignore_ascii_case(word)) && !is_weekday(word) {
             return None;
         }
     }
@@ -292,6 +307,9 @@ mod tests {
             "Tue, 3 Jun 2025 10:00:38 +0000",
             "Tuesday, 03-Jun-25 10:00:38 GMT",
             "Tue Jun  3 10:00:38 2025",
+            "tue, 03 jun 2025 10:00:38 gmt",
+            "Tue Jun 03 2025 12:00:38 GMT+0200 (Central European Summer Time)",
+            "Tue Jun 03 2025 06:00:38 GMT-0400 (Eastern Daylight Time)",
         ] {
             assert_eq!(at(value), Some(1_748_944_838.0), "{value}");
         }
