@@ -23,7 +23,8 @@ pub(super) struct Policy<'a> {
 
 /// Reads both fields; policies that `RateLimit` has no use for are handed back, for the older fields beside it.
 pub(super) fn read<'a>(fields: &'a Fields<'_>, now: Now, findings: &mut Findings) -> Vec<Policy<'a>> {
-    let mut policies = fields.value("ratelimit-policy").map(policies).unwrap_or_default();
+    let told = ["ratelimit-policy", "x-ratelimit-policy"].into_iter().find_map(|name| fields.value(name));
+    let mut policies = told.map(policies).unwrap_or_default();
     let named = ["ratelimit", "x-ratelimit"].into_iter().find_map(|name| fields.value(name));
     let items = named.map(structured::items).unwrap_or_default();
     if items.iter().any(is_draft_7) {

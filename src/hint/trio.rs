@@ -79,6 +79,7 @@ pub(super) fn read(fields: &Fields<'_>, policies: Vec<Policy<'_>>, now: Now, fin
             }
         }
     }
+    join(&mut dimensions);
     labels.listed = dimensions.iter().any(|dimension| !dimension.policies.is_empty()) && policies.is_empty();
     let dialect = labels.dialect(&dimensions);
     let (mut rest_reset, mut rest_window) = (None, None);
@@ -98,12 +99,36 @@ pub(super) fn read(fields: &Fields<'_>, policies: Vec<Policy<'_>>, now: Now, fin
             (rest_reset, rest_window) = (rest_reset.or(bucket.reset), rest_window.or(bucket.window));
         }
         findings.speaks(dialect);
+        if budget.is_used_up() && bucket.name.as_deref().is_some_and(|name| name.contains("concurren")) {
+            findings.cause = Some(Cause::Concurrency);
+        }
         findings.push(budget);
         others.iter().filter(|policy| Some(*policy) != used.as_ref()).for_each(|policy| policy.announce(findings));
     }
     policies.into_iter().flatten().for_each(|policy| policy.announce(findings));
     lend(rest_reset, rest_window, findings);
     labels.tell(findings);
+}
+
+/// Names that do not agree mean each other if one tells a limit alone, and the other all but that (`burst-capacity`
+/// beside `remaining`, `dailylimit` beside `remaining`).
+fn join(dimensions: &mut Vec<Dimension<'_>>) {
+    let [a, b] = dimensions.as_slice() else { return };
+    let is_limit = |of: &Dimension<'_>| of.limit.is_some() && of.remaining.is_none() && of.used.is_none();
+    let is_rest = |of: &Dimension<'_>| of.limit.is_none() && of.remaining.is_some();
+    let (limit, rest) = if is_limit(a) { (0, 1) } else { (1, 0) };
+    let alike = a.vendor == b.vendor && (a.name.is_empty() || b.name.is_empty());
+    if !alike || !is_limit(&dimensions[limit]) || !is_rest(&dimensions[rest]) {
+        return;
+    }
+    let limit = dimensions.swap_remove(limit);
+    let rest = &mut dimensions[0];
+    (rest.limit, rest.policies) = (limit.limit, limit.policies);
+    (rest.reset, rest.reset_after) = (rest.reset.or(limit.reset), rest.reset_after.or(limit.reset_after));
+    (rest.window, rest.fill) = (rest.window.or(limit.window), rest.fill.or(limit.fill));
+    if rest.name.is_empty() {
+        rest.name = limit.name;
+    }
 }
 
 /// A reset or a window without a budget of its own is that of the named ones beside it.
@@ -123,6 +148,8 @@ impl<'a> Dimension<'a> {
             What::Limit => {
                 self.none |= count::is_negative(value);
                 self.limit = self.limit.or_else(|| count::count(value));
+                // `1m`: how long, and not how much.
+                self.window = self.window.or_else(|| time::spelled(value.trim()).map(|_| value));
                 self.policies.extend(ietf::policies(value).into_iter().filter(|policy| policy.window.is_some()));
             }
             What::Remaining => {
@@ -178,7 +205,8 @@ impl<'a> Dimension<'a> {
             let bare = count::decimal(window.trim()).is_some();
             time::length(window, self.window_ms || bare && epoch_ms)
         });
-        let named = || finding::window_in(&self.name).or_else(|| labels.window());
+        let named =
+            || finding::window_in(&self.name).or_else(|| finding::window_in(self.vendor)).or_else(|| labels.window());
         let bucket = &mut budget.bucket;
         bucket.window = bucket
             .window
@@ -186,10 +214,15 @@ impl<'a> Dimension<'a> {
             .or(told)
             .or_else(named)
             .or_else(|| labels.github_window(dialect, bucket.reset));
-        if let (Some(fill), Some(limit), Some(each)) = (self.fill.filter(|fill| *fill > 0.0), bucket.limit, told) {
-            // So much comes back each interval, up to the limit.
+        if let (Some(fill), Some(limit)) = (self.fill.filter(|fill| *fill > 0.0), bucket.limit) {
+            // So much comes back each interval (or second), up to the limit.
+            let each = told.unwrap_or(Duration::from_secs(1));
             bucket.window = Some(time::duration(each.as_secs_f64() * limit / fill));
             (bucket.refills, budget.probe) = (true, Some(each));
+        }
+        if self.name.contains("concurren") {
+            // It comes back with the answers of others.
+            (budget.binds, budget.bucket.requests) = (false, false);
         }
         if labels.is_everybodys() {
             (budget.binds, budget.bucket.requests) = (false, false);

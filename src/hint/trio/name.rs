@@ -59,23 +59,40 @@ impl<'a> Name<'a> {
         let found = STEMS.iter().find_map(|stem| name.find(stem).map(|at| (at, stem.len())));
         let (vendor, rest, hyphen) = match found {
             Some((at, length)) => (&name[..at], &name[at + length..], length > 9),
-            // `x-quota-reset`: what is before the field is the dimension.
-            None => (
-                "x-",
-                name.strip_prefix("x-quota").map(|_| &name[1..]).filter(|rest| rest.starts_with("-quota-"))?,
-                false,
-            ),
+            // `x-quota-reset`, `x-requests-remaining`: what is before the field is the dimension.
+            None => ("x-", name.strip_prefix('x').filter(|rest| is_quota(rest))?, false),
         };
         let prefixed = vendor.starts_with("x-");
         let vendor = vendor.strip_prefix("x-").unwrap_or(vendor).trim_end_matches(['-', '_']);
-        let words: Vec<&str> = rest.split(['-', '_']).filter(|word| !word.is_empty()).collect();
+        let words = rest.split(['-', '_']).flat_map(unglued).filter(|word| !word.is_empty()).collect::<Vec<_>>();
         let Told { what, milliseconds, dimension, field_first } = told(&words)?;
         // The structured fields, which are read elsewhere.
-        if words.is_empty() && !prefixed || words == ["policy"] || words.contains(&"retry") {
+        if words.is_empty() && !prefixed || words == ["policy"] || words.iter().any(|word| word.starts_with("retry")) {
             return None;
         }
         Some(Self { vendor, dimension, what, milliseconds, hyphen, prefixed, field_first })
     }
+}
+
+/// Whether these are words about a quota, although none of them is "rate": `-api-quota-left`, `-throttle-limit`.
+fn is_quota(rest: &str) -> bool {
+    const OF: [&str; 8] = ["quota", "requests", "calls", "call", "credits", "throttle", "throttling", "tokenlimit"];
+    const FIELDS: [&str; 7] = ["limit", "remaining", "left", "used", "reset", "resets", "tokenlimit"];
+    let has = |words: &[&str]| rest.split('-').any(|word| words.contains(&word));
+    has(&OF) && has(&FIELDS)
+}
+
+/// `userremaining`, `dailylimit`: some leave the hyphen out.
+fn unglued(word: &str) -> [&str; 2] {
+    const ENDS: [&str; 3] = ["remaining", "limit", "reset"];
+    if word == "tokenlimit" {
+        return ["tokens", "limit"];
+    }
+    if field(word).is_some() {
+        return ["", word];
+    }
+    let end = ENDS.iter().find(|end| word.ends_with(**end)).map_or(word.len(), |end| end.len());
+    word.split_at(word.len() - end).into()
 }
 
 struct Told {
@@ -86,8 +103,12 @@ struct Told {
 }
 
 fn told(words: &[&str]) -> Option<Told> {
-    let field = words.iter().enumerate().filter_map(|(at, word)| Some((at, field(word)?)));
-    let Some((at, what)) = field.max_by_key(|(_, what)| precedence(*what)) else {
+    let fields = words.iter().enumerate().filter_map(|(at, word)| Some((at, field(word)?)));
+    // In the middle it is of the dimension: `limit-tokens-usage-based`.
+    let told_first = words.first().is_some_and(|word| field(word).is_some());
+    let is_aside = |at: usize, what| told_first && what == What::Used && at > 0 && at + 1 < words.len();
+    let fields = fields.filter(|(at, what)| !is_aside(*at, *what));
+    let Some((at, what)) = fields.max_by_key(|(_, what)| precedence(*what)) else {
         // `x-rate-limit: 400`, `x-hubspot-ratelimit-daily: 250000`.
         let limit = words.iter().all(|word| count::window(word).is_some());
         let dimension = words.join("-");
@@ -101,7 +122,7 @@ fn told(words: &[&str]) -> Option<Told> {
             && (is_unit(word)
                 || matches!(word, "after" | "at" | "in" | "time" | "timestamp" | "utc" | "date" | "epoch"));
         // `rate-limit-limit-remaining`, `requests-quota`.
-        of_time || word == "time" || what != What::Limit && matches!(word, "limit" | "max")
+        of_time || word == "time" || what == What::Fill && word == "rate" || word == "limit" || what != What::Limit && word == "max"
     };
     let rest =
         || words.iter().enumerate().filter(|(other, word)| *other != at && !is_noise(word)).map(|(_, word)| *word);
@@ -118,9 +139,9 @@ fn field(word: &str) -> Option<What> {
         "limit" | "max" | "maximum" | "quota" | "total" | "capacity" => What::Limit,
         "remaining" | "left" | "available" | "remain" => What::Remaining,
         "used" | "observed" | "usage" | "consumed" | "current" | "count" => What::Used,
-        "reset" | "resets" | "resettime" | "resetat" | "next" | "expires" | "retry" => What::Reset { after: false },
+        "reset" | "resets" | "resettime" | "resetat" | "next" | "expires" | "timeremaining" => What::Reset { after: false },
         "interval" | "period" | "window" | "duration" => What::Window,
-        "fillrate" => What::Fill,
+        "fillrate" | "replenish" => What::Fill,
         "resource" => What::Label(Label::Resource),
         "bucket" => What::Label(Label::Bucket),
         "scope" => What::Label(Label::Scope),

@@ -6,6 +6,7 @@ use crate::hint::{
     Dialect, count,
     fields::Fields,
     finding::{self, Budget, Findings},
+    structured,
     time::{self, Now},
 };
 
@@ -19,7 +20,9 @@ pub(super) fn read(fields: &mut Fields<'_>, now: Now, findings: &mut Findings) {
             || used_only(name, value, &mut budgets)
             || pairs(name, value, &mut budgets)
             || resources(name, value, &mut budgets)
-            || rate(name, value, &mut budgets);
+            || rate(name, value, &mut budgets)
+            || bybit(name, value, now, &mut budgets)
+            || auth0(name, value, now, &mut budgets);
         understood || sentry(name, value, findings)
     });
     if let Some(limit) = fields.value("x-concurrency-limit").and_then(count::count) {
@@ -145,6 +148,35 @@ fn rate(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
     (budget.bucket.limit, budget.bucket.window) = (Some(rate), Some(Duration::from_secs(1)));
     (budget.bucket.refills, budget.probe) = (true, Some(time::duration(1.0 / rate)));
     budgets.push(budget);
+    true
+}
+
+/// `x-bapi-limit: 100`, `x-bapi-limit-status: 99` (of which so much is left), `x-bapi-limit-reset-timestamp`.
+fn bybit(name: &str, value: &str, now: Now, budgets: &mut Vec<Budget>) -> bool {
+    let Some(what) = name.strip_prefix("x-bapi-limit") else { return false };
+    let bucket = &mut named("bapi", budgets).bucket;
+    match what {
+        "" => bucket.limit = count::count(value),
+        "-status" => bucket.remaining = count::count(value),
+        "-reset-timestamp" => bucket.reset = time::reset(value, false).and_then(|reset| reset.from(now)),
+        _ => return false,
+    }
+    true
+}
+
+/// `auth0-client-quota-limit: b=per_hour;q=100;r=90;t=3600,b=per_day;q=1000;r=950;t=86400`.
+fn auth0(name: &str, value: &str, now: Now, budgets: &mut Vec<Budget>) -> bool {
+    let Some(whose) = name.strip_prefix("auth0-").and_then(|name| name.strip_suffix("-quota-limit")) else {
+        return false;
+    };
+    for item in structured::items(value) {
+        let window = item.parameter(&["b"]).or(item.name()).unwrap_or_default();
+        let bucket = &mut named(&format!("{whose}-{window}"), budgets).bucket;
+        bucket.limit = item.parameter(&["q"]).and_then(count::count);
+        bucket.remaining = item.parameter(&["r"]).and_then(count::count);
+        bucket.reset = item.parameter(&["t"]).and_then(|reset| time::reset(reset, false)?.from(now));
+        bucket.window = finding::window_in(window);
+    }
     true
 }
 
