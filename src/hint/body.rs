@@ -31,6 +31,7 @@ pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>,
             Ok(json) => refusal::read(&json, now, findings),
             Err(_) => text::read(body, now, findings),
         }
+        text::payment(body, matches!(status.as_u16(), 402 | 429), findings);
     } else if status == StatusCode::OK
         && served::may_complain(body)
         && let Ok(json) = serde_json::from_str::<Value>(body)
@@ -53,8 +54,8 @@ pub(super) fn is_wanted(status: StatusCode, headers: &HeaderMap) -> bool {
     let legible = match status.as_u16() {
         200 => return of_kind("json") && is_small(headers),
         400 | 403 | 503 => of_kind("json") || of_kind("xml") || of_kind("text/plain"),
-        401 | 402 | 420 | 429 => of_kind("json") || of_kind("text/plain") || kind.is_empty(),
-        500 | 509 | 529 => of_kind("json"),
+        401 | 402 | 418 | 420 | 429 | 509 => of_kind("json") || of_kind("text/plain") || kind.is_empty(),
+        500 | 529 => of_kind("json"),
         _ => false,
     };
     legible && is_small(headers) && !retry_after::is_told(headers)

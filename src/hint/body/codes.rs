@@ -51,9 +51,10 @@ impl Code {
         }
         let word: String = code.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
         let word = word.as_str();
-        const THROTTLES: [&str; 18] = [
+        const THROTTLES: [&str; 20] = [
             "abnormalusagedetected",
             "bandwidthlimitexceeded",
+            "complexitybudgetexhausted",
             "dailylimitexceeded",
             "priorrequestnotcomplete",
             "provisionedthroughputexceeded",
@@ -69,6 +70,7 @@ impl Code {
             "usagelimitreached",
             "userratelimitexceeded",
             "limitexceededperminute",
+            "overquerylimit",
             "floodwait",
         ];
         const OVERLOADS: [&str; 5] =

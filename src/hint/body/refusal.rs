@@ -51,9 +51,9 @@ fn word(key: &str, value: &Value, now: Now, findings: &mut Findings) {
     };
     let when = match key {
         "retryafter" | "retryafterseconds" | "retryaftersecs" | "retryaftersec" | "retrydelay" | "retryin"
-        | "waitseconds" | "resetsinseconds" | "resetinseconds" | "resetsin" | "resetin" => time::delay(&text, false),
+        | "retryinseconds" | "backoffseconds" | "waitseconds" | "resetsinseconds" | "resetinseconds" | "resetsin" | "resetin" => time::delay(&text, false),
         "retryafterms" | "retryaftermilliseconds" | "retryinms" => time::delay(&text, true),
-        "resetsat" | "resetat" => time::reset(&text, false),
+        "resetsat" | "resetat" | "ratelimitreset" | "xratelimitreset" | "ratelimitnext" => time::reset(&text, false),
         "policyname" => return policy(&text, findings),
         "violatedpolicies" => return findings.concerns(&text),
         "code" | "type" | "error" | "errors" | "status" | "reason" | "errorname" | "errortype" | "errorcode"

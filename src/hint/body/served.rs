@@ -16,7 +16,8 @@ use crate::hint::{
 };
 
 /// What one of them has to contain, so that others need not be parsed.
-const MARKS: [&str; 5] = ["\"errors\"", "\"error\"", "\"throttleStatus\"", "\"backoff\"", "\"quota_remaining\""];
+const MARKS: [&str; 6] =
+    ["\"errors\"", "\"error\"", "\"throttleStatus\"", "\"backoff\"", "\"quota_remaining\"", "\"OVER_QUERY_LIMIT\""];
 
 pub(super) fn may_complain(body: &str) -> bool {
     body.starts_with('{') && MARKS.iter().any(|mark| body.contains(mark))
@@ -27,6 +28,7 @@ pub(super) fn read(json: &Value, now: Now, findings: &mut Findings) {
     cost(json, findings);
     stack_exchange(json, findings);
     kraken(json, now, findings);
+    plain(json, now, findings);
     if json.get("ok") == Some(&Value::Bool(false)) {
         refusal::read(json, now, findings);
     }
@@ -41,6 +43,9 @@ fn graphql(json: &Value, now: Now, findings: &mut Findings) {
             error.get("code"),
             extensions.and_then(|more| more.get("code")),
             extensions.and_then(|more| more.get("type")),
+            extensions.and_then(|more| more.get("errorClass")),
+            // Older answers of Shopify say no more than "Throttled".
+            error.get("message").filter(|said| said.as_str().is_some_and(|said| !said.contains(' '))),
         ];
         let throttled = codes.into_iter().flatten().filter_map(Value::as_str).filter(|code| Code::of(code).is_some());
         throttled.for_each(|code| codes::judge(code, findings));
@@ -89,6 +94,26 @@ fn stack_exchange(json: &Value, findings: &mut Findings) {
     if let Some(backoff) = number("backoff").filter(|backoff| *backoff > 0.0) {
         findings.refused = true;
         findings.retry_after = findings.retry_after.or(Some(time::duration(backoff)));
+    }
+}
+
+/// `{"error":{"error_code":6,"error_msg":"Too many requests per second"}}` (VK, MediaWiki, JSON-RPC),
+/// `{"error":29,"message":"Rate limit exceeded"}` (Last.fm), `{"status":"OVER_QUERY_LIMIT"}` (Google Maps).
+fn plain(json: &Value, now: Now, findings: &mut Findings) {
+    let has_result = ["data", "result"].iter().any(|name| json.get(name).is_some_and(|result| !result.is_null()));
+    let complaint = match json.get("error") {
+        Some(error @ Value::Object(_)) => error,
+        Some(Value::Number(_)) => json,
+        _ if json.get("status").and_then(Value::as_str) == Some("OVER_QUERY_LIMIT") => json,
+        _ => return,
+    };
+    let text = |names: [&str; 4]| names.into_iter().filter_map(|name| complaint.get(name)?.as_str()).collect::<Vec<_>>();
+    let codes = text(["code", "type", "status", "error_code"]);
+    let is_known = |code: &&str| matches!(Code::of(code), Some(Code::Throttle | Code::Concurrency | Code::Overload));
+    let said = text(["message", "info", "error_msg", "msg"]);
+    if !has_result && (codes.iter().any(is_known) || said.into_iter().any(text::complains)) {
+        findings.refused = true;
+        refusal::read(complaint, now, findings);
     }
 }
 

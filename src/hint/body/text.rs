@@ -10,12 +10,17 @@ use crate::hint::{
 };
 
 /// What a complaint about a limit contains, in lower case.
-const COMPLAINTS: [&str; 8] = [
+const COMPLAINTS: [&str; 13] = [
     "rate limit exceeded",
     "rate limit reached",
     "ratelimit exceeded",
     "rate limit has been exceeded",
     "exceeded the rate limit",
+    "exceeded your rate limit",
+    "exceeded your rate-limit",
+    "quota limit exceeded",
+    "rate limited",
+    "frequency limit",
     "too many requests",
     "request limit reached",
     "too many calls",
@@ -25,16 +30,29 @@ const SECONDARY: [&str; 2] = ["secondary rate limit", "abuse detection mechanism
 /// "If no `retry-after` is sent and something remains, wait for at least one minute."
 const SECONDARY_WAIT: Duration = Duration::from_secs(60);
 /// What stands before the time to wait.
-const LEADS: [&str; 8] = [
+const LEADS: [&str; 15] = [
     "try again in",
     "try again after",
+    "try again on",
+    "try after",
     "retry again in",
     "retry after",
     "retry in",
     "available in",
     "wait for",
     "please wait",
+    "limit resets in",
+    "be replenished in",
+    "request this after",
+    "the request after",
+    "banned until",
 ];
+/// What may stand between, and what stands around.
+const ASIDE: [&str; 6] = ["at", "least", "about", "another", "for", "and"];
+const AROUND: [char; 14] = [',', ';', ':', '!', '"', '\'', '(', ')', '<', '{', '}', '[', ']', '~'];
+/// What says that somebody has to pay first, where payment is asked for; and what says so anywhere.
+const UNPAID: [&str; 2] = ["insufficient balance", "insufficient credit"];
+const UNPAID_ANYWHERE: &str = "credit balance is too low";
 
 /// Reads a body that is no JSON.
 pub(super) fn read(body: &str, now: Now, findings: &mut Findings) {
@@ -47,6 +65,19 @@ pub(super) fn read(body: &str, now: Now, findings: &mut Findings) {
     message(body, now, findings);
 }
 
+/// Whether a sentence complains about a limit.
+pub(super) fn complains(said: &str) -> bool {
+    let said = said.to_ascii_lowercase();
+    COMPLAINTS.iter().any(|complaint| said.contains(complaint))
+}
+
+/// Reads what a body says about payment. "Insufficient balance" is also why a transfer fails.
+pub(super) fn payment(body: &str, is_asked_for: bool, findings: &mut Findings) {
+    let lower = body.to_ascii_lowercase();
+    let unpaid = is_asked_for && UNPAID.iter().any(|unpaid| lower.contains(unpaid));
+    findings.fatal |= unpaid || lower.contains(UNPAID_ANYWHERE);
+}
+
 /// Reads a sentence.
 pub(super) fn message(text: &str, now: Now, findings: &mut Findings) {
     let lower = text.to_ascii_lowercase();
@@ -55,9 +86,7 @@ pub(super) fn message(text: &str, now: Now, findings: &mut Findings) {
         findings.at_least = Some(SECONDARY_WAIT);
         findings.concerns("secondary");
     }
-    if COMPLAINTS.iter().any(|complaint| lower.contains(complaint)) {
-        findings.refused = true;
-    }
+    findings.refused |= COMPLAINTS.iter().any(|complaint| lower.contains(complaint));
     if lower.contains("concurren") && lower.contains("limit") {
         findings.cause.get_or_insert(Cause::Concurrency);
     }
@@ -77,21 +106,39 @@ fn wait(text: &str, lower: &str, lead: &str) -> Option<When> {
     {
         return Some(When::At { at, coarse: true });
     }
-    let mut words = rest.split_whitespace().map(|word| {
-        word.trim_matches(|c: char| matches!(c, ',' | ';' | '!' | '"' | '\'' | '(' | ')' | '<')).trim_end_matches('.')
-    });
+    let words = rest.split_whitespace().map(|word| word.trim_matches(AROUND).trim_end_matches('.').trim_matches(AROUND));
+    let mut words = words.filter(|word| !ASIDE.contains(word)).peekable();
     let first = words.next()?;
     if let Some(at) = time::iso(first) {
         return Some(When::At { at, coarse: at.subsec_nanos() == 0 });
     }
-    let delay = match count::decimal(first) {
-        None => time::spelled(first)?,
-        Some(number) => match words.next().unwrap_or_default().to_ascii_lowercase().as_str() {
-            "ms" | "msec" | "millisecond" | "milliseconds" => time::duration(number / 1e3),
-            unit => time::duration(number * count::window(unit).unwrap_or(1.0)),
-        },
+    let Some(number) = count::decimal(first) else {
+        let delay = time::spelled(first).or_else(|| clock(first))?;
+        return Some(When::In { delay, spelled: false });
     };
+    let unit = words.next().unwrap_or_default();
+    let Some(mut delay) = times(number, unit) else { return time::reset(first, false) };
+    // `59 minutes and 59 seconds`
+    while let Some(more) = words.next().and_then(count::decimal)
+        && let Some(more) = words.next().and_then(|unit| times(more, unit))
+    {
+        delay += more;
+    }
     Some(When::In { delay, spelled: false })
+}
+
+fn times(number: f64, unit: &str) -> Option<Duration> {
+    match unit.to_ascii_lowercase().as_str() {
+        "ms" | "msec" | "millisecond" | "milliseconds" => Some(time::duration(number / 1e3)),
+        unit => count::window(unit).map(|unit| time::duration(number * unit)),
+    }
+}
+
+/// `01:30:00`
+fn clock(text: &str) -> Option<Duration> {
+    let parts: Vec<f64> = text.split(':').map(count::decimal).collect::<Option<_>>()?;
+    let [hours, minutes, seconds] = parts[..] else { return None };
+    Some(time::duration((hours * 60.0 + minutes) * 60.0 + seconds))
 }
 
 #[cfg(test)]
@@ -117,6 +164,12 @@ mod tests {
             ("more requests available in 48500 seconds", 48_500.0),
             ("Domain is not allowed to send: try again after Mon, 25 Aug 2025 07:00:31 UTC", 31.0),
             ("Retry after 2025-08-25T07:00:10Z", 10.0),
+            ("Retry after 2025-08-25T07:00:10Z: see https://x", 10.0),
+            ("Please wait for 59 minutes and 59 seconds.", 3599.0),
+            ("Please wait at least 30 seconds to receive your code", 30.0),
+            ("Quota will be replenished in 01:30:00.", 5400.0),
+            ("IP banned until 1756105260000. Please use the websocket", 60.0),
+            ("Please retry in 36.5s.\"}}", 36.5),
         ] {
             assert_eq!(told(text), Some(seconds), "{text}");
         }
