@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use http::{HeaderMap, HeaderName};
 
 /// What a name has to contain to be looked at, four letters of it at a time.
-const MARKS: [u32; 9] = [
+const MARKS: [u32; 10] = [
     mark(b"limi"), // limit
     mark(b"retr"), // retry-after
     mark(b"quot"), // quota
@@ -14,6 +14,7 @@ const MARKS: [u32; 9] = [
     mark(b"usag"), // usage
     mark(b"used"),
     mark(b"-mbx"),
+    mark(b"odex"), // x-codex-primary-reset-at
     mark(b"grpc"),
 ];
 

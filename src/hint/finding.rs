@@ -181,7 +181,7 @@ impl Budget {
 
 /// Whether a budget of this name counts requests, as far as its name tells.
 pub(super) fn counts_requests(name: &str) -> bool {
-    const OTHERS: [&str; 30] = [
+    const OTHERS: [&str; 31] = [
         "tokens",
         "complexity",
         "points",
@@ -193,6 +193,7 @@ pub(super) fn counts_requests(name: &str) -> bool {
         "units",
         "unit",
         "credits",
+        "usd",
         "characters",
         "chars",
         "images",

@@ -113,7 +113,11 @@ pub(super) fn length(value: &str, milliseconds: bool) -> Option<Duration> {
     let value = value.trim();
     let length = match count::decimal(value) {
         Some(number) => duration(if milliseconds { number / 1e3 } else { number }),
-        None => spelled(value)?,
+        // `24 hours`, `monthly`
+        None => spelled(value).or_else(|| {
+            let word = value.to_ascii_lowercase().replace(' ', "");
+            count::window(&word).map(duration)
+        })?,
     };
     Some(length).filter(|length| !length.is_zero())
 }

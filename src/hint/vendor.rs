@@ -12,6 +12,6 @@ use super::{fields::Fields, finding::Findings, time::Now};
 pub(super) fn read(fields: &mut Fields<'_>, now: Now, findings: &mut Findings) {
     anthropic::read(fields, now, findings);
     pairs::read(fields, now, findings);
-    usage::read(fields, findings);
+    usage::read(fields, now, findings);
     names::read(fields, now, findings);
 }

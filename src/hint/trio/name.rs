@@ -77,7 +77,8 @@ impl<'a> Name<'a> {
 /// Whether these are words about a quota, although none of them is "rate": `-api-quota-left`, `-throttle-limit`.
 fn is_quota(rest: &str) -> bool {
     const OF: [&str; 8] = ["quota", "requests", "calls", "call", "credits", "throttle", "throttling", "tokenlimit"];
-    const FIELDS: [&str; 7] = ["limit", "remaining", "left", "used", "reset", "resets", "tokenlimit"];
+    const FIELDS: [&str; 9] =
+        ["limit", "remaining", "left", "used", "reset", "resets", "tokenlimit", "period", "window"];
     let has = |words: &[&str]| rest.split('-').any(|word| words.contains(&word));
     has(&OF) && has(&FIELDS)
 }

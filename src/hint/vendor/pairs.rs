@@ -1,5 +1,5 @@
 //! Numbers in pairs: `32/40` (used and limit), `20:1,100:120` (limit and window), `200,2000` (a quarter of an hour and
-//! a day).
+//! a day); and in lists beside a list of policies.
 
 use std::time::Duration;
 
@@ -7,6 +7,7 @@ use crate::hint::{
     Dialect, count,
     fields::Fields,
     finding::{Budget, Findings},
+    ietf,
     time::{self, Now},
 };
 
@@ -15,6 +16,9 @@ const QUARTER: Duration = Duration::from_secs(15 * 60);
 
 pub(super) fn read(fields: &mut Fields<'_>, now: Now, findings: &mut Findings) {
     let mut taken = Vec::new();
+    if parallel(fields, now, findings) {
+        taken.extend(["limit", "policy", "remaining", "reset"].map(|what| format!("x-ratelimit-{what}")));
+    }
     for field in fields.iter() {
         if slashed(field.name, &field.value, findings) {
             taken.push(field.name.to_owned());
@@ -32,6 +36,31 @@ pub(super) fn read(fields: &mut Fields<'_>, now: Now, findings: &mut Findings) {
         }
     }
     fields.retain_not(|field| taken.iter().any(|taken| taken == field.name));
+}
+
+/// `x-ratelimit-limit: 1, 2000`, `-policy: 1;w=1, 2000;w=2592000`, `-remaining: 1, 0`, `-reset: 1, 1419704` (Brave): what
+/// stands at one place belongs together. A field that was sent twice has no policies that say so.
+fn parallel(fields: &Fields<'_>, now: Now, findings: &mut Findings) -> bool {
+    let list = |what: &str| fields.value(&format!("x-ratelimit-{what}")).map(|list| list.split(',').collect::<Vec<_>>());
+    let (Some(limits), Some(left), Some(resets)) = (list("limit"), list("remaining"), list("reset")) else {
+        return false;
+    };
+    let policies = fields.value("x-ratelimit-policy").map(ietf::policies).unwrap_or_default();
+    let quotas = policies.iter().map(|policy| Some(policy.quota));
+    let agree = limits.len() > 1 && left.len() == limits.len() && resets.len() == limits.len();
+    if !agree || !quotas.eq(limits.iter().map(|limit| count::count(limit))) {
+        return false;
+    }
+    findings.speaks(Dialect::X_RATELIMIT);
+    for (policy, (left, reset)) in policies.iter().zip(left.into_iter().zip(resets)) {
+        let window = policy.window.map_or(0, |window| window.as_secs());
+        let mut budget = Budget::new(Some(&format!("{window}s")));
+        let bucket = &mut budget.bucket;
+        (bucket.limit, bucket.window, bucket.remaining) = (Some(policy.quota), policy.window, count::count(left));
+        bucket.reset = time::reset(reset, false).and_then(|reset| reset.from(now));
+        findings.push(budget);
+    }
+    true
 }
 
 type Read = fn(&str, &str, &str, Now, &mut Findings) -> bool;

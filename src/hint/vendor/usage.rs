@@ -1,4 +1,5 @@
-//! Shares of a limit instead of counts: Meta's percents in JSON, and the fraction of Microsoft Graph.
+//! Shares of a limit instead of counts: Meta's percents in JSON, the fraction of Microsoft Graph, and the percents of
+//! OpenAI's subscriptions.
 
 use serde_json::Value;
 
@@ -6,7 +7,7 @@ use crate::hint::{
     Dialect, count,
     fields::Fields,
     finding::{Budget, Findings},
-    time,
+    time::{self, Now, When},
 };
 
 /// What is used of a limit before it is worth a warning.
@@ -14,7 +15,8 @@ const NEAR: f64 = 0.8;
 /// A field that is longer says nothing about limits.
 const LONGEST: usize = 8192;
 
-pub(super) fn read(fields: &mut Fields<'_>, findings: &mut Findings) {
+pub(super) fn read(fields: &mut Fields<'_>, now: Now, findings: &mut Findings) {
+    used_percent(fields, now, findings);
     if let Some(scope) = fields.value("x-ms-throttle-scope").or_else(|| fields.value("x-ms-throttle-information")) {
         findings.concerns(scope);
     }
@@ -24,6 +26,23 @@ pub(super) fn read(fields: &mut Fields<'_>, findings: &mut Findings) {
             .strip_prefix("x-")
             .is_some_and(|name| name.ends_with("-usage") && percents(name, &field.value, findings)),
     });
+}
+
+/// `x-codex-primary-used-percent: 37.5` beside `-window-minutes`, and `-reset-after-seconds` or `-reset-at`.
+fn used_percent(fields: &Fields<'_>, now: Now, findings: &mut Findings) {
+    for field in fields.iter() {
+        let Some(stem) = field.name.strip_suffix("-used-percent") else { continue };
+        let Some(used) = count::decimal(field.value.trim()) else { continue };
+        let beside = |what: &str| fields.value(&format!("{stem}-{what}"));
+        let mut budget = share(stem.strip_prefix("x-").unwrap_or(stem), used / 100.0);
+        let reset = beside("reset-after-seconds").or_else(|| beside("reset-at")).and_then(|at| time::reset(at, false));
+        budget.bucket.reset = reset.and_then(|reset| reset.from(now)).filter(|reset| !reset.is_zero());
+        budget.bucket.coarse = matches!(reset, Some(When::At { coarse: true, .. }));
+        let minutes = beside("window-minutes").and_then(count::count).filter(|minutes| *minutes > 0.0);
+        budget.bucket.window = minutes.map(|minutes| time::duration(minutes * 60.0));
+        findings.speaks(Dialect::VENDOR);
+        findings.push(budget);
+    }
 }
 
 /// From 0.8 up to 1.8; only sent as a warning, and requests may be served beyond 1.
