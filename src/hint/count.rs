@@ -13,8 +13,19 @@ pub(super) fn decimal(value: &str) -> Option<f64> {
 
 /// How many: a number, behind which `;` or `,` may begin something else. `-1`, `unlimited` and the like are unknown.
 pub(super) fn count(value: &str) -> Option<f64> {
+    if let Some(count) = grouped(value) {
+        return Some(count);
+    }
     let end = value.find([';', ',']).unwrap_or(value.len());
     decimal(value[..end].trim().trim_matches('"')).map(|count| count.min(MOST))
+}
+
+/// `1,199.96` (Dynamics 365): with a fraction behind it, a comma groups thousands. Without one it may separate two numbers.
+pub(super) fn grouped(value: &str) -> Option<f64> {
+    let (whole, fraction) = value.trim().split_once('.')?;
+    let (first, others) = whole.split_once(',')?;
+    let thousands = (1..=3).contains(&first.len()) && others.split(',').all(|group| group.len() == 3);
+    decimal(&format!("{}.{fraction}", whole.replace(',', ""))).filter(|_| thousands).map(|count| count.min(MOST))
 }
 
 /// Whether it says that there is no such limit, so that what else is said about it means nothing.
@@ -27,10 +38,10 @@ pub(super) fn window(word: &str) -> Option<f64> {
     let digits = word.find(|c: char| !c.is_ascii_digit())?;
     let (count, unit) = word.split_at(digits);
     let each = match unit {
-        "s" | "sec" | "secs" | "second" | "seconds" | "secondly" => 1.0,
-        "m" | "min" | "mins" | "minute" | "minutes" | "minutely" => 60.0,
+        "s" | "sec" | "secs" | "second" | "seconds" | "secondly" | "rps" | "qps" => 1.0,
+        "m" | "min" | "mins" | "minute" | "minutes" | "minutely" | "rpm" | "tpm" => 60.0,
         "h" | "hr" | "hour" | "hours" | "hourly" => 3600.0,
-        "d" | "day" | "days" | "daily" | "today" => 86_400.0,
+        "d" | "day" | "days" | "daily" | "today" | "rpd" | "tpd" => 86_400.0,
         "week" | "weekly" => 7.0 * 86_400.0,
         "month" | "monthly" => 30.0 * 86_400.0,
         "year" | "yearly" => 365.0 * 86_400.0,
@@ -55,6 +66,9 @@ mod tests {
             ("0.0", Some(0.0)),
             ("100;w=21600", Some(100.0)),
             ("10, 10;w=1", Some(10.0)),
+            ("1,199.96", Some(1199.96)),
+            ("1,1999.6", Some(1.0)),
+            ("600,30000", Some(600.0)),
             ("0.04512", Some(0.04512)),
             (" 5 ", Some(5.0)),
             ("99999999999999999999999", Some(MOST)),

@@ -181,8 +181,10 @@ impl Budget {
 
 /// Whether a budget of this name counts requests, as far as its name tells.
 pub(super) fn counts_requests(name: &str) -> bool {
-    const OTHERS: [&str; 31] = [
+    const OTHERS: [&str; 33] = [
         "tokens",
+        "tpm",
+        "tpd",
         "complexity",
         "points",
         "point",

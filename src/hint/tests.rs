@@ -16,6 +16,12 @@ const NOON: Duration = Duration::from_secs(1_780_315_200);
 
 /// What is concluded at [`NOON`] from `429 | retry-after: 5 | {"a body": 1}`.
 fn hint(answer: &str) -> Hint {
+    let (status, headers, body) = parts(answer);
+    read(&Answer { status, headers: &headers, body, arrived: NOON })
+}
+
+/// Status, fields and body of such an answer.
+fn parts(answer: &str) -> (StatusCode, HeaderMap, Option<&[u8]>) {
     let mut parts = answer.split(" | ");
     let status = StatusCode::from_bytes(parts.next().unwrap().trim().as_bytes()).unwrap();
     let (mut headers, mut body) = (HeaderMap::new(), None);
@@ -27,7 +33,7 @@ fn hint(answer: &str) -> Hint {
             None => body = Some(part.as_bytes()),
         }
     }
-    read(&Answer { status, headers: &headers, body, arrived: NOON })
+    (status, headers, body)
 }
 
 /// The wait, in seconds.

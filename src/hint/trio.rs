@@ -99,7 +99,7 @@ pub(super) fn read(fields: &Fields<'_>, policies: Vec<Policy<'_>>, now: Now, fin
             (rest_reset, rest_window) = (rest_reset.or(bucket.reset), rest_window.or(bucket.window));
         }
         findings.speaks(dialect);
-        if budget.is_used_up() && bucket.name.as_deref().is_some_and(|name| name.contains("concurren")) {
+        if budget.is_used_up() && bucket.name.as_deref().is_some_and(counts_those_in_flight) {
             findings.cause = Some(Cause::Concurrency);
         }
         findings.push(budget);
@@ -220,7 +220,7 @@ impl<'a> Dimension<'a> {
             bucket.window = Some(time::duration(each.as_secs_f64() * limit / fill));
             (bucket.refills, budget.probe) = (true, Some(each));
         }
-        if self.name.contains("concurren") {
+        if counts_those_in_flight(&self.name) {
             // It comes back with the answers of others.
             (budget.binds, budget.bucket.requests) = (false, false);
         }
@@ -234,9 +234,13 @@ impl<'a> Dimension<'a> {
     }
 }
 
+fn counts_those_in_flight(name: &str) -> bool {
+    name.split('-').any(|word| word.starts_with("concurren") || matches!(word, "conn" | "connections"))
+}
+
 /// The least of several, if the field was sent more than once.
 fn least(value: &str) -> Option<f64> {
-    value.split(',').filter_map(count::count).reduce(f64::min)
+    count::grouped(value).or_else(|| value.split(',').filter_map(count::count).reduce(f64::min))
 }
 
 /// The time that a reset tells; the first, if the field was sent more than once.

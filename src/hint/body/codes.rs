@@ -73,8 +73,14 @@ impl Code {
             "overquerylimit",
             "floodwait",
         ];
-        const OVERLOADS: [&str; 6] =
-            ["overloaded", "overloadederror", "engineoverloaded", "overcapacity", "serverbusy", "temporaryreducedcapacity"];
+        const OVERLOADS: [&str; 6] = [
+            "overloaded",
+            "overloadederror",
+            "engineoverloaded",
+            "overcapacity",
+            "serverbusy",
+            "temporaryreducedcapacity",
+        ];
         const BILLING: [&str; 6] = [
             "insufficientquota",
             "billinghardlimitreached",

@@ -51,7 +51,8 @@ fn word(key: &str, value: &Value, now: Now, findings: &mut Findings) {
     };
     let when = match key {
         "retryafter" | "retryafterseconds" | "retryaftersecs" | "retryaftersec" | "retrydelay" | "retryin"
-        | "retryinseconds" | "backoffseconds" | "waitseconds" | "resetsinseconds" | "resetinseconds" | "resetsin" | "resetin" => time::delay(&text, false),
+        | "retryinseconds" | "backoffseconds" | "waitseconds" | "resetsinseconds" | "resetinseconds" | "resetsin"
+        | "resetin" => time::delay(&text, false),
         "retryafterms" | "retryaftermilliseconds" | "retryinms" => time::delay(&text, true),
         "resetsat" | "resetat" | "ratelimitreset" | "xratelimitreset" | "ratelimitnext" => time::reset(&text, false),
         "policyname" => return policy(&text, findings),

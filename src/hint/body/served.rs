@@ -107,7 +107,8 @@ fn plain(json: &Value, now: Now, findings: &mut Findings) {
         _ if json.get("status").and_then(Value::as_str) == Some("OVER_QUERY_LIMIT") => json,
         _ => return,
     };
-    let text = |names: [&str; 4]| names.into_iter().filter_map(|name| complaint.get(name)?.as_str()).collect::<Vec<_>>();
+    let text =
+        |names: [&str; 4]| names.into_iter().filter_map(|name| complaint.get(name)?.as_str()).collect::<Vec<_>>();
     let codes = text(["code", "type", "status", "error_code"]);
     let is_known = |code: &&str| matches!(Code::of(code), Some(Code::Throttle | Code::Concurrency | Code::Overload));
     let said = text(["message", "info", "error_msg", "msg"]);

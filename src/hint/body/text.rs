@@ -106,7 +106,8 @@ fn wait(text: &str, lower: &str, lead: &str) -> Option<When> {
     {
         return Some(When::At { at, coarse: true });
     }
-    let words = rest.split_whitespace().map(|word| word.trim_matches(AROUND).trim_end_matches('.').trim_matches(AROUND));
+    let words =
+        rest.split_whitespace().map(|word| word.trim_matches(AROUND).trim_end_matches('.').trim_matches(AROUND));
     let mut words = words.filter(|word| !ASIDE.contains(word)).peekable();
     let first = words.next()?;
     if let Some(at) = time::iso(first) {

@@ -2,6 +2,7 @@
 //! what they usually tell.
 
 mod bodies;
+mod examined;
 
 use super::hint;
 use crate::hint::Signal::{self, Backoff, Banned, Exhausted, Informational, Ok, Slow, Throttled};

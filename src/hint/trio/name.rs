@@ -123,7 +123,7 @@ fn told(words: &[&str]) -> Option<Told> {
             && (is_unit(word)
                 || matches!(word, "after" | "at" | "in" | "time" | "timestamp" | "utc" | "date" | "epoch"));
         // `rate-limit-limit-remaining`, `requests-quota`.
-        of_time || word == "time" || what == What::Fill && word == "rate" || word == "limit" || what != What::Limit && word == "max"
+        of_time || what == What::Fill && word == "rate" || word == "limit" || what != What::Limit && word == "max"
     };
     let rest =
         || words.iter().enumerate().filter(|(other, word)| *other != at && !is_noise(word)).map(|(_, word)| *word);
@@ -140,7 +140,9 @@ fn field(word: &str) -> Option<What> {
         "limit" | "max" | "maximum" | "quota" | "total" | "capacity" => What::Limit,
         "remaining" | "left" | "available" | "remain" => What::Remaining,
         "used" | "observed" | "usage" | "consumed" | "current" | "count" => What::Used,
-        "reset" | "resets" | "resettime" | "resetat" | "next" | "expires" | "timeremaining" => What::Reset { after: false },
+        "reset" | "resets" | "resettime" | "resetat" | "next" | "expires" | "timeremaining" => {
+            What::Reset { after: false }
+        }
         "interval" | "period" | "window" | "duration" => What::Window,
         "fillrate" | "replenish" => What::Fill,
         "resource" => What::Label(Label::Resource),

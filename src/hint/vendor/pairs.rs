@@ -41,7 +41,8 @@ pub(super) fn read(fields: &mut Fields<'_>, now: Now, findings: &mut Findings) {
 /// `x-ratelimit-limit: 1, 2000`, `-policy: 1;w=1, 2000;w=2592000`, `-remaining: 1, 0`, `-reset: 1, 1419704` (Brave): what
 /// stands at one place belongs together. A field that was sent twice has no policies that say so.
 fn parallel(fields: &Fields<'_>, now: Now, findings: &mut Findings) -> bool {
-    let list = |what: &str| fields.value(&format!("x-ratelimit-{what}")).map(|list| list.split(',').collect::<Vec<_>>());
+    let list =
+        |what: &str| fields.value(&format!("x-ratelimit-{what}")).map(|list| list.split(',').collect::<Vec<_>>());
     let (Some(limits), Some(left), Some(resets)) = (list("limit"), list("remaining"), list("reset")) else {
         return false;
     };
