@@ -318,6 +318,9 @@ impl Labels {
 
     fn tell(&self, findings: &mut Findings) {
         findings.warning |= self.near;
+        // A second is what such a refusal is for, whatever is shown of another limit.
+        let second = self.window().filter(|window| *window <= Duration::from_secs(1));
+        findings.at_least = findings.at_least.or(second);
         let kind = match (&self.category, &self.kind) {
             (Some(category), Some(kind)) => Some(format!("{category}/{kind}")),
             (category, kind) => category.clone().or_else(|| kind.clone()),

@@ -128,6 +128,8 @@ fn policy(name: &str, findings: &mut Findings) {
     let mut budget = Budget::new(Some(&lower));
     budget.bucket.window = Some(window);
     budget.probe = Some(window).filter(|window| *window <= Duration::from_secs(60));
+    // Whatever the head shows of another one.
+    findings.at_least = findings.at_least.or(budget.probe);
     findings.concerns(name);
     findings.push(budget);
 }
@@ -138,7 +140,7 @@ fn meta(json: &Value, findings: &mut Findings) {
         .get("code")
         .and_then(Value::as_u64)
         .filter(|_| json.get("type").and_then(Value::as_str) == Some("OAuthException"));
-    if matches!(code, Some(4 | 17 | 32 | 341 | 613 | 80_000..=80_014)) {
+    if matches!(code, Some(4 | 17 | 32 | 341 | 613 | 80_000..=80_014 | 130_429 | 131_048 | 131_056)) {
         codes::judge("rate_limit", findings);
     }
 }

@@ -118,7 +118,8 @@ fn plain(json: &Value, now: Now, findings: &mut Findings) {
     }
 }
 
-/// `{"error":["EAPI:Rate limit exceeded"]}`, `{"error":["EService:Throttled: 1700000000"]}`.
+/// `{"error":["EAPI:Rate limit exceeded"]}`, `{"error":["EGeneral:Temporary lockout"]}`,
+/// `{"error":["EService:Throttled: 1700000000"]}`.
 fn kraken(json: &Value, now: Now, findings: &mut Findings) {
     let errors = json.get("error").and_then(Value::as_array).into_iter().flatten();
     for error in errors.filter_map(Value::as_str) {
@@ -128,7 +129,7 @@ fn kraken(json: &Value, now: Now, findings: &mut Findings) {
             findings.refused = true;
             let until = time::reset(until.trim_start_matches([':', ' ']), false).and_then(|until| until.from(now));
             findings.retry_after = findings.retry_after.or(until.filter(|until| !until.is_zero()));
-        } else if said.to_ascii_lowercase().contains("rate limit exceeded") {
+        } else if ["rate limit exceeded", "temporary lockout"].contains(&said.to_ascii_lowercase().as_str()) {
             findings.refused = true;
         }
     }

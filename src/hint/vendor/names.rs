@@ -22,6 +22,7 @@ pub(super) fn read(fields: &mut Fields<'_>, now: Now, findings: &mut Findings) {
             || resources(name, value, &mut budgets)
             || rate(name, value, &mut budgets)
             || bybit(name, value, now, &mut budgets)
+            || apple(name, value, &mut budgets)
             || auth0(name, value, now, &mut budgets);
         understood || sentry(name, value, findings)
     });
@@ -160,6 +161,25 @@ fn bybit(name: &str, value: &str, now: Now, budgets: &mut Vec<Budget>) -> bool {
         "-status" => bucket.remaining = count::count(value),
         "-reset-timestamp" => bucket.reset = time::reset(value, false).and_then(|reset| reset.from(now)),
         _ => return false,
+    }
+    true
+}
+
+/// `x-rate-limit: user-hour-lim:3500;user-hour-rem:500;`.
+fn apple(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
+    let read = |pair: &str| {
+        let (name, number) = pair.trim().split_once(':')?;
+        Some((name.rsplit_once('-')?, count::count(number)?))
+            .map(|((name, what), number)| (name.to_owned(), what == "lim", number))
+    };
+    let pairs = value.split(';').filter_map(read).collect::<Vec<_>>();
+    if name != "x-rate-limit" || pairs.is_empty() {
+        return false;
+    }
+    for (name, is_limit, number) in pairs {
+        let bucket = &mut named(&name, budgets).bucket;
+        bucket.window = finding::window_in(&name);
+        *(if is_limit { &mut bucket.limit } else { &mut bucket.remaining }) = Some(number);
     }
     true
 }
