@@ -31,13 +31,10 @@ const ENDS: [&str; 2] = ["retry-in", "rate-limited-for"];
 pub(super) fn read(fields: &Fields<'_>, status: StatusCode, now: Now, findings: &mut Findings) {
     let named = NAMES.into_iter().find_map(|(name, milliseconds)| longest(fields.value(name)?, milliseconds, now));
     let found = named.or_else(|| {
-        // On what was served these tell the reset, whatever their name.
-        let read = |name: &str, value| {
-            let milliseconds = name.ends_with("-ms") || name.ends_with("-milliseconds");
-            longest(value, milliseconds, now).filter(|_| status.as_u16() >= 400 || !name.contains("limit"))
-        };
-        let others = fields.iter().filter(|field| is_other(field.name));
-        others.filter_map(|field| read(field.name, &field.value)).max()
+        // On what was served these tell the reset, or what may be asked for later.
+        let others = fields.iter().filter(|field| status.as_u16() >= 400 && is_other(field.name));
+        let is_in_ms = |name: &str| name.ends_with("-ms") || name.ends_with("-milliseconds");
+        others.filter_map(|field| longest(&field.value, is_in_ms(field.name), now)).max()
     });
     let Some((delay, dated)) = found else { return };
     findings.retry_after = Some(delay);

@@ -118,6 +118,8 @@ fn join(dimensions: &mut Vec<Dimension<'_>>) {
     let is_rest = |of: &Dimension<'_>| of.limit.is_none() && of.remaining.is_some();
     let (limit, rest) = if is_limit(a) { (0, 1) } else { (1, 0) };
     let alike = a.vendor == b.vendor && (a.name.is_empty() || b.name.is_empty());
+    // More left than the limit is would be of something else.
+    let alike = alike && dimensions[rest].remaining <= dimensions[limit].limit;
     if !alike || !is_limit(&dimensions[limit]) || !is_rest(&dimensions[rest]) {
         return;
     }
