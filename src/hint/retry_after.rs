@@ -23,8 +23,8 @@ const NAMES: [(&str, bool); 6] = [
 ];
 /// What the others have in their names: `X-RateLimit-Retry-After-Seconds`, `Retry-After-Short`, `X-RateLimit-RetryAfter`.
 const MARKS: [&str; 2] = ["retry-after", "retryafter"];
-/// How else they end: `X-Retry-In`, `X-Rate-Limited-For`.
-const ENDS: [&str; 2] = ["retry-in", "rate-limited-for"];
+/// How else they end: `X-Retry-In`, `X-Rate-Limited-For`, `X-RateLimit-After`.
+const ENDS: [&str; 3] = ["retry-in", "rate-limited-for", "ratelimit-after"];
 
 /// Takes the first of them that says something usable: neither nothing nor the past, which are no reason to come back
 /// at once.

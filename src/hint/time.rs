@@ -201,7 +201,9 @@ fn http_date(value: &str) -> Option<Duration> {
     let (mut day, mut month, mut year, mut clock, mut zone) = (None, None, None, None, zone?);
     for word in value.split([' ', ',', '-']).filter(|word| !word.is_empty()) {
         if word.contains(':') {
-            clock = clock.xor(Some(word));
+            // `12:01:00+0000`
+            let (time, east) = word.find('+').map_or((word, ""), |plus| word.split_at(plus));
+            (clock, zone) = (clock.xor(Some(time)), zone + offset(east)?);
         } else if word.bytes().all(|c| c.is_ascii_digit()) {
             match (day, word.len()) {
                 (None, 1 | 2) => day = digits(word, word.len()),
@@ -314,6 +316,7 @@ mod tests {
             "tue, 03 jun 2025 10:00:38 gmt",
             "Tue Jun 03 2025 12:00:38 GMT+0200 (Central European Summer Time)",
             "Tue Jun 03 2025 06:00:38 GMT-0400 (Eastern Daylight Time)",
+            "2025-Jun-03 10:00:38+0000 UTC",
         ] {
             assert_eq!(at(value), Some(1_748_944_838.0), "{value}");
         }

@@ -54,7 +54,9 @@ fn word(key: &str, value: &Value, now: Now, findings: &mut Findings) {
         | "retryinseconds" | "backoffseconds" | "waitseconds" | "resetsinseconds" | "resetinseconds" | "resetsin"
         | "resetin" => time::delay(&text, false),
         "retryafterms" | "retryaftermilliseconds" | "retryinms" => time::delay(&text, true),
-        "resetsat" | "resetat" | "ratelimitreset" | "xratelimitreset" | "ratelimitnext" => time::reset(&text, false),
+        "resetsat" | "resetat" | "ratelimitreset" | "xratelimitreset" | "ratelimitnext" | "nextaccesstime" => {
+            time::reset(&text, false)
+        }
         "policyname" => return policy(&text, findings),
         "violatedpolicies" => return findings.concerns(&text),
         "code" | "type" | "error" | "errors" | "status" | "reason" | "errorname" | "errortype" | "errorcode"
