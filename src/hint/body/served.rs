@@ -129,7 +129,10 @@ fn kraken(json: &Value, now: Now, findings: &mut Findings) {
             findings.refused = true;
             let until = time::reset(until.trim_start_matches([':', ' ']), false).and_then(|until| until.from(now));
             findings.retry_after = findings.retry_after.or(until.filter(|until| !until.is_zero()));
-        } else if ["rate limit exceeded", "temporary lockout"].contains(&said.to_ascii_lowercase().as_str()) {
+        } else if ["rate limit exceeded", "temporary lockout"]
+            .iter()
+            .any(|code| said.to_ascii_lowercase().contains(code))
+        {
             findings.refused = true;
         }
     }
