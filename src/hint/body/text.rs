@@ -108,7 +108,7 @@ fn wait(text: &str, lower: &str, lead: &str) -> Option<When> {
     }
     let words =
         rest.split_whitespace().map(|word| word.trim_matches(AROUND).trim_end_matches('.').trim_matches(AROUND));
-    let mut words = words.filter(|word| !ASIDE.contains(word)).peekable();
+    let mut words = words.filter(|word| !ASIDE.contains(word));
     let first = words.next()?;
     if let Some(at) = time::iso(first) {
         return Some(When::At { at, coarse: at.subsec_nanos() == 0 });
@@ -123,7 +123,7 @@ fn wait(text: &str, lower: &str, lead: &str) -> Option<When> {
     while let Some(more) = words.next().and_then(count::decimal)
         && let Some(more) = words.next().and_then(|unit| times(more, unit))
     {
-        delay += more;
+        delay = (delay + more).min(time::CAP);
     }
     Some(When::In { delay, spelled: false })
 }
@@ -167,6 +167,7 @@ mod tests {
             ("Retry after 2025-08-25T07:00:10Z", 10.0),
             ("Retry after 2025-08-25T07:00:10Z: see https://x", 10.0),
             ("Please wait for 59 minutes and 59 seconds.", 3599.0),
+            ("wait for 400 days and 400 days", time::CAP.as_secs_f64()),
             ("Please wait at least 30 seconds to receive your code", 30.0),
             ("Quota will be replenished in 01:30:00.", 5400.0),
             ("IP banned until 1756105260000. Please use the websocket", 60.0),

@@ -169,8 +169,8 @@ fn bybit(name: &str, value: &str, now: Now, budgets: &mut Vec<Budget>) -> bool {
 fn apple(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
     let read = |pair: &str| {
         let (name, number) = pair.trim().split_once(':')?;
-        Some((name.rsplit_once('-')?, count::count(number)?))
-            .map(|((name, what), number)| (name.to_owned(), what == "lim", number))
+        let (name, what) = name.rsplit_once('-')?;
+        Some((name.to_owned(), what == "lim", count::count(number)?))
     };
     let pairs = value.split(';').filter_map(read).collect::<Vec<_>>();
     if name != "x-rate-limit" || pairs.is_empty() {
