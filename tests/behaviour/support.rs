@@ -6,6 +6,7 @@ mod andante;
 mod client;
 mod dead_port;
 pub(crate) mod h2;
+mod log;
 pub(crate) mod message;
 mod mock;
 mod name_server;
@@ -19,6 +20,7 @@ pub(crate) use self::{
     andante::Andante,
     client::Client,
     dead_port::DeadPort,
+    log::Log,
     message::{Message, Wire},
     mock::Mock,
     name_server::{Name, NameServer},

@@ -5,23 +5,22 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::SocketAddr,
     process::{Child, Command, ExitStatus, Stdio},
-    sync::{Arc, mpsc},
+    sync::mpsc,
     thread,
 };
 
-use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
-use super::{Client, Message, PATIENCE, eventually};
+use super::{Client, Log, Message, PATIENCE, eventually};
 
 /// A running `andante serve`, which is killed when dropped.
 pub(crate) struct Andante {
     child: Child,
     listen: Vec<SocketAddr>,
     admin: Option<SocketAddr>,
-    stderr: Arc<Mutex<String>>,
+    stderr: Log,
     _config: Option<NamedTempFile>,
 }
 
@@ -102,15 +101,7 @@ impl Andante {
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
 
-        let stderr = Arc::new(Mutex::new(String::new()));
-        let (log, mut written) = (stderr.clone(), BufReader::new(child.stderr.take().unwrap()));
-        thread::spawn(move || {
-            let mut line = Vec::new();
-            while written.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
-                log.lock().push_str(&String::from_utf8_lossy(&line));
-                line.clear();
-            }
-        });
+        let stderr = Log::of(child.stderr.take().unwrap());
         let (sender, ready) = mpsc::channel();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         thread::spawn(move || {
@@ -196,7 +187,7 @@ impl Andante {
 
     /// What it has written to standard error so far.
     pub(crate) fn stderr(&self) -> String {
-        self.stderr.lock().clone()
+        self.stderr.text()
     }
 }
 

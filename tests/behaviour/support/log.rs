@@ -1,0 +1,52 @@
+//! What a process writes to standard error.
+
+use std::{
+    io::{ErrorKind, Read},
+    process::ChildStderr,
+    sync::Arc,
+    thread,
+};
+
+use parking_lot::Mutex;
+
+use super::PAUSE;
+
+/// What has been written so far. Read all the time, so that nobody who writes has to wait.
+#[derive(Clone)]
+pub(crate) struct Log(Arc<Mutex<Said>>);
+
+struct Said {
+    pipe: ChildStderr,
+    bytes: Vec<u8>,
+}
+
+impl Log {
+    pub(crate) fn of(pipe: ChildStderr) -> Self {
+        rustix::io::ioctl_fionbio(&pipe, true).unwrap();
+        let log = Self(Arc::new(Mutex::new(Said { pipe, bytes: Vec::new() })));
+        let reading = log.clone();
+        thread::spawn(move || {
+            while reading.0.lock().read() {
+                thread::park_timeout(PAUSE);
+            }
+        });
+        log
+    }
+
+    /// All of it, up to this moment: what was written before is here.
+    pub(crate) fn text(&self) -> String {
+        let mut said = self.0.lock();
+        said.read();
+        String::from_utf8_lossy(&said.bytes).into_owned()
+    }
+}
+
+impl Said {
+    /// Reads what there is; `false` at the end.
+    fn read(&mut self) -> bool {
+        match self.pipe.read_to_end(&mut self.bytes) {
+            Ok(_) => false,
+            Err(error) => error.kind() == ErrorKind::WouldBlock,
+        }
+    }
+}
