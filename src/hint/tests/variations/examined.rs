@@ -1,6 +1,8 @@
-//! Answers of other APIs, gateways and libraries of the same families, as documented by them, or as pasted into issues
-//! and sources; and answers that look like complaints and are none. One a line in `examined.txt`:
-//! `who # answer # signal wait limit remaining reset window`.
+//! Answers of other APIs, gateways and libraries of the same families; and answers that look like complaints and are none.
+//! Names and forms are theirs, some looked up in documents, issues and sources, most from memory of such; times and many
+//! numbers are made up for the test. One a line in `examined.txt`:
+//! `who # answer # signal wait limit remaining reset window`. The conclusions were written by the parser, after those that
+//! differed from what had been expected were judged: a line that turns out wrong is to be corrected, not obeyed.
 
 use http::HeaderValue;
 
