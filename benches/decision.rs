@@ -6,7 +6,6 @@ use std::{hint::black_box, sync::Arc, time::Duration};
 
 use andante::{
     clock::{Clock, Instant},
-    hint::{self, Answer},
     learn::Heard,
     limit::{Budget, Cost, Limits, MarginSpec},
     metrics::Metrics,
@@ -15,7 +14,6 @@ use andante::{
     queue::Queue,
 };
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -165,32 +163,6 @@ fn memory(c: &mut Criterion) {
     });
 }
 
-/// Reading what an answer says: one that says nothing of limits, as most do, and one that does.
-fn hints(c: &mut Criterion) {
-    const ORDINARY: [(&str, &str); 8] = [
-        ("date", "Mon, 01 Jun 2026 12:00:00 GMT"),
-        ("content-type", "application/json"),
-        ("content-length", "532"),
-        ("server", "nginx"),
-        ("cache-control", "no-store"),
-        ("x-request-id", "4bf92f35"),
-        ("vary", "accept-encoding"),
-        ("etag", "\"x\""),
-    ];
-    const TRIO: [(&str, &str); 3] =
-        [("x-ratelimit-limit", "5000"), ("x-ratelimit-remaining", "4999"), ("x-ratelimit-reset", "1780315800")];
-    let mut group = c.benchmark_group("hint");
-    for (name, more) in [("nothing said", &TRIO[..0]), ("three fields", &TRIO[..])] {
-        let fields = ORDINARY.iter().chain(more);
-        let headers: HeaderMap =
-            fields.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect();
-        let arrived = Duration::from_secs(1_780_315_200);
-        let answer = Answer { status: StatusCode::OK, headers: &headers, body: None, arrived };
-        group.bench_function(name, |b| b.iter(|| hint::read(black_box(&answer))));
-    }
-    group.finish();
-}
-
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
     let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("two numbers at least");
@@ -200,6 +172,6 @@ fn resident() -> u64 {
 criterion_group! {
     name = benches;
     config = Criterion::default().warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(2));
-    targets = fast_path, full_window, queue, crowd, hints, memory
+    targets = fast_path, full_window, queue, crowd, memory
 }
 criterion_main!(benches);

@@ -19,13 +19,13 @@ const LONGEST: usize = 16 * 1024;
 /// Reads `body`, and what AWS says about it in the head.
 pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>, now: Now, findings: &mut Findings) {
     let refusing = status.as_u16() >= 400;
-    if let Some(code) = headers.get("x-amzn-errortype").filter(|_| refusing).and_then(|code| code.to_str().ok()) {
+    if refusing && let Some(code) = headers.get("x-amzn-errortype").and_then(|code| code.to_str().ok()) {
         codes::judge(code, findings);
     }
-    let Some(body) = body.and_then(|body| std::str::from_utf8(body.get(..LONGEST).unwrap_or(body)).ok()) else {
-        return;
-    };
-    let body = body.trim();
+    let Some(body) = body else { return };
+    // A letter may be cut at the end of it, or broken; some begin with a byte order mark.
+    let body = String::from_utf8_lossy(body.get(..LONGEST).unwrap_or(body));
+    let body = body.trim_start_matches('\u{feff}').trim();
     if refusing {
         match serde_json::from_str::<Value>(body) {
             Ok(json) => refusal::read(&json, now, findings),

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderMap;
 
 /// What a name has to contain to be looked at, four letters of it at a time.
 const MARKS: [u32; 10] = [
@@ -17,6 +17,9 @@ const MARKS: [u32; 10] = [
     mark(b"odex"), // x-codex-primary-reset-at
     mark(b"grpc"),
 ];
+
+/// A field that is longer says nothing about limits: what reads lists need not be quick on long ones.
+const LONGEST: usize = 8192;
 
 /// Fields with their values, names in lower case and each but once.
 #[derive(Debug, Default)]
@@ -38,21 +41,33 @@ pub(super) struct Field<'a> {
 impl<'a> Fields<'a> {
     /// Those of `headers` that may be about limits. Allocates nothing if there are none.
     pub(super) fn pick(headers: &'a HeaderMap) -> Self {
-        let names = headers.keys().filter(|name| is_marked(name.as_str()));
-        Self { list: names.filter_map(|name| Field::new(name, headers)).collect() }
+        let mut list = Vec::<Field<'_>>::new();
+        // The lines of one name come one after the other.
+        for (name, line) in headers.iter().filter(|(name, _)| is_marked(name.as_str())) {
+            // What is no text is not about limits.
+            let line = std::str::from_utf8(line.as_bytes()).unwrap_or_default().trim();
+            // An empty line adds nothing to the others (RFC 9110 §5.6.1), and says nothing alone.
+            if line.is_empty() {
+                continue;
+            }
+            match list.last_mut().filter(|last| last.name == name.as_str()) {
+                Some(last) => last.value.to_mut().extend([", ", line]),
+                None => list.push(Field { name: name.as_str(), value: line.into() }),
+            }
+        }
+        list.retain(|field| field.value.len() <= LONGEST);
+        Self { list }
     }
 
     /// The announcements of what is not enforced yet (`Beta-RateLimit`, `X-Beta-RateLimit-Limit`), under the names they
     /// will have; and what remains.
     pub(super) fn split_off_announced(&mut self) -> Self {
-        let (mut announced, mut rest) = (Vec::new(), Vec::with_capacity(self.list.len()));
-        for Field { name, value } in self.list.drain(..) {
-            match name.strip_prefix("x-").unwrap_or(name).strip_prefix("beta-") {
-                Some(name) => announced.push(Field { name, value }),
-                None => rest.push(Field { name, value }),
-            }
-        }
-        self.list = rest;
+        let mut announced = Vec::new();
+        self.list.retain_mut(|field| {
+            let name = field.name.strip_prefix("x-").unwrap_or(field.name).strip_prefix("beta-");
+            announced.extend(name.map(|name| Field { name, value: std::mem::take(&mut field.value) }));
+            name.is_none()
+        });
         Self { list: announced }
     }
 
@@ -74,21 +89,6 @@ impl<'a> Fields<'a> {
     /// Takes out those that `understood` had a use for.
     pub(super) fn retain_not(&mut self, mut understood: impl FnMut(&Field<'a>) -> bool) {
         self.list.retain(|field| !understood(field));
-    }
-}
-
-// === impl Field ===
-
-impl<'a> Field<'a> {
-    fn new(name: &'a HeaderName, headers: &'a HeaderMap) -> Option<Self> {
-        // What is no text is not about limits.
-        let mut lines = headers.get_all(name).iter().filter_map(|line| std::str::from_utf8(line.as_bytes()).ok());
-        let mut value = Cow::Borrowed(lines.next()?.trim());
-        for line in lines {
-            value.to_mut().push_str(", ");
-            value.to_mut().push_str(line.trim());
-        }
-        Some(Self { name: name.as_str(), value })
     }
 }
 
@@ -147,6 +147,9 @@ mod tests {
             headers.append("ratelimit", HeaderValue::from_static(line));
         }
         headers.append("ratelimit", HeaderValue::from_bytes(b"\xff").unwrap());
+        headers.append("ratelimit", HeaderValue::from_static(" "));
+        headers.append("x-ratelimit-limit", HeaderValue::from_static(""));
+        assert_eq!(Fields::pick(&headers).iter().count(), 1);
         assert_eq!(Fields::pick(&headers).value("ratelimit"), Some("\"a\";r=0, \"b\";r=1"));
     }
 }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Bucket, Cause, Dialect, count, time};
+use super::{
+    Bucket, Cause, Dialect, count,
+    time::{self, Now, When},
+};
 
 /// No answer speaks of more; a longer list is an attack, or a mistake.
 const MOST_BUCKETS: usize = 32;
@@ -68,7 +71,7 @@ impl Findings {
     pub(super) fn concerns(&mut self, scope: &str) {
         let scope = scope.trim();
         if self.scope.is_none() && !scope.is_empty() {
-            self.scope = Some(scope.chars().filter(|c| !c.is_control()).take(100).collect());
+            self.scope = Some(legible(scope));
         }
     }
 
@@ -93,11 +96,12 @@ impl Findings {
 impl Budget {
     /// Of `name`, of which nothing else is known yet. `None` is what an answer calls its limit without more words.
     pub(super) fn new(name: Option<&str>) -> Self {
-        let name = name.map(|name| name.to_ascii_lowercase()).filter(|name| !name.is_empty());
+        let mut name = name.map(legible).filter(|name| !name.is_empty());
+        name.iter_mut().for_each(|name| name.make_ascii_lowercase());
         let requests = name.as_deref().is_none_or(counts_requests);
         let bucket = Bucket {
             requests,
-            name: name.map(|name| name.chars().filter(|c| !c.is_control()).take(100).collect()),
+            name,
             limit: None,
             remaining: None,
             reset: None,
@@ -121,6 +125,12 @@ impl Budget {
             (None, Some(left)) => *limit = Some(left + used),
             _ => {}
         }
+    }
+
+    /// Says when it is reset.
+    pub(super) fn resets(&mut self, when: Option<When>, now: Now) {
+        self.bucket.coarse = matches!(when, Some(When::At { coarse: true, .. }));
+        self.bucket.reset = when.and_then(|when| when.from(now));
     }
 
     /// Makes it agree with itself.
@@ -181,42 +191,53 @@ impl Budget {
 
 /// Whether a budget of this name counts requests, as far as its name tells.
 pub(super) fn counts_requests(name: &str) -> bool {
-    const OTHERS: [&str; 33] = [
-        "tokens",
-        "tpm",
-        "tpd",
-        "complexity",
-        "points",
-        "point",
-        "cost",
-        "bytes",
-        "neurons",
-        "weight",
-        "units",
-        "unit",
-        "credits",
-        "usd",
-        "characters",
-        "chars",
-        "images",
-        "audio",
-        "bysize",
-        "size",
-        "concurrency",
-        "concurrent",
-        "orders",
-        "order",
-        "spend",
-        "bandwidth",
-        "pixels",
-        "pages",
-        "ru",
-        "cpu",
-        "cputime",
-        "time",
-        "graphql",
-    ];
-    name.split(|c: char| !c.is_ascii_alphanumeric()).all(|word| !OTHERS.contains(&word))
+    let is_other = |word: &str| {
+        matches!(
+            word,
+            "tokens"
+                | "tpm"
+                | "tpd"
+                | "usd"
+                | "complexity"
+                | "points"
+                | "point"
+                | "cost"
+                | "bytes"
+                | "neurons"
+                | "weight"
+                | "units"
+                | "unit"
+                | "credits"
+                | "characters"
+                | "chars"
+                | "images"
+                | "audio"
+                | "bysize"
+                | "size"
+                | "concurrency"
+                | "concurrent"
+                | "orders"
+                | "order"
+                | "spend"
+                | "bandwidth"
+                | "pixels"
+                | "pages"
+                | "ru"
+                | "cpu"
+                | "cputime"
+                | "time"
+                | "graphql"
+        )
+    };
+    !name.split(|c: char| !c.is_ascii_alphanumeric()).any(is_other)
+}
+
+/// `text` without what cannot be shown, and of bounded length.
+fn legible(text: &str) -> Box<str> {
+    const LONGEST: usize = 100;
+    let mut legible = String::with_capacity(text.len().min(LONGEST));
+    legible.extend(text.chars().filter(|c| !c.is_control()).take(LONGEST));
+    legible.into_boxed_str()
 }
 
 /// The window that a name contains, e.g. that of `requests-day`.

@@ -8,11 +8,11 @@ use super::{
     fields::Fields,
     finding::{Budget, Findings},
     structured::{self, Item},
-    time::{self, Now, When},
+    time::{self, Now},
 };
 
 /// What a policy allows.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Policy<'a> {
     pub(super) name: Option<&'a str>,
     pub(super) quota: f64,
@@ -24,9 +24,9 @@ pub(super) struct Policy<'a> {
 /// Reads both fields; policies that `RateLimit` has no use for are handed back, for the older fields beside it.
 pub(super) fn read<'a>(fields: &'a Fields<'_>, now: Now, findings: &mut Findings) -> Vec<Policy<'a>> {
     let told = ["ratelimit-policy", "x-ratelimit-policy"].into_iter().find_map(|name| fields.value(name));
-    let mut policies = told.map(policies).unwrap_or_default();
+    let mut policies: Vec<_> = told.into_iter().flat_map(policies).collect();
     let named = ["ratelimit", "x-ratelimit"].into_iter().find_map(|name| fields.value(name));
-    let items = named.map(structured::items).unwrap_or_default();
+    let items: Vec<_> = named.into_iter().flat_map(structured::items).collect();
     if items.iter().any(is_draft_7) {
         dictionary(&items, &mut policies, now, findings);
     } else {
@@ -36,27 +36,26 @@ pub(super) fn read<'a>(fields: &'a Fields<'_>, now: Now, findings: &mut Findings
 }
 
 /// Members that have a quota: `100;w=60`, `"name";q=100;w=60`, `100;window=60`.
-pub(super) fn policies(value: &str) -> Vec<Policy<'_>> {
-    structured::items(value).iter().filter_map(Policy::new).collect()
+pub(super) fn policies(value: &str) -> impl Iterator<Item = Policy<'_>> {
+    structured::items(value).filter_map(|item| Policy::new(&item))
 }
 
 /// The policy that a limit, what is left of it and its reset speak of, out of those in one field (draft 03): the
 /// smallest quota that can have so much left, in a window that can last so long.
-pub(super) fn fitting<'a, 'b>(
-    policies: &'b [Policy<'a>],
+pub(super) fn fitting<'a>(
+    policies: &[Policy<'a>],
     limit: f64,
     left: Option<f64>,
     reset: Option<Duration>,
-) -> Option<&'b Policy<'a>> {
-    let exact = policies.iter().find(|policy| policy.quota == limit);
+) -> Option<Policy<'a>> {
     // A limit that is no policy's is what holds now, whatever is usual.
-    exact?;
+    let exact = policies.iter().find(|policy| policy.quota == limit)?;
     let fits = |policy: &&Policy<'_>| {
         // Resets are rounded up.
         let long_enough = |window: Duration| reset.is_none_or(|reset| reset <= window + Duration::from_secs(1));
         left.is_none_or(|left| left <= policy.quota) && policy.window.is_none_or(long_enough)
     };
-    policies.iter().filter(fits).min_by(|a, b| a.quota.total_cmp(&b.quota)).or(exact)
+    policies.iter().filter(fits).min_by(|a, b| a.quota.total_cmp(&b.quota)).or(Some(exact)).copied()
 }
 
 /// `limit=100, remaining=50, reset=30`.
@@ -65,13 +64,12 @@ fn dictionary(items: &[Item<'_>], policies: &mut Vec<Policy<'_>>, now: Now, find
     let mut budget = Budget::new(None);
     budget.bucket.limit = parameter("limit").and_then(count::count);
     budget.bucket.remaining = parameter("remaining").and_then(count::count);
-    set_reset(&mut budget, parameter("reset"), now);
-    if let Some(limit) = budget.bucket.limit {
-        let fitting = fitting(policies, limit, budget.bucket.remaining, budget.bucket.reset).cloned();
-        if let Some(policy) = fitting {
-            budget.bucket.window = policy.window;
-            policies.retain(|other| *other != policy);
-        }
+    budget.resets(parameter("reset").and_then(|reset| time::reset(reset, false)), now);
+    if let Some(limit) = budget.bucket.limit
+        && let Some(policy) = fitting(policies, limit, budget.bucket.remaining, budget.bucket.reset)
+    {
+        budget.bucket.window = policy.window;
+        policies.retain(|other| *other != policy);
     }
     findings.speaks(Dialect::IETF_DRAFT_7);
     findings.push(budget);
@@ -85,7 +83,7 @@ fn list(items: &[Item<'_>], policies: &mut Vec<Policy<'_>>, now: Now, findings: 
     for item in &items {
         let key = item.parameter(&["pk"]);
         let same_key = |policy: &Policy<'_>| key.is_none() || policy.key.is_none() || policy.key == key;
-        let same_name = |policy: &Policy<'_>| policy.name.is_some() && policy.name == item.name() && same_key(policy);
+        let same_name = |policy: &Policy<'_>| policy.name.is_some() && policy.name == item.name && same_key(policy);
         // Names that do not agree, one of each: they can only mean each other.
         let only = |policy: &Policy<'_>| items.len() == 1 && policies.len() == 1 && same_key(policy);
         let found = policies.iter().position(same_name).or_else(|| policies.iter().position(only));
@@ -93,11 +91,11 @@ fn list(items: &[Item<'_>], policies: &mut Vec<Policy<'_>>, now: Now, findings: 
             joined[found] = true;
             &policies[found]
         });
-        let mut budget = policy.map_or_else(|| Budget::new(item.name()), Policy::budget);
+        let mut budget = policy.map_or_else(|| Budget::new(item.name), Policy::budget);
         budget.bucket.remaining = item.parameter(&["r"]).and_then(count::count);
-        set_reset(&mut budget, item.parameter(&["t"]), now);
+        budget.resets(item.parameter(&["t"]).and_then(|reset| time::reset(reset, false)), now);
         if budget.is_used_up() {
-            findings.concerns(item.name().unwrap_or_default());
+            findings.concerns(item.name.unwrap_or_default());
             if policy.is_some_and(Policy::is_concurrency) {
                 findings.cause = Some(Cause::Concurrency);
             }
@@ -110,12 +108,6 @@ fn list(items: &[Item<'_>], policies: &mut Vec<Policy<'_>>, now: Now, findings: 
         unjoined.for_each(|(policy, _)| policy.announce(findings));
         policies.clear();
     }
-}
-
-fn set_reset(budget: &mut Budget, value: Option<&str>, now: Now) {
-    let reset = value.and_then(|value| time::reset(value, false));
-    budget.bucket.coarse = matches!(reset, Some(When::At { coarse: true, .. }));
-    budget.bucket.reset = reset.and_then(|reset| reset.from(now));
 }
 
 fn is_draft_7(item: &Item<'_>) -> bool {
@@ -131,11 +123,11 @@ impl<'a> Policy<'a> {
 
     fn new(item: &Item<'a>) -> Option<Self> {
         let window = item.parameter(&["w", "window"]).and_then(|window| time::length(window, false));
-        let bare = item.name().and_then(count::decimal);
+        let bare = item.name.and_then(count::decimal);
         let quota = item.parameter(&["q", "quota", "limit"]).and_then(count::count);
         // A number that stands alone is the limit itself, not a policy.
         let quota = quota.or(bare.filter(|_| window.is_some() || item.parameters.is_empty()))?;
-        let name = item.name().filter(|_| bare.is_none());
+        let name = item.name.filter(|_| bare.is_none());
         Some(Self { name, quota, window, unit: item.parameter(&["qu"]), key: item.parameter(&["pk"]) })
     }
 

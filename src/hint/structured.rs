@@ -1,13 +1,15 @@
 //! Structured Fields (RFC 9651), read more leniently than they are defined: what cannot be understood is left out, and
 //! the rest still counts.
 
-/// One member of a list: what stands bare in it, and its parameters.
+use smallvec::SmallVec;
+
+/// One member of a list, and its parameters.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Item<'a> {
-    /// Tokens, strings and numbers without a key, without their quotes.
-    pub(super) bare: Vec<&'a str>,
+    /// The token, string or number without a key, without its quotes: the last, since some put two there.
+    pub(super) name: Option<&'a str>,
     /// `key=value`, without quotes.
-    pub(super) parameters: Vec<(&'a str, &'a str)>,
+    pub(super) parameters: SmallVec<[(&'a str, &'a str); 4]>,
 }
 
 // === impl Item ===
@@ -18,26 +20,21 @@ impl<'a> Item<'a> {
         let found = |key: &&str| self.parameters.iter().find(|(name, _)| name.eq_ignore_ascii_case(key));
         keys.iter().find_map(found).map(|(_, value)| *value)
     }
-
-    /// Its name: the last that stands bare in it, since some put two there.
-    pub(super) fn name(&self) -> Option<&'a str> {
-        self.bare.last().copied()
-    }
 }
 
 /// The members of `value`. Commas and semicolons in strings separate nothing.
-pub(super) fn items(value: &str) -> Vec<Item<'_>> {
+pub(super) fn items(value: &str) -> impl Iterator<Item = Item<'_>> {
     let members = split(value, b',').map(|member| {
         let mut item = Item::default();
         for part in split(member, b';').map(str::trim).filter(|part| !part.is_empty()) {
             match split_at_equals(part) {
                 Some((key, value)) => item.parameters.push((key.trim(), unquoted(value.trim()))),
-                None => item.bare.push(unquoted(part)),
+                None => item.name = Some(unquoted(part)),
             }
         }
         item
     });
-    members.filter(|item| *item != Item::default()).collect()
+    members.filter(|item| item.name.is_some() || !item.parameters.is_empty())
 }
 
 /// `value` at each `separator` outside of strings.
@@ -78,27 +75,26 @@ mod tests {
 
     #[test]
     fn commas_and_semicolons_in_strings_separate_nothing() {
-        let read = items(r#"100, 100;w=60;comment="a, b;w=1 \" =", "n,1" ; r = 5 ; t=0"#);
+        let read: Vec<_> = items(r#"100, 100;w=60;comment="a, b;w=1 \" =", "n,1" ; r = 5 ; t=0"#).collect();
         assert_eq!(read.len(), 3);
         assert_eq!(read[1].parameter(&["w"]), Some("60"));
         assert_eq!(
-            (read[2].name(), read[2].parameter(&["r"]), read[2].parameter(&["t"])),
+            (read[2].name, read[2].parameter(&["r"]), read[2].parameter(&["t"])),
             (Some("n,1"), Some("5"), Some("0"))
         );
     }
 
     #[test]
     fn a_string_as_a_key_is_a_name() {
-        let read = items(r#""fixed window";"api";q=500;w=300"#);
-        assert_eq!((read[0].name(), read[0].parameter(&["q"])), (Some("api"), Some("500")));
+        let read = items(r#""fixed window";"api";q=500;w=300"#).next().unwrap();
+        assert_eq!((read.name, read.parameter(&["q"])), (Some("api"), Some("500")));
     }
 
     #[test]
     fn what_is_malformed_is_left_out() {
         for value in ["", ",,;;,", "\"", "\\", "=", ";=;", "\"a", ":::"] {
-            let read = items(value);
-            assert!(read.len() <= 1, "{value}: {read:?}");
+            assert!(items(value).count() <= 1, "{value}: {:?}", items(value).collect::<Vec<_>>());
         }
-        assert_eq!(items("a;r=1;;;t=,b")[0].parameters, [("r", "1"), ("t", "")]);
+        assert_eq!(items("a;r=1;;;t=,b").next().unwrap().parameters[..], [("r", "1"), ("t", "")]);
     }
 }

@@ -208,9 +208,8 @@ fn http_date(value: &str) -> Option<Duration> {
             match (day, word.len()) {
                 (None, 1 | 2) => day = digits(word, word.len()),
                 (_, 2) if year.is_none() => year = digits(word, 2).map(century),
-                (_, 4) if year.is_none() && clock.is_none() => year = digits(word, 4),
-                // asctime has its year last; a zone "-0000" has lost its sign here, and is none.
                 (_, 4) if year.is_none() => year = digits(word, 4),
+                // A zone "-0000", which has lost its sign here, and is none.
                 (_, 4) if word == "0000" => {}
                 _ => return None,
             }
@@ -226,21 +225,21 @@ fn http_date(value: &str) -> Option<Duration> {
     u64::try_from(at).ok().map(Duration::from_secs)
 }
 
-/// RFC 9110: two digits that seem more than 50 years ahead are of the last century.
+/// RFC 9110: two digits that seem more than 50 years ahead, from 2026, are of the last century.
 fn century(year: i64) -> i64 {
     if year >= 76 { 1900 + year } else { 2000 + year }
 }
 
 fn month_of(word: &str) -> Option<i64> {
     const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-    let start = word.get(..3)?.to_ascii_lowercase();
-    let month = MONTHS.iter().position(|month| *month == start)?;
+    let start = word.get(..3)?;
+    let month = MONTHS.iter().position(|month| month.eq_ignore_ascii_case(start))?;
     i64::try_from(month + 1).ok()
 }
 
 fn is_weekday(word: &str) -> bool {
-    let start = word.get(..3).map(str::to_ascii_lowercase).unwrap_or_default();
-    matches!(start.as_str(), "mon" | "tue" | "wed" | "thu" | "fri" | "sat" | "sun")
+    const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+    word.get(..3).is_some_and(|start| DAYS.iter().any(|day| day.eq_ignore_ascii_case(start)))
 }
 
 /// Seconds since 1970 of a day and `hh:mm:ss` (or `hh:mm`).
@@ -270,9 +269,10 @@ fn offset(zone: &str) -> Option<i64> {
         Some(b'-') => -1,
         _ => return matches!(zone, "UTC" | "GMT").then_some(0),
     };
-    let digits_only: String = zone[1..].chars().filter(|c| *c != ':').collect();
-    let (hours, minutes) =
-        (digits(digits_only.get(..2)?, 2)?, digits(digits_only.get(2..).filter(|m| !m.is_empty()).unwrap_or("00"), 2)?);
+    // `+02`, `+0200`, `+02:00`.
+    let (hours, minutes) = zone[1..].split_at_checked(2)?;
+    let minutes = minutes.strip_prefix(':').unwrap_or(minutes);
+    let (hours, minutes) = (digits(hours, 2)?, if minutes.is_empty() { 0 } else { digits(minutes, 2)? });
     (hours < 24 && minutes < 60).then_some(sign * (hours * 60 + minutes) * 60)
 }
 
@@ -281,8 +281,8 @@ fn nanos(fraction: &str) -> Option<u32> {
         return None;
     }
     // Digits beyond the ninth are finer than we tell time.
-    let nine: String = fraction.chars().chain(std::iter::repeat('0')).take(9).collect();
-    nine.parse().ok()
+    let told = &fraction[..fraction.len().min(9)];
+    told.parse::<u32>().ok().map(|number| number * 10_u32.pow(9 - told.len() as u32))
 }
 
 fn digits(text: &str, count: usize) -> Option<i64> {

@@ -8,7 +8,7 @@ mod name;
 
 use std::time::Duration;
 
-use self::name::{Label, Name, What};
+use self::name::{Label, Name, What, Words};
 use super::{
     Cause, Dialect, count,
     fields::Fields,
@@ -21,7 +21,7 @@ use super::{
 #[derive(Default)]
 struct Dimension<'a> {
     vendor: &'a str,
-    name: String,
+    name: Words<'a>,
     limit: Option<f64>,
     policies: Vec<Policy<'a>>,
     remaining: Option<f64>,
@@ -39,22 +39,21 @@ struct Dimension<'a> {
 
 /// What is told of no dimension.
 #[derive(Default)]
-struct Labels {
-    hyphen: bool,
+struct Labels<'a> {
     prefixed: bool,
     field_first: bool,
     listed: bool,
     used: bool,
-    resource: Option<String>,
-    bucket: Option<String>,
-    scope: Option<String>,
-    name: Option<String>,
-    zone: Option<String>,
-    who: Option<String>,
-    category: Option<String>,
-    kind: Option<String>,
-    reason: Option<String>,
-    problem: Option<String>,
+    resource: Option<&'a str>,
+    bucket: Option<&'a str>,
+    scope: Option<&'a str>,
+    name: Option<&'a str>,
+    zone: Option<&'a str>,
+    who: Option<&'a str>,
+    category: Option<&'a str>,
+    kind: Option<&'a str>,
+    reason: Option<&'a str>,
+    problem: Option<&'a str>,
     global: bool,
     near: bool,
 }
@@ -103,7 +102,7 @@ pub(super) fn read(fields: &Fields<'_>, policies: Vec<Policy<'_>>, now: Now, fin
             findings.cause = Some(Cause::Concurrency);
         }
         findings.push(budget);
-        others.iter().filter(|policy| Some(*policy) != used.as_ref()).for_each(|policy| policy.announce(findings));
+        others.iter().filter(|policy| Some(**policy) != used).for_each(|policy| policy.announce(findings));
     }
     policies.into_iter().flatten().for_each(|policy| policy.announce(findings));
     lend(rest_reset, rest_window, findings);
@@ -152,12 +151,12 @@ impl<'a> Dimension<'a> {
                 self.limit = self.limit.or_else(|| count::count(value));
                 // `1m`: how long, and not how much.
                 self.window = self.window.or_else(|| time::spelled(value.trim()).map(|_| value));
-                self.policies.extend(ietf::policies(value).into_iter().filter(|policy| policy.window.is_some()));
+                self.policies.extend(ietf::policies(value).filter(|policy| policy.window.is_some()));
             }
             What::Remaining => {
                 self.remaining = self.remaining.or_else(|| least(value));
                 // The window may stand behind what is left, too.
-                self.left_window = ietf::policies(value).iter().find_map(|policy| policy.window);
+                self.left_window = ietf::policies(value).find_map(|policy| policy.window);
             }
             What::Used => self.used = self.used.or_else(|| count::count(value)),
             What::Reset { after: false } => self.reset = self.reset.or_else(|| latest(value, name.milliseconds)),
@@ -174,26 +173,23 @@ impl<'a> Dimension<'a> {
     fn budget(
         self,
         policies: &[Policy<'a>],
-        labels: &Labels,
+        labels: &Labels<'_>,
         dialect: Dialect,
         now: Now,
     ) -> (Budget, Option<Policy<'a>>) {
-        let mut budget = Budget::new(Some(&self.name));
+        let name = self.name.join("-");
+        let mut budget = Budget::new(Some(&name));
         let reset = self.reset_after.or(self.reset);
+        budget.resets(reset, now);
         let bucket = &mut budget.bucket;
         (bucket.limit, bucket.remaining) = (self.limit, self.remaining);
-        bucket.coarse = matches!(reset, Some(When::At { coarse: true, .. }));
-        bucket.reset = reset.and_then(|reset| reset.from(now));
         bucket.refills = matches!(reset, Some(When::In { spelled: true, .. })) || dialect == Dialect::ANTHROPIC;
         if let Some(used) = self.used {
             budget.used(used);
         }
         let bucket = &mut budget.bucket;
-        let mut own = None;
-        if let Some(limit) = bucket.limit {
-            own = ietf::fitting(policies, limit, bucket.remaining, bucket.reset).cloned();
-        }
-        if let Some(policy) = &own {
+        let own = bucket.limit.and_then(|limit| ietf::fitting(policies, limit, bucket.remaining, bucket.reset));
+        if let Some(policy) = own {
             (bucket.limit, bucket.window) = (Some(policy.quota), policy.window);
             budget.bucket.requests &= policy.counts_requests();
             if let (None, Some(window)) = (budget.bucket.reset, policy.window) {
@@ -208,7 +204,7 @@ impl<'a> Dimension<'a> {
             time::length(window, self.window_ms || bare && epoch_ms)
         });
         let named =
-            || finding::window_in(&self.name).or_else(|| finding::window_in(self.vendor)).or_else(|| labels.window());
+            || finding::window_in(&name).or_else(|| finding::window_in(self.vendor)).or_else(|| labels.window());
         let bucket = &mut budget.bucket;
         bucket.window = bucket
             .window
@@ -222,14 +218,14 @@ impl<'a> Dimension<'a> {
             bucket.window = Some(time::duration(each.as_secs_f64() * limit / fill));
             (bucket.refills, budget.probe) = (true, Some(each));
         }
-        if counts_those_in_flight(&self.name) {
+        if counts_those_in_flight(&name) {
             // It comes back with the answers of others.
             (budget.binds, budget.bucket.requests) = (false, false);
         }
         if labels.is_everybodys() {
             (budget.binds, budget.bucket.requests) = (false, false);
         }
-        if dialect == Dialect::GITHUB && labels.resource.as_deref() == Some("graphql") {
+        if dialect == Dialect::GITHUB && labels.resource == Some("graphql") {
             budget.bucket.requests = false;
         }
         (budget, own)
@@ -252,32 +248,32 @@ fn latest(value: &str, milliseconds: bool) -> Option<When> {
 
 // === impl Labels ===
 
-impl Labels {
-    fn set(&mut self, label: Label, value: &str) {
-        let value = value.trim().trim_matches('"');
-        let text = || Some(value.to_owned()).filter(|value| !value.is_empty());
+impl<'a> Labels<'a> {
+    fn set(&mut self, label: Label, value: &'a str) {
+        let value = value.trim_matches('"');
+        let text = Some(value).filter(|value| !value.is_empty());
         let is_true = value.eq_ignore_ascii_case("true") || value == "1";
         match label {
-            Label::Resource => self.resource = text(),
-            Label::Bucket => self.bucket = text(),
-            Label::Scope => self.scope = text(),
-            Label::Name => self.name = text(),
-            Label::Zone => self.zone = text(),
-            Label::Who => self.who = text(),
-            Label::Category => self.category = text(),
-            Label::Type => self.kind = text(),
-            Label::Reason => self.reason = text(),
-            Label::Problem => self.problem = text(),
+            Label::Resource => self.resource = text,
+            Label::Bucket => self.bucket = text,
+            Label::Scope => self.scope = text,
+            Label::Name => self.name = text,
+            Label::Zone => self.zone = text,
+            Label::Who => self.who = text,
+            Label::Category => self.category = text,
+            Label::Type => self.kind = text,
+            Label::Reason => self.reason = text,
+            Label::Problem => self.problem = text,
             Label::Global => self.global = is_true,
             Label::Near => self.near = is_true,
         }
     }
 
     fn note(&mut self, name: &Name<'_>) {
-        self.hyphen |= name.hyphen;
         self.prefixed |= name.prefixed;
-        let openai = name.dimension == "requests" || !finding::counts_requests(&name.dimension);
-        self.field_first |= name.field_first && openai;
+        let openai =
+            || name.dimension[..] == ["requests"] || !name.dimension.iter().all(|word| finding::counts_requests(word));
+        self.field_first |= name.field_first && openai();
         self.used |= matches!(name.what, What::Used);
     }
 
@@ -299,13 +295,13 @@ impl Labels {
 
     /// `QPS`, `Daily-limit`: what kind of limit it is may say how long its window is.
     fn window(&self) -> Option<Duration> {
-        let kind = self.kind.as_deref().or(self.problem.as_deref())?.to_ascii_lowercase();
+        let kind = self.kind.or(self.problem)?.to_ascii_lowercase();
         if kind == "qps" { Some(Duration::from_secs(1)) } else { finding::window_in(&kind) }
     }
 
     /// GitHub's resources have an hour, searches a minute.
     fn github_window(&self, dialect: Dialect, reset: Option<Duration>) -> Option<Duration> {
-        let resource = self.resource.as_deref().filter(|_| dialect == Dialect::GITHUB && self.used)?;
+        let resource = self.resource.filter(|_| dialect == Dialect::GITHUB && self.used)?;
         let window = Duration::from_secs(if resource.contains("search") { 60 } else { 3600 });
         Some(window).filter(|window| reset.is_none_or(|reset| reset <= *window + Duration::from_secs(1)))
     }
@@ -313,9 +309,8 @@ impl Labels {
     /// Whether the numbers are those of all clients together: what is left of them is not left for us.
     fn is_everybodys(&self) -> bool {
         let own = |zone: &str| ["ip", "user", "key", "token", "account", "client"].iter().any(|own| zone.contains(own));
-        let shared =
-            self.scope.as_deref() == Some("shared") || self.who.as_deref().is_some_and(|who| who.contains("shed"));
-        shared || self.zone.as_deref().is_some_and(|zone| !own(zone))
+        let shared = self.scope == Some("shared") || self.who.is_some_and(|who| who.contains("shed"));
+        shared || self.zone.is_some_and(|zone| !own(zone))
     }
 
     fn tell(&self, findings: &mut Findings) {
@@ -323,33 +318,23 @@ impl Labels {
         // A second is what such a refusal is for, whatever is shown of another limit.
         let second = self.window().filter(|window| *window <= Duration::from_secs(1));
         findings.at_least = findings.at_least.or(second);
-        let kind = match (&self.category, &self.kind) {
+        let kind = match (self.category, self.kind) {
             (Some(category), Some(kind)) => Some(format!("{category}/{kind}")),
-            (category, kind) => category.clone().or_else(|| kind.clone()),
+            (category, kind) => category.or(kind).map(str::to_owned),
         };
-        let global = self.global.then(|| "global".to_owned());
-        let labels = [
-            &self.reason,
-            &self.problem,
-            &global,
-            &self.scope,
-            &self.resource,
-            &self.name,
-            &self.zone,
-            &kind,
-            &self.bucket,
-        ];
-        labels.into_iter().flatten().for_each(|label| findings.concerns(label));
-        let concurrency = |reason: &Option<String>| {
-            reason.as_deref().is_some_and(|reason| reason.to_ascii_lowercase().contains("concurren"))
-        };
+        let global = self.global.then_some("global");
+        let labels = [self.reason, self.problem, global, self.scope, self.resource, self.name, self.zone];
+        let labels = labels.into_iter().chain([kind.as_deref(), self.bucket]);
+        labels.flatten().for_each(|label| findings.concerns(label));
+        let concurrency =
+            |reason: Option<&str>| reason.is_some_and(|reason| reason.to_ascii_lowercase().contains("concurren"));
         if self.reason.is_some() || self.problem.is_some() {
             findings.speaks(Dialect::VENDOR);
         }
-        if concurrency(&self.reason) || concurrency(&self.problem) {
+        if concurrency(self.reason) || concurrency(self.problem) {
             findings.cause = Some(Cause::Concurrency);
         }
-        if self.zone.as_deref().is_some_and(|zone| zone.contains("ip")) {
+        if self.zone.is_some_and(|zone| zone.contains("ip")) {
             findings.cause.get_or_insert(Cause::Quota);
         }
     }

@@ -17,21 +17,21 @@ pub(super) fn judge(status: StatusCode, mut findings: Findings) -> Hint {
         *asked = asked.filter(|asked| !asked.is_zero());
     }
     let refused = is_refused(status, &findings);
-    let wait = if refused { wait_when_refused(&findings) } else { wait_when_used_up(status, &findings) };
-    let used_up = findings.budgets.iter().any(stops);
-    let signal = match status.as_u16() {
-        _ if findings.fatal => Signal::FatalQuota,
-        418 if refused => Signal::Banned,
-        _ if refused && wait.is_some() => Signal::Throttled,
-        _ if refused => Signal::Backoff,
-        _ if used_up => Signal::Exhausted,
-        _ if findings.warning || is_nearly_used_up(&findings) => Signal::Slow,
-        _ => Signal::Ok,
-    };
-    let wait = match signal {
-        Signal::Throttled | Signal::Banned | Signal::Exhausted => wait,
-        Signal::Backoff | Signal::FatalQuota => None,
-        Signal::Ok | Signal::Slow | Signal::Informational => Some(Duration::ZERO),
+    let used_up = || findings.budgets.iter().filter(|budget| stops(budget));
+    let (signal, wait) = if findings.fatal {
+        (Signal::FatalQuota, None)
+    } else if refused {
+        match wait_when_refused(&findings) {
+            wait if status == StatusCode::IM_A_TEAPOT => (Signal::Banned, wait),
+            None => (Signal::Backoff, None),
+            wait => (Signal::Throttled, wait),
+        }
+    } else if used_up().next().is_some() {
+        (Signal::Exhausted, longest(used_up()))
+    } else if findings.warning || is_nearly_used_up(&findings) {
+        (Signal::Slow, Some(Duration::ZERO))
+    } else {
+        (Signal::Ok, Some(Duration::ZERO))
     };
     let cause = if refused { cause(status, &findings) } else { Cause::None };
     let dialect = findings.dialect.unwrap_or(if refused { Dialect::STATUS } else { Dialect::NONE });
@@ -74,11 +74,6 @@ fn wait_when_refused(findings: &Findings) -> Option<Duration> {
     used_up
         .or(findings.elsewhere)
         .or_else(|| silent().then(|| longest(findings.budgets.iter().filter(|budget| budget.binds)))?)
-}
-
-fn wait_when_used_up(status: StatusCode, findings: &Findings) -> Option<Duration> {
-    debug_assert!(!is_refused(status, findings));
-    longest(findings.budgets.iter().filter(|budget| stops(budget)))
 }
 
 /// Never the shortest, and never a zero.

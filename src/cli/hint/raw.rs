@@ -27,14 +27,14 @@ const SHOWN: usize = 80;
 // === impl Raw ===
 
 impl<'a> Raw<'a> {
-    /// Lines end with CRLF or LF. Interim answers (1xx), and what a proxy answered to CONNECT, are passed over.
+    /// Lines end with CRLF or LF. Of several answers the last one counts: before it came interim ones (1xx), what a proxy
+    /// answered to CONNECT, and redirections that were followed.
     pub(super) fn parse(text: &'a [u8]) -> Result<Self, RawError> {
         let mut lines = Lines { rest: text, number: 0 };
         loop {
             let status = lines.status()?;
             let headers = lines.fields()?;
-            let another = lines.rest.starts_with(b"HTTP/");
-            if !(another && (status.is_informational() || status == StatusCode::OK)) {
+            if !lines.rest.starts_with(b"HTTP/") {
                 return Ok(Self { status, headers, body: lines.rest });
             }
         }
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn what_came_before_the_answer_is_passed_over() {
-        let text = b"HTTP/1.1 200 Connection established\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/2 503 \r\nretry-after: 5\r\n\r\n";
+        let text = b"HTTP/1.1 200 Connection established\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/2 302\r\n\r\nHTTP/2 503 \r\nretry-after: 5\r\n\r\n";
         let raw = Raw::parse(text).unwrap();
         assert_eq!((raw.status.as_u16(), raw.headers.len()), (503, 1));
     }

@@ -131,7 +131,11 @@ fn wait(text: &str, lower: &str, lead: &str) -> Option<When> {
 fn times(number: f64, unit: &str) -> Option<Duration> {
     match unit.to_ascii_lowercase().as_str() {
         "ms" | "msec" | "millisecond" | "milliseconds" => Some(time::duration(number / 1e3)),
-        unit => count::window(unit).map(|unit| time::duration(number * unit)),
+        // `minute(s)`; behind a number a letter is enough.
+        unit => {
+            let unit = unit.split('(').next().unwrap_or_default();
+            count::window(&format!("1{unit}")).map(|unit| time::duration(number * unit))
+        }
     }
 }
 
@@ -162,6 +166,8 @@ mod tests {
             ("Please try again in 6m0s", 360.0),
             ("Please retry after 6 seconds.", 6.0),
             ("try again in 5 minutes", 300.0),
+            ("try again in 5 minute(s).", 300.0),
+            ("Please wait for 2 h", 7200.0),
             ("more requests available in 48500 seconds", 48_500.0),
             ("Domain is not allowed to send: try again after Mon, 25 Aug 2025 07:00:31 UTC", 31.0),
             ("Retry after 2025-08-25T07:00:10Z", 10.0),

@@ -16,6 +16,19 @@ fn one_name_has_many_encodings() {
 }
 
 #[test]
+fn a_value_in_parts_is_told_by_its_name() {
+    let bucket = |answer: &str| hint(answer).buckets.remove(0);
+    let policy = bucket("200 | ratelimit-policy: \"burst\";limit=10;window=60");
+    assert_eq!((policy.name.as_deref(), policy.window.unwrap().as_secs()), (Some("burst"), 60));
+    let zendesk = bucket("200 | zendesk-ratelimit-x: total=100; remaining=99; resets=1780315230");
+    assert_eq!((zendesk.reset.unwrap().as_secs(), zendesk.coarse), (30, true));
+    assert_eq!(bucket("200 | x-ratelimit-remaining: 59/60").remaining, Some(59.0));
+    let day = bucket("200 | x-user-limit-24hour-remaining: 5 | x-user-limit-24hour-reset: 1780315230");
+    assert!(day.coarse);
+    assert_eq!(hint("200 | x-user-limit-24hour-used: 5").buckets, []);
+}
+
+#[test]
 fn a_format_is_found_out_anew_on_every_answer() {
     let iso =
         hint("200 | x-ratelimit-limit: 100 | x-ratelimit-remaining: 9 | x-ratelimit-reset: 2026-06-01T12:00:41+00:00");

@@ -1,6 +1,11 @@
 //! What the name of a field tells.
 
+use smallvec::SmallVec;
+
 use super::count;
+
+/// The words of a name, or some of them.
+pub(super) type Words<'a> = SmallVec<[&'a str; 6]>;
 
 /// The parts of a name.
 #[derive(Debug, PartialEq)]
@@ -8,11 +13,10 @@ pub(super) struct Name<'a> {
     /// What stands before `ratelimit`, if that is more than `x-`.
     pub(super) vendor: &'a str,
     /// What budget it is about; empty for "the" limit.
-    pub(super) dimension: String,
+    pub(super) dimension: Words<'a>,
     pub(super) what: What,
     /// Its unit is told at its end.
     pub(super) milliseconds: bool,
-    pub(super) hyphen: bool,
     pub(super) prefixed: bool,
     /// `limit-requests` rather than `requests-limit`.
     pub(super) field_first: bool,
@@ -55,22 +59,34 @@ pub(super) enum Label {
 impl<'a> Name<'a> {
     /// `None` if it is of no such family.
     pub(super) fn read(name: &'a str) -> Option<Self> {
-        const STEMS: [&str; 3] = ["ratelimit", "rate-limit", "rate_limit"];
-        let found = STEMS.iter().find_map(|stem| name.find(stem).map(|at| (at, stem.len())));
-        let (vendor, rest, hyphen) = match found {
-            Some((at, length)) => (&name[..at], &name[at + length..], length > 9),
-            // `x-quota-reset`, `x-requests-remaining`: what is before the field is the dimension.
-            None => ("x-", name.strip_prefix('x').filter(|rest| is_quota(rest))?, false),
-        };
+        let (vendor, rest) = split(name)?;
         let prefixed = vendor.starts_with("x-");
         let vendor = vendor.strip_prefix("x-").unwrap_or(vendor).trim_end_matches(['-', '_']);
-        let words = rest.split(['-', '_']).flat_map(unglued).filter(|word| !word.is_empty()).collect::<Vec<_>>();
-        let Told { what, milliseconds, dimension, field_first } = told(&words)?;
-        // The structured fields, which are read elsewhere.
-        if words.is_empty() && !prefixed || words == ["policy"] || words.iter().any(|word| word.starts_with("retry")) {
+        let mut words: Words<'_> = rest.split(['-', '_']).flat_map(unglued).filter(|word| !word.is_empty()).collect();
+        // The structured fields and waits, which are read elsewhere.
+        let waits = words.iter().any(|word| word.starts_with("retry"));
+        if words.is_empty() && !prefixed || words[..] == ["policy"] || waits {
             return None;
         }
-        Some(Self { vendor, dimension, what, milliseconds, hyphen, prefixed, field_first })
+        let told = words.iter().enumerate().filter_map(|(at, word)| Some((at, field(word)?)));
+        // In the middle it is of the dimension: `limit-tokens-usage-based`.
+        let told_first = words.first().is_some_and(|word| field(word).is_some());
+        let is_aside = |at: usize, what| told_first && what == What::Used && at > 0 && at + 1 < words.len();
+        let told = told.filter(|(at, what)| !is_aside(*at, *what));
+        let Some((at, mut what)) = told.max_by_key(|(_, what)| precedence(*what)) else {
+            // `x-rate-limit: 400`, `x-hubspot-ratelimit-daily: 250000`.
+            let limit = words.iter().all(|word| count::window(word).is_some());
+            let (what, milliseconds, field_first) = (What::Limit, false, false);
+            return limit.then_some(Self { vendor, dimension: words, what, milliseconds, prefixed, field_first });
+        };
+        let timed = matches!(what, What::Reset { .. } | What::Window);
+        let milliseconds = timed && words.iter().any(|word| matches!(*word, "ms" | "milliseconds" | "millis"));
+        if let What::Reset { after } = &mut what {
+            *after = words.contains(&"after");
+        }
+        words.remove(at);
+        words.retain(|word| !is_noise(word, what));
+        Some(Self { vendor, what, milliseconds, prefixed, field_first: at == 0 && !words.is_empty(), dimension: words })
     }
 }
 
@@ -96,43 +112,30 @@ fn unglued(word: &str) -> [&str; 2] {
     word.split_at(word.len() - end).into()
 }
 
-struct Told {
-    what: What,
-    milliseconds: bool,
-    dimension: String,
-    field_first: bool,
+/// What stands before `ratelimit`, `rate-limit` or `rate_limit`, and what behind it.
+fn split(name: &str) -> Option<(&str, &str)> {
+    let stem = |at: usize| {
+        let before = name[..at].strip_suffix(['-', '_']).unwrap_or(&name[..at]);
+        Some((before.strip_suffix("rate")?, &name[at + "limit".len()..]))
+    };
+    // `x-quota-reset`, `x-requests-remaining`: what is before the field is the dimension.
+    let quota = || Some(("x-", name.strip_prefix("x-").filter(|rest| is_quota(rest))?));
+    let mut limits = (0..name.len()).filter(|at| name.as_bytes()[*at..].starts_with(b"limit"));
+    limits.find_map(stem).or_else(quota)
 }
 
-fn told(words: &[&str]) -> Option<Told> {
-    let fields = words.iter().enumerate().filter_map(|(at, word)| Some((at, field(word)?)));
-    // In the middle it is of the dimension: `limit-tokens-usage-based`.
-    let told_first = words.first().is_some_and(|word| field(word).is_some());
-    let is_aside = |at: usize, what| told_first && what == What::Used && at > 0 && at + 1 < words.len();
-    let fields = fields.filter(|(at, what)| !is_aside(*at, *what));
-    let Some((at, what)) = fields.max_by_key(|(_, what)| precedence(*what)) else {
-        // `x-rate-limit: 400`, `x-hubspot-ratelimit-daily: 250000`.
-        let limit = words.iter().all(|word| count::window(word).is_some());
-        let dimension = words.join("-");
-        return limit.then_some(Told { what: What::Limit, milliseconds: false, dimension, field_first: false });
-    };
-    let timed = matches!(what, What::Reset { .. } | What::Window);
-    let is_unit = |word: &str| matches!(word, "ms" | "milliseconds" | "millis" | "seconds" | "secs" | "s");
-    let milliseconds = timed && words.iter().any(|word| matches!(*word, "ms" | "milliseconds" | "millis"));
-    let is_noise = |word: &str| {
-        let of_time = timed
-            && (is_unit(word)
-                || matches!(word, "after" | "at" | "in" | "time" | "timestamp" | "utc" | "date" | "epoch"));
+/// Whether `word` says nothing beside the field that tells `what`.
+fn is_noise(word: &str, what: What) -> bool {
+    match word {
+        "time" => true,
         // `rate-limit-limit-remaining`, `requests-quota`.
-        of_time || what == What::Fill && word == "rate" || word == "limit" || what != What::Limit && word == "max"
-    };
-    let rest =
-        || words.iter().enumerate().filter(|(other, word)| *other != at && !is_noise(word)).map(|(_, word)| *word);
-    let what = match what {
-        What::Reset { .. } => What::Reset { after: words.contains(&"after") },
-        other => other,
-    };
-    let dimension = rest().collect::<Vec<_>>().join("-");
-    Some(Told { what, milliseconds, field_first: at == 0 && !dimension.is_empty(), dimension })
+        "limit" => true,
+        "max" => what != What::Limit,
+        "rate" => what == What::Fill,
+        "ms" | "milliseconds" | "millis" | "seconds" | "secs" | "s" | "after" | "at" | "in" | "timestamp" | "utc"
+        | "date" | "epoch" => matches!(what, What::Reset { .. } | What::Window),
+        _ => false,
+    }
 }
 
 fn field(word: &str) -> Option<What> {
@@ -161,7 +164,7 @@ fn field(word: &str) -> Option<What> {
     })
 }
 
-/// Which of two words is the field: `quota-reset` is a reset, `reset-window`… a window of nothing.
+/// Which of two words is the field: `quota-reset` is a reset, `limit-window` a window.
 fn precedence(what: What) -> u8 {
     match what {
         What::Limit => 0,

@@ -18,16 +18,15 @@ struct Claim<'a> {
 }
 
 pub(super) fn read(fields: &mut Fields<'_>, now: Now, findings: &mut Findings) {
-    // The claim without a name sums up the others.
-    let mut claims = vec![Claim::default()];
+    let mut claims = Vec::new();
     for field in fields.iter() {
         let Some(rest) = field.name.strip_prefix(STEM) else { continue };
         let (name, what) = rest.rsplit_once('-').unwrap_or(("", rest));
-        let value = field.value.trim();
+        let value = &*field.value;
         if !matches!(what, "status" | "reset" | "utilization") {
             continue;
         }
-        let known = claims.iter().position(|claim| claim.name == name);
+        let known = claims.iter().position(|claim: &Claim<'_>| claim.name == name);
         let index = known.unwrap_or_else(|| {
             claims.push(Claim { name, ..Claim::default() });
             claims.len() - 1
@@ -38,11 +37,12 @@ pub(super) fn read(fields: &mut Fields<'_>, now: Now, findings: &mut Findings) {
             _ => claims[index].utilization = count::decimal(value),
         }
     }
-    let foremost = fields.value("anthropic-ratelimit-unified-representative-claim").map(short);
-    let sum = claims.remove(0);
+    // The claim without a name sums up the others.
+    let sum = claims.iter().position(|claim| claim.name.is_empty()).map(|at| claims.remove(at)).unwrap_or_default();
     if sum.status.is_none() && sum.reset.is_none() && claims.is_empty() {
         return;
     }
+    let foremost = fields.value("anthropic-ratelimit-unified-representative-claim").map(short);
     findings.speaks(Dialect::ANTHROPIC);
     findings.warning |= sum.status == Some("allowed_warning");
     let rejected = claims.iter().any(|claim| claim.is_rejected() && claim.is_ours());
@@ -84,9 +84,8 @@ impl Claim<'_> {
 
     fn budget(&self, now: Now) -> Budget {
         let mut budget = Budget::new(Some(self.name));
+        budget.resets(self.reset, now);
         let bucket = &mut budget.bucket;
-        bucket.reset = self.reset.and_then(|reset| reset.from(now));
-        bucket.coarse = matches!(self.reset, Some(When::At { coarse: true, .. }));
         bucket.window = finding::window_in(self.name);
         // A share of what nobody tells.
         bucket.requests = false;

@@ -18,7 +18,7 @@ pub(super) fn read(fields: &mut Fields<'_>, now: Now, findings: &mut Findings) {
         let understood = spelled_out(bare, value, &mut budgets)
             || by_window(bare, value, now, &mut budgets)
             || used_only(name, value, &mut budgets)
-            || pairs(name, value, &mut budgets)
+            || pairs(name, value, now, &mut budgets)
             || resources(name, value, &mut budgets)
             || rate(name, value, &mut budgets)
             || bybit(name, value, now, &mut budgets)
@@ -76,14 +76,14 @@ fn by_window(name: &str, value: &str, now: Now, budgets: &mut Vec<Budget>) -> bo
         },
     };
     let word = dimension.rsplit('-').next().unwrap_or_default();
-    let Some(window) = count::window(word.strip_prefix("app").unwrap_or(word)) else { return false };
+    let window = count::window(word.strip_prefix("app").unwrap_or(word));
+    let Some(window) = window.filter(|_| matches!(what, "limit" | "remaining" | "reset")) else { return false };
     let budget = named(&dimension.replace("-limit-", "-"), budgets);
     budget.bucket.window = Some(time::duration(window));
     match what {
         "limit" => budget.bucket.limit = count::count(value),
         "remaining" => budget.bucket.remaining = count::count(value),
-        "reset" => budget.bucket.reset = time::reset(value, false).and_then(|reset| reset.from(now)),
-        _ => return false,
+        _ => budget.resets(time::reset(value, false), now),
     }
     true
 }
@@ -100,8 +100,12 @@ fn used_only(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
 }
 
 /// `zendesk-ratelimit-…: total=100; remaining=99; resets=41`.
-fn pairs(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
-    let Some((_, name)) = name.split_once("ratelimit-") else { return false };
+fn pairs(name: &str, value: &str, now: Now, budgets: &mut Vec<Budget>) -> bool {
+    if !value.contains('=') {
+        return false;
+    }
+    // A policy may have a limit, too.
+    let Some((_, name)) = name.split_once("ratelimit-").filter(|(_, name)| *name != "policy") else { return false };
     let find = |keys: [&str; 2]| {
         let mut pairs = value.split([';', ',']).filter_map(|pair| pair.split_once('='));
         pairs.find(|(key, _)| keys.contains(&key.trim())).map(|(_, value)| value.trim())
@@ -113,7 +117,7 @@ fn pairs(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
     let budget = named(name, budgets);
     budget.bucket.limit = total.and_then(count::count);
     budget.bucket.remaining = find(["remaining", "left"]).and_then(count::count);
-    budget.bucket.reset = resets.and_then(|resets| time::length(resets, false));
+    budget.resets(resets.and_then(|resets| time::reset(resets, false)), now);
     true
 }
 
@@ -132,9 +136,8 @@ fn resources(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
         return false;
     }
     for (name, left) in parts {
-        let digits = name.trim_end_matches("min").len()
-            - name.trim_end_matches("min").trim_end_matches(|c: char| c.is_ascii_digit()).len();
-        let window = name.get(name.trim_end_matches("min").len() - digits..).and_then(count::window);
+        let stem = name.strip_suffix("min").map(|stem| stem.trim_end_matches(|c: char| c.is_ascii_digit()));
+        let window = stem.and_then(|stem| count::window(&name[stem.len()..]));
         let budget = named(&name, budgets);
         (budget.bucket.remaining, budget.bucket.window) = (Some(left), window.map(time::duration));
     }
@@ -143,8 +146,10 @@ fn resources(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
 
 /// `x-amzn-ratelimit-limit: 0.0167`: requests per second.
 fn rate(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
-    let rate = count::decimal(value.trim()).filter(|rate| *rate > 0.0);
-    let (true, Some(rate)) = (name == "x-amzn-ratelimit-limit", rate) else { return false };
+    if name != "x-amzn-ratelimit-limit" {
+        return false;
+    }
+    let Some(rate) = count::decimal(value).filter(|rate| *rate > 0.0) else { return false };
     let mut budget = Budget::new(None);
     (budget.bucket.limit, budget.bucket.window) = (Some(rate), Some(Duration::from_secs(1)));
     (budget.bucket.refills, budget.probe) = (true, Some(time::duration(1.0 / rate)));
@@ -190,7 +195,7 @@ fn auth0(name: &str, value: &str, now: Now, budgets: &mut Vec<Budget>) -> bool {
         return false;
     };
     for item in structured::items(value) {
-        let window = item.parameter(&["b"]).or(item.name()).unwrap_or_default();
+        let window = item.parameter(&["b"]).or(item.name).unwrap_or_default();
         let bucket = &mut named(&format!("{whose}-{window}"), budgets).bucket;
         bucket.limit = item.parameter(&["q"]).and_then(count::count);
         bucket.remaining = item.parameter(&["r"]).and_then(count::count);

@@ -17,25 +17,29 @@ const QUARTER: Duration = Duration::from_secs(15 * 60);
 pub(super) fn read(fields: &mut Fields<'_>, now: Now, findings: &mut Findings) {
     let mut taken = Vec::new();
     if parallel(fields, now, findings) {
-        taken.extend(["limit", "policy", "remaining", "reset"].map(|what| format!("x-ratelimit-{what}")));
+        taken.extend(["x-ratelimit-limit", "x-ratelimit-policy", "x-ratelimit-remaining", "x-ratelimit-reset"]);
     }
     for field in fields.iter() {
-        if slashed(field.name, &field.value, findings) {
-            taken.push(field.name.to_owned());
+        if field.value.contains('/') && slashed(field.name, &field.value, findings) {
+            taken.push(field.name);
         }
-        for (suffix, read) in [("-count", colons as Read), ("-state", colons), ("", commas)] {
-            let sibling = if suffix.is_empty() {
-                field.name.strip_suffix("-limit").map(|stem| format!("{stem}-usage"))
-            } else {
-                Some(format!("{}{suffix}", field.name))
-            };
-            let Some(sibling) = sibling else { continue };
-            if fields.value(&sibling).is_some_and(|used| read(field.name, &field.value, used, now, findings)) {
-                taken.extend([field.name.to_owned(), sibling]);
-            }
+        let Some((stem, what)) = field.name.rsplit_once('-') else { continue };
+        // What is used stands beside the limits, under their name and more.
+        let limits = match what {
+            "count" | "state" => fields.iter().find(|limits| limits.name == stem),
+            "usage" => fields.iter().find(|limits| limits.name.strip_suffix("-limit") == Some(stem)),
+            _ => continue,
+        };
+        let Some(limits) = limits else { continue };
+        let understood = match what {
+            "usage" => commas(stem, &limits.value, &field.value, now, findings),
+            _ => colons(stem, &limits.value, &field.value, findings),
+        };
+        if understood {
+            taken.extend([limits.name, field.name]);
         }
     }
-    fields.retain_not(|field| taken.iter().any(|taken| taken == field.name));
+    fields.retain_not(|field| taken.contains(&field.name));
 }
 
 /// `x-ratelimit-limit: 1, 2000`, `-policy: 1;w=1, 2000;w=2592000`, `-remaining: 1, 0`, `-reset: 1, 1419704` (Brave): what
@@ -46,7 +50,7 @@ fn parallel(fields: &Fields<'_>, now: Now, findings: &mut Findings) -> bool {
     let (Some(limits), Some(left), Some(resets)) = (list("limit"), list("remaining"), list("reset")) else {
         return false;
     };
-    let policies = fields.value("x-ratelimit-policy").map(ietf::policies).unwrap_or_default();
+    let policies = fields.value("x-ratelimit-policy").into_iter().flat_map(ietf::policies).collect::<Vec<_>>();
     let quotas = policies.iter().map(|policy| Some(policy.quota));
     let agree = limits.len() > 1 && left.len() == limits.len() && resets.len() == limits.len();
     if !agree || !quotas.eq(limits.iter().map(|limit| count::count(limit))) {
@@ -64,44 +68,37 @@ fn parallel(fields: &Fields<'_>, now: Now, findings: &mut Findings) -> bool {
     true
 }
 
-type Read = fn(&str, &str, &str, Now, &mut Findings) -> bool;
-
 /// `40/40`, or several as `api-usage=135/5000; api-bursts=1/750`.
 fn slashed(name: &str, value: &str, findings: &mut Findings) -> bool {
-    let read = |part: &str| {
-        let (name, pair) = part
-            .trim()
-            .rsplit_once('=')
-            .filter(|(name, _)| !name.contains('('))
-            .or_else(|| {
-                // `per-app-api-usage=17/250(appName=sample)`
-                part.trim().split_once('=')
-            })
-            .map_or((None, part), |(name, pair)| (Some(name.trim()), pair));
-        let pair = pair.split_once('(').map_or(pair, |(pair, _)| pair);
+    fn read(part: &str) -> Option<(Option<&str>, f64, f64)> {
+        // `per-app-api-usage=17/250(appName=sample)`
+        let part = part.split_once('(').map_or(part, |(part, _)| part);
+        let (name, pair) = part.rsplit_once('=').map_or((None, part), |(name, pair)| (Some(name.trim()), pair));
         let (used, limit) = pair.split_once('/')?;
-        Some((name.map(str::to_owned), count::decimal(used.trim())?, count::decimal(limit.trim())?))
-    };
-    let pairs: Vec<_> = value.split([';', ',']).map(read).collect();
-    if pairs.is_empty() || pairs.iter().any(Option::is_none) {
-        return false;
+        Some((name, count::decimal(used.trim())?, count::decimal(limit.trim())?))
     }
+    let Some(pairs) = value.split([';', ',']).map(read).collect::<Option<Vec<_>>>() else { return false };
     let shopify = name.contains("shopify");
     findings.speaks(if shopify { Dialect::SHOPIFY } else { Dialect::VENDOR });
-    for (pair, used, limit) in pairs.into_iter().flatten() {
-        let mut budget = Budget::new(pair.as_deref());
+    for (pair, used, limit) in pairs {
+        let mut budget = Budget::new(pair);
         budget.bucket.limit = Some(limit);
-        budget.used(used);
+        // What is left of it, if the name says so.
+        if name.contains("remaining") {
+            budget.bucket.remaining = Some(used)
+        } else {
+            budget.used(used)
+        }
         budget.bucket.refills = shopify;
         // Salesforce counts the last 24 hours; of bursts it does not say how long they are.
-        budget.bucket.window = pair.as_deref().filter(|pair| pair.ends_with("api-usage")).map(|_| DAY);
+        budget.bucket.window = pair.filter(|pair| pair.ends_with("api-usage")).map(|_| DAY);
         findings.push(budget);
     }
     true
 }
 
 /// `20:1,100:120` with `3:1,57:120` used; or `8:10:60` with the state `3:10:0`, where the third is a penalty in seconds.
-fn colons(name: &str, limits: &str, used: &str, _: Now, findings: &mut Findings) -> bool {
+fn colons(name: &str, limits: &str, used: &str, findings: &mut Findings) -> bool {
     let read = |value: &str| -> Option<Vec<Vec<f64>>> {
         let members = value.split(',').map(|member| member.trim().split(':').map(count::decimal).collect());
         members
@@ -139,16 +136,15 @@ fn commas(name: &str, limits: &str, used: &str, now: Now, findings: &mut Finding
         return false;
     }
     findings.speaks(Dialect::VENDOR);
-    let whose = name.strip_prefix("x-").and_then(|name| name.strip_suffix("ratelimit-limit")).unwrap_or_default();
+    let whose = name.strip_prefix("x-").and_then(|name| name.strip_suffix("ratelimit")).unwrap_or_default();
     let whose = if whose.is_empty() { String::new() } else { format!("{}-", whose.trim_matches('-')) };
     for ((limit, used), (window, name)) in limits.into_iter().zip(used).zip([(QUARTER, "15min"), (DAY, "day")]) {
         let mut budget = Budget::new(Some(&format!("{whose}{name}")));
         budget.bucket.limit = Some(limit);
         budget.used(used);
-        budget.bucket.window = Some(window);
         let into = now.of_day().as_secs() % window.as_secs();
-        budget.bucket.reset = Some(window - Duration::from_secs(into));
-        budget.bucket.coarse = true;
+        budget.bucket.window = Some(window);
+        (budget.bucket.reset, budget.bucket.coarse) = (Some(window - Duration::from_secs(into)), true);
         findings.push(budget);
     }
     true

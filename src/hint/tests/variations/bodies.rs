@@ -4,6 +4,16 @@ use super::{GO, NONE, bucket, check, counts};
 use crate::hint::Signal::{Backoff, Exhausted, FatalQuota, Ok, Throttled};
 
 #[test]
+fn bodies_may_be_broken_or_cut_in_the_middle_of_a_letter() {
+    let long = format!("429 | try again in 5 seconds. {}", "é".repeat(16 * 1024));
+    check(&[
+        ("429 | \u{feff}{\"retry_after\":17}", (Throttled, Some(17.0), NONE)),
+        (&long, (Throttled, Some(5.0), NONE)),
+        (&format!("{long}!").replace("try", " try"), (Throttled, Some(5.0), NONE)),
+    ]);
+}
+
+#[test]
 fn bodies_tell_what_heads_do_not() {
     check(&[
         (
