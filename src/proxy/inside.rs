@@ -141,7 +141,7 @@ async fn shake_hands(
     let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), client).await?;
     // What the upstream speaks is what the worker is offered (R43). If it cannot be reached the worker is to hear that in
     // an answer, which it can read, and not as a failed handshake.
-    let alpn = match route.protocol(proxy).await {
+    let alpn = match route.protocol(proxy, &link.peer.pool).await {
         Ok(Protocol::Http1) => Alpn::Http1First,
         Ok(Protocol::Http2) | Err(_) => Alpn::Http2First,
     };

@@ -15,12 +15,15 @@ use parking_lot::Mutex;
 use super::lease::{Http1, Http2, Lease};
 use crate::{
     clock::{Clock, Instant},
+    error::Error,
     policy::Origin,
     tls::Protocol,
 };
 
 /// More unused connections than this are not kept by one thread: descriptors are for those who work.
 const MOST_UNUSED: usize = 1024;
+/// How long it takes until connections that are let go are closed.
+const CLOSING: Duration = Duration::from_millis(10);
 
 /// The connections of one runtime thread that may carry another request.
 pub struct Pool {
@@ -111,6 +114,21 @@ impl Pool {
             shared.retain(|shared| !shared.sender.is_closed() && (shared.is_busy() || shared.since() > oldest));
             !idle.is_empty() || !shared.is_empty() || Arc::strong_count(shelf) > 1
         });
+    }
+
+    /// Makes a connection; if the process has no file descriptor left, unused ones are the first to go.
+    pub(super) async fn with_room<T, F>(&self, make: impl Fn() -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        match make().await {
+            Err(error) if error.is_exhaustion() && !self.is_empty() => {
+                self.clear();
+                tokio::time::sleep(CLOSING).await;
+                make().await
+            }
+            outcome => outcome,
+        }
     }
 
     /// Closes all unused connections.

@@ -39,7 +39,8 @@ const FIRST_WORD: Duration = Duration::from_millis(500);
 pub(super) async fn open(admitted: Admitted) -> Outcome {
     let Admitted { call: Call { link, request, route, .. }, mut permit, .. } = admitted;
     let policy = route.lane.policy();
-    let upstream = link.proxy.dialer.connect(&route.origin, &policy.egress, policy.allow_private).await?;
+    let dial = || link.proxy.dialer.connect(&route.origin, &policy.egress, policy.allow_private);
+    let upstream = link.peer.pool.with_room(dial).await?;
     let limited = policy.is_limited();
     if !limited {
         permit.sent();

@@ -42,8 +42,6 @@ use crate::{
     tls::{self, Protocol},
 };
 
-/// How long it takes until connections that are let go are closed.
-const CLOSING: Duration = Duration::from_millis(10);
 /// The head of an answer.
 const MAX_HEAD: usize = 512 * 1024;
 /// How long others wait for a connection that one has begun to make, before they make one of their own.
@@ -139,7 +137,7 @@ impl Route {
         match self.shelf.take(http1_only) {
             Some(lease) => Ok(lease),
             // Boxed, because it is large and rare: every request that waits would carry its size.
-            None => Box::pin(self.dial_with_room(proxy, pool, http1_only)).await,
+            None => Box::pin(self.dial_or_share(proxy, pool, http1_only)).await,
         }
     }
 
@@ -163,7 +161,7 @@ impl Route {
     }
 
     /// What the upstream speaks. If nobody knows yet, a connection is made, which the next request will use.
-    pub(super) async fn protocol(&self, proxy: &Proxy) -> Result<Protocol, Error> {
+    pub(super) async fn protocol(&self, proxy: &Proxy, pool: &Pool) -> Result<Protocol, Error> {
         if let Some(known) = self.shelf.protocol() {
             return Ok(known);
         }
@@ -172,7 +170,7 @@ impl Route {
         if let Some(known) = self.shelf.protocol() {
             return Ok(known);
         }
-        let lease = self.dial(proxy, false).await?;
+        let lease = pool.with_room(|| self.dial(proxy, false)).await?;
         let protocol = lease.protocol();
         lease.give_back();
         Ok(protocol)
@@ -222,8 +220,8 @@ impl Route {
         Ok(())
     }
 
-    /// Dials; if the process has no file descriptor left, unused connections are the first to go.
-    async fn dial_with_room(&self, proxy: &Proxy, pool: &Pool, http1_only: bool) -> Result<Lease, Error> {
+    /// Dials, unless somebody else just has.
+    async fn dial_or_share(&self, proxy: &Proxy, pool: &Pool, http1_only: bool) -> Result<Lease, Error> {
         let mut first = None;
         if self.may_share(http1_only) {
             first = tokio::time::timeout(HEAD_START, self.shelf.dialling.lock()).await.ok();
@@ -234,14 +232,7 @@ impl Route {
             first = first.filter(|_| self.may_share(http1_only));
         }
         let _first = first;
-        match self.dial(proxy, http1_only).await {
-            Err(error) if error.is_exhaustion() && !pool.is_empty() => {
-                pool.clear();
-                tokio::time::sleep(CLOSING).await;
-                self.dial(proxy, http1_only).await
-            }
-            outcome => outcome,
-        }
+        pool.with_room(|| self.dial(proxy, http1_only)).await
     }
 
     /// Whether one connection may do for all who want one now.
