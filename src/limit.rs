@@ -9,5 +9,5 @@ mod window;
 pub use budget::{Budget, Cost, Source, Unit, Usage};
 pub use gcra::Gcra;
 pub use margin::{Margin, MarginSpec};
-pub use spec::{LimitSpec, Limits, Rate, SpecError, settle};
+pub use spec::{LONGEST_PACE, LimitSpec, Limits, Rate, SpecError, settle};
 pub use window::Window;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     clock::Instant,
     hint::Bucket,
-    limit::{Cost, Unit},
+    limit::{Cost, LONGEST_PACE, Unit},
     policy::Spend,
 };
 
@@ -149,7 +149,9 @@ impl Allowance {
             Spend::Even => f64::INFINITY,
         };
         match self.reset {
-            Some(reset) if left <= reserve && self.refill == 0.0 => {
+            Some(reset)
+                if left <= reserve && self.refill == 0.0 && (spend == Spend::Even || reset <= now + LONGEST_PACE) =>
+            {
                 // What is left is spread over what is left of the time, as seen from the last request.
                 let from = self.taken.max(self.said);
                 from + reset.since(from).div_f64(left + 1.0)

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use super::{Gcra, LimitSpec, Margin, MarginSpec, Window};
+use super::{Gcra, LONGEST_PACE, LimitSpec, Margin, MarginSpec, Window};
 use crate::clock::Instant;
 
 /// What a request costs, in the limit's own units; nearly always one.
@@ -116,7 +116,7 @@ impl Budget {
         holding(&mut self.limits, self.yields).fold(now, |at, limit| {
             let margin = margin.of(limit.spec.rate.per);
             let window = limit.window.earliest(now, cost, margin);
-            let spread = limit.window.spread(now, limit.reserve(), margin);
+            let spread = limit.window.spread(now, 0, limit.reserve(), margin);
             at.max(limit.gcra.earliest(now)).max(window).max(spread)
         })
     }
@@ -203,8 +203,10 @@ impl Budget {
     pub fn project(&mut self, now: Instant, ahead: u64, cost: Cost) -> Instant {
         let margin = &self.margin;
         holding(&mut self.limits, self.yields).fold(now, |at, limit| {
-            let window = limit.window.project(now, ahead, cost, margin.of(limit.spec.rate.per));
-            at.max(limit.gcra.project(now, ahead)).max(window)
+            let margin = margin.of(limit.spec.rate.per);
+            let window = limit.window.project(now, ahead, cost, margin);
+            let spread = limit.window.spread(now, ahead, limit.reserve(), margin);
+            at.max(limit.gcra.project(now, ahead)).max(window).max(spread)
         })
     }
 
@@ -235,10 +237,10 @@ impl Limit {
     }
 
     /// How many of the last units of a window are spread until something comes back: what does not leave in a burst, if
-    /// the API knows how much is left.
+    /// the API knows how much is left. Longer windows are allowances, and used up as they are asked for.
     fn reserve(&self) -> u32 {
         match (self.source, self.spec.burst().get()) {
-            (Source::Told(_), burst @ 2..) => self.spec.rate.count.get() - burst,
+            (Source::Told(_), burst @ 2..) if self.spec.rate.per <= LONGEST_PACE => self.spec.rate.count.get() - burst,
             _ => 0,
         }
     }

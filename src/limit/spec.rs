@@ -118,7 +118,7 @@ pub fn settle(limits: &mut [LimitSpec]) {
 }
 
 /// Windows up to this are a pace if nothing shorter is.
-const LONGEST_PACE: Duration = Duration::from_secs(3600);
+pub const LONGEST_PACE: Duration = Duration::from_secs(3600);
 
 impl From<Rate> for LimitSpec {
     fn from(rate: Rate) -> Self {

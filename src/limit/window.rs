@@ -74,9 +74,9 @@ impl Window {
         }
     }
 
-    /// When the next request leaves if the last `reserve` units are spread over the time until something comes back.
-    /// Nothing that comes back is lost by that.
-    pub fn spread(&self, now: Instant, reserve: u32, margin: Duration) -> Instant {
+    /// When a request with `ahead` cost units before it leaves if the last `reserve` units are spread over the time until
+    /// something comes back. Nothing that comes back is lost by that.
+    pub fn spread(&self, now: Instant, ahead: u64, reserve: u32, margin: Duration) -> Instant {
         let left = self.count.saturating_sub(self.used);
         let Some(last) = self.buckets.back().filter(|_| left <= reserve) else { return now };
         let since = if last.held > 0 { now } else { last.last_sent };
@@ -85,7 +85,8 @@ impl Window {
             Instant::FAR => now + self.per,
             back => back,
         };
-        since + back.since(since) / (left + 1)
+        let place = ahead.min(left.into()) as u32 + 1;
+        since + back.since(since) / (left + 1) * place
     }
 
     /// Counts `cost` units, numbered from `first`, as taken but not yet on their way.
