@@ -22,8 +22,8 @@ use crate::{
 
 /// More unused connections than this are not kept by one thread: descriptors are for those who work.
 const MOST_UNUSED: usize = 1024;
-/// How long it takes until connections that are let go are closed.
-const CLOSING: Duration = Duration::from_millis(10);
+/// How many milliseconds it takes until connections that are let go are closed, and on a busy machine.
+const CLOSING: [u64; 3] = [10, 40, 150];
 
 /// The connections of one runtime thread that may carry another request.
 pub struct Pool {
@@ -121,14 +121,18 @@ impl Pool {
     where
         F: Future<Output = Result<T, Error>>,
     {
-        match make().await {
-            Err(error) if error.is_exhaustion() && !self.is_empty() => {
-                self.clear();
-                tokio::time::sleep(CLOSING).await;
-                make().await
+        let mut outcome = make().await;
+        if outcome.as_ref().is_err_and(Error::is_exhaustion) && !self.is_empty() {
+            self.clear();
+            for wait in CLOSING {
+                tokio::time::sleep(Duration::from_millis(wait)).await;
+                outcome = make().await;
+                if !outcome.as_ref().is_err_and(Error::is_exhaustion) {
+                    break;
+                }
             }
-            outcome => outcome,
         }
+        outcome
     }
 
     /// Closes all unused connections.

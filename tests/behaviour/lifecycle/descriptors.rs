@@ -71,12 +71,20 @@ fn r61_an_upstream_for_which_there_is_no_descriptor_is_a_502() {
 fn r61_a_tunnel_takes_the_descriptor_of_an_unused_connection() {
     let (upstream, andante) = (Upstream::ok(), Andante::serve(&["--threads", "1"]));
     assert_eq!(Client::get(andante.proxy(), &upstream.url("/")).status(), 200);
-    let mut client = Client::connect(andante.proxy());
-    andante.wait_for(|status| status["connections"]["client"] == 1);
-    let descriptors = fs::read_dir(format!("/proc/{}/fd", andante.pid().as_raw_nonzero())).unwrap();
-    let taken: Vec<u64> =
-        descriptors.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect();
-    let full = (0..).find(|number| !taken.contains(number));
+    // Every number is taken: each worker that comes takes the lowest.
+    let mut clients = Vec::new();
+    let full = loop {
+        clients.push(Client::connect(andante.proxy()));
+        let all = clients.len();
+        andante.wait_for(|status| status["connections"]["client"] == all && status["lanes"][0]["in_flight"] == 0);
+        let descriptors = fs::read_dir(format!("/proc/{}/fd", andante.pid().as_raw_nonzero())).unwrap();
+        let taken = descriptors.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse::<usize>().unwrap());
+        let taken: Vec<_> = taken.collect();
+        if taken.iter().max() == Some(&(taken.len() - 1)) {
+            break Some(taken.len() as u64);
+        }
+    };
+    let mut client = clients.pop().unwrap();
     let old = prlimit(Some(andante.pid()), Resource::Nofile, Rlimit { current: full, maximum: Some(20_000) }).unwrap();
     let host = upstream.address();
     client.send(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
