@@ -287,13 +287,13 @@ impl Learned {
 
     /// Whether what this says is about another limit than the lane's: one that we cannot see, since what we can see has
     /// room and the request was refused, or that of its kind.
-    pub fn is_elsewhere(&self, hint: &Hint) -> bool {
+    pub fn is_elsewhere(&self, hint: &Hint, kind: RouteKey) -> bool {
         let mut seen = hint.buckets.iter().filter_map(|bucket| bucket.remaining).peekable();
         let unseen = hint.cause == Cause::Quota
             && hint.wait.is_none_or(|wait| wait.is_zero())
             && seen.peek().is_some()
             && seen.all(|left| left >= 1.0);
-        unseen || hint.buckets.first().is_some_and(|binding| self.told.is_by_kind(binding))
+        unseen || hint.buckets.first().is_some_and(|binding| self.told.is_of_kind(binding, kind))
     }
 
     /// Whether nothing was learned.

@@ -16,13 +16,12 @@ pub struct RouteKey(u64);
 #[derive(Clone, Debug, Default)]
 pub struct Routes {
     paused: HashMap<RouteKey, Pause>,
-    suspect: Option<Suspect>,
+    suspects: HashMap<RouteKey, Suspect>,
 }
 
-/// The one kind that is refused, while others are served.
-#[derive(Clone, Copy, Debug)]
+/// A kind that is refused, while others are served.
+#[derive(Clone, Copy, Debug, Default)]
 struct Suspect {
-    route: RouteKey,
     refused: u32,
     /// How many of other kinds were served since.
     others: u32,
@@ -45,6 +44,8 @@ const TRYING: Duration = Duration::from_secs(2);
 const ALONE: u32 = 3;
 /// So many others must have been served meanwhile.
 const OTHERS: u32 = 10;
+/// So many kinds are suspected at once.
+const SUSPECTS: usize = 8;
 /// More kinds than this are not told apart any more.
 const MOST: usize = 256;
 /// Of a path so many segments count.
@@ -90,16 +91,13 @@ impl Routes {
 
     /// Whether requests of this kind are refused again and again while all others are served. Counts one refusal.
     pub fn is_alone(&mut self, route: RouteKey) -> bool {
-        match &mut self.suspect {
-            Some(suspect) if suspect.route == route => {
-                suspect.refused += 1;
-                suspect.refused >= ALONE && suspect.others >= OTHERS
-            }
-            suspect => {
-                *suspect = Some(Suspect { route, refused: 1, others: 0 });
-                false
-            }
+        if self.suspects.len() >= SUSPECTS && !self.suspects.contains_key(&route) {
+            let oldest = self.suspects.iter().max_by_key(|(_, suspect)| suspect.others).map(|(route, _)| *route);
+            oldest.map(|oldest| self.suspects.remove(&oldest));
         }
+        let suspect = self.suspects.entry(route).or_default();
+        suspect.refused += 1;
+        suspect.refused >= ALONE && suspect.others >= OTHERS
     }
 
     /// A request of this kind, sent at `sent`, was refused, or has used up what its kind has, and is to wait for `wait`, if
@@ -139,9 +137,8 @@ impl Routes {
         if self.paused.get(&route).is_some_and(|pause| pause.since <= sent) {
             self.paused.remove(&route);
         }
-        if let Some(suspect) = self.suspect.as_mut().filter(|suspect| suspect.route != route) {
-            suspect.others = suspect.others.saturating_add(1);
-        }
+        self.suspects.remove(&route);
+        self.suspects.values_mut().for_each(|suspect| suspect.others = suspect.others.saturating_add(1));
     }
 }
 
@@ -186,7 +183,9 @@ mod tests {
         assert!(!routes.is_alone(kind));
         served(&mut routes);
         assert!(routes.is_alone(kind));
-        assert!(!routes.is_alone(RouteKey::new("GET", "/b")), "and not when another is refused as well");
+        assert!(!routes.is_alone(RouteKey::new("GET", "/b")), "which is refused as well, but mostly served");
+        assert!(routes.is_alone(kind));
+        routes.served(kind, s(0));
         assert!(!routes.is_alone(kind));
     }
 }

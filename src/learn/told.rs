@@ -23,8 +23,6 @@ pub(super) struct Told {
     next: u8,
     /// The first request of all, and how many were sent since.
     sent: Option<(Instant, u32)>,
-    /// Names that each kind of request has for a budget of its own.
-    by_kind: SmallVec<[Option<Box<str>>; 1]>,
 }
 
 /// What is left of one budget, for people to look at.
@@ -50,9 +48,6 @@ const MOST_UNITS: f64 = 1e9;
 const FORGOTTEN: Duration = Duration::from_secs(60);
 /// What others have taken the place of is gone as well, after so many answers.
 const SILENT: u32 = 32;
-/// So often two budgets of one name are told of by turns before they are left to the kinds of requests. Limits that
-/// change for all are told apart only until the last answer to what was sent before is here.
-const OFTEN: u32 = 3;
 /// This many kinds are remembered.
 const KINDS: usize = 8;
 
@@ -60,13 +55,14 @@ const KINDS: usize = 8;
 
 impl Told {
     /// When all of them let a request of `cost` leave.
-    pub(super) fn earliest(&mut self, now: Instant, cost: Cost, unanswered: u32, spend: Spend) -> Instant {
-        self.budgets.iter_mut().fold(now, |at, one| at.max(one.left.earliest(now, cost, unanswered, spend)))
+    pub(super) fn earliest(&self, now: Instant, cost: Cost, unanswered: u32, spend: Spend) -> Instant {
+        let binding = self.budgets.iter().filter(|one| one.binds);
+        binding.fold(now, |at, one| at.max(one.left.earliest(now, cost, unanswered, spend)))
     }
 
     /// Until when nothing leaves because one is empty.
     pub(super) fn empty(&self, now: Instant) -> Option<Instant> {
-        self.budgets.iter().filter_map(|one| one.left.empty_until(now)).max()
+        self.budgets.iter().filter(|one| one.binds).filter_map(|one| one.left.empty_until(now)).max()
     }
 
     /// A request was taken as `unit`.
@@ -95,7 +91,8 @@ impl Told {
 
     /// What is left of each, as far as that still holds.
     pub(super) fn left(&self, now: Instant) -> Vec<Left> {
-        let current = self.budgets.iter().map(|one| &one.left).filter(|left| left.is_current(now));
+        let current =
+            self.budgets.iter().filter(|one| one.binds).map(|one| &one.left).filter(|left| left.is_current(now));
         let left = |left: &Allowance| Left {
             name: left.name.clone(),
             requests: left.requests,
@@ -106,9 +103,14 @@ impl Told {
         current.map(left).collect()
     }
 
-    /// Whether each kind of request has a budget of its own that `bucket` may be about.
-    pub(super) fn is_by_kind(&self, bucket: &Bucket) -> bool {
-        self.by_kind.contains(&bucket.name)
+    /// Whether `bucket`, of which a request of `kind` is told, is a budget of this kind alone: others have another one of
+    /// the same name.
+    pub(super) fn is_of_kind(&self, bucket: &Bucket, kind: RouteKey) -> bool {
+        let others_are_told = |fits: bool| {
+            let mut alike = self.budgets.iter().filter(|one| one.is_called(bucket) && one.fits(bucket) == fits);
+            alike.any(|one| one.kinds.iter().any(|known| *known != kind))
+        };
+        others_are_told(false) && !others_are_told(true)
     }
 
     /// An answer to the request `unit` of `kind`, which was sent at `sent`, tells of `buckets`, while `load.0` others are
@@ -126,14 +128,11 @@ impl Told {
         self.forget(now, budget);
         for bucket in buckets {
             // A budget of nothing that serves is a dimension that is not used.
-            if served && bucket.limit == Some(0.0) || self.is_by_kind(bucket) {
+            if served && bucket.limit == Some(0.0) {
                 continue;
             }
             let Some(index) = self.find(bucket, (unit, kind), now) else { continue };
-            if self.is_apart(index, bucket, sent) {
-                self.leave_to_kinds(&bucket.name, budget);
-                continue;
-            }
+            self.settle(index, bucket, budget);
             let one = &mut self.budgets[index];
             let thousandths = one.thousandths;
             let bucket = one.in_seconds(bucket, now);
@@ -144,6 +143,9 @@ impl Told {
             let window = one.period.hear(&bucket, now);
             one.left.hear(&bucket, one.period.refills(), unit, served, now);
             one.heard = now;
+            if !one.binds {
+                continue;
+            }
             let Some(limit) = one.left.limit.filter(|limit| bucket.requests && *limit >= 1.0) else { continue };
             let used = bucket.remaining.map_or(0.0, |remaining| (limit - remaining).clamp(0.0, limit));
             let ours =
@@ -203,28 +205,17 @@ impl Told {
         Some(self.budgets.len() - 1)
     }
 
-    /// Whether the budget at `index`, of which `bucket` tells on the answer to a request that was sent at `sent`, and others
-    /// of its name are told of by turns: then each kind of request has its own.
-    fn is_apart(&mut self, index: usize, bucket: &Bucket, sent: Instant) -> bool {
-        let (id, before) = (self.budgets[index].id, self.budgets[index].heard);
-        let (mut spoke, mut often) = (false, false);
-        for other in self.budgets.iter_mut().filter(|one| one.id != id && one.is_called(bucket)) {
-            other.silent += 1;
-            spoke |= other.heard > before && other.heard <= sent;
-            often |= other.apart >= OFTEN;
+    /// `bucket` tells of the budget at `index`. Which of those of its name does the lane keep? Those that several kinds of requests
+    /// are told of; or the only one.
+    fn settle(&mut self, index: usize, bucket: &Bucket, budget: &mut Budget) {
+        let only = self.budgets.iter().filter(|one| one.is_called(bucket)).count() == 1;
+        for (at, one) in self.budgets.iter_mut().enumerate().filter(|(_, one)| one.is_called(bucket)) {
+            one.silent = if at == index { 0 } else { one.silent + 1 };
+            one.binds = only || one.kinds.len() > 1;
+            if !one.binds && std::mem::take(&mut one.kept) {
+                budget.unlearn(Source::Told(one.id));
+            }
         }
-        let one = &mut self.budgets[index];
-        one.silent = 0;
-        one.apart += u32::from(spoke);
-        often && one.apart >= OFTEN
-    }
-
-    /// Each kind of request has a budget of its own that is called `name`: the lane has none.
-    fn leave_to_kinds(&mut self, name: &Option<Box<str>>, budget: &mut Budget) {
-        for one in self.budgets.extract_if(.., |one| one.left.name == *name) {
-            budget.unlearn(Source::Told(one.id));
-        }
-        self.by_kind.push(name.clone());
     }
 
     fn forget(&mut self, now: Instant, budget: &mut Budget) {

@@ -136,6 +136,12 @@ impl Lane {
         self.state.lock().learned.may_retry()
     }
 
+    /// How many answers were no refusals.
+    pub fn served(&self) -> u64 {
+        let tally = &self.state.lock().tally;
+        tally.answered - tally.refused_by_api
+    }
+
     /// The policy that holds here.
     pub fn policy(&self) -> &Arc<Policy> {
         &self.policy
@@ -234,7 +240,8 @@ impl Lane {
             state.tally.answered += 1;
             let quota = heard.hint.cause == Cause::Quota;
             // Either the hint says so, or others are served all the time.
-            let elsewhere = state.learned.is_elsewhere(heard.hint) || quota && state.routes.is_alone(heard.route);
+            let elsewhere =
+                state.learned.is_elsewhere(heard.hint, heard.route) || quota && state.routes.is_alone(heard.route);
             let news =
                 state.learned.heard((sent, now), unit, heard, (elsewhere, !state.queue.is_empty()), &mut state.budget);
             state.news.extend(news);

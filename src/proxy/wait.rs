@@ -19,8 +19,9 @@ use crate::{
 /// How long before its slot a connection is made ready for a request that waits.
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// So often a request goes in front of those who have not been sent yet.
-const FAVOURED: u32 = 3;
+/// Up to this try a request goes in front of those who have not been sent yet. What is refused once more may be to blame
+/// itself: another one tries then whether a gate may open.
+const FAVOURED: u32 = 2;
 
 /// Slots may be a little late: who was let in because his slot matures in time is not sent away for that.
 const GRACE: Duration = Duration::from_millis(500);

@@ -21,8 +21,8 @@ pub(super) struct One {
     pub(super) period: Period,
     /// The kinds of requests that are told of it, as far as is remembered.
     pub(super) kinds: SmallVec<[RouteKey; 2]>,
-    /// How often it was told of again after another one of its name.
-    pub(super) apart: u32,
+    /// Whether the lane keeps it, and not only the one kind of request that is told of it.
+    pub(super) binds: bool,
     /// How often others of its name were told of since.
     pub(super) silent: u32,
     /// Whether a limit of a lane keeps it.
@@ -44,7 +44,7 @@ impl One {
             left: Allowance::new(bucket, unit, now),
             period,
             kinds: SmallVec::from_slice(&[kind]),
-            apart: 0,
+            binds: true,
             silent: 0,
             kept: false,
             said: None,

@@ -130,7 +130,7 @@ impl Mind {
     fn answered(&mut self, at: usize, hint: &Hint, failed: bool) {
         let (unit, sent) = self.under_way.remove(at);
         self.budget.answered(unit, Cost::MIN, self.now);
-        let elsewhere = self.learned.is_elsewhere(hint);
+        let elsewhere = self.learned.is_elsewhere(hint, kind());
         let heard = Heard { hint, failed, route: kind() };
         self.learned.heard((sent, self.now), unit, &heard, (elsewhere, true), &mut self.budget);
     }

@@ -90,6 +90,36 @@ async fn kinds_with_budgets_of_one_name_stop_only_themselves() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_small_budget_of_one_kind_does_not_hold_a_large_one_up() {
+    // Told first or last, and how much is left of it.
+    for (first, left) in [(true, "19"), (false, "19"), (false, "0")] {
+        let world = World::unlimited(|policy| policy.spend = Spend::Greedy);
+        let (users, export) = (RouteKey::new("GET", "/users"), RouteKey::new("POST", "/export"));
+        let small =
+            [("x-rate-limit-limit", "20"), ("x-rate-limit-remaining", left), ("x-rate-limit-reset", "1790003600")];
+        for at in 0..200 {
+            let mut permit = world.permit().await;
+            permit.sent();
+            tokio::time::sleep(LATENCY).await;
+            if at == if first { 0 } else { 50 } {
+                world.answer_to(export, permit, (200, &small));
+                continue;
+            }
+            let left = (4999 - at).to_string();
+            let said = [
+                ("x-rate-limit-limit", "5000"),
+                ("x-rate-limit-remaining", &left),
+                ("x-rate-limit-reset", "1790003000"),
+            ];
+            world.answer_to(users, permit, (200, &said));
+        }
+        assert!(world.elapsed() < LATENCY * 200 + s(1), "{first} {left}: {:?}", world.elapsed());
+        assert_eq!(world.lane.pass(users), Ok(()));
+        assert_eq!(world.lane.pass(export).is_ok(), left != "0");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_limit_that_changes_for_all_kinds_stays_one() {
     let world = World::unlimited(|policy| policy.spend = Spend::Greedy);
     let kinds = ["/a", "/b", "/c"].map(|path| RouteKey::new("GET", path));
