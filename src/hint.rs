@@ -152,19 +152,14 @@ pub fn read(answer: &Answer<'_>) -> Hint {
     }
 }
 
-/// Whether a JSON body only complains: it has errors, and brings no result (`data` of GraphQL, `result` of Kraken).
+/// Whether a JSON body only complains: it has errors, and brings no result.
 pub fn is_complaint(body: &[u8]) -> bool {
-    let Ok(serde_json::Value::Object(members)) = serde_json::from_slice(body) else { return false };
-    let full = |value: &serde_json::Value| match value {
-        serde_json::Value::Null | serde_json::Value::Bool(false) => false,
-        serde_json::Value::Object(members) => members.values().any(|value| !value.is_null()),
-        serde_json::Value::Array(items) => !items.is_empty(),
-        serde_json::Value::String(text) => !text.is_empty(),
-        _ => true,
-    };
-    let has = |names: [&str; 3]| names.iter().filter_map(|name| members.get(*name)).any(full);
-    (has(["errors", "error", "message"]) || members.get("ok") == Some(&false.into()))
-        && !has(["data", "result", "items"])
+    serde_json::from_slice(body).is_ok_and(|json| body::only_complains(&json))
+}
+
+/// Whether the head asks for a wait in so many words.
+pub fn asks_to_wait(headers: &HeaderMap) -> bool {
+    retry_after::is_told(headers)
 }
 
 /// Whether the body may say more than the head does, so that its beginning should be read before the answer is judged.

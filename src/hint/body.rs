@@ -11,6 +11,7 @@ use http::{
 };
 use serde_json::Value;
 
+pub(super) use self::served::only_complains;
 use super::{Dialect, finding::Findings, retry_after, time::Now};
 
 /// A longer body is data, not a complaint.

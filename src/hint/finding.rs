@@ -17,6 +17,8 @@ const SHORT_WINDOW: Duration = Duration::from_secs(60);
 pub(super) struct Findings {
     pub(super) budgets: Vec<Budget>,
     pub(super) retry_after: Option<Duration>,
+    /// What a sentence in the body asks to wait. Anybody may have written it: it counts if something else complains.
+    pub(super) said: Option<Duration>,
     /// `retry_after` was told as a time of day.
     pub(super) dated: bool,
     /// A wait asked of some requests only, which cannot be told apart from here.

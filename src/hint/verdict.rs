@@ -17,6 +17,9 @@ pub(super) fn judge(status: StatusCode, mut findings: Findings) -> Hint {
         *asked = asked.filter(|asked| !asked.is_zero());
     }
     let refused = is_refused(status, &findings);
+    if refused {
+        findings.retry_after = findings.retry_after.or(findings.said);
+    }
     let used_up = || findings.budgets.iter().filter(|budget| stops(budget));
     let (signal, wait) = if findings.fatal {
         (Signal::FatalQuota, None)

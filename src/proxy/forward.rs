@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::{
     HeaderValue, Method, Request, Response, StatusCode, Version,
-    header::{CONNECTION, CONTENT_LENGTH, RETRY_AFTER, UPGRADE},
+    header::{CONNECTION, CONTENT_LENGTH, UPGRADE},
 };
 use http_body::Body as _;
 use hyper::{body::Incoming, upgrade::OnUpgrade};
@@ -130,8 +130,8 @@ async fn judge(
     // A closer look only where there is something to see.
     let refused = hint.cause != Cause::None;
     let done = refused && parts.status.is_success() && !beginning.is_some_and(|body| hint::is_complaint(&body));
-    if refused && parts.headers.contains_key(RETRY_AFTER) && (done || !may_refuse(parts.status)) {
-        // It says when to ask for this again (RFC 9110 §10.2.3), and refuses nothing.
+    if refused && (done && hint::asks_to_wait(&parts.headers) || !may_refuse(parts.status)) {
+        // It says when to ask for this again (RFC 9110 §10.2.3), or has failed, and refuses nothing.
         (hint.signal, hint.cause, hint.wait) = (Signal::Ok, Cause::None, Some(Duration::ZERO));
     }
     if hint.dialect != hint::Dialect::NONE {
@@ -163,7 +163,7 @@ async fn judge(
     Ok((Response::from_parts(parts, Body::Upstream(body)), hint, done))
 }
 
-/// Whether answers with this status refuse a request if they ask to wait.
+/// Whether answers with this status may say that a request was not looked at. Others may have done it, in part.
 fn may_refuse(status: StatusCode) -> bool {
     matches!(status.as_u16(), 200 | 400 | 401 | 403 | 418 | 420 | 429 | 503 | 509 | 529)
 }

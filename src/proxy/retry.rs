@@ -82,6 +82,8 @@ const FLOOR: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(30);
 /// So often is a request sent to an upstream that is there and fails.
 const TRIES: u32 = 5;
+/// So often is one refused, while more others are served: it is not waiting that helps it.
+const REFUSALS: u32 = 12;
 /// So often is one sent to an upstream that has never answered anybody: its name may be wrong.
 const TRIES_UNKNOWN: u32 = 3;
 /// Slots may be a little late: nobody is sent away for that.
@@ -115,6 +117,7 @@ where
     let (link, route, stay, patience) = again.call.clone();
     let (clock, lane) = (link.proxy.clock, &route.lane);
     let deadline = since + patience.min(lane.policy().max_wait);
+    let others = lane.served();
     for tries in 1.. {
         // What was held is over, and the request is not.
         link.enter(Phase::Answer, link.proxy.timeouts.answer);
@@ -122,7 +125,9 @@ where
         let pause = why.back_off(tries, fastrand::f64()).max(retry_after.filter(|_| why.waits()).unwrap_or_default());
         let left = deadline.since(clock.now());
         let back_off = pause.max(lane.closed_for());
-        if gives_up(why, tries, &link, &route) || back_off > left || (why.is_budgeted() && !lane.may_retry()) {
+        let in_vain = tries >= REFUSALS && lane.served() - others > tries.into();
+        if in_vain || gives_up(why, tries, &link, &route) || back_off > left || (why.is_budgeted() && !lane.may_retry())
+        {
             return settle(&link, last);
         }
         let Some(request) = spare.once_more(&link).await else { return settle(&link, last) };

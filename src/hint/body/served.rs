@@ -19,6 +19,68 @@ use crate::hint::{
 const MARKS: [&str; 6] =
     ["\"errors\"", "\"error\"", "\"throttleStatus\"", "\"backoff\"", "\"quota_remaining\"", "\"OVER_QUERY_LIMIT\""];
 
+/// What may stand in a complaint. Whatever else there is, is a result.
+const ASIDE: [&str; 34] = [
+    "backoff",
+    "code",
+    "debug",
+    "description",
+    "detail",
+    "details",
+    "documentation_url",
+    "error_code",
+    "error_id",
+    "error_message",
+    "error_msg",
+    "error_name",
+    "error_type",
+    "errorcode",
+    "errormessage",
+    "errors",
+    "extensions",
+    "hint",
+    "jsonrpc",
+    "message",
+    "msg",
+    "name",
+    "quota_max",
+    "quota_remaining",
+    "reason",
+    "request_id",
+    "requestid",
+    "retry_after",
+    "status",
+    "success",
+    "timestamp",
+    "title",
+    "trace_id",
+    "type",
+];
+
+/// Whether it has errors and brings nothing besides.
+pub(in crate::hint) fn only_complains(json: &Value) -> bool {
+    let Some(members) = json.as_object() else { return false };
+    let full = |value: &Value| match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::Object(members) => members.values().any(|value| !value.is_null()),
+        Value::Array(items) => !items.is_empty(),
+        Value::String(text) => !text.is_empty(),
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::Bool(true) => true,
+    };
+    let fails = ["errors", "error"].iter().any(|name| members.get(*name).is_some_and(full))
+        || members.get("ok") == Some(&false.into())
+        || members.get("status").and_then(Value::as_str).and_then(Code::of).is_some();
+    let is_aside = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        name == "error"
+            || name == "ok"
+            || name == "id" && members.contains_key("jsonrpc")
+            || ASIDE.contains(&name.as_str())
+    };
+    fails && members.iter().all(|(name, value)| is_aside(name) || !full(value))
+}
+
 pub(super) fn may_complain(body: &str) -> bool {
     body.starts_with('{') && MARKS.iter().any(|mark| body.contains(mark))
 }
@@ -100,7 +162,6 @@ fn stack_exchange(json: &Value, findings: &mut Findings) {
 /// `{"error":{"error_code":6,"error_msg":"Too many requests per second"}}` (VK, MediaWiki, JSON-RPC),
 /// `{"error":29,"message":"Rate limit exceeded"}` (Last.fm), `{"status":"OVER_QUERY_LIMIT"}` (Google Maps).
 fn plain(json: &Value, now: Now, findings: &mut Findings) {
-    let has_result = ["data", "result"].iter().any(|name| json.get(name).is_some_and(|result| !result.is_null()));
     let complaint = match json.get("error") {
         Some(error @ Value::Object(_)) => error,
         Some(Value::Number(_)) => json,
@@ -112,7 +173,7 @@ fn plain(json: &Value, now: Now, findings: &mut Findings) {
     let codes = text(["code", "type", "status", "error_code"]);
     let is_known = |code: &&str| matches!(Code::of(code), Some(Code::Throttle | Code::Concurrency | Code::Overload));
     let said = text(["message", "info", "error_msg", "msg"]);
-    if !has_result && (codes.iter().any(is_known) || said.into_iter().any(text::complains)) {
+    if only_complains(json) && (codes.iter().any(is_known) || said.into_iter().any(text::complains)) {
         findings.refused = true;
         refusal::read(complaint, now, findings);
     }

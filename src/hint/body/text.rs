@@ -10,7 +10,8 @@ use crate::hint::{
 };
 
 /// What a complaint about a limit contains, in lower case.
-const COMPLAINTS: [&str; 13] = [
+const COMPLAINTS: [&str; 14] = [
+    "out of call volume quota",
     "rate limit exceeded",
     "rate limit reached",
     "ratelimit exceeded",
@@ -90,9 +91,9 @@ pub(super) fn message(text: &str, now: Now, findings: &mut Findings) {
     if lower.contains("concurren") && lower.contains("limit") {
         findings.cause.get_or_insert(Cause::Concurrency);
     }
-    if findings.retry_after.is_none() {
+    if findings.said.is_none() {
         let told = LEADS.iter().filter_map(|lead| wait(text, &lower, lead)).find_map(|when| when.from(now));
-        findings.retry_after = told.filter(|told| !told.is_zero());
+        findings.said = told.filter(|told| !told.is_zero());
     }
 }
 
@@ -154,7 +155,7 @@ mod tests {
         let arrived = Duration::from_secs(1_756_105_200);
         let mut findings = Findings::default();
         message(text, Now { arrived, date: None }, &mut findings);
-        findings.retry_after.map(|wait| wait.as_secs_f64())
+        findings.said.map(|wait| wait.as_secs_f64())
     }
 
     #[test]

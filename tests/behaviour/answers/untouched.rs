@@ -49,6 +49,43 @@ fn answers_that_are_no_refusals_pass_unchanged() {
     }
 }
 
+/// What has been done, or may have been, is not done twice, whatever an answer says about limits, and nobody has to wait.
+#[test]
+fn a_post_that_was_answered_otherwise_than_by_a_refusal_is_sent_once() {
+    for (head, body) in [
+        ("500 Oops", r#"{"message":"order 17 saved, but the mail provider said: Rate limit exceeded"}"#),
+        ("500 Oops", r#"{"orderId":17,"error":{"code":"ThrottlingException"}}"#),
+        ("500 Oops", r#"{"error":{"type":"overloaded_error"}}"#),
+        ("500 Oops\r\nX-Retry-After: 1", "{}"),
+        ("502 Oops\r\nRetry-After-Ms: 500", "{}"),
+        ("504 Oops\r\nX-RateLimit-Retry-After: 1", "{}"),
+        ("404 Oops\r\nX-Retry-After: 1", "{}"),
+        ("409 Oops\r\nX-Ms-Retry-After-Ms: 1000", "{}"),
+        ("400 Oops", r#"{"message":"This room is booked; available in 5 days"}"#),
+        ("400 Oops", r#"{"message":"invalid title: please wait for 2 h"}"#),
+        ("200 OK\r\nRetry-After: 2", r#"{"message":"Job accepted","job_id":17}"#),
+        ("200 OK\r\nRetry-After: 2", r#"{"message":"ok","data":[]}"#),
+        ("200 OK\r\nX-Ms-Retry-After-Ms: 2000", r#"{"message":"accepted","id":1}"#),
+        ("200 OK\r\nX-Retry-After: 5", "{}"),
+        ("200 OK", r#"{"errors":[{"code":"THROTTLED","index":3}],"results":[{"id":1},{"id":2}]}"#),
+        ("200 OK", r#"{"errors":[{"message":"Throttled"}],"created":[1,2]}"#),
+        ("200 OK", r#"{"id":5,"error":{"message":"card declined after too many requests"}}"#),
+        ("200 OK", r#"{"error":0,"message":"Order placed. You have a rate limited plan","order":{"id":1}}"#),
+        ("200 OK", r#"{"id":"r","status":"failed","error":{"code":"rate_limit_exceeded"},"output":[]}"#),
+    ] {
+        let length = body.len();
+        let answer =
+            format!("HTTP/1.1 {head}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}");
+        let (andante, upstream) = (Andante::serve(&[]), Upstream::always(answer));
+        for count in 1..=2 {
+            let (got, took) = timed(&andante, &upstream, "POST", "Content-Length: 2\r\n\r\nhi");
+            assert_eq!(got.text(), body, "{head:?}: {got:?}");
+            assert!(took < ms(900), "{head:?} {body:?}: {took:?}");
+            assert_eq!(upstream.requests().len(), count, "{head:?} {body:?}");
+        }
+    }
+}
+
 #[test]
 fn the_answer_to_a_head_keeps_its_length_and_is_not_waited_for() {
     let upstream = Upstream::always("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 40\r\n\r\n");
