@@ -43,7 +43,9 @@ impl<'a> Fields<'a> {
     pub(super) fn pick(headers: &'a HeaderMap) -> Self {
         let mut list = Vec::<Field<'_>>::new();
         // The lines of one name come one after the other.
-        for (name, line) in headers.iter().filter(|(name, _)| is_marked(name.as_str())) {
+        // What somebody has written to an object that is stored somewhere (`x-amz-meta-`) is his.
+        let marked = headers.iter().filter(|(name, _)| is_marked(name.as_str()) && !name.as_str().contains("-meta-"));
+        for (name, line) in marked {
             // What is no text is not about limits.
             let line = std::str::from_utf8(line.as_bytes()).unwrap_or_default().trim();
             // An empty line adds nothing to the others (RFC 9110 §5.6.1), and says nothing alone.

@@ -166,7 +166,9 @@ impl Told {
                 let later = now + (now.since(sent) * 2).min(window / 10);
                 budget.learn(source, spec, &[(used as u32, now), (unanswered, later)]);
                 one.kept = true;
-                news.push(spec);
+                if one.is_news(spec, now) {
+                    news.push(spec);
+                }
             }
             one.left.explained = ours(budget, source);
         }

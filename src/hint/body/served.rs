@@ -98,6 +98,10 @@ pub(super) fn read(json: &Value, now: Now, findings: &mut Findings) {
 
 /// `{"errors":[{"type":"RATE_LIMITED"}]}`, `{"errors":[{"extensions":{"code":"THROTTLED"}}]}`.
 fn graphql(json: &Value, now: Now, findings: &mut Findings) {
+    if json.get("data").is_none() && !only_complains(json) {
+        // Some of many things was refused, and the others were done.
+        return;
+    }
     for error in json.get("errors").and_then(Value::as_array).into_iter().flatten() {
         let extensions = error.get("extensions");
         let codes = [
@@ -149,6 +153,9 @@ fn cost(json: &Value, findings: &mut Findings) {
 fn stack_exchange(json: &Value, findings: &mut Findings) {
     let number = |key: &str| json.get(key).and_then(Value::as_f64).filter(|number| *number >= 0.0);
     let (Some(left), Some(most)) = (number("quota_remaining"), number("quota_max")) else { return };
+    if !["items", "error_id", "has_more"].iter().any(|name| json.get(name).is_some()) {
+        return;
+    }
     let mut budget = Budget::new(None);
     (budget.bucket.limit, budget.bucket.remaining) = (Some(most), Some(left));
     budget.bucket.window = Some(Duration::from_secs(24 * 60 * 60));

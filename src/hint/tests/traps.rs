@@ -252,3 +252,19 @@ fn times_are_measured_by_the_servers_clock_and_the_past_is_unknown() {
     // Neither a date nor of this year: our own clock.
     assert_eq!((at("soon"), at("Thu, 01 Jan 1970 00:00:00 GMT")), (Some(30.0), Some(30.0)));
 }
+
+#[test]
+fn what_is_not_about_limits_of_requests_is_left_alone() {
+    for answer in [
+        "200 | x-disk-quota-limit: 100 | x-disk-quota-remaining: 0 | x-disk-quota-reset: 600",
+        "200 | x-seats-quota-remaining: 0 | x-seats-quota-reset: 600",
+        "200 | x-amz-meta-ratelimit-remaining: 0 | x-amz-meta-ratelimit-reset: 600",
+        "200 | content-type: application/json | {\"quota_max\": 15, \"quota_remaining\": 0, \"name\": \"disk\"}",
+        "200 | content-type: application/json | {\"id\": 5, \"error\": {\"message\": \"declined after too many requests\"}}",
+        "400 | content-type: application/json | {\"message\": \"This room is booked; available in 5 days\"}",
+        "403 | content-type: application/json | {\"message\": \"invalid title: please wait for 2 h\"}",
+    ] {
+        let hint = hint(answer);
+        assert_eq!((hint.signal, hint.cause, hint.buckets.len()), (Signal::Ok, Cause::None, 0), "{answer}: {hint:?}");
+    }
+}

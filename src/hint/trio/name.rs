@@ -90,13 +90,30 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Whether these are words about a quota, although none of them is "rate": `-api-quota-left`, `-throttle-limit`.
+/// Whether these are words about a quota, although none of them is "rate": `-api-quota-left`, `-throttle-limit`. There are
+/// quotas of other things than requests.
 fn is_quota(rest: &str) -> bool {
     const OF: [&str; 8] = ["quota", "requests", "calls", "call", "credits", "throttle", "throttling", "tokenlimit"];
+    const OTHERS: [&str; 14] = [
+        "disk",
+        "download",
+        "downloads",
+        "files",
+        "license",
+        "licenses",
+        "mailbox",
+        "seat",
+        "seats",
+        "space",
+        "storage",
+        "subscription",
+        "upload",
+        "uploads",
+    ];
     const FIELDS: [&str; 9] =
         ["limit", "remaining", "left", "used", "reset", "resets", "tokenlimit", "period", "window"];
     let has = |words: &[&str]| rest.split('-').any(|word| words.contains(&word));
-    has(&OF) && has(&FIELDS)
+    has(&OF) && has(&FIELDS) && !has(&OTHERS)
 }
 
 /// `userremaining`, `dailylimit`: some leave the hyphen out.

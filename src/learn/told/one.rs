@@ -8,8 +8,12 @@ use crate::{
     clock::Instant,
     hint::Bucket,
     learn::{RouteKey, allowance::Allowance, period::Period},
-    limit::Unit,
+    limit::{LimitSpec, Unit},
 };
+
+/// For so long the same is not told again, and not more than so many changes are.
+const NEWS: Duration = Duration::from_secs(60);
+const WORDS: usize = 8;
 
 /// One budget.
 #[derive(Clone, Debug)]
@@ -25,6 +29,8 @@ pub(super) struct One {
     pub(super) binds: bool,
     /// How often others of its name were told of since.
     pub(super) silent: u32,
+    /// The limits that people were told of lately, and since when that is.
+    pub(super) news: (SmallVec<[LimitSpec; 1]>, Instant),
     /// Whether a limit of a lane keeps it.
     pub(super) kept: bool,
     /// What was said to be left until the reset, and when, to see seconds that are none.
@@ -46,11 +52,25 @@ impl One {
             kinds: SmallVec::from_slice(&[kind]),
             binds: true,
             silent: 0,
+            news: (SmallVec::new(), now),
             kept: false,
             said: None,
             heard: now,
             thousandths: false,
         }
+    }
+
+    /// Whether `limit` is worth a word. What goes to and fro, as by answers for several accounts, is so once in a while.
+    pub(super) fn is_news(&mut self, limit: LimitSpec, now: Instant) -> bool {
+        let (told, since) = &mut self.news;
+        if now.since(*since) > NEWS {
+            (*told, *since) = (SmallVec::new(), now);
+        }
+        let new = told.len() < WORDS && !told.contains(&limit);
+        if new {
+            told.push(limit);
+        }
+        new
     }
 
     /// Whether it goes by the name and the window of `bucket`.
