@@ -56,10 +56,10 @@ impl Period {
     pub(super) fn hear(&mut self, bucket: &Bucket, now: Instant) -> Option<Duration> {
         let told = bucket.window.filter(|told| !told.is_zero());
         let (Some(limit), Some(remaining), Some(left)) = (bucket.limit, bucket.remaining, bucket.reset) else {
-            return told.or(self.known);
+            return self.known.or(told.filter(|_| !self.doubted));
         };
         if left.is_zero() || limit < 1.0 {
-            return told.or(self.known);
+            return self.known.or(told.filter(|_| !self.doubted));
         }
         let used = limit - remaining;
         let whole = bucket.coarse || left.subsec_nanos() == 0;
@@ -244,6 +244,16 @@ mod tests {
         let mut period = Period::since(s(0.0), 5);
         assert_eq!(period.hear(&refills(99.0, 9.9), s(0.0)), None);
         assert_eq!(period.hear(&refills(94.0, 9.9), s(0.0)), Some(Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn what_is_not_true_is_not_believed_either_when_nothing_is_said_of_the_reset() {
+        let hour = Some(Duration::from_secs(3600));
+        let mut period = Period::since(s(0.0), 5);
+        let seen = Some(Duration::from_secs(10));
+        assert_eq!(period.hear(&Bucket { window: hour, ..bucket(99.0, 9.7) }, s(0.0)), seen);
+        // An answer that was late: its reset is over, and unknown.
+        assert_eq!(period.hear(&Bucket { window: hour, reset: None, ..bucket(40.0, 0.0) }, s(9.9)), seen);
     }
 
     #[test]
