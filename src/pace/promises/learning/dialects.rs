@@ -49,7 +49,7 @@ const ASK_TO_WAIT: &[&str] = &[
 
 /// Why less is promised of a dialect, and what: the used share, and refusals of 3,000.
 const LESS: &[(&str, &str, f64, usize)] = &[
-    ("klaviyo", "also tells of a second's burst, which it does not insist on, and which is kept", 0.82, 0),
+    ("klaviyo", "also tells of a second's burst, which it does not insist on, and which is kept", 0.85, 0),
     ("none", "nothing is said: the rate is found by trying", 0.85, 60),
     ("aws", "as none, and a code in the body", 0.85, 60),
     ("aws-s3", "as aws", 0.85, 60),
@@ -70,6 +70,11 @@ fn trial(dialect: &'static str, window: Window) -> Trial {
     Trial { dialect, window, ..Trial::default() }
 }
 
+/// Long enough for the last tenth of the last window, which is spread to its end, not to count for much.
+fn long(dialect: &'static str, window: Window) -> Trial {
+    Trial { requests: 6000, ..trial(dialect, window) }
+}
+
 fn promises(trial: Trial, share: f64, most: usize, later: usize) {
     let what = format!("{} {} {:?} {}", trial.dialect, trial.window, trial.latency, trial.workers);
     let outcome = trial.run();
@@ -84,8 +89,8 @@ fn promises(trial: Trial, share: f64, most: usize, later: usize) {
 #[test]
 fn what_an_api_tells_is_used_and_nothing_is_refused() {
     for dialect in TELL {
-        promises(trial(dialect, Window::Sliding), 0.95, 0, 0);
-        promises(trial(dialect, Window::Fixed), 0.95, 0, 0);
+        promises(long(dialect, Window::Sliding), 0.97, 0, 0);
+        promises(long(dialect, Window::Fixed), 0.97, 0, 0);
     }
 }
 
@@ -112,6 +117,7 @@ fn an_api_that_asks_to_wait_refuses_in_its_first_window_only() {
 fn of_some_dialects_less_can_be_known() {
     for (dialect, why, share, most) in LESS {
         assert!(!why.is_empty());
+        let trial = if *most == 0 { long } else { trial };
         promises(trial(dialect, Window::Sliding), *share, *most, *most);
     }
 }
@@ -138,7 +144,7 @@ fn every_dialect_is_in_one_of_the_tables() {
 fn near_and_far_apis_are_used_alike() {
     for latency in [ms(1), ms(200)] {
         for dialect in TELL.iter() {
-            promises(Trial { latency, ..trial(dialect, Window::Sliding) }, 0.95, 0, 0);
+            promises(Trial { latency, ..long(dialect, Window::Sliding) }, 0.97, 0, 0);
         }
         for dialect in ASK_TO_WAIT {
             // Whoever is under way when the first is refused is refused as well.
@@ -151,7 +157,7 @@ fn near_and_far_apis_are_used_alike() {
 fn few_and_many_workers_use_it_alike() {
     for workers in [8, 500] {
         for dialect in TELL.iter() {
-            promises(Trial { workers, ..trial(dialect, Window::Sliding) }, 0.95, 0, 0);
+            promises(Trial { workers, ..long(dialect, Window::Sliding) }, 0.97, 0, 0);
         }
         for dialect in ASK_TO_WAIT {
             promises(Trial { workers, ..trial(dialect, Window::Sliding) }, 0.95, 30, 0);
