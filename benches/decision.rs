@@ -6,8 +6,8 @@ use std::{hint::black_box, sync::Arc, time::Duration};
 
 use andante::{
     clock::{Clock, Instant},
-    learn::Heard,
-    limit::{Budget, Cost, Limits, MarginSpec},
+    learn::{Heard, RouteKey},
+    limit::{Budget, Cost, Limits, MarginSpec, Scope},
     metrics::Metrics,
     pace::{Admission, Ask, Lane, Lanes, Permit},
     policy::{Origin, Policy, Rules, Scheme},
@@ -19,7 +19,7 @@ use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const WAITING: usize = 30_000;
-const ASK: Ask = Ask { cost: Cost::MIN, patience: Duration::MAX, again: false };
+const ASK: Ask = Ask { cost: Cost::MIN, kind: RouteKey::NONE, deadline: Instant::FAR, again: false };
 
 fn policy(limits: &str) -> Policy {
     let limits: Limits = limits.parse().expect("a valid limit");
@@ -85,10 +85,10 @@ fn full_window(c: &mut Criterion) {
         let mut budget = Budget::new(&specs.limits, MarginSpec::Auto, Instant::START);
         let mut now = Instant::START + Duration::from_secs(1);
         let mut step = |budget: &mut Budget| {
-            now = budget.earliest(now, Cost::MIN);
-            let unit = budget.take(now, now, Cost::MIN);
-            budget.sent(unit, Cost::MIN, now);
-            budget.answered(unit, Cost::MIN, now + Duration::from_millis(1));
+            now = budget.earliest(now, Cost::MIN, Scope::NONE);
+            let charge = budget.take(now, now, Cost::MIN, Scope::NONE);
+            budget.sent(charge, now);
+            budget.answered(charge, now, now + Duration::from_millis(1));
         };
         for _ in 0..specs.limits[0].rate.count.get() * 2 {
             step(&mut budget);
@@ -102,17 +102,17 @@ fn queue(c: &mut Criterion) {
     let mut group = c.benchmark_group("queue");
     let mut queue = Queue::new();
     for ticket in 0..WAITING {
-        queue.push(Cost::MIN, false, ticket);
+        queue.push((), Cost::MIN, false, ticket);
     }
     group.bench_function("push and pop, 30,000 waiting", |b| {
         b.iter(|| {
-            queue.push(Cost::MIN, false, black_box(0));
-            queue.pop()
+            queue.push((), Cost::MIN, false, black_box(0));
+            queue.pop(0)
         });
     });
     group.bench_function("push and leave, 30,000 waiting", |b| {
         b.iter(|| {
-            let place = queue.push(Cost::MIN, false, black_box(0));
+            let place = queue.push((), Cost::MIN, false, black_box(0));
             queue.remove(place)
         });
     });

@@ -4,25 +4,28 @@ mod allowance;
 mod breaker;
 mod finder;
 mod gate;
+mod observation;
+mod parallel;
 mod period;
 mod ramp;
+mod route_key;
 mod routes;
+mod scopes;
 mod told;
 
 use std::time::Duration;
 
-use smallvec::SmallVec;
-
 pub use self::told::Left;
-use self::{breaker::Breaker, finder::Finder, gate::Gate, ramp::Ramp, told::Told};
+use self::{breaker::Breaker, finder::Finder, gate::Gate, parallel::Parallel, ramp::Ramp, routes::Routes, told::Told};
 pub use self::{
     gate::Reason,
-    routes::{RouteKey, Routes},
+    observation::{Change, Changes, Heard, Observation},
+    route_key::RouteKey,
 };
 use crate::{
     clock::Instant,
     hint::{Cause, Hint, Signal},
-    limit::{Budget, Cost, LimitSpec, Source, Unit},
+    limit::{Budget, Charge, Cost, LimitSpec, Scope, Source, Unit},
     policy::{Policy, Spend, Trust},
 };
 
@@ -40,6 +43,8 @@ pub struct Learned {
     waits: u32,
     /// The budgets that the API tells of.
     told: Told,
+    /// The kinds of requests that it refuses although its budgets have room.
+    routes: Routes,
     /// Nothing is known yet.
     ramp: Option<Ramp>,
     finder: Finder,
@@ -53,48 +58,6 @@ pub struct Learned {
     /// How many requests may be sent again on top of those sent for the first time.
     extra: f64,
 }
-
-/// How many requests may be unanswered at once, for the time being.
-#[derive(Clone, Copy, Debug)]
-struct Parallel {
-    most: f64,
-    /// It was too many, and grows by one at a time. Otherwise a pause is over, and it doubles.
-    careful: bool,
-}
-
-/// What became of a request, as far as a lane is concerned.
-#[derive(Clone, Debug)]
-pub struct Heard<'a> {
-    /// What its answer said.
-    pub hint: &'a Hint,
-    /// Whether the upstream failed (5xx).
-    pub failed: bool,
-    /// What it was about.
-    pub route: RouteKey,
-}
-
-impl Heard<'_> {
-    /// Served, and nothing was said.
-    pub const SERVED: Self = Heard { hint: &Hint::NOTHING, failed: false, route: RouteKey::NONE };
-}
-
-/// What has changed by an answer, for people to be told.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Change {
-    /// Another limit holds.
-    Limit(LimitSpec),
-    /// Nothing leaves until an answer says otherwise.
-    Closed(Reason, Duration),
-    /// The pause is over.
-    Opened,
-    /// One kind of request has to pause.
-    Route(Duration),
-    /// So many requests may be under way at once.
-    Parallel(u32),
-}
-
-/// What an answer has changed: mostly nothing.
-pub type Changes = SmallVec<[Change; 1]>;
 
 /// The first pause after a refusal that names no time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -112,8 +75,6 @@ const EXTRA_AT_FIRST: f64 = 10.0;
 const EXTRA_AT_MOST: f64 = 1000.0;
 /// So many unanswered requests show that more would be sent if they could.
 const CROWDED: u32 = 3;
-/// More unanswered requests than this are no stampede any more.
-const CROWD: f64 = 512.0;
 
 /// How long to wait for what an answer says.
 pub fn wait(hint: &Hint) -> Option<Duration> {
@@ -133,6 +94,7 @@ impl Learned {
             refusals: 0,
             waits: 0,
             told: Told::default(),
+            routes: Routes::default(),
             ramp: (policy.limits.is_empty() && policy.trust != Trust::Waits).then(|| Ramp::new(now)),
             finder: Finder::new(now),
             noted: None,
@@ -143,27 +105,55 @@ impl Learned {
         }
     }
 
-    /// The first instant, not before `now`, at which all that was learned lets a request of `cost` leave;
-    /// [`Instant::FAR`] if an answer must come first.
-    pub fn earliest(&mut self, now: Instant, cost: Cost) -> Instant {
-        if self.parallel.is_some_and(|parallel| f64::from(self.unanswered) + 1.0 > parallel.most) {
+    /// The budgets of the API that a request of `kind` draws on.
+    pub fn scope(&self, kind: &RouteKey) -> Scope {
+        self.told.scope(kind)
+    }
+
+    /// The budgets of the API that most requests draw on.
+    pub fn usual_scope(&self) -> Scope {
+        self.told.usual()
+    }
+
+    /// Changes whenever a kind of request turns out to draw on other budgets than [`scope`](Self::scope) had said.
+    pub fn scopes_version(&self) -> u64 {
+        self.told.version()
+    }
+
+    /// Until when requests of `kind` pause, if that kind alone does.
+    pub fn pause(&self, kind: &RouteKey) -> Option<Instant> {
+        self.routes.pause(kind)
+    }
+
+    /// The first instant, not before `now`, at which all that was learned lets a request of `cost` and `scope` leave, if
+    /// its kind does not pause; [`Instant::FAR`] if an answer must come first.
+    pub fn earliest(&mut self, now: Instant, cost: Cost, scope: Scope) -> Instant {
+        if self.parallel.is_some_and(|parallel| f64::from(self.unanswered) + 1.0 > parallel.most()) {
             return Instant::FAR;
         }
         let ramp = self.ramp.map_or(now, |ramp| ramp.earliest(now));
-        self.gate.earliest(now).max(ramp).max(self.told.earliest(now, cost, self.unanswered, self.spend))
+        self.gate.earliest(now).max(ramp).max(self.told.earliest(now, cost, scope, self.spend))
     }
 
-    /// Until when nothing leaves, as far as is known, and why.
-    pub fn closed(&self, now: Instant) -> Option<(Instant, Reason)> {
-        self.gate.until().or_else(|| self.told.empty(now).map(|until| (until, Reason::Exhausted)))
+    /// Until when nothing of `scope` leaves, as far as is known, and why.
+    pub fn closed(&self, now: Instant, scope: Scope) -> Option<(Instant, Reason)> {
+        self.gate.until().or_else(|| self.told.empty(now, scope).map(|until| (until, Reason::Exhausted)))
     }
 
-    /// A request was taken as `unit`; `waited` says that it had to wait for that.
-    pub fn take(&mut self, now: Instant, unit: Unit, waited: bool, budget: &mut Budget) -> Changes {
+    /// A request of `kind` was taken; `waited` says that it had to wait for that.
+    pub fn take(
+        &mut self,
+        now: Instant,
+        charge: Charge,
+        kind: &RouteKey,
+        waited: bool,
+        budget: &mut Budget,
+    ) -> Changes {
         self.unanswered += 1;
         self.extra = (self.extra + EXTRA).min(EXTRA_AT_MOST);
-        self.gate.take(now, unit);
-        self.told.take(now, unit);
+        self.gate.take(now, charge.unit);
+        self.routes.take(kind, now);
+        self.told.take(now, charge);
         if let Some(ramp) = &mut self.ramp {
             ramp.take(now);
             if ramp.is_over(now) {
@@ -174,58 +164,46 @@ impl Learned {
         grown.map_or_else(Changes::new, |limit| self.found(budget, limit))
     }
 
-    /// The answer to `unit`, which was sent at `sent`, is here. `elsewhere` says that it is about another limit than the
-    /// lane's, `waiting` that others wait for a slot.
-    pub fn heard(
-        &mut self,
-        (sent, now): (Instant, Instant),
-        unit: Unit,
-        heard: &Heard<'_>,
-        (elsewhere, waiting): (bool, bool),
-        budget: &mut Budget,
-    ) -> Changes {
-        let Heard { hint, failed, route } = heard;
-        self.unanswered = self.unanswered.saturating_sub(1);
+    /// An answer is here. Teaches `budget` what it says.
+    pub fn heard(&mut self, seen: &Observation<'_>, budget: &mut Budget) -> Changes {
+        let &Observation { heard: Heard { hint, failed }, charge, kind, sent, at: now, .. } = seen;
+        // Either the hint says so, or others are served all the time.
+        let quota = hint.cause == Cause::Quota;
+        let elsewhere = self.is_elsewhere(hint, &kind) || quota && self.routes.is_alone(&kind);
         self.answered = true;
         let mut changes = Changes::new();
         let served = hint.cause == Cause::None;
-        if !hint.buckets.is_empty() && self.trust != Trust::Waits && hint.signal != Signal::Informational {
-            let limits = self.told.hear(
-                (sent, now),
-                (unit, *route),
-                served,
-                &hint.buckets,
-                (self.unanswered, self.spend),
-                budget,
-            );
-            if !limits.is_empty() && self.finder.forget() {
-                budget.unlearn(Source::Found);
-            }
-            if self.told.has_limits() {
-                self.ramp = None;
-            }
-            changes.extend(limits.into_iter().map(Change::Limit));
+        let tells = self.trust != Trust::Waits && hint.signal != Signal::Informational;
+        let buckets = if tells { &hint.buckets[..] } else { &[] };
+        let limits = self.told.hear(seen, buckets, self.spend, budget, self.unanswered);
+        self.unanswered = self.unanswered.saturating_sub(1);
+        if !limits.is_empty() && self.finder.forget() {
+            budget.unlearn(Source::Found);
         }
+        if !buckets.is_empty() && self.told.has_limits(self.told.scope(&kind)) {
+            self.ramp = None;
+        }
+        changes.extend(limits.into_iter().map(Change::Limit));
         match hint.cause {
-            Cause::None if *failed => self.fail(now, unit, &mut changes),
-            Cause::None => self.serve(now, unit, sent, budget, &mut changes),
+            Cause::None if failed => self.fail(now, charge.unit, &mut changes),
+            Cause::None => self.serve(now, charge.unit, sent, budget, &mut changes),
             Cause::Overload => match hint.wait.filter(|wait| !wait.is_zero()) {
                 Some(wait) => self.close(now, wait, Reason::RetryAfter, &mut changes),
-                None => self.fail(now, unit, &mut changes),
+                None => self.fail(now, charge.unit, &mut changes),
             },
             Cause::Concurrency => {
-                self.gate.served(unit);
-                let most = (f64::from(self.unanswered) * 0.7).floor().max(1.0);
-                self.parallel = Some(Parallel { most, careful: true });
-                changes.push(Change::Parallel(most as u32));
+                self.gate.served(charge.unit);
+                let parallel = Parallel::too_many(self.unanswered);
+                self.parallel = Some(parallel);
+                changes.push(Change::Parallel(parallel.most() as u32));
             }
             // The lane is not to blame.
             Cause::Quota if hint.signal == Signal::FatalQuota || elsewhere && hint.signal != Signal::Banned => {
-                if self.gate.served(unit) {
+                if self.gate.served(charge.unit) {
                     changes.push(Change::Opened);
                 }
             }
-            Cause::Quota => self.refuse(now, unit, hint, waiting, budget, &mut changes),
+            Cause::Quota => self.refuse(seen, budget, &mut changes),
         }
         if served
             && !elsewhere
@@ -235,29 +213,34 @@ impl Learned {
             self.close(now, wait, Reason::RetryAfter, &mut changes);
         }
         // Whatever it said, it does not try any more.
-        self.gate.ended(unit);
+        self.gate.ended(charge.unit);
+        if !quota {
+            self.routes.served(&kind, sent);
+        }
+        if elsewhere && (quota || hint.signal == Signal::Exhausted) {
+            let pause = self.routes.refused(&kind, wait(hint), sent, now);
+            changes.extend(pause.map(Change::Route));
+        } else if quota {
+            budget.refused(now, sent);
+        }
         changes
     }
 
-    /// The request `unit` could not be sent, or broke off: the upstream has failed.
+    /// The request `unit` could not be sent, broke off, or was not answered in time: the upstream has failed.
     pub fn broke(&mut self, now: Instant, unit: Unit) -> Changes {
         let mut changes = Changes::new();
         self.fail(now, unit, &mut changes);
         changes
     }
 
-    /// A request was not answered in time: the upstream has failed.
-    pub fn late(&mut self, now: Instant) -> Changes {
-        let mut changes = Changes::new();
-        self.fail(now, Unit::MAX, &mut changes);
-        changes
-    }
-
-    /// The request `unit` will not be answered any more. `sent` says that it may have been counted all the same.
-    pub fn ended(&mut self, unit: Unit, sent: bool) {
+    /// A request of `kind` will not be answered any more. `sent` says that it may have been counted all the same.
+    pub fn ended(&mut self, now: Instant, charge: Charge, kind: &RouteKey, sent: bool) {
         self.unanswered = self.unanswered.saturating_sub(1);
-        self.gate.ended(unit);
-        self.told.ended(unit, sent);
+        self.gate.ended(charge.unit);
+        self.told.ended(charge, sent);
+        if !sent {
+            self.routes.give_back(kind, now);
+        }
     }
 
     /// Whether the upstream is left alone because it fails.
@@ -287,18 +270,23 @@ impl Learned {
 
     /// Whether what this says is about another limit than the lane's: one that we cannot see, since what we can see has
     /// room and the request was refused, or that of its kind.
-    pub fn is_elsewhere(&self, hint: &Hint, kind: RouteKey) -> bool {
+    fn is_elsewhere(&self, hint: &Hint, kind: &RouteKey) -> bool {
         let mut seen = hint.buckets.iter().filter_map(|bucket| bucket.remaining).peekable();
         let unseen = hint.cause == Cause::Quota
             && hint.wait.is_none_or(|wait| wait.is_zero())
             && seen.peek().is_some()
             && seen.all(|left| left >= 1.0);
-        unseen || hint.buckets.first().is_some_and(|binding| self.told.is_of_kind(binding, kind))
+        unseen || hint.buckets.first().is_some_and(|binding| self.told.is_of_some_kinds(binding, kind))
     }
 
     /// Whether nothing was learned.
     pub fn is_blank(&self) -> bool {
         self.told.is_empty() && self.gate.is_open() && self.finder.limit().is_none() && self.parallel.is_none()
+    }
+
+    /// The last instant until which something pauses that was asked to: nothing may leave before that, whoever asks.
+    pub fn last_pause(&self) -> Option<Instant> {
+        self.gate.until().map(|(until, _)| until).max(self.routes.last_pause())
     }
 
     fn serve(&mut self, now: Instant, unit: Unit, sent: Instant, budget: &mut Budget, changes: &mut Changes) {
@@ -309,15 +297,10 @@ impl Learned {
             (self.refusals, self.waits) = (0, 0);
             changes.push(Change::Opened);
             if self.parallel.is_none() && !budget.is_even() {
-                self.parallel = Some(Parallel { most: 1.0, careful: false });
+                self.parallel = Some(Parallel::after_a_pause());
             }
         }
-        if let Some(parallel) = &mut self.parallel {
-            parallel.most += if parallel.careful { 1.0 / parallel.most } else { 1.0 };
-            if parallel.most > CROWD {
-                self.parallel = None;
-            }
-        }
+        self.parallel = self.parallel.and_then(Parallel::served);
         if let Some(limit) = self.finder.served(now, unit, sent) {
             changes.extend(self.found(budget, limit));
         }
@@ -338,21 +321,14 @@ impl Learned {
         }
     }
 
-    fn refuse(
-        &mut self,
-        now: Instant,
-        unit: Unit,
-        hint: &Hint,
-        waiting: bool,
-        budget: &mut Budget,
-        changes: &mut Changes,
-    ) {
+    fn refuse(&mut self, seen: &Observation<'_>, budget: &mut Budget, changes: &mut Changes) {
+        let &Observation { heard: Heard { hint, .. }, charge: Charge { unit, .. }, at: now, waiting, .. } = seen;
         self.ramp = None;
         let pressed = (waiting || self.unanswered >= CROWDED) && budget.limit(Source::Config).is_none();
         // Numbers that have room do not explain a refusal: another limit does.
-        let mut seen = hint.buckets.iter().filter_map(|bucket| bucket.remaining).peekable();
-        let room = seen.peek().is_some() && seen.all(|left| left >= 1.0);
-        if (!self.told.has_limits() || room)
+        let mut left = hint.buckets.iter().filter_map(|bucket| bucket.remaining).peekable();
+        let room = left.peek().is_some() && left.all(|left| left >= 1.0);
+        if (!self.told.has_limits(self.told.scope(&seen.kind)) || room)
             && hint.signal != Signal::Banned
             && let Some(limit) =
                 self.finder.refused(now, (unit, self.gate.newest()), hint.wait.filter(|wait| !wait.is_zero()), pressed)

@@ -7,6 +7,7 @@ mod permit;
 #[cfg(test)]
 mod promises;
 mod snapshot;
+mod state;
 mod tell;
 
 pub use admission::{Admission, Ask, Refusal, Waiting};

@@ -30,6 +30,8 @@ pub(super) struct Allowance {
     refill: f64,
     /// What a request costs: 1 if requests are counted, and what it was of late otherwise.
     cost: f64,
+    /// How many answers came since that was last looked at.
+    unpriced: u32,
     /// Whether it counts requests.
     pub(super) requests: bool,
     /// Our own books explain what is said to be used, and they are finer: they pace, and not this.
@@ -67,6 +69,7 @@ impl Allowance {
             blur: Duration::ZERO,
             refill: 0.0,
             cost: if bucket.requests { 1.0 } else { 0.0 },
+            unpriced: 0,
             requests: bucket.requests,
             explained: false,
             idle_talk: 0,
@@ -84,6 +87,7 @@ impl Allowance {
     /// request was served.
     pub(super) fn hear(&mut self, bucket: &Bucket, refills: bool, unit: Unit, served: bool, now: Instant) {
         self.asking.take_if(|(asked, _)| *asked <= unit);
+        self.unpriced = self.unpriced.saturating_add(1);
         let reset = bucket.reset.map(|reset| now + reset);
         // Whole seconds show themselves by being whole.
         let whole = bucket.coarse || bucket.reset.is_some_and(|reset| reset.subsec_nanos() == 0);
@@ -132,7 +136,8 @@ impl Allowance {
         if self.explained || self.idle_talk >= IDLE_TALK || self.cost == 0.0 && self.remaining > 0.0 {
             return now;
         }
-        if self.reset.is_some_and(|reset| reset <= now) {
+        // What refills is full then.
+        if self.refill == 0.0 && self.reset.is_some_and(|reset| reset <= now) {
             return self.after_news(now);
         }
         let left = self.left(now) / self.cost.max(f64::MIN_POSITIVE) - f64::from(unanswered);
@@ -157,6 +162,16 @@ impl Allowance {
                 from + reset.since(from).div_f64(left + 1.0)
             }
             _ => now,
+        }
+    }
+
+    /// An answer to the request `unit` does not mention it. `served` says that it might have.
+    pub(super) fn unmentioned(&mut self, unit: Unit, served: bool) {
+        self.unpriced = self.unpriced.saturating_add(1);
+        let asked = self.asking.take_if(|(asked, _)| *asked <= unit);
+        if asked.is_some() && served {
+            // Its window is over, and nobody speaks of it any more: it holds nothing back until somebody does.
+            self.start_over();
         }
     }
 
@@ -212,9 +227,10 @@ impl Allowance {
     /// Learns what a request costs, from what has become less between two answers.
     fn price(&mut self, remaining: f64, unit: Unit, now: Instant) {
         let since = self.remaining + now.since(self.said).as_secs_f64() * self.refill;
-        let (spent, requests) = (since - remaining, unit.saturating_sub(self.unit));
-        if requests > 0 && spent > 0.0 && spent.is_finite() {
-            let cost = spent / requests as f64;
+        let spent = since - remaining;
+        if unit > self.unit && spent > 0.0 && spent.is_finite() {
+            let cost = spent / f64::from(self.unpriced.max(1));
+            self.unpriced = 0;
             self.cost = if self.cost == 0.0 { cost } else { self.cost + (cost - self.cost) / 8.0 };
         }
     }

@@ -1,22 +1,15 @@
 //! Kinds of requests that an API refuses although its budget has room: each pauses alone.
 
-use std::{
-    collections::HashMap,
-    hash::{DefaultHasher, Hash, Hasher},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
+use super::RouteKey;
 use crate::clock::Instant;
-
-/// A kind of request: a method, and a path without what tells one object from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RouteKey(u64);
 
 /// The kinds of requests that pause.
 #[derive(Clone, Debug, Default)]
-pub struct Routes {
-    paused: HashMap<RouteKey, Pause>,
-    suspects: HashMap<RouteKey, Suspect>,
+pub(super) struct Routes {
+    paused: HashMap<u64, Pause>,
+    suspects: HashMap<u64, Suspect>,
 }
 
 /// A kind that is refused, while others are served.
@@ -33,6 +26,8 @@ struct Pause {
     until: Instant,
     /// How often it was too short, one after the other.
     again: i32,
+    /// Whether a request tries for all.
+    trying: bool,
 }
 
 const FIRST: Duration = Duration::from_secs(1);
@@ -48,49 +43,40 @@ const OTHERS: u32 = 10;
 const SUSPECTS: usize = 8;
 /// More kinds than this are not told apart any more.
 const MOST: usize = 256;
-/// Of a path so many segments count.
-const SEGMENTS: usize = 4;
-
-// === impl RouteKey ===
-
-impl RouteKey {
-    /// What no pause is ever about.
-    pub const NONE: Self = Self(0);
-
-    /// The kind of a request.
-    pub fn new(method: &str, path: &str) -> Self {
-        let mut hasher = DefaultHasher::new();
-        method.hash(&mut hasher);
-        for segment in path.split('/').filter(|segment| !segment.is_empty()).take(SEGMENTS) {
-            // Numbers and long names with digits in them are somebody's, and not a kind.
-            let id = segment.bytes().all(|b| b.is_ascii_digit())
-                || segment.len() >= 16 && segment.bytes().any(|b| b.is_ascii_digit());
-            (if id { "*" } else { segment }).hash(&mut hasher);
-        }
-        Self(hasher.finish())
-    }
-}
 
 // === impl Routes ===
 
 impl Routes {
-    /// Whether none pauses.
-    pub fn is_empty(&self) -> bool {
-        self.paused.is_empty()
+    /// Until when requests of this kind pause, if they do.
+    pub(super) fn pause(&self, route: &RouteKey) -> Option<Instant> {
+        self.paused.get(&route.id()).map(|pause| pause.until)
     }
 
-    /// Lets one request of this kind pass, unless it pauses: until when. Who passes then tries for all.
-    pub fn pass(&mut self, route: RouteKey, now: Instant) -> Result<(), Instant> {
-        let Some(pause) = self.paused.get_mut(&route) else { return Ok(()) };
-        if now < pause.until {
-            return Err(pause.until);
+    /// A request of this kind may leave. If its kind has paused it tries for all of them, which wait a moment longer.
+    pub(super) fn take(&mut self, route: &RouteKey, now: Instant) {
+        if self.paused.is_empty() {
+            return;
         }
-        pause.until = now + TRYING;
-        Ok(())
+        if let Some(pause) = self.paused.get_mut(&route.id()) {
+            (pause.until, pause.trying) = (now + TRYING, true);
+        }
+    }
+
+    /// A request of this kind was not sent after all: another one may try.
+    pub(super) fn give_back(&mut self, route: &RouteKey, now: Instant) {
+        if let Some(pause) = self.paused.get_mut(&route.id()).filter(|pause| pause.trying) {
+            (pause.until, pause.trying) = (now, false);
+        }
+    }
+
+    /// The last instant until which any kind pauses.
+    pub(super) fn last_pause(&self) -> Option<Instant> {
+        self.paused.values().map(|pause| pause.until).max()
     }
 
     /// Whether requests of this kind are refused again and again while all others are served. Counts one refusal.
-    pub fn is_alone(&mut self, route: RouteKey) -> bool {
+    pub(super) fn is_alone(&mut self, route: &RouteKey) -> bool {
+        let route = route.id();
         if self.suspects.len() >= SUSPECTS && !self.suspects.contains_key(&route) {
             let oldest = self.suspects.iter().max_by_key(|(_, suspect)| suspect.others).map(|(route, _)| *route);
             oldest.map(|oldest| self.suspects.remove(&oldest));
@@ -102,12 +88,14 @@ impl Routes {
 
     /// A request of this kind, sent at `sent`, was refused, or has used up what its kind has, and is to wait for `wait`, if
     /// that was said: for how long its kind pauses from now on.
-    pub fn refused(
+    pub(super) fn refused(
         &mut self,
-        route: RouteKey,
+        route: &RouteKey,
         wait: Option<Duration>,
-        (sent, now): (Instant, Instant),
+        sent: Instant,
+        now: Instant,
     ) -> Option<Duration> {
+        let route = route.id();
         let wait = wait.unwrap_or_default().min(A_DAY);
         if self.paused.len() >= MOST && !self.paused.contains_key(&route) {
             self.paused.retain(|_, pause| pause.until > now);
@@ -121,19 +109,20 @@ impl Routes {
             Some(pause) => {
                 let again = (pause.again + 1).min(20);
                 let length = FIRST.mul_f64(2f64.powi(again)).min(LONGEST).max(wait);
-                *pause = Pause { since: now, until: now + length, again };
+                *pause = Pause { since: now, until: now + length, again, trying: false };
                 Some(length)
             }
             None => {
                 let length = FIRST.max(wait);
-                self.paused.insert(route, Pause { since: now, until: now + length, again: 0 });
+                self.paused.insert(route, Pause { since: now, until: now + length, again: 0, trying: false });
                 Some(length)
             }
         }
     }
 
     /// A request of this kind, sent at `sent`, was served: if that was after its pause had begun, it is over.
-    pub fn served(&mut self, route: RouteKey, sent: Instant) {
+    pub(super) fn served(&mut self, route: &RouteKey, sent: Instant) {
+        let route = route.id();
         if self.paused.get(&route).is_some_and(|pause| pause.since <= sent) {
             self.paused.remove(&route);
         }
@@ -151,41 +140,44 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_is_a_method_and_a_path_without_its_objects() {
-        let key = |path| RouteKey::new("GET", path);
-        assert_eq!(key("/users/17/posts"), key("/users/42/posts"));
-        assert_eq!(key("/users/0c6a9e1e-5b52-4b1c/posts"), key("/users/9f86d081884c7d65/posts"));
-        assert_ne!(key("/users/17/posts"), key("/users/17/likes"));
-        assert_ne!(key("/users"), RouteKey::new("POST", "/users"));
+    fn one_tries_for_all_of_its_kind_and_pauses_grow() {
+        let (mut routes, kind) = (Routes::default(), RouteKey::new("GET", "/a"));
+        assert_eq!(routes.refused(&kind, None, s(0), s(1)), Some(FIRST));
+        assert_eq!(routes.refused(&kind, None, s(0), s(1)), None, "it was under way before");
+        assert_eq!(routes.pause(&kind), Some(s(2)));
+        assert_eq!(routes.pause(&RouteKey::new("GET", "/b")), None);
+        routes.take(&kind, s(2));
+        assert_eq!(routes.pause(&kind), Some(s(4)), "the others wait for what the first one finds");
+        assert_eq!(routes.refused(&kind, None, s(2), s(2)), Some(FIRST * 2));
+        routes.served(&kind, s(1));
+        assert_eq!(routes.pause(&kind), Some(s(4)), "it was under way before as well");
+        routes.served(&kind, s(4));
+        assert_eq!(routes.pause(&kind), None);
     }
 
     #[test]
-    fn one_tries_for_all_of_its_kind_and_pauses_grow() {
+    fn a_try_that_is_given_back_makes_room_for_another() {
         let (mut routes, kind) = (Routes::default(), RouteKey::new("GET", "/a"));
-        assert_eq!(routes.refused(kind, None, (s(0), s(1))), Some(FIRST));
-        assert_eq!(routes.refused(kind, None, (s(0), s(1))), None, "it was under way before");
-        assert_eq!(routes.pass(kind, s(1)), Err(s(2)));
-        assert_eq!(routes.pass(RouteKey::new("GET", "/b"), s(1)), Ok(()));
-        assert_eq!((routes.pass(kind, s(2)), routes.pass(kind, s(2))), (Ok(()), Err(s(4))));
-        assert_eq!(routes.refused(kind, None, (s(2), s(2))), Some(FIRST * 2));
-        routes.served(kind, s(1));
-        assert_eq!(routes.pass(kind, s(3)), Err(s(4)), "it was under way before as well");
-        routes.served(kind, s(4));
-        assert_eq!(routes.pass(kind, s(3)), Ok(()));
+        routes.refused(&kind, None, s(0), s(1));
+        routes.give_back(&kind, s(1));
+        assert_eq!(routes.pause(&kind), Some(s(2)), "it was no try");
+        routes.take(&kind, s(2));
+        routes.give_back(&kind, s(3));
+        assert_eq!(routes.pause(&kind), Some(s(3)));
     }
 
     #[test]
     fn one_kind_that_is_refused_among_others_that_are_served_is_alone() {
         let (mut routes, kind) = (Routes::default(), RouteKey::new("GET", "/a"));
-        let served = |routes: &mut Routes| (0..5).for_each(|_| routes.served(RouteKey::new("GET", "/b"), s(0)));
-        assert!(!routes.is_alone(kind));
+        let served = |routes: &mut Routes| (0..5).for_each(|_| routes.served(&RouteKey::new("GET", "/b"), s(0)));
+        assert!(!routes.is_alone(&kind));
         served(&mut routes);
-        assert!(!routes.is_alone(kind));
+        assert!(!routes.is_alone(&kind));
         served(&mut routes);
-        assert!(routes.is_alone(kind));
-        assert!(!routes.is_alone(RouteKey::new("GET", "/b")), "which is refused as well, but mostly served");
-        assert!(routes.is_alone(kind));
-        routes.served(kind, s(0));
-        assert!(!routes.is_alone(kind));
+        assert!(routes.is_alone(&kind));
+        assert!(!routes.is_alone(&RouteKey::new("GET", "/b")), "which is refused as well, but mostly served");
+        assert!(routes.is_alone(&kind));
+        routes.served(&kind, s(0));
+        assert!(!routes.is_alone(&kind));
     }
 }

@@ -2,27 +2,28 @@
 
 mod one;
 
-use std::{num::NonZeroU32, time::Duration};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use self::one::One;
-use super::{RouteKey, allowance::Allowance, period::Period};
+use self::one::{Born, One};
+use super::{Observation, RouteKey, allowance::Allowance, period::Period, scopes::Scopes};
 use crate::{
     clock::Instant,
     hint::Bucket,
-    limit::{Budget, Cost, LimitSpec, Rate, Source, Unit},
+    limit::{Budget, Charge, Cost, LimitSpec, Scope, Source, Unit},
     policy::Spend,
 };
 
-/// All budgets that one API tells of.
+/// All budgets that one API tells of, and which of them each kind of request draws on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Told {
     budgets: Vec<One>,
-    /// The number of the latest.
-    next: u8,
+    scopes: Scopes,
     /// The first request of all, and how many were sent since.
     sent: Option<(Instant, u32)>,
+    /// The last request that was taken.
+    newest: Unit,
 }
 
 /// What is left of one budget, for people to look at.
@@ -48,35 +49,52 @@ const MOST_UNITS: f64 = 1e9;
 const FORGOTTEN: Duration = Duration::from_secs(60);
 /// What others have taken the place of is gone as well, after so many answers.
 const SILENT: u32 = 32;
-/// This many kinds are remembered.
-const KINDS: usize = 8;
 
 // === impl Told ===
 
 impl Told {
-    /// When all of them let a request of `cost` leave.
-    pub(super) fn earliest(&self, now: Instant, cost: Cost, unanswered: u32, spend: Spend) -> Instant {
-        let binding = self.budgets.iter().filter(|one| one.binds);
-        binding.fold(now, |at, one| at.max(one.left.earliest(now, cost, unanswered, spend)))
+    /// The budgets that a request of `kind` draws on.
+    pub(super) fn scope(&self, kind: &RouteKey) -> Scope {
+        self.scopes.of(kind)
     }
 
-    /// Until when nothing leaves because one is empty.
-    pub(super) fn empty(&self, now: Instant) -> Option<Instant> {
-        self.budgets.iter().filter(|one| one.binds).filter_map(|one| one.left.empty_until(now)).max()
+    /// The budgets that most kinds of requests draw on.
+    pub(super) fn usual(&self) -> Scope {
+        self.scopes.usual()
     }
 
-    /// A request was taken as `unit`.
-    pub(super) fn take(&mut self, now: Instant, unit: Unit) {
+    /// Changes whenever a kind of request turns out to draw on other budgets than was expected.
+    pub(super) fn version(&self) -> u64 {
+        self.scopes.version()
+    }
+
+    /// When all budgets of `scope` let a request of `cost` leave.
+    pub(super) fn earliest(&self, now: Instant, cost: Cost, scope: Scope, spend: Spend) -> Instant {
+        self.within(scope).fold(now, |at, one| at.max(one.left.earliest(now, cost, one.unanswered, spend)))
+    }
+
+    /// Until when nothing of `scope` leaves because one of its budgets is empty.
+    pub(super) fn empty(&self, now: Instant, scope: Scope) -> Option<Instant> {
+        self.within(scope).filter_map(|one| one.left.empty_until(now)).max()
+    }
+
+    /// A request was taken.
+    pub(super) fn take(&mut self, now: Instant, charge: Charge) {
+        self.newest = charge.unit;
         self.sent.get_or_insert((now, 0)).1 += 1;
-        for one in &mut self.budgets {
-            one.left.take(now, unit);
+        for one in self.budgets.iter_mut().filter(|one| charge.scope.has(one.id)) {
+            one.unanswered += 1;
+            one.left.take(now, charge.unit);
             one.period.sent(now);
         }
     }
 
-    /// The request `unit` will bring no answer. `sent` says that it was sent all the same, and may have been counted.
-    pub(super) fn ended(&mut self, unit: Unit, sent: bool) {
-        self.budgets.iter_mut().for_each(|one| one.left.ended(unit, sent));
+    /// A request will bring no answer. `sent` says that it was sent all the same, and may have been counted.
+    pub(super) fn ended(&mut self, charge: Charge, sent: bool) {
+        for one in self.budgets.iter_mut().filter(|one| one.counts(charge)) {
+            one.unanswered = one.unanswered.saturating_sub(1);
+            one.left.ended(charge.unit, sent);
+        }
     }
 
     /// Whether there is none.
@@ -84,15 +102,14 @@ impl Told {
         self.budgets.is_empty()
     }
 
-    /// Whether any of them is kept by a limit.
-    pub(super) fn has_limits(&self) -> bool {
-        self.budgets.iter().any(|one| one.kept)
+    /// Whether any budget of `scope` is kept by a limit.
+    pub(super) fn has_limits(&self, scope: Scope) -> bool {
+        self.within(scope).any(|one| one.kept)
     }
 
     /// What is left of each, as far as that still holds.
     pub(super) fn left(&self, now: Instant) -> Vec<Left> {
-        let current =
-            self.budgets.iter().filter(|one| one.binds).map(|one| &one.left).filter(|left| left.is_current(now));
+        let current = self.budgets.iter().map(|one| &one.left).filter(|left| left.is_current(now));
         let left = |left: &Allowance| Left {
             name: left.name.clone(),
             requests: left.requests,
@@ -103,144 +120,101 @@ impl Told {
         current.map(left).collect()
     }
 
-    /// Whether `bucket`, of which a request of `kind` is told, is a budget of this kind alone: others have another one of
-    /// the same name.
-    pub(super) fn is_of_kind(&self, bucket: &Bucket, kind: RouteKey) -> bool {
-        let others_are_told = |fits: bool| {
-            let mut alike = self.budgets.iter().filter(|one| one.is_called(bucket) && one.fits(bucket) == fits);
-            alike.any(|one| one.kinds.iter().any(|known| *known != kind))
-        };
-        others_are_told(false) && !others_are_told(true)
+    /// Whether `bucket`, which an answer to a request of `kind` reports, is a budget that other kinds of requests do not
+    /// draw on.
+    pub(super) fn is_of_some_kinds(&self, bucket: &Bucket, kind: &RouteKey) -> bool {
+        let mut alike = self.budgets.iter().filter(|one| one.is_called(bucket));
+        if let Some(one) = alike.clone().find(|one| one.fits(bucket)) {
+            return self.scopes.count(Scope::only(one.id)).without > 0;
+        }
+        // Others draw on another one of its name.
+        let reported = self.scopes.reported(kind).unwrap_or_default();
+        alike.any(|one| self.scopes.count(Scope::only(one.id)).with > usize::from(reported.has(one.id)))
     }
 
-    /// An answer to the request `unit` of `kind`, which was sent at `sent`, tells of `buckets`, while `load.0` others are
-    /// unanswered. Teaches `budget` the limits that they come to, and says which of them are new.
+    /// An answer reports `buckets`, while `under_way` requests, itself included, are unanswered. Teaches `budget` the limits
+    /// that they come to, and says which of them are new.
     pub(super) fn hear(
         &mut self,
-        (sent, now): (Instant, Instant),
-        (unit, kind): (Unit, RouteKey),
-        served: bool,
+        answer: &Observation<'_>,
         buckets: &[Bucket],
-        load: (u32, Spend),
+        spend: Spend,
         budget: &mut Budget,
+        under_way: u32,
     ) -> SmallVec<[LimitSpec; 1]> {
-        let (mut news, (unanswered, spend)) = (SmallVec::new(), load);
-        self.forget(now, budget);
+        let mut news = SmallVec::new();
+        if self.budgets.is_empty() && buckets.is_empty() {
+            return news;
+        }
+        self.forget(answer.at, budget);
+        let (mut told, mut instead) = (Scope::NONE, Scope::NONE);
         for bucket in buckets {
             // A budget of nothing that serves is a dimension that is not used.
-            if served && bucket.limit == Some(0.0) {
+            if answer.is_served() && bucket.limit == Some(0.0) {
                 continue;
             }
-            let Some(index) = self.find(bucket, (unit, kind), now) else { continue };
-            self.settle(index, bucket, budget);
-            let one = &mut self.budgets[index];
-            let thousandths = one.thousandths;
-            let bucket = one.in_seconds(bucket, now);
-            if one.thousandths != thousandths {
-                one.kept = false;
-                budget.unlearn(Source::Told(one.id));
+            let Some(index) = self.find(bucket, answer, under_way) else { continue };
+            told = told.and(Scope::only(self.budgets[index].id));
+            for (at, other) in self.budgets.iter_mut().enumerate().filter(|(_, other)| other.is_called(bucket)) {
+                other.silent = if at == index { 0 } else { other.silent + 1 };
+                instead = instead.and(Scope::only(other.id));
             }
-            let window = one.period.hear(&bucket, now);
-            one.left.hear(&bucket, one.period.refills(), unit, served, now);
-            one.heard = now;
-            if !one.binds {
-                continue;
+            news.extend(self.budgets[index].hear(bucket, answer, spend, budget));
+        }
+        if answer.is_served() || !told.is_empty() {
+            self.scopes.hear(&answer.kind, told, instead.without(told));
+        }
+        for one in self.budgets.iter_mut().filter(|one| one.counts(answer.charge)) {
+            one.unanswered = one.unanswered.saturating_sub(1);
+            if !told.has(one.id) {
+                one.left.unmentioned(answer.charge.unit, answer.is_served());
             }
-            let Some(limit) = one.left.limit.filter(|limit| bucket.requests && *limit >= 1.0) else { continue };
-            let used = bucket.remaining.map_or(0.0, |remaining| (limit - remaining).clamp(0.0, limit));
-            let ours =
-                |budget: &mut Budget, source| used <= f64::from(budget.used(source, now)) + f64::from(unanswered) + 1.0;
-            let Some(window) = window.filter(|window| !window.is_zero()) else {
-                // Until when nobody says: what was found out by refusals knows better.
-                one.left.explained =
-                    bucket.reset.is_none() && budget.limit(Source::Found).is_some() && ours(budget, Source::Found);
-                continue;
-            };
-            if bucket.remaining.is_none() && !one.kept {
-                // What nobody counts may be for others, or for something else.
-                continue;
-            }
-            let (source, spec) = (Source::Told(one.id), spec(limit, window, spend));
-            if budget.limit(source) != Some(spec) {
-                // What is under way will have been counted when it is answered, which will not take much longer.
-                let later = now + (now.since(sent) * 2).min(window / 10);
-                budget.learn(source, spec, &[(used as u32, now), (unanswered, later)]);
-                one.kept = true;
-                if one.is_news(spec, now) {
-                    news.push(spec);
-                }
-            }
-            one.left.explained = ours(budget, source);
         }
         news
     }
 
     /// The budget that `bucket` is about: a new one, if it was not heard of yet. A limit that another kind of request is
     /// told of is another budget's, unless it is seen to have changed for all.
-    fn find(&mut self, bucket: &Bucket, (unit, kind): (Unit, RouteKey), now: Instant) -> Option<usize> {
-        let alike = |one: &&One| one.is_called(bucket);
-        let own = self.budgets.iter().filter(alike).find(|one| one.kinds.contains(&kind));
-        let fitting = own.filter(|own| own.fits(bucket)).or_else(|| {
-            // Nobody else has heard of the one whose limit has changed.
-            let changed = own.filter(|own| own.kinds.len() == 1);
-            self.budgets.iter().filter(alike).find(|one| one.fits(bucket)).or(changed)
-        });
-        let (own, fitting) = (own.map(|one| one.id), fitting.map(|one| one.id));
-        for one in self.budgets.iter_mut().filter(|one| Some(one.id) == own && own != fitting) {
-            one.kinds.retain(|known| *known != kind);
-        }
-        if let Some(index) = self.budgets.iter().position(|one| Some(one.id) == fitting) {
-            let kinds = &mut self.budgets[index].kinds;
-            if own != fitting && kinds.len() < KINDS {
-                kinds.push(kind);
-            }
+    fn find(&mut self, bucket: &Bucket, answer: &Observation<'_>, under_way: u32) -> Option<usize> {
+        let reported = self.scopes.reported(&answer.kind).unwrap_or_default();
+        let alike = || self.budgets.iter().enumerate().filter(|(_, one)| one.is_called(bucket));
+        let own = alike().find(|(_, one)| reported.has(one.id));
+        let fitting = own.filter(|(_, own)| own.fits(bucket)).or_else(|| alike().find(|(_, one)| one.fits(bucket)));
+        // Nobody else has heard of the one whose limit has changed.
+        let changed = || own.filter(|(_, own)| self.scopes.count(Scope::only(own.id)).with <= 1);
+        if let Some((index, _)) = fitting.or_else(changed) {
             return Some(index);
         }
         if self.budgets.len() >= MOST {
             return None;
         }
-        while self.budgets.iter().any(|one| one.id == self.next) {
-            self.next = self.next.wrapping_add(1);
-        }
+        let free = (0..Scope::MOST).find(|id| self.budgets.iter().all(|one| one.id != *id))?;
         let period = self.sent.map_or_else(Period::default, |(began, sent)| Period::since(began, sent));
-        self.budgets.push(One::new(self.next, bucket, (unit, kind), period, now));
+        let born = Born { id: free, newest: self.newest, unanswered: under_way };
+        self.budgets.push(One::new(born, bucket, answer, period));
         Some(self.budgets.len() - 1)
     }
 
-    /// `bucket` tells of the budget at `index`. Which of those of its name does the lane keep? Those that several kinds of requests
-    /// are told of; or the only one.
-    fn settle(&mut self, index: usize, bucket: &Bucket, budget: &mut Budget) {
-        let only = self.budgets.iter().filter(|one| one.is_called(bucket)).count() == 1;
-        for (at, one) in self.budgets.iter_mut().enumerate().filter(|(_, one)| one.is_called(bucket)) {
-            one.silent = if at == index { 0 } else { one.silent + 1 };
-            one.binds = only || one.kinds.len() > 1;
-            if !one.binds && std::mem::take(&mut one.kept) {
-                budget.unlearn(Source::Told(one.id));
-            }
-        }
-    }
-
-    fn forget(&mut self, now: Instant, budget: &mut Budget) {
+    /// Forgets what was not heard of for long.
+    pub(super) fn forget(&mut self, now: Instant, budget: &mut Budget) {
+        let mut gone = Scope::NONE;
         self.budgets.retain(|one| {
             let length = one.window.unwrap_or_default() * 3;
             let known = now.since(one.heard) < length.max(FORGOTTEN) || one.left.is_current(now);
             let known = known && one.silent < SILENT;
             if !known {
                 budget.unlearn(Source::Told(one.id));
+                gone = gone.and(Scope::only(one.id));
             }
             known
         });
+        if !gone.is_empty() {
+            self.scopes.forget(gone);
+        }
+    }
+
+    fn within(&self, scope: Scope) -> impl Iterator<Item = &One> {
+        self.budgets.iter().filter(move |one| scope.has(one.id))
     }
 }
 
-/// The limit that keeps a budget of `limit` per `window`.
-fn spec(limit: f64, window: Duration, spend: Spend) -> LimitSpec {
-    let count = NonZeroU32::new(limit.min(MOST_UNITS) as u32).unwrap_or(NonZeroU32::MIN);
-    let burst = match spend {
-        Spend::Even => 1,
-        Spend::Mostly => count.get() - count.get() / 10,
-        Spend::Greedy => count.get(),
-    };
-    let per = window.max(Duration::from_micros(u64::from(count.get())));
-    LimitSpec { rate: Rate { count, per }, burst: NonZeroU32::new(burst), strict: false }
-}

@@ -11,6 +11,22 @@ pub type Cost = NonZeroU32;
 /// Numbers the cost units that a lane has handed out, through its whole life.
 pub type Unit = u64;
 
+/// What one request has taken of its lane's limits, for as long as that has to be settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charge {
+    /// The number of the first of its units.
+    pub unit: Unit,
+    /// How many they are.
+    pub cost: Cost,
+    /// The budgets of the API that it draws on.
+    pub scope: Scope,
+}
+
+/// The budgets of an API that a request draws on, of those that the API reports. What is configured, and what refusals
+/// taught, holds for every request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Scope(u16);
+
 /// Several limits and the margin they share.
 #[derive(Clone, Debug)]
 pub struct Budget {
@@ -26,6 +42,8 @@ pub struct Budget {
 #[derive(Clone, Debug)]
 struct Limit {
     source: Source,
+    /// What was charged before this unit was charged without it.
+    since: Unit,
     spec: LimitSpec,
     gcra: Gcra,
     window: Window,
@@ -36,7 +54,7 @@ struct Limit {
 pub enum Source {
     /// The configuration.
     Config,
-    /// The API, of its budget with this number.
+    /// The API, of its budget with this number, which is below [`Scope::MOST`].
     Told(u8),
     /// What it refuses.
     Found,
@@ -60,7 +78,7 @@ pub struct Usage {
 impl Budget {
     /// An unused budget; without limits it allows everything.
     pub fn new(limits: &[LimitSpec], margin: MarginSpec, now: Instant) -> Self {
-        let limits = limits.iter().map(|spec| Limit::new(Source::Config, *spec));
+        let limits = limits.iter().map(|spec| Limit::new(Source::Config, *spec, 0));
         Self { limits: limits.collect(), margin: Margin::new(margin), next: 0, since: now, yields: false }
     }
 
@@ -91,17 +109,24 @@ impl Budget {
         if let Some(index) = self.limits.iter().position(|limit| limit.source == source) {
             return self.retune(index, spec);
         }
-        let mut limit = Limit::new(source, spec);
+        self.limits.push(Limit::new(source, spec, self.next));
         for (used, at) in before {
-            let Some(used) = Cost::new(*used.min(&spec.rate.count.get())) else { continue };
-            // Units that no other limit knows of.
-            let first = self.next;
-            self.next += u64::from(used.get());
-            limit.window.take(first, used);
-            limit.window.sent(first, used, *at);
-            limit.window.answered(first, used, *at);
+            if let Some(used) = Cost::new(*used.min(&spec.rate.count.get())) {
+                self.count(source, used, *at, *at);
+            }
         }
-        self.limits.push(limit);
+    }
+
+    /// `cost` units that nobody has taken count for `source` all the same: they left at `sent` and were answered at
+    /// `answered`.
+    pub fn count(&mut self, source: Source, cost: Cost, sent: Instant, answered: Instant) {
+        let Some(limit) = self.limits.iter_mut().find(|limit| limit.source == source) else { return };
+        // Units that no other limit knows of.
+        let first = self.next;
+        self.next += u64::from(cost.get());
+        limit.window.take(first, cost);
+        limit.window.sent(first, cost, sent);
+        limit.window.answered(first, cost, sent, answered);
     }
 
     /// `source` asks for nothing any more.
@@ -109,11 +134,11 @@ impl Budget {
         self.limits.retain(|limit| limit.source != source);
     }
 
-    /// The first instant, not before `now`, at which every limit has room for `cost`, as far as is known now;
+    /// The first instant, not before `now`, at which every limit of `scope` has room for `cost`, as far as is known now;
     /// [`Instant::FAR`] if something that has no time yet must happen first.
-    pub fn earliest(&mut self, now: Instant, cost: Cost) -> Instant {
+    pub fn earliest(&mut self, now: Instant, cost: Cost, scope: Scope) -> Instant {
         let margin = &self.margin;
-        holding(&mut self.limits, self.yields).fold(now, |at, limit| {
+        holding(&mut self.limits, self.yields, scope).fold(now, |at, limit| {
             let margin = margin.of(limit.spec.rate.per);
             let window = limit.window.earliest(now, cost, margin);
             let spread = limit.window.spread(now, 0, limit.reserve(), margin);
@@ -121,56 +146,52 @@ impl Budget {
         })
     }
 
-    /// Takes `cost` from all limits for a slot that was due at `due`. Only when [`earliest`](Self::earliest) has said
-    /// `now`: a partial charge would starve requests that need only the limits that were charged.
-    pub fn take(&mut self, now: Instant, due: Instant, cost: Cost) -> Unit {
-        let first = self.next;
+    /// Takes `cost` from all limits of `scope` for a slot that was due at `due`. Only when
+    /// [`earliest`](Self::earliest) has said `now`: a partial charge would starve requests that need only the limits that
+    /// were charged.
+    pub fn take(&mut self, now: Instant, due: Instant, cost: Cost, scope: Scope) -> Charge {
+        let unit = self.next;
         self.next += u64::from(cost.get());
-        for limit in &mut self.limits {
+        for limit in self.limits.iter_mut().filter(|limit| scope.includes(limit.source)) {
             limit.gcra.commit(now, due, cost);
-            limit.window.take(first, cost);
+            limit.window.take(unit, cost);
         }
-        first
+        Charge { unit, cost, scope }
     }
 
-    /// What was taken as `first` is on its way since `at`.
-    pub fn sent(&mut self, first: Unit, cost: Cost, at: Instant) {
-        for limit in &mut self.limits {
-            limit.window.sent(first, cost, at);
-        }
+    /// A charge is on its way since `at`.
+    pub fn sent(&mut self, charge: Charge, at: Instant) {
+        charged(&mut self.limits, charge).for_each(|limit| limit.window.sent(charge.unit, charge.cost, at));
     }
 
-    /// What was taken as `first` has been sent and will never be answered, as was decided at `at`: it may still be on
-    /// its way. How long is a question of the margin; a strict limit, which believes in none, allows for the longest
-    /// time that an answer has taken, or for a whole window before the first answer.
-    pub fn abandoned(&mut self, first: Unit, cost: Cost, at: Instant) {
-        for limit in &mut self.limits {
+    /// A charge has been sent and will never be answered, as was decided at `at`: it may still be on its way. How long is
+    /// a question of the margin; a strict limit, which believes in none, allows for the longest time that an answer has
+    /// taken, or for a whole window before the first answer.
+    pub fn abandoned(&mut self, charge: Charge, at: Instant) {
+        for limit in charged(&mut self.limits, charge) {
             let per = limit.spec.rate.per;
             let margin = self.margin.of(per);
             let late = if limit.spec.strict { self.margin.longest().unwrap_or(per).max(margin) } else { margin };
-            limit.window.answered(first, cost, at + late);
+            limit.window.answered(charge.unit, charge.cost, Instant::START, at + late);
         }
     }
 
-    /// What was taken as `first` was on its way, as it seemed, but has not been written after all.
-    pub fn recall(&mut self, first: Unit, cost: Cost) {
-        for limit in &mut self.limits {
-            limit.window.recall(first, cost);
-        }
+    /// A charge was on its way, as it seemed, but has not been written after all.
+    pub fn recall(&mut self, charge: Charge) {
+        charged(&mut self.limits, charge).for_each(|limit| limit.window.recall(charge.unit, charge.cost));
     }
 
-    /// What was taken as `first` and sent has been answered at `at`.
-    pub fn answered(&mut self, first: Unit, cost: Cost, at: Instant) {
-        for limit in &mut self.limits {
-            limit.window.answered(first, cost, at);
-        }
+    /// A charge that left at `sent`, as is known now, has been answered at `at`.
+    pub fn answered(&mut self, charge: Charge, sent: Instant, at: Instant) {
+        let Charge { unit, cost, .. } = charge;
+        charged(&mut self.limits, charge).for_each(|limit| limit.window.answered(unit, cost, sent, at));
     }
 
-    /// What was taken as `first` was never sent.
-    pub fn give_back(&mut self, first: Unit, cost: Cost) {
-        for limit in &mut self.limits {
-            limit.gcra.give_back(cost);
-            limit.window.give_back(first, cost);
+    /// A charge was never sent.
+    pub fn give_back(&mut self, charge: Charge) {
+        for limit in charged(&mut self.limits, charge) {
+            limit.gcra.give_back(charge.cost);
+            limit.window.give_back(charge.unit, charge.cost);
         }
     }
 
@@ -199,23 +220,23 @@ impl Budget {
         }
     }
 
-    /// When a request of `cost` with `ahead` cost units before it would leave, if everything goes as it should.
-    pub fn project(&mut self, now: Instant, ahead: u64, cost: Cost) -> Instant {
+    /// When a request of `cost` and `scope` would leave, if everything goes as it should. `ahead` says how many cost units
+    /// wait before it for a limit.
+    pub fn project(&mut self, now: Instant, ahead: impl Fn(Source) -> u64, cost: Cost, scope: Scope) -> Instant {
         let margin = &self.margin;
-        holding(&mut self.limits, self.yields).fold(now, |at, limit| {
-            let margin = margin.of(limit.spec.rate.per);
+        holding(&mut self.limits, self.yields, scope).fold(now, |at, limit| {
+            let (margin, ahead) = (margin.of(limit.spec.rate.per), ahead(limit.source));
             let window = limit.window.project(now, ahead, cost, margin);
             let spread = limit.window.spread(now, ahead, limit.reserve(), margin);
             at.max(limit.gcra.project(now, ahead)).max(window).max(spread)
         })
     }
 
-    /// Whether a new budget would decide the same from now on.
+    /// Whether nothing that was sent counts for a configured limit any more.
     pub fn is_idle(&mut self, now: Instant) -> bool {
         let margin = &self.margin;
-        self.limits
-            .iter_mut()
-            .all(|limit| limit.gcra.is_idle(now) && limit.window.used(now, margin.of(limit.spec.rate.per)) == 0)
+        let mut configured = self.limits.iter_mut().filter(|limit| limit.source == Source::Config);
+        configured.all(|limit| limit.gcra.is_idle(now) && limit.window.used(now, margin.of(limit.spec.rate.per)) == 0)
     }
 
     /// How far each limit is used.
@@ -232,8 +253,8 @@ impl Budget {
 // === impl Limit ===
 
 impl Limit {
-    fn new(source: Source, spec: LimitSpec) -> Self {
-        Self { source, spec, gcra: Gcra::new(&spec), window: Window::new(&spec) }
+    fn new(source: Source, spec: LimitSpec, since: Unit) -> Self {
+        Self { source, since, spec, gcra: Gcra::new(&spec), window: Window::new(&spec) }
     }
 
     /// How many of the last units of a window are spread until something comes back: what does not leave in a burst, if
@@ -246,8 +267,57 @@ impl Limit {
     }
 }
 
-/// The limits that hold: what is configured may yield to what was learned.
-fn holding(limits: &mut [Limit], yields: bool) -> impl Iterator<Item = &mut Limit> {
-    let yields = yields && limits.iter().any(|limit| limit.source != Source::Config);
-    limits.iter_mut().filter(move |limit| !yields || limit.source != Source::Config)
+// === impl Scope ===
+
+impl Scope {
+    /// Nothing that the API reports.
+    pub const NONE: Self = Self(0);
+    /// As many budgets of one API are told apart.
+    pub const MOST: u8 = 16;
+
+    /// The budget with this number alone.
+    pub fn only(budget: u8) -> Self {
+        debug_assert!(budget < Self::MOST);
+        Self(1 << budget)
+    }
+
+    /// Whether it has nothing in it.
+    pub fn is_empty(self) -> bool {
+        self == Self::NONE
+    }
+
+    /// Whether the budget with this number is in it.
+    pub fn has(self, budget: u8) -> bool {
+        self.0 & Self::only(budget).0 != 0
+    }
+
+    /// Whether a limit of this source holds for its requests.
+    pub fn includes(self, source: Source) -> bool {
+        match source {
+            Source::Told(budget) => self.has(budget),
+            Source::Config | Source::Found => true,
+        }
+    }
+
+    /// What is in either.
+    pub fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// What is in this one and not in the other.
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+/// The limits that `charge` was taken from.
+fn charged(limits: &mut [Limit], charge: Charge) -> impl Iterator<Item = &mut Limit> {
+    limits.iter_mut().filter(move |limit| charge.scope.includes(limit.source) && limit.since <= charge.unit)
+}
+
+/// The limits that hold for requests of `scope`: what is configured may yield to what was learned.
+fn holding(limits: &mut [Limit], yields: bool, scope: Scope) -> impl Iterator<Item = &mut Limit> {
+    let known = |limit: &Limit| limit.source != Source::Config && scope.includes(limit.source);
+    let yields = yields && limits.iter().any(known);
+    limits.iter_mut().filter(move |limit| scope.includes(limit.source) && !(yields && limit.source == Source::Config))
 }

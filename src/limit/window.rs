@@ -8,6 +8,9 @@
 //!
 //! Up to [`BUCKETS`] requests are kept one by one. Larger limits share buckets, each counted until its last request is
 //! out, which errs on the safe side and costs at most 1/[`BUCKETS`] of the allowance.
+//!
+//! Each unit is in exactly one state (held, unanswered, answered), and every event moves exactly the units that it is
+//! about. So a bucket's counters stay right however the lives of its requests overlap.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -29,13 +32,17 @@ pub struct Window {
     buckets: VecDeque<Bucket>,
     /// Units that count at the moment: the sum over all buckets.
     used: u32,
+    /// Units below this may have left the window already, while later events still name them. No bucket is widened over
+    /// such units: their events would change somebody else's counters.
+    left_below: Unit,
 }
 
 /// Units that were taken one after the other, and leave the window together.
 #[derive(Clone, Debug)]
 struct Bucket {
     first: Unit,
-    /// Units numbered from `first`, including those given back.
+    /// How many numbers it covers from `first` on, including those of units that were given back, or never taken of this
+    /// limit.
     span: u32,
     /// Units that count.
     used: u32,
@@ -58,6 +65,7 @@ impl Window {
             strict: limit.strict,
             buckets: VecDeque::new(),
             used: 0,
+            left_below: 0,
         }
     }
 
@@ -89,66 +97,66 @@ impl Window {
         since + back.since(since) / (left + 1) * place
     }
 
-    /// Counts `cost` units, numbered from `first`, as taken but not yet on their way.
+    /// Counts `cost` units, numbered from `first`, as taken but not yet on their way. Units are numbered upwards.
     pub fn take(&mut self, first: Unit, cost: Cost) {
-        let per_bucket = self.count.div_ceil(BUCKETS);
+        let per_bucket = self.per_bucket();
         let (mut first, mut left) = (first, cost.get());
         self.used += left;
         while left > 0 {
-            if self
-                .buckets
-                .back()
-                .is_none_or(|last| last.span >= per_bucket || last.first + u64::from(last.span) != first)
-            {
+            let room = self.buckets.back().and_then(|last| {
+                let room = per_bucket.saturating_sub(last.used).min(left);
+                (room > 0 && last.end() >= self.left_below && last.covers_up_to(first + u64::from(room))).then_some(room)
+            });
+            let part = room.unwrap_or_else(|| {
                 self.buckets.push_back(Bucket::starting(first));
-            }
-            let bucket = self.buckets.back_mut().expect("one was pushed just now");
-            let part = left.min(per_bucket - bucket.span);
-            bucket.span += part;
+                left.min(per_bucket)
+            });
+            let bucket = self.buckets.back_mut().expect("there is one with room, or a new one");
+            first += u64::from(part);
+            bucket.span = (first - bucket.first) as u32;
             bucket.used += part;
             bucket.held += part;
-            first += u64::from(part);
             left -= part;
         }
     }
 
-    /// These units left for the API at `at`.
+    /// These units, held until now, left for the API at `at`.
     pub fn sent(&mut self, first: Unit, cost: Cost, at: Instant) {
         self.each(first, cost, |bucket, units| {
-            let units = units.min(bucket.held);
-            bucket.held -= units;
+            lessen(&mut bucket.held, units);
             bucket.unanswered += units;
             bucket.last_sent = bucket.last_sent.max(at);
         });
     }
 
-    /// These units were thought to be on their way and are not: they are held again.
+    /// These units, sent until now, are not on their way after all: they are held again.
     pub fn recall(&mut self, first: Unit, cost: Cost) {
         self.each(first, cost, |bucket, units| {
-            let units = units.min(bucket.unanswered);
-            bucket.unanswered -= units;
+            lessen(&mut bucket.unanswered, units);
             bucket.held += units;
         });
     }
 
-    /// The API has answered these units at `at`: it cannot count them later than that.
-    pub fn answered(&mut self, first: Unit, cost: Cost, at: Instant) {
+    /// The API has answered these units at `at`: it cannot count them later than that. They left at `sent`, as is known
+    /// now.
+    pub fn answered(&mut self, first: Unit, cost: Cost, sent: Instant, at: Instant) {
         self.each(first, cost, |bucket, units| {
-            bucket.unanswered -= units.min(bucket.unanswered);
+            lessen(&mut bucket.unanswered, units);
+            bucket.last_sent = bucket.last_sent.max(sent);
             bucket.last_answered = bucket.last_answered.max(at);
         });
     }
 
-    /// These units were taken and never sent.
+    /// These units, held until now, will not be sent.
     pub fn give_back(&mut self, first: Unit, cost: Cost) {
         let mut freed = 0;
         self.each(first, cost, |bucket, units| {
-            let units = units.min(bucket.held);
-            bucket.held -= units;
-            bucket.used -= units;
+            lessen(&mut bucket.held, units);
+            lessen(&mut bucket.used, units);
             freed += units;
         });
         self.used -= freed;
+        self.tidy(first, cost);
     }
 
     /// Another rate from here on; what was sent already stays sent.
@@ -210,38 +218,75 @@ impl Window {
         last.map_or(Instant::FAR, |(counted, _)| *counted + self.per)
     }
 
+    /// How many units share a bucket.
+    fn per_bucket(&self) -> u32 {
+        self.count.div_ceil(BUCKETS)
+    }
+
     fn forget(&mut self, now: Instant, margin: Duration) {
         let (strict, per) = (self.strict, self.per);
         let out = |bucket: &Bucket| match bucket.counted_by(strict, margin) {
-            Instant::FAR => bucket.used == 0,
-            counted => bucket.used == 0 || counted + per <= now,
+            Instant::FAR => false,
+            counted => counted + per <= now,
         };
         while let Some(front) = self.buckets.front()
             && out(front)
         {
             self.used -= front.used;
+            self.left_below = self.left_below.max(front.end());
             self.buckets.pop_front();
         }
         // Something without a time stands in front: those behind it leave all the same.
         if self.buckets.len() > 1
             && self.buckets.front().is_some_and(|front| front.counted_by(strict, margin) == Instant::FAR)
         {
-            let used = &mut self.used;
+            let (used, left_below) = (&mut self.used, &mut self.left_below);
             self.buckets.retain(|bucket| {
                 let gone = out(bucket);
-                *used -= if gone { bucket.used } else { 0 };
+                if gone {
+                    *used -= bucket.used;
+                    *left_below = (*left_below).max(bucket.end());
+                }
                 !gone
             });
         }
+    }
+
+    /// Removes the buckets that these units, which were given back, have left empty, and joins those that are nearly so:
+    /// requests that are never sent leave nothing behind.
+    fn tidy(&mut self, first: Unit, cost: Cost) {
+        let end = first + u64::from(cost.get());
+        let mut at = self.buckets.partition_point(|bucket| bucket.end() <= first);
+        while self.buckets.get(at).is_some_and(|bucket| bucket.first < end) {
+            if self.buckets[at].used == 0 {
+                self.buckets.remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        for at in [at, at.saturating_sub(1)] {
+            if at > 0 && at < self.buckets.len() && self.may_join(at - 1) {
+                let later = self.buckets.remove(at).expect("it is one of them");
+                self.buckets[at - 1].join(later);
+            }
+        }
+    }
+
+    /// Whether the bucket at `at` may take in the next one.
+    fn may_join(&self, at: usize) -> bool {
+        let (earlier, later) = (&self.buckets[at], &self.buckets[at + 1]);
+        earlier.used + later.used <= self.per_bucket()
+            && (earlier.end() == later.first || earlier.end() >= self.left_below)
+            && earlier.covers_up_to(later.end())
     }
 
     /// Runs `change` on every bucket that holds some of these units, with how many. Units whose bucket has left the
     /// window already concern nobody.
     fn each(&mut self, first: Unit, cost: Cost, mut change: impl FnMut(&mut Bucket, u32)) {
         let end = first + u64::from(cost.get());
-        let start = self.buckets.partition_point(|bucket| bucket.first + u64::from(bucket.span) <= first);
+        let start = self.buckets.partition_point(|bucket| bucket.end() <= first);
         for bucket in self.buckets.range_mut(start..) {
-            let (from, to) = (bucket.first.max(first), (bucket.first + u64::from(bucket.span)).min(end));
+            let (from, to) = (bucket.first.max(first), bucket.end().min(end));
             if from >= to {
                 break;
             }
@@ -265,6 +310,26 @@ impl Bucket {
         }
     }
 
+    /// The first number behind those that it covers.
+    fn end(&self) -> Unit {
+        self.first + u64::from(self.span)
+    }
+
+    /// Whether it can be widened to cover all numbers below `end`.
+    fn covers_up_to(&self, end: Unit) -> bool {
+        u32::try_from(end - self.first).is_ok()
+    }
+
+    /// Takes in the bucket that follows. Both count until the last of their units is out.
+    fn join(&mut self, later: Self) {
+        self.span = (later.end() - self.first) as u32;
+        self.used += later.used;
+        self.held += later.held;
+        self.unanswered += later.unanswered;
+        self.last_sent = self.last_sent.max(later.last_sent);
+        self.last_answered = self.last_answered.max(later.last_answered);
+    }
+
     /// The last instant at which the API may have counted any of these.
     fn counted_by(&self, strict: bool, margin: Duration) -> Instant {
         let by_margin = self.last_sent + margin;
@@ -275,6 +340,12 @@ impl Bucket {
             (0, 0, true) => self.last_answered,
         }
     }
+}
+
+/// Takes `units` off a counter that holds at least as many.
+fn lessen(counter: &mut u32, units: u32) {
+    debug_assert!(*counter >= units, "{units} units leave a state that {counter} are in");
+    *counter = counter.saturating_sub(units);
 }
 
 #[cfg(test)]
@@ -304,7 +375,7 @@ mod tests {
         send(&mut window, 1, ms(500));
         assert_eq!(window.earliest(ms(600), ONE, J), ms(1005));
         // The answer came 2 ms after sending, so 2 ms are all that the way can have taken.
-        window.answered(0, ONE, ms(2));
+        window.answered(0, ONE, ms(0), ms(2));
         assert_eq!(window.earliest(ms(600), ONE, J), ms(1002));
         assert_eq!(window.earliest(ms(1002), ONE, J), ms(1002));
     }
@@ -313,7 +384,7 @@ mod tests {
     fn a_late_answer_counts_only_as_far_as_the_margin_goes() {
         let mut window = window("1/s");
         send(&mut window, 0, ms(0));
-        window.answered(0, ONE, ms(300));
+        window.answered(0, ONE, ms(0), ms(300));
         assert_eq!(window.earliest(ms(300), ONE, J), ms(1005));
     }
 
@@ -322,7 +393,7 @@ mod tests {
         let mut window = window("1/s strict");
         send(&mut window, 0, ms(0));
         assert_eq!(window.earliest(ms(900), ONE, J), Instant::FAR);
-        window.answered(0, ONE, ms(900));
+        window.answered(0, ONE, ms(0), ms(900));
         assert_eq!(window.earliest(ms(900), ONE, J), ms(1900));
     }
 
@@ -334,7 +405,7 @@ mod tests {
             let now = ms(unit * 1000);
             assert_eq!(window.earliest(now, ONE, J), now);
             send(&mut window, unit, now);
-            window.answered(unit, ONE, now);
+            window.answered(unit, ONE, now, now);
         }
         assert_eq!(window.used(ms(49_500), J), 2);
         assert!(window.buckets.len() <= 3);
@@ -357,7 +428,7 @@ mod tests {
         window.sent(0, cost, ms(0));
         assert_eq!(window.used(ms(0), J), 601);
         assert_eq!(window.earliest(ms(1), Cost::new(700).unwrap(), J), ms(1005));
-        window.answered(0, cost, ms(1));
+        window.answered(0, cost, ms(0), ms(1));
         assert_eq!(window.earliest(ms(1), ONE, J), ms(1001));
     }
 

@@ -10,16 +10,18 @@ use std::{
 use tokio::sync::oneshot;
 
 use super::{Lane, Permit};
-use crate::{clock::Instant, limit::Cost, queue::Place};
+use crate::{clock::Instant, learn::RouteKey, limit::Cost, queue::Place};
 
 /// What a request asks of a lane.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
     /// What the request costs.
     pub cost: Cost,
-    /// How long it is willing to wait.
-    pub patience: Duration,
-    /// Whether it has been sent before: then it goes in front of those who have not.
+    /// Its kind, by which the budgets are known that it draws on.
+    pub kind: RouteKey,
+    /// Until when it is willing to wait.
+    pub deadline: Instant,
+    /// Whether it has been sent before: then it goes in front of those that have not.
     pub again: bool,
 }
 
@@ -47,7 +49,7 @@ pub enum Refusal {
         retry_after: Duration,
     },
     /// It would have to wait longer than it may.
-    #[error("it would wait {wait:.1?} behind {waiting} others, longer than the {patience:?} it may")]
+    #[error("it would wait {wait:.1?} behind {waiting} others, longer than the {} it may", in_milliseconds(*patience))]
     TooLong {
         /// How many wait.
         waiting: usize,
@@ -101,4 +103,10 @@ impl Refusal {
             Self::Full { retry_after, .. } | Self::TooLong { retry_after, .. } => *retry_after,
         }
     }
+}
+
+/// A time that has run for some microseconds already is shown as what it was.
+fn in_milliseconds(time: Duration) -> String {
+    let millis = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+    format!("{:?}", Duration::from_millis(millis))
 }

@@ -1,30 +1,25 @@
-//! One budget and its queue, behind one short lock.
+//! One lane: the state behind one short lock, the one timer, and the permits.
 //!
 //! If nobody waits and every limit says *now*, a request passes on the spot. Otherwise it takes a ticket. While somebody
 //! waits, one task per lane sleeps until the next slot matures, and only then is the ticket chosen that gets it.
 
-use std::{
-    fmt, mem,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use tokio::sync::{Notify, oneshot};
 
-use super::{Admission, Ask, Permit, Refusal, Snapshot, Tally, Waiting, permit::Stage, tell::tell};
+use super::{
+    Admission, Ask, Permit, Snapshot, Waiting,
+    state::{Decision, End, Memory, Slot, State},
+    tell::tell,
+};
 use crate::{
     clock::{Clock, Instant},
-    hint::{Cause, Signal},
-    learn::{self, Change, Changes, Heard, Learned, RouteKey, Routes},
-    limit::{Budget, Cost, Unit},
+    learn::Heard,
     metrics::RuleMetrics,
-    policy::{Policy, Trust},
-    queue::{Place, Queue},
+    policy::Policy,
+    queue::Place,
 };
 
 /// The queue and the limits of one budget.
@@ -33,113 +28,80 @@ pub struct Lane {
     policy: Arc<Policy>,
     metrics: Arc<RuleMetrics>,
     clock: Clock,
-    state: Mutex<State>,
-    /// Tells the driver that the next slot matures earlier than it sleeps.
-    sooner: Notify,
-    /// Whether any kind of request pauses.
-    pauses: AtomicBool,
+    door: Mutex<Door>,
+    /// Tells the driver that it sleeps too long.
+    wake: Notify,
 }
 
-struct State {
-    budget: Budget,
-    learned: Learned,
-    routes: Routes,
-    queue: Queue<Ticket>,
-    in_flight: u32,
+/// What is behind the lock.
+struct Door {
+    state: State<oneshot::Sender<Permit>>,
     /// Until when the driver sleeps; `None` while there is none.
     armed: Option<Instant>,
-    tally: Tally,
-    /// What has changed and was not told yet.
-    news: Changes,
 }
 
-/// A place in the queue, seen from the lane.
-struct Ticket {
-    grant: oneshot::Sender<Permit>,
-    since: Instant,
-}
-
-/// What was learned is remembered for so long after the last request, though there are many lanes.
-const MEMORY: Duration = Duration::from_secs(3600);
-
-/// Permits for tickets, to be handed over once the lock is released: whoever has left meanwhile gives back his own.
+/// Permits for tickets, to be handed over once the lock is released: a request that has left meanwhile gives back its own.
 type Grants = SmallVec<[(oneshot::Sender<Permit>, Permit); 2]>;
+
+/// A driver that has nobody to wait for ends by itself when it wakes; one that would sleep for longer is woken.
+const DOZE: Duration = Duration::from_secs(1);
 
 // === impl Lane ===
 
 impl Lane {
     /// A lane in which nothing has happened yet.
     pub fn new(host: Arc<str>, policy: Arc<Policy>, metrics: Arc<RuleMetrics>, clock: Clock) -> Self {
-        let now = clock.now();
-        let budget = Budget::new(&policy.limits, policy.margin, now);
-        let state = State {
-            budget: if policy.trust == Trust::Api { budget.yielding() } else { budget },
-            learned: Learned::new(&policy, now),
-            routes: Routes::default(),
-            queue: Queue::new(),
-            in_flight: 0,
-            armed: None,
-            tally: Tally::default(),
-            news: Changes::new(),
-        };
-        Self {
-            host,
-            policy,
-            metrics,
-            clock,
-            state: Mutex::new(state),
-            sooner: Notify::new(),
-            pauses: AtomicBool::new(false),
-        }
+        let door = Door { state: State::new(policy.clone(), clock.now()), armed: None };
+        Self { host, policy, metrics, clock, door: Mutex::new(door), wake: Notify::new() }
     }
 
     /// Asks for a slot. Must be called on a tokio runtime, which drives the lane while somebody waits.
     pub fn admit(self: &Arc<Self>, ask: Ask) -> Admission {
         let now = self.clock.now();
-        let mut state = self.state.lock();
-        if state.queue.is_empty() && self.earliest(&mut state, now, ask.cost) <= now {
-            let permit = self.grant(&mut state, now, (now, now), ask.cost);
-            drop(state);
-            self.metrics.wait_seconds.observe(0.0);
-            return Admission::Send(permit);
+        let mut door = self.door.lock();
+        let mut receiver = None;
+        let decision = door.state.admit(now, &ask, || {
+            let (sender, grant) = oneshot::channel();
+            receiver = Some(grant);
+            sender
+        });
+        match decision {
+            Decision::Send(slot) => {
+                drop(door);
+                Admission::Send(self.permit(slot))
+            }
+            Decision::Refuse(refusal) => Admission::Refuse(refusal),
+            Decision::Wait { place, expected } => {
+                self.metrics.waiting.inc();
+                self.release(door, now);
+                let grant = receiver.expect("a request that waits has taken a ticket");
+                Admission::Wait(Waiting { lane: self.clone(), place, grant, granted: false, expected })
+            }
         }
-        self.line_up(state, now, ask)
-    }
-
-    /// Lets a request of the kind `route` ask for a slot, unless requests of its kind pause: until when.
-    ///
-    /// # Errors
-    /// When to ask again.
-    pub fn pass(&self, route: RouteKey) -> Result<(), Instant> {
-        let now = self.clock.now();
-        self.state.lock().routes.pass(route, now)
-    }
-
-    /// Whether any kind of request pauses. Takes no lock.
-    pub fn has_pauses(&self) -> bool {
-        self.pauses.load(Ordering::Relaxed)
     }
 
     /// Whether the upstream is left alone because it fails.
     pub fn is_broken(&self) -> bool {
-        self.state.lock().learned.is_broken()
+        self.door.lock().state.learned().is_broken()
     }
 
     /// For how long nothing leaves, as far as is known.
     pub fn closed_for(&self) -> Duration {
         let now = self.clock.now();
-        self.state.lock().learned.closed(now).map_or(Duration::ZERO, |(until, _)| until.since(now))
+        let mut door = self.door.lock();
+        let learned = door.state.learned();
+        learned.closed(now, learned.usual_scope()).map_or(Duration::ZERO, |(until, _)| until.since(now))
     }
 
     /// Whether one more request may be sent again although the upstream is in trouble; counts it if so.
     pub fn may_retry(&self) -> bool {
-        self.state.lock().learned.may_retry()
+        self.door.lock().state.learned().may_retry()
     }
 
     /// How many answers were no refusals.
     pub fn served(&self) -> u64 {
-        let tally = &self.state.lock().tally;
-        tally.answered - tally.refused_by_api
+        let door = self.door.lock();
+        door.state.tally().answered - door.state.tally().refused_by_api
     }
 
     /// The policy that holds here.
@@ -160,250 +122,127 @@ impl Lane {
     /// How many wait, and when the next slot matures: what warming a connection needs to know.
     pub fn outlook(&self) -> (usize, Instant) {
         let now = self.clock.now();
-        let mut state = self.state.lock();
-        let cost = state.queue.first().unwrap_or(Cost::MIN);
-        let (learned, budget) = (state.learned.earliest(now, cost), state.budget.earliest(now, cost));
-        (state.queue.len(), learned.max(budget))
+        let mut door = self.door.lock();
+        (door.state.waiting(), door.state.next_slot(now))
     }
 
     /// The lane as it stands.
     pub fn snapshot(&self) -> Snapshot {
         let now = self.clock.now();
-        let mut state = self.state.lock();
-        let waiting = state.queue.len();
-        let known = |at: Instant| (at != Instant::FAR).then(|| at.since(now));
-        let next = self.earliest(&mut state, now, Cost::MIN);
-        let last = state.queue.units().saturating_sub(1);
-        let closed = state.learned.closed(now);
-        let projected = state.budget.project(now, last, Cost::MIN);
-        let drained = closed.map_or(projected, |(until, _)| projected.max(until));
-        Snapshot {
-            rule: self.policy.name.clone(),
-            host: self.host.clone(),
-            limits: state.budget.usage(now),
-            in_flight: state.in_flight,
-            in_flight_limit: self.policy.in_flight.map(Cost::get),
-            waiting,
-            next_slot: known(next),
-            drain: if waiting == 0 { Some(Duration::ZERO) } else { known(drained) },
-            gate: closed.map(|(until, reason)| (reason, until.since(now))),
-            budgets: state.learned.budgets(now),
-            failures: state.learned.failures(),
-            tally: state.tally,
-        }
+        self.door.lock().state.snapshot(now, self.host.clone())
     }
 
-    /// Whether somebody waits although his slot has matured.
+    /// Whether somebody waits although a slot has matured.
     #[cfg(test)]
     pub(super) fn loses_slots(&self) -> bool {
         let now = self.clock.now();
-        let mut state = self.state.lock();
-        let Some(cost) = state.queue.first() else { return false };
-        self.earliest(&mut state, now, cost) <= now
+        let mut door = self.door.lock();
+        door.state.waiting() > 0 && door.state.next_slot(now) <= now
     }
 
-    /// Whether a new lane would do the same from now on.
-    pub(super) fn is_idle(&self) -> bool {
-        let mut state = self.state.lock();
+    /// What would be lost if this lane were forgotten.
+    pub(super) fn memory(&self) -> Memory {
         let now = self.clock.now();
-        let remembers =
-            !state.learned.is_blank() && state.tally.active.is_some_and(|(_, last)| now.since(last) < MEMORY);
-        state.in_flight == 0 && state.queue.is_empty() && state.budget.is_idle(now) && !remembers
+        self.door.lock().state.memory(now)
     }
 
-    pub(super) fn sent(self: &Arc<Self>, unit: Unit, cost: Cost) -> Instant {
-        let now = self.clock.now();
-        self.change(|state| {
-            state.budget.sent(unit, cost, now);
-            state.tally.sent += 1;
-            state.tally.active = Some((state.tally.active.map_or(now, |(first, _)| first), now));
-        });
-        now
+    pub(super) fn sent(self: &Arc<Self>, slot: &Slot) -> Instant {
+        self.change(|state, now| {
+            state.sent(now, slot.charge);
+            now
+        })
     }
 
     /// What was sent has not been written after all.
-    pub(super) fn recall(self: &Arc<Self>, unit: Unit, cost: Cost) {
-        self.change(|state| {
-            state.budget.recall(unit, cost);
-            state.tally.sent -= 1;
-        });
+    pub(super) fn recall(self: &Arc<Self>, slot: &Slot) {
+        self.change(|state, _| state.recall(slot.charge));
     }
 
-    /// The answer of what was sent at `sent` is here.
-    pub(super) fn answered(self: &Arc<Self>, unit: Unit, cost: Cost, sent: Instant, heard: &Heard<'_>) {
-        let now = self.clock.now();
-        self.metrics.upstream_seconds.observe(now.since(sent).as_secs_f64());
-        self.change(|state| {
-            state.budget.sent(unit, cost, sent);
-            state.budget.answered(unit, cost, now);
-            state.budget.observe(now, now.since(sent));
-            state.tally.answered += 1;
-            let quota = heard.hint.cause == Cause::Quota;
-            // Either the hint says so, or others are served all the time.
-            let elsewhere =
-                state.learned.is_elsewhere(heard.hint, heard.route) || quota && state.routes.is_alone(heard.route);
-            let news =
-                state.learned.heard((sent, now), unit, heard, (elsewhere, !state.queue.is_empty()), &mut state.budget);
-            state.news.extend(news);
-            if !quota {
-                state.routes.served(heard.route, sent);
-            }
-            if elsewhere && (quota || heard.hint.signal == Signal::Exhausted) {
-                let pause = state.routes.refused(heard.route, learn::wait(heard.hint), (sent, now));
-                state.news.extend(pause.map(Change::Route));
-            } else if quota {
-                state.budget.refused(now, sent);
-            }
-            state.tally.refused_by_api += u64::from(quota);
-            self.pauses.store(!state.routes.is_empty(), Ordering::Relaxed);
+    /// The answer of what left at `sent` is here.
+    pub(super) fn answered(self: &Arc<Self>, slot: &Slot, sent: Instant, heard: &Heard<'_>) {
+        let took = self.change(|state, now| {
+            state.answered(now, slot, sent, heard);
+            now.since(sent)
         });
+        self.metrics.upstream_seconds.observe(took.as_secs_f64());
     }
 
-    /// An answer has not come in time.
-    pub fn late(self: &Arc<Self>) {
-        let now = self.clock.now();
-        self.change(|state| {
-            let news = state.learned.late(now);
-            state.news.extend(news);
-        });
+    /// What was taken could not be sent, broke off, or was not answered in time.
+    pub(super) fn broke(self: &Arc<Self>, slot: &Slot) {
+        self.change(|state, now| state.broke(now, slot.charge));
     }
 
-    /// What was taken as `unit` could not be sent, or broke off.
-    pub(super) fn broke(self: &Arc<Self>, unit: Unit) {
-        let now = self.clock.now();
-        self.change(|state| {
-            let news = state.learned.broke(now, unit);
-            state.news.extend(news);
-        });
-    }
-
-    /// A permit has reached its end at `stage`.
-    pub(super) fn settle(self: &Arc<Self>, unit: Unit, cost: Cost, stage: Stage) {
+    /// A permit has come to its end.
+    pub(super) fn settle(self: &Arc<Self>, slot: &Slot, end: End) {
         self.metrics.in_flight.dec();
-        self.change(|state| {
-            state.in_flight -= 1;
-            if stage != Stage::Answered {
-                state.learned.ended(unit, stage != Stage::Held);
-            }
-            match stage {
-                Stage::Held => state.budget.give_back(unit, cost),
-                Stage::Sent(_) => state.budget.abandoned(unit, cost, self.clock.now()),
-                Stage::Answered => {}
+        self.change(|state, now| state.settle(now, slot, end));
+    }
+
+    /// A ticket is dropped.
+    pub(super) fn leave(self: &Arc<Self>, place: Place) {
+        self.change(|state, _| {
+            if state.leave(place) {
+                self.metrics.waiting.dec();
             }
         });
-    }
-
-    fn has_room(&self, state: &State) -> bool {
-        self.policy.in_flight.is_none_or(|limit| state.in_flight < limit.get())
-    }
-
-    /// The first instant at which a request of `cost` may leave, as far as is known now.
-    fn earliest(&self, state: &mut State, now: Instant, cost: Cost) -> Instant {
-        if !self.has_room(state) {
-            // An answer or a departure calls again: there is nothing to sleep for.
-            return Instant::FAR;
-        }
-        state.budget.earliest(now, cost).max(state.learned.earliest(now, cost))
-    }
-
-    /// Lets a request go `now` that has waited since `since`, and could have gone at `due`.
-    fn grant(
-        self: &Arc<Self>,
-        state: &mut State,
-        now: Instant,
-        (since, due): (Instant, Instant),
-        cost: Cost,
-    ) -> Permit {
-        let unit = state.budget.take(now, due, cost);
-        let news = state.learned.take(now, unit, now > since, &mut state.budget);
-        state.news.extend(news);
-        state.in_flight += 1;
-        let waited = now.since(since);
-        state.tally.waited += waited;
-        state.tally.waited_most = state.tally.waited_most.max(waited);
-        self.metrics.in_flight.inc();
-        Permit::new(self.clone(), unit, cost)
-    }
-
-    #[cold]
-    fn line_up(self: &Arc<Self>, mut state: parking_lot::MutexGuard<'_, State>, now: Instant, ask: Ask) -> Admission {
-        let ahead = state.queue.units();
-        // Who has been sent before goes in front.
-        let ahead = if ask.again { 0 } else { ahead };
-        let opens = state.learned.closed(now).map_or(now, |(until, _)| until);
-        let expected = state.budget.project(now, ahead, ask.cost).max(opens);
-        if let Some(refusal) = self.refusal(&mut state, now, expected, ask) {
-            state.tally.refused += 1;
-            return Admission::Refuse(refusal);
-        }
-        let (sender, grant) = oneshot::channel();
-        let place = state.queue.push(ask.cost, ask.again, Ticket { grant: sender, since: now });
-        self.metrics.waiting.inc();
-        if state.armed.is_none() {
-            state.armed = Some(Instant::FAR);
-            tokio::spawn(self.clone().drive());
-        } else if state.queue.len() == 1 {
-            // The driver still sleeps for somebody who has been served or has left since.
-            self.sooner.notify_one();
-        }
-        Admission::Wait(Waiting { lane: self.clone(), place, grant, granted: false, expected })
-    }
-
-    fn refusal(&self, state: &mut State, now: Instant, expected: Instant, ask: Ask) -> Option<Refusal> {
-        let waiting = state.queue.len();
-        // Nobody knows when a place in flight becomes free, but it is not now.
-        let least = if self.has_room(state) { Duration::ZERO } else { Duration::from_millis(1) };
-        let wait = expected.since(now).max(least);
-        if waiting >= self.policy.max_waiting {
-            let retry_after = state.budget.earliest(now, state.queue.first().unwrap_or(Cost::MIN));
-            let retry_after = if retry_after == Instant::FAR { wait } else { retry_after.since(now) };
-            return Some(Refusal::Full { waiting, retry_after });
-        }
-        let patience = ask.patience.min(self.policy.max_wait);
-        (wait > patience).then(|| Refusal::TooLong { waiting, wait, patience, retry_after: wait - patience })
     }
 
     /// Changes the state, and hands out what slots that has freed.
-    fn change(self: &Arc<Self>, change: impl FnOnce(&mut State)) {
-        let mut state = self.state.lock();
-        change(&mut state);
-        let mut grants = Grants::new();
-        if !state.queue.is_empty() {
-            let next;
-            (grants, next) = self.serve(&mut state, self.clock.now());
-            if state.armed.is_some_and(|armed| next < armed) {
-                self.sooner.notify_one();
-            }
-        }
-        let news = mem::take(&mut state.news);
-        drop(state);
-        self.hand_over(grants);
-        tell(self, &news);
+    fn change<R>(self: &Arc<Self>, change: impl FnOnce(&mut State<oneshot::Sender<Permit>>, Instant) -> R) -> R {
+        let now = self.clock.now();
+        let mut door = self.door.lock();
+        let result = change(&mut door.state, now);
+        self.release(door, now);
+        result
     }
 
-    /// Gives every slot that has matured to whoever is first *now*; also says when the next one matures.
-    fn serve(self: &Arc<Self>, state: &mut State, now: Instant) -> (Grants, Instant) {
+    /// Gives what has matured, sees to the driver, and lets go of the lock; then permits are handed over and changes told.
+    fn release(self: &Arc<Self>, mut door: MutexGuard<'_, Door>, now: Instant) {
         let mut grants = Grants::new();
-        let due = state.armed.map_or(now, |armed| armed.min(now));
-        while let Some(cost) = state.queue.first() {
-            let next = self.earliest(state, now, cost);
-            if next > now {
-                return (grants, next);
-            }
-            let (cost, ticket) = state.queue.pop().expect("there is a first one");
-            self.metrics.waiting.dec();
-            if !ticket.grant.is_closed() {
-                let permit = self.grant(state, now, (ticket.since, due), cost);
-                self.metrics.wait_seconds.observe(now.since(ticket.since).as_secs_f64());
-                grants.push((ticket.grant, permit));
+        let mut spawn = false;
+        if door.state.waiting() > 0 {
+            let next = self.serve(&mut door, now, &mut grants);
+            match door.armed {
+                Some(armed) if next < armed => self.wake.notify_one(),
+                Some(_) => {}
+                None if door.state.waiting() > 0 => {
+                    door.armed = Some(next);
+                    spawn = true;
+                }
+                None => {}
             }
         }
-        (grants, Instant::FAR)
+        if door.state.waiting() == 0 && door.armed.is_some_and(|armed| armed > now + DOZE) {
+            self.wake.notify_one();
+        }
+        let changes = door.state.take_changes();
+        drop(door);
+        if spawn {
+            tokio::spawn(self.clone().drive());
+        }
+        self.hand_over(grants);
+        tell(self, &changes);
+    }
+
+    /// Gives slots that have matured; says when the next one does.
+    fn serve(self: &Arc<Self>, door: &mut Door, now: Instant, grants: &mut Grants) -> Instant {
+        let due = door.armed.map_or(now, |armed| armed.min(now));
+        door.state.serve(now, due, |ticket, slot| {
+            self.metrics.waiting.dec();
+            // One that has left in this very moment gives its permit back.
+            grants.push((ticket, self.permit(slot)));
+        })
+    }
+
+    fn permit(self: &Arc<Self>, slot: Slot) -> Permit {
+        self.metrics.in_flight.inc();
+        self.metrics.wait_seconds.observe(slot.waited.as_secs_f64());
+        Permit::new(self.clone(), slot)
     }
 
     fn hand_over(&self, grants: Grants) {
         for (ticket, permit) in grants {
-            // Who has left in this very moment drops the permit here, which gives it back.
+            // A request that has left in this very moment drops the permit here, which gives it back.
             drop(ticket.send(permit));
         }
     }
@@ -412,28 +251,26 @@ impl Lane {
     async fn drive(self: Arc<Self>) {
         loop {
             let now = self.clock.now();
-            let (grants, next, news) = {
-                let mut state = self.state.lock();
-                let (grants, next) = self.serve(&mut state, now);
-                state.armed = (!state.queue.is_empty()).then_some(next);
-                (grants, state.armed, mem::take(&mut state.news))
+            let mut grants = Grants::new();
+            let (armed, changes) = {
+                let mut door = self.door.lock();
+                let next = self.serve(&mut door, now, &mut grants);
+                door.armed = (door.state.waiting() > 0).then_some(next);
+                (door.armed, door.state.take_changes())
             };
             self.hand_over(grants);
-            tell(&self, &news);
-            let Some(next) = next else { return };
+            tell(&self, &changes);
+            let Some(next) = armed else { return };
+            if next <= now {
+                // More have their slots than are given in one go: others may have the lock in between.
+                tokio::task::yield_now().await;
+                continue;
+            }
             tokio::select! {
                 () = self.clock.sleep_until(next) => {}
-                () = self.sooner.notified() => {}
+                () = self.wake.notified() => {}
             }
         }
-    }
-
-    pub(super) fn leave(self: &Arc<Self>, place: Place) {
-        self.change(|state| {
-            if state.queue.remove(place).is_some() {
-                self.metrics.waiting.dec();
-            }
-        });
     }
 }
 

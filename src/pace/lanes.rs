@@ -10,9 +10,9 @@ use std::{
 
 use parking_lot::RwLock;
 
-use super::Lane;
+use super::{Lane, state::Memory};
 use crate::{
-    clock::Clock,
+    clock::{Clock, Instant},
     metrics::Metrics,
     policy::{Origin, Policy, Rules},
 };
@@ -36,6 +36,9 @@ struct Shelf {
 
 /// This many lanes of a rule are kept although they remember nothing, for people to see what was done in them.
 const FEW: usize = 1024;
+/// This many lanes of a rule are kept for what they have learned. Beyond, those go first that were used longest ago and do
+/// not pause.
+const LEARNED: usize = 16 * FEW;
 
 // === impl Lanes ===
 
@@ -111,7 +114,25 @@ impl Lanes {
     }
 }
 
+/// Forgets lanes that remember nothing, and some of those that only have learned something, if those are many.
 fn forget(lanes: &mut HashMap<Arc<str>, Arc<Lane>>) {
     // Nobody but the map holds it, and under the map's lock nobody can get it: no budget is ever made twice.
-    lanes.retain(|_, lane| Arc::strong_count(lane) > 1 || !lane.is_idle());
+    let is_free = |lane: &Arc<Lane>| Arc::strong_count(lane) == 1;
+    let mut learned = Vec::new();
+    lanes.retain(|host, lane| {
+        let memory = if is_free(lane) { lane.memory() } else { Memory::Owed };
+        match memory {
+            Memory::Owed => {}
+            Memory::Pause => learned.push((Instant::FAR, host.clone())),
+            Memory::Learned(last) => learned.push((last, host.clone())),
+            Memory::Nothing => return false,
+        }
+        true
+    });
+    if learned.len() > LEARNED {
+        // A quarter more than need be: not each new lane is to look for one that can go.
+        learned.sort_unstable();
+        learned.truncate(learned.len() - LEARNED * 3 / 4);
+        learned.iter().for_each(|(_, host)| drop(lanes.remove(host)));
+    }
 }

@@ -2,12 +2,11 @@
 
 use std::{mem, sync::Arc};
 
-use super::Lane;
-use crate::{
-    clock::Instant,
-    learn::Heard,
-    limit::{Cost, Unit},
+use super::{
+    Lane,
+    state::{End, Slot},
 };
+use crate::{clock::Instant, learn::Heard};
 
 /// The right to send one request now, settled with what came back.
 ///
@@ -17,13 +16,12 @@ use crate::{
 #[derive(Debug)]
 pub struct Permit {
     lane: Arc<Lane>,
-    unit: Unit,
-    cost: Cost,
+    slot: Slot,
     stage: Stage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+enum Stage {
     Held,
     Sent(Instant),
     Answered,
@@ -32,14 +30,14 @@ pub(super) enum Stage {
 // === impl Permit ===
 
 impl Permit {
-    pub(super) fn new(lane: Arc<Lane>, unit: Unit, cost: Cost) -> Self {
-        Self { lane, unit, cost, stage: Stage::Held }
+    pub(super) fn new(lane: Arc<Lane>, slot: Slot) -> Self {
+        Self { lane, slot, stage: Stage::Held }
     }
 
     /// The request is being written, on a connection that is ready.
     pub fn sent(&mut self) {
         if self.stage == Stage::Held {
-            self.stage = Stage::Sent(self.lane.sent(self.unit, self.cost));
+            self.stage = Stage::Sent(self.lane.sent(&self.slot));
         }
     }
 
@@ -47,7 +45,7 @@ impl Permit {
     pub fn recall(&mut self) {
         if let Stage::Sent(_) = self.stage {
             self.stage = Stage::Held;
-            self.lane.recall(self.unit, self.cost);
+            self.lane.recall(&self.slot);
         }
     }
 
@@ -57,14 +55,14 @@ impl Permit {
     /// writing would otherwise count from too early.
     pub fn answered(&mut self, heard: &Heard<'_>, written: Instant) {
         if let Stage::Sent(at) = mem::replace(&mut self.stage, Stage::Answered) {
-            self.lane.answered(self.unit, self.cost, at.max(written), heard);
+            self.lane.answered(&self.slot, at.max(written), heard);
         }
     }
 
-    /// The upstream could not be reached, or broke off: the drop that follows settles the rest.
+    /// The upstream could not be reached, broke off, or has not answered in time: the drop that follows settles the rest.
     pub fn broke(&self) {
         if self.stage != Stage::Answered {
-            self.lane.broke(self.unit);
+            self.lane.broke(&self.slot);
         }
     }
 
@@ -76,6 +74,11 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.lane.settle(self.unit, self.cost, self.stage);
+        let end = match self.stage {
+            Stage::Held => End::Unsent,
+            Stage::Sent(_) => End::Unanswered,
+            Stage::Answered => End::Answered,
+        };
+        self.lane.settle(&self.slot, end);
     }
 }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::{Admission, Ask, Lane, Lanes, Permit, Refusal};
 use crate::{
     clock::{Clock, Instant},
-    learn::Heard,
+    learn::{Heard, RouteKey},
     limit::{Cost, Limits},
     metrics::Metrics,
     policy::{Origin, Policy, Rules, Scheme},
@@ -38,11 +38,19 @@ impl World {
     }
 
     fn ask(&self) -> Admission {
-        self.lane.admit(Ask { cost: Cost::MIN, patience: Duration::MAX, again: false })
+        self.ask_for(kind())
+    }
+
+    fn ask_for(&self, kind: RouteKey) -> Admission {
+        self.lane.admit(ask(kind))
     }
 
     async fn permit(&self) -> Permit {
-        match self.ask() {
+        self.permit_for(kind()).await
+    }
+
+    async fn permit_for(&self, kind: RouteKey) -> Permit {
+        match self.ask_for(kind) {
             Admission::Send(permit) => permit,
             Admission::Wait(waiting) => waiting.await,
             Admission::Refuse(refusal) => panic!("refused: {refusal}"),
@@ -64,6 +72,16 @@ impl World {
 
 fn ms(of: u64) -> Duration {
     Duration::from_millis(of)
+}
+
+/// Requests are all of one kind, unless a test says otherwise.
+fn kind() -> RouteKey {
+    RouteKey::new("GET", "/a")
+}
+
+/// A request that has all the time in the world.
+fn ask(kind: RouteKey) -> Ask {
+    Ask { cost: Cost::MIN, kind, deadline: Instant::FAR, again: false }
 }
 
 // === claims ===
@@ -195,7 +213,7 @@ async fn who_cannot_be_served_in_time_is_told_when_to_come_back() {
 async fn impatience_shortens_the_wait_but_never_lengthens_it() {
     let world = World::with("1/s", |policy| policy.max_wait = ms(2000));
     world.send().await;
-    let ask = |patience| world.lane.admit(Ask { cost: Cost::MIN, patience, again: false });
+    let ask = |patience| world.lane.admit(Ask { deadline: world.clock.now() + patience, ..ask(kind()) });
     assert!(matches!(ask(ms(900)), Admission::Refuse(_)));
     let _waiting: Vec<_> = (0..2).map(|_| world.ask()).collect();
     assert!(matches!(ask(ms(60_000)), Admission::Refuse(_)));
@@ -222,7 +240,7 @@ async fn a_lane_is_forgotten_when_it_remembers_nothing() {
     let origin = |name: &str| Origin::parse(Scheme::Http, name, Some(80)).unwrap();
     let lane = lanes.find(&origin("a.test"));
     assert!(Arc::ptr_eq(&lane, &lanes.find(&origin("A.test.:8080"))), "one lane for all spellings");
-    let Admission::Send(mut permit) = lane.admit(Ask { cost: Cost::MIN, patience: Duration::MAX, again: false }) else {
+    let Admission::Send(mut permit) = lane.admit(ask(kind())) else {
         panic!()
     };
     permit.sent();

@@ -1,6 +1,6 @@
 //! Counts what became of each request, whichever way it ends; and ends it when it has taken too long.
 
-use std::{future::poll_fn, pin::pin, sync::Arc};
+use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll};
 
 use http::{Method, Response};
 use tower::{Service, service_fn};
@@ -37,9 +37,10 @@ where
             let mut counted = Counted { route: call.route.clone(), ended: false };
             let link = call.link.clone();
             let mut outcome = pin!(inner.call(call));
-            let outcome = poll_fn(|cx| match late(&link, &counted.route) {
-                Some(error) => std::task::Poll::Ready(Err(error)),
-                None => outcome.as_mut().poll(cx),
+            // The step that is at it may have more to say about what took too long.
+            let outcome = poll_fn(|cx| match (outcome.as_mut().poll(cx), late(&link, &counted.route)) {
+                (Poll::Pending, Some(error)) => Poll::Ready(Err(error)),
+                (polled, _) => polled,
             })
             .await;
             counted.end(&outcome, tunnel);
@@ -53,10 +54,7 @@ fn late(link: &Link, route: &Route) -> Option<Error> {
     let (origin, limits) = (|| route.origin.to_string(), &link.proxy.timeouts);
     match link.phase() {
         Phase::LateUpload => Some(Error::Stalled { after: limits.idle }),
-        Phase::LateAnswer => {
-            route.lane.late();
-            Some(Error::AnswerTimeout { origin: origin(), after: limits.answer })
-        }
+        Phase::LateAnswer => Some(Error::AnswerTimeout { origin: origin(), after: limits.answer }),
         Phase::CutOff => Some(Error::Draining),
         _ => None,
     }

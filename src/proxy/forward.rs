@@ -1,6 +1,6 @@
 //! Sends a request whose turn it is, and passes the answer back.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use http::{
     HeaderValue, Method, Request, Response, StatusCode, Version,
@@ -16,8 +16,8 @@ use super::{
     fields::{self, SERVER_TIMING},
     gateway::Stay,
     lease::Lease,
-    link::Link,
-    retry::{Again, Spare, Why},
+    link::{Link, Phase},
+    retry::{Again, Parts, Spare, Why},
     stack::{Admitted, Boxed, Call, Outcome, Tried},
     tunnel,
     upload::RequestBody,
@@ -27,7 +27,7 @@ use crate::{
     clock::Instant,
     error::{Blame, Error},
     hint::{self, Cause, Hint, Signal},
-    learn::{Heard, RouteKey},
+    learn::Heard,
     pace::Permit,
     tls::{self, Protocol},
 };
@@ -57,20 +57,20 @@ struct Asked {
 
 /// Spends the permit on the request.
 pub(super) async fn forward(admitted: Admitted) -> Result<Tried, Error> {
-    let Admitted { call: Call { link, mut request, route, stay, patience, again }, mut permit, waited } = admitted;
+    let Admitted { call: Call { link, mut request, route, stay, deadline, again }, mut permit, waited } = admitted;
     if let Some(attempt) = again {
         attempt.begins(&link, &route.lane);
     }
     let head = request.method() == Method::HEAD;
     // Only there if `request` has found it to be in order.
     let upgrade = request.headers().get(UPGRADE).cloned().map(|wanted| (wanted, hyper::upgrade::on(&mut *request)));
-    let (method, path) = (request.method().clone(), request.uri().path_and_query().cloned());
     let keeps = route.lane.policy().retry.filter(|_| upgrade.is_none());
     let spare = keeps.map(|retry| Spare::of(&mut request, retry));
-    let call = (link.clone(), route.clone(), stay.clone(), patience);
+    let call = Parts { link: link.clone(), route: route.clone(), stay: stay.clone(), deadline };
     // With a spare, each further try is one of its own, and is counted.
     let unseen = if spare.is_some() { 0 } else { UNSEEN };
-    let (answer, lease) = match send(&link, &route, &mut permit, request, upgrade.is_some(), unseen).await {
+    let sent = in_time(&link, &route, send(&link, &route, &mut permit, request, upgrade.is_some(), unseen)).await;
+    let (answer, lease) = match sent {
         Ok(answered) => answered,
         Err(error) => {
             // What has never been there does not fail: it may be one dead port beside live ones.
@@ -93,8 +93,7 @@ pub(super) async fn forward(admitted: Admitted) -> Result<Tried, Error> {
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         return switch(asked, answer, written).map(Tried::Done);
     }
-    let kind = RouteKey::new(method.as_str(), path.as_ref().map_or("/", |path| path.path()));
-    let (mut answer, hint, done) = judge(asked, answer, lease, kind, written).await?;
+    let (mut answer, hint, done) = judge(asked, answer, lease, written).await?;
     let why = spare.as_ref().and_then(|spare| Why::of_answer(&hint, answer.status(), done, spare));
     let (Some(spare), Some(why)) = (spare, why) else { return Ok(Tried::Done(answer)) };
     if !hold(&mut answer).await {
@@ -110,7 +109,6 @@ async fn judge(
     asked: Asked,
     answer: Response<Incoming>,
     lease: Lease,
-    kind: RouteKey,
     written: Instant,
 ) -> Result<(Response<Body>, Hint, bool), Error> {
     let Asked { link, route, permit, waited, stay, head, .. } = asked;
@@ -139,7 +137,7 @@ async fn judge(
     }
     // 501 and 505 are about the request.
     let failed = parts.status.is_server_error() && !matches!(parts.status.as_u16(), 501 | 505 | 511);
-    body.permit().answered(&Heard { hint: &hint, failed, route: kind }, written);
+    body.permit().answered(&Heard { hint: &hint, failed }, written);
     if let Some(wrong) = fields::wrong_framing(&parts.headers) {
         return Err(Error::BadAnswer { origin: route.origin.to_string(), source: wrong.into() });
     }
@@ -161,6 +159,20 @@ async fn judge(
     parts.headers.append(SERVER_TIMING, server_timing(waited));
     parts.version = Version::HTTP_11;
     Ok((Response::from_parts(parts, Body::Upstream(body)), hint, done))
+}
+
+/// Waits for the answer's head until the link says that it has taken too long. It is looked at here, where the permit is:
+/// a time-out is a lesson about the request that it happened to, and about no other.
+async fn in_time<T>(link: &Link, route: &Route, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let mut answer = pin!(answer);
+    poll_fn(|cx| match answer.as_mut().poll(cx) {
+        Poll::Pending if link.phase() == Phase::LateAnswer => {
+            let origin = route.origin.to_string();
+            Poll::Ready(Err(Error::AnswerTimeout { origin, after: link.proxy.timeouts.answer }))
+        }
+        polled => polled,
+    })
+    .await
 }
 
 /// Whether answers with this status may say that a request was not looked at. Others may have done it, in part.

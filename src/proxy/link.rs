@@ -155,7 +155,12 @@ impl Link {
 
     /// Enters `phase`, which may take `at_most`.
     pub(super) fn enter(&self, phase: Phase, at_most: Duration) {
-        self.deadline.store((self.proxy.clock.now() + at_most).as_nanos(), Ordering::Relaxed);
+        self.enter_until(phase, self.proxy.clock.now() + at_most);
+    }
+
+    /// Enters `phase`, which has to be over at `deadline`.
+    pub(super) fn enter_until(&self, phase: Phase, deadline: Instant) {
+        self.deadline.store(deadline.as_nanos(), Ordering::Relaxed);
         self.phase.store(phase as u8, Ordering::Relaxed);
     }
 

@@ -73,17 +73,18 @@ fn read(arrival: Arrival) -> Result<Read, (Arc<Link>, Error)> {
         link.rest();
         return Ok(Read::ForUs(Box::new(answer)));
     }
-    let patience = patience(request.headers());
+    let patience = patience(request.headers()).min(route.lane.policy().max_wait);
+    let deadline = link.proxy.clock.now() + patience;
     if request.method() == Method::CONNECT {
         return match link.proxy.lanes.rules().https(&route.origin, route.lane.policy()) {
-            Https::Tunnel => Ok(Read::Call(Call { link, request, route, patience, stay: None, again: None })),
+            Https::Tunnel => Ok(Read::Call(Call { link, request, route, deadline, stay: None, again: None })),
             Https::Intercept => Ok(Read::Inside(link, request, route)),
             Https::Refuse => Err((link, Error::TunnelRefused { origin: route.origin.to_string() })),
         };
     }
     let (path, stay) = gateway.map(|found| (found.path, found.stay)).unzip();
     rewrite::rewrite(&link, &route, &mut request, path);
-    Ok(Read::Call(Call { link, request, route, patience, stay, again: None }))
+    Ok(Read::Call(Call { link, request, route, deadline, stay, again: None }))
 }
 
 /// Everything that can be wrong with a request, and where it goes if nothing is.

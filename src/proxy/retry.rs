@@ -63,8 +63,14 @@ pub(super) struct Attempt {
     deadline: Instant,
 }
 
-/// What a try needs beside the request: its link, its route, what keeps its worker, and its patience.
-pub(super) type Parts = (Arc<Link>, Arc<Route>, Option<Arc<Stay>>, Duration);
+/// What a try needs beside the request.
+#[derive(Clone)]
+pub(super) struct Parts {
+    pub(super) link: Arc<Link>,
+    pub(super) route: Arc<Route>,
+    pub(super) stay: Option<Arc<Stay>>,
+    pub(super) deadline: Instant,
+}
 
 /// What is needed to send a request once more.
 pub(super) struct Spare {
@@ -99,24 +105,22 @@ where
     service_fn(move |call: Call| {
         let mut inner = inner.clone();
         async move {
-            let since = call.link.proxy.clock.now();
             let (link, route) = (call.link.clone(), call.route.clone());
             match in_time(&link, &route, inner.call(call)).await? {
                 Tried::Done(answer) => Ok(answer),
                 // Boxed, because it is large and rare.
-                Tried::Again(again) => Box::pin(keep_trying(inner, again, since)).await,
+                Tried::Again(again) => Box::pin(keep_trying(inner, again)).await,
             }
         }
     })
 }
 
-async fn keep_trying<S>(mut inner: S, mut again: Box<Again>, since: Instant) -> Outcome
+async fn keep_trying<S>(mut inner: S, mut again: Box<Again>) -> Outcome
 where
     S: Service<Call, Response = Tried, Error = Error>,
 {
-    let (link, route, stay, patience) = again.call.clone();
+    let Parts { link, route, stay, deadline } = again.call.clone();
     let (clock, lane) = (link.proxy.clock, &route.lane);
-    let deadline = since + patience.min(lane.policy().max_wait);
     let others = lane.served();
     for tries in 1.. {
         // What was held is over, and the request is not.
@@ -132,13 +136,12 @@ where
         }
         let Some(request) = spare.once_more(&link).await else { return settle(&link, last) };
         if !pause.is_zero() {
-            link.enter(Phase::Waiting, left.saturating_add(GRACE));
+            link.enter_until(Phase::Waiting, deadline + GRACE);
             clock.sleep_until(clock.now() + pause).await;
         }
-        let patience = deadline.since(clock.now());
         let again_as = Some(Attempt { why, number: tries + 1, back_off: pause, deadline });
         let call =
-            Call { link: link.clone(), request, route: route.clone(), patience, stay: stay.clone(), again: again_as };
+            Call { link: link.clone(), request, route: route.clone(), deadline, stay: stay.clone(), again: again_as };
         link.enter(Phase::Answer, link.proxy.timeouts.answer);
         match in_time(&link, &route, inner.call(call)).await {
             Ok(Tried::Done(answer)) => return Ok(answer),

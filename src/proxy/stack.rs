@@ -25,7 +25,7 @@ use super::{
     upstream::Route,
     wait,
 };
-use crate::{error::Error, pace::Permit};
+use crate::{clock::Instant, error::Error, pace::Permit};
 
 /// A request. Boxed, because every step's future would otherwise carry its 300 bytes once more while it waits.
 pub(super) type Boxed = Box<Request<RequestBody>>;
@@ -42,8 +42,8 @@ pub(super) struct Call {
     /// As it will be sent: origin-form, without what was meant for us.
     pub(super) request: Boxed,
     pub(super) route: Arc<Route>,
-    /// How long it is willing to wait (RFC 7240, `Prefer: wait`).
-    pub(super) patience: Duration,
+    /// Until when it is willing to wait for its slots, however often it is sent (RFC 7240, `Prefer: wait`; `max-wait`).
+    pub(super) deadline: Instant,
     /// What keeps the worker on the gateway that it has come by.
     pub(super) stay: Option<Arc<Stay>>,
     /// What makes it be sent once more, if it was sent before.

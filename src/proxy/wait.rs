@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use http::Method;
 use tower::{Service, service_fn};
 
 use super::{
@@ -36,19 +37,20 @@ where
     service_fn(move |call: Call| {
         let mut inner = inner.clone();
         async move {
-            let route = &call.route;
-            if route.lane.has_pauses() {
-                Box::pin(for_its_kind(&call)).await?;
-            }
+            let (route, request) = (&call.route, &call.request);
             // What is refused again and again does not stand in the way of others for ever.
             let again = call.again.as_ref().is_some_and(|attempt| attempt.number <= FAVOURED);
-            let ask = Ask { cost: Cost::MIN, patience: call.patience, again };
+            let kind = match *request.method() {
+                // What is inside of a tunnel is unknown.
+                Method::CONNECT => RouteKey::NONE,
+                _ => RouteKey::new(request.method().as_str(), request.uri().path()),
+            };
+            let ask = Ask { cost: Cost::MIN, kind, deadline: call.deadline, again };
             let (permit, waited) = match route.lane.admit(ask) {
                 Admission::Send(permit) => (permit, Duration::ZERO),
                 Admission::Wait(waiting) => {
                     let since = call.link.proxy.clock.now();
-                    let patience = call.patience.min(route.lane.policy().max_wait);
-                    call.link.enter(Phase::Waiting, patience.saturating_add(GRACE));
+                    call.link.enter_until(Phase::Waiting, call.deadline + GRACE);
                     warm_for(&call, waiting.expected);
                     let permit = waiting.await;
                     call.link.enter(Phase::Answer, call.link.proxy.timeouts.answer);
@@ -73,31 +75,10 @@ where
     })
 }
 
-/// Waits until requests of its kind pause no longer.
-async fn for_its_kind(call: &Call) -> Result<(), Error> {
-    let Call { link, request, route, .. } = call;
-    let clock = link.proxy.clock;
-    let patience = call.patience.min(route.lane.policy().max_wait);
-    let deadline = clock.now() + patience;
-    let kind = RouteKey::new(request.method().as_str(), request.uri().path());
-    while let Err(until) = route.lane.pass(kind) {
-        if until > deadline {
-            return Err(Error::Refused {
-                host: route.origin.host.to_string(),
-                why: "the API refuses requests of this kind for longer than it may wait".into(),
-                retry_after: until.since(clock.now()),
-            });
-        }
-        link.enter(Phase::Waiting, patience.saturating_add(GRACE));
-        clock.sleep_until(until).await;
-    }
-    Ok(())
-}
-
 /// Sees to it that a connection is ready when the slot is: a set-up after it would be the largest jitter of all.
 fn warm_for(call: &Call, slot: Instant) {
     // Tunnels make connections of their own.
-    if call.request.method() != http::Method::CONNECT && slot != Instant::FAR {
+    if call.request.method() != Method::CONNECT && slot != Instant::FAR {
         call.route.warm(&call.link.proxy, slot - WARM_UP);
     }
 }

@@ -1,14 +1,16 @@
 //! One of the budgets that an API tells of.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, num::NonZeroU32, time::Duration};
 
 use smallvec::SmallVec;
 
+use super::MOST_UNITS;
 use crate::{
     clock::Instant,
     hint::Bucket,
-    learn::{RouteKey, allowance::Allowance, period::Period},
-    limit::{LimitSpec, Unit},
+    learn::{Observation, allowance::Allowance, period::Period},
+    limit::{Budget, Charge, LimitSpec, Rate, Source, Unit},
+    policy::Spend,
 };
 
 /// For so long the same is not told again, and not more than so many changes are.
@@ -23,10 +25,10 @@ pub(super) struct One {
     pub(super) window: Option<Duration>,
     pub(super) left: Allowance,
     pub(super) period: Period,
-    /// The kinds of requests that are told of it, as far as is remembered.
-    pub(super) kinds: SmallVec<[RouteKey; 2]>,
-    /// Whether the lane keeps it, and not only the one kind of request that is told of it.
-    pub(super) binds: bool,
+    /// The last request that was taken before it was heard of: whatever draws on it counts from there on.
+    newest: Unit,
+    /// Requests that may draw on it, are under way, and of which no answer tells yet.
+    pub(super) unanswered: u32,
     /// How often others of its name were told of since.
     pub(super) silent: u32,
     /// The limits that people were told of lately, and since when that is.
@@ -40,28 +42,94 @@ pub(super) struct One {
     pub(super) thousandths: bool,
 }
 
+/// What is there already when a budget is heard of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Born {
+    pub(super) id: u8,
+    /// The last request that was taken.
+    pub(super) newest: Unit,
+    /// Requests under way, each of which may draw on it.
+    pub(super) unanswered: u32,
+}
+
 // === impl One ===
 
 impl One {
-    pub(super) fn new(id: u8, bucket: &Bucket, (unit, kind): (Unit, RouteKey), period: Period, now: Instant) -> Self {
+    pub(super) fn new(born: Born, bucket: &Bucket, answer: &Observation<'_>, period: Period) -> Self {
         Self {
-            id,
+            id: born.id,
             window: bucket.window,
-            left: Allowance::new(bucket, unit, now),
+            left: Allowance::new(bucket, answer.charge.unit, answer.at),
             period,
-            kinds: SmallVec::from_slice(&[kind]),
-            binds: true,
+            newest: born.newest,
+            unanswered: born.unanswered,
             silent: 0,
-            news: (SmallVec::new(), now),
+            news: (SmallVec::new(), answer.at),
             kept: false,
             said: None,
-            heard: now,
+            heard: answer.at,
             thousandths: false,
         }
     }
 
-    /// Whether `limit` is worth a word. What goes to and fro, as by answers for several accounts, is so once in a while.
-    pub(super) fn is_news(&mut self, limit: LimitSpec, now: Instant) -> bool {
+    /// Whether the request with this charge is one of those that may draw on it.
+    pub(super) fn counts(&self, charge: Charge) -> bool {
+        charge.unit <= self.newest || charge.scope.has(self.id)
+    }
+
+    /// An answer reports `bucket`, which is this one. Teaches `budget` the limit that it comes to, and says so if that is
+    /// new.
+    pub(super) fn hear(
+        &mut self,
+        bucket: &Bucket,
+        answer: &Observation<'_>,
+        spend: Spend,
+        budget: &mut Budget,
+    ) -> Option<LimitSpec> {
+        let (now, source, thousandths) = (answer.at, Source::Told(self.id), self.thousandths);
+        // The answer is not counted among those that are missing.
+        let unanswered = self.unanswered.saturating_sub(u32::from(self.counts(answer.charge)));
+        if answer.charge.unit > self.newest && !answer.charge.scope.has(self.id) {
+            // It was expected to draw on others.
+            budget.count(source, answer.charge.cost, answer.sent, now);
+        }
+        let bucket = self.in_seconds(bucket, now);
+        if self.thousandths != thousandths {
+            self.kept = false;
+            budget.unlearn(source);
+        }
+        let window = self.period.hear(&bucket, now);
+        self.left.hear(&bucket, self.period.refills(), answer.charge.unit, answer.is_served(), now);
+        self.heard = now;
+        let limit = self.left.limit.filter(|limit| bucket.requests && *limit >= 1.0)?;
+        let used = bucket.remaining.map_or(0.0, |remaining| (limit - remaining).clamp(0.0, limit));
+        let ours =
+            |budget: &mut Budget, source| used <= f64::from(budget.used(source, now)) + f64::from(unanswered) + 1.0;
+        let Some(window) = window.filter(|window| !window.is_zero()) else {
+            // Until when nobody says: what was found out by refusals knows better.
+            self.left.explained =
+                bucket.reset.is_none() && budget.limit(Source::Found).is_some() && ours(budget, Source::Found);
+            return None;
+        };
+        if bucket.remaining.is_none() && !self.kept {
+            // What nobody counts may be for others, or for something else.
+            return None;
+        }
+        let (spec, mut news) = (spec(limit, window, spend), None);
+        if budget.limit(source) != Some(spec) {
+            // What is under way will have been counted when it is answered, which will not take much longer.
+            let later = now + (now.since(answer.sent) * 2).min(window / 10);
+            budget.learn(source, spec, &[(used as u32, now), (unanswered, later)]);
+            self.kept = true;
+            news = self.is_news(spec, now).then_some(spec);
+        }
+        self.left.explained = ours(budget, source);
+        news
+    }
+
+    /// Whether `limit` is worth a word. A limit that alternates, as by answers for several accounts, is told at most once a
+    /// minute.
+    fn is_news(&mut self, limit: LimitSpec, now: Instant) -> bool {
         let (told, since) = &mut self.news;
         if now.since(*since) > NEWS {
             (*told, *since) = (SmallVec::new(), now);
@@ -86,7 +154,7 @@ impl One {
 
     /// `bucket` with a reset in seconds. Some APIs say thousandths and do not say so (Tiendanube): a reset that comes a
     /// thousand times faster than time passes is one of these.
-    pub(super) fn in_seconds<'a>(&mut self, bucket: &'a Bucket, now: Instant) -> Cow<'a, Bucket> {
+    fn in_seconds<'a>(&mut self, bucket: &'a Bucket, now: Instant) -> Cow<'a, Bucket> {
         let Some(left) = bucket.reset else { return Cow::Borrowed(bucket) };
         if let Some((before, at)) = self.said
             && !self.thousandths
@@ -108,4 +176,16 @@ impl One {
         }
         Cow::Borrowed(bucket)
     }
+}
+
+/// The limit that keeps a budget of `limit` per `window`.
+fn spec(limit: f64, window: Duration, spend: Spend) -> LimitSpec {
+    let count = NonZeroU32::new(limit.min(MOST_UNITS) as u32).unwrap_or(NonZeroU32::MIN);
+    let burst = match spend {
+        Spend::Even => 1,
+        Spend::Mostly => count.get() - count.get() / 10,
+        Spend::Greedy => count.get(),
+    };
+    let per = window.max(Duration::from_micros(u64::from(count.get())));
+    LimitSpec { rate: Rate { count, per }, burst: NonZeroU32::new(burst), strict: false }
 }

@@ -14,13 +14,13 @@ use std::time::{Duration, UNIX_EPOCH};
 use http::{HeaderMap, HeaderName, StatusCode};
 
 use self::trial::Trial;
-use super::{World, ms};
+use super::{World, ask, kind, ms};
 use crate::{
     clock::Instant,
     hint::{self, Hint},
     learn::{Heard, RouteKey},
     mock::Window,
-    pace::Permit,
+    pace::{Admission, Permit},
     policy::Policy,
 };
 
@@ -38,11 +38,6 @@ const SERVED: Said<'static> = (200, &[]);
 
 fn s(of: u64) -> Duration {
     Duration::from_secs(of)
-}
-
-/// Requests of these tests are all of one kind, unless they say otherwise.
-fn kind() -> RouteKey {
-    RouteKey::new("GET", "/a")
 }
 
 /// What this answer says if it comes at `now`.
@@ -72,18 +67,27 @@ impl World {
     }
 
     /// The answer to the request that holds `permit`.
-    fn answer(&self, permit: Permit, said: Said<'_>) {
-        self.answer_to(kind(), permit, said);
+    fn answer(&self, mut permit: Permit, said: Said<'_>) {
+        let hint = read(said, self.clock.now());
+        permit.answered(&Heard { hint: &hint, failed: said.0 >= 500 }, Instant::START);
     }
 
-    fn answer_to(&self, route: RouteKey, mut permit: Permit, said: Said<'_>) {
-        let hint = read(said, self.clock.now());
-        permit.answered(&Heard { hint: &hint, failed: said.0 >= 500, route }, Instant::START);
+    /// For how long requests of `kind` have to wait at least, if they have to.
+    fn pause(&self, kind: RouteKey) -> Option<Duration> {
+        match self.ask_for(kind) {
+            Admission::Send(_) => None,
+            Admission::Wait(waiting) => Some(waiting.expected.since(self.clock.now())),
+            Admission::Refuse(refusal) => panic!("refused: {refusal}"),
+        }
     }
 
     /// Sends a request that is answered like this; says when it left.
     async fn call(&self, said: Said<'_>) -> Duration {
-        let mut permit = self.permit().await;
+        self.call_for(kind(), said).await
+    }
+
+    async fn call_for(&self, kind: RouteKey, said: Said<'_>) -> Duration {
+        let mut permit = self.permit_for(kind).await;
         permit.sent();
         let left = self.elapsed();
         tokio::time::sleep(LATENCY).await;

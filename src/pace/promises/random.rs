@@ -5,11 +5,11 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
-use super::{World, ms};
+use super::{World, ask, kind, ms};
 use crate::{
     clock::{Clock, Instant},
     learn::Heard,
-    limit::{Budget, Cost, LimitSpec, Limits, MarginSpec},
+    limit::{Budget, Cost, LimitSpec, Limits, MarginSpec, Scope},
     pace::{Admission, Ask, Lane},
 };
 
@@ -94,7 +94,7 @@ fn simulate(limits: &str, margin: MarginSpec, jobs: Vec<Job>) -> Vec<(Instant, u
 async fn one(lane: Arc<Lane>, clock: Clock, job: Job, arrivals: Arc<Mutex<Vec<(Instant, u32)>>>) {
     tokio::time::sleep(ms(job.arrives)).await;
     let cost = NonZeroU32::new(job.cost).unwrap();
-    let mut permit = match lane.admit(Ask { cost, patience: Duration::MAX, again: false }) {
+    let mut permit = match lane.admit(Ask { cost, ..ask(kind()) }) {
         Admission::Send(permit) => permit,
         Admission::Wait(waiting) => match job.fate {
             Fate::Leaves(after) => match tokio::time::timeout(ms(after), waiting).await {
@@ -167,13 +167,13 @@ proptest! {
         let (mut arrivals, mut lateness) = (Vec::new(), lateness.into_iter().cycle());
         let end = Instant::START + Duration::from_secs(20);
         while now < end {
-            while budget.earliest(now, Cost::MIN) <= now {
-                let unit = budget.take(now, due, Cost::MIN);
-                budget.sent(unit, Cost::MIN, now);
+            while budget.earliest(now, Cost::MIN, Scope::NONE) <= now {
+                let charge = budget.take(now, due, Cost::MIN, Scope::NONE);
+                budget.sent(charge, now);
                 // Alternately as late and as early as may be.
-                arrivals.push((now + ms(if unit.is_multiple_of(2) { transit } else { 0 }), 1));
+                arrivals.push((now + ms(if charge.unit.is_multiple_of(2) { transit } else { 0 }), 1));
             }
-            due = budget.earliest(now, Cost::MIN);
+            due = budget.earliest(now, Cost::MIN, Scope::NONE);
             now = due + ms(lateness.next().unwrap_or(0));
         }
         prop_assert!(worst_window(&mut arrivals, limit.rate.per) <= count);
@@ -193,13 +193,13 @@ proptest! {
         for (gap, cost, give_back) in asks {
             now = now + ms(gap);
             let cost = Cost::new(cost).unwrap();
-            if budget.earliest(now, cost) <= now {
-                let unit = budget.take(now, now, cost);
+            if budget.earliest(now, cost, Scope::NONE) <= now {
+                let charge = budget.take(now, now, cost, Scope::NONE);
                 if give_back {
-                    budget.give_back(unit, cost);
+                    budget.give_back(charge);
                 } else {
-                    budget.sent(unit, cost, now);
-                    budget.answered(unit, cost, now);
+                    budget.sent(charge, now);
+                    budget.answered(charge, now, now);
                     taken.push((now, cost.get()));
                 }
             }
@@ -222,10 +222,10 @@ proptest! {
                 budget.retune(0, spec(after));
                 changed = true;
             }
-            if budget.earliest(now, Cost::MIN) <= now {
-                let unit = budget.take(now, now, Cost::MIN);
-                budget.sent(unit, Cost::MIN, now);
-                budget.answered(unit, Cost::MIN, now);
+            if budget.earliest(now, Cost::MIN, Scope::NONE) <= now {
+                let charge = budget.take(now, now, Cost::MIN, Scope::NONE);
+                budget.sent(charge, now);
+                budget.answered(charge, now, now);
                 arrivals.push((now, 1));
             }
             now = now + ms(7);

@@ -9,8 +9,8 @@ use super::{super::random::worst_window, World, kind, ms};
 use crate::{
     clock::Instant,
     hint::{Bucket, Cause, Dialect, Hint, Signal},
-    learn::{Heard, Learned, Reason},
-    limit::{Budget, Cost, MarginSpec, Unit},
+    learn::{Heard, Learned, Observation, Reason},
+    limit::{Budget, Charge, Cost, MarginSpec},
     policy::{Policy, Spend, Trust},
 };
 
@@ -103,36 +103,38 @@ struct Mind {
     learned: Learned,
     budget: Budget,
     now: Instant,
-    under_way: Vec<(Unit, Instant)>,
+    under_way: Vec<(Charge, Instant)>,
 }
 
 impl Mind {
     fn earliest(&mut self) -> Instant {
-        let at = self.learned.earliest(self.now, Cost::MIN);
+        let scope = self.learned.scope(&kind());
+        let at = self.learned.earliest(self.now, Cost::MIN, scope);
         assert!(at >= self.now, "{at:?} is past at {:?}", self.now);
         assert!(at == Instant::FAR || at.since(self.now) <= DAY, "a pause of {:?}", at.since(self.now));
-        if let Some((until, _)) = self.learned.closed(self.now) {
+        if let Some((until, _)) = self.learned.closed(self.now, scope) {
             assert!(until.since(self.now) <= DAY, "closed for {:?}", until.since(self.now));
         }
-        at.max(self.budget.earliest(self.now, Cost::MIN))
+        at.max(self.budget.earliest(self.now, Cost::MIN, scope))
     }
 
     fn take(&mut self) {
-        let gate = self.learned.closed(self.now).is_some_and(|(_, reason)| reason != Reason::Exhausted);
-        let unit = self.budget.take(self.now, self.now, Cost::MIN);
-        self.learned.take(self.now, unit, true, &mut self.budget);
-        self.budget.sent(unit, Cost::MIN, self.now);
-        self.under_way.push((unit, self.now));
+        let scope = self.learned.scope(&kind());
+        let gate = self.learned.closed(self.now, scope).is_some_and(|(_, reason)| reason != Reason::Exhausted);
+        let charge = self.budget.take(self.now, self.now, Cost::MIN, scope);
+        self.learned.take(self.now, charge, &kind(), true, &mut self.budget);
+        self.budget.sent(charge, self.now);
+        self.under_way.push((charge, self.now));
         let next = self.earliest();
         assert!(!gate || next.since(self.now) >= Duration::from_secs(2), "two try at once whether a gate may open");
     }
 
     fn answered(&mut self, at: usize, hint: &Hint, failed: bool) {
-        let (unit, sent) = self.under_way.remove(at);
-        self.budget.answered(unit, Cost::MIN, self.now);
-        let elsewhere = self.learned.is_elsewhere(hint, kind());
-        let heard = Heard { hint, failed, route: kind() };
-        self.learned.heard((sent, self.now), unit, &heard, (elsewhere, true), &mut self.budget);
+        let (charge, sent) = self.under_way.remove(at);
+        self.budget.answered(charge, sent, self.now);
+        let heard = Heard { hint, failed };
+        let seen = Observation { heard, charge, kind: kind(), sent, at: self.now, waiting: true };
+        self.learned.heard(&seen, &mut self.budget);
     }
 
     fn go(&mut self, step: Step) {
@@ -142,15 +144,17 @@ impl Mind {
             Step::Takes if self.earliest() <= self.now => self.take(),
             Step::Answered(at, hint, failed) if known(at, &self.under_way) => self.answered(at, &hint, failed),
             Step::Broke(at) if known(at, &self.under_way) => {
-                let (unit, _) = self.under_way.remove(at);
-                self.learned.broke(self.now, unit);
-                self.learned.ended(unit, false);
-                self.budget.give_back(unit, Cost::MIN);
+                // It was connected for, and never sent.
+                let (charge, _) = self.under_way.remove(at);
+                self.budget.recall(charge);
+                self.learned.broke(self.now, charge.unit);
+                self.learned.ended(self.now, charge, &kind(), false);
+                self.budget.give_back(charge);
             }
             Step::Ended(at, sent) if known(at, &self.under_way) => {
-                let (unit, _) = self.under_way.remove(at);
-                self.learned.ended(unit, sent);
-                self.budget.abandoned(unit, Cost::MIN, self.now);
+                let (charge, _) = self.under_way.remove(at);
+                self.learned.ended(self.now, charge, &kind(), sent);
+                self.budget.abandoned(charge, self.now);
             }
             _ => {}
         }
@@ -199,7 +203,7 @@ fn simulate(limits: &str, hints: Vec<(u64, Hint)>) -> Vec<(Instant, u32)> {
                 permit.sent();
                 left.lock().push((world.clock.now(), 1));
                 tokio::time::sleep(ms(latency)).await;
-                permit.answered(&Heard { hint: &hint, failed: false, route: kind() }, Instant::START);
+                permit.answered(&Heard { hint: &hint, failed: false }, Instant::START);
             });
         }
         while let Some(task) = tasks.join_next().await {

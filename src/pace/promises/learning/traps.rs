@@ -6,7 +6,7 @@ use super::{LATENCY, SERVED, Said, World, kind, ms, s};
 use crate::{
     learn::{Reason, RouteKey},
     limit::Source,
-    pace::Admission,
+    pace::{Admission, Permit},
     policy::{Spend, Trust},
 };
 
@@ -47,17 +47,16 @@ async fn leave(world: &World, count: usize) -> Vec<Duration> {
 async fn a_refusal_with_room_left_pauses_its_kind_and_not_the_lane() {
     let world = World::unlimited(|_| {});
     world.call((429, &[("x-ratelimit-limit", "100"), ("x-ratelimit-remaining", "60")])).await;
-    let until = world.lane.pass(kind()).expect_err("requests of this kind pause");
-    assert_eq!(until, world.clock.now() + s(1));
-    assert_eq!(world.lane.pass(RouteKey::new("GET", "/b")), Ok(()));
-    assert!(matches!(world.ask(), Admission::Send(_)));
+    assert_eq!(world.pause(kind()), Some(s(1)), "requests of this kind pause");
+    assert!(matches!(world.ask_for(RouteKey::new("GET", "/b")), Admission::Send(_)));
     assert_eq!(world.lane.snapshot().gate, None);
     // One of them tries after that, and who is served ends it.
     tokio::time::sleep(s(1)).await;
-    assert_eq!(world.lane.pass(kind()), Ok(()));
-    assert!(world.lane.pass(kind()).is_err());
-    world.call(SERVED).await;
-    assert_eq!(world.lane.pass(kind()), Ok(()));
+    let Admission::Send(mut tries) = world.ask() else { panic!("its pause is over") };
+    assert_eq!(world.pause(kind()), Some(s(2)), "the others wait for what the first one finds");
+    tries.sent();
+    world.answer(tries, SERVED);
+    assert_eq!(world.pause(kind()), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,26 +66,21 @@ async fn kinds_with_budgets_of_one_name_stop_only_themselves() {
     let left = ["49", "48", "47", "46", "0"];
     for left in left {
         for (kind, limit, left, reset) in [(users, "900", "700", "1790000600"), (tweets, "50", left, "1790000300")] {
-            let mut permit = world.permit().await;
-            permit.sent();
-            tokio::time::sleep(LATENCY).await;
             let said = [("x-rate-limit-limit", limit), ("x-rate-limit-remaining", left), ("x-rate-limit-reset", reset)];
-            world.answer_to(kind, permit, (200, &said));
+            world.call_for(kind, (200, &said)).await;
         }
     }
-    let until = world.lane.pass(tweets).expect_err("nothing is left for these");
-    assert!(until > world.clock.now() + s(290), "{until:?}");
-    assert_eq!(world.lane.pass(users), Ok(()));
-    assert!(matches!(world.ask(), Admission::Send(_)));
+    let pause = world.pause(tweets).expect("nothing is left for these");
+    assert!(pause > s(290), "{pause:?}");
+    assert_eq!(world.pause(users), None);
     assert_eq!(world.lane.snapshot().gate, None);
-    assert!(learned(&world).is_empty() && world.lane.snapshot().budgets.is_empty());
     // After its reset one of them tries, and if that was too early the others wait for the word that it brings.
-    tokio::time::sleep(until.since(world.clock.now())).await;
-    assert_eq!((world.lane.pass(tweets), world.lane.pass(tweets).is_err()), (Ok(()), true));
-    let mut permit = world.permit().await;
-    permit.sent();
-    world.answer_to(tweets, permit, SERVED);
-    assert_eq!(world.lane.pass(tweets), Ok(()));
+    tokio::time::sleep(pause + ms(100)).await;
+    let Admission::Send(mut tries) = world.ask_for(tweets) else { panic!("its reset is over") };
+    assert!(world.pause(tweets).is_some());
+    tries.sent();
+    world.answer(tries, SERVED);
+    assert_eq!(world.pause(tweets), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,11 +92,8 @@ async fn a_small_budget_of_one_kind_does_not_hold_a_large_one_up() {
         let small =
             [("x-rate-limit-limit", "20"), ("x-rate-limit-remaining", left), ("x-rate-limit-reset", "1790003600")];
         for at in 0..200 {
-            let mut permit = world.permit().await;
-            permit.sent();
-            tokio::time::sleep(LATENCY).await;
             if at == if first { 0 } else { 50 } {
-                world.answer_to(export, permit, (200, &small));
+                world.call_for(export, (200, &small)).await;
                 continue;
             }
             let left = (4999 - at).to_string();
@@ -111,11 +102,11 @@ async fn a_small_budget_of_one_kind_does_not_hold_a_large_one_up() {
                 ("x-rate-limit-remaining", &left),
                 ("x-rate-limit-reset", "1790003000"),
             ];
-            world.answer_to(users, permit, (200, &said));
+            world.call_for(users, (200, &said)).await;
         }
         assert!(world.elapsed() < LATENCY * 200 + s(1), "{first} {left}: {:?}", world.elapsed());
-        assert_eq!(world.lane.pass(users), Ok(()));
-        assert_eq!(world.lane.pass(export).is_ok(), left != "0");
+        assert_eq!(world.pause(users), None);
+        assert_eq!(world.pause(export).is_none(), left != "0");
     }
 }
 
@@ -126,12 +117,17 @@ async fn a_limit_that_changes_for_all_kinds_stays_one() {
     for (limit, rounds) in [("100", 10), ("400", 12), ("50", 12)] {
         // Ten are under way at once, and what was sent before the change is answered after it, in the old words.
         for round in 0..rounds {
-            for (index, permit) in world.send_all(10).await.into_iter().enumerate() {
+            let mut permits = Vec::new();
+            for index in 0..10 {
+                permits.push(world.permit_for(kinds[index % 3]).await);
+            }
+            permits.iter_mut().for_each(Permit::sent);
+            for (index, permit) in permits.into_iter().enumerate() {
                 tokio::time::sleep(ms(100)).await;
                 let limit = if round == 0 && index % 2 == 0 { "100" } else { limit };
                 let policy = format!("\"a\";q={limit};w=10");
                 let said = [("ratelimit", "\"a\";r=40;t=10"), ("ratelimit-policy", policy.as_str())];
-                world.answer_to(kinds[index % 3], permit, (200, &said));
+                world.answer(permit, (200, &said));
             }
         }
         assert_eq!(learned(&world), [format!("{limit}/10s")]);

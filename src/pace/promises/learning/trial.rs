@@ -8,12 +8,12 @@ use std::{
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 
-use super::super::ms;
+use super::{ask, kind, ms};
 use crate::{
     clock::{Clock, Instant},
     hint,
-    learn::{Heard, RouteKey},
-    limit::{Cost, LimitSpec, Rate},
+    learn::Heard,
+    limit::{LimitSpec, Rate},
     metrics::Metrics,
     mock::{Counter, Dialect, Facts, Window},
     pace::{Admission, Ask, Lane},
@@ -183,11 +183,7 @@ async fn call(
     latency: Duration,
     again: bool,
 ) -> Result<bool, ()> {
-    let kind = RouteKey::new("GET", "/a");
-    while let Err(until) = lane.pass(kind) {
-        clock.sleep_until(until).await;
-    }
-    let mut permit = match lane.admit(Ask { cost: Cost::MIN, patience: Duration::MAX, again }) {
+    let mut permit = match lane.admit(Ask { again, ..ask(kind()) }) {
         Admission::Send(permit) => permit,
         Admission::Wait(waiting) => waiting.await,
         // Its patience is over: it gets what the API has said last.
@@ -201,7 +197,7 @@ async fn call(
     let arrived = (wall + clock.now().since(Instant::START)).duration_since(UNIX_EPOCH).unwrap();
     let body = hint::wants_body(status, &headers).then_some(body.as_bytes());
     let hint = hint::read(&hint::Answer { status, headers: &headers, body, arrived });
-    permit.answered(&Heard { hint: &hint, failed: status.is_server_error(), route: kind }, Instant::START);
+    permit.answered(&Heard { hint: &hint, failed: status.is_server_error() }, Instant::START);
     Ok(hint.cause == hint::Cause::None)
 }
 

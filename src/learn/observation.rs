@@ -1,0 +1,68 @@
+//! What a lane is told of an answer, and what it concludes.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::{Reason, RouteKey};
+use crate::{
+    clock::Instant,
+    hint::{Cause, Hint},
+    limit::{Charge, LimitSpec},
+};
+
+/// What an answer says, as far as a lane is concerned.
+#[derive(Clone, Copy, Debug)]
+pub struct Heard<'a> {
+    /// What it says about limits.
+    pub hint: &'a Hint,
+    /// Whether the upstream failed (5xx).
+    pub failed: bool,
+}
+
+impl Heard<'_> {
+    /// Served, and nothing was said.
+    pub const SERVED: Self = Heard { hint: &Hint::NOTHING, failed: false };
+}
+
+/// An answer, and the request that it is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Observation<'a> {
+    /// What the answer says.
+    pub heard: Heard<'a>,
+    /// What the request took.
+    pub charge: Charge,
+    /// Its kind.
+    pub kind: RouteKey,
+    /// When it left.
+    pub sent: Instant,
+    /// When its answer came.
+    pub at: Instant,
+    /// Whether others wait for a slot.
+    pub waiting: bool,
+}
+
+impl Observation<'_> {
+    /// Whether the request was neither refused, nor has the upstream failed.
+    pub(super) fn is_served(&self) -> bool {
+        self.heard.hint.cause == Cause::None && !self.heard.failed
+    }
+}
+
+/// What has changed by an answer, for people to be told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// Another limit holds.
+    Limit(LimitSpec),
+    /// Nothing leaves until an answer says otherwise.
+    Closed(Reason, Duration),
+    /// The pause is over.
+    Opened,
+    /// One kind of request has to pause.
+    Route(Duration),
+    /// So many requests may be under way at once.
+    Parallel(u32),
+}
+
+/// What an answer has changed: mostly nothing.
+pub type Changes = SmallVec<[Change; 1]>;

@@ -1,0 +1,194 @@
+//! Which of an API's budgets each kind of request draws on.
+//!
+//! A budget holds for exactly the kinds of requests whose answers report it: GitHub's search has 30 a minute of its own, and
+//! its repositories have nothing to do with that. A kind that was not answered yet is taken for what the kinds next to it
+//! mostly are: those that share the longest prefix of method and path.
+
+use std::collections::HashMap;
+
+use super::RouteKey;
+use crate::limit::Scope;
+
+/// What is known of the kinds of requests.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scopes {
+    nodes: HashMap<u64, Node>,
+    /// All kinds together.
+    root: Majority,
+    /// How often something turned out otherwise than expected.
+    version: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Node {
+    /// What answers to exactly this kind reported, if there were any.
+    reported: Option<Scope>,
+    /// What holds for most of the kinds below.
+    below: Majority,
+}
+
+/// The most frequent of many values, or one of the more frequent ones (Boyer and Moore, 1981).
+#[derive(Clone, Copy, Debug, Default)]
+struct Majority {
+    scope: Scope,
+    lead: u32,
+}
+
+/// So many prefixes are remembered. Beyond, all of them are learned anew.
+const MOST: usize = 1024;
+
+// === impl Scopes ===
+
+impl Scopes {
+    /// The budgets that a request of `kind` draws on, as far as is known.
+    pub(super) fn of(&self, kind: &RouteKey) -> Scope {
+        if self.nodes.is_empty() {
+            return self.root.scope;
+        }
+        self.reported(kind).unwrap_or_else(|| {
+            let nearest = kind.prefixes().find_map(|prefix| self.nodes.get(&prefix));
+            nearest.map_or(self.root.scope, |node| node.below.scope)
+        })
+    }
+
+    /// The budgets that answers to exactly this kind reported, if there were any.
+    pub(super) fn reported(&self, kind: &RouteKey) -> Option<Scope> {
+        self.nodes.get(&kind.id())?.reported
+    }
+
+    /// An answer to a request of `kind` reports `told`. What it had reported of `instead` is true no more.
+    pub(super) fn hear(&mut self, kind: &RouteKey, told: Scope, instead: Scope) {
+        if kind.is_none() {
+            return;
+        }
+        let before = self.reported(kind);
+        let now = before.unwrap_or_default().without(instead).and(told);
+        if before == Some(now) {
+            return;
+        }
+        if self.of(kind) != now {
+            self.version += 1;
+        }
+        if self.nodes.len() >= MOST {
+            self.nodes.clear();
+        }
+        self.root.vote(now);
+        for prefix in kind.prefixes() {
+            self.nodes.entry(prefix).or_default().below.vote(now);
+        }
+        self.nodes.entry(kind.id()).or_default().reported = Some(now);
+    }
+
+    /// There are no such budgets any more.
+    pub(super) fn forget(&mut self, gone: Scope) {
+        let forget = |majority: &mut Majority| majority.scope = majority.scope.without(gone);
+        forget(&mut self.root);
+        for node in self.nodes.values_mut() {
+            node.reported = node.reported.map(|scope| scope.without(gone));
+            forget(&mut node.below);
+        }
+    }
+
+    /// How many kinds report all of `scope`, and how many do not.
+    pub(super) fn count(&self, scope: Scope) -> Kinds {
+        let mut kinds = Kinds::default();
+        for reported in self.nodes.values().filter_map(|node| node.reported) {
+            if scope.without(reported).is_empty() {
+                kinds.with += 1;
+            } else {
+                kinds.without += 1;
+            }
+        }
+        kinds
+    }
+
+    /// Changes whenever a kind turns out to draw on other budgets than was expected.
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// What holds for most kinds.
+    pub(super) fn usual(&self) -> Scope {
+        self.root.scope
+    }
+}
+
+/// Kinds of requests, by whether they draw on something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Kinds {
+    pub(super) with: usize,
+    pub(super) without: usize,
+}
+
+// === impl Majority ===
+
+impl Majority {
+    fn vote(&mut self, scope: Scope) {
+        if scope == self.scope {
+            self.lead = self.lead.saturating_add(1);
+        } else if self.lead == 0 {
+            (self.scope, self.lead) = (scope, 1);
+        } else {
+            self.lead -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CORE: u8 = 0;
+    const SEARCH: u8 = 1;
+
+    fn get(path: &str) -> RouteKey {
+        RouteKey::new("GET", path)
+    }
+
+    #[test]
+    fn a_kind_draws_on_what_its_answers_report() {
+        let (mut scopes, core) = (Scopes::default(), Scope::only(CORE));
+        assert_eq!(scopes.of(&get("/a")), Scope::NONE);
+        scopes.hear(&get("/a"), core, Scope::NONE);
+        assert_eq!(scopes.of(&get("/a")), core);
+        assert_eq!(scopes.of(&get("/b")), core, "nothing else is known");
+        scopes.hear(&get("/b"), Scope::NONE, Scope::NONE);
+        assert_eq!(scopes.of(&get("/b")), Scope::NONE);
+        scopes.hear(&get("/a"), Scope::NONE, Scope::NONE);
+        assert_eq!(scopes.of(&get("/a")), core, "an answer without a word takes nothing back");
+    }
+
+    #[test]
+    fn what_is_not_known_is_like_its_neighbours() {
+        let (mut scopes, core, search) = (Scopes::default(), Scope::only(CORE), Scope::only(SEARCH));
+        for path in ["/users/a", "/repos/a/b", "/orgs/c"] {
+            scopes.hear(&get(path), core, Scope::NONE);
+        }
+        for path in ["/search/code", "/search/issues", "/search/users"] {
+            scopes.hear(&get(path), search, Scope::NONE);
+        }
+        assert_eq!(scopes.of(&get("/search/topics")), search);
+        assert_eq!(scopes.of(&get("/users/x")), core);
+        assert_eq!(scopes.count(search), Kinds { with: 3, without: 3 });
+    }
+
+    #[test]
+    fn another_budget_may_take_the_place_of_one() {
+        let (mut scopes, kind) = (Scopes::default(), get("/a"));
+        scopes.hear(&kind, Scope::only(3), Scope::NONE);
+        scopes.hear(&kind, Scope::only(4), Scope::only(3));
+        assert_eq!(scopes.of(&kind), Scope::only(4));
+        scopes.forget(Scope::only(4));
+        assert_eq!(scopes.of(&kind), Scope::NONE);
+    }
+
+    #[test]
+    fn the_number_of_kinds_is_bounded() {
+        let mut scopes = Scopes::default();
+        for at in 0..10_000 {
+            scopes.hear(&get(&format!("/a{at:x}b")), Scope::only(0), Scope::NONE);
+        }
+        assert!(scopes.nodes.len() <= MOST + 5);
+        assert_eq!(scopes.of(&get("/new")), Scope::only(0));
+    }
+}

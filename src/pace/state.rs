@@ -1,0 +1,396 @@
+//! The state of a lane: its limits, its queue, and what it has learned. Pure: events go in with their time, and slots come
+//! out. The lane has the lock, the timer and the log.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{Ask, Refusal, Snapshot, Tally};
+use crate::{
+    clock::Instant,
+    learn::{Changes, Heard, Learned, Observation, RouteKey},
+    limit::{Budget, Charge, Cost, Scope, Source},
+    policy::{Policy, Trust},
+    queue::{Place, Queue},
+};
+
+/// A lane, seen from the inside. `T` is how a waiting request is told that it has its slot.
+pub(super) struct State<T> {
+    policy: Arc<Policy>,
+    budget: Budget,
+    learned: Learned,
+    queue: Queue<Line, Ticket<T>>,
+    in_flight: u32,
+    tally: Tally,
+    /// What has changed and was not told yet.
+    changes: Changes,
+    sorted: Sorted,
+}
+
+/// When all tickets were last put into the lines that they belong to, and as what was known of scopes then.
+#[derive(Clone, Copy, Debug)]
+struct Sorted {
+    at: Instant,
+    version: u64,
+}
+
+/// What a lane would lose if it were forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Memory {
+    /// Requests are on their way, or count in the window of a configured limit.
+    Owed,
+    /// A pause that an API has asked for.
+    Pause,
+    /// What answers have taught, the last of them to a request that was sent then.
+    Learned(Instant),
+    /// Nothing: a new lane would do the same.
+    Nothing,
+}
+
+/// What holds a waiting request up beside what holds up all: requests alike stand in one line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Line {
+    scope: Scope,
+    /// Its kind, if that kind alone pauses.
+    paused: Option<RouteKey>,
+}
+
+struct Ticket<T> {
+    grant: T,
+    kind: RouteKey,
+    since: Instant,
+}
+
+/// The right to send one request now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub(super) charge: Charge,
+    pub(super) kind: RouteKey,
+    pub(super) waited: Duration,
+}
+
+/// What becomes of a request that asks for a slot.
+pub(super) enum Decision {
+    Send(Slot),
+    Wait { place: Place, expected: Instant },
+    Refuse(Refusal),
+}
+
+/// How a request ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// It was never sent.
+    Unsent,
+    /// It was sent, and no answer will come.
+    Unanswered,
+    /// Its answer has been read.
+    Answered,
+}
+
+/// Whose turn it is.
+enum Next {
+    /// That of the first ticket in this line, now.
+    Line(usize, Line),
+    /// Nobody's before this instant.
+    At(Instant),
+}
+
+/// So many slots are given in one go. The rest follows when others had the lock.
+const BATCH: usize = 64;
+/// What was learned is remembered for so long after the last request, though there are many lanes.
+const REMEMBERED: Duration = Duration::from_secs(3600);
+/// The lines are not sorted anew more often than this.
+const SORTING: Duration = Duration::from_millis(100);
+
+// === impl State ===
+
+impl<T> State<T> {
+    pub(super) fn new(policy: Arc<Policy>, now: Instant) -> Self {
+        let budget = Budget::new(&policy.limits, policy.margin, now);
+        Self {
+            budget: if policy.trust == Trust::Api { budget.yielding() } else { budget },
+            learned: Learned::new(&policy, now),
+            queue: Queue::new(),
+            in_flight: 0,
+            tally: Tally::default(),
+            changes: Changes::new(),
+            sorted: Sorted { at: now, version: 0 },
+            policy,
+        }
+    }
+
+    /// A request asks for a slot. `ticket` is called if it has to wait; then [`serve`](Self::serve) must be called.
+    pub(super) fn admit(&mut self, now: Instant, ask: &Ask, ticket: impl FnOnce() -> T) -> Decision {
+        let line = self.line_of(&ask.kind);
+        if self.queue.is_empty() && self.earliest(now, ask.cost, line) <= now {
+            return Decision::Send(self.take(now, now, now, ask.cost, ask.kind, line.scope));
+        }
+        let expected = self.expected(now, ask, line);
+        if let Some(refusal) = self.refusal(now, expected, ask) {
+            self.tally.refused += 1;
+            return Decision::Refuse(refusal);
+        }
+        let ticket = Ticket { grant: ticket(), kind: ask.kind, since: now };
+        Decision::Wait { place: self.queue.push(line, ask.cost, ask.again, ticket), expected }
+    }
+
+    /// Gives slots that have matured to those that are first in line *now*; they were due at `due`. Says when the next one
+    /// matures: `now` if there are more than can be given in one go, [`Instant::FAR`] if an answer must come first.
+    pub(super) fn serve(&mut self, now: Instant, due: Instant, mut give: impl FnMut(T, Slot)) -> Instant {
+        for _ in 0..BATCH {
+            let (index, line) = match self.next(now) {
+                Next::Line(index, line) => (index, line),
+                Next::At(at) => return at,
+            };
+            let (cost, ticket) = self.queue.pop(index).expect("the line has a first ticket");
+            let slot = self.take(now, due, ticket.since, cost, ticket.kind, line.scope);
+            give(ticket.grant, slot);
+        }
+        now
+    }
+
+    /// A waiting request goes away. Says whether it was still waiting.
+    pub(super) fn leave(&mut self, place: Place) -> bool {
+        self.queue.remove(place).is_some()
+    }
+
+    /// A request is being written.
+    pub(super) fn sent(&mut self, now: Instant, charge: Charge) {
+        self.budget.sent(charge, now);
+        self.tally.sent += 1;
+        self.tally.active = Some((self.tally.active.map_or(now, |(first, _)| first), now));
+    }
+
+    /// What was sent has not been written after all.
+    pub(super) fn recall(&mut self, charge: Charge) {
+        self.budget.recall(charge);
+        self.tally.sent -= 1;
+    }
+
+    /// The answer of what left at `sent` is here.
+    pub(super) fn answered(&mut self, now: Instant, slot: &Slot, sent: Instant, heard: &Heard<'_>) {
+        self.budget.answered(slot.charge, sent, now);
+        self.budget.observe(now, now.since(sent));
+        self.tally.answered += 1;
+        self.tally.refused_by_api += u64::from(heard.hint.cause == crate::hint::Cause::Quota);
+        let seen = Observation {
+            heard: *heard,
+            charge: slot.charge,
+            kind: slot.kind,
+            sent,
+            at: now,
+            waiting: !self.queue.is_empty(),
+        };
+        let changes = self.learned.heard(&seen, &mut self.budget);
+        self.changes.extend(changes);
+    }
+
+    /// What was taken could not be sent, broke off, or was not answered in time.
+    pub(super) fn broke(&mut self, now: Instant, charge: Charge) {
+        let changes = self.learned.broke(now, charge.unit);
+        self.changes.extend(changes);
+    }
+
+    /// A request has ended.
+    pub(super) fn settle(&mut self, now: Instant, slot: &Slot, end: End) {
+        self.in_flight -= 1;
+        if end != End::Answered {
+            self.learned.ended(now, slot.charge, &slot.kind, end != End::Unsent);
+        }
+        match end {
+            End::Unsent => self.budget.give_back(slot.charge),
+            End::Unanswered => self.budget.abandoned(slot.charge, now),
+            End::Answered => {}
+        }
+    }
+
+    /// What has changed since this was asked last.
+    pub(super) fn take_changes(&mut self) -> Changes {
+        std::mem::take(&mut self.changes)
+    }
+
+    pub(super) fn learned(&mut self) -> &mut Learned {
+        &mut self.learned
+    }
+
+    pub(super) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// How many wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// When the next slot matures for those that wait, or for a request like most others if nobody does.
+    pub(super) fn next_slot(&mut self, now: Instant) -> Instant {
+        if self.queue.is_empty() {
+            let usual = Line { scope: self.learned.usual_scope(), paused: None };
+            return self.earliest(now, Cost::MIN, usual);
+        }
+        match self.next(now) {
+            Next::Line(..) => now,
+            Next::At(at) => at,
+        }
+    }
+
+    /// What would be lost if this lane were forgotten.
+    pub(super) fn memory(&mut self, now: Instant) -> Memory {
+        if self.in_flight > 0 || !self.queue.is_empty() || !self.budget.is_idle(now) {
+            return Memory::Owed;
+        }
+        if self.learned.last_pause().is_some_and(|until| until > now) {
+            return Memory::Pause;
+        }
+        let last = self.tally.active.map_or(Instant::START, |(_, last)| last);
+        if self.learned.is_blank() || now.since(last) >= REMEMBERED { Memory::Nothing } else { Memory::Learned(last) }
+    }
+
+    /// The lane called `host` as it stands.
+    pub(super) fn snapshot(&mut self, now: Instant, host: Arc<str>) -> Snapshot {
+        let known = |at: Instant| (at != Instant::FAR).then(|| at.since(now));
+        let usual = self.learned.usual_scope();
+        let closed = self.learned.closed(now, usual);
+        Snapshot {
+            rule: self.policy.name.clone(),
+            host,
+            limits: self.budget.usage(now),
+            in_flight: self.in_flight,
+            in_flight_limit: self.policy.in_flight.map(Cost::get),
+            waiting: self.queue.len(),
+            next_slot: known(self.next_slot(now)),
+            drain: known(self.drained(now)),
+            gate: closed.map(|(until, reason)| (reason, until.since(now))),
+            budgets: self.learned.budgets(now),
+            failures: self.learned.failures(),
+            tally: self.tally,
+        }
+    }
+
+    /// When all that wait now will have left.
+    fn drained(&mut self, now: Instant) -> Instant {
+        let mut drained = now;
+        for head in self.queue.heads() {
+            let line = *head.key;
+            let ahead = |source: Source| self.queue.units(|line| line.scope.includes(source)).saturating_sub(1);
+            let projected = self.budget.project(now, ahead, Cost::MIN, line.scope);
+            let closed = self.learned.closed(now, line.scope).map_or(now, |(until, _)| until);
+            let paused = line.paused.and_then(|kind| self.learned.pause(&kind)).unwrap_or(now);
+            drained = drained.max(projected).max(closed).max(paused);
+        }
+        drained
+    }
+
+    /// The line that a request of `kind` belongs to.
+    fn line_of(&self, kind: &RouteKey) -> Line {
+        line_of(&self.learned, kind)
+    }
+
+    fn has_room(&self) -> bool {
+        self.policy.in_flight.is_none_or(|limit| self.in_flight < limit.get())
+    }
+
+    /// The first instant at which a request of `cost` and `line` may leave, as far as is known now.
+    fn earliest(&mut self, now: Instant, cost: Cost, line: Line) -> Instant {
+        if !self.has_room() {
+            // An answer or a departure calls again: there is nothing to wait for.
+            return Instant::FAR;
+        }
+        earliest(&mut self.budget, &mut self.learned, now, cost, line)
+    }
+
+    /// Whose turn it is, or will be. Late binding: only when a slot has matured is the ticket chosen that gets it.
+    fn next(&mut self, now: Instant) -> Next {
+        if self.queue.is_empty() || !self.has_room() {
+            return Next::At(Instant::FAR);
+        }
+        let version = self.learned.scopes_version();
+        let mut soonest = Instant::FAR;
+        if self.sorted.version != version {
+            soonest = self.sorted.at + SORTING;
+            if soonest <= now {
+                self.queue.sort(|ticket| line_of(&self.learned, &ticket.kind));
+                (self.sorted, soonest) = (Sorted { at: now, version }, Instant::FAR);
+            }
+        }
+        while let Some((index, line)) = self.misplaced() {
+            self.queue.move_head(index, line);
+        }
+        let mut first: Option<(Place, usize, Line)> = None;
+        for head in self.queue.heads() {
+            let at = earliest(&mut self.budget, &mut self.learned, now, head.cost, *head.key);
+            if at > now {
+                soonest = soonest.min(at);
+            } else if first.is_none_or(|(place, ..)| head.place < place) {
+                first = Some((head.place, head.line, *head.key));
+            }
+        }
+        first.map_or(Next::At(soonest), |(_, index, line)| Next::Line(index, line))
+    }
+
+    /// A line whose first ticket belongs into another one, as is known now. One whose kind pauses no more may stay in its
+    /// line.
+    fn misplaced(&self) -> Option<(usize, Line)> {
+        self.queue.heads().find_map(|head| {
+            let mut line = self.line_of(&head.ticket.kind);
+            line.paused = line.paused.or(head.key.paused);
+            (line != *head.key).then_some((head.line, line))
+        })
+    }
+
+    /// Lets a request go `now` that has waited since `since`, and could have gone at `due`.
+    fn take(
+        &mut self,
+        now: Instant,
+        due: Instant,
+        since: Instant,
+        cost: Cost,
+        kind: RouteKey,
+        scope: Scope,
+    ) -> Slot {
+        let charge = self.budget.take(now, due, cost, scope);
+        let changes = self.learned.take(now, charge, &kind, now > since, &mut self.budget);
+        self.changes.extend(changes);
+        self.in_flight += 1;
+        let waited = now.since(since);
+        self.tally.waited += waited;
+        self.tally.waited_most = self.tally.waited_most.max(waited);
+        Slot { charge, kind, waited }
+    }
+
+    /// When a request that asks now will have its slot, if everything goes as it should.
+    fn expected(&mut self, now: Instant, ask: &Ask, own: Line) -> Instant {
+        // Those in lines that pause are not in the way of others.
+        let before = |line: &Line, source| line.scope.includes(source) && (line.paused.is_none() || *line == own);
+        // Who has been sent before goes in front.
+        let ahead = |source| if ask.again { 0 } else { self.queue.units(|line| before(line, source)) };
+        let expected = self.budget.project(now, ahead, ask.cost, own.scope);
+        let opens = self.learned.closed(now, own.scope).map_or(now, |(until, _)| until);
+        let paused = self.learned.pause(&ask.kind).unwrap_or(now);
+        expected.max(opens).max(paused)
+    }
+
+    fn refusal(&mut self, now: Instant, expected: Instant, ask: &Ask) -> Option<Refusal> {
+        let waiting = self.queue.len();
+        // Nobody knows when a place in flight becomes free, but it is not now.
+        let least = if self.has_room() { Duration::ZERO } else { Duration::from_millis(1) };
+        let wait = expected.since(now).max(least);
+        if waiting >= self.policy.max_waiting {
+            let next = self.next_slot(now);
+            let retry_after = if next == Instant::FAR { wait } else { next.since(now) };
+            return Some(Refusal::Full { waiting, retry_after });
+        }
+        let patience = ask.deadline.since(now).min(self.policy.max_wait);
+        (wait > patience).then(|| Refusal::TooLong { waiting, wait, patience, retry_after: wait - patience })
+    }
+}
+
+fn line_of(learned: &Learned, kind: &RouteKey) -> Line {
+    Line { scope: learned.scope(kind), paused: learned.pause(kind).map(|_| *kind) }
+}
+
+fn earliest(budget: &mut Budget, learned: &mut Learned, now: Instant, cost: Cost, line: Line) -> Instant {
+    match line.paused.and_then(|kind| learned.pause(&kind)) {
+        // No need to ask for more: it is looked at anew when the pause is over.
+        Some(until) if until > now => until,
+        _ => budget.earliest(now, cost, line.scope).max(learned.earliest(now, cost, line.scope)),
+    }
+}
