@@ -90,7 +90,8 @@ impl<K: PartialEq, T> Queue<K, T> {
 
     /// Puts each ticket into the line that `key_of` says, where it keeps its place. O(waiting).
     pub fn sort(&mut self, key_of: impl Fn(&T) -> K) {
-        let mut tickets = self.lines.iter().flat_map(|line| line.tickets.values().map(move |(_, ticket)| (line, ticket)));
+        let mut tickets =
+            self.lines.iter().flat_map(|line| line.tickets.values().map(move |(_, ticket)| (line, ticket)));
         if tickets.all(|(line, ticket)| key_of(ticket) == line.key) {
             return;
         }

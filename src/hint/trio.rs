@@ -17,6 +17,9 @@ use super::{
     time::{self, Now, When},
 };
 
+/// A longer value names no budget.
+const LONGEST_NAME: usize = 64;
+
 /// A budget while its fields come together.
 #[derive(Default)]
 struct Dimension<'a> {
@@ -228,6 +231,9 @@ impl<'a> Dimension<'a> {
         if dialect == Dialect::GITHUB && labels.resource == Some("graphql") {
             budget.bucket.requests = false;
         }
+        if budget.bucket.name.is_none() {
+            budget.bucket.name = labels.budget_name();
+        }
         (budget, own)
     }
 }
@@ -304,6 +310,12 @@ impl<'a> Labels<'a> {
         let resource = self.resource.filter(|_| dialect == Dialect::GITHUB && self.used)?;
         let window = Duration::from_secs(if resource.contains("search") { 60 } else { 3600 });
         Some(window).filter(|window| reset.is_none_or(|reset| reset <= *window + Duration::from_secs(1)))
+    }
+
+    /// What tells one budget of this API from another: GitHub's resource, Discord's bucket, the name of GitLab's throttle.
+    fn budget_name(&self) -> Option<Box<str>> {
+        let name = self.resource.or(self.bucket).or(self.name).filter(|name| name.len() <= LONGEST_NAME)?;
+        Some(name.to_ascii_lowercase().into())
     }
 
     /// Whether the numbers are those of all clients together: what is left of them is not left for us.

@@ -41,8 +41,6 @@ pub struct Left {
     pub reset: Option<Duration>,
 }
 
-/// This many budgets of one API are kept apart.
-const MOST: usize = 8;
 /// A larger limit is none; windows count in 32 bits.
 const MOST_UNITS: f64 = 1e9;
 /// What was not heard of for so long is gone.
@@ -153,7 +151,7 @@ impl Told {
             if answer.is_served() && bucket.limit == Some(0.0) {
                 continue;
             }
-            let Some(index) = self.find(bucket, answer, under_way) else { continue };
+            let Some(index) = self.find(bucket, answer, under_way, budget) else { continue };
             told = told.and(Scope::only(self.budgets[index].id));
             for (at, other) in self.budgets.iter_mut().enumerate().filter(|(_, other)| other.is_called(bucket)) {
                 other.silent = if at == index { 0 } else { other.silent + 1 };
@@ -175,7 +173,13 @@ impl Told {
 
     /// The budget that `bucket` is about: a new one, if it was not heard of yet. A limit that another kind of request is
     /// told of is another budget's, unless it is seen to have changed for all.
-    fn find(&mut self, bucket: &Bucket, answer: &Observation<'_>, under_way: u32) -> Option<usize> {
+    fn find(
+        &mut self,
+        bucket: &Bucket,
+        answer: &Observation<'_>,
+        under_way: u32,
+        budget: &mut Budget,
+    ) -> Option<usize> {
         let reported = self.scopes.reported(&answer.kind).unwrap_or_default();
         let alike = || self.budgets.iter().enumerate().filter(|(_, one)| one.is_called(bucket));
         let own = alike().find(|(_, one)| reported.has(one.id));
@@ -185,10 +189,8 @@ impl Told {
         if let Some((index, _)) = fitting.or_else(changed) {
             return Some(index);
         }
-        if self.budgets.len() >= MOST {
-            return None;
-        }
-        let free = (0..Scope::MOST).find(|id| self.budgets.iter().all(|one| one.id != *id))?;
+        let free = (0..Scope::MOST).find(|id| self.budgets.iter().all(|one| one.id != *id));
+        let free = free.or_else(|| self.make_room(answer.at, budget))?;
         let period = self.sent.map_or_else(Period::default, |(began, sent)| Period::since(began, sent));
         let born = Born { id: free, newest: self.newest, unanswered: under_way };
         self.budgets.push(One::new(born, bucket, answer, period));
@@ -213,8 +215,16 @@ impl Told {
         }
     }
 
+    /// Forgets the budget that was not heard of for longest, unless that is still in force; says which number is free then.
+    fn make_room(&mut self, now: Instant, budget: &mut Budget) -> Option<u8> {
+        let free = self.budgets.iter().filter(|one| !one.left.is_current(now)).min_by_key(|one| one.heard)?.id;
+        self.budgets.retain(|one| one.id != free);
+        self.scopes.forget(Scope::only(free));
+        budget.unlearn(Source::Told(free));
+        Some(free)
+    }
+
     fn within(&self, scope: Scope) -> impl Iterator<Item = &One> {
         self.budgets.iter().filter(move |one| scope.has(one.id))
     }
 }
-

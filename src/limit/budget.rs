@@ -25,7 +25,7 @@ pub struct Charge {
 /// The budgets of an API that a request draws on, of those that the API reports. What is configured, and what refusals
 /// taught, holds for every request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Scope(u16);
+pub struct Scope(u64);
 
 /// Several limits and the margin they share.
 #[derive(Clone, Debug)]
@@ -273,7 +273,7 @@ impl Scope {
     /// Nothing that the API reports.
     pub const NONE: Self = Self(0);
     /// As many budgets of one API are told apart.
-    pub const MOST: u8 = 16;
+    pub const MOST: u8 = 32;
 
     /// The budget with this number alone.
     pub fn only(budget: u8) -> Self {

@@ -240,9 +240,7 @@ async fn a_lane_is_forgotten_when_it_remembers_nothing() {
     let origin = |name: &str| Origin::parse(Scheme::Http, name, Some(80)).unwrap();
     let lane = lanes.find(&origin("a.test"));
     assert!(Arc::ptr_eq(&lane, &lanes.find(&origin("A.test.:8080"))), "one lane for all spellings");
-    let Admission::Send(mut permit) = lane.admit(ask(kind())) else {
-        panic!()
-    };
+    let Admission::Send(mut permit) = lane.admit(ask(kind())) else { panic!() };
     permit.sent();
     drop(permit);
     let remembered = Arc::downgrade(&lane);

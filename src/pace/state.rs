@@ -120,7 +120,7 @@ impl<T> State<T> {
     /// A request asks for a slot. `ticket` is called if it has to wait; then [`serve`](Self::serve) must be called.
     pub(super) fn admit(&mut self, now: Instant, ask: &Ask, ticket: impl FnOnce() -> T) -> Decision {
         let line = self.line_of(&ask.kind);
-        if self.queue.is_empty() && self.earliest(now, ask.cost, line) <= now {
+        if self.passes(now, ask.cost, line) {
             return Decision::Send(self.take(now, now, now, ask.cost, ask.kind, line.scope));
         }
         let expected = self.expected(now, ask, line);
@@ -279,6 +279,14 @@ impl<T> State<T> {
         drained
     }
 
+    /// Whether a request that comes now may leave at once: nobody is before it in its line, and whoever waits in another
+    /// one could not use the slot.
+    fn passes(&mut self, now: Instant, cost: Cost, line: Line) -> bool {
+        let first = self.queue.is_empty()
+            || !self.queue.heads().any(|head| *head.key == line) && matches!(self.next(now), Next::At(at) if at > now);
+        first && self.earliest(now, cost, line) <= now
+    }
+
     /// The line that a request of `kind` belongs to.
     fn line_of(&self, kind: &RouteKey) -> Line {
         line_of(&self.learned, kind)
@@ -337,15 +345,7 @@ impl<T> State<T> {
     }
 
     /// Lets a request go `now` that has waited since `since`, and could have gone at `due`.
-    fn take(
-        &mut self,
-        now: Instant,
-        due: Instant,
-        since: Instant,
-        cost: Cost,
-        kind: RouteKey,
-        scope: Scope,
-    ) -> Slot {
+    fn take(&mut self, now: Instant, due: Instant, since: Instant, cost: Cost, kind: RouteKey, scope: Scope) -> Slot {
         let charge = self.budget.take(now, due, cost, scope);
         let changes = self.learned.take(now, charge, &kind, now > since, &mut self.budget);
         self.changes.extend(changes);

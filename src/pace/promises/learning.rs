@@ -4,6 +4,7 @@
 mod breaker;
 mod changes;
 mod dialects;
+mod kinds;
 mod pauses;
 mod properties;
 mod traps;
