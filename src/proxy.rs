@@ -15,6 +15,7 @@ mod link;
 mod noted;
 mod notices;
 mod pool;
+mod recent;
 mod request;
 mod respond;
 mod retry;
@@ -27,6 +28,7 @@ mod upstream;
 mod voice;
 mod wait;
 mod watch;
+mod writes;
 
 use std::{
     net::IpAddr,
@@ -41,7 +43,7 @@ use tokio::{net::TcpStream, sync::Notify};
 
 pub use pool::Pool;
 
-use self::{notices::Notices, seen::Seen};
+use self::{notices::Notices, seen::Seen, upload::ReplayMemory};
 use crate::{
     ca::Ca,
     clock::{Clock, Instant},
@@ -52,6 +54,9 @@ use crate::{
     policy::Gateway,
     tls::Tls,
 };
+
+/// As much of requests' bodies is kept at once, over all requests, in case they have to be sent again.
+const MOST_KEPT: usize = 64 * 1024 * 1024;
 
 /// What every connection of this process shares.
 pub struct Proxy {
@@ -76,6 +81,7 @@ pub struct Proxy {
     ca: Option<Arc<Ca>>,
     notices: Notices,
     seen: Seen,
+    replay_memory: Arc<ReplayMemory>,
     /// Where people find out more, for answers to those who took us for a web server.
     admin: String,
     /// `1.1 andante-…`, `1.0 …` and `2 …`: unique to this process, so that a loop is told from a chain.
@@ -146,6 +152,7 @@ impl Proxy {
             ca: parts.ca,
             notices: Notices::default(),
             seen: Seen::default(),
+            replay_memory: Arc::new(ReplayMemory::new(MOST_KEPT)),
             admin: parts.admin,
             via: [via("1.1"), via("1.0"), via("2")],
             open: AtomicUsize::new(0),

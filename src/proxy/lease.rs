@@ -1,12 +1,6 @@
 //! A connection in a request's hands.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use http::{Request, Response};
 use hyper::{
@@ -17,6 +11,7 @@ use hyper::{
 use super::{
     pool::{Shelf, Stream},
     upload::RequestBody,
+    writes::{Writes, Written},
 };
 use crate::{clock::Instant, tls::Protocol};
 
@@ -30,8 +25,10 @@ pub(super) type Http2 = http2::SendRequest<RequestBody>;
 /// A connection in use. Dropped it is closed, unless it was given back or is one that others use, too.
 pub(super) struct Lease {
     way: Way,
-    /// When something was last written to it, in nanoseconds of the clock.
-    written: Arc<AtomicU64>,
+    /// What is written to it.
+    writes: Arc<Writes>,
+    /// When the request was, if others share the connection.
+    written: Option<Written>,
     /// Whether it has carried a request before, so that the upstream may have closed it meanwhile.
     pub(super) reused: bool,
 }
@@ -46,13 +43,13 @@ enum Way {
 // === impl Lease ===
 
 impl Lease {
-    pub(super) fn own(sender: Http1, shelf: Arc<Shelf>, written: Arc<AtomicU64>, reused: bool) -> Self {
-        Self { way: Way::Own(sender, shelf), written, reused }
+    pub(super) fn own(sender: Http1, shelf: Arc<Shelf>, writes: Arc<Writes>, reused: bool) -> Self {
+        Self { way: Way::Own(sender, shelf), writes, written: None, reused }
     }
 
     pub(super) fn shared(stream: Stream, reused: bool) -> Self {
-        let written = stream.connection().written.clone();
-        Self { way: Way::Shared(stream), written, reused }
+        let writes = stream.connection().writes.clone();
+        Self { way: Way::Shared(stream), writes, written: None, reused }
     }
 
     /// What it speaks.
@@ -66,11 +63,16 @@ impl Lease {
     /// Sends `request`. An error comes with the request if not a byte of it was written.
     pub(super) async fn send(
         &mut self,
-        request: Request<RequestBody>,
+        mut request: Request<RequestBody>,
     ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
         match &mut self.way {
             Way::Own(sender, _) => sender.try_send_request(request).await,
-            Way::Shared(stream) => stream.connection().sender.clone().try_send_request(request).await,
+            Way::Shared(stream) => {
+                let written = Written::by(&self.writes);
+                request.body_mut().note_writes(written.clone());
+                self.written = Some(written);
+                stream.connection().sender.clone().try_send_request(request).await
+            }
         }
     }
 
@@ -81,20 +83,20 @@ impl Lease {
         }
     }
 
-    /// When something was last written.
+    /// When the last of the request was written, as far as it has been.
     pub(super) fn written(&self) -> Instant {
-        Instant::from_nanos(self.written.load(Ordering::Relaxed))
+        self.written.as_ref().map_or_else(|| self.writes.last(), Written::at)
     }
 
     /// The answer was read to its end: the connection may carry another request.
     pub(super) fn give_back(self) {
-        let Self { way: Way::Own(mut sender, shelf), written, .. } = self else { return };
+        let Self { way: Way::Own(mut sender, shelf), writes, .. } = self else { return };
         if sender.is_ready() {
-            shelf.put(sender, written);
+            shelf.put(sender, writes);
         } else if !sender.is_closed() {
             tokio::spawn(async move {
                 if let Ok(Ok(())) = tokio::time::timeout(SETTLE, sender.ready()).await {
-                    shelf.put(sender, written);
+                    shelf.put(sender, writes);
                 }
             });
         }

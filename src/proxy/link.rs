@@ -12,7 +12,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 
-use super::{Pool, Proxy, connection::Speech, upstream::Route};
+use super::{Pool, Proxy, connection::Speech, recent::Recent, upstream::Route};
 use crate::{
     clock::{Clock, Instant},
     policy::{Origin, Scheme},
@@ -38,8 +38,8 @@ pub(super) struct Peer {
     pub(super) inside: Option<Origin>,
     /// Whether what is inside speaks HTTP/2 in the clear, as the upstream will have to.
     pub(super) h2c: bool,
-    /// Where the last request went: the next one most likely goes there too.
-    pub(super) last: Mutex<Option<Arc<Route>>>,
+    /// Where the last requests went: the next one most likely goes there too.
+    pub(super) routes: Mutex<Recent<Arc<Route>>>,
 }
 
 /// What carries one request at a time: an HTTP/1 connection, or a stream of an HTTP/2 one.
@@ -119,7 +119,7 @@ impl Drop for Wire {
 impl Peer {
     pub(super) fn new(proxy: Arc<Proxy>, pool: Arc<Pool>, wire: Arc<Wire>, address: IpAddr) -> Self {
         let stranger = (!proxy.lets_in(address)).then_some(address);
-        Self { proxy, pool, wire, stranger, inside: None, h2c: false, last: Mutex::new(None) }
+        Self { proxy, pool, wire, stranger, inside: None, h2c: false, routes: Mutex::default() }
     }
 
     /// What speaks inside of a tunnel to `origin`, in the clear as `speech` says. Who opened the tunnel was let in.
@@ -131,7 +131,7 @@ impl Peer {
             stranger: None,
             h2c: origin.scheme == Scheme::Http && speech == Speech::Http2,
             inside: Some(origin),
-            last: Mutex::new(None),
+            routes: Mutex::default(),
         }
     }
 }

@@ -21,6 +21,8 @@ pub(super) enum Moved {
     In,
     /// To the upstream.
     Out,
+    /// To the upstream, and nothing is left to go.
+    Flushed,
 }
 
 // === impl Noted ===
@@ -47,7 +49,9 @@ impl<S: AsyncWrite + Unpin, F: Fn(Moved) + Unpin> AsyncWrite for Noted<S, F> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        (self.note)(Moved::Flushed);
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -12,7 +12,10 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::lease::{Http1, Http2, Lease};
+use super::{
+    lease::{Http1, Http2, Lease},
+    writes::Writes,
+};
 use crate::{
     clock::{Clock, Instant},
     error::Error,
@@ -59,7 +62,7 @@ pub(super) struct Shelf {
 
 struct Idle {
     sender: Http1,
-    written: Arc<AtomicU64>,
+    writes: Arc<Writes>,
     since: Instant,
     _counted: Counted,
 }
@@ -67,7 +70,7 @@ struct Idle {
 /// An HTTP/2 connection.
 pub(super) struct Shared {
     pub(super) sender: Http2,
-    pub(super) written: Arc<AtomicU64>,
+    pub(super) writes: Arc<Writes>,
     /// How many requests are under way on it.
     active: AtomicUsize,
     /// How many the upstream allows (RFC 9113 §6.5.2).
@@ -173,7 +176,7 @@ impl Shelf {
         let mut idle = self.idle.lock();
         while let Some(unused) = idle.pop() {
             if unused.sender.is_ready() {
-                return Some(Lease::own(unused.sender, self.clone(), unused.written, true));
+                return Some(Lease::own(unused.sender, self.clone(), unused.writes, true));
             }
         }
         None
@@ -185,10 +188,10 @@ impl Shelf {
             || self.shared.lock().iter().any(|shared| shared.has_room() && !shared.sender.is_closed())
     }
 
-    pub(super) fn put(&self, sender: Http1, written: Arc<AtomicU64>) {
+    pub(super) fn put(&self, sender: Http1, writes: Arc<Writes>) {
         if self.unused.load(Ordering::Relaxed) < MOST_UNUSED {
             let since = self.clock.now();
-            self.idle.lock().push(Idle { sender, written, since, _counted: Counted::new(&self.unused) });
+            self.idle.lock().push(Idle { sender, writes, since, _counted: Counted::new(&self.unused) });
         }
     }
 
@@ -218,9 +221,9 @@ impl Shelf {
 // === impl Shared ===
 
 impl Shared {
-    pub(super) fn new(sender: Http2, written: Arc<AtomicU64>, allowed: usize, clock: Clock) -> Self {
+    pub(super) fn new(sender: Http2, writes: Arc<Writes>, allowed: usize, clock: Clock) -> Self {
         let since = AtomicU64::new(clock.now().as_nanos());
-        Self { sender, written, active: AtomicUsize::new(0), allowed: AtomicUsize::new(allowed), since, clock }
+        Self { sender, writes, active: AtomicUsize::new(0), allowed: AtomicUsize::new(allowed), since, clock }
     }
 
     /// Room for one more request, if the upstream allows it.

@@ -111,15 +111,17 @@ fn check(
         return Err(Error::Loop);
     }
     // Not for CONNECT, to which other ports are allowed, and none means nothing.
-    if !connect
-        && let Some(last) = &*link.peer.last.lock()
-        && last.asked.0 == asked.scheme()
-        && *last.asked.1 == *asked.authority()
-    {
-        return Ok((last.clone(), asked.into_gateway()));
+    if !connect && let Some(route) = known_route(link, &asked) {
+        return Ok((route, asked.into_gateway()));
     }
     let route = find_route(link, request, &asked)?;
     Ok((route, asked.into_gateway()))
+}
+
+/// The route of an earlier request on this connection that named its target in the same words.
+fn known_route(link: &Link, asked: &Asked<'_>) -> Option<Arc<Route>> {
+    let (scheme, authority) = (asked.scheme(), asked.authority());
+    link.peer.routes.lock().find(|route| route.asked.0 == scheme && *route.asked.1 == *authority)
 }
 
 #[cold]
@@ -150,7 +152,10 @@ fn find_route(link: &Arc<Link>, request: &Request<RequestBody>, asked: &Asked<'_
     let seen = seen.parse().map_err(|_| bad_target(request))?;
     let route = Route::new((scheme, authority), origin, seen, lane, &link.peer);
     let route = Arc::new(route.ok_or_else(|| bad_target(request))?);
-    *link.peer.last.lock() = Some(route.clone());
+    // Nobody asks twice for a tunnel on one connection, and no port means something else there.
+    if !connect {
+        link.peer.routes.lock().add(route.clone());
+    }
     Ok(route)
 }
 

@@ -20,7 +20,7 @@ use super::{
     connection::Speech,
     inside,
     link::{Link, Phase},
-    noted::Noted,
+    noted::{Moved, Noted},
     notices::Notice,
     socket::Socket,
     stack::{Admitted, Boxed, Call, Outcome},
@@ -137,7 +137,11 @@ where
     let proxy = &link.proxy;
     let _open = Open::new(&link);
     link.enter(Phase::Body, proxy.timeouts.idle);
-    let mut upstream = Noted::new(upstream, |_| link.enter(Phase::Body, proxy.timeouts.idle));
+    let mut upstream = Noted::new(upstream, |moved| {
+        if moved != Moved::Flushed {
+            link.enter(Phase::Body, proxy.timeouts.idle);
+        }
+    });
     let copied = tokio::select! {
         copied = copy_bidirectional_with_sizes(&mut client, &mut upstream, BUFFER, BUFFER) => copied,
         () = too_long(&link) => Err(io::ErrorKind::TimedOut.into()),

@@ -2,7 +2,10 @@
 
 use std::{
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -17,6 +20,7 @@ use tokio::sync::Notify;
 use super::{
     fields,
     link::{Link, Phase},
+    writes::Written,
 };
 
 /// The body of a request, from the moment on which its turn has come.
@@ -26,17 +30,17 @@ pub(super) struct RequestBody {
     link: Arc<Link>,
     /// Where it is kept, and how much of what is kept was sent this time.
     kept: Option<(Arc<Kept>, usize)>,
+    /// Notes when the last of it is written, if that is not its connection's last write.
+    written: Option<Written>,
 }
 
 /// What has been sent of a body so far.
-#[derive(Default)]
 pub(super) struct Kept {
     inside: Mutex<Inside>,
     /// The rest of the body has come back.
     back: Notify,
 }
 
-#[derive(Default)]
 struct Inside {
     /// Copied, so that a few bytes do not hold on to the whole buffer that they were read into.
     pieces: Vec<BytesMut>,
@@ -47,14 +51,20 @@ struct Inside {
     gone: bool,
     /// What is here is being sent again.
     in_use: bool,
-    /// How many bytes may be kept.
+    /// How many bytes may be kept, of this body and of all.
     most: u64,
+    memory: Arc<ReplayMemory>,
+    /// How many are.
+    taken: usize,
     /// Its length was told beforehand. Otherwise it is not told later either: trailers would not fit behind a length.
     sized: bool,
     size: u64,
     /// What has not been read yet, when the one who read has stopped.
     rest: Option<Incoming>,
 }
+
+/// The memory that is left for bodies that may have to be sent again, over all requests.
+pub(super) struct ReplayMemory(AtomicUsize);
 
 /// A body is kept, and sent again, in pieces of up to this many bytes.
 const PIECE: usize = 64 * 1024;
@@ -65,12 +75,12 @@ const LETTING_GO: Duration = Duration::from_secs(1);
 
 impl RequestBody {
     pub(super) fn new(incoming: Incoming, link: Arc<Link>) -> Self {
-        Self { incoming: Some(incoming), link, kept: None }
+        Self { incoming: Some(incoming), link, kept: None, written: None }
     }
 
     /// No body at all.
     pub(super) fn empty(link: Arc<Link>) -> Self {
-        Self { incoming: None, link, kept: None }
+        Self { incoming: None, link, kept: None, written: None }
     }
 
     /// Keeps up to `most` bytes of what is sent of it, beside what is kept already.
@@ -78,14 +88,15 @@ impl RequestBody {
         if let Some((kept, _)) = &self.kept {
             return kept.clone();
         }
-        let kept = Arc::new(Kept::default());
         let sized = self.size_hint().exact().is_some();
-        {
-            let mut inside = kept.inside.lock();
-            (inside.most, inside.sized) = (most, sized);
-        }
+        let kept = Arc::new(Kept::new(most, sized, self.link.proxy.replay_memory.clone()));
         self.kept = Some((kept.clone(), 0));
         kept
+    }
+
+    /// Notes in `written` when the last of it is written.
+    pub(super) fn note_writes(&mut self, written: Written) {
+        self.written = Some(written);
     }
 
     /// What was kept and has to be sent before anything is read.
@@ -103,6 +114,13 @@ impl RequestBody {
         None
     }
 
+    /// The next write has something of it.
+    fn note_write(&self) {
+        if let Some(written) = &self.written {
+            written.again();
+        }
+    }
+
     /// Takes note of what is sent.
     fn note(&mut self, frame: Option<&Frame<Bytes>>) {
         let Some((kept, sent)) = &mut self.kept else { return };
@@ -114,9 +132,10 @@ impl RequestBody {
             Some(frame) => {
                 if let Some(piece) = frame.data_ref() {
                     inside.size += piece.len() as u64;
-                    if inside.size > inside.most {
+                    if inside.size > inside.most || !inside.memory.take(piece.len()) {
                         return inside.let_go();
                     }
+                    inside.taken += piece.len();
                     match inside.pieces.last_mut().filter(|last| last.len() + piece.len() <= PIECE) {
                         Some(last) => last.extend_from_slice(piece),
                         None => inside.pieces.push(piece.as_ref().into()),
@@ -138,6 +157,7 @@ impl http_body::Body for RequestBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         if let Some(frame) = self.again() {
+            self.note_write();
             return Poll::Ready(Some(Ok(frame)));
         }
         let timeouts = &self.link.proxy.timeouts.clone();
@@ -152,6 +172,7 @@ impl http_body::Body for RequestBody {
             }
             Poll::Ready(frame) => frame,
         };
+        self.note_write();
         if let Some(Ok(frame)) = &mut frame {
             fields::clean_trailers(frame);
         }
@@ -210,6 +231,23 @@ impl Drop for RequestBody {
 // === impl Kept ===
 
 impl Kept {
+    fn new(most: u64, sized: bool, memory: Arc<ReplayMemory>) -> Self {
+        let inside = Inside {
+            pieces: Vec::new(),
+            trailers: None,
+            ended: false,
+            gone: false,
+            in_use: false,
+            most,
+            memory,
+            taken: 0,
+            sized,
+            size: 0,
+            rest: None,
+        };
+        Self { inside: Mutex::new(inside), back: Notify::new() }
+    }
+
     /// The body once more, to be sent from its beginning; `None` if too much of it is gone.
     pub(super) async fn again(self: &Arc<Self>, link: &Arc<Link>) -> Option<RequestBody> {
         let back = async {
@@ -229,7 +267,7 @@ impl Kept {
             }
         };
         let incoming = tokio::time::timeout(LETTING_GO, back).await.ok()??;
-        Some(RequestBody { incoming, link: link.clone(), kept: Some((self.clone(), 0)) })
+        Some(RequestBody { incoming, link: link.clone(), kept: Some((self.clone(), 0)), written: None })
     }
 
     /// Nobody will want it any more.
@@ -247,6 +285,7 @@ impl Inside {
         // An answer may begin before the upstream has all of a body: that is sent on from here.
         if !self.in_use {
             self.pieces = Vec::new();
+            self.memory.give_back(std::mem::take(&mut self.taken));
         }
     }
 
@@ -254,5 +293,29 @@ impl Inside {
         // Nothing at all, in chunks, is sent as what it was.
         let plain = self.trailers.is_none() && (self.sized || sent > 0);
         sent > self.pieces.len() || sent == self.pieces.len() && plain
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.memory.give_back(self.taken);
+    }
+}
+
+// === impl ReplayMemory ===
+
+impl ReplayMemory {
+    /// Room for `bytes` in all.
+    pub(super) fn new(bytes: usize) -> Self {
+        Self(AtomicUsize::new(bytes))
+    }
+
+    /// Takes `bytes`, if there are as many.
+    fn take(&self, bytes: usize) -> bool {
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
     }
 }

@@ -5,7 +5,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     task::Poll,
     time::Duration,
@@ -33,9 +33,10 @@ use super::{
     noted::{Moved, Noted},
     pool::{Key, Shared, Shelf},
     stack::Boxed,
+    writes::Writes,
 };
 use crate::{
-    clock::{Clock, Instant},
+    clock::Instant,
     error::Error,
     pace::Lane,
     policy::{Origin, Parent, Scheme},
@@ -212,8 +213,8 @@ impl Route {
             // It leads through the parent proxy to the upstream, who must not see what is for the parent: its password.
             return Ok(());
         }
-        let written = Arc::new(AtomicU64::new(0));
-        let mut lease = self.http1(proxy, Noted::new(stream, stamp(proxy.clock, written.clone())), written).await?;
+        let writes = Writes::new(proxy.clock);
+        let mut lease = self.http1(proxy, Noted::new(stream, note(writes.clone())), writes).await?;
         // Whoever it is for asks at once.
         lease.settle().await;
         lease.give_back();
@@ -244,31 +245,31 @@ impl Route {
     async fn dial(&self, proxy: &Proxy, http1_only: bool) -> Result<Lease, Error> {
         let policy = self.lane.policy();
         let stream = proxy.dialer.connect(&self.origin, &policy.egress, policy.allow_private).await?;
-        let written = Arc::new(AtomicU64::new(0));
-        let stream = Noted::new(stream, stamp(proxy.clock, written.clone()));
+        let writes = Writes::new(proxy.clock);
+        let stream = Noted::new(stream, note(writes.clone()));
         let limit = proxy.timeouts.connect;
         let secured = async {
             if self.h2c {
                 self.shelf.learn(Protocol::Http2);
-                return self.http2(proxy, stream, written).await;
+                return self.http2(proxy, stream, writes).await;
             }
             if self.origin.scheme == Scheme::Http {
-                return self.http1(proxy, stream, written).await;
+                return self.http1(proxy, stream, writes).await;
             }
             let (stream, protocol) = self.tls.connect(&self.origin, stream, http1_only).await?;
             if !http1_only {
                 self.shelf.learn(protocol);
             }
             match protocol {
-                Protocol::Http1 => self.http1(proxy, stream, written).await,
-                Protocol::Http2 => self.http2(proxy, stream, written).await,
+                Protocol::Http1 => self.http1(proxy, stream, writes).await,
+                Protocol::Http2 => self.http2(proxy, stream, writes).await,
             }
         };
         let late = || Error::ConnectTimeout { origin: self.origin.to_string(), after: limit };
         tokio::time::timeout(limit, secured).await.unwrap_or_else(|_| Err(late()))
     }
 
-    async fn http1<S>(&self, proxy: &Proxy, stream: S, written: Arc<AtomicU64>) -> Result<Lease, Error>
+    async fn http1<S>(&self, proxy: &Proxy, stream: S, writes: Arc<Writes>) -> Result<Lease, Error>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -286,11 +287,11 @@ impl Route {
             }
             open.dec();
         });
-        Ok(Lease::own(sender, self.shelf.clone(), written, false))
+        Ok(Lease::own(sender, self.shelf.clone(), writes, false))
     }
 
     /// Returns once the upstream has said how many requests it takes at once: none is sent before.
-    async fn http2<S>(&self, proxy: &Proxy, stream: S, written: Arc<AtomicU64>) -> Result<Lease, Error>
+    async fn http2<S>(&self, proxy: &Proxy, stream: S, writes: Arc<Writes>) -> Result<Lease, Error>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -305,7 +306,7 @@ impl Route {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| self.not_made(error))?;
-        let shared = Arc::new(Shared::new(sender, written, 0, proxy.clock));
+        let shared = Arc::new(Shared::new(sender, writes, 0, proxy.clock));
         let (told, settled) = oneshot::channel();
         let open = proxy.metrics.upstream_connections.clone();
         open.inc();
@@ -354,11 +355,11 @@ impl Route {
     }
 }
 
-/// Notes in `written` when something is written.
-fn stamp(clock: Clock, written: Arc<AtomicU64>) -> impl Fn(Moved) {
-    move |moved| {
-        if moved == Moved::Out {
-            written.store(clock.now().as_nanos(), Ordering::Relaxed);
-        }
+/// Notes what is written to a connection.
+fn note(writes: Arc<Writes>) -> impl Fn(Moved) {
+    move |moved| match moved {
+        Moved::In => {}
+        Moved::Out => writes.wrote(),
+        Moved::Flushed => writes.finished(),
     }
 }

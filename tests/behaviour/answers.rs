@@ -4,6 +4,7 @@ mod bodies;
 mod failures;
 mod gates;
 mod intercepted;
+mod kinds;
 mod leaving;
 mod patience;
 mod refusals;

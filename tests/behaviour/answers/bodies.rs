@@ -164,3 +164,30 @@ fn a_body_in_very_many_pieces_is_kept_in_few() {
     let seen = upstream.requests();
     assert_eq!(seen.iter().map(|request| request.body.len()).collect::<Vec<_>>(), [20_000, 20_000]);
 }
+
+#[test]
+fn bodies_of_all_requests_together_are_kept_up_to_a_bound_and_no_further() {
+    // 64 MiB are kept in all: of a hundred bodies of a megabyte some are sent again, and the others' refusals passed on.
+    const MANY: usize = 100;
+    let refused = std::sync::Arc::new(std::sync::Barrier::new(MANY));
+    let upstream = Upstream::scripted(move |mut connection| {
+        let mut first = true;
+        while connection.request().is_some() {
+            if std::mem::take(&mut first) {
+                refused.wait();
+                connection.send(super::SECOND);
+            } else {
+                connection.send(OK);
+            }
+        }
+    });
+    let andante = Andante::serve(&[]);
+    let mut clients: Vec<_> = (0..MANY).map(|_| ask(&andante, &upstream, "POST", &body_of(MIB))).collect();
+    let statuses: Vec<_> = clients.iter_mut().map(|client| client.answer().status()).collect();
+    let again = statuses.iter().filter(|status| **status == 200).count();
+    assert!((50..=64).contains(&again), "{again} of {MANY} were sent again");
+    assert_eq!(statuses.iter().filter(|status| **status == 429).count(), MANY - again);
+    // What was kept is given back.
+    let (answer, _) = timed(&andante, &beginning_with(&[SOON]), "POST", &body_of(MIB));
+    assert_eq!(answer.status(), 200);
+}

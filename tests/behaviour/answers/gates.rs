@@ -130,3 +130,27 @@ fn a_refusal_in_the_midst_of_many_loses_none_of_them() {
     }
     assert_eq!(upstream.requests().len(), 43);
 }
+
+#[test]
+fn a_request_that_times_out_does_not_open_a_gate_that_another_answer_has_closed() {
+    const HOUR: &str = "HTTP/1.1 429 Too Many\r\nRetry-After: 3600\r\nContent-Length: 5\r\n\r\nlater";
+    let upstream = Upstream::scripted(|mut connection| {
+        while let Some(request) = connection.request() {
+            if request.target() == "/hangs" {
+                let _ = connection.rest();
+                return;
+            }
+            connection.send(if request.target() == "/first" { OK } else { HOUR });
+        }
+    });
+    let andante = Andante::with_config("[timeouts]\nanswer = \"700ms\"\n");
+    assert_eq!(Client::get(andante.proxy(), &upstream.url("/first")).status(), 200);
+    let mut hangs = Client::connect(andante.proxy());
+    hangs.send(format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", upstream.url("/hangs"), upstream.address()));
+    upstream.wait_for(2);
+    assert_eq!(ask(&andante, &upstream, "GET", "Prefer: wait=1\r\n\r\n").answer().status(), 429);
+    assert_eq!(hangs.answer().status(), 504);
+    let lane = &andante.status()["lanes"][0];
+    assert_eq!(lane["gate"]["reason"], "retry-after", "{lane:#}");
+    assert!(lane["gate"]["opens_in_s"].as_f64() > Some(3500.0), "{lane:#}");
+}

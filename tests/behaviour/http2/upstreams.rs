@@ -317,3 +317,28 @@ fn r38_a_worker_that_does_not_read_small_frames_stops_nobody_else() {
     slow.widen(65_535);
     assert_eq!(stuck.rest().body.len(), 20 * FRAMES);
 }
+
+#[test]
+fn the_time_to_an_answer_is_that_of_its_own_request_and_not_of_the_last_one_on_the_connection() {
+    let (halt, halted) = halt();
+    let upstream = framed(&[], move |_, mut frames| {
+        let Some(slow) = request(&mut frames) else { return };
+        halt.here();
+        let Some(quick) = request(&mut frames) else { return };
+        answer(&mut frames, quick, "quick");
+        answer(&mut frames, slow, "slow");
+        answer_all(&mut frames, "ok");
+    });
+    let andante = andante(upstream.port(), "");
+    let mut client = Client2::connect(andante.andante.proxy());
+    let slow = client.get(&upstream.url("/"));
+    halted.reached();
+    thread::park_timeout(std::time::Duration::from_millis(800));
+    halted.go_on();
+    let quick = client.get(&upstream.url("/"));
+    assert_eq!((quick.answer().text(), slow.answer().text()), ("quick".into(), "slow".into()));
+    let metrics = andante.andante.metrics();
+    let sum = metrics.lines().find(|line| line.starts_with("andante_upstream_seconds_sum")).expect("a histogram");
+    let sum: f64 = sum.rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(sum >= 0.75, "one of them took 0.8 s: {sum}");
+}
