@@ -6,7 +6,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteKey {
     /// The method alone, and the method with one, two, … segments of the path.
-    prefixes: [u64; SEGMENTS + 1],
+    prefixes: [u32; SEGMENTS + 1],
     /// How many of the segments there are; those behind repeat the last prefix.
     depth: u8,
 }
@@ -26,13 +26,15 @@ impl RouteKey {
     pub fn new(method: &str, path: &str) -> Self {
         let mut prefixes = [0; SEGMENTS + 1];
         let mut depth = 0;
-        prefixes[0] = hash(SEED, method.as_bytes());
+        let mut state = hash(SEED, method.as_bytes());
+        prefixes[0] = fold(state);
         for segment in path.split('/').filter(|segment| !segment.is_empty()).take(SEGMENTS) {
             // Numbers and long names with digits in them name an object, and not a kind.
             let id = segment.bytes().all(|b| b.is_ascii_digit())
                 || segment.len() >= LONG && segment.bytes().any(|b| b.is_ascii_digit());
-            prefixes[depth + 1] = hash(prefixes[depth], if id { b"*" } else { segment.as_bytes() });
+            state = hash(state, if id { b"*" } else { segment.as_bytes() });
             depth += 1;
+            prefixes[depth] = fold(state);
         }
         let last = prefixes[depth];
         prefixes[depth + 1..].fill(last);
@@ -40,12 +42,12 @@ impl RouteKey {
     }
 
     /// What tells it from other kinds.
-    pub(super) fn id(&self) -> u64 {
+    pub(super) fn id(&self) -> u32 {
         self.prefixes[SEGMENTS]
     }
 
     /// The prefixes that it shares with other kinds, the longest first, itself included.
-    pub(super) fn prefixes(&self) -> impl Iterator<Item = u64> {
+    pub(super) fn prefixes(&self) -> impl Iterator<Item = u32> {
         self.prefixes[..=usize::from(self.depth)].iter().rev().copied()
     }
 
@@ -62,7 +64,11 @@ const PRIME: u64 = 0x0000_0100_0000_01b3;
 fn hash(before: u64, bytes: &[u8]) -> u64 {
     let hash = bytes.iter().fold(before, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME));
     // A segment's end counts: "/ab/c" is not "/a/bc".
-    (hash ^ 0x2f ^ hash >> 32).wrapping_mul(PRIME)
+    (hash ^ 0x2f).wrapping_mul(PRIME)
+}
+
+fn fold(hash: u64) -> u32 {
+    (hash ^ hash >> 32) as u32
 }
 
 #[cfg(test)]

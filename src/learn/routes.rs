@@ -8,8 +8,8 @@ use crate::clock::Instant;
 /// The kinds of requests that pause.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Routes {
-    paused: HashMap<u64, Pause>,
-    suspects: HashMap<u64, Suspect>,
+    paused: HashMap<u32, Pause>,
+    suspects: HashMap<u32, Suspect>,
 }
 
 /// A kind that is refused, while others are served.

@@ -12,7 +12,7 @@ use crate::limit::Scope;
 /// What is known of the kinds of requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scopes {
-    nodes: HashMap<u64, Node>,
+    nodes: HashMap<u32, Node>,
     /// All kinds together.
     root: Majority,
     /// How often something turned out otherwise than expected.

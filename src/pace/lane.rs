@@ -68,7 +68,7 @@ impl Lane {
         match decision {
             Decision::Send(slot) => {
                 drop(door);
-                Admission::Send(self.permit(slot))
+                Admission::Send(self.permit(slot, Duration::ZERO))
             }
             Decision::Refuse(refusal) => Admission::Refuse(refusal),
             Decision::Wait { place, expected } => {
@@ -227,16 +227,15 @@ impl Lane {
     /// Gives slots that have matured; says when the next one does.
     fn serve(self: &Arc<Self>, door: &mut Door, now: Instant, grants: &mut Grants) -> Instant {
         let due = door.armed.map_or(now, |armed| armed.min(now));
-        door.state.serve(now, due, |ticket, slot| {
+        door.state.serve(now, due, |ticket, slot, waited| {
             self.metrics.waiting.dec();
-            // One that has left in this very moment gives its permit back.
-            grants.push((ticket, self.permit(slot)));
+            grants.push((ticket, self.permit(slot, waited)));
         })
     }
 
-    fn permit(self: &Arc<Self>, slot: Slot) -> Permit {
+    fn permit(self: &Arc<Self>, slot: Slot, waited: Duration) -> Permit {
         self.metrics.in_flight.inc();
-        self.metrics.wait_seconds.observe(slot.waited.as_secs_f64());
+        self.metrics.wait_seconds.observe(waited.as_secs_f64());
         Permit::new(self.clone(), slot)
     }
 

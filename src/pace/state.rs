@@ -64,7 +64,6 @@ struct Ticket<T> {
 pub(super) struct Slot {
     pub(super) charge: Charge,
     pub(super) kind: RouteKey,
-    pub(super) waited: Duration,
 }
 
 /// What becomes of a request that asks for a slot.
@@ -121,7 +120,7 @@ impl<T> State<T> {
     pub(super) fn admit(&mut self, now: Instant, ask: &Ask, ticket: impl FnOnce() -> T) -> Decision {
         let line = self.line_of(&ask.kind);
         if self.passes(now, ask.cost, line) {
-            return Decision::Send(self.take(now, now, now, ask.cost, ask.kind, line.scope));
+            return Decision::Send(self.take(now, now, now, ask.cost, ask.kind, line.scope).0);
         }
         let expected = self.expected(now, ask, line);
         if let Some(refusal) = self.refusal(now, expected, ask) {
@@ -134,15 +133,15 @@ impl<T> State<T> {
 
     /// Gives slots that have matured to those that are first in line *now*; they were due at `due`. Says when the next one
     /// matures: `now` if there are more than can be given in one go, [`Instant::FAR`] if an answer must come first.
-    pub(super) fn serve(&mut self, now: Instant, due: Instant, mut give: impl FnMut(T, Slot)) -> Instant {
+    pub(super) fn serve(&mut self, now: Instant, due: Instant, mut give: impl FnMut(T, Slot, Duration)) -> Instant {
         for _ in 0..BATCH {
             let (index, line) = match self.next(now) {
                 Next::Line(index, line) => (index, line),
                 Next::At(at) => return at,
             };
             let (cost, ticket) = self.queue.pop(index).expect("the line has a first ticket");
-            let slot = self.take(now, due, ticket.since, cost, ticket.kind, line.scope);
-            give(ticket.grant, slot);
+            let (slot, waited) = self.take(now, due, ticket.since, cost, ticket.kind, line.scope);
+            give(ticket.grant, slot, waited);
         }
         now
     }
@@ -344,8 +343,16 @@ impl<T> State<T> {
         })
     }
 
-    /// Lets a request go `now` that has waited since `since`, and could have gone at `due`.
-    fn take(&mut self, now: Instant, due: Instant, since: Instant, cost: Cost, kind: RouteKey, scope: Scope) -> Slot {
+    /// Lets a request go `now` that has waited since `since`, and could have gone at `due`. Also says how long it waited.
+    fn take(
+        &mut self,
+        now: Instant,
+        due: Instant,
+        since: Instant,
+        cost: Cost,
+        kind: RouteKey,
+        scope: Scope,
+    ) -> (Slot, Duration) {
         let charge = self.budget.take(now, due, cost, scope);
         let changes = self.learned.take(now, charge, &kind, now > since, &mut self.budget);
         self.changes.extend(changes);
@@ -353,7 +360,7 @@ impl<T> State<T> {
         let waited = now.since(since);
         self.tally.waited += waited;
         self.tally.waited_most = self.tally.waited_most.max(waited);
-        Slot { charge, kind, waited }
+        (Slot { charge, kind }, waited)
     }
 
     /// When a request that asks now will have its slot, if everything goes as it should.

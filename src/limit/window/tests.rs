@@ -1,0 +1,242 @@
+//! The window, beside books that keep every request apart.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const ONE: Cost = Cost::MIN;
+const J: Duration = Duration::from_millis(5);
+
+fn window(limit: &str) -> Window {
+    Window::new(&limit.parse().unwrap())
+}
+
+fn ms(of: u64) -> Instant {
+    Instant::START + Duration::from_millis(of)
+}
+
+fn send(window: &mut Window, unit: Unit, at: Instant) {
+    window.take(unit, ONE);
+    window.sent(unit, ONE, at);
+}
+
+#[test]
+fn the_next_waits_until_the_first_is_out_of_the_window() {
+    let mut window = window("2/s");
+    send(&mut window, 0, ms(0));
+    send(&mut window, 1, ms(500));
+    assert_eq!(window.earliest(ms(600), ONE, J), ms(1005));
+    // The answer came 2 ms after sending, so 2 ms are all that the way can have taken.
+    window.answered(0, ONE, ms(0), ms(2));
+    assert_eq!(window.earliest(ms(600), ONE, J), ms(1002));
+    assert_eq!(window.earliest(ms(1002), ONE, J), ms(1002));
+}
+
+#[test]
+fn a_late_answer_counts_only_as_far_as_the_margin_goes() {
+    let mut window = window("1/s");
+    send(&mut window, 0, ms(0));
+    window.answered(0, ONE, ms(0), ms(300));
+    assert_eq!(window.earliest(ms(300), ONE, J), ms(1005));
+}
+
+#[test]
+fn a_strict_limit_counts_from_the_answer() {
+    let mut window = window("1/s strict");
+    send(&mut window, 0, ms(0));
+    assert_eq!(window.earliest(ms(900), ONE, J), Instant::FAR);
+    window.answered(0, ONE, ms(0), ms(900));
+    assert_eq!(window.earliest(ms(900), ONE, J), ms(1900));
+}
+
+#[test]
+fn one_hanging_request_holds_up_one_slot_only() {
+    let mut window = window("2/s strict");
+    send(&mut window, 0, ms(0)); // never answered
+    for unit in 1..50 {
+        let now = ms(unit * 1000);
+        assert_eq!(window.earliest(now, ONE, J), now);
+        send(&mut window, unit, now);
+        window.answered(unit, ONE, now, now);
+    }
+    assert_eq!(window.used(ms(49_500), J), 2);
+    assert!(window.buckets.len() <= 3);
+}
+
+#[test]
+fn a_permit_not_yet_sent_counts_without_end() {
+    let mut window = window("1/s");
+    window.take(0, ONE);
+    assert_eq!(window.earliest(ms(60_000), ONE, J), Instant::FAR);
+    window.give_back(0, ONE);
+    assert_eq!(window.earliest(ms(60_000), ONE, J), ms(60_000));
+}
+
+#[test]
+fn a_cost_may_span_buckets_and_exceed_the_limit() {
+    let mut window = window("600/s");
+    let cost = Cost::new(601).unwrap();
+    window.take(0, cost);
+    window.sent(0, cost, ms(0));
+    assert_eq!(window.used(ms(0), J), 601);
+    assert_eq!(window.earliest(ms(1), Cost::new(700).unwrap(), J), ms(1005));
+    window.answered(0, cost, ms(0), ms(1));
+    assert_eq!(window.earliest(ms(1), ONE, J), ms(1001));
+}
+
+#[test]
+fn a_large_limit_stays_small() {
+    let mut window = window("1000000/h");
+    for unit in 0..1_000_000 {
+        send(&mut window, unit, ms(unit / 1000));
+    }
+    assert!(window.buckets.len() <= 257);
+    assert_eq!(size_of::<Bucket>(), 40);
+}
+
+#[test]
+fn what_is_sent_moves_nobody_elses_units() {
+    // 500 share buckets of two.
+    let mut window = window("500/min strict");
+    window.take(0, ONE);
+    window.take(1, ONE);
+    // One is sent and answered while its neighbour is still being connected for, and then given back.
+    window.sent(0, ONE, ms(0));
+    window.answered(0, ONE, ms(0), ms(5));
+    window.give_back(1, ONE);
+    assert_eq!(window.used(ms(10), J), 1);
+    assert_eq!(window.used(ms(60_005), J), 0);
+}
+
+#[test]
+fn what_dials_for_longer_than_a_window_counts_from_its_sending() {
+    let mut window = window("500/s");
+    window.take(0, ONE);
+    window.take(1, ONE);
+    window.sent(1, ONE, ms(0));
+    window.answered(1, ONE, ms(0), ms(1));
+    assert_eq!(window.used(ms(5000), J), 2, "one of the two may leave at any moment");
+    window.sent(0, ONE, ms(5000));
+    assert_eq!(window.used(ms(5999), J), 2);
+    assert_eq!(window.used(ms(6005), J), 0);
+}
+
+#[test]
+fn what_is_never_sent_leaves_nothing_behind() {
+    for (limit, rounds) in [("100/h", 9), ("5000/h", 400)] {
+        let mut window = window(limit);
+        send(&mut window, 0, ms(0));
+        for unit in 1..100_000 {
+            window.take(unit, ONE);
+            window.give_back(unit, ONE);
+        }
+        assert_eq!(window.buckets.len(), 1, "{limit}");
+        // The same with many at a time, of which every third is sent.
+        for round in 0..rounds {
+            let first = 100_000 + round * 30;
+            (first..first + 30).for_each(|unit| window.take(unit, ONE));
+            for unit in first..first + 30 {
+                if unit % 3 == 0 { window.sent(unit, ONE, ms(round)) } else { window.give_back(unit, ONE) }
+            }
+        }
+        assert_eq!(window.used(ms(1000), J), 1 + 10 * rounds as u32, "{limit}");
+        let most = 2 * (1 + 10 * rounds as usize).div_ceil(window.per_bucket() as usize) + 1;
+        assert!(window.buckets.len() <= most, "{limit}: {} buckets", window.buckets.len());
+    }
+}
+
+/// One request's life, as the window is told of it.
+#[derive(Clone, Debug)]
+struct Life {
+    taken: u64,
+    /// How long it is held, and how long until it is answered.
+    held: u64,
+    answered: u64,
+    fate: Fate,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fate {
+    Answered,
+    Recalled,
+    GivenBack,
+    Unknown,
+}
+
+fn lives() -> impl Strategy<Value = Vec<Life>> {
+    let fate = prop_oneof![
+        5 => Just(Fate::Answered), 1 => Just(Fate::Recalled), 3 => Just(Fate::GivenBack), 1 => Just(Fate::Unknown)
+    ];
+    let held = prop_oneof![4 => 0u64..50, 1 => 0u64..4000];
+    let life = (0u64..6000, held, 0u64..2000, fate);
+    let life = life.prop_map(|(taken, held, answered, fate)| Life { taken, held, answered, fate });
+    proptest::collection::vec(life, 1..300)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    /// However the lives of requests overlap, and however they share buckets: each counts at least as long as it must,
+    /// by a book that keeps every request apart, and nothing stays behind.
+    #[test]
+    fn every_request_counts_until_it_is_out_and_not_for_ever(
+        lives in lives(), limit in prop::sample::select(&["40/s", "700/s", "700/s strict", "3000/s"][..])
+    ) {
+        let mut window = window(limit);
+        // When something happens: taken in the order of units, everything else in any.
+        let mut lives = lives;
+        lives.sort_by_key(|life| life.taken);
+        let mut events = Vec::new();
+        for (unit, life) in lives.iter().enumerate() {
+            let sent = life.taken + life.held;
+            let end = sent + life.answered;
+            events.push((life.taken, 0, unit));
+            match life.fate {
+                Fate::Answered => events.extend([(sent, 1, unit), (end, 2, unit)]),
+                Fate::Recalled => events.extend([(sent, 1, unit), (end, 3, unit), (end + 5, 4, unit)]),
+                Fate::GivenBack => events.push((sent, 4, unit)),
+                Fate::Unknown => events.push((sent, 1, unit)),
+            }
+        }
+        events.sort_unstable();
+        // By unit: until when it counts at least; `FAR` while that is not known.
+        let mut book = vec![None; lives.len()];
+        for (at, event, unit) in events {
+            let (now, id) = (ms(at), unit as Unit);
+            let sent = lives[unit].taken + lives[unit].held;
+            match event {
+                0 => {
+                    window.take(id, ONE);
+                    book[unit] = Some(Instant::FAR);
+                }
+                1 => {
+                    window.sent(id, ONE, now);
+                    book[unit] = Some(if window.strict { Instant::FAR } else { now + J + window.per });
+                }
+                2 => {
+                    window.answered(id, ONE, ms(sent), now);
+                    book[unit] = Some(if window.strict { now } else { now.min(ms(sent) + J) } + window.per);
+                }
+                // Not written after all, and so soon that it is still known.
+                3 if window.strict || lives[unit].answered < 1000 => {
+                    window.recall(id, ONE);
+                    book[unit] = Some(Instant::FAR);
+                }
+                4 if lives[unit].fate == Fate::GivenBack || window.strict || lives[unit].answered < 1000 => {
+                    window.give_back(id, ONE);
+                    book[unit] = None;
+                }
+                _ => {}
+            }
+            let counted = book.iter().flatten().filter(|until| **until > now).count();
+            prop_assert!(window.used(now, J) as usize >= counted, "{} of {counted} count", window.used(now, J));
+            let sum: u32 = window.buckets.iter().map(|bucket| bucket.used).sum();
+            prop_assert_eq!(sum, window.used);
+        }
+        // Once all that has an end is over, only what was sent and never answered can still count, if strict.
+        let unknown = lives.iter().filter(|life| life.fate == Fate::Unknown).count();
+        let left = window.used(ms(20_000), J) as usize;
+        let most = if window.strict { unknown * window.per_bucket() as usize } else { 0 };
+        prop_assert!(left <= most, "{left} count for ever, and {unknown} have no end");
+    }
+}
