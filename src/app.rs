@@ -1,5 +1,6 @@
 //! Assembly: puts the parts together, starts them, and ends them in order.
 
+mod unmatched;
 mod view;
 
 use std::{
@@ -22,6 +23,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
+pub use self::unmatched::Unmatched;
 use self::view::View;
 use crate::{
     admin::{self, Source as _, Status},
@@ -171,6 +173,17 @@ impl Running {
         self.view.status()
     }
 
+    /// Rules that no request has matched so far.
+    pub fn unmatched_rules(&self) -> Vec<Unmatched> {
+        unmatched::with_nearest(&self.proxy)
+    }
+
+    /// Waits until no worker is connected, for as long as `at_most`.
+    pub async fn settled(&self, at_most: Duration) {
+        // Whether or not it is so then, it is looked at.
+        let _ = tokio::time::timeout(at_most, self.proxy.emptied()).await;
+    }
+
     /// Stops accepting, lets queued and running requests finish within the configured time, and answers the rest 503.
     pub async fn drain(self) {
         let Self { proxy, drain, mut tasks, pages, workers, .. } = self;
@@ -223,8 +236,11 @@ async fn accept(listener: TcpListener, workers: Workers) {
 
 async fn keep_house(proxy: Arc<Proxy>) {
     let mut turns = tokio::time::interval(SWEEP);
+    let mut watch = unmatched::Watch::default();
     loop {
         turns.tick().await;
+        // First, because what was asked for may be forgotten then.
+        watch.look(&proxy, proxy.clock.now()).iter().for_each(Unmatched::say);
         proxy.lanes.sweep();
     }
 }

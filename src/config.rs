@@ -27,7 +27,7 @@ pub use self::{
     problem::{Place, Problem, Severity},
     source::{File, Settings, Sources},
 };
-use crate::policy::{Gateway, Interception, Rules};
+use crate::policy::{Gateway, Rules};
 
 /// All that a running andante needs to know.
 #[derive(Clone, Debug, PartialEq)]
@@ -178,9 +178,8 @@ impl Config {
         let mut rules = file.rules;
         rules::overlay(&mut rules, said.limits, problems);
         rules::check(&rules, problems);
-        rules::intercepted(&rules, said.intercept.as_deref().unwrap_or_default(), problems);
-        let interception = base.rules.interception().clone();
-        let hosts = said.intercept.map_or(interception.hosts, values);
+        let (interception, named) = check::interception(said.intercept, base.rules.interception(), problems);
+        rules::intercepted(&rules, &named, problems);
 
         files.extend(Named::all(said.upstream_ca.as_deref(), Holds::Certificates));
         files.extend(Named::all(file.upstream_crl.as_deref(), Holds::RevocationLists));
@@ -193,7 +192,7 @@ impl Config {
             clients,
             drain: file.drain.unwrap_or(base.drain),
             timeouts: file.timeouts.unwrap_or(base.timeouts),
-            rules: rules::finish(rules, said.answers).intercepting(Interception { hosts, ..interception }),
+            rules: rules::finish(rules, said.answers).intercepting(interception),
             gateways: file.gateways.unwrap_or(base.gateways),
             upstream_ca: said.upstream_ca.map_or(base.upstream_ca, values),
             upstream_crl: file.upstream_crl.map_or(base.upstream_crl, values),

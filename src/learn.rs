@@ -222,6 +222,10 @@ impl Learned {
             changes.extend(pause.map(Change::Route));
         } else if quota {
             budget.refused(now, sent);
+            // A ban, and a bill that was not paid, have nothing to do with limits.
+            if !matches!(hint.signal, Signal::Banned | Signal::FatalQuota) {
+                changes.push(Change::Unexplained { sent, at: now });
+            }
         }
         changes
     }

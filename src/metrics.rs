@@ -4,7 +4,7 @@
 //! addition, never a look-up.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -125,10 +125,19 @@ impl Metrics {
         self.shared.rules.lock().rules.values().map(|rule| rule.counted(outcome)).sum()
     }
 
+    /// Tunnels that were intercepted so far, over all rules and hosts, by what came of them.
+    pub fn interceptions(&self) -> BTreeMap<String, u64> {
+        sums(&self.shared.families.interceptions, "outcome")
+    }
+
+    /// Answers of upstreams that reached workers so far, over all rules and hosts, by status code.
+    pub fn answers(&self) -> BTreeMap<String, u64> {
+        sums(&self.shared.families.answers, "code")
+    }
+
     /// How many times a request was sent again so far, over all rules and hosts.
     pub fn retried(&self) -> u64 {
-        let family = self.shared.families.retries.collect();
-        family.iter().flat_map(|family| family.get_metric()).map(|metric| metric.get_counter().get_value() as u64).sum()
+        sums(&self.shared.families.retries, "reason").into_values().sum()
     }
 
     /// Adds what is only worked out when somebody asks. What cannot be added (a name that is taken, say) is logged.
@@ -236,6 +245,16 @@ impl Families {
     }
 }
 
+/// The counters of a family, added up by the values of `label`.
+fn sums(family: &IntCounterVec, label: &str) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for metric in family.collect().iter().flat_map(|family| family.get_metric()) {
+        let value = metric.get_label().iter().find(|pair| pair.name() == label).map(|pair| pair.value().to_owned());
+        *sums.entry(value.unwrap_or_default()).or_default() += metric.get_counter().get_value() as u64;
+    }
+    sums
+}
+
 /// Registers a metric of ours, whose name, labels and buckets are constants of this file.
 fn registered<C>(registry: &Registry, metric: prometheus::Result<C>) -> C
 where
@@ -274,6 +293,10 @@ mod tests {
         rule.hinted("github");
         rule.retried("refused");
         assert_eq!(metrics.retried(), 1);
+        assert_eq!(metrics.answers(), [("200".into(), 1), ("other".into(), 1)].into());
+        rule.intercepted(Interception::Untrusted);
+        metrics.rule("other api").intercepted(Interception::Untrusted);
+        assert_eq!(metrics.interceptions(), [("untrusted".into(), 2)].into());
         metrics.client_connections.inc();
         let text = metrics.render();
         for line in [

@@ -11,7 +11,7 @@ pub use self::{
     answers::{Retry, Spend, Trust},
     egress::{Egress, Identity, Parent, ParentProtocol},
     gateway::Gateway,
-    rules::{Interception, Rules},
+    rules::{Interception, Rules, Unlisted},
 };
 use crate::limit::{LimitSpec, MarginSpec};
 
@@ -177,6 +177,25 @@ impl HostPattern {
                 Name::Exactly(name) => **name == *origin.host,
                 Name::Below(suffix) => origin.host.len() > suffix.len() && origin.host.ends_with(suffix.as_str()),
             }
+    }
+
+    /// Whether it names `host`, and no other, at every port.
+    pub fn is_exactly(&self, host: &str) -> bool {
+        self.port.is_none() && matches!(&self.name, Name::Exactly(name) if name == host)
+    }
+
+    /// How much `host` is like one of the hosts meant, from 0 to 1: a name that was mistyped is like the right one.
+    pub fn likeness(&self, host: &str) -> f64 {
+        match &self.name {
+            Name::Any => 0.0,
+            Name::Exactly(name) => strsim::normalized_damerau_levenshtein(name, host),
+            Name::Below(suffix) => {
+                // As many labels as the suffix has.
+                let labels = suffix.matches('.').count();
+                let tail = host.rmatch_indices('.').nth(labels - 1).map_or(host, |(dot, _)| &host[dot + 1..]);
+                strsim::normalized_damerau_levenshtein(&suffix[1..], tail)
+            }
+        }
     }
 
     /// The port that the pattern names, if any.
@@ -347,5 +366,19 @@ mod tests {
             assert!(Origin::parse(Scheme::Http, text, Some(80)).is_err(), "{text}");
         }
         assert!(Origin::parse(Scheme::Http, "a", None).is_err());
+    }
+    #[test]
+    fn a_mistyped_host_is_like_the_right_one() {
+        let like = |pattern: &str, host: &str| pattern.parse::<HostPattern>().unwrap().likeness(host);
+        for (pattern, host) in
+            [("api.tset", "api.test"), ("api.exmaple.com", "api.example.com"), ("*.exmaple.com", "a.b.example.com")]
+        {
+            assert!(like(pattern, host) > 0.8, "{pattern} {host}");
+        }
+        assert!(like("api.openai.com", "www.wikipedia.org") < 0.5);
+        assert_eq!(like("*.example.com", "example.com"), 1.0, "which it does not match");
+        assert_eq!((like("api.test:8443", "api.test"), like("*", "api.test")), (1.0, 0.0));
+        let exact = |pattern: &str| pattern.parse::<HostPattern>().unwrap().is_exactly("a.test");
+        assert_eq!(["A.test", "a.test:80", "*.test", "*"].map(exact), [true, false, false, false]);
     }
 }

@@ -9,6 +9,7 @@ mod forward;
 mod gateway;
 mod http1;
 mod http2;
+mod incidents;
 mod inside;
 mod lease;
 mod link;
@@ -41,6 +42,7 @@ use std::{
 use http::HeaderValue;
 use tokio::{net::TcpStream, sync::Notify};
 
+pub use incidents::{Incident, Incidents};
 pub use pool::Pool;
 
 use self::{notices::Notices, seen::Seen, upload::ReplayMemory};
@@ -82,6 +84,8 @@ pub struct Proxy {
     notices: Notices,
     seen: Seen,
     replay_memory: Arc<ReplayMemory>,
+    /// What went wrong so far.
+    pub incidents: Incidents,
     /// Where people find out more, for answers to those who took us for a web server.
     admin: String,
     /// `1.1 andante-…`, `1.0 …` and `2 …`: unique to this process, so that a loop is told from a chain.
@@ -151,6 +155,7 @@ impl Proxy {
             tls: parts.tls,
             ca: parts.ca,
             notices: Notices::default(),
+            incidents: Incidents::default(),
             seen: Seen::default(),
             replay_memory: Arc::new(ReplayMemory::new(MOST_KEPT)),
             admin: parts.admin,

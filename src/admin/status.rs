@@ -1,8 +1,10 @@
 //! What `/status` says: a contract, and the trait of whoever knows it. Times are in seconds unless a name says otherwise.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use crate::metrics::{Metrics, Outcome};
+use crate::metrics::{Interception, Metrics, Outcome};
 
 /// andante at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -21,8 +23,16 @@ pub struct Status {
     pub certificates: u64,
     /// Requests that ended so far, by how they ended.
     pub requests: Requests,
+    /// Answers of APIs that reached workers so far, by status code.
+    pub answers: BTreeMap<String, u64>,
+    /// Tunnels that were intercepted so far, by what came through them.
+    pub interceptions: Interceptions,
     /// How many times a request was sent again so far.
     pub retries_total: u64,
+    /// What went wrong so far, the most frequent first.
+    pub incidents: Vec<IncidentStatus>,
+    /// The names of the rules that no request has matched so far.
+    pub unmatched_rules: Vec<String>,
     /// How many lanes there are, listed below or not.
     pub lanes_total: u64,
     /// The lanes.
@@ -53,6 +63,38 @@ pub struct Requests {
     pub tunnelled: u64,
     /// A bad request or a denied target.
     pub rejected: u64,
+}
+
+/// Tunnels that were intercepted so far, by [`Interception`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interceptions {
+    /// TLS, with a certificate of ours that the worker took.
+    pub tls: u64,
+    /// HTTP in the clear.
+    pub plain: u64,
+    /// TLS, but the worker did not trust our certificate.
+    pub untrusted: u64,
+    /// TLS that failed for another reason.
+    pub failed: u64,
+    /// Neither TLS nor HTTP.
+    pub stranger: u64,
+}
+
+/// One thing that went wrong, however often.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct IncidentStatus {
+    /// What kind of thing: an error type of RFC 9209, or one of [`Incidents`](crate::proxy::Incidents).
+    pub kind: String,
+    /// What happened, and on which host.
+    pub detail: String,
+    /// What to do about it.
+    pub hint: String,
+    /// Who has to do it: `client`, `proxy` or `upstream`.
+    pub blame: String,
+    /// How many requests it has cost, or tunnels.
+    pub total: u64,
+    /// Time since it happened last.
+    pub last_s: f64,
 }
 
 /// One lane at one instant.
@@ -89,6 +131,16 @@ pub struct LaneStatus {
     pub refused_total: u64,
     /// Answers of 429 from the API so far.
     pub answered_429_total: u64,
+    /// Requests whose clients left before an answer so far.
+    pub left_total: u64,
+    /// Those of them that were waiting for a slot.
+    pub left_queued_total: u64,
+    /// From their arrival to their departure, together.
+    pub left_seconds_total: f64,
+    /// The longest of these times.
+    pub left_seconds_max: f64,
+    /// The time after which most of the last ones left, if there is such a time: mostly a time-out of their own.
+    pub left_after_s: Option<f64>,
     /// How long requests waited so far, together.
     pub wait_seconds_total: f64,
     /// The longest of these waits.
@@ -196,6 +248,23 @@ impl Requests {
     }
 }
 
+// === impl Interceptions ===
+
+impl Interceptions {
+    /// What `metrics` counted, over all rules.
+    pub fn counted(metrics: &Metrics) -> Self {
+        let counted = metrics.interceptions();
+        let of = |outcome: Interception| counted.get(outcome.as_str()).copied().unwrap_or(0);
+        Self {
+            tls: of(Interception::Tls),
+            plain: of(Interception::Plain),
+            untrusted: of(Interception::Untrusted),
+            failed: of(Interception::Failed),
+            stranger: of(Interception::Stranger),
+        }
+    }
+}
+
 // === impl LaneStatus ===
 
 impl LaneStatus {
@@ -242,15 +311,43 @@ mod tests {
             next_slot_s: Some(0.12),
             budgets: vec![budget],
             failures: Some(Failures { failed: 1, of: 50 }),
+            left_total: 4,
+            left_queued_total: 3,
+            left_seconds_total: 20.0,
+            left_seconds_max: 5.0,
             ..lane("api.example.com", 2)
         };
         let (version, retries_total) = ("1.2.3".into(), 7);
-        let status = Status { version, uptime_s: 1.5, retries_total, lanes: vec![lane], ..Status::default() };
+        let incident = IncidentStatus {
+            kind: "dns_error".into(),
+            detail: "could not resolve a".into(),
+            hint: "check it".into(),
+            blame: "upstream".into(),
+            total: 2,
+            last_s: 0.5,
+        };
+        let status = Status {
+            version,
+            uptime_s: 1.5,
+            answers: [("200".into(), 3)].into(),
+            retries_total,
+            incidents: vec![incident],
+            unmatched_rules: vec!["apt".into()],
+            lanes: vec![lane],
+            ..Status::default()
+        };
         let expected = serde_json::json!({
             "version": "1.2.3", "uptime_s": 1.5, "draining": false,
             "connections": {"client": 0, "upstream": 0}, "tunnels": 0, "certificates": 0,
             "requests": {"answered": 0, "refused": 0, "failed": 0, "left": 0, "tunnelled": 0, "rejected": 0},
+            "answers": {"200": 3},
+            "interceptions": {"tls": 0, "plain": 0, "untrusted": 0, "failed": 0, "stranger": 0},
             "retries_total": 7,
+            "incidents": [{
+                "kind": "dns_error", "detail": "could not resolve a", "hint": "check it", "blame": "upstream", "total": 2,
+                "last_s": 0.5,
+            }],
+            "unmatched_rules": ["apt"],
             "lanes_total": 1,
             "lanes": [{
                 "rule": "api", "host": "api.example.com",
@@ -259,7 +356,8 @@ mod tests {
                 "budgets": [{"name": "core", "left": 3.0, "limit": 60.0, "reset_s": 12.5, "requests": true}],
                 "failures": {"failed": 1, "of": 50},
                 "next_slot_s": 0.12, "drain_eta_s": null, "sent_total": 0, "refused_total": 0,
-                "answered_429_total": 0, "wait_seconds_total": 0.0, "wait_seconds_max": 0.0, "active_s": 0.0,
+                "answered_429_total": 0, "left_total": 4, "left_queued_total": 3, "left_seconds_total": 20.0,
+                "left_seconds_max": 5.0, "left_after_s": null, "wait_seconds_total": 0.0, "wait_seconds_max": 0.0, "active_s": 0.0,
             }],
         });
         assert_eq!(serde_json::to_value(status.waiting_first(9)).unwrap(), expected);

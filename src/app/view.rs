@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
+use super::unmatched;
 use crate::{
     admin::status::{
-        BudgetStatus, Connections, Failures, Gate, LaneStatus, LimitSource, LimitStatus, Requests, Source, Status,
+        BudgetStatus, Connections, Failures, Gate, IncidentStatus, Interceptions, LaneStatus, LimitSource, LimitStatus,
+        Requests, Source, Status,
     },
     clock::Instant,
     learn::Left,
     limit::{self, Usage},
     pace::Lane,
-    proxy::Proxy,
+    proxy::{Incident, Proxy},
 };
 
 /// A running proxy, looked at.
@@ -28,11 +30,11 @@ impl View {
 
 impl Source for View {
     fn status(&self) -> Status {
-        let proxy = &self.proxy;
+        let (proxy, now) = (&self.proxy, self.proxy.clock.now());
         let lanes: Vec<_> = proxy.lanes.all().iter().map(|lane| lane_status(lane)).collect();
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
-            uptime_s: proxy.clock.now().since(Instant::START).as_secs_f64(),
+            uptime_s: now.since(Instant::START).as_secs_f64(),
             draining: proxy.is_draining(),
             connections: Connections {
                 client: proxy.metrics.client_connections.get(),
@@ -41,6 +43,10 @@ impl Source for View {
             tunnels: proxy.tunnels() as i64,
             certificates: proxy.certificates(),
             requests: Requests::counted(&proxy.metrics),
+            answers: proxy.metrics.answers(),
+            interceptions: Interceptions::counted(&proxy.metrics),
+            incidents: proxy.incidents.all().into_iter().map(|incident| incident_status(incident, now)).collect(),
+            unmatched_rules: unmatched::rules(proxy).map(|rule| rule.name.to_string()).collect(),
             retries_total: proxy.metrics.retried(),
             lanes_total: lanes.len() as u64,
             lanes,
@@ -52,8 +58,15 @@ impl Source for View {
     }
 }
 
+fn incident_status(incident: Incident, now: Instant) -> IncidentStatus {
+    let Incident { kind, detail, hint, blame, total, last } = incident;
+    let (kind, blame) = (kind.to_owned(), blame.to_owned());
+    IncidentStatus { kind, detail, hint, blame, total, last_s: now.since(last).as_secs_f64() }
+}
+
 fn lane_status(lane: &Lane) -> LaneStatus {
     let label = lane.metrics().name().to_owned();
+    let left = lane.departures().stats();
     let lane = lane.snapshot();
     let tally = &lane.tally;
     LaneStatus {
@@ -75,6 +88,11 @@ fn lane_status(lane: &Lane) -> LaneStatus {
         sent_total: tally.sent,
         refused_total: tally.refused,
         answered_429_total: tally.refused_by_api,
+        left_total: left.total,
+        left_queued_total: left.queued,
+        left_seconds_total: left.waited.as_secs_f64(),
+        left_seconds_max: left.longest.as_secs_f64(),
+        left_after_s: left.usual.map(|usual| usual.as_secs_f64()),
         wait_seconds_total: tally.waited.as_secs_f64(),
         wait_seconds_max: tally.waited_most.as_secs_f64(),
         active_s: tally.active.map_or(0.0, |(first, last)| last.since(first).as_secs_f64()),

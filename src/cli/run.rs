@@ -4,10 +4,11 @@
 //! waiting for ever. The command is a plain child: same terminal, same process group, same standard streams.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io,
     net::{Ipv4Addr, SocketAddr},
     os::unix::process::ExitStatusExt,
+    path::Path,
     process::{ExitCode, ExitStatus},
     time::{Duration, SystemTime},
 };
@@ -16,6 +17,7 @@ use tokio::{
     process::{Child, Command},
     time::{Interval, interval},
 };
+use tracing::warn;
 
 use super::trust::TrustFolder;
 use crate::{
@@ -24,16 +26,17 @@ use crate::{
     clock::Clock,
     config::Config,
     listen::Given,
-    policy::{Interception, Rules},
+    policy::{Interception, Rules, Unlisted},
 };
 
+mod diagnosis;
 mod environment;
 mod footer;
 mod progress;
 mod signals;
 mod summary;
 
-use self::{footer::Footer, progress::Pace, signals::Signals};
+use self::{diagnosis::Circumstances, footer::Footer, progress::Pace, signals::Signals};
 
 /// What `--help` ends with.
 pub const EXAMPLES: &str = "\
@@ -41,6 +44,10 @@ Examples:
   andante run --limit api.example.com=500/min -- python fetch.py
   andante run --limit 'api.example.com=10/s,in-flight 20' -- xargs -P 50 -n 1 curl -sS -o /dev/null < urls.txt
   andante run --config andante.toml --quiet -- make data
+
+Each request in HTTPS is paced, too: every host is intercepted, with a CA that lives in memory and that COMMAND is told to
+trust by the variables that common clients read. --intercept HOST narrows that to these hosts and those with limits,
+--intercept none switches it off; a rule with https = 'tunnel' leaves one host alone.
 
 COMMAND finds the proxy in HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, in capitals and small letters, and NODE_USE_ENV_PROXY
 is 1. NO_PROXY stays as it is, except that a rule for a loopback host takes the loopback hosts out of it; programs in Go
@@ -85,6 +92,8 @@ struct Live {
     footer: Footer,
 }
 
+/// How long the summary waits for what the command's end brings about. Only what lives on in the background takes longer.
+const LAST_NEWS: Duration = Duration::from_millis(250);
 /// How often the line is refreshed.
 const REFRESH: Duration = Duration::from_millis(200);
 
@@ -93,7 +102,7 @@ const REFRESH: Duration = Duration::from_millis(200);
 pub fn base() -> Config {
     let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     // The command is told to trust us, so that it need not be asked for.
-    let interception = Interception { limited: true, ..Interception::default() };
+    let interception = Interception { others: Unlisted::Intercept, ..Interception::default() };
     let rules = Rules::default().intercepting(interception);
     Config { listen: vec![free], admin: Some(free), rules, ..Config::default() }
 }
@@ -110,9 +119,8 @@ pub async fn run(config: Config, options: Options) -> ExitCode {
 }
 
 async fn around(config: Config, options: Options) -> Result<u8, Trouble> {
+    let (config, authority) = prepare_interception(config)?;
     let rules = config.rules.clone();
-    // The key never leaves this process, and the files that make the command trust it go when the command does.
-    let authority = rules.intercepts().then(authority).transpose().map_err(Trouble::Ca)?;
     let (ca, folder) = authority.unzip();
     let trust = folder.as_ref().map(TrustFolder::trust);
     let running = Running::start(config, Given::default(), ca).await.map_err(Trouble::Start)?;
@@ -121,9 +129,11 @@ async fn around(config: Config, options: Options) -> Result<u8, Trouble> {
     let mut signals = Signals::listen().map_err(Trouble::Signals)?;
     let clock = Clock::start();
     let (program, arguments) = options.command.split_first().expect("the command line asks for a command");
+    let variables = environment::variables(proxy, &rules, trust, |name| std::env::var_os(name));
+    let no_proxy = environment::exceptions(&variables, |name| std::env::var_os(name));
     let mut child = Command::new(program)
         .args(arguments)
-        .envs(environment::variables(proxy, &rules, trust, |name| std::env::var_os(name)))
+        .envs(variables)
         .spawn()
         .map_err(|source| Trouble::Command { command: program.clone(), source })?;
     let mut live = if options.quiet { None } else { Live::open() };
@@ -132,9 +142,13 @@ async fn around(config: Config, options: Options) -> Result<u8, Trouble> {
         live.footer.close();
     }
     let ended = ended.map_err(|source| Trouble::Lost { command: program.clone(), source })?;
-    let status = running.status();
     if !options.quiet {
-        say(&summary::render(&status, clock.now().since(crate::clock::Instant::START)));
+        // What the command had open is closed by now, and is about to be noticed.
+        running.settled(LAST_NEWS).await;
+        let (no_proxy, unmatched) = (no_proxy.as_deref(), running.unmatched_rules());
+        let circumstances = Circumstances { ended, no_proxy, unmatched: &unmatched };
+        let elapsed = clock.now().since(crate::clock::Instant::START);
+        say(&summary::render(&running.status(), elapsed, &circumstances));
     }
     // What the command left behind in the background may finish, but a signal means that nobody wants to wait for it.
     tokio::select! {
@@ -142,6 +156,28 @@ async fn around(config: Config, options: Options) -> Result<u8, Trouble> {
         _ = signals.next() => {}
     }
     Ok(exit_code(ended))
+}
+
+/// Makes the CA for what is to be intercepted, and what the command needs to trust it. The key never leaves this process,
+/// and the files go when the command does.
+///
+/// Where that fails and nobody has asked for interception, HTTPS passes unseen.
+fn prepare_interception(config: Config) -> Result<(Config, Option<(Ca, TrustFolder)>), Trouble> {
+    if !config.rules.intercepts() {
+        return Ok((config, None));
+    }
+    let error = match authority() {
+        Ok(authority) => return Ok((config, Some(authority))),
+        Err(error) => error,
+    };
+    let others = config.rules.interception().others.besides_named();
+    let rules = config.rules.clone().intercepting(Interception { others, ..config.rules.interception().clone() });
+    if rules.intercepts() {
+        return Err(Trouble::Ca(error));
+    }
+    let hint = error.hint().unwrap_or_default();
+    warn!(%error, hint, "cannot intercept HTTPS: it passes unseen and unpaced");
+    Ok((Config { rules, ..config }, None))
 }
 
 fn authority() -> Result<(Ca, TrustFolder), CaError> {
@@ -210,6 +246,9 @@ impl Trouble {
 
     fn hint(&self) -> Option<String> {
         let hint = match self {
+            Self::Command { command, source } if source.kind() == io::ErrorKind::NotFound && is_there(command) => {
+                "the file is there, but not the program that its first line (#!) or its format asks for: install that"
+            }
             Self::Command { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 "write the command after `--`, and its path if it is not in PATH: andante run -- ./fetch.sh"
             }
@@ -217,7 +256,7 @@ impl Trouble {
                 "make the file executable (chmod +x), or name the program that reads it: andante run -- sh FILE"
             }
             Self::Ca(error) => {
-                let otherwise = "or leave HTTPS unpaced: https = \"tunnel\" in the rule";
+                let otherwise = "or leave HTTPS unpaced: --intercept none";
                 return error.hint().map(|hint| format!("{hint}; {otherwise}"));
             }
             Self::Start(error) => return error.hint(),
@@ -237,6 +276,15 @@ impl Trouble {
             say(&format!("hint: {hint}\n"));
         }
     }
+}
+
+/// Whether there is a file that would be run as `command`.
+fn is_there(command: &OsStr) -> bool {
+    if Path::new(command).components().count() > 1 {
+        return Path::new(command).is_file();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(command).is_file())
 }
 
 #[cfg(test)]

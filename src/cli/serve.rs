@@ -43,9 +43,9 @@ pub struct ServeArgs {
     /// What a host allows, as in api.example.com=10/s,500/min; may be repeated [env: ANDANTE_LIMIT]
     #[arg(long, value_name = "HOST=LIMITS")]
     pub limit: Vec<String>,
-    /// A host whose HTTPS is intercepted, so that each request in it is paced; may be repeated, as in api.example.com,
-    /// *.example.com:8443 or * [env: ANDANTE_INTERCEPT]
-    #[arg(long, value_name = "HOST")]
+    /// A host whose HTTPS is intercepted, so that each request in it is paced, as in api.example.com, *.example.com:8443
+    /// or *; may be repeated; or none [env: ANDANTE_INTERCEPT] [default: none; for `andante run`, every host]
+    #[arg(long, value_name = "HOST|none")]
     pub intercept: Vec<String>,
     /// PEM file with authorities that upstreams are verified by, besides the system's; may be repeated [env: ANDANTE_UPSTREAM_CA]
     #[arg(long, value_name = "FILE")]
@@ -101,7 +101,7 @@ pub async fn run(args: ServeArgs) -> ExitCode {
 async fn serve(config: Config) -> Result<(), Failure> {
     log::start(config.log, "info")?;
     // Before anything can be told that we are ready: whoever reads that may stop us right away.
-    let deaf = |error| Failure::new("could not listen for SIGINT and SIGTERM").because(error);
+    let deaf = |error| Failure::new("could not listen for signals").because(error);
     let mut signals = Signals::listen().map_err(deaf)?;
     let given = Given::take().map_err(not_given)?;
     let running = Running::start(config, given, None).await.map_err(not_started)?;

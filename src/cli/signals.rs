@@ -1,40 +1,105 @@
-//! The signals that ask andante to stop.
+//! The signals that reach `serve`: which of them stop it, and which of them it must survive.
 
-use std::io;
+use std::{fs::File, io};
 
+use rustix::process;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::warn;
 
-/// Hears SIGINT and SIGTERM, from its making on: one that comes before it is asked for is not lost.
+/// Receives the signals from its creation on: one that comes before [`next`](Self::next) is called is not lost.
 #[derive(Debug)]
 pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    /// `None` where we were started with SIGHUP ignored (`nohup`), which has to stay so.
+    hangup: Option<Signal>,
+    user: [Signal; 2],
+    /// Whether we were started from a terminal.
+    terminal: bool,
 }
 
-/// Which signal came.
+/// Which signal asks for the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// SIGINT: Ctrl-C.
     Interrupt,
     /// SIGTERM: a service manager.
     Terminate,
+    /// SIGHUP: the terminal is gone.
+    Hangup,
 }
 
 // === impl Signals ===
 
 impl Signals {
-    /// Takes over both signals; they no longer end the process by themselves. Needs a tokio runtime.
+    /// Takes over the signals; none of them ends the process by itself any more. Needs a tokio runtime.
     pub(super) fn listen() -> io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        let hangup = (!is_ignored(process::Signal::HUP)).then(|| signal(SignalKind::hangup())).transpose()?;
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup,
+            user: [signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?],
+            terminal: has_terminal(),
+        })
     }
 
-    /// Waits for the next one. Loses none when dropped and called again.
+    /// Waits for the next signal that asks for the end, and logs all others. Loses none when dropped and called again.
     pub(super) async fn next(&mut self) -> Stop {
-        tokio::select! {
-            _ = self.interrupt.recv() => Stop::Interrupt,
-            _ = self.terminate.recv() => Stop::Terminate,
+        let [user1, user2] = &mut self.user;
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => return Stop::Interrupt,
+                _ = self.terminate.recv() => return Stop::Terminate,
+                () = received(&mut self.hangup) => {
+                    if self.terminal && !has_terminal() {
+                        return Stop::Hangup;
+                    }
+                    warn!(
+                        signal = "SIGHUP",
+                        "the configuration is not reloaded: to load it, restart andante (SIGTERM lets requests finish \
+                         first; `systemctl restart andante` does that)"
+                    );
+                }
+                _ = user1.recv() => meaningless("SIGUSR1"),
+                _ = user2.recv() => meaningless("SIGUSR2"),
+            }
         }
     }
+}
+
+/// Waits for `signal`; for ever if it is not listened to.
+async fn received(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => {
+            signal.recv().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+fn meaningless(signal: &str) {
+    warn!(
+        signal,
+        "this signal means nothing to andante, which goes on; there is no log file to reopen; SIGTERM ends it in order"
+    );
+}
+
+/// Whether this process has a terminal, wherever its streams go. A terminal that was closed is none.
+fn has_terminal() -> bool {
+    File::open("/dev/tty").is_ok()
+}
+
+/// Whether this process was told to ignore `signal` by whoever started it.
+pub(super) fn is_ignored(signal: process::Signal) -> bool {
+    ignores(&std::fs::read_to_string("/proc/self/status").unwrap_or_default(), signal)
+}
+
+/// Whether `/proc/PID/status` says that the process ignores `signal`; proc_pid_status(5), `SigIgn`.
+fn ignores(status: &str, signal: process::Signal) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal.as_raw() - 1) & 1 == 1
 }
 
 // === impl Stop ===
@@ -45,14 +110,31 @@ impl Stop {
         match self {
             Self::Interrupt => "SIGINT",
             Self::Terminate => "SIGTERM",
+            Self::Hangup => "SIGHUP",
         }
     }
 
     /// What a process that this signal ended returns in a shell: 128 and the signal's number.
     pub(super) fn exit_code(self) -> u8 {
         match self {
+            Self::Hangup => 129,
             Self::Interrupt => 130,
             Self::Terminate => 143,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::Signal;
+
+    use super::*;
+
+    #[test]
+    fn what_we_were_told_to_ignore_is_known() {
+        let status = "Name:\tandante\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\n";
+        assert!(ignores(status, Signal::HUP));
+        assert!(!ignores(status, Signal::TERM));
+        assert!(!ignores("", Signal::HUP));
     }
 }

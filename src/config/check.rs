@@ -1,4 +1,4 @@
-//! Holds the parts of a configuration against each other: addresses, and who may use them.
+//! Holds the parts of a configuration against each other: addresses, who may use them, and whose HTTPS is intercepted.
 
 use std::net::SocketAddr;
 
@@ -7,6 +7,7 @@ use super::{
     problem::{Place, Placed, Problem},
     value::Client,
 };
+use crate::policy::{HostPattern, Interception};
 
 /// Who may use the proxy.
 pub(super) fn clients(written: Option<Vec<Placed<Client>>>, problems: &mut Vec<Problem>) -> Clients {
@@ -28,6 +29,30 @@ pub(super) fn clients(written: Option<Vec<Placed<Client>>>, problems: &mut Vec<P
         (None, true) => Clients::Loopback,
         (None, false) => Clients::Networks(networks),
     }
+}
+
+/// Which hosts are intercepted, where `base` holds as far as nobody has written anything. Also returns the hosts that
+/// were named.
+pub(super) fn interception(
+    written: Option<Vec<Placed<Option<HostPattern>>>>,
+    base: &Interception,
+    problems: &mut Vec<Problem>,
+) -> (Interception, Vec<Placed<HostPattern>>) {
+    let written = written.unwrap_or_default();
+    let none = written.iter().find(|entry| entry.value.is_none());
+    if let (Some(none), true) = (none, written.len() > 1) {
+        let hint = "write \"none\" alone, or the hosts without it";
+        problems.push(Problem::error(none, "\"none\" contradicts the hosts beside it", hint));
+    }
+    if none.is_some() {
+        return (Interception::default(), Vec::new());
+    }
+    let named: Vec<_> = written.into_iter().filter_map(Placed::transpose).collect();
+    if named.is_empty() {
+        return (base.clone(), named);
+    }
+    let hosts = named.iter().map(|host| host.value.clone()).collect();
+    (Interception { hosts, others: base.others.besides_named() }, named)
 }
 
 /// Addresses must differ, and those that others can reach must be meant. `named` is whether anybody wrote `clients`,

@@ -51,7 +51,7 @@ pub(super) struct Layer {
     pub(super) clients: Option<Vec<Placed<Client>>>,
     /// Limits by host; of a file these are in its rules instead.
     pub(super) limits: Vec<Placed<(HostPattern, Limits)>>,
-    pub(super) intercept: Option<Vec<Placed<HostPattern>>>,
+    pub(super) intercept: Option<Vec<Placed<Option<HostPattern>>>>,
     pub(super) upstream_ca: Option<Vec<Placed<PathBuf>>>,
     pub(super) data: Option<Placed<PathBuf>>,
     /// What holds for every rule that does not say, and without one.
@@ -105,7 +105,7 @@ impl FileLayer {
                 log: reader.one(root, "log", &value::LOG),
                 clients: reader.several(root, "clients", &value::CLIENT).map(|clients| clients.value),
                 limits: Vec::new(),
-                intercept: reader.several(root, "intercept", &value::HOST).map(|hosts| hosts.value),
+                intercept: reader.several(root, "intercept", &value::INTERCEPT).map(|hosts| hosts.value),
                 upstream_ca: reader.files(root, "upstream-ca"),
                 data: data.map(|data| reader.beside(data)),
                 answers: Answers::read(reader, root),
@@ -239,7 +239,7 @@ impl Layer {
 
     fn read(said: &Settings, problems: &mut Vec<Problem>, place: impl Fn(&'static str) -> Place) -> Self {
         let clients = word_list(&said.clients, &place("--clients"), &value::CLIENT, problems);
-        let intercept = word_list(&said.intercept, &place("--intercept"), &value::HOST, problems);
+        let intercept = word_list(&said.intercept, &place("--intercept"), &value::INTERCEPT, problems);
         let upstream_ca = word_list(&said.upstream_ca, &place("--upstream-ca"), &upstream::FILE, problems);
         let answers = Answers {
             spend: word(said.spend.as_deref(), &place("--spend"), &answers::SPEND, problems).map(|said| said.value),

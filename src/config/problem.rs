@@ -118,3 +118,11 @@ impl<T> Placed<T> {
         Self { value, text: String::new(), key: None, place: Place::Default }
     }
 }
+
+impl<T> Placed<Option<T>> {
+    /// The same without the option, if there is a value.
+    pub(super) fn transpose(self) -> Option<Placed<T>> {
+        let Self { value, text, key, place } = self;
+        value.map(|value| Placed { value, text, key, place })
+    }
+}

@@ -70,6 +70,9 @@ pub(super) const HOST: Grammar<HostPattern> = Grammar {
     example: "\"api.example.com\", \"*.example.com\", \"api.example.com:8443\" or \"*\"",
     read: host,
 };
+/// A host, or `none` of them.
+pub(super) const INTERCEPT: Grammar<Option<HostPattern>> =
+    Grammar { expected: HOST.expected, example: HOST.example, read: intercept };
 pub(super) const LIMITS: Grammar<Limits> = Grammar { expected: "a limit", example: "\"500/min\"", read: limits };
 pub(super) const LIMIT_OF_HOST: Grammar<(HostPattern, Limits)> =
     Grammar { expected: "HOST=LIMITS", example: "\"api.example.com=10/s,500/min\"", read: limit_of_host };
@@ -183,6 +186,10 @@ fn timeout(text: &str) -> Result<Duration, Instead> {
 
 fn margin(text: &str) -> Result<MarginSpec, Instead> {
     if text == "auto" { Ok(MarginSpec::Auto) } else { length(text).map(MarginSpec::Fixed) }
+}
+
+fn intercept(text: &str) -> Result<Option<HostPattern>, Instead> {
+    if text == "none" { Ok(None) } else { host(text).map(Some) }
 }
 
 fn host(text: &str) -> Result<HostPattern, Instead> {

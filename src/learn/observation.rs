@@ -62,6 +62,13 @@ pub enum Change {
     Route(Duration),
     /// So many requests may be under way at once.
     Parallel(u32),
+    /// A request was refused although what is configured was kept.
+    Unexplained {
+        /// When the request left.
+        sent: Instant,
+        /// When its answer came.
+        at: Instant,
+    },
 }
 
 /// What an answer has changed: mostly nothing.

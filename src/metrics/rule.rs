@@ -155,6 +155,11 @@ impl RuleMetrics {
         self.outcomes[outcome as usize].get()
     }
 
+    /// Whether no request has ended so far, in any way.
+    pub fn is_unused(&self) -> bool {
+        self.outcomes.iter().all(|outcome| outcome.get() == 0)
+    }
+
     /// One answer's head arrived. Codes past 599, which no standard defines, share the label `other`.
     pub fn answered(&self, status: StatusCode) {
         self.answers.of(&self.name, status).inc();

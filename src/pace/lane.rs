@@ -12,6 +12,7 @@ use tokio::sync::{Notify, oneshot};
 use super::{
     Admission, Ask, Permit, Snapshot, Waiting,
     state::{Decision, End, Memory, Slot, State},
+    symptoms::Symptoms,
     tell::tell,
 };
 use crate::{
@@ -31,6 +32,7 @@ pub struct Lane {
     door: Mutex<Door>,
     /// Tells the driver that it sleeps too long.
     wake: Notify,
+    pub(super) symptoms: Symptoms,
 }
 
 /// What is behind the lock.
@@ -51,8 +53,9 @@ const DOZE: Duration = Duration::from_secs(1);
 impl Lane {
     /// A lane in which nothing has happened yet.
     pub fn new(host: Arc<str>, policy: Arc<Policy>, metrics: Arc<RuleMetrics>, clock: Clock) -> Self {
-        let door = Door { state: State::new(policy.clone(), clock.now()), armed: None };
-        Self { host, policy, metrics, clock, door: Mutex::new(door), wake: Notify::new() }
+        let now = clock.now();
+        let door = Mutex::new(Door { state: State::new(policy.clone(), now), armed: None });
+        Self { host, policy, metrics, clock, door, wake: Notify::new(), symptoms: Symptoms::new(now) }
     }
 
     /// Asks for a slot. Must be called on a tokio runtime, which drives the lane while somebody waits.

@@ -1,4 +1,4 @@
-//! Tells people what a lane has learned: once per change, in the log.
+//! Tells people what a lane has learned: once per change, in the log; and of refusals that it cannot explain.
 
 use tracing::{info, warn};
 
@@ -26,6 +26,16 @@ pub(super) fn tell(lane: &Lane, changes: &Changes) {
                 info!(%host, %rule, ?wait, "refused although there is room: pausing requests of this kind");
             }
             Change::Parallel(most) => info!(%host, %rule, most, "too many at once: sending fewer in parallel"),
+            Change::Unexplained { sent, at } => lane.refused_without_reason(*sent, *at),
         }
+    }
+    if let Some(refusals) = lane.symptoms.refusals.news() {
+        let limits: Vec<String> = lane.policy().limits.iter().map(ToString::to_string).collect();
+        warn!(
+            %host, %rule, limits = limits.join(", "), times = refusals.count, within = ?refusals.within(),
+            "refused again and again although this andante keeps its limits: something else uses the same quota (another \
+             andante, another program with the same key), or the quota is smaller than these limits; send everything \
+             through one andante, give each sender a part of the limit, or write a lower limit (docs/troubleshooting.md)"
+        );
     }
 }

@@ -18,8 +18,20 @@ pub struct Rules {
 pub struct Interception {
     /// These hosts (`--intercept`).
     pub hosts: Vec<HostPattern>,
-    /// Hosts with limits, unless their rule says otherwise (`andante run`).
-    pub limited: bool,
+    /// What becomes of all others.
+    pub others: Unlisted,
+}
+
+/// What becomes of a CONNECT to a host that neither its rule nor `--intercept` speaks of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unlisted {
+    /// A blind tunnel (`andante serve`, and `--intercept none`).
+    #[default]
+    Tunnel,
+    /// Intercepted if the host has limits (`andante run --intercept HOST`).
+    InterceptLimited,
+    /// Intercepted (`andante run`).
+    Intercept,
 }
 
 // === impl Rules ===
@@ -67,15 +79,17 @@ impl Rules {
         if policy.https != Some(Https::Refuse) && listed.is_some() && listed >= said {
             return Https::Intercept;
         }
-        let default = if policy.is_limited() && self.interception.limited { Https::Intercept } else { Https::Tunnel };
-        policy.https.unwrap_or(default)
+        policy.https.unwrap_or(if self.interception.others.includes(policy) { Https::Intercept } else { Https::Tunnel })
     }
 
     /// Whether any CONNECT at all may be intercepted, so that a CA is needed.
     pub fn intercepts(&self) -> bool {
-        let default = |policy: &Policy| policy.https.is_none() && policy.is_limited() && self.interception.limited;
-        let intercepted = |policy: &Arc<Policy>| policy.https == Some(Https::Intercept) || default(policy);
-        !self.interception.hosts.is_empty() || self.rules.iter().any(intercepted)
+        let Interception { hosts, others } = &self.interception;
+        let intercepted = |policy: &Arc<Policy>| match policy.https {
+            Some(said) => said == Https::Intercept,
+            None => others.includes(policy),
+        };
+        !hosts.is_empty() || *others == Unlisted::Intercept || self.rules.iter().any(intercepted)
     }
 
     /// The rule for `origin`: the one whose pattern says most about it, the earlier one among equals.
@@ -94,6 +108,27 @@ impl Rules {
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Policy>> {
         self.rules.iter()
+    }
+}
+
+// === impl Unlisted ===
+
+impl Unlisted {
+    /// Whether hosts with this `policy`, which says nothing of HTTPS, are intercepted.
+    fn includes(self, policy: &Policy) -> bool {
+        match self {
+            Self::Tunnel => false,
+            Self::InterceptLimited => policy.is_limited(),
+            Self::Intercept => true,
+        }
+    }
+
+    /// What is left of it once somebody has named the hosts to intercept.
+    pub fn besides_named(self) -> Self {
+        match self {
+            Self::Intercept => Self::InterceptLimited,
+            Self::InterceptLimited | Self::Tunnel => self,
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use super::{
     body::Body,
     connection::{PREFACE, Speech},
     http1, http2,
+    incidents::Incidents,
     link::{Link, Peer},
     notices::Notice,
     socket::Socket,
@@ -31,6 +32,15 @@ use crate::{
     tls::Protocol,
 };
 
+/// What to do about a worker that does not trust us.
+const LET_TRUST: &str = "let it (`andante run` sets the variables that most clients read, `andante ca env` prints them, \
+                         `andante ca trust` tells the whole system; docs/https.md has the others), or set https = \
+                         \"tunnel\" in a rule for the host";
+/// What to do about a host that cannot be intercepted.
+const LEAVE_ALONE: &str = "if it is meant to pass, set https = \"tunnel\" in a rule for the host";
+/// Why a worker may leave without a request.
+const PINNED: &str = "it may accept no certificate but the API's own (pinning): then set https = \"tunnel\" in a rule for \
+                      the host";
 /// The first byte of a TLS handshake (RFC 8446 §5.1).
 const HANDSHAKE: u8 = 22;
 /// The longest method that is looked for: `MKREDIRECTREF`, `UPDATEREDIRECTREF` (RFC 4437).
@@ -105,7 +115,10 @@ async fn serve(link: Arc<Link>, request: Boxed, route: Arc<Route>) {
                 Ok((stream, peer)) => {
                     metrics.intercepted(Interception::Tls);
                     let newer = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                    spoken(peer, stream, if newer { Speech::Http2 } else { Speech::Http1 }).await;
+                    spoken(peer.clone(), stream, if newer { Speech::Http2 } else { Speech::Http1 }).await;
+                    if peer.routes.lock().is_empty() && !proxy.is_draining() {
+                        left_unused(&link, &route);
+                    }
                 }
                 Err(error) => not_shaken(&link, &route, &error),
             }
@@ -119,12 +132,14 @@ async fn serve(link: Arc<Link>, request: Boxed, route: Arc<Route>) {
         Ok((None, _)) | Err(_) => debug!(origin = %route.origin, "nothing came through a tunnel"),
         Ok(_) => {
             metrics.intercepted(Interception::Stranger);
-            let host = &route.origin.host;
-            if proxy.notices.is_due(Notice::Stranger, host, proxy.clock.now()) {
+            let (host, now) = (&route.origin.host, proxy.clock.now());
+            let detail = format!("{host}: what came through a tunnel is neither TLS nor HTTP");
+            proxy.incidents.not_intercepted(Incidents::NOT_HTTP, detail, LEAVE_ALONE, now);
+            if proxy.notices.is_due(Notice::Stranger, host, now) {
                 warn!(
                     %host,
                     "ended a tunnel: its host is intercepted, and what came through it is neither TLS nor HTTP/1; \
-                     if that is meant to pass, set https = \"tunnel\" in a rule for the host"
+                     {LEAVE_ALONE}"
                 );
             }
         }
@@ -157,11 +172,13 @@ async fn shake_hands(
 
 /// Says why there is no TLS: mostly because the worker does not trust us, which it alone can change.
 fn not_shaken(link: &Link, route: &Route, error: &io::Error) {
-    let (proxy, host) = (&link.proxy, &route.origin.host);
+    let (proxy, host, now) = (&link.proxy, &route.origin.host, link.proxy.clock.now());
+    let note = |kind, detail, hint: &str| proxy.incidents.not_intercepted(kind, detail, hint, now);
     if let Some(unsigned) = error.get_ref().and_then(|error| error.downcast_ref::<CaError>()) {
         route.lane.metrics().intercepted(Interception::Failed);
-        if proxy.notices.is_due(Notice::Unsigned, host, proxy.clock.now()) {
-            let hint = unsigned.hint().unwrap_or_default();
+        let hint = unsigned.hint().unwrap_or_default();
+        note(Incidents::NOT_INTERCEPTED, format!("{host}: {unsigned}"), &hint);
+        if proxy.notices.is_due(Notice::Unsigned, host, now) {
             warn!(%host, error = %unsigned, hint, "could not intercept a tunnel: there is no certificate for its host");
         }
         return;
@@ -176,16 +193,37 @@ fn not_shaken(link: &Link, route: &Route, error: &io::Error) {
     route.lane.metrics().intercepted(if untrusted { Interception::Untrusted } else { Interception::Failed });
     if !untrusted {
         debug!(%host, %error, "a worker's TLS handshake failed");
+        match error.kind() {
+            io::ErrorKind::ConnectionAborted => {
+                let detail = format!("{host}: a client left before the API was connected to");
+                note(Incidents::LEFT_EARLY, detail, "see whether the API can be reached from this machine");
+            }
+            _ => note(
+                Incidents::NOT_INTERCEPTED,
+                format!("{host}: a client's TLS handshake failed: {error}"),
+                LEAVE_ALONE,
+            ),
+        }
         return;
     }
-    if proxy.notices.is_due(Notice::Untrusted, host, proxy.clock.now()) {
-        let alert = alert.map_or_else(|| "none, it closed the connection".to_owned(), |alert| format!("{alert:?}"));
-        warn!(
-            %host,
-            alert,
-            "a worker does not trust andante's certificates; let it (`andante ca env` prints the variables that clients \
-             read, `andante ca trust` tells the whole system), or set https = \"tunnel\" in a rule for the host"
-        );
+    let alert = alert.map_or_else(|| "none, it closed the connection".to_owned(), |alert| format!("{alert:?}"));
+    note(Incidents::UNTRUSTED, format!("{host}: a client does not trust andante's CA (alert: {alert})"), LET_TRUST);
+    if proxy.notices.is_due(Notice::Untrusted, host, now) {
+        warn!(%host, alert, "a worker does not trust andante's certificates; {LET_TRUST}");
+    }
+}
+
+/// Says that a worker took our certificate and left without a request, if nothing has ever been sent to the host: whoever
+/// pins a certificate looks at it only after the handshake. Others open connections that they may need later.
+fn left_unused(link: &Link, route: &Route) {
+    let (proxy, host, now) = (&link.proxy, &route.origin.host, link.proxy.clock.now());
+    if route.lane.snapshot().tally.sent > 0 {
+        return;
+    }
+    let detail = format!("{host}: a client took andante's certificate and left without a request");
+    proxy.incidents.not_intercepted(Incidents::UNUSED, detail, PINNED, now);
+    if proxy.notices.is_due(Notice::Unused, host, now) {
+        warn!(%host, "a worker took andante's certificate and left without a request; {PINNED}");
     }
 }
 

@@ -1,6 +1,10 @@
 //! What is said in the log once in a while, however often it happens.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 
@@ -10,6 +14,8 @@ use crate::clock::Instant;
 const PAUSE: Duration = Duration::from_secs(600);
 /// Of no more hosts than this is it known when it was said. Beyond, it is not said at all: a log is no place for a list.
 const MOST: usize = 1000;
+/// Of no more hosts than this is it said that tunnels to them are blind, of each of them once.
+const MOST_UNSEEN: usize = 100;
 
 /// What there is to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,20 +24,29 @@ pub(super) enum Notice {
     BlindTunnel,
     /// A worker that does not take our certificates.
     Untrusted,
+    /// A worker that takes our certificate, and leaves.
+    Unused,
     /// A host that our CA has no certificate for.
     Unsigned,
+    /// Clients that leave after the same time.
+    Departures,
     /// Something in an intercepted tunnel that is neither TLS nor HTTP.
     Stranger,
 }
 
-/// When it was said last.
+/// What was said, and when.
 #[derive(Default)]
-pub(super) struct Notices(Mutex<HashMap<(Notice, Arc<str>), Instant>>);
+pub(super) struct Notices {
+    /// When it was said last.
+    said: Mutex<HashMap<(Notice, Arc<str>), Instant>>,
+    /// Hosts whose blind tunnels were told of.
+    unseen: Mutex<HashSet<Arc<str>>>,
+}
 
 impl Notices {
     /// Whether `notice` is to be given about `host` now; from then on it was.
     pub(super) fn is_due(&self, notice: Notice, host: &Arc<str>, now: Instant) -> bool {
-        let mut said = self.0.lock();
+        let mut said = self.said.lock();
         if said.len() >= MOST {
             said.retain(|_, at| now.since(*at) < PAUSE);
         }
@@ -42,6 +57,12 @@ impl Notices {
             return true;
         }
         false
+    }
+
+    /// Whether it is to be said that tunnels to `host` are blind; from then on it was.
+    pub(super) fn is_newly_unseen(&self, host: &Arc<str>) -> bool {
+        let mut unseen = self.unseen.lock();
+        unseen.len() < MOST_UNSEEN && unseen.insert(host.clone())
     }
 }
 
@@ -60,11 +81,19 @@ mod tests {
     }
 
     #[test]
+    fn that_a_host_is_not_seen_is_said_once() {
+        let (notices, [a, b]) = (Notices::default(), ["a.test", "b.test"].map(Arc::from));
+        assert_eq!([&a, &b, &a].map(|host| notices.is_newly_unseen(host)), [true, true, false]);
+    }
+
+    #[test]
     fn many_hosts_do_not_fill_the_memory() {
         let notices = Notices::default();
         for host in 0..2 * MOST {
             notices.is_due(Notice::Stranger, &host.to_string().into(), Instant::START);
+            notices.is_newly_unseen(&host.to_string().into());
         }
-        assert_eq!(notices.0.lock().len(), MOST);
+        assert_eq!(notices.unseen.lock().len(), MOST_UNSEEN);
+        assert_eq!(notices.said.lock().len(), MOST);
     }
 }

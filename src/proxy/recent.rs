@@ -22,6 +22,11 @@ impl<T: Clone> Recent<T> {
         self.0.last().cloned()
     }
 
+    /// Whether there is none yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Remembers `one`, and perhaps forgets another.
     pub(super) fn add(&mut self, one: T) {
         if self.0.len() >= MOST {

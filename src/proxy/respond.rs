@@ -16,6 +16,7 @@ use super::{
     body::Body,
     connection::{MAX_FIELDS, MAX_HEAD},
     fields::PROXY_STATUS,
+    incidents,
     stack::Arrival,
     upload::RequestBody,
 };
@@ -38,8 +39,7 @@ where
                 Ok(answer) => answer,
                 Err(error) => {
                     link.rest();
-                    log(&error);
-                    let mut answer = for_error(&link.proxy, &error);
+                    let mut answer = tell(&link.proxy, &error);
                     // RFC 9931: after a rejected CONNECT the client may already have sent what is no HTTP.
                     if connect || closes(&error) {
                         close(&mut answer);
@@ -56,16 +56,26 @@ where
     })
 }
 
-/// The answer to a request that failed with `error`.
-fn for_error(proxy: &Proxy, error: &Error) -> Response<Body> {
+/// Notes that a request failed with `error`, and makes the answer to it.
+fn tell(proxy: &Proxy, error: &Error) -> Response<Body> {
+    let text = with_causes(error);
+    log(error, &text);
+    if !matches!(error, Error::Draining) {
+        proxy.incidents.failed(error, &text, proxy.clock.now());
+    }
+    for_error(proxy, error, &text)
+}
+
+/// The answer to a request that failed with `error`, which `text` says with its causes.
+fn for_error(proxy: &Proxy, error: &Error, text: &str) -> Response<Body> {
     let status = error.status();
     let mut problem = json!({
         "type": "about:blank",
         "title": status.canonical_reason().unwrap_or_default(),
         "status": status.as_u16(),
-        "detail": with_causes(error),
+        "detail": text,
         "hint": hint(proxy, error),
-        "blame": match error.blame() { Blame::Client => "client", Blame::Us => "proxy", Blame::Upstream => "upstream" },
+        "blame": incidents::name(error.blame()),
     });
     let mut answer = Response::new(Body::Own(None));
     *answer.status_mut() = status;
@@ -95,8 +105,7 @@ pub(super) fn to_unreadable(proxy: &Proxy, status: &[u8]) -> Bytes {
         _ => Error::Malformed,
     };
     proxy.nowhere.count(super::count::of_error(&error));
-    log(&error);
-    let mut answer = for_error(proxy, &error);
+    let mut answer = tell(proxy, &error);
     let Body::Own(body) = answer.body_mut() else { return Bytes::new() };
     let body = body.take().unwrap_or_default();
     let mut text =
@@ -170,11 +179,11 @@ fn add_date(fields: &mut http::HeaderMap) {
     }
 }
 
-fn log(error: &Error) {
+fn log(error: &Error, text: &str) {
     let status = error.status() == StatusCode::TOO_MANY_REQUESTS;
     match error.blame() {
-        Blame::Upstream => warn!(error = with_causes(error), "an upstream failed"),
-        Blame::Us if status => debug!(error = with_causes(error), "refused a request"),
-        _ => debug!(error = with_causes(error), "rejected a request"),
+        Blame::Upstream => warn!(error = text, "an upstream failed"),
+        Blame::Us if status => debug!(error = text, "refused a request"),
+        _ => debug!(error = text, "rejected a request"),
     }
 }

@@ -13,7 +13,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, copy_bidirectional_with_sizes},
     net::TcpStream,
 };
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::{
     body::Body,
@@ -45,6 +45,7 @@ pub(super) async fn open(admitted: Admitted) -> Outcome {
     if !limited {
         permit.sent();
         permit.answered(&Heard::SERVED, link.proxy.clock.now());
+        say_unseen(&link, &route);
     }
     link.hand_over();
     tokio::spawn(async move {
@@ -56,6 +57,19 @@ pub(super) async fn open(admitted: Admitted) -> Outcome {
         }
     });
     Ok(Response::new(Body::Own(None)))
+}
+
+/// Says that what is inside is not seen, unless that was asked for.
+fn say_unseen(link: &Link, route: &Route) {
+    let host = &route.origin.host;
+    if route.lane.policy().https.is_none() && link.proxy.notices.is_newly_unseen(host) {
+        info!(
+            %host,
+            "a blind tunnel: requests inside are neither paced nor sent again after a 429; to change that, start with \
+             --intercept {host} and let workers trust the CA (andante ca env), use andante run, or call the API by a \
+             gateway address; https = \"tunnel\" in a rule for the host says that it is meant"
+        );
+    }
 }
 
 /// The worker's end of the tunnel, once it has been told that there is one.

@@ -8,6 +8,7 @@ mod kinds;
 mod leaving;
 mod patience;
 mod refusals;
+mod shared_quota;
 mod switches;
 mod told;
 mod untouched;

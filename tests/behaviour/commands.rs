@@ -15,6 +15,7 @@ mod health;
 mod mock;
 mod run;
 mod service;
+mod summary;
 
 /// `andante` with `args`.
 fn andante(args: &[&str]) -> Command {

@@ -6,11 +6,13 @@ use serde_json::Value;
 
 use crate::support::Andante;
 
+mod departures;
 mod descriptors;
 mod drain;
 mod leaving;
 mod queues;
 mod readers;
+mod signals;
 mod streaming;
 mod telemetry;
 mod timeouts;

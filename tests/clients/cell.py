@@ -12,7 +12,7 @@ from install import HERE, NODE, search_path
 from matrix import Not
 from upstream import free_ports
 
-# Limits are what makes `andante run` intercept. These hold nobody up.
+# Limits that hold nobody up.
 RULE = """
 [[rule]]
 name = "test"

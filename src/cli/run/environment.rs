@@ -33,6 +33,16 @@ pub(super) fn variables(
     variables
 }
 
+/// The hosts for which a command with these `variables` over the `current` ones uses no proxy.
+pub(super) fn exceptions(
+    variables: &[(&'static str, OsString)],
+    current: impl Fn(&str) -> Option<OsString>,
+) -> Option<String> {
+    let set = |name: &str| variables.iter().find(|(found, _)| *found == name).map(|(_, hosts)| hosts.clone());
+    let hosts = EXCEPTIONS.iter().filter_map(|name| set(name).or_else(|| current(name)));
+    hosts.map(|hosts| hosts.to_string_lossy().into_owned()).find(|hosts| !hosts.is_empty())
+}
+
 /// A listener on all addresses is reached on loopback.
 fn reachable(proxy: SocketAddr) -> SocketAddr {
     let ip = match proxy.ip() {
@@ -132,5 +142,13 @@ mod tests {
             assert_eq!(found(&rules, "intra.example", "NO_PROXY"), None);
             assert_eq!(found(&rules, list, "no_proxy"), None);
         }
+    }
+
+    #[test]
+    fn the_hosts_that_need_no_proxy_are_those_of_the_command() {
+        let current = |name: &str| (name == "no_proxy").then(|| OsString::from("localhost"));
+        assert_eq!(exceptions(&[], current).as_deref(), Some("localhost"));
+        assert_eq!(exceptions(&[("no_proxy", OsString::new())], current), None, "it was taken out");
+        assert_eq!(exceptions(&[], |_| None), None);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
+use super::diagnosis;
 use crate::cli::wording;
 use crate::{
     admin::{Status, status::LaneStatus},
@@ -51,8 +52,12 @@ pub(super) fn line(status: &Status, pace: Option<f64>) -> String {
     if status.retries_total > 0 {
         parts.push(format!("{} sent again", wording::count(status.retries_total)));
     }
-    if status.requests.failed > 0 {
-        parts.push(format!("{} failed", wording::count(status.requests.failed)));
+    let (failed, left) = (diagnosis::failed(status), status.requests.left);
+    if failed > 0 {
+        parts.push(format!("{} failed", wording::count(failed)));
+    }
+    if left > 0 {
+        parts.push(format!("{} left", wording::count(left)));
     }
     if waiting > 0 {
         let last = status.lanes.iter().filter_map(|lane| lane.drain_eta_s).reduce(f64::max);

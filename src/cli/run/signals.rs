@@ -12,6 +12,8 @@ use tokio::{
 };
 use tracing::debug;
 
+use crate::cli::signals::is_ignored;
+
 /// Those that are passed on. WINCH, TSTP and CONT are not: whoever sends these sends them to the whole group.
 const PASSED_ON: [Signal; 6] = [Signal::TERM, Signal::HUP, Signal::INT, Signal::QUIT, Signal::USR1, Signal::USR2];
 
@@ -26,8 +28,7 @@ impl Signals {
     /// Catches all that are to be passed on, but for those that we were told to ignore (`nohup`): the command inherits
     /// that, and would not if we caught them.
     pub(super) fn listen() -> io::Result<Self> {
-        let own = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let caught = PASSED_ON.into_iter().filter(|signal| !is_ignored(&own, *signal));
+        let caught = PASSED_ON.into_iter().filter(|signal| !is_ignored(*signal));
         let streams = caught.map(|signal| Ok((signal, unix::signal(SignalKind::from_raw(signal.as_raw()))?)));
         Ok(Self { streams: streams.collect::<io::Result<_>>()? })
     }
@@ -67,24 +68,4 @@ pub(super) fn in_foreground() -> bool {
 /// andante alone, in the foreground, does not reach the command.
 fn is_from_terminal(signal: Signal) -> bool {
     signal == Signal::INT || signal == Signal::QUIT
-}
-
-/// Whether `/proc/PID/status` says that the process ignores `signal`; proc_pid_status(5), `SigIgn`.
-fn is_ignored(status: &str, signal: Signal) -> bool {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask >> (signal.as_raw() - 1) & 1 == 1
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_we_were_told_to_ignore_is_known() {
-        let status = "Name:\tandante\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\n";
-        assert!(is_ignored(status, Signal::HUP));
-        assert!(!is_ignored(status, Signal::TERM));
-        assert!(!is_ignored("", Signal::HUP));
-    }
 }

@@ -2,7 +2,10 @@
 
 use std::{cmp::Reverse, fmt::Write as _, time::Duration};
 
-use super::progress;
+use super::{
+    diagnosis::{self, Circumstances},
+    progress,
+};
 use crate::cli::wording;
 use crate::{
     admin::{
@@ -15,32 +18,36 @@ use crate::{
 /// How many lanes are listed.
 const LANES: usize = 10;
 
-/// Some lines on what happened in the `elapsed` time, the last one ending with a line feed.
-pub(super) fn render(status: &Status, elapsed: Duration) -> String {
+/// Some lines on what happened in the `elapsed` time and why, the last one ending with a line feed.
+pub(super) fn render(status: &Status, elapsed: Duration, circumstances: &Circumstances<'_>) -> String {
     let sum = |of: fn(&LaneStatus) -> u64| wording::count(status.lanes.iter().map(of).sum());
     let sent = progress::sent(status);
     let mut text = format!("andante: {} sent in {}\n", wording::several(sent, "request"), wording::short(elapsed));
-    if sent == 0 && status.requests.tunnelled == 0 && status.tunnels == 0 {
-        text.push_str("  nothing came through: does the command read HTTP_PROXY, and is the API not in NO_PROXY?\n");
-        return text;
+    if diagnosis::is_unused(status) {
+        return text + &diagnosis::nothing_came_through(circumstances);
     }
     let waited: f64 = status.lanes.iter().map(|lane| lane.wait_seconds_total).sum();
     let longest = status.lanes.iter().map(|lane| lane.wait_seconds_max).fold(0.0, f64::max);
-    let _ = writeln!(text, "  waited {} together, {} at most", wording::seconds(waited), wording::seconds(longest));
+    if sent > 0 {
+        let _ = writeln!(text, "  waited {} together, {} at most", wording::seconds(waited), wording::seconds(longest));
+    }
     let _ = writeln!(
         text,
-        "  answered with 429: {}, sent again: {}, refused by andante: {}, failed: {}",
+        "  answered with 429: {}, sent again: {}, refused by andante: {}, failed: {}, given up by the client: {}",
         sum(|lane| lane.answered_429_total),
         wording::count(status.retries_total),
         wording::count(status.requests.refused),
-        wording::count(status.requests.failed),
+        wording::count(diagnosis::failed(status)),
+        wording::count(status.requests.left),
     );
     let tunnels = status.requests.tunnelled + u64::try_from(status.tunnels).unwrap_or(0);
     if tunnels > 0 {
         let _ = writeln!(text, "  {}; nobody sees the requests inside", wording::several(tunnels, "tunnel"));
     }
-    text.push_str(&lanes(status));
-    text
+    text + &diagnosis::departures(status, circumstances.ended)
+        + &diagnosis::causes(status)
+        + &lanes(status)
+        + &diagnosis::unmatched(circumstances.unmatched)
 }
 
 /// The lanes that sent most.
@@ -91,8 +98,15 @@ fn learned(lane: &LaneStatus) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::ExitStatus;
+
     use super::*;
     use crate::admin::status::{LimitStatus, Requests};
+
+    fn render(status: &Status, elapsed: Duration) -> String {
+        let well = Circumstances { ended: ExitStatus::default(), no_proxy: None, unmatched: &[] };
+        super::render(status, elapsed, &well)
+    }
 
     fn lane(host: &str, limits: &[&str], sent: u64, active_s: f64) -> LaneStatus {
         let limit = |text: &&str| LimitStatus { limit: (*text).into(), ..LimitStatus::default() };
@@ -119,7 +133,7 @@ mod tests {
         let expected = "\
 andante: 1,236 requests sent in 2m 30s
   waited 1d 1h together, 2m 28s at most
-  answered with 429: 1, sent again: 5, refused by andante: 3, failed: 4
+  answered with 429: 1, sent again: 5, refused by andante: 3, failed: 4, given up by the client: 0
   1 tunnel; nobody sees the requests inside
   api.example.com: 1,234 sent, 100.0% of 500/min
   www.example.com: 2 sent

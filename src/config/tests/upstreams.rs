@@ -1,7 +1,7 @@
 //! Claims about what is said of interception, gateways and the ways out.
 
 use super::*;
-use crate::policy::{Https, Identity};
+use crate::policy::{Https, Identity, Interception, Unlisted};
 
 fn in_rule(text: &str) -> String {
     problems(&format!("[[rule]]\nhost = 'a'\n{text}"))
@@ -36,7 +36,7 @@ fn every_key_of_the_way_out_is_heard() {
     );
     let hosts: Vec<String> = config.rules.interception().hosts.iter().map(ToString::to_string).collect();
     assert_eq!(hosts, ["api.example.com", "*.example.com:8443"]);
-    assert!(!config.rules.interception().limited && config.rules.intercepts());
+    assert!(config.rules.interception().others == Unlisted::Tunnel && config.rules.intercepts());
     assert_eq!(config.upstream_ca, [PathBuf::from("ca.pem")]);
     assert_eq!(config.upstream_crl, ["crl.pem", "/etc/crl.pem"].map(PathBuf::from));
     let servers = ["10.0.0.2:5353", "10.0.0.3:53"].map(|server| server.parse().unwrap());
@@ -198,12 +198,52 @@ fn wrong_flags_and_variables_are_called_by_name() {
 
 #[test]
 fn a_base_that_intercepts_goes_on_doing_so() {
-    let interception = Interception { hosts: vec!["x".parse().unwrap()], limited: true };
+    let others = Unlisted::InterceptLimited;
+    let interception = Interception { hosts: vec!["x".parse().unwrap()], others };
     let base = || Config { rules: Rules::default().intercepting(interception.clone()), ..Config::default() };
     let found = |text: &str| Config::load_over(base(), &file(text)).unwrap().0.rules.interception().clone();
     assert_eq!(found("[[rule]]\nhost = 'a'\nin-flight = 1"), interception);
     let named = found("intercept = 'b'");
-    assert_eq!((named.hosts, named.limited), (vec!["b".parse().unwrap()], true));
+    assert_eq!((named.hosts, named.others), (vec!["b".parse().unwrap()], others));
+}
+
+#[test]
+fn what_is_intercepted_by_default_can_be_narrowed_and_switched_off() {
+    let all = || Interception { others: Unlisted::Intercept, ..Interception::default() };
+    let base = || Config { rules: Rules::default().intercepting(all()), ..Config::default() };
+    let found = |text: &str| Config::load_over(base(), &file(text)).unwrap().0.rules;
+    let https = |rules: &Rules, host: &str| {
+        let origin = Origin::parse(Scheme::Https, host, Some(443)).unwrap();
+        rules.https(&origin, rules.find(&origin).unwrap_or(rules.unruled()))
+    };
+    let rules = "[[rule]]\nhost = 'limited'\nlimits = '1/s'\n[[rule]]\nhost = 'left'\nhttps = 'tunnel'\n\
+                 [[rule]]\nhost = 'wanted'\nhttps = 'intercept'\n";
+    for (said, hosts) in [
+        ("", [("limited", true), ("left", false), ("wanted", true), ("named", true), ("any", true)]),
+        ("intercept = []\n", [("limited", true), ("left", false), ("wanted", true), ("named", true), ("any", true)]),
+        (
+            "intercept = 'named'\n",
+            [("limited", true), ("left", false), ("wanted", true), ("named", true), ("any", false)],
+        ),
+        (
+            "intercept = 'none'\n",
+            [("limited", false), ("left", false), ("wanted", true), ("named", false), ("any", false)],
+        ),
+    ] {
+        let rules = found(&format!("{said}{rules}"));
+        for (host, intercepted) in hosts {
+            assert_eq!(https(&rules, host) == Https::Intercept, intercepted, "{said} {host}");
+        }
+    }
+    assert!(found("").intercepts() && !found("intercept = 'none'").intercepts());
+    let mut sources = file("intercept = 'named'");
+    sources.flags.intercept = vec!["none".into()];
+    assert_eq!(*Config::load(&sources).unwrap().0.rules.interception(), Interception::default());
+    assert_eq!(
+        problems("intercept = ['a', 'none']"),
+        "error: a.toml:1: `intercept[1]`: \"none\" contradicts the hosts beside it | write \"none\" alone, or the \
+         hosts without it"
+    );
 }
 
 #[test]

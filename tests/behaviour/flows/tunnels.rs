@@ -125,3 +125,28 @@ fn tunnels_that_nobody_speaks_in_do_not_hold_up_their_lane() {
     drop(silent);
     andante.wait_for(|status| status["tunnels"] == 0 && lane(status, "in_flight") == 0);
 }
+
+#[test]
+fn that_tunnels_to_a_host_are_blind_is_said_once_with_what_to_do() {
+    let upstream = Upstream::echo();
+    let andante = Andante::serve(&[]);
+    for _ in 0..3 {
+        tunnel(&andante, upstream.address());
+    }
+    let log = andante.stderr();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("a blind tunnel")).collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    assert!(lines[0].contains("INFO") && lines[0].contains("host=127.0.0.1"), "{log}");
+    for remedy in ["--intercept 127.0.0.1", "andante run", "gateway address"] {
+        assert!(lines[0].contains(remedy), "{remedy}: {log}");
+    }
+}
+
+#[test]
+fn a_tunnel_that_a_rule_asks_for_is_not_talked_about() {
+    let upstream = Upstream::echo();
+    let rule = format!("[[rule]]\nhost = \"{}\"\nhttps = \"tunnel\"\n", upstream.address());
+    let andante = Andante::with_config(&rule);
+    tunnel(&andante, upstream.address());
+    assert!(!andante.stderr().contains("blind"), "{}", andante.stderr());
+}

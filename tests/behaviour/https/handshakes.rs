@@ -238,3 +238,17 @@ fn r29_an_intercepted_connect_that_is_wrong_is_refused_as_any_other() {
         client.closed();
     }
 }
+
+#[test]
+fn a_worker_that_leaves_while_the_api_is_connected_to_is_not_told_to_trust_us() {
+    let upstream = Upstream::scripted(|mut connection| drop(connection.rest()));
+    let interceptor = Interceptor::with_config("[timeouts]\nconnect = \"300ms\"\n", &["--intercept", "localhost"]);
+    let target = localhost(&upstream);
+    let mut client = interceptor.tunnel(&target);
+    client.send(interceptor.trusting(&target).hello());
+    eventually("a connection to the API", || (upstream.connections() == 1).then_some(()));
+    drop(client);
+    let status = interceptor.andante.wait_for(|status| status["incidents"][0]["total"] == 1);
+    assert_eq!(status["incidents"][0]["kind"], "left_early", "{status:#}");
+    assert_eq!(status["interceptions"]["untrusted"], 0);
+}

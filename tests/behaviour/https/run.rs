@@ -2,12 +2,13 @@
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
-use super::{localhost, secure};
-use crate::support::{Andante, tls::TRUSTED};
+use super::{localhost, secure, server};
+use crate::support::{Andante, Upstream, tls::TRUSTED};
 
 /// `andante run` with a limit for `target`, around a shell that runs `script`; its temporary files go to `place`.
 fn shell(place: &Path, target: &str, script: &str) -> Command {
@@ -81,11 +82,78 @@ fn whatever_ends_the_command_nothing_is_left() {
 fn a_command_whose_own_roots_were_named_keeps_them() {
     let (upstream, direct, place) = (secure(), secure(), tempfile::tempdir().unwrap());
     let target = localhost(&upstream);
-    // The second host has no limit: a blind tunnel, in which the upstream's own certificate is seen.
+    // The second host is left alone: a blind tunnel, in which the upstream's own certificate is seen.
     let script = format!("curl -sS https://{target}/ https://{}/", localhost(&direct));
     let mut command = shell(place.path(), &target, &script);
-    command.env("CURL_CA_BUNDLE", TRUSTED.file());
+    command.env("CURL_CA_BUNDLE", TRUSTED.file()).env("ANDANTE_CONFIG", left_alone(place.path(), &localhost(&direct)));
     let (code, stdout, stderr) = outcome(command);
     assert_eq!((code, stdout.as_str()), (Some(0), "okok"), "{stderr}");
     assert!(upstream.request().has("via") && !direct.request().has("via"));
+}
+
+/// A configuration that leaves the HTTPS of `target` alone.
+fn left_alone(place: &Path, target: &str) -> PathBuf {
+    let file = place.join("left-alone.toml");
+    fs::write(&file, format!("[[rule]]\nhost = \"{target}\"\nhttps = \"tunnel\"\n")).unwrap();
+    file
+}
+
+/// `andante run` with `flags` around curl, which gets `target`.
+fn get(place: &Path, flags: &[&str], target: &str) -> Command {
+    let mut command = Andante::command();
+    for name in ["CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR"] {
+        command.env_remove(name);
+    }
+    command.arg("run").args(flags).args(["--upstream-ca", TRUSTED.file(), "--"]);
+    command.args(["curl", "-sS", &format!("https://{target}/")]);
+    command.env("TMPDIR", place).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn without_a_limit_https_is_seen_and_a_refusal_is_not_the_commands() {
+    let place = tempfile::tempdir().unwrap();
+    let refused = AtomicBool::new(false);
+    let upstream = Upstream::secure(server(&["http/1.1"]), move |mut connection| {
+        while connection.request().is_some() {
+            connection.send(match refused.swap(true, Ordering::AcqRel) {
+                false => "HTTP/1.1 429 Too Many Requests\r\nRetry-After-Ms: 50\r\nContent-Length: 5\r\n\r\nlater",
+                true => "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+            });
+        }
+    });
+    let (code, stdout, stderr) = outcome(get(place.path(), &[], &localhost(&upstream)));
+    assert_eq!((code, stdout.as_str()), (Some(0), "ok"), "{stderr}");
+    assert!(stderr.contains("answered with 429: 1, sent again: 1"), "{stderr}");
+    assert_eq!(upstream.requests().len(), 2);
+}
+
+#[test]
+fn interception_can_be_switched_off() {
+    let (upstream, place) = (secure(), tempfile::tempdir().unwrap());
+    let target = localhost(&upstream);
+    for flags in [&["--intercept", "none"][..], &["--intercept", "other.example"]] {
+        let mut command = get(place.path(), flags, &target);
+        command.env("CURL_CA_BUNDLE", TRUSTED.file());
+        let (code, stdout, stderr) = outcome(command);
+        assert_eq!((code, stdout.as_str()), (Some(0), "ok"), "{flags:?}: {stderr}");
+        assert!(stderr.contains("1 tunnel; nobody sees the requests inside"), "{flags:?}: {stderr}");
+    }
+    assert!(upstream.requests().iter().all(|request| !request.has("via")));
+}
+
+#[test]
+fn where_no_ca_can_be_made_what_was_not_asked_to_be_intercepted_passes_unseen() {
+    let (upstream, place) = (secure(), tempfile::tempdir().unwrap());
+    let target = localhost(&upstream);
+    let nowhere = place.path().join("nowhere");
+    let mut command = get(&nowhere, &[], &target);
+    command.env("CURL_CA_BUNDLE", TRUSTED.file());
+    let (code, stdout, stderr) = outcome(command);
+    assert_eq!((code, stdout.as_str()), (Some(0), "ok"), "{stderr}");
+    assert!(stderr.contains("cannot intercept HTTPS") && stderr.contains("nowhere"), "{stderr}");
+    // Who has a limit to keep must not be told that it was kept.
+    let (code, _, stderr) = outcome(get(&nowhere, &["--limit", "localhost=1/s"], &target));
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(stderr.starts_with("error: ") && stderr.contains("--intercept none"), "{stderr}");
 }

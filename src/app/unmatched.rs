@@ -1,0 +1,184 @@
+//! Rules that no request has matched: most likely their hosts are mistyped, and the limits that somebody relies on do
+//! not hold.
+
+use std::{collections::HashSet, ptr, sync::Arc, time::Duration};
+
+use tracing::{info, warn};
+
+use crate::{
+    clock::Instant,
+    policy::{HostPattern, Policy, Rules},
+    proxy::Proxy,
+};
+
+/// A rule that no request has matched.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unmatched {
+    /// The rule's name.
+    pub rule: Arc<str>,
+    /// The host that is most like one of its hosts, of those that were asked for and have no rule to themselves.
+    pub nearest: Option<Arc<str>>,
+    /// How alike they are, from 0 to 1.
+    pub likeness: f64,
+}
+
+/// Says once which rules have not been matched, a while after the first request that went elsewhere.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    since: Option<Instant>,
+    said: bool,
+}
+
+/// How long requests go elsewhere before it is said which rules they have not matched.
+const WHILE: Duration = Duration::from_secs(60);
+/// Names that are this much alike may have been meant to be the same.
+const ALIKE: f64 = 0.75;
+/// No more rules than these are told of one by one, and no more hosts than those are compared with each.
+const MOST_RULES: usize = 20;
+const MOST_HOSTS: usize = 1000;
+
+/// The rules that no request has matched so far.
+pub(super) fn rules(proxy: &Proxy) -> impl Iterator<Item = &Arc<Policy>> {
+    let used: HashSet<*const Policy> = proxy.lanes.all().iter().map(|lane| ptr::from_ref(&**lane.policy())).collect();
+    // Lanes may have been forgotten since.
+    let unused = move |rule: &&Arc<Policy>| {
+        !used.contains(&ptr::from_ref(&***rule)) && proxy.metrics.rule(&rule.name).is_unused()
+    };
+    proxy.lanes.rules().iter().filter(unused)
+}
+
+/// The same, each with the host that may have been meant.
+pub(super) fn with_nearest(proxy: &Proxy) -> Vec<Unmatched> {
+    let hosts = hosts_without_a_rule(proxy);
+    rules(proxy).take(MOST_RULES).map(|rule| nearest(rule, &hosts)).collect()
+}
+
+/// Hosts that were asked for, and that no rule names as such.
+fn hosts_without_a_rule(proxy: &Proxy) -> Vec<Arc<str>> {
+    let rules = proxy.lanes.rules();
+    let mut hosts: Vec<_> = proxy.lanes.all().iter().map(|lane| lane.host().clone()).collect();
+    hosts.retain(|host| !is_named(rules, host));
+    hosts.sort_unstable();
+    hosts.dedup();
+    hosts.truncate(MOST_HOSTS);
+    hosts
+}
+
+fn is_named(rules: &Rules, host: &str) -> bool {
+    rules.iter().flat_map(|rule| &rule.hosts).any(|pattern| pattern.is_exactly(host))
+}
+
+fn nearest(rule: &Policy, hosts: &[Arc<str>]) -> Unmatched {
+    let likeness =
+        |host: &str| rule.hosts.iter().map(|pattern: &HostPattern| pattern.likeness(host)).fold(0.0, f64::max);
+    let nearest = hosts.iter().map(|host| (likeness(host), host)).max_by(|a, b| a.0.total_cmp(&b.0));
+    let (likeness, nearest) = nearest.filter(|(likeness, _)| *likeness > 0.0).unzip();
+    Unmatched { rule: rule.name.clone(), nearest: nearest.cloned(), likeness: likeness.unwrap_or_default() }
+}
+
+// === impl Watch ===
+
+impl Watch {
+    /// The rules to speak of now, if it is time to. To be called now and then.
+    pub(super) fn look(&mut self, proxy: &Proxy, now: Instant) -> Vec<Unmatched> {
+        if self.said || self.since.is_none() && hosts_without_a_rule(proxy).is_empty() {
+            return Vec::new();
+        }
+        self.said = now.since(*self.since.get_or_insert(now)) >= WHILE;
+        if self.said { with_nearest(proxy) } else { Vec::new() }
+    }
+}
+
+// === impl Unmatched ===
+
+impl Unmatched {
+    /// Writes it to the log.
+    pub(super) fn say(&self) {
+        let (rule, nearest) = (&self.rule, self.nearest.as_deref().unwrap_or("none"));
+        if self.likeness >= ALIKE {
+            warn!(
+                %rule, nearest,
+                "no request has matched this rule, and a host much like its own was asked for: is it mistyped?"
+            );
+        } else {
+            info!(%rule, nearest, "no request has matched this rule so far");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        clock::Clock,
+        config::{Config, Dns},
+        dial::Dialer,
+        metrics::Metrics,
+        pace::Lanes,
+        policy::{Origin, Scheme},
+        proxy::Parts,
+        tls::Tls,
+    };
+
+    fn proxy(hosts: &[&str]) -> Proxy {
+        let rule = |host: &&str| Policy::new(host, vec![host.parse().unwrap()]);
+        let rules = Rules::new(hosts.iter().map(rule).collect());
+        let (clock, metrics, config) = (Clock::start(), Metrics::new(), Config::default());
+        Proxy::new(Parts {
+            tls: Tls::new(&[], &[], &rules).unwrap(),
+            lanes: Lanes::new(rules, metrics.clone(), clock),
+            metrics,
+            clock,
+            clients: config.clients,
+            timeouts: config.timeouts,
+            dialer: Dialer::new(config.timeouts.connect, false, Vec::new(), Dns::System),
+            exposed: false,
+            ports: Vec::new(),
+            gateways: Vec::new(),
+            ca: None,
+            admin: String::new(),
+            instance: 1,
+        })
+    }
+
+    fn ask(proxy: &Proxy, host: &str) {
+        proxy.lanes.find(&Origin::parse(Scheme::Http, host, Some(80)).unwrap());
+    }
+
+    /// What is said at these seconds, as rule and nearest host.
+    fn said(watch: &mut Watch, proxy: &Proxy, seconds: impl IntoIterator<Item = u64>) -> Vec<(String, String)> {
+        let at = |second| Instant::START + Duration::from_secs(second);
+        let told = seconds.into_iter().flat_map(|second| watch.look(proxy, at(second)));
+        told.map(|one| (one.rule.to_string(), one.nearest.unwrap_or_default().to_string())).collect()
+    }
+
+    #[test]
+    fn a_rule_that_was_not_matched_is_told_of_once_a_minute_after_others_were() {
+        let (proxy, mut watch) = (proxy(&["api.tset", "*.exmaple.com", "used.test"]), Watch::default());
+        let nobody: [(String, String); 0] = [];
+        assert_eq!(said(&mut watch, &proxy, (0..600).step_by(5)), nobody, "nobody has asked for anything");
+        ["api.test", "used.test", "a.example.com", "unlike.org"].iter().for_each(|host| ask(&proxy, host));
+        assert_eq!(said(&mut watch, &proxy, (600..660).step_by(5)), nobody);
+        let expected = [("api.tset", "api.test"), ("*.exmaple.com", "a.example.com")];
+        assert_eq!(said(&mut watch, &proxy, [660]), expected.map(|(rule, host)| (rule.into(), host.into())));
+        assert_eq!(said(&mut watch, &proxy, (665..9000).step_by(5)), nobody);
+    }
+
+    #[test]
+    fn a_host_that_has_a_rule_to_itself_was_not_mistyped() {
+        let (proxy, mut watch) = (proxy(&["api.tset", "api.test", "*"]), Watch::default());
+        ask(&proxy, "api.test");
+        assert_eq!(said(&mut watch, &proxy, [0, 60, 120]), [], "whoever asked had a rule");
+        ask(&proxy, "other.test");
+        assert_eq!(with_nearest(&proxy)[0].nearest.as_deref(), Some("other.test"));
+        assert_eq!(with_nearest(&proxy).len(), 1);
+    }
+
+    #[test]
+    fn a_rule_for_another_port_was_not_matched_either() {
+        let proxy = proxy(&["api.test:8443"]);
+        ask(&proxy, "api.test");
+        let found = with_nearest(&proxy);
+        assert_eq!((found[0].nearest.as_deref(), found[0].likeness), (Some("api.test"), 1.0));
+    }
+}

@@ -1,0 +1,159 @@
+//! Requests whose clients left before there was an answer: how many, after how long, and whether a time-out of their own
+//! is behind it.
+
+use std::{collections::VecDeque, time::Duration};
+
+use parking_lot::Mutex;
+
+use crate::clock::Instant;
+
+/// The departures of one lane.
+#[derive(Debug, Default)]
+pub struct Departures(Mutex<Record>);
+
+/// How many left, and after how long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DepartureStats {
+    /// All of them.
+    pub total: u64,
+    /// Those that were waiting for a slot.
+    pub queued: u64,
+    /// From their arrival to their departure, together.
+    pub waited: Duration,
+    /// The longest of these times.
+    pub longest: Duration,
+    /// The time after which most of the last ones left, if there is such a time.
+    pub usual: Option<Duration>,
+}
+
+#[derive(Debug, Default)]
+struct Record {
+    stats: DepartureStats,
+    last: VecDeque<Departure>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Departure {
+    at: Instant,
+    waited: Duration,
+}
+
+/// So many of the last departures are looked at.
+const LAST: usize = 16;
+/// With fewer than these nothing is concluded.
+const LEAST: usize = 8;
+/// Times are the same if they differ from their median by no more than a tenth of it.
+const TOLERANCE: u32 = 10;
+/// Departures within this are of one moment: a program that was ended leaves with all its requests. Only if they had
+/// waited for a whole number of seconds, give or take `WHOLE`, that was a time-out.
+const MOMENT: Duration = Duration::from_millis(100);
+const WHOLE: Duration = Duration::from_millis(50);
+
+// === impl Departures ===
+
+impl Departures {
+    /// A client left at `now`, `waited` after its request had come; `queued` says that the request was waiting for a slot.
+    ///
+    /// Returns the time after which most of the last ones left, if there is such a time.
+    pub fn record(&self, now: Instant, waited: Duration, queued: bool) -> Option<Duration> {
+        let mut record = self.0.lock();
+        if record.last.len() == LAST {
+            record.last.pop_front();
+        }
+        record.last.push_back(Departure { at: now, waited });
+        let usual = usual(&record.last);
+        let stats = &mut record.stats;
+        stats.total += 1;
+        stats.queued += u64::from(queued);
+        stats.waited += waited;
+        stats.longest = stats.longest.max(waited);
+        stats.usual = usual;
+        usual
+    }
+
+    /// All that is known of them.
+    pub fn stats(&self) -> DepartureStats {
+        self.0.lock().stats
+    }
+}
+
+/// The median of the times after which they left, if three quarters of them are about that long.
+fn usual(last: &VecDeque<Departure>) -> Option<Duration> {
+    if last.len() < LEAST {
+        return None;
+    }
+    let mut times: Vec<_> = last.iter().map(|one| one.waited).collect();
+    times.sort_unstable();
+    let median = times[times.len() / 2];
+    let alike = times.iter().filter(|time| time.abs_diff(median) <= median / TOLERANCE).count();
+    let ended_at_once = last.back()?.at.since(last.front()?.at) < MOMENT && !is_whole(median);
+    (alike * 4 >= times.len() * 3 && !ended_at_once).then_some(median)
+}
+
+/// Whether `time` is a number of seconds as people write it.
+fn is_whole(time: Duration) -> bool {
+    let rest = Duration::from_nanos(u64::from((time + WHOLE).subsec_nanos()));
+    time + WHOLE >= Duration::from_secs(1) && rest <= WHOLE * 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(of: u64) -> Duration {
+        Duration::from_millis(of)
+    }
+
+    /// What is usual once clients have left after `times`, `apart` from each other.
+    fn usual_of(times: impl IntoIterator<Item = u64>, apart: u64) -> Option<Duration> {
+        let departures = Departures::default();
+        let mut now = Instant::START;
+        let mut leave = |time| {
+            now = now + ms(apart);
+            departures.record(now, ms(time), true)
+        };
+        times.into_iter().map(&mut leave).last().flatten()
+    }
+
+    fn after(times: impl IntoIterator<Item = u64>) -> Option<Duration> {
+        usual_of(times, 50)
+    }
+
+    #[test]
+    fn clients_that_leave_after_the_same_time_have_a_usual_time() {
+        assert_eq!(after([5000; 8]), Some(ms(5000)));
+        assert_eq!(after([4990, 5000, 5003, 5010, 5020, 5100, 5450, 4600]), Some(ms(5010)));
+        assert_eq!(after([5000; 7]), None, "too few to tell");
+    }
+
+    #[test]
+    fn clients_that_leave_at_any_time_have_none() {
+        assert_eq!(after((1..=40).map(|n| n * 100)), None);
+        // Half of them is not most of them.
+        assert_eq!(after([5000, 100, 5000, 300, 5000, 900, 5000, 2700]), None);
+    }
+
+    #[test]
+    fn only_the_last_ones_say_what_is_usual() {
+        assert_eq!(after(std::iter::repeat_n(5000, 50).chain(std::iter::repeat_n(30_000, 12))), Some(ms(30_000)));
+    }
+
+    #[test]
+    fn a_program_that_was_ended_had_no_time_out() {
+        assert_eq!(usual_of([7300; 16], 1), None);
+        // Requests that were sent together leave together, too, but after a time that somebody has chosen.
+        for (time, whole) in [(5012, true), (4960, true), (30_000, true), (1000, true), (5100, false), (20, false)] {
+            assert_eq!(usual_of([time; 16], 1).is_some(), whole, "{time}");
+        }
+    }
+
+    #[test]
+    fn all_of_them_are_counted() {
+        let departures = Departures::default();
+        for n in 1..=100 {
+            departures.record(Instant::START + ms(n), ms(n), n % 4 == 0);
+        }
+        let stats = departures.stats();
+        assert_eq!((stats.total, stats.queued, stats.waited, stats.longest), (100, 25, ms(5050), ms(100)));
+    }
+}

@@ -1,0 +1,126 @@
+//! Refusals that come again and again although we keep our own limits: somebody else uses the same quota, or it is smaller
+//! than we were told.
+//!
+//! One or two are no sign of that: requests may arrive closer than they left, and the margin learns that from them.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+
+use crate::clock::Instant;
+
+/// The refusals of one lane that its limits do not explain.
+#[derive(Debug)]
+pub(super) struct UnexplainedRefusals {
+    /// When the lane began: what was sent before that is not known.
+    since: Instant,
+    episodes: Mutex<Episodes>,
+    /// Whether somebody should be told.
+    due: AtomicBool,
+}
+
+/// Refusals one after the other, those of requests that were under way together counted as one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Episodes {
+    /// How many.
+    pub(super) count: u32,
+    first: Option<Instant>,
+    last: Option<Instant>,
+}
+
+/// So many are told of.
+const REPEATED: u32 = 3;
+/// After so long without one, counting starts again.
+const QUIET: Duration = Duration::from_secs(600);
+
+// === impl UnexplainedRefusals ===
+
+impl UnexplainedRefusals {
+    /// None yet, in a lane that begins at `now`.
+    pub(super) fn new(now: Instant) -> Self {
+        Self { since: now, episodes: Mutex::default(), due: AtomicBool::new(false) }
+    }
+
+    /// What was sent at `sent` was refused at `now`; `window` is that of the shortest limit.
+    pub(super) fn record(&self, sent: Instant, now: Instant, window: Duration) {
+        // In the first window the API may still count what somebody sent before us.
+        if sent.since(self.since) < window {
+            return;
+        }
+        let mut episodes = self.episodes.lock();
+        if episodes.last.is_some_and(|last| sent < last) {
+            return;
+        }
+        if episodes.last.is_some_and(|last| now.since(last) >= QUIET) {
+            *episodes = Episodes::default();
+        }
+        episodes.count += 1;
+        episodes.first.get_or_insert(now);
+        episodes.last = Some(now);
+        if episodes.count == REPEATED {
+            self.due.store(true, Ordering::Release);
+        }
+    }
+
+    /// What is to be told, once each time that there is something.
+    pub(super) fn news(&self) -> Option<Episodes> {
+        let due = self.due.load(Ordering::Relaxed) && self.due.swap(false, Ordering::Acquire);
+        due.then(|| *self.episodes.lock())
+    }
+}
+
+impl Episodes {
+    /// From the first to the last of them.
+    pub(super) fn within(&self) -> Duration {
+        self.first.zip(self.last).map_or(Duration::ZERO, |(first, last)| last.since(first))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW: Duration = Duration::from_secs(1);
+
+    fn at(millis: u64) -> Instant {
+        Instant::START + Duration::from_millis(millis)
+    }
+
+    /// Whether refusals of requests sent at `sent`, each answered 10 ms later, are told of in the end.
+    fn told(sent: impl IntoIterator<Item = u64>) -> bool {
+        let refusals = UnexplainedRefusals::new(at(0));
+        sent.into_iter().for_each(|sent| refusals.record(at(sent), at(sent + 10), WINDOW));
+        refusals.news().is_some()
+    }
+
+    #[test]
+    fn what_is_refused_again_and_again_is_told_once() {
+        let refusals = UnexplainedRefusals::new(at(0));
+        for second in 1..=2 {
+            refusals.record(at(second * 1000), at(second * 1000 + 10), WINDOW);
+            assert_eq!(refusals.news(), None);
+        }
+        refusals.record(at(3000), at(3010), WINDOW);
+        let episodes = refusals.news().unwrap();
+        assert_eq!((episodes.count, episodes.within()), (3, Duration::from_secs(2)));
+        for second in 4..200 {
+            refusals.record(at(second * 1000), at(second * 1000 + 10), WINDOW);
+            assert_eq!(refusals.news(), None);
+        }
+    }
+
+    #[test]
+    fn requests_that_were_under_way_together_are_one_refusal() {
+        assert!(!told((0..50).map(|n| 2000 + n / 10)));
+    }
+
+    #[test]
+    fn the_first_window_and_long_ago_do_not_count() {
+        assert!(!told([0, 200, 400, 600, 800, 990]));
+        assert!(!told((1..20).map(|n| n * 700_000)));
+        assert!(told((0..3).map(|n| 3_600_000 + n * 500_000)));
+    }
+}

@@ -1,0 +1,138 @@
+//! What went wrong so far, told apart by cause, for whoever asks why.
+
+use parking_lot::Mutex;
+
+use crate::{
+    clock::Instant,
+    error::{Blame, Error},
+};
+
+/// What went wrong in this process.
+#[derive(Debug, Default)]
+pub struct Incidents(Mutex<Vec<Incident>>);
+
+/// One thing that went wrong, however often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Incident {
+    /// What kind of thing: an error type of RFC 9209, or what became of an intercepted tunnel.
+    pub kind: &'static str,
+    /// What happened, and on which host; never a credential.
+    pub detail: String,
+    /// What to do about it.
+    pub hint: String,
+    /// Who has to do it: `client`, `proxy` or `upstream`.
+    pub blame: &'static str,
+    /// How many requests it has cost, or tunnels.
+    pub total: u64,
+    /// When it happened last.
+    pub last: Instant,
+}
+
+/// So many are told apart. In the place of a further one the one is forgotten that has not happened for longest.
+const MOST: usize = 50;
+
+// === impl Incidents ===
+
+impl Incidents {
+    /// The kind of a worker that does not trust our certificates.
+    pub const UNTRUSTED: &str = "untrusted_ca";
+    /// The kind of workers that take our certificate, and leave without a request.
+    pub const UNUSED: &str = "no_request";
+    /// The kind of workers that leave while we find out what the API speaks.
+    pub const LEFT_EARLY: &str = "left_early";
+    /// The kind of an intercepted tunnel that came to nothing for another reason.
+    pub const NOT_INTERCEPTED: &str = "interception_failed";
+    /// The kind of an intercepted tunnel that holds neither TLS nor HTTP.
+    pub const NOT_HTTP: &str = "not_http";
+
+    /// A request has failed with `error`, which `text` says with its causes.
+    pub(super) fn failed(&self, error: &Error, text: &str, now: Instant) {
+        let detail = match error {
+            // Numbers that differ from request to request do not make it another cause.
+            Error::Refused { host, .. } => format!("{host}: no slot in the time that a request may wait"),
+            _ => text.to_owned(),
+        };
+        let (kind, hint, blame) = (error.proxy_status(), error.hint().to_owned(), name(error.blame()));
+        self.add(Incident { kind, detail, hint, blame, total: 1, last: now });
+    }
+
+    /// An intercepted tunnel has come to nothing.
+    pub(super) fn not_intercepted(&self, kind: &'static str, detail: String, hint: impl Into<String>, now: Instant) {
+        let (hint, blame) = (hint.into(), name(Blame::Client));
+        self.add(Incident { kind, detail, hint, blame, total: 1, last: now });
+    }
+
+    /// All that are known, the most frequent first.
+    pub fn all(&self) -> Vec<Incident> {
+        let mut all = self.0.lock().clone();
+        all.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| a.detail.cmp(&b.detail)));
+        all
+    }
+
+    fn add(&self, incident: Incident) {
+        let mut known = self.0.lock();
+        if let Some(known) = known.iter_mut().find(|one| one.kind == incident.kind && one.detail == incident.detail) {
+            known.total += 1;
+            known.last = incident.last;
+            return;
+        }
+        if known.len() >= MOST
+            && let Some(oldest) = (0..known.len()).min_by_key(|index| known[*index].last)
+        {
+            known.swap_remove(oldest);
+        }
+        known.push(incident);
+    }
+}
+
+/// As people read it, in answers and in `/status`.
+pub(super) fn name(blame: Blame) -> &'static str {
+    match blame {
+        Blame::Client => "client",
+        Blame::Us => "proxy",
+        Blame::Upstream => "upstream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn at(second: u64) -> Instant {
+        Instant::START + Duration::from_secs(second)
+    }
+
+    fn dns(host: &str) -> Error {
+        Error::DnsTimeout { host: host.into() }
+    }
+
+    #[test]
+    fn the_same_cause_is_one_incident() {
+        let incidents = Incidents::default();
+        for (second, host) in [(1, "a.test"), (2, "b.test"), (3, "b.test")] {
+            let error = dns(host);
+            incidents.failed(&error, &error.to_string(), at(second));
+        }
+        for waiting in 1..4 {
+            let why = format!("it would wait behind {waiting} others");
+            let error = Error::Refused { host: "c.test".into(), why, retry_after: Duration::ZERO };
+            incidents.failed(&error, &error.to_string(), at(4));
+        }
+        let told: Vec<_> = incidents.all().into_iter().map(|one| (one.kind, one.total, one.last)).collect();
+        assert_eq!(told, [("http_request_denied", 3, at(4)), ("dns_timeout", 2, at(3)), ("dns_timeout", 1, at(1))]);
+    }
+
+    #[test]
+    fn many_causes_do_not_fill_the_memory_and_the_oldest_goes() {
+        let incidents = Incidents::default();
+        for second in 0..3 * MOST as u64 {
+            let error = dns(&format!("{second}.test"));
+            incidents.failed(&error, &error.to_string(), at(second));
+        }
+        let all = incidents.all();
+        assert_eq!(all.len(), MOST);
+        assert!(all.iter().all(|one| one.last >= at(2 * MOST as u64)));
+    }
+}
