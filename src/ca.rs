@@ -10,13 +10,14 @@ mod error;
 mod files;
 mod leaves;
 mod params;
+mod pkcs12;
 
 use std::{fmt, path::Path, sync::Arc, time::SystemTime};
 
 use rustls::ServerConfig;
 
 pub use self::{
-    bundle::{bundle, bundle_name, sources},
+    bundle::{Bundle, bundle_name, sources},
     certificate::Certificate,
     constraints::Constraints,
     error::CaError,

@@ -1,6 +1,6 @@
 //! Roots and our CA in one file, for clients that can be told one file only.
 //!
-//! A bundle says in its head what it was made of. So it is found out when a variable names one of ours, and making it
+//! A bundle in PEM says in its head what it was made of. So it is found out when a variable names one of ours, and making it
 //! again reads the sources again, not the bundle: nothing that was taken out of them lives on in it.
 
 use std::{
@@ -11,13 +11,23 @@ use std::{
     path::{self, Path, PathBuf},
 };
 
-use rustls::pki_types::{CertificateDer, pem::PemObject as _};
+use rustls::pki_types::CertificateDer;
 use rustls_native_certs::{load_certs_from_paths, load_native_certs};
 
 use super::{
-    CaError,
+    CaError, Certificate,
     certificate::{encode, sha256},
+    pkcs12,
 };
+
+/// Our CA's certificate, the system's roots and all certificates of further files, as far as they can be read.
+#[derive(Debug)]
+pub struct Bundle {
+    ours: Vec<u8>,
+    /// In an order of their own, each once: the same roots make the same file.
+    others: BTreeSet<Vec<u8>>,
+    also: Vec<PathBuf>,
+}
 
 /// What a bundle of ours begins with.
 const MARK: &str = "# Root certificates of this system and the CA of andante (`andante ca bundle`).\n";
@@ -32,27 +42,44 @@ const SYSTEM: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// One PEM file of our CA, the system's roots and all certificates of the files `also`, as far as they can be read.
-///
-/// # Errors
-/// If that would be our CA alone.
-pub fn bundle(ca_pem: &str, also: &[PathBuf]) -> Result<String, CaError> {
-    // In an order of their own, each once: the same roots make the same file.
-    let mut roots: BTreeSet<Vec<u8>> = system().iter().map(|root| root.to_vec()).collect();
-    let mut text = MARK.to_owned();
-    for path in also {
-        let _ = writeln!(text, "{ALSO}{}", path.display());
-        roots.extend(certificates(path).iter().map(|root| root.to_vec()));
+// === impl Bundle ===
+
+impl Bundle {
+    /// Reads the system's roots and the files `also`.
+    ///
+    /// # Errors
+    /// If that leaves our CA alone.
+    pub fn gather(ca: &Certificate, also: &[PathBuf]) -> Result<Self, CaError> {
+        let found = system().into_iter().chain(also.iter().flat_map(|path| certificates(path)));
+        let mut others: BTreeSet<Vec<u8>> = found.map(|root| root.to_vec()).collect();
+        let ours = ca.der().to_vec();
+        others.remove(&ours);
+        if others.is_empty() {
+            return Err(CaError::NoRoots);
+        }
+        Ok(Self { ours, others, also: also.to_vec() })
     }
-    if let Ok(ours) = CertificateDer::from_pem_slice(ca_pem.as_bytes()) {
-        roots.remove(ours.as_ref());
+
+    /// As one PEM file.
+    pub fn pem(&self) -> String {
+        let mut text = MARK.to_owned();
+        for path in &self.also {
+            let _ = writeln!(text, "{ALSO}{}", path.display());
+        }
+        self.roots().for_each(|root| text.push_str(&encode(root)));
+        text
     }
-    if roots.is_empty() {
-        return Err(CaError::NoRoots);
+
+    /// As a store for Java, in PKCS #12, which opens without a password.
+    pub fn pkcs12(&self) -> Vec<u8> {
+        let alias = |n| if n == 0 { "andante".to_owned() } else { format!("root {n}") };
+        pkcs12::store(self.roots().enumerate().map(|(n, root)| (alias(n), root)))
     }
-    text.push_str(ca_pem);
-    roots.iter().for_each(|root| text.push_str(&encode(root)));
-    Ok(text)
+
+    /// Ours comes first.
+    fn roots(&self) -> impl Iterator<Item = &[u8]> {
+        std::iter::once(&self.ours).chain(&self.others).map(Vec::as_slice)
+    }
 }
 
 /// What the file of a bundle is called: one with further sources has a name of its own, so that it is not replaced by

@@ -80,18 +80,19 @@ impl Stored {
     }
 }
 
-/// Makes `path` a file of mode 0644 that says `text`, all at once, if it does not say so already.
+/// Makes `path` a file of mode 0644 with this `content`, all at once, if it does not have it already.
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn replace(path: &Path, text: &str) -> Result<(), CaError> {
-    if fs::read(path).is_ok_and(|found| found == text.as_bytes()) {
+pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> Result<(), CaError> {
+    let content = content.as_ref();
+    if fs::read(path).is_ok_and(|found| found == content) {
         return Ok(());
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let written = || -> io::Result<()> {
         let mut file = NamedTempFile::new_in(folder)?;
-        file.write_all(text.as_bytes())?;
+        file.write_all(content)?;
         // Not what the umask leaves of it: workers may be other users.
         file.as_file().set_permissions(Permissions::from_mode(0o644))?;
         file.persist(path).map_err(|error| error.error)?;

@@ -148,7 +148,7 @@ fn bundle(args: &Bundle) -> Result<(), Failure> {
     let (dir, certificate) = args.data.certificate()?;
     let also = ca::sources(variables::trusted(|name| std::env::var_os(name)), &dir.join(ca::CERTIFICATE));
     let not_made = |error| failed("no bundle was made", error);
-    let text = ca::bundle(certificate.pem(), &also).map_err(not_made)?;
+    let text = ca::Bundle::gather(&certificate, &also).map_err(not_made)?.pem();
     match &args.out {
         // Not in place of the file: it may be a pipe, or a mount.
         Some(out) => fs::write(out, text).map_err(|error| {

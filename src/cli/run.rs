@@ -49,8 +49,8 @@ Each request in HTTPS is paced, too: every host is intercepted, with a CA that l
 trust by the variables that common clients read. --intercept HOST narrows that to these hosts and those with limits,
 --intercept none switches it off; a rule with https = 'tunnel' leaves one host alone.
 
-COMMAND finds the proxy in HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, in capitals and small letters, and NODE_USE_ENV_PROXY
-is 1. NO_PROXY stays as it is, except that a rule for a loopback host takes the loopback hosts out of it; programs in Go
+COMMAND finds the proxy in HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, in capitals and small letters, Java in
+JAVA_TOOL_OPTIONS, Yarn in YARN_HTTPS_PROXY; NODE_USE_ENV_PROXY and PERL_LWP_ENV_PROXY are 1. NO_PROXY stays as it is, except that a rule for a loopback host takes the loopback hosts out of it; programs in Go
 never use a proxy for these. Where COMMAND runs a full-screen program, use --quiet.
 
 TERM, HUP, USR1 and USR2 are passed on to COMMAND. So are INT and QUIT, unless they come from the terminal, which sends

@@ -10,7 +10,7 @@ use std::{
 use tempfile::TempDir;
 
 use super::variables;
-use crate::ca::{self, Ca, CaError, Certificate};
+use crate::ca::{self, Bundle, Ca, CaError, Certificate};
 
 /// What clients are pointed to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,10 @@ pub struct Trust {
     pub ca: PathBuf,
     /// For clients that take it for all their roots: the system's and our CA.
     pub bundle: PathBuf,
+    /// The same roots for Java, in PKCS #12.
+    pub java: Option<PathBuf>,
+    /// For PHP: a folder with a configuration that leaves it to variables which roots to trust.
+    pub php: Option<PathBuf>,
     /// For wget, which has no variable for roots: a configuration that names the bundle.
     pub wgetrc: Option<PathBuf>,
 }
@@ -49,20 +53,37 @@ impl Trust {
     ) -> Result<Self, CaError> {
         let ca = dir.join(ca::CERTIFICATE);
         let also = ca::sources(variables::trusted(current), &ca);
+        let roots = Bundle::gather(certificate, &also)?;
         let bundle = dir.join(ca::bundle_name(&also));
-        match ca::replace(&bundle, &ca::bundle(certificate.pem(), &also)?) {
-            // Whoever may not write here may use what the owner wrote.
-            Err(CaError::Write { .. }) if holds(&bundle, certificate) => {}
-            done => done?,
-        }
+        provide(&bundle, roots.pem(), certificate.pem())?;
+        let java = bundle.with_extension("p12");
+        let java = provide(&java, roots.pkcs12(), certificate.der()).is_ok().then_some(java);
+        // PHP's list of folders has no way to say a colon.
+        let php = !dir.as_os_str().as_encoded_bytes().contains(&b':')
+            && provide(&dir.join("andante.ini"), variables::PHP_INI, variables::PHP_INI).is_ok();
         // A client that adds may have been told to add a file of the user's: only the bundle has both.
         let ca = if also.is_empty() { ca } else { bundle.clone() };
-        Ok(Self { ca, bundle, wgetrc: None })
+        Ok(Self { ca, bundle, java, php: php.then(|| dir.to_owned()), wgetrc: None })
     }
 
-    /// What to set in a worker's environment (R49).
-    pub fn variables(&self) -> Vec<(&'static str, OsString)> {
+    /// The same where workers find these files in the folder `at`.
+    #[must_use]
+    pub fn at(self, at: &Path) -> Self {
+        let there = |file: PathBuf| at.join(file.file_name().unwrap_or_default());
+        Self {
+            ca: there(self.ca),
+            bundle: there(self.bundle),
+            java: self.java.map(there),
+            php: self.php.map(|_| at.to_owned()),
+            wgetrc: self.wgetrc.map(there),
+        }
+    }
+
+    /// What to set in a worker's environment (R49), for all but Java, which takes its proxy in the same breath; `current`
+    /// reads what is set there.
+    pub fn variables(&self, current: impl Fn(&str) -> Option<OsString>) -> Vec<(&'static str, OsString)> {
         let mut variables = variables::trust(&self.ca, &self.bundle);
+        variables.extend(self.php.iter().map(|folder| variables::php(folder, &current)));
         variables.extend(self.wgetrc.iter().map(|file| (WGETRC, file.into())));
         variables
     }
@@ -83,7 +104,7 @@ impl TrustFolder {
         ca::replace(&folder.path().join(ca::CERTIFICATE), ca.certificate_pem())?;
         let mut trust = Trust::in_folder(folder.path(), ca.certificate(), &current)?;
         let wgetrc = folder.path().join("wgetrc");
-        ca::replace(&wgetrc, &for_wget(&trust.bundle, current(WGETRC)))?;
+        ca::replace(&wgetrc, for_wget(&trust.bundle, current(WGETRC)))?;
         trust.wgetrc = Some(wgetrc);
         Ok(Self { trust, _folder: folder })
     }
@@ -102,8 +123,14 @@ fn for_wget(bundle: &Path, current: Option<OsString>) -> String {
     format!("ca_certificate = {}\n{chosen}", bundle.display())
 }
 
-fn holds(bundle: &Path, certificate: &Certificate) -> bool {
-    fs::read_to_string(bundle).is_ok_and(|text| text.contains(certificate.pem()))
+/// Brings a file up to date. Whoever may not write here may use what the owner wrote, if it has the `essence`.
+fn provide(path: &Path, content: impl AsRef<[u8]>, essence: impl AsRef<[u8]>) -> Result<(), CaError> {
+    let essence = essence.as_ref();
+    let holds = |found: Vec<u8>| found.windows(essence.len()).any(|part| part == essence);
+    match ca::replace(path, content) {
+        Err(CaError::Write { .. }) if fs::read(path).is_ok_and(holds) => Ok(()),
+        done => done,
+    }
 }
 
 #[cfg(test)]
@@ -111,6 +138,10 @@ mod tests {
     use std::{os::unix::fs::MetadataExt as _, time::SystemTime};
 
     use super::*;
+
+    fn holds(bytes: &[u8], part: &[u8]) -> bool {
+        bytes.windows(part.len()).any(|found| found == part)
+    }
 
     #[test]
     fn the_folder_of_a_ca_in_memory_is_private_holds_no_key_and_goes() {
@@ -125,9 +156,13 @@ mod tests {
         assert_eq!(fs::metadata(&place).unwrap().mode() & 0o777, 0o700);
         for entry in fs::read_dir(&place).unwrap() {
             let path = entry.unwrap().path();
-            let text = fs::read_to_string(&path).unwrap();
-            assert!(!text.contains("PRIVATE"));
-            assert!(trust.wgetrc.as_ref() == Some(&path) || text.contains(ca.certificate_pem()));
+            let bytes = fs::read(&path).unwrap();
+            assert!(!holds(&bytes, b"PRIVATE"));
+            match path.extension().and_then(|extension| extension.to_str()) {
+                Some("pem") => assert!(holds(&bytes, ca.certificate_pem().as_bytes())),
+                Some("p12") => assert!(holds(&bytes, ca.certificate().der())),
+                _ => {}
+            }
         }
         assert!(fs::read_to_string(&trust.bundle).unwrap().contains(&fs::read_to_string(&corporate).unwrap()));
         drop(folder);
@@ -156,7 +191,8 @@ mod tests {
             let current = |name: &str| file.filter(|_| name == "NODE_EXTRA_CA_CERTS").map(OsString::from);
             Trust::in_folder(dir.path(), ca.certificate(), current).unwrap()
         };
-        let alone = Trust { ca: dir.path().join("ca.pem"), bundle: dir.path().join("bundle.pem"), wgetrc: None };
+        let [own, bundle, store] = ["ca.pem", "bundle.pem", "bundle.p12"].map(|name| dir.path().join(name));
+        let alone = Trust { ca: own, bundle, java: Some(store), php: Some(dir.path().to_owned()), wgetrc: None };
         // This test's own machine may have no roots but these.
         let more = with(Some(&theirs));
         assert!(more.ca == more.bundle && more.bundle != alone.bundle);

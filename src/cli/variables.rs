@@ -1,5 +1,7 @@
 //! The variables by which common clients find their proxy, and whom to trust: the one list, for `run` and `ca env`. Pure.
 
+pub(super) mod java;
+
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
@@ -11,11 +13,28 @@ const PROXIES: [&str; 6] = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_pr
 /// Node looks at those only if this is 1 (22.21, 24.5 and later).
 const NODE_PROXY: &str = "NODE_USE_ENV_PROXY";
 
+/// perl's LWP looks at those only if this is 1.
+const PERL_PROXY: &str = "PERL_LWP_ENV_PROXY";
+
+/// Yarn from version 2 on has names of its own.
+const YARN_PROXIES: [&str; 2] = ["YARN_HTTP_PROXY", "YARN_HTTPS_PROXY"];
+
+/// Folders in which PHP looks for configurations besides `php.ini`; an empty one is where it was built to look.
+const PHP_FOLDERS: &str = "PHP_INI_SCAN_DIR";
+
+/// For PHP, which has no variable for roots: where they are is left to the variables that others read.
+pub(super) const PHP_INI: &str = "\
+; So that PHP trusts the CA of andante, where `andante run` or `andante ca env` has set these variables.
+curl.cainfo = \"${CURL_CA_BUNDLE}\"
+openssl.cafile = \"${SSL_CERT_FILE}\"
+";
+
 /// What names certificates that a client trusts besides its own roots: Node, Deno.
 const ADDING: [&str; 2] = ["NODE_EXTRA_CA_CERTS", "DENO_CERT"];
 
-/// What names a client's only roots: OpenSSL (so Python, Ruby, PHP) and Go; requests; curl; AWS; git; pip; cargo; gRPC.
-const REPLACING: [&str; 8] = [
+/// What names a client's only roots: OpenSSL (so Python, Ruby) and Go; requests; curl; AWS; git; pip; cargo; gRPC;
+/// httplib2; perl's LWP; npm, pnpm and Yarn 1; Yarn from 2 on.
+const REPLACING: [&str; 12] = [
     "SSL_CERT_FILE",
     "REQUESTS_CA_BUNDLE",
     "CURL_CA_BUNDLE",
@@ -24,13 +43,16 @@ const REPLACING: [&str; 8] = [
     "PIP_CERT",
     "CARGO_HTTP_CAINFO",
     "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+    "HTTPLIB2_CA_CERTS",
+    "PERL_LWP_SSL_CA_FILE",
+    "npm_config_cafile",
+    "YARN_HTTPS_CA_FILE_PATH",
 ];
 
 /// What leads clients to the proxy at `url`.
 pub(super) fn proxy(url: &str) -> Vec<(&'static str, OsString)> {
-    let mut variables: Vec<_> = PROXIES.map(|name| (name, url.into())).into();
-    variables.push((NODE_PROXY, "1".into()));
-    variables
+    let named = PROXIES.into_iter().chain(YARN_PROXIES).map(|name| (name, url.into()));
+    named.chain([NODE_PROXY, PERL_PROXY].map(|name| (name, "1".into()))).collect()
 }
 
 /// What makes clients trust the certificates of `ca` besides their own, or those of `bundle` alone.
@@ -39,8 +61,45 @@ pub(super) fn trust(ca: &Path, bundle: &Path) -> Vec<(&'static str, OsString)> {
     adding.into_iter().chain(REPLACING.map(|name| (name, OsString::from(bundle)))).collect()
 }
 
+/// What leads Java to the proxy at `url`, past which it goes for the hosts `direct`, and to the roots in `store`, with the
+/// options that are set now.
+pub(super) fn java(
+    url: &str,
+    store: Option<&Path>,
+    direct: Option<&str>,
+    current: impl Fn(&str) -> Option<OsString>,
+) -> Option<(&'static str, OsString)> {
+    let now = current(java::VARIABLE).unwrap_or_default();
+    let options = java::options(url, store, direct, now.to_str()?)?;
+    Some((java::VARIABLE, options.into()))
+}
+
+/// What makes PHP read [`PHP_INI`] in `folder`, besides what it reads now.
+pub(super) fn php(folder: &Path, current: impl Fn(&str) -> Option<OsString>) -> (&'static str, OsString) {
+    let mut folders = current(PHP_FOLDERS).unwrap_or_default();
+    if !std::env::split_paths(&folders).any(|found| found == folder) {
+        folders.push(":");
+        folders.push(folder);
+    }
+    (PHP_FOLDERS, folders)
+}
+
 /// The files that such variables name already.
 pub(super) fn trusted(current: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let set = REPLACING.iter().chain(&ADDING).filter_map(|name| current(name));
     set.filter(|value| !value.is_empty()).map(PathBuf::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn php_reads_our_folder_besides_its_own_once() {
+        let with = |now: Option<&str>| php(Path::new("/t"), |_| now.map(OsString::from)).1;
+        assert_eq!(with(None), ":/t");
+        assert_eq!(with(Some("")), ":/t");
+        assert_eq!(with(Some("/own:/etc/php")), "/own:/etc/php:/t");
+        assert_eq!(with(Some(":/t")), ":/t");
+    }
 }

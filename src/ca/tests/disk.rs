@@ -4,6 +4,7 @@ use std::{
     fs::{self, Permissions},
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::PathBuf,
+    process::Command,
 };
 
 use rustls::pki_types::pem::PemObject as _;
@@ -129,11 +130,31 @@ fn a_bundle_holds_ours_and_what_further_files_do() {
     let (dir, ours, corporate) = (folder(), ca(), ca());
     let file = dir.path().join("corporate.pem");
     fs::write(&file, format!("{0}{0}", corporate.certificate_pem())).unwrap();
-    let text = bundle(ours.certificate_pem(), std::slice::from_ref(&file)).unwrap();
+    let gather = || Bundle::gather(ours.certificate(), std::slice::from_ref(&file)).unwrap();
+    let text = gather().pem();
     assert!(in_bundle(&text, &ours) && in_bundle(&text, &corporate));
     assert_eq!(text.matches(corporate.certificate_pem()).count(), 1);
-    assert_eq!(text, bundle(ours.certificate_pem(), &[file]).unwrap());
+    assert_eq!(text, gather().pem());
     assert!(!text.contains("PRIVATE"));
+}
+
+#[test]
+fn java_s_store_is_pkcs_12_that_opens_without_a_password_and_holds_the_same_roots() {
+    let (dir, ours, corporate) = (folder(), ca(), ca());
+    let [file, store] = ["corporate.pem", "bundle.p12"].map(|name| dir.path().join(name));
+    fs::write(&file, corporate.certificate_pem()).unwrap();
+    let bundle = Bundle::gather(ours.certificate(), &[file]).unwrap();
+    fs::write(&store, bundle.pkcs12()).unwrap();
+    // What somebody else's implementation reads in it: OpenSSL's.
+    let mut openssl = Command::new("openssl");
+    openssl.args(["pkcs12", "-nomacver", "-nokeys", "-passin", "pass:", "-in"]).arg(&store);
+    let output = openssl.output().unwrap();
+    let (text, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
+    let read = |text: &str| CertificateDer::pem_slice_iter(text.as_bytes()).map(Result::unwrap).collect::<Vec<_>>();
+    assert_eq!(read(&text), read(&bundle.pem()), "{said}");
+    assert_eq!(text.matches("friendlyName: andante\n").count(), 1);
+    // Java takes only those with this attribute for roots.
+    assert_eq!(text.matches("2.16.840.1.113894.746875.1.1: ").count(), read(&text).len());
 }
 
 #[test]
@@ -146,11 +167,11 @@ fn in_place_of_a_bundle_of_ours_its_sources_are_read_again() {
     let first = found(&[&file, &file, &missing]);
     assert_eq!(first, [file.as_path()]);
     let old = ca();
-    fs::write(&written, bundle(old.certificate_pem(), &first).unwrap()).unwrap();
+    fs::write(&written, Bundle::gather(old.certificate(), &first).unwrap().pem()).unwrap();
     // As a second `eval "$(andante ca env)"` finds it.
     let second = found(&[&written, &certificate]);
     assert_eq!(second, first);
-    assert!(!in_bundle(&bundle(corporate.certificate_pem(), &second).unwrap(), &old));
+    assert!(!in_bundle(&Bundle::gather(corporate.certificate(), &second).unwrap().pem(), &old));
     assert_eq!(found(&[]), [] as [PathBuf; 0]);
     assert_eq!(bundle_name(&[]), "bundle.pem");
     assert_eq!(bundle_name(&first), bundle_name(&second));

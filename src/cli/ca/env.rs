@@ -3,11 +3,14 @@
 use std::{fmt::Write as _, path::PathBuf};
 
 use super::{Data, Failure, failed, say};
-use crate::cli::{trust::Trust, variables};
+use crate::cli::{
+    trust::Trust,
+    variables::{self, java},
+};
 
 /// The variables that workers need: where the proxy is, and whom to trust
 ///
-/// Brings bundle.pem (the system's roots and the CA) beside the CA up to date. NO_PROXY stays as it is. With `sh`,
+/// Brings bundle.pem and bundle.p12 (the system's roots and the CA) and andante.ini (for PHP) beside the CA up to date. NO_PROXY stays as it is. With `sh`,
 /// certificates that SSL_CERT_FILE, REQUESTS_CA_BUNDLE and the like name now stay trusted.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -20,7 +23,7 @@ pub(super) struct Args {
     /// Where workers reach andante
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3128", value_parser = proxy)]
     proxy: String,
-    /// The folder in which workers find ca.pem and bundle.pem, if it is another for them (containers)
+    /// The folder in which workers find these files, if it is another for them (containers)
     #[arg(long, value_name = "DIR")]
     at: Option<PathBuf>,
 }
@@ -46,7 +49,7 @@ Examples:
       docker run --env-file andante.env -v DIR/ca.pem:/etc/andante/ca.pem:ro -v DIR/bundle.pem:/etc/andante/bundle.pem:ro …
   andante ca env --format k8s --at /etc/andante --proxy http://andante:3128
 
-Give containers these two files and not the whole folder: the CA's key is in there.";
+Give containers these files (Java also bundle.p12, PHP also andante.ini) and not the whole folder: the CA's key is in there.";
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let (dir, certificate) = args.data.certificate()?;
@@ -55,12 +58,15 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut trust = Trust::in_folder(&dir, &certificate, current)
         .map_err(|error| failed("there is no bundle to point to", error))?;
     if let Some(at) = &args.at {
-        for file in [&mut trust.ca, &mut trust.bundle] {
-            *file = at.join(file.file_name().unwrap_or_default());
-        }
+        trust = trust.at(at);
     }
+    let direct = ["NO_PROXY", "no_proxy"].into_iter().find_map(current);
+    let direct = direct.and_then(|hosts| java::direct(&hosts.to_string_lossy()));
+    let mut set = variables::proxy(&args.proxy);
+    set.extend(trust.variables(current));
+    set.extend(variables::java(&args.proxy, trust.java.as_deref(), direct.as_deref(), current));
     let mut text = String::new();
-    for (name, value) in variables::proxy(&args.proxy).into_iter().chain(trust.variables()) {
+    for (name, value) in set {
         let written = value.to_str().and_then(|value| args.format.line(name, value));
         let line = written.ok_or_else(|| {
             Failure::new(format!("{name} cannot be {value:?} in this format"))

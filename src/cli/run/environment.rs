@@ -8,7 +8,10 @@ use std::{
 use ipnet::IpNet;
 
 use crate::{
-    cli::{trust::Trust, variables},
+    cli::{
+        trust::Trust,
+        variables::{self, java},
+    },
     policy::{Origin, Rules, Scheme},
 };
 
@@ -23,13 +26,20 @@ pub(super) fn variables(
     trust: Option<&Trust>,
     current: impl Fn(&str) -> Option<OsString>,
 ) -> Vec<(&'static str, OsString)> {
-    let mut variables = variables::proxy(&format!("http://{}", reachable(proxy)));
-    variables.extend(trust.into_iter().flat_map(Trust::variables));
-    if names_loopback(rules) {
+    let url = format!("http://{}", reachable(proxy));
+    let mut variables = variables::proxy(&url);
+    variables.extend(trust.into_iter().flat_map(|trust| trust.variables(&current)));
+    let direct = if names_loopback(rules) {
         for name in EXCEPTIONS {
             variables.extend(current(name).and_then(|hosts| without_loopback(&hosts)).map(|hosts| (name, hosts)));
         }
-    }
+        // Java asks the proxy for loopback hosts only if it does so for all.
+        Some(String::new())
+    } else {
+        exceptions(&[], &current).and_then(|hosts| java::direct(&hosts))
+    };
+    let store = trust.and_then(|trust| trust.java.as_deref());
+    variables.extend(variables::java(&url, store, direct.as_deref(), current));
     variables
 }
 
@@ -105,24 +115,59 @@ mod tests {
         for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
             assert_eq!(found(&Rules::default(), "", name).unwrap(), "http://127.0.0.1:4711", "{name}");
         }
-        assert_eq!(found(&Rules::default(), "", "NODE_USE_ENV_PROXY").unwrap(), "1");
+        for name in ["YARN_HTTP_PROXY", "YARN_HTTPS_PROXY"] {
+            assert_eq!(found(&Rules::default(), "", name).unwrap(), "http://127.0.0.1:4711", "{name}");
+        }
+        for name in ["NODE_USE_ENV_PROXY", "PERL_LWP_ENV_PROXY"] {
+            assert_eq!(found(&Rules::default(), "", name).unwrap(), "1", "{name}");
+        }
         let any = variables("[::]:1".parse().unwrap(), &Rules::default(), None, |_| None);
         assert_eq!(any[0].1, "http://[::1]:1");
     }
 
     #[test]
     fn r49_clients_are_told_whom_to_trust_if_there_is_a_ca() {
-        let trust = Trust { ca: "/t/ca.pem".into(), bundle: "/t/bundle.pem".into(), wgetrc: Some("/t/wgetrc".into()) };
+        let trust = Trust {
+            ca: "/t/ca.pem".into(),
+            bundle: "/t/bundle.pem".into(),
+            java: Some("/t/bundle.p12".into()),
+            php: Some("/t".into()),
+            wgetrc: Some("/t/wgetrc".into()),
+        };
         let at = "127.0.0.1:4711".parse().unwrap();
         let with = variables(at, &Rules::default(), Some(&trust), |_| None);
         let without = variables(at, &Rules::default(), None, |_| None);
         let added: Vec<_> = with.iter().filter(|variable| !without.contains(variable)).collect();
-        assert_eq!(added.len(), with.len() - without.len());
-        for (name, file) in
-            [("NODE_EXTRA_CA_CERTS", "/t/ca.pem"), ("SSL_CERT_FILE", "/t/bundle.pem"), ("SYSTEM_WGETRC", "/t/wgetrc")]
-        {
+        for (name, file) in [
+            ("NODE_EXTRA_CA_CERTS", "/t/ca.pem"),
+            ("SSL_CERT_FILE", "/t/bundle.pem"),
+            ("HTTPLIB2_CA_CERTS", "/t/bundle.pem"),
+            ("PERL_LWP_SSL_CA_FILE", "/t/bundle.pem"),
+            ("npm_config_cafile", "/t/bundle.pem"),
+            ("YARN_HTTPS_CA_FILE_PATH", "/t/bundle.pem"),
+            ("PHP_INI_SCAN_DIR", ":/t"),
+            ("SYSTEM_WGETRC", "/t/wgetrc"),
+        ] {
             assert!(added.contains(&&(name, file.into())), "{name}");
         }
+        // Java's variable names the proxy, too.
+        let options = |found: &[(&str, OsString)]| {
+            let java = found.iter().find(|(name, _)| *name == "JAVA_TOOL_OPTIONS").unwrap();
+            java.1.clone().into_string().unwrap()
+        };
+        let proxy =
+            "-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=4711 -Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=4711";
+        assert_eq!(options(&without), proxy);
+        assert!(options(&with).contains("-Djavax.net.ssl.trustStore=/t/bundle.p12 "));
+        assert_eq!(added.len(), with.len() - without.len() + 1);
+    }
+
+    #[test]
+    fn java_asks_for_the_same_hosts_itself_as_others_do() {
+        let java = |hosts: &[&str]| found(&rules(hosts), "intra.example", "JAVA_TOOL_OPTIONS").unwrap();
+        assert!(java(&["api.example.com"]).ends_with(" -Dhttp.nonProxyHosts=intra.example|*.intra.example"));
+        // Without any, not even loopback is asked directly.
+        assert!(java(&["127.0.0.1:80"]).ends_with(" -Dhttp.nonProxyHosts="));
     }
 
     #[test]

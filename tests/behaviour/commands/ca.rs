@@ -10,7 +10,7 @@ use std::{
 use super::{andante, outcome};
 
 /// What may name roots, and must not come from the environment of the tests.
-const ROOTS: [&str; 10] = [
+const ROOTS: [&str; 14] = [
     "SSL_CERT_FILE",
     "REQUESTS_CA_BUNDLE",
     "CURL_CA_BUNDLE",
@@ -19,6 +19,10 @@ const ROOTS: [&str; 10] = [
     "PIP_CERT",
     "CARGO_HTTP_CAINFO",
     "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+    "HTTPLIB2_CA_CERTS",
+    "PERL_LWP_SSL_CA_FILE",
+    "npm_config_cafile",
+    "YARN_HTTPS_CA_FILE_PATH",
     "NODE_EXTRA_CA_CERTS",
     "DENO_CERT",
 ];
@@ -44,7 +48,7 @@ fn told(dir: &Path, args: &[&str]) -> String {
 fn shell(dir: &Path, script: &str) -> String {
     let mut sh = Command::new("sh");
     sh.args(["-euc", script]).env("ANDANTE", env!("CARGO_BIN_EXE_andante")).env("ANDANTE_DATA", dir);
-    for name in ROOTS {
+    for name in ROOTS.into_iter().chain(["JAVA_TOOL_OPTIONS", "PHP_INI_SCAN_DIR"]) {
         sh.env_remove(name);
     }
     sh.env("NO_PROXY", "intra.example").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -147,10 +151,13 @@ fn r49_a_shell_that_evaluates_env_has_all_that_clients_need() {
     let dir = home.path().join("it's a $HOME");
     told(&dir, &["init"]);
     let show = |name: &str| shell(&dir, &format!("eval \"$($ANDANTE ca env)\"; printf %s \"${name}\""));
-    for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
+    for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "YARN_HTTPS_PROXY"]
+    {
         assert_eq!(show(name), "http://127.0.0.1:3128", "{name}");
     }
-    assert_eq!(show("NODE_USE_ENV_PROXY"), "1");
+    for name in ["NODE_USE_ENV_PROXY", "PERL_LWP_ENV_PROXY"] {
+        assert_eq!(show(name), "1", "{name}");
+    }
     assert_eq!(show("NO_PROXY"), "intra.example");
     for name in ROOTS {
         let adds = ["NODE_EXTRA_CA_CERTS", "DENO_CERT"].contains(&name);
@@ -183,6 +190,25 @@ fn roots_that_were_named_before_stay_trusted_however_often_it_is_evaluated() {
 }
 
 #[test]
+fn env_brings_java_and_php_files_of_their_own_and_keeps_what_they_were_told() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("my data");
+    told(&dir, &["init"]);
+    let script =
+        "export JAVA_TOOL_OPTIONS=-Xmx1g PHP_INI_SCAN_DIR=/own; for n in 1 2; do eval \"$($ANDANTE ca env)\"; done;
+        echo $JAVA_TOOL_OPTIONS; echo $PHP_INI_SCAN_DIR";
+    let at = dir.display();
+    let proxy = "-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=3128 -Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=3128";
+    let direct = "-Dhttp.nonProxyHosts=intra.example|*.intra.example";
+    let store = format!("-Djavax.net.ssl.trustStore='{at}/bundle.p12' -Djavax.net.ssl.trustStoreType=PKCS12");
+    assert_eq!(shell(&dir, script), format!("-Xmx1g {proxy} {direct} {store}\n/own:{at}\n"));
+    assert!(fs::read_to_string(dir.join("andante.ini")).unwrap().contains("openssl.cafile = \"${SSL_CERT_FILE}\""));
+    let text = told(&dir, &["env", "--format", "docker", "--at", "/etc/andante"]);
+    assert!(text.contains(" -Djavax.net.ssl.trustStore=/etc/andante/bundle.p12 "), "{text}");
+    assert!(text.contains("PHP_INI_SCAN_DIR=:/etc/andante\n"), "{text}");
+}
+
+#[test]
 fn env_speaks_to_containers() {
     let dir = tempfile::tempdir().unwrap();
     told(dir.path(), &["init"]);
@@ -190,7 +216,7 @@ fn env_speaks_to_containers() {
     let env = |format: &str| told(dir.path(), &[&["env", "--format", format], &at[..]].concat());
     for format in ["docker", "dotenv"] {
         let text = env(format);
-        assert_eq!(text.lines().count(), 17, "{text}");
+        assert_eq!(text.lines().count(), 26, "{text}");
         for line in ["https_proxy=http://gw:3128", "DENO_CERT=/etc/andante/ca.pem", "PIP_CERT=/etc/andante/bundle.pem"]
         {
             assert!(text.lines().any(|found| found == line), "{text}");
