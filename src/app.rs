@@ -1,5 +1,6 @@
 //! Assembly: puts the parts together, starts them, and ends them in order.
 
+mod tasks;
 mod unmatched;
 mod view;
 
@@ -18,13 +19,14 @@ use std::{
 
 use tokio::{
     net::TcpListener,
+    runtime::Handle,
     sync::mpsc,
     task::{JoinHandle, JoinSet},
 };
 use tracing::{info, warn};
 
 pub use self::unmatched::Unmatched;
-use self::view::View;
+use self::{tasks::Tasks, view::View};
 use crate::{
     admin::{self, Source as _, Status},
     ca::{self, Ca, CaError},
@@ -105,6 +107,7 @@ struct Workers(Arc<[Worker]>);
 struct Worker {
     connections: mpsc::UnboundedSender<(std::net::TcpStream, IpAddr)>,
     open: Arc<AtomicUsize>,
+    runtime: Handle,
 }
 
 /// More threads than this serve nobody better: a proxy that paces is not what the machine is for.
@@ -147,6 +150,8 @@ impl Running {
             instance: instance(),
         }));
         let workers = Workers::start(config.threads, &proxy, config.timeouts.upstream_keep_alive)?;
+        let runtimes = workers.0.iter().map(|worker| worker.runtime.clone()).chain([Handle::current()]);
+        metrics.register(Box::new(Tasks::of(runtimes.collect())));
         let mut tasks = JoinSet::new();
         for listener in listeners {
             tasks.spawn(accept(listener, workers.clone()));
@@ -272,11 +277,11 @@ impl Worker {
         let (connections, receiver) = mpsc::unbounded_channel();
         let open = Arc::new(AtomicUsize::new(0));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let counted = open.clone();
+        let (counted, handle) = (open.clone(), runtime.handle().clone());
         thread::Builder::new()
             .name(format!("worker-{index}"))
             .spawn(move || runtime.block_on(work(receiver, proxy, keep_alive, counted)))?;
-        Ok(Self { connections, open })
+        Ok(Self { connections, open, runtime: handle })
     }
 }
 

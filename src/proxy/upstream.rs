@@ -2,7 +2,6 @@
 
 use std::{
     future::{Future as _, poll_fn},
-    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -313,22 +312,25 @@ impl Route {
         // Weakly, because the connection ends when nobody can send on it any more.
         let (weak, mut told) = (Arc::downgrade(&shared), Some(told));
         tokio::spawn(async move {
-            let (mut connection, mut frames, mut ended) = (pin!(connection), drive.frames(), None);
+            let (mut connection, mut frames, mut ended) = (Some(Box::pin(connection)), drive.frames(), None);
             let ended = poll_fn(|cx| {
                 if frames.as_mut().is_some_and(|frames| frames.as_mut().poll(cx).is_ready()) {
                     frames = None;
                 }
-                if ended.is_none()
-                    && let Poll::Ready(how) = connection.as_mut().poll(cx)
-                {
-                    ended = Some(how);
-                }
-                let allowed = connection.current_max_send_streams();
-                if allowed != UNTOLD
-                    && let Some(shared) = weak.upgrade()
-                {
-                    shared.allowed.store(allowed.min(MOST_STREAMS), Ordering::Relaxed);
-                    told.take().map(|told| told.send(()));
+                if let Some(requests) = &mut connection {
+                    let done = requests.as_mut().poll(cx);
+                    let allowed = requests.current_max_send_streams();
+                    if allowed != UNTOLD
+                        && let Some(shared) = weak.upgrade()
+                    {
+                        shared.allowed.store(allowed.min(MOST_STREAMS), Ordering::Relaxed);
+                        told.take().map(|told| told.send(()));
+                    }
+                    if let Poll::Ready(how) = done {
+                        ended = Some(how);
+                        // While it is there, more streams could be opened, and the frames never end.
+                        connection = None;
+                    }
                 }
                 // Streams outlive those who could open more.
                 if frames.is_none() { ended.take().map_or(Poll::Pending, Poll::Ready) } else { Poll::Pending }

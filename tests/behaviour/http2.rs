@@ -3,6 +3,7 @@
 mod ends;
 mod floods;
 mod malformed;
+mod shared;
 mod silence;
 pub(crate) mod streams;
 mod translation;
