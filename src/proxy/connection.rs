@@ -18,8 +18,6 @@ pub(super) const MAX_HEAD: usize = 64 * 1024;
 pub(super) const MAX_FIELDS: usize = 100;
 /// How long a connection that has not said anything is listened to once the process drains.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
-/// How often a connection is looked at that has said too little to tell what it speaks.
-const MUMBLE: Duration = Duration::from_millis(5);
 /// What an HTTP/2 client says first, and no method begins with (RFC 9113 §3.4).
 pub(super) const PREFACE: &[u8] = b"PRI ";
 
@@ -44,7 +42,7 @@ pub(super) async fn serve(proxy: Arc<Proxy>, pool: Arc<Pool>, stream: TcpStream,
 
 /// Waits until the client says something: a connection that is only kept open costs no buffers until then.
 async fn first_word(link: &Link) -> Option<Speech> {
-    let (proxy, stream, mut deadline) = (&link.proxy, &link.peer.wire.stream, link.deadline());
+    let (proxy, wire, mut deadline) = (&link.proxy, &link.peer.wire, link.deadline());
     let mut drain = pin!(proxy.drain.notified());
     drain.as_mut().enable();
     loop {
@@ -53,25 +51,35 @@ async fn first_word(link: &Link) -> Option<Speech> {
             deadline = deadline.min(proxy.clock.now() + LAST_MOMENT);
         }
         tokio::select! {
-            ready = stream.readable() => match ready.ok().and_then(|()| glance(stream)) {
-                Some(speech) => return Some(speech),
-                None if proxy.clock.now() >= deadline => return None,
-                None => tokio::time::sleep(MUMBLE).await,
-            },
+            ready = wire.stream.ready(Interest::READABLE) => {
+                let all_said = ready.map_or(true, |ready| ready.is_read_closed());
+                match glance(wire) {
+                    // Half of a preface: nothing will tell any more what it was to become.
+                    None if all_said => return None,
+                    None => {}
+                    speech => return speech,
+                }
+            }
             () = proxy.clock.sleep_until(deadline) => return None,
             () = &mut drain, if !proxy.is_draining() => {}
         }
     }
 }
 
-/// What the client speaks, if its first bytes tell.
-fn glance(stream: &TcpStream) -> Option<Speech> {
+/// What the client speaks, if its first bytes tell. If not, its socket is readable again when more is there.
+fn glance(wire: &Wire) -> Option<Speech> {
     let mut heard = [0; PREFACE.len()];
-    let peek = || Ok(rustix::net::recv(stream, &mut heard, RecvFlags::PEEK).map(|(n, _)| n)?);
-    match stream.try_io(Interest::READABLE, peek) {
-        Ok(n) if n > 0 && n < PREFACE.len() && PREFACE.starts_with(&heard[..n]) => None,
+    let peek = || match rustix::net::recv(&wire.stream, &mut heard, RecvFlags::PEEK)? {
+        (n, _) if n > 0 && n < PREFACE.len() && PREFACE.starts_with(&heard[..n]) => {
+            // What is there is no news any more, but whoever reads on has to know of it.
+            wire.set_unread(true);
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+        _ => Ok(()),
+    };
+    match wire.stream.try_io(Interest::READABLE, peek) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-        Ok(_) if heard == PREFACE => Some(Speech::Http2),
+        Ok(()) if heard == PREFACE => Some(Speech::Http2),
         // Its end, too, is hyper's to find.
         _ => Some(Speech::Http1),
     }

@@ -1,7 +1,13 @@
 //! R61: without descriptors andante neither spins nor dies.
 
-use std::{fs, net::TcpStream, time::Duration};
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    time::Duration,
+};
 
+use andante::clock::{Clock, Instant};
 use rustix::process::{Resource, Rlimit, prlimit};
 
 use super::{pass, quiet};
@@ -90,4 +96,47 @@ fn r61_a_tunnel_takes_the_descriptor_of_an_unused_connection() {
     client.send(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
     client.opened();
     prlimit(Some(andante.pid()), Resource::Nofile, old).unwrap();
+}
+
+#[test]
+fn half_a_preface_and_an_end_is_let_go_at_once() {
+    const FEW: u64 = 256;
+    let (upstream, andante) = (Upstream::ok(), Andante::serve(&[]));
+    prlimit(Some(andante.pid()), Resource::Nofile, Rlimit { current: Some(FEW), maximum: Some(FEW) }).unwrap();
+    for said in ["P", "PRI"] {
+        for _ in 0..300 {
+            let mut client = TcpStream::connect(andante.proxy()).unwrap();
+            client.write_all(said.as_bytes()).unwrap();
+        }
+    }
+    let clock = Clock::start();
+    assert_eq!(Client::get(andante.proxy(), &upstream.url("/")).status(), 200);
+    let took = clock.now().since(Instant::START);
+    assert!(took < Duration::from_secs(1), "a client waited for {took:?}");
+    andante.wait_for(quiet);
+}
+
+#[test]
+fn half_a_preface_costs_no_time_and_may_be_completed() {
+    let (upstream, andante) = (Upstream::ok(), Andante::serve(&["--threads", "1"]));
+    let mut halves: Vec<_> = (0..300).map(|_| TcpStream::connect(andante.proxy()).unwrap()).collect();
+    halves.iter_mut().for_each(|half| half.write_all(b"P").unwrap());
+    andante.wait_for(|status| status["connections"]["client"] == 300);
+    let before = ticks(&andante);
+    pass(Duration::from_secs(1));
+    let spent = ticks(&andante) - before;
+    assert!(spent <= 5, "it took {spent} of 100 ticks to do nothing");
+    let host = upstream.address();
+    let mut put = halves.pop().unwrap();
+    write!(put, "UT http://{host}/ HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    put.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    let mut newer = halves.pop().unwrap();
+    newer.write_all(b"RI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+    newer.set_read_timeout(Some(crate::support::PATIENCE)).unwrap();
+    let mut head = [0; 9];
+    newer.read_exact(&mut head).unwrap();
+    assert_eq!(head[3], crate::support::h2::kind::SETTINGS);
 }
