@@ -7,6 +7,7 @@ mod dialects;
 mod kinds;
 mod pauses;
 mod properties;
+mod simulation;
 mod traps;
 mod trial;
 

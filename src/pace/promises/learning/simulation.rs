@@ -1,0 +1,106 @@
+//! Lanes of which nothing is configured, against limiters that nobody tells of: the engine beside workers that are careful,
+//! each for itself. Two tables for people, which take minutes:
+//!
+//! ```sh
+//! ZOO=nginx SEEDS=3 cargo test --lib every_limiter_in_a_table -- --ignored --nocapture
+//! RANDOM=200 FROM=1 cargo test --lib random_limiters_in_a_table -- --ignored --nocapture
+//! ```
+
+mod clients;
+mod limiter;
+mod random;
+mod world;
+mod zoo;
+
+use self::{
+    clients::{Andante, Careful, Client},
+    world::{Outcome, World},
+};
+use super::MORNING;
+use crate::clock::Instant;
+
+/// The same world for both: what andante makes of it, what it has learned, and what careful workers make of it.
+fn compare(world: &World, seed: u64) -> (Outcome, String, Outcome) {
+    let mut andante = Andante::new(world, Instant::START);
+    let outcome = world.run(&mut andante, seed);
+    let end = Instant::from_nanos(((100.0 + world.lasts) * 1e9) as u64);
+    (outcome, andante.note(end), world.run(&mut Careful::new(), seed))
+}
+
+fn late(outcome: &Outcome) -> f64 {
+    100.0 * outcome.refused_late as f64 / (outcome.late as f64).max(1.0)
+}
+
+fn quantile(of: impl IntoIterator<Item = f64>, share: f64) -> f64 {
+    let mut all: Vec<f64> = of.into_iter().collect();
+    all.sort_by(f64::total_cmp);
+    all[((all.len() - 1) as f64 * share) as usize]
+}
+
+fn variable<T: std::str::FromStr>(name: &str, default: T) -> T {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+/// What holds today. A limiter that is on this list is used well, and is not asked in vain.
+#[test]
+fn what_is_learned_well_stays_so() {
+    for (name, share, most_late) in zoo::WELL {
+        let world = zoo::all().into_iter().find(|world| world.name == *name).unwrap_or_else(|| panic!("no {name}"));
+        let (outcome, note, _) = compare(&world, 1);
+        assert!(outcome.share >= *share, "{name}: {:.3} of what is allowed; {note}", outcome.share);
+        assert!(late(&outcome) <= *most_late, "{name}: {:.2}% refused; {note}", late(&outcome));
+    }
+}
+
+#[test]
+#[ignore = "a table for people"]
+fn every_limiter_in_a_table() {
+    let (pattern, seeds) = (variable("ZOO", String::new()), variable("SEEDS", 3));
+    println!(
+        "limiter                             | served  refused  late% share  worst stall | careful: served refused share"
+    );
+    for world in zoo::all().iter().filter(|world| world.name.contains(&pattern)) {
+        let runs: Vec<_> = (1..=seeds).map(|seed| compare(world, seed)).collect();
+        let ours = |of: fn(&Outcome) -> f64| quantile(runs.iter().map(|(outcome, ..)| of(outcome)), 0.5);
+        let theirs = |of: fn(&Outcome) -> f64| quantile(runs.iter().map(|(.., careful)| of(careful)), 0.5);
+        let worst = quantile(runs.iter().map(|(outcome, ..)| outcome.share), 0.0);
+        println!(
+            "{:35} | {:6.0} {:8.0} {:6.2} {:5.3} {worst:6.3} {:5.1} | {:7.0} {:7.0} {:5.3} {}",
+            world.name,
+            ours(|outcome| outcome.served as f64),
+            ours(|outcome| outcome.refused as f64),
+            ours(late),
+            ours(|outcome| outcome.share),
+            ours(|outcome| outcome.stall),
+            theirs(|outcome| outcome.served as f64),
+            theirs(|outcome| outcome.refused as f64),
+            theirs(|outcome| outcome.share),
+            if seeds == 1 { &*runs[0].1 } else { "" },
+        );
+    }
+}
+
+#[test]
+#[ignore = "a table for people"]
+fn random_limiters_in_a_table() {
+    let (count, from) = (variable("RANDOM", 100), variable("FROM", 1));
+    let mut rows: Vec<_> = (from..from + count)
+        .map(|seed| {
+            let world = random::world(seed);
+            let (outcome, note, careful) = compare(&world, seed);
+            (world.name, outcome, note, careful)
+        })
+        .collect();
+    rows.sort_by(|one, other| one.1.middle.total_cmp(&other.1.middle));
+    for share in [0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75] {
+        let of = quantile(rows.iter().map(|row| row.1.middle), share);
+        let careful = quantile(rows.iter().map(|row| row.3.middle), share);
+        let late = quantile(rows.iter().map(|row| late(&row.1)), 1.0 - share);
+        println!("{share:4}: {of:.3} used (careful {careful:.3}); {late:5.2}% refused late at {:.2}", 1.0 - share);
+    }
+    let behind = rows.iter().filter(|row| row.1.middle < 0.97 * row.3.middle).count();
+    println!("below 0.6: {}; behind careful: {behind}", rows.iter().filter(|row| row.1.middle < 0.6).count());
+    for (name, outcome, note, careful) in rows.iter().take(40) {
+        println!("{:.3} ({:.3}) late {:5.1}% {name} {note}", outcome.middle, careful.middle, late(outcome));
+    }
+}

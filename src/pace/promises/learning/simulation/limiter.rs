@@ -1,0 +1,165 @@
+//! Limiters as other people write them. Times are seconds since 1970.
+
+use std::collections::VecDeque;
+
+/// What a limiter counts, and how.
+#[derive(Clone, Debug)]
+pub(super) enum Limiter {
+    /// `limit` in a window that begins with its first request, or on the wall clock's multiples of its length.
+    Fixed { limit: f64, window: f64, aligned: bool, since: f64, count: f64 },
+    /// `limit` in any window: the times of all that were accepted are kept.
+    Log { limit: f64, window: f64, accepted: VecDeque<f64> },
+    /// The counts of this window and the last one, weighted by how far this one has come.
+    Counter { limit: f64, window: f64, number: i64, count: f64, before: f64 },
+    /// A bucket that leaks `rate` a second and holds `size`; 1 is nginx's `limit_req` without `burst`.
+    Bucket { size: f64, rate: f64, level: f64, at: f64 },
+    /// nginx's `limit_req` with a `burst` that is delayed.
+    Delay { size: f64, rate: f64, level: f64, at: f64 },
+    /// So many at once.
+    Parallel { most: usize, now: usize },
+}
+
+/// What one request makes of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    pub(super) accepted: bool,
+    /// How long it is held back.
+    pub(super) delay: f64,
+    pub(super) limit: f64,
+    pub(super) remaining: f64,
+    /// In how many seconds it is full again.
+    pub(super) reset: f64,
+    pub(super) window: f64,
+}
+
+// === impl Limiter ===
+
+impl Limiter {
+    pub(super) fn fixed(limit: f64, window: f64) -> Self {
+        Self::Fixed { limit, window, aligned: false, since: f64::NEG_INFINITY, count: 0.0 }
+    }
+
+    pub(super) fn aligned(limit: f64, window: f64) -> Self {
+        Self::Fixed { limit, window, aligned: true, since: f64::NEG_INFINITY, count: 0.0 }
+    }
+
+    pub(super) fn log(limit: f64, window: f64) -> Self {
+        Self::Log { limit, window, accepted: VecDeque::new() }
+    }
+
+    pub(super) fn counter(limit: f64, window: f64) -> Self {
+        Self::Counter { limit, window, number: -10, count: 0.0, before: 0.0 }
+    }
+
+    pub(super) fn bucket(size: f64, rate: f64) -> Self {
+        Self::Bucket { size, rate, level: 0.0, at: 0.0 }
+    }
+
+    pub(super) fn delay(size: f64, rate: f64) -> Self {
+        Self::Delay { size, rate, level: 0.0, at: 0.0 }
+    }
+
+    pub(super) fn parallel(most: usize) -> Self {
+        Self::Parallel { most, now: 0 }
+    }
+
+    pub(super) fn is_parallel(&self) -> bool {
+        matches!(self, Self::Parallel { .. })
+    }
+
+    /// How many a second it accepts in the long run.
+    pub(super) fn rate(&self) -> f64 {
+        match *self {
+            Self::Fixed { limit, window, .. }
+            | Self::Log { limit, window, .. }
+            | Self::Counter { limit, window, .. } => limit / window,
+            Self::Bucket { rate, .. } | Self::Delay { rate, .. } => rate,
+            Self::Parallel { .. } => f64::INFINITY,
+        }
+    }
+
+    pub(super) fn window(&self) -> f64 {
+        match *self {
+            Self::Fixed { window, .. } | Self::Log { window, .. } | Self::Counter { window, .. } => window,
+            Self::Bucket { size, rate, .. } => size / rate,
+            Self::Delay { .. } | Self::Parallel { .. } => 1.0,
+        }
+    }
+
+    /// Somebody sets another limit.
+    pub(super) fn change(&mut self, factor: f64) {
+        match self {
+            Self::Fixed { limit, .. } | Self::Log { limit, .. } | Self::Counter { limit, .. } => {
+                *limit = (*limit * factor).round().max(1.0);
+            }
+            Self::Bucket { rate, .. } | Self::Delay { rate, .. } => *rate *= factor,
+            Self::Parallel { most, .. } => *most = (*most as f64 * factor) as usize,
+        }
+    }
+
+    /// A request of the parallel ones is done.
+    pub(super) fn done(&mut self) {
+        if let Self::Parallel { now, .. } = self {
+            *now -= 1;
+        }
+    }
+
+    /// A request arrives at `now`.
+    pub(super) fn ask(&mut self, now: f64) -> Look {
+        match self {
+            Self::Fixed { limit, window, aligned, since, count } => {
+                if now >= *since + *window {
+                    *since = if *aligned { (now / *window).floor() * *window } else { now };
+                    *count = 0.0;
+                }
+                let accepted = *count < *limit;
+                *count += f64::from(u8::from(accepted));
+                let (remaining, reset) = ((*limit - *count).max(0.0), *since + *window - now);
+                Look { accepted, delay: 0.0, limit: *limit, remaining, reset, window: *window }
+            }
+            Self::Log { limit, window, accepted: times } => {
+                while times.front().is_some_and(|at| *at <= now - *window) {
+                    times.pop_front();
+                }
+                let accepted = (times.len() as f64) < *limit;
+                if accepted {
+                    times.push_back(now);
+                }
+                let remaining = (*limit - times.len() as f64).max(0.0);
+                let reset = times.front().map_or(0.0, |at| at + *window - now);
+                Look { accepted, delay: 0.0, limit: *limit, remaining, reset, window: *window }
+            }
+            Self::Counter { limit, window, number, count, before } => {
+                let current = (now / *window).floor() as i64;
+                if current != *number {
+                    *before = if current == *number + 1 { *count } else { 0.0 };
+                    (*count, *number) = (0.0, current);
+                }
+                let used = *before * (1.0 - (now / *window - current as f64)) + *count;
+                let accepted = used + 1.0 <= *limit + 1e-9;
+                *count += f64::from(u8::from(accepted));
+                let (remaining, reset) = ((*limit - used - 1.0).floor().max(0.0), (current + 1) as f64 * *window - now);
+                Look { accepted, delay: 0.0, limit: *limit, remaining, reset, window: *window }
+            }
+            Self::Bucket { size, rate, level, at } => {
+                let before = (*level - (now - *at) * *rate).max(0.0);
+                let accepted = before + 1.0 <= *size + 1e-9;
+                (*level, *at) = (before + f64::from(u8::from(accepted)), now);
+                let (remaining, reset) = ((*size - *level).floor().max(0.0), *level / *rate);
+                Look { accepted, delay: 0.0, limit: *size, remaining, reset, window: *size / *rate }
+            }
+            Self::Delay { size, rate, level, at } => {
+                let before = (*level - (now - *at) * *rate).max(0.0);
+                let accepted = before <= *size + 1e-9;
+                let delay = if accepted { before / *rate } else { 0.0 };
+                (*level, *at) = (before + f64::from(u8::from(accepted)), now);
+                Look { accepted, delay, limit: *size, remaining: 0.0, reset: 0.0, window: 1.0 }
+            }
+            Self::Parallel { most, now } => {
+                let accepted = *now < *most;
+                *now += usize::from(accepted);
+                Look { accepted, delay: 0.0, limit: *most as f64, remaining: 0.0, reset: 0.0, window: 0.0 }
+            }
+        }
+    }
+}
