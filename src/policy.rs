@@ -256,6 +256,8 @@ impl fmt::Display for HostPattern {
 // === impl Policy ===
 
 impl Policy {
+    /// What logs and `/status` have in the place of a rule's name, for hosts without one.
+    pub const UNRULED: &str = "default";
     /// How long a ticket waits at most unless a rule says otherwise.
     pub const MAX_WAIT: Duration = Duration::from_secs(2 * 3600);
     /// How many wait in one lane at most unless a rule says otherwise.
@@ -264,6 +266,11 @@ impl Policy {
     /// Whether it makes anybody wait.
     pub fn is_limited(&self) -> bool {
         !self.limits.is_empty() || self.in_flight.is_some()
+    }
+
+    /// What holds for hosts without a rule, unless anybody says otherwise.
+    pub fn unruled() -> Self {
+        Self::new(Self::UNRULED, Vec::new())
     }
 
     /// A policy called `name` for `hosts` that limits nothing yet.

@@ -145,7 +145,7 @@ pub(super) fn files(drafts: &[Draft]) -> impl Iterator<Item = &Named> {
 /// The finished rules; `answers` holds where they do not say.
 pub(super) fn finish(drafts: Vec<Draft>, answers: Answers) -> Rules {
     let finished = |draft: Draft| draft.answers.or(answers).over(draft.policy);
-    Rules::new(drafts.into_iter().map(finished).collect()).otherwise(answers.over(Policy::new("", Vec::new())))
+    Rules::new(drafts.into_iter().map(finished).collect()).otherwise(answers.over(Policy::unruled()))
 }
 
 /// Writes `limit` into the rule of its host, or into a new one.

@@ -42,7 +42,7 @@ impl Rules {
         rules.iter_mut().for_each(|rule| limit::settle(&mut rule.limits));
         Self {
             rules: rules.into_iter().map(Arc::new).collect(),
-            unruled: Policy::new("", Vec::new()).into(),
+            unruled: Policy::unruled().into(),
             interception: Interception::default(),
         }
     }
