@@ -148,6 +148,7 @@ impl Running {
             ca: ca.map(Arc::new),
             admin: admin.map_or_else(|| "an admin address, once one is set".into(), |addr| format!("http://{addr}/")),
             instance: instance(),
+            access_log: config.access_log.is_some(),
         }));
         let workers = Workers::start(config.threads, &proxy, config.timeouts.upstream_keep_alive)?;
         let runtimes = workers.0.iter().map(|worker| worker.runtime.clone()).chain([Handle::current()]);

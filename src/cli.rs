@@ -106,9 +106,10 @@ async fn run_behind_proxy(serve: &serve::ServeArgs, options: run::Options) -> Ex
         Err(code) => return code,
     };
     // The terminal belongs to the command: our own good news would only stand in its way.
-    if let Err(failure) = log::start(config.log, "warn") {
-        return terminal::failure(&failure);
-    }
+    let _logging = match log::start(&config, "warn") {
+        Ok(logging) => logging,
+        Err(failure) => return terminal::failure(&failure),
+    };
     run::run(config, options).await
 }
 

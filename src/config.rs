@@ -40,6 +40,8 @@ pub struct Config {
     pub threads: Option<NonZeroUsize>,
     /// How logs are written.
     pub log: LogFormat,
+    /// Where each request is logged; `None` is nowhere.
+    pub access_log: Option<AccessLog>,
     /// Who may use the proxy.
     pub clients: Clients,
     /// How long queued and running requests may take to finish after SIGTERM.
@@ -70,6 +72,17 @@ pub enum LogFormat {
     Text,
     /// One object a line.
     Json,
+}
+
+/// Where a line for each request goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessLog {
+    /// Standard output.
+    Stdout,
+    /// Standard error, with the rest of the log.
+    Stderr,
+    /// A file, to whose end it is added.
+    File(PathBuf),
 }
 
 /// Who resolves names.
@@ -189,6 +202,7 @@ impl Config {
             admin: admin.value,
             threads: said.threads.map_or(base.threads, |threads| threads.value),
             log: said.log.map_or(base.log, |log| log.value),
+            access_log: said.access_log.map_or(base.access_log, |access_log| access_log.value),
             clients,
             drain: file.drain.unwrap_or(base.drain),
             timeouts: file.timeouts.unwrap_or(base.timeouts),
@@ -228,6 +242,7 @@ impl Default for Config {
             admin: Some(SocketAddr::from(([127, 0, 0, 1], 9128))),
             threads: None,
             log: LogFormat::Text,
+            access_log: None,
             clients: Clients::Loopback,
             drain: Duration::from_secs(30),
             timeouts: Timeouts::default(),

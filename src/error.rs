@@ -1,6 +1,6 @@
 //! What can go wrong with a request, and whose fault it is. Becomes an answer in `proxy::respond`, and only there.
 
-use std::{io, net::IpAddr, time::Duration};
+use std::{fmt::Write as _, io, net::IpAddr, time::Duration};
 
 use http::StatusCode;
 
@@ -387,6 +387,17 @@ impl Error {
     pub fn is_exhaustion(&self) -> bool {
         // EMFILE and ENFILE, which the standard library has no kind for.
         matches!(self, Self::Connect { source, .. } | Self::Parent { source, .. } if matches!(io_error(source.as_ref()).and_then(io::Error::raw_os_error), Some(23 | 24)))
+    }
+
+    /// What happened, with its causes, in one line.
+    pub fn with_causes(&self) -> String {
+        let mut text = self.to_string();
+        let mut next = std::error::Error::source(self);
+        while let Some(cause) = next {
+            let _ = write!(text, ": {cause}");
+            next = cause.source();
+        }
+        text
     }
 
     /// When to try again, if that is known.

@@ -19,3 +19,4 @@ pub use lane::Lane;
 pub use lanes::Lanes;
 pub use permit::Permit;
 pub use snapshot::{Snapshot, Tally};
+pub use symptoms::Failure;

@@ -1,5 +1,7 @@
 //! The proxy: from a worker's connection to the upstream's answer. `stack` shows the way of a request.
 
+mod access;
+mod account;
 mod body;
 mod connection;
 mod count;
@@ -42,10 +44,11 @@ use std::{
 use http::HeaderValue;
 use tokio::{net::TcpStream, sync::Notify};
 
+pub use access::ACCESS;
 pub use incidents::{Incident, Incidents};
 pub use pool::Pool;
 
-use self::{notices::Notices, seen::Seen, upload::ReplayMemory};
+use self::{account::RequestIds, notices::Notices, seen::Seen, upload::ReplayMemory};
 use crate::{
     ca::Ca,
     clock::{Clock, Instant},
@@ -86,6 +89,9 @@ pub struct Proxy {
     replay_memory: Arc<ReplayMemory>,
     /// What went wrong so far.
     pub incidents: Incidents,
+    /// Whether each request is logged.
+    access_log: bool,
+    request_ids: RequestIds,
     /// Where people find out more, for answers to those who took us for a web server.
     admin: String,
     /// `1.1 andante-…`, `1.0 …` and `2 …`: unique to this process, so that a loop is told from a chain.
@@ -131,6 +137,8 @@ pub struct Parts {
     pub admin: String,
     /// Tells this process from others in `Via`.
     pub instance: u32,
+    /// Whether each request is logged, to the target [`ACCESS`].
+    pub access_log: bool,
 }
 
 // === impl Proxy ===
@@ -156,6 +164,8 @@ impl Proxy {
             ca: parts.ca,
             notices: Notices::default(),
             incidents: Incidents::default(),
+            access_log: parts.access_log,
+            request_ids: RequestIds::new(parts.instance),
             seen: Seen::default(),
             replay_memory: Arc::new(ReplayMemory::new(MOST_KEPT)),
             admin: parts.admin,

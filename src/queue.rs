@@ -109,6 +109,16 @@ impl<K: PartialEq, T> Queue<K, T> {
         self.take(line, place).map(|(_, ticket)| ticket)
     }
 
+    /// The tickets among which the one is that has waited longest: of each line the first one, and the first of those
+    /// that have not been sent yet.
+    pub fn eldest(&self) -> impl Iterator<Item = &T> {
+        let fresh = Place { fresh: true, serial: 0 };
+        let firsts = self.lines.iter().flat_map(move |Line { tickets, .. }| {
+            [tickets.first_key_value(), tickets.range(fresh..).next()].into_iter().flatten()
+        });
+        firsts.map(|(_, (_, ticket))| ticket)
+    }
+
     /// How many wait.
     pub fn len(&self) -> usize {
         self.waiting

@@ -100,7 +100,7 @@ pub struct IncidentStatus {
 /// One lane at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LaneStatus {
-    /// The rule's name; empty for a host without one.
+    /// The rule's name; `default` for a host without one.
     pub rule: String,
     /// The host.
     pub host: String,
@@ -115,12 +115,16 @@ pub struct LaneStatus {
     pub in_flight_limit: Option<u32>,
     /// Requests that wait for a slot.
     pub waiting: u64,
+    /// How long the oldest of them has been waiting for it.
+    pub oldest_waiting_s: Option<f64>,
     /// Why nothing leaves at the moment, if so.
     pub gate: Option<Gate>,
     /// What the API says is left.
     pub budgets: Vec<BudgetStatus>,
     /// How many of the last requests failed; `null` if a failing upstream is not left alone.
     pub failures: Option<Failures>,
+    /// How a request, or a try of it, failed last.
+    pub last_error: Option<LastError>,
     /// Time until the next slot; `null` if that depends on an answer.
     pub next_slot_s: Option<f64>,
     /// Time until all that wait now are sent.
@@ -199,6 +203,15 @@ pub struct Failures {
     pub failed: u32,
     /// Of so many.
     pub of: u32,
+}
+
+/// The last failure of an upstream.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LastError {
+    /// What happened.
+    pub detail: String,
+    /// Time since.
+    pub last_s: f64,
 }
 
 /// A pause of a lane.
@@ -311,6 +324,8 @@ mod tests {
             next_slot_s: Some(0.12),
             budgets: vec![budget],
             failures: Some(Failures { failed: 1, of: 50 }),
+            oldest_waiting_s: Some(1.5),
+            last_error: Some(LastError { detail: "it answered 503".into(), last_s: 0.25 }),
             left_total: 4,
             left_queued_total: 3,
             left_seconds_total: 20.0,
@@ -352,9 +367,10 @@ mod tests {
             "lanes": [{
                 "rule": "api", "host": "api.example.com",
                 "limits": [{"limit": "500/min", "per_second": 8.25, "used": 3, "room": 497, "source": "config", "margin_ms": 0.0}],
-                "in_flight": 0, "in_flight_limit": null, "waiting": 2, "gate": null,
+                "in_flight": 0, "in_flight_limit": null, "waiting": 2,
+                "oldest_waiting_s": 1.5, "gate": null,
                 "budgets": [{"name": "core", "left": 3.0, "limit": 60.0, "reset_s": 12.5, "requests": true}],
-                "failures": {"failed": 1, "of": 50},
+                "failures": {"failed": 1, "of": 50}, "last_error": {"detail": "it answered 503", "last_s": 0.25},
                 "next_slot_s": 0.12, "drain_eta_s": null, "sent_total": 0, "refused_total": 0,
                 "answered_429_total": 0, "left_total": 4, "left_queued_total": 3, "left_seconds_total": 20.0,
                 "left_seconds_max": 5.0, "left_after_s": null, "wait_seconds_total": 0.0, "wait_seconds_max": 0.0, "active_s": 0.0,

@@ -138,6 +138,7 @@ mod tests {
             ca: None,
             admin: String::new(),
             instance: 1,
+            access_log: false,
         })
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::unmatched;
 use crate::{
     admin::status::{
-        BudgetStatus, Connections, Failures, Gate, IncidentStatus, Interceptions, LaneStatus, LimitSource, LimitStatus,
-        Requests, Source, Status,
+        BudgetStatus, Connections, Failures, Gate, IncidentStatus, Interceptions, LaneStatus, LastError, LimitSource,
+        LimitStatus, Requests, Source, Status,
     },
     clock::Instant,
     learn::Left,
@@ -31,7 +31,7 @@ impl View {
 impl Source for View {
     fn status(&self) -> Status {
         let (proxy, now) = (&self.proxy, self.proxy.clock.now());
-        let lanes: Vec<_> = proxy.lanes.all().iter().map(|lane| lane_status(lane)).collect();
+        let lanes: Vec<_> = proxy.lanes.all().iter().map(|lane| lane_status(lane, now)).collect();
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_s: now.since(Instant::START).as_secs_f64(),
@@ -64,9 +64,10 @@ fn incident_status(incident: Incident, now: Instant) -> IncidentStatus {
     IncidentStatus { kind, detail, hint, blame, total, last_s: now.since(last).as_secs_f64() }
 }
 
-fn lane_status(lane: &Lane) -> LaneStatus {
+fn lane_status(lane: &Lane, now: Instant) -> LaneStatus {
     let label = lane.metrics().name().to_owned();
     let left = lane.departures().stats();
+    let last_error = lane.last_failure();
     let lane = lane.snapshot();
     let tally = &lane.tally;
     LaneStatus {
@@ -77,12 +78,14 @@ fn lane_status(lane: &Lane) -> LaneStatus {
         in_flight: lane.in_flight.into(),
         in_flight_limit: lane.in_flight_limit,
         waiting: lane.waiting as u64,
+        oldest_waiting_s: lane.oldest.map(|oldest| oldest.as_secs_f64()),
         gate: lane.gate.map(|(reason, opens_in)| Gate {
             reason: reason.as_str().into(),
             opens_in_s: Some(opens_in.as_secs_f64()),
         }),
         budgets: lane.budgets.iter().map(budget_status).collect(),
         failures: lane.failures.map(|(failed, of)| Failures { failed, of }),
+        last_error: last_error.map(|last| LastError { detail: last.what, last_s: now.since(last.at).as_secs_f64() }),
         next_slot_s: lane.next_slot.map(|wait| wait.as_secs_f64()),
         drain_eta_s: lane.drain.map(|wait| wait.as_secs_f64()),
         sent_total: tally.sent,

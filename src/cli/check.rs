@@ -9,7 +9,7 @@ use std::{
 
 use super::{FAILED, Failure, serve, terminal, wording};
 use crate::{
-    config::{Clients, Config, Dns, Problem, Settings, Sources},
+    config::{AccessLog, Clients, Config, Dns, Problem, Settings, Sources},
     limit::{LimitSpec, MarginSpec},
     policy::{Egress, Gateway, Https, Parent, Policy, Retry},
 };
@@ -82,6 +82,7 @@ fn summary(config: &Config) -> String {
         ("admin", config.admin.map_or_else(|| "off".to_owned(), |address| format!("http://{address}"))),
         ("clients", clients),
         ("threads", config.threads.map_or_else(|| "one per core, at most 4".to_owned(), |count| count.to_string())),
+        ("access-log", access_log(config.access_log.as_ref())),
         ("drain", wording::duration(config.drain)),
         ("intercept", listed(&config.rules.interception().hosts, "no host unless its rule says so")),
         ("upstream-ca", authorities(&config.upstream_ca)),
@@ -94,7 +95,7 @@ fn summary(config: &Config) -> String {
     if !config.upstream_crl.is_empty() {
         row(&mut text, 0, "upstream-crl", &files(&config.upstream_crl));
     }
-    let (usual, otherwise) = (Policy::new("", Vec::new()), config.rules.unruled());
+    let (usual, otherwise) = (Policy::unruled(), config.rules.unruled());
     answers(&mut text, 0, otherwise, &[&usual]);
     for gateway in &config.gateways {
         row(&mut text, 0, "gateway", &route(gateway));
@@ -197,6 +198,15 @@ fn between(parent: &Parent) -> String {
 fn route(gateway: &Gateway) -> String {
     let Gateway { path, to, base } = gateway;
     format!("{path} is {}://{to}{base}", to.scheme.as_str())
+}
+
+fn access_log(to: Option<&AccessLog>) -> String {
+    match to {
+        None => "off".to_owned(),
+        Some(AccessLog::Stdout) => "standard output".to_owned(),
+        Some(AccessLog::Stderr) => "standard error".to_owned(),
+        Some(AccessLog::File(path)) => shown(path),
+    }
 }
 
 fn resolver(dns: &Dns) -> String {

@@ -1,30 +1,86 @@
-//! Sets up logging: to standard error, so that standard output stays the command's own.
+//! Sets up logging: to standard error, so that standard output stays the command's own; and the access log, to where that
+//! is wanted.
 
-use std::{env, io};
+use std::{
+    env,
+    fs::OpenOptions,
+    io::{self, Write},
+};
 
-use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _};
+use tracing::{level_filters::LevelFilter, warn};
+use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::{
+    EnvFilter, Layer, Registry,
+    filter::Targets,
+    fmt::{self, MakeWriter},
+    layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
+};
 
 use super::{Failure, terminal};
-use crate::config::LogFormat;
+use crate::{
+    config::{AccessLog, Config, LogFormat},
+    proxy::ACCESS,
+};
 
-/// Starts logging; `level` holds unless `ANDANTE_LOG` says otherwise.
-pub(super) fn start(format: LogFormat, level: &str) -> Result<(), Failure> {
-    let said = env::var("ANDANTE_LOG").unwrap_or_default();
-    let filter = filter(if said.trim().is_empty() { level } else { &said })?;
-    let registry = tracing_subscriber::registry().with(filter);
-    let begun = match format {
-        LogFormat::Text => {
-            registry.with(fmt::layer().with_ansi(terminal::colourful()).with_writer(io::stderr)).try_init()
-        }
-        LogFormat::Json => registry
-            .with(fmt::layer().json().flatten_event(true).with_current_span(false).with_writer(io::stderr))
-            .try_init(),
-    };
-    begun.map_err(|error| Failure::new("could not start logging").because(error))
+/// What has to live for as long as there is something to log.
+#[must_use = "what is still to be written is lost without it"]
+pub(super) struct Logging {
+    access: Option<(WorkerGuard, ErrorCounter)>,
 }
 
-/// What h2 says of every frame is for its own developers, who name it; a peer could fill a disk with it.
-const QUIET: &str = "h2=info";
+/// Starts logging as `config` says; `level` holds unless `ANDANTE_LOG` says otherwise.
+pub(super) fn start(config: &Config, level: &str) -> Result<Logging, Failure> {
+    let said = env::var("ANDANTE_LOG").unwrap_or_default();
+    let filter = filter(if said.trim().is_empty() { level } else { &said })?;
+    let mut layers = vec![layer(config.log, io::stderr, terminal::colourful()).with_filter(filter).boxed()];
+    let mut access = None;
+    if let Some(to) = &config.access_log {
+        let (writer, guard) = writer(to)?;
+        access = Some((guard, writer.error_counter()));
+        let requests = Targets::new().with_target(ACCESS, LevelFilter::INFO);
+        let colour = *to == AccessLog::Stderr && terminal::colourful();
+        layers.push(layer(config.log, writer, colour).with_filter(requests).boxed());
+    }
+    tracing_subscriber::registry()
+        .with(layers)
+        .try_init()
+        .map_err(|error| Failure::new("could not start logging").because(error))?;
+    Ok(Logging { access })
+}
+
+fn layer<W>(format: LogFormat, writer: W, colour: bool) -> Box<dyn Layer<Registry> + Send + Sync>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let layer = fmt::layer().with_ansi(colour).with_writer(writer);
+    match format {
+        LogFormat::Text => layer.boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).with_current_span(false).boxed(),
+    }
+}
+
+/// Writes by a thread of its own: a disk that hangs, or a reader that has stopped, must not hold up requests. When it is
+/// too far behind, lines are lost.
+fn writer(to: &AccessLog) -> Result<(NonBlocking, WorkerGuard), Failure> {
+    let writer: Box<dyn Write + Send> = match to {
+        AccessLog::Stdout => Box::new(io::stdout()),
+        AccessLog::Stderr => Box::new(io::stderr()),
+        AccessLog::File(path) => {
+            let opened = OpenOptions::new().create(true).append(true).open(path);
+            Box::new(opened.map_err(|error| {
+                Failure::new(format!("could not open the access log {}", path.display()))
+                    .because(error)
+                    .hinting("name a file in a folder that is there and may be written to, or \"stderr\"")
+            })?)
+        }
+    };
+    Ok(NonBlockingBuilder::default().thread_name("access-log").finish(writer))
+}
+
+/// What h2 says of every frame is for its own developers, who name it; a peer could fill a disk with it. Requests have a
+/// log of their own.
+const QUIET: &str = "h2=info,access=off";
 
 fn filter(text: &str) -> Result<EnvFilter, Failure> {
     EnvFilter::try_new(format!("{QUIET},{text}")).map_err(|error| {
@@ -32,6 +88,18 @@ fn filter(text: &str) -> Result<EnvFilter, Failure> {
             .because(error)
             .hinting("write a level, as in ANDANTE_LOG=debug, or levels by module: info,andante::pace=trace")
     })
+}
+
+// === impl Logging ===
+
+impl Drop for Logging {
+    fn drop(&mut self) {
+        if let Some((_, lost)) = &self.access
+            && lost.dropped_lines() > 0
+        {
+            warn!(lost = lost.dropped_lines(), "the access log could not be written as fast as requests came");
+        }
+    }
 }
 
 #[cfg(test)]
@@ -42,5 +110,10 @@ mod tests {
     fn a_filter_is_a_level_or_levels_by_module() {
         assert!(filter("debug").is_ok() && filter("info,andante::pace=trace").is_ok());
         assert!(filter("andante=loud").unwrap_err().hint().is_some_and(|hint| hint.contains("ANDANTE_LOG=debug")));
+    }
+
+    #[test]
+    fn requests_are_kept_out_of_the_usual_log() {
+        assert!(QUIET.contains(&format!("{ACCESS}=off")));
     }
 }

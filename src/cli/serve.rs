@@ -73,6 +73,9 @@ pub struct ServeArgs {
     /// How logs are written, "text" or "json" [env: ANDANTE_LOG_FORMAT] [default: text]
     #[arg(long, value_name = "text|json")]
     pub log: Option<String>,
+    /// Where each request is logged: a file, "stderr", "stdout" or "off" [env: ANDANTE_ACCESS_LOG] [default: off]
+    #[arg(long, value_name = "FILE|stderr|stdout|off")]
+    pub access_log: Option<String>,
 }
 
 const EXAMPLES: &str = "\
@@ -99,7 +102,7 @@ pub async fn run(args: ServeArgs) -> ExitCode {
 }
 
 async fn serve(config: Config) -> Result<(), Failure> {
-    log::start(config.log, "info")?;
+    let _logging = log::start(&config, "info")?;
     // Before anything can be told that we are ready: whoever reads that may stop us right away.
     let deaf = |error| Failure::new("could not listen for signals").because(error);
     let mut signals = Signals::listen().map_err(deaf)?;
@@ -184,6 +187,7 @@ impl ServeArgs {
                 limits: self.limit.clone(),
                 threads: self.threads.clone(),
                 log: self.log.clone(),
+                access_log: self.access_log.clone(),
                 intercept: self.intercept.clone(),
                 upstream_ca: self.upstream_ca.clone(),
                 data: self.data.clone(),

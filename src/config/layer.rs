@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use super::{
-    Dns, LogFormat, Timeouts,
+    AccessLog, Dns, LogFormat, Timeouts,
     answers::Answers,
     gateways,
     problem::{Place, Placed, Problem},
@@ -23,6 +23,7 @@ pub(super) const TOP: &[&str] = &[
     "admin",
     "threads",
     "log",
+    "access-log",
     "clients",
     "drain",
     "intercept",
@@ -48,6 +49,7 @@ pub(super) struct Layer {
     pub(super) admin: Option<Placed<Option<SocketAddr>>>,
     pub(super) threads: Option<Placed<Option<NonZeroUsize>>>,
     pub(super) log: Option<Placed<LogFormat>>,
+    pub(super) access_log: Option<Placed<Option<AccessLog>>>,
     pub(super) clients: Option<Vec<Placed<Client>>>,
     /// Limits by host; of a file these are in its rules instead.
     pub(super) limits: Vec<Placed<(HostPattern, Limits)>>,
@@ -103,6 +105,7 @@ impl FileLayer {
                 admin: reader.one(root, "admin", &value::ADMIN),
                 threads: reader.one(root, "threads", &value::THREADS),
                 log: reader.one(root, "log", &value::LOG),
+                access_log: access_log(reader, root),
                 clients: reader.several(root, "clients", &value::CLIENT).map(|clients| clients.value),
                 limits: Vec::new(),
                 intercept: reader.several(root, "intercept", &value::INTERCEPT).map(|hosts| hosts.value),
@@ -118,6 +121,14 @@ impl FileLayer {
             rules: rules::read(reader, root),
         }
     }
+}
+
+fn access_log<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Option<Placed<Option<AccessLog>>> {
+    let mut written = reader.one(root, "access-log", &value::ACCESS_LOG)?;
+    if let Some(AccessLog::File(path)) = &mut written.value {
+        *path = reader.folder().join(&*path);
+    }
+    Some(written)
 }
 
 fn listen<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Option<Vec<Placed<SocketAddr>>> {
@@ -202,6 +213,7 @@ impl Layer {
             admin: self.admin.or(weaker.admin),
             threads: self.threads.or(weaker.threads),
             log: self.log.or(weaker.log),
+            access_log: self.access_log.or(weaker.access_log),
             clients: self.clients.or(weaker.clients),
             limits: self.limits,
             intercept: self.intercept.or(weaker.intercept),
@@ -219,6 +231,7 @@ impl Layer {
                 "--admin" => "ANDANTE_ADMIN",
                 "--threads" => "ANDANTE_THREADS",
                 "--log" => "ANDANTE_LOG_FORMAT",
+                "--access-log" => "ANDANTE_ACCESS_LOG",
                 "--clients" => "ANDANTE_CLIENTS",
                 "--intercept" => "ANDANTE_INTERCEPT",
                 "--upstream-ca" => "ANDANTE_UPSTREAM_CA",
@@ -255,6 +268,7 @@ impl Layer {
             admin: word(said.admin.as_deref(), &place("--admin"), &value::ADMIN, problems),
             threads: word(said.threads.as_deref(), &place("--threads"), &value::THREADS, problems),
             log: word(said.log.as_deref(), &place("--log"), &value::LOG, problems),
+            access_log: word(said.access_log.as_deref(), &place("--access-log"), &value::ACCESS_LOG, problems),
             clients: (!said.clients.is_empty()).then_some(clients),
             limits: word_list(&said.limits, &place("--limit"), &value::LIMIT_OF_HOST, problems),
             intercept: (!said.intercept.is_empty()).then_some(intercept),

@@ -125,6 +125,11 @@ impl<'a> Reader<'a> {
         Placed { value: self.folder.join(&path.value), ..path }
     }
 
+    /// The folder of the file.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The value of `key`, which is `true` or `false`.
     pub(super) fn switch(&mut self, table: &Table<'a>, key: &str) -> Option<Placed<bool>> {
         let item = table.item(key)?;

@@ -40,6 +40,8 @@ pub struct Settings {
     pub threads: Option<String>,
     /// `--log`, `ANDANTE_LOG_FORMAT`.
     pub log: Option<String>,
+    /// `--access-log`, `ANDANTE_ACCESS_LOG`.
+    pub access_log: Option<String>,
     /// `--intercept`, `ANDANTE_INTERCEPT`: one host each.
     pub intercept: Vec<String>,
     /// `--upstream-ca`, `ANDANTE_UPSTREAM_CA`: one file each.
@@ -106,6 +108,7 @@ impl Settings {
             limits: several("ANDANTE_LIMIT", &[';', '\n']),
             threads: variable("ANDANTE_THREADS"),
             log: variable("ANDANTE_LOG_FORMAT"),
+            access_log: variable("ANDANTE_ACCESS_LOG"),
             intercept: several("ANDANTE_INTERCEPT", &[',', ';', '\n']),
             upstream_ca: several("ANDANTE_UPSTREAM_CA", &[',', ';', '\n']),
             data: variable("ANDANTE_DATA"),

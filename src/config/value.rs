@@ -8,12 +8,13 @@ use std::{
     borrow::Cow,
     net::{IpAddr, SocketAddr},
     num::{NonZeroU32, NonZeroUsize},
+    path::PathBuf,
     time::Duration,
 };
 
 use ipnet::IpNet;
 
-use super::{LogFormat, duration};
+use super::{AccessLog, LogFormat, duration};
 use crate::{
     limit::{Limits, MarginSpec},
     policy::HostPattern,
@@ -57,6 +58,11 @@ pub(super) const THREADS: Grammar<Option<NonZeroUsize>> =
     Grammar { expected: "a number of threads or \"auto\"", example: "4 or \"auto\"", read: threads };
 pub(super) const LOG: Grammar<LogFormat> =
     Grammar { expected: "a log format", example: "\"text\" or \"json\"", read: log };
+pub(super) const ACCESS_LOG: Grammar<Option<AccessLog>> = Grammar {
+    expected: "\"stderr\", \"stdout\", the name of a file, or \"off\"",
+    example: "\"stderr\" or \"/var/log/andante/access.log\"",
+    read: access_log,
+};
 pub(super) const CLIENT: Grammar<Client> =
     Grammar { expected: "a network or \"any\"", example: "\"10.0.0.0/8\"", read: client };
 pub(super) const DURATION: Grammar<Duration> =
@@ -151,6 +157,17 @@ fn log(text: &str) -> Result<LogFormat, Instead> {
         "text" => Ok(LogFormat::Text),
         "json" => Ok(LogFormat::Json),
         _ => Err(Instead::default()),
+    }
+}
+
+fn access_log(text: &str) -> Result<Option<AccessLog>, Instead> {
+    match text {
+        "off" => Ok(None),
+        "stdout" => Ok(Some(AccessLog::Stdout)),
+        "stderr" => Ok(Some(AccessLog::Stderr)),
+        // A switch that is meant for something else would become a file of that name.
+        "" | "on" | "true" | "json" | "text" => Err(Instead::default()),
+        path => Ok(Some(AccessLog::File(PathBuf::from(path)))),
     }
 }
 

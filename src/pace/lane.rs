@@ -129,6 +129,10 @@ impl Lane {
         (door.state.waiting(), door.state.next_slot(now))
     }
 
+    pub(super) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
     /// The lane as it stands.
     pub fn snapshot(&self) -> Snapshot {
         let now = self.clock.now();

@@ -42,6 +42,8 @@ pub struct Snapshot {
     pub in_flight_limit: Option<u32>,
     /// Tickets in the queue.
     pub waiting: usize,
+    /// How long the oldest of them has been waiting.
+    pub oldest: Option<Duration>,
     /// Time until the next slot matures; `None` if that depends on an answer.
     pub next_slot: Option<Duration>,
     /// Time until everybody who waits now has been served.

@@ -255,6 +255,7 @@ impl<T> State<T> {
             in_flight: self.in_flight,
             in_flight_limit: self.policy.in_flight.map(Cost::get),
             waiting: self.queue.len(),
+            oldest: self.queue.eldest().map(|ticket| now.since(ticket.since)).max(),
             next_slot: known(self.next_slot(now)),
             drain: known(self.drained(now)),
             gate: closed.map(|(until, reason)| (reason, until.since(now))),

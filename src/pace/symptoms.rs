@@ -1,5 +1,7 @@
 //! Signs that something is wrong which pacing cannot mend: clients that give up, and refusals although we keep our limits.
 
+use parking_lot::Mutex;
+
 use super::{Departures, Lane, unexplained::UnexplainedRefusals};
 use crate::clock::Instant;
 
@@ -8,12 +10,26 @@ use crate::clock::Instant;
 pub(super) struct Symptoms {
     departures: Departures,
     pub(super) refusals: UnexplainedRefusals,
+    last_failure: Mutex<Option<Failure>>,
+}
+
+/// How a request to the upstream failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What happened.
+    pub what: String,
+    /// When.
+    pub at: Instant,
 }
 
 impl Symptoms {
     /// None yet, in a lane that begins at `now`.
     pub(super) fn new(now: Instant) -> Self {
-        Self { departures: Departures::default(), refusals: UnexplainedRefusals::new(now) }
+        Self {
+            departures: Departures::default(),
+            refusals: UnexplainedRefusals::new(now),
+            last_failure: Mutex::default(),
+        }
     }
 }
 
@@ -21,6 +37,16 @@ impl Lane {
     /// The requests whose clients left before an answer.
     pub fn departures(&self) -> &Departures {
         &self.symptoms.departures
+    }
+
+    /// A request, or a try of it, has failed: `what` the upstream did.
+    pub fn failed(&self, what: String) {
+        *self.symptoms.last_failure.lock() = Some(Failure { what, at: self.now() });
+    }
+
+    /// The last failure, if there was one.
+    pub fn last_failure(&self) -> Option<Failure> {
+        self.symptoms.last_failure.lock().clone()
     }
 
     /// The API refused, at `now`, what was sent at `sent` within our limits.

@@ -2,11 +2,12 @@
 
 use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
-use http::{Method, Response};
+use http::{HeaderValue, Method, Response, StatusCode, uri::PathAndQuery};
 use tower::{Service, service_fn};
 use tracing::warn;
 
 use super::{
+    access,
     body::Body,
     link::{Link, Phase},
     notices::Notice,
@@ -24,6 +25,9 @@ struct Counted {
     link: Arc<Link>,
     route: Arc<Route>,
     since: Instant,
+    method: Method,
+    path: Option<PathAndQuery>,
+    workers_id: Option<HeaderValue>,
     ended: bool,
 }
 
@@ -39,9 +43,7 @@ where
         async move {
             // A tunnel is counted when it ends, and not at all if what is inside of it is: `tunnel` sees to that.
             let tunnel = call.request.method() == Method::CONNECT;
-            let (link, route) = (call.link.clone(), call.route.clone());
-            let since = link.proxy.clock.now();
-            let mut counted = Counted { link, route, since, ended: false };
+            let mut counted = Counted::new(&call);
             let mut outcome = pin!(inner.call(call));
             // The step that is at it may have more to say about what took too long.
             let outcome = poll_fn(|cx| match (outcome.as_mut().poll(cx), late(&counted.link, &counted.route)) {
@@ -66,22 +68,79 @@ fn late(link: &Link, route: &Route) -> Option<Error> {
     }
 }
 
-impl Counted {
-    fn end(&mut self, outcome: &Outcome, tunnel: bool) {
-        self.ended = true;
-        let metrics = self.route.lane.metrics();
-        match outcome {
-            Ok(_) if tunnel => {}
-            Ok(answer) => {
-                metrics.answered(answer.status());
-                metrics.count(metrics::Outcome::Answered);
-            }
-            Err(error) => metrics.count(of_error(error)),
-        }
-    }
-}
+// === impl Counted ===
 
 impl Counted {
+    fn new(call: &Call) -> Self {
+        let (link, request) = (call.link.clone(), &call.request);
+        Self {
+            since: link.proxy.clock.now(),
+            method: request.method().clone(),
+            path: request.uri().path_and_query().cloned(),
+            workers_id: access::workers_id(&link, request),
+            route: call.route.clone(),
+            link,
+            ended: false,
+        }
+    }
+
+    fn end(&mut self, outcome: &Outcome, tunnel: bool) {
+        self.ended = true;
+        let lane = &self.route.lane;
+        match outcome {
+            Ok(answer) if tunnel => self.log(metrics::Outcome::Tunnelled, Some(answer.status())),
+            Ok(answer) => {
+                lane.metrics().answered(answer.status());
+                lane.metrics().count(metrics::Outcome::Answered);
+                if answer.status().is_server_error() {
+                    lane.failed(format!("it answered {}", answer.status()));
+                }
+                self.log(metrics::Outcome::Answered, Some(answer.status()));
+            }
+            Err(error) => {
+                lane.metrics().count(of_error(error));
+                if error.blame() == Blame::Upstream {
+                    self.failed(error.with_causes());
+                }
+                self.log(of_error(error), Some(error.status()));
+            }
+        }
+    }
+
+    /// The upstream has failed it for good.
+    fn failed(&self, error: String) {
+        let Self { link, route, .. } = self;
+        warn!(
+            method = self.method.as_str(),
+            host = %route.origin.host,
+            path = self.path().map(access::without_secrets).as_deref(),
+            rule = %route.lane.policy().name,
+            attempts = link.account.attempts(),
+            request_id = %link.request_id(),
+            error,
+            "an upstream failed"
+        );
+        route.lane.failed(error);
+    }
+
+    fn log(&self, outcome: metrics::Outcome, status: Option<StatusCode>) {
+        let line = access::Line {
+            method: Some(&self.method),
+            host: Some(&self.route.origin.host),
+            path: self.path(),
+            rule: Some(&self.route.lane.policy().name),
+            status,
+            workers_id: self.workers_id.as_ref(),
+            since: Some(self.since),
+        };
+        line.write(&self.link, outcome);
+    }
+
+    /// Without its query; a tunnel has none.
+    fn path(&self) -> Option<&str> {
+        self.path.as_ref().map(PathAndQuery::path)
+    }
+
     /// Its client has left. Clients that keep doing so after the same time have a time-out that is too short for the
     /// queue, and nobody sees that but us.
     fn left(&self) {
@@ -106,6 +165,7 @@ impl Drop for Counted {
     fn drop(&mut self) {
         if !self.ended {
             self.left();
+            self.log(metrics::Outcome::Left, None);
         }
     }
 }

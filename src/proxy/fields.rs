@@ -14,6 +14,8 @@ const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-aut
 pub(super) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 /// W3C Server Timing: what andante added to the time of an answer.
 pub(super) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+/// What andante calls the request. Those of others who are called so are removed.
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("andante-request-id");
 
 /// Removes what concerns only the hop that the message came by (RFC 9110 §7.6.1), and its framing, which is made anew.
 ///

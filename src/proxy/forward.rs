@@ -61,6 +61,7 @@ pub(super) async fn forward(admitted: Admitted) -> Result<Tried, Error> {
     if let Some(attempt) = again {
         attempt.begins(&link, &route.lane);
     }
+    let begun = link.tries();
     let head = request.method() == Method::HEAD;
     // Only there if `request` has found it to be in order.
     let upgrade = request.headers().get(UPGRADE).cloned().map(|wanted| (wanted, hyper::upgrade::on(&mut *request)));
@@ -70,6 +71,7 @@ pub(super) async fn forward(admitted: Admitted) -> Result<Tried, Error> {
     // With a spare, each further try is one of its own, and is counted.
     let unseen = if spare.is_some() { 0 } else { UNSEEN };
     let sent = in_time(&link, &route, send(&link, &route, &mut permit, request, upgrade.is_some(), unseen)).await;
+    link.tried(begun);
     let (answer, lease) = match sent {
         Ok(answered) => answered,
         Err(error) => {

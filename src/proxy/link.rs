@@ -12,7 +12,13 @@ use std::{
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 
-use super::{Pool, Proxy, connection::Speech, recent::Recent, upstream::Route};
+use super::{
+    Pool, Proxy,
+    account::{Account, RequestId},
+    connection::Speech,
+    recent::Recent,
+    upstream::Route,
+};
 use crate::{
     clock::{Clock, Instant},
     policy::{Origin, Scheme},
@@ -32,7 +38,9 @@ pub(super) struct Peer {
     /// The pool of the thread that serves this connection.
     pub(super) pool: Arc<Pool>,
     pub(super) wire: Arc<Wire>,
-    /// The client's address, if it may not be here.
+    /// The client's address.
+    pub(super) address: IpAddr,
+    /// The same, if it may not be here.
     pub(super) stranger: Option<IpAddr>,
     /// Where the tunnel leads in which the requests come; no other origin may be asked for in it (R41).
     pub(super) inside: Option<Origin>,
@@ -46,6 +54,8 @@ pub(super) struct Peer {
 pub(super) struct Link {
     pub(super) proxy: Arc<Proxy>,
     pub(super) peer: Arc<Peer>,
+    /// That of the request under way, or of the last one.
+    pub(super) account: Account,
     phase: AtomicU8,
     /// Whether what is written answers a request that was read.
     answering: AtomicBool,
@@ -119,7 +129,7 @@ impl Drop for Wire {
 impl Peer {
     pub(super) fn new(proxy: Arc<Proxy>, pool: Arc<Pool>, wire: Arc<Wire>, address: IpAddr) -> Self {
         let stranger = (!proxy.lets_in(address)).then_some(address);
-        Self { proxy, pool, wire, stranger, inside: None, h2c: false, routes: Mutex::default() }
+        Self { proxy, pool, wire, address, stranger, inside: None, h2c: false, routes: Mutex::default() }
     }
 
     /// What speaks inside of a tunnel to `origin`, in the clear as `speech` says. Who opened the tunnel was let in.
@@ -128,6 +138,7 @@ impl Peer {
             proxy: self.proxy.clone(),
             pool: self.pool.clone(),
             wire: self.wire.clone(),
+            address: self.address,
             stranger: None,
             h2c: origin.scheme == Scheme::Http && speech == Speech::Http2,
             inside: Some(origin),
@@ -143,6 +154,7 @@ impl Link {
         let link = Self {
             proxy: peer.proxy.clone(),
             peer,
+            account: Account::default(),
             phase: AtomicU8::new(Phase::Idle as u8),
             answering: AtomicBool::new(false),
             handed_over: AtomicBool::new(false),
@@ -162,6 +174,24 @@ impl Link {
     pub(super) fn enter_until(&self, phase: Phase, deadline: Instant) {
         self.deadline.store(deadline.as_nanos(), Ordering::Relaxed);
         self.phase.store(phase as u8, Ordering::Relaxed);
+    }
+
+    /// What the request under way is called.
+    pub(super) fn request_id(&self) -> RequestId {
+        self.account.id(&self.proxy.request_ids)
+    }
+
+    /// The request under way is tried. Says when, if anybody wants to know how long that takes.
+    pub(super) fn tries(&self) -> Option<Instant> {
+        self.account.tries();
+        self.proxy.access_log.then(|| self.proxy.clock.now())
+    }
+
+    /// The try that began at `begun` has brought an answer's head, or has failed.
+    pub(super) fn tried(&self, begun: Option<Instant>) {
+        if let Some(begun) = begun {
+            self.account.was_upstream(self.proxy.clock.now().since(begun));
+        }
     }
 
     /// The request is over: the next one may come.

@@ -14,6 +14,7 @@ use tower::{Service, service_fn};
 
 use self::target::Asked;
 use super::{
+    access,
     body::Body,
     connection::{MAX_FIELDS, MAX_HEAD},
     fields, inside,
@@ -25,6 +26,7 @@ use super::{
 };
 use crate::{
     error::Error,
+    metrics::Outcome,
     policy::{Https, Origin, Scheme},
 };
 
@@ -43,8 +45,10 @@ where
                 Ok(Read::ForUs(answer)) => return Ok(*answer),
                 // Needs no lane: the requests inside of it do.
                 Ok(Read::Inside(link, request, route)) => return Ok(inside::open(link, request, route)),
-                Err((link, error)) => {
-                    link.proxy.nowhere.count(super::count::of_error(&error));
+                Err((link, request, error)) => {
+                    let outcome = super::count::of_error(&error);
+                    link.proxy.nowhere.count(outcome);
+                    access::without_lane(&link, &request, outcome, error.status());
                     return Err(error);
                 }
             };
@@ -63,14 +67,15 @@ enum Read {
     Inside(Arc<Link>, Boxed, Arc<Route>),
 }
 
-fn read(arrival: Arrival) -> Result<Read, (Arc<Link>, Error)> {
+fn read(arrival: Arrival) -> Result<Read, (Arc<Link>, Boxed, Error)> {
     let Arrival { link, mut request } = arrival;
     let (route, gateway) = match check(&link, &request) {
         Ok(found) => found,
-        Err(error) => return Err((link, error)),
+        Err(error) => return Err((link, request, error)),
     };
     if let Some(answer) = count_down(&mut request) {
         link.rest();
+        access::without_lane(&link, &request, Outcome::Answered, answer.status());
         return Ok(Read::ForUs(Box::new(answer)));
     }
     let patience = patience(request.headers()).min(route.lane.policy().max_wait);
@@ -79,7 +84,10 @@ fn read(arrival: Arrival) -> Result<Read, (Arc<Link>, Error)> {
         return match link.proxy.lanes.rules().https(&route.origin, route.lane.policy()) {
             Https::Tunnel => Ok(Read::Call(Call { link, request, route, deadline, stay: None, again: None })),
             Https::Intercept => Ok(Read::Inside(link, request, route)),
-            Https::Refuse => Err((link, Error::TunnelRefused { origin: route.origin.to_string() })),
+            Https::Refuse => {
+                let error = Error::TunnelRefused { origin: route.origin.to_string() };
+                Err((link, request, error))
+            }
         };
     }
     let (path, stay) = gateway.map(|found| (found.path, found.stay)).unzip();

@@ -1,26 +1,30 @@
 //! Errors become answers, here and nowhere else; recognisable as ours by `Proxy-Status`, `Via` and their format.
 
-use std::{convert::Infallible, fmt::Write as _, time::SystemTime};
+use std::{convert::Infallible, time::SystemTime};
 
 use bytes::Bytes;
 use http::{
-    HeaderValue, Method, Request, Response, StatusCode, Version,
+    HeaderValue, Method, Request, Response, Version,
     header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, DATE, RETRY_AFTER, VIA},
 };
 use serde_json::json;
 use tower::{Service, service_fn};
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::{
-    Proxy,
+    access,
     body::Body,
     connection::{MAX_FIELDS, MAX_HEAD},
-    fields::PROXY_STATUS,
+    fields::{PROXY_STATUS, REQUEST_ID},
     incidents,
+    link::Link,
     stack::Arrival,
     upload::RequestBody,
 };
-use crate::error::{Blame, Error};
+use crate::{
+    error::{Blame, Error},
+    metrics::Outcome,
+};
 
 /// Answers for what goes wrong below.
 pub(super) fn answer_errors<S>(
@@ -33,13 +37,20 @@ where
         let mut inner = inner.clone();
         async move {
             let link = arrival.link.clone();
+            link.account.begin();
             let connect = arrival.request.method() == Method::CONNECT;
             let old = arrival.request.version() == Version::HTTP_10;
             let mut answer = match inner.call(arrival).await {
-                Ok(answer) => answer,
+                Ok(mut answer) => {
+                    // Whoever keeps no log of requests has nothing to look the name up in.
+                    if link.proxy.access_log && !connect {
+                        add_id(&mut answer, &link);
+                    }
+                    answer
+                }
                 Err(error) => {
                     link.rest();
-                    let mut answer = tell(&link.proxy, &error);
+                    let mut answer = tell(&link, &error);
                     // RFC 9931: after a rejected CONNECT the client may already have sent what is no HTTP.
                     if connect || closes(&error) {
                         close(&mut answer);
@@ -57,25 +68,31 @@ where
 }
 
 /// Notes that a request failed with `error`, and makes the answer to it.
-fn tell(proxy: &Proxy, error: &Error) -> Response<Body> {
-    let text = with_causes(error);
-    log(error, &text);
+fn tell(link: &Link, error: &Error) -> Response<Body> {
+    let (proxy, text) = (&link.proxy, error.with_causes());
+    match error.blame() {
+        // Told where it is known which request it was.
+        Blame::Upstream => {}
+        Blame::Us if matches!(error, Error::Refused { .. }) => debug!(error = text, "refused a request"),
+        _ => debug!(error = text, "rejected a request"),
+    }
     if !matches!(error, Error::Draining) {
         proxy.incidents.failed(error, &text, proxy.clock.now());
     }
-    for_error(proxy, error, &text)
+    for_error(link, error, &text)
 }
 
 /// The answer to a request that failed with `error`, which `text` says with its causes.
-fn for_error(proxy: &Proxy, error: &Error, text: &str) -> Response<Body> {
-    let status = error.status();
+fn for_error(link: &Link, error: &Error, text: &str) -> Response<Body> {
+    let (proxy, status) = (&link.proxy, error.status());
     let mut problem = json!({
         "type": "about:blank",
         "title": status.canonical_reason().unwrap_or_default(),
         "status": status.as_u16(),
         "detail": text,
-        "hint": hint(proxy, error),
+        "hint": hint(&proxy.admin, error),
         "blame": incidents::name(error.blame()),
+        "request_id": link.request_id().to_string(),
     });
     let mut answer = Response::new(Body::Own(None));
     *answer.status_mut() = status;
@@ -93,19 +110,22 @@ fn for_error(proxy: &Proxy, error: &Error, text: &str) -> Response<Body> {
     fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     add_date(fields);
+    add_id(&mut answer, link);
     *answer.body_mut() = Body::Own(Some(Bytes::from(format!("{problem:#}\n"))));
     answer
 }
 
 /// The answer, byte for byte, to a request for which hyper wants to answer `status`, because it cannot be read.
-pub(super) fn to_unreadable(proxy: &Proxy, status: &[u8]) -> Bytes {
+pub(super) fn to_unreadable(link: &Link, status: &[u8]) -> Bytes {
     let error = match status {
         b"431" => Error::TooLarge { bytes: MAX_HEAD, fields: MAX_FIELDS },
         b"414" => Error::UriTooLong,
         _ => Error::Malformed,
     };
-    proxy.nowhere.count(super::count::of_error(&error));
-    let mut answer = tell(proxy, &error);
+    link.account.begin();
+    link.proxy.nowhere.count(super::count::of_error(&error));
+    access::Line { status: Some(error.status()), ..access::Line::default() }.write(link, Outcome::Rejected);
+    let mut answer = tell(link, &error);
     let Body::Own(body) = answer.body_mut() else { return Bytes::new() };
     let body = body.take().unwrap_or_default();
     let mut text =
@@ -156,34 +176,20 @@ fn closes(error: &Error) -> bool {
     )
 }
 
-fn hint(proxy: &Proxy, error: &Error) -> String {
+fn hint(admin: &str, error: &Error) -> String {
     match error {
-        Error::NoTarget => format!("{}; its state is shown at {}", error.hint(), proxy.admin),
+        Error::NoTarget => format!("{}; its state is shown at {admin}", error.hint()),
         _ => error.hint().to_owned(),
     }
 }
 
-fn with_causes(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut next = std::error::Error::source(error);
-    while let Some(cause) = next {
-        let _ = write!(text, ": {cause}");
-        next = cause.source();
-    }
-    text
+fn add_id(answer: &mut Response<Body>, link: &Link) {
+    let id = HeaderValue::try_from(link.request_id().to_string()).expect("letters, digits and a hyphen");
+    answer.headers_mut().insert(REQUEST_ID, id);
 }
 
 fn add_date(fields: &mut http::HeaderMap) {
     if let Ok(date) = HeaderValue::try_from(httpdate::fmt_http_date(SystemTime::now())) {
         fields.insert(DATE, date);
-    }
-}
-
-fn log(error: &Error, text: &str) {
-    let status = error.status() == StatusCode::TOO_MANY_REQUESTS;
-    match error.blame() {
-        Blame::Upstream => warn!(error = text, "an upstream failed"),
-        Blame::Us if status => debug!(error = text, "refused a request"),
-        _ => debug!(error = text, "rejected a request"),
     }
 }

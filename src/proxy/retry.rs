@@ -126,6 +126,10 @@ where
         // What was held is over, and the request is not.
         link.enter(Phase::Answer, link.proxy.timeouts.answer);
         let Again { spare, why, retry_after, last, .. } = *again;
+        lane.failed(match &last {
+            Ok(answer) => format!("it answered {}", answer.status()),
+            Err(error) => error.with_causes(),
+        });
         let pause = why.back_off(tries, fastrand::f64()).max(retry_after.filter(|_| why.waits()).unwrap_or_default());
         let left = deadline.since(clock.now());
         let back_off = pause.max(lane.closed_for());
@@ -138,6 +142,7 @@ where
         if !pause.is_zero() {
             link.enter_until(Phase::Waiting, deadline + GRACE);
             clock.sleep_until(clock.now() + pause).await;
+            link.account.waited(pause);
         }
         let again_as = Some(Attempt { why, number: tries + 1, back_off: pause, deadline });
         let call =

@@ -40,7 +40,10 @@ pub(super) async fn open(admitted: Admitted) -> Outcome {
     let Admitted { call: Call { link, request, route, .. }, mut permit, .. } = admitted;
     let policy = route.lane.policy();
     let dial = || link.proxy.dialer.connect(&route.origin, &policy.egress, policy.allow_private);
-    let upstream = link.peer.pool.with_room(dial).await?;
+    let begun = link.tries();
+    let dialled = link.peer.pool.with_room(dial).await;
+    link.tried(begun);
+    let upstream = dialled?;
     let limited = policy.is_limited();
     if !limited {
         permit.sent();

@@ -43,7 +43,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Voice<S> {
             if self.link.is_answering() || !head.starts_with(b"HTTP/1.1 4") {
                 return Poll::Ready(Ok(false));
             }
-            self.instead = Some(respond::to_unreadable(&self.link.proxy, &head[9..12]));
+            self.instead = Some(respond::to_unreadable(&self.link, &head[9..12]));
         }
         while let Some(rest) = self.instead.as_mut().filter(|rest| !rest.is_empty()) {
             let written = ready!(Pin::new(&mut self.stream).poll_write(cx, rest))?;

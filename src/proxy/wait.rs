@@ -6,7 +6,7 @@ use http::Method;
 use tower::{Service, service_fn};
 
 use super::{
-    link::Phase,
+    link::{Link, Phase},
     stack::{Admitted, Call, Tried},
 };
 use crate::{
@@ -52,7 +52,9 @@ where
                     let since = call.link.proxy.clock.now();
                     call.link.enter_until(Phase::Waiting, call.deadline + GRACE);
                     warm_for(&call, waiting.expected);
+                    let noted = Noted { link: &call.link, since };
                     let permit = waiting.await;
+                    drop(noted);
                     call.link.enter(Phase::Answer, call.link.proxy.timeouts.answer);
                     // The next one's connection, if it is so far off that ours will not be kept until then.
                     let (others, next) = route.lane.outlook();
@@ -73,6 +75,18 @@ where
             inner.call(Admitted { call, permit, waited }).await
         }
     })
+}
+
+/// Notes how long a request has waited, though its client leave.
+struct Noted<'a> {
+    link: &'a Link,
+    since: Instant,
+}
+
+impl Drop for Noted<'_> {
+    fn drop(&mut self) {
+        self.link.account.waited(self.link.proxy.clock.now().since(self.since));
+    }
 }
 
 /// Sees to it that a connection is ready when the slot is: a set-up after it would be the largest jitter of all.

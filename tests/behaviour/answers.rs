@@ -36,7 +36,7 @@ const DOWN: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\
 const CUT: &str = "";
 
 /// An upstream that gives its first requests these `answers`, one after the other, and 200 to all others.
-fn beginning_with(answers: &'static [&'static str]) -> Upstream {
+pub(crate) fn beginning_with(answers: &'static [&'static str]) -> Upstream {
     let next = AtomicUsize::new(0);
     Upstream::scripted(move |mut connection| {
         while connection.request().is_some() {

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::support::Andante;
 
+mod access_log;
 mod departures;
 mod descriptors;
 mod drain;

@@ -35,7 +35,7 @@ fn r64_no_credential_is_ever_repeated() {
         format!("OPTIONS http://user:{SECRET}@{host}/"),
     ];
     for level in ["debug", "trace"] {
-        let andante = Andante::logging(level, &["--limit", &format!("{host}=1000/s")]);
+        let andante = Andante::logging(level, &["--access-log", "stderr", "--limit", &format!("{host}=1000/s")]);
         for target in &targets {
             let fields = format!("Host: {host}\r\nMax-Forwards: 0\r\nConnection: close\r\n{secrets}");
             let answer = Client::ask(andante.proxy(), format!("{target} HTTP/1.1\r\n{fields}\r\n"));
