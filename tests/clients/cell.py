@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from install import HERE, NODE, search_path
+from install import HERE, MORE_NODE, NODE, search_path
 from matrix import Not
 from upstream import free_ports
 
@@ -38,6 +38,12 @@ TRUST = [
     "GIT_SSL_CAINFO",
     "NODE_EXTRA_CA_CERTS",
     "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+    "HTTPLIB2_CA_CERTS",
+    "PERL_LWP_SSL_CA_FILE",
+    "AWS_CA_BUNDLE",
+    "CARGO_HTTP_CAINFO",
+    "npm_config_cafile",
+    "YARN_HTTPS_CA_FILE_PATH",
 ]
 
 
@@ -99,7 +105,8 @@ def bare(folder):
         "PYTHONDONTWRITEBYTECODE": "1",
         "PIP_CONFIG_FILE": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",
-        "UNDICI": str(NODE / "package.json"),
+        "NODE_CLIENTS": str(NODE / "package.json"),
+        "MORE_NODE_CLIENTS": str(MORE_NODE / "package.json"),
     }
 
 

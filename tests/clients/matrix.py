@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import NamedTuple, Optional
 
-from install import HERE
+from install import GO, HERE, MORE_NODE, MORE_VENV
 
 WAYS = {
     "plain": "`http://` through `HTTP_PROXY`",
@@ -46,6 +46,8 @@ class Client:
     upstream: str = "HTTP/1.1"
     # Ways that differ: another command, or `Not`.
     ways: dict = field(default_factory=dict)
+    # Takes what only `--all` installs.
+    more: bool = False
 
     def command_for(self, way, ports):
         """The command, or `Not`."""
@@ -64,16 +66,27 @@ class Client:
 
 def program(name, *more):
     path = str(HERE / "programs" / name)
-    interpreter = {"py": ["python"], "mjs": ["node"], "sh": []}[name.rsplit(".", 1)[1]]
-    return [*interpreter, path, "{base}", *more]
+    interpreters = {"py": "python", "mjs": "node", "pl": "perl", "rb": "ruby", "php": "php", "java": "java", "sh": "sh"}
+    return [interpreters[name.rsplit(".", 1)[1]], path, "{base}", *more]
+
+
+def more_python(name):
+    return [str(MORE_VENV / "bin" / "python"), *program(name)[1:]]
 
 
 H2_PLAIN = Not("h2", "HTTP/2 is agreed on inside TLS; to a proxy of `http://` URLs these clients speak HTTP/1.1.")
+OWN_HOST = Not("own-host", "The registry names its own host for downloads, and these clients go there.")
+NO_PROXIES = Not("none", "Cannot use a proxy.")
 NO_PROXY = Not("agent", "Is there to use a proxy; a gateway needs none.")
 
 # What the programs that walk through `programs/steps` have in common.
 WALK = {"requests": 8, "tunnels": 1}
 H2 = {"host": "h2.test", "servers": ("plain", "h2"), "upstream": "HTTP/2.0"}
+
+YARN = {
+    "1": str(MORE_NODE / "node_modules" / "yarn" / "bin" / "yarn.js"),
+    "4": str(MORE_NODE / "node_modules" / "@yarnpkg" / "cli-dist" / "bin" / "yarn.js"),
+}
 
 CLIENTS = [
     Client("curl", "curl", program("with_curl.sh", "--http1.1"), requests=8, tunnels=2, speaks="HTTP/1.1"),
@@ -158,13 +171,94 @@ CLIENTS = [
         requests=8,
         ways={"gateway": NO_PROXY},
     ),
+    Client("axios", "axios", program("with_axios.mjs"), "axios", requests=8),
+    Client("got", "Got", program("with_got.mjs"), "got", requests=8, speaks="HTTP/1.1"),
+    Client("cargo", "cargo", program("with_cargo.sh"), requests=3, ways={"gateway": OWN_HOST}),
+    Client("boto3", "boto3", more_python("with_boto3.py"), "boto3", requests=7, more=True),
+    Client("openai", "openai, Python", more_python("with_openai.py"), "openai (Python)", requests=4, more=True),
+    Client("anthropic", "anthropic, Python", more_python("with_anthropic.py"), "anthropic", requests=4, more=True),
+    Client("openai-js", "openai, Node.js", program("with_openai.mjs"), "openai", requests=4, more=True),
+    Client(
+        "anthropic-js",
+        "@anthropic-ai/sdk, Node.js",
+        program("with_anthropic.mjs"),
+        "@anthropic-ai/sdk",
+        requests=4,
+        more=True,
+    ),
+    Client("scrapy", "Scrapy", more_python("with_scrapy.py"), "Scrapy", requests=8, more=True),
+    Client("httplib2", "httplib2, with PySocks", more_python("with_httplib2.py"), "httplib2", requests=8, more=True),
+    Client("pycurl", "pycurl, `CAINFO`", more_python("with_pycurl.py"), "pycurl", requests=8, more=True),
+    Client(
+        "tornado",
+        "Tornado, simple client",
+        more_python("with_tornado.py"),
+        "tornado",
+        requests=8,
+        ways={way: NO_PROXIES for way in ["plain", "tunnel", "intercept"]},
+        more=True,
+    ),
+    Client("go", "Go `net/http`", [str(GO / "with_net_http"), "{base}"], **WALK, speaks="HTTP/1.1", more=True),
+    Client(
+        "go-h2",
+        "Go `net/http`, HTTP/2",
+        [str(GO / "with_net_http"), "{base}"],
+        **H2,
+        **WALK,
+        speaks="HTTP/2.0",
+        ways={"plain": H2_PLAIN, "gateway": Not("h2c", "To `http://` it speaks HTTP/1.1.")},
+        more=True,
+    ),
+    Client(
+        "java",
+        "Java `HttpClient`",
+        program("WithHttpClient.java"),
+        requests=8,
+        speaks="HTTP_1_1",
+        more=True,
+    ),
+    Client(
+        "java-h2",
+        "Java `HttpClient`, HTTP/2",
+        program("WithHttpClient.java"),
+        **H2,
+        **WALK,
+        speaks="HTTP_2",
+        ways={"plain": H2_PLAIN, "gateway": Not("h2c", "To `http://` it speaks HTTP/1.1.")},
+        more=True,
+    ),
+    Client("php-curl", "PHP curl", program("with_curl.php"), **WALK, more=True),
+    Client("php", "PHP streams, `proxy` in the context", program("with_streams.php"), requests=6, more=True),
+    Client("perl", "Perl LWP", program("with_lwp.pl"), requests=8, more=True),
+    Client("ruby", "Ruby `Net::HTTP`", program("with_net_http.rb"), **WALK, more=True),
+    Client("aria2", "aria2, `--ca-certificate`", program("with_aria2.sh"), more=True),
+    Client(
+        "yarn-1",
+        "Yarn 1",
+        program("with_yarn.sh", YARN["1"], "1"),
+        "yarn",
+        requests=2,
+        ways={"gateway": OWN_HOST},
+        more=True,
+    ),
+    Client(
+        "yarn-4",
+        "Yarn 4",
+        program("with_yarn.sh", YARN["4"], "4"),
+        "@yarnpkg/cli-dist",
+        requests=2,
+        ways={"gateway": OWN_HOST},
+        more=True,
+    ),
+    Client("chromium", "Chromium, by Playwright", program("with_chromium.mjs"), requests=9, more=True),
 ]
 
 
-def chosen(only, ways):
-    """The cells to run: (client, way). `only` and `ways` are names separated by commas, or nothing."""
+def chosen(only, ways, more):
+    """The cells to run: (client, way). `only` and `ways` are names separated by commas, or nothing: then `more` clients
+    than those that are quickly installed, or not."""
     known = {client.key: client for client in CLIENTS}
-    clients = pick(only, known, "client")
+    clients = pick(only, known, "client") if only else [key for key in known if more or not known[key].more]
     return [(known[key], way) for key in clients for way in pick(ways, WAYS, "way")]
 
 

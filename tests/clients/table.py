@@ -3,7 +3,7 @@
 import json
 import re
 
-from install import HERE, REPOSITORY
+from install import HERE, MORE, REPOSITORY
 from matrix import CLIENTS, WAYS, Not
 
 PAGE = REPOSITORY / "docs" / "clients.md"
@@ -12,11 +12,11 @@ END = "<!-- Until here. -->\n"
 
 
 def render(outcomes):
-    """Markdown; `outcomes` has an `Outcome` or a `Not` for every client and way."""
+    """Markdown; `outcomes` has an `Outcome` or a `Not` for every client that was run, and every way."""
     versions = pinned()
     rows = [["client", "tested", *WAYS], ["---", "---", *([":-:"] * len(WAYS))]]
     notes = {}
-    for client in CLIENTS:
+    for client in (client for client in CLIENTS if (client.key, next(iter(WAYS))) in outcomes):
         cells = []
         for way in WAYS:
             outcome = outcomes[client.key, way]
@@ -33,10 +33,15 @@ def render(outcomes):
 
 def pinned():
     """The versions that our lists name."""
-    text = (HERE / "requirements.txt").read_text()
-    versions = dict(re.findall(r"^([\w.-]+)==(.+)$", text, re.MULTILINE))
-    package = json.loads((HERE / "package.json").read_text())
-    return {**versions, **package["dependencies"], **package["optionalDependencies"]}
+    versions = {}
+    for folder in [MORE, HERE]:
+        text = (folder / "requirements.txt").read_text()
+        python = dict(re.findall(r"^([\w.-]+)==(.+)$", text, re.MULTILINE))
+        package = json.loads((folder / "package.json").read_text())
+        # One name, two packages.
+        both = {f"{name} (Python)": version for name, version in python.items()}
+        versions |= {**python, **both, **package["dependencies"], **package.get("optionalDependencies", {})}
+    return versions
 
 
 def committed():

@@ -84,8 +84,8 @@ class Upstream:
         # Looking whether a server is there leaves lines without a request.
         return [Seen(*line.split(" ", 3)) for line in lines if line.startswith("HTTP/")]
 
-    def write_nginx(self, described):
-        values = {"folder": self.folder, "described": described, **self.ports}
+    def write_nginx(self, answers):
+        values = {"folder": self.folder, **answers, **self.ports}
         for name in ["nginx.conf", "locations.conf"]:
             text = (HERE / "servers" / name).read_text()
             (self.folder / name).write_text(text.format(**values))

@@ -3,7 +3,7 @@ import { createRequire } from 'node:module'
 import { walk } from './steps.mjs'
 
 // Where tests/clients/install.py put it.
-const { EnvHttpProxyAgent, ProxyAgent, request } = createRequire(process.env.UNDICI)('undici')
+const { EnvHttpProxyAgent, ProxyAgent, request } = createRequire(process.env.NODE_CLIENTS)('undici')
 const dispatcher = process.argv[3] === 'env' ? new EnvHttpProxyAgent() : new ProxyAgent(process.env.HTTPS_PROXY)
 
 await walk(async (method, url, body) => {
