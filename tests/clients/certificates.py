@@ -20,11 +20,11 @@ subjectAltName = {names}
 """
 
 
-def make(folder):
-    """Writes ca.pem, leaf.pem and leaf.key."""
+def make(folder, names=NAMES):
+    """Writes ca.pem, leaf.pem and leaf.key, the leaf for all `names`."""
     (folder / "ca.ext").write_text(AUTHORITY)
-    (folder / "leaf.ext").write_text(LEAF.format(names=",".join(f"DNS:{name}" for name in NAMES)))
-    for name, subject in [("ca", "/CN=authority of andante's client tests"), ("leaf", "/CN=api.test")]:
+    (folder / "leaf.ext").write_text(LEAF.format(names=",".join(f"DNS:{name}" for name in names)))
+    for name, subject in [("ca", "/CN=authority of andante's tests"), ("leaf", f"/CN={names[0]}")]:
         openssl(folder, f"ecparam -name prime256v1 -genkey -noout -out {name}.key")
         openssl(folder, f"req -new -key {name}.key -out {name}.csr -subj", subject)
     openssl(folder, "x509 -req -in ca.csr -signkey ca.key -days 30 -extfile ca.ext -out ca.pem")
