@@ -20,6 +20,7 @@ listen = ["127.0.0.1:{proxy}"]
 admin = "127.0.0.1:{admin}"
 upstream-ca = "{folder}/ca.pem"
 data = "{folder}/andante"
+{settings}
 
 [[rule]]
 host = "seen.test"
@@ -34,19 +35,18 @@ limits = ["100000/s burst 100000"]
 resolve = "127.0.0.1"
 https = "tunnel"
 allow-private = true
-{more}
 """
 
 
 class World:
-    """Certificates, andante, and its addresses."""
+    """Certificates, andante, and its addresses. `settings` are further lines of its configuration."""
 
-    def __init__(self, folder, more=""):
+    def __init__(self, folder, settings=""):
         self.folder = folder
         certificates.make(folder, NAMES)
         proxy, admin = free_ports(2)
         self.port, self.proxy, self.admin = proxy, f"127.0.0.1:{proxy}", f"127.0.0.1:{admin}"
-        text = CONFIG.format(folder=folder, proxy=proxy, admin=admin, more=more)
+        text = CONFIG.format(folder=folder, proxy=proxy, admin=admin, settings=settings)
         (folder / "andante.toml").write_text(text)
 
     def __enter__(self):
@@ -89,9 +89,9 @@ class World:
         return json.loads(self.page("status"))
 
     def metric(self, name):
-        """The sum of a metric over its labels."""
+        """A metric, by its labels."""
         lines = (line.rsplit(" ", 1) for line in self.page("metrics").splitlines() if not line.startswith("#"))
-        return sum(float(value) for series, value in lines if series.split("{")[0] == name)
+        return {series: float(value) for series, value in lines if series.split("{")[0] == name}
 
     def roots(self):
         """A file with the CA of andante and that of the servers."""
