@@ -1,55 +1,21 @@
 """sslyze, a scanner of TLS servers, against the side of andante that intercepts: through a tunnel that andante opens."""
 
-import http.server
 import json
-import ssl
 import subprocess
 import sys
-import threading
 
+from api import Api
 from world import attempt
-
 
 SCANS = ["sslv2", "sslv3", "tlsv1", "tlsv1_1", "tlsv1_2", "tlsv1_3", "certinfo", "compression", "early_data"]
 SCANS += ["heartbleed", "openssl_ccs", "reneg", "robot", "fallback", "ems"]
 
 
 def cases(world, everything):
-    with server(world) as listening:
-        port = listening.socket.getsockname()[1]
-        found = scan(world, port)
+    # andante must reach an API before it shows a certificate.
+    with Api(world) as api:
+        found = scan(world, api.tls)
     yield from checks(found)
-
-
-class Answering(http.server.ThreadingHTTPServer):
-    """An API behind TLS, which andante must reach before it shows a certificate."""
-
-    daemon_threads = True
-
-    def handle_error(self, *_):
-        pass
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self):
-        self.send_response(200)
-        self.send_header("content-length", "2")
-        self.end_headers()
-        self.wfile.write(b"ok")
-
-    def log_message(self, *_):
-        pass
-
-
-def server(world):
-    listening = Answering(("127.0.0.1", 0), Handler)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(world.folder / "leaf.pem", world.folder / "leaf.key")
-    listening.socket = context.wrap_socket(listening.socket, server_side=True, do_handshake_on_connect=False)
-    threading.Thread(target=listening.serve_forever, daemon=True).start()
-    return listening
 
 
 def scan(world, port):
@@ -95,7 +61,9 @@ def checks(found):
         "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
         "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
     }
-    yield attempt("TLS 1.2 has forward secrecy and authenticated ciphers alone", suites, "tls_1_2_cipher_suites", strong)
+    yield attempt(
+        "TLS 1.2 has forward secrecy and authenticated ciphers alone", suites, "tls_1_2_cipher_suites", strong
+    )
     modern = {"TLS_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256"}
     yield attempt("TLS 1.3 has its ciphers", suites, "tls_1_3_cipher_suites", modern)
     yield attempt("the certificate is trusted by whoever trusts the CA", certificate)
@@ -104,7 +72,9 @@ def checks(found):
     yield attempt("no Heartbleed", flag, "heartbleed", "is_vulnerable_to_heartbleed", False)
     yield attempt("no injection of CCS", flag, "openssl_ccs_injection", "is_vulnerable_to_ccs_injection", False)
     renegotiation = "session_renegotiation"
-    yield attempt("no renegotiation by clients", flag, renegotiation, "is_vulnerable_to_client_renegotiation_dos", False)
+    yield attempt(
+        "no renegotiation by clients", flag, renegotiation, "is_vulnerable_to_client_renegotiation_dos", False
+    )
     yield attempt("no ROBOT", flag, "robot", "robot_result", "NOT_VULNERABLE_RSA_NOT_SUPPORTED")
     yield attempt("extended master secrets", flag, "tls_extended_master_secret", "supports_ems_extension", True)
     yield attempt("downgrades are noticed", flag, "tls_fallback_scsv", "supports_fallback_scsv", True)
