@@ -193,13 +193,14 @@ impl Running {
     /// Stops accepting, lets queued and running requests finish within the configured time, and answers the rest 503.
     pub async fn drain(self) {
         let Self { proxy, drain, mut tasks, pages, workers, .. } = self;
-        info!(open = proxy.open(), within = ?drain, "draining");
+        info!(open = proxy.open(), within_s = drain.as_secs_f64(), "draining");
         // Closes the listening sockets: whoever connects from now on is told at once, by the system.
         tasks.shutdown().await;
         proxy.drain(proxy.clock.now() + drain);
         if tokio::time::timeout(drain + LAST_WORDS, proxy.emptied()).await.is_err() {
             warn!(open = proxy.open(), "cutting connections that have not ended");
         }
+        proxy.log_retries(true);
         drop(workers);
         if let Some(pages) = pages {
             pages.abort();
@@ -248,6 +249,7 @@ async fn keep_house(proxy: Arc<Proxy>) {
         // First, because what was asked for may be forgotten then.
         watch.look(&proxy, proxy.clock.now()).iter().for_each(Unmatched::say);
         proxy.lanes.sweep();
+        proxy.log_retries(false);
     }
 }
 

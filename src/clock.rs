@@ -96,6 +96,12 @@ impl Clock {
     }
 }
 
+/// The processor time that this process has used, in all its threads.
+pub fn cpu_time() -> Duration {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::try_from(used).unwrap_or_default()
+}
+
 /// Whole nanoseconds of a duration; 584 years at most.
 pub(crate) fn nanos(of: Duration) -> u64 {
     u64::try_from(of.as_nanos()).unwrap_or(u64::MAX)

@@ -37,7 +37,7 @@ pub async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
-                warn!(%error, pause = ?EXHAUSTED, "could not accept a connection");
+                warn!(%error, pause_s = EXHAUSTED.as_secs_f64(), "could not accept a connection");
                 tokio::time::sleep(EXHAUSTED).await;
             }
         }

@@ -14,9 +14,11 @@ use prometheus::{
     core::Collector as _,
 };
 
+#[cfg(target_os = "linux")]
+mod process;
 mod rule;
 
-pub use rule::{Interception, Outcome, RuleMetrics};
+pub use rule::{Interception, Outcome, RetryReason, RuleMetrics};
 
 /// Waits, in seconds: from a timer's lateness to the longest wait that a rule allows by default.
 const WAIT_BUCKETS: &[f64] = &[
@@ -96,7 +98,7 @@ impl Metrics {
             shared: Arc::new(Shared { registry, families, rules: Mutex::default() }),
         };
         #[cfg(target_os = "linux")]
-        metrics.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()));
+        metrics.register(Box::new(process::Process::new()));
         metrics
     }
 
@@ -123,6 +125,11 @@ impl Metrics {
     /// How many requests ended this way so far, over all rules and hosts.
     pub fn counted(&self, outcome: Outcome) -> u64 {
         self.shared.rules.lock().rules.values().map(|rule| rule.counted(outcome)).sum()
+    }
+
+    /// Has `name` numbers before anything happens, so that there is something to compare the first ones with.
+    pub fn expect(&self, name: &str) {
+        drop(self.rule(name));
     }
 
     /// Tunnels that were intercepted so far, over all rules and hosts, by what came of them.
@@ -252,6 +259,7 @@ fn sums(family: &IntCounterVec, label: &str) -> BTreeMap<String, u64> {
         let value = metric.get_label().iter().find(|pair| pair.name() == label).map(|pair| pair.value().to_owned());
         *sums.entry(value.unwrap_or_default()).or_default() += metric.get_counter().get_value() as u64;
     }
+    sums.retain(|_, sum| *sum > 0);
     sums
 }
 
@@ -291,7 +299,7 @@ mod tests {
         rule.set_limit_per_second(2.5);
         rule.wait_seconds.observe(0.3);
         rule.hinted("github");
-        rule.retried("refused");
+        rule.retried(RetryReason::Refused);
         assert_eq!(metrics.retried(), 1);
         assert_eq!(metrics.answers(), [("200".into(), 1), ("other".into(), 1)].into());
         rule.intercepted(Interception::Untrusted);
@@ -326,7 +334,44 @@ mod tests {
         metrics.rule("api");
         let text = metrics.render();
         assert!(!text.contains("andante_limit_per_second"));
-        assert!(!text.contains("andante_answers_total"));
+        assert!(!text.contains("andante_hints_total"));
+        assert!(!text.contains("code=\"404\""));
+    }
+
+    #[test]
+    fn counters_are_there_before_anything_is_counted() {
+        let metrics = Metrics::new();
+        metrics.expect("api");
+        let text = metrics.render();
+        for line in [
+            "andante_requests_total{outcome=\"answered\",rule=\"api\"} 0",
+            "andante_requests_total{outcome=\"left\",rule=\"api\"} 0",
+            "andante_answers_total{code=\"200\",rule=\"api\"} 0",
+            "andante_answers_total{code=\"429\",rule=\"api\"} 0",
+            "andante_answers_total{code=\"503\",rule=\"api\"} 0",
+            "andante_retries_total{reason=\"refused\",rule=\"api\"} 0",
+            "andante_retries_total{reason=\"unreached\",rule=\"api\"} 0",
+            "andante_interceptions_total{outcome=\"untrusted\",rule=\"api\"} 0",
+            "andante_wait_seconds_count{rule=\"api\"} 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "no {line:?} in:\n{text}");
+        }
+        assert_eq!((metrics.retried(), metrics.answers(), metrics.interceptions()), Default::default());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn processor_time_moves_by_less_than_a_second() {
+        let metrics = Metrics::new();
+        let used = || {
+            let text = metrics.render();
+            let line = text.lines().find_map(|line| line.strip_prefix("process_cpu_seconds_total "));
+            line.unwrap().parse::<f64>().unwrap()
+        };
+        let before = used();
+        // Rendering takes time of its own.
+        let after = (0..1000).map(|_| used()).find(|after| *after > before).unwrap();
+        assert!(before > 0.0 && after - before < 1.0, "{before} {after}");
     }
 
     #[test]

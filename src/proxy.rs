@@ -22,6 +22,7 @@ mod recent;
 mod request;
 mod respond;
 mod retry;
+mod retry_log;
 mod seen;
 mod socket;
 mod stack;
@@ -48,7 +49,7 @@ pub use access::ACCESS;
 pub use incidents::{Incident, Incidents};
 pub use pool::Pool;
 
-use self::{account::RequestIds, notices::Notices, seen::Seen, upload::ReplayMemory};
+use self::{account::RequestIds, notices::Notices, retry_log::RetryLog, seen::Seen, upload::ReplayMemory};
 use crate::{
     ca::Ca,
     clock::{Clock, Instant},
@@ -87,6 +88,7 @@ pub struct Proxy {
     notices: Notices,
     seen: Seen,
     replay_memory: Arc<ReplayMemory>,
+    retry_log: RetryLog,
     /// What went wrong so far.
     pub incidents: Incidents,
     /// Whether each request is logged.
@@ -164,6 +166,7 @@ impl Proxy {
             ca: parts.ca,
             notices: Notices::default(),
             incidents: Incidents::default(),
+            retry_log: RetryLog::default(),
             access_log: parts.access_log,
             request_ids: RequestIds::new(parts.instance),
             seen: Seen::default(),
@@ -205,6 +208,11 @@ impl Proxy {
             }
             empty.await;
         }
+    }
+
+    /// Logs what was sent again lately; `all` of it before the process ends. To be called every few seconds.
+    pub fn log_retries(&self, all: bool) {
+        self.retry_log.tell(self.clock.now(), all);
     }
 
     /// Workers' connections, tunnels included.

@@ -39,16 +39,33 @@ pub enum Interception {
     Stranger,
 }
 
+/// Why a request was sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetryReason {
+    /// The API has refused it, and the lane knows what that means for the next try.
+    Refused,
+    /// Too many at once.
+    Crowded,
+    /// The upstream has answered that it, or something behind it, is in trouble.
+    Failed,
+    /// The connection broke off before the answer.
+    Cut,
+    /// There was no connection.
+    Unreached,
+    /// The upstream says that it has not looked at it.
+    Unseen,
+}
+
 /// The numbers of one rule, or of one host without a rule. Counting takes no lock and allocates nothing.
 #[derive(Debug)]
 pub struct RuleMetrics {
     name: Box<str>,
     outcomes: [IntCounter; Outcome::ALL.len()],
     answers: Answers,
-    /// Looked up when it is counted, which is once per connection.
-    interceptions: IntCounterVec,
+    interceptions: [IntCounter; Interception::ALL.len()],
+    retries: [IntCounter; RetryReason::ALL.len()],
+    /// Looked up when it is counted: nobody knows which dialects an API speaks.
     hints: IntCounterVec,
-    retries: IntCounterVec,
     limit: LazyGauge,
     /// Requests that wait for a slot.
     pub waiting: IntGauge,
@@ -61,7 +78,7 @@ pub struct RuleMetrics {
 }
 
 /// One counter per status code, made when the code is first seen: a label for each of 500 codes would drown the few
-/// that an API uses.
+/// that an API uses. Those of [`USUAL`] are there from the start.
 #[derive(Debug)]
 struct Answers {
     family: IntCounterVec,
@@ -69,6 +86,16 @@ struct Answers {
     classes: [OnceLock<Box<Class>>; 5],
     other: OnceLock<IntCounter>,
 }
+
+/// The codes that dashboards and alerts ask for, which must not be missing while there is none.
+const USUAL: [StatusCode; 6] = [
+    StatusCode::OK,
+    StatusCode::TOO_MANY_REQUESTS,
+    StatusCode::INTERNAL_SERVER_ERROR,
+    StatusCode::BAD_GATEWAY,
+    StatusCode::SERVICE_UNAVAILABLE,
+    StatusCode::GATEWAY_TIMEOUT,
+];
 
 type Class = [OnceLock<IntCounter>; 100];
 
@@ -100,6 +127,8 @@ impl Outcome {
 // === impl Interception ===
 
 impl Interception {
+    const ALL: [Self; 5] = [Self::Tls, Self::Plain, Self::Untrusted, Self::Failed, Self::Stranger];
+
     /// The value of the `outcome` label.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -112,11 +141,29 @@ impl Interception {
     }
 }
 
+// === impl RetryReason ===
+
+impl RetryReason {
+    const ALL: [Self; 6] = [Self::Refused, Self::Crowded, Self::Failed, Self::Cut, Self::Unreached, Self::Unseen];
+
+    /// The value of the `reason` label, also in the log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Crowded => "crowded",
+            Self::Failed => "failed",
+            Self::Cut => "cut",
+            Self::Unreached => "unreached",
+            Self::Unseen => "unseen",
+        }
+    }
+}
+
 // === impl RuleMetrics ===
 
 impl RuleMetrics {
     pub(super) fn new(name: &str, families: &Families) -> Self {
-        Self {
+        let metrics = Self {
             name: name.into(),
             outcomes: Outcome::ALL.map(|outcome| families.requests.with_label_values(&[name, outcome.as_str()])),
             answers: Answers {
@@ -124,15 +171,20 @@ impl RuleMetrics {
                 classes: [const { OnceLock::new() }; 5],
                 other: OnceLock::new(),
             },
-            interceptions: families.interceptions.clone(),
+            interceptions: Interception::ALL
+                .map(|outcome| families.interceptions.with_label_values(&[name, outcome.as_str()])),
+            retries: RetryReason::ALL.map(|reason| families.retries.with_label_values(&[name, reason.as_str()])),
             hints: families.hints.clone(),
-            retries: families.retries.clone(),
             limit: LazyGauge { family: families.limit.clone(), gauge: OnceLock::new() },
             waiting: families.waiting.with_label_values(&[name]),
             in_flight: families.in_flight.with_label_values(&[name]),
             wait_seconds: families.wait.with_label_values(&[name]),
             upstream_seconds: families.upstream.with_label_values(&[name]),
+        };
+        for code in USUAL {
+            metrics.answers.of(name, code);
         }
+        metrics
     }
 
     /// The value of the `rule` label.
@@ -142,7 +194,7 @@ impl RuleMetrics {
 
     /// One tunnel was intercepted.
     pub fn intercepted(&self, outcome: Interception) {
-        self.interceptions.with_label_values(&[self.name(), outcome.as_str()]).inc();
+        self.interceptions[outcome as usize].inc();
     }
 
     /// One request ended.
@@ -177,8 +229,8 @@ impl RuleMetrics {
     }
 
     /// One request is sent again.
-    pub fn retried(&self, reason: &str) {
-        self.retries.with_label_values(&[self.name(), reason]).inc();
+    pub fn retried(&self, reason: RetryReason) {
+        self.retries[reason as usize].inc();
     }
 }
 
@@ -201,6 +253,12 @@ mod tests {
 
     #[test]
     fn every_outcome_has_a_counter_of_its_own() {
+        for (at, reason) in RetryReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, at);
+        }
+        for (at, outcome) in Interception::ALL.into_iter().enumerate() {
+            assert_eq!(outcome as usize, at);
+        }
         for (at, outcome) in Outcome::ALL.into_iter().enumerate() {
             assert_eq!(outcome as usize, at);
         }

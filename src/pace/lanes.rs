@@ -46,6 +46,7 @@ impl Lanes {
     /// No lane yet.
     pub fn new(rules: Rules, metrics: Metrics, clock: Clock) -> Self {
         for rule in rules.iter() {
+            metrics.expect(&rule.name);
             let slowest = rule.limits.iter().map(|limit| limit.rate.per_second()).reduce(f64::min);
             if let Some(slowest) = slowest {
                 metrics.rule(&rule.name).set_limit_per_second(slowest);

@@ -16,14 +16,15 @@ pub(super) fn tell(lane: &Lane, changes: &Changes) {
             Change::Limit(limit) => info!(%host, %rule, %limit, "learned a limit"),
             Change::Closed(reason, wait) => {
                 if matches!(reason, Reason::Banned | Reason::Breaker) || *wait > LONG {
-                    warn!(%host, %rule, reason = reason.as_str(), ?wait, "pausing");
+                    warn!(%host, %rule, reason = reason.as_str(), wait_s = wait.as_secs_f64(), "pausing");
                 } else {
-                    info!(%host, %rule, reason = reason.as_str(), ?wait, "pausing");
+                    info!(%host, %rule, reason = reason.as_str(), wait_s = wait.as_secs_f64(), "pausing");
                 }
             }
             Change::Opened => info!(%host, %rule, "going on after a pause"),
             Change::Route(wait) => {
-                info!(%host, %rule, ?wait, "refused although there is room: pausing requests of this kind");
+                let wait_s = wait.as_secs_f64();
+                info!(%host, %rule, wait_s, "refused although there is room: pausing requests of this kind");
             }
             Change::Parallel(most) => info!(%host, %rule, most, "too many at once: sending fewer in parallel"),
             Change::Unexplained { sent, at } => lane.refused_without_reason(*sent, *at),
@@ -32,7 +33,7 @@ pub(super) fn tell(lane: &Lane, changes: &Changes) {
     if let Some(refusals) = lane.symptoms.refusals.news() {
         let limits: Vec<String> = lane.policy().limits.iter().map(ToString::to_string).collect();
         warn!(
-            %host, %rule, limits = limits.join(", "), times = refusals.count, within = ?refusals.within(),
+            %host, %rule, limits = limits.join(", "), times = refusals.count, within_s = refusals.within().as_secs_f64(),
             "refused again and again although this andante keeps its limits: something else uses the same quota (another \
              andante, another program with the same key), or the quota is smaller than these limits; send everything \
              through one andante, give each sender a part of the limit, or write a lower limit (docs/troubleshooting.md)"

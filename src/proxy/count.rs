@@ -152,7 +152,7 @@ impl Counted {
         if proxy.notices.is_due(Notice::Departures, lane.host(), now) {
             let (host, rule, stats) = (lane.host(), &lane.policy().name, lane.departures().stats());
             warn!(
-                %host, %rule, after = ?Duration::from_millis(usual.as_millis() as u64), left = stats.total,
+                %host, %rule, after_s = Duration::from_millis(usual.as_millis() as u64).as_secs_f64(), left = stats.total,
                 in_queue = stats.queued,
                 "clients keep leaving before their answer, most of them after the same time: probably a time-out of their \
                  own; raise it in the client (docs/troubleshooting.md names the usual ones), or send fewer requests at once"

@@ -8,7 +8,7 @@ use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 use http::{Request, Response, StatusCode};
 use http_body::Body as _;
 use tower::{Service, service_fn};
-use tracing::info;
+use tracing::debug;
 
 use super::{
     body::Body,
@@ -27,21 +27,7 @@ use crate::{
 };
 
 /// Why a request may be sent again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
-    /// The API has refused it, and the lane knows what that means for the next try.
-    Refused,
-    /// Too many at once.
-    Crowded,
-    /// The upstream has answered that it, or something behind it, is in trouble.
-    Failed,
-    /// The connection broke off before the answer.
-    Cut,
-    /// There was no connection.
-    Unreached,
-    /// The upstream says that it has not looked at it.
-    Unseen,
-}
+pub(super) use crate::metrics::RetryReason as Why;
 
 /// A request that may be sent again, and what has come of it so far.
 pub(super) struct Again {
@@ -222,18 +208,6 @@ impl Why {
         }
     }
 
-    /// As metrics and logs have it.
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Refused => "refused",
-            Self::Crowded => "crowded",
-            Self::Failed => "failed",
-            Self::Cut => "cut",
-            Self::Unreached => "unreached",
-            Self::Unseen => "unseen",
-        }
-    }
-
     /// Whether it waits by itself, and not with its lane.
     fn waits(self) -> bool {
         !matches!(self, Self::Refused | Self::Unseen)
@@ -260,10 +234,13 @@ impl Attempt {
     /// Its turn has come: counted and logged only now, as many are still waiting when their workers lose patience.
     pub(super) fn begins(self, link: &Link, lane: &Lane) {
         let Self { why, number, back_off, deadline } = self;
-        lane.metrics().retried(why.as_str());
-        info!(
-            host = %lane.host(), rule = %lane.policy().name, reason = why.as_str(), attempt = number, ?back_off,
-            patience_left = ?deadline.since(link.proxy.clock.now()), "sending a request again"
+        let now = link.proxy.clock.now();
+        lane.metrics().retried(why);
+        link.proxy.retry_log.add(lane.host(), &lane.policy().name, why, now);
+        debug!(
+            host = %lane.host(), rule = %lane.policy().name, reason = why.as_str(), attempt = number,
+            back_off_s = back_off.as_secs_f64(), patience_left_s = deadline.since(now).as_secs_f64(),
+            request_id = %link.request_id(), "sending a request again"
         );
     }
 }

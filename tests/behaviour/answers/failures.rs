@@ -81,7 +81,7 @@ fn an_answer_that_is_cut_is_passed_on_as_cut() {
 fn a_host_that_was_never_reached_is_tried_three_times() {
     let gone = DeadPort::reserve();
     let address = gone.address();
-    let andante = Andante::logging("info", &[]);
+    let andante = Andante::logging("debug", &[]);
     // That something else there answers says nothing about it.
     assert_eq!(Client::get(andante.proxy(), &Upstream::ok().url("/")).status(), 200);
     let since = now();

@@ -1,5 +1,7 @@
 //! What is said in the log and in metrics about waiting and trying again.
 
+use serde_json::Value;
+
 use super::{CUT, DOWN, SECOND, SOON, ask, beginning_with, timed};
 use crate::support::{Andante, Upstream};
 
@@ -12,13 +14,15 @@ fn lines(andante: &Andante, words: &str) -> Vec<String> {
 #[test]
 fn each_try_is_logged_and_counted_once_with_its_reason() {
     for (answers, reason) in [(&[SOON, SOON], "refused"), (&[DOWN, DOWN], "failed"), (&[CUT, CUT], "cut")] {
-        let (andante, upstream) = (Andante::logging("info", &[]), beginning_with(answers));
+        let (andante, upstream) = (Andante::logging("debug", &[]), beginning_with(answers));
         assert_eq!(timed(&andante, &upstream, "GET", "\r\n").0.status(), 200);
         let again = lines(&andante, "sending a request again");
         assert_eq!(again.len(), 2, "{}", andante.stderr());
         for (line, attempt) in again.iter().zip(["attempt=2", "attempt=3"]) {
             let host = "host=127.0.0.1";
-            for word in [&format!("reason=\"{reason}\""), attempt, "back_off=", "patience_left=", host, "rule="] {
+            for word in
+                [&format!("reason=\"{reason}\""), attempt, "back_off_s=", "patience_left_s=", host, "rule=default"]
+            {
                 assert!(line.contains(word), "{word}: {line}");
             }
         }
@@ -27,6 +31,23 @@ fn each_try_is_logged_and_counted_once_with_its_reason() {
             .lines()
             .find(|line| line.starts_with("andante_retries_total{") && line.contains(&format!("reason=\"{reason}\"")));
         assert!(counted.is_some_and(|line| line.ends_with(" 2")), "{counted:?}");
+    }
+}
+
+#[test]
+fn requests_that_are_sent_again_for_one_cause_are_one_line_with_their_number() {
+    let (mut andante, upstream) = (Andante::serve(&["--log", "json"]), beginning_with(&[DOWN, DOWN, DOWN]));
+    assert_eq!(timed(&andante, &upstream, "GET", "\r\n").0.status(), 200);
+    andante.signal(rustix::process::Signal::TERM);
+    andante.ended();
+    let told: Vec<Value> = lines(&andante, "again").iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(told.iter().all(|line| line["message"] == "sent requests again" && line["level"] == "INFO"), "{told:#?}");
+    // The first few seconds may end in their midst.
+    assert!((1..=2).contains(&told.len()), "{told:#?}");
+    assert_eq!(told.iter().map(|line| line["count"].as_u64().unwrap()).sum::<u64>(), 3, "{told:#?}");
+    for line in &told {
+        assert_eq!((line["reason"].as_str(), line["host"].as_str()), (Some("failed"), Some("127.0.0.1")), "{line:#}");
+        assert!(line["within_s"].is_f64() && line["rule"] == "default", "{line:#}");
     }
 }
 
@@ -41,7 +62,7 @@ fn a_pause_is_logged_once_however_many_wait_for_its_end() {
     }
     let (pauses, ends) = (lines(&andante, "pausing"), lines(&andante, "going on after a pause"));
     assert_eq!((pauses.len(), ends.len()), (1, 1), "{}", andante.stderr());
-    for word in ["reason=\"retry-after\"", "wait=1s", "host=127.0.0.1"] {
+    for word in ["reason=\"retry-after\"", "wait_s=1.0", "host=127.0.0.1"] {
         assert!(pauses[0].contains(word), "{word}: {}", pauses[0]);
     }
 }
@@ -49,10 +70,12 @@ fn a_pause_is_logged_once_however_many_wait_for_its_end() {
 #[test]
 fn who_has_no_time_to_be_sent_again_is_not_said_to_be() {
     const FIVE: &str = "HTTP/1.1 429 No\r\nRetry-After: 5\r\nContent-Length: 4\r\n\r\nfive";
-    let (andante, upstream) = (Andante::logging("info", &[]), Upstream::always(FIVE));
+    let (andante, upstream) = (Andante::logging("debug", &[]), Upstream::always(FIVE));
     assert_eq!(timed(&andante, &upstream, "GET", "Prefer: wait=1\r\n\r\n").0.status(), 429);
     assert!(lines(&andante, "sending a request again").is_empty(), "{}", andante.stderr());
-    assert!(!andante.metrics().contains("andante_retries_total{"), "{}", andante.metrics());
+    let metrics = andante.metrics();
+    let mut counted = metrics.lines().filter(|line| line.starts_with("andante_retries_total{"));
+    assert!(counted.all(|line| line.ends_with(" 0")), "{metrics}");
 }
 
 #[test]
@@ -61,7 +84,7 @@ fn no_credential_of_a_request_that_is_sent_again_is_repeated() {
         "Authorization: Bearer {SECRET}\r\nProxy-Authorization: Basic {SECRET}\r\nCookie: s={SECRET}\r\n\
          X-Api-Key: {SECRET}\r\nIdempotency-Key: {SECRET}\r\nContent-Length: 7\r\n\r\n{SECRET}"
     );
-    for level in ["info", "trace"] {
+    for level in ["debug", "trace"] {
         let (andante, upstream) = (Andante::logging(level, &[]), beginning_with(&[SOON, DOWN, CUT]));
         let answer = ask(&andante, &upstream, "POST", &secrets).answer();
         assert_eq!(answer.status(), 200);
