@@ -14,7 +14,7 @@ mod source;
 mod tests;
 mod value;
 
-use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
 
 use ipnet::IpNet;
 
@@ -22,6 +22,7 @@ use self::{
     files::{Holds, Named},
     layer::{FileLayer, Layer},
     problem::Placed,
+    rules::Extent,
 };
 pub use self::{
     problem::{Place, Problem, Severity},
@@ -62,6 +63,17 @@ pub struct Config {
     pub data: Option<PathBuf>,
     /// The file it came from, if any.
     pub file: Option<PathBuf>,
+}
+
+/// A configuration that was looked at closely, with all that is wrong with it.
+#[derive(Debug)]
+pub struct Checked {
+    /// As much as could be made of it: what andante runs on, if there is no error among the problems.
+    pub config: Config,
+    /// Errors and warnings, in the order of the lines.
+    pub problems: Vec<Problem>,
+    /// The names of the rules, and whether each is without an error.
+    pub rules: Vec<(Arc<str>, bool)>,
 }
 
 /// How logs are written.
@@ -126,6 +138,25 @@ pub struct Timeouts {
     pub upstream_keep_alive: Duration,
 }
 
+/// What reading the sources has brought.
+struct Found {
+    config: Config,
+    problems: Vec<Problem>,
+    /// The files that are named.
+    files: Vec<Named>,
+    /// The rules of the file.
+    rules: Vec<Extent>,
+}
+
+// === impl Checked ===
+
+impl Checked {
+    /// Whether andante would start.
+    pub fn is_good(&self) -> bool {
+        !self.problems.iter().any(Problem::is_error)
+    }
+}
+
 // === impl Config ===
 
 impl Config {
@@ -140,28 +171,35 @@ impl Config {
     /// Like [`load`](Self::load), with `base` in the place of the defaults. Its clients do not count, and of its rules
     /// only what they say of interception.
     pub fn load_over(base: Self, sources: &Sources) -> Result<(Self, Vec<Problem>), Vec<Problem>> {
-        let (config, problems, _) = Self::read(base, sources);
-        verdict(config, problems)
+        let Found { config, problems, .. } = Self::read(base, sources);
+        let problems = in_order(problems);
+        if problems.iter().any(Problem::is_error) { Err(problems) } else { Ok((config, problems)) }
     }
 
     /// Like [`load`](Self::load), and then opens the files that are named: what is wrong with them is among the
     /// problems.
-    pub fn check(sources: &Sources) -> Result<(Self, Vec<Problem>), Vec<Problem>> {
-        let (config, mut problems, files) = Self::read(Self::default(), sources);
+    pub fn check(sources: &Sources) -> Checked {
+        let Found { config, mut problems, files, rules } = Self::read(Self::default(), sources);
         let mut looked: Vec<Problem> = files.iter().filter_map(Named::look).collect();
         // A certificate's file is opened once more for its key.
         looked.dedup();
         problems.append(&mut looked);
-        verdict(config, problems)
+        let errors = || problems.iter().filter(|problem| problem.is_error());
+        let rules = rules.into_iter().map(|rule| {
+            let good = !errors().any(|error| rule.holds(&error.place));
+            (rule.name, good)
+        });
+        Checked { rules: rules.collect(), config, problems: in_order(problems) }
     }
 
-    /// As much as can be made of the sources, with what is wrong in no order, and the files that are named.
-    fn read(base: Self, sources: &Sources) -> (Self, Vec<Problem>, Vec<Named>) {
+    /// As much as can be made of the sources, with what is wrong in no order.
+    fn read(base: Self, sources: &Sources) -> Found {
         let (mut problems, mut files) = (Vec::new(), Vec::new());
         let (said, file) = layers(sources, base.timeouts, &mut problems);
+        let rules = rules::extents(&file.rules);
         let config = Self::combine(base, said, file, &mut problems, &mut files);
         let file = sources.file.as_ref().map(|file| file.path.clone());
-        (Self { file, ..config }, problems, files)
+        Found { config: Self { file, ..config }, problems, files, rules }
     }
 
     /// Where the admin pages of an andante with these `sources` are. What else is wrong with them does not matter: it may
@@ -225,10 +263,10 @@ fn layers(sources: &Sources, base: Timeouts, problems: &mut Vec<Problem>) -> (La
     (flags.or(environment).or(std::mem::take(&mut file.common)), file)
 }
 
-/// The configuration with its warnings, or all that is wrong, in the order of the lines.
-fn verdict(config: Config, mut problems: Vec<Problem>) -> Result<(Config, Vec<Problem>), Vec<Problem>> {
+/// In the order of the lines.
+fn in_order(mut problems: Vec<Problem>) -> Vec<Problem> {
     problems.sort_by(|a, b| a.place.cmp(&b.place));
-    if problems.iter().any(Problem::is_error) { Err(problems) } else { Ok((config, problems)) }
+    problems
 }
 
 fn values<T>(placed: Vec<Placed<T>>) -> Vec<T> {

@@ -5,7 +5,10 @@ use std::{
     io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Arc,
 };
+
+mod json;
 
 use super::{FAILED, Failure, serve, terminal, wording};
 use crate::{
@@ -24,12 +27,16 @@ pub struct Args {
     /// Configuration file [env: ANDANTE_CONFIG]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
+    /// Print one JSON object instead of text, with the problems and how the rules were understood
+    #[arg(long)]
+    json: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   andante check andante.toml
   andante check andante.toml && systemctl restart andante
+  andante check --json andante.toml | jq '.problems[] | .line, .what'
 
 Exit codes: 0 without errors (warnings alone do not count), 1 with errors.";
 
@@ -40,26 +47,38 @@ pub fn run(args: &Args) -> ExitCode {
         environment: serve::environment(),
         flags: Settings::default(),
     };
-    match Config::check(&sources) {
-        Ok((config, warnings)) => {
-            terminal::problems(&warnings);
-            match io::stdout().write_all(summary(&config).as_bytes()) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => terminal::failure(&Failure::writing(error)),
-            }
+    let checked = Config::check(&sources);
+    let (good, mut text) = (checked.is_good(), String::new());
+    if args.json {
+        text = format!("{:#}\n", json::report(&checked));
+    } else {
+        terminal::problems(&checked.problems);
+        if good {
+            text = summary(&checked.config);
+        } else {
+            let _ = writeln!(io::stderr(), "{}{}", fine(&checked.rules), tally(&checked.problems));
         }
-        Err(problems) => {
-            terminal::problems(&problems);
-            let _ = writeln!(io::stderr(), "{}", tally(&problems));
-            ExitCode::from(FAILED)
-        }
+    }
+    match io::stdout().write_all(text.as_bytes()) {
+        Ok(()) if good => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::from(FAILED),
+        Err(error) => terminal::failure(&Failure::writing(error)),
     }
 }
 
 fn tally(problems: &[Problem]) -> String {
-    let errors = problems.iter().filter(|problem| problem.is_error()).count();
+    let errors = errors(problems);
     let counted = |count, noun| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     format!("{}, {}", counted(errors, "error"), counted(problems.len() - errors, "warning"))
+}
+
+/// The rules without errors, a line each, if the file has others.
+fn fine(rules: &[(Arc<str>, bool)]) -> String {
+    rules.iter().filter(|(_, good)| *good).map(|(name, _)| format!("fine: the rule {name}\n")).collect()
+}
+
+fn errors(problems: &[Problem]) -> usize {
+    problems.iter().filter(|problem| problem.is_error()).count()
 }
 
 /// How `config` was understood.
@@ -238,7 +257,16 @@ fn listed(items: &[impl ToString], none: &str) -> String {
 
 /// `500/min (one every 120 ms)`.
 fn pace(limit: &LimitSpec) -> String {
-    format!("{limit} (one every {})", wording::duration(limit.rate.interval()))
+    let (written, burst) =
+        (LimitSpec { burst: limit.burst.filter(|burst| *burst < limit.rate.count), ..*limit }, limit.burst().get());
+    let apart = wording::duration(limit.rate.interval());
+    match burst {
+        1 => format!("{} (one every {apart})", LimitSpec { burst: None, ..written }),
+        burst if burst == limit.rate.count.get() => {
+            format!("{written} (all of them at once, if nothing else forbids it)")
+        }
+        burst => format!("{written} ({burst} at once after a pause, else one every {apart})"),
+    }
 }
 
 fn row(text: &mut String, indent: usize, name: &str, value: &str) {
@@ -264,7 +292,7 @@ mod tests {
             "clients       this machine, 10.0.0.0/8\n",
             "rules         1\n",
             "\na, *.b\n",
-            "  limit         500/min burst 5 (one every 120 ms)\n",
+            "  limit         500/min burst 5 (5 at once after a pause, else one every 120 ms)\n",
             "  in-flight     3\n",
         ] {
             assert!(summary.contains(line), "{line}\n{summary}");
@@ -333,5 +361,32 @@ mod tests {
         let content = Ok(b"drain = 1\nlog = 2\n[[rule]]\nhost = 'a'".to_vec());
         let sources = Sources { file: Some(File { path: "a.toml".into(), content }), ..Sources::default() };
         assert_eq!(tally(&Config::load(&sources).unwrap_err()), "2 errors, 1 warning");
+    }
+
+    #[test]
+    fn the_rules_without_errors_are_named_beside_those_with() {
+        let named = |text: &str| {
+            let file = File { path: "a.toml".into(), content: Ok(text.as_bytes().to_vec()) };
+            fine(&Config::check(&Sources { file: Some(file), ..Sources::default() }).rules)
+        };
+        let (good, bad) = ("[[rule]]\nhost = ['a', 'b']\nlimits = '1/s'\n", "[[rule]]\nhost = 'c'\nlimits = '1'\n");
+        let named_d = "[[rule]]\nname = 'd'\nhost = 'e'\nin-flight = 1";
+        assert_eq!(named(&format!("{good}{bad}{named_d}")), "fine: the rule a, b\nfine: the rule d\n");
+        assert_eq!((named(bad), named("drain = 1")), (String::new(), String::new()));
+    }
+
+    #[test]
+    fn a_limit_is_said_with_what_its_burst_means() {
+        let said = |text: &str| {
+            let mut limits: crate::limit::Limits = text.parse().unwrap();
+            crate::limit::settle(&mut limits.limits);
+            limits.limits.iter().map(pace).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            said("500/min, 100000/month"),
+            ["500/min (one every 120 ms)", "100000/month (all of them at once, if nothing else forbids it)"]
+        );
+        // 10/s with 3 at once: 100 ms apart from then on.
+        assert_eq!(said("10/s burst 3"), ["10/s burst 3 (3 at once after a pause, else one every 100 ms)"]);
     }
 }

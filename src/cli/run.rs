@@ -32,6 +32,7 @@ use crate::{
 mod diagnosis;
 mod environment;
 mod footer;
+mod json;
 mod progress;
 mod signals;
 mod summary;
@@ -42,20 +43,38 @@ use self::{diagnosis::Circumstances, footer::Footer, progress::Pace, signals::Si
 pub const EXAMPLES: &str = "\
 Examples:
   andante run --limit api.example.com=500/min -- python fetch.py
-  andante run --limit 'api.example.com=10/s,in-flight 20' -- xargs -P 50 -n 1 curl -sS -o /dev/null < urls.txt
+  andante run --limit 'api.example.com=10/s,in-flight 20' -- xargs -P 50 -n 1 curl -sSO < urls.txt
   andante run --config andante.toml --quiet -- make data
+  andante run --json -- ./fetch.sh 2>&1 >/dev/null | tail -n 1 | jq .failed
 
-Each request in HTTPS is paced, too: every host is intercepted, with a CA that lives in memory and that COMMAND is told to
-trust by the variables that common clients read. --intercept HOST narrows that to these hosts and those with limits,
---intercept none switches it off; a rule with https = 'tunnel' leaves one host alone.
+Each request in HTTPS is paced, too: every host is intercepted, with a CA that lives in memory and that \
+COMMAND is told to trust by the variables that common clients read. --intercept HOST narrows that to these \
+hosts and those with limits, --intercept none switches it off; a rule with https = 'tunnel' leaves one host \
+alone.
 
-COMMAND finds the proxy in HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, in capitals and small letters, Java in
-JAVA_TOOL_OPTIONS, Yarn in YARN_HTTPS_PROXY; NODE_USE_ENV_PROXY and PERL_LWP_ENV_PROXY are 1. NO_PROXY stays as it is, except that a rule for a loopback host takes the loopback hosts out of it; programs in Go
-never use a proxy for these. Where COMMAND runs a full-screen program, use --quiet.
+COMMAND finds the proxy in HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, in capitals and small letters, Java in \
+JAVA_TOOL_OPTIONS, Yarn in YARN_HTTPS_PROXY; NODE_USE_ENV_PROXY and PERL_LWP_ENV_PROXY are 1. NO_PROXY stays \
+as it is, except that a rule for a loopback host takes the loopback hosts out of it; programs in Go never use \
+a proxy for these. Where COMMAND runs a full-screen program, use --quiet.
 
-TERM, HUP, USR1 and USR2 are passed on to COMMAND. So are INT and QUIT, unless they come from the terminal, which sends
-them to COMMAND itself. andante stays until COMMAND ends, and then returns its exit code: 128 + N if signal N ended it,
-127 if it was not found, 126 if it could not be run.";
+TERM, HUP, USR1 and USR2 are passed on to COMMAND. So are INT and QUIT, unless they come from the terminal, \
+which sends them to COMMAND itself. andante stays until COMMAND ends, and then returns its exit code: 128 + N \
+if signal N ended it, 127 if it was not found, 126 if it could not be run.";
+
+/// `run` with what holds for it in the place of the defaults of `serve`, whose flags it takes.
+pub fn command(serve: clap::Command) -> clap::Command {
+    let instead = |command: clap::Command, flag: &'static str, from: &str, to: &str| {
+        command.mut_arg(flag, |arg| {
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            debug_assert!(help.contains(from), "{flag}: {help}");
+            arg.help(help.replace(from, to))
+        })
+    };
+    let free = "[default: a free port of 127.0.0.1]";
+    let command = instead(serve, "listen", "[default: 127.0.0.1:3128]", free);
+    let command = instead(command, "admin", "[default: 127.0.0.1:9128]", free);
+    instead(command, "intercept", "[default: none]", "[default: every host]")
+}
 
 /// What `run` takes besides the flags of `serve`.
 #[derive(Clone, Debug, clap::Args)]
@@ -63,6 +82,9 @@ pub struct Options {
     /// Show neither progress nor a summary
     #[arg(long, short)]
     pub quiet: bool,
+    /// In the place of these, end with the summary as one line of JSON on standard error
+    #[arg(long)]
+    pub json: bool,
     /// The command to run, and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -136,19 +158,24 @@ async fn around(config: Config, options: Options) -> Result<u8, Trouble> {
         .envs(variables)
         .spawn()
         .map_err(|source| Trouble::Command { command: program.clone(), source })?;
-    let mut live = if options.quiet { None } else { Live::open() };
+    let mut live = if options.quiet || options.json { None } else { Live::open() };
     let ended = follow(&mut child, &mut signals, &running, &clock, &mut live).await;
     if let Some(live) = live {
         live.footer.close();
     }
     let ended = ended.map_err(|source| Trouble::Lost { command: program.clone(), source })?;
-    if !options.quiet {
+    if options.json || !options.quiet {
         // What the command had open is closed by now, and is about to be noticed.
         running.settled(LAST_NEWS).await;
         let (no_proxy, unmatched) = (no_proxy.as_deref(), running.unmatched_rules());
         let circumstances = Circumstances { ended, no_proxy, unmatched: &unmatched };
         let elapsed = clock.now().since(crate::clock::Instant::START);
-        say(&summary::render(&running.status(), elapsed, &circumstances));
+        let status = running.status();
+        say(&if options.json {
+            format!("{}\n", json::summary(&status, elapsed, exit_code(ended), &unmatched))
+        } else {
+            summary::render(&status, elapsed, &circumstances)
+        });
     }
     // What the command left behind in the background may finish, but a signal means that nobody wants to wait for it.
     tokio::select! {

@@ -64,6 +64,14 @@ impl<'a> Reader<'a> {
         Placed { value: (), text: String::new(), key: None, place: self.place(table.span.start) }
     }
 
+    /// The lines from the header of `table` to the one before the next header that is not of a part of it.
+    pub(super) fn lines_of(&self, table: &Table<'_>) -> Range<usize> {
+        let first = self.lines.partition_point(|start| *start <= table.span.start);
+        let is_header = |line: &str| line.starts_with('[') && !line.starts_with("[rule.");
+        let rest = self.text.lines().skip(first);
+        first..first + 1 + rest.take_while(|line| !is_header(line.trim_start())).count()
+    }
+
     /// Reports every key of `table` that is not in `known`; `elsewhere` are the keys of the other tables, each with the
     /// way to get there.
     pub(super) fn only(&mut self, table: &Table<'_>, known: &[&str], elsewhere: &[(&str, &[&str])]) {

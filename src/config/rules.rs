@@ -2,12 +2,12 @@
 
 mod egress;
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use super::{
     answers::{self, Answers},
     files::Named,
-    problem::{Placed, Problem},
+    problem::{Place, Placed, Problem},
     reader::{Reader, Table},
     value,
 };
@@ -49,6 +49,8 @@ pub(super) struct Draft {
     strict: bool,
     /// Where the name is written, or else the rule.
     named: Placed<()>,
+    /// The lines of the file in which it is written.
+    lines: Range<usize>,
     hosts: Vec<Placed<HostPattern>>,
     /// Where it says what becomes of a CONNECT.
     https: Option<Placed<Https>>,
@@ -56,6 +58,17 @@ pub(super) struct Draft {
     files: Vec<Named>,
     /// What it says of answers; the rest is said for all rules.
     answers: Answers,
+}
+
+/// Where a rule of a file is written.
+pub(super) struct Extent {
+    pub(super) name: Arc<str>,
+    lines: Range<usize>,
+}
+
+/// Where each of these rules is written.
+pub(super) fn extents(drafts: &[Draft]) -> Vec<Extent> {
+    drafts.iter().map(|draft| Extent { name: draft.policy.name.clone(), lines: draft.lines.clone() }).collect()
 }
 
 /// All rules of a file.
@@ -172,6 +185,15 @@ fn place_limit(drafts: &mut Vec<Draft>, limit: &Placed<(HostPattern, Limits)>) {
     }
 }
 
+// === impl Extent ===
+
+impl Extent {
+    /// Whether `place` is in the rule.
+    pub(super) fn holds(&self, place: &Place) -> bool {
+        matches!(place, Place::File { at: Some((line, _)), .. } if self.lines.contains(line))
+    }
+}
+
 // === impl Draft ===
 
 impl Draft {
@@ -201,7 +223,8 @@ impl Draft {
         policy.allow_private = reader.switch(table, "allow-private").is_some_and(|allow| allow.value);
         let strict = reader.switch(table, "strict").is_some_and(|strict| strict.value);
         let named = name.map_or(header, |name| Placed { value: (), text: name.text, key: name.key, place: name.place });
-        let mut draft = Self { policy, strict, named, hosts, https, files, answers };
+        let lines = reader.lines_of(table);
+        let mut draft = Self { policy, strict, named, lines, hosts, https, files, answers };
         draft.set(&limits);
         if let Some(margin) = margin {
             draft.policy.margin = margin.value;
@@ -217,7 +240,8 @@ impl Draft {
         let named = Placed { value: (), text: String::new(), key: None, place: limit.place.clone() };
         let policy = Policy { hosts: vec![pattern.clone()], ..policy };
         let (files, answers) = (Vec::new(), Answers::default());
-        let mut draft = Self { policy, strict: false, named, hosts: vec![host], https: None, files, answers };
+        let (lines, hosts) = (0..0, vec![host]);
+        let mut draft = Self { policy, strict: false, named, lines, hosts, https: None, files, answers };
         draft.set(limits);
         draft
     }

@@ -39,6 +39,8 @@ enum Format {
     Kubernetes,
     /// A .env file
     Dotenv,
+    /// One JSON object
+    Json,
 }
 
 const EXAMPLES: &str = "\
@@ -46,7 +48,9 @@ Examples:
   eval \"$(andante ca env)\" && python fetch.py
   andante ca env --format dotenv --proxy http://10.0.0.7:3128 > .env
   andante ca env --format docker --at /etc/andante --proxy http://gateway:3128 > andante.env
-      docker run --env-file andante.env -v DIR/ca.pem:/etc/andante/ca.pem:ro -v DIR/bundle.pem:/etc/andante/bundle.pem:ro …
+      docker run --env-file andante.env -v DIR/ca.pem:/etc/andante/ca.pem:ro \\
+        -v DIR/bundle.pem:/etc/andante/bundle.pem:ro …
+  andante ca env --format json | jq -r .SSL_CERT_FILE
   andante ca env --format k8s --at /etc/andante --proxy http://andante:3128
 
 Give containers these files (Java also bundle.p12, PHP also andante.ini) and not the whole folder: the CA's key is in there.";
@@ -65,14 +69,19 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut set = variables::proxy(&args.proxy);
     set.extend(trust.variables(current));
     set.extend(variables::java(&args.proxy, trust.java.as_deref(), direct.as_deref(), current));
-    let mut text = String::new();
+    let (mut text, mut object) = (String::new(), serde_json::Map::new());
     for (name, value) in set {
-        let written = value.to_str().and_then(|value| args.format.line(name, value));
+        let plain = value.to_str();
+        let written = plain.and_then(|value| args.format.line(name, value));
         let line = written.ok_or_else(|| {
             Failure::new(format!("{name} cannot be {value:?} in this format"))
                 .hinting("choose a plainer folder with --data")
         })?;
         let _ = writeln!(text, "{line}");
+        object.insert(name.to_owned(), plain.into());
+    }
+    if args.format == Format::Json {
+        text = format!("{:#}\n", serde_json::Value::from(object));
     }
     say(&text)
 }
@@ -99,6 +108,7 @@ impl Format {
                 let value = serde_json::Value::from(value.replace("$(", "$$("));
                 Some(format!("- name: {name}\n  value: {value}"))
             }
+            Self::Json => Some(String::new()),
             Self::Dotenv => plain.then(|| format!("{name}={}", dotenv_quoted(value))),
         }
     }

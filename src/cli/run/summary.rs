@@ -76,7 +76,7 @@ fn lanes(status: &Status) -> String {
 ///
 /// The bound is that of even spacing after a burst, `burst + rate × time`: 1 means that no slot was left unused. A limit
 /// that could not have been reached in the time does not count against the lane.
-fn share(lane: &LaneStatus) -> Option<(f64, LimitSpec)> {
+pub(super) fn share(lane: &LaneStatus) -> Option<(f64, LimitSpec)> {
     if lane.sent_total < 2 || lane.active_s <= 0.0 {
         return None;
     }
@@ -89,7 +89,7 @@ fn share(lane: &LaneStatus) -> Option<(f64, LimitSpec)> {
 }
 
 /// The slowest limit that a lane has learned: as the API says it, or the pace if that was found by trying.
-fn learned(lane: &LaneStatus) -> Option<String> {
+pub(super) fn learned(lane: &LaneStatus) -> Option<String> {
     let learned = lane.limits.iter().filter(|limit| limit.source == LimitSource::Learned);
     let slowest = learned.min_by(|a, b| a.per_second.total_cmp(&b.per_second))?;
     let said = slowest.limit.split(' ').next().filter(|said| !said.ends_with("ms"));

@@ -222,6 +222,12 @@ fn env_speaks_to_containers() {
             assert!(text.lines().any(|found| found == line), "{text}");
         }
     }
+    let object: serde_json::Value = serde_json::from_str(&env("json")).unwrap();
+    assert_eq!(object.as_object().unwrap().len(), 26, "{object:#}");
+    assert_eq!(
+        (&object["https_proxy"], &object["PIP_CERT"]),
+        (&"http://gw:3128".into(), &"/etc/andante/bundle.pem".into())
+    );
     let text = env("k8s");
     assert!(text.contains("- name: SSL_CERT_FILE\n  value: \"/etc/andante/bundle.pem\"\n"), "{text}");
     assert!(dir.path().join("bundle.pem").exists());

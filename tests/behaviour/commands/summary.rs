@@ -143,6 +143,32 @@ fn clients_that_gave_up_are_counted_with_the_time_that_they_waited() {
 }
 
 #[test]
+fn the_summary_as_json_is_the_last_line() {
+    let mock = Mock::start(&[]);
+    let script =
+        format!("echo out; echo err >&2; for i in 1 2 3; do curl -s -o /dev/null {}; done; exit 3", mock.url("/"));
+    let limit = format!("{}=100/s", mock.address());
+    let (code, stdout, stderr) =
+        outcome(andante(&["run", "--json", "--limit", &limit, "--limit", "x.test=1/s", "--", "sh", "-c", &script]));
+    assert_eq!((code, stdout.as_str()), (Some(3), "out\n"));
+    let (before, last) = stderr.trim_end().split_once('\n').unwrap();
+    assert_eq!(before, "err");
+    let summary: serde_json::Value = serde_json::from_str(last).unwrap();
+    for (member, expected) in
+        [("exit_code", 3), ("sent", 3), ("failed", 0), ("refused", 0), ("left", 0), ("sent_again", 0)]
+    {
+        assert_eq!(summary[member], expected, "{member}: {summary:#}");
+    }
+    assert_eq!(summary["answers"], serde_json::json!({"200": 3}), "{summary:#}");
+    assert!(summary["elapsed_s"].as_f64().unwrap() > 0.0 && summary["waited_s"].is_f64(), "{summary:#}");
+    let host = &summary["hosts"][0];
+    assert_eq!((host["host"].as_str(), host["sent"].as_u64()), (Some("127.0.0.1"), Some(3)), "{summary:#}");
+    assert_eq!(host["limit"], "100/s", "{summary:#}");
+    assert!(host["used_ratio"].as_f64().is_some_and(|used| used > 0.0 && used <= 1.1), "{summary:#}");
+    assert_eq!(summary["unmatched_rules"][0]["rule"], "x.test", "{summary:#}");
+}
+
+#[test]
 fn a_script_whose_interpreter_is_missing_is_told_from_one_that_is_not_there() {
     let place = tempfile::tempdir().unwrap();
     let script = place.path().join("script");

@@ -1,0 +1,79 @@
+//! `andante check --json`: a contract, for scripts and editors.
+
+use serde_json::{Value, json};
+
+use crate::{
+    config::{Checked, Place, Problem, Severity},
+    policy::Policy,
+};
+
+/// The problems, and how the rules were understood.
+pub(super) fn report(checked: &Checked) -> Value {
+    let Checked { config, problems, rules } = checked;
+    let errors = super::errors(problems);
+    let good = |name: &str| rules.iter().all(|(rule, good)| **rule != *name || *good);
+    json!({
+        "good": checked.is_good(),
+        "file": config.file.as_deref().map(super::shown),
+        "errors": errors,
+        "warnings": problems.len() - errors,
+        "problems": problems.iter().map(problem).collect::<Vec<_>>(),
+        "rules": config.rules.iter().map(|policy| rule(policy, good(&policy.name))).collect::<Vec<_>>(),
+    })
+}
+
+fn problem(problem: &Problem) -> Value {
+    let Problem { severity, place, key, what, hint } = problem;
+    let severity = match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    };
+    let (source, line, column) = match place {
+        Place::Default => ("default".to_owned(), None, None),
+        Place::File { name, at } => (name.to_string(), at.map(|(line, _)| line), at.map(|(_, column)| column)),
+        Place::Variable(name) | Place::Flag(name) => ((*name).to_owned(), None, None),
+    };
+    json!({
+        "severity": severity, "source": source, "line": line, "column": column, "key": key, "what": what, "hint": hint,
+    })
+}
+
+fn rule(policy: &Policy, good: bool) -> Value {
+    let texts = |items: Vec<String>| items;
+    json!({
+        "name": &*policy.name,
+        "good": good,
+        "hosts": texts(policy.hosts.iter().map(ToString::to_string).collect()),
+        "limits": texts(policy.limits.iter().map(ToString::to_string).collect()),
+        "in_flight": policy.in_flight,
+        "max_wait_s": policy.max_wait.as_secs_f64(),
+        "max_waiting": policy.max_waiting,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, File, Sources};
+
+    #[test]
+    fn the_report_has_all_that_the_text_has() {
+        let text = "[[rule]]\nname = 'good'\nhost = 'a'\nlimits = '500/min'\nin-flight = 3\n[[rule]]\nhost = 'b'\nlimits = '500 a min'";
+        let file = File { path: "a.toml".into(), content: Ok(text.into()) };
+        let report = report(&Config::check(&Sources { file: Some(file), ..Sources::default() }));
+        let expected = json!({
+            "good": false, "file": "a.toml", "errors": 1, "warnings": 0,
+            "problems": [{
+                "severity": "error", "source": "a.toml", "line": 8, "column": 10, "key": "limits",
+                "what": "expected a limit, found \"500 a min\"", "hint": "write \"500/min\"",
+            }],
+            "rules": [
+                {"name": "good", "good": true, "hosts": ["a"], "limits": ["500/min"], "in_flight": 3,
+                 "max_wait_s": 7200.0, "max_waiting": 100000},
+                {"name": "b", "good": false, "hosts": ["b"], "limits": [], "in_flight": null,
+                 "max_wait_s": 7200.0, "max_waiting": 100000},
+            ],
+        });
+        assert_eq!(report, expected);
+    }
+}
