@@ -1,8 +1,8 @@
 //! The command line. One file per command; this one only tells them apart.
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 pub mod ca;
 pub mod check;
@@ -75,7 +75,13 @@ impl Cli {
     /// Reads the command line of this process; on a mistake, or when asked for help, prints what there is to say and
     /// returns the exit code.
     pub fn read() -> Result<Self, ExitCode> {
-        Self::try_parse().map_err(|error| terminal::usage(&error))
+        Self::parse_from(std::env::args_os()).map_err(|error| terminal::usage(&error))
+    }
+
+    fn parse_from(words: impl IntoIterator<Item: Into<OsString> + Clone>) -> Result<Self, clap::Error> {
+        let mut command = command();
+        let matches = command.try_get_matches_from_mut(words)?;
+        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
     }
 
     /// Does what was asked for. Needs a tokio runtime.
@@ -100,6 +106,11 @@ impl Cli {
     }
 }
 
+/// The whole command line.
+fn command() -> clap::Command {
+    Cli::command().mut_subcommand("run", run::command)
+}
+
 async fn run_behind_proxy(serve: &serve::ServeArgs, options: run::Options) -> ExitCode {
     let config = match serve.load(run::base()) {
         Ok(config) => config,
@@ -115,18 +126,18 @@ async fn run_behind_proxy(serve: &serve::ServeArgs, options: run::Options) -> Ex
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory as _, error::ErrorKind};
+    use clap::error::ErrorKind;
 
     use super::*;
 
     #[test]
     fn the_command_line_contradicts_itself_nowhere() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
     fn every_command_has_examples_in_its_help() {
-        let cli = Cli::command();
+        let cli = command();
         for command in ["serve", "run", "check", "health", "demo", "mock", "plan", "hint", "ca"] {
             let help = cli.find_subcommand(command).unwrap().clone().render_long_help().to_string();
             assert!(help.contains("Examples:\n") && help.contains(&format!("andante {command}")), "{command}:\n{help}");
@@ -134,9 +145,40 @@ mod tests {
     }
 
     #[test]
+    fn the_help_of_run_has_its_own_defaults() {
+        let help = command().find_subcommand("run").unwrap().clone().render_long_help().to_string();
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(help.matches("[default: a free port of 127.0.0.1]").count(), 2, "{help}");
+        assert!(help.contains("[default: every host]"), "{help}");
+        assert!(!help.contains("3128") && !help.contains("9128"), "{help}");
+        let serve = command().find_subcommand("serve").unwrap().clone().render_long_help().to_string();
+        assert!(serve.contains("127.0.0.1:3128") && !serve.contains("every host"), "{serve}");
+    }
+
+    #[test]
+    fn what_stands_below_a_help_page_is_wrapped_by_the_terminal_alone() {
+        fn look(command: &clap::Command) {
+            let (name, text) =
+                (command.get_name(), command.get_after_help().map(ToString::to_string).unwrap_or_default());
+            for (line, next) in text.lines().zip(text.lines().skip(1)) {
+                let is_text = |line: &str| !line.is_empty() && !line.starts_with(' ');
+                assert!(
+                    !(is_text(line) && is_text(next)),
+                    "{name}: a paragraph is one line, and this is broken: {line}"
+                );
+            }
+            // As wide as clap makes it at most.
+            let wide = text.lines().find(|line| line.starts_with(' ') && line.chars().count() > 100);
+            assert_eq!(wide, None, "{name}");
+            command.get_subcommands().for_each(look);
+        }
+        look(&command());
+    }
+
+    #[test]
     fn a_hyphen_in_the_command_of_run_is_the_commands() {
-        assert!(Cli::try_parse_from(["andante", "run", "--limit", "a=1/s", "--", "curl", "--listen"]).is_ok());
-        let missing = Cli::try_parse_from(["andante", "run"]).unwrap_err();
+        assert!(Cli::parse_from(["andante", "run", "--limit", "a=1/s", "--", "curl", "--listen"]).is_ok());
+        let missing = Cli::parse_from(["andante", "run"]).unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::MissingRequiredArgument);
     }
 }

@@ -117,9 +117,9 @@ fn report(stats: &Stats, limit: Option<Rate>) -> String {
     match limit {
         Some(limit) => {
             let allowed = wording::count(u64::from(limit.count.get()));
-            report.push_str(&format!(", worst window {worst} of {allowed}"));
+            report.push_str(&format!(", {worst} asked in the busiest window, {allowed} allowed"));
         }
-        None => report.push_str(&format!(", worst second {worst}")),
+        None => report.push_str(&format!(", {worst} asked in the busiest second")),
     }
     // Of less than a window there is no share to speak of: the allowance may be spent at once.
     let measured = limit.is_some_and(|limit| stats.span_seconds >= limit.per.as_secs_f64());
@@ -200,11 +200,14 @@ mod tests {
             ..Stats::default()
         };
         let limit = "50/s".parse().ok();
-        assert_eq!(report(&stats, limit), "accepted 1,234, refused 5, worst window 51 of 50, 99.8% of the limit used");
+        assert_eq!(
+            report(&stats, limit),
+            "accepted 1,234, refused 5, 51 asked in the busiest window, 50 allowed, 99.8% of the limit used"
+        );
         stats = Stats { span_seconds: 0.9, ..stats };
-        assert_eq!(report(&stats, limit), "accepted 1,234, refused 5, worst window 51 of 50");
+        assert_eq!(report(&stats, limit), "accepted 1,234, refused 5, 51 asked in the busiest window, 50 allowed");
         stats = Stats { failed: 2, used_share: None, ..stats };
-        assert_eq!(report(&stats, None), "accepted 1,234, refused 5, failed 2, worst second 51");
+        assert_eq!(report(&stats, None), "accepted 1,234, refused 5, failed 2, 51 asked in the busiest second");
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "HOST=LIMITS")]
     pub limit: Vec<String>,
     /// A host whose HTTPS is intercepted, so that each request in it is paced, as in api.example.com, *.example.com:8443
-    /// or *; may be repeated; or none [env: ANDANTE_INTERCEPT] [default: none; for `andante run`, every host]
+    /// or *; may be repeated; or none [env: ANDANTE_INTERCEPT] [default: none]
     #[arg(long, value_name = "HOST|none")]
     pub intercept: Vec<String>,
     /// PEM file with authorities that upstreams are verified by, besides the system's; may be repeated [env: ANDANTE_UPSTREAM_CA]
@@ -86,8 +86,9 @@ Examples:
   andante serve --listen 0.0.0.0:3128 --clients 10.0.0.0/8 --limit api.example.com=500/min
   ANDANTE_LIMIT='a.example=5/s; b.example=100/min' andante serve --log json
 
-LIMITS are separated by commas: 500/min, 10/s, 1/120s, each optionally followed by \" burst 20\" or \" strict\"; and
-\"in-flight 20\". Flags win over the environment, the environment over the file. ANDANTE_LOG=debug logs more.";
+LIMITS are separated by commas: 500/min, 10/s, 1/120s, each optionally followed by \" burst 20\" or \" \
+strict\"; and \"in-flight 20\". Flags win over the environment, the environment over the file. \
+ANDANTE_LOG=debug logs more.";
 
 /// Serves until SIGINT or SIGTERM, and returns the exit code.
 pub async fn run(args: ServeArgs) -> ExitCode {

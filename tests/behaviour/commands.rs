@@ -102,6 +102,25 @@ fn check_tells_every_problem_at_once() {
 }
 
 #[test]
+fn check_as_json_has_the_problems_on_standard_output() {
+    let bad = file("[[rule]]\nhost = \"a\"\nlimits = [\"500 a min\"]\n[[rule]]\nhost = \"b\"\nlimits = [\"1/s\"]\n");
+    let path = bad.path().to_str().unwrap();
+    let (code, stdout, stderr) = outcome(andante(&["check", "--json", path]));
+    assert_eq!((code, stderr.as_str()), (Some(1), ""), "{stdout}");
+    let report: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(
+        (&report["good"], &report["errors"], &report["problems"][0]["line"]),
+        (&false.into(), &1.into(), &3.into())
+    );
+    assert_eq!((&report["rules"][0]["good"], &report["rules"][1]["good"]), (&false.into(), &true.into()), "{stdout}");
+    // In text the rule that is fine is named.
+    assert!(outcome(andante(&["check", path])).2.ends_with("fine: the rule b\n1 error, 0 warnings\n"));
+    let good = file("[[rule]]\nhost = \"a\"\nlimits = [\"1/s\"]\n");
+    let (code, stdout, _) = outcome(andante(&["check", "--json", good.path().to_str().unwrap()]));
+    assert_eq!((code, &serde_json::from_str::<Value>(&stdout).unwrap()["good"]), (Some(0), &true.into()), "{stdout}");
+}
+
+#[test]
 fn check_says_how_a_good_file_was_understood() {
     let good = file("[[rule]]\nhost = \"api.example.com\"\nlimits = [\"500/min\"]\nin-flight = 20\n");
     let path = good.path().to_str().unwrap();
@@ -203,7 +222,7 @@ fn mock_reports_what_it_saw_when_it_is_stopped() {
         assert_eq!(answers, [200, 200, 200, 429, 429]);
         let (ended, report) = mock.end(signal);
         assert!(ended.success());
-        assert_eq!(report, "accepted 3, refused 2, worst window 5 of 3\n");
+        assert_eq!(report, "accepted 3, refused 2, 5 asked in the busiest window, 3 allowed\n");
     }
 }
 
