@@ -33,7 +33,7 @@ use self::{
 };
 use crate::{
     config::Dns,
-    error::{Cause, Error},
+    error::{Cause, Error, is_exhaustion},
     policy::{Egress, Origin, Parent},
 };
 
@@ -89,7 +89,7 @@ impl Dialer {
         }
         let Some(parent) = &egress.via else {
             let found = match egress.resolve.as_slice() {
-                [] => self.resolve(&origin.host).await?,
+                [] => self.resolve(&origin.host, origin).await?,
                 // What the operator wrote needs no permission.
                 pins => pins.to_vec(),
             };
@@ -102,7 +102,7 @@ impl Dialer {
             let stream = stream.map_err(|source| self.failure(origin, egress, source))?;
             return self.refuse_own(stream, origin.to_string());
         };
-        let found = self.resolve(&parent.host).await?;
+        let found = self.resolve(&parent.host, origin).await?;
         *resolved = true;
         let stream = self.open(found, parent.port, egress.source).await;
         let stream = stream.map_err(|source| self.failure(origin, egress, source))?;
@@ -115,8 +115,9 @@ impl Dialer {
         Ok(stream)
     }
 
-    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, Error> {
+    async fn resolve(&self, host: &str, origin: &Origin) -> Result<Vec<IpAddr>, Error> {
         self.names.resolve(host).await.map_err(|error| match error {
+            NotResolved::NoDescriptor => Error::NoDescriptor { origin: origin.to_string() },
             NotResolved::Timeout => Error::DnsTimeout { host: host.to_owned() },
             NotResolved::Failed(source) => Error::Dns { host: host.to_owned(), source },
         })
@@ -135,6 +136,9 @@ impl Dialer {
     }
 
     fn failure(&self, origin: &Origin, egress: &Egress, source: Cause) -> Error {
+        if is_exhaustion(source.as_ref()) {
+            return Error::NoDescriptor { origin: origin.to_string() };
+        }
         let mut next: Option<&(dyn std::error::Error + 'static)> = Some(source.as_ref());
         while let Some(cause) = next {
             if cause.downcast_ref::<io::Error>().is_some_and(|io| io.kind() == io::ErrorKind::TimedOut) {

@@ -16,6 +16,12 @@ pub enum Error {
     /// What came is not a request.
     #[error("the request is not valid HTTP/1.1")]
     Malformed,
+    /// It is HTTP by its form, and says what no request may say.
+    #[error("the request has {found}")]
+    Invalid {
+        /// What it has.
+        found: &'static str,
+    },
     /// The request's head is too large.
     #[error("the request's head is larger than {bytes} bytes, or has more than {fields} fields")]
     TooLarge {
@@ -171,6 +177,12 @@ pub enum Error {
         /// How long was waited.
         after: Duration,
     },
+    /// The process, or the whole machine, has no file descriptor left: that is not the upstream's fault.
+    #[error("no file descriptor is left for a connection to {origin}")]
+    NoDescriptor {
+        /// Where to.
+        origin: String,
+    },
     /// No connection at all.
     #[error("could not connect to {origin}")]
     Connect {
@@ -244,6 +256,7 @@ impl Error {
         match self {
             Self::NoTarget
             | Self::Malformed
+            | Self::Invalid { .. }
             | Self::BadTarget { .. }
             | Self::UserInfo
             | Self::BadHost { .. }
@@ -268,7 +281,7 @@ impl Error {
             | Self::Unseen { .. }
             | Self::BadAnswer { .. } => StatusCode::BAD_GATEWAY,
             Self::Refused { .. } => StatusCode::TOO_MANY_REQUESTS,
-            Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Draining | Self::NoDescriptor { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::DnsTimeout { .. } | Self::ConnectTimeout { .. } | Self::AnswerTimeout { .. } => {
                 StatusCode::GATEWAY_TIMEOUT
             }
@@ -305,6 +318,7 @@ impl Error {
             | Self::TunnelRefused { .. }
             | Self::ForeignPage => "http_request_denied",
             Self::Draining => "proxy_internal_response",
+            Self::NoDescriptor { .. } => "proxy_internal_error",
             _ => "http_request_error",
         }
     }
@@ -312,7 +326,7 @@ impl Error {
     /// Who has to do something about it.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Refused { .. } | Self::Draining => Blame::Us,
+            Self::Refused { .. } | Self::Draining | Self::NoDescriptor { .. } => Blame::Us,
             Self::Dns { .. }
             | Self::DnsTimeout { .. }
             | Self::Parent { .. }
@@ -338,6 +352,7 @@ impl Error {
             Self::Malformed => {
                 "send a request line, fields of the form \"name: value\" and one valid length (RFC 9112 §2 to §6)"
             }
+            Self::Invalid { .. } => "send what RFC 9112 §3 and §5, or RFC 9113 §8, let a request say",
             Self::TooLarge { .. } => "send fewer or shorter fields, and large data in the body",
             Self::UriTooLong => "send large data in the body",
             Self::BadTarget { .. } => "write host:port, the port being 1 to 65535 (RFC 9110 §7.1, §9.3.6)",
@@ -374,6 +389,10 @@ impl Error {
             Self::ConnectTimeout { .. } | Self::Connect { .. } => {
                 "check that the upstream is up and reachable from this machine"
             }
+            Self::NoDescriptor { .. } => {
+                "allow andante more open files (LimitNOFILE in its systemd unit, ulimit -n, --ulimit nofile of containers), \
+                 or send fewer requests at once"
+            }
             Self::Unseen { .. } => "try again: the upstream says that it has not looked at the request",
             Self::Broken { .. } => "try again if the request may be repeated: the upstream may have processed it",
             Self::BadAnswer { .. } => "look at what the upstream sends: its answer breaks RFC 9112",
@@ -381,12 +400,6 @@ impl Error {
             Self::Stalled { .. } => "send the body without long pauses, or raise `timeouts.idle`",
             Self::Body { .. } => "send a body that matches its Content-Length or its chunks",
         }
-    }
-
-    /// Whether the process has no file descriptor left.
-    pub fn is_exhaustion(&self) -> bool {
-        // EMFILE and ENFILE, which the standard library has no kind for.
-        matches!(self, Self::Connect { source, .. } | Self::Parent { source, .. } if matches!(io_error(source.as_ref()).and_then(io::Error::raw_os_error), Some(23 | 24)))
     }
 
     /// What happened, with its causes, in one line.
@@ -404,14 +417,20 @@ impl Error {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { retry_after, .. } => Some(*retry_after),
-            Self::Draining => Some(Duration::from_secs(1)),
+            Self::Draining | Self::NoDescriptor { .. } => Some(Duration::from_secs(1)),
             _ => None,
         }
     }
 }
 
+/// Whether `error` comes from there being no file descriptor left.
+pub fn is_exhaustion(error: &(dyn std::error::Error + 'static)) -> bool {
+    // EMFILE and ENFILE, which the standard library has no kind for.
+    matches!(io_error(error).and_then(io::Error::raw_os_error), Some(23 | 24))
+}
+
 /// The system's error somewhere below `error`.
-fn io_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
+pub fn io_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(io) = error.downcast_ref::<io::Error>() {

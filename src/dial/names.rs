@@ -15,7 +15,10 @@ use tower::ServiceExt;
 use tracing::warn;
 
 use super::servers::{Servers, Settings};
-use crate::{config::Dns, error::Cause};
+use crate::{
+    config::Dns,
+    error::{Cause, is_exhaustion},
+};
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 const HOSTS: &str = "/etc/hosts";
@@ -34,6 +37,8 @@ pub(super) struct Names {
 pub(super) enum NotResolved {
     /// Nobody answered.
     Timeout,
+    /// There was no file descriptor left to ask with.
+    NoDescriptor,
     /// Somebody answered that there is none, or could not be asked.
     Failed(Cause),
 }
@@ -115,8 +120,10 @@ fn loopback() -> Vec<IpAddr> {
 
 /// Asks `getaddrinfo`, on a thread that may block.
 async fn system(host: &str) -> Result<Vec<IpAddr>, NotResolved> {
-    let failed = |error: Cause| NotResolved::Failed(error);
-    let name: Name = host.parse().map_err(|error| failed(Cause::from(error)))?;
-    let found = GaiResolver::new().oneshot(name).await.map_err(|error| failed(error.into()))?;
+    let name: Name = host.parse().map_err(|error| NotResolved::Failed(Cause::from(error)))?;
+    let found = GaiResolver::new().oneshot(name).await.map_err(|error| match is_exhaustion(&error) {
+        true => NotResolved::NoDescriptor,
+        false => NotResolved::Failed(error.into()),
+    })?;
     Ok(found.map(|address| address.ip()).collect())
 }

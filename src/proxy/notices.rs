@@ -30,6 +30,8 @@ pub(super) enum Notice {
     Unsigned,
     /// Clients that leave after the same time.
     Departures,
+    /// Connections for which there is no file descriptor left.
+    Descriptors,
     /// Something in an intercepted tunnel that is neither TLS nor HTTP.
     Stranger,
 }

@@ -124,13 +124,14 @@ impl Pool {
     where
         F: Future<Output = Result<T, Error>>,
     {
+        let exhausted = |outcome: &Result<T, Error>| matches!(outcome, Err(Error::NoDescriptor { .. }));
         let mut outcome = make().await;
-        if outcome.as_ref().is_err_and(Error::is_exhaustion) && !self.is_empty() {
+        if exhausted(&outcome) && !self.is_empty() {
             self.clear();
             for wait in CLOSING {
                 tokio::time::sleep(Duration::from_millis(wait)).await;
                 outcome = make().await;
-                if !outcome.as_ref().is_err_and(Error::is_exhaustion) {
+                if !exhausted(&outcome) {
                     break;
                 }
             }

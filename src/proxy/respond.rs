@@ -9,7 +9,7 @@ use http::{
 };
 use serde_json::json;
 use tower::{Service, service_fn};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::{
     access,
@@ -18,6 +18,7 @@ use super::{
     fields::{PROXY_STATUS, REQUEST_ID},
     incidents,
     link::Link,
+    notices::Notice,
     stack::Arrival,
     upload::RequestBody,
 };
@@ -73,6 +74,12 @@ fn tell(link: &Link, error: &Error) -> Response<Body> {
     match error.blame() {
         // Told where it is known which request it was.
         Blame::Upstream => {}
+        Blame::Us if matches!(error, Error::NoDescriptor { .. }) => {
+            // Of the process, and not of one host.
+            if proxy.notices.is_due(Notice::Descriptors, &"".into(), proxy.clock.now()) {
+                warn!(error = text, hint = error.hint(), "no file descriptor is left: requests are answered with 503");
+            }
+        }
         Blame::Us if matches!(error, Error::Refused { .. }) => debug!(error = text, "refused a request"),
         _ => debug!(error = text, "rejected a request"),
     }

@@ -11,7 +11,7 @@ use andante::clock::{Clock, Instant};
 use rustix::process::{Resource, Rlimit, prlimit};
 
 use super::{pass, quiet};
-use crate::support::{Andante, Client, Upstream, eventually};
+use crate::support::{Andante, Client, Name, NameServer, Upstream, eventually, rejected};
 
 /// Processor time used so far, in ticks of 10 ms; proc_pid_stat(5), `utime` and `stime`.
 fn ticks(andante: &Andante) -> u64 {
@@ -57,7 +57,7 @@ fn r61_out_of_descriptors_it_rests_and_then_goes_on() {
 }
 
 #[test]
-fn r61_an_upstream_for_which_there_is_no_descriptor_is_a_502() {
+fn r61_no_descriptor_for_a_connection_is_our_own_trouble_and_a_503() {
     let (upstream, andante) = (Upstream::ok(), Andante::serve(&["--limit", "*=in-flight 1"]));
     let mut client = Client::connect(andante.proxy());
     let host = upstream.address();
@@ -66,11 +66,42 @@ fn r61_an_upstream_for_which_there_is_no_descriptor_is_a_502() {
     andante.wait_for(|status| status["connections"]["client"] == 1);
     let none = Rlimit { current: Some(3), maximum: Some(20_000) };
     let old = prlimit(Some(andante.pid()), Resource::Nofile, none).unwrap();
-    client.send(&request);
-    assert_eq!(client.answer().status(), 502);
+    // More often than it takes for a breaker.
+    for _ in 0..20 {
+        client.send(&request);
+        let answer = client.answer();
+        rejected(&answer, 503, "proxy_internal_error", "no descriptors");
+        let problem = answer.json();
+        assert_eq!(problem["blame"], "proxy");
+        assert!(problem["detail"].as_str().unwrap().contains("file descriptor"), "{problem}");
+        assert!(problem["hint"].as_str().unwrap().contains("LimitNOFILE"), "{problem}");
+        assert!(answer.has("retry-after"));
+    }
     prlimit(Some(andante.pid()), Resource::Nofile, old).unwrap();
+    let status = andante.status();
+    assert_eq!((&status["lanes"][0]["waiting"], upstream.requests().len()), (&0.into(), 0), "{status:#}");
+    let metrics = andante.metrics();
+    let counted = |outcome: &str| -> u64 {
+        let name = format!("andante_requests_total{{outcome=\"{outcome}\"");
+        let lines = metrics.lines().filter(|line| line.starts_with(&name));
+        lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+    };
+    assert_eq!((counted("failed"), counted("refused")), (0, 20), "{metrics}");
+    assert!(!andante.stderr().contains("an upstream failed"), "{}", andante.stderr());
     client.send(&request);
     assert_eq!(client.answer().status(), 200);
+}
+
+#[test]
+fn r61_no_descriptor_for_asking_a_name_server_is_our_own_trouble_too() {
+    let server = NameServer::start(|_| Name::Unknown);
+    let andante = Andante::with_config(&format!("dns = [\"{}\"]\n", server.address()));
+    let mut client = Client::connect(andante.proxy());
+    andante.wait_for(|status| status["connections"]["client"] == 1);
+    let none = Rlimit { current: Some(3), maximum: Some(20_000) };
+    prlimit(Some(andante.pid()), Resource::Nofile, none).unwrap();
+    client.send("GET http://api.test/ HTTP/1.1\r\nHost: api.test\r\n\r\n");
+    rejected(&client.answer(), 503, "proxy_internal_error", "no descriptors");
 }
 
 #[test]
