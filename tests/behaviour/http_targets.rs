@@ -35,6 +35,35 @@ fn targets_that_name_no_host_are_refused() {
     }
 }
 
+/// RFC 9112 §3.2.1 and §3.2.2: an empty path is sent as "/", and only where the target names a host it may be left out.
+#[test]
+fn an_empty_path_becomes_a_slash_or_a_refusal_and_never_an_empty_target() {
+    let (andante, upstream) = (Andante::serve(&["--limit", "127.0.0.1=1000/s"]), Upstream::ok());
+    let up = upstream.address();
+    let paths = ["", "#x", "/#x", "?#x", "?a=b#x", "?"];
+    for path in paths {
+        assert_eq!(Client::get(andante.proxy(), &format!("http://{up}{path}")).status(), 200, "{path}");
+    }
+    let targets: Vec<String> = upstream.requests().iter().map(|request| request.target()).collect();
+    assert_eq!(targets, ["/", "/", "/", "/?", "/?a=b", "/?"]);
+    // In the origin form there is nothing that a path could be left out of.
+    let inside = |target: &str| {
+        let mut client = Client::connect(andante.proxy());
+        client.send(format!("CONNECT {up} HTTP/1.1\r\nHost: {up}\r\n\r\n"));
+        client.opened();
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: {up}\r\n\r\n"));
+        client.answer()
+    };
+    for target in ["#", "#x", "?a=b", "*"] {
+        rejected(&inside(target), 400, "http_request_error", target);
+        let plain = Client::ask(andante.proxy(), format!("GET {target} HTTP/1.1\r\nHost: {up}\r\n\r\n"));
+        rejected(&plain, 400, "http_request_error", target);
+    }
+    assert_eq!(upstream.requests().len(), paths.len());
+    assert_eq!(inside("/#x").status(), 200);
+    assert_eq!(upstream.requests().pop().unwrap().target(), "/");
+}
+
 #[test]
 fn who_takes_the_proxy_for_a_web_server_is_told_what_it_is() {
     let andante = Andante::serve(&[]);

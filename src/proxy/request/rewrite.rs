@@ -82,8 +82,9 @@ fn join_cookies(fields: &mut HeaderMap) {
 fn origin_form(uri: &Uri) -> Uri {
     Uri::from(match uri.path_and_query() {
         Some(path) if path.as_str().starts_with('?') => with_slash(path),
-        Some(path) => path.clone(),
-        None => PathAndQuery::from_static("/"),
+        // What was left of `http://host#fragment` only calls itself so, and would be written as nothing (RFC 9112 §3.2.1).
+        Some(path) if path.as_str() != "/" => path.clone(),
+        _ => PathAndQuery::from_static("/"),
     })
 }
 
@@ -103,6 +104,7 @@ mod tests {
         assert_eq!(form("http://a.test/x?y"), "/x?y");
         assert_eq!(form("http://a.test"), "/");
         assert_eq!(form("http://a.test?q=1"), "/?q=1");
+        assert_eq!(form("http://a.test#x"), "/");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a request asks for, in whichever form it says so (RFC 9112 §3.2, RFC 9113 §8.3.1).
 
-use http::{Method, Request, Version, header::HOST};
+use http::{Method, Request, Uri, Version, header::HOST};
 
 use super::{
     super::{
@@ -68,6 +68,7 @@ pub(super) fn read<'a>(link: &Link, request: &'a Request<RequestBody>) -> Result
         Some("https") => Some(Scheme::Https),
         Some(other) => return Err(Error::Scheme { scheme: other.to_owned() }),
     };
+    check_path(request)?;
     if let Some(inside) = &link.peer.inside {
         return by_tunnel(inside, scheme, authority, request);
     }
@@ -80,6 +81,30 @@ pub(super) fn read<'a>(link: &Link, request: &'a Request<RequestBody>) -> Result
         },
         (None, Some(_)) => Err(Error::NoTarget),
         _ => by_gateway(link, request),
+    }
+}
+
+/// A path may be left out only of a target that names its host (RFC 9112 §3.2), and in HTTP/2 not even there (RFC 9113
+/// §8.3.1). What is left of a target that was nothing but a fragment is empty.
+fn check_path(request: &Request<RequestBody>) -> Result<(), Error> {
+    let uri = request.uri();
+    let path = match uri.path_and_query() {
+        Some(path) if path.as_str() != "/" => path.as_str(),
+        // An empty one calls itself "/", too, unless it is alone.
+        Some(path) => {
+            if Uri::from(path.clone()).path().is_empty() {
+                ""
+            } else {
+                "/"
+            }
+        }
+        None => "",
+    };
+    let names_host = uri.authority().is_some() && request.version() != Version::HTTP_2;
+    let of_server = path == "*" && request.method() == Method::OPTIONS;
+    match names_host || of_server || path.starts_with('/') {
+        true => Ok(()),
+        false => Err(Error::Invalid { found: "a target without a path" }),
     }
 }
 
