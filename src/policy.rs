@@ -325,11 +325,18 @@ fn canonical_host(host: &str) -> Option<String> {
         return None;
     }
     Some(match url::Host::parse(host.strip_suffix('.').unwrap_or(host)).ok()? {
-        url::Host::Domain(name) if !name.is_empty() && !name.ends_with('.') => name,
+        url::Host::Domain(name) if is_hostname(&name) => name,
         url::Host::Domain(_) => return None,
         url::Host::Ipv4(address) => address.to_string(),
         url::Host::Ipv6(address) => address.to_ipv4_mapped().map_or_else(|| address.to_string(), |v4| v4.to_string()),
     })
+}
+
+/// Labels of letters, digits and hyphens (RFC 1123 §2.1), and of underscores, which many a service has in its name. URLs
+/// allow more, of which nobody makes a name that could be resolved.
+fn is_hostname(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    name.split('.').all(|label| !label.is_empty() && label.bytes().all(fits))
 }
 
 #[cfg(test)]
@@ -369,6 +376,12 @@ mod tests {
             "a:80:80",
             "a%2fb",
             "http://a:443/",
+            "*",
+            "a,b",
+            "(a)",
+            "a..b",
+            ".a",
+            "a~b",
         ] {
             assert!(Origin::parse(Scheme::Http, text, Some(80)).is_err(), "{text}");
         }

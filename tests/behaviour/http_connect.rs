@@ -37,6 +37,19 @@ fn r26_r29_a_target_that_is_no_host_and_port_is_refused_and_the_connection_close
         "a:443:443",
         "a b:443",
         "a%2e:443",
+        "*:443",
+        "a,b:443",
+        "(a):443",
+        "a..b:443",
+        ".a:443",
+        "a;b:443",
+        "a=b:443",
+        "a!:443",
+        "a$b:443",
+        "a&b:443",
+        "'a':443",
+        "a+b:443",
+        "a~b:443",
     ] {
         let mut client = Client::connect(andante.proxy());
         // In the same packet, so that it is there already when the answer is made.

@@ -12,7 +12,7 @@ use crate::{
         trust::Trust,
         variables::{self, java},
     },
-    policy::{Origin, Rules, Scheme},
+    policy::Rules,
 };
 
 /// Where clients look for the hosts that need none.
@@ -65,9 +65,7 @@ fn reachable(proxy: SocketAddr) -> SocketAddr {
 
 /// Whether a rule is for a loopback host; `*` names nothing.
 fn names_loopback(rules: &Rules) -> bool {
-    rules.iter().flat_map(|rule| &rule.hosts).any(|pattern| {
-        Origin::parse(Scheme::Http, &pattern.to_string(), Some(80)).is_ok_and(|origin| is_loopback(&origin.host))
-    })
+    rules.iter().flat_map(|rule| &rule.hosts).any(|pattern| pattern.name().is_some_and(is_loopback))
 }
 
 /// The list without its loopback hosts; `None` if there are none in it, or if nobody can read it.
