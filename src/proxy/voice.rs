@@ -12,6 +12,7 @@ use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
+    connection::{MAX_FIELDS, MAX_HEAD},
     link::{Link, Phase},
     respond,
 };
@@ -20,15 +21,24 @@ use super::{
 pub(super) struct Voice<S> {
     stream: S,
     link: Arc<Link>,
+    /// What was read since there was no request.
+    heard: Heard,
     /// What is still to be written of our answer to something that hyper could not read.
     instead: Option<Bytes>,
+}
+
+/// How much was read, as far as it takes to tell why hyper has had enough of a head.
+#[derive(Default)]
+struct Heard {
+    bytes: usize,
+    lines: usize,
 }
 
 // === impl Voice ===
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Voice<S> {
     pub(super) fn new(stream: S, link: Arc<Link>) -> Self {
-        Self { stream, link, instead: None }
+        Self { stream, link, heard: Heard::default(), instead: None }
     }
 
     pub(super) fn into_inner(self) -> S {
@@ -43,7 +53,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Voice<S> {
             if self.link.is_answering() || !head.starts_with(b"HTTP/1.1 4") {
                 return Poll::Ready(Ok(false));
             }
-            self.instead = Some(respond::to_unreadable(&self.link, &head[9..12]));
+            let status = match &head[9..12] {
+                // What hyper does not take for a length it takes for one that is too large: 2⁶⁴-1 (RFC 9110 §8.6).
+                b"431" if self.heard.is_small() => b"400",
+                status => status,
+            };
+            self.instead = Some(respond::to_unreadable(&self.link, status));
         }
         while let Some(rest) = self.instead.as_mut().filter(|rest| !rest.is_empty()) {
             let written = ready!(Pin::new(&mut self.stream).poll_write(cx, rest))?;
@@ -58,10 +73,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Voice<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        let read = &buf.filled()[before..];
         // If that is the beginning of a request, the rest of its head has to follow soon.
-        if buf.filled().len() > before && self.link.phase() == Phase::Idle {
+        if !read.is_empty() && self.link.phase() == Phase::Idle {
             self.link.enter(Phase::Head, self.link.proxy.timeouts.head);
+            self.heard = Heard::default();
         }
+        self.heard.note(read);
         Poll::Ready(Ok(()))
     }
 }
@@ -100,5 +118,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Voice<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+// === impl Heard ===
+
+impl Heard {
+    fn note(&mut self, read: &[u8]) {
+        if self.bytes < MAX_HEAD {
+            self.bytes += read.len();
+            self.lines += read.iter().filter(|byte| **byte == b'\n').count();
+        }
+    }
+
+    /// Whether a head in it has neither too many bytes nor too many fields.
+    fn is_small(&self) -> bool {
+        self.bytes < MAX_HEAD && self.lines <= MAX_FIELDS
     }
 }
