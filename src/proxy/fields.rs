@@ -127,11 +127,61 @@ fn remove_named(fields: &mut HeaderMap) {
     }
 }
 
-/// Removes from trailers what fields may not say either.
+/// Removes from trailers what fields may not say either, and what comes too late there.
 pub(super) fn clean_trailers(frame: &mut Frame<Bytes>) {
-    if let Some(trailers) = frame.trailers_mut() {
-        remove_hop_by_hop(trailers);
+    let Some(trailers) = frame.trailers_mut() else { return };
+    remove_hop_by_hop(trailers);
+    let misplaced: Vec<HeaderName> = trailers.keys().filter(|name| belongs_into_head(name)).cloned().collect();
+    for name in misplaced {
+        trailers.remove(name);
     }
+}
+
+/// Whether a field frames, routes, authenticates, modifies or controls its message, or says what its content is: it means
+/// nothing after that, unless to somebody whom it deceives (RFC 9110 §6.5.1).
+fn belongs_into_head(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    matches!(
+        name,
+        "accept"
+            | "accept-charset"
+            | "accept-encoding"
+            | "accept-language"
+            | "age"
+            | "authorization"
+            | "cache-control"
+            | "content-disposition"
+            | "content-encoding"
+            | "content-language"
+            | "content-location"
+            | "content-range"
+            | "content-type"
+            | "cookie"
+            | "cookie2"
+            | "date"
+            | "expires"
+            | "forwarded"
+            | "host"
+            | "idempotency-key"
+            | "location"
+            | "max-forwards"
+            | "origin"
+            | "pragma"
+            | "prefer"
+            | "priority"
+            | "proxy-authenticate"
+            | "range"
+            | "referer"
+            | "retry-after"
+            | "set-cookie"
+            | "set-cookie2"
+            | "trailer"
+            | "user-agent"
+            | "vary"
+            | "via"
+            | "warning"
+            | "www-authenticate"
+    ) || ["access-control-", "if-", "sec-", "x-forwarded-"].iter().any(|kind| name.starts_with(kind))
 }
 
 /// Removes every line of `Proxy-Status` that somebody else has signed with our name.
