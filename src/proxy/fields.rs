@@ -135,6 +135,7 @@ pub(super) fn clean_trailers(frame: &mut Frame<Bytes>) {
     for name in misplaced {
         trailers.remove(name);
     }
+    remove_our_timing(trailers);
 }
 
 /// Whether a field frames, routes, authenticates, modifies or controls its message, or says what its content is: it means
@@ -198,6 +199,48 @@ fn remove_our_status(fields: &mut HeaderMap) {
             fields.append(PROXY_STATUS, line);
         }
     }
+}
+
+/// Removes from `Server-Timing` the metrics that somebody else has given our name.
+pub(super) fn remove_our_timing(fields: &mut HeaderMap) {
+    if !fields.contains_key(SERVER_TIMING) {
+        return;
+    }
+    let is_ours = |metric: &&[u8]| {
+        let name = metric.split(|byte| *byte == b';').next().unwrap_or_default();
+        name.trim_ascii().eq_ignore_ascii_case(b"andante")
+    };
+    let lines: Vec<HeaderValue> = fields.get_all(SERVER_TIMING).into_iter().cloned().collect();
+    fields.remove(SERVER_TIMING);
+    for line in lines {
+        let metrics = quoted_members(line.as_bytes());
+        if !metrics.iter().any(is_ours) {
+            fields.append(SERVER_TIMING, line);
+            continue;
+        }
+        let others: Vec<&[u8]> = metrics.into_iter().filter(|metric| !is_ours(metric)).collect();
+        if let Ok(others) = HeaderValue::from_bytes(&others.join(&b", "[..]))
+            && !others.is_empty()
+        {
+            fields.append(SERVER_TIMING, others);
+        }
+    }
+}
+
+/// The members of a line whose values may be quoted, with commas in them (RFC 9110 §5.6.4).
+fn quoted_members(line: &[u8]) -> Vec<&[u8]> {
+    let (mut quoted, mut escaped) = (false, false);
+    let members = line.split(|byte| {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b',' => return !quoted,
+            _ => {}
+        }
+        false
+    });
+    members.map(<[u8]>::trim_ascii).filter(|member| !member.is_empty()).collect()
 }
 
 #[cold]

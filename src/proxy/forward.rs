@@ -158,6 +158,7 @@ async fn judge(
         stay.rewrite(&mut parts.headers);
     }
     fields::add_via(&mut parts.headers, &link.proxy.via, parts.version);
+    fields::remove_our_timing(&mut parts.headers);
     parts.headers.append(SERVER_TIMING, server_timing(waited));
     parts.version = Version::HTTP_11;
     Ok((Response::from_parts(parts, Body::Upstream(body)), hint, done))
