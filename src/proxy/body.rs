@@ -106,6 +106,22 @@ impl UpstreamBody {
         self.ended
     }
 
+    /// Looks at what has come with the head. If that is broken, nothing of it has to be passed on.
+    pub(super) async fn begin(&mut self) -> Result<(), hyper::Error> {
+        let fresh = self.ahead.is_empty() && self.broken.is_none() && !self.ended;
+        if fresh && !self.incoming.is_end_stream() {
+            match poll_fn(|cx| Poll::Ready(self.poll_incoming(cx))).await {
+                Poll::Ready(Some(Ok(frame))) => self.ahead.push_back(frame),
+                Poll::Ready(Some(Err(error))) => return Err(error),
+                Poll::Ready(None) | Poll::Pending => {}
+            }
+        }
+        match self.broken.take_if(|_| self.ahead.is_empty()) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
     /// What was read ahead, in one piece.
     pub(super) fn beginning(&self) -> Bytes {
         let mut pieces = self.ahead.iter().filter_map(Frame::data_ref);

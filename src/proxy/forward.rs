@@ -1,6 +1,6 @@
 //! Sends a request whose turn it is, and passes the answer back.
 
-use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{future::poll_fn, io, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use http::{
     HeaderValue, Method, Request, Response, StatusCode, Version,
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    error::{Blame, Error},
+    error::{Blame, Error, io_error},
     hint::{self, Cause, Hint, Signal},
     learn::Heard,
     pace::Permit,
@@ -83,10 +83,7 @@ pub(super) async fn forward(admitted: Admitted) -> Result<Tried, Error> {
                 // It was not counted either: the next try has its slot.
                 permit.recall();
             }
-            return match spare.and_then(|spare| Some((Why::of_error(&error, &spare)?, spare))) {
-                Some((why, spare)) => Ok(Tried::Again(Again::new(call, spare, why, None, Err(error)))),
-                None => Err(error),
-            };
+            return failed(call, spare, error);
         }
     };
     route.answered(&link.proxy);
@@ -95,7 +92,10 @@ pub(super) async fn forward(admitted: Admitted) -> Result<Tried, Error> {
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         return switch(asked, answer, written).map(Tried::Done);
     }
-    let (mut answer, hint, done) = judge(asked, answer, lease, written).await?;
+    let (mut answer, hint, done) = match judge(asked, answer, lease, written).await {
+        Ok(judged) => judged,
+        Err(error) => return failed(call, spare, error),
+    };
     let why = spare.as_ref().and_then(|spare| Why::of_answer(&hint, answer.status(), done, spare));
     let (Some(spare), Some(why)) = (spare, why) else { return Ok(Tried::Done(answer)) };
     if !hold(&mut answer).await {
@@ -103,6 +103,14 @@ pub(super) async fn forward(admitted: Admitted) -> Result<Tried, Error> {
         return Ok(Tried::Done(answer));
     }
     Ok(Tried::Again(Again::new(call, spare, why, hint.retry_after, Ok(answer))))
+}
+
+/// The end of a try that `error` has ended, and of the request, unless it may be sent again.
+fn failed(call: Parts, spare: Option<Spare>, error: Error) -> Result<Tried, Error> {
+    match spare.and_then(|spare| Some((Why::of_error(&error, &spare)?, spare))) {
+        Some((why, spare)) => Ok(Tried::Again(Again::new(call, spare, why, None, Err(error)))),
+        None => Err(error),
+    }
 }
 
 /// Reads what the answer says about limits, tells the lane, and makes of it what the worker is to get. Also says whether
@@ -139,9 +147,17 @@ async fn judge(
     }
     // 501 and 505 are about the request.
     let failed = parts.status.is_server_error() && !matches!(parts.status.as_u16(), 501 | 505 | 511);
-    body.permit().answered(&Heard { hint: &hint, failed }, written);
-    if let Some(wrong) = fields::wrong_framing(&parts.headers) {
-        return Err(Error::BadAnswer { origin: route.origin.to_string(), source: wrong.into() });
+    let broken = match fields::wrong_framing(&parts.headers) {
+        Some(wrong) => Some(Error::BadAnswer { origin: route.origin.to_string(), source: wrong.into() }),
+        None => body.begin().await.err().map(|error| failure(error, &route)),
+    };
+    if broken.is_none() || refused {
+        body.permit().answered(&Heard { hint: &hint, failed }, written);
+    }
+    if let Some(error) = broken {
+        // Does nothing to what was answered, if only by a refusal.
+        body.permit().broke();
+        return Err(error);
     }
     if parts.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED
         && let Some(error) = locked_out(&route)
@@ -268,7 +284,10 @@ fn failure(error: hyper::Error, route: &Route) -> Error {
         // The only thing of ours that hyper polls here is the worker's body.
         return Error::Body { source: error.into() };
     }
-    if error.is_parse() || error.is_parse_status() || error.is_parse_too_large() {
+    // A body's framing is read as input of the system's kind is.
+    let kind = io_error(&error).map(io::Error::kind);
+    let unreadable = matches!(kind, Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData));
+    if unreadable || error.is_parse() || error.is_parse_status() || error.is_parse_too_large() {
         return Error::BadAnswer { origin, source: error.into() };
     }
     Error::Broken { origin, source: error.into() }

@@ -25,6 +25,7 @@ fn r6_answers_whose_end_is_in_doubt_are_502() {
         ("a signed length", "Content-Length: +5\r\n"),
         ("a negative length", "Content-Length: -5\r\n"),
         ("too large a length", "Content-Length: 18446744073709551616\r\n"),
+        ("a length that hyper has another meaning for", "Content-Length: 18446744073709551615\r\n"),
         ("a bare CR", "X-A: b\rc\r\n"),
         ("a NUL", "X-A: b\0c\r\n"),
         ("no colon", "X-A\r\n"),
@@ -111,6 +112,49 @@ fn r6_what_follows_an_answer_is_never_anybodys_answer() {
             let second = client.answer();
             assert_eq!((second.status(), second.text().as_str()), (200, "ok"), "{what}");
         }
+    }
+}
+
+#[test]
+fn r6_a_line_feed_alone_in_a_trailer_section_ends_the_connection() {
+    let upstream = Upstream::always(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-A\r\n\r\n2\r\nok\r\n0\r\nX-A: 1\r\n\n\
+         HTTP/1.1 200 OK\r\nContent-Length: 4\r\nX: y\r\n\r\n",
+    );
+    let andante = Andante::serve(&["--threads", "1"]);
+    for all in 1..=3 {
+        assert_eq!(Client::get(andante.proxy(), &upstream.url("/")).text(), "ok");
+        assert_eq!(upstream.connections(), all);
+    }
+}
+
+/// What comes with the head is looked at before the head is passed on.
+#[test]
+fn r6_a_body_that_is_broken_from_its_first_byte_is_a_502_and_no_success() {
+    for (what, error, text) in [
+        ("no chunk", "http_protocol_error", "Transfer-Encoding: chunked\r\n\r\nxyz\r\nhello"),
+        (
+            "a chunk of too many digits",
+            "http_protocol_error",
+            "Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\nh",
+        ),
+        ("an empty chunk line", "http_protocol_error", "Transfer-Encoding: chunked\r\n\r\n\r\nhello"),
+    ] {
+        let (andante, upstream) = (Andante::serve(&[]), Upstream::once(format!("HTTP/1.1 200 OK\r\n{text}")));
+        let answer = Client::get(andante.proxy(), &upstream.url("/"));
+        rejected(&answer, 502, error, what);
+        assert_eq!(answer.json()["blame"], "upstream", "{what}");
+        let metrics = andante.metrics();
+        let counted = |outcome: &str| {
+            metrics.lines().any(|line| {
+                line.starts_with(&format!("andante_requests_total{{outcome=\"{outcome}\"")) && !line.ends_with(" 0")
+            })
+        };
+        assert_eq!((counted("answered"), counted("failed")), (false, true), "{what}: {metrics}");
+        assert!(
+            !metrics.lines().any(|line| line.starts_with("andante_answers_total") && !line.ends_with(" 0")),
+            "{what}"
+        );
     }
 }
 
