@@ -18,7 +18,7 @@ use super::{
     lease::Lease,
     link::{Link, Phase},
 };
-use crate::pace::Permit;
+use crate::{pace::Permit, tls::Protocol};
 
 /// The body of an answer.
 pub(super) enum Body {
@@ -182,7 +182,12 @@ impl UpstreamBody {
         if let Some(Ok(frame)) = &mut frame {
             fields::clean_trailers(frame);
         }
-        self.ended |= frame.is_none() || matches!(&frame, Some(Ok(frame)) if frame.is_trailers());
+        let trailers = matches!(&frame, Some(Ok(frame)) if frame.is_trailers());
+        if trailers && self.lease.as_ref().is_some_and(|lease| lease.protocol() == Protocol::Http1) {
+            // What hyper has skipped behind an LF alone may have been another answer: see docs/decisions/http-deviations.md.
+            self.lease = None;
+        }
+        self.ended |= frame.is_none() || trailers;
         Poll::Ready(frame)
     }
 }

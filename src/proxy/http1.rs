@@ -48,7 +48,7 @@ where
     let mut shutting_down = false;
     let finished = poll_fn(|cx| {
         let _ = drain.as_mut().poll(cx);
-        if link.proxy.is_draining() && !shutting_down {
+        if (link.proxy.is_draining() || link.is_last()) && !shutting_down {
             shutting_down = true;
             connection.as_mut().graceful_shutdown();
             watch.look_again();

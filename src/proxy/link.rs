@@ -59,6 +59,8 @@ pub(super) struct Link {
     phase: AtomicU8,
     /// Whether what is written answers a request that was read.
     answering: AtomicBool,
+    /// No further request is to be read from the connection.
+    last: AtomicBool,
     /// The connection is somebody else's now: a tunnel's, or another protocol's.
     handed_over: AtomicBool,
     /// When the current phase has taken too long, in nanoseconds of the clock.
@@ -157,6 +159,7 @@ impl Link {
             account: Account::default(),
             phase: AtomicU8::new(Phase::Idle as u8),
             answering: AtomicBool::new(false),
+            last: AtomicBool::new(false),
             handed_over: AtomicBool::new(false),
             deadline: AtomicU64::new(u64::MAX),
         };
@@ -223,6 +226,15 @@ impl Link {
 
     pub(super) fn set_answering(&self, answering: bool) {
         self.answering.store(answering, Ordering::Relaxed);
+    }
+
+    /// The request under way is the last one on its connection, if that is one of HTTP/1.
+    pub(super) fn set_last(&self) {
+        self.last.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_last(&self) -> bool {
+        self.last.load(Ordering::Relaxed)
     }
 
     /// Makes the request under way fail, if there is one that can still be answered. `false`: the connection has to go.

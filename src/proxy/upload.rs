@@ -173,8 +173,13 @@ impl http_body::Body for RequestBody {
             Poll::Ready(frame) => frame,
         };
         self.note_write();
-        if let Some(Ok(frame)) = &mut frame {
-            fields::clean_trailers(frame);
+        if let Some(Ok(trailers)) = &mut frame
+            && trailers.is_trailers()
+        {
+            // What hyper has skipped behind an LF alone may have been another request, whose sender has to know that it was
+            // not read: see docs/decisions/http-deviations.md.
+            self.link.set_last();
+            fields::clean_trailers(trailers);
         }
         match &frame {
             Some(Ok(frame)) => self.note(Some(frame)),

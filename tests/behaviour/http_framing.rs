@@ -83,6 +83,9 @@ fn r2_r3_framing_that_others_may_read_differently_is_refused_and_the_connection_
         (400, "Content-Length: 5, 5\r\n".to_owned()),
         (400, "Content-Length: 5\r\nContent-Length: 6\r\n".to_owned()),
         (400, "Content-Length: 18446744073709551616\r\n".to_owned()),
+        (400, "Content-Length: 18446744073709551615\r\n".to_owned()),
+        (400, "Content-Length: 18446744073709551614\r\n".to_owned()),
+        (400, format!("{}Content-Length: 18446744073709551615\r\n", "X-Y: z\r\n".repeat(90))),
         (400, "Content-Length: 0x5\r\n".to_owned()),
         (400, "Content-Length:\r\n".to_owned()),
     ] {
@@ -221,6 +224,33 @@ fn r3_broken_chunks_reach_the_upstream_neither_whole_nor_as_another_request() {
         client.closed();
     }
     assert_eq!(upstream.requests().len(), 0);
+}
+
+/// hyper reads a trailer section up to an empty line that ends in CR LF, and of that only what comes before an empty line
+/// that ends in LF alone: so a request could lie in between, and nobody would ever answer it.
+#[test]
+fn r3_a_line_feed_alone_in_a_trailer_section_hides_no_request() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
+    let up = upstream.address();
+    for trailers in ["\n", "X-A: 1\n\n", "X-A: 1\r\n\n", "X-A: 1\r\nX-B: 2\r\n\n"] {
+        let answer = closes(
+            &andante,
+            &upstream,
+            &format!(
+                "POST http://UP/first HTTP/1.1\r\nHost: UP\r\nTrailer: X-A\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 2\r\nhi\r\n0\r\n{trailers}GET http://UP/second HTTP/1.1\r\nHost: UP\r\n\r\n"
+            ),
+        );
+        // Its client knows that nobody has read on.
+        assert_eq!(answer.field("connection").as_deref(), Some("close"), "{trailers:?}");
+        assert!(matches!(answer.status(), 200 | 400), "{trailers:?}: {answer:?}");
+    }
+    let mut client = Client::connect(andante.proxy());
+    let chunked = "Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n";
+    for _ in 0..2 {
+        client.send(format!("POST http://{up}/ HTTP/1.1\r\nHost: {up}\r\n{chunked}"));
+        assert_eq!(client.answer().field("connection"), None, "without trailers the connection is kept");
+    }
 }
 
 /// An upstream that has seen enough of a request after its head.
