@@ -55,8 +55,12 @@ pub(super) fn remove_hop_by_hop(fields: &mut HeaderMap) -> bool {
     trailers
 }
 
-/// What is wrong with an answer's framing that hyper takes, although others may read it differently (RFC 9112 §6.3).
-pub(super) fn wrong_framing(fields: &HeaderMap) -> Option<&'static str> {
+/// What is wrong with an answer that hyper takes: names that are none (RFC 9113 §8.2.1), and framing that others may read
+/// differently (RFC 9112 §6.3).
+pub(super) fn unusable(fields: &HeaderMap) -> Option<&'static str> {
+    if fields.keys().any(|name| !is_token(name)) {
+        return Some("it has a field whose name is no token");
+    }
     let mut lengths = fields.get_all(CONTENT_LENGTH).iter();
     let length = lengths.next();
     if let Some(coding) = fields.get(TRANSFER_ENCODING) {
@@ -70,6 +74,38 @@ pub(super) fn wrong_framing(fields: &HeaderMap) -> Option<&'static str> {
     let length = length?.as_bytes();
     let valid = !length.is_empty() && length.iter().all(u8::is_ascii_digit) && lengths.all(|other| other == length);
     (!valid).then_some("its Content-Length is not one number")
+}
+
+/// What is wrong with fields that h2 takes (RFC 9113 §8.2.1). HTTP/1 has neither: there the parser sees to that.
+pub(super) fn malformed(fields: &HeaderMap) -> Option<&'static str> {
+    if fields.keys().any(|name| !is_token(name)) {
+        return Some("a field whose name is no token");
+    }
+    let blank = |value: &HeaderValue| value.as_bytes() != trimmed(value);
+    fields.values().any(blank).then_some("a field whose value begins or ends with a blank")
+}
+
+/// Takes off outer blanks, which HTTP/1 would not have made a part of the value.
+pub(super) fn trim(fields: &mut HeaderMap) {
+    for value in fields.values_mut() {
+        let inner = trimmed(value);
+        if inner.len() != value.len()
+            && let Ok(mut inner) = HeaderValue::from_bytes(inner)
+        {
+            inner.set_sensitive(value.is_sensitive());
+            *value = inner;
+        }
+    }
+}
+
+fn trimmed(value: &HeaderValue) -> &[u8] {
+    value.as_bytes().trim_ascii()
+}
+
+/// Quotes are the one thing that names may have in HTTP/2 as the library reads it, and that are not for tokens (RFC 9110
+/// §5.6.2).
+pub(super) fn is_token(name: &HeaderName) -> bool {
+    !name.as_str().contains('"')
 }
 
 /// What there is to remove.
@@ -131,7 +167,9 @@ fn remove_named(fields: &mut HeaderMap) {
 pub(super) fn clean_trailers(frame: &mut Frame<Bytes>) {
     let Some(trailers) = frame.trailers_mut() else { return };
     remove_hop_by_hop(trailers);
-    let misplaced: Vec<HeaderName> = trailers.keys().filter(|name| belongs_into_head(name)).cloned().collect();
+    trim(trailers);
+    let misplaced = |name: &&HeaderName| belongs_into_head(name) || !is_token(name);
+    let misplaced: Vec<HeaderName> = trailers.keys().filter(misplaced).cloned().collect();
     for name in misplaced {
         trailers.remove(name);
     }

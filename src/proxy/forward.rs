@@ -147,7 +147,10 @@ async fn judge(
     }
     // 501 and 505 are about the request.
     let failed = parts.status.is_server_error() && !matches!(parts.status.as_u16(), 501 | 505 | 511);
-    let broken = match fields::wrong_framing(&parts.headers) {
+    if parts.version == Version::HTTP_2 {
+        fields::trim(&mut parts.headers);
+    }
+    let broken = match fields::unusable(&parts.headers) {
         Some(wrong) => Some(Error::BadAnswer { origin: route.origin.to_string(), source: wrong.into() }),
         None => body.begin().await.err().map(|error| failure(error, &route)),
     };

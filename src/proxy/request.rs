@@ -112,6 +112,11 @@ fn check(
     if request.version() == Version::HTTP_2 && request.headers().len() > MAX_FIELDS {
         return Err(Error::TooLarge { bytes: MAX_HEAD, fields: MAX_FIELDS });
     }
+    if request.version() == Version::HTTP_2
+        && let Some(found) = fields::malformed(request.headers())
+    {
+        return Err(Error::Invalid { found });
+    }
     check_framing(request)?;
     let asked = target::read(link, request)?;
     check_host(request, asked.authority())?;

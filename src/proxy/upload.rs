@@ -22,6 +22,7 @@ use super::{
     link::{Link, Phase},
     writes::Written,
 };
+use crate::error::Cause;
 
 /// The body of a request, from the moment on which its turn has come.
 pub(super) struct RequestBody {
@@ -153,9 +154,9 @@ impl RequestBody {
 
 impl http_body::Body for RequestBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = Cause;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
         if let Some(frame) = self.again() {
             self.note_write();
             return Poll::Ready(Some(Ok(frame)));
@@ -170,7 +171,7 @@ impl http_body::Body for RequestBody {
                 }
                 return Poll::Pending;
             }
-            Poll::Ready(frame) => frame,
+            Poll::Ready(frame) => frame.map(|frame| frame.map_err(Cause::from)),
         };
         self.note_write();
         if let Some(Ok(trailers)) = &mut frame
@@ -179,6 +180,9 @@ impl http_body::Body for RequestBody {
             // What hyper has skipped behind an LF alone may have been another request, whose sender has to know that it was
             // not read: see docs/decisions/http-deviations.md.
             self.link.set_last();
+            if let Some(wrong) = trailers.trailers_ref().and_then(fields::malformed) {
+                return Poll::Ready(Some(Err(format!("its trailers have {wrong}").into())));
+            }
             fields::clean_trailers(trailers);
         }
         match &frame {

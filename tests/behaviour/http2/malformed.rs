@@ -2,10 +2,14 @@
 
 use http::Request;
 
-use super::streams::{frames, rejected2};
+use super::{
+    streams::{frames, rejected2},
+    upstreams::{andante, framed},
+};
 use crate::support::{
     Andante, Client, Message, Upstream,
     h2::{Client2, Frame, block, kind},
+    rejected,
 };
 
 /// What a request of `fields` gets, whose stream stays open if there is a `body`.
@@ -41,6 +45,13 @@ fn r36_malformed_requests_are_reset_and_go_nowhere() {
         ("no scheme", vec![good[0], good[2], good[3]]),
         ("no method", good[1..].to_vec()),
         ("no path", good[..3].to_vec()),
+        ("a path that is only a fragment", vec![good[0], good[1], good[2], (":path", "#b")]),
+        ("a path that is only a query", vec![good[0], good[1], good[2], (":path", "?b")]),
+        ("the path of OPTIONS", vec![good[0], good[1], good[2], (":path", "*")]),
+        ("a blank before a value", with(("x", " 1"))),
+        ("a blank after a value", with(("x", "1 "))),
+        ("a tabulator after a value", with(("x", "1\t"))),
+        ("a name that is no token", with(("x\"y", "1"))),
         ("an empty path", vec![good[0], good[1], good[2], (":path", "")]),
         ("a line break in the path", vec![good[0], good[1], good[2], (":path", "/\r\nx: 1")]),
         ("a line break in the authority", vec![good[0], good[1], (":authority", "a\r\nb"), good[3]]),
@@ -54,12 +65,79 @@ fn r36_malformed_requests_are_reset_and_go_nowhere() {
     assert_eq!(upstream.requests().len(), 1);
 }
 
+/// RFC 9113 §8.1.1 and §8.2.1. What h2 drops by itself is no more than dropped: see `docs/decisions/http-deviations.md`.
+#[test]
+fn r36_malformed_trailers_never_arrive_with_a_whole_request() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
+    let host = upstream.address().to_string();
+    let head = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":authority", &*host),
+        (":path", "/"),
+        ("trailer", "x, x-fine"),
+        ("te", "trailers"),
+    ];
+    let ask = |trailers: &[(&str, &str)]| {
+        let mut frames = frames(&andante);
+        frames.headers(1, &head, false);
+        frames.data(1, b"body", false);
+        frames.headers(1, trailers, true);
+        frames.next_on(1)
+    };
+    for (what, trailer) in [
+        ("a blank before a value", ("x", " 1")),
+        ("a blank after a value", ("x", "1 ")),
+        ("a name that is no token", ("x\"y", "1")),
+        ("an uppercase name", ("X", "1")),
+        ("a connection field", ("connection", "x")),
+    ] {
+        let said = ask(&[("x-fine", "1"), trailer]);
+        let reset = said.as_ref().is_none_or(|said| said.kind == kind::RST_STREAM);
+        assert!(reset || said.as_ref().is_some_and(|said| said.status() == 400), "{what}: {said:?}");
+    }
+    assert!(upstream.requests().is_empty(), "{:?}", upstream.requests());
+    assert_eq!(ask(&[("x-fine", "1")]).unwrap().status(), 200, "without all that they are in order");
+    let whole = upstream.requests().len();
+    // A pseudo-field never gets further than here.
+    ask(&[(":path", "/other"), ("x-fine", "1")]);
+    for request in &upstream.requests()[whole..] {
+        assert_eq!(request.trailers, [("x-fine".to_owned(), "1".to_owned())]);
+    }
+}
+
+/// RFC 9113 §8.2.1, of answers. That blanks are taken off is a known deviation: see `docs/decisions/http-deviations.md`.
+#[test]
+fn r36_answers_lose_outer_blanks_and_have_no_names_that_are_none() {
+    let upstream = framed(&[], |number, mut frames| {
+        let bad = if number == 1 { ("x-a", " 1\t") } else { ("x\"y", "1") };
+        if let Some(request) = frames.next_of(kind::HEADERS) {
+            frames.headers(request.stream, &[(":status", "200"), bad], true);
+            frames.go_away(request.stream, h2::Reason::NO_ERROR);
+        }
+        while frames.next().is_some() {}
+    });
+    let andante = andante(upstream.port(), "");
+    let ask = || Client::get(andante.andante.proxy(), &upstream.url("/"));
+    let answer = ask();
+    assert!(String::from_utf8_lossy(&answer.head).contains("x-a: 1\r\n"), "{answer:?}");
+    rejected(&ask(), 502, "http_protocol_error", "a name");
+}
+
 #[test]
 fn r36_a_body_of_another_length_than_announced_never_arrives_whole() {
     let upstream = Upstream::ok();
     let andante = Andante::serve(&[]);
     let host = upstream.address().to_string();
-    for (length, body) in [("5", &b"four"[..]), ("3", b"four"), ("0", b"x"), ("x", b"four"), ("-1", b"four")] {
+    for (length, body) in [
+        ("5", &b"four"[..]),
+        ("3", b"four"),
+        ("0", b"x"),
+        ("x", b"four"),
+        ("-1", b"four"),
+        ("18446744073709551615", b"four"),
+        ("18446744073709551614", b"four"),
+    ] {
         let fields = [
             (":method", "POST"),
             (":scheme", "http"),

@@ -45,7 +45,7 @@ pub(super) fn andante(port: u16, more: &str) -> Interceptor {
 }
 
 /// An upstream whose frames `script` reads and writes, with the number of its connection.
-fn framed(
+pub(super) fn framed(
     settings: &'static [(u16, u32)],
     script: impl Fn(usize, Frames<Box<dyn Stream>>) + Send + Sync + 'static,
 ) -> Upstream {
