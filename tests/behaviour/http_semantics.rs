@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{Andante, Client, DeadPort, Message, Upstream, rejected};
+use crate::support::{Andante, Client, DeadPort, Message, Upstream, h2::Client2, rejected};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -107,6 +107,96 @@ fn r13_trailers_cannot_smuggle_what_fields_cannot() {
     );
     assert_eq!(upstream.request().trailers, [("x-fine".to_owned(), "1".to_owned())], "to the upstream");
     assert_eq!(answer.trailers, [("x-fine".to_owned(), "1".to_owned())], "to the worker");
+}
+
+/// RFC 9110 §6.5.1: what frames, routes, authenticates, modifies or controls a message, or says what its content is, means
+/// nothing after it.
+#[test]
+fn r14_trailers_bring_nothing_that_belongs_into_a_head() {
+    const NAMES: [&str; 34] = [
+        "cookie",
+        "set-cookie",
+        "authorization",
+        "www-authenticate",
+        "proxy-authenticate",
+        "via",
+        "host",
+        "max-forwards",
+        "location",
+        "content-location",
+        "retry-after",
+        "age",
+        "cache-control",
+        "pragma",
+        "date",
+        "expires",
+        "vary",
+        "warning",
+        "range",
+        "content-range",
+        "content-type",
+        "content-encoding",
+        "content-language",
+        "trailer",
+        "expect",
+        "if-match",
+        "if-none-match",
+        "if-range",
+        "if-modified-since",
+        "if-unmodified-since",
+        "te",
+        "upgrade",
+        "forwarded",
+        "idempotency-key",
+    ];
+    let trailers: String = NAMES.iter().map(|name| format!("{name}: 1\r\n")).collect();
+    let (names, trailers) = (format!("{}, x-fine", NAMES.join(", ")), format!("{trailers}X-Fine: 1\r\n"));
+    let upstream = Upstream::always(format!(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: {names}\r\n\r\n2\r\nok\r\n0\r\n{trailers}\r\n"
+    ));
+    let (andante, up) = (Andante::serve(&[]), upstream.address());
+    let fine = [("x-fine".to_owned(), "1".to_owned())];
+    let answer = Client::ask(
+        andante.proxy(),
+        format!(
+            "POST http://{up}/ HTTP/1.1\r\nHost: {up}\r\nTE: trailers\r\nTrailer: {names}\r\n\
+             Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n{trailers}\r\n"
+        ),
+    );
+    assert_eq!(upstream.request().trailers, fine, "to the upstream");
+    assert_eq!(answer.trailers, fine, "to the worker");
+    let answer = Client2::connect(andante.proxy()).send(http::Request::get(upstream.url("/")).header("te", "trailers"));
+    assert_eq!(answer.answer().trailers, fine, "to the worker, in HTTP/2");
+}
+
+/// RFC 9110 §7.6.1: a proxy removes what `Connection` names, whatever that is. That credentials are for the upstream is
+/// the sender's to know, who must not name them.
+#[test]
+fn r13_what_connection_names_is_removed_even_if_it_was_meant_for_the_upstream() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
+    let fields = "Connection: Authorization, cookie, host, cache-control, content-type, via\r\nAuthorization: Bearer x\r\n\
+         Cookie: a=1\r\nCache-Control: no-cache\r\nContent-Type: text/plain\r\nVia: 1.1 far\r\n";
+    let (request, _) = exchange(&andante, &upstream, fields);
+    for gone in ["authorization", "cookie", "connection"] {
+        assert!(!request.has(gone), "{gone}: {request:?}");
+    }
+    for kept in ["host", "cache-control", "content-type", "via"] {
+        assert!(request.has(kept), "{kept}: {request:?}");
+    }
+}
+
+#[test]
+fn r24_only_our_own_server_timing_is_called_andante() {
+    let upstream = Upstream::always(
+        "HTTP/1.1 200 OK\r\nServer-Timing: andante;dur=9999, db;dur=53\r\nServer-Timing: Andante ;dur=1\r\n\
+         Server-Timing: cache;desc=\"a, andante;dur=1\", andante\r\nTransfer-Encoding: chunked\r\n\
+         Trailer: server-timing\r\n\r\n2\r\nok\r\n0\r\nServer-Timing: andante;dur=7, total;dur=9\r\n\r\n",
+    );
+    let (_, answer) = exchange(&Andante::serve(&[]), &upstream, "TE: trailers\r\nConnection: te\r\n");
+    let timings = answer.all("server-timing");
+    assert_eq!(timings[..2], ["db;dur=53", "cache;desc=\"a, andante;dur=1\""]);
+    assert!(timings.len() == 3 && timings[2].starts_with("andante;dur="), "{timings:?}");
+    assert_eq!(answer.trailers, [("server-timing".to_owned(), "total;dur=9".to_owned())]);
 }
 
 #[test]
