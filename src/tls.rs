@@ -4,6 +4,7 @@
 //! store and `upstream-ca`, with the lists of `upstream-crl`. There is no way to switch that off.
 
 mod der;
+mod fault;
 mod files;
 mod reasons;
 #[cfg(test)]

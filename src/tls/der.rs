@@ -18,7 +18,7 @@ fn read(certificate: &[u8]) -> Option<X509Certificate<'_>> {
 }
 
 /// The common name in a name, or its last part if it has none. Comes from a stranger, and is cut and cleaned.
-fn common_name(name: &X509Name<'_>) -> String {
+pub(super) fn common_name(name: &X509Name<'_>) -> String {
     let best = name.iter_common_name().next().or_else(|| name.iter_attributes().last());
     let best = best.map_or(&[][..], |attribute| attribute.as_slice());
     String::from_utf8_lossy(best).chars().filter(|c| !c.is_control()).take(100).collect()

@@ -70,6 +70,13 @@ fn of_certificate(origin: &Origin, error: &CertificateError) -> Error {
         CertificateError::NotValidForName => ("is not for this host".to_owned(), NAME),
         CertificateError::Revoked => ("has been revoked".to_owned(), ASK),
         CertificateError::BadSignature => ("has a signature that is wrong".to_owned(), ASK),
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. } => {
+            ("is signed in a way that is not supported here".to_owned(), ASK)
+        }
+        CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            ("comes with a signature of another kind than its key, or its issuer's".to_owned(), ASK)
+        }
+        CertificateError::BadEncoding => ("cannot be read (X.509 in DER, RFC 5280)".to_owned(), ASK),
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             ("is not for servers".to_owned(), ASK)
         }
@@ -98,7 +105,7 @@ fn names(presented: &[String]) -> String {
     }
 }
 
-fn date(at: UnixTime) -> String {
+pub(super) fn date(at: UnixTime) -> String {
     humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + Duration::from_secs(at.as_secs())).to_string()
 }
 

@@ -1,6 +1,7 @@
 //! TLS with upstreams of all kinds, over real sockets.
 
 mod believing;
+mod chains;
 mod pki;
 mod speaking;
 

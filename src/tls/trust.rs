@@ -18,6 +18,7 @@ use tracing::{debug, warn};
 
 use super::{
     der,
+    fault::{Chain, Fault},
     files::{Read, TlsError, unusable},
 };
 use crate::{error::Error, policy::Origin};
@@ -37,6 +38,7 @@ pub(super) struct Trust {
 struct Verifier {
     inner: Arc<WebPkiServerVerifier>,
     named: Vec<CertificateDer<'static>>,
+    revoked: Vec<CertificateRevocationListDer<'static>>,
 }
 
 /// Why a certificate is not believed, where rustls would not know the words.
@@ -50,6 +52,8 @@ pub(super) enum Untrusted {
     Unknown(String),
     #[error("is that of an authority (CA:TRUE), and is none that is trusted here")]
     Authority,
+    #[error(transparent)]
+    Fault(Fault),
 }
 
 // === impl Trust ===
@@ -87,7 +91,7 @@ impl Trust {
             .build();
         // The lists have been read before: it is authorities that are missing.
         let inner = inner.map_err(|_| Untrusted::NoAuthority)?;
-        Ok(Arc::new(Verifier { inner, named: self.named.clone() }))
+        Ok(Arc::new(Verifier { inner, named: self.named.clone(), revoked: self.revoked.clone() }))
     }
 }
 
@@ -142,9 +146,16 @@ impl ServerCertVerifier for Verifier {
                 }
                 if der::signed_by(certificate).is_none() { Untrusted::SelfSigned } else { Untrusted::Authority }
             }
+            Err(rustls::Error::InvalidCertificate(error)) => {
+                let chain = Chain::read(certificate, intermediates, &self.named);
+                match chain.and_then(|chain| chain.explain(error, name, &self.revoked, now)) {
+                    Some(fault) => Untrusted::Fault(fault),
+                    None => return outcome,
+                }
+            }
             _ => return outcome,
         };
-        Err(CertificateError::Other(OtherError(Arc::new(untrusted))).into())
+        Err(untrusted.into())
     }
 
     fn verify_tls12_signature(
@@ -153,7 +164,7 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls12_signature(message, certificate, signed)
+        explained(self.inner.verify_tls12_signature(message, certificate, signed), certificate)
     }
 
     fn verify_tls13_signature(
@@ -162,11 +173,20 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls13_signature(message, certificate, signed)
+        explained(self.inner.verify_tls13_signature(message, certificate, signed), certificate)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.inner.supported_verify_schemes()
+    }
+}
+
+/// Says why a signature of the handshake is wrong, if that is known.
+fn explained<T>(outcome: Result<T, rustls::Error>, certificate: &CertificateDer<'_>) -> Result<T, rustls::Error> {
+    let wrong = matches!(outcome, Err(rustls::Error::InvalidCertificate(CertificateError::BadSignature)));
+    match Chain::read(certificate, &[], &[]).filter(|_| wrong).and_then(|chain| chain.explain_handshake()) {
+        Some(fault) => Err(Untrusted::Fault(fault).into()),
+        None => outcome,
     }
 }
 
@@ -176,6 +196,12 @@ fn is_authority(error: &OtherError) -> bool {
 }
 
 // === impl Untrusted ===
+
+impl From<Untrusted> for rustls::Error {
+    fn from(untrusted: Untrusted) -> Self {
+        CertificateError::Other(OtherError(Arc::new(untrusted))).into()
+    }
+}
 
 impl Untrusted {
     pub(super) fn about(&self, origin: &Origin) -> Error {
@@ -190,6 +216,7 @@ impl Untrusted {
             Self::SelfSigned | Self::Authority => {
                 "if it is the one you expect, add it with --upstream-ca FILE (`upstream-ca`)"
             }
+            Self::Fault(fault) => fault.hint,
             Self::Unknown(_) => {
                 "add its CA with --upstream-ca FILE (`upstream-ca`), or have the upstream send its intermediate certificates"
             }

@@ -24,11 +24,14 @@ pub(super) struct Pem(NamedTempFile);
 
 impl Authority {
     pub(super) fn new(name: &str) -> Self {
-        let mut params = params(&[]);
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+        Self(CertifiedIssuer::self_signed(authority(name), KeyPair::generate().unwrap()).unwrap())
+    }
+
+    /// An authority below this one, which `how` spoils.
+    pub(super) fn below(&self, name: &str, how: impl FnOnce(&mut CertificateParams)) -> Self {
+        let mut params = authority(name);
+        how(&mut params);
+        Self(CertifiedIssuer::signed_by(params, KeyPair::generate().unwrap(), &self.0).unwrap())
     }
 
     pub(super) fn pem(&self) -> String {
@@ -67,6 +70,15 @@ impl Authority {
         };
         list.signed_by(&self.0).unwrap()
     }
+}
+
+/// What the certificate of an authority says.
+fn authority(name: &str) -> CertificateParams {
+    let mut params = params(&[]);
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params
 }
 
 /// What a good certificate for `names` says.
