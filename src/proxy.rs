@@ -13,6 +13,7 @@ mod http1;
 mod http2;
 mod incidents;
 mod inside;
+mod interim;
 mod lease;
 mod link;
 mod noted;

@@ -15,6 +15,7 @@ use super::{
     body::{Body, UpstreamBody},
     fields::{self, SERVER_TIMING},
     gateway::Stay,
+    interim,
     lease::Lease,
     link::{Link, Phase},
     retry::{Again, Parts, Spare, Why},
@@ -228,6 +229,9 @@ async fn send(
         let mut lease = route.connection(&link.proxy, &link.peer.pool, http1_only).await?;
         route.suit(&mut request, lease.protocol());
         let spare = spare(&request, lease.protocol(), link);
+        if lease.protocol() == Protocol::Http1 {
+            interim::pass_on(link, &mut request);
+        }
         permit.sent();
         match lease.send(*request).await {
             Ok(answer) => return Ok((answer, lease)),

@@ -25,11 +25,16 @@ where
 {
     let service = service_fn(|request: Request<Incoming>| {
         link.set_answering(true);
+        link.interim.open(request.version());
         link.enter(Phase::Answer, link.proxy.timeouts.answer);
         let request = Box::new(request.map(|body| RequestBody::new(body, link.clone())));
         let arrival = Arrival { link: link.clone(), request };
-        let answer = stack().call(arrival);
-        async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never| match never {})) }
+        let (answer, link) = (stack().call(arrival), link.clone());
+        async move {
+            let answer = answer.await.unwrap_or_else(|never| match never {});
+            link.interim.close();
+            Ok::<_, Infallible>(answer)
+        }
     });
     let connection = http1::Builder::new()
         .max_buf_size(MAX_HEAD)
@@ -68,6 +73,7 @@ where
             return Poll::Ready(ended.is_ok());
         }
         watch.catch_up();
+        link.interim.wake(cx);
         // hyper notices a client that leaves only while it has nothing else to read.
         if link.phase() == Phase::Waiting && link.peer.wire.poll_left(cx) {
             return Poll::Ready(false);

@@ -16,6 +16,7 @@ use super::{
     Pool, Proxy,
     account::{Account, RequestId},
     connection::Speech,
+    interim::Interim,
     recent::Recent,
     upstream::Route,
 };
@@ -63,6 +64,8 @@ pub(super) struct Link {
     last: AtomicBool,
     /// The connection is somebody else's now: a tunnel's, or another protocol's.
     handed_over: AtomicBool,
+    /// What the worker is told before its answer.
+    pub(super) interim: Interim,
     /// When the current phase has taken too long, in nanoseconds of the clock.
     deadline: AtomicU64,
 }
@@ -161,6 +164,7 @@ impl Link {
             answering: AtomicBool::new(false),
             last: AtomicBool::new(false),
             handed_over: AtomicBool::new(false),
+            interim: Interim::default(),
             deadline: AtomicU64::new(u64::MAX),
         };
         // The first request has to come soon; later ones may take their time.

@@ -23,6 +23,10 @@ pub(super) struct Voice<S> {
     link: Arc<Link>,
     /// What was read since there was no request.
     heard: Heard,
+    /// What is still to be written of interim answers.
+    interim: Bytes,
+    /// All that hyper had to say before the request under way is written, and nothing yet of what it says to that.
+    between: bool,
     /// What is still to be written of our answer to something that hyper could not read.
     instead: Option<Bytes>,
 }
@@ -38,11 +42,26 @@ struct Heard {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Voice<S> {
     pub(super) fn new(stream: S, link: Arc<Link>) -> Self {
-        Self { stream, link, heard: Heard::default(), instead: None }
+        Self { stream, link, heard: Heard::default(), interim: Bytes::new(), between: false, instead: None }
     }
 
     pub(super) fn into_inner(self) -> S {
         self.stream
+    }
+
+    /// Writes what the upstream has answered for the time being.
+    fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.between {
+            if self.interim.is_empty() {
+                self.interim = self.link.interim.take();
+            }
+            if self.interim.is_empty() {
+                break;
+            }
+            let written = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.interim))?;
+            self.interim.advance(written);
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// What hyper says on its own account, to a client whose request it could not read, helps nobody. Says it better.
@@ -86,6 +105,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Voice<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Voice<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.poll_interim(cx))?;
+        self.between = false;
         if ready!(self.poll_say_better(cx, buf))? {
             return Poll::Ready(Ok(buf.len()));
         }
@@ -97,6 +118,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Voice<S> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_interim(cx))?;
+        self.between = false;
         if ready!(self.poll_say_better(cx, bufs.first().map_or(&[], |buf| buf)))? {
             return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
         }
@@ -108,6 +131,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Voice<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // hyper asks for this once it has written all that it had to.
+        self.between |= self.link.interim.is_open();
+        ready!(self.poll_interim(cx))?;
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         // All of the answer has been written, if it is one that had been asked for.
         if self.link.phase() == Phase::Idle {
