@@ -52,6 +52,8 @@ pub struct Learned {
     noted: Option<f64>,
     /// Requests that are under way, and of which no answer tells yet.
     unanswered: u32,
+    /// When the last request was taken.
+    taken: Instant,
     parallel: Option<Parallel>,
     /// Whether the upstream has ever answered.
     answered: bool,
@@ -73,6 +75,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const EXTRA: f64 = 0.2;
 const EXTRA_AT_FIRST: f64 = 10.0;
 const EXTRA_AT_MOST: f64 = 1000.0;
+/// After a pause another request leaves this long after the last one, though none was answered.
+const HANGS: Duration = Duration::from_secs(2);
 /// So many unanswered requests show that more would be sent if they could.
 const CROWDED: u32 = 3;
 
@@ -99,6 +103,7 @@ impl Learned {
             finder: Finder::new(now),
             noted: None,
             unanswered: 0,
+            taken: now,
             parallel: None,
             answered: false,
             extra: EXTRA_AT_FIRST,
@@ -129,7 +134,9 @@ impl Learned {
     /// its kind does not pause; [`Instant::FAR`] if an answer must come first.
     pub fn earliest(&mut self, now: Instant, cost: Cost, scope: Scope) -> Instant {
         if self.parallel.is_some_and(|parallel| f64::from(self.unanswered) + 1.0 > parallel.most()) {
-            return Instant::FAR;
+            // After a pause, what hangs does not hold up all others.
+            let hangs = self.parallel.is_some_and(|parallel| !parallel.is_careful());
+            return if hangs { (self.taken + HANGS).max(self.gate.earliest(now)) } else { Instant::FAR };
         }
         let ramp = self.ramp.map_or(now, |ramp| ramp.earliest(now));
         self.gate.earliest(now).max(ramp).max(self.told.earliest(now, cost, scope, self.spend))
@@ -137,7 +144,8 @@ impl Learned {
 
     /// Until when nothing of `scope` leaves, as far as is known, and why.
     pub fn closed(&self, now: Instant, scope: Scope) -> Option<(Instant, Reason)> {
-        self.gate.until().or_else(|| self.told.empty(now, scope).map(|until| (until, Reason::Exhausted)))
+        let told = self.told.closed(now, scope);
+        self.gate.until().into_iter().chain(told).max_by_key(|(until, _)| *until)
     }
 
     /// A request of `kind` was taken; `waited` says that it had to wait for that.
@@ -150,6 +158,7 @@ impl Learned {
         budget: &mut Budget,
     ) -> Changes {
         self.unanswered += 1;
+        self.taken = now;
         self.extra = (self.extra + EXTRA).min(EXTRA_AT_MOST);
         self.gate.take(now, charge.unit);
         self.routes.take(kind, now);
@@ -170,6 +179,8 @@ impl Learned {
         // Either the hint says so, or others are served all the time.
         let quota = hint.cause == Cause::Quota;
         let elsewhere = self.is_elsewhere(hint, &kind) || quota && self.routes.is_alone(&kind);
+        // Where all kinds are refused it is no matter of theirs.
+        let elsewhere = elsewhere && self.routes.has_room(&kind, now);
         self.answered = true;
         let mut changes = Changes::new();
         let served = hint.cause == Cause::None;
@@ -185,11 +196,11 @@ impl Learned {
         }
         changes.extend(limits.into_iter().map(Change::Limit));
         match hint.cause {
-            Cause::None if failed => self.fail(now, charge.unit, &mut changes),
-            Cause::None => self.serve(now, charge.unit, sent, budget, &mut changes),
+            Cause::None if failed => self.fail(now, charge.unit, budget, &mut changes),
+            Cause::None => self.serve(now, charge, sent, budget, &mut changes),
             Cause::Overload => match hint.wait.filter(|wait| !wait.is_zero()) {
                 Some(wait) => self.close(now, wait, Reason::RetryAfter, &mut changes),
-                None => self.fail(now, charge.unit, &mut changes),
+                None => self.fail(now, charge.unit, budget, &mut changes),
             },
             Cause::Concurrency => {
                 self.gate.served(charge.unit);
@@ -200,7 +211,7 @@ impl Learned {
             // The lane is not to blame.
             Cause::Quota if hint.signal == Signal::FatalQuota || elsewhere && hint.signal != Signal::Banned => {
                 if self.gate.served(charge.unit) {
-                    changes.push(Change::Opened);
+                    self.open(budget, &mut changes);
                 }
             }
             Cause::Quota => self.refuse(seen, budget, &mut changes),
@@ -218,8 +229,15 @@ impl Learned {
             self.routes.served(&kind, sent);
         }
         if elsewhere && (quota || hint.signal == Signal::Exhausted) {
-            let pause = self.routes.refused(&kind, wait(hint), sent, now);
-            changes.extend(pause.map(Change::Route));
+            let asked = hint.retry_after.filter(|wait| !wait.is_zero()).zip(hint.buckets.first());
+            match asked.and_then(|(wait, bucket)| Some((wait, self.told.pause(bucket, &kind, now, now + wait)?))) {
+                // It is about a budget, and all that draw on it.
+                Some((wait, news)) => changes.extend(news.then_some(Change::Route(wait))),
+                None => {
+                    let pause = self.routes.refused(&kind, wait(hint), sent, now);
+                    changes.extend(pause.map(Change::Route));
+                }
+            }
         } else if quota {
             budget.refused(now, sent);
             // A ban, and a bill that was not paid, have nothing to do with limits.
@@ -231,9 +249,9 @@ impl Learned {
     }
 
     /// The request `unit` could not be sent, broke off, or was not answered in time: the upstream has failed.
-    pub fn broke(&mut self, now: Instant, unit: Unit) -> Changes {
+    pub fn broke(&mut self, now: Instant, unit: Unit, budget: &Budget) -> Changes {
         let mut changes = Changes::new();
-        self.fail(now, unit, &mut changes);
+        self.fail(now, unit, budget, &mut changes);
         changes
     }
 
@@ -290,19 +308,28 @@ impl Learned {
 
     /// The last instant until which something pauses that was asked to: nothing may leave before that, whoever asks.
     pub fn last_pause(&self) -> Option<Instant> {
-        self.gate.until().map(|(until, _)| until).max(self.routes.last_pause())
+        self.gate.until().map(|(until, _)| until).max(self.routes.last_pause()).max(self.told.last_pause())
     }
 
-    fn serve(&mut self, now: Instant, unit: Unit, sent: Instant, budget: &mut Budget, changes: &mut Changes) {
+    /// A pause is over: not all that wait leave at once.
+    fn open(&mut self, budget: &Budget, changes: &mut Changes) {
+        (self.refusals, self.waits) = (0, 0);
+        changes.push(Change::Opened);
+        if self.parallel.is_none() && !budget.is_even() {
+            self.parallel = Some(Parallel::after_a_pause(self.unanswered));
+        }
+    }
+
+    fn serve(&mut self, now: Instant, charge: Charge, sent: Instant, budget: &mut Budget, changes: &mut Changes) {
+        let unit = charge.unit;
         if let Some(breaker) = &mut self.breaker {
             breaker.served(now, self.gate.is_probe(unit));
         }
         if self.gate.served(unit) {
-            (self.refusals, self.waits) = (0, 0);
-            changes.push(Change::Opened);
-            if self.parallel.is_none() && !budget.is_even() {
-                self.parallel = Some(Parallel::after_a_pause());
-            }
+            self.open(budget, changes);
+        }
+        if self.told.passed(charge) && self.parallel.is_none() {
+            self.parallel = Some(Parallel::after_a_pause(self.unanswered));
         }
         self.parallel = self.parallel.and_then(Parallel::served);
         if let Some(limit) = self.finder.served(now, unit, sent) {
@@ -310,7 +337,7 @@ impl Learned {
         }
     }
 
-    fn fail(&mut self, now: Instant, unit: Unit, changes: &mut Changes) {
+    fn fail(&mut self, now: Instant, unit: Unit, budget: &Budget, changes: &mut Changes) {
         if !self.answered {
             // Its name may be wrong: whoever asks for it should know soon.
             return;
@@ -320,7 +347,7 @@ impl Learned {
         match pause {
             Some(pause) => self.close(now, pause, Reason::Breaker, changes),
             // What it was to find out, it has: the API answers, or is not reached, but it does not ask for a pause.
-            None if self.gate.served(unit) => changes.push(Change::Opened),
+            None if self.gate.served(unit) => self.open(budget, changes),
             None => {}
         }
     }

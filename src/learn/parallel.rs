@@ -21,9 +21,14 @@ impl Parallel {
         Self { most: (f64::from(unanswered) * DECREASE).floor().max(1.0), careful: true }
     }
 
-    /// One at first, because a pause is over.
-    pub(super) fn after_a_pause() -> Self {
-        Self { most: 1.0, careful: false }
+    /// One more than the `unanswered` at first, because a pause is over.
+    pub(super) fn after_a_pause(unanswered: u32) -> Self {
+        Self { most: f64::from(unanswered) + 1.0, careful: false }
+    }
+
+    /// Whether more than this was too many.
+    pub(super) fn is_careful(self) -> bool {
+        self.careful
     }
 
     /// How many there may be.

@@ -10,6 +10,8 @@ use crate::clock::Instant;
 pub(super) struct Routes {
     paused: HashMap<u32, Pause>,
     suspects: HashMap<u32, Suspect>,
+    /// How many kinds were refused since one was served, each for the first time.
+    strangers: u32,
 }
 
 /// A kind that is refused, while others are served.
@@ -41,6 +43,8 @@ const ALONE: u32 = 3;
 const OTHERS: u32 = 10;
 /// So many kinds are suspected at once.
 const SUSPECTS: usize = 8;
+/// After so many kinds were refused, one after the other, and none was served, it is not a matter of kinds.
+const STRANGERS: u32 = 16;
 /// More kinds than this are not told apart any more.
 const MOST: usize = 256;
 
@@ -86,6 +90,17 @@ impl Routes {
         suspect.refused >= ALONE && suspect.others >= OTHERS
     }
 
+    /// Whether this kind may pause alone: not if too many do, or if all are refused.
+    pub(super) fn has_room(&mut self, route: &RouteKey, now: Instant) -> bool {
+        if self.paused.contains_key(&route.id()) {
+            return true;
+        }
+        if self.paused.len() >= MOST {
+            self.paused.retain(|_, pause| pause.until > now);
+        }
+        self.paused.len() < MOST && self.strangers < STRANGERS
+    }
+
     /// A request of this kind, sent at `sent`, was refused, or has used up what its kind has, and is to wait for `wait`, if
     /// that was said: for how long its kind pauses from now on.
     pub(super) fn refused(
@@ -97,12 +112,6 @@ impl Routes {
     ) -> Option<Duration> {
         let route = route.id();
         let wait = wait.unwrap_or_default().min(A_DAY);
-        if self.paused.len() >= MOST && !self.paused.contains_key(&route) {
-            self.paused.retain(|_, pause| pause.until > now);
-            if self.paused.len() >= MOST {
-                return None;
-            }
-        }
         match self.paused.get_mut(&route) {
             // It was under way before.
             Some(pause) if sent < pause.since => None,
@@ -113,6 +122,7 @@ impl Routes {
                 Some(length)
             }
             None => {
+                self.strangers += 1;
                 let length = FIRST.max(wait);
                 self.paused.insert(route, Pause { since: now, until: now + length, again: 0, trying: false });
                 Some(length)
@@ -123,6 +133,7 @@ impl Routes {
     /// A request of this kind, sent at `sent`, was served: if that was after its pause had begun, it is over.
     pub(super) fn served(&mut self, route: &RouteKey, sent: Instant) {
         let route = route.id();
+        self.strangers = 0;
         if self.paused.get(&route).is_some_and(|pause| pause.since <= sent) {
             self.paused.remove(&route);
         }

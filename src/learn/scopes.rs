@@ -19,12 +19,14 @@ pub(super) struct Scopes {
     version: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Node {
     /// What answers to exactly this kind reported, if there were any.
     reported: Option<Scope>,
     /// What holds for most of the kinds below.
     below: Majority,
+    /// A kind that has this prefix.
+    kind: RouteKey,
 }
 
 /// The most frequent of many values, or one of the more frequent ones (Boyer and Moore, 1981).
@@ -34,8 +36,10 @@ struct Majority {
     lead: u32,
 }
 
-/// So many prefixes are remembered. Beyond, all of them are learned anew.
+/// So many prefixes are remembered. Beyond, only what differs from the prefix before it.
 const MOST: usize = 1024;
+/// If more than this differs, further kinds are taken for what their neighbours are.
+const ENOUGH: usize = MOST / 4 * 3;
 
 // === impl Scopes ===
 
@@ -69,14 +73,31 @@ impl Scopes {
         if self.of(kind) != now {
             self.version += 1;
         }
-        if self.nodes.len() >= MOST {
-            self.nodes.clear();
+        if self.nodes.len() >= MOST && !self.make_room() {
+            return;
         }
-        self.root.vote(now);
+        let mut turned = self.root.vote(now);
+        let new = Node { reported: None, below: Majority::default(), kind: *kind };
         for prefix in kind.prefixes() {
-            self.nodes.entry(prefix).or_default().below.vote(now);
+            turned |= self.nodes.entry(prefix).or_insert(new).below.vote(now);
         }
-        self.nodes.entry(kind.id()).or_default().reported = Some(now);
+        self.nodes.entry(kind.id()).or_insert(new).reported = Some(now);
+        // What is expected of those that are not known has changed.
+        self.version += u64::from(turned);
+    }
+
+    /// Forgets what says the same as the prefix before it. Says whether there is room then.
+    fn make_room(&mut self) -> bool {
+        let says_no_more = |(id, node): &(&u32, &Node)| {
+            let mut shorter = node.kind.prefixes().skip_while(|prefix| prefix != *id).skip(1);
+            let above = shorter.find_map(|prefix| self.nodes.get(&prefix)).map_or(&self.root, |node| &node.below);
+            node.below.scope == above.scope && node.reported.is_none_or(|reported| reported == above.scope)
+        };
+        let dispensable: Vec<u32> = self.nodes.iter().filter(says_no_more).map(|(id, _)| *id).collect();
+        for id in dispensable {
+            self.nodes.remove(&id);
+        }
+        self.nodes.len() < ENOUGH
     }
 
     /// There are no such budgets any more.
@@ -123,14 +144,17 @@ pub(super) struct Kinds {
 // === impl Majority ===
 
 impl Majority {
-    fn vote(&mut self, scope: Scope) {
+    /// Says whether that turns it.
+    fn vote(&mut self, scope: Scope) -> bool {
         if scope == self.scope {
             self.lead = self.lead.saturating_add(1);
         } else if self.lead == 0 {
             (self.scope, self.lead) = (scope, 1);
+            return true;
         } else {
             self.lead -= 1;
         }
+        false
     }
 }
 
@@ -190,5 +214,27 @@ mod tests {
         }
         assert!(scopes.nodes.len() <= MOST + 5);
         assert_eq!(scopes.of(&get("/new")), Scope::only(0));
+    }
+
+    #[test]
+    fn what_differs_from_its_neighbours_is_not_forgotten() {
+        let (mut scopes, core, search) = (Scopes::default(), Scope::only(CORE), Scope::only(SEARCH));
+        scopes.hear(&get("/users/a"), core, Scope::NONE);
+        scopes.hear(&get("/search/code"), search, Scope::NONE);
+        for at in 0..10_000 {
+            scopes.hear(&get(&format!("/repos/owner{at:x}x/repo/issues")), core, Scope::NONE);
+        }
+        assert!(scopes.nodes.len() <= MOST + 5);
+        assert_eq!((scopes.of(&get("/search/code")), scopes.of(&get("/search/issues"))), (search, search));
+        assert_eq!(scopes.of(&get("/repos/new/repo/issues")), core);
+    }
+
+    #[test]
+    fn where_everything_differs_memory_is_bounded_all_the_same() {
+        let mut scopes = Scopes::default();
+        for at in 0..10_000u32 {
+            scopes.hear(&get(&format!("/a{at:x}b")), Scope::only((at % 7) as u8), Scope::NONE);
+        }
+        assert!(scopes.nodes.len() <= MOST + 5);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use self::one::{Born, One};
-use super::{Observation, RouteKey, allowance::Allowance, period::Period, scopes::Scopes};
+use super::{Observation, Reason, RouteKey, allowance::Allowance, period::Period, scopes::Scopes};
 use crate::{
     clock::Instant,
     hint::Bucket,
@@ -68,12 +68,35 @@ impl Told {
 
     /// When all budgets of `scope` let a request of `cost` leave.
     pub(super) fn earliest(&self, now: Instant, cost: Cost, scope: Scope, spend: Spend) -> Instant {
-        self.within(scope).fold(now, |at, one| at.max(one.left.earliest(now, cost, one.unanswered, spend)))
+        self.within(scope).fold(now, |at, one| {
+            at.max(one.gate.earliest(now)).max(one.left.earliest(now, cost, one.unanswered, spend))
+        })
     }
 
-    /// Until when nothing of `scope` leaves because one of its budgets is empty.
-    pub(super) fn empty(&self, now: Instant, scope: Scope) -> Option<Instant> {
-        self.within(scope).filter_map(|one| one.left.empty_until(now)).max()
+    /// Until when nothing of `scope` leaves because one of its budgets is empty, or pauses.
+    pub(super) fn closed(&self, now: Instant, scope: Scope) -> Option<(Instant, Reason)> {
+        let empty = self.within(scope).filter_map(|one| Some((one.left.empty_until(now)?, Reason::Exhausted)));
+        let paused = self.within(scope).filter_map(|one| one.gate.until());
+        empty.chain(paused).max_by_key(|(until, _)| *until)
+    }
+
+    /// An answer to a request of `kind` asks to wait until `until`, and is about `bucket`: all that draw on that pause.
+    /// Says whether there is such a budget, and whether that changes anything.
+    pub(super) fn pause(&mut self, bucket: &Bucket, kind: &RouteKey, now: Instant, until: Instant) -> Option<bool> {
+        let reported = self.scopes.reported(kind).unwrap_or_default();
+        let one = self.budgets.iter_mut().find(|one| one.is_called(bucket) && reported.has(one.id))?;
+        Some(one.gate.close(now, until, Reason::RetryAfter))
+    }
+
+    /// The last instant until which any budget pauses.
+    pub(super) fn last_pause(&self) -> Option<Instant> {
+        self.budgets.iter().filter_map(|one| one.gate.until()).map(|(until, _)| until).max()
+    }
+
+    /// The request with this charge was answered, and not refused: what it tried is open. Says whether anything was.
+    pub(super) fn passed(&mut self, charge: Charge) -> bool {
+        let tried = self.budgets.iter_mut().filter(|one| charge.scope.has(one.id));
+        tried.fold(false, |opened, one| one.gate.served(charge.unit) || opened)
     }
 
     /// A request was taken.
@@ -82,6 +105,7 @@ impl Told {
         self.sent.get_or_insert((now, 0)).1 += 1;
         for one in self.budgets.iter_mut().filter(|one| charge.scope.has(one.id)) {
             one.unanswered += 1;
+            one.gate.take(now, charge.unit);
             one.left.take(now, charge.unit);
             one.period.sent(now);
         }
@@ -91,6 +115,7 @@ impl Told {
     pub(super) fn ended(&mut self, charge: Charge, sent: bool) {
         for one in self.budgets.iter_mut().filter(|one| one.counts(charge)) {
             one.unanswered = one.unanswered.saturating_sub(1);
+            one.gate.ended(charge.unit);
             one.left.ended(charge.unit, sent);
         }
     }
@@ -164,6 +189,7 @@ impl Told {
         }
         for one in self.budgets.iter_mut().filter(|one| one.counts(answer.charge)) {
             one.unanswered = one.unanswered.saturating_sub(1);
+            one.gate.ended(answer.charge.unit);
             if !told.has(one.id) {
                 one.left.unmentioned(answer.charge.unit, answer.is_served());
             }
@@ -203,7 +229,10 @@ impl Told {
         self.budgets.retain(|one| {
             let length = one.window.unwrap_or_default() * 3;
             let known = now.since(one.heard) < length.max(FORGOTTEN) || one.left.is_current(now);
-            let known = known && one.silent < SILENT;
+            // What somebody still reports, and holds, is not gone.
+            let holds = one.gate.until().is_some()
+                || one.left.is_current(now) && self.scopes.count(Scope::only(one.id)).with > 0;
+            let known = known && (one.silent < SILENT || holds);
             if !known {
                 budget.unlearn(Source::Told(one.id));
                 gone = gone.and(Scope::only(one.id));

@@ -184,7 +184,7 @@ impl<T> State<T> {
 
     /// What was taken could not be sent, broke off, or was not answered in time.
     pub(super) fn broke(&mut self, now: Instant, charge: Charge) {
-        let changes = self.learned.broke(now, charge.unit);
+        let changes = self.learned.broke(now, charge.unit, &self.budget);
         self.changes.extend(changes);
     }
 

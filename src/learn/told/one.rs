@@ -8,7 +8,7 @@ use super::MOST_UNITS;
 use crate::{
     clock::Instant,
     hint::Bucket,
-    learn::{Observation, allowance::Allowance, period::Period},
+    learn::{Observation, allowance::Allowance, gate::Gate, period::Period},
     limit::{Budget, Charge, LimitSpec, Rate, Source, Unit},
     policy::Spend,
 };
@@ -24,6 +24,8 @@ pub(super) struct One {
     /// The window that was said, which tells budgets without a name apart.
     pub(super) window: Option<Duration>,
     pub(super) left: Allowance,
+    /// Closed while the API asks to wait for it.
+    pub(super) gate: Gate,
     pub(super) period: Period,
     /// The last request that was taken before it was heard of: whatever draws on it counts from there on.
     newest: Unit,
@@ -60,6 +62,7 @@ impl One {
             id: born.id,
             window: bucket.window,
             left: Allowance::new(bucket, answer.charge.unit, answer.at),
+            gate: Gate::default(),
             period,
             newest: born.newest,
             unanswered: born.unanswered,

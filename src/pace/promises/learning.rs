@@ -7,7 +7,9 @@ mod dialects;
 mod kinds;
 mod pauses;
 mod properties;
+mod reach;
 mod simulation;
+mod stories;
 mod traps;
 mod trial;
 
@@ -22,7 +24,7 @@ use crate::{
     hint::{self, Hint},
     learn::{Heard, RouteKey},
     mock::Window,
-    pace::{Admission, Permit},
+    pace::{Admission, Permit, Waiting},
     policy::Policy,
 };
 
@@ -38,8 +40,22 @@ type Said<'a> = (u16, &'a [(&'a str, &'a str)]);
 /// Nothing but that it was served.
 const SERVED: Said<'static> = (200, &[]);
 
+/// Longer than any test.
+const FOREVER: Duration = Duration::from_secs(7200);
+
 fn s(of: u64) -> Duration {
     Duration::from_secs(of)
+}
+
+fn get(path: &str) -> RouteKey {
+    RouteKey::new("GET", path)
+}
+
+fn waits(admission: Admission) -> Waiting {
+    match admission {
+        Admission::Wait(waiting) => waiting,
+        other => panic!("it should wait: {other:?}"),
+    }
 }
 
 /// What this answer says if it comes at `now`.

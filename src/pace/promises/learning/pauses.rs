@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{LATENCY, SERVED, Said, World, ms, s};
+use super::{FOREVER, LATENCY, SERVED, Said, World, ms, s, waits};
 use crate::{
     learn::Reason,
     pace::{Admission, Lane},
@@ -160,4 +160,57 @@ async fn who_cannot_wait_for_the_end_of_a_pause_is_told_so_at_once() {
     let Admission::Refuse(refusal) = world.ask() else { panic!("the pause is longer than it may wait") };
     assert_eq!(refusal.retry_after(), s(3540));
     assert!(gate(&world.lane).is_some(), "and it is the lane that pauses, not the kind of request");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_hang_do_not_stop_a_lane_after_a_pause() {
+    for hang in 1..4 {
+        let world = World::unlimited(|policy| policy.max_wait = FOREVER);
+        world.call(SERVED).await;
+        let hanging = world.send_all(hang).await;
+        world.call((429, &[("retry-after", "1")])).await;
+        world.call(SERVED).await;
+        let since = world.elapsed();
+        let next = tokio::time::timeout(s(600), world.permit()).await;
+        assert!(next.is_ok(), "{hang} hang: nothing leaves for {:?}", world.elapsed() - since);
+        drop(hanging);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_is_over_does_not_hide_that_nothing_is_left() {
+    let world = World::unlimited(|policy| policy.max_wait = FOREVER);
+    let said: Said<'_> = (
+        429,
+        &[
+            ("retry-after", "1"),
+            ("x-ratelimit-limit-tokens", "10000"),
+            ("x-ratelimit-remaining-tokens", "0"),
+            ("x-ratelimit-reset-tokens", "600s"),
+        ],
+    );
+    world.call(said).await;
+    tokio::time::sleep(s(3)).await;
+    let ask = crate::pace::Ask { deadline: world.clock.now() + s(10), ..super::ask(super::kind()) };
+    let refused = matches!(world.lane.admit(ask), Admission::Refuse(_));
+    let next = world.lane.snapshot().next_slot;
+    assert!(refused, "let in to wait for 10 s; closed for {:?}, the next slot in {next:?}", world.lane.closed_for());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_whose_probe_fails_does_not_end_in_a_stampede() {
+    let world = World::unlimited(|policy| policy.max_wait = FOREVER);
+    world.call(SERVED).await;
+    tokio::time::sleep(s(5)).await;
+    world.call((429, &[("retry-after", "5")])).await;
+    let queue: Vec<_> = (0..1000).map(|_| waits(world.ask())).collect();
+    let mut queue = queue.into_iter();
+    let mut probe = queue.next().unwrap().await;
+    probe.sent();
+    tokio::time::sleep(LATENCY).await;
+    world.answer(probe, (500, &[]));
+    tokio::time::sleep(ms(1)).await;
+    let left = 999 - world.waiting();
+    assert!(left <= 10, "{left} leave at once after the first try was answered with 500");
+    drop(queue);
 }

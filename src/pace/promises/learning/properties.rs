@@ -147,7 +147,7 @@ impl Mind {
                 // It was connected for, and never sent.
                 let (charge, _) = self.under_way.remove(at);
                 self.budget.recall(charge);
-                self.learned.broke(self.now, charge.unit);
+                self.learned.broke(self.now, charge.unit, &self.budget);
                 self.learned.ended(self.now, charge, &kind(), false);
                 self.budget.give_back(charge);
             }
