@@ -129,6 +129,11 @@ impl Lane {
         (door.state.waiting(), door.state.next_slot(now))
     }
 
+    /// How many wait.
+    pub fn waiting(&self) -> usize {
+        self.door.lock().state.waiting()
+    }
+
     pub(super) fn now(&self) -> Instant {
         self.clock.now()
     }
