@@ -152,6 +152,12 @@ impl Lane {
         door.state.waiting() > 0 && door.state.next_slot(now) <= now
     }
 
+    /// How many that wait have been moved from line to line, one by one.
+    #[cfg(test)]
+    pub(super) fn moved(&self) -> usize {
+        self.door.lock().state.moved()
+    }
+
     /// What would be lost if this lane were forgotten.
     pub(super) fn memory(&self) -> Memory {
         let now = self.clock.now();

@@ -9,7 +9,7 @@ use crate::{
     learn::{Changes, Heard, Learned, Observation, RouteKey},
     limit::{Budget, Charge, Cost, Scope, Source},
     policy::{Policy, Trust},
-    queue::{Place, Queue},
+    queue::{Head, Place, Queue},
 };
 
 /// A lane, seen from the inside. `T` is how a waiting request is told that it has its slot.
@@ -23,13 +23,17 @@ pub(super) struct State<T> {
     /// What has changed and was not told yet.
     changes: Changes,
     sorted: Sorted,
+    /// How many tickets have been moved from line to line, one by one.
+    #[cfg(test)]
+    moved: usize,
 }
 
-/// When all tickets were last put into the lines that they belong to, and as what was known of scopes then.
+/// When all tickets were last put into the lines that they belong to, and as what was known of scopes then: `None` if more
+/// stand in wrong lines than are moved one by one.
 #[derive(Clone, Copy, Debug)]
 struct Sorted {
     at: Instant,
-    version: u64,
+    version: Option<u64>,
 }
 
 /// What a lane would lose if it were forgotten.
@@ -92,7 +96,8 @@ enum Next {
     At(Instant),
 }
 
-/// So many slots are given in one go. The rest follows when others had the lock.
+/// So many slots are given in one go, and so many tickets moved from line to line. The rest follows when others had the
+/// lock.
 const BATCH: usize = 64;
 /// What was learned is remembered for so long after the last request, though there are many lanes.
 const REMEMBERED: Duration = Duration::from_secs(3600);
@@ -111,7 +116,9 @@ impl<T> State<T> {
             in_flight: 0,
             tally: Tally::default(),
             changes: Changes::new(),
-            sorted: Sorted { at: now, version: 0 },
+            sorted: Sorted { at: now, version: Some(0) },
+            #[cfg(test)]
+            moved: 0,
             policy,
         }
     }
@@ -134,8 +141,9 @@ impl<T> State<T> {
     /// Gives slots that have matured to those that are first in line *now*; they were due at `due`. Says when the next one
     /// matures: `now` if there are more than can be given in one go, [`Instant::FAR`] if an answer must come first.
     pub(super) fn serve(&mut self, now: Instant, due: Instant, mut give: impl FnMut(T, Slot, Duration)) -> Instant {
+        let mut moves = BATCH;
         for _ in 0..BATCH {
-            let (index, line) = match self.next(now) {
+            let (index, line) = match self.next(now, &mut moves) {
                 Next::Line(index, line) => (index, line),
                 Next::At(at) => return at,
             };
@@ -214,6 +222,11 @@ impl<T> State<T> {
         &self.tally
     }
 
+    #[cfg(test)]
+    pub(super) fn moved(&self) -> usize {
+        self.moved
+    }
+
     /// How many wait.
     pub(super) fn waiting(&self) -> usize {
         self.queue.len()
@@ -225,7 +238,7 @@ impl<T> State<T> {
             let usual = Line { scope: self.learned.usual_scope(), paused: None };
             return self.earliest(now, Cost::MIN, usual);
         }
-        match self.next(now) {
+        match self.next(now, &mut { BATCH }) {
             Next::Line(..) => now,
             Next::At(at) => at,
         }
@@ -283,7 +296,8 @@ impl<T> State<T> {
     /// one could not use the slot.
     fn passes(&mut self, now: Instant, cost: Cost, line: Line) -> bool {
         let first = self.queue.is_empty()
-            || !self.queue.heads().any(|head| *head.key == line) && matches!(self.next(now), Next::At(at) if at > now);
+            || !self.queue.heads().any(|head| *head.key == line)
+                && matches!(self.next(now, &mut { BATCH }), Next::At(at) if at > now);
         first && self.earliest(now, cost, line) <= now
     }
 
@@ -305,12 +319,13 @@ impl<T> State<T> {
         earliest(&mut self.budget, &mut self.learned, now, cost, line)
     }
 
-    /// Whose turn it is, or will be. Late binding: only when a slot has matured is the ticket chosen that gets it.
-    fn next(&mut self, now: Instant) -> Next {
+    /// Whose turn it is, or will be. Late binding: only when a slot has matured is the ticket chosen that gets it. Moves up
+    /// to `moves` tickets that have come to the front of a line in which they do not belong, and takes that off.
+    fn next(&mut self, now: Instant, moves: &mut usize) -> Next {
         if self.queue.is_empty() || !self.has_room() {
             return Next::At(Instant::FAR);
         }
-        let version = self.learned.scopes_version();
+        let version = Some(self.learned.scopes_version());
         let mut soonest = Instant::FAR;
         if self.sorted.version != version {
             soonest = self.sorted.at + SORTING;
@@ -320,26 +335,37 @@ impl<T> State<T> {
             }
         }
         while let Some((index, line)) = self.misplaced() {
+            if *moves == 0 {
+                // All together, and not for each answer: an API may tell of other budgets every time.
+                self.sorted.version = None;
+                soonest = (self.sorted.at + SORTING).max(now);
+                break;
+            }
+            *moves -= 1;
             self.queue.move_head(index, line);
+            #[cfg(test)]
+            {
+                self.moved += 1;
+            }
         }
         let mut first: Option<(Place, usize, Line)> = None;
         for head in self.queue.heads() {
-            let at = earliest(&mut self.budget, &mut self.learned, now, head.cost, *head.key);
+            // Wherever it stands, it leaves as what it is.
+            let line = if *moves == 0 { head_line(&self.learned, &head) } else { *head.key };
+            let at = earliest(&mut self.budget, &mut self.learned, now, head.cost, line);
             if at > now {
                 soonest = soonest.min(at);
             } else if first.is_none_or(|(place, ..)| head.place < place) {
-                first = Some((head.place, head.line, *head.key));
+                first = Some((head.place, head.line, line));
             }
         }
         first.map_or(Next::At(soonest), |(_, index, line)| Next::Line(index, line))
     }
 
-    /// A line whose first ticket belongs into another one, as is known now. One whose kind pauses no more may stay in its
-    /// line.
+    /// A line whose first ticket belongs into another one, as is known now.
     fn misplaced(&self) -> Option<(usize, Line)> {
         self.queue.heads().find_map(|head| {
-            let mut line = self.line_of(&head.ticket.kind);
-            line.paused = line.paused.or(head.key.paused);
+            let line = head_line(&self.learned, &head);
             (line != *head.key).then_some((head.line, line))
         })
     }
@@ -393,6 +419,12 @@ impl<T> State<T> {
 
 fn line_of(learned: &Learned, kind: &RouteKey) -> Line {
     Line { scope: learned.scope(kind), paused: learned.pause(kind).map(|_| *kind) }
+}
+
+/// The line into which the first ticket of one belongs. One whose kind pauses no more may stay where it is.
+fn head_line<T>(learned: &Learned, head: &Head<'_, Line, Ticket<T>>) -> Line {
+    let line = line_of(learned, &head.ticket.kind);
+    Line { paused: line.paused.or(head.key.paused), ..line }
 }
 
 fn earliest(budget: &mut Budget, learned: &mut Learned, now: Instant, cost: Cost, line: Line) -> Instant {

@@ -5,6 +5,7 @@ mod breaker;
 mod changes;
 mod dialects;
 mod kinds;
+mod lines;
 mod pauses;
 mod properties;
 mod reach;
