@@ -176,9 +176,11 @@ impl Budget {
         }
     }
 
-    /// A charge was on its way, as it seemed, but has not been written after all.
-    pub fn recall(&mut self, charge: Charge) {
-        charged(&mut self.limits, charge).for_each(|limit| limit.window.recall(charge.unit, charge.cost));
+    /// A charge was on its way, as it seemed, but has not been written after all. Says whether it still counts for all of its
+    /// limits: otherwise it has to be given back, and taken anew.
+    pub fn recall(&mut self, charge: Charge) -> bool {
+        let limits = charged(&mut self.limits, charge);
+        limits.fold(true, |counts, limit| limit.window.recall(charge.unit, charge.cost) && counts)
     }
 
     /// A charge that left at `sent`, as is known now, has been answered at `at`.
@@ -190,8 +192,10 @@ impl Budget {
     /// A charge was never sent.
     pub fn give_back(&mut self, charge: Charge) {
         for limit in charged(&mut self.limits, charge) {
-            limit.gcra.give_back(charge.cost);
-            limit.window.give_back(charge.unit, charge.cost);
+            // A slot that was over before it came back is nobody's.
+            if limit.window.give_back(charge.unit, charge.cost) {
+                limit.gcra.give_back(charge.cost);
+            }
         }
     }
 

@@ -133,12 +133,16 @@ impl Window {
         });
     }
 
-    /// These units, sent until now, are not on their way after all: they are held again.
-    pub fn recall(&mut self, first: Unit, cost: Cost) {
+    /// These units, sent until now, are not on their way after all: they are held again. Says whether all of them count; what
+    /// has left the window does not, and may not be sent without being taken anew.
+    pub fn recall(&mut self, first: Unit, cost: Cost) -> bool {
+        let mut held = 0;
         self.each(first, cost, |bucket, units| {
             lessen(&mut bucket.unanswered, units);
             bucket.held += units;
+            held += units;
         });
+        held == cost.get()
     }
 
     /// The API has answered these units at `at`: it cannot count them later than that. They left at `sent`, as is known
@@ -151,8 +155,8 @@ impl Window {
         });
     }
 
-    /// These units, held until now, will not be sent.
-    pub fn give_back(&mut self, first: Unit, cost: Cost) {
+    /// These units, held until now, will not be sent. Says whether all of them have counted until now.
+    pub fn give_back(&mut self, first: Unit, cost: Cost) -> bool {
         let mut freed = 0;
         self.each(first, cost, |bucket, units| {
             lessen(&mut bucket.held, units);
@@ -161,6 +165,7 @@ impl Window {
         });
         self.used -= freed;
         self.tidy(first, cost);
+        freed == cost.get()
     }
 
     /// Another rate from here on; what was sent already stays sent.

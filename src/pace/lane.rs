@@ -171,9 +171,9 @@ impl Lane {
         })
     }
 
-    /// What was sent has not been written after all.
-    pub(super) fn recall(self: &Arc<Self>, slot: &Slot) {
-        self.change(|state, _| state.recall(slot.charge));
+    /// What was sent has not been written after all. Says whether its slot still holds.
+    pub(super) fn recall(self: &Arc<Self>, slot: &Slot) -> bool {
+        self.change(|state, _| state.recall(slot.charge))
     }
 
     /// The answer of what left at `sent` is here.

@@ -3,7 +3,7 @@
 use std::{mem, sync::Arc};
 
 use super::{
-    Lane,
+    Admission, Ask, Lane,
     state::{End, Slot},
 };
 use crate::{clock::Instant, learn::Heard};
@@ -25,6 +25,8 @@ enum Stage {
     Held,
     Sent(Instant),
     Answered,
+    /// The lane has it back.
+    Over,
 }
 
 // === impl Permit ===
@@ -41,12 +43,24 @@ impl Permit {
         }
     }
 
-    /// Not a byte of the request was written after all: it is to be sent on another connection.
-    pub fn recall(&mut self) {
+    /// Not a byte of the request was written after all, or nobody has looked at it: it is to be sent on another connection.
+    /// Says whether its slot still holds. After a whole window others have had it, and the request needs [another
+    /// one](Self::renew).
+    #[must_use = "without a slot it may not be sent"]
+    pub fn recall(&mut self) -> bool {
         if let Stage::Sent(_) = self.stage {
             self.stage = Stage::Held;
-            self.lane.recall(&self.slot);
+            return self.lane.recall(&self.slot);
         }
+        self.stage == Stage::Held
+    }
+
+    /// Gives the slot back unused, and asks for another one before `deadline`, in front of those that have not been sent yet.
+    pub fn renew(&mut self, deadline: Instant) -> Admission {
+        let ask = Ask { cost: self.slot.charge.cost, kind: self.slot.kind, deadline, again: true };
+        // In flight until the drop, which would be too late for a lane that lets one at a time through.
+        drop(Self { lane: self.lane.clone(), slot: self.slot, stage: mem::replace(&mut self.stage, Stage::Over) });
+        self.lane.admit(ask)
     }
 
     /// The answer's head is here. The request stays in flight until the permit is dropped.
@@ -61,7 +75,7 @@ impl Permit {
 
     /// The upstream could not be reached, broke off, or has not answered in time: the drop that follows settles the rest.
     pub fn broke(&self) {
-        if self.stage != Stage::Answered {
+        if matches!(self.stage, Stage::Held | Stage::Sent(_)) {
             self.lane.broke(&self.slot);
         }
     }
@@ -78,6 +92,7 @@ impl Drop for Permit {
             Stage::Held => End::Unsent,
             Stage::Sent(_) => End::Unanswered,
             Stage::Answered => End::Answered,
+            Stage::Over => return,
         };
         self.lane.settle(&self.slot, end);
     }

@@ -174,6 +174,37 @@ async fn what_is_written_late_counts_from_the_writing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_comes_back_unseen_after_its_window_is_sent_anew_when_it_has_another_slot() {
+    let world = World::new("10/s, in-flight 30");
+    let mut unseen = Vec::new();
+    for _ in 0..30 {
+        let mut permit = world.permit().await;
+        permit.sent();
+        unseen.push(permit);
+    }
+    tokio::time::sleep(ms(1500)).await;
+    let mut sent = Vec::new();
+    for mut permit in unseen {
+        // The upstream has looked at none of them, and another connection has them at once.
+        if !permit.recall() {
+            permit = match permit.renew(Instant::FAR) {
+                Admission::Send(permit) => permit,
+                Admission::Wait(waiting) => waiting.await,
+                Admission::Refuse(refusal) => panic!("refused: {refusal}"),
+            };
+        }
+        permit.sent();
+        sent.push((world.clock.now(), 1));
+        permit.answered(&Heard::SERVED, Instant::START);
+    }
+    let worst = random::worst_window(&mut sent, ms(1000));
+    assert!(worst <= 10, "{worst} in a second of 10/s");
+    let closest = sent.windows(2).map(|pair| pair[1].0.since(pair[0].0)).min();
+    assert!(closest >= Some(ms(90)), "{closest:?} apart");
+    assert_eq!(world.lane.snapshot().in_flight, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn in_flight_is_a_limit_of_its_own() {
     let world = World::new("in-flight 2");
     let (one, _two) = (world.permit().await, world.permit().await);

@@ -166,10 +166,10 @@ impl<T> State<T> {
         self.tally.active = Some((self.tally.active.map_or(now, |(first, _)| first), now));
     }
 
-    /// What was sent has not been written after all.
-    pub(super) fn recall(&mut self, charge: Charge) {
-        self.budget.recall(charge);
+    /// What was sent has not been written after all. Says whether its slot still holds.
+    pub(super) fn recall(&mut self, charge: Charge) -> bool {
         self.tally.sent -= 1;
+        self.budget.recall(charge)
     }
 
     /// The answer of what left at `sent` is here.

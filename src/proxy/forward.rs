@@ -23,6 +23,7 @@ use super::{
     tunnel,
     upload::RequestBody,
     upstream::Route,
+    wait,
 };
 use crate::{
     clock::Instant,
@@ -71,7 +72,8 @@ pub(super) async fn forward(admitted: Admitted) -> Result<Tried, Error> {
     let call = Parts { link: link.clone(), route: route.clone(), stay: stay.clone(), deadline };
     // With a spare, each further try is one of its own, and is counted.
     let unseen = if spare.is_some() { 0 } else { UNSEEN };
-    let sent = in_time(&link, &route, send(&link, &route, &mut permit, request, upgrade.is_some(), unseen)).await;
+    let sent =
+        in_time(&link, &route, send(&link, &route, &mut permit, request, upgrade.is_some(), unseen, deadline)).await;
     link.tried(begun);
     let (answer, lease) = match sent {
         Ok(answered) => answered,
@@ -81,8 +83,8 @@ pub(super) async fn forward(admitted: Admitted) -> Result<Tried, Error> {
                 permit.broke();
             }
             if matches!(error, Error::Unseen { .. }) {
-                // It was not counted either: the next try has its slot.
-                permit.recall();
+                // It was not counted either: the next try has its slot, if that still holds.
+                let _ = permit.recall();
             }
             return failed(call, spare, error);
         }
@@ -219,11 +221,12 @@ async fn hold(answer: &mut Response<Body>) -> bool {
 /// upstream says that it has not looked at it.
 async fn send(
     link: &Arc<Link>,
-    route: &Route,
+    route: &Arc<Route>,
     permit: &mut Permit,
     mut request: Boxed,
     http1_only: bool,
     mut unseen: u32,
+    deadline: Instant,
 ) -> Result<(Response<Incoming>, Lease), Error> {
     loop {
         let mut lease = route.connection(&link.proxy, &link.peer.pool, http1_only).await?;
@@ -248,7 +251,9 @@ async fn send(
             },
         }
         // Another connection may take its time; the slot is spent when the request is written.
-        permit.recall();
+        if !permit.recall() {
+            (*permit, _) = wait::wait(link, route, permit.renew(deadline), deadline, true).await?;
+        }
     }
 }
 

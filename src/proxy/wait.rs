@@ -1,6 +1,6 @@
 //! Waits in the lane for a slot.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use http::Method;
 use tower::{Service, service_fn};
@@ -8,13 +8,14 @@ use tower::{Service, service_fn};
 use super::{
     link::{Link, Phase},
     stack::{Admitted, Call, Tried},
+    upstream::Route,
 };
 use crate::{
     clock::Instant,
     error::Error,
     learn::RouteKey,
     limit::Cost,
-    pace::{Admission, Ask},
+    pace::{Admission, Ask, Permit},
 };
 
 /// How long before its slot a connection is made ready for a request that waits.
@@ -46,35 +47,51 @@ where
                 _ => RouteKey::new(request.method().as_str(), request.uri().path()),
             };
             let ask = Ask { cost: Cost::MIN, kind, deadline: call.deadline, again };
-            let (permit, waited) = match route.lane.admit(ask) {
-                Admission::Send(permit) => (permit, Duration::ZERO),
-                Admission::Wait(waiting) => {
-                    let since = call.link.proxy.clock.now();
-                    call.link.enter_until(Phase::Waiting, call.deadline + GRACE);
-                    warm_for(&call, waiting.expected);
-                    let noted = Noted { link: &call.link, since };
-                    let permit = waiting.await;
-                    drop(noted);
-                    call.link.enter(Phase::Answer, call.link.proxy.timeouts.answer);
-                    // The next one's connection, if it is so far off that ours will not be kept until then.
-                    let (others, next) = route.lane.outlook();
-                    let now = call.link.proxy.clock.now();
-                    if others > 0 && next.since(now) > WARM_UP {
-                        warm_for(&call, next);
-                    }
-                    (permit, now.since(since))
-                }
-                Admission::Refuse(refusal) => {
-                    return Err(Error::Refused {
-                        host: route.origin.host.to_string(),
-                        why: refusal.to_string(),
-                        retry_after: refusal.retry_after(),
-                    });
-                }
-            };
+            // Tunnels make connections of their own.
+            let warms = *request.method() != Method::CONNECT;
+            let (permit, waited) = wait(&call.link, route, route.lane.admit(ask), call.deadline, warms).await?;
             inner.call(Admitted { call, permit, waited }).await
         }
     })
+}
+
+/// Waits until `deadline` for the permit that the lane of `route` has promised; `warms` says that a connection is to be
+/// ready then. Also says how long that took.
+pub(super) async fn wait(
+    link: &Link,
+    route: &Arc<Route>,
+    admission: Admission,
+    deadline: Instant,
+    warms: bool,
+) -> Result<(Permit, Duration), Error> {
+    let waiting = match admission {
+        Admission::Send(permit) => return Ok((permit, Duration::ZERO)),
+        Admission::Wait(waiting) => waiting,
+        Admission::Refuse(refusal) => {
+            return Err(Error::Refused {
+                host: route.origin.host.to_string(),
+                why: refusal.to_string(),
+                retry_after: refusal.retry_after(),
+            });
+        }
+    };
+    let clock = link.proxy.clock;
+    let since = clock.now();
+    link.enter_until(Phase::Waiting, deadline + GRACE);
+    if warms {
+        warm_for(link, route, waiting.expected);
+    }
+    let noted = Noted { link, since };
+    let permit = waiting.await;
+    drop(noted);
+    link.enter(Phase::Answer, link.proxy.timeouts.answer);
+    // The next one's connection, if it is so far off that ours will not be kept until then.
+    let (others, next) = route.lane.outlook();
+    let now = clock.now();
+    if warms && others > 0 && next.since(now) > WARM_UP {
+        warm_for(link, route, next);
+    }
+    Ok((permit, now.since(since)))
 }
 
 /// Notes how long a request has waited, though its client leave.
@@ -90,9 +107,8 @@ impl Drop for Noted<'_> {
 }
 
 /// Sees to it that a connection is ready when the slot is: a set-up after it would be the largest jitter of all.
-fn warm_for(call: &Call, slot: Instant) {
-    // Tunnels make connections of their own.
-    if call.request.method() != Method::CONNECT && slot != Instant::FAR {
-        call.route.warm(&call.link.proxy, slot - WARM_UP);
+fn warm_for(link: &Link, route: &Arc<Route>, slot: Instant) {
+    if slot != Instant::FAR {
+        route.warm(&link.proxy, slot - WARM_UP);
     }
 }

@@ -122,6 +122,17 @@ fn what_dials_for_longer_than_a_window_counts_from_its_sending() {
 }
 
 #[test]
+fn what_comes_back_counts_only_within_its_window() {
+    let mut window = window("1/s");
+    send(&mut window, 0, ms(0));
+    assert!(window.recall(0, ONE));
+    window.sent(0, ONE, ms(5));
+    assert_eq!(window.used(ms(1010), J), 0);
+    assert!(!window.recall(0, ONE), "others may have its place");
+    assert!(!window.give_back(0, ONE), "and it has none to give back");
+}
+
+#[test]
 fn what_is_never_sent_leaves_nothing_behind() {
     for (limit, rounds) in [("100/h", 9), ("5000/h", 400)] {
         let mut window = window(limit);
@@ -136,7 +147,10 @@ fn what_is_never_sent_leaves_nothing_behind() {
             let first = 100_000 + round * 30;
             (first..first + 30).for_each(|unit| window.take(unit, ONE));
             for unit in first..first + 30 {
-                if unit % 3 == 0 { window.sent(unit, ONE, ms(round)) } else { window.give_back(unit, ONE) }
+                match unit % 3 {
+                    0 => window.sent(unit, ONE, ms(round)),
+                    _ => assert!(window.give_back(unit, ONE)),
+                }
             }
         }
         assert_eq!(window.used(ms(1000), J), 1 + 10 * rounds as u32, "{limit}");
@@ -219,7 +233,8 @@ proptest! {
                 }
                 // Not written after all, and so soon that it is still known.
                 3 if window.strict || lives[unit].answered < 1000 => {
-                    window.recall(id, ONE);
+                    let counts = window.recall(id, ONE);
+                    prop_assert!(counts, "it was sent within the last window");
                     book[unit] = Some(Instant::FAR);
                 }
                 4 if lives[unit].fate == Fate::GivenBack || window.strict || lives[unit].answered < 1000 => {
