@@ -209,8 +209,9 @@ impl Window {
             match bucket.counted_by(self.strict, margin) {
                 // A request without an answer must not hold up those behind it: what is asked is when *enough* are out.
                 Instant::FAR => {}
-                // Nothing from here on can have been counted before those that we have.
-                _ if sum >= units && bucket.last_sent >= latest => break,
+                // It cannot have been counted before those that we have. One behind it can: they stand in the order in which
+                // they were taken, and not in that in which they were sent.
+                _ if sum >= units && bucket.last_sent >= latest => {}
                 counted => {
                     leaving.push((counted, bucket.used));
                     sum += u64::from(bucket.used);

@@ -122,6 +122,17 @@ fn what_dials_for_longer_than_a_window_counts_from_its_sending() {
 }
 
 #[test]
+fn what_was_taken_later_and_sent_before_others_is_seen_to_leave() {
+    let mut window = window("3/s");
+    (0..3).for_each(|unit| window.take(unit, ONE));
+    // The third found a connection; the first two had to wait for theirs.
+    window.sent(2, ONE, ms(2));
+    window.sent(0, ONE, ms(500));
+    window.sent(1, ONE, ms(600));
+    assert_eq!(window.earliest(ms(700), ONE, J), ms(1007));
+}
+
+#[test]
 fn what_comes_back_counts_only_within_its_window() {
     let mut window = window("1/s");
     send(&mut window, 0, ms(0));
