@@ -20,7 +20,16 @@ pub(super) struct Writes {
     /// Something was written, and perhaps not all of it.
     unfinished: AtomicBool,
     /// The requests whose next write is to be noted.
-    waiting: Mutex<Vec<Arc<AtomicU64>>>,
+    waiting: Mutex<Waiting>,
+}
+
+/// Requests whose write is to be noted.
+#[derive(Default)]
+struct Waiting {
+    /// Nothing was written since they were handed over.
+    handed_over: Vec<Arc<AtomicU64>>,
+    /// Something was, and perhaps not all of it.
+    writing: Vec<Arc<AtomicU64>>,
 }
 
 /// When one request of a shared connection was last written.
@@ -42,13 +51,16 @@ impl Writes {
     pub(super) fn wrote(&self) {
         self.last.store(self.clock.now().as_nanos(), Ordering::Relaxed);
         self.unfinished.store(true, Ordering::Relaxed);
+        let Waiting { handed_over, writing } = &mut *self.waiting.lock();
+        writing.append(handed_over);
     }
 
     /// All that there was to write has been written.
     pub(super) fn finished(&self) {
         if self.unfinished.swap(false, Ordering::Relaxed) {
             let last = self.last.load(Ordering::Relaxed);
-            self.waiting.lock().drain(..).for_each(|at| at.store(last, Ordering::Relaxed));
+            // What was handed over since is not part of it.
+            self.waiting.lock().writing.drain(..).for_each(|at| at.store(last, Ordering::Relaxed));
         }
     }
 
@@ -71,13 +83,34 @@ impl Written {
     /// More of the same request is handed over.
     pub(super) fn again(&self) {
         let mut waiting = self.writes.waiting.lock();
-        if !waiting.iter().any(|at| Arc::ptr_eq(at, &self.at)) {
-            waiting.push(self.at.clone());
+        if !waiting.handed_over.iter().any(|at| Arc::ptr_eq(at, &self.at)) {
+            waiting.handed_over.push(self.at.clone());
         }
     }
 
     /// When it was last written; the clock's start if it was not yet.
     pub(super) fn at(&self) -> Instant {
         Instant::from_nanos(self.at.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_an_older_write_is_not_that_of_a_request_handed_over_meanwhile() {
+        let clock = Clock::start();
+        let writes = Writes::new(clock);
+        writes.wrote();
+        let request = Written::by(&writes);
+        // The socket takes no more for a while: an upload of somebody else.
+        tokio::time::advance(Duration::from_millis(100)).await;
+        writes.finished();
+        writes.wrote();
+        writes.finished();
+        assert_eq!(request.at().since(Instant::START), Duration::from_millis(100));
     }
 }
