@@ -47,6 +47,8 @@ struct Limit {
     spec: LimitSpec,
     gcra: Gcra,
     window: Window,
+    /// When something was last taken of it.
+    taken: Instant,
 }
 
 /// Who asks for a limit.
@@ -141,7 +143,7 @@ impl Budget {
         holding(&mut self.limits, self.yields, scope).fold(now, |at, limit| {
             let margin = margin.of(limit.spec.rate.per);
             let window = limit.window.earliest(now, cost, margin);
-            let spread = limit.window.spread(now, 0, limit.reserve(), margin);
+            let spread = limit.window.spread(now, 0, limit.reserve(), margin, limit.taken);
             at.max(limit.gcra.earliest(now)).max(window).max(spread)
         })
     }
@@ -155,6 +157,7 @@ impl Budget {
         for limit in self.limits.iter_mut().filter(|limit| scope.includes(limit.source)) {
             limit.gcra.commit(now, due, cost);
             limit.window.take(unit, cost);
+            limit.taken = now;
         }
         Charge { unit, cost, scope }
     }
@@ -231,7 +234,7 @@ impl Budget {
         holding(&mut self.limits, self.yields, scope).fold(now, |at, limit| {
             let (margin, ahead) = (margin.of(limit.spec.rate.per), ahead(limit.source));
             let window = limit.window.project(now, ahead, cost, margin);
-            let spread = limit.window.spread(now, ahead, limit.reserve(), margin);
+            let spread = limit.window.spread(now, ahead, limit.reserve(), margin, limit.taken);
             at.max(limit.gcra.project(now, ahead)).max(window).max(spread)
         })
     }
@@ -258,7 +261,7 @@ impl Budget {
 
 impl Limit {
     fn new(source: Source, spec: LimitSpec, since: Unit) -> Self {
-        Self { source, since, spec, gcra: Gcra::new(&spec), window: Window::new(&spec) }
+        Self { source, since, spec, gcra: Gcra::new(&spec), window: Window::new(&spec), taken: Instant::START }
     }
 
     /// How many of the last units of a window are spread until something comes back: what does not leave in a burst, if

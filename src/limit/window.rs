@@ -86,11 +86,12 @@ impl Window {
     }
 
     /// When a request with `ahead` cost units before it leaves if the last `reserve` units are spread over the time until
-    /// something comes back. Nothing that comes back is lost by that.
-    pub fn spread(&self, now: Instant, ahead: u64, reserve: u32, margin: Duration) -> Instant {
+    /// something comes back. Nothing that comes back is lost by that. The last unit was taken at `taken`.
+    pub fn spread(&self, now: Instant, ahead: u64, reserve: u32, margin: Duration, taken: Instant) -> Instant {
         let left = self.count.saturating_sub(self.used);
         let Some(last) = self.buckets.back().filter(|_| left <= reserve) else { return now };
-        let since = if last.held > 0 { now } else { last.last_sent };
+        // What has not left yet may at any moment. Those behind it keep their distance to when it could have.
+        let since = if last.held > 0 { taken.max(last.last_sent) } else { last.last_sent };
         let back = match self.freed(1, margin) {
             // What is not on its way yet comes back a window after it has left.
             Instant::FAR => now + self.per,

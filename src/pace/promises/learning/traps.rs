@@ -343,3 +343,24 @@ async fn mostly_spreads_the_last_tenth_until_the_reset() {
     let times = leave(&world, 99).await;
     assert!(times[97] >= s(7), "{:?}", times[97]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_a_connection_is_made_for_does_not_stop_the_last_tenth() {
+    let left = async |held: bool| {
+        let world = World::unlimited(|policy| policy.max_wait = s(7200));
+        let said = [("ratelimit", "\"a\";r=9;t=10"), ("ratelimit-policy", "\"a\";q=100;w=10")];
+        world.call((200, &said)).await;
+        let mut first = world.permit().await;
+        if !held {
+            first.sent();
+        }
+        let (end, mut permits) = (world.clock.now() + s(8), Vec::new());
+        while let Ok(mut permit) = tokio::time::timeout(end.since(world.clock.now()), world.permit()).await {
+            permit.sent();
+            permits.push(permit);
+        }
+        permits.len()
+    };
+    let (held, sent) = (left(true).await, left(false).await);
+    assert!(sent >= 5 && held + 1 >= sent, "{held} left in 8 s while one was connected for, and {sent} otherwise");
+}
