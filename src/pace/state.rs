@@ -392,8 +392,10 @@ impl<T> State<T> {
 
     /// When a request that asks now will have its slot, if everything goes as it should.
     fn expected(&mut self, now: Instant, ask: &Ask, own: Line) -> Instant {
-        // Those in lines that pause are not in the way of others.
-        let before = |line: &Line, source| line.scope.includes(source) && (line.paused.is_none() || *line == own);
+        // Those in lines that pause are not in the way of others, until their pause is over.
+        let pauses =
+            |line: &Line| line.paused.and_then(|kind| self.learned.pause(&kind)).is_some_and(|until| until > now);
+        let before = |line: &Line, source| line.scope.includes(source) && (*line == own || !pauses(line));
         // Who has been sent before goes in front.
         let ahead = |source| if ask.again { 0 } else { self.queue.units(|line| before(line, source)) };
         let expected = self.budget.project(now, ahead, ask.cost, own.scope);

@@ -1,11 +1,11 @@
-//! Those that different things hold up stand in lines of their own: what that costs.
+//! Those that different things hold up stand in lines of their own: what that costs, and who counts as being before whom.
 
 use std::time::Duration;
 
-use super::{LATENCY, World, s};
+use super::{LATENCY, SERVED, Said, World, ask, s};
 use crate::{
     learn::RouteKey,
-    pace::{Admission, Waiting},
+    pace::{Admission, Ask, Waiting},
 };
 
 /// Nobody is sent away for having to wait too long.
@@ -48,5 +48,22 @@ async fn an_answer_does_not_move_all_that_wait_from_line_to_line() {
     tokio::time::sleep(s(1)).await;
     let moved = world.lane.moved() - before;
     assert!(moved < 100 * MOST, "{moved} of {WAITING} were moved one by one");
+    drop(queue);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_whose_pause_is_over_are_counted_among_those_ahead() {
+    let world = World::with("1/s", |policy| policy.max_wait = FOREVER);
+    let (paused, other) = (get("/a"), get("/b"));
+    let room: Said<'_> = (429, &[("x-ratelimit-limit", "100"), ("x-ratelimit-remaining", "60")]);
+    world.call_for(paused, room).await;
+    let mut queue: Vec<_> = (0..50).map(|_| waits(world.ask_for(paused))).collect();
+    let mut first = queue.remove(0).await;
+    first.sent();
+    world.answer(first, SERVED);
+    let Admission::Refuse(refusal) = world.lane.admit(Ask { deadline: world.clock.now() + s(10), ..ask(other) }) else {
+        panic!("49 are before it, at one a second");
+    };
+    assert_eq!(refusal.retry_after().as_secs(), 49 + 1 - 10);
     drop(queue);
 }
