@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, Instant},
-    learn::Heard,
+    learn::{Changes, Heard},
     metrics::RuleMetrics,
     policy::Policy,
     queue::Place,
@@ -44,6 +44,13 @@ struct Door {
 
 /// Permits for tickets, to be handed over once the lock is released: a request that has left meanwhile gives back its own.
 type Grants = SmallVec<[(oneshot::Sender<Permit>, Permit); 2]>;
+
+/// What is to be done once the lock is released.
+#[must_use]
+struct Outcome {
+    grants: Grants,
+    changes: Changes,
+}
 
 /// A driver that has nobody to wait for ends by itself when it wakes; one that would sleep for longer is woken.
 const DOZE: Duration = Duration::from_secs(1);
@@ -214,8 +221,14 @@ impl Lane {
         result
     }
 
-    /// Gives what has matured, sees to the driver, and lets go of the lock; then permits are handed over and changes told.
-    fn release(self: &Arc<Self>, mut door: MutexGuard<'_, Door>, now: Instant) {
+    /// Gives what has matured and lets go of the lock; then permits are handed over and changes told.
+    fn release(self: &Arc<Self>, door: MutexGuard<'_, Door>, now: Instant) {
+        let outcome = self.let_go(door, now);
+        self.hand_over(outcome);
+    }
+
+    /// Gives what has matured, sees to the driver, and lets go of the lock.
+    fn let_go(self: &Arc<Self>, mut door: MutexGuard<'_, Door>, now: Instant) -> Outcome {
         let mut grants = Grants::new();
         let mut spawn = false;
         if door.state.waiting() > 0 {
@@ -238,8 +251,7 @@ impl Lane {
         if spawn {
             tokio::spawn(self.clone().drive());
         }
-        self.hand_over(grants);
-        tell(self, &changes);
+        Outcome { grants, changes }
     }
 
     /// Gives slots that have matured; says when the next one does.
@@ -257,10 +269,24 @@ impl Lane {
         Permit::new(self.clone(), slot)
     }
 
-    fn hand_over(&self, grants: Grants) {
-        for (ticket, permit) in grants {
-            // A request that has left in this very moment drops the permit here, which gives it back.
-            drop(ticket.send(permit));
+    /// Hands over permits and tells changes. A request that has left in this very moment gives its permit back, for which
+    /// the next one gets one, who may have left as well: a loop, however many those are.
+    fn hand_over(self: &Arc<Self>, mut outcome: Outcome) {
+        loop {
+            let Outcome { grants, changes } = outcome;
+            let sent = grants.into_iter().filter_map(|(ticket, permit)| ticket.send(permit).err());
+            let left: SmallVec<[Slot; 2]> = sent.map(Permit::into_slot).collect();
+            tell(self, &changes);
+            if left.is_empty() {
+                return;
+            }
+            let now = self.clock.now();
+            let mut door = self.door.lock();
+            for slot in &left {
+                self.metrics.in_flight.dec();
+                door.state.settle(now, slot, End::Unsent);
+            }
+            outcome = self.let_go(door, now);
         }
     }
 
@@ -275,8 +301,7 @@ impl Lane {
                 door.armed = (door.state.waiting() > 0).then_some(next);
                 (door.armed, door.state.take_changes())
             };
-            self.hand_over(grants);
-            tell(&self, &changes);
+            self.hand_over(Outcome { grants, changes });
             let Some(next) = armed else { return };
             if next <= now {
                 // More have their slots than are given in one go: others may have the lock in between.

@@ -80,6 +80,12 @@ impl Permit {
         }
     }
 
+    /// The slot of a permit that nobody has, for the lane to take back.
+    pub(super) fn into_slot(mut self) -> Slot {
+        self.stage = Stage::Over;
+        self.slot
+    }
+
     /// The lane it came from.
     pub fn lane(&self) -> &Arc<Lane> {
         &self.lane

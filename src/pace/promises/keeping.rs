@@ -121,3 +121,23 @@ async fn a_burst_is_given_out_in_pieces_and_whole() {
     }
     assert_eq!(permits.len(), 3000);
 }
+
+#[tokio::test(start_paused = true)]
+async fn however_many_leave_before_they_are_handed_their_permits_the_next_one_has_one() {
+    let world = World::with("in-flight 1", |policy| policy.max_waiting = 200_000);
+    let first = world.permit().await;
+    let Admission::Wait(second) = world.ask() else { panic!("one is in flight") };
+    let mut left: Vec<_> = (0..100_000).map(|_| world.ask()).collect();
+    for admission in &mut left {
+        let Admission::Wait(waiting) = admission else { panic!("one is in flight") };
+        // As if it left between the moment in which it is given a slot and that in which it is told.
+        waiting.grant.close();
+    }
+    let Admission::Wait(last) = world.ask() else { panic!("one is in flight") };
+    drop(first);
+    drop(second.await);
+    let _permit = last.await;
+    let end = world.lane.snapshot();
+    assert_eq!((end.waiting, end.in_flight), (0, 1));
+    drop(left);
+}
