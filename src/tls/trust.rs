@@ -21,7 +21,10 @@ use super::{
     fault::{Chain, Fault},
     files::{Read, TlsError, unusable},
 };
-use crate::{error::Error, policy::Origin};
+use crate::{
+    error::{Error, is_exhaustion},
+    policy::Origin,
+};
 
 /// The system's trust store and what was named besides it.
 pub(super) struct Trust {
@@ -46,6 +49,8 @@ struct Verifier {
 pub(super) enum Untrusted {
     #[error("cannot be verified: this machine trusts no authority at all")]
     NoAuthority,
+    #[error("cannot be verified: there is no file descriptor left to read whom this machine trusts")]
+    NoDescriptor,
     #[error("is signed by itself, and is none that is trusted here")]
     SelfSigned,
     #[error("is signed by {0:?}, which is not trusted here")]
@@ -82,7 +87,8 @@ impl Trust {
     }
 
     async fn verify(&self) -> Result<Arc<dyn ServerCertVerifier>, Untrusted> {
-        let mut roots = task::spawn_blocking(system_roots).await.unwrap_or_else(|_| RootCertStore::empty());
+        let read = task::spawn_blocking(system_roots).await;
+        let mut roots = read.unwrap_or_else(|_| Ok(RootCertStore::empty()))?;
         roots.add_parsable_certificates(self.named.iter().cloned());
         let inner = WebPkiServerVerifier::builder_with_provider(roots.into(), self.provider.clone())
             .with_crls(self.revoked.iter().cloned())
@@ -107,15 +113,19 @@ fn check_lists(
     builder.with_crls(lists.iter().cloned()).build().map(|_| ())
 }
 
-fn system_roots() -> RootCertStore {
+fn system_roots() -> Result<RootCertStore, Untrusted> {
     let found = rustls_native_certs::load_native_certs();
+    // What is read is kept: half a store would be half a store for ever.
+    if found.errors.iter().any(|error| is_exhaustion(error)) {
+        return Err(Untrusted::NoDescriptor);
+    }
     for error in found.errors {
         warn!(%error, "could not read all of the system's trust store");
     }
     let mut roots = RootCertStore::empty();
     let (usable, unusable) = roots.add_parsable_certificates(found.certs);
     debug!(usable, unusable, "read the system's trust store");
-    roots
+    Ok(roots)
 }
 
 // === impl Verifier ===
@@ -205,12 +215,15 @@ impl From<Untrusted> for rustls::Error {
 
 impl Untrusted {
     pub(super) fn about(&self, origin: &Origin) -> Error {
+        if matches!(self, Self::NoDescriptor) {
+            return Error::NoDescriptor { origin: origin.to_string() };
+        }
         Error::Certificate { origin: origin.to_string(), reason: self.to_string(), hint: self.hint() }
     }
 
     fn hint(&self) -> &'static str {
         match self {
-            Self::NoAuthority => {
+            Self::NoAuthority | Self::NoDescriptor => {
                 "install the system's trust store (the package ca-certificates), or add an authority with --upstream-ca FILE"
             }
             Self::SelfSigned | Self::Authority => {

@@ -11,7 +11,10 @@ use andante::clock::{Clock, Instant};
 use rustix::process::{Resource, Rlimit, prlimit};
 
 use super::{pass, quiet};
-use crate::support::{Andante, Client, Name, NameServer, Upstream, eventually, rejected};
+use crate::support::{
+    Andante, Client, Name, NameServer, Upstream, eventually, rejected,
+    tls::{Authority, Server, TRUSTED},
+};
 
 /// Processor time used so far, in ticks of 10 ms; proc_pid_stat(5), `utime` and `stime`.
 fn ticks(andante: &Andante) -> u64 {
@@ -104,23 +107,53 @@ fn r61_no_descriptor_for_asking_a_name_server_is_our_own_trouble_too() {
     rejected(&client.answer(), 503, "proxy_internal_error", "no descriptors");
 }
 
+/// Connects to `andante` until every descriptor below the last one is taken, and says how many these are.
+fn fill(andante: &Andante, clients: &mut Vec<Client>) -> u64 {
+    loop {
+        clients.push(Client::connect(andante.proxy()));
+        let all = clients.len();
+        andante.wait_for(|status| status["connections"]["client"] == all && status["lanes"][0]["in_flight"] != 1);
+        let descriptors = fs::read_dir(format!("/proc/{}/fd", andante.pid().as_raw_nonzero())).unwrap();
+        let taken = descriptors.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse::<usize>().unwrap());
+        let taken: Vec<_> = taken.collect();
+        if taken.iter().max() == Some(&(taken.len() - 1)) {
+            return taken.len() as u64;
+        }
+    }
+}
+
+/// It is read for the first connection that needs it. Without a descriptor it would seem to be empty, and stay so.
+#[test]
+fn r61_a_trust_store_that_could_not_be_opened_is_opened_later() {
+    let upstream = Upstream::secure_ok(Server::new(&TRUSTED.leaf(&["127.0.0.1"]), &["http/1.1"]));
+    let other = Authority::new("another");
+    let config = format!(
+        "upstream-ca = [{:?}]\n[[rule]]\nhost = \"127.0.0.1:{}\"\nupstream = \"https\"\n",
+        other.file(),
+        upstream.port()
+    );
+    let andante = Andante::with_environment_and_config("SSL_CERT_FILE", TRUSTED.file(), &config);
+    let mut clients = Vec::new();
+    // One for the connection, and none for the store.
+    let few = Rlimit { current: Some(fill(&andante, &mut clients) + 1), maximum: Some(20_000) };
+    let mut client = clients.pop().unwrap();
+    let old = prlimit(Some(andante.pid()), Resource::Nofile, few).unwrap();
+    let host = upstream.address();
+    let request = format!("GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    client.send(&request);
+    rejected(&client.answer(), 503, "proxy_internal_error", "no descriptors");
+    prlimit(Some(andante.pid()), Resource::Nofile, old).unwrap();
+    client.send(&request);
+    assert_eq!(client.answer().status(), 200);
+}
+
 #[test]
 fn r61_a_tunnel_takes_the_descriptor_of_an_unused_connection() {
     let (upstream, andante) = (Upstream::ok(), Andante::serve(&["--threads", "1"]));
     assert_eq!(Client::get(andante.proxy(), &upstream.url("/")).status(), 200);
     // Every number is taken: each worker that comes takes the lowest.
     let mut clients = Vec::new();
-    let full = loop {
-        clients.push(Client::connect(andante.proxy()));
-        let all = clients.len();
-        andante.wait_for(|status| status["connections"]["client"] == all && status["lanes"][0]["in_flight"] == 0);
-        let descriptors = fs::read_dir(format!("/proc/{}/fd", andante.pid().as_raw_nonzero())).unwrap();
-        let taken = descriptors.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse::<usize>().unwrap());
-        let taken: Vec<_> = taken.collect();
-        if taken.iter().max() == Some(&(taken.len() - 1)) {
-            break Some(taken.len() as u64);
-        }
-    };
+    let full = Some(fill(&andante, &mut clients));
     let mut client = clients.pop().unwrap();
     let old = prlimit(Some(andante.pid()), Resource::Nofile, Rlimit { current: full, maximum: Some(20_000) }).unwrap();
     let host = upstream.address();

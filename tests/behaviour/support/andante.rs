@@ -55,6 +55,11 @@ impl Andante {
         Self::launch(Self::command().env(variable, value), &[], None)
     }
 
+    /// The same with a configuration file that says `toml`.
+    pub(crate) fn with_environment_and_config(variable: &str, value: &str, toml: &str) -> Self {
+        Self::launch(Self::command().env(variable, value), &[], Some(Self::file(toml)))
+    }
+
     /// The same, started by `program`, which runs what its arguments say.
     pub(crate) fn started_by(program: &[&str]) -> Self {
         let mut command = Self::clean(program[0]);
