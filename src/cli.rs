@@ -6,10 +6,12 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 
 pub mod ca;
 pub mod check;
+pub mod completions;
 pub mod demo;
 mod failure;
 pub mod health;
 pub mod hint;
+pub mod init;
 mod log;
 pub mod mock;
 mod notify;
@@ -46,6 +48,7 @@ enum Command {
         #[command(flatten)]
         options: run::Options,
     },
+    Init(init::Args),
     Check(check::Args),
     Health(health::Args),
     Demo(demo::Args),
@@ -53,12 +56,15 @@ enum Command {
     Plan(plan::Args),
     Hint(hint::Args),
     Ca(ca::Args),
+    Completions(completions::Completions),
+    Man(completions::Man),
 }
 
 const EXAMPLES: &str = "\
 Examples:
   andante serve --limit 'api.example.com=10/s,500/min'
   andante run --limit api.example.com=500/min -- python fetch.py
+  andante init api.example.com
   andante check andante.toml
   andante demo
 
@@ -89,6 +95,7 @@ impl Cli {
         let done = match self.command {
             Command::Serve(args) => return serve::run(args).await,
             Command::Run { serve, options } => return run_behind_proxy(&serve, options).await,
+            Command::Init(args) => init::run(&args),
             Command::Check(args) => return check::run(&args),
             Command::Health(args) => return health::run(&args).await,
             Command::Demo(args) => demo::run(args).await,
@@ -96,6 +103,8 @@ impl Cli {
             Command::Plan(args) => plan::run(args),
             Command::Hint(args) => hint::run(&args),
             Command::Ca(args) => ca::run(args),
+            Command::Completions(args) => completions::completions(&args),
+            Command::Man(args) => completions::man(&args),
         };
         match done {
             Ok(()) => ExitCode::SUCCESS,
@@ -138,7 +147,9 @@ mod tests {
     #[test]
     fn every_command_has_examples_in_its_help() {
         let cli = command();
-        for command in ["serve", "run", "check", "health", "demo", "mock", "plan", "hint", "ca"] {
+        for command in
+            ["serve", "run", "init", "check", "health", "demo", "mock", "plan", "hint", "ca", "completions", "man"]
+        {
             let help = cli.find_subcommand(command).unwrap().clone().render_long_help().to_string();
             assert!(help.contains("Examples:\n") && help.contains(&format!("andante {command}")), "{command}:\n{help}");
         }

@@ -140,7 +140,7 @@ fn cannot_listen(address: SocketAddr, error: io::Error) -> Failure {
 }
 
 /// Like `println!`, which would panic if nobody reads any more.
-fn say(line: &str) -> Result<(), Failure> {
+pub(super) fn say(line: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}").and_then(|()| out.flush()).map_err(Failure::writing)
 }

@@ -12,6 +12,7 @@ use crate::support::{Andante, Client, Mock, Upstream};
 
 mod ca;
 mod health;
+mod install;
 mod mock;
 mod run;
 mod service;

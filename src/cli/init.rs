@@ -1,0 +1,187 @@
+//! `andante init`: a configuration to begin with, for the hosts that are named.
+
+use std::{
+    fmt::Write as _,
+    fs::OpenOptions,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use super::{Failure, mock};
+use crate::{limit::Limits, policy::HostPattern};
+
+/// Writes a configuration to begin with, with a rule for each host that is named
+///
+/// Comments say what each key is for. What an API allows is in its documentation: give it along with the host, or write it
+/// into the file; until then andante goes by what the API answers.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// A host and, if they are known, its limits, as in api.example.com=10/s,500/min
+    #[arg(value_name = "HOST[=LIMITS]", value_parser = host)]
+    hosts: Vec<Host>,
+    /// Where to write it; - is standard output
+    #[arg(long, value_name = "FILE", default_value = "andante.toml")]
+    out: PathBuf,
+    /// Replace the file if it is there
+    #[arg(long)]
+    force: bool,
+}
+
+/// One host, and what is known of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Host {
+    pattern: HostPattern,
+    limits: Limits,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  andante init api.example.com && andante check andante.toml
+  andante init 'api.example.com=10/s,500/min' '*.example.org' --out /etc/andante/andante.toml
+  andante init --out - api.example.com";
+
+/// Writes the file.
+///
+/// # Errors
+/// If it is there already, or cannot be written.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let text = configuration(&args.hosts);
+    if args.out == Path::new("-") {
+        return io::stdout().write_all(text.as_bytes()).map_err(Failure::writing);
+    }
+    let shown = args.out.display();
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).create_new(!args.force);
+    options.open(&args.out).and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::AlreadyExists => "choose another file with --out, or replace it with --force",
+            _ => "choose another file with --out, or - for standard output",
+        };
+        Failure::new(format!("did not write {shown}")).because(error).hinting(hint)
+    })?;
+    mock::say(&format!(
+        "wrote {shown}; andante check {shown} says how it is understood, andante serve --config {shown} uses it"
+    ))
+}
+
+fn host(text: &str) -> Result<Host, String> {
+    let (host, limits) = text.split_once('=').map_or((text, None), |(host, limits)| (host, Some(limits)));
+    let pattern = host.parse::<HostPattern>().map_err(|error| format!("{error}; write it as in api.example.com"))?;
+    let limits = limits.map(str::parse::<Limits>).transpose().map_err(|error| format!("{error}; {}", error.hint()))?;
+    Ok(Host { pattern, limits: limits.unwrap_or_default() })
+}
+
+fn configuration(hosts: &[Host]) -> String {
+    let mut text = HEAD.to_owned();
+    for Host { pattern, limits } in hosts {
+        let _ = write!(text, "\n[[rule]]\nhost = \"{pattern}\"\n{LIMITS}");
+        if limits.limits.is_empty() {
+            text.push_str("# limits = [\"10/s\", \"500/min\"]\n");
+        } else {
+            let written: Vec<String> = limits.limits.iter().map(|limit| format!("\"{limit}\"")).collect();
+            let _ = writeln!(text, "limits = [{}]", written.join(", "));
+        }
+        text.push_str(IN_FLIGHT);
+        match limits.in_flight {
+            Some(most) => writeln!(text, "in-flight = {most}"),
+            None => writeln!(text, "# in-flight = 20"),
+        }
+        .unwrap_or_default();
+        text.push_str(REST);
+    }
+    if hosts.is_empty() {
+        text.push_str(NO_RULE);
+    }
+    text
+}
+
+const HEAD: &str = "\
+# andante's configuration. docs/configuration.md and config/full.toml have every key; `andante check` says how this file
+# is understood. What is behind a \"#\" does not count.
+
+# Where workers connect: HTTP_PROXY=http://127.0.0.1:3128.
+listen = \"127.0.0.1:3128\"
+# Where /metrics, /status, /healthz and /readyz answer. Without a password: keep it on loopback.
+admin = \"127.0.0.1:9128\"
+# Workers on other machines: listen on an address that they reach, and name their networks.
+# clients = [\"10.0.0.0/8\"]
+# A line for each request: \"stderr\", or a file.
+# access-log = \"access.log\"
+";
+
+const LIMITS: &str = "\
+# What the API allows, as its documentation says; all of it holds. Without limits andante goes by what the API answers.
+";
+
+const IN_FLIGHT: &str = "\
+# How many requests may be on their way at once, if the API bounds that.
+";
+
+const REST: &str = "\
+# How far its answers are believed: \"stricter\" also where they allow less than the limits here, \"waits\" only if they ask
+# to wait, \"api\" even where they allow more.
+trust = \"stricter\"
+# HTTPS comes through a tunnel, which hides the requests inside. \"intercept\" paces each of them; workers must trust
+# andante's CA then: eval \"$(andante ca env)\".
+# https = \"intercept\"
+";
+
+const NO_RULE: &str = "
+# One [[rule]] per API.
+# [[rule]]
+# host = \"api.example.com\"
+# limits = [\"10/s\", \"500/min\"]
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, File, Sources};
+
+    fn understood(hosts: &[&str]) -> (String, Config) {
+        let hosts: Vec<Host> = hosts.iter().map(|text| host(text).unwrap()).collect();
+        let text = configuration(&hosts);
+        let file = File { path: "andante.toml".into(), content: Ok(text.clone().into_bytes()) };
+        let (config, warnings) = Config::load(&Sources { file: Some(file), ..Sources::default() }).expect(&text);
+        assert_eq!(warnings, [], "{text}");
+        (text, config)
+    }
+
+    #[test]
+    fn what_it_writes_is_understood_without_a_warning() {
+        let (_, config) =
+            understood(&["api.example.com", "*.example.org:8443=10/s burst 3,500/min strict,in-flight 4", "*"]);
+        let rules: Vec<_> =
+            config.rules.iter().map(|rule| (rule.name.to_string(), rule.limits.len(), rule.in_flight)).collect();
+        let four = std::num::NonZeroU32::new(4);
+        assert_eq!(
+            rules,
+            [("api.example.com".into(), 0, None), ("*.example.org:8443".into(), 2, four), ("*".into(), 0, None)]
+        );
+        assert_eq!(understood(&[]).1.rules.iter().count(), 0);
+    }
+
+    #[test]
+    fn what_stands_behind_a_hash_is_understood_once_it_does_not() {
+        let (text, _) = understood(&["api.example.com"]);
+        let is_key = |line: &str| {
+            line.strip_prefix("# ").is_some_and(|rest| {
+                rest.split_once(" = ").is_some_and(|(key, _)| key.chars().all(|c| c.is_ascii_lowercase() || c == '-'))
+            })
+        };
+        let text: String =
+            text.lines().map(|line| format!("{}\n", if is_key(line) { &line[2..] } else { line })).collect();
+        assert_eq!(text.matches("\nlimits = ").count(), 1, "{text}");
+        let file = File { path: "andante.toml".into(), content: Ok(text.clone().into_bytes()) };
+        let (config, warnings) = Config::load(&Sources { file: Some(file), ..Sources::default() }).expect(&text);
+        assert_eq!(warnings, [], "{text}");
+        assert_eq!(config.rules.iter().next().unwrap().limits.len(), 2);
+    }
+
+    #[test]
+    fn a_mistake_comes_with_what_to_write() {
+        assert!(host("https://api.example.com/").unwrap_err().contains("api.example.com"));
+        assert!(host("a=500 a min").unwrap_err().contains("500/min"));
+    }
+}
