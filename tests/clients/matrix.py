@@ -88,6 +88,8 @@ YARN = {
     "4": str(MORE_NODE / "node_modules" / "@yarnpkg" / "cli-dist" / "bin" / "yarn.js"),
 }
 
+DENO = str(MORE_NODE / "node_modules" / "@deno" / "linux-x64-glibc" / "deno")
+
 CLIENTS = [
     Client("curl", "curl", program("with_curl.sh", "--http1.1"), requests=8, tunnels=2, speaks="HTTP/1.1"),
     Client(
@@ -186,6 +188,7 @@ CLIENTS = [
         requests=4,
         more=True,
     ),
+    Client("deno", "Deno `fetch`", [DENO, "run", "--quiet", "-A", *program("with_fetch.mjs")[1:]], "@deno/linux-x64-glibc", more=True),
     Client("scrapy", "Scrapy", more_python("with_scrapy.py"), "Scrapy", requests=8, more=True),
     Client("httplib2", "httplib2, with PySocks", more_python("with_httplib2.py"), "httplib2", requests=8, more=True),
     Client("pycurl", "pycurl, `CAINFO`", more_python("with_pycurl.py"), "pycurl", requests=8, more=True),
