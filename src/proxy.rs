@@ -25,6 +25,7 @@ mod respond;
 mod retry;
 mod retry_log;
 mod seen;
+mod shared_body;
 mod socket;
 mod stack;
 mod tunnel;

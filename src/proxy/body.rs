@@ -12,13 +12,20 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
+use tracing::warn;
 
 use super::{
-    fields,
+    Proxy, fields,
     lease::Lease,
     link::{Link, Phase},
+    notices::Notice,
+    shared_body::{SharedBody, Unread},
 };
-use crate::{pace::Permit, tls::Protocol};
+use crate::{
+    error::Cause,
+    pace::{Lane, Permit},
+    tls::Protocol,
+};
 
 /// The body of an answer.
 pub(super) enum Body {
@@ -35,8 +42,8 @@ pub(super) struct UpstreamBody {
     /// What was read ahead.
     ahead: VecDeque<Frame<Bytes>>,
     /// How it broke off while it was read ahead.
-    broken: Option<hyper::Error>,
-    incoming: Incoming,
+    broken: Option<Cause>,
+    source: Source,
     link: Arc<Link>,
     lease: Option<Lease>,
     ended: bool,
@@ -48,13 +55,21 @@ pub(super) struct UpstreamBody {
     permit: Permit,
 }
 
+/// Where the body comes from.
+enum Source {
+    /// A connection that carries nothing else meanwhile.
+    Own(Incoming),
+    /// A stream of an HTTP/2 connection.
+    Shared(SharedBody),
+}
+
 // === impl Body ===
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = Cause;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
         match self.get_mut() {
             Self::Own(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Upstream(body) => body.poll_frame(cx),
@@ -65,7 +80,7 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Own(bytes) => bytes.is_none(),
-            Self::Upstream(body) => body.ahead.is_empty() && body.incoming.is_end_stream(),
+            Self::Upstream(body) => body.ahead.is_empty() && body.source.is_end_stream(),
             Self::Held(frames) => frames.is_empty(),
         }
     }
@@ -84,10 +99,17 @@ impl http_body::Body for Body {
 // === impl UpstreamBody ===
 
 impl UpstreamBody {
-    pub(super) fn new(incoming: Incoming, link: Arc<Link>, lease: Option<Lease>, permit: Permit) -> Self {
+    pub(super) fn new(incoming: Incoming, link: Arc<Link>, lease: Lease, permit: Permit) -> Self {
         link.enter(Phase::Body, link.proxy.timeouts.idle);
-        let ahead = VecDeque::new();
-        Self { ahead, broken: None, incoming, link, lease, ended: false, silent: false, moving: false, permit }
+        let source = match lease.protocol() {
+            Protocol::Http1 => Source::Own(incoming),
+            Protocol::Http2 => {
+                let (proxy, lane) = (link.proxy.clone(), permit.lane().clone());
+                Source::Shared(SharedBody::new(incoming, move || log_unread(&proxy, &lane)))
+            }
+        };
+        let (ahead, lease) = (VecDeque::new(), Some(lease));
+        Self { ahead, broken: None, source, link, lease, ended: false, silent: false, moving: false, permit }
     }
 
     /// Reads `most` bytes of it ahead, or what comes within `at_most`. Says whether that is all of it.
@@ -142,7 +164,7 @@ impl UpstreamBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let (mut hint, ahead) = (self.incoming.size_hint(), length(&self.ahead));
+        let (mut hint, ahead) = (self.source.size_hint(), length(&self.ahead));
         if ahead > 0 {
             let (lower, upper) = (hint.lower() + ahead, hint.upper().map(|upper| upper + ahead));
             upper.into_iter().for_each(|upper| hint.set_upper(upper));
@@ -151,7 +173,7 @@ impl UpstreamBody {
         hint
     }
 
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
         match self.ahead.pop_front() {
             Some(frame) => Poll::Ready(Some(Ok(frame))),
             // One turn later, so that what was read before it has been written: an error takes with it what has not.
@@ -165,8 +187,8 @@ impl UpstreamBody {
         }
     }
 
-    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Poll::Ready(mut frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
+    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
+        let Poll::Ready(mut frame) = self.source.poll_frame(cx) else {
             // Only what takes several turns needs a fresh deadline, and only what moves: to be asked again, as by the
             // connection's timer, is no movement.
             if !std::mem::replace(&mut self.silent, true) {
@@ -192,11 +214,45 @@ impl UpstreamBody {
     }
 }
 
+// === impl Source ===
+
+impl Source {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
+        match self {
+            Self::Own(incoming) => Pin::new(incoming).poll_frame(cx).map_err(Cause::from),
+            Self::Shared(body) => body.poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Own(incoming) => incoming.is_end_stream(),
+            Self::Shared(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Own(incoming) => incoming.size_hint(),
+            Self::Shared(body) => body.size_hint(),
+        }
+    }
+}
+
+/// Says that a stream was reset because its worker did not read.
+fn log_unread(proxy: &Proxy, lane: &Lane) {
+    let (host, rule, now) = (lane.host(), &lane.policy().name, proxy.clock.now());
+    proxy.incidents.unread(format!("{host}: {Unread}"), now);
+    if proxy.notices.is_due(Notice::Unread, host, now) {
+        warn!(%host, %rule, "{Unread}; others on the connection to the API are not held up by it");
+    }
+}
+
 impl Drop for UpstreamBody {
     fn drop(&mut self) {
         // Read to its end, the connection is good for another request; cut short, it dies with its lease.
         if let Some(lease) = self.lease.take()
-            && (self.ended || self.incoming.is_end_stream())
+            && (self.ended || self.source.is_end_stream())
         {
             lease.give_back();
         }

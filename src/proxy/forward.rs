@@ -126,7 +126,7 @@ async fn judge(
 ) -> Result<(Response<Body>, Hint, bool), Error> {
     let Asked { link, route, permit, waited, stay, head, .. } = asked;
     let (mut parts, incoming) = answer.into_parts();
-    let mut body = UpstreamBody::new(incoming, link.clone(), Some(lease), permit);
+    let mut body = UpstreamBody::new(incoming, link.clone(), lease, permit);
     let mut beginning = None;
     if !head && hint::wants_body(parts.status, &parts.headers) {
         body.read_ahead(PEEK, PEEKING).await;

@@ -14,7 +14,7 @@ pub struct Incidents(Mutex<Vec<Incident>>);
 /// One thing that went wrong, however often.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incident {
-    /// What kind of thing: an error type of RFC 9209, or what became of an intercepted tunnel.
+    /// What kind of thing: an error type of RFC 9209, what became of an intercepted tunnel, or [`Self::UNREAD`](Incidents::UNREAD).
     pub kind: &'static str,
     /// What happened, and on which host; never a credential.
     pub detail: String,
@@ -44,6 +44,8 @@ impl Incidents {
     pub const NOT_INTERCEPTED: &str = "interception_failed";
     /// The kind of an intercepted tunnel that holds neither TLS nor HTTP.
     pub const NOT_HTTP: &str = "not_http";
+    /// The kind of answers that were cut because their worker did not read them.
+    pub const UNREAD: &str = "unread";
 
     /// A request has failed with `error`, which `text` says with its causes.
     pub(super) fn failed(&self, error: &Error, text: &str, now: Instant) {
@@ -60,6 +62,12 @@ impl Incidents {
     pub(super) fn not_intercepted(&self, kind: &'static str, detail: String, hint: impl Into<String>, now: Instant) {
         let (hint, blame) = (hint.into(), name(Blame::Client));
         self.add(Incident { kind, detail, hint, blame, total: 1, last: now });
+    }
+
+    /// An answer was cut because its worker did not read it.
+    pub(super) fn unread(&self, detail: String, now: Instant) {
+        let hint = "read answers as they come, or close the connection".to_owned();
+        self.add(Incident { kind: Self::UNREAD, detail, hint, blame: name(Blame::Client), total: 1, last: now });
     }
 
     /// All that are known, the most frequent first.

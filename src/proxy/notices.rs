@@ -34,6 +34,8 @@ pub(super) enum Notice {
     Descriptors,
     /// Something in an intercepted tunnel that is neither TLS nor HTTP.
     Stranger,
+    /// A worker whose answer was cut because it did not read.
+    Unread,
 }
 
 /// What was said, and when.

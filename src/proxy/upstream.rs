@@ -31,6 +31,7 @@ use super::{
     link::Peer,
     noted::{Moved, Noted},
     pool::{Key, Shared, Shelf},
+    shared_body::{CONNECTION_WINDOW, MOST_STREAMS, STREAM_WINDOW},
     stack::Boxed,
     writes::Writes,
 };
@@ -46,13 +47,6 @@ use crate::{
 const MAX_HEAD: usize = 512 * 1024;
 /// How long others wait for a connection that one has begun to make, before they make one of their own.
 const HEAD_START: Duration = Duration::from_secs(1);
-/// How much of an answer is taken from an upstream before its worker has read it.
-const STREAM_WINDOW: u32 = 512 * 1024;
-/// The same for a whole connection. h2 takes half of it as its budget for small frames that lie unread, and with less
-/// than this a few workers that read slowly would end the connection for all (R38).
-const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
-/// More requests than this are not put on one connection, whatever the upstream allows: one lost packet stops all.
-const MOST_STREAMS: usize = 256;
 /// What hyper takes for the upstream's bound until that has said one. An odd number, which no upstream says.
 const UNTOLD: usize = 7919;
 /// A connection that is to be made ready for its slot is wanted no more if nobody waits; this often that is looked at.

@@ -1,7 +1,21 @@
-//! A connection to an API that many workers share: it ends when nobody needs it.
+//! A connection to an API that many workers share: it ends when nobody needs it, and nobody can take it from the others.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use super::upstreams::andante;
-use crate::support::{Andante, Client, eventually, h2::Upstream2};
+use crate::{
+    lifecycle::pass,
+    support::{
+        Andante, Client, eventually,
+        h2::{Client2, Exchange, Upstream2},
+    },
+};
 
 /// What `/metrics` says that are alive.
 fn tasks(andante: &Andante) -> u64 {
@@ -22,4 +36,76 @@ fn a_connection_to_an_api_that_nobody_uses_is_closed_and_its_tasks_end() {
     }
     let was = "as many tasks as before the first request";
     eventually(was, || (tasks(&andante.andante) == before).then_some(()));
+}
+
+/// A client that reads nothing: its window is closed.
+fn unread(andante: &Andante) -> Client2 {
+    let settings = h2::client::Builder::new().initial_window_size(0).initial_connection_window_size(16 << 20).clone();
+    Client2::with(&settings, andante.proxy())
+}
+
+/// How many of these an upstream has sent on each stream that nobody ended: small pieces for `/flood`, a large answer for
+/// `/large`, and for anything else an event every 100 ms.
+fn upstream(ended: Arc<AtomicUsize>) -> Upstream2 {
+    Upstream2::serving(move |exchange| {
+        let ended = ended.clone();
+        async move {
+            let target = exchange.request.target();
+            let Some(mut sending) = exchange.start(200, &[], false) else { return };
+            let (piece, pause) = match target.rsplit('/').next() {
+                Some("flood") => ("0123456789".to_owned(), None),
+                Some("large") => ("x".repeat(16_000), None),
+                _ => ("event\n".to_owned(), Some(Duration::from_millis(100))),
+            };
+            while Exchange::push(&mut sending, piece.clone(), false).await.is_ok() {
+                match pause {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    // So that each of them is written as a frame of its own.
+                    None => tokio::task::yield_now().await,
+                }
+            }
+            ended.fetch_add(1, Ordering::AcqRel);
+        }
+    })
+}
+
+#[test]
+fn a_worker_that_reads_is_served_beside_one_that_never_does_however_small_the_pieces() {
+    /// As long as it takes to see the difference; a minute says no more.
+    const EVENTS: usize = 120;
+    let ended = Arc::new(AtomicUsize::new(0));
+    let upstream = upstream(ended.clone());
+    let andante = andante(upstream.address().port(), "");
+    let events: usize = std::env::var("EVENTS").ok().and_then(|events| events.parse().ok()).unwrap_or(EVENTS);
+    let mut reader = Client2::connect(andante.andante.proxy());
+    let mut read = reader.get(&upstream.url("/events")).head();
+    let mut attacker = unread(&andante.andante);
+    let floods: Vec<_> = (0..3).map(|_| attacker.get(&upstream.url("/flood")).head()).collect();
+    let mut got = 0;
+    while got < 6 * events {
+        let piece = read.next().expect("more events").unwrap_or_else(|error| panic!("{error} after {got} bytes"));
+        got += piece.len();
+    }
+    assert_eq!(upstream.connections(), 1);
+    eventually("the streams that nobody reads to be reset", || {
+        (ended.load(Ordering::Acquire) == floods.len()).then_some(())
+    });
+    let incidents = andante.andante.status()["incidents"].clone();
+    assert_eq!((&incidents[0]["kind"], &incidents[0]["total"]), (&"unread".into(), &3.into()), "{incidents:#}");
+}
+
+#[test]
+fn large_answers_that_nobody_reads_leave_room_for_others_on_the_connection() {
+    const MANY: usize = 60;
+    let upstream = upstream(Arc::default());
+    let andante = andante(upstream.address().port(), "");
+    let mut idle = unread(&andante.andante);
+    let unread: Vec<_> = (0..MANY).map(|_| idle.get(&upstream.url("/large")).head()).collect();
+    // Until each has sent what it may.
+    pass(Duration::from_secs(2));
+    let mut reader = Client2::connect(andante.andante.proxy());
+    let mut read = reader.get(&upstream.url("/events")).head();
+    assert_eq!(read.next().expect("an event").unwrap(), "event\n");
+    assert_eq!(upstream.connections(), 1);
+    assert_eq!(unread.len(), MANY);
 }
