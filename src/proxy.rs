@@ -18,6 +18,7 @@ mod lease;
 mod link;
 mod noted;
 mod notices;
+mod pieces;
 mod pool;
 mod recent;
 mod request;

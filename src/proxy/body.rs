@@ -129,9 +129,9 @@ impl UpstreamBody {
     }
 
     /// Looks at what has come with the head. If that is broken, nothing of it has to be passed on.
-    pub(super) async fn begin(&mut self) -> Result<(), hyper::Error> {
+    pub(super) async fn begin(&mut self) -> Result<(), Cause> {
         let fresh = self.ahead.is_empty() && self.broken.is_none() && !self.ended;
-        if fresh && !self.incoming.is_end_stream() {
+        if fresh && !self.source.is_end_stream() {
             match poll_fn(|cx| Poll::Ready(self.poll_incoming(cx))).await {
                 Poll::Ready(Some(Ok(frame))) => self.ahead.push_back(frame),
                 Poll::Ready(Some(Err(error))) => return Err(error),
@@ -189,6 +189,7 @@ impl UpstreamBody {
 
     fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
         let Poll::Ready(mut frame) = self.source.poll_frame(cx) else {
+            self.lease.iter().for_each(|lease| lease.appetite().whet());
             // Only what takes several turns needs a fresh deadline, and only what moves: to be asked again, as by the
             // connection's timer, is no movement.
             if !std::mem::replace(&mut self.silent, true) {
@@ -196,6 +197,7 @@ impl UpstreamBody {
             }
             return Poll::Pending;
         };
+        self.lease.iter().for_each(|lease| lease.appetite().sate());
         self.silent = false;
         if std::mem::replace(&mut self.moving, true) {
             // A worker that reads slowly finds every piece waiting for it, and yet it moves.
@@ -250,6 +252,7 @@ fn log_unread(proxy: &Proxy, lane: &Lane) {
 
 impl Drop for UpstreamBody {
     fn drop(&mut self) {
+        self.lease.iter().for_each(|lease| lease.appetite().whet());
         // Read to its end, the connection is good for another request; cut short, it dies with its lease.
         if let Some(lease) = self.lease.take()
             && (self.ended || self.source.is_end_stream())

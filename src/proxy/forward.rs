@@ -155,7 +155,10 @@ async fn judge(
     }
     let broken = match fields::unusable(&parts.headers) {
         Some(wrong) => Some(Error::BadAnswer { origin: route.origin.to_string(), source: wrong.into() }),
-        None => body.begin().await.err().map(|error| failure(error, &route)),
+        None => body.begin().await.err().map(|error| match error.downcast::<hyper::Error>() {
+            Ok(error) => failure(*error, &route),
+            Err(source) => Error::Broken { origin: route.origin.to_string(), source },
+        }),
     };
     if broken.is_none() || refused {
         body.permit().answered(&Heard { hint: &hint, failed }, written);

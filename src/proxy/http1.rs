@@ -1,8 +1,16 @@
 //! HTTP/1 towards a worker: hyper reads and writes it, this file sees to it that it cannot hang.
 
-use std::{convert::Infallible, future::poll_fn, pin::pin, sync::Arc, task::Poll};
+use std::{
+    convert::Infallible,
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
 
+use bytes::Bytes;
 use http::Request;
+use http_body::{Frame, SizeHint};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -10,6 +18,7 @@ use tower::Service;
 use tracing::debug;
 
 use super::{
+    body::Body,
     connection::{MAX_FIELDS, MAX_HEAD},
     link::{Link, Phase},
     stack::{Arrival, stack},
@@ -17,6 +26,17 @@ use super::{
     voice::Voice,
     watch::Watch,
 };
+use crate::error::Cause;
+
+/// As much of an answer hyper may hold before it gets another piece.
+const AT_ONCE: usize = 16 * 1024;
+
+/// An answer's body of which hyper gets more when the worker has taken what there was: it would keep as much as fits into
+/// the longest head, and a piece more.
+struct Unhurried {
+    body: Body,
+    link: Arc<Link>,
+}
 
 /// Serves HTTP/1 on `stream` until it ends, hangs, or the process drains.
 pub(super) async fn serve<S>(link: Arc<Link>, stream: S)
@@ -33,7 +53,7 @@ where
         async move {
             let answer = answer.await.unwrap_or_else(|never| match never {});
             link.interim.close();
-            Ok::<_, Infallible>(answer)
+            Ok::<_, Infallible>(answer.map(|body| Unhurried { body, link }))
         }
     });
     let connection = http1::Builder::new()
@@ -41,7 +61,8 @@ where
         .max_headers(MAX_FIELDS)
         // The upstream's date is the answer's; we are no origin.
         .auto_date_header(false)
-        .writev(false)
+        // Pieces of answers are written from where they were read to: no second copy waits for a slow worker.
+        .writev(true)
         .serve_connection(TokioIo::new(Voice::new(stream, link.clone())), service)
         .with_upgrades();
 
@@ -83,5 +104,29 @@ where
     .await;
     if finished && !link.is_handed_over() && !link.peer.wire.has_left() {
         Box::pin(link.peer.wire.linger()).await;
+    }
+}
+
+// === impl Unhurried ===
+
+impl http_body::Body for Unhurried {
+    type Data = Bytes;
+    type Error = Cause;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
+        ready!(self.link.poll_room(AT_ONCE, cx));
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame {
+            self.link.give(frame.data_ref().map_or(0, Bytes::len));
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

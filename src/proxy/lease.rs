@@ -9,6 +9,7 @@ use hyper::{
 };
 
 use super::{
+    pieces::Appetite,
     pool::{Shelf, Stream},
     upload::RequestBody,
     writes::{Writes, Written},
@@ -86,6 +87,11 @@ impl Lease {
     /// When the last of the request was written, as far as it has been.
     pub(super) fn written(&self) -> Instant {
         self.written.as_ref().map_or_else(|| self.writes.last(), Written::at)
+    }
+
+    /// Whether more of the answer is to be read.
+    pub(super) fn appetite(&self) -> &Appetite {
+        &self.writes.appetite
     }
 
     /// The answer was read to its end: the connection may carry another request.

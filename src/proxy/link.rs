@@ -4,8 +4,9 @@ use std::{
     net::IpAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering},
     },
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -68,6 +69,10 @@ pub(super) struct Link {
     pub(super) interim: Interim,
     /// When the current phase has taken too long, in nanoseconds of the clock.
     deadline: AtomicU64,
+    /// How much of an answer hyper was given since all of it had been written.
+    unwritten: AtomicUsize,
+    /// Who waits until it is.
+    writer: Mutex<Option<Waker>>,
 }
 
 /// What a connection is at.
@@ -166,6 +171,8 @@ impl Link {
             handed_over: AtomicBool::new(false),
             interim: Interim::default(),
             deadline: AtomicU64::new(u64::MAX),
+            unwritten: AtomicUsize::new(0),
+            writer: Mutex::default(),
         };
         // The first request has to come soon; later ones may take their time.
         link.enter(Phase::Idle, link.proxy.timeouts.head);
@@ -239,6 +246,34 @@ impl Link {
 
     pub(super) fn is_last(&self) -> bool {
         self.last.load(Ordering::Relaxed)
+    }
+
+    /// Ready when `most` bytes more may be given to hyper, which keeps what the worker has not taken.
+    pub(super) fn poll_room(&self, most: usize, cx: &Context<'_>) -> Poll<()> {
+        if self.unwritten.load(Ordering::Relaxed) < most {
+            return Poll::Ready(());
+        }
+        *self.writer.lock() = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// hyper was given this many bytes of an answer.
+    pub(super) fn give(&self, bytes: usize) {
+        self.unwritten.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The worker has taken all that hyper was given.
+    pub(super) fn taken(&self) {
+        if self.unwritten.swap(0, Ordering::Relaxed) == 0 {
+            return;
+        }
+        if let Some(writer) = self.writer.lock().take() {
+            // However slowly it reads, it moves.
+            if self.phase() == Phase::Body {
+                self.enter(Phase::Body, self.proxy.timeouts.idle);
+            }
+            writer.wake();
+        }
     }
 
     /// Makes the request under way fail, if there is one that can still be answered. `false`: the connection has to go.

@@ -30,6 +30,7 @@ use super::{
     lease::Lease,
     link::Peer,
     noted::{Moved, Noted},
+    pieces::Pieces,
     pool::{Key, Shared, Shelf},
     shared_body::{CONNECTION_WINDOW, MOST_STREAMS, STREAM_WINDOW},
     stack::Boxed,
@@ -285,7 +286,7 @@ impl Route {
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(MAX_HEAD)
             .writev(false)
-            .handshake(TokioIo::new(stream))
+            .handshake(TokioIo::new(Pieces::of(stream, writes.clone())))
             .await
             .map_err(|error| self.not_made(error))?;
         let open = proxy.metrics.upstream_connections.clone();

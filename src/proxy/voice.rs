@@ -135,6 +135,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Voice<S> {
         self.between |= self.link.interim.is_open();
         ready!(self.poll_interim(cx))?;
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.link.taken();
         // All of the answer has been written, if it is one that had been asked for.
         if self.link.phase() == Phase::Idle {
             self.link.set_answering(false);

@@ -10,6 +10,7 @@ use std::sync::{
 
 use parking_lot::Mutex;
 
+use super::pieces::Appetite;
 use crate::clock::{Clock, Instant};
 
 /// The writes of one connection.
@@ -21,6 +22,8 @@ pub(super) struct Writes {
     unfinished: AtomicBool,
     /// The requests whose next write is to be noted.
     waiting: Mutex<Waiting>,
+    /// Whether more of an answer is to be read, if it carries one at a time.
+    pub(super) appetite: Appetite,
 }
 
 /// Requests whose write is to be noted.
@@ -44,7 +47,7 @@ pub(super) struct Written {
 impl Writes {
     pub(super) fn new(clock: Clock) -> Arc<Self> {
         let (last, unfinished) = (AtomicU64::new(0), AtomicBool::new(false));
-        Arc::new(Self { clock, last, unfinished, waiting: Mutex::default() })
+        Arc::new(Self { clock, last, unfinished, waiting: Mutex::default(), appetite: Appetite::default() })
     }
 
     /// Something was written.

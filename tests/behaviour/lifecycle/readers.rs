@@ -2,11 +2,13 @@
 
 use std::{
     io::{Read, Write},
-    net::TcpStream,
+    net::{SocketAddr, TcpStream},
     time::Duration,
 };
 
-use super::{pass, quiet};
+use rustix::net::{AddressFamily, SocketType, sockopt};
+
+use super::{memory, pass, quiet};
 use crate::support::{Andante, PATIENCE, Upstream, eventually};
 
 const SIZE: usize = 48 << 20;
@@ -45,5 +47,33 @@ fn r57_a_client_that_reads_slowly_but_steadily_gets_all_of_it() {
         pass(Duration::from_millis(80));
     }
     drop(client);
+    andante.wait_for(quiet);
+}
+
+/// A client that has asked `proxy` for `http://host/`, has hardly any room for what comes, and never reads it.
+fn unread(proxy: SocketAddr, host: SocketAddr) -> TcpStream {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    sockopt::set_socket_recv_buffer_size(&socket, 2048).unwrap();
+    rustix::net::connect(&socket, &proxy).unwrap();
+    let mut client = TcpStream::from(socket);
+    write!(client, "GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+    client
+}
+
+#[test]
+fn an_answer_that_nobody_reads_costs_little_memory() {
+    const READERS: u64 = 100;
+    let (upstream, andante, reader) = flood("");
+    drop(reader);
+    andante.wait_for(quiet);
+    let before = memory(&andante, "VmRSS:");
+    let clients: Vec<_> = (0..READERS).map(|_| unread(andante.proxy(), upstream.address())).collect();
+    andante.wait_for(|status| status["lanes"][0]["in_flight"] == READERS);
+    // Until the last of them is full, so that nothing moves any more.
+    pass(Duration::from_secs(3));
+    let each = memory(&andante, "VmRSS:").saturating_sub(before) / READERS;
+    println!("{each} bytes each");
+    assert!(each <= 128 << 10, "{each} bytes each");
+    drop(clients);
     andante.wait_for(quiet);
 }

@@ -1,0 +1,97 @@
+//! An upstream's connection, read in pieces of a bounded size, one at a time.
+//!
+//! hyper asks for twice as much each time it gets all that it has asked for, up to the longest head that it takes, and
+//! reads on while what it has read waits for a worker that reads slowly. So it gets no more than this at once, and the next
+//! piece of an answer when the last is on its way.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Waker, ready},
+};
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::writes::Writes;
+
+/// As much is read at once. One byte more, and hyper, which has room for a power of two, would make twice the room.
+const PIECE: usize = 64 * 1024 - 1;
+
+/// A connection that is read in pieces.
+pub(super) struct Pieces<S> {
+    stream: S,
+    writes: Arc<Writes>,
+}
+
+/// Whether more is to be read.
+#[derive(Default)]
+pub(super) struct Appetite {
+    sated: AtomicBool,
+    reader: Mutex<Option<Waker>>,
+}
+
+// === impl Appetite ===
+
+impl Appetite {
+    /// A piece has come: no more until that is on its way.
+    pub(super) fn sate(&self) {
+        self.sated.store(true, Ordering::Relaxed);
+    }
+
+    /// More may come.
+    pub(super) fn whet(&self) {
+        if self.sated.swap(false, Ordering::Relaxed) {
+            self.reader.lock().take().map(Waker::wake);
+        }
+    }
+
+    fn poll(&self, cx: &Context<'_>) -> Poll<()> {
+        if !self.sated.load(Ordering::Relaxed) {
+            return Poll::Ready(());
+        }
+        *self.reader.lock() = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+// === impl Pieces ===
+
+impl<S> Pieces<S> {
+    pub(super) fn of(stream: S, writes: Arc<Writes>) -> Self {
+        Self { stream, writes }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Pieces<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        ready!(self.writes.appetite.poll(cx));
+        let stream = Pin::new(&mut self.stream);
+        if buf.remaining() <= PIECE {
+            return stream.poll_read(cx, buf);
+        }
+        let mut piece = ReadBuf::new(buf.initialize_unfilled_to(PIECE));
+        ready!(stream.poll_read(cx, &mut piece))?;
+        let read = piece.filled().len();
+        buf.advance(read);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Pieces<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
