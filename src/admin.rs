@@ -1,22 +1,36 @@
 //! The pages for people and machines who look after andante: metrics, health, status. Never changes anything.
 //!
 //! One request per connection: whoever looks does so every few seconds, and nobody can sit on the few connections there
-//! are.
+//! are. Who comes when all are taken takes the place of the one that has said nothing for longest, and one descriptor is
+//! kept for whoever comes when there is none left: probes are answered whatever else happens.
 
-use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    future::poll_fn,
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
 
 use http_body_util::Full;
 use hyper::{body::Bytes, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::event::{self, PollFd, PollFlags, Timespec};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
-    task::JoinSet,
+    sync::watch,
+    task::{AbortHandle, JoinSet},
     time,
 };
 use tracing::debug;
 
-use crate::{listen, metrics::Metrics};
+use crate::{listen, metrics::Metrics, policy::Names};
 
 mod lanes;
 mod pages;
@@ -24,12 +38,14 @@ pub mod status;
 
 pub use status::{Source, Status};
 
-/// How many may look at once; the next ones wait to be accepted.
+/// How many may look at once.
 const CONNECTIONS: usize = 64;
 /// From accepting a connection to the end of its request's head.
 const HEAD: Duration = Duration::from_secs(5);
 /// A whole connection.
 const WHOLE: Duration = Duration::from_secs(30);
+/// How often it is looked, without descriptors, whether somebody has come.
+const RECHECK: Duration = Duration::from_millis(50);
 /// How long answers may take to finish once we stop.
 const STOP: Duration = Duration::from_secs(1);
 
@@ -44,27 +60,46 @@ where
     S: Future<Output = ()>,
 {
     metrics.register(Box::new(lanes::OfLanes::new(Arc::downgrade(&state))));
-    let pages = Arc::new(pages::Pages { state, metrics });
-    let free = Arc::new(Semaphore::new(CONNECTIONS));
+    let names = match listener.local_addr() {
+        Ok(at) if at.ip().is_loopback() => Names::Loopback,
+        // Nobody outside can point a name of theirs here.
+        _ => Names::Private,
+    };
+    let pages = Arc::new(pages::Pages { state, metrics, names });
     let (stop, stopped) = watch::channel(());
-    let mut connections = JoinSet::new();
+    let (mut connections, mut open) = (JoinSet::new(), Vec::<Open>::new());
+    let mut reserve = spare(&listener);
     let mut shutdown = pin!(shutdown);
     loop {
-        let accepted = async {
-            let permit = Arc::clone(&free).acquire_owned().await;
-            (permit, listen::accept(&listener).await.0)
-        };
-        tokio::select! {
+        let accepted = tokio::select! {
             () = &mut shutdown => break,
-            (permit, stream) = accepted => {
-                let pages = Arc::clone(&pages);
-                let stopped = stopped.clone();
-                connections.spawn(async move {
-                    let _permit = permit;
-                    connection(stream, pages, stopped).await;
-                });
+            accepted = accept(&listener, &mut reserve) => accepted,
+            Some(_) = connections.join_next() => {
+                reserve = reserve.or_else(|| spare(&listener));
+                continue;
             }
-            Some(_) = connections.join_next() => {}
+        };
+        open.retain(|open| !open.task.is_finished());
+        match accepted {
+            Ok(stream) => {
+                if open.len() >= CONNECTIONS {
+                    make_room(&mut open);
+                }
+                let (pages, stopped, asked) = (Arc::clone(&pages), stopped.clone(), Arc::new(AtomicBool::new(false)));
+                let task = connections.spawn(connection(stream, pages, asked.clone(), stopped));
+                open.push(Open { task, asked });
+            }
+            Err(_) if !is_called(&listener) => time::sleep(RECHECK).await,
+            Err(_) if !open.is_empty() => {
+                make_room(&mut open);
+                connections.join_next().await;
+            }
+            Err(error) => {
+                reserve = spare(&listener);
+                if reserve.is_none() {
+                    listen::exhausted(&error).await;
+                }
+            }
         }
     }
     drop((listener, stop));
@@ -72,9 +107,56 @@ where
     let _ = time::timeout(STOP, async { while connections.join_next().await.is_some() {} }).await;
 }
 
+/// The next connection, for which `reserve` is given up if there is no other descriptor.
+async fn accept(listener: &TcpListener, reserve: &mut Option<OwnedFd>) -> io::Result<TcpStream> {
+    loop {
+        match listen::try_accept(listener).await {
+            Ok((stream, _)) => return Ok(stream),
+            Err(error) if reserve.take().is_none() => return Err(error),
+            Err(_) => {}
+        }
+        // At once, before anybody else can take it. The system says that there is none also where nobody waits.
+        let mut next = pin!(listen::try_accept(listener));
+        if let Poll::Ready(Ok((stream, _))) = poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx))).await {
+            return Ok(stream);
+        }
+        *reserve = spare(listener);
+    }
+}
+
+/// A connection.
+struct Open {
+    task: AbortHandle,
+    /// Its request is here.
+    asked: Arc<AtomicBool>,
+}
+
+/// Ends the connection that has said nothing for longest; if all have asked for something, the oldest.
+fn make_room(open: &mut Vec<Open>) {
+    let silent = open.iter().position(|open| !open.asked.load(Ordering::Relaxed));
+    open.remove(silent.unwrap_or_default()).task.abort();
+}
+
+/// Whether somebody waits to be accepted: without descriptors the system says that there is none before it looks.
+fn is_called(listener: &TcpListener) -> bool {
+    let mut listener = [PollFd::new(listener, PollFlags::IN)];
+    event::poll(&mut listener, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+/// A descriptor that can be given up for a connection.
+fn spare(listener: &TcpListener) -> Option<OwnedFd> {
+    listener.as_fd().try_clone_to_owned().ok()
+}
+
 /// Answers the one request of a connection.
-async fn connection(stream: TcpStream, pages: Arc<pages::Pages>, mut stopped: watch::Receiver<()>) {
+async fn connection(
+    stream: TcpStream,
+    pages: Arc<pages::Pages>,
+    asked: Arc<AtomicBool>,
+    mut stopped: watch::Receiver<()>,
+) {
     let answer = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+        asked.store(true, Ordering::Relaxed);
         let pages = Arc::clone(&pages);
         async move { Ok::<Answer, Infallible>(pages.answer(&request.into_parts().0).await) }
     });

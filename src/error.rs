@@ -95,6 +95,9 @@ pub enum Error {
     /// A browser asked for a gateway path on behalf of some page.
     #[error("a page of another site asked for this gateway address")]
     ForeignPage,
+    /// A gateway path whose rule has credentials, asked for from another machine in a way that a web page could.
+    #[error("a web page could have asked for this gateway address, whose rule has credentials of its own")]
+    LentCredentials,
     /// The request has been here before.
     #[error("the request has come back to where it was forwarded")]
     Loop,
@@ -269,6 +272,7 @@ impl Error {
             | Self::TunnelPort { .. }
             | Self::TunnelRefused { .. }
             | Self::ForeignPage
+            | Self::LentCredentials
             | Self::Myself { .. } => StatusCode::FORBIDDEN,
             Self::Loop
             | Self::Dns { .. }
@@ -316,7 +320,8 @@ impl Error {
             | Self::Stranger { .. }
             | Self::TunnelPort { .. }
             | Self::TunnelRefused { .. }
-            | Self::ForeignPage => "http_request_denied",
+            | Self::ForeignPage
+            | Self::LentCredentials => "http_request_denied",
             Self::Draining => "proxy_internal_response",
             Self::NoDescriptor { .. } => "proxy_internal_error",
             _ => "http_request_error",
@@ -374,6 +379,7 @@ impl Error {
             Self::NoTunnel => "send CONNECT in HTTP/1.1",
             Self::OtherHost => "open a tunnel of its own for each host",
             Self::ForeignPage => "call gateway addresses from programs, by an IP address or localhost",
+            Self::LentCredentials => "send `Andante-Gateway: 1` along, and call andante by an address or private name",
             Self::Loop | Self::Myself { .. } => {
                 "leave this proxy out of its own HTTP_PROXY, or add the host to NO_PROXY"
             }

@@ -27,21 +27,34 @@ pub fn bind(addr: SocketAddr) -> io::Result<TcpListener> {
 /// neither spins nor dies (R61).
 pub async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
+        match try_accept(listener).await {
+            Ok(accepted) => return accepted,
+            Err(error) => exhausted(&error).await,
+        }
+    }
+}
+
+/// The same, once: for whoever can do something about a lack of descriptors.
+pub async fn try_accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 // Without it an answer's last segment waits for the client's delayed acknowledgement.
                 if let Err(error) = stream.set_nodelay(true) {
                     warn!(%error, "could not set TCP_NODELAY");
                 }
-                return (stream, peer);
+                return Ok((stream, peer));
             }
             Err(error) if is_of_one_connection(&error) => {}
-            Err(error) => {
-                warn!(%error, pause_s = EXHAUSTED.as_secs_f64(), "could not accept a connection");
-                tokio::time::sleep(EXHAUSTED).await;
-            }
+            Err(error) => return Err(error),
         }
     }
+}
+
+/// Pauses because of `error`.
+pub async fn exhausted(error: &io::Error) {
+    warn!(%error, pause_s = EXHAUSTED.as_secs_f64(), "could not accept a connection");
+    tokio::time::sleep(EXHAUSTED).await;
 }
 
 fn is_of_one_connection(error: &io::Error) -> bool {

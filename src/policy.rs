@@ -3,6 +3,7 @@
 mod answers;
 mod egress;
 mod gateway;
+mod page;
 mod rules;
 
 use std::{fmt, num::NonZeroU32, str::FromStr, sync::Arc, time::Duration};
@@ -11,6 +12,7 @@ pub use self::{
     answers::{Retry, Spend, Trust},
     egress::{Egress, Identity, Parent, ParentProtocol},
     gateway::Gateway,
+    page::{Names, is_page_of_others},
     rules::{Interception, Rules, Unlisted},
 };
 use crate::limit::{LimitSpec, MarginSpec};

@@ -7,12 +7,17 @@ use http_body_util::Full;
 use hyper::body::Bytes;
 
 use super::{Answer, Source, Status};
-use crate::metrics::Metrics;
+use crate::{
+    metrics::Metrics,
+    policy::{self, Names},
+};
 
 /// Everything that the pages are about.
 pub(super) struct Pages {
     pub(super) state: Arc<dyn Source>,
     pub(super) metrics: Metrics,
+    /// What browsers may call us.
+    pub(super) names: Names,
 }
 
 /// How many lanes `/status` lists unless `?limit=` says otherwise.
@@ -37,6 +42,11 @@ Workers use the proxy address, not this one:
 with the host and port that andante printed when it started; 127.0.0.1:3128 unless it was told otherwise.
 ";
 
+const NOT_YOURS: &str = "\
+asked for by a page of another site, or by a name that may lead here for one: ask by address or as localhost (on other
+machines also by a name without a dot, or below .internal, .local or .svc)
+";
+
 // === impl Pages ===
 
 impl Pages {
@@ -46,7 +56,14 @@ impl Pages {
             answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
             return answer;
         }
-        match request.uri.path() {
+        let path = request.uri.path();
+        // Probes say little, and some of them send a name of their own.
+        let probe = matches!(path, "/healthz" | "/readyz");
+        let authority = request.uri.authority().map(http::uri::Authority::as_str);
+        if !probe && policy::is_page_of_others(&request.headers, authority, self.names) {
+            return page(StatusCode::FORBIDDEN, TEXT, NOT_YOURS);
+        }
+        match path {
             "/" => page(StatusCode::OK, TEXT, INDEX),
             "/healthz" => page(StatusCode::OK, TEXT, "ok\n"),
             "/readyz" if self.state.ready() => page(StatusCode::OK, TEXT, "ready\n"),

@@ -51,7 +51,7 @@ impl World {
     }
 
     async fn get(&self, path: &str) -> Reply {
-        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).await
+        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")).await
     }
 
     /// Sends `request` and reads until andante closes the connection.
@@ -161,11 +161,11 @@ async fn an_unknown_page_lists_the_known_ones() {
 #[tokio::test]
 async fn pages_are_only_for_reading() {
     let world = World::new(Vec::new()).await;
-    let reply = world.ask("POST /status HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").await;
+    let reply = world.ask("POST /status HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").await;
     assert_eq!(reply.status, 405);
     assert!(reply.head.contains("\r\nallow: get, head"));
     let get = world.get("/").await;
-    let head = world.ask("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let head = world.ask("HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     assert_eq!((head.status, &*head.body), (200, ""));
     assert!(head.head.contains(&format!("content-length: {}", get.body.len())));
 }
@@ -173,14 +173,52 @@ async fn pages_are_only_for_reading() {
 #[tokio::test(start_paused = true)]
 async fn who_says_nothing_is_hung_up_on() {
     let world = World::new(Vec::new()).await;
+    let mut silent = TcpStream::connect(world.at).await.unwrap();
+    silent.write_all(b"GET / HT").await.unwrap();
+    let _ = silent.read_to_end(&mut Vec::new()).await;
+}
+
+#[tokio::test]
+async fn a_probe_takes_the_place_of_one_that_says_nothing() {
+    let world = World::new(Vec::new()).await;
+    let begun = time::Instant::now();
     let mut silent: Vec<TcpStream> = Vec::new();
-    for _ in 0..CONNECTIONS {
+    for _ in 0..3 * CONNECTIONS {
         let mut stream = TcpStream::connect(world.at).await.unwrap();
-        stream.write_all(b"GET / HT").await.unwrap();
+        let _ = stream.write_all(b"GET / HT").await;
         silent.push(stream);
     }
-    // All connections are taken, so this one is only accepted once the silent ones are gone.
-    assert_eq!(world.get("/healthz").await.status, 200);
+    assert_eq!(world.get("/readyz").await.status, 200);
+    assert!(begun.elapsed() < HEAD, "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn pages_of_others_are_shown_probes_at_most() {
+    let world = World::new(Vec::new()).await;
+    let at = world.at;
+    for fields in [
+        "Host: evil.example".to_owned(),
+        "Host: 127.0.0.1.evil.example:9128".to_owned(),
+        format!("Host: {at}\r\nSec-Fetch-Site: cross-site"),
+        format!("Host: {at}\r\nSec-Fetch-Site: same-site"),
+        format!("Host: {at}\r\nOrigin: http://evil.example"),
+        format!("Host: {at}\r\nOrigin: null"),
+    ] {
+        for (page, status) in [("/", 403), ("/status", 403), ("/metrics", 403), ("/nowhere", 403), ("/readyz", 200)] {
+            let reply = world.ask(&format!("GET {page} HTTP/1.1\r\n{fields}\r\n\r\n")).await;
+            assert_eq!(reply.status, status, "{page} {fields}");
+        }
+    }
+    for fields in [
+        format!("Host: {at}"),
+        format!("Host: localhost:{}", at.port()),
+        "Host: [::1]:9128".to_owned(),
+        format!("Host: {at}\r\nSec-Fetch-Site: none"),
+        format!("Host: {at}\r\nOrigin: http://{at}\r\nSec-Fetch-Site: same-origin"),
+    ] {
+        let reply = world.ask(&format!("GET /metrics HTTP/1.1\r\n{fields}\r\n\r\n")).await;
+        assert_eq!(reply.status, 200, "{fields}");
+    }
 }
 
 #[tokio::test]

@@ -64,6 +64,11 @@ impl Egress {
         let http = self.via.as_ref().is_some_and(|parent| parent.protocol == ParentProtocol::Http);
         http && origin.scheme == Scheme::Http
     }
+
+    /// Whether requests get something on the way that says who we are: a client certificate, a parent proxy's password.
+    pub fn lends_credentials(&self) -> bool {
+        self.identity.is_some() || self.via.as_ref().is_some_and(|parent| parent.credentials.is_some())
+    }
 }
 
 // === impl Parent ===

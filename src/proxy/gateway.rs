@@ -7,7 +7,6 @@
 //! ```
 
 mod cookie;
-mod page;
 mod stay;
 #[cfg(test)]
 mod tests;
@@ -16,7 +15,7 @@ use std::sync::Arc;
 
 use http::uri::PathAndQuery;
 
-pub(super) use self::{page::is_page_of_others, stay::Stay};
+pub(super) use self::stay::Stay;
 use crate::{
     error::Error,
     policy::{Gateway, Scheme},

@@ -27,7 +27,7 @@ use super::{
 use crate::{
     error::Error,
     metrics::Outcome,
-    policy::{Https, Origin, Scheme},
+    policy::{self, Https, Names, Origin, Scheme},
 };
 
 /// Finds each request's lane; what is malformed or denied ends here.
@@ -124,11 +124,25 @@ fn check(
         return Err(Error::Loop);
     }
     // Not for CONNECT, to which other ports are allowed, and none means nothing.
-    if !connect && let Some(route) = known_route(link, &asked) {
-        return Ok((route, asked.into_gateway()));
+    let route = match known_route(link, &asked).filter(|_| !connect) {
+        Some(route) => route,
+        None => find_route(link, request, &asked)?,
+    };
+    let lent = link.proxy.exposed && route.lane.policy().egress.lends_credentials();
+    let gateway = asked.into_gateway();
+    if lent && gateway.is_some() && may_be_a_page(request) {
+        return Err(Error::LentCredentials);
     }
-    let route = find_route(link, request, &asked)?;
-    Ok((route, asked.into_gateway()))
+    Ok((route, gateway))
+}
+
+/// Whether a web page could have a browser send this, to an andante whose names nobody has told us: a page can ask for any
+/// URL, but has to be asked back before it may send a field of its own (Fetch §4.8, CORS-preflight), unless it has pointed
+/// a name of its own here.
+fn may_be_a_page(request: &Request<RequestBody>) -> bool {
+    let (fields, authority) = (request.headers(), request.uri().authority().map(http::uri::Authority::as_str));
+    let vouched = fields.keys().any(|name| name.as_str().starts_with("andante-"));
+    !vouched || policy::is_page_of_others(fields, authority, Names::Private)
 }
 
 /// The route of an earlier request on this connection that named its target in the same words.

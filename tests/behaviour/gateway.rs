@@ -161,6 +161,33 @@ fn pages_of_others_get_nothing() {
 }
 
 #[test]
+fn a_page_on_another_machine_is_lent_no_credentials() {
+    let parent = Upstream::ok();
+    let via = format!("[[rule]]\nhost = \"api.test\"\nvia = \"http://me:secret@{}\"\n", parent.address());
+    let exposed = Andante::with_config_and(&via, &["--listen", "0.0.0.0:0", "--clients", "10.0.0.0/8"]);
+    let own = std::net::SocketAddr::from(([127, 0, 0, 1], exposed.proxy().port()));
+    let ask = |fields: &str| Client::ask(own, format!("GET /http://api.test/x HTTP/1.1\r\n{fields}\r\n\r\n"));
+    for fields in [
+        format!("Host: {own}"),
+        "Host: evil.example\r\nAndante-Gateway: 1".to_owned(),
+        "Host: evil.example\r\nOrigin: http://evil.example\r\nAndante-Gateway: 1".to_owned(),
+        format!("Host: {own}\r\nAndante-Gateway: 1\r\nOrigin: http://evil.example"),
+    ] {
+        let answer = ask(&fields);
+        rejected(&answer, 403, "http_request_denied", &fields);
+        assert!(answer.json()["hint"].as_str().unwrap().contains("Andante-Gateway: 1") || fields.contains("Origin"));
+    }
+    assert!(parent.requests().is_empty());
+    for host in [own.to_string(), "andante:3128".to_owned(), "andante.default.svc.local".to_owned()] {
+        assert_eq!(ask(&format!("Host: {host}\r\nAndante-Gateway: 1")).status(), 200, "{host}");
+    }
+    assert!(parent.requests().iter().all(|request| !request.has("andante-gateway")));
+    // On this machine alone, a browser says where it comes from.
+    let alone = Andante::with_config(&via);
+    assert_eq!(get(&alone, "/http://api.test/x", "").status(), 200);
+}
+
+#[test]
 fn a_host_has_one_lane_by_whichever_way_it_is_called() {
     let upstream = Upstream::ok();
     let host = upstream.address();

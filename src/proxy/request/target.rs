@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     error::Error,
-    policy::{Origin, Scheme},
+    policy::{self, Names, Origin, Scheme},
 };
 
 /// What a request asks for.
@@ -129,7 +129,8 @@ fn by_gateway<'a>(link: &Link, request: &Request<RequestBody>) -> Result<Asked<'
     let path = request.uri().path_and_query().ok_or(Error::NoTarget)?;
     let authority = request.uri().authority().map(http::uri::Authority::as_str);
     let target = gateway::target(path, &link.proxy.gateways).ok_or(Error::NoTarget)??;
-    if gateway::is_page_of_others(request.headers(), authority, link.proxy.exposed) {
+    let names = if link.proxy.exposed { Names::Any } else { Names::Loopback };
+    if policy::is_page_of_others(request.headers(), authority, names) {
         return Err(Error::ForeignPage);
     }
     Ok(Asked::ByGateway(target))

@@ -204,3 +204,21 @@ fn half_a_preface_costs_no_time_and_may_be_completed() {
     newer.read_exact(&mut head).unwrap();
     assert_eq!(head[3], crate::support::h2::kind::SETTINGS);
 }
+
+#[test]
+fn probes_are_answered_without_a_descriptor_that_is_free() {
+    let andante = Andante::serve(&[]);
+    let limit = Rlimit { current: Some(64), maximum: Some(64) };
+    prlimit(Some(andante.pid()), Resource::Nofile, limit).unwrap();
+    let crowd: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(andante.proxy()).unwrap()).collect();
+    eventually("its descriptors to be used up", || (open(&andante) >= 64).then_some(()));
+    // Nor can silent ones take what is kept for probes.
+    let silent: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(andante.admin()).unwrap()).collect();
+    for _ in 0..5 {
+        let clock = Clock::start();
+        assert_eq!(andante.page("/readyz").status(), 200);
+        let took = clock.now().since(Instant::START);
+        assert!(took < Duration::from_secs(2), "a probe waited for {took:?}");
+    }
+    drop((crowd, silent));
+}

@@ -149,7 +149,8 @@ impl Andante {
 
     /// An admin page.
     pub(crate) fn page(&self, path: &str) -> Message {
-        Client::ask(self.admin(), format!("GET {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n"))
+        let at = self.admin();
+        Client::ask(at, format!("GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n"))
     }
 
     /// What `/status` says.
