@@ -96,7 +96,11 @@ impl Told {
     /// The request with this charge was answered, and not refused: what it tried is open. Says whether anything was.
     pub(super) fn passed(&mut self, charge: Charge) -> bool {
         let tried = self.budgets.iter_mut().filter(|one| charge.scope.has(one.id));
-        tried.fold(false, |opened, one| one.gate.served(charge.unit) || opened)
+        let mut opened = false;
+        for one in tried {
+            opened |= one.gate.served(charge.unit);
+        }
+        opened
     }
 
     /// A request was taken.

@@ -182,8 +182,11 @@ impl Budget {
     /// A charge was on its way, as it seemed, but has not been written after all. Says whether it still counts for all of its
     /// limits: otherwise it has to be given back, and taken anew.
     pub fn recall(&mut self, charge: Charge) -> bool {
-        let limits = charged(&mut self.limits, charge);
-        limits.fold(true, |counts, limit| limit.window.recall(charge.unit, charge.cost) && counts)
+        let mut counts = true;
+        for limit in charged(&mut self.limits, charge) {
+            counts &= limit.window.recall(charge.unit, charge.cost);
+        }
+        counts
     }
 
     /// A charge that left at `sent`, as is known now, has been answered at `at`.

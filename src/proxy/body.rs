@@ -28,6 +28,7 @@ use crate::{
 };
 
 /// The body of an answer.
+#[expect(clippy::large_enum_variant, reason = "nearly all are the upstream's, and a box for each costs more")]
 pub(super) enum Body {
     /// Our own words.
     Own(Option<Bytes>),

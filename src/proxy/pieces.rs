@@ -46,7 +46,9 @@ impl Appetite {
     /// More may come.
     pub(super) fn whet(&self) {
         if self.sated.swap(false, Ordering::Relaxed) {
-            self.reader.lock().take().map(Waker::wake);
+            if let Some(waker) = self.reader.lock().take() {
+                waker.wake();
+            }
         }
     }
 

@@ -115,7 +115,7 @@ impl SharedBody {
     }
 
     pub(super) fn size_hint(&self) -> SizeHint {
-        self.0.lock().expected.clone()
+        self.0.lock().expected
     }
 }
 
@@ -124,7 +124,9 @@ impl Drop for SharedBody {
         let mut buffer = self.0.lock();
         // Resets the stream, if it has not ended, and with it the task.
         buffer.incoming = None;
-        buffer.filler.take().map(Waker::wake);
+        if let Some(waker) = buffer.filler.take() {
+            waker.wake();
+        }
     }
 }
 
@@ -140,7 +142,9 @@ impl Buffer {
                 // What would be cut short is not worth its memory either.
                 (self.incoming, self.broken, self.ahead) = (None, Some(Unread.into()), 0);
                 (self.pieces, self.joined) = (VecDeque::new(), BytesMut::new());
-                self.reader.take().map(Waker::wake);
+                if let Some(waker) = self.reader.take() {
+                    waker.wake();
+                }
                 return Poll::Ready(Err(Unread));
             }
             match Pin::new(incoming).poll_frame(cx) {
@@ -149,7 +153,9 @@ impl Buffer {
                 Poll::Ready(Some(Err(error))) => (self.incoming, self.broken) = (None, Some(error.into())),
                 Poll::Ready(None) => self.incoming = None,
             }
-            self.reader.take().map(Waker::wake);
+            if let Some(waker) = self.reader.take() {
+                waker.wake();
+            }
         }
         if self.incoming.is_none() {
             return Poll::Ready(Ok(()));
@@ -194,7 +200,9 @@ impl Buffer {
             expected.set_lower(left(self.expected.lower()));
             self.expected.upper().into_iter().for_each(|upper| expected.set_upper(left(upper)));
             self.expected = expected;
-            self.filler.take().map(Waker::wake);
+            if let Some(waker) = self.filler.take() {
+                waker.wake();
+            }
             return Some(Ok(Frame::data(piece)));
         }
         let trailers = self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers)));

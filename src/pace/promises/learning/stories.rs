@@ -76,8 +76,10 @@ fn story(seed: u64, overtaking: bool) {
                 }
                 7 if recalls && !sent.is_empty() && rng.u8(..4) == 0 => {
                     let mut permit = sent.swap_remove(rng.usize(..sent.len()));
-                    permit.recall();
-                    held.push(permit);
+                    // Without a slot it may not be sent.
+                    if permit.recall() {
+                        held.push(permit);
+                    }
                 }
                 8 | 9 if !sent.is_empty() => {
                     let permit = sent.swap_remove(rng.usize(..sent.len()));
