@@ -89,7 +89,11 @@ where
                 let task = connections.spawn(connection(stream, pages, asked.clone(), stopped));
                 open.push(Open { task, asked });
             }
-            Err(_) if !is_called(&listener) => time::sleep(RECHECK).await,
+            Err(_) if !is_called(&listener) => tokio::select! {
+                () = time::sleep(RECHECK) => {}
+                // What one leaves is kept for the next, before anybody else can take it.
+                Some(_) = connections.join_next() => reserve = reserve.or_else(|| spare(&listener)),
+            },
             Err(_) if !open.is_empty() => {
                 make_room(&mut open);
                 connections.join_next().await;

@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::writes::Writes;
 
 /// As much is read at once. One byte more, and hyper, which has room for a power of two, would make twice the room.
-const PIECE: usize = 64 * 1024 - 1;
+const PIECE: usize = 32 * 1024 - 1;
 
 /// A connection that is read in pieces.
 pub(super) struct Pieces<S> {
@@ -45,10 +45,10 @@ impl Appetite {
 
     /// More may come.
     pub(super) fn whet(&self) {
-        if self.sated.swap(false, Ordering::Relaxed) {
-            if let Some(waker) = self.reader.lock().take() {
-                waker.wake();
-            }
+        if self.sated.swap(false, Ordering::Relaxed)
+            && let Some(waker) = self.reader.lock().take()
+        {
+            waker.wake();
         }
     }
 
