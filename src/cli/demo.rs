@@ -1,6 +1,7 @@
 //! `andante demo`: the whole story, offline: the same burst without andante and with it.
 
 mod burst;
+mod stalls;
 mod table;
 
 use std::{
@@ -9,11 +10,15 @@ use std::{
     io::{self, IsTerminal as _, Write as _},
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{Arc, atomic::Ordering},
+    thread,
     time::Duration,
 };
 
+use tokio::sync::oneshot;
+
 use self::{
     burst::{Burst, Progress},
+    stalls::Stalls,
     table::{Outcome, Style, table},
 };
 use super::{failure::Failure, wording};
@@ -77,17 +82,29 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let with = through_andante(&args, clock).await?;
     let coloured = io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
     let style = if coloured { Style::Coloured } else { Style::Plain };
-    say(&table(args.requests, args.limit, &without, &with, style))
+    say(&table(args.requests, args.limit, &without, &with, style))?;
+    match stalls::remark(&without, &with) {
+        Some(remark) => say(&remark),
+        None => Ok(()),
+    }
+}
+
+/// The API, on a thread of its own as a real one is on a machine of its own: it counts requests when they arrive, and not
+/// when sixty workers leave it the time to.
+struct OwnApi {
+    api: Api,
+    /// Ends the thread when it is dropped.
+    _stop: oneshot::Sender<()>,
 }
 
 async fn directly(args: &Args, clock: Clock) -> Result<Outcome, Failure> {
-    let api = start_api(args, clock)?;
-    send("without andante", args, &api, None, clock).await
+    let own = start_api(args, clock)?;
+    send("without andante", args, &own.api, None, clock).await
 }
 
 /// Runs andante in this process, as `andante serve --limit HOST=LIMIT` would.
 async fn through_andante(args: &Args, clock: Clock) -> Result<Outcome, Failure> {
-    let api = start_api(args, clock)?;
+    let OwnApi { api, _stop } = start_api(args, clock)?;
     let config = config(api.addr(), args.limit)?;
     let running = Running::start(config, Given::default(), None)
         .await
@@ -106,33 +123,39 @@ fn config(api: SocketAddr, limit: Rate) -> Result<Config, Failure> {
     Ok(Config { listen: vec![ANY_PORT], admin: None, drain: Duration::from_secs(1), rules, ..Config::default() })
 }
 
-fn start_api(args: &Args, clock: Clock) -> Result<Api, Failure> {
-    let listener = mock::listen(ANY_PORT).map_err(|error| {
-        Failure::new(format!("could not listen on {ANY_PORT}"))
-            .because(error)
-            .hinting("the demo needs a free port of the loopback interface")
-    })?;
+fn start_api(args: &Args, clock: Clock) -> Result<OwnApi, Failure> {
+    let no_thread = |error| Failure::new("could not start a thread for the API").because(error);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
     let options = Options { limit: Some(args.limit), latency: LATENCY, jitter: JITTER, ..Options::default() };
-    Ok(Api::start(options, listener, clock))
+    let api = {
+        let _there = runtime.enter();
+        let listener = mock::listen(ANY_PORT).map_err(|error| {
+            Failure::new(format!("could not listen on {ANY_PORT}"))
+                .because(error)
+                .hinting("the demo needs a free port of the loopback interface")
+        })?;
+        Api::start(options, listener, clock)
+    };
+    let (stop, stopped) = oneshot::channel();
+    let serve = move || drop(runtime.block_on(stopped));
+    thread::Builder::new().name("api".into()).spawn(serve).map_err(no_thread)?;
+    Ok(OwnApi { api, _stop: stop })
 }
 
 async fn send(name: &str, args: &Args, api: &Api, proxy: Option<SocketAddr>, clock: Clock) -> Result<Outcome, Failure> {
     let burst = Burst { workers: args.workers, requests: args.requests, api: api.addr(), proxy };
-    let progress = Arc::new(Progress::default());
-    let sending = burst::send(&burst, &progress, clock);
-    let took = if io::stderr().is_terminal() {
-        tokio::select! {
-            took = sending => {
-                // The line has done its duty.
-                show("");
-                took?
-            }
-            never = live(name, args.requests, &progress, clock) => match never {},
-        }
-    } else {
-        sending.await?
+    let (progress, mut stalls) = (Arc::new(Progress::default()), Stalls::default());
+    let on_terminal = io::stderr().is_terminal();
+    let took = tokio::select! {
+        took = burst::send(&burst, &progress, clock) => took?,
+        never = live(name, args.requests, &progress, clock), if on_terminal => match never {},
+        never = stalls.watch(clock) => match never {},
     };
-    Ok(Outcome { stats: api.stats(), took })
+    if on_terminal {
+        // The line has done its duty.
+        show("");
+    }
+    Ok(Outcome { stats: api.stats(), took, stalls })
 }
 
 /// Draws the live line until it is dropped.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::stalls::Stalls;
 use crate::{cli::wording, limit::Rate, mock::Stats};
 
 /// What became of one burst.
@@ -11,6 +12,8 @@ pub(super) struct Outcome {
     pub(super) stats: Stats,
     /// Until the last request was answered.
     pub(super) took: Duration,
+    /// What the machine did to it.
+    pub(super) stalls: Stalls,
 }
 
 /// Whether the table may be coloured.
@@ -133,7 +136,7 @@ mod tests {
 
     fn outcome(accepted: u64, refused: u64, worst_window: u64, millis: u64) -> Outcome {
         let stats = Stats { accepted, refused, worst_window, used_share: Some(0.987), ..Stats::default() };
-        Outcome { stats, took: Duration::from_millis(millis) }
+        Outcome { stats, took: Duration::from_millis(millis), stalls: Stalls::default() }
     }
 
     fn sample(style: Style) -> String {
