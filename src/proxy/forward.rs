@@ -342,7 +342,10 @@ fn switch(asked: Asked, mut answer: Response<Incoming>, written: Instant) -> Out
     link.hand_over();
     tokio::spawn(async move {
         match tokio::try_join!(worker, upstream) {
-            Ok((worker, upstream)) => tunnel::relay(link, TokioIo::new(worker), TokioIo::new(upstream), permit).await,
+            Ok((worker, upstream)) => {
+                let _open = tunnel::Open::new(&link);
+                tunnel::relay(link.clone(), TokioIo::new(worker), TokioIo::new(upstream), permit).await;
+            }
             Err(error) => debug!(%error, "one side left before the protocol was switched"),
         }
     });

@@ -141,8 +141,11 @@ async fn first_word(link: &Link, client: &mut Socket, upstream: &TcpStream) -> i
 
 async fn blind(link: Arc<Link>, client: Socket, upstream: TcpStream, permit: Permit) {
     let metrics = permit.lane().metrics().clone();
-    relay(link, client, upstream, permit).await;
+    // Somebody who asks sees it open until it is counted.
+    let open = Open::new(&link);
+    relay(link.clone(), client, upstream, permit).await;
     metrics.count(metrics::Outcome::Tunnelled);
+    drop(open);
 }
 
 /// Copies both ways until both sides have closed, one of them breaks, nothing moves for too long, or the process ends.
@@ -152,7 +155,6 @@ where
     U: AsyncRead + AsyncWrite + Unpin,
 {
     let proxy = &link.proxy;
-    let _open = Open::new(&link);
     link.enter(Phase::Body, proxy.timeouts.idle);
     let mut upstream = Noted::new(upstream, |moved| {
         if moved != Moved::Flushed {
@@ -198,10 +200,10 @@ pub(super) async fn drained(link: &Link) {
 }
 
 /// Counts the tunnel while it is open.
-struct Open<'a>(&'a Link);
+pub(super) struct Open<'a>(&'a Link);
 
 impl<'a> Open<'a> {
-    fn new(link: &'a Link) -> Self {
+    pub(super) fn new(link: &'a Link) -> Self {
         link.proxy.tunnels.fetch_add(1, Ordering::Relaxed);
         Self(link)
     }
