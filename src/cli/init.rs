@@ -46,6 +46,10 @@ Examples:
 /// # Errors
 /// If it is there already, or cannot be written.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    if let Some(twice) = twice(&args.hosts) {
+        let hint = "name each host once, with all its limits, as in api.example.com=10/s,500/min";
+        return Err(Failure::new(format!("{twice} is named twice, and has one rule")).hinting(hint));
+    }
     let text = configuration(&args.hosts);
     if args.out == Path::new("-") {
         return io::stdout().write_all(text.as_bytes()).map_err(Failure::writing);
@@ -63,6 +67,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     mock::say(&format!(
         "wrote {shown}; andante check {shown} says how it is understood, andante serve --config {shown} uses it"
     ))
+}
+
+/// A host that is named more than once.
+fn twice(hosts: &[Host]) -> Option<&HostPattern> {
+    let before = |at: usize| hosts[..at].iter().any(|other| other.pattern == hosts[at].pattern);
+    (0..hosts.len()).find(|at| before(*at)).map(|at| &hosts[at].pattern)
 }
 
 fn host(text: &str) -> Result<Host, String> {
@@ -138,6 +148,15 @@ const NO_RULE: &str = "
 mod tests {
     use super::*;
     use crate::config::{Config, File, Sources};
+
+    #[test]
+    fn a_host_that_is_named_twice_in_whatever_spelling_is_found() {
+        let hosts = |texts: &[&str]| texts.iter().map(|text| host(text).unwrap()).collect::<Vec<_>>();
+        for texts in [["api.test", "api.test=1/s"], ["API.test", "api.test."]] {
+            assert!(twice(&hosts(&texts)).is_some(), "{texts:?}");
+        }
+        assert_eq!(twice(&hosts(&["api.test", "*.api.test"])), None);
+    }
 
     fn understood(hosts: &[&str]) -> (String, Config) {
         let hosts: Vec<Host> = hosts.iter().map(|text| host(text).unwrap()).collect();

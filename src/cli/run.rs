@@ -172,7 +172,8 @@ async fn around(config: Config, options: Options) -> Result<u8, Trouble> {
         let elapsed = clock.now().since(crate::clock::Instant::START);
         let status = running.status();
         say(&if options.json {
-            format!("{}\n", json::summary(&status, elapsed, exit_code(ended), &unmatched))
+            // On a line of its own, wherever the command has left the cursor.
+            format!("\n{}\n", json::summary(&status, elapsed, exit_code(ended), &unmatched))
         } else {
             summary::render(&status, elapsed, &circumstances)
         });

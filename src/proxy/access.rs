@@ -86,10 +86,11 @@ impl Line<'_> {
 }
 
 /// `path` as it may be logged: without what looks like a key, as some APIs have it in their paths, and without the user
-/// name and password of a URL in it.
+/// name and password of a URL in it, however they are escaped.
 pub(super) fn without_secrets(path: &str) -> Cow<'_, str> {
-    let path = match path.rsplit_once('@') {
-        Some((before, after)) if before.contains("://") || before.contains(":/") => format!("…@{after}").into(),
+    let colons = [":", "%3A", "%3a"];
+    let path = match path.rsplit_once('@').or_else(|| path.rsplit_once("%40")) {
+        Some((before, after)) if colons.iter().any(|colon| before.contains(colon)) => format!("…@{after}").into(),
         _ => Cow::Borrowed(path),
     };
     if !path.split('/').any(is_like_a_key) {
@@ -120,6 +121,8 @@ mod tests {
             ("/services/T00000000/B00000000/aXb1XXXXXXXXXXXXXXXXXXXX", "/services/T00000000/B00000000/…"),
             ("/http://me:hunter2@api.test/v1", "…@api.test/v1"),
             ("/https:/me:hunter2@api.test/v1", "…@api.test/v1"),
+            ("/https%3A//me:hunter2@api.test/v1", "…@api.test/v1"),
+            ("/https%3a//me%3Ahunter2%40api.test/v1", "…@api.test/v1"),
             ("/@user/posts", "/@user/posts"),
         ] {
             assert_eq!(without_secrets(path), shown);

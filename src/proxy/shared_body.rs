@@ -22,17 +22,17 @@ use crate::error::Cause;
 
 /// How much of an answer h2 takes from an API before it is read here.
 pub(super) const STREAM_WINDOW: u32 = 512 * 1024;
-/// The same for a whole connection: as much as there can be (RFC 9113 §6.9.1), so that answers that nobody reads leave
-/// the others room. Half of it is what h2 lets unread short pieces cost.
-pub(super) const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 /// More requests than this are not put on one connection, whatever the API allows: one lost packet stops all.
 pub(super) const MOST_STREAMS: usize = 256;
+/// The same for a whole connection: the windows of all its streams, so that answers that nobody reads leave the others
+/// room. Half of it is what h2 lets unread short pieces cost, which bounds its memory if an API sends nothing else.
+pub(super) const CONNECTION_WINDOW: u32 = STREAM_WINDOW * MOST_STREAMS as u32;
 /// What unread short pieces of one stream may cost.
 const SHARE: usize = CONNECTION_WINDOW as usize / 2 / MOST_STREAMS;
 /// As much is read ahead of a worker.
 const AHEAD: usize = 64 * 1024;
 /// The same of pieces so short that they must not lie in h2.
-const MOST_AHEAD: usize = 256 * 1024;
+const MOST_AHEAD: usize = 512 * 1024;
 /// Pieces shorter than this are put together.
 const JOINED: usize = 4 * 1024;
 /// What h2 counts for a piece that nobody has read is what it lacks of this (`DEFAULT_DATA_FRAME_OVERHEAD_THRESHOLD`).

@@ -312,6 +312,10 @@ impl Route {
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(MAX_HEAD as u32)
+            // Workers that leave in the middle of their answers end their own streams: what is still on its way to those
+            // is no fault of the API's, for which h2 would end the connection.
+            .max_concurrent_reset_streams(4 * MOST_STREAMS)
+            .max_local_error_reset_streams(None)
             .keep_alive_interval(PING)
             .handshake(TokioIo::new(stream))
             .await

@@ -95,7 +95,8 @@ fn names(presented: &[String]) -> String {
     const MOST: usize = 5;
     let plain = |name: &String| {
         let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
-        inner.trim_matches('"').to_owned()
+        // They come from a stranger, and may end up on a terminal.
+        inner.trim_matches('"').chars().filter(|c| !c.is_control()).take(253).collect::<String>()
     };
     let shown: Vec<_> = presented.iter().take(MOST).map(plain).collect();
     match presented.len() {
