@@ -172,6 +172,9 @@ impl Allowance {
         if asked.is_some() && served {
             // Its window is over, and nobody speaks of it any more: it holds nothing back until somebody does.
             self.start_over();
+        } else if served && self.requests && unit > self.unit {
+            // It was counted all the same, as far as is known.
+            self.remaining -= self.cost;
         }
     }
 

@@ -97,6 +97,11 @@ impl Period {
         self.kind == Some(Kind::Bucket)
     }
 
+    /// How many requests were sent since the present window began, as far as is known.
+    pub(super) fn sent_since(&self) -> u32 {
+        self.began.map_or(0, |(_, sent)| sent)
+    }
+
     /// A request was sent.
     pub(super) fn sent(&mut self, now: Instant) {
         match &mut self.began {

@@ -122,7 +122,9 @@ impl One {
         if budget.limit(source) != Some(spec) {
             // What is under way will have been counted when it is answered, which will not take much longer.
             let later = now + (now.since(answer.sent) * 2).min(window / 10);
-            budget.learn(source, spec, &[(used as u32, now), (unanswered, later)]);
+            // What others have used comes back at the reset, and not a window from now: the answers' own numbers hold until then.
+            let ours = used.min(f64::from(self.period.sent_since()));
+            budget.learn(source, spec, &[(ours as u32, now), (unanswered, later)]);
             self.kept = true;
             news = self.is_news(spec, now).then_some(spec);
         }

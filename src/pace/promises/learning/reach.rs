@@ -235,3 +235,24 @@ async fn an_empty_budget_of_two_kinds_stays_empty_while_others_of_its_name_are_t
     }
     drop(queue);
 }
+
+/// <https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api>: the window is an hour, and ends when
+/// its reset says, whoever has used it up.
+#[tokio::test(start_paused = true)]
+async fn what_others_have_used_up_comes_back_at_the_reset_and_not_a_window_later() {
+    let world = World::unlimited(|policy| policy.max_wait = FOREVER);
+    let core = |left: &'static str, reset: &'static str| {
+        [
+            ("x-ratelimit-limit", "5000"),
+            ("x-ratelimit-remaining", left),
+            ("x-ratelimit-used", "5000"),
+            ("x-ratelimit-reset", reset),
+            ("x-ratelimit-resource", "core"),
+        ]
+    };
+    world.call_for(get("/users/a"), (403, &core("0", "1790000300"))).await;
+    let left = world.call_for(get("/users/a"), (200, &core("4999", "1790003900"))).await;
+    assert!((s(299)..s(303)).contains(&left), "it left at {left:?}, and the reset is after 300 s");
+    let next = world.call_for(get("/users/b"), (200, &core("4998", "1790003900"))).await;
+    assert!(next < left + s(3), "the next one left {:?} later", next - left);
+}
