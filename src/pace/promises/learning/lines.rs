@@ -1,26 +1,7 @@
 //! Those that different things hold up stand in lines of their own: what that costs, and who counts as being before whom.
 
-use std::time::Duration;
-
-use super::{LATENCY, SERVED, Said, World, ask, s};
-use crate::{
-    learn::RouteKey,
-    pace::{Admission, Ask, Waiting},
-};
-
-/// Nobody is sent away for having to wait too long.
-const FOREVER: Duration = Duration::from_secs(7200);
-
-fn get(path: &str) -> RouteKey {
-    RouteKey::new("GET", path)
-}
-
-fn waits(admission: Admission) -> Waiting {
-    match admission {
-        Admission::Wait(waiting) => waiting,
-        other => panic!("it should wait: {other:?}"),
-    }
-}
+use super::{FOREVER, LATENCY, SERVED, Said, World, ask, get, s, waits};
+use crate::pace::{Admission, Ask};
 
 /// An API that tells of two budgets by turns, for requests of one kind.
 #[tokio::test(start_paused = true)]
