@@ -1,10 +1,13 @@
 //! A connection to an API that many workers share: it ends when nobody needs it, and nobody can take it from the others.
 
 use std::{
+    io::{Read, Write},
+    net::TcpStream,
     sync::{
-        Arc,
+        Arc, Barrier,
         atomic::{AtomicUsize, Ordering},
     },
+    thread,
     time::Duration,
 };
 
@@ -108,4 +111,31 @@ fn large_answers_that_nobody_reads_leave_room_for_others_on_the_connection() {
     assert_eq!(read.next().expect("an event").unwrap(), "event\n");
     assert_eq!(upstream.connections(), 1);
     assert_eq!(unread.len(), MANY);
+}
+
+#[test]
+fn a_fleet_that_leaves_in_the_middle_of_its_answers_ends_nobody_elses() {
+    const FLEET: usize = 200;
+    const READ: usize = 300_000;
+    let upstream = upstream(Arc::default());
+    let andante = andante(upstream.address().port(), "");
+    let mut reader = Client2::connect(andante.andante.proxy());
+    let mut read = reader.get(&upstream.url("/events")).head();
+    assert_eq!(read.next().expect("an event").unwrap(), "event\n");
+    let (all, url) = (Barrier::new(FLEET), upstream.url("/large"));
+    thread::scope(|scope| {
+        for _ in 0..FLEET {
+            scope.spawn(|| {
+                let mut worker = TcpStream::connect(andante.andante.proxy()).unwrap();
+                write!(worker, "GET {url} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+                worker.read_exact(&mut vec![0; READ]).unwrap();
+                // All of them at once, as by one Ctrl-C.
+                all.wait();
+            });
+        }
+    });
+    for _ in 0..10 {
+        assert_eq!(read.next().expect("an event").unwrap(), "event\n");
+    }
+    assert_eq!(upstream.connections(), 1);
 }

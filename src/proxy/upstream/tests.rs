@@ -1,0 +1,68 @@
+//! Connections that are made ready before they are needed.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use http::{HeaderMap, header::RETRY_AFTER};
+
+use super::*;
+use crate::{
+    clock::Clock,
+    config::{Config, Dns},
+    dial::Dialer,
+    hint,
+    learn::{Heard, RouteKey},
+    limit::Cost,
+    metrics::Metrics,
+    pace::{Admission, Ask, Lanes},
+    policy::Rules,
+    proxy::{Parts, link::Wire},
+    tls::Tls,
+};
+
+/// A connection is made ready when the slot of whoever has asked for it matures, up to `max-wait` ahead.
+#[tokio::test(start_paused = true)]
+async fn a_connection_to_be_made_ready_keeps_no_lane_when_everybody_has_left() {
+    let (clock, metrics, config, rules) = (Clock::start(), Metrics::new(), Config::default(), Rules::new(Vec::new()));
+    let proxy = Arc::new(Proxy::new(Parts {
+        tls: Tls::new(&[], &[], &rules).unwrap(),
+        lanes: Lanes::new(rules, metrics.clone(), clock),
+        metrics,
+        clock,
+        clients: config.clients,
+        timeouts: config.timeouts,
+        dialer: Dialer::new(config.timeouts.connect, false, Vec::new(), Dns::System),
+        exposed: false,
+        ports: Vec::new(),
+        gateways: Vec::new(),
+        ca: None,
+        admin: String::new(),
+        instance: 1,
+        access_log: false,
+    }));
+    let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let wire = Arc::new(Wire::new(proxy.clone(), stream));
+    let pool = Arc::new(Pool::new(clock, config.timeouts.keep_alive));
+    let peer = Peer::new(proxy.clone(), pool, wire, IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let origin = Origin::parse(Scheme::Http, "closed.test", Some(80)).unwrap();
+    let route = Arc::new(Route::inside(&origin, &peer).unwrap());
+    let ask = Ask { cost: Cost::MIN, kind: RouteKey::NONE, deadline: Instant::FAR, again: false };
+    let Admission::Send(mut permit) = route.lane.admit(ask) else { panic!("nothing is known") };
+    permit.sent();
+    let headers = HeaderMap::from_iter([(RETRY_AFTER, "3000".parse().unwrap())]);
+    let status = http::StatusCode::TOO_MANY_REQUESTS;
+    let hint = hint::read(&hint::Answer { status, headers: &headers, body: None, arrived: Duration::ZERO });
+    permit.answered(&Heard { hint: &hint, failed: false }, Instant::START);
+    drop(permit);
+    let Admission::Wait(waiting) = route.lane.admit(ask) else { panic!("the API asked for a pause") };
+    route.warm(&proxy, waiting.expected);
+    let (lane, shelf) = (Arc::downgrade(&route.lane), route.shelf.clone());
+    drop((route, peer));
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert!(shelf.warming.load(Ordering::Relaxed), "one waits for it");
+    drop(waiting);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!shelf.warming.load(Ordering::Relaxed), "whoever comes next may have one made ready");
+    // The map's, and nobody else's: otherwise the lane is not forgotten, however many there are.
+    assert_eq!(lane.strong_count(), 1);
+}
