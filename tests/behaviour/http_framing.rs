@@ -342,6 +342,8 @@ fn r10_a_connection_that_the_upstream_has_closed_meanwhile_costs_no_request() {
         client.send(format!("POST http://{up}/ HTTP/1.1\r\nHost: {up}\r\nContent-Length: 2\r\n\r\nhi"));
         assert_eq!(client.answer().status(), 200);
         eventually("the upstream to have closed", || (upstream.ended() == count).then_some(()));
+        // The end has arrived; on a busy machine it takes a moment until somebody looks.
+        andante.wait_for(|status| status["connections"]["upstream"] == 0);
     }
     assert_eq!(upstream.requests().len(), 20);
 }
