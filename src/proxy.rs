@@ -247,3 +247,28 @@ impl Proxy {
         }
     }
 }
+
+#[cfg(test)]
+impl Proxy {
+    /// One that listens nowhere, for tests; `rules` are all that is configured.
+    pub(crate) fn with_rules(rules: crate::policy::Rules) -> Self {
+        use crate::{clock::Clock, config, dial::Dialer, tls::Tls};
+        let (clock, metrics, config) = (Clock::start(), Metrics::new(), config::Config::default());
+        Self::new(Parts {
+            tls: Tls::new(&[], &[], &rules).unwrap(),
+            lanes: Lanes::new(rules, metrics.clone(), clock),
+            metrics,
+            clock,
+            clients: config.clients,
+            timeouts: config.timeouts,
+            dialer: Dialer::new(config.timeouts.connect, false, Vec::new(), config::Dns::System),
+            exposed: false,
+            ports: Vec::new(),
+            gateways: Vec::new(),
+            ca: None,
+            admin: String::new(),
+            instance: 1,
+            access_log: false,
+        })
+    }
+}

@@ -109,37 +109,12 @@ impl Unmatched {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        clock::Clock,
-        config::{Config, Dns},
-        dial::Dialer,
-        metrics::Metrics,
-        pace::Lanes,
-        policy::{Origin, Scheme},
-        proxy::Parts,
-        tls::Tls,
-    };
+    use crate::policy::{Origin, Scheme};
 
     fn proxy(hosts: &[&str]) -> Proxy {
         let rule = |host: &&str| Policy::new(host, vec![host.parse().unwrap()]);
         let rules = Rules::new(hosts.iter().map(rule).collect());
-        let (clock, metrics, config) = (Clock::start(), Metrics::new(), Config::default());
-        Proxy::new(Parts {
-            tls: Tls::new(&[], &[], &rules).unwrap(),
-            lanes: Lanes::new(rules, metrics.clone(), clock),
-            metrics,
-            clock,
-            clients: config.clients,
-            timeouts: config.timeouts,
-            dialer: Dialer::new(config.timeouts.connect, false, Vec::new(), Dns::System),
-            exposed: false,
-            ports: Vec::new(),
-            gateways: Vec::new(),
-            ca: None,
-            admin: String::new(),
-            instance: 1,
-            access_log: false,
-        })
+        Proxy::with_rules(rules)
     }
 
     fn ask(proxy: &Proxy, host: &str) {

@@ -6,43 +6,22 @@ use http::{HeaderMap, header::RETRY_AFTER};
 
 use super::*;
 use crate::{
-    clock::Clock,
-    config::{Config, Dns},
-    dial::Dialer,
     hint,
     learn::{Heard, RouteKey},
     limit::Cost,
-    metrics::Metrics,
-    pace::{Admission, Ask, Lanes},
+    pace::{Admission, Ask},
     policy::Rules,
-    proxy::{Parts, link::Wire},
-    tls::Tls,
+    proxy::link::Wire,
 };
 
 /// A connection is made ready when the slot of whoever has asked for it matures, up to `max-wait` ahead.
 #[tokio::test(start_paused = true)]
 async fn a_connection_to_be_made_ready_keeps_no_lane_when_everybody_has_left() {
-    let (clock, metrics, config, rules) = (Clock::start(), Metrics::new(), Config::default(), Rules::new(Vec::new()));
-    let proxy = Arc::new(Proxy::new(Parts {
-        tls: Tls::new(&[], &[], &rules).unwrap(),
-        lanes: Lanes::new(rules, metrics.clone(), clock),
-        metrics,
-        clock,
-        clients: config.clients,
-        timeouts: config.timeouts,
-        dialer: Dialer::new(config.timeouts.connect, false, Vec::new(), Dns::System),
-        exposed: false,
-        ports: Vec::new(),
-        gateways: Vec::new(),
-        ca: None,
-        admin: String::new(),
-        instance: 1,
-        access_log: false,
-    }));
+    let proxy = Arc::new(Proxy::with_rules(Rules::new(Vec::new())));
     let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let wire = Arc::new(Wire::new(proxy.clone(), stream));
-    let pool = Arc::new(Pool::new(clock, config.timeouts.keep_alive));
+    let pool = Arc::new(Pool::new(proxy.clock, proxy.timeouts.keep_alive));
     let peer = Peer::new(proxy.clone(), pool, wire, IpAddr::V4(Ipv4Addr::LOCALHOST));
     let origin = Origin::parse(Scheme::Http, "closed.test", Some(80)).unwrap();
     let route = Arc::new(Route::inside(&origin, &peer).unwrap());
