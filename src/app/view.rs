@@ -31,15 +31,17 @@ impl View {
 impl Source for View {
     fn status(&self) -> Status {
         let (proxy, now) = (&self.proxy, self.proxy.clock.now());
+        // Before the lanes: what a connection that has gone had asked for is then counted in them.
+        let connections = Connections {
+            client: proxy.metrics.client_connections.get(),
+            upstream: proxy.metrics.upstream_connections.get(),
+        };
         let lanes: Vec<_> = proxy.lanes.all().iter().map(|lane| lane_status(lane, now)).collect();
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_s: now.since(Instant::START).as_secs_f64(),
             draining: proxy.is_draining(),
-            connections: Connections {
-                client: proxy.metrics.client_connections.get(),
-                upstream: proxy.metrics.upstream_connections.get(),
-            },
+            connections,
             tunnels: proxy.tunnels() as i64,
             certificates: proxy.certificates(),
             requests: Requests::counted(&proxy.metrics),
