@@ -133,13 +133,14 @@ impl Learned {
     /// The first instant, not before `now`, at which all that was learned lets a request of `cost` and `scope` leave, if
     /// its kind does not pause; [`Instant::FAR`] if an answer must come first.
     pub fn earliest(&mut self, now: Instant, cost: Cost, scope: Scope) -> Instant {
-        if self.parallel.is_some_and(|parallel| f64::from(self.unanswered) + 1.0 > parallel.most()) {
-            // After a pause, what hangs does not hold up all others.
-            let hangs = self.parallel.is_some_and(|parallel| !parallel.is_careful());
-            return if hangs { (self.taken + HANGS).max(self.gate.earliest(now)) } else { Instant::FAR };
-        }
         let ramp = self.ramp.map_or(now, |ramp| ramp.earliest(now));
-        self.gate.earliest(now).max(ramp).max(self.told.earliest(now, cost, scope, self.spend))
+        let opens = self.gate.earliest(now).max(ramp).max(self.told.earliest(now, cost, scope, self.spend));
+        match self.parallel.filter(|most| f64::from(self.unanswered) + 1.0 > most.most()) {
+            None => opens,
+            Some(most) if most.is_careful() => Instant::FAR,
+            // After a pause, what hangs does not hold up all others.
+            Some(_) => opens.max(self.taken + HANGS),
+        }
     }
 
     /// Until when nothing of `scope` leaves, as far as is known, and why.
@@ -161,7 +162,7 @@ impl Learned {
         self.taken = now;
         self.extra = (self.extra + EXTRA).min(EXTRA_AT_MOST);
         self.gate.take(now, charge.unit);
-        self.routes.take(kind, now);
+        self.routes.take(kind, charge.unit, now);
         self.told.take(now, charge);
         if let Some(ramp) = &mut self.ramp {
             ramp.take(now);
@@ -178,9 +179,11 @@ impl Learned {
         let &Observation { heard: Heard { hint, failed }, charge, kind, sent, at: now, .. } = seen;
         // Either the hint says so, or others are served all the time.
         let quota = hint.cause == Cause::Quota;
-        let elsewhere = self.is_elsewhere(hint, &kind) || quota && self.routes.is_alone(&kind);
-        // Where all kinds are refused it is no matter of theirs.
-        let elsewhere = elsewhere && self.routes.has_room(&kind, now);
+        let matters = quota || matches!(hint.signal, Signal::Exhausted | Signal::Throttled);
+        let elsewhere = matters
+            && (self.is_elsewhere(hint, &kind) || quota && self.routes.is_alone(&kind))
+            // Where all kinds are refused it is no matter of theirs.
+            && self.routes.has_room(&kind, now);
         self.answered = true;
         let mut changes = Changes::new();
         let served = hint.cause == Cause::None;
@@ -261,7 +264,7 @@ impl Learned {
         self.gate.ended(charge.unit);
         self.told.ended(charge, sent);
         if !sent {
-            self.routes.give_back(kind, now);
+            self.routes.give_back(kind, charge.unit, now);
         }
     }
 
@@ -367,7 +370,7 @@ impl Learned {
             changes.extend(self.found(budget, limit));
         }
         // Not ours to count: what was under way when the gate was closed is refused as well.
-        let floor = self.floor(unit);
+        let floor = self.count_refusal(unit);
         let (wait, reason) = match (hint.signal, wait(hint)) {
             (Signal::Banned, wait) => (wait.unwrap_or(BAN), Reason::Banned),
             (_, Some(wait)) if hint.retry_after.is_some() => (wait, Reason::RetryAfter),
@@ -383,7 +386,7 @@ impl Learned {
     }
 
     /// What refuses again after each pause asks for too short ones: they double, whatever it asks for.
-    fn floor(&mut self, unit: Unit) -> Duration {
+    fn count_refusal(&mut self, unit: Unit) -> Duration {
         if !self.gate.knows(unit) {
             self.waits += 1;
         }

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use super::RouteKey;
-use crate::clock::Instant;
+use crate::{clock::Instant, limit::Unit};
 
 /// The kinds of requests that pause.
 #[derive(Clone, Debug, Default)]
@@ -28,8 +28,8 @@ struct Pause {
     until: Instant,
     /// How often it was too short, one after the other.
     again: i32,
-    /// Whether a request tries for all.
-    trying: bool,
+    /// The request that tries for all.
+    trying: Option<Unit>,
 }
 
 const FIRST: Duration = Duration::from_secs(1);
@@ -57,19 +57,19 @@ impl Routes {
     }
 
     /// A request of this kind may leave. If its kind has paused it tries for all of them, which wait a moment longer.
-    pub(super) fn take(&mut self, route: &RouteKey, now: Instant) {
+    pub(super) fn take(&mut self, route: &RouteKey, unit: Unit, now: Instant) {
         if self.paused.is_empty() {
             return;
         }
         if let Some(pause) = self.paused.get_mut(&route.id()) {
-            (pause.until, pause.trying) = (now + TRYING, true);
+            (pause.until, pause.trying) = (now + TRYING, Some(unit));
         }
     }
 
-    /// A request of this kind was not sent after all: another one may try.
-    pub(super) fn give_back(&mut self, route: &RouteKey, now: Instant) {
-        if let Some(pause) = self.paused.get_mut(&route.id()).filter(|pause| pause.trying) {
-            (pause.until, pause.trying) = (now, false);
+    /// The request `unit` of this kind was not sent after all: if it was to try, another one may.
+    pub(super) fn give_back(&mut self, route: &RouteKey, unit: Unit, now: Instant) {
+        if let Some(pause) = self.paused.get_mut(&route.id()).filter(|pause| pause.trying == Some(unit)) {
+            (pause.until, pause.trying) = (now, None);
         }
     }
 
@@ -118,13 +118,13 @@ impl Routes {
             Some(pause) => {
                 let again = (pause.again + 1).min(20);
                 let length = FIRST.mul_f64(2f64.powi(again)).min(LONGEST).max(wait);
-                *pause = Pause { since: now, until: now + length, again, trying: false };
+                *pause = Pause { since: now, until: now + length, again, trying: None };
                 Some(length)
             }
             None => {
                 self.strangers += 1;
                 let length = FIRST.max(wait);
-                self.paused.insert(route, Pause { since: now, until: now + length, again: 0, trying: false });
+                self.paused.insert(route, Pause { since: now, until: now + length, again: 0, trying: None });
                 Some(length)
             }
         }
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(routes.refused(&kind, None, s(0), s(1)), None, "it was under way before");
         assert_eq!(routes.pause(&kind), Some(s(2)));
         assert_eq!(routes.pause(&RouteKey::new("GET", "/b")), None);
-        routes.take(&kind, s(2));
+        routes.take(&kind, 7, s(2));
         assert_eq!(routes.pause(&kind), Some(s(4)), "the others wait for what the first one finds");
         assert_eq!(routes.refused(&kind, None, s(2), s(2)), Some(FIRST * 2));
         routes.served(&kind, s(1));
@@ -170,10 +170,12 @@ mod tests {
     fn a_try_that_is_given_back_makes_room_for_another() {
         let (mut routes, kind) = (Routes::default(), RouteKey::new("GET", "/a"));
         routes.refused(&kind, None, s(0), s(1));
-        routes.give_back(&kind, s(1));
+        routes.give_back(&kind, 1, s(1));
         assert_eq!(routes.pause(&kind), Some(s(2)), "it was no try");
-        routes.take(&kind, s(2));
-        routes.give_back(&kind, s(3));
+        routes.take(&kind, 7, s(2));
+        routes.give_back(&kind, 3, s(3));
+        assert_eq!(routes.pause(&kind), Some(s(4)), "it was another one that tries");
+        routes.give_back(&kind, 7, s(3));
         assert_eq!(routes.pause(&kind), Some(s(3)));
     }
 

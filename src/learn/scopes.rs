@@ -38,8 +38,6 @@ struct Majority {
 
 /// So many prefixes are remembered. Beyond, only what differs from the prefix before it.
 const MOST: usize = 1024;
-/// If more than this differs, further kinds are taken for what their neighbours are.
-const ENOUGH: usize = MOST / 4 * 3;
 
 // === impl Scopes ===
 
@@ -70,11 +68,11 @@ impl Scopes {
         if before == Some(now) {
             return;
         }
-        if self.of(kind) != now {
-            self.version += 1;
-        }
         if self.nodes.len() >= MOST && !self.make_room() {
             return;
+        }
+        if self.of(kind) != now {
+            self.version += 1;
         }
         let mut turned = self.root.vote(now);
         let new = Node { reported: None, below: Majority::default(), kind: *kind };
@@ -97,11 +95,12 @@ impl Scopes {
         for id in dispensable {
             self.nodes.remove(&id);
         }
-        self.nodes.len() < ENOUGH
+        self.nodes.len() < MOST
     }
 
     /// There are no such budgets any more.
     pub(super) fn forget(&mut self, gone: Scope) {
+        self.version += 1;
         let forget = |majority: &mut Majority| majority.scope = majority.scope.without(gone);
         forget(&mut self.root);
         for node in self.nodes.values_mut() {

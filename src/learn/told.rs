@@ -95,7 +95,7 @@ impl Told {
 
     /// The request with this charge was answered, and not refused: what it tried is open. Says whether anything was.
     pub(super) fn passed(&mut self, charge: Charge) -> bool {
-        let tried = self.budgets.iter_mut().filter(|one| charge.scope.has(one.id));
+        let tried = self.budgets.iter_mut().filter(|one| one.is_drawn_on(charge));
         let mut opened = false;
         for one in tried {
             opened |= one.gate.served(charge.unit);
@@ -232,11 +232,14 @@ impl Told {
         let mut gone = Scope::NONE;
         self.budgets.retain(|one| {
             let length = one.window.unwrap_or_default() * 3;
-            let known = now.since(one.heard) < length.max(FORGOTTEN) || one.left.is_current(now);
-            // What somebody still reports, and holds, is not gone.
-            let holds = one.gate.until().is_some()
-                || one.left.is_current(now) && self.scopes.count(Scope::only(one.id)).with > 0;
-            let known = known && (one.silent < SILENT || holds);
+            let current = one.left.is_current(now);
+            let recent = current || now.since(one.heard) < length.max(FORGOTTEN);
+            // What pauses, and what somebody still reports, and holds, is not gone.
+            let known = one.pauses(now)
+                || recent
+                    && (one.silent < SILENT
+                        || one.gate.until().is_some()
+                        || current && self.scopes.count(Scope::only(one.id)).with > 0);
             if !known {
                 budget.unlearn(Source::Told(one.id));
                 gone = gone.and(Scope::only(one.id));
@@ -250,7 +253,8 @@ impl Told {
 
     /// Forgets the budget that was not heard of for longest, unless that is still in force; says which number is free then.
     fn make_room(&mut self, now: Instant, budget: &mut Budget) -> Option<u8> {
-        let free = self.budgets.iter().filter(|one| !one.left.is_current(now)).min_by_key(|one| one.heard)?.id;
+        let idle = self.budgets.iter().filter(|one| !one.left.is_current(now) && !one.pauses(now));
+        let free = idle.min_by_key(|one| one.heard)?.id;
         self.budgets.retain(|one| one.id != free);
         self.scopes.forget(Scope::only(free));
         budget.unlearn(Source::Told(free));

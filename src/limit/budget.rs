@@ -230,15 +230,22 @@ impl Budget {
         }
     }
 
-    /// When a request of `cost` and `scope` would leave, if everything goes as it should. `ahead` says how many cost units
-    /// wait before it for a limit.
-    pub fn project(&mut self, now: Instant, ahead: impl Fn(Source) -> u64, cost: Cost, scope: Scope) -> Instant {
+    /// When a request of `cost` and `scope` would leave if nothing does before `from` and then everything goes as it should.
+    /// `ahead` says how many cost units wait before it for a limit.
+    pub fn project(
+        &mut self,
+        now: Instant,
+        from: Instant,
+        ahead: impl Fn(Source) -> u64,
+        cost: Cost,
+        scope: Scope,
+    ) -> Instant {
         let margin = &self.margin;
-        holding(&mut self.limits, self.yields, scope).fold(now, |at, limit| {
+        holding(&mut self.limits, self.yields, scope).fold(from, |at, limit| {
             let (margin, ahead) = (margin.of(limit.spec.rate.per), ahead(limit.source));
-            let window = limit.window.project(now, ahead, cost, margin);
+            let window = limit.window.project(now, from, ahead, cost, margin);
             let spread = limit.window.spread(now, ahead, limit.reserve(), margin, limit.taken);
-            at.max(limit.gcra.project(now, ahead)).max(window).max(spread)
+            at.max(limit.gcra.project(from, ahead)).max(window).max(spread)
         })
     }
 

@@ -174,17 +174,19 @@ impl Window {
         (self.count, self.per, self.strict) = (limit.rate.count.get(), limit.rate.per, limit.strict);
     }
 
-    /// When a request with `ahead` cost units before it would fit, if only the window counted.
-    pub fn project(&mut self, now: Instant, ahead: u64, cost: Cost, margin: Duration) -> Instant {
+    /// When a request with `ahead` cost units before it would fit if only the window counted, and nothing left before `from`.
+    pub fn project(&mut self, now: Instant, from: Instant, ahead: u64, cost: Cost, margin: Duration) -> Instant {
         self.forget(now, margin);
         match self.lacking(ahead + u64::from(cost.get())) {
-            0 => now,
+            0 => from,
             lacking => {
                 // What is sent from here on leaves the window in its turn: the pattern repeats every window.
                 let (rounds, rest) = ((lacking - 1) / u64::from(self.count), (lacking - 1) % u64::from(self.count) + 1);
                 let first = match self.freed(rest, margin) {
-                    Instant::FAR => now + self.per,
-                    at => at.max(now),
+                    // It takes the place of one that leaves from then on.
+                    _ if rest > u64::from(self.used) => from + self.per,
+                    Instant::FAR => from + self.per,
+                    at => at.max(from),
                 };
                 first + self.per.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX))
             }

@@ -68,7 +68,8 @@ impl Permit {
     /// `written` is when the request's last byte was: a process that was stopped between [`sent`](Self::sent) and the
     /// writing would otherwise count from too early.
     pub fn answered(&mut self, heard: &Heard<'_>, written: Instant) {
-        if let Stage::Sent(at) = mem::replace(&mut self.stage, Stage::Answered) {
+        if let Stage::Sent(at) = self.stage {
+            self.stage = Stage::Answered;
             self.lane.answered(&self.slot, at.max(written), heard);
         }
     }

@@ -284,10 +284,8 @@ impl<T> State<T> {
         for head in self.queue.heads() {
             let line = *head.key;
             let ahead = |source: Source| self.queue.units(|line| line.scope.includes(source)).saturating_sub(1);
-            let projected = self.budget.project(now, ahead, Cost::MIN, line.scope);
-            let closed = self.learned.closed(now, line.scope).map_or(now, |(until, _)| until);
-            let paused = line.paused.and_then(|kind| self.learned.pause(&kind)).unwrap_or(now);
-            drained = drained.max(projected).max(closed).max(paused);
+            let from = opens(&self.learned, now, line.scope, line.paused.as_ref());
+            drained = drained.max(self.budget.project(now, from, ahead, Cost::MIN, line.scope));
         }
         drained
     }
@@ -398,10 +396,8 @@ impl<T> State<T> {
         let before = |line: &Line, source| line.scope.includes(source) && (*line == own || !pauses(line));
         // Who has been sent before goes in front.
         let ahead = |source| if ask.again { 0 } else { self.queue.units(|line| before(line, source)) };
-        let expected = self.budget.project(now, ahead, ask.cost, own.scope);
-        let opens = self.learned.closed(now, own.scope).map_or(now, |(until, _)| until);
-        let paused = self.learned.pause(&ask.kind).unwrap_or(now);
-        expected.max(opens).max(paused)
+        let from = opens(&self.learned, now, own.scope, Some(&ask.kind));
+        self.budget.project(now, from, ahead, ask.cost, own.scope)
     }
 
     fn refusal(&mut self, now: Instant, expected: Instant, ask: &Ask) -> Option<Refusal> {
@@ -417,6 +413,13 @@ impl<T> State<T> {
         let patience = ask.deadline.since(now).min(self.policy.max_wait);
         (wait > patience).then(|| Refusal::TooLong { waiting, wait, patience, retry_after: wait - patience })
     }
+}
+
+/// When all pauses that hold requests of `scope`, and of `kind`, are over.
+fn opens(learned: &Learned, now: Instant, scope: Scope, kind: Option<&RouteKey>) -> Instant {
+    let closed = learned.closed(now, scope).map_or(now, |(until, _)| until);
+    let paused = kind.and_then(|kind| learned.pause(kind)).unwrap_or(now);
+    now.max(closed).max(paused)
 }
 
 fn line_of(learned: &Learned, kind: &RouteKey) -> Line {

@@ -2,7 +2,10 @@
 
 use parking_lot::Mutex;
 
-use super::{Departures, Lane, unexplained::UnexplainedRefusals};
+use super::{
+    Departures, Lane,
+    unexplained::{Episodes, UnexplainedRefusals},
+};
 use crate::clock::Instant;
 
 /// The signs that one lane shows.
@@ -49,11 +52,9 @@ impl Lane {
         self.symptoms.last_failure.lock().clone()
     }
 
-    /// The API refused, at `now`, what was sent at `sent` within our limits.
-    pub(super) fn refused_without_reason(&self, sent: Instant, now: Instant) {
-        let window = self.policy().limits.iter().map(|limit| limit.rate.per).min();
-        if let Some(window) = window {
-            self.symptoms.refusals.record(sent, now, window);
-        }
+    /// The API refused, at `now`, what was sent at `sent` within our limits. Says what is to be told of such refusals.
+    pub(super) fn refused_without_reason(&self, sent: Instant, now: Instant) -> Option<Episodes> {
+        let window = self.policy().limits.iter().map(|limit| limit.rate.per).min()?;
+        self.symptoms.refusals.record(sent, now, window)
     }
 }

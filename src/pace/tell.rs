@@ -2,7 +2,7 @@
 
 use tracing::{info, warn};
 
-use super::Lane;
+use super::{Lane, unexplained::Episodes};
 use crate::learn::{Change, Changes, Reason};
 
 /// A pause longer than this is worth a warning.
@@ -27,16 +27,23 @@ pub(super) fn tell(lane: &Lane, changes: &Changes) {
                 info!(%host, %rule, wait_s, "refused although there is room: pausing requests of this kind");
             }
             Change::Parallel(most) => info!(%host, %rule, most, "too many at once: sending fewer in parallel"),
-            Change::Unexplained { sent, at } => lane.refused_without_reason(*sent, *at),
+            Change::Unexplained { sent, at } => {
+                if let Some(refusals) = lane.refused_without_reason(*sent, *at) {
+                    tell_of_refusals(lane, refusals);
+                }
+            }
         }
     }
-    if let Some(refusals) = lane.symptoms.refusals.news() {
-        let limits: Vec<String> = lane.policy().limits.iter().map(ToString::to_string).collect();
-        warn!(
-            %host, %rule, limits = limits.join(", "), times = refusals.count, within_s = refusals.within().as_secs_f64(),
-            "refused again and again although this andante keeps its limits: something else uses the same quota (another \
-             andante, another program with the same key), or the quota is smaller than these limits; send everything \
-             through one andante, give each sender a part of the limit, or write a lower limit (docs/troubleshooting.md)"
-        );
-    }
+}
+
+/// Tells of refusals that come again and again.
+fn tell_of_refusals(lane: &Lane, refusals: Episodes) {
+    let (host, rule) = (lane.host(), &lane.policy().name);
+    let limits: Vec<String> = lane.policy().limits.iter().map(ToString::to_string).collect();
+    warn!(
+        %host, %rule, limits = limits.join(", "), times = refusals.count, within_s = refusals.within().as_secs_f64(),
+        "refused again and again although this andante keeps its limits: something else uses the same quota (another \
+         andante, another program with the same key), or the quota is smaller than these limits; send everything through \
+         one andante, give each sender a part of the limit, or write a lower limit (docs/troubleshooting.md)"
+    );
 }

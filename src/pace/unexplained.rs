@@ -3,10 +3,7 @@
 //!
 //! One or two are no sign of that: requests may arrive closer than they left, and the margin learns that from them.
 
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -18,8 +15,6 @@ pub(super) struct UnexplainedRefusals {
     /// When the lane began: what was sent before that is not known.
     since: Instant,
     episodes: Mutex<Episodes>,
-    /// Whether somebody should be told.
-    due: AtomicBool,
 }
 
 /// Refusals one after the other, those of requests that were under way together counted as one.
@@ -41,18 +36,19 @@ const QUIET: Duration = Duration::from_secs(600);
 impl UnexplainedRefusals {
     /// None yet, in a lane that begins at `now`.
     pub(super) fn new(now: Instant) -> Self {
-        Self { since: now, episodes: Mutex::default(), due: AtomicBool::new(false) }
+        Self { since: now, episodes: Mutex::default() }
     }
 
-    /// What was sent at `sent` was refused at `now`; `window` is that of the shortest limit.
-    pub(super) fn record(&self, sent: Instant, now: Instant, window: Duration) {
+    /// What was sent at `sent` was refused at `now`; `window` is that of the shortest limit. Says what is to be told, once
+    /// each time that there is something.
+    pub(super) fn record(&self, sent: Instant, now: Instant, window: Duration) -> Option<Episodes> {
         // In the first window the API may still count what somebody sent before us.
         if sent.since(self.since) < window {
-            return;
+            return None;
         }
         let mut episodes = self.episodes.lock();
         if episodes.last.is_some_and(|last| sent < last) {
-            return;
+            return None;
         }
         if episodes.last.is_some_and(|last| now.since(last) >= QUIET) {
             *episodes = Episodes::default();
@@ -60,15 +56,7 @@ impl UnexplainedRefusals {
         episodes.count += 1;
         episodes.first.get_or_insert(now);
         episodes.last = Some(now);
-        if episodes.count == REPEATED {
-            self.due.store(true, Ordering::Release);
-        }
-    }
-
-    /// What is to be told, once each time that there is something.
-    pub(super) fn news(&self) -> Option<Episodes> {
-        let due = self.due.load(Ordering::Relaxed) && self.due.swap(false, Ordering::Acquire);
-        due.then(|| *self.episodes.lock())
+        (episodes.count == REPEATED).then_some(*episodes)
     }
 }
 
@@ -92,23 +80,19 @@ mod tests {
     /// Whether refusals of requests sent at `sent`, each answered 10 ms later, are told of in the end.
     fn told(sent: impl IntoIterator<Item = u64>) -> bool {
         let refusals = UnexplainedRefusals::new(at(0));
-        sent.into_iter().for_each(|sent| refusals.record(at(sent), at(sent + 10), WINDOW));
-        refusals.news().is_some()
+        sent.into_iter().any(|sent| refusals.record(at(sent), at(sent + 10), WINDOW).is_some())
     }
 
     #[test]
     fn what_is_refused_again_and_again_is_told_once() {
         let refusals = UnexplainedRefusals::new(at(0));
         for second in 1..=2 {
-            refusals.record(at(second * 1000), at(second * 1000 + 10), WINDOW);
-            assert_eq!(refusals.news(), None);
+            assert_eq!(refusals.record(at(second * 1000), at(second * 1000 + 10), WINDOW), None);
         }
-        refusals.record(at(3000), at(3010), WINDOW);
-        let episodes = refusals.news().unwrap();
+        let episodes = refusals.record(at(3000), at(3010), WINDOW).unwrap();
         assert_eq!((episodes.count, episodes.within()), (3, Duration::from_secs(2)));
         for second in 4..200 {
-            refusals.record(at(second * 1000), at(second * 1000 + 10), WINDOW);
-            assert_eq!(refusals.news(), None);
+            assert_eq!(refusals.record(at(second * 1000), at(second * 1000 + 10), WINDOW), None);
         }
     }
 

@@ -80,6 +80,17 @@ impl One {
         charge.unit <= self.newest || charge.scope.has(self.id)
     }
 
+    /// Whether the request with this charge was to draw on it. One that is older than it was to draw on another budget that
+    /// had its number.
+    pub(super) fn is_drawn_on(&self, charge: Charge) -> bool {
+        charge.unit > self.newest && charge.scope.has(self.id)
+    }
+
+    /// Whether the API has asked to wait for it, and that is not over.
+    pub(super) fn pauses(&self, now: Instant) -> bool {
+        self.gate.until().is_some_and(|(until, _)| until > now)
+    }
+
     /// An answer reports `bucket`, which is this one. Teaches `budget` the limit that it comes to, and says so if that is
     /// new.
     pub(super) fn hear(

@@ -214,3 +214,16 @@ async fn a_pause_whose_probe_fails_does_not_end_in_a_stampede() {
     assert!(left <= 10, "{left} leave at once after the first try was answered with 500");
     drop(queue);
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_behind_a_pause_is_told_of_the_pause_and_of_those_before_him() {
+    let world = World::with("10/s", |policy| policy.max_wait = FOREVER);
+    world.call((429, &[("retry-after", "100")])).await;
+    let queue: Vec<_> = (0..1000).map(|_| waits(world.ask())).collect();
+    // 100 s of pause, and then a thousand at ten a second.
+    let expected = waits(world.ask()).expected.since(world.clock.now());
+    assert!((s(199)..s(202)).contains(&expected), "{expected:?}");
+    let drain = world.lane.snapshot().drain.unwrap();
+    assert!((s(199)..s(202)).contains(&drain), "{drain:?}");
+    drop(queue);
+}

@@ -191,6 +191,26 @@ async fn a_wait_that_is_asked_for_holds_all_that_draws_on_the_budget_that_it_is_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_budget_that_pauses_is_remembered_until_its_pause_is_over() {
+    let world = World::unlimited(|policy| policy.max_wait = FOREVER);
+    let core = [("x-ratelimit-limit", "5000"), ("x-ratelimit-remaining", "4000"), ("x-ratelimit-resource", "core")];
+    let search = [("x-ratelimit-limit", "30"), ("x-ratelimit-remaining", "20"), ("x-ratelimit-resource", "search")];
+    world.call_for(get("/users/a"), (200, &core)).await;
+    world.call_for(get("/search/code"), (200, &search)).await;
+    let mut refusal = search.to_vec();
+    refusal.push(("retry-after", "3600"));
+    world.call_for(get("/search/code"), (429, &refusal)).await;
+    let began = world.elapsed();
+    for _ in 0..10 {
+        tokio::time::sleep(s(60)).await;
+        world.call_for(get("/users/a"), (200, &core)).await;
+    }
+    let pause = world.pause(get("/search/code"));
+    let due = s(3600) - (world.elapsed() - began);
+    assert!(pause.is_some_and(|pause| pause + s(1) >= due), "{pause:?} instead of {due:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_api_that_refuses_everything_for_a_while_is_left_alone() {
     let world = World::unlimited(|policy| policy.max_wait = FOREVER);
     let said = [("x-ratelimit-limit", "5000"), ("x-ratelimit-remaining", "4000"), ("x-ratelimit-reset", "1790003000")];
