@@ -89,9 +89,11 @@ impl Line<'_> {
 /// name and password of a URL in it, however they are escaped.
 pub(super) fn without_secrets(path: &str) -> Cow<'_, str> {
     let colons = [":", "%3A", "%3a"];
-    let path = match path.rsplit_once('@').or_else(|| path.rsplit_once("%40")) {
-        Some((before, after)) if colons.iter().any(|colon| before.contains(colon)) => format!("…@{after}").into(),
-        _ => Cow::Borrowed(path),
+    let users = ["@", "%40"].into_iter().filter_map(|at| path.rsplit_once(at));
+    let users = users.filter(|(before, _)| colons.iter().any(|colon| before.contains(colon)));
+    let path = match users.max_by_key(|(before, _)| before.len()) {
+        Some((_, after)) => format!("…@{after}").into(),
+        None => Cow::Borrowed(path),
     };
     if !path.split('/').any(is_like_a_key) {
         return path;
@@ -124,6 +126,8 @@ mod tests {
             ("/https%3A//me:hunter2@api.test/v1", "…@api.test/v1"),
             ("/https%3a//me%3Ahunter2%40api.test/v1", "…@api.test/v1"),
             ("/@user/posts", "/@user/posts"),
+            ("/@x/http%3A//me:hunter2%40api.test", "…@api.test"),
+            ("/a:b@c/http://me:hunter2%40api.test", "…@api.test"),
         ] {
             assert_eq!(without_secrets(path), shown);
         }

@@ -164,6 +164,13 @@ impl UpstreamBody {
         &mut self.permit
     }
 
+    /// Its connection may be read on, to see how it ends.
+    fn let_go(&mut self) -> Option<Lease> {
+        let lease = self.lease.take()?;
+        lease.appetite().whet();
+        Some(lease)
+    }
+
     fn size_hint(&self) -> SizeHint {
         let (mut hint, ahead) = (self.source.size_hint(), length(&self.ahead));
         if ahead > 0 {
@@ -210,7 +217,7 @@ impl UpstreamBody {
         let trailers = matches!(&frame, Some(Ok(frame)) if frame.is_trailers());
         if trailers && self.lease.as_ref().is_some_and(|lease| lease.protocol() == Protocol::Http1) {
             // What hyper has skipped behind an LF alone may have been another answer: see docs/decisions/http-deviations.md.
-            self.lease = None;
+            self.let_go();
         }
         self.ended |= frame.is_none() || trailers;
         Poll::Ready(frame)
@@ -253,9 +260,8 @@ fn log_unread(proxy: &Proxy, lane: &Lane) {
 
 impl Drop for UpstreamBody {
     fn drop(&mut self) {
-        self.lease.iter().for_each(|lease| lease.appetite().whet());
         // Read to its end, the connection is good for another request; cut short, it dies with its lease.
-        if let Some(lease) = self.lease.take()
+        if let Some(lease) = self.let_go()
             && (self.ended || self.source.is_end_stream())
         {
             lease.give_back();

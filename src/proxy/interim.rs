@@ -67,10 +67,10 @@ impl Interim {
 
     fn push(&self, status: StatusCode, fields: &HeaderMap) {
         let mut state = self.0.lock();
-        if !state.open {
+        let length: usize = fields.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+        if !state.open || state.unwritten.len() + length > MOST {
             return;
         }
-        let known = state.unwritten.len();
         // Writing to memory does not fail.
         let _ = write!(state.unwritten, "HTTP/1.1 {} {}\r\n", status.as_u16(), status.canonical_reason().unwrap_or(""));
         for (name, value) in fields {
@@ -79,9 +79,6 @@ impl Interim {
             }
         }
         state.unwritten.extend_from_slice(b"\r\n");
-        if state.unwritten.len() > MOST {
-            state.unwritten.truncate(known);
-        }
         if let Some(writer) = state.writer.take() {
             writer.wake();
         }

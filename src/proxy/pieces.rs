@@ -15,16 +15,17 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf, Take};
 
 use super::writes::Writes;
 
 /// As much is read at once. One byte more, and hyper, which has room for a power of two, would make twice the room.
-const PIECE: usize = 32 * 1024 - 1;
+const PIECE: u64 = 32 * 1024 - 1;
 
 /// A connection that is read in pieces.
 pub(super) struct Pieces<S> {
-    stream: S,
+    /// Never at its limit: each read sets it anew.
+    stream: Take<S>,
     writes: Arc<Writes>,
 }
 
@@ -56,44 +57,39 @@ impl Appetite {
         if !self.sated.load(Ordering::Relaxed) {
             return Poll::Ready(());
         }
-        *self.reader.lock() = Some(cx.waker().clone());
-        Poll::Pending
+        let mut reader = self.reader.lock();
+        *reader = Some(cx.waker().clone());
+        // Whoever has whetted it before the waker was there has woken nobody.
+        if self.sated.load(Ordering::Relaxed) { Poll::Pending } else { Poll::Ready(()) }
     }
 }
 
 // === impl Pieces ===
 
-impl<S> Pieces<S> {
+impl<S: AsyncRead> Pieces<S> {
     pub(super) fn of(stream: S, writes: Arc<Writes>) -> Self {
-        Self { stream, writes }
+        Self { stream: stream.take(PIECE), writes }
     }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Pieces<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         ready!(self.writes.appetite.poll(cx));
-        let stream = Pin::new(&mut self.stream);
-        if buf.remaining() <= PIECE {
-            return stream.poll_read(cx, buf);
-        }
-        let mut piece = ReadBuf::new(buf.initialize_unfilled_to(PIECE));
-        ready!(stream.poll_read(cx, &mut piece))?;
-        let read = piece.filled().len();
-        buf.advance(read);
-        Poll::Ready(Ok(()))
+        self.stream.set_limit(PIECE);
+        Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Pieces<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Pieces<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        Pin::new(self.stream.get_mut()).poll_write(cx, buf)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        Pin::new(self.stream.get_mut()).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        Pin::new(self.stream.get_mut()).poll_shutdown(cx)
     }
 }

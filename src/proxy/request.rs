@@ -75,6 +75,7 @@ fn read(arrival: Arrival) -> Result<Read, (Arc<Link>, Boxed, Error)> {
     };
     if let Some(answer) = count_down(&mut request) {
         link.rest();
+        link.proxy.nowhere.count(Outcome::Answered);
         access::without_lane(&link, &request, Outcome::Answered, answer.status());
         return Ok(Read::ForUs(Box::new(answer)));
     }

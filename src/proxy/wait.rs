@@ -85,11 +85,13 @@ pub(super) async fn wait(
     let permit = waiting.await;
     drop(noted);
     link.enter(Phase::Answer, link.proxy.timeouts.answer);
-    // The next one's connection, if it is so far off that ours will not be kept until then.
-    let (others, next) = route.lane.outlook();
     let now = clock.now();
-    if warms && others > 0 && next.since(now) > WARM_UP {
-        warm_for(link, route, next);
+    if warms {
+        // The next one's connection, if it is so far off that ours will not be kept until then.
+        let (others, next) = route.lane.outlook();
+        if others > 0 && next.since(now) > WARM_UP {
+            warm_for(link, route, next);
+        }
     }
     Ok((permit, now.since(since)))
 }
