@@ -1,7 +1,7 @@
 //! Rules that no request has matched: most likely their hosts are mistyped, and the limits that somebody relies on do
 //! not hold.
 
-use std::{collections::HashSet, ptr, sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use tracing::{info, warn};
 
@@ -33,24 +33,24 @@ pub(super) struct Watch {
 const WHILE: Duration = Duration::from_secs(60);
 /// Names that are this much alike may have been meant to be the same.
 const ALIKE: f64 = 0.75;
-/// No more rules than these are told of one by one, and no more hosts than those are compared with each.
+/// The log tells of no more rules than these, no more are compared with hosts, and no more hosts than those with each.
 const MOST_RULES: usize = 20;
 const MOST_HOSTS: usize = 1000;
 
 /// The rules that no request has matched so far.
 pub(super) fn rules(proxy: &Proxy) -> impl Iterator<Item = &Arc<Policy>> {
-    let used: HashSet<*const Policy> = proxy.lanes.all().iter().map(|lane| ptr::from_ref(&**lane.policy())).collect();
+    let used: HashSet<_> = proxy.lanes.all().iter().map(|lane| Arc::as_ptr(lane.policy())).collect();
     // Lanes may have been forgotten since.
-    let unused = move |rule: &&Arc<Policy>| {
-        !used.contains(&ptr::from_ref(&***rule)) && proxy.metrics.rule(&rule.name).is_unused()
-    };
+    let unused =
+        move |rule: &&Arc<Policy>| !used.contains(&Arc::as_ptr(rule)) && proxy.metrics.rule(&rule.name).is_unused();
     proxy.lanes.rules().iter().filter(unused)
 }
 
 /// The same, each with the host that may have been meant.
 pub(super) fn with_nearest(proxy: &Proxy) -> Vec<Unmatched> {
     let hosts = hosts_without_a_rule(proxy);
-    rules(proxy).take(MOST_RULES).map(|rule| nearest(rule, &hosts)).collect()
+    let compared = |at| if at < MOST_RULES { &hosts[..] } else { &[] };
+    rules(proxy).enumerate().map(|(at, rule)| nearest(rule, compared(at))).collect()
 }
 
 /// Hosts that were asked for, and that no rule names as such.
@@ -85,7 +85,9 @@ impl Watch {
             return Vec::new();
         }
         self.said = now.since(*self.since.get_or_insert(now)) >= WHILE;
-        if self.said { with_nearest(proxy) } else { Vec::new() }
+        let mut rules = if self.said { with_nearest(proxy) } else { Vec::new() };
+        rules.truncate(MOST_RULES);
+        rules
     }
 }
 

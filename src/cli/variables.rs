@@ -10,6 +10,9 @@ use std::{
 /// Where clients look for the proxy. Both spellings: curl reads only `http_proxy` in small letters, others only capitals.
 const PROXIES: [&str; 6] = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 
+/// Where clients look for the hosts that need none.
+pub(super) const EXCEPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
+
 /// Node looks at those only if this is 1 (22.21, 24.5 and later).
 const NODE_PROXY: &str = "NODE_USE_ENV_PROXY";
 
@@ -53,6 +56,12 @@ const REPLACING: [&str; 12] = [
 pub(super) fn proxy(url: &str) -> Vec<(&'static str, OsString)> {
     let named = PROXIES.into_iter().chain(YARN_PROXIES).map(|name| (name, url.into()));
     named.chain([NODE_PROXY, PERL_PROXY].map(|name| (name, "1".into()))).collect()
+}
+
+/// The hosts for which clients use no proxy, if there are any: the first list that is not empty.
+pub(super) fn exceptions(current: impl Fn(&str) -> Option<OsString>) -> Option<String> {
+    let lists = EXCEPTIONS.iter().filter_map(|name| current(name));
+    lists.map(|hosts| hosts.to_string_lossy().into_owned()).find(|hosts| !hosts.is_empty())
 }
 
 /// What makes clients trust the certificates of `ca` besides their own, or those of `bundle` alone.

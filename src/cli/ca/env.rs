@@ -64,8 +64,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(at) = &args.at {
         trust = trust.at(at);
     }
-    let direct = ["NO_PROXY", "no_proxy"].into_iter().find_map(current);
-    let direct = direct.and_then(|hosts| java::direct(&hosts.to_string_lossy()));
+    let direct = variables::exceptions(current).and_then(|hosts| java::direct(&hosts));
     let mut set = variables::proxy(&args.proxy);
     set.extend(trust.variables(current));
     set.extend(variables::java(&args.proxy, trust.java.as_deref(), direct.as_deref(), current));

@@ -15,9 +15,6 @@ use crate::{
     policy::Rules,
 };
 
-/// Where clients look for the hosts that need none.
-const EXCEPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
-
 /// What to set in the environment of a command, so that it uses the `proxy` and believes it where it intercepts;
 /// `current` reads ours.
 pub(super) fn variables(
@@ -30,13 +27,13 @@ pub(super) fn variables(
     let mut variables = variables::proxy(&url);
     variables.extend(trust.into_iter().flat_map(|trust| trust.variables(&current)));
     let direct = if names_loopback(rules) {
-        for name in EXCEPTIONS {
+        for name in variables::EXCEPTIONS {
             variables.extend(current(name).and_then(|hosts| without_loopback(&hosts)).map(|hosts| (name, hosts)));
         }
         // Java asks the proxy for loopback hosts only if it does so for all.
         Some(String::new())
     } else {
-        exceptions(&[], &current).and_then(|hosts| java::direct(&hosts))
+        variables::exceptions(&current).and_then(|hosts| java::direct(&hosts))
     };
     let store = trust.and_then(|trust| trust.java.as_deref());
     variables.extend(variables::java(&url, store, direct.as_deref(), current));
@@ -49,8 +46,7 @@ pub(super) fn exceptions(
     current: impl Fn(&str) -> Option<OsString>,
 ) -> Option<String> {
     let set = |name: &str| variables.iter().find(|(found, _)| *found == name).map(|(_, hosts)| hosts.clone());
-    let hosts = EXCEPTIONS.iter().filter_map(|name| set(name).or_else(|| current(name)));
-    hosts.map(|hosts| hosts.to_string_lossy().into_owned()).find(|hosts| !hosts.is_empty())
+    variables::exceptions(|name| set(name).or_else(|| current(name)))
 }
 
 /// A listener on all addresses is reached on loopback.
