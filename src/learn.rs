@@ -5,9 +5,7 @@ mod breaker;
 mod finder;
 mod gate;
 mod observation;
-mod parallel;
 mod period;
-mod ramp;
 mod route_key;
 mod routes;
 mod scopes;
@@ -16,7 +14,13 @@ mod told;
 use std::time::Duration;
 
 pub use self::told::Left;
-use self::{breaker::Breaker, finder::Finder, gate::Gate, parallel::Parallel, ramp::Ramp, routes::Routes, told::Told};
+use self::{
+    breaker::Breaker,
+    finder::{Answered, Finder, Refusal},
+    gate::Gate,
+    routes::Routes,
+    told::Told,
+};
 pub use self::{
     gate::Reason,
     observation::{Change, Changes, Heard, Observation},
@@ -25,7 +29,7 @@ pub use self::{
 use crate::{
     clock::Instant,
     hint::{Cause, Hint, Signal},
-    limit::{Budget, Charge, Cost, LimitSpec, Scope, Source, Unit},
+    limit::{Budget, Charge, Cost, Scope, Source, Unit},
     policy::{Policy, Spend, Trust},
 };
 
@@ -37,24 +41,21 @@ pub struct Learned {
     /// `None`: a failing upstream is not left alone.
     breaker: Option<Breaker>,
     gate: Gate,
-    /// Refusals without a time, one after the other.
-    refusals: u32,
-    /// Refusals of any kind, one after the other.
+    /// Refusals that the API explains itself, one after the other.
     waits: u32,
     /// The budgets that the API tells of.
     told: Told,
     /// The kinds of requests that it refuses although its budgets have room.
     routes: Routes,
-    /// Nothing is known yet.
-    ramp: Option<Ramp>,
     finder: Finder,
     /// The rate it had found when people were told last.
     noted: Option<f64>,
+    /// How many at once it had found when people were told last.
+    at_once: Option<u32>,
     /// Requests that are under way, and of which no answer tells yet.
     unanswered: u32,
     /// When the last request was taken.
     taken: Instant,
-    parallel: Option<Parallel>,
     /// Whether the upstream has ever answered.
     answered: bool,
     /// How many requests may be sent again on top of those sent for the first time.
@@ -75,8 +76,6 @@ const SECOND: Duration = Duration::from_secs(1);
 const EXTRA: f64 = 0.2;
 const EXTRA_AT_FIRST: f64 = 10.0;
 const EXTRA_AT_MOST: f64 = 1000.0;
-/// After a pause another request leaves this long after the last one, though none was answered.
-const HANGS: Duration = Duration::from_secs(2);
 /// So many unanswered requests show that more would be sent if they could.
 const CROWDED: u32 = 3;
 
@@ -89,25 +88,28 @@ pub fn wait(hint: &Hint) -> Option<Duration> {
 // === impl Learned ===
 impl Learned {
     /// Nothing learned yet.
-    pub fn new(policy: &Policy, now: Instant) -> Self {
+    pub fn new(policy: &Policy) -> Self {
         Self {
             spend: policy.spend,
             trust: policy.trust,
             breaker: policy.breaker.then(Breaker::default),
             gate: Gate::default(),
-            refusals: 0,
             waits: 0,
             told: Told::default(),
             routes: Routes::default(),
-            ramp: (policy.limits.is_empty() && policy.trust != Trust::Waits).then(|| Ramp::new(now)),
-            finder: Finder::new(now),
+            finder: Finder::new(configured(policy)),
             noted: None,
+            at_once: None,
             unanswered: 0,
-            taken: now,
-            parallel: None,
+            taken: Instant::START,
             answered: false,
             extra: EXTRA_AT_FIRST,
         }
+    }
+
+    /// How many requests are under way, and no answer tells of them yet.
+    pub fn unanswered(&self) -> u32 {
+        self.unanswered
     }
 
     /// The budgets of the API that a request of `kind` draws on.
@@ -133,14 +135,10 @@ impl Learned {
     /// The first instant, not before `now`, at which all that was learned lets a request of `cost` and `scope` leave, if
     /// its kind does not pause; [`Instant::FAR`] if an answer must come first.
     pub fn earliest(&mut self, now: Instant, cost: Cost, scope: Scope) -> Instant {
-        let ramp = self.ramp.map_or(now, |ramp| ramp.earliest(now));
-        let opens = self.gate.earliest(now).max(ramp).max(self.told.earliest(now, cost, scope, self.spend));
-        match self.parallel.filter(|most| f64::from(self.unanswered) + 1.0 > most.most()) {
-            None => opens,
-            Some(most) if most.is_careful() => Instant::FAR,
-            // After a pause, what hangs does not hold up all others.
-            Some(_) => opens.max(self.taken + HANGS),
-        }
+        let opens = self.gate.earliest(now).max(self.told.earliest(now, cost, scope, self.spend));
+        // What hangs does not hold up all others for ever.
+        let crowded = self.gate.is_open() && !self.finder.has_room(self.unanswered);
+        if crowded { opens.max(self.taken + self.finder.hangs()) } else { opens }
     }
 
     /// Until when nothing of `scope` leaves, as far as is known, and why.
@@ -164,14 +162,8 @@ impl Learned {
         self.gate.take(now, charge.unit);
         self.routes.take(kind, charge.unit, now);
         self.told.take(now, charge);
-        if let Some(ramp) = &mut self.ramp {
-            ramp.take(now);
-            if ramp.is_over(now) {
-                self.ramp = None;
-            }
-        }
-        let grown = if waited { self.finder.grow(now) } else { None };
-        grown.map_or_else(Changes::new, |limit| self.found(budget, limit))
+        self.finder.take(now, waited);
+        self.found(now, budget)
     }
 
     /// An answer is here. Teaches `budget` what it says.
@@ -194,30 +186,27 @@ impl Learned {
         if !limits.is_empty() && self.finder.forget() {
             budget.unlearn(Source::Found);
         }
-        if !buckets.is_empty() && self.told.has_limits(self.told.scope(&kind)) {
-            self.ramp = None;
-        }
         changes.extend(limits.into_iter().map(Change::Limit));
         match hint.cause {
-            Cause::None if failed => self.fail(now, charge.unit, budget, &mut changes),
-            Cause::None => self.serve(now, charge, sent, budget, &mut changes),
+            Cause::None if failed => self.fail(now, charge.unit, &mut changes),
+            Cause::None => self.serve(seen, &mut changes),
+            // Others are served: it is a refusal.
+            Cause::Overload if self.finder.is_alive() => self.refuse(seen, &mut changes),
             Cause::Overload => match hint.wait.filter(|wait| !wait.is_zero()) {
                 Some(wait) => self.close(now, wait, Reason::RetryAfter, &mut changes),
-                None => self.fail(now, charge.unit, budget, &mut changes),
+                None => self.fail(now, charge.unit, &mut changes),
             },
             Cause::Concurrency => {
                 self.gate.served(charge.unit);
-                let parallel = Parallel::too_many(self.unanswered);
-                self.parallel = Some(parallel);
-                changes.push(Change::Parallel(parallel.most() as u32));
+                self.finder.too_many(seen.crowd);
             }
             // The lane is not to blame.
             Cause::Quota if hint.signal == Signal::FatalQuota || elsewhere && hint.signal != Signal::Banned => {
                 if self.gate.served(charge.unit) {
-                    self.open(budget, &mut changes);
+                    self.open(&mut changes);
                 }
             }
-            Cause::Quota => self.refuse(seen, budget, &mut changes),
+            Cause::Quota => self.refuse(seen, &mut changes),
         }
         if served
             && !elsewhere
@@ -226,6 +215,7 @@ impl Learned {
         {
             self.close(now, wait, Reason::RetryAfter, &mut changes);
         }
+        changes.extend(self.found(now, budget));
         // Whatever it said, it does not try any more.
         self.gate.ended(charge.unit);
         if !quota {
@@ -252,9 +242,9 @@ impl Learned {
     }
 
     /// The request `unit` could not be sent, broke off, or was not answered in time: the upstream has failed.
-    pub fn broke(&mut self, now: Instant, unit: Unit, budget: &Budget) -> Changes {
+    pub fn broke(&mut self, now: Instant, unit: Unit) -> Changes {
         let mut changes = Changes::new();
-        self.fail(now, unit, budget, &mut changes);
+        self.fail(now, unit, &mut changes);
         changes
     }
 
@@ -306,7 +296,7 @@ impl Learned {
 
     /// Whether nothing was learned.
     pub fn is_blank(&self) -> bool {
-        self.told.is_empty() && self.gate.is_open() && self.finder.limit().is_none() && self.parallel.is_none()
+        self.told.is_empty() && self.gate.is_open() && self.finder.is_blank()
     }
 
     /// The last instant until which something pauses that was asked to: nothing may leave before that, whoever asks.
@@ -315,32 +305,28 @@ impl Learned {
     }
 
     /// A pause is over: not all that wait leave at once.
-    fn open(&mut self, budget: &Budget, changes: &mut Changes) {
-        (self.refusals, self.waits) = (0, 0);
+    fn open(&mut self, changes: &mut Changes) {
+        self.waits = 0;
+        self.finder.opened(self.unanswered);
         changes.push(Change::Opened);
-        if self.parallel.is_none() && !budget.is_even() {
-            self.parallel = Some(Parallel::after_a_pause(self.unanswered));
-        }
     }
 
-    fn serve(&mut self, now: Instant, charge: Charge, sent: Instant, budget: &mut Budget, changes: &mut Changes) {
+    fn serve(&mut self, seen: &Observation<'_>, changes: &mut Changes) {
+        let &Observation { charge, at: now, .. } = seen;
         let unit = charge.unit;
         if let Some(breaker) = &mut self.breaker {
             breaker.served(now, self.gate.is_probe(unit));
         }
         if self.gate.served(unit) {
-            self.open(budget, changes);
+            self.open(changes);
         }
-        if self.told.passed(charge) && self.parallel.is_none() {
-            self.parallel = Some(Parallel::after_a_pause(self.unanswered));
+        if self.told.passed(charge) {
+            self.finder.opened(self.unanswered);
         }
-        self.parallel = self.parallel.and_then(Parallel::served);
-        if let Some(limit) = self.finder.served(now, unit, sent) {
-            changes.extend(self.found(budget, limit));
-        }
+        self.finder.served(answered(seen));
     }
 
-    fn fail(&mut self, now: Instant, unit: Unit, budget: &Budget, changes: &mut Changes) {
+    fn fail(&mut self, now: Instant, unit: Unit, changes: &mut Changes) {
         if !self.answered {
             // Its name may be wrong: whoever asks for it should know soon.
             return;
@@ -350,39 +336,36 @@ impl Learned {
         match pause {
             Some(pause) => self.close(now, pause, Reason::Breaker, changes),
             // What it was to find out, it has: the API answers, or is not reached, but it does not ask for a pause.
-            None if self.gate.served(unit) => self.open(budget, changes),
+            None if self.gate.served(unit) => self.open(changes),
             None => {}
         }
     }
 
-    fn refuse(&mut self, seen: &Observation<'_>, budget: &mut Budget, changes: &mut Changes) {
+    fn refuse(&mut self, seen: &Observation<'_>, changes: &mut Changes) {
         let &Observation { heard: Heard { hint, .. }, charge: Charge { unit, .. }, at: now, waiting, .. } = seen;
-        self.ramp = None;
-        let pressed = (waiting || self.unanswered >= CROWDED) && budget.limit(Source::Config).is_none();
+        let (wait, reason) = match (hint.signal, wait(hint).filter(|wait| !wait.is_zero())) {
+            (Signal::Banned, wait) => return self.close(now, wait.unwrap_or(BAN), Reason::Banned, changes),
+            (_, Some(wait)) if hint.retry_after.is_some() => (Some(wait), Reason::RetryAfter),
+            (_, Some(wait)) => (Some(wait), Reason::Exhausted),
+            (_, None) => (None, Reason::Refused),
+        };
         // Numbers that have room do not explain a refusal: another limit does.
         let mut left = hint.buckets.iter().filter_map(|bucket| bucket.remaining).peekable();
         let room = left.peek().is_some() && left.all(|left| left >= 1.0);
-        if (!self.told.has_limits(self.told.scope(&seen.kind)) || room)
-            && hint.signal != Signal::Banned
-            && let Some(limit) =
-                self.finder.refused(now, (unit, self.gate.newest()), hint.wait.filter(|wait| !wait.is_zero()), pressed)
-        {
-            changes.extend(self.found(budget, limit));
+        let explained = self.told.has_limits(self.told.scope(&seen.kind)) && !room;
+        if let Some(wait) = wait.filter(|_| explained) {
+            let floor = self.count_refusal(unit);
+            return self.close(now, wait.max(floor), reason, changes);
         }
-        // Not ours to count: what was under way when the gate was closed is refused as well.
-        let floor = self.count_refusal(unit);
-        let (wait, reason) = match (hint.signal, wait(hint)) {
-            (Signal::Banned, wait) => (wait.unwrap_or(BAN), Reason::Banned),
-            (_, Some(wait)) if hint.retry_after.is_some() => (wait, Reason::RetryAfter),
-            (_, Some(wait)) if !wait.is_zero() => (wait, Reason::Exhausted),
-            _ => {
-                if self.gate.knows(unit) {
-                    return;
-                }
-                (self.next_pause(budget), Reason::Refused)
-            }
+        let refusal = Refusal {
+            newest: self.gate.newest(),
+            wait,
+            overload: hint.cause == Cause::Overload,
+            pressed: waiting || self.unanswered >= CROWDED,
         };
-        self.close(now, wait.max(floor), reason, changes);
+        if let Some(until) = self.finder.refused(answered(seen), refusal) {
+            self.close(now, until.since(now), reason, changes);
+        }
     }
 
     /// What refuses again after each pause asks for too short ones: they double, whatever it asks for.
@@ -391,17 +374,6 @@ impl Learned {
             self.waits += 1;
         }
         SHORTEST_PAUSE.mul_f64(2f64.powi(self.waits.saturating_sub(2).min(20) as i32)).min(LONGEST_PAUSE)
-    }
-
-    /// How long to pause when the API refuses and names no time: as long as a few slots, longer if it goes on refusing.
-    fn next_pause(&mut self, budget: &Budget) -> Duration {
-        let first = match budget.limit(Source::Found) {
-            Some(found) => (found.rate.interval() * 2).clamp(SHORTEST_PAUSE, FIRST_PAUSE),
-            None => FIRST_PAUSE,
-        };
-        let pause = first.mul_f64(1.5f64.powi(self.refusals.min(20) as i32)).min(LONGEST_PAUSE);
-        self.refusals += 1;
-        pause
     }
 
     fn close(&mut self, now: Instant, wait: Duration, reason: Reason, changes: &mut Changes) {
@@ -415,17 +387,43 @@ impl Learned {
         }
     }
 
-    fn found(&mut self, budget: &mut Budget, limit: LimitSpec) -> Changes {
-        if self.trust == Trust::Waits {
-            return Changes::new();
+    /// Whether refusals have taught another limit than was known.
+    fn found(&mut self, now: Instant, budget: &mut Budget) -> Changes {
+        let mut changes = Changes::new();
+        let at_once = self.finder.at_once();
+        if at_once.is_some() && at_once != self.at_once {
+            changes.extend(at_once.map(Change::Parallel));
         }
-        budget.learn(Source::Found, limit, &[]);
-        // Small steps are no news.
-        let (rate, noted) = (limit.rate.per_second(), self.noted.unwrap_or(f64::INFINITY));
-        if (rate / noted - 1.0).abs() < 0.1 {
-            return Changes::new();
+        self.at_once = at_once;
+        match self.finder.change(now) {
+            Some(Some(limit)) => {
+                budget.learn(Source::Found, limit, &[]);
+                // Small steps are no news.
+                let rate = limit.rate.per_second();
+                if self.noted.is_none_or(|noted| (rate / noted - 1.0).abs() >= 0.1) {
+                    self.noted = Some(rate);
+                    changes.push(Change::Limit(limit));
+                }
+            }
+            Some(None) => {
+                budget.unlearn(Source::Found);
+                self.noted = None;
+            }
+            None => {}
         }
-        self.noted = Some(rate);
-        Changes::from_iter([Change::Limit(limit)])
+        changes
     }
+}
+
+fn answered(seen: &Observation<'_>) -> Answered {
+    let &Observation { charge, sent, at, crowd, .. } = seen;
+    Answered { unit: charge.unit, sent, at, crowd }
+}
+
+/// How many requests a second are configured, at most.
+fn configured(policy: &Policy) -> Option<f64> {
+    if policy.trust == Trust::Waits {
+        return Some(f64::INFINITY);
+    }
+    policy.limits.iter().map(|limit| limit.rate.per_second()).min_by(f64::total_cmp)
 }

@@ -34,6 +34,8 @@ pub struct Observation<'a> {
     pub charge: Charge,
     /// Its kind.
     pub kind: RouteKey,
+    /// How many were under way when it left, itself included.
+    pub crowd: u32,
     /// When it left.
     pub sent: Instant,
     /// When its answer came.

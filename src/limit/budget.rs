@@ -33,6 +33,8 @@ pub struct Budget {
     limits: Vec<Limit>,
     margin: Margin,
     next: Unit,
+    /// When something was taken last.
+    last: Option<Instant>,
     since: Instant,
     /// What was configured does not hold while something is known that was not.
     yields: bool,
@@ -81,7 +83,7 @@ impl Budget {
     /// An unused budget; without limits it allows everything.
     pub fn new(limits: &[LimitSpec], margin: MarginSpec, now: Instant) -> Self {
         let limits = limits.iter().map(|spec| Limit::new(Source::Config, *spec, 0));
-        Self { limits: limits.collect(), margin: Margin::new(margin), next: 0, since: now, yields: false }
+        Self { limits: limits.collect(), margin: Margin::new(margin), next: 0, last: None, since: now, yields: false }
     }
 
     /// From now on what is configured holds only until something was learned.
@@ -111,7 +113,12 @@ impl Budget {
         if let Some(index) = self.limits.iter().position(|limit| limit.source == source) {
             return self.retune(index, spec);
         }
-        self.limits.push(Limit::new(source, spec, self.next));
+        let mut limit = Limit::new(source, spec, self.next);
+        // What has left keeps its distance as well.
+        if let Some(last) = self.last.filter(|_| spec.burst() == NonZeroU32::MIN) {
+            limit.gcra.commit(last, last, Cost::MIN);
+        }
+        self.limits.push(limit);
         for (used, at) in before {
             if let Some(used) = Cost::new(*used.min(&spec.rate.count.get())) {
                 self.count(source, used, *at, *at);
@@ -154,6 +161,7 @@ impl Budget {
     pub fn take(&mut self, now: Instant, due: Instant, cost: Cost, scope: Scope) -> Charge {
         let unit = self.next;
         self.next += u64::from(cost.get());
+        self.last = Some(now);
         for limit in self.limits.iter_mut().filter(|limit| scope.includes(limit.source)) {
             limit.gcra.commit(now, due, cost);
             limit.window.take(unit, cost);

@@ -99,8 +99,16 @@ impl Gcra {
     }
 
     /// Another rate from here on; what was sent already stays sent.
+    ///
+    /// What is spaced evenly is spaced at the new rate from the last request on, and not from the next one.
     pub fn retune(&mut self, limit: &LimitSpec) {
-        self.quota = quota(limit);
+        let before = std::mem::replace(&mut self.quota, quota(limit));
+        if before.burst_size().get() == 1 && self.quota.burst_size().get() == 1 {
+            let (old, new) = (nanos(before.replenish_interval()), nanos(self.quota.replenish_interval()));
+            let tat = self.tat.map(|tat| tat.as_u64().saturating_sub(old).saturating_add(new));
+            self.tat = tat.map(Into::into);
+            self.spread = self.spread.min(Instant::from_nanos(tat.unwrap_or_default()));
+        }
     }
 
     /// When a request with `ahead` cost units before it would leave, if only the spacing counted.
@@ -244,9 +252,10 @@ mod tests {
         let mut gcra = gcra("10/s");
         gcra.commit(ms(0), ms(0), ONE);
         gcra.retune(&"1/s".parse().unwrap());
-        assert_eq!(gcra.earliest(ms(0)), ms(100));
-        gcra.commit(ms(100), ms(100), ONE);
-        assert_eq!(gcra.earliest(ms(100)), ms(1100));
+        assert_eq!(gcra.earliest(ms(0)), ms(1000), "the new distance from the last one on");
+        gcra.commit(ms(1000), ms(1000), ONE);
+        gcra.retune(&"10/s".parse().unwrap());
+        assert_eq!(gcra.earliest(ms(1000)), ms(1100));
     }
 
     #[test]

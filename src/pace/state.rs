@@ -68,6 +68,8 @@ struct Ticket<T> {
 pub(super) struct Slot {
     pub(super) charge: Charge,
     pub(super) kind: RouteKey,
+    /// How many were under way when it was given, itself included.
+    crowd: u32,
 }
 
 /// What becomes of a request that asks for a slot.
@@ -111,7 +113,7 @@ impl<T> State<T> {
         let budget = Budget::new(&policy.limits, policy.margin, now);
         Self {
             budget: if policy.trust == Trust::Api { budget.yielding() } else { budget },
-            learned: Learned::new(&policy, now),
+            learned: Learned::new(&policy),
             queue: Queue::new(),
             in_flight: 0,
             tally: Tally::default(),
@@ -182,6 +184,7 @@ impl<T> State<T> {
             heard: *heard,
             charge: slot.charge,
             kind: slot.kind,
+            crowd: slot.crowd,
             sent,
             at: now,
             waiting: !self.queue.is_empty(),
@@ -192,7 +195,7 @@ impl<T> State<T> {
 
     /// What was taken could not be sent, broke off, or was not answered in time.
     pub(super) fn broke(&mut self, now: Instant, charge: Charge) {
-        let changes = self.learned.broke(now, charge.unit, &self.budget);
+        let changes = self.learned.broke(now, charge.unit);
         self.changes.extend(changes);
     }
 
@@ -385,7 +388,7 @@ impl<T> State<T> {
         let waited = now.since(since);
         self.tally.waited += waited;
         self.tally.waited_most = self.tally.waited_most.max(waited);
-        (Slot { charge, kind }, waited)
+        (Slot { charge, kind, crowd: self.learned.unanswered() }, waited)
     }
 
     /// When a request that asks now will have its slot, if everything goes as it should.

@@ -138,19 +138,25 @@ async fn refusals_of_what_was_under_way_prolong_nothing_beyond_what_they_ask() {
         world.answer(permit, (429, &[]));
     }
     let (_, pause) = gate(&world.lane).unwrap();
-    assert_eq!(pause, s(1), "twenty refusals of one moment are one");
+    assert!(
+        pause <= ms(100),
+        "twenty refusals of one moment are one, and one waits for what an answer takes: {pause:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn refusals_that_name_no_time_make_longer_and_longer_pauses() {
     let world = World::unlimited(|_| {});
-    let mut pauses = Vec::new();
-    for _ in 0..15 {
+    let mut tries = 0;
+    while world.elapsed() < s(3600) {
         world.call((429, &[])).await;
-        pauses.push(gate(&world.lane).unwrap().1);
+        let (elapsed, pause) = (world.elapsed(), gate(&world.lane).unwrap().1);
+        // A quarter of the time that has passed, or what an answer takes; windows that people choose may end before.
+        assert!(pause <= (elapsed / 4).max(ms(100)) + ms(1), "a pause of {pause:?} after {elapsed:?}");
+        assert!(pause >= LATENCY / 2 && pause <= s(300), "a pause of {pause:?} after {elapsed:?}");
+        tries += 1;
     }
-    assert!(pauses.is_sorted(), "{pauses:?}");
-    assert_eq!((pauses[0], pauses[14]), (s(1), s(60)));
+    assert!(tries <= 80, "{tries} tries in an hour");
 }
 
 #[tokio::test(start_paused = true)]

@@ -133,7 +133,7 @@ impl Mind {
         let (charge, sent) = self.under_way.remove(at);
         self.budget.answered(charge, sent, self.now);
         let heard = Heard { hint, failed };
-        let seen = Observation { heard, charge, kind: kind(), sent, at: self.now, waiting: true };
+        let seen = Observation { heard, charge, kind: kind(), crowd: 1, sent, at: self.now, waiting: true };
         self.learned.heard(&seen, &mut self.budget);
     }
 
@@ -147,7 +147,7 @@ impl Mind {
                 // It was connected for, and never sent.
                 let (charge, _) = self.under_way.remove(at);
                 self.budget.recall(charge);
-                self.learned.broke(self.now, charge.unit, &self.budget);
+                self.learned.broke(self.now, charge.unit);
                 self.learned.ended(self.now, charge, &kind(), false);
                 self.budget.give_back(charge);
             }
@@ -169,7 +169,7 @@ proptest! {
     fn no_answer_stops_anybody_for_ever(policy in policy(), steps in prop::collection::vec(step(), 1..80)) {
         let budget = Budget::new(&policy.limits, MarginSpec::Fixed(ms(10)), Instant::START);
         let budget = if policy.trust == Trust::Api { budget.yielding() } else { budget };
-        let learned = Learned::new(&policy, Instant::START);
+        let learned = Learned::new(&policy);
         let mut mind = Mind { learned, budget, now: Instant::START, under_way: Vec::new() };
         steps.into_iter().for_each(|step| mind.go(step));
         // From now on all are served, and nothing more is said.

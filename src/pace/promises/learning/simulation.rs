@@ -23,6 +23,9 @@ use crate::clock::Instant;
 fn compare(world: &World, seed: u64) -> (Outcome, String, Outcome) {
     let mut andante = Andante::new(world, Instant::START);
     let outcome = world.run(&mut andante, seed);
+    if variable("TRACE", 0) > 0 {
+        andante.log.iter().for_each(|(at, change)| println!("{:10.3} {change:?}", at.as_nanos() as f64 / 1e9));
+    }
     let end = Instant::from_nanos(((100.0 + world.lasts) * 1e9) as u64);
     (outcome, andante.note(end), world.run(&mut Careful::new(), seed))
 }

@@ -139,7 +139,8 @@ async fn zero_is_never_at_once() {
     for fields in [&[("retry-after", "0")][..], &[("ratelimit", "\"a\";r=0;t=0")], &[("x-ratelimit-reset", "0")]] {
         let world = World::unlimited(|_| {});
         world.call((429, fields)).await;
-        assert!(world.call(SERVED).await >= s(1), "{fields:?}");
+        // The next one tries when an answer is due, and not before.
+        assert!(world.call(SERVED).await >= LATENCY * 2, "{fields:?}");
     }
 }
 
@@ -183,8 +184,8 @@ async fn what_is_under_way_is_counted_before_it_is_answered() {
     let mut permits = world.send_all(10).await;
     tokio::time::sleep(LATENCY).await;
     world.answer(permits.pop().unwrap(), left!("12"));
-    // Nine are under way, and may not have been counted.
-    assert_eq!(leave(&world, 3).await, [ms(0); 3]);
+    // Nine are under way, and may not have been counted. So early, one leaves every 25 ms.
+    assert!(leave(&world, 3).await.iter().all(|after| *after <= ms(75)));
     assert!(matches!(world.ask(), Admission::Wait(_)));
 }
 
@@ -272,12 +273,9 @@ async fn too_many_at_once_lowers_how_many_and_not_how_fast() {
     world.answer(permits.pop().unwrap(), said);
     assert_eq!(learned(&world), [""; 0]);
     assert_eq!(world.lane.snapshot().gate, None);
-    // Seven tenths of those that were under way.
-    while permits.len() > 13 {
-        assert!(matches!(world.ask(), Admission::Wait(_)), "{}", permits.len());
-        drop(permits.pop());
-    }
-    permits.pop();
+    // One fewer than were under way.
+    assert!(matches!(world.ask(), Admission::Wait(_)), "nineteen are under way, and twenty were too many");
+    permits.truncate(7);
     assert!(matches!(world.ask(), Admission::Send(_)));
 }
 

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     clock::Instant,
     hint::{self, Cause},
-    learn::{Heard, RouteKey},
+    learn::{Change, Heard, RouteKey},
     limit::{Cost, Limits},
     pace::{
         Ask,
@@ -39,6 +39,8 @@ pub(super) struct Andante {
     state: State<usize>,
     kinds: Vec<RouteKey>,
     slots: BTreeMap<usize, (Slot, Instant)>,
+    /// What has changed, and when.
+    pub(super) log: Vec<(Instant, Change)>,
 }
 
 /// What many write by hand: `Retry-After` is obeyed, everything else waits twice as long each time, at random.
@@ -54,7 +56,12 @@ impl Andante {
         let limits: Limits = world.configured.map_or_else(Limits::default, |limits| limits.parse().unwrap());
         (policy.limits, policy.in_flight, policy.max_wait) = (limits.limits, limits.in_flight, Duration::MAX);
         let of = |worker| RouteKey::new("GET", &format!("/kind-{}", world.kind_of(worker)));
-        Self { state: State::new(Arc::new(policy), now), kinds: (0..WORKERS).map(of).collect(), slots: BTreeMap::new() }
+        Self {
+            state: State::new(Arc::new(policy), now),
+            kinds: (0..WORKERS).map(of).collect(),
+            slots: BTreeMap::new(),
+            log: Vec::new(),
+        }
     }
 }
 
@@ -99,7 +106,9 @@ impl Client for Andante {
         let failed = status.is_server_error() && hint.cause == Cause::None;
         self.state.answered(now, &slot, sent, &Heard { hint: &hint, failed });
         self.state.settle(now, &slot, End::Answered);
-        self.state.take_changes();
+        for change in self.state.take_changes() {
+            self.log.push((now, change));
+        }
         Some(Duration::ZERO)
     }
 

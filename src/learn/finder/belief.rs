@@ -1,0 +1,195 @@
+//! A rate that is believed in, and how it grows and falls.
+
+use std::collections::VecDeque;
+
+/// Requests per second. Times are in seconds.
+#[derive(Clone, Debug)]
+pub(super) struct Belief {
+    /// What it was at `at`, or is about to be again: from there it grows slowly at first, and then ever faster.
+    most: f64,
+    at: f64,
+    /// How long it takes until it is tried whether there is more.
+    calm: f64,
+    steepness: f64,
+    /// Over what time it was measured, and how many requests were served in that.
+    pub(super) span: f64,
+    pub(super) count: f64,
+    /// Only a lower bound is known: grows as requests are served.
+    rising: Option<Rising>,
+    /// How often it was too much, one time soon after the other.
+    cuts: u32,
+    /// The rate, and how many were served between two refusals, when these cuts began.
+    series: (f64, f64),
+    /// What was delivered lately: when, and how many a second.
+    best: VecDeque<(f64, f64)>,
+    episode: Option<(f64, f64)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Rising {
+    rate: f64,
+    served: f64,
+    /// This is more than there is.
+    most: f64,
+}
+
+/// By so much less it begins.
+const DIP: f64 = 0.02;
+/// By so much it grows in one step of slow start.
+const STEP: f64 = 1.6;
+/// It falls by this share, and by twice as much each time if that was too much again soon.
+const CUT: f64 = 0.01;
+const MOST_CUT: f64 = 0.15;
+/// What was delivered is remembered for so long, or for so many requests.
+const REMEMBERED: f64 = 15.0;
+const REMEMBERED_REQUESTS: f64 = 100.0;
+
+// === impl Belief ===
+
+impl Belief {
+    /// `count` requests were served in a window of `span` seconds.
+    pub(super) fn of_window(rate: f64, span: f64, count: f64, now: f64) -> Self {
+        Self {
+            most: rate,
+            at: now,
+            calm: calm(rate, span),
+            steepness: 0.05,
+            span,
+            count,
+            rising: None,
+            cuts: 0,
+            series: (0.0, 0.0),
+            best: VecDeque::new(),
+            episode: None,
+        }
+    }
+
+    /// The same, kept for so long at least before more is tried.
+    pub(super) fn kept(mut self, time: f64) -> Self {
+        self.calm = self.calm.max(time);
+        self
+    }
+
+    /// The same if there may be more.
+    pub(super) fn at_least(rate: f64, span: f64, count: f64, now: f64) -> Self {
+        let rising = Rising { rate, served: 0.0, most: f64::INFINITY };
+        Self { rising: Some(rising), ..Self::of_window(rate, span, count, now) }
+    }
+
+    /// The same, and `most` a second have been refused.
+    pub(super) fn below(mut self, most: f64) -> Self {
+        self.rising.iter_mut().for_each(|rising| rising.most = most);
+        self
+    }
+
+    pub(super) fn rate(&self, now: f64) -> f64 {
+        if let Some(rising) = self.rising {
+            return rising.rate;
+        }
+        let time = ((now - self.at).max(0.0) / self.calm).min(12.0) - 1.0;
+        let steepness = if time < 0.0 { DIP } else { self.steepness };
+        self.most * (1.0 + steepness * time.powi(3))
+    }
+
+    pub(super) fn is_rising(&self) -> bool {
+        self.rising.is_some()
+    }
+
+    /// Nobody needed it for so long.
+    pub(super) fn rest(&mut self, idle: f64) {
+        self.at += idle.max(0.0);
+    }
+
+    /// Begins anew at `rate`.
+    pub(super) fn restart(&mut self, now: f64, rate: f64) {
+        (self.most, self.at) = (rate.max(1e-6), now);
+    }
+
+    /// It is `rate`, and more is tried later.
+    pub(super) fn holds_on(&mut self, now: f64, rate: f64) {
+        (self.most, self.at) = (rate, now - self.calm);
+    }
+
+    /// A request was served, sent at `sent`. Says whether it has grown beyond all limits.
+    pub(super) fn served(&mut self, now: f64, sent: f64, way: f64) -> bool {
+        let Some(rising) = &mut self.rising else { return false };
+        if sent >= self.at {
+            rising.served += 1.0;
+        }
+        if rising.served >= f64::max(6.0, rising.rate * way) {
+            *rising = Rising { rate: rising.rate * STEP, served: 0.0, ..*rising };
+            (self.most, self.at) = (rising.rate, now);
+            if rising.rate * STEP > rising.most {
+                (self.calm, self.rising) = (calm(rising.rate, self.span), None);
+            }
+        }
+        self.most > super::UNLIMITED
+    }
+
+    /// Counts what is delivered, as BBR does it: what was served lately can be served again.
+    pub(super) fn delivered(&mut self, now: f64) {
+        if self.rising.is_some() {
+            return;
+        }
+        let (since, count) = self.episode.unwrap_or((now, 0.0));
+        self.episode = Some((since, count + 1.0));
+        if count + 1.0 > 16.0 && now - since > 1.0 {
+            self.best.push_back((now, count / (now - since)));
+            self.episode = Some((now, 1.0));
+            let oldest = now - f64::max(REMEMBERED, REMEMBERED_REQUESTS / self.rate(now));
+            while self.best.front().is_some_and(|(at, _)| *at < oldest) {
+                self.best.pop_front();
+            }
+        }
+    }
+
+    /// Refused in slow start, but as many were served as before: that is the window.
+    pub(super) fn holds(&mut self, now: f64) {
+        let rate = self.count / self.span;
+        (self.rising, self.most, self.at, self.calm) = (None, rate, now, calm(rate, self.span));
+    }
+
+    /// Refused in slow start before anything could be seen.
+    pub(super) fn rises_anew(&mut self) {
+        if let Some(rising) = &mut self.rising {
+            rising.served = 0.0;
+        }
+    }
+
+    /// Refused in slow start: it is between the last two steps.
+    pub(super) fn risen_too_far(&mut self, now: f64) {
+        let rate = self.rate(now) / STEP.sqrt();
+        (self.rising, self.most, self.at, self.cuts) = (None, rate, now, 0);
+        self.calm = calm(rate, self.span.min(5.0));
+    }
+
+    /// It was too much after `served` requests. Says which share is refused whatever it is, if that is so.
+    pub(super) fn too_much(&mut self, now: f64, served: f64, refusals: f64) -> Option<f64> {
+        let rate = self.rate(now);
+        let soon = now - self.at < (self.calm * 0.5).min(f64::max(10.0, 20.0 / rate));
+        self.cuts = if soon { self.cuts + 1 } else { 0 };
+        let cut = (CUT * 2f64.powi(self.cuts.min(4) as i32)).min(MOST_CUT);
+        let floor = self.best.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+        let lower = (rate * (1.0 - cut)).max(floor.min(rate));
+        if self.cuts <= 1 {
+            self.series = (rate, served);
+        }
+        let in_vain = self.cuts >= 3
+            && self.span <= 5.0
+            && lower < 0.6 * self.series.0
+            && served < 1.5 * self.series.1.max(4.0)
+            && served < 20.0;
+        if in_vain {
+            self.rising = Some(Rising { rate: self.series.0, served: 0.0, most: f64::INFINITY });
+            self.cuts = 0;
+        }
+        (self.most, self.at, self.calm) = (lower, now, calm(lower, self.span));
+        self.steepness = if self.cuts >= 1 { 0.08 } else { 0.05 };
+        in_vain.then(|| refusals.clamp(0.05, 0.5))
+    }
+}
+
+/// For how long a rate is kept before more is tried.
+fn calm(rate: f64, span: f64) -> f64 {
+    (120.0 / rate).clamp(15.0, 120.0).max((span * 0.7).min(1200.0))
+}

@@ -1,0 +1,143 @@
+//! How many requests may be under way at once.
+
+/// A bound on unanswered requests: one for the start, and one if the API refuses more.
+#[derive(Clone, Debug)]
+pub(super) struct Crowd {
+    /// Grows by one with each that is served: twice as many after each answer.
+    start: f64,
+    cap: Option<f64>,
+    verdict: Verdict,
+    /// What was tried first, and how many were served since.
+    tried: f64,
+    served: f64,
+    lowered: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Open,
+    /// It is how many there are at once.
+    Yes,
+    /// It is not.
+    No,
+}
+
+/// So many leave at once when nothing is known.
+const FIRST: f64 = 8.0;
+/// By so much it grows with each that is served, until one is refused: so few of a window's end are refused.
+const SLOWLY: f64 = 0.2;
+/// The same after a pause.
+const AGAIN: f64 = 1.0;
+/// More are no stampede any more.
+const MANY: f64 = 1024.0;
+
+// === impl Crowd ===
+
+impl Crowd {
+    pub(super) fn new() -> Self {
+        Self { start: FIRST, cap: None, verdict: Verdict::Open, tried: 0.0, served: 0.0, lowered: 0 }
+    }
+
+    /// Who has configured a rate knows that it is one.
+    pub(super) fn unlimited() -> Self {
+        Self { start: MANY, verdict: Verdict::No, ..Self::new() }
+    }
+
+    /// How many there may be.
+    pub(super) fn most(&self) -> f64 {
+        let start = if self.start >= MANY { f64::INFINITY } else { self.start };
+        self.cap.map_or(start, |cap| start.min(cap.floor())).max(1.0)
+    }
+
+    /// How many there may be for good.
+    pub(super) fn cap(&self) -> Option<u32> {
+        self.cap.map(|cap| cap.max(1.0) as u32)
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.verdict == Verdict::Open
+    }
+
+    pub(super) fn is_certain(&self) -> bool {
+        self.verdict == Verdict::Yes
+    }
+
+    /// A pause is over, and `unanswered` are under way.
+    pub(super) fn start_again(&mut self, unanswered: u32) {
+        self.start = AGAIN + f64::from(unanswered);
+    }
+
+    /// One of `crowd` was served, in a cycle that lasts for `long`.
+    pub(super) fn served(&mut self, crowd: u32, first: bool, long: bool) {
+        self.start = (self.start + if first { SLOWLY } else { 1.0 }).min(MANY);
+        let Some(cap) = &mut self.cap else { return };
+        if self.verdict == Verdict::Open {
+            self.served += 1.0;
+            if self.served > 4.0 * self.tried.max(4.0) && long {
+                self.verdict = Verdict::Yes;
+            }
+        }
+        if self.verdict == Verdict::Yes && f64::from(crowd) >= cap.floor() {
+            *cap += 1.0 / (20.0 * cap.max(5.0));
+        }
+    }
+
+    /// One of `crowd` was refused: whether fewer at once may be the answer to that.
+    pub(super) fn fewer(&mut self, crowd: u32, soon: bool) -> bool {
+        let Some(cap) = self.cap else { return false };
+        let fewer = f64::from(crowd) - 1.0;
+        match self.verdict {
+            Verdict::Yes if crowd <= 1 => {
+                (self.verdict, self.cap) = (Verdict::No, None);
+                false
+            }
+            Verdict::Yes => {
+                if f64::from(crowd) <= cap + 0.5 {
+                    self.cap = Some(fewer.max(1.0));
+                }
+                true
+            }
+            Verdict::Open if f64::from(crowd) > (0.6 * self.tried).max(1.0) && self.lowered < 5 && soon => {
+                let fewer = fewer.min(cap);
+                if fewer < 2.0 {
+                    return false;
+                }
+                self.lowered += 1;
+                (self.cap, self.served) = (Some(fewer), 0.0);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The API says that `crowd` at once are too many.
+    pub(super) fn too_many(&mut self, crowd: u32) {
+        let fewer = (f64::from(crowd) - 1.0).max(1.0);
+        (self.verdict, self.cap) = (Verdict::Yes, Some(self.cap.map_or(fewer, |cap| cap.min(fewer))));
+    }
+
+    /// Refused although there were fewer: it is not that.
+    pub(super) fn disproved(&mut self) {
+        if self.verdict == Verdict::Open && self.cap.is_some() {
+            (self.verdict, self.cap) = (Verdict::No, None);
+        }
+    }
+
+    /// A probe was refused, one of `crowd`.
+    pub(super) fn probe_refused(&mut self, crowd: u32, tries: u32, asked: bool) {
+        let alone = crowd <= 1 && tries >= 3;
+        if self.verdict == Verdict::Open && !asked || self.verdict == Verdict::Yes && alone {
+            (self.verdict, self.cap) = (Verdict::No, None);
+        }
+    }
+
+    /// A pause was over at once: tries fewer than `refused` at once, if that can be it; `served` of those under way were.
+    pub(super) fn try_fewer(&mut self, refused: u32, served: f64) -> bool {
+        let try_it = self.verdict == Verdict::Open && self.cap.is_none() && (refused > 2 || served > 2.0);
+        if try_it {
+            let cap = (f64::from(refused) - 1.0).max(served - 1.0).max(1.0);
+            (self.cap, self.tried, self.served) = (Some(cap), cap, 0.0);
+        }
+        try_it
+    }
+}
