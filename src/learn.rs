@@ -191,7 +191,7 @@ impl Learned {
             Cause::None if failed => self.fail(now, charge.unit, &mut changes),
             Cause::None => self.serve(seen, &mut changes),
             // Others are served: it is a refusal.
-            Cause::Overload if self.finder.is_alive() => self.refuse(seen, &mut changes),
+            Cause::Overload if self.is_alive() => self.refuse(seen, &mut changes),
             Cause::Overload => match hint.wait.filter(|wait| !wait.is_zero()) {
                 Some(wait) => self.close(now, wait, Reason::RetryAfter, &mut changes),
                 None => self.fail(now, charge.unit, &mut changes),
@@ -261,6 +261,11 @@ impl Learned {
     /// Whether the upstream is left alone because it fails.
     pub fn is_broken(&self) -> bool {
         self.gate.until().is_some_and(|(_, reason)| reason == Reason::Breaker)
+    }
+
+    /// Whether requests are served, or were until they were refused.
+    pub fn is_alive(&self) -> bool {
+        self.finder.is_alive()
     }
 
     /// Whether one more request may be sent again although the upstream is in trouble: a share of all that are sent, so

@@ -95,6 +95,11 @@ impl Lane {
         self.door.lock().state.learned().is_broken()
     }
 
+    /// Whether the API serves requests, so that a 503 refuses one and says nothing of an outage.
+    pub fn is_alive(&self) -> bool {
+        self.door.lock().state.learned().is_alive()
+    }
+
     /// For how long nothing leaves, as far as is known.
     pub fn closed_for(&self) -> Duration {
         let now = self.clock.now();

@@ -99,7 +99,7 @@ pub(super) async fn forward(admitted: Admitted) -> Result<Tried, Error> {
         Ok(judged) => judged,
         Err(error) => return failed(call, spare, error),
     };
-    let why = spare.as_ref().and_then(|spare| Why::of_answer(&hint, answer.status(), done, spare));
+    let why = spare.as_ref().and_then(|spare| Why::of_answer(&hint, answer.status(), done, spare, &call.route.lane));
     let (Some(spare), Some(why)) = (spare, why) else { return Ok(Tried::Done(answer)) };
     if !hold(&mut answer).await {
         // Too large to be kept: the worker has it now, or never.

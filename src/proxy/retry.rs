@@ -183,13 +183,15 @@ impl Why {
     /// Why a request that was answered may be sent again, if it may.
     ///
     /// `done` says that it has done something all the same.
-    pub(super) fn of_answer(hint: &Hint, status: StatusCode, done: bool, spare: &Spare) -> Option<Self> {
+    pub(super) fn of_answer(hint: &Hint, status: StatusCode, done: bool, spare: &Spare, lane: &Lane) -> Option<Self> {
         match hint.cause {
             _ if done => None,
             _ if hint.signal == Signal::FatalQuota => None,
             Cause::Quota => Some(Self::Refused),
             Cause::Concurrency => Some(Self::Crowded),
             Cause::Overload if hint.retry_after.is_some() => Some(Self::Refused),
+            // While others are served a 503 is a limiter's (nginx): the lane knows when to try again.
+            Cause::Overload if spare.repeatable && lane.is_alive() => Some(Self::Refused),
             // What is refused for overload alone (529) has not been done either.
             Cause::Overload if status != StatusCode::SERVICE_UNAVAILABLE => Some(Self::Failed),
             _ => (matches!(status.as_u16(), 502..=504) && spare.repeatable).then_some(Self::Failed),
