@@ -4,6 +4,7 @@ mod allowance;
 mod breaker;
 mod finder;
 mod gate;
+mod ledger;
 mod observation;
 mod period;
 mod route_key;
@@ -19,7 +20,7 @@ use self::{
     finder::{Answered, Finder, Refusal},
     gate::Gate,
     routes::Routes,
-    told::Told,
+    told::{Claims, Told},
 };
 pub use self::{
     gate::Reason,
@@ -171,27 +172,28 @@ impl Learned {
         let &Observation { heard: Heard { hint, failed }, charge, kind, sent, at: now, .. } = seen;
         // Either the hint says so, or others are served all the time.
         let quota = hint.cause == Cause::Quota;
+        let tells = self.trust != Trust::Waits && hint.signal != Signal::Informational;
+        let buckets = if tells { &hint.buckets[..] } else { &[] };
+        let claims = self.told.hear(seen, buckets, self.spend, budget, self.unanswered);
+        self.unanswered = self.unanswered.saturating_sub(1);
         let matters = quota || matches!(hint.signal, Signal::Exhausted | Signal::Throttled);
         let elsewhere = matters
-            && (self.is_elsewhere(hint, &kind) || quota && self.routes.is_alone(&kind))
+            && (claims.believed && self.is_elsewhere(hint, &kind)
+                || quota && !claims.explains && self.routes.is_alone(&kind))
             // Where all kinds are refused it is no matter of theirs.
             && self.routes.has_room(&kind, now);
         self.answered = true;
         let mut changes = Changes::new();
         let served = hint.cause == Cause::None;
-        let tells = self.trust != Trust::Waits && hint.signal != Signal::Informational;
-        let buckets = if tells { &hint.buckets[..] } else { &[] };
-        let limits = self.told.hear(seen, buckets, self.spend, budget, self.unanswered);
-        self.unanswered = self.unanswered.saturating_sub(1);
-        if !limits.is_empty() && self.finder.forget() {
+        if !claims.limits.is_empty() && self.finder.forget() {
             budget.unlearn(Source::Found);
         }
-        changes.extend(limits.into_iter().map(Change::Limit));
+        changes.extend(claims.limits.iter().copied().map(Change::Limit));
         match hint.cause {
             Cause::None if failed => self.fail(now, charge.unit, &mut changes),
             Cause::None => self.serve(seen, &mut changes),
             // Others are served: it is a refusal.
-            Cause::Overload if self.is_alive() => self.refuse(seen, &mut changes),
+            Cause::Overload if self.is_alive() => self.refuse(seen, &claims, &mut changes),
             Cause::Overload => match hint.wait.filter(|wait| !wait.is_zero()) {
                 Some(wait) => self.close(now, wait, Reason::RetryAfter, &mut changes),
                 None => self.fail(now, charge.unit, &mut changes),
@@ -206,7 +208,7 @@ impl Learned {
                     self.open(&mut changes);
                 }
             }
-            Cause::Quota => self.refuse(seen, &mut changes),
+            Cause::Quota => self.refuse(seen, &claims, &mut changes),
         }
         if served
             && !elsewhere
@@ -224,6 +226,8 @@ impl Learned {
         if elsewhere && (quota || hint.signal == Signal::Exhausted) {
             let asked = hint.retry_after.filter(|wait| !wait.is_zero()).zip(hint.buckets.first());
             match asked.and_then(|(wait, bucket)| Some((wait, self.told.pause(bucket, &kind, now, now + wait)?))) {
+                // The budget holds back all that draw on it.
+                None if claims.explains => {}
                 // It is about a budget, and all that draw on it.
                 Some((wait, news)) => changes.extend(news.then_some(Change::Route(wait))),
                 None => {
@@ -232,7 +236,9 @@ impl Learned {
                 }
             }
         } else if quota {
-            budget.refused(now, sent);
+            if !claims.explains {
+                budget.refused(now, sent);
+            }
             // A ban, and a bill that was not paid, have nothing to do with limits.
             if !matches!(hint.signal, Signal::Banned | Signal::FatalQuota) {
                 changes.push(Change::Unexplained { sent, at: now });
@@ -346,21 +352,21 @@ impl Learned {
         }
     }
 
-    fn refuse(&mut self, seen: &Observation<'_>, changes: &mut Changes) {
+    fn refuse(&mut self, seen: &Observation<'_>, claims: &Claims, changes: &mut Changes) {
         let &Observation { heard: Heard { hint, .. }, charge: Charge { unit, .. }, at: now, waiting, .. } = seen;
-        let (wait, reason) = match (hint.signal, wait(hint).filter(|wait| !wait.is_zero())) {
+        let asked = if claims.believed { wait(hint) } else { hint.retry_after };
+        let (wait, reason) = match (hint.signal, asked.filter(|wait| !wait.is_zero())) {
             (Signal::Banned, wait) => return self.close(now, wait.unwrap_or(BAN), Reason::Banned, changes),
             (_, Some(wait)) if hint.retry_after.is_some() => (Some(wait), Reason::RetryAfter),
             (_, Some(wait)) => (Some(wait), Reason::Exhausted),
             (_, None) => (None, Reason::Refused),
         };
-        // Numbers that have room do not explain a refusal: another limit does.
-        let mut left = hint.buckets.iter().filter_map(|bucket| bucket.remaining).peekable();
-        let room = left.peek().is_some() && left.all(|left| left >= 1.0);
-        let explained = self.told.has_limits(self.told.scope(&seen.kind)) && !room;
-        if let Some(wait) = wait.filter(|_| explained) {
-            let floor = self.count_refusal(unit);
-            return self.close(now, wait.max(floor), reason, changes);
+        if claims.explains {
+            if let Some(wait) = wait.filter(|_| hint.retry_after.is_some()) {
+                let floor = self.count_refusal(unit);
+                self.close(now, wait.max(floor), reason, changes);
+            }
+            return;
         }
         let refusal = Refusal {
             newest: self.gate.newest(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::period::Return;
 use crate::{
     clock::Instant,
     hint::Bucket,
@@ -34,10 +35,8 @@ pub(super) struct Allowance {
     unpriced: u32,
     /// Whether it counts requests.
     pub(super) requests: bool,
-    /// Our own books explain what is said to be used, and they are finer: they pace, and not this.
-    pub(super) explained: bool,
-    /// How often a request was served although nothing was left: an API does not enforce such numbers.
-    idle_talk: u8,
+    /// It holds nothing back: our own books explain what is said to be used, and are finer, or it is not believed.
+    pub(super) overruled: bool,
     /// When the last request was taken.
     taken: Instant,
     /// Since what is said is outdated: whether a request is under way that will bring news, and since when.
@@ -52,8 +51,6 @@ const RESERVE: f64 = 0.1;
 const SECOND: Duration = Duration::from_millis(1050);
 /// Nothing is held back for longer than this without asking again, whatever an API says.
 const LONGEST: Duration = Duration::from_secs(86_400);
-/// Served so often without anything left, a budget is not enforced.
-const IDLE_TALK: u8 = 3;
 
 // === impl Allowance ===
 
@@ -71,8 +68,7 @@ impl Allowance {
             cost: if bucket.requests { 1.0 } else { 0.0 },
             unpriced: 0,
             requests: bucket.requests,
-            explained: false,
-            idle_talk: 0,
+            overruled: false,
             taken: now,
             asking: None,
         }
@@ -83,9 +79,9 @@ impl Allowance {
         (self.reset, self.remaining, self.refill) = (None, f64::INFINITY, 0.0);
     }
 
-    /// An answer to the request `unit` says this. `refills` says that it comes back little by little, `served` that the
-    /// request was served.
-    pub(super) fn hear(&mut self, bucket: &Bucket, refills: bool, unit: Unit, served: bool, now: Instant) {
+    /// An answer to the request `unit` says this.
+    pub(super) fn hear(&mut self, bucket: &Bucket, returns: Return, unit: Unit, now: Instant) {
+        let refills = returns == Return::Refill;
         self.asking.take_if(|(asked, _)| *asked <= unit);
         self.unpriced = self.unpriced.saturating_add(1);
         let reset = bucket.reset.map(|reset| now + reset);
@@ -98,16 +94,10 @@ impl Allowance {
             (Some(old), Some(new)) => (new <= old + blur.max(self.blur) && now < old + blur, new > old),
             _ => (true, unit >= self.unit),
         };
-        let early = self.reset.is_none_or(|old| now + blur < old);
-        if served && remaining <= 0.0 && same && early && !self.explained && self.remaining <= 0.0 && self.unit < unit {
-            self.idle_talk = self.idle_talk.saturating_add(1);
-        } else if remaining > 0.0 {
-            self.idle_talk = 0;
-        }
         if !self.requests {
             self.price(remaining, unit, now);
         }
-        if same && self.reset.is_some() && !refills {
+        if same && self.reset.is_some() && returns == Return::AtReset {
             // Answers overtake each other: of one window, the lowest is the truth.
             self.remaining = self.remaining.min(remaining);
         } else if newer || unit >= self.unit {
@@ -133,7 +123,7 @@ impl Allowance {
     }
 
     fn due(&self, now: Instant, cost: Cost, unanswered: u32, spend: Spend) -> Instant {
-        if self.explained || self.idle_talk >= IDLE_TALK || self.cost == 0.0 && self.remaining > 0.0 {
+        if self.overruled || self.cost == 0.0 && self.remaining > 0.0 {
             return now;
         }
         // What refills is full then.
@@ -163,6 +153,18 @@ impl Allowance {
             }
             _ => now,
         }
+    }
+
+    /// Its window is over at `end`, at the latest: that is finer than a reset in whole seconds.
+    pub(super) fn resets_by(&mut self, end: Instant) {
+        if end > self.said && self.reset.is_some_and(|reset| end < reset + self.blur) {
+            (self.reset, self.blur) = (Some(end), Duration::ZERO);
+        }
+    }
+
+    /// Nothing is left until `until`, whatever was said.
+    pub(super) fn hold(&mut self, until: Instant) {
+        (self.remaining, self.reset, self.blur, self.overruled) = (0.0, Some(until), Duration::ZERO, false);
     }
 
     /// An answer to the request `unit` does not mention it. `served` says that it might have.
@@ -202,7 +204,7 @@ impl Allowance {
 
     /// Until when it holds everything back because nothing is left, if it does and that is known.
     pub(super) fn empty_until(&self, now: Instant) -> Option<Instant> {
-        let holds = !self.explained && self.idle_talk < IDLE_TALK && self.is_current(now);
+        let holds = !self.overruled && self.is_current(now);
         let empty = self.left(now) < self.cost.max(f64::MIN_POSITIVE);
         self.reset.filter(|_| holds && empty).map(|reset| reset.min(self.look_anew()))
     }

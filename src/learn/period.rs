@@ -1,35 +1,69 @@
-//! How long the window of a budget is, when answers do not say so.
+//! How long the window of a budget is: measured by our own departures, where answers do not say so.
+
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
+use super::ledger::Ledger;
 use crate::{clock::Instant, hint::Bucket};
 
 /// What is known about the length of one budget's window.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Period {
     known: Option<Duration>,
-    kind: Option<Kind>,
-    /// When the present window ends, as its answers say.
-    reset: Option<Instant>,
-    /// What was used when this window was first heard of, and what was left of its time.
+    shape: Shape,
+    /// The least that was used of late, and the time until the reset that was said with it.
     first: Option<(f64, Duration)>,
-    /// The first request that was sent after the end of the one before, and how many were sent since.
-    began: Option<(Instant, u32)>,
+    /// Whether it was seen how the allowance comes back.
+    seen: bool,
+    /// The present window, as far as its beginning was seen.
+    present: Option<Start>,
+    /// The longest time until a reset that was said, and when the first was.
+    longest: Option<(Duration, Instant)>,
     /// What was said of its length is not true.
     doubted: bool,
     /// The share of a bucket that must be used for its length to be measured again: what it was last, nearly.
     share: f64,
-    /// A shorter length that was measured once.
+    /// A shorter length that was seen once.
     shorter: Option<Duration>,
+    /// How often a part of it has come back, more or less: see [`slides`](Self::slides).
+    rises: u8,
+}
+
+/// When a window began, and how long it was to last, as its answers said.
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    at: Instant,
+    length: Duration,
+    /// When the first request left that was seen to be in it.
+    seen: Instant,
 }
 
 /// How an allowance comes back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Each part of it a window after it was spent, or all at once: the reset is no later the more is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Shape {
+    /// Not known yet, or each part of it a window after it was spent, or all at once: the reset is no later the more is
+    /// used.
+    #[default]
     Window,
-    /// Little by little: the reset is when all of it is back, and the later the more is used.
-    Bucket,
+    /// The more was used, the later the reset was: perhaps a bucket, of between so many seconds. It has still to be seen
+    /// that the reset goes on like that.
+    Growing { used: f64, least: f64, most: f64 },
+    /// Little by little: the reset is when all of it is back, and the later the more is used. `odd` counts how often it was
+    /// not, in a row.
+    Bucket { odd: u8 },
+}
+
+/// When what was used comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Return {
+    /// All of it at the reset.
+    AtReset,
+    /// In parts, each a window after it was used, and somebody else may use it then.
+    InParts,
+    /// All the time, as much in each second.
+    Refill,
 }
 
 /// Windows that people choose, in seconds.
@@ -43,123 +77,210 @@ const NEARLY: f64 = 0.95;
 const FADING: f64 = 0.998;
 /// Whole seconds hide up to this much.
 const SECOND: Duration = Duration::from_millis(1050);
+/// Resets are rounded up, or a second late: a window may be shorter by this much.
+const LATE: Duration = Duration::from_millis(1150);
+/// So many parts that have come back show that not all of it does at once.
+const SLIDES: u8 = 4;
+/// Contradicted so often, a bucket is none.
+const ODD: u8 = 4;
 
 // === impl Period ===
 
 impl Period {
-    /// Of a budget that is heard of now, after `sent` requests since `began`.
-    pub(super) fn since(began: Instant, sent: u32) -> Self {
-        Self { began: Some((began, sent)), ..Self::default() }
+    /// That of a budget of the same name with another limit: its allowance comes back in the same way.
+    pub(super) fn like(other: &Self) -> Self {
+        Self { shape: other.shape, seen: other.seen, ..Self::default() }
     }
 
-    /// How long the window is, after an answer has said this.
-    pub(super) fn hear(&mut self, bucket: &Bucket, now: Instant) -> Option<Duration> {
+    /// How long the window is, after an answer has said this to a request that left at `sent`. `ledger` has the requests
+    /// that draw on the budget.
+    pub(super) fn hear(&mut self, bucket: &Bucket, sent: Instant, ledger: &Ledger) -> Option<Duration> {
         let told = bucket.window.filter(|told| !told.is_zero());
-        let (Some(limit), Some(remaining), Some(left)) = (bucket.limit, bucket.remaining, bucket.reset) else {
-            return self.known.or(told.filter(|_| !self.doubted));
+        let reset = bucket.reset.filter(|left| !left.is_zero());
+        let (Some(limit @ 1.0..), Some(remaining), Some(left)) = (bucket.limit, bucket.remaining, reset) else {
+            self.known = self.known.or(told.filter(|_| !self.doubted));
+            return self.known;
         };
-        if left.is_zero() || limit < 1.0 {
-            return self.known.or(told.filter(|_| !self.doubted));
-        }
         let used = limit - remaining;
         let whole = bucket.coarse || left.subsec_nanos() == 0;
         let blur = tolerance(left, whole);
-        self.look_closer(used, left, blur);
-        // All that is used is ours and was used just now: the window has only begun.
-        let age = self.began.map_or(Duration::ZERO, |(began, _)| now.since(began));
-        let fresh = self.began.is_some_and(|(_, sent)| used <= f64::from(sent) + 1.0) && age * 10 < left;
+        self.look_closer(limit, used, left, blur, bucket.refills);
+        let began = ledger.began(used, sent);
+        let length = began.map(|began| (sent + left).since(began));
+        if self.present.is_none() {
+            self.present = began.zip(length).map(|(at, length)| Start { at, length, seen: sent });
+        }
         if let Some(told) = told.filter(|_| !bucket.refills) {
             // A window that begins with so little left of it is not as long as somebody says who only knows the provider.
-            self.doubted = left < told / 2 && (self.doubted || self.known.is_none() && fresh && left + blur < told / 2);
+            let short = length.is_some_and(|length| length + blur < told / 2);
+            self.doubted = left < told / 2 && (self.doubted || self.known.is_none() && short);
             if !self.doubted {
                 self.known = Some(told);
                 return self.known;
             }
         }
-        match self.kind {
-            // The more is used, the less the seconds are rounded.
-            Some(Kind::Bucket) if used * 10.0 >= limit && used / limit >= self.share => {
-                self.share = used / limit * NEARLY;
-                let all = |left: Duration| Duration::try_from_secs_f64(left.as_secs_f64() * limit / used).ok();
-                let (least, length) = (all(left.saturating_sub(blur)), all(left));
-                let meant = usual().rfind(|usual| least <= Some(*usual) && Some(*usual) <= all(left + blur / 2));
-                self.known = meant.or(length);
-            }
-            Some(Kind::Bucket) => self.share *= FADING,
-            None if bucket.refills => {}
-            _ => self.measure(fresh, left + if fresh { age } else { Duration::ZERO }, whole, now),
+        match self.shape {
+            Shape::Bucket { .. } => self.measure_bucket(limit, used, left, blur),
+            _ if bucket.refills && !self.seen => {}
+            _ => self.measure(left, length, sent),
         }
         self.known
     }
 
+    /// How long the window is, as far as is known.
+    pub(super) fn known(&self) -> Option<Duration> {
+        self.known
+    }
+
+    /// When what was used comes back.
+    pub(super) fn returns(&self) -> Return {
+        if self.refills() {
+            Return::Refill
+        } else if self.slides() {
+            Return::InParts
+        } else {
+            Return::AtReset
+        }
+    }
+
     /// Whether the allowance comes back little by little.
     pub(super) fn refills(&self) -> bool {
-        self.kind == Some(Kind::Bucket)
+        matches!(self.shape, Shape::Bucket { .. })
     }
 
-    /// How many requests were sent since the present window began, as far as is known.
-    pub(super) fn sent_since(&self) -> u32 {
-        self.began.map_or(0, |(_, sent)| sent)
+    /// When the first request left that was seen to be in the present window.
+    pub(super) fn seen(&self) -> Option<Instant> {
+        self.present.map(|present| present.seen)
     }
 
-    /// A request was sent.
-    pub(super) fn sent(&mut self, now: Instant) {
-        match &mut self.began {
-            Some((began, sent)) if self.reset.is_none_or(|reset| reset > now || *began >= reset) => *sent += 1,
-            began => *began = Some((now, 1)),
-        }
+    /// When the present window began, if that is known.
+    pub(super) fn began(&self) -> Option<Instant> {
+        self.present.map(|present| present.at)
     }
 
-    /// Finds out how the allowance comes back, from whether the reset moves away as more is used.
-    fn look_closer(&mut self, used: f64, left: Duration, blur: Duration) {
-        match self.first {
-            Some((before, first)) if used >= before => {
-                if used < before * 2.0 || used < before + 4.0 {
-                    return;
-                }
-                if left > first.mul_f64(1.5) + blur {
-                    self.kind = Some(Kind::Bucket);
-                } else if left <= first + blur {
-                    self.kind = Some(Kind::Window);
-                }
-            }
-            // Some of it has come back.
-            _ if used >= 1.0 => self.first = Some((used, left)),
-            _ => self.first = None,
-        }
+    /// When the present one of these windows is over, at the latest: others may have begun it before us.
+    pub(super) fn ends_by(&self, window: Duration) -> Instant {
+        self.present.filter(|_| !self.refills()).map_or(Instant::FAR, |present| present.seen + window)
     }
 
-    /// Learns the length of a window from its ends.
-    fn measure(&mut self, fresh: bool, left: Duration, whole: bool, now: Instant) {
-        let (reset, blur) = (now + left, tolerance(left, whole));
-        if self.known.is_some_and(|known| left > known + blur) {
-            // No more can be left of a window than all of it.
-            self.known = Some(longer(left, whole));
-        }
-        let Some(last) = self.reset.replace(reset.max(self.reset.unwrap_or(reset))) else {
-            if fresh {
-                self.known = Some(longer(left, whole));
-            }
-            return;
-        };
-        if reset <= last + blur {
-            return;
-        }
-        let Some(known) = self.known else {
-            if fresh {
-                self.known = Some(longer(left, whole));
-            }
-            return;
-        };
-        // One window after the other: what lies between their ends is its length, if that happens twice.
-        let length = reset.since(last);
-        let follows = fresh && self.began.is_some_and(|(began, _)| began.since(last) * 10 < length);
-        if !follows || length >= known || length * 2 < known {
-            self.shorter = None;
-        } else if self.shorter.take().is_some_and(|before| before.abs_diff(length) <= blur) {
-            self.known = Some(near(length, whole).unwrap_or(length));
+    /// Whether the allowance comes back in parts, and not all at once.
+    pub(super) fn slides(&self) -> bool {
+        self.rises >= SLIDES
+    }
+
+    /// A part of the allowance has come back.
+    pub(super) fn risen(&mut self) {
+        self.rises = (self.rises + 1).min(SLIDES * 2);
+    }
+
+    /// A request that left at `sent` is the first that is seen of another window: `used` are used of it, and so much time is
+    /// `left`. A window that is over before its time, twice, is shorter than was thought.
+    pub(super) fn restarted(&mut self, limit: f64, used: f64, left: Option<Duration>, sent: Instant, ledger: &Ledger) {
+        let at = ledger.began(used, sent).unwrap_or(sent);
+        let length = left.map_or(Duration::MAX, |left| (sent + left).since(at));
+        let Some(before) = self.present.replace(Start { at, length, seen: sent }) else { return };
+        let (lasted, Some(known)) = (at.since(before.at), self.known) else { return };
+        // A log of that length would still have what was sent before.
+        let forgets = used + 2.0 + limit / 10.0 < ledger.since(sent - known) as f64;
+        if forgets {
+            self.rises = self.rises.saturating_sub(2);
         } else {
-            self.shorter = Some(length);
+            self.risen();
+        }
+        if lasted >= known.mul_f64(0.93) || !forgets {
+            self.shorter = None;
+            return;
+        }
+        let alike = |other: &Duration| lasted.abs_diff(*other) <= lasted / 10 + Duration::from_millis(50);
+        match self.shorter.take().filter(alike) {
+            Some(other) => {
+                let most = lasted.min(other);
+                let least = before.length.saturating_sub(LATE);
+                let least = if least < most { least } else { most.mul_f64(0.7) };
+                self.known = Some(usual_within(least, most.mul_f64(1.02)).unwrap_or(most));
+            }
+            None => self.shorter = Some(lasted),
+        }
+    }
+
+    /// Finds out how the allowance comes back, from whether the reset moves away as more is used. `said` says that this is
+    /// what the answer says.
+    fn look_closer(&mut self, limit: f64, used: f64, left: Duration, blur: Duration, said: bool) {
+        let Some((before, least)) = self.first.filter(|(before, _)| used >= *before) else {
+            // Some of it has come back.
+            self.first = (used >= 1.0).then_some((used, left));
+            if matches!(self.shape, Shape::Growing { .. }) {
+                self.shape = Shape::Window;
+            }
+            return;
+        };
+        if let Shape::Bucket { odd } = &mut self.shape {
+            *odd = if used >= before + 2.0 && left + blur < least { *odd + 1 } else { 0 };
+            if *odd >= ODD {
+                *self = Self::default();
+            }
+            return;
+        }
+        if used < before * 2.0 || used < before + 4.0 {
+            return;
+        }
+        if left <= least + blur {
+            (self.shape, self.seen) = (Shape::Window, true);
+        } else if left > least.mul_f64(1.5) + blur {
+            // As long as this would all of it take to come back.
+            let all = |left: Duration| left.as_secs_f64() * limit / used;
+            let (fastest, slowest) = (all(left.saturating_sub(blur)), all(left));
+            self.shape = match self.shape {
+                _ if said && !self.seen => Shape::Bucket { odd: 0 },
+                Shape::Growing { used: before, .. } if used < before * 1.3 + 2.0 => return,
+                Shape::Growing { least, most, .. } if slowest >= least && fastest <= most => Shape::Bucket { odd: 0 },
+                Shape::Growing { .. } => {
+                    // The next window had begun.
+                    self.first = Some((used, left));
+                    Shape::Window
+                }
+                _ => Shape::Growing { used, least: fastest, most: slowest },
+            };
+        }
+    }
+
+    /// Learns how long a bucket takes to come back as a whole. The more is used, the less the seconds are rounded.
+    fn measure_bucket(&mut self, limit: f64, used: f64, left: Duration, blur: Duration) {
+        if used * 10.0 < limit || used / limit < self.share {
+            self.share *= FADING;
+            return;
+        }
+        self.share = used / limit * NEARLY;
+        let all = |left: Duration| Duration::try_from_secs_f64(left.as_secs_f64() * limit / used).ok();
+        let (least, length, most) = (all(left.saturating_sub(blur)), all(left), all(left + blur / 2));
+        self.known = usual().rfind(|usual| least <= Some(*usual) && Some(*usual) <= most).or(length);
+    }
+
+    /// Learns the length of a window: `left` of it is still to come, and it is as long as `length` if all of it is ours.
+    fn measure(&mut self, left: Duration, length: Option<Duration>, sent: Instant) {
+        let first = self.longest.is_none();
+        let (longest, since) = self.longest.get_or_insert((left, sent));
+        *longest = left.max(*longest);
+        let (longest, heard) = (*longest, sent.since(*since));
+        match self.known {
+            None => {
+                // What was told of for a whole window has shown nearly all of it.
+                let length = length.map(|length| if first { length } else { length.min(longest) });
+                self.known = length.filter(|_| first || heard >= longest || length == Some(longest)).map(round);
+            }
+            // No more can be left of a window than all of it.
+            Some(known) if left > known.mul_f64(1.05) + LATE => (self.known, self.shorter) = (Some(round(left)), None),
+            Some(_) => {}
+        }
+    }
+
+    /// A request was refused though there was room in a window of that length: perhaps it is as long as was said.
+    pub(super) fn contradicted(&mut self) {
+        let longer = self.longest.map(|(longest, _)| longest).filter(|_| !self.refills());
+        if let (Some(known), Some(longer)) = (self.known, longer)
+            && longer > known.mul_f64(1.1)
+        {
+            self.known = Some(round(longer).max(known));
         }
     }
 }
@@ -169,101 +290,20 @@ fn tolerance(left: Duration, whole: bool) -> Duration {
     if whole { SECOND } else { left / 20 + Duration::from_millis(5) }
 }
 
-/// The window that somebody will have meant who shows one of about `length`.
-pub(super) fn near(length: Duration, whole: bool) -> Option<Duration> {
-    let (below, above) = if whole { (SECOND, SECOND / 2) } else { (length / 20, length / 20) };
-    usual().find(|usual| *usual + below >= length && *usual <= length + above)
+/// The window that somebody will have meant whose answers show one of `length`: a little shorter, since resets are late,
+/// and otherwise a longer one.
+fn round(length: Duration) -> Duration {
+    let least = length.mul_f64(0.95).saturating_sub(LATE);
+    usual_within(least, length.mul_f64(1.02) + Duration::from_millis(50))
+        .or_else(|| usual().find(|usual| *usual >= length))
+        .unwrap_or(length)
 }
 
-/// The same if no more is known than what is left of it: a window may have begun before its first request.
-fn longer(left: Duration, whole: bool) -> Duration {
-    near(left, whole).or_else(|| usual().find(|usual| *usual >= left)).unwrap_or(left)
+/// The longest usual window that is longer than `least` and not longer than `most`.
+fn usual_within(least: Duration, most: Duration) -> Option<Duration> {
+    usual().rfind(|usual| *usual > least && *usual <= most)
 }
 
 fn usual() -> impl DoubleEndedIterator<Item = Duration> {
     USUAL.iter().map(|seconds| Duration::from_secs(*seconds))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn s(of: f64) -> Instant {
-        Instant::START + Duration::from_secs_f64(of)
-    }
-
-    fn bucket(remaining: f64, reset: f64) -> Bucket {
-        Bucket {
-            name: None,
-            requests: true,
-            limit: Some(100.0),
-            remaining: Some(remaining),
-            reset: Some(Duration::from_secs_f64(reset)),
-            window: None,
-            coarse: true,
-            refills: false,
-        }
-    }
-
-    #[test]
-    fn a_fresh_window_shows_its_length() {
-        for (reset, window) in [(9.7, 10), (10.6, 10), (59.2, 60), (3599.5, 3600), (0.8, 1), (37.0, 60)] {
-            let mut period = Period::since(s(0.0), 5);
-            let heard = period.hear(&bucket(99.0, reset), s(0.0));
-            assert_eq!(heard, Some(Duration::from_secs(window)), "{reset}");
-        }
-    }
-
-    #[test]
-    fn a_window_that_has_begun_without_us_does_not_until_the_next() {
-        let mut period = Period::since(s(0.0), 5);
-        assert_eq!(period.hear(&bucket(40.0, 4.0), s(0.0)), None);
-        period.sent(s(4.1));
-        assert_eq!(period.hear(&bucket(99.0, 59.9), s(4.1)), Some(Duration::from_secs(60)));
-    }
-
-    #[test]
-    fn an_unusual_window_is_measured_twice() {
-        let mut period = Period::since(s(0.0), 5);
-        assert_eq!(period.hear(&bucket(99.0, 37.0), s(0.0)), Some(Duration::from_secs(60)));
-        for (at, known) in [(37.1, 60), (74.1, 37)] {
-            period.sent(s(at));
-            assert_eq!(period.hear(&bucket(99.0, 36.95), s(at)), Some(Duration::from_secs(known)));
-        }
-    }
-
-    #[test]
-    fn a_window_is_at_least_as_long_as_what_is_left_of_it() {
-        let mut period = Period::since(s(0.0), 5);
-        period.hear(&bucket(99.0, 20.0), s(0.0));
-        assert_eq!(period.hear(&bucket(98.0, 58.9), s(21.0)), Some(Duration::from_secs(60)));
-    }
-
-    #[test]
-    fn a_bucket_shows_itself_by_a_reset_that_moves_away() {
-        let mut period = Period::since(s(0.0), 5);
-        let refills = |remaining, reset| Bucket { refills: true, coarse: false, ..bucket(remaining, reset) };
-        assert_eq!(period.hear(&refills(99.0, 0.1), s(0.0)), None);
-        assert_eq!(period.hear(&refills(80.0, 2.0), s(0.0)), Some(Duration::from_secs(10)));
-        // What says that it refills and does not is a window all the same.
-        let mut period = Period::since(s(0.0), 5);
-        assert_eq!(period.hear(&refills(99.0, 9.9), s(0.0)), None);
-        assert_eq!(period.hear(&refills(94.0, 9.9), s(0.0)), Some(Duration::from_secs(10)));
-    }
-
-    #[test]
-    fn what_is_not_true_is_not_believed_either_when_nothing_is_said_of_the_reset() {
-        let hour = Some(Duration::from_secs(3600));
-        let mut period = Period::since(s(0.0), 5);
-        let seen = Some(Duration::from_secs(10));
-        assert_eq!(period.hear(&Bucket { window: hour, ..bucket(99.0, 9.7) }, s(0.0)), seen);
-        // An answer that was late: its reset is over, and unknown.
-        assert_eq!(period.hear(&Bucket { window: hour, reset: None, ..bucket(40.0, 0.0) }, s(9.9)), seen);
-    }
-
-    #[test]
-    fn what_is_told_is_taken() {
-        let told = Bucket { window: Some(Duration::from_secs(42)), ..bucket(3.0, 1.0) };
-        assert_eq!(Period::since(s(0.0), 5).hear(&told, s(0.0)), Some(Duration::from_secs(42)));
-    }
 }

@@ -1,16 +1,18 @@
 //! The budgets that an API tells of, each with what is left of it and the limit that it comes to.
 
 mod one;
+mod trust;
+mod unit;
 
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
 use self::one::{Born, One};
-use super::{Observation, Reason, RouteKey, allowance::Allowance, period::Period, scopes::Scopes};
+use super::{Observation, Reason, RouteKey, allowance::Allowance, ledger::Ledger, period::Period, scopes::Scopes};
 use crate::{
     clock::Instant,
-    hint::Bucket,
+    hint::{Bucket, Cause},
     limit::{Budget, Charge, Cost, LimitSpec, Scope, Source, Unit},
     policy::Spend,
 };
@@ -20,8 +22,8 @@ use crate::{
 pub(super) struct Told {
     budgets: Vec<One>,
     scopes: Scopes,
-    /// The first request of all, and how many were sent since.
-    sent: Option<(Instant, u32)>,
+    /// All requests that were sent.
+    ledger: Ledger,
     /// The last request that was taken.
     newest: Unit,
 }
@@ -41,12 +43,21 @@ pub struct Left {
     pub reset: Option<Duration>,
 }
 
+/// What an answer's numbers come to.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    /// The limits that are new.
+    pub(super) limits: SmallVec<[LimitSpec; 1]>,
+    /// Whether all of them are believed.
+    pub(super) believed: bool,
+    /// Whether a refusal is explained by a budget of which nothing is left, and that holds back what has to wait.
+    pub(super) explains: bool,
+}
+
 /// A larger limit is none; windows count in 32 bits.
 const MOST_UNITS: f64 = 1e9;
 /// What was not heard of for so long is gone.
 const FORGOTTEN: Duration = Duration::from_secs(60);
-/// What others have taken the place of is gone as well, after so many answers.
-const SILENT: u32 = 32;
 
 // === impl Told ===
 
@@ -106,32 +117,30 @@ impl Told {
     /// A request was taken.
     pub(super) fn take(&mut self, now: Instant, charge: Charge) {
         self.newest = charge.unit;
-        self.sent.get_or_insert((now, 0)).1 += 1;
+        self.ledger.sent(now);
         for one in self.budgets.iter_mut().filter(|one| charge.scope.has(one.id)) {
-            one.unanswered += 1;
-            one.gate.take(now, charge.unit);
-            one.left.take(now, charge.unit);
-            one.period.sent(now);
+            one.take(now, charge.unit);
         }
     }
 
     /// A request will bring no answer. `sent` says that it was sent all the same, and may have been counted.
     pub(super) fn ended(&mut self, charge: Charge, sent: bool) {
+        if !sent {
+            self.ledger.remove(Instant::FAR);
+        }
         for one in self.budgets.iter_mut().filter(|one| one.counts(charge)) {
             one.unanswered = one.unanswered.saturating_sub(1);
             one.gate.ended(charge.unit);
             one.left.ended(charge.unit, sent);
+            if !sent {
+                one.ledger.remove(Instant::FAR);
+            }
         }
     }
 
     /// Whether there is none.
     pub(super) fn is_empty(&self) -> bool {
         self.budgets.is_empty()
-    }
-
-    /// Whether any budget of `scope` is kept by a limit.
-    pub(super) fn has_limits(&self, scope: Scope) -> bool {
-        self.within(scope).any(|one| one.kept)
     }
 
     /// What is left of each, as far as that still holds.
@@ -160,7 +169,7 @@ impl Told {
     }
 
     /// An answer reports `buckets`, while `under_way` requests, itself included, are unanswered. Teaches `budget` the limits
-    /// that they come to, and says which of them are new.
+    /// that they come to.
     pub(super) fn hear(
         &mut self,
         answer: &Observation<'_>,
@@ -168,28 +177,40 @@ impl Told {
         spend: Spend,
         budget: &mut Budget,
         under_way: u32,
-    ) -> SmallVec<[LimitSpec; 1]> {
-        let mut news = SmallVec::new();
+    ) -> Claims {
+        let mut claims = Claims { believed: true, ..Claims::default() };
+        let refused = answer.heard.hint.cause == Cause::Quota;
+        if refused {
+            self.ledger.remove(answer.sent);
+        }
         if self.budgets.is_empty() && buckets.is_empty() {
-            return news;
+            return claims;
         }
         self.forget(answer.at, budget);
-        let (mut told, mut instead) = (Scope::NONE, Scope::NONE);
+        for one in self.budgets.iter_mut().filter(|one| refused && one.counts(answer.charge)) {
+            one.ledger.remove(answer.sent);
+        }
+        let mut told = Scope::NONE;
         for bucket in buckets {
             // A budget of nothing that serves is a dimension that is not used.
             if answer.is_served() && bucket.limit == Some(0.0) {
                 continue;
             }
             let Some(index) = self.find(bucket, answer, under_way, budget) else { continue };
-            told = told.and(Scope::only(self.budgets[index].id));
-            for (at, other) in self.budgets.iter_mut().enumerate().filter(|(_, other)| other.is_called(bucket)) {
-                other.silent = if at == index { 0 } else { other.silent + 1 };
-                instead = instead.and(Scope::only(other.id));
-            }
-            news.extend(self.budgets[index].hear(bucket, answer, spend, budget));
+            let one = &mut self.budgets[index];
+            told = told.and(Scope::only(one.id));
+            claims.limits.extend(one.hear(bucket, answer, refused, spend, budget));
+            claims.believed &= one.is_believed();
+            claims.explains |= refused && one.explains(bucket);
         }
+        let silent = self.silenced(answer, buckets, told);
         if answer.is_served() || !told.is_empty() {
-            self.scopes.hear(&answer.kind, told, instead.without(told));
+            self.scopes.hear(&answer.kind, told, silent);
+        }
+        for one in self.budgets.iter_mut().filter(|one| silent.has(one.id)) {
+            if self.scopes.count(Scope::only(one.id)).with == 0 {
+                one.sleep(budget);
+            }
         }
         for one in self.budgets.iter_mut().filter(|one| one.counts(answer.charge)) {
             one.unanswered = one.unanswered.saturating_sub(1);
@@ -198,11 +219,22 @@ impl Told {
                 one.left.unmentioned(answer.charge.unit, answer.is_served());
             }
         }
-        news
+        claims
     }
 
-    /// The budget that `bucket` is about: a new one, if it was not heard of yet. A limit that another kind of request is
-    /// told of is another budget's, unless it is seen to have changed for all.
+    /// The budgets that an answer with `buckets` might have told of, and that are silent for long: its kind does not draw on
+    /// them any more.
+    fn silenced(&self, answer: &Observation<'_>, buckets: &[Bucket], told: Scope) -> Scope {
+        let mut silent = Scope::NONE;
+        for one in &self.budgets {
+            if !told.has(one.id) && one.is_silent(answer.at) && buckets.iter().any(|bucket| one.is_called(bucket)) {
+                silent = silent.and(Scope::only(one.id));
+            }
+        }
+        silent
+    }
+
+    /// The budget that `bucket` is about: a new one, if it was not heard of yet. Two limits under one name are two budgets.
     fn find(
         &mut self,
         bucket: &Bucket,
@@ -211,19 +243,25 @@ impl Told {
         budget: &mut Budget,
     ) -> Option<usize> {
         let reported = self.scopes.reported(&answer.kind).unwrap_or_default();
-        let alike = || self.budgets.iter().enumerate().filter(|(_, one)| one.is_called(bucket));
-        let own = alike().find(|(_, one)| reported.has(one.id));
-        let fitting = own.filter(|(_, own)| own.fits(bucket)).or_else(|| alike().find(|(_, one)| one.fits(bucket)));
-        // Nobody else has heard of the one whose limit has changed.
-        let changed = || own.filter(|(_, own)| self.scopes.count(Scope::only(own.id)).with <= 1);
-        if let Some((index, _)) = fitting.or_else(changed) {
+        let alike = || self.budgets.iter().enumerate().filter(|(_, one)| one.is_called(bucket) && one.fits(bucket));
+        if let Some((index, _)) = alike().find(|(_, one)| reported.has(one.id)).or_else(|| alike().next()) {
+            let (newest, ledger) = (self.newest, &self.ledger);
+            let born =
+                |id| Born { id, newest, unanswered: under_way, ledger: ledger.clone(), period: Period::default() };
+            self.budgets[index].wake(born);
             return Some(index);
         }
         let free = (0..Scope::MOST).find(|id| self.budgets.iter().all(|one| one.id != *id));
         let free = free.or_else(|| self.make_room(answer.at, budget))?;
-        let period = self.sent.map_or_else(Period::default, |(began, sent)| Period::since(began, sent));
-        let born = Born { id: free, newest: self.newest, unanswered: under_way };
-        self.budgets.push(One::new(born, bucket, answer, period));
+        let other = self.budgets.iter().find(|one| one.is_called(bucket));
+        let born = Born {
+            id: free,
+            newest: self.newest,
+            unanswered: under_way,
+            ledger: self.ledger.clone(),
+            period: other.map_or_else(Period::default, |other| Period::like(&other.period)),
+        };
+        self.budgets.push(One::new(born, bucket, answer));
         Some(self.budgets.len() - 1)
     }
 
@@ -231,15 +269,8 @@ impl Told {
     pub(super) fn forget(&mut self, now: Instant, budget: &mut Budget) {
         let mut gone = Scope::NONE;
         self.budgets.retain(|one| {
-            let length = one.window.unwrap_or_default() * 3;
-            let current = one.left.is_current(now);
-            let recent = current || now.since(one.heard) < length.max(FORGOTTEN);
-            // What pauses, and what somebody still reports, and holds, is not gone.
-            let known = one.pauses(now)
-                || recent
-                    && (one.silent < SILENT
-                        || one.gate.until().is_some()
-                        || current && self.scopes.count(Scope::only(one.id)).with > 0);
+            let holds = one.gate.until().is_some() || one.left.is_current(now);
+            let known = holds || now.since(one.heard) < one.remembered().max(FORGOTTEN);
             if !known {
                 budget.unlearn(Source::Told(one.id));
                 gone = gone.and(Scope::only(one.id));

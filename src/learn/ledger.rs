@@ -1,0 +1,167 @@
+//! When our own requests left, so that what an API says of a window can be compared with what we sent in it.
+
+use std::{array, collections::VecDeque};
+
+use crate::clock::Instant;
+
+/// The departures of requests that count, numbered from the first on.
+///
+/// Level 0 has each of the last [`KEPT`] requests, every further level each [`STEP`]th of those that the level below has
+/// seen. So memory is bounded, and whatever is looked up is at most a sixteenth of its distance off.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ledger {
+    levels: [VecDeque<Entry>; LEVELS],
+    /// Requests that count.
+    count: u64,
+    /// Requests that were ever written down.
+    written: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    at: Instant,
+    number: u64,
+}
+
+const LEVELS: usize = 5;
+const KEPT: usize = 128;
+const STEP: u64 = 8;
+
+// === impl Ledger ===
+
+impl Ledger {
+    /// A request leaves at `now`.
+    pub(super) fn sent(&mut self, now: Instant) {
+        let (entry, mut every) = (Entry { at: now, number: self.count }, 1);
+        for level in &mut self.levels {
+            if !self.written.is_multiple_of(every) {
+                break;
+            }
+            if level.len() == KEPT {
+                level.pop_front();
+            }
+            level.push_back(entry);
+            every *= STEP;
+        }
+        self.written += 1;
+        self.count += 1;
+    }
+
+    /// A request that left at `sent` counts all the same, though nobody had thought so.
+    pub(super) fn add(&mut self, sent: Instant) {
+        let number = self.up_to(sent);
+        self.later(sent).for_each(|entry| entry.number += 1);
+        let level = &mut self.levels[0];
+        let place = level.partition_point(|entry| entry.at <= sent);
+        level.insert(place, Entry { at: sent, number });
+        if level.len() > KEPT {
+            level.pop_front();
+        }
+        self.count += 1;
+    }
+
+    /// A request that left at `sent` does not count: it was refused, or not sent after all.
+    pub(super) fn remove(&mut self, sent: Instant) {
+        self.later(sent).for_each(|entry| entry.number = entry.number.saturating_sub(1));
+        let level = &mut self.levels[0];
+        let place = level.partition_point(|entry| entry.at <= sent);
+        if place > 0 {
+            level.remove(place - 1);
+        }
+        self.count = self.count.saturating_sub(1);
+    }
+
+    /// How many have left.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// How many have left up to `at`.
+    pub(super) fn up_to(&self, at: Instant) -> u64 {
+        self.before(|left| left <= at)
+    }
+
+    /// How many have left at `at` or later.
+    pub(super) fn since(&self, at: Instant) -> u64 {
+        self.count - self.before(|left| left < at)
+    }
+
+    /// How many have left as long as that is true of when they did.
+    fn before(&self, holds: impl Fn(Instant) -> bool) -> u64 {
+        let last = self.levels.iter().find_map(|level| {
+            let place = level.partition_point(|entry| holds(entry.at));
+            place.checked_sub(1).map(|last| level[last].number + 1)
+        });
+        last.unwrap_or(0).min(self.count)
+    }
+
+    /// When the request with this number left, if that is known.
+    pub(super) fn departed(&self, number: u64) -> Option<Instant> {
+        let level = self.levels.iter().find(|level| level.front().is_some_and(|entry| entry.number <= number))?;
+        let place = level.partition_point(|entry| entry.number <= number);
+        Some(level[place - 1].at)
+    }
+
+    /// When the first of those left that an API counts as `used`, as it says to a request that left at `sent`: `None` if
+    /// they cannot all be ours.
+    pub(super) fn began(&self, used: f64, sent: Instant) -> Option<Instant> {
+        let (used, ours) = (used.max(1.0), self.up_to(sent));
+        // One or another may have been sent twice on the way.
+        (used * 0.9 <= ours as f64 + 1.0).then(|| self.departed(ours.saturating_sub(used as u64))).flatten()
+    }
+
+    fn later(&mut self, than: Instant) -> impl Iterator<Item = &mut Entry> {
+        let levels = self.levels.each_mut();
+        let from: [usize; LEVELS] = array::from_fn(|at| levels[at].partition_point(|entry| entry.at <= than));
+        levels.into_iter().zip(from).flat_map(|(level, from)| level.range_mut(from..))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn ms(of: u64) -> Instant {
+        Instant::START + Duration::from_millis(of)
+    }
+
+    fn ledger(count: u64) -> Ledger {
+        let mut ledger = Ledger::default();
+        (0..count).for_each(|at| ledger.sent(ms(at * 10)));
+        ledger
+    }
+
+    #[test]
+    fn the_last_are_known_exactly_and_the_others_nearly() {
+        let ledger = ledger(100_000);
+        assert_eq!(ledger.departed(99_990), Some(ms(999_900)));
+        assert_eq!((ledger.up_to(ms(999_905)), ledger.since(ms(999_905))), (99_991, 9));
+        for back in [200, 2000, 20_000, 90_000] {
+            let at = ledger.departed(100_000 - back).unwrap();
+            let off = at.since(Instant::START).as_millis() as f64 / 10.0 - (100_000 - back) as f64;
+            assert!(off.abs() <= back as f64 / 15.0, "{back}: {off}");
+        }
+        assert!(ledger.levels.iter().all(|level| level.len() <= KEPT));
+    }
+
+    #[test]
+    fn a_window_began_with_the_first_of_those_that_are_used() {
+        let ledger = ledger(20);
+        assert_eq!(ledger.began(5.0, ms(190)), Some(ms(150)));
+        assert_eq!(ledger.began(5.0, ms(100)), Some(ms(60)), "as it was said to an earlier request");
+        assert_eq!(ledger.began(0.0, ms(190)), Some(ms(190)));
+        assert_eq!(ledger.began(50.0, ms(190)), None, "somebody else uses it too");
+    }
+
+    #[test]
+    fn what_was_refused_does_not_count() {
+        let mut ledger = ledger(20);
+        ledger.remove(ms(180));
+        assert_eq!(ledger.began(5.0, ms(190)), Some(ms(140)));
+        ledger.add(ms(185));
+        assert_eq!(ledger.began(5.0, ms(190)), Some(ms(150)));
+        assert_eq!(ledger.count(), 20);
+    }
+}

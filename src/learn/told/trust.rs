@@ -1,0 +1,173 @@
+//! How far the numbers of a budget agree with what was sent, and whether they are believed.
+
+use std::time::Duration;
+
+use crate::{clock::Instant, learn::ledger::Ledger};
+
+/// What is thought of the numbers of one budget: they are believed as long as more speaks for them than against.
+#[derive(Clone, Debug)]
+pub(super) struct Trust {
+    score: i32,
+    /// What was said last.
+    last: Option<Last>,
+    /// How many were served one after the other although nothing was left.
+    served_empty: u32,
+}
+
+/// What was left, as an answer said that came at `at` to a request that had left at `sent`.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    remaining: f64,
+    sent: Instant,
+    at: Instant,
+    /// When it is reset, if that was said.
+    end: Option<Instant>,
+}
+
+/// What an answer says of a budget, and what is known of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim<'a> {
+    pub(super) limit: f64,
+    pub(super) remaining: f64,
+    pub(super) reset: Option<Duration>,
+    /// Whether the request was served.
+    pub(super) served: bool,
+    /// When it left.
+    pub(super) sent: Instant,
+    pub(super) now: Instant,
+    /// Our own requests that draw on the budget, and how many of them are under way.
+    pub(super) ledger: &'a Ledger,
+    pub(super) unanswered: u32,
+    /// The window, and when it began, as far as they are known.
+    pub(super) window: Option<Duration>,
+    pub(super) began: Option<Instant>,
+    /// When the first request left that was seen to be in it.
+    pub(super) seen: Option<Instant>,
+    /// Whether it comes back little by little.
+    pub(super) refills: bool,
+    /// Whether requests are counted, each once.
+    pub(super) requests: bool,
+}
+
+/// What has become of a budget between two answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Nothing that was not expected, or nobody can know.
+    Same,
+    /// A part of it has come back.
+    Risen,
+    /// Another window has begun.
+    Restarted,
+}
+
+/// What a budget begins with, and what it reaches at most and at least.
+const AT_FIRST: i32 = 4;
+const MOST: i32 = 20;
+const LEAST: i32 = -20;
+/// Far from being believed again.
+const DISPROVED: i32 = -200;
+/// What a rise costs that is no new window, a fall that our requests do not explain (once, others may have used it up),
+/// and a number that does not move.
+const RISEN: i32 = 5;
+const FALLEN: i32 = 3;
+const FROZEN: i32 = 2;
+/// Served so often although nothing is left, while we have used less than half: it is not enforced.
+const SERVED_EMPTY: u32 = 4;
+/// A reset that comes nearer by more than this, beside the time that passes, is impossible: both may be rounded, and late.
+const ENDS: Duration = Duration::from_millis(2300);
+/// What is looked at if the window is not known.
+const LONG: Duration = Duration::from_secs(60);
+/// A rise by this share of the limit is another window, and a fall by more than was sent and this is impossible.
+const JUMP: f64 = 0.25;
+const FALL: f64 = 0.3;
+
+// === impl Trust ===
+
+impl Default for Trust {
+    fn default() -> Self {
+        Self { score: AT_FIRST, last: None, served_empty: 0 }
+    }
+}
+
+impl Trust {
+    /// Whether the budget is believed.
+    pub(super) fn holds(&self) -> bool {
+        self.score > 0
+    }
+
+    /// Compares what an answer says with what the last one said.
+    pub(super) fn hear(&mut self, claim: &Claim<'_>) -> Step {
+        self.hear_empty(claim);
+        let &Claim { limit, remaining, sent, now, .. } = claim;
+        if !claim.requests {
+            return Step::Same;
+        }
+        let this = Last { remaining, sent, at: now, end: claim.reset.map(|reset| now + reset) };
+        let Some(Last { remaining: before, sent: before_sent, at, end }) = self.last else {
+            self.last = Some(this);
+            return Step::Same;
+        };
+        // In one window answers that overtake each other say nearly the same.
+        let same = claim.seen.is_none_or(|seen| seen <= sent);
+        let blur = claim.reset.unwrap_or_default().mul_f64(0.05).max(ENDS);
+        let nearer = same && end.zip(this.end).is_some_and(|(before, end)| end + blur < before);
+        if nearer {
+            self.change(-FALLEN);
+        }
+        if sent <= at {
+            // Which of the two the API counted first is not known.
+            let most = claim.ledger.since(before_sent) as f64;
+            if same && !nearer && before - remaining > most + 3.0 + limit * FALL {
+                self.change(-FALLEN);
+            }
+            return Step::Same;
+        }
+        self.last = Some(this);
+        let sent_before = claim.ledger.up_to(at);
+        let most = claim.ledger.up_to(sent).saturating_sub(sent_before) as f64;
+        // Those that left at the same instant may be counted later.
+        let least = (claim.ledger.count() - claim.ledger.since(sent)).saturating_sub(sent_before) as f64 + 1.0;
+        let (recent, fall, used) = (most + f64::from(claim.unanswered), before - remaining, limit - remaining);
+        let jump = -fall >= (limit * JUMP).max(2.0) || used <= 2.0 && before < limit - 2.0 && limit > 3.0;
+        if -fall > limit * JUMP + 2.0 && used > limit * FALL + recent {
+            self.change(-RISEN);
+        }
+        if !nearer && fall > recent + 3.0 + limit * FALL {
+            self.change(-FALLEN);
+        }
+        let early = match (claim.window, claim.began) {
+            (Some(window), Some(began)) => now.since(began) < window.mul_f64(0.9),
+            _ => true,
+        };
+        if jump {
+            return if claim.refills { Step::Same } else { Step::Restarted };
+        }
+        if claim.served && !claim.refills && early && fall.abs() <= 0.5 && least >= 2.0 {
+            self.change(-FROZEN);
+        } else if fall > 0.5 || least <= 1.0 && self.holds() {
+            self.change(1);
+        }
+        if fall <= -0.5 { Step::Risen } else { Step::Same }
+    }
+
+    fn hear_empty(&mut self, claim: &Claim<'_>) {
+        if !claim.served || claim.remaining > 0.0 {
+            self.served_empty = 0;
+            return;
+        }
+        let window = claim.window.unwrap_or(LONG);
+        let ours = claim.ledger.since(claim.now - window).saturating_sub(u64::from(claim.unanswered));
+        if claim.requests && ours as f64 >= claim.limit / 2.0 {
+            return;
+        }
+        self.served_empty += 1;
+        if self.served_empty >= SERVED_EMPTY {
+            self.score = DISPROVED;
+        }
+    }
+
+    fn change(&mut self, by: i32) {
+        let least = self.score.min(LEAST);
+        self.score = (self.score + by).clamp(least, MOST);
+    }
+}
