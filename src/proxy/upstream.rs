@@ -147,6 +147,12 @@ impl Route {
         let (route, proxy) = (self.clone(), proxy.clone());
         tokio::spawn(async move {
             let wanted = route.is_wanted_at(at, &proxy).await;
+            // One that is being made may do for all.
+            let shared = wanted && route.shelf.protocol() != Some(Protocol::Http1);
+            let _first = match shared {
+                true => Some(tokio::time::timeout(HEAD_START, route.shelf.dialling.lock()).await),
+                false => None,
+            };
             if wanted && !route.shelf.is_warm() && !proxy.is_draining() {
                 match route.dial(&proxy, false).await {
                     Ok(lease) => lease.give_back(),

@@ -1,6 +1,6 @@
 //! A pause after a refusal, and when the next request tries whether it is over.
 
-use super::USUAL;
+use super::windows::USUAL;
 use crate::limit::Unit;
 
 /// Times are in seconds.

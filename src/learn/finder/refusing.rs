@@ -1,0 +1,128 @@
+//! What a refusal says, and for how long nothing leaves after it.
+
+use super::{Answered, Cycle, Finder, Refusal, closing::Closing, seconds};
+
+/// What a refusal says of the rate that is believed in.
+#[derive(Clone, Copy, Debug, Default)]
+struct Verdict {
+    /// It was too much by a little.
+    consistent: bool,
+    /// As many were served as the window holds.
+    window: bool,
+    /// So many are refused whatever the rate is.
+    noise: bool,
+    /// A pause would not help.
+    goes_on: bool,
+}
+
+/// After so many served a refusal says that the rate is a little too high, and no more.
+const ENOUGH: f64 = 40.0;
+/// So few served in slow start say nothing yet.
+const TOO_SOON: f64 = 6.0;
+/// Where a rate has a longer window than this, refusals are no noise.
+const SHORT: f64 = 5.0;
+/// No pause is shorter.
+const SHORTEST: f64 = 0.02;
+
+impl Finder {
+    /// A request was refused, and its answer is here `now`. Says until when nothing is to leave, if that is a pause.
+    pub(super) fn pause(&mut self, answered: Answered, now: f64, refusal: Refusal) -> Option<f64> {
+        let Answered { unit, crowd, .. } = answered;
+        let wait = refusal.wait.map(|wait| wait.as_secs_f64());
+        let sent = seconds(answered.sent);
+        let slots = self.belief.as_ref().map_or(0.0, |belief| 2.0 / belief.rate(now));
+        let cycle = self.cycle.unwrap_or(Cycle { since: sent, served: 0.0, minor: false });
+        if let Some(closing) = &mut self.closing {
+            if unit <= closing.newest {
+                closing.fewest = closing.fewest.min(crowd);
+                return wait.filter(|_| closing.asked).map(|wait| now + wait);
+            }
+            closing.refused(sent, refusal.overload);
+            self.crowd.probe_refused(crowd, closing.tries, wait.is_some());
+            let until = closing.next_probe(now, cycle.since, slots, self.way.margin());
+            let more = 0.5 * (f64::from(closing.tries) - 2.0).max(0.0);
+            return Some(wait.map_or(until, |wait| now + wait.max(more)));
+        }
+        if self.before.is_some_and(|before| unit <= before) {
+            return None;
+        }
+        if self.crowd.fewer(crowd, now - sent < 4.0 * self.way.usual) {
+            return None;
+        }
+        if let Some((belief, rate)) = self.belief.as_mut().zip(self.configured).filter(|_| self.refused.is_infinite()) {
+            belief.holds_on(now, rate);
+        }
+        self.refusals += (1.0 - self.refusals) / 32.0;
+        self.crowd.disproved();
+        let rate = self.belief.as_ref().map_or(0.0, |belief| belief.rate(now));
+        let verdict = self.judge(cycle, now, sent, wait.is_some());
+        (self.refused, self.served) = (now, 0.0);
+        if verdict.goes_on {
+            return None;
+        }
+        let closing = Closing {
+            at: now,
+            newest: refusal.newest,
+            last: sent,
+            tries: 0,
+            overload: refusal.overload,
+            asked: wait.is_some(),
+            pressed: refusal.pressed,
+            consistent: verdict.consistent,
+            window: verdict.window,
+            noise: verdict.noise,
+            rate,
+            fewest: crowd,
+            served_meanwhile: 0.0,
+        };
+        let until = if verdict.consistent {
+            now + (slots / 2.0).max(SHORTEST)
+        } else if self.belief.is_none() && self.crowd.is_open() {
+            // Perhaps it is over when what is under way is answered.
+            now + self.way.usual.max(0.03)
+        } else {
+            closing.next_probe(now, cycle.since, slots, self.way.margin())
+        };
+        self.closing = Some(closing);
+        self.before = Some(refusal.newest);
+        Some(wait.map_or(until, |wait| now + wait))
+    }
+
+    /// What a refusal, of a request that left at `sent`, says of the belief. Lowers it if it was too much.
+    fn judge(&mut self, cycle: Cycle, now: f64, sent: f64, asked: bool) -> Verdict {
+        let Some(belief) = &mut self.belief else { return Verdict::default() };
+        let (age, rate) = (sent - cycle.since, belief.rate(now));
+        let noise = self.noise.is_some_and(|noise| self.refusals < 1.5 * noise + 0.03) && belief.span <= SHORT;
+        if noise && self.served >= 1.0 && !asked {
+            return Verdict { goes_on: true, ..Verdict::default() };
+        }
+        if noise && asked && self.configured.is_some() {
+            // Obeyed, and nothing is concluded from it.
+            return Verdict { consistent: true, noise: true, ..Verdict::default() };
+        }
+        if belief.is_rising() {
+            if cycle.served >= 0.7 * belief.count && age < belief.span {
+                belief.holds(now);
+                return Verdict { window: true, ..Verdict::default() };
+            }
+            self.early = self.served < TOO_SOON && !self.early && self.noise.is_none();
+            if self.early {
+                belief.rises_anew();
+            } else {
+                belief.risen_too_far(now);
+            }
+            return Verdict { consistent: true, ..Verdict::default() };
+        }
+        let whole = cycle.served >= 0.7 * belief.count && age >= 0.7 * belief.span.min(30.0);
+        let again = now - self.consistent < f64::max(0.7 * belief.span.min(30.0), 30.0 / rate);
+        let many = self.served >= 8.0 && belief.count < 8.0 || self.served >= ENOUGH;
+        if !(whole || again || many) {
+            return Verdict::default();
+        }
+        self.consistent = now;
+        if let Some(share) = belief.too_much(now, self.served, self.refusals) {
+            self.noise = Some(share);
+        }
+        Verdict { consistent: true, ..Verdict::default() }
+    }
+}
