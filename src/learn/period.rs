@@ -191,7 +191,11 @@ impl Period {
             self.shorter = None;
             return;
         }
-        let alike = |other: &Duration| lasted.abs_diff(*other) <= lasted / 10 + Duration::from_millis(50);
+        // Alike, or the same window of those that people choose fits into both: it begins when somebody comes.
+        let fits = |length: Duration| usual_within(Duration::ZERO, length.mul_f64(1.02));
+        let alike = |other: &Duration| {
+            lasted.abs_diff(*other) <= lasted / 10 + Duration::from_millis(50) || fits(lasted) == fits(*other)
+        };
         match self.shorter.take().filter(alike) {
             Some(other) => {
                 let most = lasted.min(other);

@@ -22,6 +22,8 @@ struct Last {
     at: Instant,
     /// When it is reset, if that was said.
     end: Option<Instant>,
+    /// Requests that were under way then: the API may have counted them later, whenever they left.
+    unanswered: u32,
 }
 
 /// What an answer says of a budget, and what is known of it.
@@ -102,8 +104,9 @@ impl Trust {
         if !claim.requests {
             return Step::Same;
         }
-        let this = Last { remaining, sent, at: now, end: claim.reset.map(|reset| now + reset) };
-        let Some(Last { remaining: before, sent: before_sent, at, end }) = self.last else {
+        let this =
+            Last { remaining, sent, at: now, end: claim.reset.map(|reset| now + reset), unanswered: claim.unanswered };
+        let Some(Last { remaining: before, sent: before_sent, at, end, unanswered }) = self.last else {
             self.last = Some(this);
             return Step::Same;
         };
@@ -116,7 +119,7 @@ impl Trust {
         }
         if sent <= at {
             // Which of the two the API counted first is not known.
-            let most = claim.ledger.since(before_sent) as f64;
+            let most = claim.ledger.since(before_sent) as f64 + f64::from(unanswered);
             if same && !nearer && before - remaining > most + 3.0 + limit * FALL {
                 self.change(-FALLEN);
             }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    hint::{self, Cause},
+    hint::{self, Cause, Signal},
     learn::{Change, Heard, RouteKey},
     limit::{Cost, Limits},
     pace::{
@@ -102,7 +102,11 @@ impl Client for Andante {
         let arrived = MORNING + now.since(Instant::START);
         let headers = fields(answer, arrived);
         let status = StatusCode::from_u16(answer.status).unwrap();
-        let hint = hint::read(&hint::Answer { status, headers: &headers, body: None, arrived });
+        let mut hint = hint::read(&hint::Answer { status, headers: &headers, body: None, arrived });
+        if status.is_success() && hint.cause != Cause::None {
+            // As `proxy::forward` has it: a result that asks to wait is a result.
+            (hint.signal, hint.cause, hint.wait) = (Signal::Ok, Cause::None, Some(Duration::ZERO));
+        }
         let failed = status.is_server_error() && hint.cause == Cause::None;
         self.state.answered(now, &slot, sent, &Heard { hint: &hint, failed });
         self.state.settle(now, &slot, End::Answered);

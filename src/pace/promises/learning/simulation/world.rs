@@ -23,6 +23,8 @@ pub(super) enum Tells {
     Truth,
     /// Its reset is a second late.
     Late,
+    /// The same, as a date with a fraction of a second.
+    LateDate,
     /// Six times its window.
     WrongWindow,
     /// The numbers of somebody else.
@@ -36,6 +38,8 @@ pub(super) enum Tells {
 /// What the `Retry-After` of a refusal says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Wait {
+    /// The truth, with what is served as well.
+    WithAll,
     Unsaid,
     Truth,
     Always(f64),
@@ -389,6 +393,9 @@ impl Run<'_> {
             };
             holds.drain(..).for_each(|index| self.world.limiters[index].0.done());
         }
+        if self.world.wait == Wait::WithAll {
+            answer.retry_after = shown.map(|look| look.reset.ceil().max(1.0));
+        }
         answer.told = shown.and_then(|look| self.tell(look));
         (delay, holds)
     }
@@ -399,6 +406,7 @@ impl Run<'_> {
             Tells::Nothing => return None,
             Tells::Truth => truth,
             Tells::Late => Told { reset: look.reset + 1.0, ..truth },
+            Tells::LateDate => Told { reset: MORNING.as_secs_f64() + self.now + look.reset + 1.0, ..truth },
             Tells::WrongWindow => Told { window: Some(look.window * 6.0), ..truth },
             Tells::Others => Told {
                 remaining: (self.dice.unit() * look.limit).floor(),
