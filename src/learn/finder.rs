@@ -131,7 +131,7 @@ impl Finder {
             configured,
             overloads: 0,
             odd: 0,
-            noise: configured.map(|_| 0.05),
+            noise: None,
             refusals: 0.0,
             early: false,
             seen: 0.0,

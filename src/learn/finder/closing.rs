@@ -23,8 +23,6 @@ pub(super) struct Closing {
     pub(super) consistent: bool,
     /// What was believed of the window holds.
     pub(super) window: bool,
-    /// So many are refused whatever the rate is.
-    pub(super) noise: bool,
     /// What was believed.
     pub(super) rate: f64,
     /// The fewest that were under way with one that was refused.

@@ -9,8 +9,6 @@ struct Verdict {
     consistent: bool,
     /// As many were served as the window holds.
     window: bool,
-    /// So many are refused whatever the rate is.
-    noise: bool,
     /// A pause would not help.
     goes_on: bool,
 }
@@ -70,7 +68,6 @@ impl Finder {
             pressed: refusal.pressed,
             consistent: verdict.consistent,
             window: verdict.window,
-            noise: verdict.noise,
             rate,
             fewest: crowd,
             served_meanwhile: 0.0,
@@ -95,10 +92,6 @@ impl Finder {
         let noise = self.noise.is_some_and(|noise| self.refusals < 1.5 * noise + 0.03) && belief.span <= SHORT;
         if noise && self.served >= 1.0 && !asked {
             return Verdict { goes_on: true, ..Verdict::default() };
-        }
-        if noise && asked && self.configured.is_some() {
-            // Obeyed, and nothing is concluded from it.
-            return Verdict { consistent: true, noise: true, ..Verdict::default() };
         }
         if belief.is_rising() {
             if cycle.served >= 0.7 * belief.count && age < belief.span {

@@ -75,7 +75,7 @@ impl Finder {
     fn corrects(&mut self, closing: &Closing, cycle: Cycle, now: f64, sent: f64) -> Option<Ends> {
         let belief = self.belief.as_mut().filter(|_| closing.consistent)?;
         let (pause, slot) = (sent - closing.at, 1.0 / belief.rate(now));
-        if pause < (3.5 * slot).max(0.15) || closing.noise && closing.tries == 0 {
+        if pause < (3.5 * slot).max(0.15) {
             return Some(Ends::No);
         }
         let known = (2.0 * belief.span).max(300.0 * slot).max(30.0);

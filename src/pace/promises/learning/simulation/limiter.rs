@@ -10,7 +10,8 @@ pub(super) enum Limiter {
     /// `limit` in any window: the times of all that were accepted are kept.
     Log { limit: f64, window: f64, accepted: VecDeque<f64> },
     /// The counts of this window and the last one, weighted by how far this one has come.
-    Counter { limit: f64, window: f64, number: i64, count: f64, before: f64 },
+    /// Of each two windows; `all` says that refused requests count as well (HAProxy).
+    Counter { limit: f64, window: f64, number: i64, count: f64, before: f64, all: bool },
     /// A bucket that leaks `rate` a second and holds `size`; 1 is nginx's `limit_req` without `burst`.
     Bucket { size: f64, rate: f64, level: f64, at: f64 },
     /// nginx's `limit_req` with a `burst` that is delayed.
@@ -48,7 +49,11 @@ impl Limiter {
     }
 
     pub(super) fn counter(limit: f64, window: f64) -> Self {
-        Self::Counter { limit, window, number: -10, count: 0.0, before: 0.0 }
+        Self::Counter { limit, window, number: -10, count: 0.0, before: 0.0, all: false }
+    }
+
+    pub(super) fn counter_of_all(limit: f64, window: f64) -> Self {
+        Self::Counter { limit, window, number: -10, count: 0.0, before: 0.0, all: true }
     }
 
     pub(super) fn bucket(size: f64, rate: f64) -> Self {
@@ -129,7 +134,7 @@ impl Limiter {
                 let reset = times.front().map_or(0.0, |at| at + *window - now);
                 Look { accepted, delay: 0.0, limit: *limit, remaining, reset, window: *window }
             }
-            Self::Counter { limit, window, number, count, before } => {
+            Self::Counter { limit, window, number, count, before, all } => {
                 let current = (now / *window).floor() as i64;
                 if current != *number {
                     *before = if current == *number + 1 { *count } else { 0.0 };
@@ -137,7 +142,7 @@ impl Limiter {
                 }
                 let used = *before * (1.0 - (now / *window - current as f64)) + *count;
                 let accepted = used + 1.0 <= *limit + 1e-9;
-                *count += f64::from(u8::from(accepted));
+                *count += f64::from(u8::from(accepted || *all));
                 let (remaining, reset) = ((*limit - used - 1.0).floor().max(0.0), (current + 1) as f64 * *window - now);
                 Look { accepted, delay: 0.0, limit: *limit, remaining, reset, window: *window }
             }
