@@ -75,7 +75,7 @@ const BAN: Duration = Duration::from_secs(900);
 const SECOND: Duration = Duration::from_secs(1);
 /// For each request that is sent, so much of one may be sent again because the upstream fails.
 const EXTRA: f64 = 0.2;
-const EXTRA_AT_FIRST: f64 = 64.0;
+const EXTRA_AT_FIRST: f64 = 10.0;
 const EXTRA_AT_MOST: f64 = 1000.0;
 /// So many unanswered requests show that more would be sent if they could.
 const CROWDED: u32 = 3;
@@ -196,7 +196,10 @@ impl Learned {
             Cause::Overload if self.is_alive() => self.refuse(seen, &claims, &mut changes),
             Cause::Overload => match hint.wait.filter(|wait| !wait.is_zero()) {
                 Some(wait) => self.close(now, wait, Reason::RetryAfter, &mut changes),
-                None => self.fail(now, charge.unit, &mut changes),
+                None => {
+                    self.finder.failed(self.unanswered);
+                    self.fail(now, charge.unit, &mut changes);
+                }
             },
             Cause::Concurrency => {
                 self.gate.served(charge.unit);

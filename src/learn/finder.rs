@@ -51,6 +51,8 @@ pub(super) struct Finder {
     refusals: f64,
     /// When slow start was last refused too soon to tell.
     early: bool,
+    /// It has failed, and served nothing since.
+    failing: bool,
     /// When it was looked at last.
     seen: f64,
     told: Option<f64>,
@@ -134,6 +136,7 @@ impl Finder {
             noise: None,
             refusals: 0.0,
             early: false,
+            failing: false,
             seen: 0.0,
             told: None,
         }
@@ -150,9 +153,15 @@ impl Finder {
         duration(if self.is_new() { AT_FIRST } else { (4.0 * self.way.usual).clamp(HANGS, HANGS_LONG) })
     }
 
+    /// An API that has served nothing answers 503: no more than the `unanswered` before something was served.
+    pub(super) fn failed(&mut self, unanswered: u32) {
+        self.failing = true;
+        self.crowd.hold(unanswered);
+    }
+
     /// Whether nothing was refused so far.
     fn is_new(&self) -> bool {
-        self.refused.is_infinite() && self.closing.is_none() && self.crowd.cap().is_none()
+        !self.failing && self.refused.is_infinite() && self.closing.is_none() && self.crowd.cap().is_none()
     }
 
     /// How many may be under way at once, if that is known to matter.
@@ -190,6 +199,7 @@ impl Finder {
     pub(super) fn served(&mut self, answered: Answered) {
         let (sent, now) = (seconds(answered.sent), seconds(answered.at));
         self.way.took(now - sent);
+        self.failing = false;
         self.refusals -= self.refusals / 32.0;
         let cycle = *self.cycle.get_or_insert(Cycle { since: sent, served: 0.0, minor: false });
         let opening = self.closing.as_ref().is_some_and(|closing| answered.unit > closing.newest);

@@ -67,6 +67,11 @@ impl Crowd {
         self.start = AGAIN + f64::from(unanswered);
     }
 
+    /// No more than the `unanswered` for the time being.
+    pub(super) fn hold(&mut self, unanswered: u32) {
+        self.start = self.start.min(f64::from(unanswered));
+    }
+
     /// One of `crowd` was served, in a cycle that lasts for `long`.
     pub(super) fn served(&mut self, crowd: u32, first: bool, long: bool) {
         self.start = (self.start + if first { SLOWLY } else { 1.0 }).min(MANY);
