@@ -4,9 +4,11 @@ mod allowance;
 mod breaker;
 mod finder;
 mod gate;
+mod kinds;
 mod ledger;
 mod observation;
 mod period;
+mod refusing;
 mod route_key;
 mod routes;
 mod scopes;
@@ -17,10 +19,11 @@ use std::time::Duration;
 pub use self::told::Left;
 use self::{
     breaker::Breaker,
-    finder::{Answered, Finder, Refusal},
+    finder::{Answered, Finder},
     gate::Gate,
+    kinds::Kinds,
     routes::Routes,
-    told::{Claims, Told},
+    told::Told,
 };
 pub use self::{
     gate::Reason,
@@ -49,6 +52,8 @@ pub struct Learned {
     /// The kinds of requests that it refuses although its budgets have room.
     routes: Routes,
     finder: Finder,
+    /// The kinds of requests, and credentials, that it limits by themselves and does not tell.
+    kinds: Kinds,
     /// The rate it had found when people were told last.
     noted: Option<f64>,
     /// How many at once it had found when people were told last.
@@ -99,6 +104,7 @@ impl Learned {
             told: Told::default(),
             routes: Routes::default(),
             finder: Finder::new(configured(policy)),
+            kinds: Kinds::default(),
             noted: None,
             at_once: None,
             unanswered: 0,
@@ -130,7 +136,17 @@ impl Learned {
 
     /// Until when requests of `kind` pause, if that kind alone does.
     pub fn pause(&self, kind: &RouteKey) -> Option<Instant> {
-        self.routes.pause(kind)
+        self.routes.pause(kind).max(self.kinds.pause(kind))
+    }
+
+    /// What pauses together with requests of `kind`, if that kind alone does.
+    pub fn line(&self, kind: &RouteKey) -> Option<RouteKey> {
+        self.kinds.line(kind, self.routes.pause(kind).is_some())
+    }
+
+    /// How long one of `kind` has to wait after the other, if that kind alone does.
+    pub fn slot(&self, kind: &RouteKey) -> Duration {
+        self.kinds.slot(kind)
     }
 
     /// The first instant, not before `now`, at which all that was learned lets a request of `cost` and `scope` leave, if
@@ -148,6 +164,11 @@ impl Learned {
         self.gate.until().into_iter().chain(told).max_by_key(|(until, _)| *until)
     }
 
+    /// A request of `kind` asks to be taken.
+    pub fn asked(&mut self, kind: &RouteKey, now: Instant) {
+        self.kinds.asked(kind, now);
+    }
+
     /// A request of `kind` was taken; `waited` says that it had to wait for that.
     pub fn take(
         &mut self,
@@ -163,7 +184,11 @@ impl Learned {
         self.gate.take(now, charge.unit);
         self.routes.take(kind, charge.unit, now);
         self.told.take(now, charge);
-        self.finder.take(now, waited);
+        // What has a limit of its own says nothing of how fast the lane may go.
+        if !self.kinds.is_own(kind) {
+            self.finder.take(now, waited);
+        }
+        self.kinds.take(kind, charge.unit, now, waited);
         self.found(now, budget)
     }
 
@@ -177,13 +202,19 @@ impl Learned {
         let claims = self.told.hear(seen, buckets, self.spend, budget, self.unanswered);
         self.unanswered = self.unanswered.saturating_sub(1);
         let matters = quota || matches!(hint.signal, Signal::Exhausted | Signal::Throttled);
-        let elsewhere = matters
-            && (claims.believed && self.is_elsewhere(hint, &kind)
-                || quota && !claims.explains && self.routes.is_alone(&kind))
-            // Where all kinds are refused it is no matter of theirs.
-            && self.routes.has_room(&kind, now);
+        let unseen = claims.believed && self.is_elsewhere(hint, &kind);
+        let refused = quota && !matches!(hint.signal, Signal::Banned | Signal::FatalQuota)
+            || hint.cause == Cause::Overload && self.is_alive();
+        let own = self.kinds.is_own(&kind);
+        let alone = quota && !unseen && !claims.explains && !own && self.routes.is_alone(&kind);
+        let split = refused && !unseen && !claims.explains && !own && self.splits(seen, alone);
+        // Where all kinds are refused it is no matter of theirs.
+        let elsewhere = matters && (unseen || alone && !split) && self.routes.has_room(&kind, now);
         self.answered = true;
         let mut changes = Changes::new();
+        if split {
+            self.blame_kind(&kind, &mut changes);
+        }
         let served = hint.cause == Cause::None;
         if !claims.limits.is_empty() && self.finder.forget() {
             budget.unlearn(Source::Found);
@@ -203,7 +234,11 @@ impl Learned {
             },
             Cause::Concurrency => {
                 self.gate.served(charge.unit);
-                self.finder.too_many(seen.crowd);
+                if self.kinds.is_own(&kind) {
+                    self.kinds.too_many(&kind);
+                } else {
+                    self.finder.too_many(seen.crowd);
+                }
             }
             // The lane is not to blame.
             Cause::Quota if hint.signal == Signal::FatalQuota || elsewhere && hint.signal != Signal::Banned => {
@@ -223,6 +258,7 @@ impl Learned {
         changes.extend(self.found(now, budget));
         // Whatever it said, it does not try any more.
         self.gate.ended(charge.unit);
+        self.kinds.ended(&kind, charge.unit);
         if !quota {
             self.routes.served(&kind, sent);
         }
@@ -262,6 +298,7 @@ impl Learned {
         self.unanswered = self.unanswered.saturating_sub(1);
         self.gate.ended(charge.unit);
         self.told.ended(charge, sent);
+        self.kinds.ended(kind, charge.unit);
         if !sent {
             self.routes.give_back(kind, charge.unit, now);
         }
@@ -310,17 +347,23 @@ impl Learned {
 
     /// Whether nothing was learned.
     pub fn is_blank(&self) -> bool {
-        self.told.is_empty() && self.gate.is_open() && self.finder.is_blank()
+        self.told.is_empty() && self.gate.is_open() && self.finder.is_blank() && self.kinds.is_empty()
     }
 
     /// The last instant until which something pauses that was asked to: nothing may leave before that, whoever asks.
     pub fn last_pause(&self) -> Option<Instant> {
-        self.gate.until().map(|(until, _)| until).max(self.routes.last_pause()).max(self.told.last_pause())
+        self.gate
+            .until()
+            .map(|(until, _)| until)
+            .max(self.routes.last_pause())
+            .max(self.told.last_pause())
+            .max(self.kinds.last_pause())
     }
 
     /// A pause is over: not all that wait leave at once.
     fn open(&mut self, changes: &mut Changes) {
         self.waits = 0;
+        self.kinds.opened();
         self.finder.opened(self.unanswered);
         changes.push(Change::Opened);
     }
@@ -337,7 +380,9 @@ impl Learned {
         if self.told.passed(charge) {
             self.finder.opened(self.unanswered);
         }
-        self.finder.served(answered(seen));
+        let beside = self.kinds.is_beside(&seen.kind);
+        self.finder.served(answered(seen), beside);
+        self.kinds.served(&seen.kind, answered(seen), &self.finder);
     }
 
     fn fail(&mut self, now: Instant, unit: Unit, changes: &mut Changes) {
@@ -352,52 +397,6 @@ impl Learned {
             // What it was to find out, it has: the API answers, or is not reached, but it does not ask for a pause.
             None if self.gate.served(unit) => self.open(changes),
             None => {}
-        }
-    }
-
-    fn refuse(&mut self, seen: &Observation<'_>, claims: &Claims, changes: &mut Changes) {
-        let &Observation { heard: Heard { hint, .. }, charge: Charge { unit, .. }, at: now, waiting, .. } = seen;
-        let asked = if claims.believed { wait(hint) } else { hint.retry_after };
-        let (wait, reason) = match (hint.signal, asked.filter(|wait| !wait.is_zero())) {
-            (Signal::Banned, wait) => return self.close(now, wait.unwrap_or(BAN), Reason::Banned, changes),
-            (_, Some(wait)) if hint.retry_after.is_some() => (Some(wait), Reason::RetryAfter),
-            (_, Some(wait)) => (Some(wait), Reason::Exhausted),
-            (_, None) => (None, Reason::Refused),
-        };
-        if claims.explains {
-            if let Some(wait) = wait.filter(|_| hint.retry_after.is_some()) {
-                let floor = self.count_refusal(unit);
-                self.close(now, wait.max(floor), reason, changes);
-            }
-            return;
-        }
-        let refusal = Refusal {
-            newest: self.gate.newest(),
-            wait,
-            overload: hint.cause == Cause::Overload,
-            pressed: waiting || self.unanswered >= CROWDED,
-        };
-        if let Some(until) = self.finder.refused(answered(seen), refusal) {
-            self.close(now, until.since(now), reason, changes);
-        }
-    }
-
-    /// What refuses again after each pause asks for too short ones: they double, whatever it asks for.
-    fn count_refusal(&mut self, unit: Unit) -> Duration {
-        if !self.gate.knows(unit) {
-            self.waits += 1;
-        }
-        SHORTEST_PAUSE.mul_f64(2f64.powi(self.waits.saturating_sub(2).min(20) as i32)).min(LONGEST_PAUSE)
-    }
-
-    fn close(&mut self, now: Instant, wait: Duration, reason: Reason, changes: &mut Changes) {
-        let was = self.gate.until();
-        if self.gate.close(now, now + wait, reason) {
-            // What a moment more or less makes of the same pause is no news.
-            let news = was.is_none_or(|(until, was)| was != reason || (now + wait).since(until) > FIRST_PAUSE);
-            if news {
-                changes.push(Change::Closed(reason, wait));
-            }
         }
     }
 

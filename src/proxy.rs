@@ -5,6 +5,7 @@ mod account;
 mod body;
 mod connection;
 mod count;
+mod credential;
 mod drive;
 mod fields;
 mod forward;

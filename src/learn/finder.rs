@@ -109,6 +109,8 @@ const HANGS_LONG: f64 = 60.0;
 const AT_FIRST: f64 = 0.025;
 /// Smaller changes are not worth a word.
 const NOTABLE: f64 = 0.005;
+/// What was delivered for so long may be believed of a part as well.
+const KNOWN: f64 = 30.0;
 /// For so long at most it grows between two looks.
 const SLOWEST: f64 = 30.0;
 
@@ -140,6 +142,39 @@ impl Finder {
             seen: 0.0,
             told: None,
         }
+    }
+
+    /// The same way, and what is known of requests of one kind: `served` of them in a cycle that began at `since`.
+    /// They are `share` of all: if that is most of them, what is known of all is known of them.
+    pub(super) fn of_kind(&self, since: f64, served: f64, share: f64) -> Self {
+        let cycle = Some(Cycle { since, served, minor: false });
+        let mut kind = Self { way: self.way, cycle, began: since, major: since, seen: self.seen, ..Self::new(None) };
+        let delivered = self.history.since(self.seen - KNOWN) / KNOWN;
+        let proven = |belief: &&Belief| delivered > 0.5 * belief.rate(self.seen) && self.began + KNOWN < self.seen;
+        if let Some(belief) = self.belief.as_ref().filter(proven).filter(|_| share > 0.5) {
+            kind.belief = Some(Belief::of_window(share * delivered, belief.span, share * belief.count, self.seen));
+            kind.crowd = Crowd::unlimited();
+        }
+        kind
+    }
+
+    /// What was refused since `since` was none of this one's: all that it has concluded from it is void.
+    pub(super) fn start_again(&mut self, since: f64) {
+        let history = std::mem::take(&mut self.history);
+        let cycle = Some(Cycle { since, served: history.since(since), minor: false });
+        let Self { way, began, seen, told, configured, .. } = *self;
+        *self = Self { way, cycle, major: since, began, seen, told, history, ..Self::new(configured) };
+    }
+
+    /// When the cycle began that is not over, in seconds.
+    pub(super) fn cycle_began(&self) -> f64 {
+        self.cycle.map_or(self.seen, |cycle| cycle.since)
+    }
+
+    /// How many a second are believed to be allowed.
+    pub(super) fn rate(&self, now: Instant) -> Option<f64> {
+        let rate = self.belief.as_ref().map(|belief| belief.rate(seconds(now)));
+        rate.filter(|rate| *rate < UNLIMITED)
     }
 
     /// Whether one more may be under way beside `unanswered`.
@@ -195,14 +230,14 @@ impl Finder {
         self.seen = now;
     }
 
-    /// A request was served.
-    pub(super) fn served(&mut self, answered: Answered) {
+    /// A request was served. `beside` says that others than those were refused, which may be refused still.
+    pub(super) fn served(&mut self, answered: Answered, beside: bool) {
         let (sent, now) = (seconds(answered.sent), seconds(answered.at));
         self.way.took(now - sent);
         self.failing = false;
         self.refusals -= self.refusals / 32.0;
         let cycle = *self.cycle.get_or_insert(Cycle { since: sent, served: 0.0, minor: false });
-        let opening = self.closing.as_ref().is_some_and(|closing| answered.unit > closing.newest);
+        let opening = !beside && self.closing.as_ref().is_some_and(|closing| answered.unit > closing.newest);
         let ends = if opening { self.reopens(now, sent) } else { Ends::No };
         self.cycle = Some(match ends {
             Ends::No => Cycle { served: cycle.served + 1.0, ..cycle },

@@ -92,6 +92,11 @@ impl Gate {
         self.closed.is_none()
     }
 
+    /// Opens it.
+    pub(super) fn open(&mut self) {
+        self.closed = None;
+    }
+
     /// Closes it until `until`, or leaves it closed for longer. Says whether that changes anything.
     pub(super) fn close(&mut self, now: Instant, until: Instant, reason: Reason) -> bool {
         let until = until.min(now + LONGEST);

@@ -62,6 +62,8 @@ pub enum Change {
     Opened,
     /// One kind of request has to pause.
     Route(Duration),
+    /// Requests of one kind, or with one credential, are refused while others are served: they are paced by themselves.
+    OwnLimit,
     /// So many requests may be under way at once.
     Parallel(u32),
     /// A request was refused although what is configured was kept.

@@ -9,7 +9,13 @@ pub struct RouteKey {
     prefixes: [u32; SEGMENTS + 1],
     /// How many of the segments there are; those behind repeat the last prefix.
     depth: u8,
+    /// What it is sent with, if it is sent with a key or the like.
+    credential: Credential,
 }
+
+/// A hash of a credential with a key that is never known, or nothing. It is shown nowhere.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Credential(u32);
 
 /// So many segments of a path count.
 const SEGMENTS: usize = 4;
@@ -20,7 +26,7 @@ const LONG: usize = 16;
 
 impl RouteKey {
     /// Not a request to an API, or one that nothing is learned from: a tunnel.
-    pub const NONE: Self = Self { prefixes: [0; SEGMENTS + 1], depth: 0 };
+    pub const NONE: Self = Self { prefixes: [0; SEGMENTS + 1], depth: 0, credential: Credential(0) };
 
     /// The kind of a request.
     pub fn new(method: &str, path: &str) -> Self {
@@ -38,7 +44,27 @@ impl RouteKey {
         }
         let last = prefixes[depth];
         prefixes[depth + 1..].fill(last);
-        Self { prefixes, depth: depth as u8 }
+        Self { prefixes, depth: depth as u8, credential: Credential(0) }
+    }
+
+    /// The same, sent with the credential that has this keyed hash.
+    pub fn with_credential(self, credential: u32) -> Self {
+        Self { credential: Credential(credential), ..self }
+    }
+
+    /// The same, whoever sends it.
+    pub(super) fn without_credential(self) -> Self {
+        self.with_credential(0)
+    }
+
+    /// All that is sent with its credential.
+    pub(super) fn without_route(self) -> Self {
+        Self::NONE.with_credential(self.credential.0)
+    }
+
+    /// The hash of its credential; 0 if it has none.
+    pub(super) fn credential(&self) -> u32 {
+        self.credential.0
     }
 
     /// What tells it from other kinds.
@@ -54,6 +80,14 @@ impl RouteKey {
     /// Whether it is no kind at all.
     pub(super) fn is_none(&self) -> bool {
         *self == Self::NONE
+    }
+}
+
+// === impl Credential ===
+
+impl std::fmt::Debug for Credential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0 == 0 { "none" } else { "some" })
     }
 }
 
@@ -83,6 +117,16 @@ mod tests {
         assert_ne!(key("/users/17/posts"), key("/users/17/likes"));
         assert_ne!(key("/users"), RouteKey::new("POST", "/users"));
         assert_ne!(key("/ab/c").id(), key("/a/bc").id());
+    }
+
+    #[test]
+    fn a_credential_makes_another_kind_and_is_not_shown() {
+        let key = RouteKey::new("GET", "/a").with_credential(305_419_896);
+        assert_ne!(key, RouteKey::new("GET", "/a").with_credential(1));
+        assert_eq!(key.id(), RouteKey::new("GET", "/a").id());
+        assert_eq!(key.without_credential(), RouteKey::new("GET", "/a"));
+        let shown = format!("{key:?} {key:#x?}");
+        assert!(!shown.contains("305419896") && !shown.contains("12345678"), "{shown}");
     }
 
     #[test]

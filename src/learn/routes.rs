@@ -90,6 +90,12 @@ impl Routes {
         suspect.refused >= ALONE && suspect.others >= OTHERS
     }
 
+    /// This kind is paced by itself now.
+    pub(super) fn forget(&mut self, route: &RouteKey) {
+        self.paused.remove(&route.id());
+        self.suspects.remove(&route.id());
+    }
+
     /// Whether this kind may pause alone: not if too many do, or if all are refused.
     pub(super) fn has_room(&mut self, route: &RouteKey, now: Instant) -> bool {
         if self.paused.contains_key(&route.id()) {

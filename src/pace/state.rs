@@ -127,6 +127,7 @@ impl<T> State<T> {
 
     /// A request asks for a slot. `ticket` is called if it has to wait; then [`serve`](Self::serve) must be called.
     pub(super) fn admit(&mut self, now: Instant, ask: &Ask, ticket: impl FnOnce() -> T) -> Decision {
+        self.learned.asked(&ask.kind, now);
         let line = self.line_of(&ask.kind);
         if self.passes(now, ask.cost, line) {
             return Decision::Send(self.take(now, now, now, ask.cost, ask.kind, line.scope).0);
@@ -399,7 +400,10 @@ impl<T> State<T> {
         let before = |line: &Line, source| line.scope.includes(source) && (*line == own || !pauses(line));
         // Who has been sent before goes in front.
         let ahead = |source| if ask.again { 0 } else { self.queue.units(|line| before(line, source)) };
-        let from = opens(&self.learned, now, own.scope, Some(&ask.kind));
+        // A kind with a limit of its own leaves one by one.
+        let alike = self.queue.units(|line| !ask.again && line.paused.is_some() && *line == own);
+        let slots = self.learned.slot(&ask.kind).saturating_mul(u32::try_from(alike).unwrap_or(u32::MAX));
+        let from = opens(&self.learned, now, own.scope, Some(&ask.kind)) + slots;
         self.budget.project(now, from, ahead, ask.cost, own.scope)
     }
 
@@ -426,7 +430,7 @@ fn opens(learned: &Learned, now: Instant, scope: Scope, kind: Option<&RouteKey>)
 }
 
 fn line_of(learned: &Learned, kind: &RouteKey) -> Line {
-    Line { scope: learned.scope(kind), paused: learned.pause(kind).map(|_| *kind) }
+    Line { scope: learned.scope(kind), paused: learned.line(kind) }
 }
 
 /// The line into which the first ticket of one belongs. One whose kind pauses no more may stay where it is.

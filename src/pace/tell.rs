@@ -26,6 +26,12 @@ pub(super) fn tell(lane: &Lane, changes: &Changes) {
                 let wait_s = wait.as_secs_f64();
                 info!(%host, %rule, wait_s, "refused although there is room: pausing requests of this kind");
             }
+            Change::OwnLimit => {
+                info!(
+                    %host, %rule,
+                    "an API that limits this kind of request, or this key, by itself: pacing it apart from all others"
+                );
+            }
             Change::Parallel(most) => info!(%host, %rule, most, "too many at once: sending fewer in parallel"),
             Change::Unexplained { sent, at } => {
                 if let Some(refusals) = lane.refused_without_reason(*sent, *at) {

@@ -6,6 +6,7 @@ use http::Method;
 use tower::{Service, service_fn};
 
 use super::{
+    credential,
     link::{Link, Phase},
     stack::{Admitted, Call, Tried},
     upstream::Route,
@@ -44,7 +45,8 @@ where
             let kind = match *request.method() {
                 // What is inside of a tunnel is unknown.
                 Method::CONNECT => RouteKey::NONE,
-                _ => RouteKey::new(request.method().as_str(), request.uri().path()),
+                _ => RouteKey::new(request.method().as_str(), request.uri().path())
+                    .with_credential(credential::hash(request.headers())),
             };
             let ask = Ask { cost: Cost::MIN, kind, deadline: call.deadline, again };
             // Tunnels make connections of their own.

@@ -55,7 +55,10 @@ impl Andante {
         let mut policy = Policy::new("test", vec!["*".parse().unwrap()]);
         let limits: Limits = world.configured.map_or_else(Limits::default, |limits| limits.parse().unwrap());
         (policy.limits, policy.in_flight, policy.max_wait) = (limits.limits, limits.in_flight, Duration::MAX);
-        let of = |worker| RouteKey::new("GET", &format!("/kind-{}", world.kind_of(worker)));
+        let of = |worker| match world.kind_of(worker) {
+            kind if world.are_keys => RouteKey::new("GET", "/one").with_credential(kind as u32 + 1),
+            kind => RouteKey::new("GET", &format!("/kind-{kind}")),
+        };
         Self {
             state: State::new(Arc::new(policy), now),
             kinds: (0..WORKERS).map(of).collect(),

@@ -63,6 +63,8 @@ pub(super) struct World {
     pub(super) strangers: f64,
     /// Which share of the workers sends requests of each kind.
     pub(super) kinds: Vec<f64>,
+    /// The kinds differ in their credentials, and not in what they ask for.
+    pub(super) are_keys: bool,
     /// From when on it is down, and for how long.
     pub(super) outage: Option<(f64, f64)>,
     /// When its limits change, and by which factor.
@@ -144,6 +146,7 @@ impl World {
             work: 0.01,
             strangers: 0.0,
             kinds: vec![1.0],
+            are_keys: false,
             outage: None,
             changes: vec![],
             lasts: 120.0,

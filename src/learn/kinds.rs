@@ -1,0 +1,317 @@
+//! Requests that an API limits by themselves without telling: those of one kind, and those with one credential. Each such
+//! group has a finder and a gate of its own.
+
+mod evidence;
+mod own;
+
+use std::{collections::HashMap, fmt, time::Duration};
+
+use self::{
+    evidence::{Evidence, Suspicion},
+    own::Own,
+};
+use super::{
+    RouteKey,
+    finder::{Answered, Finder, Refusal},
+};
+use crate::{clock::Instant, limit::Unit};
+
+/// Which requests are refused, and those that turned out to have a limit of their own.
+#[derive(Clone, Default)]
+pub(super) struct Kinds {
+    routes: Evidence,
+    credentials: Evidence,
+    own: HashMap<Group, Own>,
+    /// The kind that was asked for last, and when it was another one than before.
+    asked: Option<RouteKey>,
+    several: Option<Instant>,
+    /// The kind that was refused last: until when others are to try whether they are refused as well.
+    behind: Option<(RouteKey, Instant)>,
+    /// The same one, until one of it is served: how many others were since.
+    doubted: Option<(RouteKey, u32)>,
+    /// When the groups were last looked through for those to forget.
+    swept: Instant,
+}
+
+/// Requests that have something in common.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Group {
+    Route(u32),
+    Credential(u32),
+}
+
+/// So many groups have limits of their own.
+const MOST: usize = 64;
+/// How often they are looked through.
+const SWEEP: Duration = Duration::from_secs(10);
+/// If several kinds were asked for so lately, another one than was refused tries next; and so long it has the advantage.
+const LATELY: Duration = Duration::from_secs(20);
+const ADVANTAGE: Duration = Duration::from_millis(2);
+/// After so many of others what was refused is not waited for.
+const BESIDE: u32 = 10;
+
+// === impl Kinds ===
+
+impl Kinds {
+    /// Until when requests of this kind pause because of a limit of their own, if they have one.
+    pub(super) fn pause(&self, kind: &RouteKey) -> Option<Instant> {
+        let behind = self.behind.filter(|(behind, _)| behind == kind).map(|(_, until)| until);
+        if self.own.is_empty() {
+            return behind;
+        }
+        groups(kind).filter_map(|group| self.own.get(&group)).map(Own::earliest).chain(behind).max()
+    }
+
+    /// Those that requests of this kind pause together with, if they do.
+    pub(super) fn line(&self, kind: &RouteKey, route_pauses: bool) -> Option<RouteKey> {
+        if self.behind.is_some_and(|(behind, _)| behind == *kind) {
+            return Some(*kind);
+        }
+        let route = route_pauses || self.own.contains_key(&Group::Route(kind.id()));
+        let credential = self.own.contains_key(&Group::Credential(kind.credential()));
+        match (route, credential) {
+            (false, false) => None,
+            (true, false) => Some(kind.without_credential()),
+            (false, true) => Some(kind.without_route()),
+            (true, true) => Some(*kind),
+        }
+    }
+
+    /// How long one of this kind has to wait after the other, if they have a limit of their own.
+    pub(super) fn slot(&self, kind: &RouteKey) -> Duration {
+        let own = groups(kind).filter_map(|group| self.own.get(&group));
+        own.map(Own::slot).max().unwrap_or_default()
+    }
+
+    /// The last instant until which any of them pauses.
+    pub(super) fn last_pause(&self) -> Option<Instant> {
+        self.own.values().filter_map(Own::closed).max()
+    }
+
+    /// Whether none has a limit of its own.
+    pub(super) fn is_empty(&self) -> bool {
+        self.own.is_empty()
+    }
+
+    /// Whether requests of this kind have a limit of their own.
+    pub(super) fn is_own(&self, kind: &RouteKey) -> bool {
+        groups(kind).any(|group| self.own.contains_key(&group))
+    }
+
+    /// A request of this kind asks for a slot.
+    pub(super) fn asked(&mut self, kind: &RouteKey, now: Instant) {
+        if self.asked.is_some_and(|last| last != *kind) {
+            self.several = Some(now);
+        }
+        self.asked = Some(*kind);
+    }
+
+    /// One of this kind was refused, and the lane pauses until `until`: others try first, if there are any.
+    pub(super) fn stands_back(&mut self, kind: &RouteKey, now: Instant, until: Instant) {
+        let several = self.several.is_some_and(|at| now.since(at) < LATELY);
+        self.behind = several.then_some((*kind, until + ADVANTAGE));
+        self.doubted = several.then_some((*kind, 0));
+    }
+
+    /// Whether this one, which is served, may say nothing of why another kind was refused: that kind is asked next.
+    pub(super) fn is_beside(&mut self, kind: &RouteKey) -> bool {
+        let Some((doubted, others)) = &mut self.doubted else { return false };
+        *others += 1;
+        let beside = doubted != kind && *others < BESIDE;
+        if !beside {
+            self.doubted = None;
+        }
+        beside
+    }
+
+    /// The lane's pause is over.
+    pub(super) fn opened(&mut self) {
+        self.behind = None;
+    }
+
+    /// A request leaves as `unit`.
+    pub(super) fn take(&mut self, kind: &RouteKey, unit: Unit, now: Instant, waited: bool) {
+        if self.own.is_empty() {
+            return;
+        }
+        if now.since(self.swept) >= SWEEP {
+            self.swept = now;
+            self.own.retain(|_, own| !own.is_over(now));
+        }
+        self.each(kind, |own| own.take(now, unit, waited));
+    }
+
+    /// A request was served.
+    pub(super) fn served(&mut self, kind: &RouteKey, answered: Answered, finder: &Finder) {
+        if self.is_own(kind) {
+            self.each(kind, |own| own.served(answered));
+            self.routes.passes(kind.id(), answered.sent, answered.at);
+            self.credentials.passes(kind.credential(), answered.sent, answered.at);
+        } else {
+            self.routes.served(kind.id(), answered.sent, answered.at, finder.cycle_began());
+            self.credentials.served(kind.credential(), answered.sent, answered.at, finder.cycle_began());
+        }
+    }
+
+    /// A request that has a limit of its own was refused.
+    pub(super) fn refused(&mut self, kind: &RouteKey, answered: Answered, refusal: Refusal) {
+        // While it pauses its refusals are its own.
+        let mut paused = false;
+        self.each(kind, |own| {
+            paused |= own.closed().is_some();
+            own.refused(answered, refusal);
+        });
+        if !paused {
+            self.routes.fails(kind.id(), answered.sent, answered.at);
+            self.credentials.fails(kind.credential(), answered.sent, answered.at);
+        }
+    }
+
+    /// The API says that there were too many such requests at once.
+    pub(super) fn too_many(&mut self, kind: &RouteKey) {
+        self.each(kind, Own::too_many);
+    }
+
+    /// A request that has no limit of its own was refused. Says whether it has one from now on: then the lane's is what is
+    /// left if these refusals are not counted. `alone` says that this was suspected before.
+    pub(super) fn suspect(
+        &mut self,
+        kind: &RouteKey,
+        answered: Answered,
+        newest: Unit,
+        alone: bool,
+        finder: &mut Finder,
+    ) -> bool {
+        let route = self.routes.refused(kind.id(), answered.sent, answered.at, alone);
+        let credential = self.credentials.refused(kind.credential(), answered.sent, answered.at, false);
+        let contrast = |suspicion: &Option<Suspicion>| suspicion.map_or(0.0, |suspicion| suspicion.contrast);
+        let credential = credential.filter(|_| kind.credential() != 0);
+        let route = route.filter(|_| kind.id() != 0);
+        let (group, suspicion) = if contrast(&credential) > contrast(&route) {
+            (Group::Credential(kind.credential()), credential)
+        } else {
+            (Group::Route(kind.id()), route)
+        };
+        let Some(Suspicion { since, served, share, .. }) = suspicion.filter(|_| self.own.len() < MOST) else {
+            return false;
+        };
+        match group {
+            Group::Route(id) => self.routes.forget(id),
+            Group::Credential(id) => self.credentials.forget(id),
+        }
+        self.own.insert(group, Own::new(finder.of_kind(since, served, share), answered.at, newest));
+        finder.start_again(since);
+        self.doubted = None;
+        true
+    }
+
+    /// A request was answered, as whatever, or will not be.
+    pub(super) fn ended(&mut self, kind: &RouteKey, unit: Unit) {
+        self.each(kind, |own| own.ended(unit));
+    }
+
+    fn each(&mut self, kind: &RouteKey, mut act: impl FnMut(&mut Own)) {
+        if !self.own.is_empty() {
+            groups(kind).for_each(|group| self.own.get_mut(&group).into_iter().for_each(&mut act));
+        }
+    }
+}
+
+impl fmt::Debug for Kinds {
+    /// What is kept of credentials is not shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kinds").field("own", &self.own.len()).finish_non_exhaustive()
+    }
+}
+
+fn groups(kind: &RouteKey) -> impl Iterator<Item = Group> {
+    let (route, credential) = (kind.id(), kind.credential());
+    let route = (route != 0).then_some(Group::Route(route));
+    route.into_iter().chain((credential != 0).then_some(Group::Credential(credential)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requests of kinds, one every 10 ms, answered 30 ms later; who is served says `limit`. Says which kinds are split off.
+    fn split(kinds: &[(&str, usize)], mut limit: impl FnMut(usize, usize) -> bool) -> Vec<String> {
+        let (mut groups, mut finder) = (Kinds::default(), Finder::new(None));
+        let keys: Vec<_> = kinds.iter().map(|(path, _)| RouteKey::new("GET", path)).collect();
+        let turns: Vec<_> = kinds.iter().enumerate().flat_map(|(kind, (_, many))| vec![kind; *many]).collect();
+        for number in 0..2000 {
+            // Mixed, and always the same.
+            let kind = turns[number * 7919 % turns.len()];
+            let sent = Instant::START + Duration::from_millis(number as u64 * 10);
+            let answered = Answered { unit: number as Unit, sent, at: sent + Duration::from_millis(30), crowd: 3 };
+            if limit(number, kind) {
+                finder.served(answered, false);
+                groups.served(&keys[kind], answered, &finder);
+            } else if !groups.is_own(&keys[kind]) {
+                groups.suspect(&keys[kind], answered, answered.unit, false, &mut finder);
+            }
+        }
+        let own = keys.iter().zip(kinds).filter(|(key, _)| groups.is_own(key));
+        own.map(|(_, (path, _))| (*path).to_owned()).collect()
+    }
+
+    #[test]
+    fn who_is_refused_while_others_are_served_has_a_limit_of_its_own() {
+        // Ten of them a second are allowed, and half as many more are sent.
+        let mut served = 0;
+        let split = split(&[("/a", 3), ("/b", 4)], |number, kind| {
+            served = if number % 100 == 0 { 0 } else { served + usize::from(kind == 0) };
+            kind == 1 || served <= 30
+        });
+        assert_eq!(split, ["/a"]);
+    }
+
+    #[test]
+    fn who_are_refused_alike_share_a_limit_however_unequal_they_are() {
+        for kinds in [[("/a", 1), ("/b", 1)], [("/a", 1), ("/b", 19)], [("/a", 7), ("/b", 3)]] {
+            // The first of each second or two, and some at random.
+            assert!(split(&kinds, |number, _| number % 100 < 80).is_empty(), "{kinds:?}");
+            assert!(split(&kinds, |number, _| number % 200 < 100).is_empty(), "{kinds:?}");
+            let mut dice = fastrand::Rng::with_seed(1);
+            assert!(split(&kinds, |_, _| dice.f64() > 0.02).is_empty(), "{kinds:?}");
+            assert!(split(&kinds, |_, _| dice.f64() > 0.2).is_empty(), "{kinds:?}");
+        }
+    }
+
+    #[test]
+    fn keys_of_one_route_are_told_apart_and_requests_without_one_are_not() {
+        let route = RouteKey::new("GET", "/a");
+        let (free, paid) = (route.with_credential(7), route.with_credential(8));
+        for (refused, others) in [(free, paid), (route, paid)] {
+            let (mut groups, mut finder) = (Kinds::default(), Finder::new(None));
+            let mut split = false;
+            for number in 0..200 {
+                let sent = Instant::START + Duration::from_millis(number * 10);
+                let answered = Answered { unit: number, sent, at: sent, crowd: 1 };
+                if number % 2 == 0 {
+                    groups.served(&others, answered, &finder);
+                } else if number < 20 {
+                    groups.served(&refused, answered, &finder);
+                } else if !split {
+                    split = groups.suspect(&refused, answered, answered.unit, false, &mut finder);
+                }
+            }
+            assert_eq!(split, refused == free);
+            assert_eq!(groups.is_own(&free), refused == free);
+            assert!(!groups.is_own(&paid) && !groups.is_own(&route));
+            assert_eq!(groups.line(&free, false), split.then(|| free.without_route()), "whatever it asks for");
+        }
+    }
+
+    #[test]
+    fn a_group_that_nobody_uses_is_forgotten() {
+        let (mut groups, finder) = (Kinds::default(), Finder::new(None));
+        let (kind, other) = (RouteKey::new("GET", "/a"), RouteKey::new("GET", "/b"));
+        let at = |seconds| Instant::START + Duration::from_secs(seconds);
+        groups.own.insert(Group::Route(kind.id()), Own::new(finder.of_kind(0.0, 1.0, 0.1), at(0), 0));
+        groups.take(&other, 1, at(60), false);
+        assert!(groups.is_own(&kind));
+        groups.take(&other, 2, at(700), false);
+        assert!(!groups.is_own(&kind) && groups.is_empty());
+    }
+}

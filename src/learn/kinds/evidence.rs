@@ -1,0 +1,217 @@
+//! Who is refused while others are served.
+
+use crate::clock::Instant;
+
+/// Counts for a few groups that were seen last. The older an answer is the less it counts.
+#[derive(Clone, Default)]
+pub(super) struct Evidence {
+    groups: Vec<Count>,
+    served: Fading,
+    refused: Fading,
+}
+
+/// A group that is refused alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Suspicion {
+    /// By how much it is refused more often than others.
+    pub(super) contrast: f64,
+    /// How many of it were served since when, in seconds.
+    pub(super) served: f64,
+    pub(super) since: f64,
+    /// Its share of all that were served.
+    pub(super) share: f64,
+}
+
+#[derive(Clone)]
+struct Count {
+    id: u32,
+    seen: Instant,
+    served: Fading,
+    refused: Fading,
+    /// When the first one left that was refused, until one that left later is served.
+    since: Option<Instant>,
+    /// When the last one left that was served.
+    last: Instant,
+    /// When the last of others left that was served in such a time; how often one of the group was refused that left after
+    /// one of them, one time after the other, and when the last of these left.
+    passed_last: Instant,
+    turns: u32,
+    turned: Instant,
+    /// How many others that left in such times were served, and how many were refused.
+    passed: Fading,
+    alike: Fading,
+    /// When the lane's cycle began in which it was refused first, or that is the last one, and how many were served since.
+    cycle: (f64, f64),
+}
+
+/// A number that is halved every twenty seconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fading {
+    value: f64,
+    at: Instant,
+}
+
+/// It is halved in so many seconds.
+const HALVED: f64 = 20.0;
+/// A cycle that began so many seconds ago is not kept beside the lane's.
+const LONG: f64 = 300.0;
+/// So many groups are told apart.
+const GROUPS: usize = 32;
+/// So many of a group must have been refused, and so many others served.
+const REFUSED: f64 = 2.5;
+const OTHERS: f64 = 10.0;
+/// So many of those others while the group was refused.
+const PASSED: f64 = 4.0;
+/// Or so often one of the group was refused after others were served, none of it being served meanwhile.
+const TURNS: u32 = 3;
+/// If others are refused as well, this must be so unlikely.
+const CHANCE: f64 = 1e-4;
+/// So many times as often as others it must be refused.
+const CONTRAST: f64 = 4.0;
+/// So unlikely chance must be: twice the logarithm of a likelihood ratio.
+const UNLIKELY: f64 = 10.0;
+
+// === impl Evidence ===
+
+impl Evidence {
+    /// One of the group `id` was served that left at `sent`, in a cycle of the lane that began then.
+    pub(super) fn served(&mut self, id: u32, sent: Instant, now: Instant, cycle: f64) {
+        self.passes(id, sent, now);
+        let group = self.group(id, now);
+        group.served.add(now);
+        if group.is_refused(sent) {
+            (group.since, group.turns) = (None, 0);
+        }
+        group.last = group.last.max(sent);
+        // A cycle in which it was refused is looked at as a whole.
+        let over = group.refused.get(now) < 0.5 || now.since(Instant::START).as_secs_f64() - group.cycle.0 > LONG;
+        if over && group.cycle.0.to_bits() != cycle.to_bits() {
+            group.cycle = (cycle, 0.0);
+        }
+        group.cycle.1 += 1.0;
+    }
+
+    /// One of the group `id`, which may have a limit of its own, was served: what does that say of others?
+    pub(super) fn passes(&mut self, id: u32, sent: Instant, now: Instant) {
+        self.served.add(now);
+        if self.refused.value > 0.0 {
+            let others = self.groups.iter_mut().filter(|group| group.id != id);
+            others.filter(|group| group.is_refused(sent)).for_each(|group| {
+                group.passed.add(now);
+                group.passed_last = group.passed_last.max(sent);
+            });
+        }
+    }
+
+    /// One of the group `id`, which may have a limit of its own, was refused: what does that say of others?
+    pub(super) fn fails(&mut self, id: u32, sent: Instant, now: Instant) {
+        let others = self.groups.iter_mut().filter(|group| group.id != id);
+        others.filter(|group| group.is_refused(sent)).for_each(|group| group.alike.add(now));
+    }
+
+    /// One was refused, which was suspected before if it is `alone`. Says if its group is refused alone.
+    pub(super) fn refused(&mut self, id: u32, sent: Instant, now: Instant, alone: bool) -> Option<Suspicion> {
+        self.refused.add(now);
+        self.fails(id, sent, now);
+        let all = (self.served.get(now), self.refused.get(now));
+        let group = self.group(id, now);
+        group.refused.add(now);
+        if group.last < sent {
+            let since = *group.since.get_or_insert(sent);
+            if group.passed_last > since && group.passed_last > group.turned && sent > group.passed_last {
+                (group.turns, group.turned) = (group.turns + 1, sent);
+            }
+        }
+        let (served, refused) = (group.served.get(now), group.refused.get(now));
+        let (others_served, others_refused) = ((all.0 - served).max(0.0), (all.1 - refused).max(0.0));
+        let (passed, alike) = (group.passed.get(now), group.alike.get(now));
+        let share = refused / (served + refused);
+        let theirs = (others_refused + 0.5) / (others_served + others_refused).max(1.0);
+        let contrast = share / theirs;
+        let by_turns = group.turns >= TURNS
+            && passed >= REFUSED.max(CONTRAST * alike)
+            && (others_refused < 1.0 || contrast > CONTRAST || theirs.powf(f64::from(group.turns)) < CHANCE);
+        let on_the_whole = others_served >= OTHERS
+            && passed >= PASSED.max(CONTRAST * alike)
+            && contrast > CONTRAST
+            && unlikely([served, refused], [others_served, others_refused]) > UNLIKELY;
+        let alone = alone && passed >= 1.0_f64.max(CONTRAST * alike) && contrast > CONTRAST;
+        let suspected = refused >= REFUSED && group.cycle.1 >= 1.0 && (by_turns || on_the_whole || alone);
+        suspected.then_some(Suspicion { contrast, since: group.cycle.0, served: group.cycle.1, share: served / all.0 })
+    }
+
+    /// The group is no matter of the others' any more.
+    pub(super) fn forget(&mut self, id: u32) {
+        if let Some(at) = self.groups.iter().position(|group| group.id == id) {
+            let group = self.groups.swap_remove(at);
+            self.served.value = (self.served.value - group.served.value).max(0.0);
+            self.refused.value = 0.0;
+        }
+        self.groups.iter_mut().for_each(|group| {
+            (group.refused, group.passed, group.alike) = Default::default();
+            (group.since, group.turns) = (None, 0);
+        });
+    }
+
+    fn group(&mut self, id: u32, now: Instant) -> &mut Count {
+        let found = self.groups.iter().position(|group| group.id == id);
+        let at = found.unwrap_or_else(|| {
+            if self.groups.len() >= GROUPS {
+                let oldest = self.groups.iter().enumerate().min_by_key(|(_, group)| group.seen);
+                let oldest = oldest.map_or(0, |(at, _)| at);
+                self.groups.swap_remove(oldest);
+            }
+            self.groups.push(Count::new(id));
+            self.groups.len() - 1
+        });
+        let group = &mut self.groups[at];
+        group.seen = now;
+        group
+    }
+}
+
+// === impl Count ===
+
+impl Count {
+    fn new(id: u32) -> Self {
+        let (at, none) = (Instant::START, Fading::default());
+        Self {
+            id,
+            seen: at,
+            served: none,
+            refused: none,
+            since: None,
+            last: at,
+            passed_last: at,
+            turns: 0,
+            turned: at,
+            passed: none,
+            alike: none,
+            cycle: (0.0, 0.0),
+        }
+    }
+
+    /// Whether those of this group were refused that left just before `sent`.
+    fn is_refused(&self, sent: Instant) -> bool {
+        self.since.is_some_and(|since| since < sent)
+    }
+}
+
+// === impl Fading ===
+
+impl Fading {
+    fn get(&self, now: Instant) -> f64 {
+        self.value * 0.5f64.powf(now.since(self.at).as_secs_f64() / HALVED)
+    }
+
+    fn add(&mut self, now: Instant) {
+        *self = Self { value: self.get(now) + 1.0, at: now };
+    }
+}
+
+/// How unlikely it is that two groups, of which so many were served and refused, are refused alike (a G-test).
+fn unlikely(one: [f64; 2], other: [f64; 2]) -> f64 {
+    let of = |part: f64, whole: f64| if part > 0.0 { part * (part / whole).ln() } else { 0.0 };
+    let apart = |[served, refused]: [f64; 2]| of(served, served + refused) + of(refused, served + refused);
+    2.0 * (apart(one) + apart(other) - apart([one[0] + other[0], one[1] + other[1]]))
+}

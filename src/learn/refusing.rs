@@ -1,0 +1,85 @@
+//! What a lane does when it is refused: it pauses, or a kind of request does.
+
+use std::time::Duration;
+
+use super::{
+    BAN, CROWDED, Change, Changes, FIRST_PAUSE, Heard, LONGEST_PAUSE, Learned, Observation, Reason, RouteKey,
+    SHORTEST_PAUSE, answered, finder::Refusal, told::Claims, wait,
+};
+use crate::{
+    clock::Instant,
+    hint::{Cause, Signal},
+    limit::{Charge, Unit},
+    policy::Trust,
+};
+
+impl Learned {
+    /// A request was refused, and no budget that is told says why.
+    pub(super) fn refuse(&mut self, seen: &Observation<'_>, claims: &Claims, changes: &mut Changes) {
+        let &Observation { heard: Heard { hint, .. }, charge: Charge { unit, .. }, kind, at: now, waiting, .. } = seen;
+        let asked = if claims.believed { wait(hint) } else { hint.retry_after };
+        let (wait, reason) = match (hint.signal, asked.filter(|wait| !wait.is_zero())) {
+            (Signal::Banned, wait) => return self.close(now, wait.unwrap_or(BAN), Reason::Banned, changes),
+            (_, Some(wait)) if hint.retry_after.is_some() => (Some(wait), Reason::RetryAfter),
+            (_, Some(wait)) => (Some(wait), Reason::Exhausted),
+            (_, None) => (None, Reason::Refused),
+        };
+        if claims.explains {
+            if let Some(wait) = wait.filter(|_| hint.retry_after.is_some()) {
+                let floor = self.count_refusal(unit);
+                self.close(now, wait.max(floor), reason, changes);
+            }
+            return;
+        }
+        let refusal = Refusal {
+            newest: self.gate.newest(),
+            wait,
+            overload: hint.cause == Cause::Overload,
+            pressed: waiting || self.unanswered >= CROWDED,
+        };
+        if self.kinds.is_own(&kind) {
+            self.kinds.refused(&kind, answered(seen), refusal);
+        } else if let Some(until) = self.finder.refused(answered(seen), refusal) {
+            self.close(now, until.since(now), reason, changes);
+            self.kinds.stands_back(&kind, now, until);
+        }
+    }
+
+    /// Whether this refusal shows that a kind of request is limited by itself; `alone` says that it was refused a few times
+    /// while others were served.
+    pub(super) fn splits(&mut self, seen: &Observation<'_>, alone: bool) -> bool {
+        let newest = self.gate.newest();
+        self.trust != Trust::Waits && self.kinds.suspect(&seen.kind, answered(seen), newest, alone, &mut self.finder)
+    }
+
+    /// What was taken for a limit of the lane is one of a kind of request: the lane is what it was without it.
+    pub(super) fn blame_kind(&mut self, kind: &RouteKey, changes: &mut Changes) {
+        self.routes.forget(kind);
+        changes.push(Change::OwnLimit);
+        if self.gate.until().is_some_and(|(_, reason)| matches!(reason, Reason::RetryAfter | Reason::Refused)) {
+            self.gate.open();
+            self.open(changes);
+        }
+        self.waits = 0;
+    }
+
+    /// What refuses again after each pause asks for too short ones: they double, whatever it asks for.
+    fn count_refusal(&mut self, unit: Unit) -> Duration {
+        if !self.gate.knows(unit) {
+            self.waits += 1;
+        }
+        SHORTEST_PAUSE.mul_f64(2f64.powi(self.waits.saturating_sub(2).min(20) as i32)).min(LONGEST_PAUSE)
+    }
+
+    /// Nothing leaves for so long.
+    pub(super) fn close(&mut self, now: Instant, wait: Duration, reason: Reason, changes: &mut Changes) {
+        let was = self.gate.until();
+        if self.gate.close(now, now + wait, reason) {
+            // What a moment more or less makes of the same pause is no news.
+            let news = was.is_none_or(|(until, was)| was != reason || (now + wait).since(until) > FIRST_PAUSE);
+            if news {
+                changes.push(Change::Closed(reason, wait));
+            }
+        }
+    }
+}
