@@ -72,6 +72,11 @@ impl RouteKey {
         self.prefixes[SEGMENTS]
     }
 
+    /// What tells it, sent with its credential, from everything else.
+    pub(super) fn exact(&self) -> u32 {
+        self.id() ^ self.credential().rotate_left(7)
+    }
+
     /// The prefixes that it shares with other kinds, the longest first, itself included.
     pub(super) fn prefixes(&self) -> impl Iterator<Item = u32> {
         self.prefixes[..=usize::from(self.depth)].iter().rev().copied()

@@ -55,7 +55,7 @@ impl Scopes {
 
     /// The budgets that answers to exactly this kind reported, if there were any.
     pub(super) fn reported(&self, kind: &RouteKey) -> Option<Scope> {
-        self.nodes.get(&kind.id())?.reported
+        self.nodes.get(&kind.exact())?.reported
     }
 
     /// An answer to a request of `kind` reports `told`. What it had reported of `instead` is true no more.
@@ -79,7 +79,7 @@ impl Scopes {
         for prefix in kind.prefixes() {
             turned |= self.nodes.entry(prefix).or_insert(new).below.vote(now);
         }
-        self.nodes.entry(kind.id()).or_insert(new).reported = Some(now);
+        self.nodes.entry(kind.exact()).or_insert(new).reported = Some(now);
         // What is expected of those that are not known has changed.
         self.version += u64::from(turned);
     }
@@ -87,7 +87,10 @@ impl Scopes {
     /// Forgets what says the same as the prefix before it. Says whether there is room then.
     fn make_room(&mut self) -> bool {
         let says_no_more = |(id, node): &(&u32, &Node)| {
-            let mut shorter = node.kind.prefixes().skip_while(|prefix| prefix != *id).skip(1);
+            // With a credential it is none of its own prefixes: the longest is above it.
+            let below = node.kind.prefixes().take_while(|prefix| prefix != *id).count() + 1;
+            let below = if **id == node.kind.exact() { usize::from(node.kind.id() == **id) } else { below };
+            let mut shorter = node.kind.prefixes().skip(below);
             let above = shorter.find_map(|prefix| self.nodes.get(&prefix)).map_or(&self.root, |node| &node.below);
             node.below.scope == above.scope && node.reported.is_none_or(|reported| reported == above.scope)
         };
