@@ -50,7 +50,7 @@ class Fleet:
         """A status, or what went wrong; and Retry-After."""
         try:
             async with self.session.request(
-                request["method"], self.url + request["path"], headers=request["headers"], proxy=self.proxy
+                request["method"].upper(), self.url + request["path"], headers=request.get("headers"), proxy=self.proxy
             ) as answer:
                 await answer.read()
                 return answer.status, answer.headers.get("Retry-After")

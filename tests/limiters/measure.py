@@ -4,6 +4,7 @@ as a program, so that measurements do not disturb each other.
 Usage: measure.py KEY CLIENT SECONDS ANDANTE"""
 
 import asyncio
+import itertools
 import json
 import signal
 import sys
@@ -25,7 +26,7 @@ async def measure(row, client, seconds, andante, world):
     port = await tap.start(world.limiter(row.server))
     proxy = None
     if client != "careful":
-        proxy = world.andante(andante, row.limit if client == "configured" else None, port)
+        proxy = world.andante(andante, row.allows.limit if client == "configured" else None, port)
     fleet = Fleet(f"http://{world.address}:{port}", row.requests, proxy)
     began = time.monotonic()
     await fleet.work(seconds)
@@ -43,10 +44,10 @@ def figures(row, seconds, answers, got):
         "accepted": len(served),
         "refused": len(answers) - len(served),
         "seen": sum(count for status, count in got.items() if status != 200),
-        "share": sum(at >= seconds - tail for at in served) / (row.rate * tail),
+        "share": sum(at >= seconds - tail for at in served) / (row.allows.rate * tail),
         "late": 100 * sum(status != 200 for status in late) / max(1, len(late)),
-        "stall": longest(served, row.window, seconds),
-        "first_stall": longest(served, 0, row.window),
+        "stall": longest(served, row.allows.window, seconds),
+        "first_stall": longest(served, 0, row.allows.window),
         "seconds": seconds,
         "api": statuses,
         "workers": dict(got),
@@ -56,7 +57,7 @@ def figures(row, seconds, answers, got):
 def longest(served, start, end):
     """The longest time in this part of the measurement in which nothing was served."""
     times = [start, *(at for at in served if start < at < end), end]
-    return max(0.0, *(after - before for before, after in zip(times, times[1:])))
+    return max(0.0, *(after - before for before, after in itertools.pairwise(times)))
 
 
 def main():

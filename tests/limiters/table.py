@@ -7,20 +7,22 @@ BEGIN = "<!-- Written by tests/limiters/run --all --write. -->\n"
 END = "<!-- Until here. -->\n"
 
 NAMES = {"careful": "careful, without andante", "alone": "andante", "configured": "andante, `--limit`"}
-HEAD = ["limiter", "client", "accepted", "refused", "seen", "share", "late", "stall"]
+HEAD = ["limiter", "allows", "client", "accepted", "refused", "seen", "share", "late", "stall"]
 
 
 def render(rows, found):
-    """Markdown, a line for each client."""
-    lines = [HEAD, ["---", "---", *(["--:"] * 6)]]
+    """Markdown: a line for each client, and why a row has bounds of its own."""
+    lines = [HEAD, ["---"] * 3 + ["--:"] * 6]
     for row in rows:
-        title = row.name
+        title = [f"{row.name}[^{row.key}]" if row.because else row.name, row.allows.limit or ""]
         for client, name in NAMES.items():
             figures = found.get((row.key, client))
             if figures:
-                lines.append([title, name, *cells(figures, client)])
-                title = ""
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+                lines.append([*title, name, *cells(figures, client)])
+                title = ["", ""]
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    notes = "".join(f"[^{row.key}]: {row.because}\n" for row in rows if row.because)
+    return f"{table}\n{notes}" if notes else table
 
 
 def cells(figures, client):
@@ -34,12 +36,13 @@ def cells(figures, client):
 
 def missed(row, bounds, found):
     """The bounds that a row misses, a line for each."""
-    careful, alone, configured = (found.get((row.key, client)) for client in ["careful", "alone", "configured"])
-    broken = [f"{row.key}: {figures['error']}" for figures in [careful, alone, configured] if figures and "error" in figures]
+    measured = [found.get((row.key, client)) for client in ["careful", "alone", "configured"]]
+    broken = [figures["error"] for figures in measured if figures and "error" in figures]
     if broken:
-        return broken
+        return [f"{row.key}: {error}" for error in broken]
+    careful, alone, configured = measured
     # Two answers are never a window apart to the millisecond.
-    stall = 1.05 * row.window + 0.05 if bounds.stall is None else bounds.stall
+    stall = 1.05 * row.allows.window + 0.05 if bounds.stall is None else bounds.stall
     checks = [
         (alone["share"] >= bounds.share, f"share {alone['share']:.3f}, not {bounds.share}"),
         (alone["late"] <= bounds.late, f"refused after 10 s: {alone['late']:.1f}%, more than {bounds.late}%"),
@@ -62,7 +65,9 @@ def missed(row, bounds, found):
     return [f"{row.key}: {complaint}" for held, complaint in checks if not held]
 
 
-def write(rows, found):
+def write(rows, found, complaints):
     text = PAGE.read_text()
     start, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    PAGE.write_text(text[:start] + render(rows, found) + text[end:])
+    short = "".join(f"- {line}\n" for line in complaints)
+    seen = render(rows, found) + (f"\nMissed:\n\n{short}" if short else "")
+    PAGE.write_text(text[:start] + seen + text[end:])

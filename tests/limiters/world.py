@@ -42,23 +42,21 @@ class World:
 
     # === kinds of servers ===
 
-    def node(self, port, kind, **options):
-        # Some take a list.
-        options = options.get("list", options)
+    def node(self, port, kind, options):
         command = [NODE / "node_modules" / ".bin" / "node", HERE / "servers" / "node.mjs"]
         self.run([*command, kind, json.dumps(options), self.address, port])
 
-    def python(self, port, kind, **options):
+    def python(self, port, kind, options):
         command = [VENV / "bin" / "python", HERE / "servers" / "python.py"]
         self.run([*command, kind, json.dumps(options), self.address, port])
 
-    def nginx(self, port, zone, limit, work=None):
+    def nginx(self, port, zones, limit, work):
         (self.folder / "www").mkdir()
         (self.folder / "www" / "items").write_text('{"done":true}')
         answer = f"root {self.folder}/www;"
         if work is not None:
             answer = f"proxy_pass http://{self.address}:{self.backend(work)};"
-        file = self.write("nginx.conf", port, zone=zone, limit=limit, answer=answer)
+        file = self.write("nginx.conf", port, zones=zones, limit=limit, answer=answer)
         self.run(["nginx", "-c", file, "-p", self.folder, "-e", self.folder / "nginx.err"])
 
     def haproxy(self, port, **limit):
@@ -75,7 +73,7 @@ class World:
         self.run([program, "-c", file, "--concurrency", 1, "--disable-hot-restart", "--log-level", "error"])
 
     def backend(self, work):
-        return self.limiter(("python", {"kind": "backend", "work": work}))
+        return self.limiter(("python", {"kind": "backend", "options": {"work": work}}))
 
     def write(self, name, port, **values):
         text = (HERE / "servers" / name).read_text()

@@ -92,11 +92,7 @@ def django(**settings):
     from django.conf import settings as configuration
 
     cache = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
-    # That this cache belongs to one process is known: there is one.
-    quiet = ["django_ratelimit.E003", "django_ratelimit.W001"]
-    configuration.configure(
-        ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], SECRET_KEY="x", CACHES=cache, SILENCED_SYSTEM_CHECKS=quiet, **settings
-    )
+    configuration.configure(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], CACHES=cache, **settings)
     package.setup()
     from django.core.handlers.wsgi import WSGIHandler
 
@@ -197,7 +193,8 @@ def limits(limit, strategy):
     import limits as package
 
     limiter = getattr(package.strategies, strategy)(package.storage.MemoryStorage())
-    return gate(lambda item=package.parse(limit): limiter.hit(item))
+    item = package.parse(limit)
+    return gate(lambda: limiter.hit(item))
 
 
 # === our own ===
