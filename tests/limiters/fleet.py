@@ -11,7 +11,8 @@ import aiohttp
 WORKERS = 64
 # What a worker waits that gets through andante what it should not.
 UNWELL = 0.1
-# The first pause of a careful client is a random part of this, in seconds; each further one of twice as much.
+# The first pause of a careful client is a random part of this, in seconds; each further one of twice as much. As much
+# is what it adds to a pause that it was told.
 PAUSE, LONGEST = 0.5, 30
 
 
@@ -59,10 +60,9 @@ class Fleet:
 
 
 def pause(refused, after):
-    """What a careful client waits: as long as it is told, and a little more; or longer each time, at random."""
+    """What a careful client waits: as long as it is told, and a little more, since some are told 0; or longer each time."""
     if after:
-        told = seconds(after)
-        return told + random.random() * min(0.5, told)
+        return seconds(after) + random.random() * PAUSE
     return random.random() * min(PAUSE * 2 ** min(refused - 1, 10), LONGEST)
 
 

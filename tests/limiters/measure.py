@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 from fleet import Fleet
@@ -39,7 +40,6 @@ def figures(row, seconds, answers, got):
     served = [at for at, status in answers if status == 200]
     late = [status for at, status in answers if at >= LATE]
     tail = row.tail(seconds)
-    statuses = {status: sum(1 for _, other in answers if other == status) for _, status in answers}
     return {
         "accepted": len(served),
         "refused": len(answers) - len(served),
@@ -49,7 +49,7 @@ def figures(row, seconds, answers, got):
         "stall": longest(served, row.allows.window, seconds),
         "first_stall": longest(served, 0, row.allows.window),
         "seconds": seconds,
-        "api": statuses,
+        "api": Counter(status for _, status in answers),
         "workers": dict(got),
     }
 

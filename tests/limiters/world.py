@@ -21,7 +21,7 @@ class World:
     def __init__(self, folder):
         self.folder = folder
         pid = os.getpid()
-        self.address = f"127.{1 + (pid >> 16) % 254}.{pid >> 8 & 255}.{pid & 255 or 1}"
+        self.address = f"127.{1 + (pid >> 16) % 254}.{pid >> 8 & 255}.{pid & 255}"
         self.running = []
 
     def limiter(self, server):
