@@ -10,7 +10,7 @@ import aiohttp
 
 WORKERS = 64
 # What a worker waits that gets through andante what it should not.
-UNWELL = 0.1
+UNWELL = 0.5
 # The first pause of a careful client is a random part of this, in seconds; each further one of twice as much. As much
 # is what it adds to a pause that it was told.
 PAUSE, LONGEST = 0.5, 30
@@ -60,14 +60,17 @@ class Fleet:
 
 
 def pause(refused, after):
-    """What a careful client waits: as long as it is told, and a little more, since some are told 0; or longer each time."""
-    if after:
-        return seconds(after) + random.random() * PAUSE
+    """What a careful client waits: as long as it is told, and a little more; or longer each time, at random. Some are told to
+    wait 0 s: they know no more than those that are told nothing."""
+    told = seconds(after)
+    if told:
+        return told + random.random() * PAUSE
     return random.random() * min(PAUSE * 2 ** min(refused - 1, 10), LONGEST)
 
 
 def seconds(after):
+    """What Retry-After comes to, or 0."""
     try:
-        return max(0.0, float(after))
+        return max(0.0, float(after or 0))
     except ValueError:
         return max(0.0, email.utils.parsedate_to_datetime(after).timestamp() - time.time())
