@@ -53,14 +53,20 @@ def missed(row, bounds, found):
         share, refused = configured["share"], configured["refused"]
         checks += [
             (share >= bounds.configured_share, f"with --limit: share {share:.3f}, not {bounds.configured_share}"),
-            (refused <= bounds.configured_refused, f"with --limit: {refused} refused, not {bounds.configured_refused}"),
+            (
+                refused <= bounds.configured_refused,
+                f"with --limit: {refused} refused, more than {bounds.configured_refused}",
+            ),
         ]
     if careful:
         least = bounds.careful_accepted * careful["accepted"]
         most = max(1, bounds.careful_refused * careful["refused"])
         checks += [
-            (alone["accepted"] >= least, f"accepted {alone['accepted']}, not {least:.0f} as of the careful client's"),
-            (alone["refused"] <= most, f"refused {alone['refused']}, not {most:.0f} as of the careful client's"),
+            (
+                alone["accepted"] >= least,
+                f"accepted {alone['accepted']}, beside the careful client's {careful['accepted']}",
+            ),
+            (alone["refused"] <= most, f"refused {alone['refused']}, beside the careful client's {careful['refused']}"),
         ]
     return [f"{row.key}: {complaint}" for held, complaint in checks if not held]
 
