@@ -59,7 +59,8 @@ class Row:
 # For APIs that tell their limit, and for those that only refuse.
 TELLS, REFUSES = Bounds(0.95), Bounds(0.90)
 # Twenty seconds are few.
-QUICK_TELLS, QUICK_REFUSES = Bounds(0.90, late=4.0), Bounds(0.75, late=6.0)
+# Twenty seconds are few: these bounds find standstills.
+QUICK_TELLS = QUICK_REFUSES = Bounds(0.70, late=6.0, stall=4.0, configured_share=0.70, configured_refused=5)
 
 PER_TEN = Allows(10, 10, "100/10s")
 PER_SECOND = Allows(20, 1, "20/s")
