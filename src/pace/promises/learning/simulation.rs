@@ -7,6 +7,7 @@
 //! ```
 
 mod clients;
+mod dice;
 mod limiter;
 mod random;
 mod world;

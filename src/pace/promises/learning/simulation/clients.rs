@@ -6,7 +6,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::{
     MORNING,
-    world::{Answer, Dice, WORKERS, World, seconds},
+    dice::Dice,
+    world::{Answer, WORKERS, World, seconds},
 };
 use crate::{
     clock::Instant,

@@ -1,8 +1,9 @@
 //! Limiters that nobody has thought of.
 
 use super::{
+    dice::Dice,
     limiter::Limiter,
-    world::{Dice, Tells, Wait, World},
+    world::{Tells, Wait, World},
 };
 
 const WINDOWS: [f64; 11] = [1.0, 1.0, 2.0, 5.0, 10.0, 10.0, 30.0, 60.0, 60.0, 7.0, 25.0];

@@ -9,6 +9,7 @@ use std::{
 use super::{
     MORNING,
     clients::Client,
+    dice::Dice,
     limiter::{Limiter, Look},
 };
 use crate::clock::Instant;
@@ -128,9 +129,6 @@ struct Request {
     holds: Vec<usize>,
 }
 
-/// Random, and the same for the same seed.
-pub(super) struct Dice(fastrand::Rng);
-
 // === impl World ===
 
 impl World {
@@ -181,7 +179,7 @@ impl World {
             capacity: self.capacity(),
             world: self.clone(),
             client,
-            dice: Dice(fastrand::Rng::with_seed(seed * 7919 + 13)),
+            dice: Dice::with_seed(seed * 7919 + 13),
             events: BinaryHeap::new(),
             happenings: BTreeMap::new(),
             sequence: 0,
@@ -427,23 +425,6 @@ impl Run<'_> {
         let end = self.start + self.world.lasts;
         self.outcome.stall = self.outcome.stall.max(end - self.last_served);
         self.outcome
-    }
-}
-
-// === impl Dice ===
-
-impl Dice {
-    pub(super) fn with_seed(seed: u64) -> Self {
-        Self(fastrand::Rng::with_seed(seed))
-    }
-
-    /// From 0 up to 1.
-    pub(super) fn unit(&mut self) -> f64 {
-        self.0.f64()
-    }
-
-    pub(super) fn exponential(&mut self, mean: f64) -> f64 {
-        -mean * (1.0 - self.unit()).ln()
     }
 }
 
