@@ -202,9 +202,10 @@ impl Learned {
         let claims = self.told.hear(seen, buckets, self.spend, budget, self.unanswered);
         self.unanswered = self.unanswered.saturating_sub(1);
         let matters = quota || matches!(hint.signal, Signal::Exhausted | Signal::Throttled);
-        let unseen = claims.believed && self.is_elsewhere(hint, &kind);
         let refused = quota && !matches!(hint.signal, Signal::Banned | Signal::FatalQuota)
             || hint.cause == Cause::Overload && self.is_alive();
+        // All kinds are looked through for that: only where it matters.
+        let unseen = (matters || refused) && claims.believed && self.is_elsewhere(hint, &kind);
         let own = self.kinds.is_own(&kind);
         let alone = quota && !unseen && !claims.explains && !own && self.routes.is_alone(&kind);
         let split = refused && !unseen && !claims.explains && !own && self.splits(seen, alone);
