@@ -278,9 +278,9 @@ impl Finder {
         self.crowd.too_many(crowd);
     }
 
-    /// Whether requests are served, so that a refusal is no outage.
+    /// Whether requests have been served, so that a refusal is no outage.
     pub(super) fn is_alive(&self) -> bool {
-        self.closing.is_some() || self.cycle.is_some_and(|cycle| cycle.served >= 1.0)
+        self.closing.is_some() || !self.history.is_empty()
     }
 
     /// The limit that has changed since this was asked last, if one has: `Some(None)` if there is none any more.

@@ -28,6 +28,11 @@ impl History {
         self.total += 1.0;
     }
 
+    /// Whether none was served.
+    pub(super) fn is_empty(&self) -> bool {
+        self.marks.is_empty()
+    }
+
     /// How many that left after `since` were served.
     pub(super) fn since(&self, since: f64) -> f64 {
         let next = self.marks.partition_point(|(at, _)| *at < since);

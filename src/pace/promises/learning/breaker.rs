@@ -131,3 +131,13 @@ async fn an_outage_teaches_no_rate() {
     world.call(SERVED).await;
     assert!(world.lane.snapshot().limits.is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_503_after_a_while_without_requests_is_a_refusal_still() {
+    let world = World::unlimited(|_| {});
+    world.call(SERVED).await;
+    tokio::time::sleep(s(11)).await;
+    world.call((503, &[])).await;
+    let gate = world.lane.snapshot().gate.expect("it pauses");
+    assert_eq!(gate.0, Reason::Refused, "of an API that serves requests");
+}
