@@ -162,8 +162,8 @@ impl Kinds {
             own.refused(answered, refusal);
         });
         if !paused {
-            self.routes.fails(kind.id(), answered.sent, answered.at);
-            self.credentials.fails(kind.credential(), answered.sent, answered.at);
+            self.routes.fails(kind.id(), answered.sent);
+            self.credentials.fails(kind.credential(), answered.sent);
         }
     }
 

@@ -1,13 +1,17 @@
 //! Who is refused while others are served.
 
+use std::time::Duration;
+
 use crate::clock::Instant;
 
 /// Counts for a few groups that were seen last. The older an answer is the less it counts.
 #[derive(Clone, Default)]
 pub(super) struct Evidence {
     groups: Vec<Count>,
-    served: Fading,
-    refused: Fading,
+    served: f64,
+    refused: f64,
+    /// When all counts were last made less.
+    faded: Instant,
 }
 
 /// A group that is refused alone.
@@ -22,12 +26,12 @@ pub(super) struct Suspicion {
     pub(super) share: f64,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Count {
     id: u32,
     seen: Instant,
-    served: Fading,
-    refused: Fading,
+    served: f64,
+    refused: f64,
     /// When the first one left that was refused, until one that left later is served.
     since: Option<Instant>,
     /// When the last one left that was served.
@@ -38,21 +42,15 @@ struct Count {
     turns: u32,
     turned: Instant,
     /// How many others that left in such times were served, and how many were refused.
-    passed: Fading,
-    alike: Fading,
+    passed: f64,
+    alike: f64,
     /// When the lane's cycle began in which it was refused first, or that is the last one, and how many were served since.
     cycle: (f64, f64),
 }
 
-/// A number that is halved every twenty seconds.
-#[derive(Clone, Copy, Debug, Default)]
-struct Fading {
-    value: f64,
-    at: Instant,
-}
-
-/// It is halved in so many seconds.
-const HALVED: f64 = 20.0;
+/// All counts are made less by this factor each time: halved in 20 s.
+const FADING: f64 = 0.84;
+const EACH: Duration = Duration::from_secs(5);
 /// A cycle that began so many seconds ago is not kept beside the lane's.
 const LONG: f64 = 300.0;
 /// So many groups are told apart.
@@ -78,13 +76,13 @@ impl Evidence {
     pub(super) fn served(&mut self, id: u32, sent: Instant, now: Instant, cycle: f64) {
         self.passes(id, sent, now);
         let group = self.group(id, now);
-        group.served.add(now);
+        group.served += 1.0;
         if group.is_refused(sent) {
             (group.since, group.turns) = (None, 0);
         }
         group.last = group.last.max(sent);
         // A cycle in which it was refused is looked at as a whole.
-        let over = group.refused.get(now) < 0.5 || now.since(Instant::START).as_secs_f64() - group.cycle.0 > LONG;
+        let over = group.refused < 0.5 || now.since(Instant::START).as_secs_f64() - group.cycle.0 > LONG;
         if over && group.cycle.0.to_bits() != cycle.to_bits() {
             group.cycle = (cycle, 0.0);
         }
@@ -93,38 +91,39 @@ impl Evidence {
 
     /// One of the group `id`, which may have a limit of its own, was served: what does that say of others?
     pub(super) fn passes(&mut self, id: u32, sent: Instant, now: Instant) {
-        self.served.add(now);
-        if self.refused.value > 0.0 {
+        self.fade(now);
+        self.served += 1.0;
+        if self.refused > 0.0 {
             let others = self.groups.iter_mut().filter(|group| group.id != id);
             others.filter(|group| group.is_refused(sent)).for_each(|group| {
-                group.passed.add(now);
+                group.passed += 1.0;
                 group.passed_last = group.passed_last.max(sent);
             });
         }
     }
 
     /// One of the group `id`, which may have a limit of its own, was refused: what does that say of others?
-    pub(super) fn fails(&mut self, id: u32, sent: Instant, now: Instant) {
+    pub(super) fn fails(&mut self, id: u32, sent: Instant) {
         let others = self.groups.iter_mut().filter(|group| group.id != id);
-        others.filter(|group| group.is_refused(sent)).for_each(|group| group.alike.add(now));
+        others.filter(|group| group.is_refused(sent)).for_each(|group| group.alike += 1.0);
     }
 
     /// One was refused, which was suspected before if it is `alone`. Says if its group is refused alone.
     pub(super) fn refused(&mut self, id: u32, sent: Instant, now: Instant, alone: bool) -> Option<Suspicion> {
-        self.refused.add(now);
-        self.fails(id, sent, now);
-        let all = (self.served.get(now), self.refused.get(now));
+        self.fade(now);
+        self.refused += 1.0;
+        self.fails(id, sent);
+        let all = (self.served, self.refused);
         let group = self.group(id, now);
-        group.refused.add(now);
+        group.refused += 1.0;
         if group.last < sent {
             let since = *group.since.get_or_insert(sent);
             if group.passed_last > since && group.passed_last > group.turned && sent > group.passed_last {
                 (group.turns, group.turned) = (group.turns + 1, sent);
             }
         }
-        let (served, refused) = (group.served.get(now), group.refused.get(now));
+        let &mut Count { served, refused, passed, alike, .. } = group;
         let (others_served, others_refused) = ((all.0 - served).max(0.0), (all.1 - refused).max(0.0));
-        let (passed, alike) = (group.passed.get(now), group.alike.get(now));
         let share = refused / (served + refused);
         let theirs = (others_refused + 0.5) / (others_served + others_refused).max(1.0);
         let contrast = share / theirs;
@@ -144,13 +143,26 @@ impl Evidence {
     pub(super) fn forget(&mut self, id: u32) {
         if let Some(at) = self.groups.iter().position(|group| group.id == id) {
             let group = self.groups.swap_remove(at);
-            self.served.value = (self.served.value - group.served.value).max(0.0);
-            self.refused.value = 0.0;
+            self.served = (self.served - group.served).max(0.0);
+            self.refused = 0.0;
         }
         self.groups.iter_mut().for_each(|group| {
             (group.refused, group.passed, group.alike) = Default::default();
             (group.since, group.turns) = (None, 0);
         });
+    }
+
+    /// What is older counts less.
+    fn fade(&mut self, now: Instant) {
+        let times = now.since(self.faded).as_nanos() / EACH.as_nanos();
+        if times == 0 {
+            return;
+        }
+        self.faded = now;
+        let factor = FADING.powi(times.min(1000) as i32);
+        let groups = self.groups.iter_mut();
+        let counts = groups.flat_map(|Count { served, refused, passed, alike, .. }| [served, refused, passed, alike]);
+        counts.chain([&mut self.served, &mut self.refused]).for_each(|count| *count *= factor);
     }
 
     fn group(&mut self, id: u32, now: Instant) -> &mut Count {
@@ -161,7 +173,7 @@ impl Evidence {
                 let oldest = oldest.map_or(0, |(at, _)| at);
                 self.groups.swap_remove(oldest);
             }
-            self.groups.push(Count::new(id));
+            self.groups.push(Count { id, ..Count::default() });
             self.groups.len() - 1
         });
         let group = &mut self.groups[at];
@@ -173,39 +185,9 @@ impl Evidence {
 // === impl Count ===
 
 impl Count {
-    fn new(id: u32) -> Self {
-        let (at, none) = (Instant::START, Fading::default());
-        Self {
-            id,
-            seen: at,
-            served: none,
-            refused: none,
-            since: None,
-            last: at,
-            passed_last: at,
-            turns: 0,
-            turned: at,
-            passed: none,
-            alike: none,
-            cycle: (0.0, 0.0),
-        }
-    }
-
     /// Whether those of this group were refused that left just before `sent`.
     fn is_refused(&self, sent: Instant) -> bool {
         self.since.is_some_and(|since| since < sent)
-    }
-}
-
-// === impl Fading ===
-
-impl Fading {
-    fn get(&self, now: Instant) -> f64 {
-        self.value * 0.5f64.powf(now.since(self.at).as_secs_f64() / HALVED)
-    }
-
-    fn add(&mut self, now: Instant) {
-        *self = Self { value: self.get(now) + 1.0, at: now };
     }
 }
 
