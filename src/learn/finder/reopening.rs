@@ -1,6 +1,6 @@
 //! What the end of a pause says: how many are served in what time.
 
-use super::{Cycle, Finder, belief::Belief, closing::Closing, windows};
+use super::{Cycle, Finder, KNOWN, belief::Belief, closing::Closing, windows};
 
 /// Whether the end of a pause ends the cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +134,11 @@ impl Finder {
             rate = rate.max(self.history.since(sent - long) / long);
         }
         // What has been served lately may be served again.
+        let lately = self.history.since(sent - KNOWN) / KNOWN;
+        if self.belief.is_none() && rate < 0.5 * lately && length < 10.0 {
+            self.belief = Some(Belief::at_least(lately, KNOWN, lately * KNOWN, now));
+            return;
+        }
         let falls = rate < 0.5 * closing.rate && length < 10.0;
         let sure = closing.window
             || told.is_some()
