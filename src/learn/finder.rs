@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// What refusals have taught. Times are seconds since the clock's start.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Finder {
     way: Way,
     cycle: Option<Cycle>,
@@ -29,11 +29,11 @@ pub(super) struct Finder {
     major: f64,
     began: f64,
     history: History,
-    /// When a request was refused last that told something, and how many were served since.
-    refused: f64,
+    /// Whether a refusal has told something, and how many were served since the last that did.
+    refused: bool,
     served: f64,
     /// When what was believed was last refused by a little.
-    consistent: f64,
+    consistent: Option<f64>,
     closing: Option<Closing>,
     /// The last request that had left when the API refused: those up to it tell no more.
     before: Option<Unit>,
@@ -49,7 +49,7 @@ pub(super) struct Finder {
     noise: Option<f64>,
     /// The share that was refused of late.
     refusals: f64,
-    /// When slow start was last refused too soon to tell.
+    /// Slow start was refused too soon to tell.
     early: bool,
     /// It has failed, and served nothing since.
     failing: bool,
@@ -120,27 +120,10 @@ impl Finder {
     /// Knows nothing, or what is configured: so many requests a second.
     pub(super) fn new(configured: Option<f64>) -> Self {
         Self {
-            way: Way { usual: 0.1, least: f64::INFINITY },
-            cycle: None,
-            major: 0.0,
-            began: 0.0,
-            history: History::default(),
-            refused: f64::NEG_INFINITY,
-            consistent: f64::NEG_INFINITY,
-            served: 0.0,
-            closing: None,
-            before: None,
             belief: configured.filter(|rate| rate.is_finite()).map(|rate| Belief::of_window(rate, 1.0, rate, 0.0)),
-            crowd: if configured.is_some() { Crowd::unlimited() } else { Crowd::new() },
+            crowd: if configured.is_some() { Crowd::unlimited() } else { Crowd::default() },
             configured,
-            overloads: 0,
-            odd: 0,
-            noise: None,
-            refusals: 0.0,
-            early: false,
-            failing: false,
-            seen: 0.0,
-            told: None,
+            ..Self::default()
         }
     }
 
@@ -196,7 +179,7 @@ impl Finder {
 
     /// Whether nothing was refused so far.
     fn is_new(&self) -> bool {
-        !self.failing && self.refused.is_infinite() && self.closing.is_none() && self.crowd.cap().is_none()
+        !self.failing && !self.refused && self.closing.is_none() && self.crowd.cap().is_none()
     }
 
     /// How many may be under way at once, if that is known to matter.
@@ -288,9 +271,8 @@ impl Finder {
         let now = seconds(now);
         let rate = self.belief.as_mut().map(|belief| belief.rate(now)).filter(|rate| *rate < UNLIMITED);
         // What is configured holds anyway, until it is refused.
-        let rate = rate.filter(|rate| {
-            self.configured.is_none_or(|most| self.refused.is_finite() && *rate < most * (1.0 - NOTABLE))
-        });
+        let rate =
+            rate.filter(|rate| self.configured.is_none_or(|most| self.refused && *rate < most * (1.0 - NOTABLE)));
         match (self.told, rate) {
             (None, None) => None,
             (Some(told), Some(rate)) if (rate / told - 1.0).abs() < NOTABLE => None,
@@ -309,6 +291,12 @@ impl Finder {
 }
 
 // === impl Way ===
+
+impl Default for Way {
+    fn default() -> Self {
+        Self { usual: 0.1, least: f64::INFINITY }
+    }
+}
 
 impl Way {
     fn took(&mut self, took: f64) {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 /// Requests per second. Times are in seconds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Belief {
     /// What it was at `at`, or is about to be again: from there it grows slowly at first, and then ever faster.
     most: f64,
@@ -33,6 +33,9 @@ struct Rising {
     most: f64,
 }
 
+/// How fast it grows, and how fast near a rate that was too much a short time ago.
+const STEEPNESS: f64 = 0.05;
+const STEEP: f64 = 0.08;
 /// By so much less it begins.
 const DIP: f64 = 0.02;
 /// By so much it grows in one step of slow start.
@@ -49,19 +52,7 @@ const REMEMBERED_REQUESTS: f64 = 100.0;
 impl Belief {
     /// `count` requests were served in a window of `span` seconds.
     pub(super) fn of_window(rate: f64, span: f64, count: f64, now: f64) -> Self {
-        Self {
-            most: rate,
-            at: now,
-            calm: calm(rate, span),
-            steepness: 0.05,
-            span,
-            count,
-            rising: None,
-            cuts: 0,
-            series: (0.0, 0.0),
-            best: VecDeque::new(),
-            episode: None,
-        }
+        Self { most: rate, at: now, calm: calm(rate, span), steepness: STEEPNESS, span, count, ..Self::default() }
     }
 
     /// The same, kept for so long at least before more is tried.
@@ -184,7 +175,7 @@ impl Belief {
             self.cuts = 0;
         }
         (self.most, self.at, self.calm) = (lower, now, calm(lower, self.span));
-        self.steepness = if self.cuts >= 1 { 0.08 } else { 0.05 };
+        self.steepness = if self.cuts >= 1 { STEEP } else { STEEPNESS };
         in_vain.then(|| refusals.clamp(0.05, 0.5))
     }
 }

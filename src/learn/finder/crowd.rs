@@ -33,14 +33,16 @@ const MANY: f64 = 1024.0;
 
 // === impl Crowd ===
 
-impl Crowd {
-    pub(super) fn new() -> Self {
+impl Default for Crowd {
+    fn default() -> Self {
         Self { start: FIRST, cap: None, verdict: Verdict::Open, tried: 0.0, served: 0.0, lowered: 0 }
     }
+}
 
+impl Crowd {
     /// Who has configured a rate knows that it is one.
     pub(super) fn unlimited() -> Self {
-        Self { start: MANY, verdict: Verdict::No, ..Self::new() }
+        Self { start: MANY, verdict: Verdict::No, ..Self::default() }
     }
 
     /// How many there may be.

@@ -47,14 +47,14 @@ impl Finder {
         if self.crowd.fewer(crowd, now - sent < 4.0 * self.way.usual) {
             return None;
         }
-        if let Some((belief, rate)) = self.belief.as_mut().zip(self.configured).filter(|_| self.refused.is_infinite()) {
+        if let Some((belief, rate)) = self.belief.as_mut().zip(self.configured).filter(|_| !self.refused) {
             belief.holds_on(now, rate);
         }
         self.refusals += (1.0 - self.refusals) / 32.0;
         self.crowd.disproved();
         let rate = self.belief.as_ref().map_or(0.0, |belief| belief.rate(now));
         let verdict = self.judge(cycle, now, sent, wait.is_some());
-        (self.refused, self.served) = (now, 0.0);
+        (self.refused, self.served) = (true, 0.0);
         if verdict.goes_on {
             return None;
         }
@@ -107,12 +107,13 @@ impl Finder {
             return Verdict { consistent: true, ..Verdict::default() };
         }
         let whole = cycle.served >= 0.7 * belief.count && age >= 0.7 * belief.span.min(30.0);
-        let again = now - self.consistent < f64::max(0.7 * belief.span.min(30.0), 30.0 / rate);
+        let lately = f64::max(0.7 * belief.span.min(30.0), 30.0 / rate);
+        let again = self.consistent.is_some_and(|last| now - last < lately);
         let many = self.served >= 8.0 && belief.count < 8.0 || self.served >= ENOUGH;
         if !(whole || again || many) {
             return Verdict::default();
         }
-        self.consistent = now;
+        self.consistent = Some(now);
         if let Some(share) = belief.too_much(now, self.served, self.refusals) {
             self.noise = Some(share);
         }
