@@ -2,7 +2,7 @@
 //! each for itself. Two tables for people, which take minutes:
 //!
 //! ```sh
-//! ZOO=nginx SEEDS=3 cargo test --lib every_limiter_in_a_table -- --ignored --nocapture
+//! ZOO=nginx SEEDS=3 FROM=1 cargo test --lib every_limiter_in_a_table -- --ignored --nocapture
 //! RANDOM=200 FROM=1 cargo test --lib random_limiters_in_a_table -- --ignored --nocapture
 //! ```
 
@@ -59,12 +59,12 @@ fn what_is_learned_well_stays_so() {
 #[test]
 #[ignore = "a table for people"]
 fn every_limiter_in_a_table() {
-    let (pattern, seeds) = (variable("ZOO", String::new()), variable("SEEDS", 3));
+    let (pattern, seeds, from) = (variable("ZOO", String::new()), variable("SEEDS", 3), variable("FROM", 1));
     println!(
         "limiter                             | served  refused  late% share  worst stall | careful: served refused share"
     );
     for world in zoo::all().iter().filter(|world| world.name.contains(&pattern)) {
-        let runs: Vec<_> = (1..=seeds).map(|seed| compare(world, seed)).collect();
+        let runs: Vec<_> = (from..from + seeds).map(|seed| compare(world, seed)).collect();
         let ours = |of: fn(&Outcome) -> f64| quantile(runs.iter().map(|(outcome, ..)| of(outcome)), 0.5);
         let theirs = |of: fn(&Outcome) -> f64| quantile(runs.iter().map(|(.., careful)| of(careful)), 0.5);
         let worst = quantile(runs.iter().map(|(outcome, ..)| outcome.share), 0.0);
