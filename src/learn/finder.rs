@@ -41,10 +41,6 @@ pub(super) struct Finder {
     crowd: Crowd,
     /// What is configured: a belief that is not worth a word before refusals lower it.
     configured: Option<f64>,
-    /// Of the last refusals that were an overload, how many ended in a rate.
-    overloads: u32,
-    /// Cycles, one after the other, that fall short of what is believed.
-    odd: u32,
     /// A share that is refused however slowly requests leave.
     noise: Option<f64>,
     /// The share that was refused of late.

@@ -26,8 +26,6 @@ const KEPT: f64 = 600.0;
 const FEW: f64 = 10.0;
 /// A pause that takes less than this share of the time that is known says that the rate was a little too high.
 const SMALL: f64 = 0.12;
-/// So many cycles, one after the other, have to fall short of what is believed.
-const ODD: u32 = 3;
 
 impl Finder {
     /// A probe that left at `sent` was served: the API accepts requests again.
@@ -56,16 +54,6 @@ impl Finder {
             return Ends::Yes;
         }
         let measured = self.measure(&closing, cycle, sent);
-        if self.falls_short(&closing, measured) {
-            self.odd += 1;
-            if self.odd < ODD
-                && let Some(belief) = &mut self.belief
-            {
-                belief.restart(now, 0.93 * closing.rate);
-                return Ends::Early;
-            }
-        }
-        self.odd = 0;
         self.believe(&closing, cycle, measured, now, sent);
         Ends::Yes
     }
@@ -112,15 +100,6 @@ impl Finder {
         Measured { served: self.history.since(began).max(1.0), length: window, last: window }
     }
 
-    /// A short stretch does not overturn what a long one has taught, unless it comes again.
-    fn falls_short(&self, closing: &Closing, measured: Measured) -> bool {
-        self.belief.as_ref().is_some_and(|belief| {
-            let short = |length: f64| length < 0.5 * belief.span.min(30.0);
-            let less = !closing.window && !belief.is_rising() && measured.served < 0.5 * belief.count.max(8.0);
-            less && (short(measured.length) || closing.asked && short(measured.last))
-        })
-    }
-
     fn believe(&mut self, closing: &Closing, cycle: Cycle, measured: Measured, now: f64, sent: f64) {
         let Measured { served, length, last } = measured;
         // A first wait that was asked for and is over when a usual window is: those are the API's own words.
@@ -142,8 +121,7 @@ impl Finder {
         let falls = rate < 0.5 * closing.rate && length < 10.0;
         let sure = closing.window
             || told.is_some()
-            || !falls && last > 0.6 * length && (!closing.overload || self.overloads > 0);
-        self.overloads += u32::from(closing.overload);
+            || !falls && last > 0.6 * length && !closing.overload;
         self.belief = Some(if sure {
             Belief::of_window(rate, span, served, now).kept(if told.is_some() { KEPT } else { 0.0 })
         } else {
