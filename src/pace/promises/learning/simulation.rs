@@ -104,7 +104,7 @@ fn random_limiters_in_a_table() {
     }
     let behind = rows.iter().filter(|row| row.1.middle < 0.97 * row.3.middle).count();
     println!("below 0.6: {}; behind careful: {behind}", rows.iter().filter(|row| row.1.middle < 0.6).count());
-    for (name, outcome, note, careful) in rows.iter().take(40) {
+    for (name, outcome, note, careful) in rows.iter().take(variable("ROWS", 40)) {
         println!("{:.3} ({:.3}) late {:5.1}% {name} {note}", outcome.middle, careful.middle, late(outcome));
     }
 }
