@@ -32,6 +32,8 @@ pub(super) struct Finder {
     /// Whether a refusal has told something, and how many were served since the last that did.
     refused: bool,
     served: f64,
+    /// How many were refused and none served since.
+    in_a_row: i32,
     /// When what was believed was last refused by a little.
     consistent: Option<f64>,
     closing: Option<Closing>,
@@ -44,7 +46,7 @@ pub(super) struct Finder {
     /// A share that is refused however slowly requests leave.
     noise: Option<f64>,
     /// The share that was refused of late.
-    refusals: f64,
+    refusals: Share,
     /// Slow start was refused too soon to tell.
     early: bool,
     /// It has failed, and served nothing since.
@@ -77,6 +79,10 @@ pub(super) struct Refusal {
     pub(super) pressed: bool,
 }
 
+/// A share of the last requests.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share(f64);
+
 /// How long an answer takes.
 #[derive(Clone, Copy, Debug)]
 struct Way {
@@ -103,6 +109,8 @@ const IDLE: f64 = 10.0;
 const HANGS: f64 = 2.0;
 const HANGS_LONG: f64 = 60.0;
 const AT_FIRST: f64 = 0.025;
+/// A share is one of about so many.
+const OF: f64 = 64.0;
 /// Smaller changes are not worth a word.
 const NOTABLE: f64 = 0.005;
 /// What was delivered for so long may be believed of a part as well.
@@ -213,8 +221,8 @@ impl Finder {
     pub(super) fn served(&mut self, answered: Answered, beside: bool) {
         let (sent, now) = (seconds(answered.sent), seconds(answered.at));
         self.way.took(now - sent);
-        self.failing = false;
-        self.refusals -= self.refusals / 32.0;
+        (self.failing, self.in_a_row) = (false, 0);
+        self.refusals.counts(false);
         let cycle = *self.cycle.get_or_insert(Cycle { since: sent, served: 0.0, minor: false });
         let opening = !beside && self.closing.as_ref().is_some_and(|closing| answered.unit > closing.newest);
         let ends = if opening { self.reopens(now, sent) } else { Ends::No };
@@ -283,6 +291,15 @@ impl Finder {
     pub(super) fn forget(&mut self) -> bool {
         self.belief = None;
         self.told.take().is_some()
+    }
+}
+
+// === impl Share ===
+
+impl Share {
+    /// One more is one of them, or is not.
+    fn counts(&mut self, is: bool) {
+        self.0 += (f64::from(is) - self.0) / OF;
     }
 }
 

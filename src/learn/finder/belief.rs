@@ -43,6 +43,8 @@ const STEP: f64 = 1.6;
 /// It falls by this share, and by twice as much each time if that was too much again soon.
 const CUT: f64 = 0.01;
 const MOST_CUT: f64 = 0.15;
+/// Where a larger share is refused it is the rate that is too high.
+const MOST_NOISE: f64 = 0.4;
 /// What was delivered is remembered for so long, or for so many requests.
 const REMEMBERED: f64 = 15.0;
 const REMEMBERED_REQUESTS: f64 = 100.0;
@@ -169,14 +171,15 @@ impl Belief {
             && self.span <= 5.0
             && lower < 0.6 * self.series.0
             && served < 1.5 * self.series.1.max(4.0)
-            && served < 20.0;
+            && served < 20.0
+            && refusals < MOST_NOISE;
         if in_vain {
             self.rising = Some(Rising { rate: self.series.0, served: 0.0, most: f64::INFINITY });
             self.cuts = 0;
         }
         (self.most, self.at, self.calm) = (lower, now, calm(lower, self.span));
         self.steepness = if self.cuts >= 1 { STEEP } else { STEEPNESS };
-        in_vain.then(|| refusals.clamp(0.05, 0.5))
+        in_vain.then(|| refusals.max(0.05))
     }
 }
 

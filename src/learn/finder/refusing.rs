@@ -19,6 +19,8 @@ const ENOUGH: f64 = 40.0;
 const TOO_SOON: f64 = 6.0;
 /// Where a rate has a longer window than this, refusals are no noise.
 const SHORT: f64 = 5.0;
+/// So many refusals in a row are no noise.
+const UNLIKELY: f64 = 0.01;
 /// No pause is shorter.
 const SHORTEST: f64 = 0.02;
 
@@ -35,6 +37,7 @@ impl Finder {
                 closing.fewest = closing.fewest.min(crowd);
                 return wait.filter(|_| closing.asked).map(|wait| now + wait);
             }
+            self.refusals.counts(true);
             closing.refused(sent, refusal.overload);
             self.crowd.probe_refused(crowd, closing.tries, wait.is_some());
             let until = closing.next_probe(now, cycle.since, slots, self.way.margin());
@@ -50,8 +53,9 @@ impl Finder {
         if let Some((belief, rate)) = self.belief.as_mut().zip(self.configured).filter(|_| !self.refused) {
             belief.holds_on(now, rate);
         }
-        self.refusals += (1.0 - self.refusals) / 32.0;
+        self.refusals.counts(true);
         self.crowd.disproved();
+        self.in_a_row += 1;
         let rate = self.belief.as_ref().map_or(0.0, |belief| belief.rate(now));
         let verdict = self.judge(cycle, now, sent, wait.is_some());
         (self.refused, self.served) = (true, 0.0);
@@ -89,8 +93,8 @@ impl Finder {
     fn judge(&mut self, cycle: Cycle, now: f64, sent: f64, asked: bool) -> Verdict {
         let Some(belief) = &mut self.belief else { return Verdict::default() };
         let (age, rate) = (sent - cycle.since, belief.rate(now));
-        let noise = self.noise.is_some_and(|noise| self.refusals < 1.5 * noise + 0.03) && belief.span <= SHORT;
-        if noise && self.served >= 1.0 && !asked {
+        let noise = self.noise.filter(|noise| self.refusals.0 < 1.5 * noise + 0.03 && belief.span <= SHORT);
+        if noise.is_some_and(|noise| noise.powi(self.in_a_row) > UNLIKELY) && !asked {
             return Verdict { goes_on: true, ..Verdict::default() };
         }
         if belief.is_rising() {
@@ -110,11 +114,11 @@ impl Finder {
         let lately = f64::max(0.7 * belief.span.min(30.0), 30.0 / rate);
         let again = self.consistent.is_some_and(|last| now - last < lately);
         let many = self.served >= 8.0 && belief.count < 8.0 || self.served >= ENOUGH;
-        if !(whole || again || many) {
+        if !(whole || again || many || self.noise.is_some()) {
             return Verdict::default();
         }
         self.consistent = Some(now);
-        if let Some(share) = belief.too_much(now, self.served, self.refusals) {
+        if let Some(share) = belief.too_much(now, self.served, self.refusals.0) {
             self.noise = Some(share);
         }
         Verdict { consistent: true, ..Verdict::default() }

@@ -26,6 +26,8 @@ const KEPT: f64 = 600.0;
 const FEW: f64 = 10.0;
 /// A pause that takes less than this share of the time that is known says that the rate was a little too high.
 const SMALL: f64 = 0.12;
+/// The time that is known where a share is refused whatever the rate is, so that a longer pause is another matter.
+const LONG: f64 = 60.0;
 
 impl Finder {
     /// A probe that left at `sent` was served: the API accepts requests again.
@@ -54,6 +56,10 @@ impl Finder {
             return Ends::Yes;
         }
         let measured = self.measure(&closing, cycle, sent);
+        if let Some(belief) = self.belief.as_mut().filter(|belief| falls_short(belief, &closing, measured)) {
+            belief.restart(now, 0.93 * closing.rate);
+            return Ends::Early;
+        }
         self.believe(&closing, cycle, measured, now, sent);
         Ends::Yes
     }
@@ -67,8 +73,9 @@ impl Finder {
             return Some(Ends::No);
         }
         let known = (2.0 * belief.span).max(300.0 * slot).max(30.0);
-        let known = known.min(sent - self.began).max(sent - cycle.since);
+        let known = if self.noise.is_some() { LONG } else { known.min(sent - self.began).max(sent - cycle.since) };
         if pause >= SMALL * known && !(closing.overload && pause > 5.0) {
+            self.noise = None;
             return None;
         }
         let rate = self.history.since(sent - known) / known;
@@ -119,9 +126,7 @@ impl Finder {
             return;
         }
         let falls = rate < 0.5 * closing.rate && length < 10.0;
-        let sure = closing.window
-            || told.is_some()
-            || !falls && last > 0.6 * length && !closing.overload;
+        let sure = closing.window || told.is_some() || !falls && last > 0.6 * length && !closing.overload;
         self.belief = Some(if sure {
             Belief::of_window(rate, span, served, now).kept(if told.is_some() { KEPT } else { 0.0 })
         } else {
@@ -129,4 +134,10 @@ impl Finder {
             Belief::at_least(rate, span, served, now).below(if falls { closing.rate } else { f64::INFINITY })
         });
     }
+}
+
+/// A short stretch, after a wait that was asked for, does not overturn what a long one has taught.
+fn falls_short(belief: &Belief, closing: &Closing, measured: Measured) -> bool {
+    let less = !closing.window && !belief.is_rising() && measured.served < 0.5 * belief.count.max(8.0);
+    less && closing.asked && measured.last < 0.5 * belief.span.min(30.0)
 }
