@@ -1,6 +1,11 @@
 //! What the end of a pause says: how many are served in what time.
 
-use super::{Cycle, Finder, KNOWN, belief::Belief, closing::Closing, windows};
+use super::{
+    Cycle, Finder, KNOWN,
+    belief::Belief,
+    closing::Closing,
+    windows::{self, ROUNDED},
+};
 
 /// Whether the end of a pause ends the cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,8 +115,9 @@ impl Finder {
     fn believe(&mut self, closing: &Closing, cycle: Cycle, measured: Measured, now: f64, sent: f64) {
         let Measured { served, length, last } = measured;
         // A first wait that was asked for and is over when a usual window is: those are the API's own words.
-        let told =
-            windows::asked_for(length).filter(|_| closing.asked && closing.tries == 0 && served >= FEW && !cycle.minor);
+        let told = windows::asked_for(length).filter(|_| {
+            closing.asked && sent - closing.at > 2.0 * ROUNDED && closing.tries == 0 && served >= FEW && !cycle.minor
+        });
         let span = told.or(windows::between(last, length)).unwrap_or(length);
         let mut rate = served / span.max(self.way.usual.min(0.01));
         if closing.asked && self.belief.is_some() {
