@@ -127,7 +127,7 @@ impl Finder {
         }
         // What has been served lately may be served again.
         let lately = self.history.since(sent - KNOWN) / KNOWN;
-        if self.belief.is_none() && rate < 0.5 * lately && length < 10.0 {
+        if self.belief.is_none() && rate < 0.5 * lately && length < KNOWN {
             self.belief = Some(Belief::at_least(lately, KNOWN, lately * KNOWN, now));
             return;
         }
