@@ -1,11 +1,6 @@
 //! What the end of a pause says: how many are served in what time.
 
-use super::{
-    Cycle, Finder, KNOWN,
-    belief::Belief,
-    closing::Closing,
-    windows::{self, ROUNDED},
-};
+use super::{Cycle, Finder, KNOWN, belief::Belief, closing::Closing, windows};
 
 /// Whether the end of a pause ends the cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +20,11 @@ struct Measured {
     last: f64,
 }
 
-/// What an API says itself is not tried again for so long.
+/// What an API says itself is not tried again for so long, and not for long if it says so by a wait as short as the second to
+/// which waits are rounded up.
 const KEPT: f64 = 600.0;
+const BRIEFLY: f64 = 20.0;
+const SHORT: f64 = 2.3;
 /// So few do not make a rate if nobody waits.
 const FEW: f64 = 10.0;
 /// A pause that takes less than this share of the time that is known says that the rate was a little too high.
@@ -115,9 +113,8 @@ impl Finder {
     fn believe(&mut self, closing: &Closing, cycle: Cycle, measured: Measured, now: f64, sent: f64) {
         let Measured { served, length, last } = measured;
         // A first wait that was asked for and is over when a usual window is: those are the API's own words.
-        let told = windows::asked_for(length).filter(|_| {
-            closing.asked && sent - closing.at > 2.0 * ROUNDED && closing.tries == 0 && served >= FEW && !cycle.minor
-        });
+        let told =
+            windows::asked_for(length).filter(|_| closing.asked && closing.tries == 0 && served >= FEW && !cycle.minor);
         let span = told.or(windows::between(last, length)).unwrap_or(length);
         let mut rate = served / span.max(self.way.usual.min(0.01));
         if closing.asked && self.belief.is_some() {
@@ -134,7 +131,8 @@ impl Finder {
         let falls = rate < 0.5 * closing.rate && length < 10.0;
         let sure = closing.window || told.is_some() || !falls && last > 0.6 * length && !closing.overload;
         self.belief = Some(if sure {
-            Belief::of_window(rate, span, served, now).kept(if told.is_some() { KEPT } else { 0.0 })
+            Belief::of_window(rate, span, served, now)
+                .kept(told.map_or(0.0, |_| if sent - closing.at > SHORT { KEPT } else { BRIEFLY }))
         } else {
             // A wait that was asked for, or a first probe: only a lower bound is known.
             Belief::at_least(rate, span, served, now).below(if falls { closing.rate } else { f64::INFINITY })
