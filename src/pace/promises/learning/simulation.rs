@@ -57,6 +57,15 @@ fn what_is_learned_well_stays_so() {
 }
 
 #[test]
+fn the_worst_of_a_thousand_are_used_so_well_at_least() {
+    for (seed, share) in random::WORST {
+        let world = random::world(seed);
+        let (outcome, note, _) = compare(&world, seed);
+        assert!(outcome.middle >= share, "{}: {:.3} of what is allowed; {note}", world.name, outcome.middle);
+    }
+}
+
+#[test]
 #[ignore = "a table for people"]
 fn every_limiter_in_a_table() {
     let (pattern, seeds, from) = (variable("ZOO", String::new()), variable("SEEDS", 3), variable("FROM", 1));
