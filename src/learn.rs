@@ -3,7 +3,9 @@
 mod allowance;
 mod breaker;
 mod finder;
+mod found;
 mod gate;
+mod grounds;
 mod kinds;
 mod ledger;
 mod observation;
@@ -27,8 +29,9 @@ use self::{
 };
 pub use self::{
     gate::Reason,
+    grounds::{Grounds, OwnGroup, OwnLimit},
     observation::{Change, Changes, Heard, Observation},
-    route_key::RouteKey,
+    route_key::{RouteKey, RouteName},
 };
 use crate::{
     clock::Instant,
@@ -189,12 +192,12 @@ impl Learned {
             self.finder.take(now, waited);
         }
         self.kinds.take(kind, charge.unit, now, waited);
-        self.found(now, budget)
+        self.found(now, kind, budget)
     }
 
     /// An answer is here. Teaches `budget` what it says.
     pub fn heard(&mut self, seen: &Observation<'_>, budget: &mut Budget) -> Changes {
-        let &Observation { heard: Heard { hint, failed }, charge, kind, sent, at: now, .. } = seen;
+        let &Observation { heard: Heard { hint, failed, .. }, charge, kind, sent, at: now, .. } = seen;
         // Either the hint says so, or others are served all the time.
         let quota = hint.cause == Cause::Quota;
         let tells = self.trust != Trust::Waits && hint.signal != Signal::Informational;
@@ -220,7 +223,7 @@ impl Learned {
         if !claims.limits.is_empty() && self.finder.forget() {
             budget.unlearn(Source::Found);
         }
-        changes.extend(claims.limits.iter().copied().map(Change::Limit));
+        changes.extend(claims.limits.iter().map(|(limit, grounds)| Change::Limit(*limit, *grounds)));
         match hint.cause {
             Cause::None if failed => self.fail(now, charge.unit, &mut changes),
             Cause::None => self.serve(seen, &mut changes),
@@ -256,7 +259,7 @@ impl Learned {
         {
             self.close(now, wait, Reason::RetryAfter, &mut changes);
         }
-        changes.extend(self.found(now, budget));
+        changes.extend(self.found(now, &kind, budget));
         // Whatever it said, it does not try any more.
         self.gate.ended(charge.unit);
         self.kinds.ended(&kind, charge.unit);
@@ -399,33 +402,6 @@ impl Learned {
             None if self.gate.served(unit) => self.open(changes),
             None => {}
         }
-    }
-
-    /// Whether refusals have taught another limit than was known.
-    fn found(&mut self, now: Instant, budget: &mut Budget) -> Changes {
-        let mut changes = Changes::new();
-        let at_once = self.finder.at_once();
-        if at_once.is_some() && at_once != self.at_once {
-            changes.extend(at_once.map(Change::Parallel));
-        }
-        self.at_once = at_once;
-        match self.finder.change(now) {
-            Some(Some(limit)) => {
-                budget.learn(Source::Found, limit, &[]);
-                // Small steps are no news.
-                let rate = limit.rate.per_second();
-                if self.noted.is_none_or(|noted| (rate / noted - 1.0).abs() >= 0.1) {
-                    self.noted = Some(rate);
-                    changes.push(Change::Limit(limit));
-                }
-            }
-            Some(None) => {
-                budget.unlearn(Source::Found);
-                self.noted = None;
-            }
-            None => {}
-        }
-        changes
     }
 }
 

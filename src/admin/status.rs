@@ -109,6 +109,12 @@ pub struct LaneStatus {
     pub label: String,
     /// The limits, all of which hold.
     pub limits: Vec<LimitStatus>,
+    /// How many requests the API was found to allow at once, if that is limited.
+    #[serde(default)]
+    pub at_once: Option<AtOnceStatus>,
+    /// The groups of requests that were found to have limits of their own, beside those of the lane.
+    #[serde(default)]
+    pub own_limits: Vec<OwnLimitStatus>,
     /// Requests on their way or being answered.
     pub in_flight: u64,
     /// How many of them there may be.
@@ -166,8 +172,35 @@ pub struct LimitStatus {
     pub room: u64,
     /// Who asked for it.
     pub source: LimitSource,
+    /// What it rests on, in a line for people; `null` if it is configured.
+    #[serde(default)]
+    pub evidence: Option<String>,
     /// The margin for jitter in force, in milliseconds.
     pub margin_ms: f64,
+}
+
+/// How many requests an API was found to allow at once.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AtOnceStatus {
+    /// So many.
+    pub most: u32,
+    /// What that rests on, in a line for people.
+    pub evidence: String,
+}
+
+/// A group of requests that has a limit of its own.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OwnLimitStatus {
+    /// Which: a method and a path (`GET /users/*`), or `credential 1`, whose value is nowhere.
+    pub requests: String,
+    /// Its pace, if that is known.
+    pub per_second: Option<f64>,
+    /// How many of them may be under way at once, if that is limited.
+    pub at_once: Option<u32>,
+    /// What that rests on, in a line for people.
+    pub evidence: String,
+    /// Time until the next of them may leave, as far as this limit is concerned.
+    pub next_slot_s: f64,
 }
 
 /// Who asked for a limit.
@@ -319,8 +352,16 @@ mod tests {
             reset_s: Some(12.5),
             requests: true,
         };
+        let own = OwnLimitStatus {
+            requests: "GET /search".into(),
+            per_second: Some(2.0),
+            evidence: "at least 3 refused while at least 9 others were served".into(),
+            ..OwnLimitStatus::default()
+        };
         let lane = LaneStatus {
             limits: vec![limit],
+            at_once: Some(AtOnceStatus { most: 5, evidence: "refused with 6 at once".into() }),
+            own_limits: vec![own],
             next_slot_s: Some(0.12),
             budgets: vec![budget],
             failures: Some(Failures { failed: 1, of: 50 }),
@@ -351,6 +392,23 @@ mod tests {
             lanes: vec![lane],
             ..Status::default()
         };
+        let own_limits = serde_json::json!([{
+            "requests": "GET /search", "per_second": 2.0, "at_once": null,
+            "evidence": "at least 3 refused while at least 9 others were served", "next_slot_s": 0.0,
+        }]);
+        let expected_lane = serde_json::json!({
+            "rule": "api", "host": "api.example.com",
+            "limits": [{"limit": "500/min", "per_second": 8.25, "used": 3, "room": 497, "source": "config", "evidence": null, "margin_ms": 0.0}],
+            "at_once": {"most": 5, "evidence": "refused with 6 at once"},
+            "own_limits": own_limits,
+            "in_flight": 0, "in_flight_limit": null, "waiting": 2,
+            "oldest_waiting_s": 1.5, "gate": null,
+            "budgets": [{"name": "core", "left": 3.0, "limit": 60.0, "reset_s": 12.5, "requests": true}],
+            "failures": {"failed": 1, "of": 50}, "last_error": {"detail": "it answered 503", "last_s": 0.25},
+            "next_slot_s": 0.12, "drain_eta_s": null, "sent_total": 0, "refused_total": 0,
+            "answered_429_total": 0, "left_total": 4, "left_queued_total": 3, "left_seconds_total": 20.0,
+            "left_seconds_max": 5.0, "left_after_s": null, "wait_seconds_total": 0.0, "wait_seconds_max": 0.0, "active_s": 0.0,
+        });
         let expected = serde_json::json!({
             "version": "1.2.3", "uptime_s": 1.5, "draining": false,
             "connections": {"client": 0, "upstream": 0}, "tunnels": 0, "certificates": 0,
@@ -364,17 +422,7 @@ mod tests {
             }],
             "unmatched_rules": ["apt"],
             "lanes_total": 1,
-            "lanes": [{
-                "rule": "api", "host": "api.example.com",
-                "limits": [{"limit": "500/min", "per_second": 8.25, "used": 3, "room": 497, "source": "config", "margin_ms": 0.0}],
-                "in_flight": 0, "in_flight_limit": null, "waiting": 2,
-                "oldest_waiting_s": 1.5, "gate": null,
-                "budgets": [{"name": "core", "left": 3.0, "limit": 60.0, "reset_s": 12.5, "requests": true}],
-                "failures": {"failed": 1, "of": 50}, "last_error": {"detail": "it answered 503", "last_s": 0.25},
-                "next_slot_s": 0.12, "drain_eta_s": null, "sent_total": 0, "refused_total": 0,
-                "answered_429_total": 0, "left_total": 4, "left_queued_total": 3, "left_seconds_total": 20.0,
-                "left_seconds_max": 5.0, "left_after_s": null, "wait_seconds_total": 0.0, "wait_seconds_max": 0.0, "active_s": 0.0,
-            }],
+            "lanes": [expected_lane],
         });
         assert_eq!(serde_json::to_value(status.waiting_first(9)).unwrap(), expected);
     }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::unmatched;
 use crate::{
     admin::status::{
-        BudgetStatus, Connections, Failures, Gate, IncidentStatus, Interceptions, LaneStatus, LastError, LimitSource,
-        LimitStatus, Requests, Source, Status,
+        AtOnceStatus, BudgetStatus, Connections, Failures, Gate, IncidentStatus, Interceptions, LaneStatus, LastError,
+        LimitSource, LimitStatus, OwnLimitStatus, Requests, Source, Status,
     },
     clock::Instant,
-    learn::Left,
+    learn::{Grounds, Left, OwnLimit},
     limit::{self, Usage},
     pace::Lane,
     proxy::{Incident, Proxy},
@@ -76,7 +76,9 @@ fn lane_status(lane: &Lane, now: Instant) -> LaneStatus {
         rule: lane.rule.to_string(),
         host: lane.host.to_string(),
         label,
-        limits: lane.limits.iter().map(limit_status).collect(),
+        limits: lane.limits.iter().zip(&lane.grounds).map(|(usage, grounds)| limit_status(usage, *grounds)).collect(),
+        at_once: lane.at_once.map(|(most, grounds)| AtOnceStatus { most, evidence: grounds.to_string() }),
+        own_limits: lane.own_limits.iter().map(own_limit_status).collect(),
         in_flight: lane.in_flight.into(),
         in_flight_limit: lane.in_flight_limit,
         waiting: lane.waiting as u64,
@@ -114,7 +116,17 @@ fn budget_status(budget: &Left) -> BudgetStatus {
     }
 }
 
-fn limit_status(usage: &Usage) -> LimitStatus {
+fn own_limit_status(own: &OwnLimit) -> OwnLimitStatus {
+    OwnLimitStatus {
+        requests: own.group.to_string(),
+        per_second: own.per_second,
+        at_once: own.at_once,
+        evidence: own.evidence(),
+        next_slot_s: own.next_slot.as_secs_f64(),
+    }
+}
+
+fn limit_status(usage: &Usage, grounds: Option<Grounds>) -> LimitStatus {
     LimitStatus {
         limit: usage.spec.to_string(),
         per_second: usage.spec.rate.per_second(),
@@ -124,6 +136,7 @@ fn limit_status(usage: &Usage) -> LimitStatus {
             limit::Source::Config => LimitSource::Config,
             _ => LimitSource::Learned,
         },
+        evidence: grounds.map(|grounds| grounds.to_string()),
         margin_ms: usage.margin.as_secs_f64() * 1e3,
     }
 }

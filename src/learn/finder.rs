@@ -7,6 +7,7 @@
 mod belief;
 mod closing;
 mod crowd;
+mod grounds;
 mod history;
 mod refusing;
 mod reopening;
@@ -14,9 +15,10 @@ mod windows;
 
 use std::{num::NonZeroU32, time::Duration};
 
-use self::{belief::Belief, closing::Closing, crowd::Crowd, history::History, reopening::Ends};
+use self::{belief::Belief, closing::Closing, crowd::Crowd, grounds::Held, history::History, reopening::Ends};
 use crate::{
     clock::Instant,
+    learn::grounds::Basis,
     limit::{LimitSpec, Rate, Unit},
 };
 
@@ -40,6 +42,8 @@ pub(super) struct Finder {
     /// The last request that had left when the API refused: those up to it tell no more.
     before: Option<Unit>,
     belief: Option<Belief>,
+    /// What it rests on, for people.
+    held: Held,
     crowd: Crowd,
     /// What is configured: a belief that is not worth a word before refusals lower it.
     configured: Option<f64>,
@@ -140,6 +144,7 @@ impl Finder {
         let proven = |belief: &&Belief| delivered > 0.5 * belief.rate(self.seen) && self.began + KNOWN < self.seen;
         if let Some(belief) = self.belief.as_ref().filter(proven).filter(|_| share > 0.5) {
             kind.belief = Some(Belief::of_window(share * delivered, belief.span, share * belief.count, self.seen));
+            kind.held = Held::by(Basis::Share { served: share * delivered * KNOWN, over: KNOWN });
             kind.crowd = Crowd::unlimited();
         }
         kind

@@ -87,6 +87,11 @@ impl Gate {
         self.newest
     }
 
+    /// Whether a request is under way that tries whether it may open.
+    pub(super) fn tries(&self) -> bool {
+        self.closed.is_some_and(|closed| closed.probe.is_some())
+    }
+
     /// Whether it is open.
     pub(super) fn is_open(&self) -> bool {
         self.closed.is_none()

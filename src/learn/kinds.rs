@@ -11,8 +11,10 @@ use self::{
     own::Own,
 };
 use super::{
-    RouteKey,
+    Changes, RouteKey,
     finder::{Answered, Finder, Refusal},
+    grounds::{OwnGroup, OwnLimit, Who},
+    route_key::RouteName,
 };
 use crate::{clock::Instant, limit::Unit};
 
@@ -22,6 +24,8 @@ pub(super) struct Kinds {
     routes: Evidence,
     credentials: Evidence,
     own: HashMap<Group, Own>,
+    /// How many credentials turned out to have a limit of their own.
+    numbered: u32,
     /// The kind that was asked for last, and when it was another one than before.
     asked: Option<RouteKey>,
     several: Option<Instant>,
@@ -177,6 +181,7 @@ impl Kinds {
     pub(super) fn suspect(
         &mut self,
         kind: &RouteKey,
+        route_name: Option<RouteName<'_>>,
         answered: Answered,
         newest: Unit,
         alone: bool,
@@ -192,17 +197,43 @@ impl Kinds {
         } else {
             (Group::Route(kind.id()), route)
         };
-        let Some(Suspicion { since, served, share, .. }) = suspicion.filter(|_| self.own.len() < MOST) else {
+        let Some(Suspicion { since, served, share, refused, others, .. }) = suspicion.filter(|_| self.own.len() < MOST)
+        else {
             return false;
         };
-        match group {
-            Group::Route(id) => self.routes.forget(id),
-            Group::Credential(id) => self.credentials.forget(id),
-        }
-        self.own.insert(group, Own::new(finder.of_kind(since, served, share), answered.at, newest));
+        let who = match group {
+            Group::Route(id) => {
+                self.routes.forget(id);
+                Who::Route(route_name.map(|name| name.to_string().into()))
+            }
+            Group::Credential(id) => {
+                self.credentials.forget(id);
+                self.numbered += 1;
+                Who::Credential(self.numbered)
+            }
+        };
+        let who = OwnGroup { who, refused, others };
+        self.own.insert(group, Own::new(finder.of_kind(since, served, share), who, answered.at, newest));
         finder.start_again(since);
         self.doubted = None;
         true
+    }
+
+    /// Tells of limits that requests of this kind have for themselves, if they have changed.
+    pub(super) fn found(&mut self, kind: &RouteKey, now: Instant, changes: &mut Changes) {
+        self.each(kind, |own| own.found(now, changes));
+    }
+
+    /// All groups with limits of their own, for people to look at.
+    pub(super) fn looked_at(&self, now: Instant) -> Vec<OwnLimit> {
+        let mut own: Vec<_> = self.own.values().map(|own| own.looked_at(now)).collect();
+        own.sort_by_cached_key(|own| own.group.to_string());
+        own
+    }
+
+    /// The group that requests of this kind are in, by itself.
+    pub(super) fn group_of(&self, kind: &RouteKey) -> Option<OwnGroup> {
+        groups(kind).find_map(|group| self.own.get(&group)).map(Own::group)
     }
 
     /// A request was answered, as whatever, or will not be.
@@ -248,7 +279,7 @@ mod tests {
                 finder.served(answered, false);
                 groups.served(&keys[kind], answered, &finder);
             } else if !groups.is_own(&keys[kind]) {
-                groups.suspect(&keys[kind], answered, answered.unit, false, &mut finder);
+                groups.suspect(&keys[kind], None, answered, answered.unit, false, &mut finder);
             }
         }
         let own = keys.iter().zip(kinds).filter(|(key, _)| groups.is_own(key));
@@ -293,7 +324,7 @@ mod tests {
                 } else if number < 20 {
                     groups.served(&refused, answered, &finder);
                 } else if !split {
-                    split = groups.suspect(&refused, answered, answered.unit, false, &mut finder);
+                    split = groups.suspect(&refused, None, answered, answered.unit, false, &mut finder);
                 }
             }
             assert_eq!(split, refused == free);
@@ -308,7 +339,8 @@ mod tests {
         let (mut groups, finder) = (Kinds::default(), Finder::new(None));
         let (kind, other) = (RouteKey::new("GET", "/a"), RouteKey::new("GET", "/b"));
         let at = |seconds| Instant::START + Duration::from_secs(seconds);
-        groups.own.insert(Group::Route(kind.id()), Own::new(finder.of_kind(0.0, 1.0, 0.1), at(0), 0));
+        let group = OwnGroup { who: Who::Route(None), refused: 3, others: 4 };
+        groups.own.insert(Group::Route(kind.id()), Own::new(finder.of_kind(0.0, 1.0, 0.1), group, at(0), 0));
         groups.take(&other, 1, at(60), false);
         assert!(groups.is_own(&kind));
         groups.take(&other, 2, at(700), false);

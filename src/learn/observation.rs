@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{Reason, RouteKey};
+use super::{
+    Reason, RouteKey, RouteName,
+    grounds::{Grounds, OwnGroup, OwnLimit},
+};
 use crate::{
     clock::Instant,
     hint::{Cause, Hint},
@@ -18,11 +21,13 @@ pub struct Heard<'a> {
     pub hint: &'a Hint,
     /// Whether the upstream failed (5xx).
     pub failed: bool,
+    /// What the kind of the request is called, if that is known.
+    pub route: Option<RouteName<'a>>,
 }
 
 impl Heard<'_> {
     /// Served, and nothing was said.
-    pub const SERVED: Self = Heard { hint: &Hint::NOTHING, failed: false };
+    pub const SERVED: Self = Heard { hint: &Hint::NOTHING, failed: false, route: None };
 }
 
 /// An answer, and the request that it is for.
@@ -52,10 +57,10 @@ impl Observation<'_> {
 }
 
 /// What has changed by an answer, for people to be told.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Change {
-    /// Another limit holds.
-    Limit(LimitSpec),
+    /// Another limit holds, and this is why.
+    Limit(LimitSpec, Grounds),
     /// Nothing leaves until an answer says otherwise.
     Closed(Reason, Duration),
     /// The pause is over.
@@ -63,9 +68,11 @@ pub enum Change {
     /// One kind of request has to pause.
     Route(Duration),
     /// Requests of one kind, or with one credential, are refused while others are served: they are paced by themselves.
-    OwnLimit,
-    /// So many requests may be under way at once.
-    Parallel(u32),
+    Apart(Box<OwnGroup>),
+    /// Such a group has another limit than was known.
+    OwnLimit(Box<OwnLimit>),
+    /// So many requests may be under way at once, and this is why.
+    Parallel(u32, Grounds),
     /// A request was refused although what is configured was kept.
     Unexplained {
         /// When the request left.

@@ -49,13 +49,14 @@ impl Learned {
     /// while others were served.
     pub(super) fn splits(&mut self, seen: &Observation<'_>, alone: bool) -> bool {
         let newest = self.gate.newest();
-        self.trust != Trust::Waits && self.kinds.suspect(&seen.kind, answered(seen), newest, alone, &mut self.finder)
+        self.trust != Trust::Waits
+            && self.kinds.suspect(&seen.kind, seen.heard.route, answered(seen), newest, alone, &mut self.finder)
     }
 
     /// What was taken for a limit of the lane is one of a kind of request: the lane is what it was without it.
     pub(super) fn blame_kind(&mut self, kind: &RouteKey, changes: &mut Changes) {
         self.routes.forget(kind);
-        changes.push(Change::OwnLimit);
+        changes.extend(self.kinds.group_of(kind).map(|group| Change::Apart(Box::new(group))));
         if self.gate.until().is_some_and(|(_, reason)| matches!(reason, Reason::RetryAfter | Reason::Refused)) {
             self.gate.open();
             self.open(changes);

@@ -1,5 +1,7 @@
 //! Kinds of requests: a method, and a path without what tells one object from another.
 
+use std::fmt;
+
 /// A kind of request, by hashes of its method and of the first segments of its path.
 ///
 /// The shorter prefixes are kept too: a kind of which nothing is known is likely to be treated like those next to it.
@@ -17,10 +19,22 @@ pub struct RouteKey {
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Credential(u32);
 
+/// What a kind of request is called, as far as that may be shown.
+#[derive(Clone, Copy, Debug)]
+pub struct RouteName<'a> {
+    /// Its method.
+    pub method: &'a str,
+    /// The path of one of its requests.
+    pub path: &'a str,
+}
+
 /// So many segments of a path count.
 const SEGMENTS: usize = 4;
 /// A segment of this length with digits in it is an identifier.
 const LONG: usize = 16;
+/// A longer segment, or one with more digits, may be a secret.
+const PLAIN: usize = 24;
+const PLAIN_DIGITS: usize = 2;
 
 // === impl RouteKey ===
 
@@ -35,10 +49,7 @@ impl RouteKey {
         let mut state = hash(SEED, method.as_bytes());
         prefixes[0] = fold(state);
         for segment in path.split('/').filter(|segment| !segment.is_empty()).take(SEGMENTS) {
-            // Numbers and long names with digits in them name an object, and not a kind.
-            let id = segment.bytes().all(|b| b.is_ascii_digit())
-                || segment.len() >= LONG && segment.bytes().any(|b| b.is_ascii_digit());
-            state = hash(state, if id { b"*" } else { segment.as_bytes() });
+            state = hash(state, if is_id(segment) { b"*" } else { segment.as_bytes() });
             depth += 1;
             prefixes[depth] = fold(state);
         }
@@ -88,10 +99,35 @@ impl RouteKey {
     }
 }
 
+// === impl RouteName ===
+
+impl fmt::Display for RouteName<'_> {
+    /// `GET /users/*/posts`: objects are `*`, and what is no plain word is `…`, since it may be a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.method)?;
+        let mut segments = self.path.split('/').filter(|segment| !segment.is_empty());
+        if self.path.split('/').all(str::is_empty) {
+            return f.write_str("/");
+        }
+        for segment in segments.by_ref().take(SEGMENTS) {
+            let shown = if is_id(segment) {
+                "*"
+            } else if is_plain(segment) {
+                segment
+            } else {
+                "…"
+            };
+            write!(f, "/{shown}")?;
+        }
+        // What follows does not tell one kind from another.
+        if segments.next().is_some() { f.write_str("/**") } else { Ok(()) }
+    }
+}
+
 // === impl Credential ===
 
-impl std::fmt::Debug for Credential {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0 == 0 { "none" } else { "some" })
     }
 }
@@ -99,6 +135,20 @@ impl std::fmt::Debug for Credential {
 /// FNV-1a's constants, and a prime for the end of a segment. Kinds that collide are taken for one; nothing worse happens.
 const SEED: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
+
+/// Whether it names an object, and not a kind: a number, or a long name with digits in it.
+fn is_id(segment: &str) -> bool {
+    let digits = |segment: &str| segment.bytes().any(|b| b.is_ascii_digit());
+    segment.bytes().all(|b| b.is_ascii_digit()) || segment.len() >= LONG && digits(segment)
+}
+
+/// Whether it is a word of an API, and no secret: small letters, and few digits (`v1`, `1.1`, `chat-completions`).
+fn is_plain(segment: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_' | b'.');
+    segment.len() <= PLAIN
+        && segment.bytes().all(plain)
+        && segment.bytes().filter(u8::is_ascii_digit).count() <= PLAIN_DIGITS
+}
 
 fn hash(before: u64, bytes: &[u8]) -> u64 {
     let hash = bytes.iter().fold(before, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME));
@@ -132,6 +182,24 @@ mod tests {
         assert_eq!(key.without_credential(), RouteKey::new("GET", "/a"));
         let shown = format!("{key:?} {key:#x?}");
         assert!(!shown.contains("305419896") && !shown.contains("12345678"), "{shown}");
+    }
+
+    #[test]
+    fn a_kind_is_called_by_its_words_and_nothing_that_may_be_a_secret() {
+        for (path, name) in [
+            ("/users/17/posts", "GET /users/*/posts"),
+            ("/v1/chat/completions", "GET /v1/chat/completions"),
+            ("/1.1/statuses/home_timeline.json", "GET /1.1/statuses/home_timeline.json"),
+            ("/", "GET /"),
+            ("/a/b/c/d/e", "GET /a/b/c/d/**"),
+            ("/objects/9f86d081884c7d659a2feaa0c55ad015", "GET /objects/*"),
+            ("/bot123456:ABC-DEF/getMe", "GET /*/…"),
+            ("/hooks/xK3vQ9", "GET /hooks/…"),
+            ("/hooks/hunter2468", "GET /hooks/…"),
+            ("/me:secret@host/a", "GET /…/a"),
+        ] {
+            assert_eq!(RouteName { method: "GET", path }.to_string(), name);
+        }
     }
 
     #[test]

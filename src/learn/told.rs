@@ -9,7 +9,9 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use self::one::{Born, One};
-use super::{Observation, Reason, RouteKey, allowance::Allowance, ledger::Ledger, period::Period, scopes::Scopes};
+use super::{
+    Grounds, Observation, Reason, RouteKey, allowance::Allowance, ledger::Ledger, period::Period, scopes::Scopes,
+};
 use crate::{
     clock::Instant,
     hint::{Bucket, Cause},
@@ -47,7 +49,7 @@ pub struct Left {
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     /// The limits that are new.
-    pub(super) limits: SmallVec<[LimitSpec; 1]>,
+    pub(super) limits: SmallVec<[(LimitSpec, Grounds); 1]>,
     /// Whether all of them are believed.
     pub(super) believed: bool,
     /// Whether a refusal is explained by a budget of which nothing is left, and that holds back what has to wait.
@@ -138,6 +140,11 @@ impl Told {
         }
     }
 
+    /// What the limit of the budget with this number rests on.
+    pub(super) fn grounds(&self, id: u8, limit: &LimitSpec) -> Option<Grounds> {
+        self.budgets.iter().find(|one| one.id == id).map(|one| one.grounds(limit))
+    }
+
     /// Whether there is none.
     pub(super) fn is_empty(&self) -> bool {
         self.budgets.is_empty()
@@ -199,7 +206,8 @@ impl Told {
             let Some(index) = self.find(bucket, answer, under_way, budget) else { continue };
             let one = &mut self.budgets[index];
             told = told.and(Scope::only(one.id));
-            claims.limits.extend(one.hear(bucket, answer, refused, spend, budget));
+            let limit = one.hear(bucket, answer, refused, spend, budget);
+            claims.limits.extend(limit.map(|limit| (limit, one.grounds(&limit))));
             claims.believed &= one.is_believed();
             claims.explains |= refused && one.explains(bucket);
         }

@@ -1,13 +1,15 @@
 //! The state of a lane: its limits, its queue, and what it has learned. Pure: events go in with their time, and slots come
 //! out. The lane has the lock, the timer and the log.
 
+mod view;
+
 use std::{sync::Arc, time::Duration};
 
-use super::{Ask, Refusal, Snapshot, Tally};
+use super::{Ask, Refusal, Tally};
 use crate::{
     clock::Instant,
     learn::{Changes, Heard, Learned, Observation, RouteKey},
-    limit::{Budget, Charge, Cost, Scope, Source},
+    limit::{Budget, Charge, Cost, Scope},
     policy::{Policy, Trust},
     queue::{Head, Place, Queue},
 };
@@ -258,40 +260,6 @@ impl<T> State<T> {
         }
         let last = self.tally.active.map_or(Instant::START, |(_, last)| last);
         if self.learned.is_blank() || now.since(last) >= REMEMBERED { Memory::Nothing } else { Memory::Learned(last) }
-    }
-
-    /// The lane called `host` as it stands.
-    pub(super) fn snapshot(&mut self, now: Instant, host: Arc<str>) -> Snapshot {
-        let known = |at: Instant| (at != Instant::FAR).then(|| at.since(now));
-        let usual = self.learned.usual_scope();
-        let closed = self.learned.closed(now, usual);
-        Snapshot {
-            rule: self.policy.name.clone(),
-            host,
-            limits: self.budget.usage(now),
-            in_flight: self.in_flight,
-            in_flight_limit: self.policy.in_flight.map(Cost::get),
-            waiting: self.queue.len(),
-            oldest: self.queue.eldest().map(|ticket| now.since(ticket.since)).max(),
-            next_slot: known(self.next_slot(now)),
-            drain: known(self.drained(now)),
-            gate: closed.map(|(until, reason)| (reason, until.since(now))),
-            budgets: self.learned.budgets(now),
-            failures: self.learned.failures(),
-            tally: self.tally,
-        }
-    }
-
-    /// When all that wait now will have left.
-    fn drained(&mut self, now: Instant) -> Instant {
-        let mut drained = now;
-        for head in self.queue.heads() {
-            let line = *head.key;
-            let ahead = |source: Source| self.queue.units(|line| line.scope.includes(source)).saturating_sub(1);
-            let from = opens(&self.learned, now, line.scope, line.paused.as_ref());
-            drained = drained.max(self.budget.project(now, from, ahead, Cost::MIN, line.scope));
-        }
-        drained
     }
 
     /// Whether a request that comes now may leave at once: nobody is before it in its line, and whoever waits in another

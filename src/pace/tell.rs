@@ -13,7 +13,7 @@ pub(super) fn tell(lane: &Lane, changes: &Changes) {
     let (host, rule) = (lane.host(), &lane.policy().name);
     for change in changes {
         match change {
-            Change::Limit(limit) => info!(%host, %rule, %limit, "learned a limit"),
+            Change::Limit(limit, evidence) => info!(%host, %rule, %limit, %evidence, "learned a limit"),
             Change::Closed(reason, wait) => {
                 if matches!(reason, Reason::Banned | Reason::Breaker) || *wait > LONG {
                     warn!(%host, %rule, reason = reason.as_str(), wait_s = wait.as_secs_f64(), "pausing");
@@ -26,13 +26,22 @@ pub(super) fn tell(lane: &Lane, changes: &Changes) {
                 let wait_s = wait.as_secs_f64();
                 info!(%host, %rule, wait_s, "refused although there is room: pausing requests of this kind");
             }
-            Change::OwnLimit => {
+            Change::Apart(group) => {
                 info!(
-                    %host, %rule,
+                    %host, %rule, requests = %group, evidence = group.evidence(),
                     "an API that limits this kind of request, or this key, by itself: pacing it apart from all others"
                 );
             }
-            Change::Parallel(most) => info!(%host, %rule, most, "too many at once: sending fewer in parallel"),
+            Change::OwnLimit(own) => {
+                let evidence = own.evidence();
+                info!(
+                    %host, %rule, requests = %own.group, per_second = own.per_second, at_once = own.at_once, evidence,
+                    "learned a limit of some requests"
+                );
+            }
+            Change::Parallel(most, evidence) => {
+                info!(%host, %rule, most, %evidence, "too many at once: sending fewer in parallel")
+            }
             Change::Unexplained { sent, at } => {
                 if let Some(refusals) = lane.refused_without_reason(*sent, *at) {
                     tell_of_refusals(lane, refusals);

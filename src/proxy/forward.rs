@@ -29,7 +29,7 @@ use crate::{
     clock::Instant,
     error::{Blame, Error, io_error},
     hint::{self, Cause, Hint, Signal},
-    learn::Heard,
+    learn::{Heard, RouteName},
     pace::Permit,
     tls::{self, Protocol},
 };
@@ -95,10 +95,11 @@ pub(super) async fn forward(admitted: Admitted) -> Result<Tried, Error> {
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         return switch(asked, answer, written).map(Tried::Done);
     }
-    let (mut answer, hint, done) = match judge(asked, answer, lease, written).await {
-        Ok(judged) => judged,
-        Err(error) => return failed(call, spare, error),
-    };
+    let (mut answer, hint, done) =
+        match judge(asked, spare.as_ref().map(Spare::route_name), answer, lease, written).await {
+            Ok(judged) => judged,
+            Err(error) => return failed(call, spare, error),
+        };
     let why = spare.as_ref().and_then(|spare| Why::of_answer(&hint, answer.status(), done, spare, &call.route.lane));
     let (Some(spare), Some(why)) = (spare, why) else { return Ok(Tried::Done(answer)) };
     if !hold(&mut answer).await {
@@ -120,6 +121,7 @@ fn failed(call: Parts, spare: Option<Spare>, error: Error) -> Result<Tried, Erro
 /// it brings a result, refused or not.
 async fn judge(
     asked: Asked,
+    route_name: Option<RouteName<'_>>,
     answer: Response<Incoming>,
     lease: Lease,
     written: Instant,
@@ -161,7 +163,7 @@ async fn judge(
         }),
     };
     if broken.is_none() || refused {
-        body.permit().answered(&Heard { hint: &hint, failed }, written);
+        body.permit().answered(&Heard { hint: &hint, failed, route: route_name }, written);
     }
     if let Some(error) = broken {
         // Does nothing to what was answered, if only by a refusal.

@@ -22,6 +22,7 @@ use crate::{
     clock::Instant,
     error::Error,
     hint::{Cause, Hint, Signal},
+    learn::RouteName,
     pace::Lane,
     policy::Retry,
 };
@@ -268,6 +269,11 @@ impl Spare {
         head.headers.clone_from(request.headers());
         let repeatable = head.method.is_idempotent() || head.headers.contains_key("idempotency-key");
         Self { head, kept, repeatable }
+    }
+
+    /// What requests of its kind are called.
+    pub(super) fn route_name(&self) -> RouteName<'_> {
+        RouteName { method: self.head.method.as_str(), path: self.head.uri.path() }
     }
 
     /// The request, to be sent once more; `None` if its body is gone.

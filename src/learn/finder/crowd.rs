@@ -1,5 +1,7 @@
 //! How many requests may be under way at once.
 
+use crate::learn::grounds::AtOnceGrounds;
+
 /// A bound on unanswered requests: one for the start, and one if the API refuses more.
 #[derive(Clone, Debug)]
 pub(super) struct Crowd {
@@ -11,6 +13,11 @@ pub(super) struct Crowd {
     tried: f64,
     served: f64,
     lowered: u32,
+    /// How many were under way when the one was refused that has set the cap, how many were served since, and whether the
+    /// API said that it was that: for people.
+    refused: u32,
+    kept: u32,
+    said: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +42,17 @@ const MANY: f64 = 1024.0;
 
 impl Default for Crowd {
     fn default() -> Self {
-        Self { start: FIRST, cap: None, verdict: Verdict::Open, tried: 0.0, served: 0.0, lowered: 0 }
+        Self {
+            start: FIRST,
+            cap: None,
+            verdict: Verdict::Open,
+            tried: 0.0,
+            served: 0.0,
+            lowered: 0,
+            refused: 0,
+            kept: 0,
+            said: false,
+        }
     }
 }
 
@@ -54,6 +71,12 @@ impl Crowd {
     /// How many there may be for good.
     pub(super) fn cap(&self) -> Option<u32> {
         self.cap.map(|cap| cap.max(1.0) as u32)
+    }
+
+    /// What the cap rests on.
+    pub(super) fn grounds(&self) -> Option<AtOnceGrounds> {
+        let &Self { refused, kept: served, said, .. } = self;
+        Some(AtOnceGrounds { most: self.cap()?, refused, served, said, certain: self.is_certain() })
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -78,6 +101,7 @@ impl Crowd {
     pub(super) fn served(&mut self, crowd: u32, first: bool, long: bool) {
         self.start = (self.start + if first { SLOWLY } else { 1.0 }).min(MANY);
         let Some(cap) = &mut self.cap else { return };
+        self.kept = self.kept.saturating_add(1);
         if self.verdict == Verdict::Open {
             self.served += 1.0;
             if self.served > 4.0 * self.tried.max(4.0) && long {
@@ -101,6 +125,7 @@ impl Crowd {
             Verdict::Yes => {
                 if f64::from(crowd) <= cap + 0.5 {
                     self.cap = Some(fewer.max(1.0));
+                    (self.refused, self.kept, self.said) = (crowd, 0, false);
                 }
                 true
             }
@@ -111,6 +136,7 @@ impl Crowd {
                 }
                 self.lowered += 1;
                 (self.cap, self.served) = (Some(fewer), 0.0);
+                (self.refused, self.kept, self.said) = (crowd, 0, false);
                 true
             }
             _ => false,
@@ -120,6 +146,9 @@ impl Crowd {
     /// The API says that `crowd` at once are too many.
     pub(super) fn too_many(&mut self, crowd: u32) {
         let fewer = (f64::from(crowd) - 1.0).max(1.0);
+        if !self.said || self.cap.is_none_or(|cap| fewer < cap) {
+            (self.refused, self.kept, self.said) = (crowd, 0, true);
+        }
         (self.verdict, self.cap) = (Verdict::Yes, Some(self.cap.map_or(fewer, |cap| cap.min(fewer))));
     }
 
@@ -144,6 +173,7 @@ impl Crowd {
         if try_it {
             let cap = (f64::from(refused) - 1.0).max(served - 1.0).max(1.0);
             (self.cap, self.tried, self.served) = (Some(cap), cap, 0.0);
+            (self.refused, self.kept, self.said) = (refused, 0, false);
         }
         try_it
     }

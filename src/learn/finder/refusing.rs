@@ -62,6 +62,9 @@ impl Finder {
         if verdict.goes_on {
             return None;
         }
+        if self.belief.is_some() {
+            self.held.lowered.refused(rate, now);
+        }
         let closing = Closing {
             at: now,
             newest: refusal.newest,

@@ -1,6 +1,7 @@
 //! What the end of a pause says: how many are served in what time.
 
-use super::{Cycle, Finder, KNOWN, belief::Belief, closing::Closing, windows};
+use super::{Cycle, Finder, KNOWN, belief::Belief, closing::Closing, grounds::Held, windows};
+use crate::learn::grounds::Basis;
 
 /// Whether the end of a pause ends the cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,14 +118,25 @@ impl Finder {
             windows::asked_for(length).filter(|_| closing.asked && closing.tries == 0 && served >= FEW && !cycle.minor);
         let span = told.or(windows::between(last, length)).unwrap_or(length);
         let mut rate = served / span.max(self.way.usual.min(0.01));
+        let (took, pause) = (closing.at - cycle.since, sent - closing.at);
+        self.held = Held::by(if cycle.minor && self.belief.is_some() {
+            Basis::Window { served, length, pause }
+        } else {
+            Basis::Cycle { served: cycle.served, took, pause }
+        });
         if closing.asked && self.belief.is_some() {
             // Longer than it had to be, perhaps: what was served over several such waits is served again.
             let long = windows::not_below(5.0 * (sent - closing.at)).min(sent - self.began);
-            rate = rate.max(self.history.since(sent - long) / long);
+            let lately = self.history.since(sent - long);
+            if lately / long > rate {
+                rate = lately / long;
+                self.held = Held::by(Basis::Lately { served: lately, over: long });
+            }
         }
         // What has been served lately may be served again.
         let lately = self.history.since(sent - KNOWN) / KNOWN;
         if self.belief.is_none() && rate < 0.5 * lately && length < KNOWN {
+            self.held = Held::by(Basis::Lately { served: lately * KNOWN, over: KNOWN });
             self.belief = Some(Belief::at_least(lately, KNOWN, lately * KNOWN, now));
             return;
         }

@@ -24,6 +24,9 @@ pub(super) struct Suspicion {
     pub(super) since: f64,
     /// Its share of all that were served.
     pub(super) share: f64,
+    /// How many of it were refused lately, and how many others were served while it was: at least.
+    pub(super) refused: u32,
+    pub(super) others: u32,
 }
 
 #[derive(Clone, Default)]
@@ -136,7 +139,14 @@ impl Evidence {
             && unlikely([served, refused], [others_served, others_refused]) > UNLIKELY;
         let alone = alone && passed >= 1.0_f64.max(CONTRAST * alike) && contrast > CONTRAST;
         let suspected = refused >= REFUSED && group.cycle.1 >= 1.0 && (by_turns || on_the_whole || alone);
-        suspected.then_some(Suspicion { contrast, since: group.cycle.0, served: group.cycle.1, share: served / all.0 })
+        suspected.then_some(Suspicion {
+            contrast,
+            since: group.cycle.0,
+            served: group.cycle.1,
+            share: served / all.0,
+            refused: refused as u32,
+            others: passed as u32,
+        })
     }
 
     /// The group is no matter of the others' any more.

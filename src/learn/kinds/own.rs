@@ -5,9 +5,10 @@ use std::time::Duration;
 use crate::{
     clock::Instant,
     learn::{
-        Reason,
+        Change, Changes, Reason,
         finder::{Answered, Finder, Refusal},
         gate::Gate,
+        grounds::{OwnGroup, OwnLimit},
     },
     limit::Unit,
 };
@@ -23,12 +24,18 @@ pub(super) struct Own {
     due: Instant,
     slot: Duration,
     refused: Instant,
+    /// Who they are, and why they are believed to have a limit of their own.
+    group: OwnGroup,
+    /// The rate, and how many at once, that people were told of last.
+    noted: (Option<f64>, Option<u32>),
 }
 
 /// A group that nobody uses is forgotten after this.
 const UNUSED: Duration = Duration::from_secs(600);
 /// One of which nothing is believed any more, after this.
 const UNLIMITED: Duration = Duration::from_secs(120);
+/// By how much a rate has to change to be worth a word.
+const NEWS: f64 = 0.1;
 /// Who comes so late gets the slot back that it has missed.
 const LATE: Duration = Duration::from_millis(20);
 
@@ -36,10 +43,10 @@ const LATE: Duration = Duration::from_millis(20);
 
 impl Own {
     /// `newest` is the last request to have left.
-    pub(super) fn new(finder: Finder, now: Instant, newest: Unit) -> Self {
+    pub(super) fn new(finder: Finder, group: OwnGroup, now: Instant, newest: Unit) -> Self {
         let (slot, mut gate) = (Duration::ZERO, Gate::default());
         gate.take(now, newest);
-        Self { finder, gate, unanswered: 0, taken: now, due: now, slot, refused: now }
+        Self { finder, gate, unanswered: 0, taken: now, due: now, slot, refused: now, group, noted: (None, None) }
     }
 
     /// When the next one may leave.
@@ -52,6 +59,11 @@ impl Own {
     /// Until when it pauses, if it does.
     pub(super) fn closed(&self) -> Option<Instant> {
         self.gate.until().map(|(until, _)| until)
+    }
+
+    /// Who they are.
+    pub(super) fn group(&self) -> OwnGroup {
+        self.group.clone()
     }
 
     /// How long one has to wait after the other.
@@ -91,6 +103,33 @@ impl Own {
         let crowd = self.unanswered.min(answered.crowd);
         if let Some(until) = self.finder.refused(Answered { crowd, ..answered }, Refusal { newest, ..refusal }) {
             self.gate.close(answered.at, until, reason);
+        }
+    }
+
+    /// Tells of a rate, or a number at once, that was not known. Small steps are no news.
+    pub(super) fn found(&mut self, now: Instant, changes: &mut Changes) {
+        let (rate, at_once) = (self.finder.rate(now), self.finder.at_once());
+        let steps = |rate: f64| self.noted.0.is_none_or(|noted| (rate / noted - 1.0).abs() >= NEWS);
+        let new_rate = rate.is_some_and(steps);
+        let new_at_once = at_once.is_some() && at_once != self.noted.1;
+        if new_rate {
+            self.noted.0 = rate;
+        }
+        self.noted.1 = at_once;
+        if new_rate || new_at_once {
+            changes.push(Change::OwnLimit(Box::new(self.looked_at(now))));
+        }
+    }
+
+    /// What it has come to, for people.
+    pub(super) fn looked_at(&self, now: Instant) -> OwnLimit {
+        let (rate, at_once) = (self.finder.rate_grounds(now), self.finder.at_once_grounds());
+        OwnLimit {
+            group: self.group.clone(),
+            per_second: self.finder.rate(now),
+            at_once: self.finder.at_once(),
+            grounds: rate.into_iter().chain(at_once).collect(),
+            next_slot: self.earliest().since(now),
         }
     }
 

@@ -11,8 +11,10 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    hint::Bucket,
-    learn::{Observation, allowance::Allowance, gate::Gate, ledger::Ledger, period::Period},
+    hint::{Bucket, Dialect},
+    learn::{
+        Grounds, Observation, allowance::Allowance, gate::Gate, grounds::SaidGrounds, ledger::Ledger, period::Period,
+    },
     limit::{Budget, Charge, LONGEST_PACE, LimitSpec, Rate, Source, Unit},
     policy::Spend,
 };
@@ -71,6 +73,16 @@ pub(super) struct One {
     taken: Unit,
     /// Refusals that it explains, one after the other, and the last request that had left at the last of them.
     refusals: (u32, Unit),
+    said: Said,
+}
+
+/// Who has said what it is, and what has borne it out: for people.
+#[derive(Clone, Copy, Debug)]
+struct Said {
+    dialect: Dialect,
+    /// How many answers have reported it, and how often a new window was seen to begin.
+    answers: u32,
+    resets: u32,
 }
 
 /// What is there already when a budget is heard of.
@@ -111,7 +123,17 @@ impl One {
             even_until: Instant::START,
             taken: born.newest,
             refusals: (0, 0),
+            said: Said { dialect: answer.heard.hint.dialect, answers: 0, resets: 0 },
         }
+    }
+
+    /// What `limit`, which it has come to, rests on.
+    pub(super) fn grounds(&self, limit: &LimitSpec) -> Grounds {
+        let Said { dialect, answers, resets } = self.said;
+        let (count, window) = (self.trust.agreement(), limit.rate.per);
+        let window_said = self.window == Some(window);
+        let limit = f64::from(limit.rate.count.get());
+        Grounds::Said(SaidGrounds { dialect, limit, answers, window, window_said, resets, count })
     }
 
     /// A request that draws on it was taken.
@@ -199,8 +221,10 @@ impl One {
             budget.count(source, answer.charge.cost, answer.sent, now);
             self.ledger.add(answer.sent);
         }
+        self.said.answers = self.said.answers.saturating_add(1);
         let (bucket, turned) = self.unit.in_seconds(bucket, now);
         if turned {
+            self.said.resets = 0;
             self.left.start_over();
             (self.period, self.trust) = (Period::default(), Trust::default());
             self.dismiss(budget);
@@ -262,7 +286,10 @@ impl One {
             requests: bucket.requests,
         };
         match self.trust.hear(&claim) {
-            Step::Restarted => self.period.restarted(limit, limit - remaining, bucket.reset, answer.sent, &self.ledger),
+            Step::Restarted => {
+                self.said.resets = self.said.resets.saturating_add(1);
+                self.period.restarted(limit, limit - remaining, bucket.reset, answer.sent, &self.ledger);
+            }
             Step::Risen => self.period.risen(),
             Step::Same => {}
         }

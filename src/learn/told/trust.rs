@@ -1,8 +1,11 @@
 //! How far the numbers of a budget agree with what was sent, and whether they are believed.
 
-use std::time::Duration;
+use std::{cmp::Ordering, time::Duration};
 
-use crate::{clock::Instant, learn::ledger::Ledger};
+use crate::{
+    clock::Instant,
+    learn::{grounds::Agreement, ledger::Ledger},
+};
 
 /// What is thought of the numbers of one budget: they are believed as long as more speaks for them than against.
 #[derive(Clone, Debug)]
@@ -95,6 +98,15 @@ impl Trust {
     /// Whether the budget is believed.
     pub(super) fn holds(&self) -> bool {
         self.score > 0
+    }
+
+    /// How far what was said agrees with what was sent, as far as that could be compared.
+    pub(super) fn agreement(&self) -> Agreement {
+        match self.score.cmp(&AT_FIRST) {
+            Ordering::Greater => Agreement::Agrees,
+            Ordering::Equal => Agreement::Open,
+            Ordering::Less => Agreement::Doubtful,
+        }
     }
 
     /// Compares what an answer says with what the last one said.

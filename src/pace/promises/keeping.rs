@@ -38,7 +38,7 @@ fn call(lane: &Arc<Lane>, kind: RouteKey, status: u16, fields: &[(&'static str, 
     let status = StatusCode::from_u16(status).unwrap();
     let arrived = Duration::from_secs(1_790_000_000);
     let hint: Hint = hint::read(&hint::Answer { status, headers: &headers, body: None, arrived });
-    permit.answered(&Heard { hint: &hint, failed: false }, Instant::START);
+    permit.answered(&Heard { hint: &hint, failed: false, route: None }, Instant::START);
 }
 
 #[tokio::test(start_paused = true)]

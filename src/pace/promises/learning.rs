@@ -88,7 +88,7 @@ impl World {
     /// The answer to the request that holds `permit`.
     fn answer(&self, mut permit: Permit, said: Said<'_>) {
         let hint = read(said, self.clock.now());
-        permit.answered(&Heard { hint: &hint, failed: said.0 >= 500 }, Instant::START);
+        permit.answered(&Heard { hint: &hint, failed: said.0 >= 500, route: None }, Instant::START);
     }
 
     /// For how long requests of `kind` have to wait at least, if they have to.

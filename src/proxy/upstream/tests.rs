@@ -31,7 +31,7 @@ async fn a_connection_to_be_made_ready_keeps_no_lane_when_everybody_has_left() {
     let headers = HeaderMap::from_iter([(RETRY_AFTER, "3000".parse().unwrap())]);
     let status = http::StatusCode::TOO_MANY_REQUESTS;
     let hint = hint::read(&hint::Answer { status, headers: &headers, body: None, arrived: Duration::ZERO });
-    permit.answered(&Heard { hint: &hint, failed: false }, Instant::START);
+    permit.answered(&Heard { hint: &hint, failed: false, route: None }, Instant::START);
     drop(permit);
     let Admission::Wait(waiting) = route.lane.admit(ask) else { panic!("the API asked for a pause") };
     route.warm(&proxy, waiting.expected);

@@ -83,7 +83,7 @@ async fn work(world: Rc<World>, resource: Rc<RefCell<Resource>>, number: usize, 
             fields.iter().for_each(|(name, value)| drop(headers.insert(*name, value.parse().unwrap())));
             let status = http::StatusCode::from_u16(status).unwrap();
             let hint = hint::read(&hint::Answer { status, headers: &headers, body: None, arrived });
-            permit.answered(&Heard { hint: &hint, failed: false }, Instant::START);
+            permit.answered(&Heard { hint: &hint, failed: false, route: None }, Instant::START);
             if status == 200 {
                 break;
             }

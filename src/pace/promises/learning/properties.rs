@@ -132,7 +132,7 @@ impl Mind {
     fn answered(&mut self, at: usize, hint: &Hint, failed: bool) {
         let (charge, sent) = self.under_way.remove(at);
         self.budget.answered(charge, sent, self.now);
-        let heard = Heard { hint, failed };
+        let heard = Heard { hint, failed, route: None };
         let seen = Observation { heard, charge, kind: kind(), crowd: 1, sent, at: self.now, waiting: true };
         self.learned.heard(&seen, &mut self.budget);
     }
@@ -203,7 +203,7 @@ fn simulate(limits: &str, hints: Vec<(u64, Hint)>) -> Vec<(Instant, u32)> {
                 permit.sent();
                 left.lock().push((world.clock.now(), 1));
                 tokio::time::sleep(ms(latency)).await;
-                permit.answered(&Heard { hint: &hint, failed: false }, Instant::START);
+                permit.answered(&Heard { hint: &hint, failed: false, route: None }, Instant::START);
             });
         }
         while let Some(task) = tasks.join_next().await {

@@ -197,7 +197,7 @@ async fn call(
     let arrived = (wall + clock.now().since(Instant::START)).duration_since(UNIX_EPOCH).unwrap();
     let body = hint::wants_body(status, &headers).then_some(body.as_bytes());
     let hint = hint::read(&hint::Answer { status, headers: &headers, body, arrived });
-    permit.answered(&Heard { hint: &hint, failed: status.is_server_error() }, Instant::START);
+    permit.answered(&Heard { hint: &hint, failed: status.is_server_error(), route: None }, Instant::START);
     Ok(hint.cause == hint::Cause::None)
 }
 

@@ -112,7 +112,7 @@ impl Client for Andante {
             (hint.signal, hint.cause, hint.wait) = (Signal::Ok, Cause::None, Some(Duration::ZERO));
         }
         let failed = status.is_server_error() && hint.cause == Cause::None;
-        self.state.answered(now, &slot, sent, &Heard { hint: &hint, failed });
+        self.state.answered(now, &slot, sent, &Heard { hint: &hint, failed, route: None });
         self.state.settle(now, &slot, End::Answered);
         for change in self.state.take_changes() {
             self.log.push((now, change));

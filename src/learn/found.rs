@@ -1,0 +1,61 @@
+//! What refusals have taught: brought into a lane's limits, and told people with what it rests on.
+
+use super::{Change, Changes, Grounds, Learned, OwnLimit, RouteKey};
+use crate::{
+    clock::Instant,
+    limit::{Budget, Source, Usage},
+};
+
+impl Learned {
+    /// Whether refusals have taught another limit than was known.
+    pub(super) fn found(&mut self, now: Instant, kind: &RouteKey, budget: &mut Budget) -> Changes {
+        let mut changes = Changes::new();
+        let at_once = self.finder.at_once();
+        if at_once.is_some() && at_once != self.at_once {
+            changes.extend(at_once.zip(self.finder.at_once_grounds()).map(|(most, why)| Change::Parallel(most, why)));
+        }
+        self.at_once = at_once;
+        match self.finder.change(now) {
+            Some(Some(limit)) => {
+                budget.learn(Source::Found, limit, &[]);
+                // Small steps are no news.
+                let rate = limit.rate.per_second();
+                if self.noted.is_none_or(|noted| (rate / noted - 1.0).abs() >= 0.1) {
+                    self.noted = Some(rate);
+                    changes.extend(self.finder.rate_grounds(now).map(|grounds| Change::Limit(limit, grounds)));
+                }
+            }
+            Some(None) => {
+                budget.unlearn(Source::Found);
+                self.noted = None;
+            }
+            None => {}
+        }
+        self.kinds.found(kind, now, &mut changes);
+        changes
+    }
+
+    /// What a limit rests on; `None` if it is configured.
+    pub fn grounds(&self, limit: &Usage, now: Instant) -> Option<Grounds> {
+        match limit.source {
+            Source::Config => None,
+            Source::Told(id) => self.told.grounds(id, &limit.spec),
+            Source::Found => self.finder.rate_grounds(now),
+        }
+    }
+
+    /// Whether a request is under way that tries whether the lane's pause is over.
+    pub fn tries(&self) -> bool {
+        self.gate.tries()
+    }
+
+    /// How many may be under way at once, and what that rests on.
+    pub fn at_once(&self) -> Option<(u32, Grounds)> {
+        self.finder.at_once().zip(self.finder.at_once_grounds())
+    }
+
+    /// The groups of requests that have limits of their own.
+    pub fn own_limits(&self, now: Instant) -> Vec<OwnLimit> {
+        self.kinds.looked_at(now)
+    }
+}
