@@ -1,0 +1,179 @@
+//! What each way of counting accepts, and that it keeps what it says.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const ALL: [Window; 3] = [Window::Sliding, Window::Fixed, Window::Bucket];
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn at(ms: u64) -> Instant {
+    Instant::START + millis(ms)
+}
+
+fn counter(window: Window) -> Counter {
+    Counter::new("3/s".parse().unwrap(), window)
+}
+
+fn accept(remaining: u32, reset: u64) -> Verdict {
+    Verdict::Accept { remaining, reset: millis(reset) }
+}
+
+fn refuse(retry_after: u64, reset: u64) -> Verdict {
+    Verdict::Refuse { retry_after: millis(retry_after), reset: millis(reset) }
+}
+
+#[test]
+fn a_sliding_window_frees_each_slot_exactly_one_window_later() {
+    let mut counter = counter(Window::Sliding);
+    assert_eq!(counter.ask(at(0)), accept(2, 1000));
+    assert_eq!(counter.ask(at(400)), accept(1, 600));
+    assert_eq!(counter.ask(at(400)), accept(0, 600));
+    assert_eq!(counter.ask(at(999)), refuse(1, 1));
+    assert_eq!(counter.ask(at(1000)), accept(0, 400));
+    assert_eq!(counter.ask(at(1000)), refuse(400, 400));
+}
+
+#[test]
+fn fixed_windows_are_aligned_to_the_first_request() {
+    let mut counter = counter(Window::Fixed);
+    assert_eq!(counter.ask(at(700)), accept(2, 1000));
+    assert_eq!(counter.ask(at(1699)), accept(1, 1));
+    assert_eq!(counter.ask(at(1699)), accept(0, 1));
+    assert_eq!(counter.ask(at(1699)), refuse(1, 1));
+    // Two windows' worth within a millisecond: legal here, and a refusal in a sliding window.
+    assert_eq!(counter.ask(at(1700)), accept(2, 1000));
+    assert_eq!(counter.ask(at(4800)), accept(2, 900));
+}
+
+#[test]
+fn a_bucket_starts_full_and_refills_evenly() {
+    let mut counter = counter(Window::Bucket);
+    let third = Duration::from_nanos(333_333_334);
+    assert_eq!(counter.ask(at(0)), Verdict::Accept { remaining: 2, reset: third });
+    counter.ask(at(0));
+    assert_eq!(counter.ask(at(0)), accept(0, 1000));
+    assert_eq!(counter.ask(at(0)), Verdict::Refuse { retry_after: third, reset: millis(1000) });
+    assert!(matches!(counter.ask(at(0) + third), Verdict::Accept { remaining: 0, .. }));
+    assert_eq!(counter.ask(at(60_000)).remaining(), 2);
+}
+
+#[test]
+fn a_limit_lowered_in_mid_run_keeps_what_was_counted() {
+    for (window, verdict) in [
+        // Two of the three have to leave before one fits again.
+        (Window::Sliding, refuse(900, 900)),
+        (Window::Fixed, refuse(800, 800)),
+        // Three of one are missing, less a fifth of three regained: empty.
+        (Window::Bucket, refuse(1000, 1000)),
+    ] {
+        let mut counter = counter(window);
+        for ms in [0, 50, 100] {
+            counter.ask(at(ms));
+        }
+        counter.retune("1/s".parse().unwrap(), at(200));
+        assert_eq!(counter.ask(at(200)), verdict, "{window}");
+    }
+}
+
+#[test]
+fn a_limit_raised_in_mid_run_gives_what_is_more() {
+    for window in ALL {
+        let mut counter = counter(window);
+        (0..3).for_each(|_| assert!(matches!(counter.ask(at(0)), Verdict::Accept { .. })));
+        counter.retune("6/2s".parse().unwrap(), at(0));
+        let left = [0; 4].map(|ms| counter.ask(at(ms)));
+        assert_eq!(left[..3].iter().map(Verdict::remaining).collect::<Vec<_>>(), [2, 1, 0], "{window}");
+        assert!(matches!(left[3], Verdict::Refuse { .. }), "{window}");
+    }
+}
+
+/// The instants of the requests that were accepted, out of requests `gaps` nanoseconds apart.
+fn accepted(counter: &mut Counter, gaps: &[u64]) -> Vec<u64> {
+    let mut now = 0;
+    let mut accepted = Vec::new();
+    for gap in gaps {
+        now += gap;
+        if let Verdict::Accept { .. } = counter.ask(Instant::from_nanos(now)) {
+            accepted.push(now);
+        }
+    }
+    accepted
+}
+
+fn traffic() -> impl Strategy<Value = (Rate, Vec<u64>)> {
+    (1u32..20, 20u64..1000).prop_flat_map(|(count, per)| {
+        let rate = Rate { count: count.try_into().unwrap(), per: Duration::from_nanos(per) };
+        let gap = prop_oneof![3 => Just(0), 3 => 0..per / u64::from(count) + 2, 1 => 0..2 * per];
+        (Just(rate), prop::collection::vec(gap, 1..200))
+    })
+}
+
+proptest! {
+    #[test]
+    fn refused_until_exactly_when_promised((rate, gaps) in traffic(), (other, _) in traffic(), window in prop::sample::select(&ALL[..])) {
+        let mut counter = Counter::new(rate, window);
+        let mut now = 0;
+        for (number, gap) in gaps.into_iter().enumerate() {
+            now += gap;
+            if number == 50 {
+                counter.retune(other, Instant::from_nanos(now));
+            }
+            let Verdict::Refuse { retry_after, .. } = counter.ask(Instant::from_nanos(now)) else { continue };
+            let promised = Instant::from_nanos(now) + retry_after;
+            let early = counter.clone().ask(promised - Duration::from_nanos(1));
+            let in_time = counter.clone().ask(promised);
+            prop_assert!(matches!(early, Verdict::Refuse { .. }), "{early:?}");
+            prop_assert!(matches!(in_time, Verdict::Accept { .. }), "{in_time:?}");
+        }
+    }
+
+    #[test]
+    fn remaining_is_how_many_more_are_accepted((rate, gaps) in traffic(), (other, _) in traffic(), window in prop::sample::select(&ALL[..])) {
+        let mut counter = Counter::new(rate, window);
+        let mut now = 0;
+        for (number, gap) in gaps.into_iter().enumerate() {
+            now += gap;
+            if number == 50 {
+                counter.retune(other, Instant::from_nanos(now));
+            }
+            let promised = counter.ask(Instant::from_nanos(now)).remaining();
+            let mut probe = counter.clone();
+            let found = std::iter::repeat_with(|| probe.ask(Instant::from_nanos(now)))
+                .take_while(|verdict| matches!(verdict, Verdict::Accept { .. }))
+                .count();
+            prop_assert_eq!(promised as usize, found);
+        }
+    }
+
+    #[test]
+    fn no_sliding_window_holds_more_than_the_limit((rate, gaps) in traffic()) {
+        let sent = accepted(&mut Counter::new(rate, Window::Sliding), &gaps);
+        for pair in sent.windows(rate.count.get() as usize + 1) {
+            prop_assert!(pair[pair.len() - 1] - pair[0] >= nanos(rate.per));
+        }
+    }
+
+    #[test]
+    fn no_fixed_window_holds_more_than_the_limit((rate, gaps) in traffic()) {
+        let sent = accepted(&mut Counter::new(rate, Window::Fixed), &gaps);
+        for pair in sent.windows(rate.count.get() as usize + 1) {
+            let index = |at: u64| (at - sent[0]) / nanos(rate.per);
+            prop_assert!(index(pair[pair.len() - 1]) > index(pair[0]));
+        }
+    }
+
+    #[test]
+    fn a_bucket_never_gives_more_than_it_held_and_gained((rate, gaps) in traffic()) {
+        let sent = accepted(&mut Counter::new(rate, Window::Bucket), &gaps);
+        let (count, per) = (u64::from(rate.count.get()), nanos(rate.per));
+        for (i, from) in sent.iter().enumerate() {
+            for (j, to) in sent.iter().enumerate().skip(i) {
+                prop_assert!((j - i + 1) as u64 * per <= count * per + (to - from) * count);
+            }
+        }
+    }
+}
