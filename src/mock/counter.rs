@@ -17,7 +17,17 @@ pub enum Window {
     Fixed,
     /// A token bucket that holds N and is refilled evenly, N per W.
     Bucket,
+    /// A token bucket that holds one: requests must be W/N apart (GCRA without burst, nginx's `limit_req`).
+    Gcra,
+    /// At most N by an estimate: the count of this window, and that of the one before, weighted by how much of it the last
+    /// W covers. Windows begin as the fixed ones do.
+    SlidingCounter,
+    /// At most N under way at once, whatever W is.
+    Concurrency,
 }
+
+/// What is said about a concurrency limit, since nobody knows when the next answer makes room.
+const SOON: Duration = Duration::from_secs(1);
 
 /// What becomes of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +41,7 @@ pub enum Verdict {
     },
     /// It was not counted.
     Refuse {
-        /// Until exactly when the next one would be accepted.
+        /// See [`Verdict::retry_after`].
         retry_after: Duration,
         /// See [`Verdict::reset`].
         reset: Duration,
@@ -40,7 +50,8 @@ pub enum Verdict {
 
 /// Enforces one rate, exactly to the nanosecond.
 ///
-/// Refused requests do not count. A sliding window keeps eight bytes for each of the up to N requests in it.
+/// Refused requests do not count. A sliding window keeps eight bytes for each of the up to N requests in it. Concurrency
+/// has to be told when a request is [done](Counter::done).
 #[derive(Clone, Debug)]
 pub struct Counter {
     rate: Rate,
@@ -57,9 +68,22 @@ enum State {
         used: u32,
     },
     Bucket {
+        /// How many tokens it holds; as many as the limit's N if that is not said.
+        size: Option<u32>,
         /// Tokens × W in nanoseconds: in this unit each nanosecond adds N, a request takes W, and nothing is rounded.
         level: u128,
         at: Instant,
+    },
+    SlidingCounter {
+        /// When the present window began; `None` before the first request.
+        began: Option<Instant>,
+        used: u32,
+        /// How many the window before it accepted.
+        before: u32,
+    },
+    Concurrency {
+        /// How many are under way.
+        open: u32,
     },
 }
 
@@ -71,6 +95,9 @@ impl fmt::Display for Window {
             Self::Sliding => "sliding",
             Self::Fixed => "fixed",
             Self::Bucket => "bucket",
+            Self::Gcra => "gcra",
+            Self::SlidingCounter => "sliding-counter",
+            Self::Concurrency => "concurrency",
         })
     }
 }
@@ -79,14 +106,15 @@ impl fmt::Display for Window {
 
 impl Verdict {
     /// Until the API says its allowance is there again, which means three things, as it does among real ones:
-    /// until the first slot comes free (sliding), until the next window (fixed), until the bucket is full (bucket).
+    /// until the first slot comes free (sliding), until the next window (fixed, sliding-counter), until the bucket is
+    /// full (bucket, gcra). A concurrency limit says a second.
     pub fn reset(&self) -> Duration {
         match self {
             Self::Accept { reset, .. } | Self::Refuse { reset, .. } => *reset,
         }
     }
 
-    /// Until exactly when the next request would be accepted; zero for one that was.
+    /// Until exactly when the next request would be accepted; zero for one that was. A concurrency limit says a second.
     pub fn retry_after(&self) -> Duration {
         match self {
             Self::Accept { .. } => Duration::ZERO,
@@ -111,7 +139,10 @@ impl Counter {
         let state = match window {
             Window::Sliding => State::Sliding(VecDeque::new()),
             Window::Fixed => State::Fixed { began: None, used: 0 },
-            Window::Bucket => State::Bucket { level: capacity(rate), at: Instant::START },
+            Window::Bucket => State::bucket(None, rate),
+            Window::Gcra => State::bucket(Some(1), rate),
+            Window::SlidingCounter => State::SlidingCounter { began: None, used: 0, before: 0 },
+            Window::Concurrency => State::Concurrency { open: 0 },
         };
         Self { rate, state }
     }
@@ -123,12 +154,12 @@ impl Counter {
 
     /// Enforces `rate` from `now` on. What was counted stays counted, as far back as the window before reached.
     pub fn retune(&mut self, rate: Rate, now: Instant) {
-        if let State::Bucket { level, at } = &mut self.state {
-            refill(level, at, self.rate, now);
+        if let State::Bucket { size, level, at } = &mut self.state {
+            let full = capacity(*size, self.rate);
+            refill(level, at, full, self.rate, now);
             // Whole tokens × W of what is missing, in the new unit; less than a nanosecond of refill is rounded away.
-            let missing =
-                (capacity(self.rate) - *level) * u128::from(nanos(rate.per)) / u128::from(nanos(self.rate.per));
-            *level = capacity(rate).saturating_sub(missing);
+            let missing = (full - *level) * u128::from(nanos(rate.per)) / u128::from(nanos(self.rate.per));
+            *level = capacity(*size, rate).saturating_sub(missing);
         }
         self.rate = rate;
     }
@@ -140,9 +171,7 @@ impl Counter {
             State::Sliding(accepted) => sliding(accepted, count.get(), per, now),
             State::Fixed { began, used } => {
                 let began = began.get_or_insert(now);
-                let windows = nanos(now.since(*began)) / nanos(per);
-                if windows > 0 {
-                    *began = Instant::from_nanos(began.as_nanos() + windows * nanos(per));
+                if turn(began, per, now) > 0 {
                     *used = 0;
                 }
                 let reset = (*began + per).since(now);
@@ -152,12 +181,71 @@ impl Counter {
                 *used += 1;
                 Verdict::Accept { remaining: count.get() - *used, reset }
             }
-            State::Bucket { level, at } => {
-                refill(level, at, self.rate, now);
-                bucket(level, capacity(self.rate), self.rate)
+            State::Bucket { size, level, at } => {
+                let full = capacity(*size, self.rate);
+                refill(level, at, full, self.rate, now);
+                bucket(level, full, self.rate)
+            }
+            State::SlidingCounter { began, used, before } => {
+                let began = began.get_or_insert(now);
+                match turn(began, per, now) {
+                    0 => {}
+                    1 => *before = std::mem::take(used),
+                    _ => (*before, *used) = (0, 0),
+                }
+                estimated(*before, used, self.rate, now.since(*began))
+            }
+            State::Concurrency { open } if *open >= count.get() => Verdict::Refuse { retry_after: SOON, reset: SOON },
+            State::Concurrency { open } => {
+                *open += 1;
+                Verdict::Accept { remaining: count.get() - *open, reset: SOON }
             }
         }
     }
+
+    /// A request that was accepted is answered, or given up.
+    pub fn done(&mut self) {
+        if let State::Concurrency { open } = &mut self.state {
+            // None is under way that began before the limit did.
+            *open = open.saturating_sub(1);
+        }
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn bucket(size: Option<u32>, rate: Rate) -> Self {
+        Self::Bucket { size, level: capacity(size, rate), at: Instant::START }
+    }
+}
+
+/// Moves the beginning of a window to that of the window that `now` is in; says by how many windows.
+fn turn(began: &mut Instant, per: Duration, now: Instant) -> u64 {
+    let windows = nanos(now.since(*began)) / nanos(per);
+    *began = Instant::from_nanos(began.as_nanos() + windows * nanos(per));
+    windows
+}
+
+/// <https://blog.cloudflare.com/counting-things-a-lot-of-different-things/>, exactly: all terms are requests × W.
+fn estimated(before: u32, used: &mut u32, rate: Rate, elapsed: Duration) -> Verdict {
+    let (count, per) = (u128::from(rate.count.get()), u128::from(nanos(rate.per)));
+    let (elapsed, reset) = (u128::from(nanos(elapsed)), rate.per.saturating_sub(elapsed));
+    let estimate = u128::from(before) * (per - elapsed) + u128::from(*used) * per;
+    if let Some(room) = (count * per).checked_sub(estimate + per) {
+        *used += 1;
+        return Verdict::Accept { remaining: (room / per) as u32, reset };
+    }
+    // How far a window must have come for one more, if the last one accepted `before` and this one has `used`.
+    let fits = |before: u32, used: u32| {
+        let room = count.checked_sub(u128::from(used) + 1)? * per;
+        Some(per - room.checked_div(u128::from(before)).unwrap_or(per).min(per))
+    };
+    let wait = match fits(before, *used) {
+        Some(at) => at - elapsed,
+        None => per - elapsed + fits(*used, 0).unwrap_or(per),
+    };
+    Verdict::Refuse { retry_after: Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX)), reset }
 }
 
 fn sliding(accepted: &mut VecDeque<Instant>, count: u32, per: Duration, now: Instant) -> Verdict {
@@ -175,9 +263,9 @@ fn sliding(accepted: &mut VecDeque<Instant>, count: u32, per: Duration, now: Ins
     Verdict::Accept { remaining: count - accepted.len() as u32, reset }
 }
 
-fn refill(level: &mut u128, at: &mut Instant, rate: Rate, now: Instant) {
+fn refill(level: &mut u128, at: &mut Instant, full: u128, rate: Rate, now: Instant) {
     let gained = u128::from(nanos(now.since(*at))) * u128::from(rate.count.get());
-    *level = (*level + gained).min(capacity(rate));
+    *level = (*level + gained).min(full);
     *at = now;
 }
 
@@ -197,8 +285,8 @@ fn bucket(level: &mut u128, full: u128, rate: Rate) -> Verdict {
     }
 }
 
-fn capacity(rate: Rate) -> u128 {
-    u128::from(rate.count.get()) * u128::from(nanos(rate.per))
+fn capacity(size: Option<u32>, rate: Rate) -> u128 {
+    u128::from(size.unwrap_or(rate.count.get())) * u128::from(nanos(rate.per))
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-const ALL: [Window; 3] = [Window::Sliding, Window::Fixed, Window::Bucket];
+/// Those that know when they accept the next one.
+const ALL: [Window; 5] = [Window::Sliding, Window::Fixed, Window::Bucket, Window::Gcra, Window::SlidingCounter];
 
 fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -62,6 +63,59 @@ fn a_bucket_starts_full_and_refills_evenly() {
 }
 
 #[test]
+fn without_burst_requests_must_be_a_slot_apart() {
+    let mut counter = Counter::new("4/s".parse().unwrap(), Window::Gcra);
+    assert_eq!(counter.ask(at(0)), accept(0, 250));
+    assert_eq!(counter.ask(at(0)), refuse(250, 250));
+    assert_eq!(counter.ask(at(249)), refuse(1, 1));
+    assert_eq!(counter.ask(at(250)), accept(0, 250));
+    // What was not used is lost: a minute later one fits, and no more.
+    assert_eq!(counter.ask(at(60_000)), accept(0, 250));
+    assert_eq!(counter.ask(at(60_001)), refuse(249, 249));
+}
+
+/// 50 a minute. 42 came in the last window and 18 in this one, a quarter of which is over: 42 × 0.75 + 18 = 49.5.
+/// <https://blog.cloudflare.com/counting-things-a-lot-of-different-things/>
+#[test]
+fn a_sliding_counter_weighs_the_last_window_by_what_it_still_covers() {
+    let mut counter = Counter::new("50/min".parse().unwrap(), Window::SlidingCounter);
+    (0..42).for_each(|_| assert!(matches!(counter.ask(at(0)), Verdict::Accept { .. })));
+    let left: Vec<_> = (0..18).map(|_| counter.ask(at(75_000)).remaining()).collect();
+    // Before the first of them: 50 - 31.5 = 18.5, so that 18 fit.
+    assert_eq!(left, (0..18).rev().collect::<Vec<_>>());
+    // Half a request must leave, and 42 leave in a minute: 60 s / 84.
+    let free = Duration::from_nanos(714_285_715);
+    assert_eq!(counter.ask(at(75_000)), Verdict::Refuse { retry_after: free, reset: millis(45_000) });
+    assert_eq!(counter.ask(at(75_000) + free).remaining(), 0);
+}
+
+#[test]
+fn a_sliding_counter_forgets_what_is_two_windows_old() {
+    let mut counter = counter(Window::SlidingCounter);
+    (0..3).for_each(|_| assert!(matches!(counter.ask(at(0)), Verdict::Accept { .. })));
+    // Full until a third of the three has left: a third of the next window must be over.
+    let free = Duration::from_nanos(1_333_333_334);
+    assert_eq!(counter.ask(at(0)), Verdict::Refuse { retry_after: free, reset: millis(1000) });
+    assert_eq!(counter.ask(at(2000)), accept(2, 1000));
+}
+
+#[test]
+fn a_concurrency_limit_counts_what_is_under_way() {
+    let mut counter = counter(Window::Concurrency);
+    let left: Vec<_> = (0..3).map(|_| counter.ask(at(0)).remaining()).collect();
+    assert_eq!(left, [2, 1, 0]);
+    // Time alone makes no room.
+    assert_eq!(counter.ask(at(60_000)), refuse(1000, 1000));
+    counter.done();
+    assert_eq!(counter.ask(at(60_000)), accept(0, 1000));
+    counter.retune("2/s".parse().unwrap(), at(60_000));
+    counter.done();
+    assert_eq!(counter.ask(at(60_000)), refuse(1000, 1000));
+    (0..9).for_each(|_| counter.done());
+    assert_eq!(counter.ask(at(60_000)), accept(1, 1000));
+}
+
+#[test]
 fn a_limit_lowered_in_mid_run_keeps_what_was_counted() {
     for (window, verdict) in [
         // Two of the three have to leave before one fits again.
@@ -69,6 +123,10 @@ fn a_limit_lowered_in_mid_run_keeps_what_was_counted() {
         (Window::Fixed, refuse(800, 800)),
         // Three of one are missing, less a fifth of three regained: empty.
         (Window::Bucket, refuse(1000, 1000)),
+        // The first alone was accepted, and 200 ms at 3/s gave back 0.6 of its token: 0.4 are missing, at 1/s.
+        (Window::Gcra, refuse(400, 400)),
+        // Three of one in this window, so that all of the next one is theirs.
+        (Window::SlidingCounter, refuse(1800, 800)),
     ] {
         let mut counter = counter(window);
         for ms in [0, 50, 100] {
@@ -81,7 +139,7 @@ fn a_limit_lowered_in_mid_run_keeps_what_was_counted() {
 
 #[test]
 fn a_limit_raised_in_mid_run_gives_what_is_more() {
-    for window in ALL {
+    for window in [Window::Sliding, Window::Fixed, Window::Bucket, Window::SlidingCounter] {
         let mut counter = counter(window);
         (0..3).for_each(|_| assert!(matches!(counter.ask(at(0)), Verdict::Accept { .. })));
         counter.retune("6/2s".parse().unwrap(), at(0));
@@ -163,6 +221,27 @@ proptest! {
         for pair in sent.windows(rate.count.get() as usize + 1) {
             let index = |at: u64| (at - sent[0]) / nanos(rate.per);
             prop_assert!(index(pair[pair.len() - 1]) > index(pair[0]));
+        }
+    }
+
+    #[test]
+    fn without_burst_no_two_are_closer_than_a_slot((rate, gaps) in traffic()) {
+        let sent = accepted(&mut Counter::new(rate, Window::Gcra), &gaps);
+        for pair in sent.windows(2) {
+            prop_assert!((pair[1] - pair[0]) * u64::from(rate.count.get()) >= nanos(rate.per));
+        }
+    }
+
+    #[test]
+    fn no_estimate_of_a_sliding_counter_exceeds_the_limit((rate, gaps) in traffic()) {
+        let sent = accepted(&mut Counter::new(rate, Window::SlidingCounter), &gaps);
+        let (count, per) = (f64::from(rate.count.get()), nanos(rate.per));
+        for (number, at) in sent.iter().enumerate() {
+            let (window, elapsed) = ((at - sent[0]) / per, (at - sent[0]) % per);
+            let within = |window: u64| sent[..=number].iter().filter(|at| (**at - sent[0]) / per == window).count() as f64;
+            let before = window.checked_sub(1).map_or(0.0, within);
+            let estimate = before * (1.0 - elapsed as f64 / per as f64) + within(window);
+            prop_assert!(estimate <= count + 1e-9, "{estimate} of {count}");
         }
     }
 
