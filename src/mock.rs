@@ -1,6 +1,6 @@
 //! An API that really enforces its limit: what andante is tried against, because a real one must not be.
 //!
-//! [`Counter`] decides and is pure; [`Api`] serves its decisions over HTTP, in the [`Dialect`] of a real provider.
+//! [`Limiter`] decides and is pure; [`Api`] serves its decisions over HTTP, in the [`Dialect`] of a real provider.
 //! Control pages below `/__mock/` tell what it saw, and change its world while it runs.
 
 mod api;
@@ -9,6 +9,7 @@ mod counter;
 mod dialect;
 mod doors;
 mod gaps;
+mod limiter;
 mod pages;
 mod socket;
 mod tally;
@@ -20,9 +21,10 @@ use crate::limit::Rate;
 
 pub use self::{
     api::Api,
-    counter::{Counter, Verdict, Window},
+    counter::{Verdict, Window},
     dialect::{Dialect, Facts},
     gaps::Gaps,
+    limiter::{Caller, Limiter},
     socket::listen,
     tally::Stats,
     timeline::Second,
@@ -33,9 +35,9 @@ pub use self::{
 pub struct Options {
     /// What it enforces; `None` accepts everything.
     pub limit: Option<Rate>,
-    /// How it counts.
-    pub window: Window,
-    /// How it tells about its limit.
+    /// How it counts; `None` leaves that to the dialect.
+    pub window: Option<Window>,
+    /// How it tells about its limit, and which limits it makes of it.
     pub dialect: Dialect,
     /// How long every answer takes, counted from the arrival.
     pub latency: Duration,
@@ -55,13 +57,27 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             limit: None,
-            window: Window::Sliding,
+            window: None,
             dialect: Dialect::default(),
             latency: Duration::ZERO,
             jitter: Duration::ZERO,
             fail: Percent::default(),
             seed: 1,
         }
+    }
+}
+
+// === impl Options ===
+
+impl Options {
+    /// How it counts.
+    pub fn counting(&self) -> Window {
+        self.window.unwrap_or(self.dialect.window())
+    }
+
+    /// What enforces `rate`.
+    fn limiter(&self, rate: Rate) -> Limiter {
+        self.dialect.limiter(rate, self.counting())
     }
 }
 

@@ -31,10 +31,10 @@ pub struct Args {
     /// The limit it enforces, e.g. 50/s or 500/min; without one it accepts everything.
     #[arg(long, value_name = "N/W", value_parser = rate)]
     limit: Option<Rate>,
-    /// How it counts.
-    #[arg(long, value_enum, default_value_t)]
-    window: Window,
-    /// In whose words it tells about its limit.
+    /// How it counts [default: as the dialect does, mostly sliding]
+    #[arg(long, value_enum, hide_default_value = true)]
+    window: Option<Window>,
+    /// In whose words it tells about its limit; some are about how it counts.
     #[arg(long, value_name = "NAME", value_enum, default_value_t)]
     dialect: Dialect,
     /// How long every answer takes.
@@ -98,7 +98,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
 
 fn ready_line(options: &Options) -> String {
     match options.limit {
-        Some(limit) => format!("{limit}, {} window, {} dialect", options.window, options.dialect),
+        Some(limit) => format!("{limit}, {} window, {} dialect", options.counting(), options.dialect),
         None => "no limit".to_owned(),
     }
 }
@@ -174,7 +174,7 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(args.limit, "50/s".parse().ok());
-        assert_eq!((args.window, args.dialect), (Window::Fixed, "retry-after".parse().unwrap()));
+        assert_eq!((args.window, args.dialect), (Some(Window::Fixed), "retry-after".parse().unwrap()));
         assert_eq!((args.latency, args.jitter), (Duration::from_millis(20), Duration::from_millis(5)));
         assert_eq!(args.fail.to_string(), "1%");
         assert_eq!(parse(&[]).unwrap().listen.to_string(), "127.0.0.1:9100");

@@ -20,9 +20,9 @@ use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use super::{
     Options,
     control::{Down, How, Script},
-    counter::Counter,
     dialect::Facts,
     doors::{self, Line},
+    limiter::{Caller, Limiter},
     pages,
     tally::{Stats, Tally},
 };
@@ -51,7 +51,7 @@ pub(super) struct Shared {
 
 /// What is kept in step under one lock; time is read inside it, so that it never goes backwards here.
 pub(super) struct Books {
-    pub(super) counter: Option<Counter>,
+    pub(super) limiter: Option<Limiter>,
     pub(super) tally: Tally,
     /// What the next requests are answered.
     pub(super) script: Option<Script>,
@@ -59,13 +59,21 @@ pub(super) struct Books {
 }
 
 /// What was decided about a request when it arrived.
-struct Decision {
+struct Decision<'a> {
     /// When its answer is due.
     due: Instant,
     arrived: Instant,
     /// What there is to tell about it; nothing without a limit.
     facts: Option<Facts>,
     outcome: Outcome,
+    /// Held by what was accepted, until the answer is ready or the client is gone.
+    _under_way: Option<UnderWay<'a>>,
+}
+
+/// An accepted request: tells the limiter when it is done.
+struct UnderWay<'a> {
+    shared: &'a Shared,
+    caller: Caller,
 }
 
 enum Outcome {
@@ -86,7 +94,7 @@ impl Api {
     pub fn start(options: Options, listener: TcpListener, clock: Clock) -> Self {
         let addr = listener.local_addr().expect("a listening socket has an address");
         let books = Books {
-            counter: options.limit.map(|rate| Counter::new(rate, options.window)),
+            limiter: options.limit.map(|rate| options.limiter(rate)),
             tally: Tally::new(options.limit, clock.now()),
             script: None,
             dice: fastrand::Rng::with_seed(options.seed),
@@ -115,7 +123,7 @@ impl Api {
 
     /// What it enforces now.
     pub fn limit(&self) -> Option<Rate> {
-        self.shared.books.lock().counter.as_ref().map(Counter::rate)
+        self.shared.books.lock().limiter.as_ref().map(Limiter::rate)
     }
 }
 
@@ -129,6 +137,16 @@ impl Drop for Api {
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.options.fmt(f)
+    }
+}
+
+// === impl UnderWay ===
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if let Some(limiter) = &mut self.shared.books.lock().limiter {
+            limiter.done(&self.caller);
+        }
     }
 }
 
@@ -146,7 +164,7 @@ impl Shared {
             let close = HeaderMap::from_iter([(CONNECTION, HeaderValue::from_static("close"))]);
             return respond(StatusCode::METHOD_NOT_ALLOWED, close, body.to_owned());
         }
-        let decision = self.decide();
+        let decision = self.decide(Caller::new(request.method().clone(), request.headers()));
         if let Outcome::Down(Down { how: How::Refuse | How::Reset | How::Hang, .. }) = decision.outcome {
             self.hang().await;
             line.cut.notify_one();
@@ -189,18 +207,20 @@ impl Shared {
     }
 
     /// Counts a request that arrives now.
-    fn decide(&self) -> Decision {
+    fn decide(&self, caller: Caller) -> Decision<'_> {
         let mut books = self.books.lock();
         let arrived = self.clock.now();
         let due = arrived + self.options.latency + self.options.jitter.mul_f64(books.dice.f64());
         if let Some(outcome) = self.scripted(&mut books, arrived) {
             books.tally.script(arrived);
-            return Decision { due, arrived, facts: None, outcome };
+            return Decision { due, arrived, facts: None, outcome, _under_way: None };
         }
-        let Books { counter, tally, dice, .. } = &mut *books;
+        let Books { limiter, tally, dice, .. } = &mut *books;
         let wall = self.wall_at_start + arrived.since(Instant::START);
-        let facts =
-            counter.as_mut().map(|counter| Facts { verdict: counter.ask(arrived), limit: counter.rate(), wall });
+        let facts = limiter.as_mut().map(|limiter| {
+            let (verdict, limit) = limiter.ask(&caller, arrived);
+            Facts { verdict, limit, wall }
+        });
         let outcome = match facts {
             Some(facts) if facts.refused() => {
                 tally.refuse(arrived);
@@ -216,7 +236,9 @@ impl Shared {
                 }
             }
         };
-        Decision { due, arrived, facts, outcome }
+        let accepted = facts.is_some_and(|facts| !facts.refused());
+        let under_way = accepted.then(|| UnderWay { shared: self, caller });
+        Decision { due, arrived, facts, outcome, _under_way: under_way }
     }
 
     /// What the control pages asked for, if they did; being down comes before the answers laid down.

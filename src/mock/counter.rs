@@ -53,7 +53,7 @@ pub enum Verdict {
 /// Refused requests do not count. A sliding window keeps eight bytes for each of the up to N requests in it. Concurrency
 /// has to be told when a request is [done](Counter::done).
 #[derive(Clone, Debug)]
-pub struct Counter {
+pub(super) struct Counter {
     rate: Rate,
     state: State,
 }
@@ -135,7 +135,7 @@ impl Verdict {
 
 impl Counter {
     /// A counter that nobody has asked yet: the whole allowance is there.
-    pub fn new(rate: Rate, window: Window) -> Self {
+    pub(super) fn new(rate: Rate, window: Window) -> Self {
         let state = match window {
             Window::Sliding => State::Sliding(VecDeque::new()),
             Window::Fixed => State::Fixed { began: None, used: 0 },
@@ -147,13 +147,8 @@ impl Counter {
         Self { rate, state }
     }
 
-    /// What it enforces.
-    pub fn rate(&self) -> Rate {
-        self.rate
-    }
-
     /// Enforces `rate` from `now` on. What was counted stays counted, as far back as the window before reached.
-    pub fn retune(&mut self, rate: Rate, now: Instant) {
+    pub(super) fn retune(&mut self, rate: Rate, now: Instant) {
         if let State::Bucket { size, level, at } = &mut self.state {
             let full = capacity(*size, self.rate);
             refill(level, at, full, self.rate, now);
@@ -165,7 +160,7 @@ impl Counter {
     }
 
     /// One request arrives.
-    pub fn ask(&mut self, now: Instant) -> Verdict {
+    pub(super) fn ask(&mut self, now: Instant) -> Verdict {
         let Rate { count, per } = self.rate;
         match &mut self.state {
             State::Sliding(accepted) => sliding(accepted, count.get(), per, now),
@@ -204,7 +199,7 @@ impl Counter {
     }
 
     /// A request that was accepted is answered, or given up.
-    pub fn done(&mut self) {
+    pub(super) fn done(&mut self) {
         if let State::Concurrency { open } = &mut self.state {
             // None is under way that began before the limit did.
             *open = open.saturating_sub(1);

@@ -1,12 +1,14 @@
 //! How real APIs tell about their limits: the same verdict in the words of many providers. Pure.
 //!
 //! A dialect is a row of a table ([`Words`]), whose values are templates; [`Facts`] fills them in. The rows are in one
-//! file per family, as they were recorded from real answers or from the providers' pages.
+//! file per family, as they were recorded from real answers or from the providers' pages. Some also say how the limiter
+//! counts, since that is what they are known for.
 
 mod clouds;
 mod facts;
 mod gateways;
 mod ietf;
+mod limiters;
 mod models;
 mod services;
 
@@ -16,6 +18,11 @@ use clap::builder::PossibleValue;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 pub use self::facts::Facts;
+use super::{
+    counter::Window,
+    limiter::{Layout, Limiter},
+};
+use crate::limit::Rate;
 
 /// In whose words an API tells about its limit.
 #[derive(Clone, Copy)]
@@ -37,6 +44,10 @@ struct Words {
     complaint: &'static str,
     /// Further members of an accepted request's JSON object, each with a comma before it.
     members: &'static str,
+    /// How it counts, unless somebody says otherwise.
+    window: Window,
+    /// Which limits there are.
+    layout: Layout,
 }
 
 /// A bare 429: what rows differ from.
@@ -48,16 +59,28 @@ const BARE: Words = Words {
     status: 429,
     complaint: r#"{"error":"too many requests"}"#,
     members: "",
+    window: Window::Sliding,
+    layout: Layout::Single,
 };
 
 static ALL: LazyLock<Vec<Dialect>> = LazyLock::new(|| {
-    let families = [ietf::WORDS, services::WORDS, models::WORDS, clouds::WORDS, gateways::WORDS];
+    let families = [ietf::WORDS, limiters::WORDS, services::WORDS, models::WORDS, clouds::WORDS, gateways::WORDS];
     families.into_iter().flatten().map(Dialect).collect()
 });
 
 // === impl Dialect ===
 
 impl Dialect {
+    /// How its API counts, unless somebody says otherwise.
+    pub fn window(self) -> Window {
+        self.0.window
+    }
+
+    /// Its API's limits, made from `rate` and counted by `window`.
+    pub fn limiter(self, rate: Rate, window: Window) -> Limiter {
+        Limiter::new(rate, window, self.0.layout)
+    }
+
     /// The status that says "too many"; some APIs hide it behind 200 or 400.
     pub fn refusal(self) -> StatusCode {
         StatusCode::from_u16(self.0.status).expect("the tables hold statuses")
@@ -102,10 +125,10 @@ impl FromStr for Dialect {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let named = ALL.iter().find(|dialect| dialect.0.name == text);
-        named
-            .copied()
-            .ok_or_else(|| format!("expected the name of a dialect, found {text:?}; `andante mock --help` lists them"))
+        ALL.iter().find(|dialect| dialect.0.name == text).copied().ok_or_else(|| {
+            let names: Vec<_> = ALL.iter().map(|dialect| dialect.0.name).collect();
+            format!("expected the name of a dialect, found {text:?}; there are {}", names.join(", "))
+        })
     }
 }
 

@@ -9,7 +9,6 @@ use serde_json::json;
 use super::{
     api::{Shared, respond},
     control::{Down, How, Script},
-    counter::Counter,
 };
 use crate::{
     clock::Instant,
@@ -68,9 +67,9 @@ fn limit(shared: &Shared, body: &[u8]) -> Result<String, String> {
     };
     let mut books = shared.books.lock();
     let now = shared.clock.now();
-    match (&mut books.counter, rate) {
-        (Some(counter), Some(rate)) => counter.retune(rate, now),
-        (counter, rate) => *counter = rate.map(|rate| Counter::new(rate, shared.options.window)),
+    match (&mut books.limiter, rate) {
+        (Some(limiter), Some(rate)) => limiter.retune(rate, now),
+        (limiter, rate) => *limiter = rate.map(|rate| shared.options.limiter(rate)),
     }
     books.tally.retune(rate, now);
     Ok(json!({ "limit": rate.map(|rate| rate.to_string()) }).to_string())

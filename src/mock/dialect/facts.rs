@@ -25,6 +25,9 @@ const UNITS: [(&str, &str, u64); 5] = [
     ("month", "30d", 2_592_000),
 ];
 
+/// What slowapi adds to every reset.
+const LATE: Duration = Duration::from_secs(1);
+
 // === impl Facts ===
 
 impl Facts {
@@ -87,8 +90,8 @@ impl Facts {
         })
     }
 
-    /// `wait` from now in one of the forms that APIs write times in. All but `_down` round up, so that obeying is
-    /// enough.
+    /// `wait` from now in one of the forms that APIs write times in. All but `_down` and `s_late` round up; obeying any but
+    /// `_down` is enough.
     fn time(&self, wait: Duration, form: &str) -> Option<String> {
         let at = self.wall + wait;
         let since_1970 = at.duration_since(UNIX_EPOCH).ok()?;
@@ -99,6 +102,7 @@ impl Facts {
         Some(match form {
             "s" => up(wait, Duration::from_secs(1)).to_string(),
             "s_down" => wait.as_secs().to_string(),
+            "s_late" => (wait + LATE).as_secs().to_string(),
             "tenths" => format!("{:.1}", up(wait, Duration::from_millis(100)) as f64 / 10.0),
             "millis" => format!("{}.{:03}", millis / 1000, millis % 1000),
             "proto" => format!("{}.{:09}s", wait.as_secs(), wait.subsec_nanos()),
@@ -106,6 +110,10 @@ impl Facts {
             "go" => go(millis),
             "epoch" => up(since_1970, Duration::from_secs(1)).to_string(),
             "epoch_down" => since_1970.as_secs().to_string(),
+            "epoch_late" => {
+                let late = up(since_1970 + LATE, Duration::from_micros(1));
+                format!("{}.{:06}", late / 1_000_000, late % 1_000_000)
+            }
             "epoch_millis" => format!("{}.{:03}", epoch_millis / 1000, epoch_millis % 1000),
             "epoch_ms" => epoch_millis.to_string(),
             "rfc3339" => humantime::format_rfc3339_seconds(second).to_string(),
@@ -167,6 +175,7 @@ mod tests {
         for (form, wait) in [
             ("s", "2"),
             ("s_down", "1"),
+            ("s_late", "2"),
             ("tenths", "1.5"),
             ("millis", "1.401"),
             ("proto", "1.400100000s"),
@@ -174,6 +183,7 @@ mod tests {
             ("go", "1.401s"),
             ("epoch", "1700000002"),
             ("epoch_down", "1700000001"),
+            ("epoch_late", "1700000002.650100"),
             ("epoch_millis", "1700000001.651"),
             ("epoch_ms", "1700000001651"),
             ("rfc3339", "2023-11-14T22:13:22Z"),

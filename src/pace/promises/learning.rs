@@ -150,8 +150,8 @@ fn every_dialect_in_a_table() {
                 requests,
                 latency,
                 changes,
-                others: None,
                 seed: fastrand::u64(..),
+                ..Trial::default()
             }
             .run();
             if std::env::var("SECONDS").is_ok() {

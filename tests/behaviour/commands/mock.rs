@@ -11,6 +11,20 @@ use serde_json::json;
 use super::{andante, outcome};
 use crate::support::{Client, Message, Mock, eventually};
 
+/// Dialects that are known by how they count.
+const LIMITERS: [&str; 10] = [
+    "503",
+    "503-retry-after",
+    "late-reset",
+    "no-burst",
+    "token-bucket",
+    "sliding-counter",
+    "concurrency-503",
+    "two-limits",
+    "per-route",
+    "per-key",
+];
+
 const GET: &str = "GET /a HTTP/1.1\r\nHost: mock\r\n\r\n";
 
 fn get(mock: &Mock) -> Message {
@@ -48,11 +62,114 @@ fn refusals_are_those_of_the_dialect_and_dated() {
     }
 }
 
+/// What comes of a request with this method and this further field.
+fn ask(mock: &Mock, method: &str, field: &str) -> Message {
+    Client::ask(mock.address(), format!("{method} /a HTTP/1.1\r\nHost: mock\r\n{field}Content-Length: 0\r\n\r\n"))
+}
+
+/// Hours are long enough that no time passes in between.
+#[test]
+fn a_dialect_counts_as_its_limiter_does() {
+    let (one, two, three) = ("Authorization: Bearer one\r\n", "Authorization: Bearer two\r\n", "X-Api-Key: three\r\n");
+    for (dialect, limit, requests) in [
+        ("503", "2/h", &[("GET", "", 200), ("GET", "", 200), ("GET", "", 503)][..]),
+        ("503-retry-after", "2/h", &[("GET", "", 200), ("GET", "", 200), ("GET", "", 503)]),
+        ("late-reset", "2/h", &[("GET", "", 200), ("GET", "", 200), ("GET", "", 429)]),
+        ("token-bucket", "2/h", &[("GET", "", 200), ("GET", "", 200), ("GET", "", 429)]),
+        ("sliding-counter", "2/h", &[("GET", "", 200), ("GET", "", 200), ("GET", "", 429)]),
+        // Two an hour are one in half an hour.
+        ("no-burst", "2/h", &[("GET", "", 200), ("GET", "", 429)]),
+        ("two-limits", "1/h", &[("GET", "", 200), ("GET", "", 429)]),
+        // A fifth of eleven is two.
+        ("per-route", "11/h", &[("POST", "", 200), ("POST", "", 200), ("POST", "", 429), ("GET", "", 200)]),
+        (
+            "per-key",
+            "1/h",
+            &[("GET", one, 200), ("GET", one, 429), ("GET", two, 200), ("GET", three, 200), ("GET", "", 200)],
+        ),
+    ] {
+        let mock = Mock::start(&["--limit", limit, "--dialect", dialect]);
+        for (number, (method, field, status)) in requests.iter().enumerate() {
+            let answer = ask(&mock, method, field);
+            assert_eq!(answer.status(), *status, "{dialect}, request {number}: {answer:?}");
+            let (waits, tells) = match dialect {
+                "late-reset" => (true, true),
+                "two-limits" => (*status != 200, true),
+                "503-retry-after" => (*status != 200, false),
+                _ => (false, false),
+            };
+            assert_eq!(answer.field("retry-after").is_some(), waits, "{dialect}, request {number}: {answer:?}");
+            assert_eq!(answer.field("x-ratelimit-reset").is_some(), tells, "{dialect}, request {number}: {answer:?}");
+        }
+    }
+}
+
+#[test]
+fn at_most_so_many_are_under_way_at_once() {
+    let mock = Mock::start(&["--limit", "2/h", "--dialect", "concurrency-503", "--latency", "2s"]);
+    let mut clients = [(); 3].map(|()| Client::connect(mock.address()));
+    clients.iter_mut().for_each(|client| client.send(GET));
+    let mut statuses = clients.each_mut().map(|client| client.answer().status());
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 200, 503]);
+    // Both are answered, and the hour is not over.
+    assert_eq!(get(&mock).status(), 200);
+    // A client that leaves makes room as well.
+    for _ in 0..2 {
+        Client::connect(mock.address()).send(GET);
+    }
+    eventually("there is room", || (get(&mock).status() == 200).then_some(()));
+}
+
+#[test]
+fn the_last_limit_asked_is_told() {
+    let epoch = |answer: &Message| answer.field("x-ratelimit-reset").unwrap().parse::<f64>().unwrap();
+    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
+    let mock = Mock::start(&["--limit", "7200/h", "--dialect", "two-limits"]);
+    let began = now();
+    let answer = get(&mock);
+    // 7200 an hour are two a second, five times of which is ten.
+    let told = ["limit", "remaining"].map(|name| answer.field(&format!("x-ratelimit-{name}")).unwrap());
+    assert_eq!(told, ["10", "9"]);
+    // A second from now, rounded up.
+    assert!((began + 1.0..now() + 2.0).contains(&epoch(&answer)), "{answer:?}");
+    assert_eq!(mock.control("PUT", "limit", "1/h"), json!({ "limit": "1/h" }));
+    let answer = get(&mock);
+    assert_eq!((answer.status(), answer.field("x-ratelimit-limit")), (429, Some("1".to_owned())));
+    assert!((began + 3600.0..now() + 3601.0).contains(&epoch(&answer)), "{answer:?}");
+}
+
+#[test]
+fn a_reset_may_be_told_a_second_late() {
+    let mock = Mock::start(&["--limit", "1/h", "--dialect", "late-reset"]);
+    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
+    let (began, answer) = (now(), get(&mock));
+    let reset = answer.field("x-ratelimit-reset").unwrap();
+    assert!(reset.contains('.'), "{answer:?}");
+    // Decimals are exact to a millionth.
+    assert!((began + 3601.0..now() + 3601.0 + 1e-5).contains(&reset.parse().unwrap()), "{answer:?}");
+}
+
+#[test]
+fn a_window_that_is_named_is_counted_in_any_dialect() {
+    let mock = Mock::start(&["--limit", "2/h", "--dialect", "503-retry-after", "--window", "gcra"]);
+    assert_eq!([get(&mock), get(&mock)].map(|answer| answer.status()), [200, 503]);
+}
+
+#[test]
+fn a_dialect_that_there_is_not_is_told_which_there_are() {
+    let (code, _, stderr) = outcome(andante(&["mock", "--dialect", "klingon"]));
+    assert_eq!(code, Some(2));
+    for name in LIMITERS.iter().chain(&["github", "retry-after"]) {
+        assert!(stderr.contains(name), "{name}: {stderr}");
+    }
+}
+
 #[test]
 fn help_has_a_line_for_each_dialect() {
     let (code, stdout, _) = outcome(andante(&["mock", "--help"]));
     assert_eq!(code, Some(0));
-    for name in ["github", "ietf-draft3", "retry-after-date", "klaviyo", "none"] {
+    for name in LIMITERS.iter().chain(&["github", "ietf-draft3", "retry-after-date", "klaviyo", "none"]) {
         let line = stdout.lines().find(|line| line.trim_start().starts_with(&format!("- {name}:")));
         assert!(line.is_some(), "{name}: {stdout}");
     }

@@ -1,7 +1,9 @@
 //! Nothing is configured, and the API tells of its limit in its own words: all of it is used, and hardly anything refused.
 
+use std::time::Duration;
+
 use super::{Trial, ms, s};
-use crate::mock::Window;
+use crate::mock::{Dialect, Window};
 
 /// They tell what is left on every answer: nothing needs to be refused.
 const TELL: &[&str] = &[
@@ -63,6 +65,38 @@ const LESS: &[(&str, &str, f64, usize)] = &[
     ("musicbrainz", "503 with the whole world's numbers: overload, which teaches no rate", 0.90, usize::MAX),
 ];
 
+/// A limiter that is known by how it counts, and what is promised of it.
+struct Limiter {
+    dialect: &'static str,
+    /// What the workers send, by turns, and how many of each a second the limiter allows.
+    senders: &'static [(&'static str, &'static str)],
+    allowed: &'static [f64],
+    /// The used share of that from the second minute on, and the share of refusals among all answers after the first
+    /// window.
+    share: f64,
+    late: f64,
+}
+
+/// 100 per 10 s of each, which is 10 a second. The shares are what `docs/limiters.md` demands of other people's limiters:
+/// 0.95 and no refusal if the API tells its limit, 0.90 and 2% if it only refuses.
+const LIMITERS: &[Limiter] = &[
+    // The second limit, 50 a second, holds nothing back that leaves evenly.
+    Limiter { share: 0.95, late: 0.0, ..bare("two-limits") },
+    // To obey a reset that is a second late would cost an eleventh.
+    Limiter { share: 0.95, late: 0.0, ..bare("late-reset") },
+    bare("no-burst"),
+    bare("503"),
+    bare("503-retry-after"),
+    bare("token-bucket"),
+    bare("sliding-counter"),
+    Limiter { senders: &[("GET", ""), ("POST", "")], allowed: &[10.0, 2.0], ..bare("per-route") },
+    Limiter { senders: &[("GET", "one"), ("GET", "two")], allowed: &[10.0, 10.0], ..bare("per-key") },
+];
+
+const fn bare(dialect: &'static str) -> Limiter {
+    Limiter { dialect, senders: &[("GET", "")], allowed: &[10.0], share: 0.90, late: 0.02 }
+}
+
 /// Of a daily quota they say "come back tomorrow" after 100 requests: there is nothing more to get in a trial.
 const DAILY: &[&str] = &["zoom", "salesforce"];
 
@@ -122,6 +156,51 @@ fn of_some_dialects_less_can_be_known() {
     }
 }
 
+/// What becomes of a limiter from the second minute on, one share for each sender, and of all answers the share of late
+/// refusals.
+fn measured(trial: Trial, allowed: &[f64]) -> (Vec<f64>, f64) {
+    let (from, to) = (s(60), s(240));
+    let requests = (allowed.iter().sum::<f64>() * (to + s(20)).as_secs_f64()) as usize;
+    let dialect = trial.dialect;
+    let outcome = Trial { requests, ..trial }.run();
+    assert_eq!(outcome.passed_on, 0, "{dialect}: workers were told");
+    assert!(outcome.took > to, "{dialect}: more than is allowed, over after {:?}", outcome.took);
+    let shares = allowed.iter().enumerate().map(|(sender, allowed)| outcome.pace_from(sender, from, to) / allowed);
+    let after = |times: &[Duration]| times.iter().filter(|at| **at > ms(10_100)).count() as f64;
+    let refused = after(&outcome.refused);
+    (shares.collect(), refused / (refused + after(&outcome.accepted)))
+}
+
+#[test]
+fn limiters_are_used_however_they_count() {
+    let mut broken = Vec::new();
+    for Limiter { dialect, senders, allowed, share, late } in LIMITERS {
+        for seed in 0..4 {
+            let window = dialect.parse::<Dialect>().unwrap().window();
+            let (shares, refused) = measured(Trial { senders, seed, ..trial(dialect, window) }, allowed);
+            if shares.iter().any(|used| used < share) || refused > *late {
+                let refused = 100.0 * refused;
+                broken.push(format!(
+                    "{dialect}, seed {seed}: used {shares:.3?} of what is allowed, {refused:.2}% refused"
+                ));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+}
+
+/// Who keeps five under way, of 20 ms on the way (21 with jitter) and 180 at the API, gets 5 per 0.201 s. The limiter would
+/// serve 5 per 0.180 s: it does not see the way.
+#[test]
+fn as_many_are_under_way_as_a_limiter_allows() {
+    for seed in 0..4 {
+        let trial = Trial { limit: "5/s", work: ms(180), seed, ..trial("concurrency-503", Window::Concurrency) };
+        let (shares, refused) = measured(trial, &[5.0 / 0.201]);
+        assert!(shares[0] >= 0.9, "seed {seed}: used {shares:.3?} of what is allowed");
+        assert!(refused <= 0.02, "seed {seed}: {:.2}% refused", 100.0 * refused);
+    }
+}
+
 #[test]
 fn a_daily_quota_is_told_of_at_once_and_nothing_is_refused() {
     for dialect in DAILY {
@@ -134,7 +213,10 @@ fn a_daily_quota_is_told_of_at_once_and_nothing_is_refused() {
 fn every_dialect_is_in_one_of_the_tables() {
     use clap::ValueEnum;
     let listed = |name: &str| {
-        [TELL, ASK_TO_WAIT, DAILY].concat().contains(&name) || LESS.iter().any(|(listed, ..)| *listed == name)
+        [TELL, ASK_TO_WAIT, DAILY].concat().contains(&name)
+            || LESS.iter().any(|(listed, ..)| *listed == name)
+            || LIMITERS.iter().any(|limiter| limiter.dialect == name)
+            || name == "concurrency-503"
     };
     let missing = crate::mock::Dialect::value_variants().iter().map(ToString::to_string).filter(|name| !listed(name));
     assert_eq!(missing.collect::<Vec<_>>(), [""; 0]);

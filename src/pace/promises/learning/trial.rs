@@ -5,27 +5,28 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use parking_lot::Mutex;
 
-use super::{ask, kind, ms};
+use super::{ask, ms};
 use crate::{
     clock::{Clock, Instant},
-    hint,
-    learn::Heard,
+    hint::{self, Cause, Signal},
+    learn::{Heard, RouteKey},
     limit::{LimitSpec, Rate},
     metrics::Metrics,
-    mock::{Counter, Dialect, Facts, Window},
+    mock::{Caller, Dialect, Facts, Limiter, Window},
     pace::{Admission, Ask, Lane},
     policy::Policy,
 };
 
 /// An API that speaks.
 struct Api {
-    counter: Counter,
+    limiter: Limiter,
     dialect: Dialect,
-    /// When requests were accepted and refused.
+    /// When requests were accepted and refused, and as which of the senders those that were accepted came.
     accepted: Vec<Duration>,
+    accepted_from: Vec<usize>,
     refused: Vec<Duration>,
     /// Requests whose workers were told in the end.
     passed_on: usize,
@@ -37,8 +38,12 @@ pub(super) struct Trial {
     pub(super) window: Window,
     pub(super) dialect: &'static str,
     pub(super) workers: usize,
+    /// What the workers send, by turns: a method, and a key.
+    pub(super) senders: &'static [(&'static str, &'static str)],
     pub(super) requests: usize,
+    /// How long the way there and back takes, and in between what the API does for a request that it accepts.
     pub(super) latency: Duration,
+    pub(super) work: Duration,
     /// Other limits from these instants on.
     pub(super) changes: Vec<(Duration, &'static str)>,
     /// Somebody else who spends the same quota asks this often.
@@ -50,9 +55,26 @@ pub(super) struct Trial {
 /// What came of it.
 pub(super) struct Outcome {
     pub(super) accepted: Vec<Duration>,
+    accepted_from: Vec<usize>,
     pub(super) refused: Vec<Duration>,
     pub(super) passed_on: usize,
     pub(super) took: Duration,
+}
+
+/// One of those who send.
+struct Sender {
+    number: usize,
+    kind: RouteKey,
+    caller: Caller,
+}
+
+/// What lies between the workers and the API.
+#[derive(Clone, Copy)]
+struct Way {
+    clock: Clock,
+    wall: SystemTime,
+    latency: Duration,
+    work: Duration,
 }
 
 impl Default for Trial {
@@ -62,8 +84,10 @@ impl Default for Trial {
             window: Window::Sliding,
             dialect: "none",
             workers: 64,
+            senders: &[("GET", "")],
             requests: 3000,
             latency: ms(20),
+            work: Duration::ZERO,
             changes: Vec::new(),
             others: None,
             seed: 1,
@@ -72,9 +96,10 @@ impl Default for Trial {
 }
 
 impl Api {
-    /// One request arrives: the status, the fields and the body that answer it.
-    fn ask(&mut self, now: Instant, wall: SystemTime) -> (StatusCode, HeaderMap, String) {
-        let facts = Facts { verdict: self.counter.ask(now), limit: self.counter.rate(), wall };
+    /// One request arrives: whether it is accepted, and the status, the fields and the body that answer it.
+    fn ask(&mut self, sender: &Sender, now: Instant, wall: SystemTime) -> (bool, StatusCode, HeaderMap, String) {
+        let (verdict, limit) = self.limiter.ask(&sender.caller, now);
+        let facts = Facts { verdict, limit, wall };
         let mut headers = HeaderMap::new();
         let whole = wall.duration_since(UNIX_EPOCH).unwrap().as_secs();
         let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(whole));
@@ -87,10 +112,25 @@ impl Api {
             (self.dialect.refusal(), self.dialect.complaint(&facts))
         } else {
             self.accepted.push(at);
+            self.accepted_from.push(sender.number);
             (StatusCode::OK, format!("{{\"number\":1{}}}", self.dialect.members(&facts)))
         };
         headers.insert("content-length", body.len().into());
-        (status, headers, body)
+        (!facts.refused(), status, headers, body)
+    }
+}
+
+impl Sender {
+    fn new(senders: &[(&str, &str)], worker: usize) -> Self {
+        let number = worker % senders.len();
+        let (method, key) = senders[number];
+        let mut headers = HeaderMap::new();
+        let mut kind = RouteKey::new(method, "/a");
+        if !key.is_empty() {
+            headers.insert("authorization", key.parse().unwrap());
+            kind = kind.with_credential(number as u32 + 1);
+        }
+        Self { number, kind, caller: Caller::new(Method::from_bytes(method.as_bytes()).unwrap(), &headers) }
     }
 }
 
@@ -108,17 +148,21 @@ impl Trial {
         let policy = Policy::new("", Vec::new());
         let lane = Arc::new(Lane::new("api.test".into(), policy.into(), Metrics::new().rule(""), clock));
         let rate: Rate = self.limit.parse().unwrap();
+        let dialect: Dialect = self.dialect.parse().unwrap();
+        let way = Way { clock, wall, latency: self.latency, work: self.work };
         let api = Arc::new(Mutex::new(Api {
-            counter: Counter::new(rate, self.window),
-            dialect: self.dialect.parse().unwrap(),
+            limiter: dialect.limiter(rate, self.window),
+            dialect,
             accepted: Vec::new(),
+            accepted_from: Vec::new(),
             refused: Vec::new(),
             passed_on: 0,
         }));
         let left = Arc::new(Mutex::new(self.requests));
         let mut tasks = tokio::task::JoinSet::new();
-        for _ in 0..self.workers {
-            let (lane, api, left, latency) = (lane.clone(), api.clone(), left.clone(), self.latency);
+        for worker in 0..self.workers {
+            let (lane, api, left) = (lane.clone(), api.clone(), left.clone());
+            let sender = Sender::new(self.senders, worker);
             tasks.spawn(async move {
                 loop {
                     {
@@ -130,7 +174,7 @@ impl Trial {
                     }
                     let mut again = false;
                     loop {
-                        match call(&lane, &api, clock, wall, latency, again).await {
+                        match call(&lane, &api, way, &sender, again).await {
                             Ok(true) => break,
                             Ok(false) => again = true,
                             Err(()) => {
@@ -146,7 +190,7 @@ impl Trial {
             let api = api.clone();
             tasks.spawn(async move {
                 clock.sleep_until(Instant::START + at).await;
-                api.lock().counter.retune(limit.parse().unwrap(), clock.now());
+                api.lock().limiter.retune(limit.parse().unwrap(), clock.now());
             });
         }
         let others = self.others.map(|gap| {
@@ -154,7 +198,7 @@ impl Trial {
             tokio::spawn(async move {
                 loop {
                     tokio::time::sleep(gap).await;
-                    api.lock().counter.ask(clock.now());
+                    api.lock().limiter.ask(&Caller::default(), clock.now());
                 }
             })
         });
@@ -167,6 +211,7 @@ impl Trial {
         let mut api = api.lock();
         Outcome {
             accepted: std::mem::take(&mut api.accepted),
+            accepted_from: std::mem::take(&mut api.accepted_from),
             refused: std::mem::take(&mut api.refused),
             passed_on: api.passed_on,
             took: clock.now().since(Instant::START),
@@ -175,15 +220,9 @@ impl Trial {
 }
 
 /// One try; whether it was served.
-async fn call(
-    lane: &Arc<Lane>,
-    api: &Mutex<Api>,
-    clock: Clock,
-    wall: SystemTime,
-    latency: Duration,
-    again: bool,
-) -> Result<bool, ()> {
-    let mut permit = match lane.admit(Ask { again, ..ask(kind()) }) {
+async fn call(lane: &Arc<Lane>, api: &Mutex<Api>, way: Way, sender: &Sender, again: bool) -> Result<bool, ()> {
+    let Way { clock, wall, latency, work } = way;
+    let mut permit = match lane.admit(Ask { again, ..ask(sender.kind) }) {
         Admission::Send(permit) => permit,
         Admission::Wait(waiting) => waiting.await,
         // Its patience is over: it gets what the API has said last.
@@ -192,13 +231,25 @@ async fn call(
     permit.sent();
     tokio::time::sleep(latency / 2 + Duration::from_micros(fastrand::u64(..2000))).await;
     let now = clock.now();
-    let (status, headers, body) = api.lock().ask(now, wall + now.since(Instant::START));
+    let (accepted, status, headers, body) = api.lock().ask(sender, now, wall + now.since(Instant::START));
+    if accepted {
+        if !work.is_zero() {
+            tokio::time::sleep(work).await;
+        }
+        api.lock().limiter.done(&sender.caller);
+    }
     tokio::time::sleep(latency / 2).await;
     let arrived = (wall + clock.now().since(Instant::START)).duration_since(UNIX_EPOCH).unwrap();
     let body = hint::wants_body(status, &headers).then_some(body.as_bytes());
-    let hint = hint::read(&hint::Answer { status, headers: &headers, body, arrived });
+    let mut hint = hint::read(&hint::Answer { status, headers: &headers, body, arrived });
+    let done = status.is_success() && !body.is_some_and(hint::is_complaint);
+    if hint.cause != Cause::None && done && hint::asks_to_wait(&headers) {
+        // As `proxy::forward` has it: a result that asks to wait is a result.
+        (hint.signal, hint.cause, hint.wait) = (Signal::Ok, Cause::None, Some(Duration::ZERO));
+    }
     permit.answered(&Heard { hint: &hint, failed: status.is_server_error(), route: None }, Instant::START);
-    Ok(hint.cause == hint::Cause::None)
+    // A bare 503 is sent again, whether it was a limiter's or not.
+    Ok(hint.cause == Cause::None && status != StatusCode::SERVICE_UNAVAILABLE)
 }
 
 impl Outcome {
@@ -215,6 +266,12 @@ impl Outcome {
     pub(super) fn pace(&self, from: Duration, to: Duration) -> f64 {
         let count = self.accepted.iter().filter(|at| (from..to).contains(*at)).count();
         count as f64 / (to - from).as_secs_f64()
+    }
+
+    /// The same of one sender's requests.
+    pub(super) fn pace_from(&self, sender: usize, from: Duration, to: Duration) -> f64 {
+        let of = self.accepted.iter().zip(&self.accepted_from).filter(|(_, of)| **of == sender);
+        of.filter(|(at, _)| (from..to).contains(*at)).count() as f64 / (to - from).as_secs_f64()
     }
 
     pub(super) fn refused_after(&self, at: Duration) -> usize {
