@@ -246,6 +246,11 @@ impl Hint {
         dialect: Dialect::NONE,
         buckets: Vec::new(),
     };
+
+    /// It refuses nothing after all. What it says of limits stays.
+    pub fn accept(&mut self) {
+        (self.signal, self.cause, self.wait) = (Signal::Ok, Cause::None, Some(Duration::ZERO));
+    }
 }
 
 // === impl Dialect ===

@@ -28,7 +28,7 @@ use super::{
 use crate::{
     clock::Instant,
     error::{Blame, Error, io_error},
-    hint::{self, Cause, Hint, Signal},
+    hint::{self, Cause, Hint},
     learn::{Heard, RouteName},
     pace::Permit,
     tls::{self, Protocol},
@@ -145,7 +145,7 @@ async fn judge(
     let done = refused && parts.status.is_success() && !beginning.is_some_and(|body| hint::is_complaint(&body));
     if refused && (done && hint::asks_to_wait(&parts.headers) || !may_refuse(parts.status)) {
         // It says when to ask for this again (RFC 9110 §10.2.3), or has failed, and refuses nothing.
-        (hint.signal, hint.cause, hint.wait) = (Signal::Ok, Cause::None, Some(Duration::ZERO));
+        hint.accept();
     }
     if hint.dialect != hint::Dialect::NONE {
         route.lane.metrics().hinted(hint.dialect.as_str());

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::{ask, ms};
 use crate::{
     clock::{Clock, Instant},
-    hint::{self, Cause, Signal},
+    hint::{self, Cause},
     learn::{Heard, RouteKey},
     limit::{LimitSpec, Rate},
     metrics::Metrics,
@@ -245,7 +245,7 @@ async fn call(lane: &Arc<Lane>, api: &Mutex<Api>, way: Way, sender: &Sender, aga
     let done = status.is_success() && !body.is_some_and(hint::is_complaint);
     if hint.cause != Cause::None && done && hint::asks_to_wait(&headers) {
         // As `proxy::forward` has it: a result that asks to wait is a result.
-        (hint.signal, hint.cause, hint.wait) = (Signal::Ok, Cause::None, Some(Duration::ZERO));
+        hint.accept();
     }
     permit.answered(&Heard { hint: &hint, failed: status.is_server_error(), route: None }, Instant::START);
     // A bare 503 is sent again, whether it was a limiter's or not.

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    hint::{self, Cause, Signal},
+    hint::{self, Cause},
     learn::{Change, Heard, RouteKey},
     limit::{Cost, Limits},
     pace::{
@@ -109,7 +109,7 @@ impl Client for Andante {
         let mut hint = hint::read(&hint::Answer { status, headers: &headers, body: None, arrived });
         if status.is_success() && hint.cause != Cause::None {
             // As `proxy::forward` has it: a result that asks to wait is a result.
-            (hint.signal, hint.cause, hint.wait) = (Signal::Ok, Cause::None, Some(Duration::ZERO));
+            hint.accept();
         }
         let failed = status.is_server_error() && hint.cause == Cause::None;
         self.state.answered(now, &slot, sent, &Heard { hint: &hint, failed, route: None });
