@@ -13,7 +13,9 @@ pub(super) fn tell(lane: &Lane, changes: &Changes) {
     let (host, rule) = (lane.host(), &lane.policy().name);
     for change in changes {
         match change {
-            Change::Limit(limit, evidence) => info!(%host, %rule, %limit, %evidence, "learned a limit"),
+            Change::Limit(limit, evidence) => {
+                info!(%host, %rule, %limit, evidence = evidence.to_string(), "learned a limit");
+            }
             Change::Closed(reason, wait) => {
                 if matches!(reason, Reason::Banned | Reason::Breaker) || *wait > LONG {
                     warn!(%host, %rule, reason = reason.as_str(), wait_s = wait.as_secs_f64(), "pausing");
@@ -28,19 +30,19 @@ pub(super) fn tell(lane: &Lane, changes: &Changes) {
             }
             Change::Apart(group) => {
                 info!(
-                    %host, %rule, requests = %group, evidence = group.evidence(),
+                    %host, %rule, requests = group.to_string(), evidence = group.evidence(),
                     "an API that limits this kind of request, or this key, by itself: pacing it apart from all others"
                 );
             }
             Change::OwnLimit(own) => {
                 let evidence = own.evidence();
                 info!(
-                    %host, %rule, requests = %own.group, per_second = own.per_second, at_once = own.at_once, evidence,
+                    %host, %rule, requests = own.group.to_string(), per_second = own.per_second, at_once = own.at_once, evidence,
                     "learned a limit of some requests"
                 );
             }
             Change::Parallel(most, evidence) => {
-                info!(%host, %rule, most, %evidence, "too many at once: sending fewer in parallel")
+                info!(%host, %rule, most, evidence = evidence.to_string(), "too many at once: sending fewer in parallel");
             }
             Change::Unexplained { sent, at } => {
                 if let Some(refusals) = lane.refused_without_reason(*sent, *at) {
