@@ -58,7 +58,6 @@ class Row:
 
 # For APIs that tell their limit, and for those that only refuse.
 TELLS, REFUSES = Bounds(0.95), Bounds(0.90)
-# Twenty seconds are few.
 # Twenty seconds are few: these bounds find standstills.
 QUICK_TELLS = QUICK_REFUSES = Bounds(0.70, late=6.0, stall=4.0, configured_share=0.70, configured_refused=5)
 
