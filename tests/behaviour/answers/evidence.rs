@@ -93,7 +93,7 @@ fn a_limit_of_one_key_is_shown_and_the_key_is_not() {
     assert!(evidence.starts_with("at least ") && evidence.contains("others were served"), "{evidence}");
     let log = andante.stderr();
     let line = log.lines().find(|line| line.contains("pacing it apart")).expect("it is logged");
-    assert!(line.contains("requests=credential 1") && line.contains("others were served"), "{line}");
+    assert!(line.contains("requests=\"credential 1\"") && line.contains("others were served"), "{line}");
     for shown in [&status.to_string(), &log, &andante.metrics()] {
         assert!(!shown.contains(SECRET), "{shown}");
     }
