@@ -228,6 +228,8 @@ impl Finder {
         self.way.took(now - sent);
         (self.failing, self.in_a_row) = (false, 0);
         self.refusals.counts(false);
+        // What was refused at random is not any more.
+        self.noise = self.noise.filter(|noise| self.refusals.0 > noise / 3.0);
         let cycle = *self.cycle.get_or_insert(Cycle { since: sent, served: 0.0, minor: false });
         let opening = !beside && self.closing.as_ref().is_some_and(|closing| answered.unit > closing.newest);
         let ends = if opening { self.reopens(now, sent) } else { Ends::No };

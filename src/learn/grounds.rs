@@ -261,7 +261,9 @@ impl fmt::Display for Number {
         match self.0 {
             of if of >= 99.95 => write!(f, "{of:.0}"),
             of if of >= 0.95 => write!(f, "{}", (of * 10.0).round() / 10.0),
-            of => write!(f, "{}", (of * 1000.0).round() / 1000.0),
+            of if of >= 0.1 || of <= 0.0 => write!(f, "{}", (of * 1000.0).round() / 1000.0),
+            // Two digits, wherever they begin.
+            of => write!(f, "{of:.*}", (1.0 - of.log10().floor()).min(9.0) as usize),
         }
     }
 }

@@ -97,7 +97,7 @@ impl Outlook {
         let next = Some(forecast.next_slot).filter(|next| *next != Instant::FAR && !waits_for_answer);
         let gate = match (closed, next) {
             // What draws on other budgets may leave: that is no pause of the lane.
-            (Some((until, _)), Some(next)) if next <= now && until > now => None,
+            (Some((until, _)), Some(next)) if next < until => None,
             // The next one to leave finds out whether the pause is over, whatever else it waits for.
             (Some((_, reason)), Some(next)) => Some((reason, next.since(now))),
             (Some((until, reason)), None) => Some((reason, until.since(now))),

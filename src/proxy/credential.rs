@@ -24,7 +24,7 @@ const FIELDS: [&str; 9] = [
 /// kept tells whether two credentials are the same, and nothing else. It is written nowhere.
 pub(super) fn hash(headers: &HeaderMap) -> u32 {
     static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-    // There are fewer fields than names to look for. Their order does not matter.
+    // The sum, so that their order does not matter.
     let credentials = headers.iter().filter(|(field, _)| FIELDS.contains(&field.as_str()));
     let hashes = credentials.map(|(field, value)| KEY.hash_one((field.as_str(), value.as_bytes())));
     hashes.reduce(u64::wrapping_add).map_or(0, |hash| (hash as u32).max(1))
@@ -46,5 +46,13 @@ mod tests {
         assert_ne!(one, of(&[("x-api-key", "Bearer one")]));
         assert_ne!(one, 0);
         assert_eq!(of(&[("accept", "*/*")]), 0);
+    }
+
+    #[test]
+    fn of_several_fields_all_count_and_their_order_does_not() {
+        let (one, other) = (("authorization", "Bearer one"), ("x-api-key", "two"));
+        assert_eq!(of(&[one, other]), of(&[other, one]));
+        assert_ne!(of(&[one, other]), of(&[one]));
+        assert_ne!(of(&[one, one]), of(&[one]));
     }
 }

@@ -15,8 +15,8 @@ pub(super) struct Closing {
     pub(super) tries: u32,
     /// The API said 503.
     pub(super) overload: bool,
-    /// The API asked for the pause.
-    pub(super) asked: bool,
+    /// The wait that the API asked for.
+    pub(super) asked: Option<f64>,
     /// More were about to be sent.
     pub(super) pressed: bool,
     /// What was believed has been too much by a little.

@@ -19,6 +19,8 @@ const ENOUGH: f64 = 40.0;
 const TOO_SOON: f64 = 6.0;
 /// Where a rate has a longer window than this, refusals are no noise.
 const SHORT: f64 = 5.0;
+/// A larger share is not taken for noise, whatever was.
+const MOST_TOLERATED: f64 = 0.45;
 /// So many refusals in a row are no noise.
 const UNLIKELY: f64 = 0.01;
 /// No pause is shorter.
@@ -35,7 +37,7 @@ impl Finder {
         if let Some(closing) = &mut self.closing {
             if unit <= closing.newest {
                 closing.fewest = closing.fewest.min(crowd);
-                return wait.filter(|_| closing.asked).map(|wait| now + wait);
+                return wait.filter(|_| closing.asked.is_some()).map(|wait| now + wait);
             }
             self.refusals.counts(true);
             closing.refused(sent, refusal.overload);
@@ -71,7 +73,7 @@ impl Finder {
             last: sent,
             tries: 0,
             overload: refusal.overload,
-            asked: wait.is_some(),
+            asked: wait,
             pressed: refusal.pressed,
             consistent: verdict.consistent,
             window: verdict.window,
@@ -96,7 +98,8 @@ impl Finder {
     fn judge(&mut self, cycle: Cycle, now: f64, sent: f64, asked: bool) -> Verdict {
         let Some(belief) = &mut self.belief else { return Verdict::default() };
         let (age, rate) = (sent - cycle.since, belief.rate(now));
-        let noise = self.noise.filter(|noise| self.refusals.0 < 1.5 * noise + 0.03 && belief.span <= SHORT);
+        let tolerated = |noise: &f64| self.refusals.0 < (1.25 * noise + 0.03).min(MOST_TOLERATED);
+        let noise = self.noise.filter(|noise| tolerated(noise) && belief.span <= SHORT);
         if noise.is_some_and(|noise| noise.powi(self.in_a_row) > UNLIKELY) && !asked {
             return Verdict { goes_on: true, ..Verdict::default() };
         }
@@ -125,5 +128,49 @@ impl Finder {
             self.noise = Some(share);
         }
         Verdict { consistent: true, ..Verdict::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        clock::Instant,
+        learn::finder::{Share, belief::Belief},
+    };
+
+    /// The answer to a request every 50 ms, 10 ms after it has left.
+    fn answered(number: u64) -> Answered {
+        let sent = Instant::START + Duration::from_millis(number * 50);
+        Answered { unit: number, sent, at: sent + Duration::from_millis(10), crowd: 1 }
+    }
+
+    fn refused(finder: &mut Finder, number: u64) -> Option<Instant> {
+        let refusal = Refusal { newest: number, wait: None, overload: false, pressed: true };
+        finder.refused(answered(number), refusal)
+    }
+
+    #[test]
+    fn what_is_refused_at_random_is_forgotten_when_it_stops() {
+        let belief = Some(Belief::of_window(20.0, 1.0, 20.0, 0.0));
+        let mut finder = Finder { belief, noise: Some(0.3), refusals: Share(0.3), ..Finder::new(None) };
+        finder.served(answered(0), false);
+        assert_eq!(refused(&mut finder, 1), None, "as often as ever");
+        // A hundred in a row: by chance at 30% less than once in 10^15 times.
+        (2..102).for_each(|number| finder.served(answered(number), false));
+        assert!(finder.noise.is_none());
+        assert!(refused(&mut finder, 102).is_some());
+    }
+
+    #[test]
+    fn a_run_of_refusals_is_not_chance() {
+        let belief = Some(Belief::of_window(20.0, 1.0, 20.0, 0.0));
+        let mut finder = Finder { belief, noise: Some(0.2), refusals: Share(0.1), ..Finder::new(None) };
+        finder.served(answered(0), false);
+        // 0.2² is 4 in a hundred, 0.2³ less than one.
+        assert_eq!([1, 2].map(|number| refused(&mut finder, number)), [None, None]);
+        assert!(refused(&mut finder, 3).is_some());
     }
 }

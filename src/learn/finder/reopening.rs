@@ -25,7 +25,7 @@ struct Measured {
 /// which waits are rounded up.
 const KEPT: f64 = 600.0;
 const BRIEFLY: f64 = 20.0;
-const SHORT: f64 = 2.3;
+const SHORT: f64 = 2.0;
 /// So few do not make a rate if nobody waits.
 const FEW: f64 = 10.0;
 /// A pause that takes less than this share of the time that is known says that the rate was a little too high.
@@ -77,10 +77,12 @@ impl Finder {
             return Some(Ends::No);
         }
         let known = (2.0 * belief.span).max(300.0 * slot).max(30.0);
-        let known = if self.noise.is_some() { LONG } else { known.min(sent - self.began).max(sent - cycle.since) };
-        if pause >= SMALL * known && !(closing.overload && pause > 5.0) {
+        let known = known.min(sent - self.began).max(sent - cycle.since);
+        if pause >= SMALL * self.noise.map_or(known, |_| LONG) {
             self.noise = None;
-            return None;
+            if !(closing.overload && pause > 5.0) {
+                return None;
+            }
         }
         let rate = self.history.since(sent - known) / known;
         let least = (1.0 - pause / belief.span.max(10.0)).clamp(0.85, 0.95);
@@ -113,20 +115,20 @@ impl Finder {
 
     fn believe(&mut self, closing: &Closing, cycle: Cycle, measured: Measured, now: f64, sent: f64) {
         let Measured { served, length, last } = measured;
+        let (took, pause) = (closing.at - cycle.since, sent - closing.at);
         // A first wait that was asked for and is over when a usual window is: those are the API's own words.
-        let told =
-            windows::asked_for(length).filter(|_| closing.asked && closing.tries == 0 && served >= FEW && !cycle.minor);
+        let asked = closing.asked.filter(|wait| pause < wait + windows::ROUNDED && closing.tries == 0);
+        let told = windows::asked_for(length).filter(|_| asked.is_some() && served >= FEW && !cycle.minor);
         let span = told.or(windows::between(last, length)).unwrap_or(length);
         let mut rate = served / span.max(self.way.usual.min(0.01));
-        let (took, pause) = (closing.at - cycle.since, sent - closing.at);
         self.held = Held::by(if cycle.minor && self.belief.is_some() {
             Basis::Window { served, length, pause }
         } else {
             Basis::Cycle { served: cycle.served, took, pause }
         });
-        if closing.asked && self.belief.is_some() {
+        if closing.asked.is_some() && self.belief.is_some() {
             // Longer than it had to be, perhaps: what was served over several such waits is served again.
-            let long = windows::not_below(5.0 * (sent - closing.at)).min(sent - self.began);
+            let long = windows::not_below(5.0 * pause).min(sent - self.began);
             let lately = self.history.since(sent - long);
             if lately / long > rate {
                 rate = lately / long;
@@ -142,9 +144,9 @@ impl Finder {
         }
         let falls = rate < 0.5 * closing.rate && length < 10.0;
         let sure = closing.window || told.is_some() || !falls && last > 0.6 * length && !closing.overload;
+        let kept = asked.filter(|_| told.is_some()).map_or(0.0, |wait| if wait > SHORT { KEPT } else { BRIEFLY });
         self.belief = Some(if sure {
-            Belief::of_window(rate, span, served, now)
-                .kept(told.map_or(0.0, |_| if sent - closing.at > SHORT { KEPT } else { BRIEFLY }))
+            Belief::of_window(rate, span, served, now).kept(kept)
         } else {
             // A wait that was asked for, or a first probe: only a lower bound is known.
             Belief::at_least(rate, span, served, now).below(if falls { closing.rate } else { f64::INFINITY })
@@ -155,5 +157,5 @@ impl Finder {
 /// A short stretch, after a wait that was asked for, does not overturn what a long one has taught.
 fn falls_short(belief: &Belief, closing: &Closing, measured: Measured) -> bool {
     let less = !closing.window && !belief.is_rising() && measured.served < 0.5 * belief.count.max(8.0);
-    less && closing.asked && measured.last < 0.5 * belief.span.min(30.0)
+    less && closing.asked.is_some() && measured.last < 0.5 * belief.span.min(30.0)
 }

@@ -6,7 +6,7 @@ pub(super) const USUAL: [f64; 18] = [
 ];
 
 /// What an API says in whole seconds is so much later at most.
-const ROUNDED: f64 = 1.15;
+pub(super) const ROUNDED: f64 = 1.15;
 
 /// The shortest one that is not shorter than `pause`.
 pub(super) fn not_below(pause: f64) -> f64 {

@@ -54,6 +54,8 @@ struct Count {
 /// All counts are made less by this factor each time: halved in 20 s.
 const FADING: f64 = 0.84;
 const EACH: Duration = Duration::from_secs(5);
+/// So often nothing is left.
+const MOST_TIMES: u128 = 1000;
 /// A cycle that began so many seconds ago is not kept beside the lane's.
 const LONG: f64 = 300.0;
 /// So many groups are told apart.
@@ -164,12 +166,12 @@ impl Evidence {
 
     /// What is older counts less.
     fn fade(&mut self, now: Instant) {
-        let times = now.since(self.faded).as_nanos() / EACH.as_nanos();
+        let times = (now.since(self.faded).as_nanos() / EACH.as_nanos()).min(MOST_TIMES) as i32;
         if times == 0 {
             return;
         }
-        self.faded = now;
-        let factor = FADING.powi(times.min(1000) as i32);
+        self.faded = if times < MOST_TIMES as i32 { self.faded + EACH * times as u32 } else { now };
+        let factor = FADING.powi(times);
         let groups = self.groups.iter_mut();
         let counts = groups.flat_map(|Count { served, refused, passed, alike, .. }| [served, refused, passed, alike]);
         counts.chain([&mut self.served, &mut self.refused]).for_each(|count| *count *= factor);
