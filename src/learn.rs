@@ -223,7 +223,7 @@ impl Learned {
         if !claims.limits.is_empty() && self.finder.forget() {
             budget.unlearn(Source::Found);
         }
-        changes.extend(claims.limits.iter().map(|(limit, grounds)| Change::Limit(*limit, *grounds)));
+        changes.extend(claims.limits.iter().map(|(limit, grounds)| Change::Limit(*limit, Box::new(*grounds))));
         match hint.cause {
             Cause::None if failed => self.fail(now, charge.unit, &mut changes),
             Cause::None => self.serve(seen, &mut changes),

@@ -70,7 +70,8 @@ fn lane_status(lane: &Lane, now: Instant) -> LaneStatus {
     let label = lane.metrics().name().to_owned();
     let left = lane.departures().stats();
     let last_error = lane.last_failure();
-    let lane = lane.snapshot();
+    let mut lane = lane.snapshot();
+    lane.own_limits.sort_by(|one, other| one.group.in_order(&other.group));
     let tally = &lane.tally;
     LaneStatus {
         rule: lane.rule.to_string(),

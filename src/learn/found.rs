@@ -12,7 +12,9 @@ impl Learned {
         let mut changes = Changes::new();
         let at_once = self.finder.at_once();
         if at_once.is_some() && at_once != self.at_once {
-            changes.extend(at_once.zip(self.finder.at_once_grounds()).map(|(most, why)| Change::Parallel(most, why)));
+            changes.extend(
+                at_once.zip(self.finder.at_once_grounds()).map(|(most, why)| Change::Parallel(most, Box::new(why))),
+            );
         }
         self.at_once = at_once;
         match self.finder.change(now) {
@@ -22,7 +24,8 @@ impl Learned {
                 let rate = limit.rate.per_second();
                 if self.noted.is_none_or(|noted| (rate / noted - 1.0).abs() >= 0.1) {
                     self.noted = Some(rate);
-                    changes.extend(self.finder.rate_grounds(now).map(|grounds| Change::Limit(limit, grounds)));
+                    changes
+                        .extend(self.finder.rate_grounds(now).map(|grounds| Change::Limit(limit, Box::new(grounds))));
                 }
             }
             Some(None) => {

@@ -1,6 +1,6 @@
 //! What a limit that was learned rests on: one line for people. A few plain numbers, put into words only when asked.
 
-use std::{fmt, iter, time::Duration};
+use std::{cmp::Ordering, fmt, iter, time::Duration};
 
 use crate::hint::Dialect;
 
@@ -105,7 +105,7 @@ pub struct OwnGroup {
 }
 
 /// What the requests of a group have in common.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Who {
     /// A method and a path, as far as it may be shown.
     Route(Option<Box<str>>),
@@ -240,6 +240,11 @@ impl OwnGroup {
     pub fn evidence(&self) -> String {
         let Self { refused, others, .. } = *self;
         format!("at least {refused} refused while at least {others} others were served")
+    }
+
+    /// Routes by name, then credentials by number.
+    pub fn in_order(&self, other: &Self) -> Ordering {
+        self.who.cmp(&other.who)
     }
 }
 

@@ -224,11 +224,9 @@ impl Kinds {
         self.each(kind, |own| own.found(now, changes));
     }
 
-    /// All groups with limits of their own, for people to look at.
+    /// All groups with limits of their own, in any order, for people to look at.
     pub(super) fn looked_at(&self, now: Instant) -> Vec<OwnLimit> {
-        let mut own: Vec<_> = self.own.values().map(|own| own.looked_at(now)).collect();
-        own.sort_by_cached_key(|own| own.group.to_string());
-        own
+        self.own.values().map(|own| own.looked_at(now)).collect()
     }
 
     /// The group that requests of this kind are in, by itself.

@@ -60,7 +60,7 @@ impl Observation<'_> {
 #[derive(Clone, Debug)]
 pub enum Change {
     /// Another limit holds, and this is why.
-    Limit(LimitSpec, Grounds),
+    Limit(LimitSpec, Box<Grounds>),
     /// Nothing leaves until an answer says otherwise.
     Closed(Reason, Duration),
     /// The pause is over.
@@ -72,7 +72,7 @@ pub enum Change {
     /// Such a group has another limit than was known.
     OwnLimit(Box<OwnLimit>),
     /// So many requests may be under way at once, and this is why.
-    Parallel(u32, Grounds),
+    Parallel(u32, Box<Grounds>),
     /// A request was refused although what is configured was kept.
     Unexplained {
         /// When the request left.

@@ -34,6 +34,8 @@ const SEGMENTS: usize = 4;
 const LONG: usize = 16;
 /// A longer segment, or one with more digits, may be a secret.
 const PLAIN: usize = 24;
+/// Words of an API are no longer: `recommendations`.
+const WORD: usize = 15;
 const PLAIN_DIGITS: usize = 2;
 
 // === impl RouteKey ===
@@ -142,10 +144,12 @@ fn is_id(segment: &str) -> bool {
     segment.bytes().all(|b| b.is_ascii_digit()) || segment.len() >= LONG && digits(segment)
 }
 
-/// Whether it is a word of an API, and no secret: small letters, and few digits (`v1`, `1.1`, `chat-completions`).
+/// Whether it may be a word of an API: small letters, and few digits (`v1`, `1.1`, `chat-completions`). A name that somebody
+/// chose (`alice`) is one as well.
 fn is_plain(segment: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_' | b'.');
-    segment.len() <= PLAIN
+    segment.split(['-', '_', '.']).all(|word| word.len() <= WORD)
+        && segment.len() <= PLAIN
         && segment.bytes().all(plain)
         && segment.bytes().filter(u8::is_ascii_digit).count() <= PLAIN_DIGITS
 }
@@ -196,6 +200,7 @@ mod tests {
             ("/bot123456:ABC-DEF/getMe", "GET /*/…"),
             ("/hooks/xK3vQ9", "GET /hooks/…"),
             ("/hooks/hunter2468", "GET /hooks/…"),
+            ("/hooks/qwertyuiopasdfgh", "GET /hooks/…"),
             ("/me:secret@host/a", "GET /…/a"),
         ] {
             assert_eq!(RouteName { method: "GET", path }.to_string(), name);

@@ -52,6 +52,8 @@ pub(super) struct Shared {
 /// What is kept in step under one lock; time is read inside it, so that it never goes backwards here.
 pub(super) struct Books {
     pub(super) limiter: Option<Limiter>,
+    /// How many limiters there were before this one.
+    pub(super) limiters: u64,
     pub(super) tally: Tally,
     /// What the next requests are answered.
     pub(super) script: Option<Script>,
@@ -74,6 +76,8 @@ struct Decision<'a> {
 struct UnderWay<'a> {
     shared: &'a Shared,
     caller: Caller,
+    /// Which limiter has accepted it.
+    limiter: u64,
 }
 
 enum Outcome {
@@ -95,6 +99,7 @@ impl Api {
         let addr = listener.local_addr().expect("a listening socket has an address");
         let books = Books {
             limiter: options.limit.map(|rate| options.limiter(rate)),
+            limiters: 0,
             tally: Tally::new(options.limit, clock.now()),
             script: None,
             dice: fastrand::Rng::with_seed(options.seed),
@@ -144,7 +149,10 @@ impl fmt::Debug for Shared {
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        if let Some(limiter) = &mut self.shared.books.lock().limiter {
+        let mut books = self.shared.books.lock();
+        if books.limiters == self.limiter
+            && let Some(limiter) = &mut books.limiter
+        {
             limiter.done(&self.caller);
         }
     }
@@ -215,7 +223,7 @@ impl Shared {
             books.tally.script(arrived);
             return Decision { due, arrived, facts: None, outcome, _under_way: None };
         }
-        let Books { limiter, tally, dice, .. } = &mut *books;
+        let Books { limiter, limiters, tally, dice, .. } = &mut *books;
         let wall = self.wall_at_start + arrived.since(Instant::START);
         let facts = limiter.as_mut().map(|limiter| {
             let (verdict, limit) = limiter.ask(&caller, arrived);
@@ -237,7 +245,7 @@ impl Shared {
             }
         };
         let accepted = facts.is_some_and(|facts| !facts.refused());
-        let under_way = accepted.then(|| UnderWay { shared: self, caller });
+        let under_way = accepted.then(|| UnderWay { shared: self, caller, limiter: *limiters });
         Decision { due, arrived, facts, outcome, _under_way: under_way }
     }
 

@@ -201,7 +201,6 @@ impl Counter {
     /// A request that was accepted is answered, or given up.
     pub(super) fn done(&mut self) {
         if let State::Concurrency { open } = &mut self.state {
-            // None is under way that began before the limit did.
             *open = open.saturating_sub(1);
         }
     }

@@ -69,7 +69,10 @@ fn limit(shared: &Shared, body: &[u8]) -> Result<String, String> {
     let now = shared.clock.now();
     match (&mut books.limiter, rate) {
         (Some(limiter), Some(rate)) => limiter.retune(rate, now),
-        (limiter, rate) => *limiter = rate.map(|rate| shared.options.limiter(rate)),
+        (limiter, rate) => {
+            *limiter = rate.map(|rate| shared.options.limiter(rate));
+            books.limiters += 1;
+        }
     }
     books.tally.retune(rate, now);
     Ok(json!({ "limit": rate.map(|rate| rate.to_string()) }).to_string())

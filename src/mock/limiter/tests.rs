@@ -81,10 +81,9 @@ fn of_two_limits_the_last_one_that_was_asked_is_told() {
 
 #[test]
 fn what_the_second_limit_refuses_holds_no_place_of_the_first() {
-    // Six at once, and thirty.
-    let mut limiter = Limiter::new("6/s".parse().unwrap(), Window::Concurrency, Layout::Stacked);
-    limiter.retune("1/10s".parse().unwrap(), at(0));
-    assert_eq!(accepted(&mut limiter, [(0, get()), (0, get())]), "+-");
+    // Ten at once, and five times a tenth of one, which is one.
+    let mut limiter = Limiter::new("10/100s".parse().unwrap(), Window::Concurrency, Layout::Stacked);
+    assert_eq!(accepted(&mut limiter, vec![(0, get()); 20]), "+-------------------");
     limiter.done(&get());
     assert_eq!(accepted(&mut limiter, [(0, get())]), "+");
 }
