@@ -24,7 +24,7 @@ impl Learned {
             (_, Some(wait)) => (Some(wait), Reason::Exhausted),
             (_, None) => (None, Reason::Refused),
         };
-        if claims.explains {
+        if claims.explains || claims.spent && wait.is_some() {
             if let Some(wait) = wait.filter(|_| hint.retry_after.is_some()) {
                 let floor = self.count_refusal(unit);
                 self.close(now, wait.max(floor), reason, changes);

@@ -54,6 +54,8 @@ pub(super) struct Claims {
     pub(super) believed: bool,
     /// Whether a refusal is explained by a budget of which nothing is left, and that holds back what has to wait.
     pub(super) explains: bool,
+    /// A refusal says nothing of budgets, and one of them is used up: it is no other limit's.
+    pub(super) spent: bool,
 }
 
 /// A larger limit is none; windows count in 32 bits.
@@ -211,6 +213,9 @@ impl Told {
             claims.believed &= one.is_believed();
             claims.explains |= refused && one.explains(bucket);
         }
+        claims.spent = refused
+            && buckets.is_empty()
+            && self.budgets.iter().any(|one| one.counts(answer.charge) && one.is_spent(answer.at));
         let silent = self.silenced(answer, buckets, told);
         if answer.is_served() || !told.is_empty() {
             self.scopes.hear(&answer.kind, told, silent);

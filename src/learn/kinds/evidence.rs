@@ -140,7 +140,7 @@ impl Evidence {
             && contrast > CONTRAST
             && unlikely([served, refused], [others_served, others_refused]) > UNLIKELY;
         let alone = alone && passed >= 1.0_f64.max(CONTRAST * alike) && contrast > CONTRAST;
-        let suspected = refused >= REFUSED && group.cycle.1 >= 1.0 && (by_turns || on_the_whole || alone);
+        let suspected = refused >= REFUSED && (by_turns || on_the_whole || alone);
         suspected.then_some(Suspicion {
             contrast,
             since: group.cycle.0,

@@ -175,6 +175,12 @@ impl One {
             && (self.kept || bucket.reset.is_some_and(|reset| !reset.is_zero()))
     }
 
+    /// Whether nearly all of it was used when it was heard of last: who is refused without a word of it then has met it.
+    pub(super) fn is_spent(&self, now: Instant) -> bool {
+        let nearly = self.left.limit.map_or(0.0, |limit| limit * OTHERS);
+        self.kept && self.trust.holds() && self.left.left(now) < 1.0 + nearly
+    }
+
     /// Whether it is silent for long while others of its name are told of.
     pub(super) fn is_silent(&self, now: Instant) -> bool {
         let window = self.period.known().map_or(SILENT_AT_LEAST, |window| window.mul_f64(SILENT));
