@@ -26,6 +26,9 @@ struct Measured {
 const KEPT: f64 = 600.0;
 const BRIEFLY: f64 = 20.0;
 const SHORT: f64 = 2.0;
+/// Fewer in less than a moment are a bucket's last ones, and tell no window.
+const SOME: f64 = 3.0;
+const MOMENT: f64 = 0.5;
 /// So few do not make a rate if nobody waits.
 const FEW: f64 = 10.0;
 /// A pause that takes less than this share of the time that is known says that the rate was a little too high.
@@ -143,7 +146,8 @@ impl Finder {
             return;
         }
         let falls = rate < 0.5 * closing.rate && length < 10.0;
-        let sure = closing.window || told.is_some() || !falls && last > 0.6 * length && !closing.overload;
+        let many = served >= SOME || length >= MOMENT;
+        let sure = closing.window || told.is_some() || !falls && many && last > 0.6 * length && !closing.overload;
         let kept = asked.filter(|_| told.is_some()).map_or(0.0, |wait| if wait > SHORT { KEPT } else { BRIEFLY });
         self.belief = Some(if sure {
             Belief::of_window(rate, span, served, now).kept(kept)
