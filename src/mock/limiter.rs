@@ -31,7 +31,7 @@ pub struct Caller {
     key: Option<HeaderValue>,
 }
 
-/// Enforces the limits of a [`Layout`], each by a counter of its own. Keeps one for each key that it has seen.
+/// Enforces the limits of a layout, each by a counter of its own. Keeps one for each key that it has seen.
 #[derive(Debug)]
 pub struct Limiter {
     rate: Rate,
