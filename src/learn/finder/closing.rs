@@ -34,6 +34,8 @@ pub(super) struct Closing {
 /// No pause is shorter, and no step longer.
 const SHORTEST: f64 = 0.02;
 const LONGEST: f64 = 300.0;
+/// No step is longer than the pause so far, or than this: a cycle that has lasted for hours says little of the pause.
+const FIRST: f64 = 2.0;
 /// The shortest step while all probes get 503.
 const OUTAGE: f64 = 0.5;
 
@@ -47,11 +49,11 @@ impl Closing {
         self.overload |= overload;
     }
 
-    /// When the next request tries: after a quarter of the time that has passed since `since`, and never past the end of a
-    /// window that people choose.
+    /// When the next request tries: after a quarter of the time that has passed since `since`, if the pause has lasted as
+    /// long, and never past the end of a window that people choose.
     pub(super) fn next_probe(&self, now: f64, since: f64, slot: f64, margin: f64) -> f64 {
         let base = if self.consistent { self.at } else { since };
-        let step = ((now - base) / 4.0).max(slot).clamp(SHORTEST, LONGEST);
+        let step = ((now - base) / 4.0).min((now - self.at).max(FIRST)).max(slot).clamp(SHORTEST, LONGEST);
         // It may be an outage: a tenth of what is lost anyway.
         let step = if self.overload && self.tries > 0 { step.min(((now - self.at) / 10.0).max(OUTAGE)) } else { step };
         let mut next = now + step;

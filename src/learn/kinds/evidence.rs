@@ -47,8 +47,9 @@ struct Count {
     /// How many others that left in such times were served, and how many were refused.
     passed: f64,
     alike: f64,
-    /// When the lane's cycle began in which it was refused first, or that is the last one, and how many were served since.
-    cycle: (f64, f64),
+    /// When the lane's cycle began in which it was refused first, or that is the last one, and how many were served since;
+    /// nothing if none ever was.
+    cycle: Option<(f64, f64)>,
 }
 
 /// All counts are made less by this factor each time: halved in 20 s.
@@ -87,11 +88,10 @@ impl Evidence {
         }
         group.last = group.last.max(sent);
         // A cycle in which it was refused is looked at as a whole.
-        let over = group.refused < 0.5 || now.since(Instant::START).as_secs_f64() - group.cycle.0 > LONG;
-        if over && group.cycle.0.to_bits() != cycle.to_bits() {
-            group.cycle = (cycle, 0.0);
-        }
-        group.cycle.1 += 1.0;
+        let (began, served) = group.cycle.unwrap_or((cycle, 0.0));
+        let over = group.refused < 0.5 || now.since(Instant::START).as_secs_f64() - began > LONG;
+        let another = over && began.to_bits() != cycle.to_bits();
+        group.cycle = Some(if another { (cycle, 1.0) } else { (began, served + 1.0) });
     }
 
     /// One of the group `id`, which may have a limit of its own, was served: what does that say of others?
@@ -141,10 +141,12 @@ impl Evidence {
             && unlikely([served, refused], [others_served, others_refused]) > UNLIKELY;
         let alone = alone && passed >= 1.0_f64.max(CONTRAST * alike) && contrast > CONTRAST;
         let suspected = refused >= REFUSED && (by_turns || on_the_whole || alone);
+        let never = (sent.since(Instant::START).as_secs_f64(), 0.0);
+        let (since, in_cycle) = group.cycle.unwrap_or(never);
         suspected.then_some(Suspicion {
             contrast,
-            since: group.cycle.0,
-            served: group.cycle.1,
+            since,
+            served: in_cycle,
             share: served / all.0,
             refused: refused as u32,
             others: passed as u32,
