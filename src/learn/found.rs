@@ -6,6 +6,14 @@ use crate::{
     limit::{Budget, Source, Usage},
 };
 
+/// By how much a rate has to change to be worth a word.
+const NEWS: f64 = 0.1;
+
+/// Whether people are to be told of `rate`, who were told of `noted` last.
+pub(super) fn is_news(rate: f64, noted: Option<f64>) -> bool {
+    noted.is_none_or(|noted| (rate / noted - 1.0).abs() >= NEWS)
+}
+
 impl Learned {
     /// Whether refusals have taught another limit than was known.
     pub(super) fn found(&mut self, now: Instant, kind: &RouteKey, budget: &mut Budget) -> Changes {
@@ -20,9 +28,8 @@ impl Learned {
         match self.finder.change(now) {
             Some(Some(limit)) => {
                 budget.learn(Source::Found, limit, &[]);
-                // Small steps are no news.
                 let rate = limit.rate.per_second();
-                if self.noted.is_none_or(|noted| (rate / noted - 1.0).abs() >= 0.1) {
+                if is_news(rate, self.noted) {
                     self.noted = Some(rate);
                     changes
                         .extend(self.finder.rate_grounds(now).map(|grounds| Change::Limit(limit, Box::new(grounds))));

@@ -78,7 +78,7 @@ pub struct SaidGrounds {
     /// How many answers reported it.
     pub(super) answers: u32,
     pub(super) window: Duration,
-    /// Whether the API says how long the window is.
+    /// Whether the answers or the provider's page say how long the window is.
     pub(super) window_said: bool,
     /// How often a new window was seen to begin.
     pub(super) resets: u32,
@@ -215,7 +215,7 @@ impl fmt::Display for SaidGrounds {
             dialect => write!(f, "{} fields", dialect.as_str())?,
         }
         write!(f, ": {limit}, said {}; a window of {}, ", Times(*answers), Seconds(window.as_secs_f64()))?;
-        f.write_str(if *window_said { "as they say" } else { "measured" })?;
+        f.write_str(if *window_said { "as the provider says" } else { "measured" })?;
         if *resets > 0 {
             write!(f, ", that began anew {}", Times(*resets))?;
         }
@@ -359,7 +359,8 @@ mod tests {
                     count agrees with what was sent";
         assert_eq!(grounds.to_string(), line);
         let grounds = SaidGrounds { answers: 1, window_said: true, resets: 0, count: Agreement::Open, ..grounds };
-        let line = "x-ratelimit fields: 100, said once; a window of 10 s, as they say; the count is not checked yet";
+        let line =
+            "x-ratelimit fields: 100, said once; a window of 10 s, as the provider says; the count is not checked yet";
         assert_eq!(grounds.to_string(), line);
     }
 

@@ -41,7 +41,9 @@ impl Learned {
             self.kinds.refused(&kind, answered(seen), refusal);
         } else if let Some(until) = self.finder.refused(answered(seen), refusal) {
             self.close(now, until.since(now), reason, changes);
-            self.kinds.stands_back(&kind, now, until);
+            if let Some((until, _)) = self.gate.until() {
+                self.kinds.stands_back(&kind, now, until);
+            }
         }
     }
 
@@ -75,11 +77,13 @@ impl Learned {
     /// Nothing leaves for so long.
     pub(super) fn close(&mut self, now: Instant, wait: Duration, reason: Reason, changes: &mut Changes) {
         let was = self.gate.until();
-        if self.gate.close(now, now + wait, reason) {
+        if self.gate.close(now, now + wait, reason)
+            && let Some((until, _)) = self.gate.until()
+        {
             // What a moment more or less makes of the same pause is no news.
-            let news = was.is_none_or(|(until, was)| was != reason || (now + wait).since(until) > FIRST_PAUSE);
+            let news = was.is_none_or(|(before, was)| was != reason || until.since(before) > FIRST_PAUSE);
             if news {
-                changes.push(Change::Closed(reason, wait));
+                changes.push(Change::Closed(reason, until.since(now)));
             }
         }
     }

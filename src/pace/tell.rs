@@ -42,7 +42,7 @@ pub(super) fn tell(lane: &Lane, changes: &Changes) {
                 );
             }
             Change::Parallel(most, evidence) => {
-                info!(%host, %rule, most, evidence = evidence.to_string(), "too many at once: sending fewer in parallel");
+                info!(%host, %rule, most, evidence = evidence.to_string(), "learned how many may be under way at once");
             }
             Change::Unexplained { sent, at } => {
                 if let Some(refusals) = lane.refused_without_reason(*sent, *at) {

@@ -7,6 +7,7 @@ use crate::{
     learn::{
         Change, Changes, Reason,
         finder::{Answered, Finder, Refusal},
+        found::is_news,
         gate::Gate,
         grounds::{OwnGroup, OwnLimit},
     },
@@ -34,8 +35,6 @@ pub(super) struct Own {
 const UNUSED: Duration = Duration::from_secs(600);
 /// One of which nothing is believed any more, after this.
 const UNLIMITED: Duration = Duration::from_secs(120);
-/// By how much a rate has to change to be worth a word.
-const NEWS: f64 = 0.1;
 /// Who comes so late gets the slot back that it has missed.
 const LATE: Duration = Duration::from_millis(20);
 
@@ -109,8 +108,7 @@ impl Own {
     /// Tells of a rate, or a number at once, that was not known. Small steps are no news.
     pub(super) fn found(&mut self, now: Instant, changes: &mut Changes) {
         let (rate, at_once) = (self.finder.rate(now), self.finder.at_once());
-        let steps = |rate: f64| self.noted.0.is_none_or(|noted| (rate / noted - 1.0).abs() >= NEWS);
-        let new_rate = rate.is_some_and(steps);
+        let new_rate = rate.is_some_and(|rate| is_news(rate, self.noted.0));
         let new_at_once = at_once.is_some() && at_once != self.noted.1;
         if new_rate {
             self.noted.0 = rate;
