@@ -9,12 +9,18 @@ use super::{
     finding::{Budget, Findings},
 };
 
+const ROUNDED: Duration = Duration::from_secs(2);
+
 /// Judges an answer with this status.
 pub(super) fn judge(status: StatusCode, mut findings: Findings) -> Hint {
     findings.sort();
     // What is shorter than a nanosecond is nothing, too.
     for asked in [&mut findings.retry_after, &mut findings.elsewhere] {
         *asked = asked.filter(|asked| !asked.is_zero());
+    }
+    if status == StatusCode::OK && repeats_a_reset(&findings) {
+        // The budget says it better.
+        findings.retry_after = None;
     }
     let refused = is_refused(status, &findings);
     if refused {
@@ -55,6 +61,14 @@ pub(super) fn is_refused(status: StatusCode, findings: &Findings) -> bool {
         200 | 400.. => asked,
         _ => false,
     }
+}
+
+/// Whether the wait that is asked for is the reset of a budget that is shown as well, as limiters do that show both with
+/// each answer (rate-limiter-flexible, slowapi). One may be rounded up to a second, and the other be reckoned from a `Date`
+/// that is rounded down.
+fn repeats_a_reset(findings: &Findings) -> bool {
+    let mut resets = findings.budgets.iter().filter_map(|budget| budget.bucket.remaining.and(budget.bucket.reset));
+    findings.retry_after.is_some_and(|asked| resets.any(|reset| reset.abs_diff(asked) <= ROUNDED))
 }
 
 /// Whether nothing else needs to be said.

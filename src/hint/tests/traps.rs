@@ -36,6 +36,19 @@ fn a_format_is_found_out_anew_on_every_answer() {
     assert_eq!(iso, epoch);
 }
 
+/// rate-limiter-flexible's own example sends `Retry-After` with each answer: when the window ends.
+#[test]
+fn a_wait_that_repeats_the_reset_is_no_refusal() {
+    let budget = "x-ratelimit-limit: 100 | x-ratelimit-reset: 1780315206";
+    let signal = |left: u32, asked: &str| {
+        hint(&format!("200 | {budget} | x-ratelimit-remaining: {left} | retry-after: {asked}")).signal
+    };
+    assert_eq!(signal(50, "5.2"), Signal::Ok);
+    assert_eq!(signal(0, "5.2"), Signal::Exhausted);
+    // GitHub's secondary limits ask for another wait than the budget that is shown has.
+    assert_eq!(signal(50, "60"), Signal::Throttled);
+}
+
 #[test]
 fn a_delay_in_milliseconds_is_known_by_its_unit_alone() {
     assert_eq!(
