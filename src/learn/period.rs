@@ -27,6 +27,8 @@ pub(super) struct Period {
     share: f64,
     /// A shorter length that was seen once.
     shorter: Option<Duration>,
+    /// How many windows, one after the other, have been over when they were expected to be.
+    kept: u8,
     /// How often a part of it has come back, more or less: see [`slides`](Self::slides).
     rises: u8,
 }
@@ -81,6 +83,8 @@ const SECOND: Duration = Duration::from_millis(1050);
 const LATE: Duration = Duration::from_millis(1150);
 /// So many parts that have come back show that not all of it does at once.
 const SLIDES: u8 = 4;
+/// So many windows that were over in time say more of their length than a single answer does.
+const KEPT: u8 = 3;
 /// Contradicted so often, a bucket is none.
 const ODD: u8 = 4;
 
@@ -180,6 +184,7 @@ impl Period {
         let length = left.map_or(Duration::MAX, |left| (sent + left).since(at));
         let Some(before) = self.present.replace(Start { at, length, seen: sent }) else { return };
         let (lasted, Some(known)) = (at.since(before.at), self.known) else { return };
+        self.kept = if lasted <= known.mul_f64(1.5) { self.kept.saturating_add(1) } else { 0 };
         // A log of that length would still have what was sent before.
         let forgets = used + 2.0 + limit / 10.0 < ledger.since(sent - known) as f64;
         if forgets {
@@ -201,7 +206,7 @@ impl Period {
                 let most = lasted.min(other);
                 let least = before.length.saturating_sub(LATE);
                 let least = if least < most { least } else { most.mul_f64(0.7) };
-                self.known = Some(usual_within(least, most.mul_f64(1.02)).unwrap_or(most));
+                (self.known, self.kept) = (Some(usual_within(least, most.mul_f64(1.02)).unwrap_or(most)), KEPT);
             }
             None => self.shorter = Some(lasted),
         }
@@ -273,9 +278,17 @@ impl Period {
                 self.known = length.filter(|_| first || heard >= longest || length == Some(longest)).map(round);
             }
             // No more can be left of a window than all of it.
-            Some(known) if left > known.mul_f64(1.05) + LATE => (self.known, self.shorter) = (Some(round(left)), None),
+            Some(known) if left > at_most(known) && !self.is_in_time(known, sent) => {
+                (self.known, self.shorter, self.kept) = (Some(round(left)), None, 0);
+            }
             Some(_) => {}
         }
+    }
+
+    /// Whether windows have been as long as is `known`, and the one that a request left in at `sent` is not longer: its
+    /// answer may have taken its time from a clock that was late (uvicorn's `Date` is, under load), or its reset is wrong.
+    fn is_in_time(&self, known: Duration, sent: Instant) -> bool {
+        self.kept >= KEPT && self.present.is_some_and(|present| sent.since(present.seen) <= at_most(known))
     }
 
     /// A request was refused though there was room in a window of that length: perhaps it is as long as was said.
@@ -292,6 +305,11 @@ impl Period {
 /// How far apart two words about the same reset may be.
 fn tolerance(left: Duration, whole: bool) -> Duration {
     if whole { SECOND } else { left / 20 + Duration::from_millis(5) }
+}
+
+/// What may be left of a window of `known` length that has just begun, as answers tell.
+fn at_most(known: Duration) -> Duration {
+    known.mul_f64(1.05) + LATE
 }
 
 /// The window that somebody will have meant whose answers show one of `length`: a little shorter, since resets are late,

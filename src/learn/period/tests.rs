@@ -93,6 +93,20 @@ fn a_window_is_at_least_as_long_as_what_is_left_of_it() {
 }
 
 #[test]
+fn windows_that_were_over_in_time_say_more_than_one_late_answer() {
+    let (mut period, mut ledger) = (Period::default(), sent([0.0]));
+    assert_eq!(period.hear(&bucket(99.0, 0.9), s(0.0), &ledger), secs(1));
+    for at in 1..=3 {
+        (0..20).for_each(|k| ledger.sent(s(f64::from(at) + f64::from(k) / 30.0)));
+        period.restarted(100.0, 1.0, secs(1), s(f64::from(at)), &ledger);
+    }
+    // Its `Date` was two seconds old.
+    assert_eq!(period.hear(&bucket(98.0, 2.9), s(3.8), &ledger), secs(1));
+    // And now it is longer than that: two seconds, if its reset is as late as resets are.
+    assert_eq!(period.hear(&bucket(98.0, 2.9), s(5.3), &ledger), secs(2));
+}
+
+#[test]
 fn a_bucket_shows_itself_by_a_reset_that_moves_away() {
     let (mut period, ledger) = (Period::default(), sent([0.0]));
     let refills = |remaining, reset| Bucket { refills: true, coarse: false, ..bucket(remaining, reset) };

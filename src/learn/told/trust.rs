@@ -82,6 +82,8 @@ const SERVED_EMPTY: u32 = 4;
 const ENDS: Duration = Duration::from_millis(2300);
 /// What is looked at if the window is not known.
 const LONG: Duration = Duration::from_secs(60);
+/// As good as nothing is used of a window that has just begun.
+const FEW: f64 = 2.0;
 /// A rise by this share of the limit is another window, and a fall by more than was sent and this is impossible.
 const JUMP: f64 = 0.25;
 const FALL: f64 = 0.3;
@@ -143,7 +145,7 @@ impl Trust {
         // Those that left at the same instant may be counted later.
         let least = (claim.ledger.count() - claim.ledger.since(sent)).saturating_sub(sent_before) as f64 + 1.0;
         let (recent, fall, used) = (most + f64::from(claim.unanswered), before - remaining, limit - remaining);
-        let jump = -fall >= (limit * JUMP).max(2.0) || used <= 2.0 && before < limit - 2.0 && limit > 3.0;
+        let jump = -fall >= (limit * JUMP).max(2.0) || used <= FEW && before < limit - 2.0 && limit > 3.0;
         if -fall > limit * JUMP + 2.0 && used > limit * FALL + recent {
             self.change(-RISEN);
         }
@@ -162,7 +164,13 @@ impl Trust {
         } else if fall > 0.5 || least <= 1.0 && self.holds() {
             self.change(1);
         }
-        if fall <= -0.5 { Step::Risen } else { Step::Same }
+        // Nothing less is left, and for longer: so few were used of the window before that its end alone shows.
+        let later = end.zip(this.end).is_some_and(|(before, end)| end > before + blur);
+        match fall {
+            ..=0.0 if later && used <= FEW && !claim.refills => Step::Restarted,
+            ..=-0.5 => Step::Risen,
+            _ => Step::Same,
+        }
     }
 
     fn hear_empty(&mut self, claim: &Claim<'_>) {

@@ -18,7 +18,7 @@ use crate::clock::Instant;
 pub(super) const WORKERS: usize = 64;
 
 /// What the fields of an answer tell of the limit that was asked last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Tells {
     Nothing,
     Truth,
@@ -26,6 +26,8 @@ pub(super) enum Tells {
     Late,
     /// The same, as a date with a fraction of a second.
     LateDate,
+    /// Its reset is so many seconds late.
+    FarLate(f64),
     /// Six times its window.
     WrongWindow,
     /// The numbers of somebody else.
@@ -408,6 +410,7 @@ impl Run<'_> {
             Tells::Truth => truth,
             Tells::Late => Told { reset: look.reset + 1.0, ..truth },
             Tells::LateDate => Told { reset: MORNING.as_secs_f64() + self.now + look.reset + 1.0, ..truth },
+            Tells::FarLate(by) => Told { reset: look.reset + by, ..truth },
             Tells::WrongWindow => Told { window: Some(look.window * 6.0), ..truth },
             Tells::Others => Told {
                 remaining: (self.dice.unit() * look.limit).floor(),
