@@ -311,7 +311,7 @@ async fn work(
                 };
                 let (proxy, pool, open) = (proxy.clone(), pool.clone(), open.clone());
                 tokio::spawn(async move {
-                    proxy.serve(pool, stream, peer).await;
+                    proxy::serve(proxy, pool, stream, peer).await;
                     open.fetch_sub(1, Ordering::Relaxed);
                 });
             }

@@ -47,7 +47,7 @@ impl Source for View {
             requests: Requests::counted(&proxy.metrics),
             answers: proxy.metrics.answers(),
             interceptions: Interceptions::counted(&proxy.metrics),
-            incidents: proxy.incidents.all().into_iter().map(|incident| incident_status(incident, now)).collect(),
+            incidents: proxy.incidents().all().into_iter().map(|incident| incident_status(incident, now)).collect(),
             unmatched_rules: unmatched::rules(proxy).map(|rule| rule.name.to_string()).collect(),
             retries_total: proxy.metrics.retried(),
             lanes_total: lanes.len() as u64,

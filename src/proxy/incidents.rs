@@ -48,7 +48,7 @@ impl Incidents {
     pub const UNREAD: &str = "unread";
 
     /// A request has failed with `error`, which `text` says with its causes.
-    pub(super) fn failed(&self, error: &Error, text: &str, now: Instant) {
+    pub(crate) fn failed(&self, error: &Error, text: &str, now: Instant) {
         let detail = match error {
             // Numbers that differ from request to request do not make it another cause.
             Error::Refused { host, .. } => format!("{host}: no slot in the time that a request may wait"),
@@ -59,13 +59,13 @@ impl Incidents {
     }
 
     /// An intercepted tunnel has come to nothing.
-    pub(super) fn not_intercepted(&self, kind: &'static str, detail: String, hint: impl Into<String>, now: Instant) {
+    pub(crate) fn not_intercepted(&self, kind: &'static str, detail: String, hint: impl Into<String>, now: Instant) {
         let (hint, blame) = (hint.into(), name(Blame::Client));
         self.add(Incident { kind, detail, hint, blame, total: 1, last: now });
     }
 
     /// An answer was cut because its worker did not read it.
-    pub(super) fn unread(&self, detail: String, now: Instant) {
+    pub(crate) fn unread(&self, detail: String, now: Instant) {
         let hint = "read answers as they come, or close the connection".to_owned();
         self.add(Incident { kind: Self::UNREAD, detail, hint, blame: name(Blame::Client), total: 1, last: now });
     }
@@ -94,7 +94,7 @@ impl Incidents {
 }
 
 /// As people read it, in answers and in `/status`.
-pub(super) fn name(blame: Blame) -> &'static str {
+pub(crate) fn name(blame: Blame) -> &'static str {
     match blame {
         Blame::Client => "client",
         Blame::Us => "proxy",

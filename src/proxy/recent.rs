@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 /// The last few, the most recently used last.
 #[derive(Debug)]
-pub(super) struct Recent<T>(SmallVec<[T; 1]>);
+pub(crate) struct Recent<T>(SmallVec<[T; 1]>);
 
 /// So many are remembered: few workers call more hosts than this by turns on one connection.
 const MOST: usize = 8;
@@ -13,7 +13,7 @@ const MOST: usize = 8;
 
 impl<T: Clone> Recent<T> {
     /// One that `is_wanted`. It counts as the most recently used from now on.
-    pub(super) fn find(&mut self, is_wanted: impl Fn(&T) -> bool) -> Option<T> {
+    pub(crate) fn find(&mut self, is_wanted: impl Fn(&T) -> bool) -> Option<T> {
         let found = self.0.iter().rposition(is_wanted)?;
         if found + 1 < self.0.len() {
             let one = self.0.remove(found);
@@ -23,12 +23,12 @@ impl<T: Clone> Recent<T> {
     }
 
     /// Whether there is none yet.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Remembers `one`, and perhaps forgets another.
-    pub(super) fn add(&mut self, one: T) {
+    pub(crate) fn add(&mut self, one: T) {
         if self.0.len() >= MOST {
             self.0.remove(0);
         }

@@ -14,7 +14,7 @@ const MOST: usize = 1000;
 
 /// What has been sent again and not been told of yet, by cause.
 #[derive(Debug, Default)]
-pub(super) struct RetryLog(Mutex<Vec<Cause>>);
+pub(crate) struct RetryLog(Mutex<Vec<Cause>>);
 
 #[derive(Clone, Debug)]
 struct Cause {
@@ -32,7 +32,7 @@ struct Cause {
 
 impl RetryLog {
     /// A request for `host` is sent again.
-    pub(super) fn add(&self, host: &Arc<str>, rule: &Arc<str>, reason: RetryReason, now: Instant) {
+    pub(crate) fn add(&self, host: &Arc<str>, rule: &Arc<str>, reason: RetryReason, now: Instant) {
         let mut causes = self.0.lock();
         let same = |cause: &&mut Cause| cause.reason == reason && cause.host == *host && cause.rule == *rule;
         if let Some(cause) = causes.iter_mut().find(same) {
@@ -47,7 +47,7 @@ impl RetryLog {
     }
 
     /// Writes what is due to the log; `all` of it before the process ends. To be called every few seconds.
-    pub(super) fn tell(&self, now: Instant, all: bool) {
+    pub(crate) fn tell(&self, now: Instant, all: bool) {
         for Cause { host, rule, reason, count, since, .. } in self.due(now, all) {
             let within_s = now.since(since).as_secs_f64();
             info!(%host, %rule, reason = reason.as_str(), count, within_s, "sent requests again");

@@ -150,3 +150,38 @@ fn a_tunnel_that_a_rule_asks_for_is_not_talked_about() {
     tunnel(&andante, upstream.address());
     assert!(!andante.stderr().contains("blind"), "{}", andante.stderr());
 }
+
+/// How many sockets each of andante's threads waits for: each thread has an instance of epoll, which lists them.
+fn sockets_by_thread(andante: &Andante) -> Vec<usize> {
+    let process = format!("/proc/{}", andante.pid().as_raw_nonzero());
+    let target = |fd: &str| {
+        let target = std::fs::read_link(format!("{process}/fd/{fd}"));
+        target.unwrap_or_default().to_string_lossy().into_owned()
+    };
+    let fds = std::fs::read_dir(format!("{process}/fd")).unwrap();
+    let epolls = fds.map(|fd| fd.unwrap().file_name().into_string().unwrap()).filter(|fd| target(fd).contains("[eventpoll]"));
+    // One instance may have two descriptors.
+    let watched: std::collections::BTreeSet<Vec<String>> = epolls
+        .map(|epoll| {
+            let info = std::fs::read_to_string(format!("{process}/fdinfo/{epoll}")).unwrap_or_default();
+            let fds = info.lines().filter_map(|line| line.strip_prefix("tfd:")?.split_whitespace().next());
+            fds.filter(|fd| target(fd).starts_with("socket:")).map(str::to_owned).collect()
+        })
+        .collect();
+    let mut counts: Vec<_> = watched.iter().map(Vec::len).collect();
+    counts.sort_unstable();
+    counts
+}
+
+/// Connections that last must not pile up on one core, and a tunnel lasts longest.
+#[test]
+fn tunnels_spread_over_all_threads() {
+    let upstream = Upstream::scripted(|mut connection| drop(connection.rest()));
+    let andante = Andante::serve(&["--threads", "4"]);
+    let idle = sockets_by_thread(&andante)[0];
+    let tunnels: Vec<_> = (0..20).map(|_| tunnel(&andante, upstream.address())).collect();
+    let busy = sockets_by_thread(&andante);
+    // Five on each of four threads, with a socket on either side. Who accepts has none of them.
+    assert_eq!(busy.iter().filter(|sockets| **sockets == idle + 10).count(), 4, "{busy:?}, {idle} without a tunnel");
+    drop(tunnels);
+}

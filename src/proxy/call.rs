@@ -1,0 +1,55 @@
+//! A request at each stage of its way: as it was read, with its lane, with its permit, and what came of it.
+
+use std::{sync::Arc, time::Duration};
+
+use http::Response;
+
+use crate::{
+    clock::Instant,
+    error::Error,
+    pace::Permit,
+    proxy::{
+        exchange::Exchange,
+        message::{gateway::LocationRewriter, request_body::BoxedRequest},
+        outbound::{response_body::ResponseBody, route::Route},
+    },
+};
+
+/// A request as it was read.
+pub(crate) struct Arrival {
+    pub(crate) exchange: Arc<Exchange>,
+    pub(crate) request: BoxedRequest,
+}
+
+/// A request that may be forwarded, if its lane lets it.
+pub(crate) struct Call {
+    pub(crate) exchange: Arc<Exchange>,
+    /// As it will be sent: origin-form, without what was meant for us.
+    pub(crate) request: BoxedRequest,
+    pub(crate) route: Arc<Route>,
+    /// Until when it is willing to wait for its slots, however often it is sent (RFC 7240, `Prefer: wait`; `max-wait`).
+    pub(crate) deadline: Instant,
+    /// What keeps the worker on the gateway that it has come by.
+    pub(crate) location: Option<Arc<LocationRewriter>>,
+    /// Which attempt it is, if it was sent before.
+    pub(crate) retry: Option<Retry>,
+}
+
+/// Marks a further attempt, and says why it is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retry {
+    pub(crate) reason: crate::metrics::RetryReason,
+    /// The first attempt was 1.
+    pub(crate) attempt: u32,
+    pub(crate) back_off: Duration,
+}
+
+/// A request whose turn it is.
+pub(crate) struct Admitted {
+    pub(crate) call: Call,
+    pub(crate) permit: Permit,
+    pub(crate) waited: Duration,
+}
+
+/// What a step above the retries gives back.
+pub(crate) type Answered = Result<Response<ResponseBody>, Error>;

@@ -1,0 +1,132 @@
+//! What the parts of one exchange share: whom it is with, how far it has come, and what the worker is still to be sent.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use parking_lot::Mutex;
+
+use crate::{
+    clock::Instant,
+    proxy::{
+        context::Proxy,
+        message::{
+            interim::Interim,
+            progress::{Phase, Progress},
+        },
+        request_stats::{RequestId, RequestStats},
+        session::Session,
+        takeover::Takeover,
+    },
+};
+
+/// What carries one request at a time: an HTTP/1 connection, or a stream of an HTTP/2 one.
+pub(crate) struct Exchange {
+    pub(crate) proxy: Arc<Proxy>,
+    pub(crate) session: Arc<Session>,
+    /// Shared with the bodies of the request and its answer.
+    pub(crate) progress: Arc<Progress>,
+    /// Those of the request under way, or of the last one.
+    pub(crate) stats: RequestStats,
+    /// What the worker is told before its answer.
+    pub(crate) interim: Interim,
+    /// Whether what is written answers a request that was read.
+    answering: AtomicBool,
+    /// What serves the connection when its last answer is written.
+    takeover: Mutex<Option<Box<Takeover>>>,
+    /// How much of an answer hyper was given since all of it had been written.
+    unwritten: AtomicUsize,
+    /// The task that waits until it is.
+    writer: Mutex<Option<Waker>>,
+}
+
+// === impl Exchange ===
+
+impl Exchange {
+    pub(crate) fn new(session: Arc<Session>) -> Self {
+        let proxy = session.proxy.clone();
+        Self {
+            progress: Arc::new(Progress::new(proxy.clock, proxy.timeouts.clone())),
+            proxy,
+            session,
+            stats: RequestStats::default(),
+            interim: Interim::default(),
+            answering: AtomicBool::new(false),
+            takeover: Mutex::default(),
+            unwritten: AtomicUsize::new(0),
+            writer: Mutex::default(),
+        }
+    }
+
+    /// What the request under way is called.
+    pub(crate) fn request_id(&self) -> RequestId {
+        self.stats.id(&self.proxy.request_ids)
+    }
+
+    /// The request under way is sent. Says when, if the access log wants to know how long that takes.
+    pub(crate) fn attempt_begins(&self) -> Option<Instant> {
+        self.stats.attempt();
+        self.proxy.reports.access_log.then(|| self.proxy.clock.now())
+    }
+
+    /// The attempt that began at `begun` has brought an answer's head, or has failed.
+    pub(crate) fn attempt_ends(&self, begun: Option<Instant>) {
+        if let Some(begun) = begun {
+            self.stats.was_upstream(self.proxy.clock.now().since(begun));
+        }
+    }
+
+    /// Once the answer is written, `takeover` has the connection.
+    pub(crate) fn hand_over(&self, takeover: Takeover) {
+        *self.takeover.lock() = Some(Box::new(takeover));
+    }
+
+    /// What has the connection now, if that is not HTTP any more.
+    pub(crate) fn take_over(&self) -> Option<Box<Takeover>> {
+        self.takeover.lock().take()
+    }
+
+    pub(crate) fn is_handed_over(&self) -> bool {
+        self.takeover.lock().is_some()
+    }
+
+    pub(crate) fn is_answering(&self) -> bool {
+        self.answering.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_answering(&self, answering: bool) {
+        self.answering.store(answering, Ordering::Relaxed);
+    }
+
+    /// Ready when `most` bytes more may be given to hyper, which keeps what the worker has not taken.
+    pub(crate) fn poll_room(&self, most: usize, cx: &Context<'_>) -> Poll<()> {
+        if self.unwritten.load(Ordering::Relaxed) < most {
+            return Poll::Ready(());
+        }
+        *self.writer.lock() = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// hyper was given this many bytes of an answer.
+    pub(crate) fn give(&self, bytes: usize) {
+        self.unwritten.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The worker has taken all that hyper was given.
+    pub(crate) fn taken(&self) {
+        if self.unwritten.swap(0, Ordering::Relaxed) == 0 {
+            return;
+        }
+        if let Some(writer) = self.writer.lock().take() {
+            // However slowly it reads, it moves.
+            if self.progress.phase() == Phase::Body {
+                self.progress.moves();
+            }
+            writer.wake();
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Workers' connections: finds out what they speak, serves that to its end, and then what a request has made of them.
+
+mod detect;
+mod http1;
+mod http2;
+mod intercept;
+mod relay;
+mod rewrite_errors;
+mod socket;
+mod takeover;
+mod watchdog;
+
+pub use detect::serve;

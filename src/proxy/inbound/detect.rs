@@ -1,0 +1,85 @@
+//! One worker's connection: finds out what it speaks, and serves that to its end.
+
+use std::{io, net::IpAddr, pin::pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use rustix::net::RecvFlags;
+use tokio::{io::Interest, net::TcpStream};
+
+use super::{http1, http2, socket::Socket, takeover};
+use crate::{
+    proxy::{
+        context::Proxy,
+        exchange::Exchange,
+        outbound::pool::Pool,
+        protocol::PREFACE,
+        session::{ClientConnection, Session},
+    },
+    tls::Protocol,
+};
+
+/// How long a connection that has not said anything is listened to once the process drains.
+const LAST_MOMENT: Duration = Duration::from_millis(500);
+/// Serves one connection until it ends, hangs, or the process drains. `pool` is the calling thread's.
+pub async fn serve(proxy: Arc<Proxy>, pool: Arc<Pool>, stream: TcpStream, address: IpAddr) {
+    let client = Arc::new(ClientConnection::new(proxy.clone(), stream));
+    let exchange = Arc::new(Exchange::new(Arc::new(Session::new(proxy, pool, client.clone(), address))));
+    match first_word(&exchange).await {
+        Some(Protocol::Http1) => {
+            http1::serve(exchange.clone(), Socket::new(client, Bytes::new())).await;
+            if let Some(takeover) = exchange.take_over() {
+                // Boxed: every connection that waits would carry its size.
+                Box::pin(takeover::serve(exchange, *takeover)).await;
+            }
+        }
+        Some(Protocol::Http2) => {
+            Box::pin(http2::serve(exchange.session.clone(), Socket::new(client, Bytes::new()))).await;
+        }
+        None => {}
+    }
+}
+
+/// Waits until the client says something: a connection that is only kept open costs no buffers until then.
+async fn first_word(exchange: &Exchange) -> Option<Protocol> {
+    let (proxy, client, mut deadline) = (&exchange.proxy, &exchange.session.client, exchange.progress.deadline());
+    let mut drain = pin!(proxy.drain.notified());
+    drain.as_mut().enable();
+    loop {
+        if proxy.is_draining() {
+            // Whoever has connected at the last moment may be about to speak; a silent one must not hold up the end.
+            deadline = deadline.min(proxy.clock.now() + LAST_MOMENT);
+        }
+        tokio::select! {
+            ready = client.stream.ready(Interest::READABLE) => {
+                let all_said = ready.map_or(true, |ready| ready.is_read_closed());
+                match peek(client) {
+                    // Half of a preface: nothing will tell any more what it was to become.
+                    None if all_said => return None,
+                    None => {}
+                    speech => return speech,
+                }
+            }
+            () = proxy.clock.sleep_until(deadline) => return None,
+            () = &mut drain, if !proxy.is_draining() => {}
+        }
+    }
+}
+
+/// What the client speaks, if its first bytes tell. If not, its socket is readable again when more is there.
+fn peek(client: &ClientConnection) -> Option<Protocol> {
+    let mut heard = [0; PREFACE.len()];
+    let read = || match rustix::net::recv(&client.stream, &mut heard, RecvFlags::PEEK)? {
+        (n, _) if n > 0 && n < PREFACE.len() && PREFACE.starts_with(&heard[..n]) => {
+            // What is there is no news any more, but whoever reads on has to know of it.
+            client.set_unread(true);
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+        _ => Ok(()),
+    };
+    match client.stream.try_io(Interest::READABLE, read) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+        Ok(()) if heard == PREFACE => Some(Protocol::Http2),
+        // Its end, too, is hyper's to find.
+        _ => Some(Protocol::Http1),
+    }
+}

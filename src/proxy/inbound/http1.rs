@@ -1,0 +1,134 @@
+//! HTTP/1 towards a worker: hyper reads and writes it, this file sees to it that it cannot hang.
+
+use std::{
+    convert::Infallible,
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http::Request;
+use http_body::{Frame, SizeHint};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tower::Service;
+use tracing::debug;
+
+use crate::{
+    error::Cause,
+    proxy::{
+        call::Arrival,
+        exchange::Exchange,
+        inbound::{rewrite_errors::RewriteErrorsIo, watchdog::Watchdog},
+        message::{progress::Phase, request_body::RequestBody},
+        outbound::response_body::ResponseBody,
+        protocol::{MAX_FIELDS, MAX_HEAD},
+        stack::stack,
+    },
+};
+
+/// As much of an answer hyper may hold before it gets another piece.
+const AT_ONCE: usize = 16 * 1024;
+
+/// An answer's body of which hyper gets more when the worker has taken what there was: it would keep as much as fits into
+/// the longest head, and a piece more.
+struct Unhurried {
+    body: ResponseBody,
+    exchange: Arc<Exchange>,
+}
+
+/// Serves HTTP/1 on `stream` until it ends, hangs, or the process drains.
+pub(crate) async fn serve<S>(exchange: Arc<Exchange>, stream: S)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let service = service_fn(|request: Request<Incoming>| {
+        exchange.set_answering(true);
+        exchange.interim.open(request.version());
+        exchange.progress.awaits_answer();
+        let request = Box::new(request.map(|body| RequestBody::new(body, exchange.progress.clone())));
+        let arrival = Arrival { exchange: exchange.clone(), request };
+        let (answer, exchange) = (stack().call(arrival), exchange.clone());
+        async move {
+            let answer = answer.await.unwrap_or_else(|never| match never {});
+            exchange.interim.close();
+            Ok::<_, Infallible>(answer.map(|body| Unhurried { body, exchange }))
+        }
+    });
+    let connection = http1::Builder::new()
+        .max_buf_size(MAX_HEAD)
+        .max_headers(MAX_FIELDS)
+        // The upstream's date is the answer's; we are no origin.
+        .auto_date_header(false)
+        // PiecewiseIo of answers are written from where they were read to: no second copy waits for a slow worker.
+        .writev(true)
+        .serve_connection(TokioIo::new(RewriteErrorsIo::new(stream, exchange.clone())), service)
+        .with_upgrades();
+
+    let mut connection = pin!(connection);
+    let mut watch = Watchdog::new(exchange.clone());
+    let mut drain = pin!(exchange.proxy.drain.notified());
+    // Registers this task once; whoever drains wakes it, and the flags say what has happened.
+    drain.as_mut().enable();
+    let mut shutting_down = false;
+    let finished = poll_fn(|cx| {
+        let _ = drain.as_mut().poll(cx);
+        if (exchange.proxy.is_draining() || exchange.progress.is_last()) && !shutting_down {
+            shutting_down = true;
+            connection.as_mut().graceful_shutdown();
+            watch.look_again();
+        }
+        if watch.poll_over(cx).is_ready() {
+            if exchange.progress.phase() == Phase::Idle {
+                // Nothing is cut short, and inside of TLS that has to be said (RFC 8446 §6.1).
+                connection.as_mut().graceful_shutdown();
+                let _ = connection.as_mut().poll(cx);
+            }
+            return Poll::Ready(false);
+        }
+        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+            if let Err(error) = &ended {
+                debug!(%error, "a worker's connection ended early");
+            }
+            return Poll::Ready(ended.is_ok());
+        }
+        watch.catch_up();
+        exchange.interim.wake(cx);
+        // hyper notices a client that leaves only while it has nothing else to read.
+        if exchange.progress.phase() == Phase::Waiting && exchange.session.client.poll_left(cx) {
+            return Poll::Ready(false);
+        }
+        Poll::Pending
+    })
+    .await;
+    if finished && !exchange.is_handed_over() && !exchange.session.client.has_left() {
+        Box::pin(exchange.session.client.linger()).await;
+    }
+}
+
+// === impl Unhurried ===
+
+impl http_body::Body for Unhurried {
+    type Data = Bytes;
+    type Error = Cause;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
+        ready!(self.exchange.poll_room(AT_ONCE, cx));
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame {
+            self.exchange.give(frame.data_ref().map_or(0, Bytes::len));
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

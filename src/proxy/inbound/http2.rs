@@ -1,0 +1,221 @@
+//! HTTP/2 towards a worker. Each stream is a exchange of its own, and is paced like a connection of its own.
+
+use std::{
+    future::poll_fn,
+    io,
+    pin::{Pin, pin},
+    sync::{Arc, Weak},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::{Frame, SizeHint};
+use hyper::{body::Incoming, server::conn::http2, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tower::Service;
+use tracing::debug;
+
+use crate::{
+    clock::Instant,
+    error::Cause,
+    proxy::{
+        call::Arrival,
+        exchange::Exchange,
+        inbound::watchdog::{self, Watchdog},
+        message::{progress::Phase, request_body::RequestBody},
+        outbound::response_body::ResponseBody,
+        protocol::MAX_HEAD,
+        session::Session,
+        stack::stack,
+    },
+};
+
+/// As many requests as may be under way on one connection(RFC 9113 §6.5.2 asks for no fewer).
+const MAX_STREAMS: u32 = 100;
+/// How much of a request's body is taken from the worker before its turn has come.
+const STREAM_WINDOW: u32 = 64 * 1024;
+/// The same for all requests of a connection.
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// How much of an answer is kept for a worker that does not read it.
+const SEND_BUFFER: usize = 64 * 1024;
+/// How often streams are looked at once the process drains.
+const DRAIN_TICK: Duration = Duration::from_millis(100);
+/// A worker that waits for hours is asked now and then whether it is still there.
+const PING: Duration = Duration::from_secs(30);
+
+/// The streams of one connection.
+#[derive(Default)]
+struct Streams(Mutex<Vec<Weak<Exchange>>>);
+
+/// An answer's body, which ends when it has not moved for too long, and with it no more than its stream.
+struct Watched {
+    body: ResponseBody,
+    watch: Watchdog,
+}
+
+/// Serves HTTP/2 on `stream` until it ends, hangs, or the process drains.
+pub(crate) async fn serve<S>(session: Arc<Session>, stream: S)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let (proxy, streams) = (session.proxy.clone(), Streams::default());
+    let service = service_fn(|request: Request<Incoming>| {
+        let exchange = Arc::new(Exchange::new(session.clone()));
+        streams.add(&exchange);
+        exchange.progress.awaits_answer();
+        let request = Box::new(request.map(|body| RequestBody::new(body, exchange.progress.clone())));
+        answer(Arrival { exchange, request })
+    });
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(MAX_HEAD as u32)
+        .max_send_buf_size(SEND_BUFFER)
+        .keep_alive_interval(PING)
+        .auto_date_header(false)
+        .serve_connection(TokioIo::new(stream), service);
+
+    let mut connection = pin!(connection);
+    let usual = watchdog::tick(&proxy);
+    let mut tick = tokio::time::interval(usual);
+    let mut drain = pin!(proxy.drain.notified());
+    drain.as_mut().enable();
+    // Until when there has to be a request.
+    let mut idle_until = proxy.clock.now() + proxy.timeouts.head;
+    let (mut draining, mut idle) = (false, false);
+    poll_fn(|cx| {
+        let _ = drain.as_mut().poll(cx);
+        if proxy.is_draining() && !draining {
+            draining = true;
+            connection.as_mut().graceful_shutdown();
+            tick = tokio::time::interval(DRAIN_TICK);
+        }
+        // First, so that what streams have been told is written before they are cut.
+        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+            if let Err(error) = ended {
+                debug!(%error, "a worker's connection ended early");
+            }
+            return Poll::Ready(());
+        }
+        while tick.poll_tick(cx).is_ready() {
+            let now = proxy.clock.now();
+            match streams.look(now - usual) {
+                Look::Stuck => return Poll::Ready(()),
+                Look::Busy => idle_until = now + proxy.timeouts.keep_alive,
+                Look::Idle if now < idle_until => {}
+                Look::Idle if idle => return Poll::Ready(()),
+                Look::Idle => {
+                    // A request may be on its way to us: who is told first knows what became of it (RFC 9113 §6.8).
+                    idle = true;
+                    connection.as_mut().graceful_shutdown();
+                    cx.waker().wake_by_ref();
+                }
+            }
+            if now >= proxy.drain.cut_off() && !streams.await_answers() {
+                return Poll::Ready(());
+            }
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Takes one stream's request through the stack.
+async fn answer(arrival: Arrival) -> io::Result<Response<Watched>> {
+    let exchange = arrival.exchange.clone();
+    let mut watch = Watchdog::new(exchange.clone());
+    let mut stack = stack();
+    let mut answer = pin!(stack.call(arrival));
+    let mut drain = pin!(exchange.proxy.drain.notified());
+    drain.as_mut().enable();
+    let mut draining = false;
+    let answer = poll_fn(|cx| {
+        let _ = drain.as_mut().poll(cx);
+        if exchange.proxy.is_draining() && !draining {
+            draining = true;
+            watch.look_again();
+        }
+        if watch.poll_over(cx).is_ready() {
+            return Poll::Ready(Err(io::Error::from(io::ErrorKind::TimedOut)));
+        }
+        if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
+            return Poll::Ready(Ok(answer.unwrap_or_else(|never| match never {})));
+        }
+        watch.catch_up();
+        Poll::Pending
+    })
+    .await?;
+    Ok(answer.map(|body| Watched { body, watch }))
+}
+
+/// How the streams of a connection fare.
+enum Look {
+    /// There is none.
+    Idle,
+    /// All of them move.
+    Busy,
+    /// One has not moved for longer than its body would have put up with, if hyper still asked for that: the session does
+    /// not read.
+    Stuck,
+}
+
+// === impl Watched ===
+
+impl http_body::Body for Watched {
+    type Data = Bytes;
+    type Error = Cause;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+            return Poll::Ready(frame);
+        }
+        ready!(self.watch.poll_over(cx));
+        Poll::Ready(Some(Err(io::Error::from(io::ErrorKind::TimedOut).into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+// === impl Streams ===
+
+impl Streams {
+    fn add(&self, exchange: &Arc<Exchange>) {
+        let mut streams = self.0.lock();
+        if streams.len() == streams.capacity() {
+            streams.retain(|stream| stream.strong_count() > 0);
+        }
+        streams.push(Arc::downgrade(exchange));
+    }
+
+    /// Whether any of them has not been answered yet.
+    fn await_answers(&self) -> bool {
+        let unanswered = |exchange: Arc<Exchange>| !matches!(exchange.progress.phase(), Phase::Idle | Phase::Body);
+        self.0.lock().iter().filter_map(Weak::upgrade).any(unanswered)
+    }
+
+    /// How they have fared since the last look. Stuck is what should have moved by `then`.
+    fn look(&self, then: Instant) -> Look {
+        let mut streams = self.0.lock();
+        let stuck =
+            |exchange: Arc<Exchange>| exchange.progress.phase() == Phase::Body && exchange.progress.deadline() <= then;
+        if streams.iter().filter_map(Weak::upgrade).any(stuck) {
+            return Look::Stuck;
+        }
+        // Those too that have come and gone in between.
+        let look = if streams.is_empty() { Look::Idle } else { Look::Busy };
+        streams.retain(|stream| stream.strong_count() > 0);
+        look
+    }
+}

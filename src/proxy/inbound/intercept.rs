@@ -1,0 +1,247 @@
+//! What comes through a tunnel whose host is intercepted: its requests go the way of all others.
+//!
+//! Never falls back to a blind tunnel: what is neither TLS nor HTTP is ended, and the log says what to do.
+
+use std::{io, sync::Arc, time::SystemTime};
+
+use rustls::AlertDescription;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+use tokio_rustls::LazyConfigAcceptor;
+use tracing::{debug, warn};
+
+use super::{http1, http2, relay, socket::Socket};
+use crate::{
+    ca::{Alpn, CaError},
+    metrics::Interception,
+    policy::{Origin, Scheme},
+    proxy::{
+        exchange::Exchange, incidents::Incidents, log_throttle::LogTopic, outbound::route::Route, protocol::PREFACE,
+        session::Session, takeover::Takeover,
+    },
+    tls::Protocol,
+};
+
+/// What to do about a worker that does not trust us.
+const LET_TRUST: &str = "let it (`andante run` sets the variables that most clients read, `andante ca env` prints them, \
+                         `andante ca trust` tells the whole system; docs/https.md has the others), or set https = \
+                         \"tunnel\" in a rule for the host";
+/// What to do about a host that cannot be intercepted.
+const LEAVE_ALONE: &str = "if it is meant to pass, set https = \"tunnel\" in a rule for the host";
+/// Why a worker may leave without a request.
+const PINNED: &str = "it may accept no certificate but the API's own (pinning): then set https = \"tunnel\" in a rule for \
+                      the host";
+/// The first byte of a TLS handshake (RFC 8446 §5.1).
+const HANDSHAKE: u8 = 22;
+/// The longest method that is looked for: `MKREDIRECTREF`, `UPDATEREDIRECTREF` (RFC 4437).
+const LONGEST_METHOD: usize = 17;
+
+/// Serves plain HTTP that came through a blind tunnel, on the connection that was made for it.
+pub(crate) async fn plain(
+    exchange: Arc<Exchange>,
+    route: Arc<Route>,
+    client: Socket,
+    protocol: Protocol,
+    upstream: TcpStream,
+) {
+    let origin = Origin { scheme: Scheme::Http, ..route.origin.clone() };
+    let session = Arc::new(exchange.session.inside(origin, protocol));
+    if protocol == Protocol::Http1
+        && let Some(route) = session.route_inside()
+        && let Err(error) = route.insert(upstream).await
+    {
+        debug!(%error, "a tunnel's connection could not be used");
+    }
+    spoken(session, client, protocol).await;
+}
+
+/// What `first` is the beginning of, if it is HTTP.
+pub(crate) fn protocol(first: &[u8]) -> Option<Protocol> {
+    if first.starts_with(PREFACE) {
+        return Some(Protocol::Http2);
+    }
+    let method =
+        first.iter().take(LONGEST_METHOD).take_while(|byte| byte.is_ascii_uppercase() || **byte == b'-').count();
+    (method > 0 && first.get(method).is_none_or(|after| *after == b' ')).then_some(Protocol::Http1)
+}
+
+/// Serves what is spoken inside of a tunnel. It can be upgraded, and not be a tunnel to somewhere else.
+async fn spoken<S>(session: Arc<Session>, stream: S, protocol: Protocol)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    match protocol {
+        Protocol::Http1 => {
+            let exchange = Arc::new(Exchange::new(session));
+            http1::serve(exchange.clone(), stream).await;
+            if let Some(takeover) = exchange.take_over()
+                && let Takeover::Upgrade { worker, upstream, permit } = *takeover
+            {
+                relay::upgraded(exchange, worker, upstream, permit).await;
+            }
+        }
+        Protocol::Http2 => http2::serve(session, stream).await,
+    }
+}
+
+/// Serves what comes through the tunnel to an intercepted host.
+pub(crate) async fn serve(exchange: Arc<Exchange>, mut client: Socket, route: Arc<Route>) {
+    let (proxy, metrics) = (&exchange.proxy, route.lane.metrics());
+    let first = tokio::select! {
+        first = client.peek() => first.map(|first| (first.first().copied(), protocol(first))),
+        () = proxy.clock.sleep_until(proxy.clock.now() + proxy.timeouts.head) => Ok((None, None)),
+        () = proxy.drain.begun() => return,
+    };
+    match first {
+        Ok((Some(HANDSHAKE), _)) => {
+            let shaken = tokio::select! {
+                shaken = tokio::time::timeout(proxy.timeouts.head, shake_hands(&exchange, client, &route)) => shaken,
+                // No request has come yet, and who is slow to finish must not hold up the end.
+                () = proxy.drain.begun() => return,
+            };
+            match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+                Ok((stream, session)) => {
+                    metrics.intercepted(Interception::Tls);
+                    let newer = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                    spoken(session.clone(), stream, if newer { Protocol::Http2 } else { Protocol::Http1 }).await;
+                    if session.routes.lock().is_empty() && !proxy.is_draining() {
+                        left_unused(&exchange, &route);
+                    }
+                }
+                Err(error) => not_shaken(&exchange, &route, &error),
+            }
+        }
+        Ok((_, Some(protocol))) => {
+            metrics.intercepted(Interception::Plain);
+            let session = exchange.session.inside(Origin { scheme: Scheme::Http, ..route.origin.clone() }, protocol);
+            spoken(Arc::new(session), client, protocol).await;
+        }
+        // Opened and closed without a word.
+        Ok((None, _)) | Err(_) => debug!(origin = %route.origin, "nothing came through a tunnel"),
+        Ok(_) => {
+            metrics.intercepted(Interception::Stranger);
+            let (host, now) = (&route.origin.host, proxy.clock.now());
+            let detail = format!("{host}: what came through a tunnel is neither TLS nor HTTP");
+            proxy.reports.incidents.not_intercepted(Incidents::NOT_HTTP, detail, LEAVE_ALONE, now);
+            if proxy.reports.throttle.is_due(LogTopic::Stranger, host, now) {
+                warn!(
+                    %host,
+                    "ended a tunnel: its host is intercepted, and what came through it is neither TLS nor HTTP/1; \
+                     {LEAVE_ALONE}"
+                );
+            }
+        }
+    }
+}
+
+/// Shows the worker a certificate for the host that it asked for, whatever name it says in the handshake.
+async fn shake_hands(
+    exchange: &Arc<Exchange>,
+    client: Socket,
+    route: &Route,
+) -> io::Result<(tokio_rustls::server::TlsStream<Socket>, Arc<Session>)> {
+    let proxy = &exchange.proxy;
+    let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), client).await?;
+    // What the upstream speaks is what the worker is offered. If it cannot be reached the worker is to hear that in
+    // an answer, which it can read, and not as a failed handshake.
+    let alpn = match route.protocol(&exchange.session.pool).await {
+        Ok(Protocol::Http1) => Alpn::Http1First,
+        Ok(Protocol::Http2) | Err(_) => Alpn::Http2First,
+    };
+    if exchange.session.client.has_left() {
+        // Who would not wait for that has nothing against our certificate.
+        return Err(io::ErrorKind::ConnectionAborted.into());
+    }
+    let ca = proxy.ca.as_ref().ok_or_else(|| io::Error::other("there is no certificate authority"))?;
+    let config = ca.server_config(&route.origin.host, alpn, SystemTime::now()).map_err(io::Error::other)?;
+    let stream = start.into_stream(config).await?;
+    Ok((stream, Arc::new(exchange.session.inside(route.origin.clone(), Protocol::Http1))))
+}
+
+/// Says why there is no TLS: mostly because the worker does not trust us, which it alone can change.
+fn not_shaken(exchange: &Exchange, route: &Route, error: &io::Error) {
+    let (proxy, host, now) = (&exchange.proxy, &route.origin.host, exchange.proxy.clock.now());
+    let note = |kind, detail, hint: &str| proxy.reports.incidents.not_intercepted(kind, detail, hint, now);
+    if let Some(unsigned) = error.get_ref().and_then(|error| error.downcast_ref::<CaError>()) {
+        route.lane.metrics().intercepted(Interception::Failed);
+        let hint = unsigned.hint().unwrap_or_default();
+        note(Incidents::NOT_INTERCEPTED, format!("{host}: {unsigned}"), &hint);
+        if proxy.reports.throttle.is_due(LogTopic::Unsigned, host, now) {
+            warn!(%host, error = %unsigned, hint, "could not intercept a tunnel: there is no certificate for its host");
+        }
+        return;
+    }
+    let alert = match error.get_ref().and_then(|error| error.downcast_ref()) {
+        Some(rustls::Error::AlertReceived(alert)) => Some(*alert),
+        _ => None,
+    };
+    // Some say so, some just go away.
+    let closed = matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset);
+    let untrusted = alert.map_or(closed, is_distrust);
+    route.lane.metrics().intercepted(if untrusted { Interception::Untrusted } else { Interception::Failed });
+    if !untrusted {
+        debug!(%host, %error, "a worker's TLS handshake failed");
+        match error.kind() {
+            io::ErrorKind::ConnectionAborted => {
+                let detail = format!("{host}: a client left before the API was connected to");
+                note(Incidents::LEFT_EARLY, detail, "see whether the API can be reached from this machine");
+            }
+            _ => note(
+                Incidents::NOT_INTERCEPTED,
+                format!("{host}: a client's TLS handshake failed: {error}"),
+                LEAVE_ALONE,
+            ),
+        }
+        return;
+    }
+    let alert = alert.map_or_else(|| "none, it closed the connection".to_owned(), |alert| format!("{alert:?}"));
+    note(Incidents::UNTRUSTED, format!("{host}: a client does not trust andante's CA (alert: {alert})"), LET_TRUST);
+    if proxy.reports.throttle.is_due(LogTopic::Untrusted, host, now) {
+        warn!(%host, alert, "a worker does not trust andante's certificates; {LET_TRUST}");
+    }
+}
+
+/// Says that a worker took our certificate and left without a request, if nothing has ever been sent to the host: whoever
+/// pins a certificate looks at it only after the handshake. Others open connections that they may need later.
+fn left_unused(exchange: &Exchange, route: &Route) {
+    let (proxy, host, now) = (&exchange.proxy, &route.origin.host, exchange.proxy.clock.now());
+    if route.lane.snapshot().tally.sent > 0 {
+        return;
+    }
+    let detail = format!("{host}: a client took andante's certificate and left without a request");
+    proxy.reports.incidents.not_intercepted(Incidents::UNUSED, detail, PINNED, now);
+    if proxy.reports.throttle.is_due(LogTopic::Unused, host, now) {
+        warn!(%host, "a worker took andante's certificate and left without a request; {PINNED}");
+    }
+}
+
+/// What clients say about certificates that they do not take.
+fn is_distrust(alert: AlertDescription) -> bool {
+    matches!(
+        alert,
+        AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateExpired
+            | AlertDescription::AccessDenied
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn http_is_told_from_everything_else() {
+        for yes in [&b"GET / HTTP/1.1\r\n"[..], b"G", b"M-SEARCH * HTTP/1.1", b"OPTIONS *"] {
+            assert_eq!(protocol(yes), Some(Protocol::Http1), "{yes:?}");
+        }
+        assert_eq!(protocol(b"PRI * HTTP/2.0\r\n"), Some(Protocol::Http2));
+        for no in [&b""[..], b"\x16\x03\x01", b"SSH-2.0-OpenSSH", b"\x05\x01\x00", b"get / HTTP/1.1", b"EHLO\r\n"] {
+            assert_eq!(protocol(no), None, "{no:?}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What a worker and hyper say to each other, in the clear: it says when a request begins, and says better what hyper
+//! says badly.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::proxy::{
+    exchange::Exchange,
+    message::progress::Phase,
+    protocol::{MAX_FIELDS, MAX_HEAD},
+    steps::respond,
+};
+
+/// An HTTP/1 connection as hyper sees it, in the clear or inside of TLS.
+pub(crate) struct RewriteErrorsIo<S> {
+    stream: S,
+    exchange: Arc<Exchange>,
+    /// What was read since there was no request.
+    heard: Heard,
+    /// What is still to be written of interim answers.
+    interim: Bytes,
+    /// All that hyper had to say before the request under way is written, and nothing yet of what it says to that.
+    between: bool,
+    /// What is still to be written of our answer to something that hyper could not read.
+    instead: Option<Bytes>,
+}
+
+/// How much was read, as far as it takes to tell why hyper has had enough of a head.
+#[derive(Default)]
+struct Heard {
+    bytes: usize,
+    lines: usize,
+}
+
+// === impl RewriteErrorsIo ===
+
+impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
+    pub(crate) fn new(stream: S, exchange: Arc<Exchange>) -> Self {
+        Self { stream, exchange, heard: Heard::default(), interim: Bytes::new(), between: false, instead: None }
+    }
+
+    pub(crate) fn into_inner(self) -> S {
+        self.stream
+    }
+
+    /// Writes what the upstream has answered for the time being.
+    fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.between {
+            if self.interim.is_empty() {
+                self.interim = self.exchange.interim.take();
+            }
+            if self.interim.is_empty() {
+                break;
+            }
+            let written = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.interim))?;
+            self.interim.advance(written);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// What hyper says on its own account, to a client whose request it could not read, helps nobody. Says it better.
+    ///
+    /// Ready with `true` once all of that is written; `false`: there is nothing of the kind.
+    fn poll_say_better(&mut self, cx: &mut Context<'_>, head: &[u8]) -> Poll<io::Result<bool>> {
+        if self.instead.is_none() {
+            if self.exchange.is_answering() || !head.starts_with(b"HTTP/1.1 4") {
+                return Poll::Ready(Ok(false));
+            }
+            let status = match &head[9..12] {
+                // What hyper does not take for a length it takes for one that is too large: 2⁶⁴-1 (RFC 9110 §8.6).
+                b"431" if self.heard.is_small() => b"400",
+                status => status,
+            };
+            self.instead = Some(respond::to_unreadable(&self.exchange, status));
+        }
+        while let Some(rest) = self.instead.as_mut().filter(|rest| !rest.is_empty()) {
+            let written = ready!(Pin::new(&mut self.stream).poll_write(cx, rest))?;
+            rest.advance(written);
+        }
+        self.exchange.set_answering(true);
+        Poll::Ready(Ok(true))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for RewriteErrorsIo<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        let read = &buf.filled()[before..];
+        // If that is the beginning of a request, the rest of its head has to follow soon.
+        if !read.is_empty() && self.exchange.progress.phase() == Phase::Idle {
+            self.exchange.progress.enter(Phase::Head, self.exchange.proxy.timeouts.head);
+            self.heard = Heard::default();
+        }
+        self.heard.note(read);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for RewriteErrorsIo<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.poll_interim(cx))?;
+        self.between = false;
+        if ready!(self.poll_say_better(cx, buf))? {
+            return Poll::Ready(Ok(buf.len()));
+        }
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_interim(cx))?;
+        self.between = false;
+        if ready!(self.poll_say_better(cx, bufs.first().map_or(&[], |buf| buf)))? {
+            return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
+        }
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // hyper asks for this once it has written all that it had to.
+        self.between |= self.exchange.interim.is_open();
+        ready!(self.poll_interim(cx))?;
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.exchange.taken();
+        // All of the answer has been written, if it is one that had been asked for.
+        if self.exchange.progress.phase() == Phase::Idle {
+            self.exchange.set_answering(false);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+// === impl Heard ===
+
+impl Heard {
+    fn note(&mut self, read: &[u8]) {
+        if self.bytes < MAX_HEAD {
+            self.bytes += read.len();
+            self.lines += read.iter().filter(|byte| **byte == b'\n').count();
+        }
+    }
+
+    /// Whether a head in it has neither too many bytes nor too many fields.
+    fn is_small(&self) -> bool {
+        self.bytes < MAX_HEAD && self.lines <= MAX_FIELDS
+    }
+}

@@ -1,0 +1,205 @@
+//! A worker's socket as TLS and hyper see it.
+//!
+//! It differs from tokio's own stream in one thing: it can be asked whether the client has gone *while bytes lie unread*,
+//! which a request with a body leaves there for as long as it waits (its body must not be read before admission).
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker, ready},
+    time::Duration,
+};
+
+use bytes::{Buf, Bytes, BytesMut};
+use rustix::{io::Errno, net::Shutdown};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, Interest, ReadBuf},
+    net::TcpStream,
+};
+
+use crate::proxy::session::ClientConnection;
+
+/// The socket of a client.
+pub(crate) struct Socket {
+    client: Arc<ClientConnection>,
+    /// What was read already, and is to be read again.
+    ahead: Bytes,
+}
+
+/// How long a client may take to notice that we have closed our side.
+const LINGER: Duration = Duration::from_secs(2);
+/// The same while the process ends.
+const HURRY: Duration = Duration::from_millis(100);
+/// As much as is looked at to find out what a client speaks.
+const PEEK: usize = 4096;
+
+// === impl Socket ===
+
+impl Socket {
+    pub(crate) fn new(client: Arc<ClientConnection>, ahead: Bytes) -> Self {
+        Self { client, ahead }
+    }
+
+    /// The same socket, with what was read of it already.
+    pub(crate) fn with_prefix(self, ahead: Bytes) -> Self {
+        Self { ahead, ..self }
+    }
+
+    /// What the client says first, without taking it away. Empty: it has closed its side.
+    pub(crate) async fn peek(&mut self) -> io::Result<&[u8]> {
+        if self.ahead.is_empty() {
+            let mut heard = BytesMut::with_capacity(PEEK);
+            self.read_buf(&mut heard).await?;
+            self.ahead = heard.freeze();
+        }
+        Ok(&self.ahead)
+    }
+}
+
+impl ClientConnection {
+    /// Whether the client has closed its side, even if it has sent something before that is still unread. If not, the
+    /// task is woken when it does.
+    pub(crate) fn poll_left(&self, cx: &mut Context<'_>) -> bool {
+        loop {
+            let ready = std::pin::pin!(self.stream.ready(Interest::READABLE));
+            match ready.poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(Ok(ready)) if ready.is_read_closed() => return true,
+                Poll::Ready(Ok(_)) => {
+                    // Readable is not what we wait for: put it aside, so that the next event wakes us.
+                    self.set_unread(true);
+                    let _ = self
+                        .stream
+                        .try_io(Interest::READABLE, || io::Result::<()>::Err(io::ErrorKind::WouldBlock.into()));
+                }
+                Poll::Ready(Err(_)) => return true,
+                Poll::Pending => {}
+            }
+            match self.stream.poll_read_ready(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => return true,
+                Poll::Pending => return false,
+            }
+        }
+    }
+
+    /// We have said all, and the client may still be sending: a body that was answered early, for instance. Closed with that
+    /// unread, the system would tell the client to forget our answer (RFC 9112 §9.6). Waits until it closes, too; not for
+    /// long, and not for clients that go on and on.
+    pub(crate) async fn linger(&self) {
+        let until = self.proxy.clock.now() + if self.proxy.is_draining() { HURRY } else { LINGER };
+        // hyper does that itself, but not after a CONNECT that was refused.
+        let _ = rustix::net::shutdown(&self.stream, Shutdown::Write);
+        // Tokio may have been told that there is nothing: see `poll_left`.
+        let mut over = discard(&self.stream).unwrap_or(false);
+        while !over {
+            tokio::select! {
+                ready = self.stream.readable() => {
+                    let discarded = self.stream.try_io(Interest::READABLE, || discard(&self.stream));
+                    over = ready.is_err() || discarded.unwrap_or(false) || self.proxy.clock.now() >= until;
+                }
+                () = self.proxy.clock.sleep_until(until) => return,
+            }
+        }
+    }
+}
+
+/// Reads what there is, up to a megabyte. Says whether that was the end.
+fn discard(stream: &TcpStream) -> io::Result<bool> {
+    let mut waste = [0; 16 * 1024];
+    for _ in 0..64 {
+        match rustix::io::read(stream, &mut waste) {
+            Ok(0) => return Ok(true),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Err(io::ErrorKind::WouldBlock.into()),
+            Err(_) => return Ok(true),
+        }
+    }
+    Ok(false)
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.ahead.is_empty() {
+            let n = self.ahead.len().min(buf.remaining());
+            buf.put_slice(&self.ahead[..n]);
+            self.ahead.advance(n);
+            if self.ahead.is_empty() {
+                // What is read to its end is still kept by those who can see it.
+                self.ahead = Bytes::new();
+            }
+            return Poll::Ready(Ok(()));
+        }
+        let client = &self.client;
+        while client.unread() {
+            // Tokio believes that there is nothing. Ask the system, until that is true again.
+            match rustix::io::read(&client.stream, buf.initialize_unfilled()) {
+                Ok(n) => {
+                    buf.advance(n);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(Errno::AGAIN) => client.set_unread(false),
+                Err(Errno::INTR) => {}
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+        loop {
+            ready!(client.stream.poll_read_ready(cx))?;
+            let (room, mut read) = (buf.remaining(), None);
+            let outcome = client.stream.try_io(Interest::READABLE, || {
+                let n = client.stream.try_read_buf(buf)?;
+                read = Some(n);
+                // Less than there was room for: the socket is empty, and the next attempt would be a call for nothing.
+                if n > 0 && n < room { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            });
+            match (read, outcome) {
+                (Some(_), _) => return Poll::Ready(Ok(())),
+                (None, Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
+                (None, Err(error)) => return Poll::Ready(Err(error)),
+                (None, Ok(())) => {}
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.client.stream.poll_write_ready(cx))?;
+            match self.client.stream.try_write(buf) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                outcome => return Poll::Ready(outcome),
+            }
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.client.stream.poll_write_ready(cx))?;
+            match self.client.stream.try_write_vectored(bufs) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                outcome => return Poll::Ready(outcome),
+            }
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match rustix::net::shutdown(&self.client.stream, Shutdown::Write) {
+            // The other side was faster.
+            Err(Errno::NOTCONN) => Poll::Ready(Ok(())),
+            outcome => Poll::Ready(outcome.map_err(Into::into)),
+        }
+    }
+}

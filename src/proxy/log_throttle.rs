@@ -1,0 +1,103 @@
+//! What is said in the log once in a while, however often it happens.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+
+use crate::clock::Instant;
+
+/// The same is not said of the same host again within this.
+const PAUSE: Duration = Duration::from_secs(600);
+/// Of no more hosts than this is it known when it was said. Beyond, it is not said at all: a log is no place for a list.
+const MOST: usize = 1000;
+/// Of no more hosts than this is it said that tunnels to them are blind, of each of them once.
+const MOST_UNSEEN: usize = 100;
+
+/// What there is to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum LogTopic {
+    /// Limits that a blind tunnel gets around.
+    BlindTunnel,
+    /// A worker that does not take our certificates.
+    Untrusted,
+    /// A worker that takes our certificate, and leaves.
+    Unused,
+    /// A host that our CA has no certificate for.
+    Unsigned,
+    /// Clients that leave after the same time.
+    Departures,
+    /// Connections for which there is no file descriptor left.
+    Descriptors,
+    /// Something in an intercepted tunnel that is neither TLS nor HTTP.
+    Stranger,
+    /// A worker whose answer was cut because it did not read.
+    Unread,
+}
+
+/// What was said, and when.
+#[derive(Default)]
+pub(crate) struct LogThrottle {
+    /// When it was said last.
+    said: Mutex<HashMap<(LogTopic, Arc<str>), Instant>>,
+    /// Hosts whose blind tunnels were told of.
+    unseen: Mutex<HashSet<Arc<str>>>,
+}
+
+impl LogThrottle {
+    /// Whether `notice` is to be given about `host` now; from then on it was.
+    pub(crate) fn is_due(&self, notice: LogTopic, host: &Arc<str>, now: Instant) -> bool {
+        let mut said = self.said.lock();
+        if said.len() >= MOST {
+            said.retain(|_, at| now.since(*at) < PAUSE);
+        }
+        let key = (notice, host.clone());
+        let due = said.get(&key).is_none_or(|at| now.since(*at) >= PAUSE);
+        if due && said.len() < MOST {
+            said.insert(key, now);
+            return true;
+        }
+        false
+    }
+
+    /// Whether it is to be said that tunnels to `host` are blind; from then on it was.
+    pub(crate) fn is_newly_unseen(&self, host: &Arc<str>) -> bool {
+        let mut unseen = self.unseen.lock();
+        unseen.len() < MOST_UNSEEN && unseen.insert(host.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_is_said_once_in_a_while() {
+        let (notices, host) = (LogThrottle::default(), Arc::from("a.test"));
+        let due = |at| notices.is_due(LogTopic::Untrusted, &host, Instant::START + at);
+        assert!(due(Duration::ZERO));
+        assert!(!due(PAUSE - Duration::from_secs(1)));
+        assert!(notices.is_due(LogTopic::BlindTunnel, &host, Instant::START));
+        assert!(due(PAUSE));
+    }
+
+    #[test]
+    fn that_a_host_is_not_seen_is_said_once() {
+        let (notices, [a, b]) = (LogThrottle::default(), ["a.test", "b.test"].map(Arc::from));
+        assert_eq!([&a, &b, &a].map(|host| notices.is_newly_unseen(host)), [true, true, false]);
+    }
+
+    #[test]
+    fn many_hosts_do_not_fill_the_memory() {
+        let notices = LogThrottle::default();
+        for host in 0..2 * MOST {
+            notices.is_due(LogTopic::Stranger, &host.to_string().into(), Instant::START);
+            notices.is_newly_unseen(&host.to_string().into());
+        }
+        assert_eq!(notices.unseen.lock().len(), MOST_UNSEEN);
+        assert_eq!(notices.said.lock().len(), MOST);
+    }
+}

@@ -1,0 +1,11 @@
+//! HTTP messages on their way: fields, bodies, and how far an exchange has come. Knows of no connection.
+
+pub(crate) mod appetite;
+pub(crate) mod fields;
+pub(crate) mod gateway;
+pub(crate) mod interim;
+pub(crate) mod progress;
+pub(crate) mod replay_buffer;
+pub(crate) mod request_body;
+pub(crate) mod stream_body;
+pub(crate) mod writes;

@@ -1,0 +1,319 @@
+//! Header fields at the border: what is between two hops stays between them (RFC 9110 §7.6).
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Version,
+    header::{CONNECTION, CONTENT_LENGTH, EXPECT, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA},
+};
+use http_body::Frame;
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
+/// Ours, and never to be taken from anybody else (RFC 9209).
+pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+/// W3C Server Timing: what andante added to the time of an answer.
+pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+/// What andante calls the request. Those of others who are called so are removed.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("andante-request-id");
+
+/// Removes what concerns only the hop that the message came by (RFC 9110 §7.6.1), and its framing, which is made anew.
+///
+/// Says whether the message allowed trailers, which `TE` does and which is to be allowed again.
+pub(crate) fn remove_hop_by_hop(fields: &mut HeaderMap) -> bool {
+    // One pass over what there is, which is little, instead of a dozen look-ups of what mostly is not there.
+    let mut found = Found::default();
+    for name in fields.keys() {
+        found.note(name);
+    }
+    let trailers = found.te && allows_trailers(fields);
+    if found.connection {
+        remove_named(fields);
+        fields.remove(CONNECTION);
+    }
+    for (there, name) in [
+        (found.te, TE),
+        (found.framing, TRANSFER_ENCODING),
+        (found.framing, CONTENT_LENGTH),
+        (found.upgrade, UPGRADE),
+        (found.expect, EXPECT),
+        (found.keep_alive, KEEP_ALIVE),
+        (found.proxy, PROXY_CONNECTION),
+        (found.proxy, PROXY_AUTHORIZATION),
+        (found.proxy, PROXY_AUTHENTICATION_INFO),
+    ] {
+        if there {
+            fields.remove(name);
+        }
+    }
+    if found.proxy && fields.contains_key(PROXY_STATUS) {
+        remove_our_status(fields);
+    }
+    if found.andante {
+        remove_ours(fields);
+    }
+    trailers
+}
+
+/// What is wrong with an answer that hyper takes: names that are none (RFC 9113 §8.2.1), and framing that others may read
+/// differently (RFC 9112 §6.3).
+pub(crate) fn unusable(fields: &HeaderMap) -> Option<&'static str> {
+    if fields.keys().any(|name| !is_token(name)) {
+        return Some("it has a field whose name is no token");
+    }
+    let mut lengths = fields.get_all(CONTENT_LENGTH).iter();
+    let length = lengths.next();
+    if let Some(coding) = fields.get(TRANSFER_ENCODING) {
+        let alone = fields.get_all(TRANSFER_ENCODING).iter().nth(1).is_none();
+        if !(alone && coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")) {
+            return Some("its transfer coding is not \"chunked\" alone, and nobody asked for another");
+        }
+        return length.map(|_| "it has both a Transfer-Encoding and a Content-Length");
+    }
+    // Looked at by hyper only where there is a body; passed on where there is none.
+    let length = length?.as_bytes();
+    let valid = !length.is_empty() && length.iter().all(u8::is_ascii_digit) && lengths.all(|other| other == length);
+    (!valid).then_some("its Content-Length is not one number")
+}
+
+/// What is wrong with fields that h2 takes (RFC 9113 §8.2.1). HTTP/1 has neither: there the parser sees to that.
+pub(crate) fn malformed(fields: &HeaderMap) -> Option<&'static str> {
+    if fields.keys().any(|name| !is_token(name)) {
+        return Some("a field whose name is no token");
+    }
+    let blank = |value: &HeaderValue| value.as_bytes() != trimmed(value);
+    fields.values().any(blank).then_some("a field whose value begins or ends with a blank")
+}
+
+/// Takes off outer blanks, which HTTP/1 would not have made a part of the value.
+pub(crate) fn trim(fields: &mut HeaderMap) {
+    for value in fields.values_mut() {
+        let inner = trimmed(value);
+        if inner.len() != value.len()
+            && let Ok(mut inner) = HeaderValue::from_bytes(inner)
+        {
+            inner.set_sensitive(value.is_sensitive());
+            *value = inner;
+        }
+    }
+}
+
+fn trimmed(value: &HeaderValue) -> &[u8] {
+    value.as_bytes().trim_ascii()
+}
+
+/// Quotes are the one thing that names may have in HTTP/2 as the library reads it, and that are not for tokens (RFC 9110
+/// §5.6.2).
+pub(crate) fn is_token(name: &HeaderName) -> bool {
+    !name.as_str().contains('"')
+}
+
+/// What there is to remove.
+#[derive(Default)]
+struct Found {
+    connection: bool,
+    te: bool,
+    framing: bool,
+    upgrade: bool,
+    expect: bool,
+    keep_alive: bool,
+    proxy: bool,
+    andante: bool,
+}
+
+impl Found {
+    fn note(&mut self, name: &HeaderName) {
+        match name.as_str().as_bytes() {
+            b"connection" => self.connection = true,
+            b"te" => self.te = true,
+            b"transfer-encoding" | b"content-length" => self.framing = true,
+            b"upgrade" => self.upgrade = true,
+            b"expect" => self.expect = true,
+            b"keep-alive" => self.keep_alive = true,
+            name if name.starts_with(b"proxy-") => self.proxy = true,
+            name if name.starts_with(b"andante-") => self.andante = true,
+            _ => {}
+        }
+    }
+}
+
+fn allows_trailers(fields: &HeaderMap) -> bool {
+    tokens(fields, &TE).any(|token| token.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("trailers"))
+}
+
+/// Removes the fields that `Connection` names, on every line of it.
+fn remove_named(fields: &mut HeaderMap) {
+    // `Connection: close, host` must not take away what the message cannot do without.
+    const KEPT: [&str; 4] = ["host", "via", "cache-control", "content-type"];
+    let named: Vec<HeaderName> = tokens(fields, &CONNECTION)
+        .filter(|token| !KEPT.iter().any(|kept| token.eq_ignore_ascii_case(kept)))
+        .filter_map(|token| token.parse().ok())
+        .collect();
+    for name in &named {
+        fields.remove(name);
+    }
+    if fields.contains_key(TRAILER) {
+        // They do not pass as trailers either: only what is announced is sent on.
+        let passes = |token: &&str| !named.iter().any(|name| token.eq_ignore_ascii_case(name.as_str()));
+        let announced = tokens(fields, &TRAILER).filter(passes).collect::<Vec<_>>().join(", ");
+        match HeaderValue::try_from(announced) {
+            Ok(announced) if !announced.is_empty() => drop(fields.insert(TRAILER, announced)),
+            _ => drop(fields.remove(TRAILER)),
+        }
+    }
+}
+
+/// Removes from trailers what fields may not say either, and what comes too late there.
+pub(crate) fn clean_trailers(frame: &mut Frame<Bytes>) {
+    let Some(trailers) = frame.trailers_mut() else { return };
+    remove_hop_by_hop(trailers);
+    trim(trailers);
+    let misplaced = |name: &&HeaderName| belongs_into_head(name) || !is_token(name);
+    let misplaced: Vec<HeaderName> = trailers.keys().filter(misplaced).cloned().collect();
+    for name in misplaced {
+        trailers.remove(name);
+    }
+    remove_our_timing(trailers);
+}
+
+/// Whether a field frames, routes, authenticates, modifies or controls its message, or says what its content is: it means
+/// nothing after that, unless to somebody whom it deceives (RFC 9110 §6.5.1).
+fn belongs_into_head(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    matches!(
+        name,
+        "accept"
+            | "accept-charset"
+            | "accept-encoding"
+            | "accept-language"
+            | "age"
+            | "authorization"
+            | "cache-control"
+            | "content-disposition"
+            | "content-encoding"
+            | "content-language"
+            | "content-location"
+            | "content-range"
+            | "content-type"
+            | "cookie"
+            | "cookie2"
+            | "date"
+            | "expires"
+            | "forwarded"
+            | "host"
+            | "idempotency-key"
+            | "location"
+            | "max-forwards"
+            | "origin"
+            | "pragma"
+            | "prefer"
+            | "priority"
+            | "proxy-authenticate"
+            | "range"
+            | "referer"
+            | "retry-after"
+            | "set-cookie"
+            | "set-cookie2"
+            | "trailer"
+            | "user-agent"
+            | "vary"
+            | "via"
+            | "warning"
+            | "www-authenticate"
+    ) || ["access-control-", "if-", "sec-", "x-forwarded-"].iter().any(|kind| name.starts_with(kind))
+}
+
+/// Removes every line of `Proxy-Status` that somebody else has signed with our name.
+#[cold]
+fn remove_our_status(fields: &mut HeaderMap) {
+    let is_ours = |member: &str| {
+        let name = member.split(';').next().unwrap_or_default();
+        name.trim().trim_matches('"').eq_ignore_ascii_case("andante")
+    };
+    let lines: Vec<HeaderValue> = fields.get_all(PROXY_STATUS).into_iter().cloned().collect();
+    fields.remove(PROXY_STATUS);
+    for line in lines {
+        if !members(&line).any(is_ours) {
+            fields.append(PROXY_STATUS, line);
+        }
+    }
+}
+
+/// Removes from `Server-Timing` the metrics that somebody else has given our name.
+pub(crate) fn remove_our_timing(fields: &mut HeaderMap) {
+    if !fields.contains_key(SERVER_TIMING) {
+        return;
+    }
+    let is_ours = |metric: &&[u8]| {
+        let name = metric.split(|byte| *byte == b';').next().unwrap_or_default();
+        name.trim_ascii().eq_ignore_ascii_case(b"andante")
+    };
+    let lines: Vec<HeaderValue> = fields.get_all(SERVER_TIMING).into_iter().cloned().collect();
+    fields.remove(SERVER_TIMING);
+    for line in lines {
+        let metrics = quoted_members(line.as_bytes());
+        if !metrics.iter().any(is_ours) {
+            fields.append(SERVER_TIMING, line);
+            continue;
+        }
+        let others: Vec<&[u8]> = metrics.into_iter().filter(|metric| !is_ours(metric)).collect();
+        if let Ok(others) = HeaderValue::from_bytes(&others.join(&b", "[..]))
+            && !others.is_empty()
+        {
+            fields.append(SERVER_TIMING, others);
+        }
+    }
+}
+
+/// The members of a line whose values may be quoted, with commas in them (RFC 9110 §5.6.4).
+fn quoted_members(line: &[u8]) -> Vec<&[u8]> {
+    let (mut quoted, mut escaped) = (false, false);
+    let members = line.split(|byte| {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b',' => return !quoted,
+            _ => {}
+        }
+        false
+    });
+    members.map(<[u8]>::trim_ascii).filter(|member| !member.is_empty()).collect()
+}
+
+#[cold]
+fn remove_ours(fields: &mut HeaderMap) {
+    let ours: Vec<HeaderName> = fields.keys().filter(|name| name.as_str().starts_with("andante-")).cloned().collect();
+    for name in ours {
+        fields.remove(name);
+    }
+}
+
+/// The members of a comma-separated field, over all its lines. Members that are not text are passed over.
+pub(crate) fn tokens<'a>(fields: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    fields.get_all(name).into_iter().flat_map(members)
+}
+
+fn members(line: &HeaderValue) -> impl Iterator<Item = &str> {
+    let members = line.as_bytes().split(|byte| *byte == b',').filter_map(|member| str::from_utf8(member).ok());
+    members.map(str::trim).filter(|member| !member.is_empty())
+}
+
+/// Adds us to the way that the message has come (RFC 9110 §7.6.3).
+pub(crate) fn add_via(fields: &mut HeaderMap, via: &[HeaderValue; 3], received: Version) {
+    let by = match received {
+        Version::HTTP_10 => 1,
+        Version::HTTP_2 => 2,
+        _ => 0,
+    };
+    fields.append(VIA, via[by].clone());
+}
+
+/// Whether the message has been here before.
+pub(crate) fn is_loop(fields: &HeaderMap, via: &[HeaderValue; 3]) -> bool {
+    let name = |via: &HeaderValue| via.as_bytes().rsplit(|b| *b == b' ').next().map(<[u8]>::to_vec).unwrap_or_default();
+    fields.contains_key(VIA) && {
+        let ours = name(&via[0]);
+        tokens(fields, &VIA).any(|hop| hop.split_whitespace().nth(1).is_some_and(|by| by.as_bytes() == ours))
+    }
+}

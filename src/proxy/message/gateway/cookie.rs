@@ -1,0 +1,45 @@
+//! Cookies of an upstream as cookies of the gateway (RFC 6265 §5.2).
+//!
+//! All upstreams share the gateway's host, so that paths are what keeps their cookies apart. Names that begin with
+//! `__Host-` or `__Secure-` demand what a gateway in the clear cannot give: clients will not keep those.
+
+/// `value` as a client of the gateway is to get it; `None` if it may stay as it is.
+///
+/// `place` says what a path becomes: the one that the cookie names, or none if it names none.
+pub(crate) fn rewrite(value: &[u8], place: impl Fn(Option<&[u8]>) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+    let mut parts = value.split(|byte| *byte == b';');
+    let mut rewritten = parts.next()?.to_vec();
+    let (mut changed, mut placed) = (false, false);
+    for part in parts {
+        let attribute = part.trim_ascii();
+        let (name, said) = match attribute.iter().position(|byte| *byte == b'=') {
+            Some(at) => (attribute[..at].trim_ascii(), attribute[at + 1..].trim_ascii()),
+            None => (attribute, &b""[..]),
+        };
+        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        // The way to the gateway is in the clear, and clients keep `SameSite=None` only along with `Secure`.
+        if is("domain") || is("secure") || (is("samesite") && said.eq_ignore_ascii_case(b"none")) {
+            changed = true;
+            continue;
+        }
+        rewritten.push(b';');
+        let path = (is("path") && said.starts_with(b"/")).then(|| place(Some(said))).flatten();
+        match path {
+            Some(path) => {
+                // What stands before and after the path keeps its bytes.
+                let start = said.as_ptr() as usize - part.as_ptr() as usize;
+                rewritten.extend_from_slice(&part[..start]);
+                rewritten.extend_from_slice(&path);
+                rewritten.extend_from_slice(&part[start + said.len()..]);
+                (changed, placed) = (true, true);
+            }
+            None => rewritten.extend_from_slice(part),
+        }
+    }
+    if !placed && let Some(path) = place(None) {
+        rewritten.extend_from_slice(b"; Path=");
+        rewritten.extend_from_slice(&path);
+        changed = true;
+    }
+    changed.then_some(rewritten)
+}

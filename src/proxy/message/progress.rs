@@ -1,0 +1,148 @@
+//! How far one exchange has come, and until when it may take to get further.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::{
+    clock::{Clock, Instant},
+    config::Timeouts,
+};
+
+/// The phase of one exchange, and its deadline. Bodies move it on, and the connection's watchdog looks at it.
+pub(crate) struct Progress {
+    clock: Clock,
+    timeouts: Arc<Timeouts>,
+    phase: AtomicU8,
+    /// When the current phase has taken too long, in nanoseconds of the clock.
+    deadline: AtomicU64,
+    /// No further request is to be read from the connection.
+    last: AtomicBool,
+}
+
+/// What an exchange is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    /// No request.
+    Idle,
+    /// Part of a request's head is here.
+    Head,
+    /// A ticket waits in its lane.
+    Waiting,
+    /// The upstream is sent the request, and the client has to send more of its body.
+    Upload,
+    /// The upstream has to answer.
+    Answer,
+    /// The answer's body is under way.
+    Body,
+    /// The phase before took too long; requests are to fail with what that was.
+    LateWaiting,
+    LateUpload,
+    LateAnswer,
+    /// The process ends.
+    CutOff,
+}
+
+// === impl Progress ===
+
+impl Progress {
+    /// Of a connection from which the first request has to come soon; later ones may take their time.
+    pub(crate) fn new(clock: Clock, timeouts: Arc<Timeouts>) -> Self {
+        let deadline = clock.now() + timeouts.head;
+        Self {
+            clock,
+            timeouts,
+            phase: AtomicU8::new(Phase::Idle as u8),
+            deadline: AtomicU64::new(deadline.as_nanos()),
+            last: AtomicBool::new(false),
+        }
+    }
+
+    /// How long each phase may take.
+    pub(crate) fn timeouts(&self) -> &Timeouts {
+        &self.timeouts
+    }
+
+    /// Enters `phase`, which may take `at_most`.
+    pub(crate) fn enter(&self, phase: Phase, at_most: Duration) {
+        self.enter_until(phase, self.clock.now() + at_most);
+    }
+
+    /// Enters `phase`, which has to be over at `deadline`.
+    pub(crate) fn enter_until(&self, phase: Phase, deadline: Instant) {
+        self.deadline.store(deadline.as_nanos(), Ordering::Relaxed);
+        self.phase.store(phase as u8, Ordering::Relaxed);
+    }
+
+    /// The upstream has to answer now.
+    pub(crate) fn awaits_answer(&self) {
+        self.enter(Phase::Answer, self.timeouts.answer);
+    }
+
+    /// A body moves, and has to move on.
+    pub(crate) fn moves(&self) {
+        self.enter(Phase::Body, self.timeouts.idle);
+    }
+
+    /// The request is over: the next one may come.
+    pub(crate) fn rest(&self) {
+        self.enter(Phase::Idle, self.timeouts.keep_alive);
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        Phase::from_u8(self.phase.load(Ordering::Relaxed))
+    }
+
+    /// When the current phase has taken too long.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::from_nanos(self.deadline.load(Ordering::Relaxed))
+    }
+
+    /// The request under way is the last one on its connection, if that is one of HTTP/1.
+    pub(crate) fn set_last(&self) {
+        self.last.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_last(&self) -> bool {
+        self.last.load(Ordering::Relaxed)
+    }
+
+    /// Makes the request under way fail, if there is one that can still be answered. `false`: the connection has to go.
+    pub(crate) fn give_up(&self, drained: bool) -> bool {
+        let late = match self.phase() {
+            Phase::Waiting | Phase::Upload | Phase::Answer if drained => Phase::CutOff,
+            Phase::Waiting => Phase::LateWaiting,
+            Phase::Upload => Phase::LateUpload,
+            Phase::Answer => Phase::LateAnswer,
+            _ => return false,
+        };
+        // The answer that reports it has to be taken in reasonable time, too.
+        self.enter(late, self.timeouts.head);
+        true
+    }
+}
+
+// === impl Phase ===
+
+impl Phase {
+    fn from_u8(phase: u8) -> Self {
+        const ALL: [Phase; 10] = [
+            Phase::Idle,
+            Phase::Head,
+            Phase::Waiting,
+            Phase::Upload,
+            Phase::Answer,
+            Phase::Body,
+            Phase::LateWaiting,
+            Phase::LateUpload,
+            Phase::LateAnswer,
+            Phase::CutOff,
+        ];
+        ALL[usize::from(phase)]
+    }
+}

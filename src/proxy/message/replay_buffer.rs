@@ -1,0 +1,208 @@
+//! What has been sent of a request's body, kept while it is small, in case the request has to be sent again.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::{Body as _, Frame};
+use hyper::body::Incoming;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// What has been sent of a body so far.
+pub(crate) struct ReplayBuffer {
+    contents: Mutex<Contents>,
+    /// The rest of the body has come back.
+    back: Notify,
+}
+
+struct Contents {
+    /// Copied, so that a few bytes do not hold on to the whole buffer that they were read into.
+    pieces: Vec<BytesMut>,
+    trailers: Option<HeaderMap>,
+    /// All of it is here.
+    ended: bool,
+    /// Not to be sent again: it is too large, or nobody will want it.
+    gone: bool,
+    /// What is here is being sent again.
+    in_use: bool,
+    /// How many bytes may be kept, of this body and of all.
+    most: u64,
+    memory: Arc<ReplayMemory>,
+    /// How many are.
+    taken: usize,
+    /// Its length was told beforehand. Otherwise it is not told later either: trailers would not fit behind a length.
+    sized: bool,
+    size: u64,
+    /// What has not been read yet, when the one who read has stopped.
+    rest: Option<Incoming>,
+}
+
+/// The memory that is left for bodies that may have to be sent again, over all requests.
+pub(crate) struct ReplayMemory(AtomicUsize);
+
+/// A body is kept, and sent again, in pieces of up to this many bytes.
+const PIECE: usize = 64 * 1024;
+/// How long the one who read a body may take to let go of it.
+const LETTING_GO: Duration = Duration::from_secs(1);
+
+// === impl ReplayBuffer ===
+
+impl ReplayBuffer {
+    /// Keeps up to `most` bytes; `sized` says that their length is known beforehand.
+    pub(crate) fn new(most: u64, sized: bool, memory: Arc<ReplayMemory>) -> Self {
+        let contents = Contents {
+            pieces: Vec::new(),
+            trailers: None,
+            ended: false,
+            gone: false,
+            in_use: false,
+            most,
+            memory,
+            taken: 0,
+            sized,
+            size: 0,
+            rest: None,
+        };
+        Self { contents: Mutex::new(contents), back: Notify::new() }
+    }
+
+    /// Has it sent once more from its beginning, with what was not read of it yet; `None` if too much of it is gone.
+    pub(crate) async fn reopen(&self) -> Option<Option<Incoming>> {
+        let back = async {
+            loop {
+                let back = self.back.notified();
+                {
+                    let mut contents = self.contents.lock();
+                    if contents.gone {
+                        return None;
+                    }
+                    if contents.ended || contents.rest.is_some() {
+                        contents.in_use = true;
+                        return Some(contents.rest.take().filter(|rest| !rest.is_end_stream()));
+                    }
+                }
+                back.await;
+            }
+        };
+        tokio::time::timeout(LETTING_GO, back).await.ok()?
+    }
+
+    /// The piece number `next`, or the trailers behind the last one if `read` says that nothing is to be read after it.
+    pub(crate) fn frame(&self, next: usize, read: bool) -> Option<Option<Frame<Bytes>>> {
+        let contents = self.contents.lock();
+        if let Some(piece) = contents.pieces.get(next) {
+            return Some(Some(Frame::data(Bytes::copy_from_slice(piece))));
+        }
+        let ended = next == contents.pieces.len() && contents.ended && read;
+        ended.then(|| contents.trailers.clone().map(Frame::trailers))
+    }
+
+    /// Keeps what is sent, or its end; gives up if that is too much. Says how many pieces there are, if that has changed.
+    pub(crate) fn keep(&self, frame: Option<&Frame<Bytes>>) -> Option<usize> {
+        let mut contents = self.contents.lock();
+        if contents.gone {
+            return None;
+        }
+        let Some(frame) = frame else {
+            contents.ended = true;
+            return None;
+        };
+        if let Some(trailers) = frame.trailers_ref() {
+            contents.trailers = Some(trailers.clone());
+            contents.ended = true;
+        }
+        let piece = frame.data_ref()?;
+        contents.size += piece.len() as u64;
+        if contents.size > contents.most || !contents.memory.take(piece.len()) {
+            contents.let_go();
+            return None;
+        }
+        contents.taken += piece.len();
+        match contents.pieces.last_mut().filter(|last| last.len() + piece.len() <= PIECE) {
+            Some(last) => last.extend_from_slice(piece),
+            None => contents.pieces.push(piece.as_ref().into()),
+        }
+        Some(contents.pieces.len())
+    }
+
+    /// The one who read the body stops, with `rest` unread.
+    pub(crate) fn stop(&self, rest: &mut Option<Incoming>) {
+        let mut contents = self.contents.lock();
+        if contents.gone {
+            return;
+        }
+        // A length that was sent to its end leaves no last word.
+        contents.ended |= rest.as_ref().is_none_or(Incoming::is_end_stream);
+        // What was read to its end has nothing more to say: its trailers are kept.
+        contents.rest = rest.take().filter(|_| !contents.ended);
+        drop(contents);
+        self.back.notify_one();
+    }
+
+    /// Whether nothing comes after the first `sent` pieces.
+    pub(crate) fn is_all(&self, sent: usize) -> bool {
+        self.contents.lock().is_all(sent)
+    }
+
+    /// How many bytes come after the first `sent` pieces; `None` if that was not known when it was sent first.
+    pub(crate) fn left(&self, sent: usize) -> Option<u64> {
+        let contents = self.contents.lock();
+        contents.sized.then(|| contents.pieces.iter().skip(sent).map(|piece| piece.len() as u64).sum())
+    }
+
+    /// Nobody will want it any more.
+    pub(crate) fn let_go(&self) {
+        self.contents.lock().let_go();
+    }
+}
+
+// === impl Contents ===
+
+impl Contents {
+    fn let_go(&mut self) {
+        self.gone = true;
+        self.rest = None;
+        // An answer may begin before the upstream has all of a body: that is sent on from here.
+        if !self.in_use {
+            self.pieces = Vec::new();
+            self.memory.give_back(std::mem::take(&mut self.taken));
+        }
+    }
+
+    fn is_all(&self, sent: usize) -> bool {
+        // Nothing at all, in chunks, is sent as what it was.
+        let plain = self.trailers.is_none() && (self.sized || sent > 0);
+        sent > self.pieces.len() || sent == self.pieces.len() && plain
+    }
+}
+
+impl Drop for Contents {
+    fn drop(&mut self) {
+        self.memory.give_back(self.taken);
+    }
+}
+
+// === impl ReplayMemory ===
+
+impl ReplayMemory {
+    /// Room for `bytes` in all.
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self(AtomicUsize::new(bytes))
+    }
+
+    /// Takes `bytes`, if there are as many.
+    fn take(&self, bytes: usize) -> bool {
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+}

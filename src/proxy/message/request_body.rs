@@ -1,0 +1,166 @@
+//! Requests' bodies on their way through: streamed, and kept if they are small, in case they have to be sent again.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::Request;
+use http_body::{Body as _, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::{
+    fields,
+    progress::{Phase, Progress},
+    replay_buffer::{ReplayBuffer, ReplayMemory},
+    writes::Written,
+};
+use crate::error::Cause;
+
+/// A request. Boxed, because every step's future would otherwise carry its 300 bytes once more while it waits.
+pub(crate) type BoxedRequest = Box<Request<RequestBody>>;
+
+/// The body of a request, from the moment on which its turn has come.
+pub(crate) struct RequestBody {
+    /// `None`: there is none, whatever there was.
+    incoming: Option<Incoming>,
+    progress: Arc<Progress>,
+    /// Where it is kept, and how much of what is kept was sent this time.
+    kept: Option<(Arc<ReplayBuffer>, usize)>,
+    /// Notes when the last of it is written, if that is not its connection's last write.
+    written: Option<Written>,
+}
+
+// === impl RequestBody ===
+
+impl RequestBody {
+    pub(crate) fn new(incoming: Incoming, progress: Arc<Progress>) -> Self {
+        Self { incoming: Some(incoming), progress, kept: None, written: None }
+    }
+
+    /// The body that `kept` has the beginning of, once more; `None` if too much of it is gone.
+    pub(crate) async fn again(kept: Arc<ReplayBuffer>, progress: Arc<Progress>) -> Option<Self> {
+        let incoming = kept.reopen().await?;
+        Some(Self { incoming, progress, kept: Some((kept, 0)), written: None })
+    }
+
+    /// No body at all.
+    pub(crate) fn empty(progress: Arc<Progress>) -> Self {
+        Self { incoming: None, progress, kept: None, written: None }
+    }
+
+    /// Keeps up to `most` bytes of what is sent of it, beside what is kept already.
+    pub(crate) fn keep(&mut self, most: u64, memory: &Arc<ReplayMemory>) -> Arc<ReplayBuffer> {
+        if let Some((kept, _)) = &self.kept {
+            return kept.clone();
+        }
+        let sized = self.size_hint().exact().is_some();
+        let kept = Arc::new(ReplayBuffer::new(most, sized, memory.clone()));
+        self.kept = Some((kept.clone(), 0));
+        kept
+    }
+
+    /// Notes in `written` when the last of it is written.
+    pub(crate) fn note_writes(&mut self, written: Written) {
+        self.written = Some(written);
+    }
+
+    /// What was kept and has to be sent before anything is read.
+    fn replay(&mut self) -> Option<Frame<Bytes>> {
+        let (kept, sent) = self.kept.as_mut()?;
+        let frame = kept.frame(*sent, self.incoming.is_none())?;
+        *sent += 1;
+        frame
+    }
+
+    /// The next write has something of it.
+    fn note_write(&self) {
+        if let Some(written) = &self.written {
+            written.again();
+        }
+    }
+
+    /// Keeps what is sent, or its end.
+    fn note(&mut self, frame: Option<&Frame<Bytes>>) {
+        if let Some((kept, sent)) = &mut self.kept
+            && let Some(pieces) = kept.keep(frame)
+        {
+            *sent = pieces;
+        }
+    }
+}
+
+impl http_body::Body for RequestBody {
+    type Data = Bytes;
+    type Error = Cause;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
+        if let Some(frame) = self.replay() {
+            self.note_write();
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        let Self { incoming: Some(incoming), progress, .. } = &mut *self else { return Poll::Ready(None) };
+        let progress = progress.clone();
+        let mut frame = match Pin::new(incoming).poll_frame(cx) {
+            Poll::Pending => {
+                // Once: asking again does not make a silence shorter.
+                if progress.phase() == Phase::Answer {
+                    progress.enter(Phase::Upload, progress.timeouts().idle);
+                }
+                return Poll::Pending;
+            }
+            Poll::Ready(frame) => frame.map(|frame| frame.map_err(Cause::from)),
+        };
+        self.note_write();
+        if let Some(Ok(trailers)) = &mut frame
+            && trailers.is_trailers()
+        {
+            // What hyper has skipped behind an LF alone may have been another request, whose sender has to know that it was
+            // not read: see docs/decisions/http-deviations.md.
+            progress.set_last();
+            if let Some(wrong) = trailers.trailers_ref().and_then(fields::malformed) {
+                return Poll::Ready(Some(Err(format!("its trailers have {wrong}").into())));
+            }
+            fields::clean_trailers(trailers);
+        }
+        match &frame {
+            Some(Ok(frame)) => self.note(Some(frame)),
+            Some(Err(_)) => {}
+            None => self.note(None),
+        }
+        match progress.phase() {
+            // What comes next is the upstream's turn: to take this piece, or to answer.
+            Phase::Answer | Phase::Upload => progress.awaits_answer(),
+            // It answers already: something moves all the same.
+            Phase::Body => progress.moves(),
+            _ => {}
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let read = self.incoming.as_ref().is_none_or(Incoming::is_end_stream);
+        read && self.kept.as_ref().is_none_or(|(kept, sent)| kept.is_all(*sent))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let mut hint = self.incoming.as_ref().map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint);
+        if let Some((kept, sent)) = &self.kept {
+            let Some(again) = kept.left(*sent) else { return SizeHint::new() };
+            let (lower, upper) = (hint.lower() + again, hint.upper().map(|upper| upper + again));
+            upper.into_iter().for_each(|upper| hint.set_upper(upper));
+            hint.set_lower(lower);
+        }
+        hint
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        if let Some((kept, _)) = &self.kept {
+            kept.stop(&mut self.incoming);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! When what was sent to an upstream has left for its socket.
+//!
+//! An HTTP/1 connection carries one request at a time, so its last write is that request's. On an HTTP/2 connection many
+//! write at once: each request notes the first write that is complete after it was handed over, or after its body's end.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use parking_lot::Mutex;
+
+use crate::{
+    clock::{Clock, Instant},
+    proxy::message::appetite::Appetite,
+};
+
+/// The writes of one connection.
+pub(crate) struct Writes {
+    clock: Clock,
+    /// When something was last written, in nanoseconds of the clock.
+    last: AtomicU64,
+    /// Something was written, and perhaps not all of it.
+    unfinished: AtomicBool,
+    /// The requests whose next write is to be noted.
+    waiting: Mutex<Waiting>,
+    /// Whether more of an answer is to be read, if it carries one at a time.
+    pub(crate) appetite: Appetite,
+}
+
+/// Requests whose write is to be noted.
+#[derive(Default)]
+struct Waiting {
+    /// Nothing was written since they were handed over.
+    handed_over: Vec<Arc<AtomicU64>>,
+    /// Something was, and perhaps not all of it.
+    writing: Vec<Arc<AtomicU64>>,
+}
+
+/// When one request of a shared connection was last written.
+#[derive(Clone)]
+pub(crate) struct Written {
+    at: Arc<AtomicU64>,
+    writes: Arc<Writes>,
+}
+
+// === impl Writes ===
+
+impl Writes {
+    pub(crate) fn new(clock: Clock) -> Arc<Self> {
+        let (last, unfinished) = (AtomicU64::new(0), AtomicBool::new(false));
+        Arc::new(Self { clock, last, unfinished, waiting: Mutex::default(), appetite: Appetite::default() })
+    }
+
+    /// Something was written.
+    pub(crate) fn wrote(&self) {
+        self.last.store(self.clock.now().as_nanos(), Ordering::Relaxed);
+        self.unfinished.store(true, Ordering::Relaxed);
+        let Waiting { handed_over, writing } = &mut *self.waiting.lock();
+        writing.append(handed_over);
+    }
+
+    /// All that there was to write has been written.
+    pub(crate) fn finished(&self) {
+        if self.unfinished.swap(false, Ordering::Relaxed) {
+            let last = self.last.load(Ordering::Relaxed);
+            // What was handed over since is not part of it.
+            self.waiting.lock().writing.drain(..).for_each(|at| at.store(last, Ordering::Relaxed));
+        }
+    }
+
+    /// When something was last written; the clock's start if nothing was.
+    pub(crate) fn last(&self) -> Instant {
+        Instant::from_nanos(self.last.load(Ordering::Relaxed))
+    }
+}
+
+// === impl Written ===
+
+impl Written {
+    /// A request is handed over to the connection.
+    pub(crate) fn by(writes: &Arc<Writes>) -> Self {
+        let written = Self { at: Arc::default(), writes: writes.clone() };
+        written.again();
+        written
+    }
+
+    /// More of the same request is handed over.
+    pub(crate) fn again(&self) {
+        let mut waiting = self.writes.waiting.lock();
+        if !waiting.handed_over.iter().any(|at| Arc::ptr_eq(at, &self.at)) {
+            waiting.handed_over.push(self.at.clone());
+        }
+    }
+
+    /// When it was last written; the clock's start if it was not yet.
+    pub(crate) fn at(&self) -> Instant {
+        Instant::from_nanos(self.at.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_an_older_write_is_not_that_of_a_request_handed_over_meanwhile() {
+        let clock = Clock::start();
+        let writes = Writes::new(clock);
+        writes.wrote();
+        let request = Written::by(&writes);
+        // The socket takes no more for a while: an upload of somebody else.
+        tokio::time::advance(Duration::from_millis(100)).await;
+        writes.finished();
+        writes.wrote();
+        writes.finished();
+        assert_eq!(request.at().since(Instant::START), Duration::from_millis(100));
+    }
+}

@@ -1,0 +1,253 @@
+//! The connections to one upstream: those that nobody uses, those that many share, and one in a request's hands.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use http::{Request, Response};
+use hyper::{body::Incoming, client::conn::TrySendError};
+use parking_lot::Mutex;
+
+use crate::{
+    clock::{Clock, Instant},
+    proxy::{
+        message::{
+            appetite::Appetite,
+            request_body::RequestBody,
+            writes::{Writes, Written},
+        },
+        outbound::{
+            h1::Sender,
+            h2::{SharedConnection, Stream},
+        },
+    },
+    tls::Protocol,
+};
+
+/// More unused connections than this are not kept by one thread: descriptors are for those who work.
+const MOST_UNUSED: usize = 1024;
+/// How long a connection may take to become usable again after its answer has been read, for instance because the
+/// upstream answered before it had read the whole request.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// What an upstream speaks, as far as that is known.
+const UNKNOWN: u8 = 0;
+const HTTP1: u8 = 1;
+const HTTP2: u8 = 2;
+
+/// The connections to one upstream.
+pub(crate) struct HostPool {
+    clock: Clock,
+    /// The most recently used last: it is the least likely to have been closed.
+    idle: Mutex<Vec<Idle>>,
+    shared: Mutex<Vec<Arc<SharedConnection>>>,
+    /// Whether one is being made ready ahead of its slot.
+    pub(crate) warming: AtomicBool,
+    protocol: AtomicU8,
+    /// Held while a connection is made that others may be able to share.
+    pub(crate) dialling: tokio::sync::Mutex<()>,
+    unused: Arc<AtomicUsize>,
+}
+
+struct Idle {
+    sender: Sender,
+    writes: Arc<Writes>,
+    since: Instant,
+    _counted: Counted,
+}
+
+/// Counts an unused connection while there is one.
+struct Counted(Arc<AtomicUsize>);
+
+/// A connection in use. Dropped it is closed, unless it was released or is one that others use, too.
+pub(crate) struct PooledConnection {
+    connection: Connection,
+    /// What is written to it.
+    writes: Arc<Writes>,
+    /// When the request was, if others share the connection.
+    written: Option<Written>,
+    /// Whether it has carried a request before, so that the upstream may have closed it meanwhile.
+    pub(crate) reused: bool,
+}
+
+enum Connection {
+    /// An HTTP/1 connection, for one request at a time.
+    Own(Sender, Arc<HostPool>),
+    /// A stream of an HTTP/2 connection.
+    Shared(Stream),
+}
+
+// === impl HostPool ===
+
+impl HostPool {
+    /// An empty one, which counts its unused connections in `unused`.
+    pub(crate) fn new(clock: Clock, unused: Arc<AtomicUsize>) -> Self {
+        Self {
+            clock,
+            idle: Mutex::default(),
+            shared: Mutex::default(),
+            warming: AtomicBool::new(false),
+            protocol: AtomicU8::new(UNKNOWN),
+            dialling: tokio::sync::Mutex::new(()),
+            unused,
+        }
+    }
+
+    /// A connection that is ready for a request; of HTTP/1 if only that will do.
+    pub(crate) fn take(self: &Arc<Self>, http1_only: bool) -> Option<PooledConnection> {
+        if !http1_only && self.protocol.load(Ordering::Relaxed) == HTTP2 {
+            let mut shared = self.shared.lock();
+            shared.retain(|shared| !shared.is_closed());
+            if let Some(stream) = shared.iter().find_map(SharedConnection::open) {
+                return Some(PooledConnection::shared(stream, true));
+            }
+        }
+        let mut idle = self.idle.lock();
+        while let Some(unused) = idle.pop() {
+            if unused.sender.is_ready() {
+                return Some(PooledConnection::own(unused.sender, self.clone(), unused.writes, true));
+            }
+        }
+        None
+    }
+
+    /// Whether a request would find a connection.
+    pub(crate) fn is_warm(&self) -> bool {
+        self.idle.lock().iter().any(|idle| idle.sender.is_ready())
+            || self.shared.lock().iter().any(|shared| shared.has_room() && !shared.is_closed())
+    }
+
+    /// Offers an HTTP/2 connection to all requests.
+    pub(crate) fn share(&self, shared: Arc<SharedConnection>) {
+        self.shared.lock().push(shared);
+    }
+
+    /// What the upstream speaks, if that is known.
+    pub(crate) fn protocol(&self) -> Option<Protocol> {
+        match self.protocol.load(Ordering::Relaxed) {
+            HTTP1 => Some(Protocol::Http1),
+            HTTP2 => Some(Protocol::Http2),
+            _ => None,
+        }
+    }
+
+    /// Remembers what the upstream speaks.
+    pub(crate) fn learn(&self, protocol: Protocol) {
+        let protocol = match protocol {
+            Protocol::Http1 => HTTP1,
+            Protocol::Http2 => HTTP2,
+        };
+        self.protocol.store(protocol, Ordering::Relaxed);
+    }
+
+    /// Closes connections that were not used since `oldest`. Says whether any is left.
+    pub(crate) fn sweep(&self, oldest: Instant) -> bool {
+        let mut idle = self.idle.lock();
+        idle.retain(|idle| idle.since > oldest && idle.sender.is_ready());
+        let mut shared = self.shared.lock();
+        shared.retain(|shared| !shared.is_closed() && (shared.is_busy() || shared.since() > oldest));
+        !idle.is_empty() || !shared.is_empty()
+    }
+
+    /// Closes all unused connections.
+    pub(crate) fn clear(&self) {
+        self.idle.lock().clear();
+        self.shared.lock().retain(|shared| shared.is_busy());
+    }
+
+    fn put(&self, sender: Sender, writes: Arc<Writes>) {
+        if self.unused.load(Ordering::Relaxed) < MOST_UNUSED {
+            let since = self.clock.now();
+            self.idle.lock().push(Idle { sender, writes, since, _counted: Counted::new(&self.unused) });
+        }
+    }
+}
+
+// === impl PooledConnection ===
+
+impl PooledConnection {
+    /// An HTTP/1 connection, which `host_pool` gets when it is released.
+    pub(crate) fn own(sender: Sender, host_pool: Arc<HostPool>, writes: Arc<Writes>, reused: bool) -> Self {
+        Self { connection: Connection::Own(sender, host_pool), writes, written: None, reused }
+    }
+
+    /// A stream of an HTTP/2 connection.
+    pub(crate) fn shared(stream: Stream, reused: bool) -> Self {
+        let writes = stream.connection().writes().clone();
+        Self { connection: Connection::Shared(stream), writes, written: None, reused }
+    }
+
+    /// What it speaks.
+    pub(crate) fn protocol(&self) -> Protocol {
+        match self.connection {
+            Connection::Own(..) => Protocol::Http1,
+            Connection::Shared(_) => Protocol::Http2,
+        }
+    }
+
+    /// Sends `request`. An error comes with the request if not a byte of it was written.
+    pub(crate) async fn send(
+        &mut self,
+        mut request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
+        match &mut self.connection {
+            Connection::Own(sender, _) => sender.try_send_request(request).await,
+            Connection::Shared(stream) => {
+                let written = Written::by(&self.writes);
+                request.body_mut().note_writes(written.clone());
+                self.written = Some(written);
+                stream.connection().sender().try_send_request(request).await
+            }
+        }
+    }
+
+    /// Waits until it can carry a request, which a new connection cannot before it was polled once.
+    pub(crate) async fn settle(&mut self) {
+        if let Connection::Own(sender, _) = &mut self.connection {
+            let _ = sender.ready().await;
+        }
+    }
+
+    /// When the last of the request was written, as far as it has been.
+    pub(crate) fn written(&self) -> Instant {
+        self.written.as_ref().map_or_else(|| self.writes.last(), Written::at)
+    }
+
+    /// Whether more of the answer is to be read.
+    pub(crate) fn appetite(&self) -> &Appetite {
+        &self.writes.appetite
+    }
+
+    /// The answer was read to its end: the connection may carry another request.
+    pub(crate) fn release(self) {
+        let Self { connection: Connection::Own(mut sender, host_pool), writes, .. } = self else { return };
+        if sender.is_ready() {
+            host_pool.put(sender, writes);
+        } else if !sender.is_closed() {
+            tokio::spawn(async move {
+                if let Ok(Ok(())) = tokio::time::timeout(SETTLE, sender.ready()).await {
+                    host_pool.put(sender, writes);
+                }
+            });
+        }
+    }
+}
+
+// === impl Counted ===
+
+impl Counted {
+    fn new(unused: &Arc<AtomicUsize>) -> Self {
+        unused.fetch_add(1, Ordering::Relaxed);
+        Self(unused.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

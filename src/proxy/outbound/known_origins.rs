@@ -1,0 +1,31 @@
+//! Which upstreams have ever answered: one that has is worth waiting for, and another may be a mistyped port.
+
+use std::collections::HashSet;
+
+use parking_lot::Mutex;
+
+use crate::policy::Origin;
+
+/// Of no more upstreams than this is it known. Beyond, they count as never seen.
+const MOST: usize = 10_000;
+
+/// The upstreams that have answered.
+#[derive(Default)]
+pub(crate) struct KnownOrigins(Mutex<HashSet<Origin>>);
+
+// === impl KnownOrigins ===
+
+impl KnownOrigins {
+    /// `origin` has answered.
+    pub(crate) fn add(&self, origin: &Origin) {
+        let mut seen = self.0.lock();
+        if seen.len() < MOST {
+            seen.insert(origin.clone());
+        }
+    }
+
+    /// Whether `origin` has ever answered.
+    pub(crate) fn has(&self, origin: &Origin) -> bool {
+        self.0.lock().contains(origin)
+    }
+}

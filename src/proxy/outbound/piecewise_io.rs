@@ -1,0 +1,56 @@
+//! An upstream's connection, read in pieces of a bounded size, one at a time.
+//!
+//! hyper asks for twice as much each time it gets all that it has asked for, up to the longest head that it takes, and
+//! reads on while what it has read waits for a worker that reads slowly. So it gets no more than this at once, and the next
+//! piece of an answer when the last is on its way.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf, Take};
+
+use crate::proxy::message::writes::Writes;
+
+/// As much is read at once. One byte more, and hyper, which has room for a power of two, would make twice the room.
+const PIECE: u64 = 32 * 1024 - 1;
+
+/// A connection that is read in pieces.
+pub(crate) struct PiecewiseIo<S> {
+    /// Never at its limit: each read sets it anew.
+    stream: Take<S>,
+    writes: Arc<Writes>,
+}
+
+// === impl PiecewiseIo ===
+
+impl<S: AsyncRead> PiecewiseIo<S> {
+    pub(crate) fn of(stream: S, writes: Arc<Writes>) -> Self {
+        Self { stream: stream.take(PIECE), writes }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for PiecewiseIo<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        ready!(self.writes.appetite.poll(cx));
+        self.stream.set_limit(PIECE);
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for PiecewiseIo<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(self.stream.get_mut()).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self.stream.get_mut()).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self.stream.get_mut()).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,267 @@
+//! Answers' bodies on their way through: streamed, never collected, with what has to happen when they end.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use crate::{
+    error::Cause,
+    pace::Permit,
+    proxy::{
+        message::{fields, progress::Progress, stream_body::StreamBody},
+        outbound::host_pool::PooledConnection,
+    },
+    tls::Protocol,
+};
+
+/// The body of an answer.
+#[expect(clippy::large_enum_variant, reason = "nearly all are the upstream's, and a box for each costs more")]
+pub(crate) enum ResponseBody {
+    /// Our own words.
+    Own(Option<Bytes>),
+    /// The upstream's.
+    Upstream(UpstreamBody),
+    /// The upstream's, read to its end already.
+    Held(VecDeque<Frame<Bytes>>),
+}
+
+/// The body of an answer from upstream. Its end, or its being dropped, settles everything that the request holds.
+pub(crate) struct UpstreamBody {
+    /// What was read ahead.
+    ahead: VecDeque<Frame<Bytes>>,
+    /// How it broke off while it was read ahead.
+    broken: Option<Cause>,
+    source: Source,
+    progress: Arc<Progress>,
+    connection: Option<PooledConnection>,
+    ended: bool,
+    /// Nothing has come since we were asked for more, and the deadline for that is set.
+    silent: bool,
+    /// The first piece of it has come.
+    moving: bool,
+    /// In flight until here: an API that counts concurrent requests counts this one until its last byte.
+    permit: Permit,
+}
+
+/// Where the body comes from.
+enum Source {
+    /// A connection that carries nothing else meanwhile.
+    Own(Incoming),
+    /// A stream of an HTTP/2 connection.
+    Shared(StreamBody),
+}
+
+// === impl ResponseBody ===
+
+impl http_body::Body for ResponseBody {
+    type Data = Bytes;
+    type Error = Cause;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
+        match self.get_mut() {
+            Self::Own(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Upstream(body) => body.poll_frame(cx),
+            Self::Held(frames) => Poll::Ready(frames.pop_front().map(Ok)),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Own(bytes) => bytes.is_none(),
+            Self::Upstream(body) => body.ahead.is_empty() && body.source.is_end_stream(),
+            Self::Held(frames) => frames.is_empty(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Own(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Self::Upstream(body) => body.size_hint(),
+            // Trailers do not fit behind a length.
+            Self::Held(frames) if frames.iter().any(Frame::is_trailers) => SizeHint::new(),
+            Self::Held(frames) => SizeHint::with_exact(length(frames)),
+        }
+    }
+}
+
+// === impl UpstreamBody ===
+
+impl UpstreamBody {
+    /// The body `incoming` of an answer that came on `connection`. `unread` is called if a stream that others share is
+    /// reset because its worker does not read.
+    pub(crate) fn new(
+        incoming: Incoming,
+        progress: Arc<Progress>,
+        connection: PooledConnection,
+        permit: Permit,
+        unread: impl FnOnce() + Send + 'static,
+    ) -> Self {
+        progress.moves();
+        let source = match connection.protocol() {
+            Protocol::Http1 => Source::Own(incoming),
+            Protocol::Http2 => Source::Shared(StreamBody::new(incoming, unread)),
+        };
+        let (ahead, connection) = (VecDeque::new(), Some(connection));
+        Self { ahead, broken: None, source, progress, connection, ended: false, silent: false, moving: false, permit }
+    }
+
+    /// Reads `most` bytes of it ahead, or what comes within `at_most`. Says whether that is all of it.
+    pub(crate) async fn read_ahead(&mut self, most: u64, at_most: Duration) -> bool {
+        let read = async {
+            while !self.ended && self.broken.is_none() && length(&self.ahead) < most {
+                match poll_fn(|cx| self.poll_incoming(cx)).await {
+                    Some(Ok(frame)) => self.ahead.push_back(frame),
+                    // For whoever reads on: asked again, hyper would say that it has ended.
+                    Some(Err(error)) => self.broken = Some(error),
+                    None => {}
+                }
+            }
+        };
+        let _ = tokio::time::timeout(at_most, read).await;
+        self.ended
+    }
+
+    /// Looks at what has come with the head. If that is broken, nothing of it has to be passed on.
+    pub(crate) async fn begin(&mut self) -> Result<(), Cause> {
+        let fresh = self.ahead.is_empty() && self.broken.is_none() && !self.ended;
+        if fresh && !self.source.is_end_stream() {
+            match poll_fn(|cx| Poll::Ready(self.poll_incoming(cx))).await {
+                Poll::Ready(Some(Ok(frame))) => self.ahead.push_back(frame),
+                Poll::Ready(Some(Err(error))) => return Err(error),
+                Poll::Ready(None) | Poll::Pending => {}
+            }
+        }
+        match self.broken.take_if(|_| self.ahead.is_empty()) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// What was read ahead, in one piece.
+    pub(crate) fn beginning(&self) -> Bytes {
+        let mut pieces = self.ahead.iter().filter_map(Frame::data_ref);
+        match (pieces.next(), pieces.next()) {
+            (Some(only), None) => only.clone(),
+            _ => self.ahead.iter().filter_map(Frame::data_ref).flat_map(|piece| piece.iter().copied()).collect(),
+        }
+    }
+
+    /// All of it, if it was read to its end; what the request held is settled then.
+    pub(crate) fn into_held(mut self) -> VecDeque<Frame<Bytes>> {
+        std::mem::take(&mut self.ahead)
+    }
+
+    /// The request's permit, which it holds for as long as its answer is under way.
+    pub(crate) fn permit(&mut self) -> &mut Permit {
+        &mut self.permit
+    }
+
+    /// Its connection may be read on, to see how it ends.
+    fn let_go(&mut self) -> Option<PooledConnection> {
+        let connection = self.connection.take()?;
+        connection.appetite().whet();
+        Some(connection)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (mut hint, ahead) = (self.source.size_hint(), length(&self.ahead));
+        if ahead > 0 {
+            let (lower, upper) = (hint.lower() + ahead, hint.upper().map(|upper| upper + ahead));
+            upper.into_iter().for_each(|upper| hint.set_upper(upper));
+            hint.set_lower(lower);
+        }
+        hint
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
+        match self.ahead.pop_front() {
+            Some(frame) => Poll::Ready(Some(Ok(frame))),
+            // One turn later, so that what was read before it has been written: an error takes with it what has not.
+            None if self.broken.is_some() && !std::mem::replace(&mut self.silent, true) => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            None if self.broken.is_some() => Poll::Ready(self.broken.take().map(Err)),
+            None if self.ended => Poll::Ready(None),
+            None => self.poll_incoming(cx),
+        }
+    }
+
+    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
+        let Poll::Ready(mut frame) = self.source.poll_frame(cx) else {
+            self.connection.iter().for_each(|connection| connection.appetite().whet());
+            // Only what takes several turns needs a fresh deadline, and only what moves: to be asked again, as by the
+            // connection's timer, is no movement.
+            if !std::mem::replace(&mut self.silent, true) {
+                self.progress.moves();
+            }
+            return Poll::Pending;
+        };
+        self.connection.iter().for_each(|connection| connection.appetite().sate());
+        self.silent = false;
+        if std::mem::replace(&mut self.moving, true) {
+            // A worker that reads slowly finds every piece waiting for it, and yet it moves.
+            self.progress.moves();
+        }
+        if let Some(Ok(frame)) = &mut frame {
+            fields::clean_trailers(frame);
+        }
+        let trailers = matches!(&frame, Some(Ok(frame)) if frame.is_trailers());
+        if trailers && self.connection.as_ref().is_some_and(|connection| connection.protocol() == Protocol::Http1) {
+            // What hyper has skipped behind an LF alone may have been another answer: see docs/decisions/http-deviations.md.
+            self.let_go();
+        }
+        self.ended |= frame.is_none() || trailers;
+        Poll::Ready(frame)
+    }
+}
+
+// === impl Source ===
+
+impl Source {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
+        match self {
+            Self::Own(incoming) => Pin::new(incoming).poll_frame(cx).map_err(Cause::from),
+            Self::Shared(body) => body.poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Own(incoming) => incoming.is_end_stream(),
+            Self::Shared(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Own(incoming) => incoming.size_hint(),
+            Self::Shared(body) => body.size_hint(),
+        }
+    }
+}
+
+impl Drop for UpstreamBody {
+    fn drop(&mut self) {
+        // Read to its end, the connection is good for another request; cut short, it dies with its connection.
+        if let Some(connection) = self.let_go()
+            && (self.ended || self.source.is_end_stream())
+        {
+            connection.release();
+        }
+        self.progress.rest();
+    }
+}
+
+fn length(frames: &VecDeque<Frame<Bytes>>) -> u64 {
+    frames.iter().filter_map(Frame::data_ref).map(|piece| piece.len() as u64).sum()
+}

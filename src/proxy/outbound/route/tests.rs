@@ -1,0 +1,50 @@
+//! Connections that are made ready before they are needed.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use http::{HeaderMap, header::RETRY_AFTER};
+
+use super::*;
+use crate::{
+    hint,
+    learn::{Heard, RouteKey},
+    limit::Cost,
+    pace::{Admission, Ask},
+    policy::Rules,
+    proxy::{
+        context::Proxy,
+        session::{ClientConnection, Session},
+    },
+};
+
+/// A connection is made ready when the slot of whoever has asked for it matures, up to `max-wait` ahead.
+#[tokio::test(start_paused = true)]
+async fn a_connection_to_be_made_ready_keeps_no_lane_when_everybody_has_left() {
+    let proxy = Arc::new(Proxy::with_rules(Rules::new(Vec::new())));
+    let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let client = Arc::new(ClientConnection::new(proxy.clone(), stream));
+    let pool = Arc::new(Pool::new(proxy.clock, proxy.timeouts.keep_alive));
+    let session = Session::new(proxy.clone(), pool, client, IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let origin = Origin::parse(Scheme::Http, "closed.test", Some(80)).unwrap();
+    let route = Arc::new(session.inside(origin, Protocol::Http1).route_inside().unwrap());
+    let ask = Ask { cost: Cost::MIN, kind: RouteKey::NONE, deadline: Instant::FAR, again: false };
+    let Admission::Send(mut permit) = route.lane.admit(ask) else { panic!("nothing is known") };
+    permit.sent();
+    let headers = HeaderMap::from_iter([(RETRY_AFTER, "3000".parse().unwrap())]);
+    let status = http::StatusCode::TOO_MANY_REQUESTS;
+    let hint = hint::read(&hint::Answer { status, headers: &headers, body: None, arrived: Duration::ZERO });
+    permit.answered(&Heard { hint: &hint, failed: false, route: None }, Instant::START);
+    drop(permit);
+    let Admission::Wait(waiting) = route.lane.admit(ask) else { panic!("the API asked for a pause") };
+    route.warm(waiting.expected);
+    let (lane, host_pool) = (Arc::downgrade(&route.lane), route.host_pool.clone());
+    drop((route, session));
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert!(host_pool.warming.load(Ordering::Relaxed), "one waits for it");
+    drop(waiting);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!host_pool.warming.load(Ordering::Relaxed), "whoever comes next may have one made ready");
+    // The map's, and nobody else's: otherwise the lane is not forgotten, however many there are.
+    assert_eq!(lane.strong_count(), 1);
+}

@@ -1,0 +1,8 @@
+//! What the proxy reads of HTTP towards workers: how much, and how the two versions are told apart.
+
+/// The head of a request, and each piece of a body that is buffered: a worker's longest URL with its fields.
+pub(crate) const MAX_HEAD: usize = 64 * 1024;
+/// As many fields as a request may have.
+pub(crate) const MAX_FIELDS: usize = 100;
+/// What an HTTP/2 client says first, and no method begins with (RFC 9113 §3.4).
+pub(crate) const PREFACE: &[u8] = b"PRI ";

@@ -1,0 +1,131 @@
+//! A worker's connection, and whom the requests on it come from.
+
+use std::{
+    net::IpAddr,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use parking_lot::Mutex;
+use tokio::{io::Interest, net::TcpStream};
+
+use crate::{
+    policy::{Origin, Scheme},
+    proxy::{
+        context::Proxy,
+        outbound::{
+            pool::Pool,
+            route::{Destination, Route},
+        },
+        recent::Recent,
+    },
+    tls::Protocol,
+};
+
+/// A worker's TCP connection.
+pub(crate) struct ClientConnection {
+    pub(crate) proxy: Arc<Proxy>,
+    pub(crate) stream: TcpStream,
+    /// Tokio has been told that there is nothing to read, although there may be: see `inbound::socket`.
+    unread: AtomicBool,
+}
+
+/// Whom requests come from: the worker at the end of a connection, or what speaks inside of its tunnel.
+pub(crate) struct Session {
+    pub(crate) proxy: Arc<Proxy>,
+    /// The pool of the thread that serves this connection.
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) client: Arc<ClientConnection>,
+    /// The client's address.
+    pub(crate) address: IpAddr,
+    /// The same, if it may not use the proxy.
+    pub(crate) denied: Option<IpAddr>,
+    /// Where the tunnel leads in which the requests come. No other origin may be requested in it: a tunnel to one host is
+    /// no permission for another.
+    pub(crate) inside: Option<Origin>,
+    /// Whether what is inside speaks HTTP/2 in the clear, as the upstream will have to.
+    pub(crate) h2c: bool,
+    /// Where the last requests went: the next one most likely goes there too.
+    pub(crate) routes: Mutex<Recent<Arc<Route>>>,
+}
+
+// === impl ClientConnection ===
+
+impl ClientConnection {
+    pub(crate) fn new(proxy: Arc<Proxy>, stream: TcpStream) -> Self {
+        proxy.drain.opened();
+        proxy.metrics.client_connections.inc();
+        Self { proxy, stream, unread: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn unread(&self) -> bool {
+        self.unread.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_unread(&self, unread: bool) {
+        self.unread.store(unread, Ordering::Relaxed);
+    }
+
+    /// Whether the client has closed its side, as far as the system has told. Wakes nobody, and costs no system call.
+    pub(crate) fn has_left(&self) -> bool {
+        let ready = pin!(self.stream.ready(Interest::READABLE));
+        match ready.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(ready) => ready.map_or(true, |ready| ready.is_read_closed()),
+            Poll::Pending => false,
+        }
+    }
+}
+
+impl Drop for ClientConnection {
+    fn drop(&mut self) {
+        self.proxy.metrics.client_connections.dec();
+        self.proxy.drain.closed();
+    }
+}
+
+// === impl Session ===
+
+impl Session {
+    pub(crate) fn new(proxy: Arc<Proxy>, pool: Arc<Pool>, client: Arc<ClientConnection>, address: IpAddr) -> Self {
+        let denied = (!proxy.access.allows(address)).then_some(address);
+        Self { proxy, pool, client, address, denied, inside: None, h2c: false, routes: Mutex::default() }
+    }
+
+    /// What speaks `protocol` inside of a tunnel to `origin`, in the clear if the origin's scheme is. Whoever opened the
+    /// tunnel was let in.
+    pub(crate) fn inside(&self, origin: Origin, protocol: Protocol) -> Self {
+        Self {
+            proxy: self.proxy.clone(),
+            pool: self.pool.clone(),
+            client: self.client.clone(),
+            address: self.address,
+            denied: None,
+            h2c: origin.scheme == Scheme::Http && protocol == Protocol::Http2,
+            inside: Some(origin),
+            routes: Mutex::default(),
+        }
+    }
+
+    /// The way to where the tunnel leads.
+    pub(crate) fn route_inside(&self) -> Option<Route> {
+        let origin = self.inside.as_ref()?;
+        let authority = origin.authority();
+        let destination = Destination {
+            scheme: origin.scheme,
+            named: &authority,
+            origin: origin.clone(),
+            authority: authority.parse().ok()?,
+            lane: self.proxy.lanes.find(origin),
+        };
+        self.route(destination)
+    }
+
+    /// The way to `destination`.
+    pub(crate) fn route(&self, destination: Destination<'_>) -> Option<Route> {
+        Route::new(destination, &self.proxy.outbound, &self.pool, self.h2c)
+    }
+}

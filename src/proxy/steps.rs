@@ -1,0 +1,11 @@
+//! The steps of a request's way, in the order of [`stack`](super::stack). A step knows those below it only as a service.
+
+pub(crate) mod access_log;
+pub(crate) mod count;
+mod credential;
+pub(crate) mod forward;
+pub(crate) mod read;
+pub(crate) mod respond;
+pub(crate) mod retry;
+pub(crate) mod tunnel;
+pub(crate) mod wait;

@@ -1,0 +1,134 @@
+//! The access log: a line for each request, once it is known what becomes of it. Written only if it is wanted.
+
+use std::borrow::Cow;
+
+use http::{HeaderValue, Method, Request, StatusCode};
+use tracing::info;
+
+use crate::{clock::Instant, metrics::Outcome, proxy::exchange::Exchange};
+
+/// The target of the lines, by which they are told from the rest of the log.
+pub const ACCESS: &str = "access";
+/// What workers call their requests, if they do. Passed on as it is.
+const WORKERS_ID: &str = "x-request-id";
+/// Nobody's own id is longer.
+const LONGEST_ID: usize = 128;
+/// Segments of a path that are at least this long may be keys.
+const LIKE_A_KEY: usize = 20;
+
+/// What there is to say of a request besides its [`RequestStats`](super::account::Account).
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Line<'a> {
+    pub(crate) method: Option<&'a Method>,
+    pub(crate) host: Option<&'a str>,
+    /// Without its query.
+    pub(crate) path: Option<&'a str>,
+    /// `None` if it never got as far as that.
+    pub(crate) rule: Option<&'a str>,
+    /// `None` if its worker left before that.
+    pub(crate) status: Option<StatusCode>,
+    /// What the worker calls it.
+    pub(crate) workers_id: Option<&'a HeaderValue>,
+    /// When it arrived; `None` is now.
+    pub(crate) since: Option<Instant>,
+}
+
+/// What the worker calls its request, if the access log wants to know.
+pub(crate) fn workers_id<B>(exchange: &Exchange, request: &Request<B>) -> Option<HeaderValue> {
+    request.headers().get(WORKERS_ID).filter(|_| exchange.proxy.reports.access_log).cloned()
+}
+
+/// A request that ends before it has a lane.
+pub(crate) fn without_lane<B>(exchange: &Exchange, request: &Request<B>, outcome: Outcome, status: StatusCode) {
+    let uri = request.uri();
+    Line {
+        method: Some(request.method()),
+        host: uri.host(),
+        path: Some(uri.path()).filter(|_| request.method() != Method::CONNECT),
+        status: Some(status),
+        workers_id: request.headers().get(WORKERS_ID),
+        ..Line::default()
+    }
+    .write(exchange, outcome);
+}
+
+// === impl Line ===
+
+impl Line<'_> {
+    /// Writes it, if that is wanted.
+    pub(crate) fn write(self, exchange: &Exchange, outcome: Outcome) {
+        if !exchange.proxy.reports.access_log {
+            return;
+        }
+        let Self { method, host, path, rule, status, workers_id, since } = self;
+        let now = exchange.proxy.clock.now();
+        let path = path.map(without_secrets);
+        let account = &exchange.stats;
+        info!(
+            target: ACCESS,
+            client = %exchange.session.address,
+            method = method.map(Method::as_str),
+            host,
+            path = path.as_deref(),
+            status = status.map(|status| status.as_u16()),
+            outcome = outcome.as_str(),
+            rule = rule.unwrap_or("none"),
+            waited_s = account.waiting_time().as_secs_f64(),
+            upstream_s = account.upstream_time().as_secs_f64(),
+            took_s = now.since(since.unwrap_or(now)).as_secs_f64(),
+            attempts = account.attempts(),
+            request_id = %exchange.request_id(),
+            x_request_id = workers_id.and_then(|id| id.to_str().ok()).filter(|id| id.len() <= LONGEST_ID),
+            "request"
+        );
+    }
+}
+
+/// `path` as it may be logged: without what looks like a key, as some APIs have it in their paths, and without the user
+/// name and password of a URL in it, however they are escaped.
+pub(crate) fn without_secrets(path: &str) -> Cow<'_, str> {
+    let colons = [":", "%3A", "%3a"];
+    let users = ["@", "%40"].into_iter().filter_map(|at| path.rsplit_once(at));
+    let users = users.filter(|(before, _)| colons.iter().any(|colon| before.contains(colon)));
+    let path = match users.max_by_key(|(before, _)| before.len()) {
+        Some((_, after)) => format!("…@{after}").into(),
+        None => Cow::Borrowed(path),
+    };
+    if !path.split('/').any(is_like_a_key) {
+        return path;
+    }
+    let shown: Vec<&str> = path.split('/').map(|segment| if is_like_a_key(segment) { "…" } else { segment }).collect();
+    shown.join("/").into()
+}
+
+/// Long, with capital and small letters and digits: random. Identifiers in one case (UUIDs, hashes) pass.
+fn is_like_a_key(segment: &str) -> bool {
+    let has = |kind: fn(&u8) -> bool| segment.bytes().any(|byte| kind(&byte));
+    segment.len() >= LIKE_A_KEY && has(u8::is_ascii_digit) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_logged_without_what_may_be_a_key() {
+        for (path, shown) in [
+            ("/", "/"),
+            ("/repos/rust-lang/rust/issues/1", "/repos/rust-lang/rust/issues/1"),
+            ("/v1/jobs/0b5e3f1c-6c1d-4b36-9b57-2f0e1c6a7d11", "/v1/jobs/0b5e3f1c-6c1d-4b36-9b57-2f0e1c6a7d11"),
+            // core.telegram.org/bots/api#authorizing-your-bot, api.slack.com/messaging/webhooks
+            ("/bot123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew11/getMe", "/…/getMe"),
+            ("/services/T00000000/B00000000/aXb1XXXXXXXXXXXXXXXXXXXX", "/services/T00000000/B00000000/…"),
+            ("/http://me:hunter2@api.test/v1", "…@api.test/v1"),
+            ("/https:/me:hunter2@api.test/v1", "…@api.test/v1"),
+            ("/https%3A//me:hunter2@api.test/v1", "…@api.test/v1"),
+            ("/https%3a//me%3Ahunter2%40api.test/v1", "…@api.test/v1"),
+            ("/@user/posts", "/@user/posts"),
+            ("/@x/http%3A//me:hunter2%40api.test", "…@api.test"),
+            ("/a:b@c/http://me:hunter2%40api.test", "…@api.test"),
+        ] {
+            assert_eq!(without_secrets(path), shown);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Counts what became of each request, whichever way it ends; and ends it when it has taken too long.
+
+use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
+
+use http::{HeaderValue, Method, Response, StatusCode, uri::PathAndQuery};
+use tower::{Service, service_fn};
+use tracing::warn;
+
+use crate::{
+    clock::Instant,
+    error::{Blame, Error},
+    metrics,
+    proxy::{
+        call::{Answered, Call},
+        exchange::Exchange,
+        log_throttle::LogTopic,
+        message::progress::Phase,
+        outbound::{response_body::ResponseBody, route::Route},
+        steps::access_log,
+    },
+};
+
+/// Counts the request unless it is dropped on the way, which is counted too.
+struct Counted {
+    exchange: Arc<Exchange>,
+    route: Arc<Route>,
+    since: Instant,
+    method: Method,
+    path: Option<PathAndQuery>,
+    workers_id: Option<HeaderValue>,
+    ended: bool,
+}
+
+/// Counts each request's outcome under its rule.
+pub(crate) fn outcomes<S>(
+    inner: S,
+) -> impl Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static
+where
+    S: Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+{
+    service_fn(move |call: Call| {
+        let mut inner = inner.clone();
+        async move {
+            // A tunnel is counted when it ends, and not at all if what is inside of it is: `tunnel` sees to that.
+            let tunnel = call.request.method() == Method::CONNECT;
+            let mut counted = Counted::new(&call);
+            let mut outcome = pin!(inner.call(call));
+            // The step that is at it may have more to say about what took too long.
+            let outcome = poll_fn(|cx| match (outcome.as_mut().poll(cx), late(&counted.exchange, &counted.route)) {
+                (Poll::Pending, Some(error)) => Poll::Ready(Err(error)),
+                (polled, _) => polled,
+            })
+            .await;
+            counted.end(&outcome, tunnel);
+            outcome
+        }
+    })
+}
+
+/// What took too long, if something did.
+fn late(exchange: &Exchange, route: &Route) -> Option<Error> {
+    let (origin, limits) = (|| route.origin.to_string(), &exchange.proxy.timeouts);
+    match exchange.progress.phase() {
+        Phase::LateUpload => Some(Error::Stalled { after: limits.idle }),
+        Phase::LateAnswer => Some(Error::AnswerTimeout { origin: origin(), after: limits.answer }),
+        Phase::CutOff => Some(Error::Draining),
+        _ => None,
+    }
+}
+
+// === impl Counted ===
+
+impl Counted {
+    fn new(call: &Call) -> Self {
+        let (exchange, request) = (call.exchange.clone(), &call.request);
+        Self {
+            since: exchange.proxy.clock.now(),
+            method: request.method().clone(),
+            path: request.uri().path_and_query().cloned(),
+            workers_id: access_log::workers_id(&exchange, request),
+            route: call.route.clone(),
+            exchange,
+            ended: false,
+        }
+    }
+
+    fn end(&mut self, outcome: &Answered, tunnel: bool) {
+        self.ended = true;
+        let lane = &self.route.lane;
+        match outcome {
+            Ok(answer) if tunnel => self.log(metrics::Outcome::Tunnelled, Some(answer.status())),
+            Ok(answer) => {
+                lane.metrics().answered(answer.status());
+                lane.metrics().count(metrics::Outcome::Answered);
+                if answer.status().is_server_error() {
+                    lane.failed(format!("it answered {}", answer.status()));
+                }
+                self.log(metrics::Outcome::Answered, Some(answer.status()));
+            }
+            Err(error) => {
+                lane.metrics().count(of_error(error));
+                if error.blame() == Blame::Upstream {
+                    self.failed(error.with_causes());
+                }
+                self.log(of_error(error), Some(error.status()));
+            }
+        }
+    }
+
+    /// The upstream has failed it for good.
+    fn failed(&self, error: String) {
+        let Self { exchange, route, .. } = self;
+        warn!(
+            method = self.method.as_str(),
+            host = %route.origin.host,
+            path = self.path().map(access_log::without_secrets).as_deref(),
+            rule = %route.lane.policy().name,
+            attempts = exchange.stats.attempts(),
+            request_id = %exchange.request_id(),
+            error,
+            "an upstream failed"
+        );
+        route.lane.failed(error);
+    }
+
+    fn log(&self, outcome: metrics::Outcome, status: Option<StatusCode>) {
+        let line = access_log::Line {
+            method: Some(&self.method),
+            host: Some(&self.route.origin.host),
+            path: self.path(),
+            rule: Some(&self.route.lane.policy().name),
+            status,
+            workers_id: self.workers_id.as_ref(),
+            since: Some(self.since),
+        };
+        line.write(&self.exchange, outcome);
+    }
+
+    /// Without its query; a tunnel has none.
+    fn path(&self) -> Option<&str> {
+        self.path.as_ref().map(PathAndQuery::path)
+    }
+
+    /// Its client has left. Clients that keep doing so after the same time have a time-out that is too short for the
+    /// queue, and nobody sees that but us.
+    fn left(&self) {
+        let Self { exchange, route, .. } = self;
+        let (proxy, lane) = (&exchange.proxy, &route.lane);
+        lane.metrics().count(metrics::Outcome::Left);
+        let (now, queued) = (proxy.clock.now(), exchange.progress.phase() == Phase::Waiting);
+        let Some(usual) = lane.departures().record(now, now.since(self.since), queued) else { return };
+        if proxy.reports.throttle.is_due(LogTopic::Departures, lane.host(), now) {
+            let (host, rule, stats) = (lane.host(), &lane.policy().name, lane.departures().stats());
+            warn!(
+                %host, %rule, after_s = Duration::from_millis(usual.as_millis() as u64).as_secs_f64(), left = stats.total,
+                in_queue = stats.queued,
+                "clients keep leaving before their answer, most of them after the same time: probably a time-out of their \
+                 own; raise it in the client (docs/troubleshooting.md names the usual ones), or send fewer requests at once"
+            );
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.left();
+            self.log(metrics::Outcome::Left, None);
+        }
+    }
+}
+
+/// How a request that ended with `error` is counted.
+pub(crate) fn of_error(error: &Error) -> metrics::Outcome {
+    match error.blame() {
+        Blame::Client => metrics::Outcome::Rejected,
+        Blame::Us => metrics::Outcome::Refused,
+        Blame::Upstream => metrics::Outcome::Failed,
+    }
+}

@@ -1,0 +1,58 @@
+//! Whose request it is: APIs that limit by key limit each key by itself.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::LazyLock,
+};
+
+use http::HeaderMap;
+
+/// Where APIs look for a key.
+const FIELDS: [&str; 9] = [
+    "authorization",
+    "x-api-key",
+    "api-key",
+    "apikey",
+    "x-auth-token",
+    "x-access-token",
+    "x-goog-api-key",
+    "ocp-apim-subscription-key",
+    "private-token",
+];
+
+/// A hash of the credential that `headers` bring, 0 without any. Its key is random and dies with this process: what is
+/// kept tells whether two credentials are the same, and nothing else. It is written nowhere.
+pub(crate) fn hash(headers: &HeaderMap) -> u32 {
+    static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    // The sum, so that their order does not matter.
+    let credentials = headers.iter().filter(|(field, _)| FIELDS.contains(&field.as_str()));
+    let hashes = credentials.map(|(field, value)| KEY.hash_one((field.as_str(), value.as_bytes())));
+    hashes.reduce(u64::wrapping_add).map_or(0, |hash| (hash as u32).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(fields: &[(&'static str, &'static str)]) -> u32 {
+        hash(&fields.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect())
+    }
+
+    #[test]
+    fn two_keys_differ_and_other_fields_do_not_matter() {
+        let one = of(&[("authorization", "Bearer one"), ("accept", "*/*")]);
+        assert_eq!(one, of(&[("authorization", "Bearer one"), ("user-agent", "me")]));
+        assert_ne!(one, of(&[("authorization", "Bearer two")]));
+        assert_ne!(one, of(&[("x-api-key", "Bearer one")]));
+        assert_ne!(one, 0);
+        assert_eq!(of(&[("accept", "*/*")]), 0);
+    }
+
+    #[test]
+    fn of_several_fields_all_count_and_their_order_does_not() {
+        let (one, other) = (("authorization", "Bearer one"), ("x-api-key", "two"));
+        assert_eq!(of(&[one, other]), of(&[other, one]));
+        assert_ne!(of(&[one, other]), of(&[one]));
+        assert_ne!(of(&[one, one]), of(&[one]));
+    }
+}

@@ -1,0 +1,198 @@
+//! Sends a request whose turn it is, and passes the answer back.
+
+mod answer;
+mod failure;
+mod upgrade;
+
+use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll};
+
+use http::{Method, Request, Response, StatusCode, header::UPGRADE};
+use http_body::Body as _;
+use hyper::body::Incoming;
+
+use self::answer::InFlight;
+use super::{
+    retry::{
+        self,
+        attempt::{AttemptContext, AttemptOutcome, FailedAttempt},
+        replay::ReplayRequest,
+    },
+    wait,
+};
+use crate::{
+    clock::Instant,
+    error::{Blame, Error},
+    metrics::RetryReason,
+    pace::Permit,
+    proxy::{
+        call::{Admitted, Call},
+        exchange::Exchange,
+        message::request_body::BoxedRequest,
+        message::{fields, progress::Phase, request_body::RequestBody},
+        outbound::{host_pool::PooledConnection, route::Route},
+    },
+    tls::Protocol,
+};
+
+/// How often a request is sent anew that an HTTP/2 upstream says it has not looked at, if nothing else is sent again.
+const UNSEEN: u32 = 3;
+
+/// Spends the permit on the request.
+pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error> {
+    let Admitted { call, mut permit, waited } = admitted;
+    retry::begins(&call);
+    let Call { exchange, mut request, route, location, deadline, .. } = call;
+    let begun = exchange.attempt_begins();
+    let head = request.method() == Method::HEAD;
+    // Only there if the step that reads requests has found it to be in order.
+    let upgrade = request.headers().get(UPGRADE).cloned().map(|wanted| (wanted, hyper::upgrade::on(&mut *request)));
+    let keeps = route.lane.policy().retry.filter(|_| upgrade.is_none());
+    let replay = keeps.map(|retry| ReplayRequest::of(&mut request, retry, &exchange.proxy.replay_memory));
+    let context =
+        AttemptContext { exchange: exchange.clone(), route: route.clone(), location: location.clone(), deadline };
+    // With a replay, each further attempt takes a permit of its own, and is counted.
+    let unseen = if replay.is_some() { 0 } else { UNSEEN };
+    let sent = send(&exchange, &route, &mut permit, request, upgrade.is_some(), unseen, deadline);
+    let sent = in_time(&exchange, &route, sent).await;
+    exchange.attempt_ends(begun);
+    let (answer, connection) = match sent {
+        Ok(answered) => answered,
+        Err(error) => {
+            // What has never been there does not fail: it may be one dead port beside live ones.
+            if error.blame() == Blame::Upstream && route.has_answered() {
+                permit.broke();
+            }
+            if matches!(error, Error::Unseen { .. }) {
+                // It was not counted either: the next attempt has its slot, if that still holds.
+                let _ = permit.recall();
+            }
+            return failed(context, replay, error);
+        }
+    };
+    route.answered();
+    let written = connection.written();
+    let in_flight = InFlight { exchange, route, permit, waited, location, head, upgrade };
+    if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+        return upgrade::switch(in_flight, answer, written).map(AttemptOutcome::Done);
+    }
+    let route_name = replay.as_ref().map(ReplayRequest::route_name);
+    let (mut answer, hint, done) = match answer::judge(in_flight, route_name, answer, connection, written).await {
+        Ok(judged) => judged,
+        Err(error) => return failed(context, replay, error),
+    };
+    let again = replay.and_then(|replay| {
+        let reason = RetryReason::of_answer(&hint, answer.status(), done, &replay, &context.route.lane)?;
+        Some((replay, reason))
+    });
+    let Some((replay, reason)) = again else { return Ok(AttemptOutcome::Done(answer)) };
+    if !answer::hold(&mut answer).await {
+        // Too large to be kept: the worker has it now, or never.
+        return Ok(AttemptOutcome::Done(answer));
+    }
+    let failed = FailedAttempt { context, replay, reason, retry_after: hint.retry_after, last: Ok(answer) };
+    Ok(AttemptOutcome::Failed(Box::new(failed)))
+}
+
+/// The end of an attempt that `error` has ended, and of the request, unless it may be sent again.
+fn failed(context: AttemptContext, replay: Option<ReplayRequest>, error: Error) -> Result<AttemptOutcome, Error> {
+    match replay.and_then(|replay| Some((RetryReason::of_error(&error, &replay)?, replay))) {
+        Some((reason, replay)) => {
+            let failed = FailedAttempt { context, replay, reason, retry_after: None, last: Err(error) };
+            Ok(AttemptOutcome::Failed(Box::new(failed)))
+        }
+        None => Err(error),
+    }
+}
+
+/// Waits for the answer's head until the exchange says that it has taken too long. It is looked at here, where the permit is:
+/// a time-out is a lesson about the request that it happened to, and about no other.
+async fn in_time<T>(
+    exchange: &Exchange,
+    route: &Route,
+    answer: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let mut answer = pin!(answer);
+    poll_fn(|cx| match answer.as_mut().poll(cx) {
+        Poll::Pending if exchange.progress.phase() == Phase::LateAnswer => {
+            let origin = route.origin.to_string();
+            Poll::Ready(Err(Error::AnswerTimeout { origin, after: exchange.proxy.timeouts.answer }))
+        }
+        polled => polled,
+    })
+    .await
+}
+
+/// Writes the request on a connection that is ready, and waits for the answer's head; up to `unseen` times more if the
+/// upstream says that it has not looked at it.
+async fn send(
+    exchange: &Arc<Exchange>,
+    route: &Arc<Route>,
+    permit: &mut Permit,
+    mut request: BoxedRequest,
+    http1_only: bool,
+    mut unseen: u32,
+    deadline: Instant,
+) -> Result<(Response<Incoming>, PooledConnection), Error> {
+    loop {
+        let mut connection = route.connection(&exchange.session.pool, http1_only).await?;
+        route.prepare_for(connection.protocol(), &mut request);
+        let copy = unsent_copy(&request, connection.protocol(), exchange);
+        if connection.protocol() == Protocol::Http1 {
+            pass_on_interim(exchange, &mut request);
+        }
+        permit.sent();
+        match connection.send(*request).await {
+            Ok(answer) => return Ok((answer, connection)),
+            // The upstream had closed the connection, and no byte of the request was written: another one may have it.
+            Err(mut error) if connection.reused && error.message().is_some() => {
+                *request = error.take_message().expect("looked at just now");
+            }
+            Err(error) => match copy {
+                Some(copy) if unseen > 0 && failure::is_unseen(error.error()) => {
+                    unseen -= 1;
+                    *request = copy;
+                }
+                _ => return Err(failure::of(error.into_error(), route)),
+            },
+        }
+        // Another connection may take its time; the slot is spent when the request is written.
+        if !permit.recall() {
+            (*permit, _) = wait::wait(exchange, route, permit.renew(deadline), deadline, true).await?;
+        }
+    }
+}
+
+/// The request once more, if it may come back from an HTTP/2 connection unseen, and has no body that would be gone.
+fn unsent_copy(
+    request: &Request<RequestBody>,
+    protocol: Protocol,
+    exchange: &Arc<Exchange>,
+) -> Option<Request<RequestBody>> {
+    if protocol == Protocol::Http1 || !request.body().is_end_stream() {
+        return None;
+    }
+    let mut copy = Request::new(RequestBody::empty(exchange.progress.clone()));
+    copy.method_mut().clone_from(request.method());
+    copy.uri_mut().clone_from(request.uri());
+    *copy.version_mut() = request.version();
+    copy.headers_mut().clone_from(request.headers());
+    Some(copy)
+}
+
+/// Has what an upstream of HTTP/1 answers to `request` for the time being passed on, if its worker is to have it.
+fn pass_on_interim(exchange: &Arc<Exchange>, request: &mut Request<RequestBody>) {
+    if !exchange.interim.is_open() {
+        return;
+    }
+    let exchange = exchange.clone();
+    hyper::ext::on_informational(request, move |answer| {
+        // That we go on is nothing that it was asked for: 100 is what we say ourselves, once the request has its slot.
+        if answer.status() != StatusCode::CONTINUE {
+            let mut fields = answer.headers().clone();
+            fields::remove_hop_by_hop(&mut fields);
+            fields::remove_our_timing(&mut fields);
+            fields::add_via(&mut fields, &exchange.proxy.via, answer.version());
+            exchange.interim.push(answer.status(), &fields);
+        }
+    });
+}

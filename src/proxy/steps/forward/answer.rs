@@ -1,0 +1,174 @@
+//! What an answer says to the lane, and what the worker gets of it.
+
+use std::{sync::Arc, time::Duration};
+
+use http::{HeaderValue, Response, StatusCode, Version, header::CONTENT_LENGTH};
+use hyper::{body::Incoming, upgrade::OnUpgrade};
+use tracing::warn;
+
+use super::failure;
+use crate::{
+    clock::Instant,
+    error::Error,
+    hint::{self, Cause, Hint},
+    learn::{Heard, RouteName},
+    pace::{Lane, Permit},
+    proxy::{
+        exchange::Exchange,
+        log_throttle::LogTopic,
+        message::{
+            fields::{self, SERVER_TIMING},
+            gateway::LocationRewriter,
+            stream_body::Unread,
+        },
+        outbound::{
+            host_pool::PooledConnection,
+            response_body::{ResponseBody, UpstreamBody},
+            route::Route,
+        },
+    },
+};
+
+/// How much of an answer's body is looked at for what it says about limits, and how long that may take.
+const PEEK: u64 = 16 * 1024;
+const PEEKING: Duration = Duration::from_millis(200);
+/// How much of an answer is kept while its request is sent again.
+const HELD: u64 = 64 * 1024;
+const HOLDING: Duration = Duration::from_secs(5);
+
+/// What is needed to pass an answer back.
+pub(crate) struct InFlight {
+    pub(crate) exchange: Arc<Exchange>,
+    pub(crate) route: Arc<Route>,
+    pub(crate) permit: Permit,
+    pub(crate) waited: Duration,
+    pub(crate) location: Option<Arc<LocationRewriter>>,
+    /// The answer has no body, whatever its length says.
+    pub(crate) head: bool,
+    /// What the worker wanted to switch to, and its end of what follows.
+    pub(crate) upgrade: Option<(HeaderValue, OnUpgrade)>,
+}
+
+/// Reads what the answer says about limits, tells the lane, and makes of it what the worker is to get. Also says whether
+/// it brings a result, refused or not.
+pub(crate) async fn judge(
+    in_flight: InFlight,
+    route_name: Option<RouteName<'_>>,
+    answer: Response<Incoming>,
+    connection: PooledConnection,
+    written: Instant,
+) -> Result<(Response<ResponseBody>, Hint, bool), Error> {
+    let InFlight { exchange, route, permit, waited, location, head, .. } = in_flight;
+    let (mut parts, incoming) = answer.into_parts();
+    let mut body =
+        UpstreamBody::new(incoming, exchange.progress.clone(), connection, permit, log_unread(&exchange, &route.lane));
+    let mut beginning = None;
+    if !head && hint::wants_body(parts.status, &parts.headers) {
+        body.read_ahead(PEEK, PEEKING).await;
+        beginning = Some(body.beginning());
+    }
+    let mut hint = hint::read(&hint::Answer {
+        status: parts.status,
+        headers: &parts.headers,
+        body: beginning.as_deref(),
+        arrived: exchange.proxy.clock.time_of_day(),
+    });
+    // A closer look only where there is something to see.
+    let refused = hint.cause != Cause::None;
+    let done = refused && parts.status.is_success() && !beginning.is_some_and(|body| hint::is_complaint(&body));
+    if refused && (done && hint::asks_to_wait(&parts.headers) || !may_refuse(parts.status)) {
+        // It says when to ask for this again (RFC 9110 §10.2.3), or has failed, and refuses nothing.
+        hint.accept();
+    }
+    if hint.dialect != hint::Dialect::NONE {
+        route.lane.metrics().hinted(hint.dialect.as_str());
+    }
+    // 501 and 505 are about the request.
+    let failed = parts.status.is_server_error() && !matches!(parts.status.as_u16(), 501 | 505 | 511);
+    if parts.version == Version::HTTP_2 {
+        fields::trim(&mut parts.headers);
+    }
+    let broken = match fields::unusable(&parts.headers) {
+        Some(wrong) => Some(Error::BadAnswer { origin: route.origin.to_string(), source: wrong.into() }),
+        None => body.begin().await.err().map(|error| match error.downcast::<hyper::Error>() {
+            Ok(error) => failure::of(*error, &route),
+            Err(source) => Error::Broken { origin: route.origin.to_string(), source },
+        }),
+    };
+    if broken.is_none() || refused {
+        body.permit().answered(&Heard { hint: &hint, failed, route: route_name }, written);
+    }
+    if let Some(error) = broken {
+        // Does nothing to what was answered, if only by a refusal.
+        body.permit().broke();
+        return Err(error);
+    }
+    if parts.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED
+        && let Some(error) = locked_out(&route)
+    {
+        return Err(error);
+    }
+    // A length that describes what is not there (RFC 9110 §8.6) is passed on; any other is made anew from the body.
+    let length = (head || parts.status == StatusCode::NOT_MODIFIED).then(|| parts.headers.get(CONTENT_LENGTH).cloned());
+    fields::remove_hop_by_hop(&mut parts.headers);
+    if let Some(Some(length)) = length {
+        parts.headers.insert(CONTENT_LENGTH, length);
+    }
+    if let Some(location) = location {
+        location.rewrite(&mut parts.headers);
+    }
+    fields::add_via(&mut parts.headers, &exchange.proxy.via, parts.version);
+    fields::remove_our_timing(&mut parts.headers);
+    parts.headers.append(SERVER_TIMING, server_timing(waited));
+    parts.version = Version::HTTP_11;
+    Ok((Response::from_parts(parts, ResponseBody::Upstream(body)), hint, done))
+}
+
+/// Whether answers with this status may say that a request was not looked at. Others may have done it, in part.
+fn may_refuse(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 200 | 400 | 401 | 403 | 418 | 420 | 429 | 503 | 509 | 529)
+}
+
+/// Reads the answer to its end, so that nothing is held while its request is sent again; `false` if it is too large.
+pub(crate) async fn hold(answer: &mut Response<ResponseBody>) -> bool {
+    let ResponseBody::Upstream(body) = answer.body_mut() else { return true };
+    if !body.read_ahead(HELD, HOLDING).await {
+        return false;
+    }
+    if let ResponseBody::Upstream(body) = std::mem::replace(answer.body_mut(), ResponseBody::Own(None)) {
+        *answer.body_mut() = ResponseBody::Held(body.into_held());
+    }
+    true
+}
+
+/// Logs that a stream was reset because its worker did not read.
+fn log_unread(exchange: &Exchange, lane: &Arc<Lane>) -> impl FnOnce() + Send + 'static {
+    let (proxy, lane) = (exchange.proxy.clone(), lane.clone());
+    move || {
+        let (host, rule, now) = (lane.host(), &lane.policy().name, proxy.clock.now());
+        proxy.reports.incidents.unread(format!("{host}: {Unread}"), now);
+        if proxy.reports.throttle.is_due(LogTopic::Unread, host, now) {
+            warn!(%host, %rule, "{Unread}; others on the connection to the API are not held up by it");
+        }
+    }
+}
+
+/// A 407 to a request that a parent proxy was sent as such challenges andante, not the worker, which could not log in there
+/// (RFC 9110 §11.7.2).
+fn locked_out(route: &Route) -> Option<Error> {
+    let egress = &route.lane.policy().egress;
+    let parent = egress.via.as_ref().filter(|_| egress.absolute_form(&route.origin))?;
+    let source = match parent.credentials {
+        Some(_) => "it did not accept the user name and password",
+        None => "it wants a user name and a password, and `via` has none",
+    };
+    Some(Error::Parent { parent: parent.to_string(), origin: route.origin.to_string(), source: source.into() })
+}
+
+/// Milliseconds that the request has waited, as W3C Server Timing has it.
+fn server_timing(waited: Duration) -> HeaderValue {
+    if waited.is_zero() {
+        return HeaderValue::from_static("andante;dur=0");
+    }
+    HeaderValue::try_from(format!("andante;dur={:.1}", waited.as_secs_f64() * 1e3)).expect("digits and letters")
+}

@@ -1,0 +1,41 @@
+//! An answer of 101: both sides speak something else from then on.
+
+use http::{
+    HeaderValue, Response, StatusCode,
+    header::{CONNECTION, UPGRADE},
+};
+use hyper::body::Incoming;
+
+use super::answer::InFlight;
+use crate::{
+    clock::Instant,
+    error::Error,
+    learn::Heard,
+    proxy::{call::Answered, message::fields, outbound::response_body::ResponseBody, takeover::Takeover},
+};
+
+/// Both sides speak something else from now on. The permit is in flight for as long as they do.
+pub(crate) fn switch(in_flight: InFlight, mut answer: Response<Incoming>, written: Instant) -> Answered {
+    let InFlight { exchange, route, mut permit, upgrade, .. } = in_flight;
+    permit.answered(&Heard::SERVED, written);
+    let wrong = |what: &'static str| Error::BadAnswer { origin: route.origin.to_string(), source: what.into() };
+    let Some((wanted, worker)) = upgrade else {
+        return Err(wrong("it switches to a protocol that nobody asked for"));
+    };
+    let got = answer.headers().get(UPGRADE).cloned().ok_or_else(|| wrong("it switches, and does not say to what"))?;
+    let fits = |one: &str| one.trim().as_bytes().eq_ignore_ascii_case(got.as_bytes());
+    if !wanted.to_str().is_ok_and(|wanted| wanted.split(',').any(fits)) {
+        return Err(wrong("it switches to a protocol that nobody asked for"));
+    }
+    let upstream = hyper::upgrade::on(&mut answer);
+    let mut fields = std::mem::take(answer.headers_mut());
+    fields::remove_hop_by_hop(&mut fields);
+    fields::add_via(&mut fields, &exchange.proxy.via, answer.version());
+    fields.insert(UPGRADE, got);
+    fields.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    exchange.hand_over(Takeover::Upgrade { worker, upstream, permit });
+    let mut answer = Response::new(ResponseBody::Own(None));
+    *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    *answer.headers_mut() = fields;
+    Ok(answer)
+}

@@ -1,0 +1,279 @@
+//! Reads a request: is it one that can be forwarded, where to, and in whose lane?
+
+mod rewrite;
+mod target;
+
+use std::{sync::Arc, time::Duration};
+
+use http::{
+    HeaderValue, Method, Request, Response, Version,
+    header::{EXPECT, HOST, HeaderMap, MAX_FORWARDS, TRANSFER_ENCODING},
+};
+use http_body::Body as _;
+use tower::{Service, service_fn};
+
+use self::target::{RequestedTarget, bad_target};
+use crate::{
+    error::Error,
+    metrics::Outcome,
+    policy::{self, Https, Names, Origin, Scheme},
+    proxy::{
+        call::{Arrival, Call},
+        exchange::Exchange,
+        message::request_body::BoxedRequest,
+        message::{fields, gateway::Target, request_body::RequestBody},
+        outbound::{
+            response_body::ResponseBody,
+            route::{Destination, Route},
+        },
+        protocol::{MAX_FIELDS, MAX_HEAD},
+        steps::{access_log, count, respond},
+        takeover::Takeover,
+    },
+};
+
+/// Finds each request's lane; what is malformed or denied ends here.
+pub(crate) fn find_lane<S>(
+    inner: S,
+) -> impl Service<Arrival, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static
+where
+    S: Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+{
+    service_fn(move |arrival: Arrival| {
+        let mut inner = inner.clone();
+        async move {
+            let call = match read(arrival) {
+                Ok(Read::Call(call)) => call,
+                Ok(Read::ForUs(answer)) => return Ok(*answer),
+                // Needs no lane: the requests inside of it do.
+                Ok(Read::Inside(exchange, takeover)) => {
+                    exchange.hand_over(takeover);
+                    return Ok(Response::new(ResponseBody::Own(None)));
+                }
+                Err((exchange, request, error)) => {
+                    let outcome = count::of_error(&error);
+                    exchange.proxy.nowhere.count(outcome);
+                    access_log::without_lane(&exchange, &request, outcome, error.status());
+                    return Err(error);
+                }
+            };
+            inner.call(call).await
+        }
+    })
+}
+
+/// What a request turns out to be.
+enum Read {
+    /// To be forwarded.
+    Call(Call),
+    /// To be answered here: `Max-Forwards` has run out.
+    ForUs(Box<Response<ResponseBody>>),
+    /// A CONNECT, and what comes through the tunnel is for us.
+    Inside(Arc<Exchange>, Takeover),
+}
+
+fn read(arrival: Arrival) -> Result<Read, (Arc<Exchange>, BoxedRequest, Error)> {
+    let Arrival { exchange, mut request } = arrival;
+    let (route, gateway) = match check(&exchange, &request) {
+        Ok(found) => found,
+        Err(error) => return Err((exchange, request, error)),
+    };
+    if let Some(answer) = count_down(&mut request) {
+        exchange.progress.rest();
+        exchange.proxy.nowhere.count(Outcome::Answered);
+        access_log::without_lane(&exchange, &request, Outcome::Answered, answer.status());
+        return Ok(Read::ForUs(Box::new(answer)));
+    }
+    let patience = patience(request.headers()).min(route.lane.policy().max_wait);
+    let deadline = exchange.proxy.clock.now() + patience;
+    if request.method() == Method::CONNECT {
+        return match exchange.proxy.lanes.rules().https(&route.origin, route.lane.policy()) {
+            Https::Tunnel => Ok(Read::Call(Call { exchange, request, route, deadline, location: None, retry: None })),
+            Https::Intercept => Ok(Read::Inside(exchange, Takeover::Intercept { request, route })),
+            Https::Refuse => {
+                let error = Error::TunnelRefused { origin: route.origin.to_string() };
+                Err((exchange, request, error))
+            }
+        };
+    }
+    let (path, location) = gateway.map(|found| (found.path, found.location)).unzip();
+    rewrite::rewrite(&exchange, &route, &mut request, path);
+    Ok(Read::Call(Call { exchange, request, route, deadline, location, retry: None }))
+}
+
+/// Everything that can be wrong with a request, and where it goes if nothing is.
+fn check(exchange: &Arc<Exchange>, request: &Request<RequestBody>) -> Result<(Arc<Route>, Option<Target>), Error> {
+    if let Some(client) = exchange.session.denied {
+        return Err(Error::Stranger { client });
+    }
+    let connect = request.method() == Method::CONNECT;
+    if connect && !request.body().is_end_stream() {
+        // What follows could be meant for us or for the tunnel (RFC 9110 §9.3.6).
+        return Err(Error::Malformed);
+    }
+    // hyper counts those of HTTP/1 as it reads them.
+    if request.version() == Version::HTTP_2 && request.headers().len() > MAX_FIELDS {
+        return Err(Error::TooLarge { bytes: MAX_HEAD, fields: MAX_FIELDS });
+    }
+    if request.version() == Version::HTTP_2
+        && let Some(found) = fields::malformed(request.headers())
+    {
+        return Err(Error::Invalid { found });
+    }
+    check_framing(request)?;
+    let asked = target::read(exchange, request)?;
+    check_host(request, asked.authority())?;
+    if fields::is_loop(request.headers(), &exchange.proxy.via) {
+        return Err(Error::Loop);
+    }
+    // Not for CONNECT, to which other ports are allowed, and none means nothing.
+    let route = match known_route(exchange, &asked).filter(|_| !connect) {
+        Some(route) => route,
+        None => find_route(exchange, request, &asked)?,
+    };
+    let lent = exchange.proxy.access.exposed && route.lane.policy().egress.lends_credentials();
+    let gateway = asked.into_gateway();
+    if lent && gateway.is_some() && may_be_a_page(request) {
+        return Err(Error::LentCredentials);
+    }
+    Ok((route, gateway))
+}
+
+/// Whether a web page could have a browser send this, to an andante whose names nobody has told us: a page can ask for any
+/// URL, but has to be asked back before it may send a field of its own (Fetch §4.8, CORS-preflight), unless it has pointed
+/// a name of its own here.
+fn may_be_a_page(request: &Request<RequestBody>) -> bool {
+    let (fields, authority) = (request.headers(), request.uri().authority().map(http::uri::Authority::as_str));
+    let vouched = fields.keys().any(|name| name.as_str().starts_with("andante-"));
+    !vouched || policy::is_page_of_others(fields, authority, Names::Private)
+}
+
+/// The route of an earlier request on this connection that named its target in the same words.
+fn known_route(exchange: &Exchange, asked: &RequestedTarget<'_>) -> Option<Arc<Route>> {
+    let (scheme, authority) = (asked.scheme(), asked.authority());
+    exchange.session.routes.lock().find(|route| route.is_named(scheme, authority))
+}
+
+#[cold]
+fn find_route(
+    exchange: &Arc<Exchange>,
+    request: &Request<RequestBody>,
+    asked: &RequestedTarget<'_>,
+) -> Result<Arc<Route>, Error> {
+    let (proxy, scheme, authority) = (&exchange.proxy, asked.scheme(), asked.authority());
+    if authority.contains('@') {
+        return Err(Error::UserInfo);
+    }
+    let connect = request.method() == Method::CONNECT;
+    let default_port = (!connect).then_some(scheme.default_port());
+    let mut origin = Origin::parse(scheme, authority, default_port).map_err(|_| bad_target(request))?;
+    if exchange.session.inside.as_ref().is_some_and(|inside| *inside != origin) {
+        return Err(Error::OtherHost);
+    }
+    let named = || {
+        let mut hosts = proxy.lanes.rules().iter().flat_map(|rule| &rule.hosts);
+        hosts.any(|host| host.port() == Some(origin.port) && host.matches(&origin))
+    };
+    if connect && proxy.access.exposed && origin.port != 443 && !named() {
+        return Err(Error::TunnelPort { origin: origin.to_string() });
+    }
+    let lane = proxy.lanes.find(&origin);
+    let mut seen = authority.to_owned();
+    if scheme == Scheme::Http && lane.policy().egress.secure {
+        origin = origin.secured();
+        seen = origin.authority();
+    }
+    let seen = seen.parse().map_err(|_| bad_target(request))?;
+    let destination = Destination { scheme, named: authority, origin, authority: seen, lane };
+    let route = Arc::new(exchange.session.route(destination).ok_or_else(|| bad_target(request))?);
+    // Nobody asks twice for a tunnel on one connection, and no port means something else there.
+    if !connect {
+        exchange.session.routes.lock().add(route.clone());
+    }
+    Ok(route)
+}
+
+/// What hyper lets through although the next hop might read it differently (RFC 9112 §6.1, §6.3).
+fn check_framing(request: &Request<RequestBody>) -> Result<(), Error> {
+    let fields = request.headers();
+    if let Some(coding) = fields.get(TRANSFER_ENCODING) {
+        let alone = fields.get_all(TRANSFER_ENCODING).iter().nth(1).is_none();
+        let chunked = coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
+        if !(alone && chunked) || request.version() == Version::HTTP_10 {
+            return Err(Error::TransferCoding);
+        }
+    }
+    if let Some(expected) = fields.get(EXPECT)
+        && !expected.as_bytes().eq_ignore_ascii_case(b"100-continue")
+    {
+        return Err(Error::Expectation);
+    }
+    Ok(())
+}
+
+/// RFC 9112 §3.2: exactly one `Host`, and a valid one, even though the target's authority is what counts. In
+/// HTTP/2 there may be none, and it may not contradict `:authority` (RFC 9113 §8.3.1).
+fn check_host(request: &Request<RequestBody>, authority: &str) -> Result<(), Error> {
+    let newer = request.version() == Version::HTTP_2;
+    // Some clients leave it out of a CONNECT, whose target leaves nothing open: see docs/decisions/http-deviations.md.
+    let spared = newer || request.version() == Version::HTTP_10 || request.method() == Method::CONNECT;
+    let mut hosts = request.headers().get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (None, _) if spared => Ok(()),
+        (None, _) => Err(Error::BadHost { found: "no Host field" }),
+        (Some(_), Some(_)) => Err(Error::BadHost { found: "more than one Host field" }),
+        (Some(host), None) if host.as_bytes() == authority.as_bytes() => Ok(()),
+        (Some(host), None) => {
+            let read = |text: &str| Origin::parse(Scheme::Http, text, Some(80)).ok();
+            let host = host.to_str().ok().and_then(read).ok_or(Error::BadHost { found: "an invalid Host field" })?;
+            let target = request.uri().authority().filter(|_| newer).and_then(|target| read(target.as_str()));
+            let agrees = target.is_none_or(|target| target == host);
+            if agrees { Ok(()) } else { Err(Error::BadHost { found: "a Host field that contradicts :authority" }) }
+        }
+    }
+}
+
+/// `Max-Forwards` of TRACE and OPTIONS (RFC 9110 §7.6.2): counted down, and answered here at zero.
+fn count_down(request: &mut Request<RequestBody>) -> Option<Response<ResponseBody>> {
+    if !matches!(*request.method(), Method::TRACE | Method::OPTIONS) {
+        return None;
+    }
+    let left: u64 = request.headers().get(MAX_FORWARDS)?.to_str().ok()?.trim().parse().ok()?;
+    if left > 0 {
+        request.headers_mut().insert(MAX_FORWARDS, HeaderValue::from(left - 1));
+        return None;
+    }
+    Some(respond::last_hop(request))
+}
+
+/// How long the worker is willing to wait: `Prefer: wait=30`, in seconds (RFC 7240 §4.3).
+fn patience(fields: &HeaderMap) -> Duration {
+    if !fields.contains_key("prefer") {
+        return Duration::MAX;
+    }
+    let preferences = fields.get_all("prefer").iter().filter_map(|line| line.to_str().ok());
+    let mut preferences = preferences.flat_map(|line| line.split([',', ';']));
+    let wait = preferences.find_map(|preference| {
+        let (name, value) = preference.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("wait").then(|| value.trim().trim_matches('"').parse::<u32>().ok())?
+    });
+    wait.map_or(Duration::MAX, |seconds| Duration::from_secs(u64::from(seconds)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_is_read_from_prefer() {
+        let wait = |value: &'static str| {
+            let mut fields = HeaderMap::new();
+            fields.insert("prefer", HeaderValue::from_static(value));
+            patience(&fields)
+        };
+        assert_eq!(wait("wait=30"), Duration::from_secs(30));
+        assert_eq!(wait("respond-async, Wait=\"7\""), Duration::from_secs(7));
+        assert_eq!(wait("wait=soon"), Duration::MAX);
+        assert_eq!(wait("return=minimal"), Duration::MAX);
+    }
+}

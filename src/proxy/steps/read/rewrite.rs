@@ -1,0 +1,144 @@
+//! Makes of what the worker sent to a proxy what the upstream is to get.
+
+use http::{
+    HeaderMap, HeaderValue, Method, Request, Uri, Version,
+    header::{CONNECTION, CONTENT_LENGTH, COOKIE, HOST, TE, TRANSFER_ENCODING, UPGRADE},
+    uri::PathAndQuery,
+};
+use http_body::Body as _;
+
+use crate::proxy::{
+    exchange::Exchange,
+    message::{fields, request_body::RequestBody},
+    outbound::route::Route,
+};
+
+/// Rewrites `request` in place, into the form that HTTP/1.1 wants. `path` is what it asks for, if its target does not say.
+pub(crate) fn rewrite(
+    exchange: &Exchange,
+    route: &Route,
+    request: &mut Request<RequestBody>,
+    path: Option<PathAndQuery>,
+) {
+    let received = request.version();
+    let upgrade = upgrade(request);
+    let (sized, empty) = (request.headers().contains_key(CONTENT_LENGTH), request.body().is_end_stream());
+    let unsized_body = request.body().size_hint().exact().is_none();
+    let trailers = fields::remove_hop_by_hop(request.headers_mut());
+    let get = matches!(*request.method(), Method::GET | Method::HEAD);
+    let fields = request.headers_mut();
+    if sized && empty {
+        // Not to be guessed from an empty body: for POST it makes a difference whether there was one.
+        fields.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+    } else if unsized_body && get {
+        // hyper believes in a GET's body only if it is told of it.
+        fields.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
+    if trailers {
+        // TE concerns this hop only, and on this hop we can take trailers, too.
+        fields.insert(TE, HeaderValue::from_static("trailers"));
+        fields.insert(CONNECTION, HeaderValue::from_static("te"));
+    }
+    if let Some(upgrade) = upgrade {
+        fields.insert(UPGRADE, upgrade);
+        fields.insert(CONNECTION, HeaderValue::from_static(if trailers { "te, upgrade" } else { "upgrade" }));
+    }
+    if received == Version::HTTP_2 {
+        join_cookies(fields);
+    }
+    fields.insert(HOST, route.host().clone());
+    fields::add_via(fields, &exchange.proxy.via, received);
+    *request.version_mut() = Version::HTTP_11;
+    *request.uri_mut() = path.map_or_else(|| origin_form(request.uri()), Uri::from);
+}
+
+/// What the worker wants to switch to: only by a GET without a body, where nobody can mistake what follows for one; and
+/// never to what would carry requests that nobody paces.
+fn upgrade(request: &Request<RequestBody>) -> Option<HeaderValue> {
+    let fields = request.headers();
+    let wanted = fields.get(UPGRADE)?;
+    let asked = fields::tokens(fields, &CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"));
+    let fit =
+        request.method() == Method::GET && request.version() == Version::HTTP_11 && request.body().is_end_stream();
+    if !(asked && fit) {
+        return None;
+    }
+    let kept: Vec<&str> = fields::tokens(fields, &UPGRADE).filter(|protocol| !carries_requests(protocol)).collect();
+    match fields.get_all(UPGRADE).iter().nth(1) {
+        None if wanted.to_str().is_ok_and(|wanted| wanted == kept.join(", ")) => Some(wanted.clone()),
+        _ => HeaderValue::try_from(kept.join(", ")).ok().filter(|_| !kept.is_empty()),
+    }
+}
+
+/// HTTP itself, in the clear or inside of TLS (RFC 7540 §3.2, RFC 2817), with a version or without.
+fn carries_requests(protocol: &str) -> bool {
+    let name = protocol.split(['/', ';']).next().unwrap_or_default().trim();
+    ["h2c", "h2", "http", "tls"].iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+/// HTTP/2 lets them come apart, which HTTP/1.1 does not (RFC 9113 §8.2.3).
+fn join_cookies(fields: &mut HeaderMap) {
+    if fields.get_all(COOKIE).iter().nth(1).is_some() {
+        let pieces: Vec<&[u8]> = fields.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+        if let Ok(mut whole) = HeaderValue::from_bytes(&pieces.join(&b"; "[..])) {
+            whole.set_sensitive(true);
+            fields.insert(COOKIE, whole);
+        }
+    }
+}
+
+/// The target without scheme and authority, its bytes unchanged.
+fn origin_form(uri: &Uri) -> Uri {
+    Uri::from(match uri.path_and_query() {
+        Some(path) if path.as_str().starts_with('?') => with_slash(path),
+        // What was left of `http://host#fragment` only calls itself so, and would be written as nothing (RFC 9112 §3.2.1).
+        Some(path) if path.as_str() != "/" => path.clone(),
+        _ => PathAndQuery::from_static("/"),
+    })
+}
+
+#[cold]
+fn with_slash(query: &PathAndQuery) -> PathAndQuery {
+    query.to_string().parse().unwrap_or_else(|_| PathAndQuery::from_static("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_become_origin_form() {
+        let form = |uri: &str| origin_form(&uri.parse().unwrap()).to_string();
+        assert_eq!(form("http://a.test/"), "/");
+        assert_eq!(form("http://a.test/x?y"), "/x?y");
+        assert_eq!(form("http://a.test"), "/");
+        assert_eq!(form("http://a.test?q=1"), "/?q=1");
+        assert_eq!(form("http://a.test#x"), "/");
+    }
+
+    #[test]
+    fn path_and_query_keep_their_bytes() {
+        let uri = "http://a.test/%7Ea/../b//c;d?x=%2F&y=a+b";
+        assert_eq!(origin_form(&uri.parse().unwrap()).to_string(), "/%7Ea/../b//c;d?x=%2F&y=a+b");
+    }
+
+    #[test]
+    fn what_carries_requests_is_never_switched_to() {
+        for protocol in ["h2c", "H2C", "h2c/1", "h2c;q=1", "HTTP/2.0", "TLS/1.0"] {
+            assert!(carries_requests(protocol), "{protocol}");
+        }
+        for protocol in ["websocket", "SPDY/3.1", "h2cx", "tlsx"] {
+            assert!(!carries_requests(protocol), "{protocol}");
+        }
+    }
+
+    #[test]
+    fn cookies_that_came_apart_are_one_again() {
+        let mut fields = HeaderMap::new();
+        for cookie in ["a=1", "b=2"] {
+            fields.append(COOKIE, HeaderValue::from_static(cookie));
+        }
+        join_cookies(&mut fields);
+        assert_eq!(fields.get_all(COOKIE).iter().collect::<Vec<_>>(), ["a=1; b=2"]);
+    }
+}

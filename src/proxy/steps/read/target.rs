@@ -1,0 +1,152 @@
+//! What a request asks for, in whichever form it says so (RFC 9112 §3.2, RFC 9113 §8.3.1).
+
+use http::{Method, Request, Uri, Version, header::HOST};
+
+use crate::{
+    error::Error,
+    policy::{self, Names, Origin, Scheme},
+    proxy::{
+        exchange::Exchange,
+        message::{
+            gateway::{self, Target},
+            request_body::RequestBody,
+        },
+    },
+};
+
+/// What a request asks for.
+pub(crate) enum RequestedTarget<'a> {
+    /// Said in its target, or by the tunnel that it comes out of.
+    Plainly(Scheme, &'a str),
+    /// Said in the path of one of our own addresses.
+    ByGateway(Target),
+}
+
+// === impl RequestedTarget ===
+
+impl RequestedTarget<'_> {
+    pub(crate) fn scheme(&self) -> Scheme {
+        match self {
+            Self::Plainly(scheme, _) => *scheme,
+            Self::ByGateway(target) => target.scheme,
+        }
+    }
+
+    /// As the worker wrote it.
+    pub(crate) fn authority(&self) -> &str {
+        match self {
+            Self::Plainly(_, authority) => authority,
+            Self::ByGateway(target) => &target.authority,
+        }
+    }
+
+    pub(crate) fn into_gateway(self) -> Option<Target> {
+        match self {
+            Self::Plainly(..) => None,
+            Self::ByGateway(target) => Some(target),
+        }
+    }
+}
+
+/// Reads what `request` asks for.
+pub(crate) fn read<'a>(exchange: &Exchange, request: &'a Request<RequestBody>) -> Result<RequestedTarget<'a>, Error> {
+    let uri = request.uri();
+    let authority = uri.authority().map(http::uri::Authority::as_str);
+    if request.method() == Method::CONNECT {
+        return match authority {
+            _ if request.version() == Version::HTTP_2 => Err(Error::NoTunnel),
+            Some(authority) if uri.scheme().is_none() && exchange.session.inside.is_none() => {
+                Ok(RequestedTarget::Plainly(Scheme::Https, authority))
+            }
+            _ => Err(bad_target(request)),
+        };
+    }
+    let scheme = match uri.scheme_str() {
+        None => None,
+        Some("http") => Some(Scheme::Http),
+        Some("https") => Some(Scheme::Https),
+        Some(other) => return Err(Error::Scheme { scheme: other.to_owned() }),
+    };
+    check_path(request)?;
+    if let Some(inside) = &exchange.session.inside {
+        return by_tunnel(inside, scheme, authority, request);
+    }
+    match (scheme, authority) {
+        (Some(scheme), Some(authority)) => match is_own(exchange, authority).then(|| by_gateway(exchange, request)) {
+            Some(Ok(asked)) => Ok(asked),
+            Some(Err(error @ Error::ForeignPage)) => Err(error),
+            // An address of ours, but no gateway's: that is found out where connections are made.
+            _ => Ok(RequestedTarget::Plainly(scheme, authority)),
+        },
+        (None, Some(_)) => Err(Error::NoTarget),
+        _ => by_gateway(exchange, request),
+    }
+}
+
+/// What is said of a target that cannot be read.
+pub(crate) fn bad_target(request: &Request<RequestBody>) -> Error {
+    Error::BadTarget { method: request.method().clone() }
+}
+
+/// A path may be left out only of a target that names its host (RFC 9112 §3.2), and in HTTP/2 not even there (RFC 9113
+/// §8.3.1). What is left of a target that was nothing but a fragment is empty.
+fn check_path(request: &Request<RequestBody>) -> Result<(), Error> {
+    let uri = request.uri();
+    let path = match uri.path_and_query() {
+        Some(path) if path.as_str() != "/" => path.as_str(),
+        // An empty one calls itself "/", too, unless it is alone.
+        Some(path) => {
+            if Uri::from(path.clone()).path().is_empty() {
+                ""
+            } else {
+                "/"
+            }
+        }
+        None => "",
+    };
+    let names_host = uri.authority().is_some() && request.version() != Version::HTTP_2;
+    let of_server = path == "*" && request.method() == Method::OPTIONS;
+    match names_host || of_server || path.starts_with('/') {
+        true => Ok(()),
+        false => Err(Error::Invalid { found: "a target without a path" }),
+    }
+}
+
+/// Inside of a tunnel only its own host may be asked for, of which the request says as much as elsewhere an origin is
+/// told.
+fn by_tunnel<'a>(
+    inside: &Origin,
+    scheme: Option<Scheme>,
+    authority: Option<&'a str>,
+    request: &'a Request<RequestBody>,
+) -> Result<RequestedTarget<'a>, Error> {
+    if scheme.is_some_and(|scheme| scheme != inside.scheme) {
+        return Err(Error::OtherHost);
+    }
+    let host = || request.headers().get(HOST).and_then(|host| host.to_str().ok());
+    // HTTP/1.0 may leave it out; then there is nothing that would not be clear without it.
+    let authority = authority.or_else(host).ok_or(Error::BadHost { found: "no Host field" })?;
+    Ok(RequestedTarget::Plainly(inside.scheme, authority))
+}
+
+fn by_gateway<'a>(exchange: &Exchange, request: &Request<RequestBody>) -> Result<RequestedTarget<'a>, Error> {
+    let path = request.uri().path_and_query().ok_or(Error::NoTarget)?;
+    let authority = request.uri().authority().map(http::uri::Authority::as_str);
+    let target = gateway::target(path, &exchange.proxy.access.gateways).ok_or(Error::NoTarget)??;
+    let names = if exchange.proxy.access.exposed { Names::Any } else { Names::Loopback };
+    if policy::is_page_of_others(request.headers(), authority, names) {
+        return Err(Error::ForeignPage);
+    }
+    Ok(RequestedTarget::ByGateway(target))
+}
+
+/// Whether `authority` is where the worker has connected to: a gateway address that came through the proxy itself.
+fn is_own(exchange: &Exchange, authority: &str) -> bool {
+    let Some((host, port)) = authority.rsplit_once(':') else { return false };
+    // Nearly every request's port is another one; the system is asked about the rest.
+    exchange.proxy.access.ports.iter().any(|own| port.parse() == Ok(*own))
+        && exchange.session.client.stream.local_addr().is_ok_and(|local| {
+            let here = host.trim_matches(['[', ']']).parse() == Ok(local.ip());
+            here || (local.ip().is_loopback() && host.eq_ignore_ascii_case("localhost"))
+        })
+}

@@ -1,0 +1,204 @@
+//! Errors become answers, here and nowhere else; recognisable as ours by `Proxy-Status`, `Via` and their format.
+
+use std::{convert::Infallible, time::SystemTime};
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Method, Request, Response, Version,
+    header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, DATE, RETRY_AFTER, VIA},
+};
+use serde_json::json;
+use tower::{Service, service_fn};
+use tracing::{debug, warn};
+
+use crate::{
+    error::{Blame, Error},
+    metrics::Outcome,
+    proxy::{
+        call::Arrival,
+        exchange::Exchange,
+        incidents,
+        log_throttle::LogTopic,
+        message::{
+            fields::{PROXY_STATUS, REQUEST_ID},
+            request_body::RequestBody,
+        },
+        outbound::response_body::ResponseBody,
+        protocol::{MAX_FIELDS, MAX_HEAD},
+        steps::{access_log, count},
+    },
+};
+
+/// Answers for what goes wrong below.
+pub(crate) fn answer_errors<S>(
+    inner: S,
+) -> impl Service<Arrival, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Clone + Send + 'static
+where
+    S: Service<Arrival, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+{
+    service_fn(move |arrival: Arrival| {
+        let mut inner = inner.clone();
+        async move {
+            let exchange = arrival.exchange.clone();
+            exchange.stats.begin();
+            let connect = arrival.request.method() == Method::CONNECT;
+            let old = arrival.request.version() == Version::HTTP_10;
+            let mut answer = match inner.call(arrival).await {
+                Ok(mut answer) => {
+                    // Whoever keeps no log of requests has nothing to look the name up in.
+                    if exchange.proxy.reports.access_log && !connect {
+                        add_id(&mut answer, &exchange);
+                    }
+                    answer
+                }
+                Err(error) => {
+                    exchange.progress.rest();
+                    let mut answer = tell(&exchange, &error);
+                    // RFC 9931: after a rejected CONNECT the client may already have sent what is no HTTP.
+                    if connect || closes(&error) {
+                        close(&mut answer);
+                    }
+                    answer
+                }
+            };
+            // RFC 9112 §9.3: some proxy before us may have passed a `keep-alive` on without understanding it.
+            if old && !connect {
+                close(&mut answer);
+            }
+            Ok(answer)
+        }
+    })
+}
+
+/// Notes that a request failed with `error`, and makes the answer to it.
+fn tell(exchange: &Exchange, error: &Error) -> Response<ResponseBody> {
+    let (proxy, text) = (&exchange.proxy, error.with_causes());
+    match error.blame() {
+        // Told where it is known which request it was.
+        Blame::Upstream => {}
+        Blame::Us if matches!(error, Error::NoDescriptor { .. }) => {
+            // Of the process, and not of one host.
+            if proxy.reports.throttle.is_due(LogTopic::Descriptors, &"".into(), proxy.clock.now()) {
+                warn!(error = text, hint = error.hint(), "no file descriptor is left: requests are answered with 503");
+            }
+        }
+        Blame::Us if matches!(error, Error::Refused { .. }) => debug!(error = text, "refused a request"),
+        _ => debug!(error = text, "rejected a request"),
+    }
+    if !matches!(error, Error::Draining) {
+        proxy.reports.incidents.failed(error, &text, proxy.clock.now());
+    }
+    for_error(exchange, error, &text)
+}
+
+/// The answer to a request that failed with `error`, which `text` says with its causes.
+fn for_error(exchange: &Exchange, error: &Error, text: &str) -> Response<ResponseBody> {
+    let (proxy, status) = (&exchange.proxy, error.status());
+    let mut problem = json!({
+        "type": "about:blank",
+        "title": status.canonical_reason().unwrap_or_default(),
+        "status": status.as_u16(),
+        "detail": text,
+        "hint": hint(&proxy.access.admin, error),
+        "blame": incidents::name(error.blame()),
+        "request_id": exchange.request_id().to_string(),
+    });
+    let mut answer = Response::new(ResponseBody::Own(None));
+    *answer.status_mut() = status;
+    let fields = answer.headers_mut();
+    if let Some(wait) = error.retry_after() {
+        // Rounded up: a second too early would be refused again.
+        let seconds = wait.as_millis().div_ceil(1000).max(1) as u64;
+        fields.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        problem["retry_after"] = seconds.into();
+    }
+    if let Ok(proxy_status) = HeaderValue::try_from(format!("andante; error={}", error.proxy_status())) {
+        fields.insert(PROXY_STATUS, proxy_status);
+    }
+    fields.insert(VIA, proxy.via[0].clone());
+    fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    add_date(fields);
+    add_id(&mut answer, exchange);
+    *answer.body_mut() = ResponseBody::Own(Some(Bytes::from(format!("{problem:#}\n"))));
+    answer
+}
+
+/// The answer, byte for byte, to a request for which hyper wants to answer `status`, because it cannot be read.
+pub(crate) fn to_unreadable(exchange: &Exchange, status: &[u8]) -> Bytes {
+    let error = match status {
+        b"431" => Error::TooLarge { bytes: MAX_HEAD, fields: MAX_FIELDS },
+        b"414" => Error::UriTooLong,
+        _ => Error::Malformed,
+    };
+    exchange.stats.begin();
+    exchange.proxy.nowhere.count(count::of_error(&error));
+    access_log::Line { status: Some(error.status()), ..access_log::Line::default() }.write(exchange, Outcome::Rejected);
+    let mut answer = tell(exchange, &error);
+    let ResponseBody::Own(body) = answer.body_mut() else { return Bytes::new() };
+    let body = body.take().unwrap_or_default();
+    let mut text =
+        format!("HTTP/1.1 {}\r\nconnection: close\r\ncontent-length: {}\r\n", answer.status(), body.len()).into_bytes();
+    for (name, value) in answer.headers() {
+        text.extend_from_slice(name.as_ref());
+        text.extend_from_slice(b": ");
+        text.extend_from_slice(value.as_bytes());
+        text.extend_from_slice(b"\r\n");
+    }
+    text.extend_from_slice(b"\r\n");
+    text.extend_from_slice(&body);
+    text.into()
+}
+
+/// The answer to TRACE and OPTIONS whose `Max-Forwards` ends here (RFC 9110 §9.3.7, §9.3.8).
+pub(crate) fn last_hop(request: &Request<RequestBody>) -> Response<ResponseBody> {
+    let mut answer = Response::new(ResponseBody::Own(None));
+    if request.method() == Method::OPTIONS {
+        answer
+            .headers_mut()
+            .insert(ALLOW, HeaderValue::from_static("CONNECT, DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT, TRACE"));
+    } else {
+        // Without its fields: they may hold credentials (RFC 9110 §9.3.8).
+        let line = format!("TRACE {} {:?}\r\n\r\n", request.uri(), request.version());
+        *answer.body_mut() = ResponseBody::Own(Some(line.into()));
+        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("message/http"));
+    }
+    add_date(answer.headers_mut());
+    *answer.version_mut() = Version::HTTP_11;
+    answer
+}
+
+fn close(answer: &mut Response<ResponseBody>) {
+    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+}
+
+/// Errors that leave the connection in a state that nobody can be sure of.
+fn closes(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::TransferCoding
+            | Error::BadHost { .. }
+            | Error::Stalled { .. }
+            | Error::Body { .. }
+            | Error::Stranger { .. }
+            | Error::Draining
+    )
+}
+
+fn hint(admin: &str, error: &Error) -> String {
+    match error {
+        Error::NoTarget => format!("{}; its state is shown at {admin}", error.hint()),
+        _ => error.hint().to_owned(),
+    }
+}
+
+fn add_id(answer: &mut Response<ResponseBody>, exchange: &Exchange) {
+    let id = HeaderValue::try_from(exchange.request_id().to_string()).expect("letters, digits and a hyphen");
+    answer.headers_mut().insert(REQUEST_ID, id);
+}
+
+fn add_date(fields: &mut http::HeaderMap) {
+    if let Ok(date) = HeaderValue::try_from(httpdate::fmt_http_date(SystemTime::now())) {
+        fields.insert(DATE, date);
+    }
+}

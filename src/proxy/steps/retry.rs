@@ -1,0 +1,138 @@
+//! Sends again what may be sent again. Each attempt takes a permit of its own, in front of those who have not been sent yet.
+//!
+//! What was refused was not done, and what never arrived was not either: any request may be sent again then. What broke
+//! off may have been done, and only requests that may be repeated are (RFC 9110 §9.2.2), or those that say so themselves.
+//! `policy` decides, `replay` keeps what is sent again, `attempt` is what passes between this step and those below.
+
+pub(crate) mod attempt;
+pub(crate) mod policy;
+pub(crate) mod replay;
+
+use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
+
+use http::Response;
+use tower::{Service, service_fn};
+use tracing::debug;
+
+use self::{
+    attempt::{AttemptContext, AttemptOutcome, FailedAttempt},
+    policy::REFUSALS,
+};
+use crate::{
+    error::Error,
+    proxy::{
+        call::{Answered, Call, Retry},
+        exchange::Exchange,
+        message::progress::Phase,
+        outbound::{response_body::ResponseBody, route::Route},
+    },
+};
+
+/// Slots may be a little late: nobody is sent away for that.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// Sends again what has failed, for as long as its worker has patience.
+pub(crate) fn what_failed<S>(
+    inner: S,
+) -> impl Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static
+where
+    S: Service<Call, Response = AttemptOutcome, Error = Error, Future: Send> + Clone + Send + 'static,
+{
+    service_fn(move |call: Call| {
+        let mut inner = inner.clone();
+        async move {
+            let (exchange, route) = (call.exchange.clone(), call.route.clone());
+            match in_time(&exchange, &route, inner.call(call)).await? {
+                AttemptOutcome::Done(answer) => Ok(answer),
+                // BoxedRequest, because it is large and rare.
+                AttemptOutcome::Failed(failed) => Box::pin(keep_trying(inner, failed)).await,
+            }
+        }
+    })
+}
+
+async fn keep_trying<S>(mut inner: S, mut failed: Box<FailedAttempt>) -> Answered
+where
+    S: Service<Call, Response = AttemptOutcome, Error = Error>,
+{
+    let AttemptContext { exchange, route, location, deadline } = failed.context.clone();
+    let (clock, lane, progress) = (exchange.proxy.clock, &route.lane, &exchange.progress);
+    let others = lane.served();
+    for tries in 1.. {
+        // What was held is over, and the request is not.
+        progress.awaits_answer();
+        let FailedAttempt { replay, reason, retry_after, last, .. } = *failed;
+        lane.failed(match &last {
+            Ok(answer) => format!("it answered {}", answer.status()),
+            Err(error) => error.with_causes(),
+        });
+        let asked = retry_after.filter(|_| reason.waits()).unwrap_or_default();
+        let pause = reason.back_off(tries, fastrand::f64()).max(asked);
+        let left = deadline.since(clock.now());
+        let back_off = pause.max(lane.closed_for());
+        let in_vain = tries >= REFUSALS && lane.served() - others > tries.into();
+        if in_vain || reason.gives_up(tries, &route) || back_off > left || (reason.is_budgeted() && !lane.may_retry()) {
+            return settle(&exchange, last);
+        }
+        let Some(request) = replay.once_more(progress).await else { return settle(&exchange, last) };
+        if !pause.is_zero() {
+            progress.enter_until(Phase::Waiting, deadline + GRACE);
+            clock.sleep_until(clock.now() + pause).await;
+            exchange.stats.waited(pause);
+        }
+        let call = Call {
+            exchange: exchange.clone(),
+            request,
+            route: route.clone(),
+            deadline,
+            location: location.clone(),
+            retry: Some(Retry { reason, attempt: tries + 1, back_off: pause }),
+        };
+        progress.awaits_answer();
+        match in_time(&exchange, &route, inner.call(call)).await {
+            Ok(AttemptOutcome::Done(answer)) => return Ok(answer),
+            Ok(AttemptOutcome::Failed(next)) => failed = next,
+            // Its patience is over: it gets what the upstream said last.
+            Err(Error::Refused { .. }) => return settle(&exchange, last),
+            Err(error) => return Err(error),
+        }
+    }
+    unreachable!("counting does not end")
+}
+
+/// Lets the worker have what the upstream said last; all of it is here.
+fn settle(exchange: &Exchange, last: Answered) -> Answered {
+    exchange.progress.rest();
+    last
+}
+
+/// Runs one try, for as long as its request may wait for a slot.
+async fn in_time<T>(
+    exchange: &Exchange,
+    route: &Route,
+    one_try: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let mut one_try = pin!(one_try);
+    poll_fn(|cx| {
+        if exchange.progress.phase() != Phase::LateWaiting {
+            return one_try.as_mut().poll(cx);
+        }
+        let host = route.origin.host.to_string();
+        let retry_after = route.lane.snapshot().drain.unwrap_or_default();
+        Poll::Ready(Err(Error::Refused { host, why: "no slot matured in the time it may wait".into(), retry_after }))
+    })
+    .await
+}
+
+/// A further attempt has its permit: counted and logged only now, as many still wait when their workers lose patience.
+pub(crate) fn begins(call: &Call) {
+    let Call { exchange, route, deadline, retry: Some(Retry { reason, attempt, back_off }), .. } = call else { return };
+    let (now, lane) = (exchange.proxy.clock.now(), &route.lane);
+    lane.metrics().retried(*reason);
+    exchange.proxy.reports.retries.add(lane.host(), &lane.policy().name, *reason, now);
+    debug!(
+        host = %lane.host(), rule = %lane.policy().name, reason = reason.as_str(), attempt = *attempt,
+        back_off_s = back_off.as_secs_f64(), patience_left_s = deadline.since(now).as_secs_f64(),
+        request_id = %exchange.request_id(), "sending a request again"
+    );
+}

@@ -1,0 +1,46 @@
+//! What one attempt comes to, and what is needed for the next.
+
+use std::{sync::Arc, time::Duration};
+
+use http::Response;
+
+use super::replay::ReplayRequest;
+use crate::{
+    clock::Instant,
+    metrics::RetryReason,
+    proxy::{
+        call::Answered,
+        exchange::Exchange,
+        message::gateway::LocationRewriter,
+        outbound::{response_body::ResponseBody, route::Route},
+    },
+};
+
+/// What one attempt comes to.
+#[expect(clippy::large_enum_variant, reason = "the large one is the usual one, and is not to cost an allocation")]
+pub(crate) enum AttemptOutcome {
+    /// An answer for the worker.
+    Done(Response<ResponseBody>),
+    /// The request may be sent again.
+    Failed(Box<FailedAttempt>),
+}
+
+/// An attempt that has failed, of a request that may be sent again.
+pub(crate) struct FailedAttempt {
+    pub(crate) context: AttemptContext,
+    pub(crate) replay: ReplayRequest,
+    pub(crate) reason: RetryReason,
+    /// The wait that the answer asks for.
+    pub(crate) retry_after: Option<Duration>,
+    /// What the worker gets if it is not sent again.
+    pub(crate) last: Answered,
+}
+
+/// What every attempt of a request needs beside the request.
+#[derive(Clone)]
+pub(crate) struct AttemptContext {
+    pub(crate) exchange: Arc<Exchange>,
+    pub(crate) route: Arc<Route>,
+    pub(crate) location: Option<Arc<LocationRewriter>>,
+    pub(crate) deadline: Instant,
+}
