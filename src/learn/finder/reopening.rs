@@ -27,7 +27,7 @@ const KEPT: f64 = 600.0;
 const BRIEFLY: f64 = 20.0;
 const SHORT: f64 = 2.0;
 /// Fewer in less than a moment are a bucket's last ones, and tell no window.
-const SOME: f64 = 3.0;
+pub(super) const SOME: f64 = 3.0;
 const MOMENT: f64 = 0.5;
 /// So few do not make a rate if nobody waits.
 const FEW: f64 = 10.0;
