@@ -6,12 +6,14 @@ use std::{hint::black_box, sync::Arc, time::Duration};
 
 use andante::{
     clock::{Clock, Instant},
+    lane::{
+        Admission, AdmitRequest, Lane, Lanes, Permit,
+        order::{Queue, Turn},
+    },
     learn::{Heard, RouteKey},
     limit::{Budget, Cost, Limits, MarginSpec, Scope},
     metrics::Metrics,
-    pace::{Admission, Ask, Lane, Lanes, Permit},
     policy::{Origin, Policy, Rules, Scheme},
-    queue::Queue,
 };
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 
@@ -19,7 +21,7 @@ use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const WAITING: usize = 30_000;
-const ASK: Ask = Ask { cost: Cost::MIN, kind: RouteKey::NONE, deadline: Instant::FAR, again: false };
+const ASK: AdmitRequest = AdmitRequest { cost: Cost::MIN, kind: RouteKey::NONE, deadline: Instant::FAR, again: false };
 
 fn policy(limits: &str) -> Policy {
     let limits: Limits = limits.parse().expect("a valid limit");
@@ -102,17 +104,17 @@ fn queue(c: &mut Criterion) {
     let mut group = c.benchmark_group("queue");
     let mut queue = Queue::new();
     for ticket in 0..WAITING {
-        queue.push((), Cost::MIN, false, ticket);
+        queue.enqueue((), Cost::MIN, Turn::New, ticket);
     }
     group.bench_function("push and pop, 30,000 waiting", |b| {
         b.iter(|| {
-            queue.push((), Cost::MIN, false, black_box(0));
+            queue.enqueue((), Cost::MIN, Turn::New, black_box(0));
             queue.pop(0)
         });
     });
     group.bench_function("push and leave, 30,000 waiting", |b| {
         b.iter(|| {
-            let place = queue.push((), Cost::MIN, false, black_box(0));
+            let place = queue.enqueue((), Cost::MIN, Turn::New, black_box(0));
             queue.remove(place)
         });
     });

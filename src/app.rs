@@ -33,9 +33,9 @@ use crate::{
     clock::Clock,
     config::{Clients, Config},
     dial::Dialer,
+    lane::Lanes,
     listen::{self, Given},
     metrics::Metrics,
-    pace::Lanes,
     proxy::{self, Pool, Proxy},
     tls::{Tls, TlsError},
 };

@@ -2,30 +2,30 @@
 
 mod allowance;
 mod breaker;
-mod finder;
 mod found;
 mod gate;
 mod grounds;
 mod kinds;
 mod ledger;
 mod observation;
-mod period;
+mod quotas;
+mod rate_estimator;
 mod refusing;
 mod route_key;
 mod routes;
 mod scopes;
-mod told;
+mod window_estimator;
 
 use std::time::Duration;
 
-pub use self::told::Left;
+pub use self::quotas::QuotaSnapshot;
 use self::{
     breaker::Breaker,
-    finder::{Answered, Finder},
     gate::Gate,
     kinds::Kinds,
+    quotas::Quotas,
+    rate_estimator::{Answered, RateEstimator},
     routes::Routes,
-    told::Told,
 };
 pub use self::{
     gate::Reason,
@@ -36,7 +36,7 @@ pub use self::{
 use crate::{
     clock::Instant,
     hint::{Cause, Hint, Signal},
-    limit::{Budget, Charge, Cost, Scope, Source, Unit},
+    limit::{Budget, Charge, Cost, Scope, Seq, Source},
     policy::{Policy, Spend, Trust},
 };
 
@@ -51,10 +51,10 @@ pub struct Learned {
     /// Refusals that the API explains itself, one after the other.
     waits: u32,
     /// The budgets that the API tells of.
-    told: Told,
+    told: Quotas,
     /// The kinds of requests that it refuses although its budgets have room.
     routes: Routes,
-    finder: Finder,
+    estimator: RateEstimator,
     /// The kinds of requests, and credentials, that it limits by themselves and does not tell.
     kinds: Kinds,
     /// The rate it had found when people were told last.
@@ -104,9 +104,9 @@ impl Learned {
             breaker: policy.breaker.then(Breaker::default),
             gate: Gate::default(),
             waits: 0,
-            told: Told::default(),
+            told: Quotas::default(),
             routes: Routes::default(),
-            finder: Finder::new(configured(policy)),
+            estimator: RateEstimator::new(configured(policy)),
             kinds: Kinds::default(),
             noted: None,
             at_once: None,
@@ -157,8 +157,8 @@ impl Learned {
     pub fn earliest(&mut self, now: Instant, cost: Cost, scope: Scope) -> Instant {
         let opens = self.gate.earliest(now).max(self.told.earliest(now, cost, scope, self.spend));
         // What hangs does not hold up all others for ever.
-        let crowded = self.gate.is_open() && !self.finder.has_room(self.unanswered);
-        if crowded { opens.max(self.taken + self.finder.hangs()) } else { opens }
+        let crowded = self.gate.is_open() && !self.estimator.has_room(self.unanswered);
+        if crowded { opens.max(self.taken + self.estimator.hangs()) } else { opens }
     }
 
     /// Until when nothing of `scope` leaves, as far as is known, and why.
@@ -184,14 +184,14 @@ impl Learned {
         self.unanswered += 1;
         self.taken = now;
         self.extra = (self.extra + EXTRA).min(EXTRA_AT_MOST);
-        self.gate.take(now, charge.unit);
-        self.routes.take(kind, charge.unit, now);
+        self.gate.take(now, charge.seq);
+        self.routes.take(kind, charge.seq, now);
         self.told.take(now, charge);
         // What has a limit of its own says nothing of how fast the lane may go.
         if !self.kinds.is_own(kind) {
-            self.finder.take(now, waited);
+            self.estimator.take(now, waited);
         }
-        self.kinds.take(kind, charge.unit, now, waited);
+        self.kinds.take(kind, charge.seq, now, waited);
         self.found(now, kind, budget)
     }
 
@@ -220,33 +220,33 @@ impl Learned {
             self.blame_kind(&kind, &mut changes);
         }
         let served = hint.cause == Cause::None;
-        if !claims.limits.is_empty() && self.finder.forget() {
-            budget.unlearn(Source::Found);
+        if !claims.limits.is_empty() && self.estimator.forget() {
+            budget.unlearn(Source::Estimated);
         }
         changes.extend(claims.limits.iter().map(|(limit, grounds)| Change::Limit(*limit, Box::new(*grounds))));
         match hint.cause {
-            Cause::None if failed => self.fail(now, charge.unit, &mut changes),
+            Cause::None if failed => self.fail(now, charge.seq, &mut changes),
             Cause::None => self.serve(seen, &mut changes),
             // Others are served: it is a refusal.
             Cause::Overload if self.is_alive() => self.refuse(seen, &claims, &mut changes),
             Cause::Overload => match hint.wait.filter(|wait| !wait.is_zero()) {
                 Some(wait) => self.close(now, wait, Reason::RetryAfter, &mut changes),
                 None => {
-                    self.finder.failed(self.unanswered);
-                    self.fail(now, charge.unit, &mut changes);
+                    self.estimator.failed(self.unanswered);
+                    self.fail(now, charge.seq, &mut changes);
                 }
             },
             Cause::Concurrency => {
-                self.gate.served(charge.unit);
+                self.gate.served(charge.seq);
                 if self.kinds.is_own(&kind) {
                     self.kinds.too_many(&kind);
                 } else {
-                    self.finder.too_many(seen.crowd);
+                    self.estimator.too_many(seen.crowd);
                 }
             }
             // The lane is not to blame.
             Cause::Quota if hint.signal == Signal::FatalQuota || elsewhere && hint.signal != Signal::Banned => {
-                if self.gate.served(charge.unit) {
+                if self.gate.served(charge.seq) {
                     self.open(&mut changes);
                 }
             }
@@ -261,8 +261,8 @@ impl Learned {
         }
         changes.extend(self.found(now, &kind, budget));
         // Whatever it said, it does not try any more.
-        self.gate.ended(charge.unit);
-        self.kinds.ended(&kind, charge.unit);
+        self.gate.ended(charge.seq);
+        self.kinds.ended(&kind, charge.seq);
         if !quota {
             self.routes.served(&kind, sent);
         }
@@ -290,21 +290,21 @@ impl Learned {
         changes
     }
 
-    /// The request `unit` could not be sent, broke off, or was not answered in time: the upstream has failed.
-    pub fn broke(&mut self, now: Instant, unit: Unit) -> Changes {
+    /// The request `seq` could not be sent, broke off, or was not answered in time: the upstream has failed.
+    pub fn broke(&mut self, now: Instant, seq: Seq) -> Changes {
         let mut changes = Changes::new();
-        self.fail(now, unit, &mut changes);
+        self.fail(now, seq, &mut changes);
         changes
     }
 
     /// A request of `kind` will not be answered any more. `sent` says that it may have been counted all the same.
     pub fn ended(&mut self, now: Instant, charge: Charge, kind: &RouteKey, sent: bool) {
         self.unanswered = self.unanswered.saturating_sub(1);
-        self.gate.ended(charge.unit);
+        self.gate.ended(charge.seq);
         self.told.ended(charge, sent);
-        self.kinds.ended(kind, charge.unit);
+        self.kinds.ended(kind, charge.seq);
         if !sent {
-            self.routes.give_back(kind, charge.unit, now);
+            self.routes.give_back(kind, charge.seq, now);
         }
     }
 
@@ -315,7 +315,7 @@ impl Learned {
 
     /// Whether requests are served, or were until they were refused.
     pub fn is_alive(&self) -> bool {
-        self.finder.is_alive()
+        self.estimator.is_alive()
     }
 
     /// Whether one more request may be sent again although the upstream is in trouble: a share of all that are sent, so
@@ -334,7 +334,7 @@ impl Learned {
     }
 
     /// What is left of each budget that the API tells of.
-    pub fn budgets(&self, now: Instant) -> Vec<Left> {
+    pub fn budgets(&self, now: Instant) -> Vec<QuotaSnapshot> {
         self.told.left(now)
     }
 
@@ -351,7 +351,7 @@ impl Learned {
 
     /// Whether nothing was learned.
     pub fn is_blank(&self) -> bool {
-        self.told.is_empty() && self.gate.is_open() && self.finder.is_blank() && self.kinds.is_empty()
+        self.told.is_empty() && self.gate.is_open() && self.estimator.is_blank() && self.kinds.is_empty()
     }
 
     /// The last instant until which something pauses that was asked to: nothing may leave before that, whoever asks.
@@ -368,38 +368,38 @@ impl Learned {
     fn open(&mut self, changes: &mut Changes) {
         self.waits = 0;
         self.kinds.opened();
-        self.finder.opened(self.unanswered);
+        self.estimator.opened(self.unanswered);
         changes.push(Change::Opened);
     }
 
     fn serve(&mut self, seen: &Observation<'_>, changes: &mut Changes) {
         let &Observation { charge, at: now, .. } = seen;
-        let unit = charge.unit;
+        let seq = charge.seq;
         if let Some(breaker) = &mut self.breaker {
-            breaker.served(now, self.gate.is_probe(unit));
+            breaker.served(now, self.gate.is_probe(seq));
         }
-        if self.gate.served(unit) {
+        if self.gate.served(seq) {
             self.open(changes);
         }
         if self.told.passed(charge) {
-            self.finder.opened(self.unanswered);
+            self.estimator.opened(self.unanswered);
         }
         let beside = self.kinds.is_beside(&seen.kind);
-        self.finder.served(answered(seen), beside);
-        self.kinds.served(&seen.kind, answered(seen), &self.finder);
+        self.estimator.served(answered(seen), beside);
+        self.kinds.served(&seen.kind, answered(seen), &self.estimator);
     }
 
-    fn fail(&mut self, now: Instant, unit: Unit, changes: &mut Changes) {
+    fn fail(&mut self, now: Instant, seq: Seq, changes: &mut Changes) {
         if !self.answered {
             // Its name may be wrong: whoever asks for it should know soon.
             return;
         }
-        let probe = self.gate.is_probe(unit) && self.is_broken();
+        let probe = self.gate.is_probe(seq) && self.is_broken();
         let pause = self.breaker.as_mut().and_then(|breaker| breaker.failed(now, probe));
         match pause {
             Some(pause) => self.close(now, pause, Reason::Breaker, changes),
             // What it was to find out, it has: the API answers, or is not reached, but it does not ask for a pause.
-            None if self.gate.served(unit) => self.open(changes),
+            None if self.gate.served(seq) => self.open(changes),
             None => {}
         }
     }
@@ -407,7 +407,7 @@ impl Learned {
 
 fn answered(seen: &Observation<'_>) -> Answered {
     let &Observation { charge, sent, at, crowd, .. } = seen;
-    Answered { unit: charge.unit, sent, at, crowd }
+    Answered { seq: charge.seq, sent, at, crowd }
 }
 
 /// How many requests a second are configured, at most.

@@ -6,7 +6,7 @@ mod margin;
 mod spec;
 mod window;
 
-pub use budget::{Budget, Charge, Cost, Scope, Source, Unit, Usage};
+pub use budget::{Budget, Charge, Cost, Scope, Seq, Source, Usage};
 pub use gcra::Gcra;
 pub use margin::{Margin, MarginSpec};
 pub use spec::{LONGEST_PACE, LimitSpec, Limits, Rate, SpecError, settle};

@@ -1,7 +1,7 @@
 //! The architecture, held to: which layer may import which, what pure code may not touch, and how long a file may be.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -10,10 +10,10 @@ use std::{
 /// its own row, and from lower layers: so there are no circles.
 const LAYERS: &[(&str, &[&str])] = &[
     ("words", &["clock", "error", "metrics"]),
-    ("pure", &["limit", "queue", "hint", "policy", "learn"]),
+    ("pure", &["limit", "hint", "policy", "learn"]),
     ("config", &["config"]),
     ("ports", &["store", "listen", "ca", "tls", "dial"]),
-    ("pace", &["pace"]),
+    ("lane", &["lane"]),
     ("proxy", &["proxy"]),
     ("admin", &["admin"]),
     ("app", &["app", "mock"]),
@@ -21,7 +21,18 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("main", &["main", "lib"]),
 ];
 
-/// What would let pure code read a clock, do I/O or spawn.
+/// The layers inside of `proxy`, lowest first.
+const PROXY: &[(&str, &[&str])] = &[
+    ("shared words", &["drain", "incidents", "log_throttle", "protocol", "recent", "request_stats", "retry_log"]),
+    ("messages", &["message"]),
+    ("connections to upstreams", &["outbound"]),
+    ("a request at each stage", &["context", "session", "takeover", "exchange", "call"]),
+    ("its steps", &["steps"]),
+    ("their order", &["stack"]),
+    ("connections of workers", &["inbound"]),
+];
+
+/// What would let pure code, which the state of a lane and the order in it are too, read a clock, do I/O or spawn.
 const IMPURE: &[&str] = &[
     "tokio",
     "hyper",
@@ -51,6 +62,32 @@ fn every_file_imports_from_lower_layers_only() {
 }
 
 #[test]
+fn no_modules_of_one_parent_import_each_other_in_a_circle() {
+    let mut uses = BTreeMap::<Module, BTreeMap<String, BTreeSet<String>>>::new();
+    for Use { parent, from, to } in uses_of(&sources()) {
+        uses.entry(parent).or_default().entry(from).or_default().insert(to);
+    }
+    let circles: Vec<String> = uses
+        .iter()
+        .filter_map(|(parent, uses)| Some(format!("{}: {}", parent.join("::"), circle(uses)?.join(" → "))))
+        .collect();
+    assert!(circles.is_empty(), "\n{}", circles.join("\n"));
+}
+
+#[test]
+fn the_layers_of_the_proxy_import_downwards_only() {
+    let layer = |name: &str| PROXY.iter().position(|(_, modules)| modules.contains(&name));
+    for Use { parent, from, to } in uses_of(&sources()) {
+        if parent == ["proxy"] {
+            let (Some(upper), Some(lower)) = (layer(&from), layer(&to)) else {
+                panic!("{from} or {to} is in no layer")
+            };
+            assert!(lower <= upper, "`{from}` ({}) imports `{to}` ({})", PROXY[upper].0, PROXY[lower].0);
+        }
+    }
+}
+
+#[test]
 fn no_file_is_two_ideas_and_parents_stand_beside_their_children() {
     for (path, text) in sources() {
         assert!(text.lines().count() <= LONGEST, "{} has more than {LONGEST} lines", path.display());
@@ -64,12 +101,12 @@ fn the_check_finds_what_it_is_for() {
     for (path, text) in [
         ("limit/window.rs", "use crate::proxy::Pool;"),
         ("limit.rs", "use crate::{clock, config::Config};"),
-        ("limit.rs", "use crate::{\n    clock::{self, Instant},\n    pace::{Lane},\n};"),
+        ("limit.rs", "use crate::{\n    clock::{self, Instant},\n    lane::{Lane},\n};"),
         ("limit.rs", "use crate::policy::Rules;"),
-        ("pace.rs", "fn f() { crate::admin::f() }"),
+        ("lane.rs", "fn f() { crate::admin::f() }"),
         ("config/value.rs", "pub(crate) use crate::dial as d;"),
-        ("queue.rs", "use tokio::sync::Notify;"),
-        ("queue.rs", "use std::{fmt, time::{Duration, Instant}};"),
+        ("lane/state.rs", "use tokio::sync::Notify;"),
+        ("lane/order/fifo.rs", "use std::{fmt, time::{Duration, Instant}};"),
         ("hint/openai.rs", "fn f() { let _ = std::time::SystemTime::now(); }"),
         ("main.rs", "use andante::x;\nmod stranger;\nuse crate::stranger::Thing;"),
         ("stranger.rs", "fn f() {}"),
@@ -85,11 +122,32 @@ fn the_check_finds_what_it_is_for() {
         ("limit/window.rs", "const S: &str = \"crate::proxy::Pool tokio::x\";"),
         ("limit.rs", "#[cfg(test)]\nmod tests {\n    use crate::proxy::Pool;\n    fn f() { let c = '{'; }\n}"),
         ("policy.rs", "use crate::limit::LimitSpec;"),
-        ("pace.rs", "use tokio::sync::Notify;"),
+        ("lane/driver.rs", "use tokio::sync::Notify;"),
         ("main.rs", "use andante::cli::Cli;"),
     ] {
         assert_eq!(violations(Path::new(path), text), Vec::<String>::new(), "{path}: {text}");
     }
+    let files = [
+        ("a.rs", "mod b; mod c; mod d;"),
+        ("a/b.rs", "use super::c::C;"),
+        ("a/c.rs", "use crate::a::{d::{self, D}, Item};"),
+        ("a/d.rs", "mod e;"),
+        ("a/d/e.rs", "use super::super::b::B; use super::D;"),
+        ("a/d/tests.rs", "use crate::a::c;"),
+    ];
+    let files: Vec<_> = files.iter().map(|(path, text)| (PathBuf::from(path), (*text).to_owned())).collect();
+    let found: Vec<_> = uses_of(&files).into_iter().map(|found| (found.from, found.to)).collect();
+    let pair = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+    assert_eq!(found, [pair("b", "c"), pair("c", "d"), pair("d", "b")]);
+    let edges = |pairs: &[(&str, &str)]| {
+        let mut edges = BTreeMap::<String, BTreeSet<String>>::new();
+        for (from, to) in pairs {
+            edges.entry((*from).into()).or_default().insert((*to).into());
+        }
+        edges
+    };
+    assert_eq!(circle(&edges(&[("a", "b"), ("b", "c"), ("a", "c")])), None);
+    assert!(circle(&edges(&[("x", "a"), ("a", "b"), ("b", "c"), ("c", "a")])).is_some());
     let declared = "mod a;\n#[cfg(test)]\nmod tests;\n#[cfg(test)]\nmod inline { }\n// #[cfg(test)] mod no;";
     assert_eq!(test_modules(Path::new("config.rs"), declared), [Path::new("config/tests")]);
     assert_eq!(test_modules(Path::new("lib.rs"), declared), [Path::new("tests")]);
@@ -113,6 +171,80 @@ fn sources() -> Vec<(PathBuf, String)> {
     assert!(files.len() > 5, "no sources found");
     files.sort();
     files
+}
+
+/// A module by the names on the way to it.
+type Module = Vec<String>;
+
+/// Of two modules below `parent` one imports from the other, or something below it does from something below the other.
+struct Use {
+    parent: Module,
+    from: String,
+    to: String,
+}
+
+/// What modules import from each other, tests excepted.
+fn uses_of(sources: &[(PathBuf, String)]) -> Vec<Use> {
+    let module = |path: &Path| -> Module {
+        path.with_extension("").components().map(|name| name.as_os_str().to_string_lossy().into_owned()).collect()
+    };
+    let tests: Vec<PathBuf> = sources.iter().flat_map(|(path, text)| test_modules(path, text)).collect();
+    let is_test = |path: &Path| {
+        tests.iter().any(|tests| path.with_extension("").starts_with(tests)) || path.ends_with("tests.rs")
+    };
+    let modules: BTreeSet<Module> = sources.iter().map(|(path, _)| module(path)).collect();
+    let mut uses = BTreeSet::new();
+    for (path, text) in sources.iter().filter(|(path, _)| !is_test(path)) {
+        let (own, code) = (module(path), without_tests(&without_text(text)));
+        for import in ["crate", "super"].into_iter().flat_map(|root| paths_of(&code, root)) {
+            let mut names = import.split("::").peekable();
+            let mut target = own.clone();
+            if names.next_if_eq(&"crate").is_some() {
+                target.clear();
+            }
+            while names.next_if_eq(&"super").is_some() {
+                target.pop();
+            }
+            target.extend(names.map(str::to_owned));
+            while !target.is_empty() && !modules.contains(&target) {
+                target.pop();
+            }
+            let common = own.iter().zip(&target).take_while(|(a, b)| a == b).count();
+            if let (Some(from), Some(to)) = (own.get(common), target.get(common)) {
+                uses.insert((own[..common].to_vec(), from.clone(), to.clone()));
+            }
+        }
+    }
+    uses.into_iter().map(|(parent, from, to)| Use { parent, from, to }).collect()
+}
+
+/// A circle among what imports what, if there is one.
+fn circle(uses: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
+    fn visit<'a>(
+        at: &'a str,
+        uses: &'a BTreeMap<String, BTreeSet<String>>,
+        way: &mut Vec<&'a str>,
+        done: &mut BTreeSet<&'a str>,
+    ) -> bool {
+        if way.contains(&at) {
+            way.push(at);
+            return true;
+        }
+        if !done.insert(at) {
+            return false;
+        }
+        way.push(at);
+        if uses.get(at).into_iter().flatten().any(|next| visit(next, uses, way, done)) {
+            return true;
+        }
+        way.pop();
+        false
+    }
+    let mut done = BTreeSet::new();
+    uses.keys().find_map(|start| {
+        let mut way = Vec::new();
+        visit(start, uses, &mut way, &mut done).then(|| way.into_iter().map(str::to_owned).collect())
+    })
 }
 
 /// The modules in files of their own that the file at `path` declares for tests alone, as paths without extension.
@@ -141,7 +273,8 @@ fn violations(path: &Path, text: &str) -> Vec<String> {
             wrong.push(format!("{}: `{module}` ({}) imports `{import}`", path.display(), LAYERS[own.0].0));
         }
     }
-    if LAYERS[own.0].0 == "pure" {
+    let pure = ["lane/state", "lane/order"].iter().any(|pure| path.with_extension("").starts_with(pure));
+    if pure || LAYERS[own.0].0 == "pure" {
         let roots: BTreeSet<_> = IMPURE.iter().map(|path| path.split("::").next().unwrap()).collect();
         for import in roots.into_iter().flat_map(|root| paths_of(&code, root)) {
             let banned = |path: &&&str| import == **path || import.starts_with(&format!("{path}::"));

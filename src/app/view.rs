@@ -9,9 +9,9 @@ use crate::{
         LimitSource, LimitStatus, OwnLimitStatus, Requests, Source, Status,
     },
     clock::Instant,
-    learn::{Grounds, Left, OwnLimit},
+    lane::Lane,
+    learn::{Grounds, OwnLimit, QuotaSnapshot},
     limit::{self, Usage},
-    pace::Lane,
     proxy::{Incident, Proxy},
 };
 
@@ -107,7 +107,7 @@ fn lane_status(lane: &Lane, now: Instant) -> LaneStatus {
     }
 }
 
-fn budget_status(budget: &Left) -> BudgetStatus {
+fn budget_status(budget: &QuotaSnapshot) -> BudgetStatus {
     BudgetStatus {
         name: budget.name.as_deref().map(Into::into),
         left: Some(budget.left).filter(|left| left.is_finite()),

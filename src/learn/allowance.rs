@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::period::Return;
+use super::window_estimator::Return;
 use crate::{
     clock::Instant,
     hint::Bucket,
-    limit::{Cost, LONGEST_PACE, Unit},
+    limit::{Cost, LONGEST_PACE, Seq},
     policy::Spend,
 };
 
@@ -22,7 +22,7 @@ pub(super) struct Allowance {
     /// When that was said.
     said: Instant,
     /// The latest request whose answer was listened to.
-    unit: Unit,
+    seq: Seq,
     /// When it is reset, if that was said.
     pub(super) reset: Option<Instant>,
     /// How far off the reset may be.
@@ -40,7 +40,7 @@ pub(super) struct Allowance {
     /// When the last request was taken.
     taken: Instant,
     /// Since what is said is outdated: whether a request is under way that will bring news, and since when.
-    asking: Option<(Unit, Instant)>,
+    asking: Option<(Seq, Instant)>,
 }
 
 /// A request that is to bring news is given this long before another one is sent after it.
@@ -55,13 +55,13 @@ const LONGEST: Duration = Duration::from_secs(86_400);
 // === impl Allowance ===
 
 impl Allowance {
-    pub(super) fn new(bucket: &Bucket, unit: Unit, now: Instant) -> Self {
+    pub(super) fn new(bucket: &Bucket, seq: Seq, now: Instant) -> Self {
         Self {
             name: bucket.name.clone(),
             limit: None,
             remaining: f64::INFINITY,
             said: now,
-            unit,
+            seq,
             reset: None,
             blur: Duration::ZERO,
             refill: 0.0,
@@ -79,10 +79,10 @@ impl Allowance {
         (self.reset, self.remaining, self.refill) = (None, f64::INFINITY, 0.0);
     }
 
-    /// An answer to the request `unit` says this.
-    pub(super) fn hear(&mut self, bucket: &Bucket, returns: Return, unit: Unit, now: Instant) {
+    /// An answer to the request `seq` says this.
+    pub(super) fn hear(&mut self, bucket: &Bucket, returns: Return, seq: Seq, now: Instant) {
         let refills = returns == Return::Refill;
-        self.asking.take_if(|(asked, _)| *asked <= unit);
+        self.asking.take_if(|(asked, _)| *asked <= seq);
         self.unpriced = self.unpriced.saturating_add(1);
         let reset = bucket.reset.map(|reset| now + reset);
         // Whole seconds show themselves by being whole.
@@ -92,18 +92,18 @@ impl Allowance {
         let Some(remaining) = bucket.remaining else { return };
         let (same, newer) = match (self.reset, reset) {
             (Some(old), Some(new)) => (new <= old + blur.max(self.blur) && now < old + blur, new > old),
-            _ => (true, unit >= self.unit),
+            _ => (true, seq >= self.seq),
         };
         if !self.requests {
-            self.price(remaining, unit, now);
+            self.price(remaining, seq, now);
         }
         if same && self.reset.is_some() && returns == Return::AtReset {
             // Answers overtake each other: of one window, the lowest is the truth.
             self.remaining = self.remaining.min(remaining);
-        } else if newer || unit >= self.unit {
+        } else if newer || seq >= self.seq {
             (self.remaining, self.said) = (remaining, now);
         }
-        self.unit = self.unit.max(unit);
+        self.seq = self.seq.max(seq);
         if newer || self.reset.is_none_or(|old| old <= now) || refills {
             (self.reset, self.blur) = (reset, blur);
         }
@@ -167,30 +167,30 @@ impl Allowance {
         (self.remaining, self.reset, self.blur, self.overruled) = (0.0, Some(until), Duration::ZERO, false);
     }
 
-    /// An answer to the request `unit` does not mention it. `served` says that it might have.
-    pub(super) fn unmentioned(&mut self, unit: Unit, served: bool) {
+    /// An answer to the request `seq` does not mention it. `served` says that it might have.
+    pub(super) fn unmentioned(&mut self, seq: Seq, served: bool) {
         self.unpriced = self.unpriced.saturating_add(1);
-        let asked = self.asking.take_if(|(asked, _)| *asked <= unit);
+        let asked = self.asking.take_if(|(asked, _)| *asked <= seq);
         if asked.is_some() && served {
             // Its window is over, and nobody speaks of it any more: it holds nothing back until somebody does.
             self.start_over();
-        } else if served && self.requests && unit > self.unit {
+        } else if served && self.requests && seq > self.seq {
             // It was counted all the same, as far as is known.
             self.remaining -= self.cost;
         }
     }
 
-    /// A request was taken as `unit`.
-    pub(super) fn take(&mut self, now: Instant, unit: Unit) {
+    /// A request was taken as `seq`.
+    pub(super) fn take(&mut self, now: Instant, seq: Seq) {
         self.taken = now;
         if self.reset.is_some_and(|reset| reset <= now) {
-            self.asking = Some((unit, now));
+            self.asking = Some((seq, now));
         }
     }
 
-    /// The request `unit` will bring no answer. `sent` says that it was sent all the same, and may have been counted.
-    pub(super) fn ended(&mut self, unit: Unit, sent: bool) {
-        self.asking.take_if(|(asked, _)| *asked == unit);
+    /// The request `seq` will bring no answer. `sent` says that it was sent all the same, and may have been counted.
+    pub(super) fn ended(&mut self, seq: Seq, sent: bool) {
+        self.asking.take_if(|(asked, _)| *asked == seq);
         if sent {
             self.remaining -= self.cost;
         }
@@ -230,10 +230,10 @@ impl Allowance {
     }
 
     /// Learns what a request costs, from what has become less between two answers.
-    fn price(&mut self, remaining: f64, unit: Unit, now: Instant) {
+    fn price(&mut self, remaining: f64, seq: Seq, now: Instant) {
         let since = self.remaining + now.since(self.said).as_secs_f64() * self.refill;
         let spent = since - remaining;
-        if unit > self.unit && spent > 0.0 && spent.is_finite() {
+        if seq > self.seq && spent > 0.0 && spent.is_finite() {
             let cost = spent / f64::from(self.unpriced.max(1));
             self.unpriced = 0;
             self.cost = if self.cost == 0.0 { cost } else { self.cost + (cost - self.cost) / 8.0 };

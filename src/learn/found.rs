@@ -18,25 +18,28 @@ impl Learned {
     /// Whether refusals have taught another limit than was known.
     pub(super) fn found(&mut self, now: Instant, kind: &RouteKey, budget: &mut Budget) -> Changes {
         let mut changes = Changes::new();
-        let at_once = self.finder.at_once();
+        let at_once = self.estimator.at_once();
         if at_once.is_some() && at_once != self.at_once {
             changes.extend(
-                at_once.zip(self.finder.at_once_grounds()).map(|(most, why)| Change::Parallel(most, Box::new(why))),
+                at_once
+                    .zip(self.estimator.at_once_grounds())
+                    .map(|(most, why)| Change::ConcurrencyLimit(most, Box::new(why))),
             );
         }
         self.at_once = at_once;
-        match self.finder.change(now) {
+        match self.estimator.change(now) {
             Some(Some(limit)) => {
-                budget.learn(Source::Found, limit, &[]);
+                budget.learn(Source::Estimated, limit, &[]);
                 let rate = limit.rate.per_second();
                 if is_news(rate, self.noted) {
                     self.noted = Some(rate);
-                    changes
-                        .extend(self.finder.rate_grounds(now).map(|grounds| Change::Limit(limit, Box::new(grounds))));
+                    changes.extend(
+                        self.estimator.rate_grounds(now).map(|grounds| Change::Limit(limit, Box::new(grounds))),
+                    );
                 }
             }
             Some(None) => {
-                budget.unlearn(Source::Found);
+                budget.unlearn(Source::Estimated);
                 self.noted = None;
             }
             None => {}
@@ -49,8 +52,8 @@ impl Learned {
     pub fn grounds(&self, limit: &Usage, now: Instant) -> Option<Grounds> {
         match limit.source {
             Source::Config => None,
-            Source::Told(id) => self.told.grounds(id, &limit.spec),
-            Source::Found => self.finder.rate_grounds(now),
+            Source::Advertised(id) => self.told.grounds(id, &limit.spec),
+            Source::Estimated => self.estimator.rate_grounds(now),
         }
     }
 
@@ -61,7 +64,7 @@ impl Learned {
 
     /// How many may be under way at once, and what that rests on.
     pub fn at_once(&self) -> Option<(u32, Grounds)> {
-        self.finder.at_once().zip(self.finder.at_once_grounds())
+        self.estimator.at_once().zip(self.estimator.at_once_grounds())
     }
 
     /// The groups of requests that have limits of their own.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{clock::Instant, limit::Unit};
+use crate::{clock::Instant, limit::Seq};
 
 /// Why a gate is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,9 +24,9 @@ pub enum Reason {
 pub(super) struct Gate {
     closed: Option<Closed>,
     /// The last request that has left.
-    newest: Unit,
+    newest: Seq,
     /// The last one that had left when it was closed last.
-    before: Option<Unit>,
+    before: Option<Seq>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ struct Closed {
     until: Instant,
     reason: Reason,
     /// The request that tries whether it may open, once it is under way, and since when.
-    probe: Option<(Unit, Instant)>,
+    probe: Option<(Seq, Instant)>,
 }
 
 /// A request that tries whether a gate may open is given this long before another one tries as well: it may hang.
@@ -77,13 +77,13 @@ impl Gate {
         self.closed.map(|closed| (closed.until, closed.reason))
     }
 
-    /// Whether the request `unit` was under way when the gate was closed last, and tells nothing more.
-    pub(super) fn knows(&self, unit: Unit) -> bool {
-        self.before.is_some_and(|before| unit <= before)
+    /// Whether the request `seq` was under way when the gate was closed last, and tells nothing more.
+    pub(super) fn knows(&self, seq: Seq) -> bool {
+        self.before.is_some_and(|before| seq <= before)
     }
 
     /// The last request that has left.
-    pub(super) fn newest(&self) -> Unit {
+    pub(super) fn newest(&self) -> Seq {
         self.newest
     }
 
@@ -119,34 +119,34 @@ impl Gate {
         }
     }
 
-    /// A request leaves as `unit`: who passes a closed gate is its probe.
-    pub(super) fn take(&mut self, now: Instant, unit: Unit) {
-        self.newest = unit;
+    /// A request leaves as `seq`: who passes a closed gate is its probe.
+    pub(super) fn take(&mut self, now: Instant, seq: Seq) {
+        self.newest = seq;
         if let Some(closed) = &mut self.closed {
-            closed.probe = Some((unit, now));
+            closed.probe = Some((seq, now));
         }
     }
 
-    /// The request `unit` was served: if it is the probe, the gate opens. Says whether it did.
-    pub(super) fn served(&mut self, unit: Unit) -> bool {
-        let opens = self.is_probe(unit);
+    /// The request `seq` was served: if it is the probe, the gate opens. Says whether it did.
+    pub(super) fn served(&mut self, seq: Seq) -> bool {
+        let opens = self.is_probe(seq);
         if opens {
             self.closed = None;
         }
         opens
     }
 
-    /// The request `unit` has ended without saying anything about the gate: if it is the probe, another one may try.
-    pub(super) fn ended(&mut self, unit: Unit) {
+    /// The request `seq` has ended without saying anything about the gate: if it is the probe, another one may try.
+    pub(super) fn ended(&mut self, seq: Seq) {
         if let Some(closed) = &mut self.closed {
-            closed.probe.take_if(|(probe, _)| *probe == unit);
+            closed.probe.take_if(|(probe, _)| *probe == seq);
         }
     }
 
-    /// Whether `unit` is trying whether the gate may open.
-    pub(super) fn is_probe(&self, unit: Unit) -> bool {
+    /// Whether `seq` is trying whether the gate may open.
+    pub(super) fn is_probe(&self, seq: Seq) -> bool {
         // One that takes its time is followed by others, and opens the gate all the same.
-        self.closed.is_some() && !self.knows(unit)
+        self.closed.is_some() && !self.knows(seq)
     }
 }
 

@@ -1,5 +1,5 @@
 //! Requests that an API limits by themselves without telling: those of one kind, and those with one credential. Each such
-//! group has a finder and a gate of its own.
+//! group has a estimator and a gate of its own.
 
 mod evidence;
 mod own;
@@ -12,11 +12,11 @@ use self::{
 };
 use super::{
     Changes, RouteKey,
-    finder::{Answered, Finder, Refusal},
     grounds::{OwnGroup, OwnLimit, Who},
+    rate_estimator::{Answered, RateEstimator, Refusal},
     route_key::RouteName,
 };
-use crate::{clock::Instant, limit::Unit};
+use crate::{clock::Instant, limit::Seq};
 
 /// Which requests are refused, and those that turned out to have a limit of their own.
 #[derive(Clone, Default)]
@@ -133,8 +133,8 @@ impl Kinds {
         self.behind = None;
     }
 
-    /// A request leaves as `unit`.
-    pub(super) fn take(&mut self, kind: &RouteKey, unit: Unit, now: Instant, waited: bool) {
+    /// A request leaves as `seq`.
+    pub(super) fn take(&mut self, kind: &RouteKey, seq: Seq, now: Instant, waited: bool) {
         if self.own.is_empty() {
             return;
         }
@@ -142,18 +142,18 @@ impl Kinds {
             self.swept = now;
             self.own.retain(|_, own| !own.is_over(now));
         }
-        self.each(kind, |own| own.take(now, unit, waited));
+        self.each(kind, |own| own.take(now, seq, waited));
     }
 
     /// A request was served.
-    pub(super) fn served(&mut self, kind: &RouteKey, answered: Answered, finder: &Finder) {
+    pub(super) fn served(&mut self, kind: &RouteKey, answered: Answered, estimator: &RateEstimator) {
         if self.is_own(kind) {
             self.each(kind, |own| own.served(answered));
             self.routes.passes(kind.id(), answered.sent, answered.at);
             self.credentials.passes(kind.credential(), answered.sent, answered.at);
         } else {
-            self.routes.served(kind.id(), answered.sent, answered.at, finder.cycle_began());
-            self.credentials.served(kind.credential(), answered.sent, answered.at, finder.cycle_began());
+            self.routes.served(kind.id(), answered.sent, answered.at, estimator.cycle_began());
+            self.credentials.served(kind.credential(), answered.sent, answered.at, estimator.cycle_began());
         }
     }
 
@@ -183,9 +183,9 @@ impl Kinds {
         kind: &RouteKey,
         route_name: Option<RouteName<'_>>,
         answered: Answered,
-        newest: Unit,
+        newest: Seq,
         alone: bool,
-        finder: &mut Finder,
+        estimator: &mut RateEstimator,
     ) -> bool {
         let route = self.routes.refused(kind.id(), answered.sent, answered.at, alone);
         let credential = self.credentials.refused(kind.credential(), answered.sent, answered.at, false);
@@ -213,8 +213,8 @@ impl Kinds {
             }
         };
         let who = OwnGroup { who, refused, others };
-        self.own.insert(group, Own::new(finder.of_kind(since, served, share), who, answered.at, newest));
-        finder.start_again(since);
+        self.own.insert(group, Own::new(estimator.of_kind(since, served, share), who, answered.at, newest));
+        estimator.start_again(since);
         self.doubted = None;
         true
     }
@@ -235,8 +235,8 @@ impl Kinds {
     }
 
     /// A request was answered, as whatever, or will not be.
-    pub(super) fn ended(&mut self, kind: &RouteKey, unit: Unit) {
-        self.each(kind, |own| own.ended(unit));
+    pub(super) fn ended(&mut self, kind: &RouteKey, seq: Seq) {
+        self.each(kind, |own| own.ended(seq));
     }
 
     fn each(&mut self, kind: &RouteKey, mut act: impl FnMut(&mut Own)) {
@@ -265,19 +265,19 @@ mod tests {
 
     /// Requests of kinds, one every 10 ms, answered 30 ms later; who is served says `limit`. Says which kinds are split off.
     fn split(kinds: &[(&str, usize)], mut limit: impl FnMut(usize, usize) -> bool) -> Vec<String> {
-        let (mut groups, mut finder) = (Kinds::default(), Finder::new(None));
+        let (mut groups, mut estimator) = (Kinds::default(), RateEstimator::new(None));
         let keys: Vec<_> = kinds.iter().map(|(path, _)| RouteKey::new("GET", path)).collect();
         let turns: Vec<_> = kinds.iter().enumerate().flat_map(|(kind, (_, many))| vec![kind; *many]).collect();
         for number in 0..2000 {
             // Mixed, and always the same.
             let kind = turns[number * 7919 % turns.len()];
             let sent = Instant::START + Duration::from_millis(number as u64 * 10);
-            let answered = Answered { unit: number as Unit, sent, at: sent + Duration::from_millis(30), crowd: 3 };
+            let answered = Answered { seq: number as Seq, sent, at: sent + Duration::from_millis(30), crowd: 3 };
             if limit(number, kind) {
-                finder.served(answered, false);
-                groups.served(&keys[kind], answered, &finder);
+                estimator.served(answered, false);
+                groups.served(&keys[kind], answered, &estimator);
             } else if !groups.is_own(&keys[kind]) {
-                groups.suspect(&keys[kind], None, answered, answered.unit, false, &mut finder);
+                groups.suspect(&keys[kind], None, answered, answered.seq, false, &mut estimator);
             }
         }
         let own = keys.iter().zip(kinds).filter(|(key, _)| groups.is_own(key));
@@ -312,17 +312,17 @@ mod tests {
         let route = RouteKey::new("GET", "/a");
         let (free, paid) = (route.with_credential(7), route.with_credential(8));
         for (refused, others) in [(free, paid), (route, paid)] {
-            let (mut groups, mut finder) = (Kinds::default(), Finder::new(None));
+            let (mut groups, mut estimator) = (Kinds::default(), RateEstimator::new(None));
             let mut split = false;
             for number in 0..200 {
                 let sent = Instant::START + Duration::from_millis(number * 10);
-                let answered = Answered { unit: number, sent, at: sent, crowd: 1 };
+                let answered = Answered { seq: number, sent, at: sent, crowd: 1 };
                 if number % 2 == 0 {
-                    groups.served(&others, answered, &finder);
+                    groups.served(&others, answered, &estimator);
                 } else if number < 20 {
-                    groups.served(&refused, answered, &finder);
+                    groups.served(&refused, answered, &estimator);
                 } else if !split {
-                    split = groups.suspect(&refused, None, answered, answered.unit, false, &mut finder);
+                    split = groups.suspect(&refused, None, answered, answered.seq, false, &mut estimator);
                 }
             }
             assert_eq!(split, refused == free);
@@ -334,11 +334,11 @@ mod tests {
 
     #[test]
     fn a_group_that_nobody_uses_is_forgotten() {
-        let (mut groups, finder) = (Kinds::default(), Finder::new(None));
+        let (mut groups, estimator) = (Kinds::default(), RateEstimator::new(None));
         let (kind, other) = (RouteKey::new("GET", "/a"), RouteKey::new("GET", "/b"));
         let at = |seconds| Instant::START + Duration::from_secs(seconds);
         let group = OwnGroup { who: Who::Route(None), refused: 3, others: 4 };
-        groups.own.insert(Group::Route(kind.id()), Own::new(finder.of_kind(0.0, 1.0, 0.1), group, at(0), 0));
+        groups.own.insert(Group::Route(kind.id()), Own::new(estimator.of_kind(0.0, 1.0, 0.1), group, at(0), 0));
         groups.take(&other, 1, at(60), false);
         assert!(groups.is_own(&kind));
         groups.take(&other, 2, at(700), false);

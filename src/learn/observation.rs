@@ -65,14 +65,14 @@ pub enum Change {
     Closed(Reason, Duration),
     /// The pause is over.
     Opened,
-    /// One kind of request has to pause.
+    /// Quota kind of request has to pause.
     Route(Duration),
     /// Requests of one kind, or with one credential, are refused while others are served: they are paced by themselves.
     Apart(Box<OwnGroup>),
     /// Such a group has another limit than was known.
     OwnLimit(Box<OwnLimit>),
     /// So many requests may be under way at once, and this is why.
-    Parallel(u32, Box<Grounds>),
+    ConcurrencyLimit(u32, Box<Grounds>),
     /// A request was refused although what is configured was kept.
     Unexplained {
         /// When the request left.

@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use super::{
     BAN, CROWDED, Change, Changes, FIRST_PAUSE, Heard, LONGEST_PAUSE, Learned, Observation, Reason, RouteKey,
-    SHORTEST_PAUSE, answered, finder::Refusal, told::Claims, wait,
+    SHORTEST_PAUSE, answered, quotas::Claims, rate_estimator::Refusal, wait,
 };
 use crate::{
     clock::Instant,
     hint::{Cause, Signal},
-    limit::{Charge, Unit},
+    limit::{Charge, Seq},
     policy::Trust,
 };
 
 impl Learned {
     /// A request was refused, and no budget that is told says why.
     pub(super) fn refuse(&mut self, seen: &Observation<'_>, claims: &Claims, changes: &mut Changes) {
-        let &Observation { heard: Heard { hint, .. }, charge: Charge { unit, .. }, kind, at: now, waiting, .. } = seen;
+        let &Observation { heard: Heard { hint, .. }, charge: Charge { seq, .. }, kind, at: now, waiting, .. } = seen;
         let asked = if claims.believed { wait(hint) } else { hint.retry_after };
         let (wait, reason) = match (hint.signal, asked.filter(|wait| !wait.is_zero())) {
             (Signal::Banned, wait) => return self.close(now, wait.unwrap_or(BAN), Reason::Banned, changes),
@@ -26,7 +26,7 @@ impl Learned {
         };
         if claims.explains || claims.spent && wait.is_some() {
             if let Some(wait) = wait.filter(|_| hint.retry_after.is_some()) {
-                let floor = self.count_refusal(unit);
+                let floor = self.count_refusal(seq);
                 self.close(now, wait.max(floor), reason, changes);
             }
             return;
@@ -39,7 +39,7 @@ impl Learned {
         };
         if self.kinds.is_own(&kind) {
             self.kinds.refused(&kind, answered(seen), refusal);
-        } else if let Some(until) = self.finder.refused(answered(seen), refusal) {
+        } else if let Some(until) = self.estimator.refused(answered(seen), refusal) {
             self.close(now, until.since(now), reason, changes);
             if let Some((until, _)) = self.gate.until() {
                 self.kinds.stands_back(&kind, now, until);
@@ -52,7 +52,7 @@ impl Learned {
     pub(super) fn splits(&mut self, seen: &Observation<'_>, alone: bool) -> bool {
         let newest = self.gate.newest();
         self.trust != Trust::Waits
-            && self.kinds.suspect(&seen.kind, seen.heard.route, answered(seen), newest, alone, &mut self.finder)
+            && self.kinds.suspect(&seen.kind, seen.heard.route, answered(seen), newest, alone, &mut self.estimator)
     }
 
     /// What was taken for a limit of the lane is one of a kind of request: the lane is what it was without it.
@@ -67,8 +67,8 @@ impl Learned {
     }
 
     /// What refuses again after each pause asks for too short ones: they double, whatever it asks for.
-    fn count_refusal(&mut self, unit: Unit) -> Duration {
-        if !self.gate.knows(unit) {
+    fn count_refusal(&mut self, seq: Seq) -> Duration {
+        if !self.gate.knows(seq) {
             self.waits += 1;
         }
         SHORTEST_PAUSE.mul_f64(2f64.powi(self.waits.saturating_sub(2).min(20) as i32)).min(LONGEST_PAUSE)

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use super::RouteKey;
-use crate::{clock::Instant, limit::Unit};
+use crate::{clock::Instant, limit::Seq};
 
 /// The kinds of requests that pause.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +29,7 @@ struct Pause {
     /// How often it was too short, one after the other.
     again: i32,
     /// The request that tries for all.
-    trying: Option<Unit>,
+    trying: Option<Seq>,
 }
 
 const FIRST: Duration = Duration::from_secs(1);
@@ -57,18 +57,18 @@ impl Routes {
     }
 
     /// A request of this kind may leave. If its kind has paused it tries for all of them, which wait a moment longer.
-    pub(super) fn take(&mut self, route: &RouteKey, unit: Unit, now: Instant) {
+    pub(super) fn take(&mut self, route: &RouteKey, seq: Seq, now: Instant) {
         if self.paused.is_empty() {
             return;
         }
         if let Some(pause) = self.paused.get_mut(&route.id()) {
-            (pause.until, pause.trying) = (now + TRYING, Some(unit));
+            (pause.until, pause.trying) = (now + TRYING, Some(seq));
         }
     }
 
-    /// The request `unit` of this kind was not sent after all: if it was to try, another one may.
-    pub(super) fn give_back(&mut self, route: &RouteKey, unit: Unit, now: Instant) {
-        if let Some(pause) = self.paused.get_mut(&route.id()).filter(|pause| pause.trying == Some(unit)) {
+    /// The request `seq` of this kind was not sent after all: if it was to try, another one may.
+    pub(super) fn give_back(&mut self, route: &RouteKey, seq: Seq, now: Instant) {
+        if let Some(pause) = self.paused.get_mut(&route.id()).filter(|pause| pause.trying == Some(seq)) {
             (pause.until, pause.trying) = (now, None);
         }
     }

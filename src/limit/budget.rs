@@ -9,13 +9,13 @@ use crate::clock::Instant;
 pub type Cost = NonZeroU32;
 
 /// Numbers the cost units that a lane has handed out, through its whole life.
-pub type Unit = u64;
+pub type Seq = u64;
 
 /// What one request has taken of its lane's limits, for as long as that has to be settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
     /// The number of the first of its units.
-    pub unit: Unit,
+    pub seq: Seq,
     /// How many they are.
     pub cost: Cost,
     /// The budgets of the API that it draws on.
@@ -32,7 +32,7 @@ pub struct Scope(u64);
 pub struct Budget {
     limits: Vec<Limit>,
     margin: Margin,
-    next: Unit,
+    next: Seq,
     /// When something was taken last.
     last: Option<Instant>,
     since: Instant,
@@ -44,8 +44,8 @@ pub struct Budget {
 #[derive(Clone, Debug)]
 struct Limit {
     source: Source,
-    /// What was charged before this unit was charged without it.
-    since: Unit,
+    /// What was charged before this seq was charged without it.
+    since: Seq,
     spec: LimitSpec,
     gcra: Gcra,
     window: Window,
@@ -59,9 +59,9 @@ pub enum Source {
     /// The configuration.
     Config,
     /// The API, of its budget with this number, which is below [`Scope::MOST`].
-    Told(u8),
+    Advertised(u8),
     /// What it refuses.
-    Found,
+    Estimated,
 }
 
 /// How far one limit is used, for people to look at.
@@ -159,20 +159,20 @@ impl Budget {
     /// [`earliest`](Self::earliest) has said `now`: a partial charge would starve requests that need only the limits that
     /// were charged.
     pub fn take(&mut self, now: Instant, due: Instant, cost: Cost, scope: Scope) -> Charge {
-        let unit = self.next;
+        let seq = self.next;
         self.next += u64::from(cost.get());
         self.last = Some(now);
         for limit in self.limits.iter_mut().filter(|limit| scope.includes(limit.source)) {
             limit.gcra.commit(now, due, cost);
-            limit.window.take(unit, cost);
+            limit.window.take(seq, cost);
             limit.taken = now;
         }
-        Charge { unit, cost, scope }
+        Charge { seq, cost, scope }
     }
 
     /// A charge is on its way since `at`.
     pub fn sent(&mut self, charge: Charge, at: Instant) {
-        charged(&mut self.limits, charge).for_each(|limit| limit.window.sent(charge.unit, charge.cost, at));
+        charged(&mut self.limits, charge).for_each(|limit| limit.window.sent(charge.seq, charge.cost, at));
     }
 
     /// A charge has been sent and will never be answered, as was decided at `at`: it may still be on its way. How long is
@@ -183,7 +183,7 @@ impl Budget {
             let per = limit.spec.rate.per;
             let margin = self.margin.of(per);
             let late = if limit.spec.strict { self.margin.longest().unwrap_or(per).max(margin) } else { margin };
-            limit.window.answered(charge.unit, charge.cost, Instant::START, at + late);
+            limit.window.answered(charge.seq, charge.cost, Instant::START, at + late);
         }
     }
 
@@ -192,22 +192,22 @@ impl Budget {
     pub fn recall(&mut self, charge: Charge) -> bool {
         let mut counts = true;
         for limit in charged(&mut self.limits, charge) {
-            counts &= limit.window.recall(charge.unit, charge.cost);
+            counts &= limit.window.recall(charge.seq, charge.cost);
         }
         counts
     }
 
     /// A charge that left at `sent`, as is known now, has been answered at `at`.
     pub fn answered(&mut self, charge: Charge, sent: Instant, at: Instant) {
-        let Charge { unit, cost, .. } = charge;
-        charged(&mut self.limits, charge).for_each(|limit| limit.window.answered(unit, cost, sent, at));
+        let Charge { seq, cost, .. } = charge;
+        charged(&mut self.limits, charge).for_each(|limit| limit.window.answered(seq, cost, sent, at));
     }
 
     /// A charge was never sent.
     pub fn give_back(&mut self, charge: Charge) {
         for limit in charged(&mut self.limits, charge) {
             // A slot that was over before it came back is nobody's.
-            if limit.window.give_back(charge.unit, charge.cost) {
+            if limit.window.give_back(charge.seq, charge.cost) {
                 limit.gcra.give_back(charge.cost);
             }
         }
@@ -278,7 +278,7 @@ impl Budget {
 // === impl Limit ===
 
 impl Limit {
-    fn new(source: Source, spec: LimitSpec, since: Unit) -> Self {
+    fn new(source: Source, spec: LimitSpec, since: Seq) -> Self {
         Self { source, since, spec, gcra: Gcra::new(&spec), window: Window::new(&spec), taken: Instant::START }
     }
 
@@ -286,7 +286,9 @@ impl Limit {
     /// the API knows how much is left. Longer windows are allowances, and used up as they are asked for.
     fn reserve(&self) -> u32 {
         match (self.source, self.spec.burst().get()) {
-            (Source::Told(_), burst @ 2..) if self.spec.rate.per <= LONGEST_PACE => self.spec.rate.count.get() - burst,
+            (Source::Advertised(_), burst @ 2..) if self.spec.rate.per <= LONGEST_PACE => {
+                self.spec.rate.count.get() - burst
+            }
             _ => 0,
         }
     }
@@ -319,8 +321,8 @@ impl Scope {
     /// Whether a limit of this source holds for its requests.
     pub fn includes(self, source: Source) -> bool {
         match source {
-            Source::Told(budget) => self.has(budget),
-            Source::Config | Source::Found => true,
+            Source::Advertised(budget) => self.has(budget),
+            Source::Config | Source::Estimated => true,
         }
     }
 
@@ -337,7 +339,7 @@ impl Scope {
 
 /// The limits that `charge` was taken from.
 fn charged(limits: &mut [Limit], charge: Charge) -> impl Iterator<Item = &mut Limit> {
-    limits.iter_mut().filter(move |limit| charge.scope.includes(limit.source) && limit.since <= charge.unit)
+    limits.iter_mut().filter(move |limit| charge.scope.includes(limit.source) && limit.since <= charge.seq)
 }
 
 /// The limits that hold for requests of `scope`: what is configured may yield to what was learned.

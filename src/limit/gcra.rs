@@ -42,7 +42,7 @@ struct Tat(Cell<Option<Nanos>>);
 
 /// A clock that is told the time. It starts at 0, which makes governor's times absolute.
 #[derive(Default)]
-struct Told(Cell<Nanos>);
+struct GivenTime(Cell<Nanos>);
 
 // === impl Gcra ===
 
@@ -128,7 +128,7 @@ impl Gcra {
     /// Governor's verdict on one request at `now`: the TAT after it, or the first instant at which it may leave.
     fn decide(&self, now: Instant) -> Result<Nanos, Instant> {
         let limiter: RateLimiter<_, _, _, NoOpMiddleware<Nanos>> =
-            RateLimiter::new(self.quota, Tat(Cell::new(self.tat)), Told::default());
+            RateLimiter::new(self.quota, Tat(Cell::new(self.tat)), GivenTime::default());
         limiter.clock().0.set(now.as_nanos().into());
         match limiter.check() {
             Ok(()) => Ok(limiter.into_state_store().0.get().expect("governor stored what it allowed")),
@@ -167,7 +167,7 @@ impl StateStore for Tat {
     }
 }
 
-impl clock::Clock for Told {
+impl clock::Clock for GivenTime {
     type Instant = Nanos;
 
     fn now(&self) -> Nanos {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     proptest! {
-        /// Told the same times, we decide what governor's plain limiter decides.
+        /// Quotas the same times, we decide what governor's plain limiter decides.
         #[test]
         fn decisions_are_governors(
             count in 1u32..2000, burst in 1u32..50, gaps in proptest::collection::vec(0u64..3_000_000_000, 1..200)

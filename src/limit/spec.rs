@@ -88,7 +88,7 @@ impl FromStr for Rate {
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match UNITS.iter().find(|(_, unit)| *unit == self.per) {
+        match UNITS.iter().find(|(_, seq)| *seq == self.per) {
             Some((names, _)) => write!(f, "{}/{}", self.count, names[0]),
             None if self.per.subsec_nanos() == 0 => write!(f, "{}/{}s", self.count, self.per.as_secs()),
             None => write!(f, "{}/{}ms", self.count, self.per.as_millis()),
@@ -224,29 +224,29 @@ fn parse_count(text: &str) -> Result<NonZeroU32, String> {
     }
 }
 
-/// `min`, `120s`, `15 min`: an optional count and a unit.
+/// `min`, `120s`, `15 min`: an optional count and a seq.
 fn parse_window(text: &str) -> Option<Duration> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (count, unit) = text.split_at(digits);
+    let (count, seq) = text.split_at(digits);
     let count: u32 = if count.is_empty() { 1 } else { count.parse().ok()? };
-    let unit = unit.trim().to_ascii_lowercase();
-    let (_, length) = UNITS.iter().find(|(names, _)| names.contains(&unit.as_str()))?;
+    let seq = seq.trim().to_ascii_lowercase();
+    let (_, length) = UNITS.iter().find(|(names, _)| names.contains(&seq.as_str()))?;
     length.checked_mul(count)
 }
 
-/// What somebody who wrote `text` probably meant: a number and a unit are all that a limit needs.
+/// What somebody who wrote `text` probably meant: a number and a seq are all that a limit needs.
 fn suggest(text: &str) -> String {
     let count: String = text.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
-    let unit = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty()).find_map(|word| {
+    let seq = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty()).find_map(|word| {
         let word = word.to_ascii_lowercase();
         UNITS.iter().map(|(names, _)| names).find(|names| names.contains(&word.as_str())).map(|names| names[0])
     });
-    match (count.as_str(), unit) {
+    match (count.as_str(), seq) {
         ("" | "0", _) => {
             "write \"500/min\", \"10/s\", \"1/120s\", each optionally followed by \" burst 20\" or \" strict\""
                 .to_owned()
         }
-        (count, Some(unit)) => format!("write \"{count}/{unit}\""),
+        (count, Some(seq)) => format!("write \"{count}/{seq}\""),
         (count, None) => {
             format!("write \"{count}/s\", \"{count}/min\", \"{count}/h\", \"{count}/d\" or \"{count}/month\"")
         }

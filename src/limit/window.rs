@@ -9,7 +9,7 @@
 //! Up to [`BUCKETS`] requests are kept one by one. Larger limits share buckets, each counted until its last request is
 //! out, which errs on the safe side and costs at most 1/[`BUCKETS`] of the allowance.
 //!
-//! Each unit is in exactly one state (held, unanswered, answered), and every event moves exactly the units that it is
+//! Each seq is in exactly one state (held, unanswered, answered), and every event moves exactly the units that it is
 //! about. So a bucket's counters stay right however the lives of its requests overlap.
 
 #[cfg(test)]
@@ -19,7 +19,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use smallvec::SmallVec;
 
-use super::{Cost, LimitSpec, Unit};
+use super::{Cost, LimitSpec, Seq};
 use crate::clock::Instant;
 
 /// How many buckets a window is kept in at most: 10 KiB of memory for a limit in full use.
@@ -31,19 +31,19 @@ pub struct Window {
     count: u32,
     per: Duration,
     strict: bool,
-    /// In order of their first unit. Units are numbered through the whole life of a lane.
+    /// In order of their first seq. Units are numbered through the whole life of a lane.
     buckets: VecDeque<Bucket>,
     /// Units that count at the moment: the sum over all buckets.
     used: u32,
     /// Units below this may have left the window already, while later events still name them. No bucket is widened over
     /// such units: their events would change somebody else's counters.
-    left_below: Unit,
+    left_below: Seq,
 }
 
 /// Units that were taken one after the other, and leave the window together.
 #[derive(Clone, Debug)]
 struct Bucket {
-    first: Unit,
+    first: Seq,
     /// How many numbers it covers from `first` on, including those of units that were given back, or never taken of this
     /// limit.
     span: u32,
@@ -86,7 +86,7 @@ impl Window {
     }
 
     /// When a request with `ahead` cost units before it leaves if the last `reserve` units are spread over the time until
-    /// something comes back. Nothing that comes back is lost by that. The last unit was taken at `taken`.
+    /// something comes back. Nothing that comes back is lost by that. The last seq was taken at `taken`.
     pub fn spread(&self, now: Instant, ahead: u64, reserve: u32, margin: Duration, taken: Instant) -> Instant {
         let left = self.count.saturating_sub(self.used);
         let Some(last) = self.buckets.back().filter(|_| left <= reserve) else { return now };
@@ -102,7 +102,7 @@ impl Window {
     }
 
     /// Counts `cost` units, numbered from `first`, as taken but not yet on their way. Units are numbered upwards.
-    pub fn take(&mut self, first: Unit, cost: Cost) {
+    pub fn take(&mut self, first: Seq, cost: Cost) {
         let per_bucket = self.per_bucket();
         let (mut first, mut left) = (first, cost.get());
         self.used += left;
@@ -126,7 +126,7 @@ impl Window {
     }
 
     /// These units, held until now, left for the API at `at`.
-    pub fn sent(&mut self, first: Unit, cost: Cost, at: Instant) {
+    pub fn sent(&mut self, first: Seq, cost: Cost, at: Instant) {
         self.each(first, cost, |bucket, units| {
             lessen(&mut bucket.held, units);
             bucket.unanswered += units;
@@ -136,7 +136,7 @@ impl Window {
 
     /// These units, sent until now, are not on their way after all: they are held again. Says whether all of them count; what
     /// has left the window does not, and may not be sent without being taken anew.
-    pub fn recall(&mut self, first: Unit, cost: Cost) -> bool {
+    pub fn recall(&mut self, first: Seq, cost: Cost) -> bool {
         let mut held = 0;
         self.each(first, cost, |bucket, units| {
             lessen(&mut bucket.unanswered, units);
@@ -148,7 +148,7 @@ impl Window {
 
     /// The API has answered these units at `at`: it cannot count them later than that. They left at `sent`, as is known
     /// now.
-    pub fn answered(&mut self, first: Unit, cost: Cost, sent: Instant, at: Instant) {
+    pub fn answered(&mut self, first: Seq, cost: Cost, sent: Instant, at: Instant) {
         self.each(first, cost, |bucket, units| {
             lessen(&mut bucket.unanswered, units);
             bucket.last_sent = bucket.last_sent.max(sent);
@@ -157,7 +157,7 @@ impl Window {
     }
 
     /// These units, held until now, will not be sent. Says whether all of them have counted until now.
-    pub fn give_back(&mut self, first: Unit, cost: Cost) -> bool {
+    pub fn give_back(&mut self, first: Seq, cost: Cost) -> bool {
         let mut freed = 0;
         self.each(first, cost, |bucket, units| {
             lessen(&mut bucket.held, units);
@@ -267,7 +267,7 @@ impl Window {
 
     /// Removes the buckets that these units, which were given back, have left empty, and joins those that are nearly so:
     /// requests that are never sent leave nothing behind.
-    fn tidy(&mut self, first: Unit, cost: Cost) {
+    fn tidy(&mut self, first: Seq, cost: Cost) {
         let end = first + u64::from(cost.get());
         let mut at = self.buckets.partition_point(|bucket| bucket.end() <= first);
         while self.buckets.get(at).is_some_and(|bucket| bucket.first < end) {
@@ -295,7 +295,7 @@ impl Window {
 
     /// Runs `change` on every bucket that holds some of these units, with how many. Units whose bucket has left the
     /// window already concern nobody.
-    fn each(&mut self, first: Unit, cost: Cost, mut change: impl FnMut(&mut Bucket, u32)) {
+    fn each(&mut self, first: Seq, cost: Cost, mut change: impl FnMut(&mut Bucket, u32)) {
         let end = first + u64::from(cost.get());
         let start = self.buckets.partition_point(|bucket| bucket.end() <= first);
         for bucket in self.buckets.range_mut(start..) {
@@ -311,7 +311,7 @@ impl Window {
 // === impl Bucket ===
 
 impl Bucket {
-    fn starting(first: Unit) -> Self {
+    fn starting(first: Seq) -> Self {
         Self {
             first,
             span: 0,
@@ -324,12 +324,12 @@ impl Bucket {
     }
 
     /// The first number behind those that it covers.
-    fn end(&self) -> Unit {
+    fn end(&self) -> Seq {
         self.first + u64::from(self.span)
     }
 
     /// Whether it can be widened to cover all numbers below `end`.
-    fn covers_up_to(&self, end: Unit) -> bool {
+    fn covers_up_to(&self, end: Seq) -> bool {
         u32::try_from(end - self.first).is_ok()
     }
 

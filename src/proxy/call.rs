@@ -7,7 +7,7 @@ use http::Response;
 use crate::{
     clock::Instant,
     error::Error,
-    pace::Permit,
+    lane::Permit,
     proxy::{
         exchange::Exchange,
         message::{gateway::LocationRewriter, request_body::BoxedRequest},

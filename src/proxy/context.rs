@@ -15,8 +15,8 @@ use crate::{
     clock::{Clock, Instant},
     config::{Clients, Timeouts},
     dial::Dialer,
+    lane::Lanes,
     metrics::{Metrics, RuleMetrics},
-    pace::Lanes,
     policy::Gateway,
     proxy::{
         drain::Drain,

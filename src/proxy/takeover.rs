@@ -6,7 +6,7 @@ use hyper::upgrade::OnUpgrade;
 use tokio::net::TcpStream;
 
 use crate::{
-    pace::Permit,
+    lane::Permit,
     proxy::{message::request_body::BoxedRequest, outbound::route::Route},
 };
 

@@ -113,7 +113,7 @@ impl Evidence {
         others.filter(|group| group.is_refused(sent)).for_each(|group| group.alike += 1.0);
     }
 
-    /// One was refused, which was suspected before if it is `alone`. Says if its group is refused alone.
+    /// Quota was refused, which was suspected before if it is `alone`. Says if its group is refused alone.
     pub(super) fn refused(&mut self, id: u32, sent: Instant, now: Instant, alone: bool) -> Option<Suspicion> {
         self.fade(now);
         self.refused += 1.0;

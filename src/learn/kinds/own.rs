@@ -6,18 +6,18 @@ use crate::{
     clock::Instant,
     learn::{
         Change, Changes, Reason,
-        finder::{Answered, Finder, Refusal},
         found::is_news,
         gate::Gate,
         grounds::{OwnGroup, OwnLimit},
+        rate_estimator::{Answered, RateEstimator, Refusal},
     },
-    limit::Unit,
+    limit::Seq,
 };
 
 /// What is known of one group.
 #[derive(Clone, Debug)]
 pub(super) struct Own {
-    finder: Finder,
+    estimator: RateEstimator,
     gate: Gate,
     unanswered: u32,
     /// When the last one left, and when the next one is due at the rate that was found.
@@ -42,17 +42,17 @@ const LATE: Duration = Duration::from_millis(20);
 
 impl Own {
     /// `newest` is the last request to have left.
-    pub(super) fn new(finder: Finder, group: OwnGroup, now: Instant, newest: Unit) -> Self {
+    pub(super) fn new(estimator: RateEstimator, group: OwnGroup, now: Instant, newest: Seq) -> Self {
         let (slot, mut gate) = (Duration::ZERO, Gate::default());
         gate.take(now, newest);
-        Self { finder, gate, unanswered: 0, taken: now, due: now, slot, refused: now, group, noted: (None, None) }
+        Self { estimator, gate, unanswered: 0, taken: now, due: now, slot, refused: now, group, noted: (None, None) }
     }
 
     /// When the next one may leave.
     pub(super) fn earliest(&self) -> Instant {
         let opens = self.gate.earliest(self.due);
-        let crowded = self.gate.is_open() && !self.finder.has_room(self.unanswered);
-        if crowded { opens.max(self.taken + self.finder.hangs()) } else { opens }
+        let crowded = self.gate.is_open() && !self.estimator.has_room(self.unanswered);
+        if crowded { opens.max(self.taken + self.estimator.hangs()) } else { opens }
     }
 
     /// Until when it pauses, if it does.
@@ -74,25 +74,25 @@ impl Own {
     pub(super) fn is_over(&self, now: Instant) -> bool {
         let open = self.closed().is_none_or(|until| until <= now);
         let over = |since: Instant, after| open && now.since(since) >= after;
-        over(self.taken, UNUSED) || self.finder.rate(now).is_none() && over(self.refused, UNLIMITED)
+        over(self.taken, UNUSED) || self.estimator.rate(now).is_none() && over(self.refused, UNLIMITED)
     }
 
-    pub(super) fn take(&mut self, now: Instant, unit: Unit, waited: bool) {
+    pub(super) fn take(&mut self, now: Instant, seq: Seq, waited: bool) {
         self.unanswered += 1;
         self.taken = now;
-        self.gate.take(now, unit);
-        self.finder.take(now, waited);
-        self.slot = self.finder.rate(now).map_or(Duration::ZERO, |rate| Duration::from_secs_f64(1.0 / rate));
+        self.gate.take(now, seq);
+        self.estimator.take(now, waited);
+        self.slot = self.estimator.rate(now).map_or(Duration::ZERO, |rate| Duration::from_secs_f64(1.0 / rate));
         let late = now.since(self.due).min(LATE).min(self.slot);
         self.due = now + (self.slot - late);
     }
 
     pub(super) fn served(&mut self, answered: Answered) {
-        if self.gate.served(answered.unit) {
-            self.finder.opened(self.unanswered);
+        if self.gate.served(answered.seq) {
+            self.estimator.opened(self.unanswered);
         }
         let crowd = self.unanswered.min(answered.crowd);
-        self.finder.served(Answered { crowd, ..answered }, false);
+        self.estimator.served(Answered { crowd, ..answered }, false);
     }
 
     pub(super) fn refused(&mut self, answered: Answered, refusal: Refusal) {
@@ -100,14 +100,14 @@ impl Own {
         let reason = if refusal.wait.is_some() { Reason::RetryAfter } else { Reason::Refused };
         let newest = self.gate.newest();
         let crowd = self.unanswered.min(answered.crowd);
-        if let Some(until) = self.finder.refused(Answered { crowd, ..answered }, Refusal { newest, ..refusal }) {
+        if let Some(until) = self.estimator.refused(Answered { crowd, ..answered }, Refusal { newest, ..refusal }) {
             self.gate.close(answered.at, until, reason);
         }
     }
 
     /// Tells of a rate, or a number at once, that was not known. Small steps are no news.
     pub(super) fn found(&mut self, now: Instant, changes: &mut Changes) {
-        let (rate, at_once) = (self.finder.rate(now), self.finder.at_once());
+        let (rate, at_once) = (self.estimator.rate(now), self.estimator.at_once());
         let new_rate = rate.is_some_and(|rate| is_news(rate, self.noted.0));
         let new_at_once = at_once.is_some() && at_once != self.noted.1;
         if new_rate {
@@ -121,22 +121,22 @@ impl Own {
 
     /// What it has come to, for people.
     pub(super) fn looked_at(&self, now: Instant) -> OwnLimit {
-        let (rate, at_once) = (self.finder.rate_grounds(now), self.finder.at_once_grounds());
+        let (rate, at_once) = (self.estimator.rate_grounds(now), self.estimator.at_once_grounds());
         OwnLimit {
             group: self.group.clone(),
-            per_second: self.finder.rate(now),
-            at_once: self.finder.at_once(),
+            per_second: self.estimator.rate(now),
+            at_once: self.estimator.at_once(),
             grounds: rate.into_iter().chain(at_once).collect(),
             next_slot: self.earliest().since(now),
         }
     }
 
     pub(super) fn too_many(&mut self) {
-        self.finder.too_many(self.unanswered);
+        self.estimator.too_many(self.unanswered);
     }
 
-    pub(super) fn ended(&mut self, unit: Unit) {
+    pub(super) fn ended(&mut self, seq: Seq) {
         self.unanswered = self.unanswered.saturating_sub(1);
-        self.gate.ended(unit);
+        self.gate.ended(seq);
     }
 }

@@ -15,9 +15,9 @@ fn ms(of: u64) -> Instant {
     Instant::START + Duration::from_millis(of)
 }
 
-fn send(window: &mut Window, unit: Unit, at: Instant) {
-    window.take(unit, ONE);
-    window.sent(unit, ONE, at);
+fn send(window: &mut Window, seq: Seq, at: Instant) {
+    window.take(seq, ONE);
+    window.sent(seq, ONE, at);
 }
 
 #[test]
@@ -53,11 +53,11 @@ fn a_strict_limit_counts_from_the_answer() {
 fn one_hanging_request_holds_up_one_slot_only() {
     let mut window = window("2/s strict");
     send(&mut window, 0, ms(0)); // never answered
-    for unit in 1..50 {
-        let now = ms(unit * 1000);
+    for seq in 1..50 {
+        let now = ms(seq * 1000);
         assert_eq!(window.earliest(now, ONE, J), now);
-        send(&mut window, unit, now);
-        window.answered(unit, ONE, now, now);
+        send(&mut window, seq, now);
+        window.answered(seq, ONE, now, now);
     }
     assert_eq!(window.used(ms(49_500), J), 2);
     assert!(window.buckets.len() <= 3);
@@ -87,8 +87,8 @@ fn a_cost_may_span_buckets_and_exceed_the_limit() {
 #[test]
 fn a_large_limit_stays_small() {
     let mut window = window("1000000/h");
-    for unit in 0..1_000_000 {
-        send(&mut window, unit, ms(unit / 1000));
+    for seq in 0..1_000_000 {
+        send(&mut window, seq, ms(seq / 1000));
     }
     assert!(window.buckets.len() <= 257);
     assert_eq!(size_of::<Bucket>(), 40);
@@ -124,7 +124,7 @@ fn what_dials_for_longer_than_a_window_counts_from_its_sending() {
 #[test]
 fn what_was_taken_later_and_sent_before_others_is_seen_to_leave() {
     let mut window = window("3/s");
-    (0..3).for_each(|unit| window.take(unit, ONE));
+    (0..3).for_each(|seq| window.take(seq, ONE));
     // The third found a connection; the first two had to wait for theirs.
     window.sent(2, ONE, ms(2));
     window.sent(0, ONE, ms(500));
@@ -148,19 +148,19 @@ fn what_is_never_sent_leaves_nothing_behind() {
     for (limit, rounds) in [("100/h", 9), ("5000/h", 400)] {
         let mut window = window(limit);
         send(&mut window, 0, ms(0));
-        for unit in 1..100_000 {
-            window.take(unit, ONE);
-            window.give_back(unit, ONE);
+        for seq in 1..100_000 {
+            window.take(seq, ONE);
+            window.give_back(seq, ONE);
         }
         assert_eq!(window.buckets.len(), 1, "{limit}");
         // The same with many at a time, of which every third is sent.
         for round in 0..rounds {
             let first = 100_000 + round * 30;
-            (first..first + 30).for_each(|unit| window.take(unit, ONE));
-            for unit in first..first + 30 {
-                match unit % 3 {
-                    0 => window.sent(unit, ONE, ms(round)),
-                    _ => assert!(window.give_back(unit, ONE)),
+            (first..first + 30).for_each(|seq| window.take(seq, ONE));
+            for seq in first..first + 30 {
+                match seq % 3 {
+                    0 => window.sent(seq, ONE, ms(round)),
+                    _ => assert!(window.give_back(seq, ONE)),
                 }
             }
         }
@@ -212,45 +212,45 @@ proptest! {
         let mut lives = lives;
         lives.sort_by_key(|life| life.taken);
         let mut events = Vec::new();
-        for (unit, life) in lives.iter().enumerate() {
+        for (seq, life) in lives.iter().enumerate() {
             let sent = life.taken + life.held;
             let end = sent + life.answered;
-            events.push((life.taken, 0, unit));
+            events.push((life.taken, 0, seq));
             match life.fate {
-                Fate::Answered => events.extend([(sent, 1, unit), (end, 2, unit)]),
-                Fate::Recalled => events.extend([(sent, 1, unit), (end, 3, unit), (end + 5, 4, unit)]),
-                Fate::GivenBack => events.push((sent, 4, unit)),
-                Fate::Unknown => events.push((sent, 1, unit)),
+                Fate::Answered => events.extend([(sent, 1, seq), (end, 2, seq)]),
+                Fate::Recalled => events.extend([(sent, 1, seq), (end, 3, seq), (end + 5, 4, seq)]),
+                Fate::GivenBack => events.push((sent, 4, seq)),
+                Fate::Unknown => events.push((sent, 1, seq)),
             }
         }
         events.sort_unstable();
-        // By unit: until when it counts at least; `FAR` while that is not known.
+        // By seq: until when it counts at least; `FAR` while that is not known.
         let mut book = vec![None; lives.len()];
-        for (at, event, unit) in events {
-            let (now, id) = (ms(at), unit as Unit);
-            let sent = lives[unit].taken + lives[unit].held;
+        for (at, event, seq) in events {
+            let (now, id) = (ms(at), seq as Seq);
+            let sent = lives[seq].taken + lives[seq].held;
             match event {
                 0 => {
                     window.take(id, ONE);
-                    book[unit] = Some(Instant::FAR);
+                    book[seq] = Some(Instant::FAR);
                 }
                 1 => {
                     window.sent(id, ONE, now);
-                    book[unit] = Some(if window.strict { Instant::FAR } else { now + J + window.per });
+                    book[seq] = Some(if window.strict { Instant::FAR } else { now + J + window.per });
                 }
                 2 => {
                     window.answered(id, ONE, ms(sent), now);
-                    book[unit] = Some(if window.strict { now } else { now.min(ms(sent) + J) } + window.per);
+                    book[seq] = Some(if window.strict { now } else { now.min(ms(sent) + J) } + window.per);
                 }
                 // Not written after all, and so soon that it is still known.
-                3 if window.strict || lives[unit].answered < 1000 => {
+                3 if window.strict || lives[seq].answered < 1000 => {
                     let counts = window.recall(id, ONE);
                     prop_assert!(counts, "it was sent within the last window");
-                    book[unit] = Some(Instant::FAR);
+                    book[seq] = Some(Instant::FAR);
                 }
-                4 if lives[unit].fate == Fate::GivenBack || window.strict || lives[unit].answered < 1000 => {
+                4 if lives[seq].fate == Fate::GivenBack || window.strict || lives[seq].answered < 1000 => {
                     window.give_back(id, ONE);
-                    book[unit] = None;
+                    book[seq] = None;
                 }
                 _ => {}
             }

@@ -11,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional_with_sizes};
 use tracing::debug;
 
 use crate::{
+    lane::Permit,
     metrics,
-    pace::Permit,
     proxy::{
         exchange::Exchange,
         outbound::sensor_io::{Moved, SensorIo},

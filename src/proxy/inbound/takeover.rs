@@ -9,8 +9,8 @@ use tracing::{debug, warn};
 
 use super::{intercept, relay, rewrite_errors::RewriteErrorsIo, socket::Socket};
 use crate::{
+    lane::Permit,
     learn::Heard,
-    pace::Permit,
     proxy::{
         exchange::Exchange, log_throttle::LogTopic, message::request_body::BoxedRequest, outbound::route::Route,
         takeover::Takeover,

@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 
 use crate::{
     error::Cause,
-    pace::Permit,
+    lane::Permit,
     proxy::{
         message::{fields, progress::Progress, stream_body::StreamBody},
         outbound::host_pool::PooledConnection,

@@ -22,7 +22,7 @@ use tracing::debug;
 use crate::{
     clock::Instant,
     error::Error,
-    pace::Lane,
+    lane::Lane,
     policy::{Origin, Parent, Scheme},
     proxy::{
         message::{request_body::RequestBody, writes::Writes},

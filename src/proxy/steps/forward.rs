@@ -22,8 +22,8 @@ use super::{
 use crate::{
     clock::Instant,
     error::{Blame, Error},
+    lane::Permit,
     metrics::RetryReason,
-    pace::Permit,
     proxy::{
         call::{Admitted, Call},
         exchange::Exchange,

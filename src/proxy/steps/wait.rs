@@ -8,9 +8,9 @@ use tower::{Service, service_fn};
 use crate::{
     clock::Instant,
     error::Error,
+    lane::{Admission, AdmitRequest, Permit},
     learn::RouteKey,
     limit::Cost,
-    pace::{Admission, Ask, Permit},
     proxy::{
         call::{Admitted, Call},
         exchange::Exchange,
@@ -49,7 +49,7 @@ where
                 _ => RouteKey::new(request.method().as_str(), request.uri().path())
                     .with_credential(credential::hash(request.headers())),
             };
-            let ask = Ask { cost: Cost::MIN, kind, deadline: call.deadline, again };
+            let ask = AdmitRequest { cost: Cost::MIN, kind, deadline: call.deadline, again };
             // Tunnels make connections of their own.
             let warms = *request.method() != Method::CONNECT;
             let (permit, waited) = wait(&call.exchange, route, route.lane.admit(ask), call.deadline, warms).await?;

@@ -159,7 +159,8 @@ fn sockets_by_thread(andante: &Andante) -> Vec<usize> {
         target.unwrap_or_default().to_string_lossy().into_owned()
     };
     let fds = std::fs::read_dir(format!("{process}/fd")).unwrap();
-    let epolls = fds.map(|fd| fd.unwrap().file_name().into_string().unwrap()).filter(|fd| target(fd).contains("[eventpoll]"));
+    let epolls =
+        fds.map(|fd| fd.unwrap().file_name().into_string().unwrap()).filter(|fd| target(fd).contains("[eventpoll]"));
     // One instance may have two descriptors.
     let watched: std::collections::BTreeSet<Vec<String>> = epolls
         .map(|epoll| {

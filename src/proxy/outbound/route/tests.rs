@@ -7,9 +7,9 @@ use http::{HeaderMap, header::RETRY_AFTER};
 use super::*;
 use crate::{
     hint,
+    lane::{Admission, AdmitRequest},
     learn::{Heard, RouteKey},
     limit::Cost,
-    pace::{Admission, Ask},
     policy::Rules,
     proxy::{
         context::Proxy,
@@ -28,7 +28,7 @@ async fn a_connection_to_be_made_ready_keeps_no_lane_when_everybody_has_left() {
     let session = Session::new(proxy.clone(), pool, client, IpAddr::V4(Ipv4Addr::LOCALHOST));
     let origin = Origin::parse(Scheme::Http, "closed.test", Some(80)).unwrap();
     let route = Arc::new(session.inside(origin, Protocol::Http1).route_inside().unwrap());
-    let ask = Ask { cost: Cost::MIN, kind: RouteKey::NONE, deadline: Instant::FAR, again: false };
+    let ask = AdmitRequest { cost: Cost::MIN, kind: RouteKey::NONE, deadline: Instant::FAR, again: false };
     let Admission::Send(mut permit) = route.lane.admit(ask) else { panic!("nothing is known") };
     permit.sent();
     let headers = HeaderMap::from_iter([(RETRY_AFTER, "3000".parse().unwrap())]);

@@ -11,8 +11,8 @@ use crate::{
     clock::Instant,
     error::Error,
     hint::{self, Cause, Hint},
+    lane::{Lane, Permit},
     learn::{Heard, RouteName},
-    pace::{Lane, Permit},
     proxy::{
         exchange::Exchange,
         log_throttle::LogTopic,

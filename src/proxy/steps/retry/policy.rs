@@ -8,8 +8,8 @@ use super::replay::ReplayRequest;
 use crate::{
     error::Error,
     hint::{Cause, Hint, Signal},
+    lane::Lane,
     metrics::RetryReason,
-    pace::Lane,
     proxy::outbound::route::Route,
 };
 

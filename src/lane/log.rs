@@ -1,0 +1,66 @@
+//! Tells people what a lane has learned: once per change, in the log; and of refusals that it cannot explain.
+
+use tracing::{info, warn};
+
+use super::{Lane, unexplained::Episodes};
+use crate::learn::{Change, Changes, Reason};
+
+/// A pause longer than this is worth a warning.
+const LONG: std::time::Duration = std::time::Duration::from_secs(900);
+
+/// Tells of `changes` of `lane`, whose lock is not held.
+pub(super) fn log_changes(lane: &Lane, changes: &Changes) {
+    let (host, rule) = (lane.host(), &lane.policy().name);
+    for change in changes {
+        match change {
+            Change::Limit(limit, evidence) => {
+                info!(%host, %rule, %limit, evidence = evidence.to_string(), "learned a limit");
+            }
+            Change::Closed(reason, wait) => {
+                if matches!(reason, Reason::Banned | Reason::Breaker) || *wait > LONG {
+                    warn!(%host, %rule, reason = reason.as_str(), wait_s = wait.as_secs_f64(), "pausing");
+                } else {
+                    info!(%host, %rule, reason = reason.as_str(), wait_s = wait.as_secs_f64(), "pausing");
+                }
+            }
+            Change::Opened => info!(%host, %rule, "going on after a pause"),
+            Change::Route(wait) => {
+                let wait_s = wait.as_secs_f64();
+                info!(%host, %rule, wait_s, "refused although there is room: pausing requests of this kind");
+            }
+            Change::Apart(group) => {
+                info!(
+                    %host, %rule, requests = group.to_string(), evidence = group.evidence(),
+                    "an API that limits this kind of request, or this key, by itself: pacing it apart from all others"
+                );
+            }
+            Change::OwnLimit(own) => {
+                let evidence = own.evidence();
+                info!(
+                    %host, %rule, requests = own.group.to_string(), per_second = own.per_second, at_once = own.at_once, evidence,
+                    "learned a limit of some requests"
+                );
+            }
+            Change::ConcurrencyLimit(most, evidence) => {
+                info!(%host, %rule, most, evidence = evidence.to_string(), "learned how many may be under way at once");
+            }
+            Change::Unexplained { sent, at } => {
+                if let Some(refusals) = lane.refused_without_reason(*sent, *at) {
+                    tell_of_refusals(lane, refusals);
+                }
+            }
+        }
+    }
+}
+
+/// Tells of refusals that come again and again.
+fn tell_of_refusals(lane: &Lane, refusals: Episodes) {
+    let (host, rule) = (lane.host(), &lane.policy().name);
+    let limits: Vec<String> = lane.policy().limits.iter().map(ToString::to_string).collect();
+    warn!(
+        %host, %rule, limits = limits.join(", "), times = refusals.count, within_s = refusals.within().as_secs_f64(),
+        "refused again and again although this andante keeps its limits: something else uses the same quota (another \
+         andante, another program with the same key), or the quota is smaller than these limits; send everything through \
+         one andante, give each sender a part of the limit, or write a lower limit (docs/troubleshooting.md)"
+    );
+}

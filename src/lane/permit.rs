@@ -1,0 +1,106 @@
+//! A slot in a request's hands.
+
+use std::{mem, sync::Arc};
+
+use super::{
+    Admission, AdmitRequest, Lane,
+    state::{End, Slot},
+};
+use crate::{clock::Instant, learn::Heard};
+
+/// The right to send one request now, settled with what came back.
+///
+/// Dropped before [`sent`](Self::sent) it goes back to the lane as if it had never been taken. Once a byte has left, the
+/// API may have counted the request, and a drop settles it as answered at that moment.
+#[must_use = "a permit dropped unsent goes back to the lane"]
+#[derive(Debug)]
+pub struct Permit {
+    lane: Arc<Lane>,
+    slot: Slot,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Held,
+    Sent(Instant),
+    Answered,
+    /// The lane has it back.
+    Over,
+}
+
+// === impl Permit ===
+
+impl Permit {
+    pub(super) fn new(lane: Arc<Lane>, slot: Slot) -> Self {
+        Self { lane, slot, stage: Stage::Held }
+    }
+
+    /// The request is being written, on a connection that is ready.
+    pub fn sent(&mut self) {
+        if self.stage == Stage::Held {
+            self.stage = Stage::Sent(self.lane.sent(&self.slot));
+        }
+    }
+
+    /// Not a byte of the request was written after all, or nobody has looked at it: it is to be sent on another connection.
+    /// Says whether its slot still holds. After a whole window others have had it, and the request needs [another
+    /// one](Self::renew).
+    #[must_use = "without a slot it may not be sent"]
+    pub fn recall(&mut self) -> bool {
+        if let Stage::Sent(_) = self.stage {
+            self.stage = Stage::Held;
+            return self.lane.recall(&self.slot);
+        }
+        self.stage == Stage::Held
+    }
+
+    /// Gives the slot back unused, and asks for another one before `deadline`, in front of those that have not been sent yet.
+    pub fn renew(&mut self, deadline: Instant) -> Admission {
+        let ask = AdmitRequest { cost: self.slot.charge.cost, kind: self.slot.kind, deadline, again: true };
+        // In flight until the drop, which would be too late for a lane that lets one at a time through.
+        drop(Self { lane: self.lane.clone(), slot: self.slot, stage: mem::replace(&mut self.stage, Stage::Over) });
+        self.lane.admit(ask)
+    }
+
+    /// The answer's head is here. The request stays in flight until the permit is dropped.
+    ///
+    /// `written` is when the request's last byte was: a process that was stopped between [`sent`](Self::sent) and the
+    /// writing would otherwise count from too early.
+    pub fn answered(&mut self, heard: &Heard<'_>, written: Instant) {
+        if let Stage::Sent(at) = self.stage {
+            self.stage = Stage::Answered;
+            self.lane.answered(&self.slot, at.max(written), heard);
+        }
+    }
+
+    /// The upstream could not be reached, broke off, or has not answered in time: the drop that follows settles the rest.
+    pub fn broke(&self) {
+        if matches!(self.stage, Stage::Held | Stage::Sent(_)) {
+            self.lane.broke(&self.slot);
+        }
+    }
+
+    /// The slot of a permit that nobody has, for the lane to take back.
+    pub(super) fn into_slot(mut self) -> Slot {
+        self.stage = Stage::Over;
+        self.slot
+    }
+
+    /// The lane it came from.
+    pub fn lane(&self) -> &Arc<Lane> {
+        &self.lane
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let end = match self.stage {
+            Stage::Held => End::Unsent,
+            Stage::Sent(_) => End::Unanswered,
+            Stage::Answered => End::Answered,
+            Stage::Over => return,
+        };
+        self.lane.settle(&self.slot, end);
+    }
+}

@@ -1,0 +1,300 @@
+//! The promises of the pacing engine, tested in virtual time.
+
+mod keeping;
+mod learning;
+mod random;
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+
+use super::{Admission, AdmitRequest, Lane, Lanes, Permit, Refusal};
+use crate::{
+    clock::{Clock, Instant},
+    learn::{Heard, RouteKey},
+    limit::{Cost, Limits},
+    metrics::Metrics,
+    policy::{Origin, Policy, Rules, Scheme},
+};
+
+// === the world: an API that counts, and workers that ask ===
+
+struct World {
+    lane: Arc<Lane>,
+    clock: Clock,
+}
+
+impl World {
+    fn new(limits: &str) -> Self {
+        Self::with(limits, |_| {})
+    }
+
+    fn with(limits: &str, change: impl FnOnce(&mut Policy)) -> Self {
+        let limits: Limits = limits.parse().unwrap();
+        let mut policy = Policy::new("test", vec!["*".parse().unwrap()]);
+        (policy.limits, policy.in_flight) = (limits.limits, limits.in_flight);
+        change(&mut policy);
+        let (clock, metrics) = (Clock::start(), Metrics::new());
+        Self { lane: Arc::new(Lane::new("api.test".into(), policy.into(), metrics.rule("test"), clock)), clock }
+    }
+
+    fn ask(&self) -> Admission {
+        self.ask_for(kind())
+    }
+
+    fn ask_for(&self, kind: RouteKey) -> Admission {
+        self.lane.admit(ask(kind))
+    }
+
+    async fn permit(&self) -> Permit {
+        self.permit_for(kind()).await
+    }
+
+    async fn permit_for(&self, kind: RouteKey) -> Permit {
+        match self.ask_for(kind) {
+            Admission::Send(permit) => permit,
+            Admission::Wait(waiting) => waiting.await,
+            Admission::Refuse(refusal) => panic!("refused: {refusal}"),
+        }
+    }
+
+    /// Sends one request that is answered at once; says when it left.
+    async fn send(&self) -> Duration {
+        let mut permit = self.permit().await;
+        permit.sent();
+        permit.answered(&Heard::SERVED, Instant::START);
+        self.clock.now().since(Instant::START)
+    }
+
+    fn waiting(&self) -> usize {
+        self.lane.snapshot().waiting
+    }
+}
+
+fn ms(of: u64) -> Duration {
+    Duration::from_millis(of)
+}
+
+/// Requests are all of one kind, unless a test says otherwise.
+fn kind() -> RouteKey {
+    RouteKey::new("GET", "/a")
+}
+
+/// A request that has all the time in the world.
+fn ask(kind: RouteKey) -> AdmitRequest {
+    AdmitRequest { cost: Cost::MIN, kind, deadline: Instant::FAR, again: false }
+}
+
+// === claims ===
+
+#[tokio::test(start_paused = true)]
+async fn requests_leave_evenly_and_in_order() {
+    let world = World::new("10/s");
+    let times = [world.send().await, world.send().await, world.send().await];
+    assert_eq!(times, [ms(0), ms(100), ms(200)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_to_ask_is_the_first_to_leave() {
+    let world = World::new("10/s");
+    let _first = world.permit().await;
+    let order = Mutex::new(Vec::new());
+    let wait = |name| {
+        let Admission::Wait(waiting) = world.ask() else { panic!("the slot is taken") };
+        let order = &order;
+        async move {
+            let _permit = waiting.await;
+            order.lock().push(name);
+        }
+    };
+    let (one, two, three) = (wait(1), wait(2), wait(3));
+    tokio::join!(three, one, two);
+    assert_eq!(*order.lock(), [1, 2, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_overtakes_those_who_wait() {
+    let world = World::new("10/s");
+    let _first = world.permit().await;
+    let Admission::Wait(waiting) = world.ask() else { panic!("the slot is taken") };
+    tokio::time::advance(ms(150)).await;
+    // The slot has matured, and belongs to the one who waits, whether he has noticed or not.
+    assert!(matches!(world.ask(), Admission::Wait(_)));
+    drop(waiting);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ticket_that_is_left_costs_no_slot() {
+    let world = World::new("10/s");
+    drop(world.permit().await); // given back
+    let _first = world.permit().await;
+    let Admission::Wait(left) = world.ask() else { panic!("the slot is taken") };
+    let Admission::Wait(stays) = world.ask() else { panic!("the slot is taken") };
+    assert_eq!(world.waiting(), 2);
+    drop(left);
+    assert_eq!(world.waiting(), 1);
+    let _permit = stays.await;
+    assert_eq!(world.clock.now().since(Instant::START), ms(100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_granted_to_somebody_who_has_just_left_goes_to_the_next() {
+    let world = World::new("10/s");
+    let _first = world.permit().await;
+    let Admission::Wait(left) = world.ask() else { panic!("the slot is taken") };
+    let Admission::Wait(stays) = world.ask() else { panic!("the slot is taken") };
+    tokio::time::sleep(ms(100)).await; // the driver has granted it by now
+    drop(left);
+    let _permit = stays.await;
+    assert_eq!(world.clock.now().since(Instant::START), ms(100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_dropped_unsent_goes_back_and_a_sent_one_does_not() {
+    let world = World::new("1/s");
+    drop(world.permit().await);
+    let mut sent = world.permit().await;
+    assert_eq!(world.clock.now(), Instant::START);
+    sent.sent();
+    drop(sent);
+    // It may still be on its way, for as long as the margin says.
+    assert_eq!(world.send().await, ms(1010));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_late_counts_from_the_writing() {
+    let world = World::new("1/s");
+    let mut late = world.permit().await;
+    late.sent();
+    tokio::time::advance(ms(150)).await; // the process was stopped
+    let written = world.clock.now();
+    tokio::time::advance(ms(5)).await;
+    late.answered(&Heard::SERVED, written);
+    assert_eq!(world.send().await, ms(1155));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_back_unseen_after_its_window_is_sent_anew_when_it_has_another_slot() {
+    let world = World::new("10/s, in-flight 30");
+    let mut unseen = Vec::new();
+    for _ in 0..30 {
+        let mut permit = world.permit().await;
+        permit.sent();
+        unseen.push(permit);
+    }
+    tokio::time::sleep(ms(1500)).await;
+    let mut sent = Vec::new();
+    for mut permit in unseen {
+        // The upstream has looked at none of them, and another connection has them at once.
+        if !permit.recall() {
+            permit = match permit.renew(Instant::FAR) {
+                Admission::Send(permit) => permit,
+                Admission::Wait(waiting) => waiting.await,
+                Admission::Refuse(refusal) => panic!("refused: {refusal}"),
+            };
+        }
+        permit.sent();
+        sent.push((world.clock.now(), 1));
+        permit.answered(&Heard::SERVED, Instant::START);
+    }
+    let worst = random::worst_window(&mut sent, ms(1000));
+    assert!(worst <= 10, "{worst} in a second of 10/s");
+    let closest = sent.windows(2).map(|pair| pair[1].0.since(pair[0].0)).min();
+    assert!(closest >= Some(ms(90)), "{closest:?} apart");
+    assert_eq!(world.lane.snapshot().in_flight, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_flight_is_a_limit_of_its_own() {
+    let world = World::new("in-flight 2");
+    let (one, _two) = (world.permit().await, world.permit().await);
+    let Admission::Wait(third) = world.ask() else { panic!("two are under way") };
+    tokio::time::advance(ms(500)).await;
+    assert_eq!(world.waiting(), 1);
+    drop(one);
+    let _permit = third.await;
+    assert_eq!(world.lane.snapshot().in_flight, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_strict_limit_waits_for_answers() {
+    let world = World::new("1/s strict");
+    let mut first = world.permit().await;
+    first.sent();
+    let Admission::Wait(second) = world.ask() else { panic!("the slot is taken") };
+    tokio::time::advance(ms(5000)).await;
+    assert_eq!(world.waiting(), 1);
+    first.answered(&Heard::SERVED, Instant::START);
+    let _permit = second.await;
+    assert_eq!(world.clock.now().since(Instant::START), ms(6000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_cannot_be_served_in_time_is_told_when_to_come_back() {
+    let world = World::with("1/s", |policy| policy.max_wait = ms(2000));
+    world.send().await;
+    let _waiting: Vec<_> = (0..2).map(|_| world.ask()).collect();
+    let Admission::Refuse(refusal) = world.ask() else { panic!("it would wait three seconds") };
+    assert!(matches!(refusal, Refusal::TooLong { waiting: 2, .. }));
+    assert_eq!(refusal.retry_after().as_millis(), 1000);
+    tokio::time::sleep(refusal.retry_after()).await;
+    assert!(matches!(world.ask(), Admission::Wait(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn impatience_shortens_the_wait_but_never_lengthens_it() {
+    let world = World::with("1/s", |policy| policy.max_wait = ms(2000));
+    world.send().await;
+    let ask = |patience| world.lane.admit(AdmitRequest { deadline: world.clock.now() + patience, ..ask(kind()) });
+    assert!(matches!(ask(ms(900)), Admission::Refuse(_)));
+    let _waiting: Vec<_> = (0..2).map(|_| world.ask()).collect();
+    assert!(matches!(ask(ms(60_000)), Admission::Refuse(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_queue_is_bounded() {
+    let world = World::with("1/s", |policy| policy.max_waiting = 3);
+    world.send().await;
+    let _waiting: Vec<_> = (0..3).map(|_| world.ask()).collect();
+    let Admission::Refuse(refusal) = world.ask() else { panic!("three wait already") };
+    assert_eq!(refusal, Refusal::Full { waiting: 3, retry_after: ms(1000) });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_is_forgotten_when_it_remembers_nothing() {
+    let rule = || {
+        let mut policy = Policy::new("any", vec!["*".parse().unwrap()]);
+        policy.limits = vec!["10/s".parse().unwrap()];
+        policy
+    };
+    let (clock, metrics) = (Clock::start(), Metrics::new());
+    let lanes = Lanes::new(Rules::new(vec![rule()]), metrics, clock);
+    let origin = |name: &str| Origin::parse(Scheme::Http, name, Some(80)).unwrap();
+    let lane = lanes.find(&origin("a.test"));
+    assert!(Arc::ptr_eq(&lane, &lanes.find(&origin("A.test.:8080"))), "one lane for all spellings");
+    let Admission::Send(mut permit) = lane.admit(ask(kind())) else { panic!() };
+    permit.sent();
+    drop(permit);
+    let remembered = Arc::downgrade(&lane);
+    drop(lane);
+    let crowd = |hosts| (0..hosts).for_each(|host| drop(lanes.find(&origin(&format!("h{host}.test")))));
+    crowd(3000);
+    assert!(remembered.upgrade().is_some(), "its window still counts a request");
+    tokio::time::advance(ms(1100)).await;
+    crowd(100_000);
+    assert!(remembered.upgrade().is_none(), "it remembers nothing any more");
+    assert!(lanes.len() < 3000, "{} lanes for hosts that nobody uses", lanes.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn thousands_leave_at_once_and_the_next_slot_is_served() {
+    let world = World::new("10/s");
+    let _first = world.permit().await;
+    let crowd: Vec<_> = (0..30_000).map(|_| world.ask()).collect();
+    let Admission::Wait(last) = world.ask() else { panic!("the slot is taken") };
+    assert_eq!(world.waiting(), 30_001);
+    drop(crowd);
+    assert_eq!(world.waiting(), 1);
+    let _permit = last.await;
+    assert_eq!(world.clock.now().since(Instant::START), ms(100));
+}

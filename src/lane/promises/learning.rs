@@ -1,0 +1,173 @@
+//! What lanes learn, in virtual time: trials against APIs that enforce their limits and speak real dialects, and single
+//! answers as an API might give them.
+
+mod breaker;
+mod changes;
+mod dialects;
+mod kinds;
+mod lines;
+mod pauses;
+mod properties;
+mod reach;
+mod simulation;
+mod stories;
+mod traps;
+mod trial;
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use http::{HeaderMap, HeaderName, StatusCode};
+
+use self::trial::Trial;
+use super::{World, ask, kind, ms};
+use crate::{
+    clock::Instant,
+    hint::{self, Hint},
+    lane::{Admission, Permit, Waiting},
+    learn::{Heard, RouteKey},
+    mock::Window,
+    policy::Policy,
+};
+
+/// The time of day at which tests begin: not on a whole second, so that whole seconds are rounded.
+const MORNING: Duration = Duration::from_millis(1_790_000_000_370);
+
+/// How long the API takes to answer.
+const LATENCY: Duration = Duration::from_millis(10);
+
+/// An answer, as an API might give it.
+type Said<'a> = (u16, &'a [(&'a str, &'a str)]);
+
+/// Nothing but that it was served.
+const SERVED: Said<'static> = (200, &[]);
+
+/// Longer than any test.
+const FOREVER: Duration = Duration::from_secs(7200);
+
+fn s(of: u64) -> Duration {
+    Duration::from_secs(of)
+}
+
+fn get(path: &str) -> RouteKey {
+    RouteKey::new("GET", path)
+}
+
+fn waits(admission: Admission) -> Waiting {
+    match admission {
+        Admission::Wait(waiting) => waiting,
+        other => panic!("it should wait: {other:?}"),
+    }
+}
+
+/// What this answer says if it comes at `now`.
+fn read((status, fields): Said<'_>, now: Instant) -> Hint {
+    let arrived = MORNING + now.since(Instant::START);
+    let mut headers = HeaderMap::new();
+    let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(arrived.as_secs()));
+    headers.insert("date", date.parse().unwrap());
+    for (name, value) in fields {
+        headers.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+    }
+    let status = StatusCode::from_u16(status).unwrap();
+    hint::read(&hint::Answer { status, headers: &headers, body: None, arrived })
+}
+
+impl World {
+    /// A lane of which nothing is configured but what `change` says.
+    fn unlimited(change: impl FnOnce(&mut Policy)) -> Self {
+        Self::with("1/s", |policy| {
+            policy.limits.clear();
+            change(policy);
+        })
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.clock.now().since(Instant::START)
+    }
+
+    /// The answer to the request that holds `permit`.
+    fn answer(&self, mut permit: Permit, said: Said<'_>) {
+        let hint = read(said, self.clock.now());
+        permit.answered(&Heard { hint: &hint, failed: said.0 >= 500, route: None }, Instant::START);
+    }
+
+    /// For how long requests of `kind` have to wait at least, if they have to.
+    fn pause(&self, kind: RouteKey) -> Option<Duration> {
+        match self.ask_for(kind) {
+            Admission::Send(_) => None,
+            Admission::Wait(waiting) => Some(waiting.expected.since(self.clock.now())),
+            Admission::Refuse(refusal) => panic!("refused: {refusal}"),
+        }
+    }
+
+    /// Sends a request that is answered like this; says when it left.
+    async fn call(&self, said: Said<'_>) -> Duration {
+        self.call_for(kind(), said).await
+    }
+
+    async fn call_for(&self, kind: RouteKey, said: Said<'_>) -> Duration {
+        let mut permit = self.permit_for(kind).await;
+        permit.sent();
+        let left = self.elapsed();
+        tokio::time::sleep(LATENCY).await;
+        self.answer(permit, said);
+        left
+    }
+
+    /// Requests that leave now, all at once.
+    async fn send_all(&self, count: usize) -> Vec<Permit> {
+        let mut permits = Vec::new();
+        for _ in 0..count {
+            permits.push(self.permit().await);
+        }
+        permits.iter_mut().for_each(Permit::sent);
+        permits
+    }
+}
+
+/// Any trial, to be looked at: `DIALECTS="none ietf" LIMIT=50/s cargo test --lib every_dialect -- --ignored --nocapture`.
+#[test]
+#[ignore = "a table for people"]
+fn every_dialect_in_a_table() {
+    let said = |name: &str, otherwise: &str| std::env::var(name).unwrap_or(otherwise.into()).leak() as &'static str;
+    let (limit, first) = (said("LIMIT", "100/10s"), said("FIRST", "10100").parse().unwrap());
+    let windows = said("WINDOWS", "sliding fixed bucket");
+    for window in [Window::Sliding, Window::Fixed, Window::Bucket] {
+        for dialect in
+            said("DIALECTS", "none ietf").split_whitespace().filter(|_| windows.contains(&window.to_string()))
+        {
+            let (workers, requests) =
+                (said("WORKERS", "64").parse().unwrap(), said("REQUESTS", "3000").parse().unwrap());
+            let latency = ms(said("LATENCY", "20").parse().unwrap());
+            let changes = said("CHANGES", "").split_whitespace();
+            let changes = changes.map(|change| change.split_once(':').unwrap());
+            let changes = changes.map(|(at, limit)| (ms(at.parse().unwrap()), limit)).collect();
+            let outcome = Trial {
+                dialect,
+                window,
+                limit,
+                workers,
+                requests,
+                latency,
+                changes,
+                seed: fastrand::u64(..),
+                ..Trial::default()
+            }
+            .run();
+            if std::env::var("SECONDS").is_ok() {
+                let per = |times: &[Duration], at: u64| times.iter().filter(|time| time.as_secs() / 5 == at).count();
+                let rows =
+                    (0..outcome.took.as_secs() / 5).map(|at| (per(&outcome.accepted, at), per(&outcome.refused, at)));
+                println!("{:?}", rows.take(40).collect::<Vec<_>>());
+            }
+            println!(
+                "{window:8} {dialect:24} used {:.3} refused {:4} after the first window {:4} passed on {:4} took {:.1?}",
+                outcome.used(limit),
+                outcome.refused.len(),
+                outcome.refused_after(ms(first)),
+                outcome.passed_on,
+                outcome.took
+            );
+        }
+    }
+}

@@ -1,0 +1,437 @@
+//! A simulated API behind simulated limiters, on a simulated network, and 64 workers that always have something to send.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap, VecDeque},
+    time::Duration,
+};
+
+use super::{
+    MORNING,
+    clients::Client,
+    dice::Dice,
+    limiter::{Limiter, Look},
+};
+use crate::clock::Instant;
+
+/// So many workers send.
+pub(super) const WORKERS: usize = 64;
+
+/// What the fields of an answer tell of the limit that was asked last.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Tells {
+    Nothing,
+    Truth,
+    /// Its reset is a second late.
+    Late,
+    /// The same, as a date with a fraction of a second.
+    LateDate,
+    /// Its reset is so many seconds late.
+    FarLate(f64),
+    /// Six times its window.
+    WrongWindow,
+    /// The numbers of somebody else.
+    Others,
+    /// The same numbers for ever.
+    Frozen,
+    /// Numbers below nothing.
+    Negative,
+}
+
+/// What the `Retry-After` of a refusal says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Wait {
+    /// The truth, with what is served as well.
+    WithAll,
+    Unsaid,
+    Truth,
+    Always(f64),
+}
+
+/// An API, and the way to it. Times are in seconds.
+#[derive(Clone, Debug)]
+pub(super) struct World {
+    pub(super) name: String,
+    /// Each with the one kind of request that it is for, if it is not for all.
+    pub(super) limiters: Vec<(Limiter, Option<usize>)>,
+    pub(super) tells: Tells,
+    pub(super) wait: Wait,
+    /// The status of its refusals.
+    pub(super) refuses: u16,
+    pub(super) latency: f64,
+    pub(super) jitter: f64,
+    /// How long it works on a request.
+    pub(super) work: f64,
+    /// How many requests a second come from somebody else.
+    pub(super) strangers: f64,
+    /// Which share of the workers sends requests of each kind.
+    pub(super) kinds: Vec<f64>,
+    /// The kinds differ in their credentials, and not in what they ask for.
+    pub(super) are_keys: bool,
+    /// From when on it is down, and for how long.
+    pub(super) outage: Option<(f64, f64)>,
+    /// When its limits change, and by which factor.
+    pub(super) changes: Vec<(f64, f64)>,
+    pub(super) lasts: f64,
+    /// How many a second it can take at the end; what its first limit allows if this says nothing.
+    pub(super) capacity: Option<f64>,
+    /// What is configured.
+    pub(super) configured: Option<&'static str>,
+}
+
+/// An answer on its way.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) retry_after: Option<f64>,
+    pub(super) told: Option<Quotas>,
+}
+
+/// What its fields say.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Quotas {
+    pub(super) limit: f64,
+    pub(super) remaining: f64,
+    pub(super) reset: f64,
+    pub(super) window: Option<f64>,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) served: u64,
+    pub(super) refused: u64,
+    /// Of those that came after the first window.
+    pub(super) late: u64,
+    pub(super) refused_late: u64,
+    /// Used of what is allowed at the end.
+    pub(super) share: f64,
+    /// The same from one minute on.
+    pub(super) middle: f64,
+    /// For how long nothing was served, after the first window.
+    pub(super) stall: f64,
+}
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+enum Event {
+    Arrive(usize),
+    Done(usize),
+    Answer(usize),
+    /// A worker of a client without a queue sends.
+    Send(usize),
+    Wake,
+    Stranger,
+}
+
+struct Request {
+    worker: usize,
+    answer: Option<Answer>,
+    /// The parallel limiters that it holds a place of.
+    holds: Vec<usize>,
+}
+
+// === impl World ===
+
+impl World {
+    pub(super) fn new(name: &str, limiters: impl IntoIterator<Item = Limiter>) -> Self {
+        Self {
+            name: name.into(),
+            limiters: limiters.into_iter().map(|limiter| (limiter, None)).collect(),
+            tells: Tells::Nothing,
+            wait: Wait::Unsaid,
+            refuses: 429,
+            latency: 0.05,
+            jitter: 0.003,
+            work: 0.01,
+            strangers: 0.0,
+            kinds: vec![1.0],
+            are_keys: false,
+            outage: None,
+            changes: vec![],
+            lasts: 120.0,
+            capacity: None,
+            configured: None,
+        }
+    }
+
+    /// What may be served a second.
+    pub(super) fn capacity(&self) -> f64 {
+        let factor: f64 = self.changes.iter().map(|(_, factor)| factor).product();
+        let of_all = self.limiters.iter().filter(|(_, kind)| kind.is_none());
+        let least = of_all.map(|(limiter, _)| limiter.rate() * factor).fold(f64::INFINITY, f64::min);
+        self.capacity.unwrap_or(least - self.strangers)
+    }
+
+    /// The kind of request that a worker sends.
+    pub(super) fn kind_of(&self, worker: usize) -> usize {
+        let mut share = 0.0;
+        let place = (worker as f64 + 0.5) / WORKERS as f64;
+        let before = self.kinds.iter().take_while(|kind| {
+            share += **kind;
+            place > share + 1e-9
+        });
+        before.count().min(self.kinds.len() - 1)
+    }
+
+    /// Lets the workers send through `client`.
+    pub(super) fn run(&self, client: &mut dyn Client, seed: u64) -> Outcome {
+        let start = 3.7 + 100.0 * (seed as f64 * 0.37).fract();
+        let mut run = Run {
+            capacity: self.capacity(),
+            world: self.clone(),
+            client,
+            dice: Dice::with_seed(seed * 7919 + 13),
+            events: BinaryHeap::new(),
+            happenings: BTreeMap::new(),
+            sequence: 0,
+            requests: BTreeMap::new(),
+            start,
+            now: start,
+            next_wakeup: f64::INFINITY,
+            ids: 0,
+            changes: self.changes.clone().into(),
+            last_served: start,
+            outcome: Outcome::default(),
+            counts: (0.0, 0.0),
+        };
+        run.run();
+        run.finish()
+    }
+}
+
+// === the run ===
+
+struct Run<'a> {
+    capacity: f64,
+    world: World,
+    client: &'a mut dyn Client,
+    dice: Dice,
+    events: BinaryHeap<Reverse<(u64, u64)>>,
+    happenings: BTreeMap<u64, Event>,
+    sequence: u64,
+    requests: BTreeMap<usize, Request>,
+    start: f64,
+    now: f64,
+    next_wakeup: f64,
+    ids: usize,
+    changes: VecDeque<(f64, f64)>,
+    last_served: f64,
+    outcome: Outcome,
+    /// Served at the end, and from one minute on.
+    counts: (f64, f64),
+}
+
+impl Run<'_> {
+    fn at(&mut self, at: f64, event: Event) {
+        self.sequence += 1;
+        self.events.push(Reverse(((at * 1e9) as u64, self.sequence)));
+        self.happenings.insert(self.sequence, event);
+    }
+
+    fn window(&self) -> f64 {
+        self.world.limiters.iter().map(|(limiter, _)| limiter.window()).fold(0.0, f64::max)
+    }
+
+    fn tail(&self) -> f64 {
+        let window = self.window();
+        f64::max(30.0, if self.world.lasts > 4.0 * window { 2.0 * window } else { window })
+    }
+
+    fn run(&mut self) {
+        let end = self.start + self.world.lasts;
+        for worker in 0..WORKERS {
+            self.at(self.start, Event::Send(worker));
+        }
+        if self.world.strangers > 0.0 {
+            self.at(self.start, Event::Stranger);
+        }
+        while let Some(Reverse((at, sequence))) = self.events.pop() {
+            self.now = at as f64 / 1e9;
+            if self.now > end {
+                self.now = end;
+                break;
+            }
+            while let Some(&(_, factor)) = self.changes.front().filter(|(at, _)| self.now - self.start >= *at) {
+                self.world.limiters.iter_mut().for_each(|(limiter, _)| limiter.change(factor));
+                self.changes.pop_front();
+            }
+            let event = self.happenings.remove(&sequence).expect("it was laid down");
+            self.happen(event);
+            // Whoever has a slot leaves.
+            let (leaving, next) = self.client.serve(self.instant());
+            for worker in leaving {
+                self.leave(worker);
+            }
+            if next != Instant::FAR {
+                let next = (next.as_nanos() as f64 / 1e9).max(self.now + 1e-6);
+                if next < self.next_wakeup - 1e-9 || self.next_wakeup <= self.now {
+                    self.next_wakeup = next;
+                    self.at(next, Event::Wake);
+                }
+            }
+        }
+    }
+
+    fn instant(&self) -> Instant {
+        Instant::from_nanos((self.now * 1e9).round() as u64)
+    }
+
+    fn way(&mut self) -> f64 {
+        let World { latency, work, jitter, .. } = self.world;
+        (latency * 0.5 - work * 0.5 + self.dice.exponential(jitter)).max(0.0005)
+    }
+
+    fn leave(&mut self, worker: usize) {
+        self.ids += 1;
+        let id = self.ids;
+        self.client.sent(self.instant(), worker);
+        self.requests.insert(id, Request { worker, answer: None, holds: Vec::new() });
+        let way = self.way();
+        self.at(self.now + way, Event::Arrive(id));
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Send(worker) => {
+                if self.client.ask(self.instant(), worker, false) {
+                    self.leave(worker);
+                }
+            }
+            Event::Wake => {
+                if self.next_wakeup <= self.now + 1e-9 {
+                    self.next_wakeup = f64::INFINITY;
+                }
+            }
+            Event::Stranger => {
+                let now = self.now + MORNING.as_secs_f64();
+                self.world.limiters.iter_mut().filter(|(_, kind)| kind.is_none()).for_each(|(limiter, _)| {
+                    limiter.ask(now);
+                });
+                let next = self.now + self.dice.exponential(1.0 / self.world.strangers);
+                self.at(next, Event::Stranger);
+            }
+            Event::Arrive(id) => self.arrive(id),
+            Event::Done(id) => {
+                let holds = std::mem::take(&mut self.requests.get_mut(&id).expect("it is under way").holds);
+                holds.iter().for_each(|&index| self.world.limiters[index].0.done());
+                let way = self.way();
+                self.at(self.now + way, Event::Answer(id));
+            }
+            Event::Answer(id) => {
+                let Request { worker, answer, .. } = self.requests.remove(&id).expect("it is under way");
+                let answer = answer.expect("it has been answered");
+                if let Some(again) = self.client.answered(self.instant(), worker, &answer, &mut self.dice) {
+                    if again.is_zero() {
+                        if self.client.ask(self.instant(), worker, answer.status != 200) {
+                            self.leave(worker);
+                        }
+                    } else {
+                        self.at(self.now + again.as_secs_f64(), Event::Send(worker));
+                    }
+                }
+            }
+        }
+    }
+
+    fn arrive(&mut self, id: usize) {
+        let since = self.now - self.start;
+        let kind = self.world.kind_of(self.requests[&id].worker);
+        let down = self.world.outage.is_some_and(|(from, lasts)| since >= from && since < from + lasts);
+        let mut answer = Answer { status: 200, retry_after: None, told: None };
+        let (mut delay, mut holds) = (0.0, Vec::new());
+        if down {
+            answer.status = 503;
+        } else {
+            (delay, holds) = self.limit(kind, &mut answer);
+        }
+        let served = answer.status == 200;
+        let first = self.start + f64::max(10.0, self.window().min(self.world.lasts / 3.0));
+        let late = self.now > first;
+        self.outcome.late += u64::from(late);
+        if served {
+            self.outcome.served += 1;
+            let end = self.start + self.world.lasts;
+            self.counts.0 += f64::from(u8::from(self.now >= end - self.tail()));
+            self.counts.1 += f64::from(u8::from((60.0..240.0).contains(&since)));
+            if late {
+                self.outcome.stall = self.outcome.stall.max(self.now - self.last_served);
+            }
+            self.last_served = self.now;
+        } else {
+            self.outcome.refused += 1;
+            self.outcome.refused_late += u64::from(late);
+        }
+        let work = if served { self.world.work * (0.7 + 0.3 * self.dice.exponential(1.0)) + delay } else { 0.0005 };
+        let request = self.requests.get_mut(&id).expect("it is under way");
+        (request.answer, request.holds) = (Some(answer), holds);
+        self.at(self.now + work, Event::Done(id));
+    }
+
+    /// Asks one limiter after the other, until one refuses.
+    fn limit(&mut self, kind: usize, answer: &mut Answer) -> (f64, Vec<usize>) {
+        let now = self.now + MORNING.as_secs_f64();
+        let (mut delay, mut holds, mut shown) = (0.0, Vec::new(), None::<Look>);
+        for (index, (limiter, of)) in self.world.limiters.iter_mut().enumerate() {
+            if of.is_some_and(|of| of != kind) {
+                continue;
+            }
+            let look = limiter.ask(now);
+            delay += look.delay;
+            if limiter.is_parallel() {
+                holds.extend(look.accepted.then_some(index));
+            } else {
+                shown = Some(look);
+            }
+            if !look.accepted {
+                answer.status = self.world.refuses;
+                break;
+            }
+        }
+        if answer.status != 200 {
+            answer.retry_after = match (self.world.wait, shown) {
+                (Wait::Always(wait), _) => Some(wait),
+                (Wait::Truth, Some(look)) => Some(look.reset.ceil().max(1.0)),
+                _ => None,
+            };
+            holds.drain(..).for_each(|index| self.world.limiters[index].0.done());
+        }
+        if self.world.wait == Wait::WithAll {
+            answer.retry_after = shown.map(|look| look.reset.ceil().max(1.0));
+        }
+        answer.told = shown.and_then(|look| self.report(look));
+        (delay, holds)
+    }
+
+    fn report(&mut self, look: Look) -> Option<Quotas> {
+        let truth = Quotas { limit: look.limit, remaining: look.remaining, reset: look.reset.ceil(), window: None };
+        Some(match self.world.tells {
+            Tells::Nothing => return None,
+            Tells::Truth => truth,
+            Tells::Late => Quotas { reset: look.reset + 1.0, ..truth },
+            Tells::LateDate => Quotas { reset: MORNING.as_secs_f64() + self.now + look.reset + 1.0, ..truth },
+            Tells::FarLate(by) => Quotas { reset: look.reset + by, ..truth },
+            Tells::WrongWindow => Quotas { window: Some(look.window * 6.0), ..truth },
+            Tells::Others => Quotas {
+                remaining: (self.dice.seq() * look.limit).floor(),
+                reset: (self.dice.seq() * look.window).ceil(),
+                ..truth
+            },
+            Tells::Frozen => Quotas { remaining: 0.0, reset: look.window, ..truth },
+            Tells::Negative => Quotas { remaining: -5.0, reset: -3.0, ..truth },
+        })
+    }
+
+    fn finish(mut self) -> Outcome {
+        self.outcome.share = self.counts.0 / (self.tail() * self.capacity);
+        self.outcome.middle = self.counts.1 / (self.world.lasts.min(240.0) - 60.0).max(1.0) / self.capacity;
+        let end = self.start + self.world.lasts;
+        self.outcome.stall = self.outcome.stall.max(end - self.last_served);
+        self.outcome
+    }
+}
+
+/// So many seconds.
+pub(super) fn seconds(of: f64) -> Duration {
+    Duration::from_secs_f64(of.max(0.0))
+}

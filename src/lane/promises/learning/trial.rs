@@ -1,0 +1,280 @@
+//! The world of a trial: an API that counts and speaks, a lane that listens, and workers who ask one after the other.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use http::{HeaderMap, Method, StatusCode};
+use parking_lot::Mutex;
+
+use super::{ask, ms};
+use crate::{
+    clock::{Clock, Instant},
+    hint::{self, Cause},
+    lane::{Admission, AdmitRequest, Lane},
+    learn::{Heard, RouteKey},
+    limit::{LimitSpec, Rate},
+    metrics::Metrics,
+    mock::{Caller, Dialect, Facts, Limiter, Window},
+    policy::Policy,
+};
+
+/// An API that speaks.
+struct Api {
+    limiter: Limiter,
+    dialect: Dialect,
+    /// When requests were accepted and refused, and as which of the senders those that were accepted came.
+    accepted: Vec<Duration>,
+    accepted_from: Vec<usize>,
+    refused: Vec<Duration>,
+    /// Requests whose workers were told in the end.
+    passed_on: usize,
+}
+
+/// What is tried.
+pub(super) struct Trial {
+    pub(super) limit: &'static str,
+    pub(super) window: Window,
+    pub(super) dialect: &'static str,
+    pub(super) workers: usize,
+    /// What the workers send, by turns: a method, and a key.
+    pub(super) senders: &'static [(&'static str, &'static str)],
+    pub(super) requests: usize,
+    /// How long the way there and back takes, and in between what the API does for a request that it accepts.
+    pub(super) latency: Duration,
+    pub(super) work: Duration,
+    /// Other limits from these instants on.
+    pub(super) changes: Vec<(Duration, &'static str)>,
+    /// Somebody else who spends the same quota asks this often.
+    pub(super) others: Option<Duration>,
+    /// Of the jitter: a trial runs the same way each time.
+    pub(super) seed: u64,
+}
+
+/// What came of it.
+pub(super) struct Outcome {
+    pub(super) accepted: Vec<Duration>,
+    accepted_from: Vec<usize>,
+    pub(super) refused: Vec<Duration>,
+    pub(super) passed_on: usize,
+    pub(super) took: Duration,
+}
+
+/// One of those who send.
+struct Sender {
+    number: usize,
+    kind: RouteKey,
+    caller: Caller,
+}
+
+/// What lies between the workers and the API.
+#[derive(Clone, Copy)]
+struct Way {
+    clock: Clock,
+    wall: SystemTime,
+    latency: Duration,
+    work: Duration,
+}
+
+impl Default for Trial {
+    fn default() -> Self {
+        Self {
+            limit: "100/10s",
+            window: Window::Sliding,
+            dialect: "none",
+            workers: 64,
+            senders: &[("GET", "")],
+            requests: 3000,
+            latency: ms(20),
+            work: Duration::ZERO,
+            changes: Vec::new(),
+            others: None,
+            seed: 1,
+        }
+    }
+}
+
+impl Api {
+    /// One request arrives: whether it is accepted, and the status, the fields and the body that answer it.
+    fn ask(&mut self, sender: &Sender, now: Instant, wall: SystemTime) -> (bool, StatusCode, HeaderMap, String) {
+        let (verdict, limit) = self.limiter.ask(&sender.caller, now);
+        let facts = Facts { verdict, limit, wall };
+        let mut headers = HeaderMap::new();
+        let whole = wall.duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(whole));
+        headers.insert("date", date.parse().unwrap());
+        self.dialect.describe(&facts, &mut headers);
+        headers.insert("content-type", "application/json".parse().unwrap());
+        let at = now.since(Instant::START);
+        let (status, body) = if facts.refused() {
+            self.refused.push(at);
+            (self.dialect.refusal(), self.dialect.complaint(&facts))
+        } else {
+            self.accepted.push(at);
+            self.accepted_from.push(sender.number);
+            (StatusCode::OK, format!("{{\"number\":1{}}}", self.dialect.members(&facts)))
+        };
+        headers.insert("content-length", body.len().into());
+        (!facts.refused(), status, headers, body)
+    }
+}
+
+impl Sender {
+    fn new(senders: &[(&str, &str)], worker: usize) -> Self {
+        let number = worker % senders.len();
+        let (method, key) = senders[number];
+        let mut headers = HeaderMap::new();
+        let mut kind = RouteKey::new(method, "/a");
+        if !key.is_empty() {
+            headers.insert("authorization", key.parse().unwrap());
+            kind = kind.with_credential(number as u32 + 1);
+        }
+        Self { number, kind, caller: Caller::new(Method::from_bytes(method.as_bytes()).unwrap(), &headers) }
+    }
+}
+
+impl Trial {
+    pub(super) fn run(self) -> Outcome {
+        fastrand::seed(self.seed);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(self.work())
+    }
+
+    async fn work(self) -> Outcome {
+        let clock = Clock::start();
+        // Not on a whole second: resets in epoch seconds are to be rounded.
+        let wall = UNIX_EPOCH + Duration::from_millis(1_790_000_000_370);
+        let policy = Policy::new("", Vec::new());
+        let lane = Arc::new(Lane::new("api.test".into(), policy.into(), Metrics::new().rule(""), clock));
+        let rate: Rate = self.limit.parse().unwrap();
+        let dialect: Dialect = self.dialect.parse().unwrap();
+        let way = Way { clock, wall, latency: self.latency, work: self.work };
+        let api = Arc::new(Mutex::new(Api {
+            limiter: dialect.limiter(rate, self.window),
+            dialect,
+            accepted: Vec::new(),
+            accepted_from: Vec::new(),
+            refused: Vec::new(),
+            passed_on: 0,
+        }));
+        let left = Arc::new(Mutex::new(self.requests));
+        let mut tasks = tokio::task::JoinSet::new();
+        for worker in 0..self.workers {
+            let (lane, api, left) = (lane.clone(), api.clone(), left.clone());
+            let sender = Sender::new(self.senders, worker);
+            tasks.spawn(async move {
+                loop {
+                    {
+                        let mut left = left.lock();
+                        if *left == 0 {
+                            return;
+                        }
+                        *left -= 1;
+                    }
+                    let mut again = false;
+                    loop {
+                        match call(&lane, &api, way, &sender, again).await {
+                            Ok(true) => break,
+                            Ok(false) => again = true,
+                            Err(()) => {
+                                api.lock().passed_on += 1;
+                                break;
+                            }
+                        }
+                    }
+                }
+            });
+        }
+        for (at, limit) in self.changes {
+            let api = api.clone();
+            tasks.spawn(async move {
+                clock.sleep_until(Instant::START + at).await;
+                api.lock().limiter.retune(limit.parse().unwrap(), clock.now());
+            });
+        }
+        let others = self.others.map(|gap| {
+            let api = api.clone();
+            tokio::spawn(async move {
+                loop {
+                    tokio::time::sleep(gap).await;
+                    api.lock().limiter.ask(&Caller::default(), clock.now());
+                }
+            })
+        });
+        while let Some(task) = tasks.join_next().await {
+            task.unwrap();
+        }
+        if let Some(others) = others {
+            others.abort();
+        }
+        let mut api = api.lock();
+        Outcome {
+            accepted: std::mem::take(&mut api.accepted),
+            accepted_from: std::mem::take(&mut api.accepted_from),
+            refused: std::mem::take(&mut api.refused),
+            passed_on: api.passed_on,
+            took: clock.now().since(Instant::START),
+        }
+    }
+}
+
+/// One try; whether it was served.
+async fn call(lane: &Arc<Lane>, api: &Mutex<Api>, way: Way, sender: &Sender, again: bool) -> Result<bool, ()> {
+    let Way { clock, wall, latency, work } = way;
+    let mut permit = match lane.admit(AdmitRequest { again, ..ask(sender.kind) }) {
+        Admission::Send(permit) => permit,
+        Admission::Wait(waiting) => waiting.await,
+        // Its patience is over: it gets what the API has said last.
+        Admission::Refuse(_) => return Err(()),
+    };
+    permit.sent();
+    tokio::time::sleep(latency / 2 + Duration::from_micros(fastrand::u64(..2000))).await;
+    let now = clock.now();
+    let (accepted, status, headers, body) = api.lock().ask(sender, now, wall + now.since(Instant::START));
+    if accepted {
+        if !work.is_zero() {
+            tokio::time::sleep(work).await;
+        }
+        api.lock().limiter.done(&sender.caller);
+    }
+    tokio::time::sleep(latency / 2).await;
+    let arrived = (wall + clock.now().since(Instant::START)).duration_since(UNIX_EPOCH).unwrap();
+    let body = hint::wants_body(status, &headers).then_some(body.as_bytes());
+    let mut hint = hint::read(&hint::Answer { status, headers: &headers, body, arrived });
+    let done = status.is_success() && !body.is_some_and(hint::is_complaint);
+    if hint.cause != Cause::None && done && hint::asks_to_wait(&headers) {
+        // As `proxy::forward` has it: a result that asks to wait is a result.
+        hint.accept();
+    }
+    permit.answered(&Heard { hint: &hint, failed: status.is_server_error(), route: None }, Instant::START);
+    // A bare 503 is sent again, whether it was a limiter's or not.
+    Ok(hint.cause == Cause::None && status != StatusCode::SERVICE_UNAVAILABLE)
+}
+
+impl Outcome {
+    /// The share of what `limit` allows in the time that it took, from the first window's end on if `later`.
+    pub(super) fn used(&self, limit: &str) -> f64 {
+        let rate = limit.parse::<LimitSpec>().unwrap().rate;
+        let last = *self.accepted.last().unwrap();
+        // The first window's allowance is there at once; the others follow in their time.
+        let windows = last.as_secs_f64() / rate.per.as_secs_f64() + 1.0;
+        self.accepted.len() as f64 / (windows * f64::from(rate.count.get()))
+    }
+
+    /// How many were accepted per second between two instants.
+    pub(super) fn pace(&self, from: Duration, to: Duration) -> f64 {
+        let count = self.accepted.iter().filter(|at| (from..to).contains(*at)).count();
+        count as f64 / (to - from).as_secs_f64()
+    }
+
+    /// The same of one sender's requests.
+    pub(super) fn pace_from(&self, sender: usize, from: Duration, to: Duration) -> f64 {
+        let of = self.accepted.iter().zip(&self.accepted_from).filter(|(_, of)| **of == sender);
+        of.filter(|(at, _)| (from..to).contains(*at)).count() as f64 / (to - from).as_secs_f64()
+    }
+
+    pub(super) fn refused_after(&self, at: Duration) -> usize {
+        self.refused.iter().filter(|refused| **refused > at).count()
+    }
+}

@@ -1,0 +1,178 @@
+//! A lane as people see it.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    clock::Instant,
+    learn::{Grounds, OwnLimit, QuotaSnapshot, Reason},
+    limit::Usage,
+};
+
+/// What a lane has done so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LaneStats {
+    /// Requests sent.
+    pub sent: u64,
+    /// Requests refused by us.
+    pub refused: u64,
+    /// Answers' heads that came.
+    pub answered: u64,
+    /// Requests that the API refused.
+    pub refused_by_api: u64,
+    /// Time that requests waited for their slots, together.
+    pub waited: Duration,
+    /// The longest of these waits.
+    pub waited_most: Duration,
+    /// When the first and the last request were sent.
+    pub active: Option<(Instant, Instant)>,
+}
+
+/// A lane at one instant, for people to look at.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The rule's name.
+    pub rule: Arc<str>,
+    /// The host, canonical.
+    pub host: Arc<str>,
+    /// How far the limits are used.
+    pub limits: Vec<Usage>,
+    /// What each of them rests on, in the same order; `None` if it is configured.
+    pub grounds: Vec<Option<Grounds>>,
+    /// How many requests the API was found to allow at once, and what that rests on.
+    pub at_once: Option<(u32, Grounds)>,
+    /// The groups of requests that have limits of their own.
+    pub own_limits: Vec<OwnLimit>,
+    /// Requests on their way or being answered.
+    pub in_flight: u32,
+    /// How many of them there may be at once.
+    pub in_flight_limit: Option<u32>,
+    /// Tickets in the queue.
+    pub waiting: usize,
+    /// How long the oldest of them has been waiting.
+    pub oldest: Option<Duration>,
+    /// Time until the next slot matures; `None` if that depends on an answer.
+    pub next_slot: Option<Duration>,
+    /// Time until everybody who waits now has been served.
+    pub drain: Option<Duration>,
+    /// Why nothing leaves at the moment, and for how long, if so.
+    pub gate: Option<(Reason, Duration)>,
+    /// What the API says is left.
+    pub budgets: Vec<QuotaSnapshot>,
+    /// How many of the last requests failed, and of how many; `None` without a breaker.
+    pub failures: Option<(u32, u32)>,
+    /// What was done so far.
+    pub tally: LaneStats,
+}
+
+/// When a lane goes on, as its parts see it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Forecast {
+    pub(super) now: Instant,
+    /// Until when nothing leaves that draws on the usual budgets, and why.
+    pub(super) closed: Option<(Instant, Reason)>,
+    /// A request is under way that tries whether that is over.
+    pub(super) tries: bool,
+    /// When the next slot matures; [`Instant::FAR`] if an answer must come first.
+    pub(super) next_slot: Instant,
+    /// When all that wait will have left.
+    pub(super) drained: Instant,
+    pub(super) waits: bool,
+}
+
+/// When a lane goes on, in times that agree: a pause lasts until the next slot, and nobody has left before it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Outlook {
+    pub(super) gate: Option<(Reason, Duration)>,
+    pub(super) next_slot: Option<Duration>,
+    pub(super) drain: Option<Duration>,
+}
+
+// === impl Outlook ===
+
+impl Outlook {
+    pub(super) fn new(forecast: Forecast) -> Self {
+        let Forecast { now, closed, tries, drained, waits, .. } = forecast;
+        // While one tries, its answer says when the next may leave.
+        let waits_for_answer = tries && closed.is_some_and(|(until, _)| until <= now);
+        let next = Some(forecast.next_slot).filter(|next| *next != Instant::FAR && !waits_for_answer);
+        let gate = match (closed, next) {
+            // What draws on other budgets may leave: that is no pause of the lane.
+            (Some((until, _)), Some(next)) if next < until => None,
+            // The next one to leave finds out whether the pause is over, whatever else it waits for.
+            (Some((_, reason)), Some(next)) => Some((reason, next.since(now))),
+            (Some((until, reason)), None) => Some((reason, until.since(now))),
+            (None, _) => None,
+        };
+        let drained = next.filter(|_| waits).map_or(drained, |next| next.max(drained));
+        let drain = (drained != Instant::FAR).then(|| drained.since(now));
+        Self { gate, next_slot: next.map(|next| next.since(now)), drain }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::START + Duration::from_secs(seconds)
+    }
+
+    fn s(seconds: u64) -> Option<Duration> {
+        Some(Duration::from_secs(seconds))
+    }
+
+    /// Seen after 100 s: a pause until `until`.
+    fn outlook(until: u64, tries: bool, next_slot: Instant) -> Outlook {
+        let closed = Some((at(until), Reason::Refused));
+        Outlook::new(Forecast { now: at(100), closed, tries, next_slot, drained: at(100), waits: true })
+    }
+
+    #[test]
+    fn a_pause_whose_time_is_over_lasts_until_the_next_slot() {
+        // What is configured lets nothing leave for 58 s: until then nobody finds out whether the pause is over.
+        let Outlook { gate, next_slot, drain } = outlook(95, false, at(158));
+        assert_eq!((gate.map(|(_, opens)| opens), next_slot, drain), (s(58), s(58), s(58)));
+    }
+
+    #[test]
+    fn while_one_tries_its_answer_says_when_the_next_slot_is() {
+        let Outlook { gate, next_slot, .. } = outlook(95, true, at(158));
+        assert_eq!((gate.map(|(_, opens)| opens), next_slot), (s(0), None));
+    }
+
+    #[test]
+    fn what_may_leave_now_does_not_pause() {
+        let Outlook { gate, next_slot, .. } = outlook(130, false, at(100));
+        assert_eq!((gate, next_slot), (None, s(0)));
+    }
+
+    #[test]
+    fn a_pause_that_ends_by_an_answer_says_when_it_was_to_end() {
+        let Outlook { gate, next_slot, .. } = outlook(130, false, Instant::FAR);
+        assert_eq!((gate.map(|(_, opens)| opens), next_slot), (s(30), None));
+    }
+
+    proptest! {
+        #[test]
+        fn times_never_contradict_each_other(
+            until in proptest::option::of(0u64..200),
+            tries: bool,
+            next in proptest::option::of(100u64..200),
+            drained in 100u64..200,
+            waits: bool,
+        ) {
+            let closed = until.map(|until| (at(until), Reason::Refused));
+            let next_slot = next.map_or(Instant::FAR, at);
+            let forecast = Forecast { now: at(100), closed, tries, next_slot, drained: at(drained), waits };
+            let Outlook { gate, next_slot, drain } = Outlook::new(forecast);
+            if let Some(((_, opens), next)) = gate.zip(next_slot) {
+                prop_assert_eq!(opens, next, "the next one ends the pause");
+            }
+            if waits {
+                prop_assert!(next_slot <= drain, "{:?} > {:?}", next_slot, drain);
+            }
+        }
+    }
+}

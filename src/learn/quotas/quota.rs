@@ -1,0 +1,434 @@
+//! One of the budgets that an API tells of.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use smallvec::SmallVec;
+
+use super::{
+    MOST_UNITS,
+    reset_unit::ResetUnit,
+    trust::{Claim, Step, Trust},
+};
+use crate::{
+    clock::Instant,
+    hint::{Bucket, Dialect},
+    learn::{
+        Grounds, Observation, allowance::Allowance, gate::Gate, grounds::SaidGrounds, ledger::Ledger,
+        window_estimator::WindowEstimator,
+    },
+    limit::{Budget, Charge, LONGEST_PACE, LimitSpec, Rate, Seq, Source},
+    policy::Spend,
+};
+
+/// For so long the same is not told again, and not more than so many changes are.
+const NEWS: Duration = Duration::from_secs(60);
+const WORDS: usize = 8;
+/// What is used by others, without our having to notice: this share of a limit.
+const OTHERS: f64 = 0.02;
+/// Where our books had room and a request was refused, the budget is spent evenly for so many windows, and not longer than
+/// this.
+const EVEN_WINDOWS: u32 = 3;
+const EVEN_AT_MOST: Duration = Duration::from_secs(600);
+/// The first pause after a refusal that a budget explains; later ones, one after the other, are twice as long each.
+const SHORTEST_HOLD: Duration = Duration::from_millis(20);
+const LONGEST_HOLD: Duration = Duration::from_secs(60);
+/// What was sent before a limit was known is written into its books in so many parts.
+const PARTS: u64 = 16;
+/// A budget is dormant if it is silent for so much of its window while others of its name are told of.
+const SILENT: f64 = 1.2;
+/// The same for one whose window is not known.
+const SILENT_AT_LEAST: Duration = Duration::from_secs(5);
+/// What speaks only when it refuses is remembered for at least so long.
+const RARE: Duration = Duration::from_secs(600);
+
+/// Quota budget.
+#[derive(Clone, Debug)]
+pub(super) struct Quota {
+    pub(super) id: u8,
+    /// The window that was said, which tells budgets without a name apart.
+    pub(super) window: Option<Duration>,
+    pub(super) left: Allowance,
+    /// Closed while the API asks to wait for it.
+    pub(super) gate: Gate,
+    pub(super) period: WindowEstimator,
+    pub(super) ledger: Ledger,
+    trust: Trust,
+    unit: ResetUnit,
+    /// The last request that was taken before it was heard of: whatever draws on it counts from there on.
+    newest: Seq,
+    /// Requests that may draw on it, are under way, and of which no answer tells yet.
+    pub(super) unanswered: u32,
+    /// The limits that people were told of lately, and since when that is.
+    news: (SmallVec<[LimitSpec; 1]>, Instant),
+    /// Whether a limit of a lane keeps it.
+    pub(super) kept: bool,
+    pub(super) heard: Instant,
+    /// Whether it is told of when nothing is refused. What speaks only when it refuses is never dormant.
+    common: bool,
+    /// How often it has spoken again after it was dormant: each time it may be silent for twice as long.
+    woken: u32,
+    dormant: bool,
+    /// Until when it is spent evenly, because the API counts otherwise than our books.
+    even_until: Instant,
+    /// The last request that was taken of it.
+    taken: Seq,
+    /// Refusals that it explains, one after the other, and the last request that had left at the last of them.
+    refusals: (u32, Seq),
+    said: Said,
+}
+
+/// Who has said what it is, and what has borne it out: for people.
+#[derive(Clone, Copy, Debug)]
+struct Said {
+    dialect: Dialect,
+    /// How many answers have reported it, and how often a new window was seen to begin.
+    answers: u32,
+    resets: u32,
+}
+
+/// What is there already when a budget is heard of.
+#[derive(Clone, Debug)]
+pub(super) struct Born {
+    pub(super) id: u8,
+    /// The last request that was taken.
+    pub(super) newest: Seq,
+    /// Requests under way, each of which may draw on it.
+    pub(super) unanswered: u32,
+    /// All requests that were sent, each of which may have drawn on it.
+    pub(super) ledger: Ledger,
+    /// What is known of the window of another one of its name.
+    pub(super) period: WindowEstimator,
+}
+
+// === impl Quota ===
+
+impl Quota {
+    pub(super) fn new(born: Born, bucket: &Bucket, answer: &Observation<'_>) -> Self {
+        Self {
+            id: born.id,
+            window: bucket.window,
+            left: Allowance::new(bucket, answer.charge.seq, answer.at),
+            gate: Gate::default(),
+            period: born.period,
+            ledger: born.ledger,
+            trust: Trust::default(),
+            unit: ResetUnit::default(),
+            newest: born.newest,
+            unanswered: born.unanswered,
+            news: (SmallVec::new(), answer.at),
+            kept: false,
+            heard: answer.at,
+            common: false,
+            woken: 0,
+            dormant: false,
+            even_until: Instant::START,
+            taken: born.newest,
+            refusals: (0, 0),
+            said: Said { dialect: answer.heard.hint.dialect, answers: 0, resets: 0 },
+        }
+    }
+
+    /// What `limit`, which it has come to, rests on.
+    pub(super) fn grounds(&self, limit: &LimitSpec) -> Grounds {
+        let Said { dialect, answers, resets } = self.said;
+        let (count, window) = (self.trust.agreement(), limit.rate.per);
+        let window_said = self.window == Some(window);
+        let limit = f64::from(limit.rate.count.get());
+        Grounds::Said(SaidGrounds { dialect, limit, answers, window, window_said, resets, count })
+    }
+
+    /// A request that draws on it was taken.
+    pub(super) fn take(&mut self, now: Instant, seq: Seq) {
+        self.unanswered += 1;
+        self.taken = seq;
+        self.gate.take(now, seq);
+        self.left.take(now, seq);
+        self.ledger.sent(now);
+    }
+
+    /// Whether the request with this charge is one of those that may draw on it.
+    pub(super) fn counts(&self, charge: Charge) -> bool {
+        charge.seq <= self.newest || charge.scope.has(self.id)
+    }
+
+    /// Whether the request with this charge was to draw on it. One that is older than it was to draw on another budget that
+    /// had its number.
+    pub(super) fn is_drawn_on(&self, charge: Charge) -> bool {
+        charge.seq > self.newest && charge.scope.has(self.id)
+    }
+
+    /// Whether the API has asked to wait for it, and that is not over.
+    pub(super) fn pauses(&self, now: Instant) -> bool {
+        self.gate.until().is_some_and(|(until, _)| until > now)
+    }
+
+    /// Whether its numbers are believed.
+    pub(super) fn is_believed(&self) -> bool {
+        self.trust.holds()
+    }
+
+    /// Whether `bucket`, which is this one, says why a request was refused, and for how long nothing more may leave.
+    pub(super) fn explains(&self, bucket: &Bucket) -> bool {
+        let empty = bucket.remaining.is_some_and(|remaining| remaining < 1.0);
+        empty
+            && bucket.requests
+            && self.trust.holds()
+            && (self.kept || bucket.reset.is_some_and(|reset| !reset.is_zero()))
+    }
+
+    /// Whether nearly all of it was used when it was heard of last: who is refused without a word of it then has met it.
+    pub(super) fn is_spent(&self, now: Instant) -> bool {
+        let nearly = self.left.limit.map_or(0.0, |limit| limit * OTHERS);
+        self.kept && self.trust.holds() && self.left.left(now) < 1.0 + nearly
+    }
+
+    /// Whether it is silent for long while others of its name are told of.
+    pub(super) fn is_silent(&self, now: Instant) -> bool {
+        let window = self.period.known().map_or(SILENT_AT_LEAST, |window| window.mul_f64(SILENT));
+        self.common && now.since(self.heard) > window.saturating_mul(1 << self.woken.min(10))
+    }
+
+    /// No kind of request draws on it any more, as far as is known.
+    pub(super) fn sleep(&mut self, budget: &mut Budget) {
+        (self.dormant, self.common, self.kept) = (true, false, false);
+        budget.unlearn(Source::Advertised(self.id));
+    }
+
+    /// It is told of again, if it was dormant: whatever was sent meanwhile may draw on it.
+    pub(super) fn wake(&mut self, born: impl FnOnce(u8) -> Born) {
+        if !std::mem::take(&mut self.dormant) {
+            return;
+        }
+        let born = born(self.id);
+        (self.ledger, self.newest, self.unanswered) = (born.ledger, born.newest, born.unanswered);
+        self.woken += 1;
+    }
+
+    /// For how long it is remembered without a word: what speaks only when it refuses does so seldom.
+    pub(super) fn remembered(&self) -> Duration {
+        let window = self.window.or(self.period.known()).unwrap_or_default();
+        if self.common || self.dormant { window * 3 } else { (window * 20).max(RARE) }
+    }
+
+    /// An answer reports `bucket`, which is this one. Teaches `budget` the limit that it comes to, and says so if that is
+    /// new. `refused` says that the request was refused.
+    pub(super) fn hear(
+        &mut self,
+        bucket: &Bucket,
+        answer: &Observation<'_>,
+        refused: bool,
+        spend: Spend,
+        budget: &mut Budget,
+    ) -> Option<LimitSpec> {
+        let (now, source) = (answer.at, Source::Advertised(self.id));
+        // The answer is not counted among those that are missing.
+        let unanswered = self.unanswered.saturating_sub(u32::from(self.counts(answer.charge)));
+        if answer.charge.seq > self.newest && !answer.charge.scope.has(self.id) && !refused {
+            // It was expected to draw on others.
+            budget.count(source, answer.charge.cost, answer.sent, now);
+            self.ledger.add(answer.sent);
+        }
+        self.said.answers = self.said.answers.saturating_add(1);
+        let (bucket, turned) = self.unit.in_seconds(bucket, now);
+        if turned {
+            self.said.resets = 0;
+            self.left.start_over();
+            (self.period, self.trust) = (WindowEstimator::default(), Trust::default());
+            self.dismiss(budget);
+        }
+        self.common |= answer.is_served();
+        self.heard = now;
+        self.judge(&bucket, answer, unanswered);
+        let window = self.period.hear(&bucket, answer.sent, &self.ledger);
+        let others = self.kept && !self.left.overruled;
+        self.left.hear(&bucket, self.period.returns(), answer.charge.seq, now);
+        self.left.overruled = !self.trust.holds();
+        if self.left.overruled {
+            self.dismiss(budget);
+            return None;
+        }
+        let limit = self.left.limit.filter(|limit| bucket.requests && *limit >= 1.0)?;
+        let used = bucket.remaining.map_or(0.0, |remaining| (limit - remaining).clamp(0.0, limit));
+        let ours = |budget: &mut Budget, source| {
+            used <= f64::from(budget.used(source, now)) + f64::from(unanswered) + 1.0 + limit * OTHERS
+        };
+        let Some(window) = window.filter(|window| !window.is_zero()) else {
+            // Until when nobody says: what was found out by refusals knows better.
+            self.left.overruled =
+                bucket.reset.is_none() && budget.limit(Source::Estimated).is_some() && ours(budget, Source::Estimated);
+            return None;
+        };
+        if bucket.remaining.is_none() && !self.kept {
+            // What nobody counts may be for others, or for something else.
+            return None;
+        }
+        let spec = spec(limit, window, if now < self.even_until { Spend::Even } else { spend });
+        let (was, news) = (self.kept, self.keep(spec, used, unanswered, answer, budget));
+        self.left.overruled = ours(budget, source);
+        self.left.resets_by(self.back_by(spec, window, answer));
+        if refused && bucket.remaining.is_some_and(|remaining| remaining < 1.0) {
+            self.refuse(spec, was, others, answer, budget);
+        } else if answer.is_served() {
+            self.refusals = (0, 0);
+        }
+        news
+    }
+
+    /// Compares what an answer says with what was sent.
+    fn judge(&mut self, bucket: &Bucket, answer: &Observation<'_>, unanswered: u32) {
+        let (Some(limit), Some(remaining)) = (bucket.limit, bucket.remaining) else { return };
+        let claim = Claim {
+            limit,
+            remaining,
+            reset: bucket.reset,
+            served: answer.is_served(),
+            sent: answer.sent,
+            now: answer.at,
+            ledger: &self.ledger,
+            unanswered,
+            window: self.period.known(),
+            began: self.period.began(),
+            seen: self.period.seen(),
+            refills: self.period.refills() || bucket.refills,
+            requests: bucket.requests,
+        };
+        match self.trust.hear(&claim) {
+            Step::Restarted => {
+                self.said.resets = self.said.resets.saturating_add(1);
+                self.period.restarted(limit, limit - remaining, bucket.reset, answer.sent, &self.ledger);
+            }
+            Step::Risen => self.period.risen(),
+            Step::Same => {}
+        }
+    }
+
+    /// Has `spec` kept by the lane's books. Says so if that is news.
+    fn keep(
+        &mut self,
+        spec: LimitSpec,
+        used: f64,
+        unanswered: u32,
+        answer: &Observation<'_>,
+        budget: &mut Budget,
+    ) -> Option<LimitSpec> {
+        let (now, source) = (answer.at, Source::Advertised(self.id));
+        let before = budget.limit(source);
+        if before == Some(spec) {
+            return None;
+        }
+        if before.is_some_and(|before| before.rate == spec.rate) {
+            budget.learn(source, spec, &[]);
+            return None;
+        }
+        // What is under way will have been counted when it is answered, which will not take much longer.
+        let later = now + (now.since(answer.sent) * 2).min(spec.rate.per / 10);
+        let mut parts = self.sent_in(spec.rate.per, used, unanswered, now);
+        parts.push((unanswered, later));
+        budget.unlearn(source);
+        budget.learn(source, spec, &parts);
+        self.kept = true;
+        self.is_news(spec, now).then_some(spec)
+    }
+
+    /// What was sent in the last `window` and is answered, up to `used`, in a few parts. What others have used comes back at
+    /// the reset, and not a window after it: the answers' own numbers hold until then.
+    fn sent_in(&self, window: Duration, used: f64, unanswered: u32, now: Instant) -> SmallVec<[(u32, Instant); 17]> {
+        let end = self.ledger.count().saturating_sub(u64::from(unanswered));
+        let ours = self.ledger.since(now - window).saturating_sub(u64::from(unanswered)).min(used as u64);
+        let part = ours.div_ceil(PARTS).max(1);
+        let (mut parts, mut first) = (SmallVec::new(), end - ours);
+        while first < end {
+            let next = (first + part).min(end);
+            parts.push(((next - first) as u32, self.ledger.departed(next - 1).unwrap_or(now)));
+            first = next;
+        }
+        parts
+    }
+
+    /// A request was refused because nothing is left. `was` says whether our books kept the limit already, and `others`
+    /// that somebody else was known to use it too: only then the reset has to be waited for. Otherwise the API counts
+    /// otherwise than we do, which even pacing does not notice.
+    fn refuse(&mut self, spec: LimitSpec, was: bool, others: bool, answer: &Observation<'_>, budget: &mut Budget) {
+        let now = answer.at;
+        if answer.charge.seq <= self.refusals.1 {
+            // It was under way before.
+            return;
+        }
+        self.refusals = (self.refusals.0 + 1, self.taken);
+        if !was || others {
+            return;
+        }
+        self.period.contradicted();
+        if now < self.even_until {
+            // It is even already: the way takes longer at times than was thought.
+            budget.refused(now, answer.sent);
+        }
+        if spec.rate.per <= LONGEST_PACE {
+            self.even_until = now + (spec.rate.per * EVEN_WINDOWS).min(EVEN_AT_MOST);
+            budget.learn(
+                Source::Advertised(self.id),
+                self::spec(f64::from(spec.rate.count.get()), spec.rate.per, Spend::Even),
+                &[],
+            );
+        }
+        let hold = self.hold(spec, answer);
+        let reset = self.left.reset.map_or(hold, |reset| reset.since(now)).max(SHORTEST_HOLD);
+        self.left.hold(now + hold.min(reset));
+    }
+
+    /// When something has come back of what is used up, at the latest: not all of it comes back at the reset.
+    fn back_by(&self, spec: LimitSpec, window: Duration, answer: &Observation<'_>) -> Instant {
+        let end = self.period.ends_by(window);
+        if self.period.slides() { end.min(answer.at + self.hold(spec, answer)) } else { end }
+    }
+
+    /// How long to wait until one or two of a budget have come back.
+    fn hold(&self, spec: LimitSpec, answer: &Observation<'_>) -> Duration {
+        let slots =
+            (spec.rate.interval() * 2).min(spec.rate.per).max(SHORTEST_HOLD).max(answer.at.since(answer.sent) * 2);
+        slots.mul_f64(2f64.powi(self.refusals.0.saturating_sub(3).min(20) as i32)).min(LONGEST_HOLD)
+    }
+
+    /// It is not kept any more.
+    fn dismiss(&mut self, budget: &mut Budget) {
+        self.kept = false;
+        budget.unlearn(Source::Advertised(self.id));
+    }
+
+    /// Whether `limit` is worth a word. A limit that alternates, as by answers for several accounts, is told at most once a
+    /// minute.
+    fn is_news(&mut self, limit: LimitSpec, now: Instant) -> bool {
+        let (told, since) = &mut self.news;
+        if now.since(*since) > NEWS {
+            (*told, *since) = (SmallVec::new(), now);
+        }
+        let new = told.len() < WORDS && !told.contains(&limit);
+        if new {
+            told.push(limit);
+        }
+        new
+    }
+
+    /// Whether it goes by the name and the window of `bucket`.
+    pub(super) fn is_called(&self, bucket: &Bucket) -> bool {
+        self.left.name == bucket.name
+            && (self.window == bucket.window || self.window.is_none() || bucket.window.is_none())
+    }
+
+    /// Whether its limit is that of `bucket`, as far as both are known.
+    pub(super) fn fits(&self, bucket: &Bucket) -> bool {
+        bucket.limit.is_none() || self.left.limit.is_none() || self.left.limit == bucket.limit
+    }
+}
+
+/// The limit that keeps a budget of `limit` per `window`.
+fn spec(limit: f64, window: Duration, spend: Spend) -> LimitSpec {
+    let count = NonZeroU32::new(limit.min(MOST_UNITS) as u32).unwrap_or(NonZeroU32::MIN);
+    let burst = match spend {
+        Spend::Even => 1,
+        Spend::Mostly => count.get() - count.get() / 10,
+        Spend::Greedy => count.get(),
+    };
+    let per = window.max(Duration::from_micros(u64::from(count.get())));
+    LimitSpec { rate: Rate { count, per }, burst: NonZeroU32::new(burst), strict: false }
+}

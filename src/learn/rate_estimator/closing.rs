@@ -1,0 +1,73 @@
+//! A pause after a refusal, and when the next request tries whether it is over.
+
+use super::windows::USUAL;
+use crate::limit::Seq;
+
+/// Times are in seconds.
+#[derive(Clone, Debug)]
+pub(super) struct Closing {
+    pub(super) at: f64,
+    /// The last request that had left by then.
+    pub(super) newest: Seq,
+    /// When the last one left that was refused.
+    pub(super) last: f64,
+    /// How many probes were refused.
+    pub(super) tries: u32,
+    /// The API said 503.
+    pub(super) overload: bool,
+    /// The wait that the API asked for.
+    pub(super) asked: Option<f64>,
+    /// More were about to be sent.
+    pub(super) pressed: bool,
+    /// What was believed has been too much by a little.
+    pub(super) consistent: bool,
+    /// What was believed of the window holds.
+    pub(super) window: bool,
+    /// What was believed.
+    pub(super) rate: f64,
+    /// The fewest that were under way with one that was refused.
+    pub(super) fewest: u32,
+    /// How many were served that were under way.
+    pub(super) served_meanwhile: f64,
+}
+
+/// No pause is shorter, and no step longer.
+const SHORTEST: f64 = 0.02;
+const LONGEST: f64 = 300.0;
+/// No step is longer than the pause so far, or than this: a cycle that has lasted for hours says little of the pause.
+const FIRST: f64 = 2.0;
+/// The shortest step while all probes get 503.
+const OUTAGE: f64 = 0.5;
+
+// === impl Closing ===
+
+impl Closing {
+    /// A probe was refused.
+    pub(super) fn refused(&mut self, sent: f64, overload: bool) {
+        self.tries += 1;
+        self.last = sent;
+        self.overload |= overload;
+    }
+
+    /// When the next request tries: after a quarter of the time that has passed since `since`, if the pause has lasted as
+    /// long, and never past the end of a window that people choose.
+    pub(super) fn next_probe(&self, now: f64, since: f64, slot: f64, margin: f64) -> f64 {
+        let base = if self.consistent { self.at } else { since };
+        let step = ((now - base) / 4.0).min((now - self.at).max(FIRST)).max(slot).clamp(SHORTEST, LONGEST);
+        // It may be an outage: a tenth of what is lost anyway.
+        let step = if self.overload && self.tries > 0 { step.min(((now - self.at) / 10.0).max(OUTAGE)) } else { step };
+        let mut next = now + step;
+        for usual in USUAL {
+            let end = since + usual + margin;
+            if end > now + 0.02 && end > now + step * 0.05 && end < next {
+                next = end;
+            }
+            // Once more, if it was only just too early.
+            let again = since + usual * 1.01 + 2.0 * margin + 0.03;
+            if (since + usual..since + usual * 1.005 + margin).contains(&self.last) && again < next {
+                next = again;
+            }
+        }
+        next.max(now)
+    }
+}

@@ -1,0 +1,101 @@
+//! What the rate that was found, and the number at once, rest on.
+
+use super::{RateEstimator, UNLIMITED, seconds};
+use crate::{
+    clock::Instant,
+    learn::grounds::{Basis, Grounds, Lowered, RateGrounds},
+};
+
+/// What the belief was concluded from, and what has lowered it since.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Held {
+    pub(super) basis: Basis,
+    pub(super) lowered: Lowered,
+}
+
+// === impl Held ===
+
+impl Held {
+    /// A belief begins with this.
+    pub(super) fn by(basis: Basis) -> Self {
+        Self { basis, lowered: Lowered::default() }
+    }
+}
+
+impl RateEstimator {
+    /// What the rate rests on that was found; `None` without one.
+    pub(in crate::learn) fn rate_grounds(&self, now: Instant) -> Option<Grounds> {
+        let (belief, now) = (self.belief.as_ref()?, seconds(now));
+        let Held { basis, lowered } = self.held;
+        let is_known = belief.rate(now) < UNLIMITED && (self.configured.is_none() || self.refused);
+        let (configured, rising, noise) = (self.configured, belief.is_rising(), self.noise);
+        is_known.then_some(Grounds::Rate(RateGrounds { basis, configured, lowered, now, rising, noise }))
+    }
+
+    /// What the number at once rests on that was found; `None` without one.
+    pub(in crate::learn) fn at_once_grounds(&self) -> Option<Grounds> {
+        self.crowd.grounds().map(Grounds::AtOnce)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::learn::rate_estimator::{Answered, Refusal};
+
+    /// One request every 10 ms, answered 4 ms later, for `seconds`; the first `most` of each ten seconds are served.
+    fn found(estimator: &mut RateEstimator, seconds: u64, most: u64) {
+        let (mut closed, mut counted) = (Instant::START, (0, 0));
+        for seq in 1..seconds * 100 {
+            let sent = Instant::START + Duration::from_millis(seq * 10);
+            if sent < closed {
+                continue;
+            }
+            let window = seq / 1000;
+            counted = if counted.0 == window { (window, counted.1 + 1) } else { (window, 1) };
+            estimator.take(sent, true);
+            let answered = Answered { seq, sent, at: sent + Duration::from_millis(4), crowd: 1 };
+            if counted.1 <= most {
+                estimator.served(answered, false);
+            } else {
+                let refusal = Refusal { newest: seq, wait: None, overload: false, pressed: true };
+                closed = estimator.refused(answered, refusal).unwrap_or(closed);
+            }
+            if estimator.rate_grounds(sent).is_some() {
+                return;
+            }
+        }
+    }
+
+    #[test]
+    fn a_rate_that_was_found_says_from_what() {
+        let mut estimator = RateEstimator::new(None);
+        assert_eq!(estimator.rate_grounds(Instant::START), None);
+        found(&mut estimator, 30, 100);
+        let line = estimator.rate_grounds(Instant::START + Duration::from_secs(11)).unwrap().to_string();
+        // From the first request on a hundred in a second, and then none until the window of ten is over and one tries.
+        let pause = line.strip_prefix("100 served in 1 s, then refused; served again after ").expect(&line);
+        let pause: f64 = pause.split(' ').next().unwrap().parse().unwrap();
+        assert!((8.9..12.0).contains(&pause), "{line}");
+        assert_eq!(estimator.at_once_grounds(), None);
+    }
+
+    #[test]
+    fn what_is_configured_has_no_grounds_until_it_is_refused() {
+        let mut estimator = RateEstimator::new(Some(100.0));
+        let at = Instant::START + Duration::from_secs(1);
+        estimator.take(at, true);
+        estimator.served(Answered { seq: 1, sent: at, at, crowd: 1 }, false);
+        assert_eq!(estimator.rate_grounds(at), None);
+    }
+
+    #[test]
+    fn what_an_api_calls_too_many_at_once_is_said_so() {
+        let mut estimator = RateEstimator::new(None);
+        estimator.too_many(6);
+        let line = estimator.at_once_grounds().unwrap().to_string();
+        assert_eq!(line, "the API said that 6 at once are too many; 0 served since with 5 at most");
+    }
+}

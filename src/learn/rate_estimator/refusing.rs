@@ -1,0 +1,178 @@
+//! What a refusal says, and for how long nothing leaves after it.
+
+use super::{Answered, Cycle, RateEstimator, Refusal, closing::Closing, reopening::SOME, seconds};
+
+/// What a refusal says of the rate that is believed in.
+#[derive(Clone, Copy, Debug, Default)]
+struct Verdict {
+    /// It was too much by a little.
+    consistent: bool,
+    /// As many were served as the window holds.
+    window: bool,
+    /// A pause would not help.
+    goes_on: bool,
+}
+
+/// After so many served a refusal says that the rate is a little too high, and no more.
+const ENOUGH: f64 = 40.0;
+/// So few served in slow start say nothing yet.
+const TOO_SOON: f64 = 6.0;
+/// Where a rate has a longer window than this, refusals are no noise.
+const SHORT: f64 = 5.0;
+/// A larger share is not taken for noise, whatever was.
+const MOST_TOLERATED: f64 = 0.45;
+/// So many refusals in a row are no noise.
+const UNLIKELY: f64 = 0.01;
+/// No pause is shorter.
+const SHORTEST: f64 = 0.02;
+
+impl RateEstimator {
+    /// A request was refused, and its answer is here `now`. Says until when nothing is to leave, if that is a pause.
+    pub(super) fn pause(&mut self, answered: Answered, now: f64, refusal: Refusal) -> Option<f64> {
+        let Answered { seq, crowd, .. } = answered;
+        let wait = refusal.wait.map(|wait| wait.as_secs_f64());
+        let sent = seconds(answered.sent);
+        let slots = self.belief.as_ref().map_or(0.0, |belief| 2.0 / belief.rate(now));
+        let cycle = self.cycle.unwrap_or(Cycle { since: sent, served: 0.0, minor: false });
+        if let Some(closing) = &mut self.closing {
+            if seq <= closing.newest {
+                closing.fewest = closing.fewest.min(crowd);
+                return wait.filter(|_| closing.asked.is_some()).map(|wait| now + wait);
+            }
+            self.refusals.counts(true);
+            closing.refused(sent, refusal.overload);
+            self.crowd.probe_refused(crowd, closing.tries, wait.is_some());
+            let until = closing.next_probe(now, cycle.since, slots, self.way.margin());
+            let more = 0.5 * (f64::from(closing.tries) - 2.0).max(0.0);
+            return Some(wait.map_or(until, |wait| now + wait.max(more)));
+        }
+        if self.before.is_some_and(|before| seq <= before) {
+            return None;
+        }
+        if self.crowd.fewer(crowd, now - sent < 4.0 * self.way.usual) {
+            return None;
+        }
+        if let Some((belief, rate)) = self.belief.as_mut().zip(self.configured).filter(|_| !self.refused) {
+            belief.holds_on(now, rate);
+        }
+        self.refusals.counts(true);
+        self.crowd.disproved();
+        self.in_a_row += 1;
+        let rate = self.belief.as_ref().map_or(0.0, |belief| belief.rate(now));
+        let verdict = self.judge(cycle, now, sent, wait.is_some());
+        (self.refused, self.served) = (true, 0.0);
+        if verdict.goes_on {
+            return None;
+        }
+        if self.belief.is_some() {
+            self.held.lowered.refused(rate, now);
+        }
+        let closing = Closing {
+            at: now,
+            newest: refusal.newest,
+            last: sent,
+            tries: 0,
+            overload: refusal.overload,
+            asked: wait,
+            pressed: refusal.pressed,
+            consistent: verdict.consistent,
+            window: verdict.window,
+            rate,
+            fewest: crowd,
+            served_meanwhile: 0.0,
+        };
+        let until = if verdict.consistent {
+            now + (slots / 2.0).max(SHORTEST)
+        } else if self.belief.is_none() && self.crowd.is_open() {
+            // Perhaps it is over when what is under way is answered.
+            now + self.way.usual.max(0.03)
+        } else {
+            closing.next_probe(now, cycle.since, slots, self.way.margin())
+        };
+        self.closing = Some(closing);
+        self.before = Some(refusal.newest);
+        Some(wait.map_or(until, |wait| now + wait))
+    }
+
+    /// What a refusal, of a request that left at `sent`, says of the belief. Lowers it if it was too much.
+    fn judge(&mut self, cycle: Cycle, now: f64, sent: f64, asked: bool) -> Verdict {
+        let Some(belief) = &mut self.belief else { return Verdict::default() };
+        let (age, rate) = (sent - cycle.since, belief.rate(now));
+        let tolerated = |noise: &f64| self.refusals.0 < (1.25 * noise + 0.03).min(MOST_TOLERATED);
+        let noise = self.noise.filter(|noise| tolerated(noise) && belief.span <= SHORT);
+        if noise.is_some_and(|noise| noise.powi(self.in_a_row) > UNLIKELY) && !asked {
+            return Verdict { goes_on: true, ..Verdict::default() };
+        }
+        if belief.is_rising() {
+            if (asked || belief.count >= SOME) && cycle.served >= 0.7 * belief.count && age < belief.span {
+                belief.holds(now);
+                return Verdict { window: true, ..Verdict::default() };
+            }
+            self.early = self.served < TOO_SOON && !self.early && self.noise.is_none();
+            if self.early {
+                belief.rises_anew();
+            } else {
+                belief.risen_too_far(now);
+            }
+            return Verdict { consistent: true, ..Verdict::default() };
+        }
+        let whole = cycle.served >= 0.7 * belief.count && age >= 0.7 * belief.span.min(30.0);
+        let lately = f64::max(0.7 * belief.span.min(30.0), 30.0 / rate);
+        let again = self.consistent.is_some_and(|last| now - last < lately);
+        let many = self.served >= 8.0 && belief.count < 8.0 || self.served >= ENOUGH;
+        if !(whole || again || many || self.noise.is_some()) {
+            return Verdict::default();
+        }
+        self.consistent = Some(now);
+        if let Some(share) = belief.too_much(now, self.served, self.refusals.0) {
+            self.noise = Some(share);
+        }
+        Verdict { consistent: true, ..Verdict::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        clock::Instant,
+        learn::rate_estimator::{Share, belief::Belief},
+    };
+
+    /// The answer to a request every 50 ms, 10 ms after it has left.
+    fn answered(number: u64) -> Answered {
+        let sent = Instant::START + Duration::from_millis(number * 50);
+        Answered { seq: number, sent, at: sent + Duration::from_millis(10), crowd: 1 }
+    }
+
+    fn refused(estimator: &mut RateEstimator, number: u64) -> Option<Instant> {
+        let refusal = Refusal { newest: number, wait: None, overload: false, pressed: true };
+        estimator.refused(answered(number), refusal)
+    }
+
+    #[test]
+    fn what_is_refused_at_random_is_forgotten_when_it_stops() {
+        let belief = Some(Belief::of_window(20.0, 1.0, 20.0, 0.0));
+        let mut estimator =
+            RateEstimator { belief, noise: Some(0.3), refusals: Share(0.3), ..RateEstimator::new(None) };
+        estimator.served(answered(0), false);
+        assert_eq!(refused(&mut estimator, 1), None, "as often as ever");
+        // A hundred in a row: by chance at 30% less than once in 10^15 times.
+        (2..102).for_each(|number| estimator.served(answered(number), false));
+        assert!(estimator.noise.is_none());
+        assert!(refused(&mut estimator, 102).is_some());
+    }
+
+    #[test]
+    fn a_run_of_refusals_is_not_chance() {
+        let belief = Some(Belief::of_window(20.0, 1.0, 20.0, 0.0));
+        let mut estimator =
+            RateEstimator { belief, noise: Some(0.2), refusals: Share(0.1), ..RateEstimator::new(None) };
+        estimator.served(answered(0), false);
+        // 0.2² is 4 in a hundred, 0.2³ less than one.
+        assert_eq!([1, 2].map(|number| refused(&mut estimator, number)), [None, None]);
+        assert!(refused(&mut estimator, 3).is_some());
+    }
+}

@@ -1,0 +1,165 @@
+//! What the end of a pause says: how many are served in what time.
+
+use super::{Cycle, KNOWN, RateEstimator, belief::Belief, closing::Closing, grounds::Held, windows};
+use crate::learn::grounds::Basis;
+
+/// Whether the end of a pause ends the cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    No,
+    /// Yes, and it was too short to tell of a window.
+    Early,
+    Yes,
+}
+
+/// How many requests were served in what time. Times are in seconds.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    served: f64,
+    /// From their beginning until requests were served again, and until the last one was refused.
+    length: f64,
+    last: f64,
+}
+
+/// What an API says itself is not tried again for so long, and not for long if it says so by a wait as short as the second to
+/// which waits are rounded up.
+const KEPT: f64 = 600.0;
+const BRIEFLY: f64 = 20.0;
+const SHORT: f64 = 2.0;
+/// Fewer in less than a moment are a bucket's last ones, and tell no window.
+pub(super) const SOME: f64 = 3.0;
+const MOMENT: f64 = 0.5;
+/// So few do not make a rate if nobody waits.
+const FEW: f64 = 10.0;
+/// A pause that takes less than this share of the time that is known says that the rate was a little too high.
+const SMALL: f64 = 0.12;
+/// The time that is known where a share is refused whatever the rate is, so that a longer pause is another matter.
+const LONG: f64 = 60.0;
+
+impl RateEstimator {
+    /// A probe that left at `sent` was served: the API accepts requests again.
+    pub(super) fn reopens(&mut self, now: f64, sent: f64) -> Ends {
+        let Some(closing) = self.closing.take() else { return Ends::No };
+        let Some(cycle) = self.cycle else { return Ends::Yes };
+        if let Some(ends) = self.corrects(&closing, cycle, now, sent) {
+            return ends;
+        }
+        if self.crowd.is_certain() {
+            return Ends::Yes;
+        }
+        let pause = sent - closing.at;
+        if pause <= 1.5 && closing.tries == 0 && self.crowd.try_fewer(closing.fewest, closing.served_meanwhile) {
+            // Served at once with nothing under way: perhaps it is how many at once. That is tried first.
+            self.belief = None;
+            return Ends::Yes;
+        }
+        let outage = |belief: &Belief| now - closing.at > 5.0 * belief.span.max(1.0);
+        if closing.overload && !closing.consistent && self.belief.as_ref().is_some_and(outage) {
+            return Ends::Yes;
+        }
+        if self.belief.is_none() && (cycle.served < 1.0 || !closing.pressed && cycle.served < FEW) {
+            // Of nothing no rate is made; and who sends little and is refused now and then learns what he sends, and not
+            // what he might.
+            return Ends::Yes;
+        }
+        let measured = self.measure(&closing, cycle, sent);
+        if let Some(belief) = self.belief.as_mut().filter(|belief| falls_short(belief, &closing, measured)) {
+            belief.restart(now, 0.93 * closing.rate);
+            return Ends::Early;
+        }
+        self.believe(&closing, cycle, measured, now, sent);
+        Ends::Yes
+    }
+
+    /// The rate was too high by a little: it is lowered by about as much as the pause has taken, and nothing else is
+    /// concluded.
+    fn corrects(&mut self, closing: &Closing, cycle: Cycle, now: f64, sent: f64) -> Option<Ends> {
+        let belief = self.belief.as_mut().filter(|_| closing.consistent)?;
+        let (pause, slot) = (sent - closing.at, 1.0 / belief.rate(now));
+        if pause < (3.5 * slot).max(0.15) {
+            return Some(Ends::No);
+        }
+        let known = (2.0 * belief.span).max(300.0 * slot).max(30.0);
+        let known = known.min(sent - self.began).max(sent - cycle.since);
+        if pause >= SMALL * self.noise.map_or(known, |_| LONG) {
+            self.noise = None;
+            if !(closing.overload && pause > 5.0) {
+                return None;
+            }
+        }
+        let rate = self.history.since(sent - known) / known;
+        let least = (1.0 - pause / belief.span.max(10.0)).clamp(0.85, 0.95);
+        belief.restart(now, rate.clamp(least * closing.rate, 0.99 * closing.rate));
+        Some(Ends::Early)
+    }
+
+    /// How many were served in the window that ends now, as far as can be known.
+    fn measure(&self, closing: &Closing, cycle: Cycle, sent: f64) -> Measured {
+        let Cycle { since, served, minor } = cycle;
+        let (length, pause) = (sent - since, sent - closing.at);
+        let Some(belief) = self.belief.as_ref().filter(|_| minor) else {
+            return Measured { served: served.max(1.0), length, last: closing.last - since };
+        };
+        // A window that is not shorter than the pause, and that may have begun before the cycle; a longer one than was
+        // believed if that holds less.
+        let contradicts = served < 0.5 * belief.count && length < 0.5 * belief.span;
+        let window = if pause > belief.span {
+            windows::not_below(pause)
+        } else if contradicts {
+            windows::not_below(1.01 * belief.span)
+        } else {
+            belief.span
+        };
+        // It has ended between the last two probes, and may have begun when a pause ended.
+        let began = closing.last - window..=sent - window;
+        let began = if began.contains(&self.major) { self.major } else { sent - window };
+        Measured { served: self.history.since(began).max(1.0), length: window, last: window }
+    }
+
+    fn believe(&mut self, closing: &Closing, cycle: Cycle, measured: Measured, now: f64, sent: f64) {
+        let Measured { served, length, last } = measured;
+        let (took, pause) = (closing.at - cycle.since, sent - closing.at);
+        // A first wait that was asked for and is over when a usual window is: those are the API's own words.
+        let asked = closing.asked.filter(|wait| pause < wait + windows::ROUNDED && closing.tries == 0);
+        let told = windows::asked_for(length).filter(|_| asked.is_some() && served >= FEW && !cycle.minor);
+        let span = told.or(windows::between(last, length)).unwrap_or(length);
+        let mut rate = served / span.max(self.way.usual.min(0.01));
+        self.held = Held::by(if cycle.minor && self.belief.is_some() {
+            Basis::Window { served, length, pause }
+        } else {
+            Basis::Cycle { served: cycle.served, took, pause }
+        });
+        if closing.asked.is_some() && self.belief.is_some() {
+            // Longer than it had to be, perhaps: what was served over several such waits is served again.
+            let long = windows::not_below(5.0 * pause).min(sent - self.began);
+            let lately = self.history.since(sent - long);
+            if lately / long > rate {
+                rate = lately / long;
+                self.held = Held::by(Basis::Lately { served: lately, over: long });
+            }
+        }
+        // What has been served lately may be served again.
+        let lately = self.history.since(sent - KNOWN) / KNOWN;
+        if self.belief.is_none() && rate < 0.5 * lately && length < KNOWN {
+            self.held = Held::by(Basis::Lately { served: lately * KNOWN, over: KNOWN });
+            self.belief = Some(Belief::at_least(lately, KNOWN, lately * KNOWN, now));
+            return;
+        }
+        let falls = rate < 0.5 * closing.rate && length < 10.0;
+        let many = served >= SOME || length >= MOMENT;
+        let sure = closing.window || told.is_some() || !falls && many && last > 0.6 * length && !closing.overload;
+        let kept = asked.filter(|_| told.is_some()).map_or(0.0, |wait| if wait > SHORT { KEPT } else { BRIEFLY });
+        self.belief = Some(if sure {
+            Belief::of_window(rate, span, served, now).kept(kept)
+        } else {
+            // A wait that was asked for, or a first probe: only a lower bound is known.
+            Belief::at_least(rate, span, served, now).below(if falls { closing.rate } else { f64::INFINITY })
+        });
+    }
+}
+
+/// A short stretch, after a wait that was asked for, does not overturn what a long one has taught.
+fn falls_short(belief: &Belief, closing: &Closing, measured: Measured) -> bool {
+    let less = !closing.window && !belief.is_rising() && measured.served < 0.5 * belief.count.max(8.0);
+    less && closing.asked.is_some() && measured.last < 0.5 * belief.span.min(30.0)
+}

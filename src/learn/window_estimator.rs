@@ -1,0 +1,331 @@
+//! How long the window of a budget is: measured by our own departures, where answers do not say so.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use super::ledger::Ledger;
+use crate::{clock::Instant, hint::Bucket};
+
+/// What is known about the length of one budget's window.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WindowEstimator {
+    known: Option<Duration>,
+    shape: Shape,
+    /// The least that was used of late, and the time until the reset that was said with it.
+    first: Option<(f64, Duration)>,
+    /// Whether it was seen how the allowance comes back.
+    seen: bool,
+    /// The present window, as far as its beginning was seen.
+    present: Option<Start>,
+    /// The longest time until a reset that was said, and when the first was.
+    longest: Option<(Duration, Instant)>,
+    /// What was said of its length is not true.
+    doubted: bool,
+    /// The share of a bucket that must be used for its length to be measured again: what it was last, nearly.
+    share: f64,
+    /// A shorter length that was seen once.
+    shorter: Option<Duration>,
+    /// How many windows, one after the other, have been over when they were expected to be.
+    kept: u8,
+    /// How often a part of it has come back, more or less: see [`slides`](Self::slides).
+    rises: u8,
+}
+
+/// When a window began, and how long it was to last, as its answers said.
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    at: Instant,
+    length: Duration,
+    /// When the first request left that was seen to be in it.
+    seen: Instant,
+}
+
+/// How an allowance comes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Shape {
+    /// Not known yet, or each part of it a window after it was spent, or all at once: the reset is no later the more is
+    /// used.
+    #[default]
+    Window,
+    /// The more was used, the later the reset was: perhaps a bucket, of between so many seconds. It has still to be seen
+    /// that the reset goes on like that.
+    Growing { used: f64, least: f64, most: f64 },
+    /// Little by little: the reset is when all of it is back, and the later the more is used. `odd` counts how often it was
+    /// not, in a row.
+    Bucket { odd: u8 },
+}
+
+/// When what was used comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Return {
+    /// All of it at the reset.
+    AtReset,
+    /// In parts, each a window after it was used, and somebody else may use it then.
+    InParts,
+    /// All the time, as much in each second.
+    Refill,
+}
+
+/// Windows that people choose, in seconds.
+const USUAL: [u64; 22] = [
+    1, 2, 5, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 604_800,
+    2_592_000,
+];
+/// A measurement with so much less used is as good as the last.
+const NEARLY: f64 = 0.95;
+/// And with each answer that is not measured so much less is enough: the API may have changed.
+const FADING: f64 = 0.998;
+/// Whole seconds hide up to this much.
+const SECOND: Duration = Duration::from_millis(1050);
+/// Resets are rounded up, or a second late: a window may be shorter by this much.
+const LATE: Duration = Duration::from_millis(1150);
+/// So many parts that have come back show that not all of it does at once.
+const SLIDES: u8 = 4;
+/// So many windows that were over in time say more of their length than a single answer does.
+const KEPT: u8 = 3;
+/// Contradicted so often, a bucket is none.
+const ODD: u8 = 4;
+
+// === impl WindowEstimator ===
+
+impl WindowEstimator {
+    /// That of a budget of the same name with another limit: its allowance comes back in the same way.
+    pub(super) fn like(other: &Self) -> Self {
+        Self { shape: other.shape, seen: other.seen, ..Self::default() }
+    }
+
+    /// How long the window is, after an answer has said this to a request that left at `sent`. `ledger` has the requests
+    /// that draw on the budget.
+    pub(super) fn hear(&mut self, bucket: &Bucket, sent: Instant, ledger: &Ledger) -> Option<Duration> {
+        let told = bucket.window.filter(|told| !told.is_zero());
+        let reset = bucket.reset.filter(|left| !left.is_zero());
+        let (Some(limit @ 1.0..), Some(remaining), Some(left)) = (bucket.limit, bucket.remaining, reset) else {
+            self.known = self.known.or(told.filter(|_| !self.doubted));
+            return self.known;
+        };
+        let used = limit - remaining;
+        let whole = bucket.coarse || left.subsec_nanos() == 0;
+        let blur = tolerance(left, whole);
+        self.look_closer(limit, used, left, blur, bucket.refills);
+        let began = ledger.began(used, sent);
+        let length = began.map(|began| (sent + left).since(began));
+        if self.present.is_none() {
+            self.present = began.zip(length).map(|(at, length)| Start { at, length, seen: sent });
+        }
+        if let Some(told) = told.filter(|_| !bucket.refills) {
+            // A window that begins with so little left of it is not as long as somebody says who only knows the provider.
+            let short = length.is_some_and(|length| length + blur < told / 2);
+            self.doubted = left < told / 2 && (self.doubted || self.known.is_none() && short);
+            if !self.doubted {
+                self.known = Some(told);
+                return self.known;
+            }
+        }
+        match self.shape {
+            Shape::Bucket { .. } => self.measure_bucket(limit, used, left, blur),
+            _ if bucket.refills && !self.seen => {}
+            _ => self.measure(left, length, sent),
+        }
+        self.known
+    }
+
+    /// How long the window is, as far as is known.
+    pub(super) fn known(&self) -> Option<Duration> {
+        self.known
+    }
+
+    /// When what was used comes back.
+    pub(super) fn returns(&self) -> Return {
+        if self.refills() {
+            Return::Refill
+        } else if self.slides() {
+            Return::InParts
+        } else {
+            Return::AtReset
+        }
+    }
+
+    /// Whether the allowance comes back little by little.
+    pub(super) fn refills(&self) -> bool {
+        matches!(self.shape, Shape::Bucket { .. })
+    }
+
+    /// When the first request left that was seen to be in the present window.
+    pub(super) fn seen(&self) -> Option<Instant> {
+        self.present.map(|present| present.seen)
+    }
+
+    /// When the present window began, if that is known.
+    pub(super) fn began(&self) -> Option<Instant> {
+        self.present.map(|present| present.at)
+    }
+
+    /// When the present one of these windows is over, at the latest: others may have begun it before us.
+    pub(super) fn ends_by(&self, window: Duration) -> Instant {
+        self.present.filter(|_| !self.refills()).map_or(Instant::FAR, |present| present.seen + window)
+    }
+
+    /// Whether the allowance comes back in parts, and not all at once.
+    pub(super) fn slides(&self) -> bool {
+        self.rises >= SLIDES
+    }
+
+    /// A part of the allowance has come back.
+    pub(super) fn risen(&mut self) {
+        self.rises = (self.rises + 1).min(SLIDES * 2);
+    }
+
+    /// A request that left at `sent` is the first that is seen of another window: `used` are used of it, and so much time is
+    /// `left`. A window that is over before its time, twice, is shorter than was thought.
+    pub(super) fn restarted(&mut self, limit: f64, used: f64, left: Option<Duration>, sent: Instant, ledger: &Ledger) {
+        let at = ledger.began(used, sent).unwrap_or(sent);
+        let length = left.map_or(Duration::MAX, |left| (sent + left).since(at));
+        let Some(before) = self.present.replace(Start { at, length, seen: sent }) else { return };
+        let (lasted, Some(known)) = (at.since(before.at), self.known) else { return };
+        self.kept = if lasted <= known.mul_f64(1.5) { self.kept.saturating_add(1) } else { 0 };
+        // A log of that length would still have what was sent before.
+        let forgets = used + 2.0 + limit / 10.0 < ledger.since(sent - known) as f64;
+        if forgets {
+            self.rises = self.rises.saturating_sub(2);
+        } else {
+            self.risen();
+        }
+        if lasted >= known.mul_f64(0.93) || !forgets {
+            self.shorter = None;
+            return;
+        }
+        // Alike, or the same window of those that people choose fits into both: it begins when somebody comes.
+        let fits = |length: Duration| usual_within(Duration::ZERO, length.mul_f64(1.02));
+        let alike = |other: &Duration| {
+            lasted.abs_diff(*other) <= lasted / 10 + Duration::from_millis(50) || fits(lasted) == fits(*other)
+        };
+        match self.shorter.take().filter(alike) {
+            Some(other) => {
+                let most = lasted.min(other);
+                let least = before.length.saturating_sub(LATE);
+                let least = if least < most { least } else { most.mul_f64(0.7) };
+                (self.known, self.kept) = (Some(usual_within(least, most.mul_f64(1.02)).unwrap_or(most)), KEPT);
+            }
+            None => self.shorter = Some(lasted),
+        }
+    }
+
+    /// Finds out how the allowance comes back, from whether the reset moves away as more is used. `said` says that this is
+    /// what the answer says.
+    fn look_closer(&mut self, limit: f64, used: f64, left: Duration, blur: Duration, said: bool) {
+        let Some((before, least)) = self.first.filter(|(before, _)| used >= *before) else {
+            // Some of it has come back.
+            self.first = (used >= 1.0).then_some((used, left));
+            if matches!(self.shape, Shape::Growing { .. }) {
+                self.shape = Shape::Window;
+            }
+            return;
+        };
+        if let Shape::Bucket { odd } = &mut self.shape {
+            *odd = if used >= before + 2.0 && left + blur < least { *odd + 1 } else { 0 };
+            if *odd >= ODD {
+                *self = Self::default();
+            }
+            return;
+        }
+        if used < before * 2.0 || used < before + 4.0 {
+            return;
+        }
+        if left <= least + blur {
+            (self.shape, self.seen) = (Shape::Window, true);
+        } else if left > least.mul_f64(1.5) + blur {
+            // As long as this would all of it take to come back.
+            let all = |left: Duration| left.as_secs_f64() * limit / used;
+            let (fastest, slowest) = (all(left.saturating_sub(blur)), all(left));
+            self.shape = match self.shape {
+                _ if said && !self.seen => Shape::Bucket { odd: 0 },
+                Shape::Growing { used: before, .. } if used < before * 1.3 + 2.0 => return,
+                Shape::Growing { least, most, .. } if slowest >= least && fastest <= most => Shape::Bucket { odd: 0 },
+                Shape::Growing { .. } => {
+                    // The next window had begun.
+                    self.first = Some((used, left));
+                    Shape::Window
+                }
+                _ => Shape::Growing { used, least: fastest, most: slowest },
+            };
+        }
+    }
+
+    /// Learns how long a bucket takes to come back as a whole. The more is used, the less the seconds are rounded.
+    fn measure_bucket(&mut self, limit: f64, used: f64, left: Duration, blur: Duration) {
+        if used * 10.0 < limit || used / limit < self.share {
+            self.share *= FADING;
+            return;
+        }
+        self.share = used / limit * NEARLY;
+        let all = |left: Duration| Duration::try_from_secs_f64(left.as_secs_f64() * limit / used).ok();
+        let (least, length, most) = (all(left.saturating_sub(blur)), all(left), all(left + blur / 2));
+        self.known = usual().rfind(|usual| least <= Some(*usual) && Some(*usual) <= most).or(length);
+    }
+
+    /// Learns the length of a window: `left` of it is still to come, and it is as long as `length` if all of it is ours.
+    fn measure(&mut self, left: Duration, length: Option<Duration>, sent: Instant) {
+        let first = self.longest.is_none();
+        let (longest, since) = self.longest.get_or_insert((left, sent));
+        *longest = left.max(*longest);
+        let (longest, heard) = (*longest, sent.since(*since));
+        match self.known {
+            None => {
+                // What was told of for a whole window has shown nearly all of it.
+                let length = length.map(|length| if first { length } else { length.min(longest) });
+                self.known = length.filter(|_| first || heard >= longest || length == Some(longest)).map(round);
+            }
+            // No more can be left of a window than all of it.
+            Some(known) if left > at_most(known) && !self.is_in_time(known, sent) => {
+                (self.known, self.shorter, self.kept) = (Some(round(left)), None, 0);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Whether windows have been as long as is `known`, and the one that a request left in at `sent` is not longer: its
+    /// answer may have taken its time from a clock that was late (uvicorn's `Date` is, under load), or its reset is wrong.
+    fn is_in_time(&self, known: Duration, sent: Instant) -> bool {
+        self.kept >= KEPT && self.present.is_some_and(|present| sent.since(present.seen) <= at_most(known))
+    }
+
+    /// A request was refused though there was room in a window of that length: perhaps it is as long as was said.
+    pub(super) fn contradicted(&mut self) {
+        let longer = self.longest.map(|(longest, _)| longest).filter(|_| !self.refills());
+        if let (Some(known), Some(longer)) = (self.known, longer)
+            && longer > known.mul_f64(1.1)
+        {
+            self.known = Some(round(longer).max(known));
+        }
+    }
+}
+
+/// How far apart two words about the same reset may be.
+fn tolerance(left: Duration, whole: bool) -> Duration {
+    if whole { SECOND } else { left / 20 + Duration::from_millis(5) }
+}
+
+/// What may be left of a window of `known` length that has just begun, as answers tell.
+fn at_most(known: Duration) -> Duration {
+    known.mul_f64(1.05) + LATE
+}
+
+/// The window that somebody will have meant whose answers show one of `length`: a little shorter, since resets are late,
+/// and otherwise a longer one.
+fn round(length: Duration) -> Duration {
+    let least = length.mul_f64(0.95).saturating_sub(LATE);
+    usual_within(least, length.mul_f64(1.02) + Duration::from_millis(50))
+        .or_else(|| usual().find(|usual| *usual >= length))
+        .unwrap_or(length)
+}
+
+/// The longest usual window that is longer than `least` and not longer than `most`.
+fn usual_within(least: Duration, most: Duration) -> Option<Duration> {
+    usual().rfind(|usual| *usual > least && *usual <= most)
+}
+
+fn usual() -> impl DoubleEndedIterator<Item = Duration> {
+    USUAL.iter().map(|seconds| Duration::from_secs(*seconds))
+}
