@@ -1,6 +1,6 @@
 //! What a refusal says, and for how long nothing leaves after it.
 
-use super::{Answered, Cycle, RateEstimator, Refusal, closing::Closing, reopening::SOME, seconds};
+use super::{Answered, Cycle, RateEstimator, Refusal, closing::Closing, seconds};
 
 /// What a refusal says of the rate that is believed in.
 #[derive(Clone, Copy, Debug, Default)]
@@ -104,7 +104,7 @@ impl RateEstimator {
             return Verdict { goes_on: true, ..Verdict::default() };
         }
         if belief.is_rising() {
-            if (asked || belief.count >= SOME) && cycle.served >= 0.7 * belief.count && age < belief.span {
+            if cycle.served >= 0.7 * belief.count && age < belief.span {
                 belief.holds(now);
                 return Verdict { window: true, ..Verdict::default() };
             }

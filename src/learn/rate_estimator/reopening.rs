@@ -27,7 +27,7 @@ const KEPT: f64 = 600.0;
 const BRIEFLY: f64 = 20.0;
 const SHORT: f64 = 2.0;
 /// Fewer in less than a moment are a bucket's last ones, and tell no window.
-pub(super) const SOME: f64 = 3.0;
+const SOME: f64 = 3.0;
 const MOMENT: f64 = 0.5;
 /// So few do not make a rate if nobody waits.
 const FEW: f64 = 10.0;
@@ -146,6 +146,12 @@ impl RateEstimator {
             return;
         }
         let falls = rate < 0.5 * closing.rate && length < 10.0;
+        if let Some(belief) = self.belief.as_mut().filter(|belief| is_one_by_one(belief, closing, served)) {
+            let rate = belief.rate(now);
+            if served / span < 0.5 * rate {
+                return belief.restart(now, rate);
+            }
+        }
         let many = served >= SOME || length >= MOMENT;
         let sure = closing.window || told.is_some() || !falls && many && last > 0.6 * length && !closing.overload;
         let kept = asked.filter(|_| told.is_some()).map_or(0.0, |wait| if wait > SHORT { KEPT } else { BRIEFLY });
@@ -156,6 +162,12 @@ impl RateEstimator {
             Belief::at_least(rate, span, served, now).below(if falls { closing.rate } else { f64::INFINITY })
         });
     }
+}
+
+/// One request was served, as one was before. What the pause took since is the probe's own step: a bucket that serves one at
+/// a time has had the next one ready for a while.
+fn is_one_by_one(belief: &Belief, closing: &Closing, served: f64) -> bool {
+    closing.window && closing.asked.is_none() && served.max(belief.count) < 2.0
 }
 
 /// A short stretch, after a wait that was asked for, does not overturn what a long one has taught.
