@@ -161,7 +161,7 @@ impl Dialer {
     }
 
     fn refuse_own(&self, stream: TcpStream, origin: String) -> Result<TcpStream, Error> {
-        if self.is_own(&stream) { Err(Error::Myself { origin }) } else { Ok(stream) }
+        if self.is_own(&stream) { Err(Error::SelfTarget { origin }) } else { Ok(stream) }
     }
 
     /// Whether this connection ends at ourselves: at one of our ports, on an address of this machine.

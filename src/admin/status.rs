@@ -306,7 +306,7 @@ impl Interceptions {
             plain: of(Interception::Plain),
             untrusted: of(Interception::Untrusted),
             failed: of(Interception::Failed),
-            stranger: of(Interception::Stranger),
+            stranger: of(Interception::NotHttp),
         }
     }
 }

@@ -82,7 +82,7 @@ pub(super) async fn forward(admitted: Admitted) -> Result<Tried, Error> {
             if error.blame() == Blame::Upstream && route.has_answered(&link.proxy) {
                 permit.broke();
             }
-            if matches!(error, Error::Unseen { .. }) {
+            if matches!(error, Error::NotProcessed { .. }) {
                 // It was not counted either: the next try has its slot, if that still holds.
                 let _ = permit.recall();
             }
@@ -290,7 +290,7 @@ fn is_unseen(error: &hyper::Error) -> bool {
 
 fn failure(error: hyper::Error, route: &Route) -> Error {
     if is_unseen(&error) {
-        return Error::Unseen { origin: route.origin.to_string(), source: error.into() };
+        return Error::NotProcessed { origin: route.origin.to_string(), source: error.into() };
     }
     // TLS 1.3 upstreams say what they miss in our certificate only when we read.
     if let Some(error) = tls::failure(&route.origin, &error) {

@@ -102,7 +102,7 @@ fn check(
     request: &Request<RequestBody>,
 ) -> Result<(Arc<Route>, Option<super::gateway::Target>), Error> {
     if let Some(client) = link.peer.stranger {
-        return Err(Error::Stranger { client });
+        return Err(Error::ClientDenied { client });
     }
     let connect = request.method() == Method::CONNECT;
     if connect && !request.body().is_end_stream() {

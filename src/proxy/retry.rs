@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    error::Error,
+    error::{Error, Retryable},
     hint::{Cause, Hint, Signal},
     learn::RouteName,
     pace::Lane,
@@ -174,7 +174,7 @@ fn gives_up(why: Why, tries: u32, link: &Link, route: &Route) -> bool {
         // While the upstream is left alone, who tries is not to blame for what he finds.
         Why::Unreached => false,
         Why::Failed | Why::Cut => tries >= TRIES && !route.lane.is_broken(),
-        Why::Unseen => tries >= TRIES,
+        Why::NotProcessed => tries >= TRIES,
     }
 }
 
@@ -201,19 +201,17 @@ impl Why {
 
     /// Why a request that failed with `error` may be sent again, if it may.
     pub(super) fn of_error(error: &Error, spare: &Spare) -> Option<Self> {
-        match error {
-            Error::Dns { .. } | Error::DnsTimeout { .. } | Error::Connect { .. } | Error::ConnectTimeout { .. } => {
-                Some(Self::Unreached)
-            }
-            Error::Unseen { .. } => Some(Self::Unseen),
-            Error::Broken { .. } => spare.repeatable.then_some(Self::Cut),
-            _ => None,
+        match error.retryable() {
+            Retryable::Unreached => Some(Self::Unreached),
+            Retryable::NotProcessed => Some(Self::NotProcessed),
+            Retryable::IfRepeatable => spare.repeatable.then_some(Self::Cut),
+            Retryable::Never => None,
         }
     }
 
     /// Whether it waits by itself, and not with its lane.
     fn waits(self) -> bool {
-        !matches!(self, Self::Refused | Self::Unseen)
+        !matches!(self, Self::Refused | Self::NotProcessed)
     }
 
     /// Whether sending it again makes things worse for an upstream that is in trouble.
