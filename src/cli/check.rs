@@ -12,7 +12,7 @@ mod json;
 
 use super::{FAILED, Failure, serve, terminal, wording};
 use crate::{
-    config::{AccessLog, Clients, Config, Dns, Problem, Settings, Sources},
+    config::{AccessLog, Clients, Config, Diagnostic, Dns, Settings, Sources},
     limit::{LimitSpec, MarginSpec},
     policy::{Egress, Gateway, Https, Parent, Policy, Retry},
 };
@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> ExitCode {
     }
 }
 
-fn tally(problems: &[Problem]) -> String {
+fn tally(problems: &[Diagnostic]) -> String {
     let errors = errors(problems);
     let counted = |count, noun| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     format!("{}, {}", counted(errors, "error"), counted(problems.len() - errors, "warning"))
@@ -77,7 +77,7 @@ fn fine(rules: &[(Arc<str>, bool)]) -> String {
     rules.iter().filter(|(_, good)| *good).map(|(name, _)| format!("fine: the rule {name}\n")).collect()
 }
 
-fn errors(problems: &[Problem]) -> usize {
+fn errors(problems: &[Diagnostic]) -> usize {
     problems.iter().filter(|problem| problem.is_error()).count()
 }
 

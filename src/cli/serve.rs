@@ -14,7 +14,7 @@ use tracing::info;
 use super::{FAILED, Failure, USAGE, log, notify, signals::Signals, terminal};
 use crate::{
     app::{Running, StartError},
-    config::{Config, File, Place, Problem, Settings, Sources},
+    config::{Config, Diagnostic, File, Place, Settings, Sources},
     listen::Given,
 };
 
@@ -213,14 +213,17 @@ pub(super) fn environment() -> Settings {
 }
 
 /// A mistake in a flag is one of usage.
-pub(super) fn exit_code(problems: &[Problem]) -> ExitCode {
-    let flag = |problem: &Problem| problem.is_error() && matches!(problem.place, Place::Flag(_));
+pub(super) fn exit_code(problems: &[Diagnostic]) -> ExitCode {
+    let flag = |problem: &Diagnostic| problem.is_error() && matches!(problem.place, Place::Flag(_));
     ExitCode::from(if problems.iter().any(flag) { USAGE } else { FAILED })
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Args as _;
+
     use super::*;
+    use crate::config::keys;
 
     #[test]
     fn the_ready_line_names_every_address() {
@@ -234,5 +237,25 @@ mod tests {
             ready_line(&[a, b], None),
             format!("andante {version} listening on http://127.0.0.1:1 and http://127.0.0.1:2, admin off")
         );
+    }
+
+    #[test]
+    fn the_help_has_every_flag_of_the_table_of_keys_and_no_other() {
+        let command = ServeArgs::augment_args(clap::Command::new("serve"));
+        let mut flags: Vec<String> =
+            command.get_arguments().filter_map(|arg| arg.get_long()).map(|long| format!("--{long}")).collect();
+        flags.retain(|flag| flag != "--config");
+        for (_, flag) in keys::with_flags() {
+            let at = flags.iter().position(|name| name == flag.name);
+            flags.remove(at.unwrap_or_else(|| panic!("the help lacks {}", flag.name)));
+            let arg = command.get_arguments().find(|arg| arg.get_long() == flag.name.strip_prefix("--")).unwrap();
+            let help = arg.get_help().unwrap().to_string();
+            assert!(help.contains(&format!("[env: {}]", flag.variable)), "{}: {help}", flag.name);
+            assert_eq!(help.contains("may be repeated"), !flag.separators.is_empty(), "{}: {help}", flag.name);
+            let default = flag.default.map(|default| format!("[default: {default}"));
+            assert!(default.is_none_or(|default| help.contains(&default)), "{}: {help}", flag.name);
+            assert_eq!(help.contains("[default: "), flag.default.is_some(), "{}: {help}", flag.name);
+        }
+        assert!(flags.is_empty(), "not in the table of keys: {flags:?}");
     }
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{FAILED, Failure, USAGE};
-use crate::config::Problem;
+use crate::config::Diagnostic;
 
 /// A line's first word, with its colour (ANSI SGR).
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ pub(super) fn failure(failure: &Failure) -> ExitCode {
 }
 
 /// Prints what is wrong with a configuration.
-pub(super) fn problems(problems: &[Problem]) {
+pub(super) fn problems(problems: &[Diagnostic]) {
     let mut lines = Vec::new();
     for problem in problems {
         let label = if problem.is_error() { Label::Error } else { Label::Warning };

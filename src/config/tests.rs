@@ -1,15 +1,16 @@
 //! Claims about whole configurations.
 
-use std::io;
+use std::{io, net::SocketAddr, num::NonZeroUsize, time::Duration};
 
 use super::*;
 use crate::{
     limit::MarginSpec,
-    policy::{Origin, Policy, Scheme},
+    policy::{Origin, Policy, Rules, Scheme},
 };
 
 mod answers;
 mod files;
+mod schema;
 mod upstreams;
 
 fn file(text: &str) -> Sources {
@@ -28,8 +29,8 @@ fn problems(text: &str) -> String {
     said(&Config::load(&file(text)).map(|(_, warnings)| warnings).unwrap_or_else(|problems| problems))
 }
 
-fn said(problems: &[Problem]) -> String {
-    let line = |problem: &Problem| {
+fn said(problems: &[Diagnostic]) -> String {
+    let line = |problem: &Diagnostic| {
         let severity = if problem.is_error() { "error" } else { "warning" };
         format!("{severity}: {problem} | {}", problem.hint.as_deref().unwrap_or("-"))
     };
