@@ -157,7 +157,7 @@ impl Running {
         for listener in listeners {
             tasks.spawn(accept(listener, workers.clone()));
         }
-        tasks.spawn(keep_house(proxy.clone()));
+        tasks.spawn(sweep(proxy.clone()));
         let view = Arc::new(View::new(proxy.clone()));
         let pages =
             admin_listener.map(|listener| tokio::spawn(admin::serve(listener, view.clone(), metrics, pending())));
@@ -235,13 +235,13 @@ async fn accept(listener: TcpListener, workers: Workers) {
     loop {
         let (stream, peer) = listen::accept(&listener).await;
         match stream.into_std() {
-            Ok(stream) => workers.hand(stream, peer.ip()),
+            Ok(stream) => workers.dispatch(stream, peer.ip()),
             Err(error) => warn!(%error, "could not hand a connection to its thread"),
         }
     }
 }
 
-async fn keep_house(proxy: Arc<Proxy>) {
+async fn sweep(proxy: Arc<Proxy>) {
     let mut turns = tokio::time::interval(SWEEP);
     let mut watch = unmatched::Watch::default();
     loop {
@@ -266,7 +266,7 @@ impl Workers {
     }
 
     /// To the thread with the fewest: long-lived connections must not pile up on one core.
-    fn hand(&self, stream: std::net::TcpStream, peer: IpAddr) {
+    fn dispatch(&self, stream: std::net::TcpStream, peer: IpAddr) {
         let idlest = self.0.iter().min_by_key(|worker| worker.open.load(Ordering::Relaxed));
         let worker = idlest.expect("there is at least one");
         worker.open.fetch_add(1, Ordering::Relaxed);

@@ -8,7 +8,7 @@ mod certificate;
 mod constraints;
 mod error;
 mod files;
-mod leaves;
+mod leaf_cache;
 mod params;
 mod pkcs12;
 
@@ -22,15 +22,15 @@ pub use self::{
     constraints::Constraints,
     error::CaError,
     files::{CERTIFICATE, KEY, default_dir, replace},
-    leaves::Alpn,
+    leaf_cache::Alpn,
 };
-use self::{files::Stored, leaves::Leaves};
+use self::{files::Stored, leaf_cache::LeafCache};
 use crate::policy::HostPattern;
 
 /// A CA with its key, and the certificates that it has signed lately.
 pub struct Ca {
     certificate: Certificate,
-    leaves: Leaves,
+    leaf_cache: LeafCache,
 }
 
 // === impl Ca ===
@@ -87,7 +87,7 @@ impl Ca {
 
     fn assemble(stored: Stored) -> Result<Self, CaError> {
         let Stored { key, certificate } = stored;
-        Ok(Self { leaves: Leaves::new(&certificate, key)?, certificate })
+        Ok(Self { leaf_cache: LeafCache::new(&certificate, key)?, certificate })
     }
 
     /// The public part: what it is called, until when it is good, for which hosts.
@@ -111,12 +111,12 @@ impl Ca {
     /// # Errors
     /// If `host` cannot be in a certificate, or the CA may not sign for it.
     pub fn server_config(&self, host: &str, alpn: Alpn, now: SystemTime) -> Result<Arc<ServerConfig>, CaError> {
-        self.leaves.server_config(host, alpn, now, &self.certificate)
+        self.leaf_cache.server_config(host, alpn, now, &self.certificate)
     }
 
     /// How many certificates have been signed.
     pub fn minted(&self) -> u64 {
-        self.leaves.minted()
+        self.leaf_cache.minted()
     }
 }
 

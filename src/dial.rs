@@ -3,10 +3,10 @@
 //! Addresses are classified *after* names are resolved, and the very addresses that were classified are dialled: a
 //! second look-up could answer differently (R51). Connecting is `hyper-util`'s: happy eyeballs (RFC 8305).
 
+mod address_policy;
 mod names;
 mod parent;
 mod servers;
-mod special;
 #[cfg(test)]
 mod tests;
 
@@ -28,8 +28,8 @@ use tokio::net::TcpStream;
 use tower::Service;
 
 use self::{
+    address_policy::special_purpose,
     names::{Names, NotResolved, is_localhost},
-    special::special,
 };
 use crate::{
     config::Dns,
@@ -96,7 +96,7 @@ impl Dialer {
             *resolved = true;
             if guarded && egress.resolve.is_empty() {
                 // One forbidden address among public ones is a sign of rebinding: none of them is used (R51).
-                admit(origin, found.iter().find_map(|address| special(*address)))?;
+                admit(origin, found.iter().find_map(|address| special_purpose(*address)))?;
             }
             let stream = self.open(found, origin.port, egress.source).await;
             let stream = stream.map_err(|source| self.failure(origin, egress, source))?;
@@ -176,7 +176,7 @@ impl Dialer {
 /// What is forbidden about a host that no look-up is needed for.
 fn literal(host: &str) -> Option<&'static str> {
     match host.parse() {
-        Ok(address) => special(address),
+        Ok(address) => special_purpose(address),
         Err(_) => is_localhost(host).then_some("loopback"),
     }
 }

@@ -1,20 +1,20 @@
 //! What one answer says about limits, whatever the dialect. Pure: told the time, never reads it.
 //!
 //! There are rules for families of dialects here, and no list of hosts: `fields` picks what may be about limits, each
-//! family adds to the `finding`s what it understands, and `verdict` says what all of it comes to. What is malformed is
+//! family adds to the `evidence` what it understands, and `classify` says what all of it comes to. What is malformed is
 //! left out, and the rest still counts. `docs/hints.md` lists the families, and what cannot be known.
 
 mod body;
+mod classify;
 mod count;
+mod evidence;
 mod fields;
-mod finding;
 mod ietf;
+mod limit_headers;
 mod retry_after;
 mod structured;
 mod time;
-mod trio;
 mod vendor;
-mod verdict;
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +26,7 @@ use http::{
     header::{AGE, DATE},
 };
 
-use self::{fields::Fields, finding::Findings, time::Now};
+use self::{evidence::Evidence, fields::Fields, time::Now};
 
 /// An answer, as far as hints are concerned.
 #[derive(Clone, Copy, Debug)]
@@ -126,7 +126,7 @@ pub fn read(answer: &Answer<'_>) -> Hint {
     let &Answer { status, headers, body, arrived } = answer;
     let mut fields = Fields::pick(headers);
     let body = body.filter(|body| !body.is_empty());
-    if fields.is_empty() && body.is_none() && !verdict::always_refuses(status) {
+    if fields.is_empty() && body.is_none() && !classify::always_refuses(status) {
         return Hint::NOTHING;
     }
     if is_from_a_cache(headers) {
@@ -135,20 +135,20 @@ pub fn read(answer: &Answer<'_>) -> Hint {
     }
     let now = Now { arrived, date: text(headers, &DATE).and_then(time::instant) };
     let announced = fields.split_off_announced();
-    let mut findings = Findings::default();
-    look(fields, status, now, &mut findings);
-    body::read(status, headers, body, now, &mut findings);
-    sum_up(&mut findings);
-    if announced.is_empty() || !findings.budgets.is_empty() || verdict::is_refused(status, &findings) {
-        return verdict::judge(status, findings);
+    let mut evidence = Evidence::default();
+    look(fields, status, now, &mut evidence);
+    body::read(status, headers, body, now, &mut evidence);
+    sum_up(&mut evidence);
+    if announced.is_empty() || !evidence.budgets.is_empty() || classify::is_refused(status, &evidence) {
+        return classify::classify(status, evidence);
     }
-    let mut findings = Findings::default();
-    look(announced, status, now, &mut findings);
+    let mut evidence = Evidence::default();
+    look(announced, status, now, &mut evidence);
     Hint {
         signal: Signal::Informational,
         wait: Some(Duration::ZERO),
         retry_after: None,
-        ..verdict::judge(StatusCode::OK, findings)
+        ..classify::classify(StatusCode::OK, evidence)
     }
 }
 
@@ -172,57 +172,57 @@ pub fn time_of_day(value: &str) -> Option<Duration> {
     time::iso(value.trim())
 }
 
-fn look(mut fields: Fields<'_>, status: StatusCode, now: Now, findings: &mut Findings) {
-    vendor::read(&mut fields, now, findings);
-    let policies = ietf::read(&fields, now, findings);
-    trio::read(&fields, policies, now, findings);
-    retry_after::read(&fields, status, now, findings);
-    discord_milliseconds(findings);
-    grpc(&fields, findings);
+fn look(mut fields: Fields<'_>, status: StatusCode, now: Now, evidence: &mut Evidence) {
+    vendor::read(&mut fields, now, evidence);
+    let policies = ietf::read(&fields, now, evidence);
+    limit_headers::read(&fields, policies, now, evidence);
+    retry_after::read(&fields, status, now, evidence);
+    discord_milliseconds(evidence);
+    grpc(&fields, evidence);
 }
 
 /// A wait that is told as a time of day is the reset that nobody else told.
-fn sum_up(findings: &mut Findings) {
-    if !findings.dated {
+fn sum_up(evidence: &mut Evidence) {
+    if !evidence.dated {
         return;
     }
-    if findings.budgets.is_empty() {
-        findings.budgets.push(finding::Budget::new(None));
+    if evidence.budgets.is_empty() {
+        evidence.budgets.push(evidence::ReportedBudget::new(None));
     }
-    findings.sort();
-    let first = &mut findings.budgets[0].bucket;
+    evidence.sort();
+    let first = &mut evidence.budgets[0].bucket;
     if first.reset.is_none() {
-        (first.reset, first.coarse) = (findings.retry_after, true);
+        (first.reset, first.coarse) = (evidence.retry_after, true);
     }
 }
 
 /// Old versions of Discord's API wait in milliseconds. That shows only beside the reset, which comes sooner than so many
 /// seconds and not sooner than so many milliseconds.
-fn discord_milliseconds(findings: &mut Findings) {
-    if findings.dialect != Some(Dialect::DISCORD) || findings.dated {
+fn discord_milliseconds(evidence: &mut Evidence) {
+    if evidence.dialect != Some(Dialect::DISCORD) || evidence.dated {
         return;
     }
-    let used_up = findings.budgets.iter().find(|budget| budget.binds && budget.is_used_up());
-    let (Some(asked), Some(reset)) = (findings.retry_after, used_up.and_then(|budget| budget.bucket.reset)) else {
+    let used_up = evidence.budgets.iter().find(|budget| budget.binds && budget.is_used_up());
+    let (Some(asked), Some(reset)) = (evidence.retry_after, used_up.and_then(|budget| budget.bucket.reset)) else {
         return;
     };
     let (read, slack) = (asked / 1000, Duration::from_secs(1));
     if asked.as_secs() >= 1000 && asked.subsec_nanos() == 0 && asked > 10 * reset && read <= reset + slack {
-        findings.retry_after = Some(read);
+        evidence.retry_after = Some(read);
     }
 }
 
 /// Status 8 is "resource exhausted", 14 "unavailable"; answers without a body have it in their head.
-fn grpc(fields: &Fields<'_>, findings: &mut Findings) {
+fn grpc(fields: &Fields<'_>, evidence: &mut Evidence) {
     let cause = match fields.value("grpc-status").map(str::trim) {
         Some("8") => Cause::Quota,
-        Some("14") if findings.budgets.iter().any(finding::Budget::is_used_up) => Cause::Quota,
+        Some("14") if evidence.budgets.iter().any(evidence::ReportedBudget::is_used_up) => Cause::Quota,
         Some("14") => Cause::Overload,
         _ => return,
     };
-    findings.refused = true;
-    findings.cause.get_or_insert(cause);
-    findings.speaks(Dialect::GRPC);
+    evidence.refused = true;
+    evidence.cause.get_or_insert(cause);
+    evidence.speaks(Dialect::GRPC);
 }
 
 fn is_from_a_cache(headers: &HeaderMap) -> bool {

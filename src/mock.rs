@@ -7,12 +7,12 @@ mod api;
 mod control;
 mod counter;
 mod dialect;
-mod doors;
-mod gaps;
+mod intervals;
 mod limiter;
 mod pages;
+mod server;
 mod socket;
-mod tally;
+mod stats;
 mod timeline;
 
 use std::{fmt, str::FromStr, time::Duration};
@@ -23,10 +23,10 @@ pub use self::{
     api::Api,
     counter::{Verdict, Window},
     dialect::{Dialect, Facts},
-    gaps::Gaps,
+    intervals::Intervals,
     limiter::{Caller, Limiter},
     socket::listen,
-    tally::Stats,
+    stats::Stats,
     timeline::Second,
 };
 

@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> ExitCode {
         if good {
             text = summary(&checked.config);
         } else {
-            let _ = writeln!(io::stderr(), "{}{}", fine(&checked.rules), tally(&checked.problems));
+            let _ = writeln!(io::stderr(), "{}{}", fine(&checked.rules), counts(&checked.problems));
         }
     }
     match io::stdout().write_all(text.as_bytes()) {
@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> ExitCode {
     }
 }
 
-fn tally(problems: &[Diagnostic]) -> String {
+fn counts(problems: &[Diagnostic]) -> String {
     let errors = errors(problems);
     let counted = |count, noun| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     format!("{}, {}", counted(errors, "error"), counted(problems.len() - errors, "warning"))
@@ -360,7 +360,7 @@ mod tests {
     fn errors_and_warnings_are_counted_apart() {
         let content = Ok(b"drain = 1\nlog = 2\n[[rule]]\nhost = 'a'".to_vec());
         let sources = Sources { file: Some(File { path: "a.toml".into(), content }), ..Sources::default() };
-        assert_eq!(tally(&Config::load(&sources).unwrap_err()), "2 errors, 1 warning");
+        assert_eq!(counts(&Config::load(&sources).unwrap_err()), "2 errors, 1 warning");
     }
 
     #[test]

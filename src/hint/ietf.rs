@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::{
     Cause, Dialect, count,
+    evidence::{Evidence, ReportedBudget},
     fields::Fields,
-    finding::{Budget, Findings},
     structured::{self, Item},
     time::{self, Now},
 };
@@ -22,15 +22,15 @@ pub(super) struct Policy<'a> {
 }
 
 /// Reads both fields; policies that `RateLimit` has no use for are handed back, for the older fields beside it.
-pub(super) fn read<'a>(fields: &'a Fields<'_>, now: Now, findings: &mut Findings) -> Vec<Policy<'a>> {
+pub(super) fn read<'a>(fields: &'a Fields<'_>, now: Now, evidence: &mut Evidence) -> Vec<Policy<'a>> {
     let told = ["ratelimit-policy", "x-ratelimit-policy"].into_iter().find_map(|name| fields.value(name));
     let mut policies: Vec<_> = told.into_iter().flat_map(policies).collect();
     let named = ["ratelimit", "x-ratelimit"].into_iter().find_map(|name| fields.value(name));
     let items: Vec<_> = named.into_iter().flat_map(structured::items).collect();
     if items.iter().any(is_draft_7) {
-        dictionary(&items, &mut policies, now, findings);
+        dictionary(&items, &mut policies, now, evidence);
     } else {
-        list(&items, &mut policies, now, findings);
+        list(&items, &mut policies, now, evidence);
     }
     policies
 }
@@ -59,9 +59,9 @@ pub(super) fn fitting<'a>(
 }
 
 /// `limit=100, remaining=50, reset=30`.
-fn dictionary(items: &[Item<'_>], policies: &mut Vec<Policy<'_>>, now: Now, findings: &mut Findings) {
+fn dictionary(items: &[Item<'_>], policies: &mut Vec<Policy<'_>>, now: Now, evidence: &mut Evidence) {
     let parameter = |key: &str| items.iter().find_map(|item| item.parameter(&[key]));
-    let mut budget = Budget::new(None);
+    let mut budget = ReportedBudget::new(None);
     budget.bucket.limit = parameter("limit").and_then(count::count);
     budget.bucket.remaining = parameter("remaining").and_then(count::count);
     budget.resets(parameter("reset").and_then(|reset| time::reset(reset, false)), now);
@@ -71,13 +71,13 @@ fn dictionary(items: &[Item<'_>], policies: &mut Vec<Policy<'_>>, now: Now, find
         budget.bucket.window = policy.window;
         policies.retain(|other| *other != policy);
     }
-    findings.speaks(Dialect::IETF_DRAFT_7);
-    findings.push(budget);
-    policies.drain(..).for_each(|policy| policy.announce(findings));
+    evidence.speaks(Dialect::IETF_DRAFT_7);
+    evidence.push(budget);
+    policies.drain(..).for_each(|policy| policy.announce(evidence));
 }
 
 /// `"default";r=50;t=30, …`.
-fn list(items: &[Item<'_>], policies: &mut Vec<Policy<'_>>, now: Now, findings: &mut Findings) {
+fn list(items: &[Item<'_>], policies: &mut Vec<Policy<'_>>, now: Now, evidence: &mut Evidence) {
     let items: Vec<_> = items.iter().filter(|item| item.parameter(&["r", "t"]).is_some()).collect();
     let mut joined = vec![false; policies.len()];
     for item in &items {
@@ -91,21 +91,21 @@ fn list(items: &[Item<'_>], policies: &mut Vec<Policy<'_>>, now: Now, findings: 
             joined[found] = true;
             &policies[found]
         });
-        let mut budget = policy.map_or_else(|| Budget::new(item.name), Policy::budget);
+        let mut budget = policy.map_or_else(|| ReportedBudget::new(item.name), Policy::budget);
         budget.bucket.remaining = item.parameter(&["r"]).and_then(count::count);
         budget.resets(item.parameter(&["t"]).and_then(|reset| time::reset(reset, false)), now);
         if budget.is_used_up() {
-            findings.concerns(item.name.unwrap_or_default());
+            evidence.concerns(item.name.unwrap_or_default());
             if policy.is_some_and(Policy::is_concurrency) {
-                findings.cause = Some(Cause::Concurrency);
+                evidence.cause = Some(Cause::Concurrency);
             }
         }
-        findings.speaks(Dialect::IETF);
-        findings.push(budget);
+        evidence.speaks(Dialect::IETF);
+        evidence.push(budget);
     }
     if !items.is_empty() {
         let unjoined = policies.iter().zip(&joined).filter(|(_, joined)| !**joined);
-        unjoined.for_each(|(policy, _)| policy.announce(findings));
+        unjoined.for_each(|(policy, _)| policy.announce(evidence));
         policies.clear();
     }
 }
@@ -132,13 +132,13 @@ impl<'a> Policy<'a> {
     }
 
     /// A budget of which only the policy is known.
-    pub(super) fn announce(&self, findings: &mut Findings) {
-        findings.speaks(Dialect::IETF);
-        findings.push(self.budget());
+    pub(super) fn announce(&self, evidence: &mut Evidence) {
+        evidence.speaks(Dialect::IETF);
+        evidence.push(self.budget());
     }
 
-    fn budget(&self) -> Budget {
-        let mut budget = Budget::new(self.name);
+    fn budget(&self) -> ReportedBudget {
+        let mut budget = ReportedBudget::new(self.name);
         budget.bucket.limit = Some(self.quota);
         budget.bucket.window = self.window;
         budget.bucket.requests &= self.counts_requests();

@@ -6,8 +6,8 @@ use http::StatusCode;
 
 use super::{
     Dialect,
+    evidence::Evidence,
     fields::Fields,
-    finding::Findings,
     structured,
     time::{self, Now, When},
 };
@@ -28,7 +28,7 @@ const ENDS: [&str; 3] = ["retry-in", "rate-limited-for", "ratelimit-after"];
 
 /// Takes the first of them that says something usable: neither nothing nor the past, which are no reason to come back
 /// at once.
-pub(super) fn read(fields: &Fields<'_>, status: StatusCode, now: Now, findings: &mut Findings) {
+pub(super) fn read(fields: &Fields<'_>, status: StatusCode, now: Now, evidence: &mut Evidence) {
     let named = NAMES.into_iter().find_map(|(name, milliseconds)| longest(fields.value(name)?, milliseconds, now));
     let found = named.or_else(|| {
         // On what was served these tell the reset, or what may be asked for later.
@@ -37,9 +37,9 @@ pub(super) fn read(fields: &Fields<'_>, status: StatusCode, now: Now, findings: 
         others.filter_map(|field| longest(&field.value, is_in_ms(field.name), now)).max()
     });
     let Some((delay, dated)) = found else { return };
-    findings.retry_after = Some(delay);
-    findings.dated = dated;
-    findings.speaks(if dated { Dialect::RETRY_AFTER_DATE } else { Dialect::RETRY_AFTER });
+    evidence.retry_after = Some(delay);
+    evidence.dated = dated;
+    evidence.speaks(if dated { Dialect::RETRY_AFTER_DATE } else { Dialect::RETRY_AFTER });
 }
 
 /// Whether a head asks for a wait, as far as can be seen without knowing the time.

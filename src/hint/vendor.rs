@@ -6,12 +6,12 @@ mod names;
 mod pairs;
 mod usage;
 
-use super::{fields::Fields, finding::Findings, time::Now};
+use super::{evidence::Evidence, fields::Fields, time::Now};
 
 /// Reads them all.
-pub(super) fn read(fields: &mut Fields<'_>, now: Now, findings: &mut Findings) {
-    anthropic::read(fields, now, findings);
-    pairs::read(fields, now, findings);
-    usage::read(fields, now, findings);
-    names::read(fields, now, findings);
+pub(super) fn read(fields: &mut Fields<'_>, now: Now, evidence: &mut Evidence) {
+    anthropic::read(fields, now, evidence);
+    pairs::read(fields, now, evidence);
+    usage::read(fields, now, evidence);
+    names::read(fields, now, evidence);
 }

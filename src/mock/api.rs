@@ -21,10 +21,10 @@ use super::{
     Options,
     control::{Down, How, Script},
     dialect::Facts,
-    doors::{self, Line},
     limiter::{Caller, Limiter},
     pages,
-    tally::{Stats, Tally},
+    server::{self, ConnectionState},
+    stats::{Stats, StatsRecorder},
 };
 use crate::{
     clock::{Clock, Instant},
@@ -54,7 +54,7 @@ pub(super) struct Books {
     pub(super) limiter: Option<Limiter>,
     /// How many limiters there were before this one.
     pub(super) limiters: u64,
-    pub(super) tally: Tally,
+    pub(super) recorder: StatsRecorder,
     /// What the next requests are answered.
     pub(super) script: Option<Script>,
     dice: fastrand::Rng,
@@ -100,7 +100,7 @@ impl Api {
         let books = Books {
             limiter: options.limit.map(|rate| options.limiter(rate)),
             limiters: 0,
-            tally: Tally::new(options.limit, clock.now()),
+            recorder: StatsRecorder::new(options.limit, clock.now()),
             script: None,
             dice: fastrand::Rng::with_seed(options.seed),
         };
@@ -112,7 +112,7 @@ impl Api {
             books: Mutex::new(books),
             down: watch::Sender::new(None),
         });
-        let accepting = tokio::spawn(doors::accept(listener, addr, shared.clone()));
+        let accepting = tokio::spawn(server::accept(listener, addr, shared.clone()));
         Self { addr, shared, accepting }
     }
 
@@ -161,9 +161,13 @@ impl Drop for UnderWay<'_> {
 // === impl Shared ===
 
 impl Shared {
-    pub(super) async fn answer(&self, request: Request<Incoming>, line: &Line) -> Response<Full<Bytes>> {
+    pub(super) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        connection: &ConnectionState,
+    ) -> Response<Full<Bytes>> {
         if request.uri().path().starts_with(pages::BELOW) {
-            line.controls.store(true, Ordering::Relaxed);
+            connection.controls.store(true, Ordering::Relaxed);
             return pages::answer(self, request).await;
         }
         if request.method() == Method::CONNECT {
@@ -175,7 +179,7 @@ impl Shared {
         let decision = self.decide(Caller::new(request.method().clone(), request.headers()));
         if let Outcome::Down(Down { how: How::Refuse | How::Reset | How::Hang, .. }) = decision.outcome {
             self.hang().await;
-            line.cut.notify_one();
+            connection.cut.notify_one();
             return std::future::pending().await;
         }
         let uploads = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
@@ -220,10 +224,10 @@ impl Shared {
         let arrived = self.clock.now();
         let due = arrived + self.options.latency + self.options.jitter.mul_f64(books.dice.f64());
         if let Some(outcome) = self.scripted(&mut books, arrived) {
-            books.tally.script(arrived);
+            books.recorder.script(arrived);
             return Decision { due, arrived, facts: None, outcome, _under_way: None };
         }
-        let Books { limiter, limiters, tally, dice, .. } = &mut *books;
+        let Books { limiter, limiters, recorder, dice, .. } = &mut *books;
         let wall = self.wall_at_start + arrived.since(Instant::START);
         let facts = limiter.as_mut().map(|limiter| {
             let (verdict, limit) = limiter.ask(&caller, arrived);
@@ -231,16 +235,16 @@ impl Shared {
         });
         let outcome = match facts {
             Some(facts) if facts.refused() => {
-                tally.refuse(arrived);
+                recorder.refuse(arrived);
                 Outcome::Refuse(facts)
             }
             _ => {
-                tally.accept(arrived);
+                recorder.accept(arrived);
                 if dice.f64() < self.options.fail.fraction() {
-                    tally.fail();
+                    recorder.fail();
                     Outcome::Fail
                 } else {
-                    Outcome::Answer { number: tally.accepted() }
+                    Outcome::Answer { number: recorder.accepted() }
                 }
             }
         };
@@ -276,7 +280,7 @@ impl Shared {
     }
 
     pub(super) fn stats(&self) -> Stats {
-        self.books.lock().tally.stats(self.clock.now())
+        self.books.lock().recorder.stats(self.clock.now())
     }
 }
 

@@ -74,7 +74,7 @@ fn limit(shared: &Shared, body: &[u8]) -> Result<String, String> {
             books.limiters += 1;
         }
     }
-    books.tally.retune(rate, now);
+    books.recorder.retune(rate, now);
     Ok(json!({ "limit": rate.map(|rate| rate.to_string()) }).to_string())
 }
 

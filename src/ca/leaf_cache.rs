@@ -36,7 +36,7 @@ pub enum Alpn {
 }
 
 /// Signs for hosts, and remembers.
-pub(super) struct Leaves {
+pub(super) struct LeafCache {
     issuer: Issuer<'static, KeyPair>,
     /// One key for all hosts: making one costs more than signing, and whoever reads one of this process' keys reads all.
     /// Not the CA's.
@@ -63,9 +63,9 @@ const RENEW_BEFORE: Duration = params::days(30);
 /// But while the CA itself is about to expire, not every connection should have one of its own.
 const RENEW_AT_MOST_EVERY: Duration = Duration::from_secs(3600);
 
-// === impl Leaves ===
+// === impl LeafCache ===
 
-impl Leaves {
+impl LeafCache {
     /// Signs with the CA's `key`.
     pub(super) fn new(authority: &Certificate, key: KeyPair) -> Result<Self, CaError> {
         let issuer = Issuer::from_ca_cert_der(authority.der(), key).map_err(CaError::Making)?;

@@ -31,7 +31,7 @@ const REST: Duration = Duration::from_millis(20);
 
 /// What a connection and the requests on it have to say to each other.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct ConnectionState {
     /// It is to be reset.
     pub(super) cut: Notify,
     /// It is used for the control pages: their answers must get out whatever they were about.
@@ -92,11 +92,11 @@ async fn refusing(down: &mut watch::Receiver<Option<Down>>, clock: Clock) {
 async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     // Small answers must not wait for the client's delayed acknowledgement; a socket without the option still works.
     let _ = stream.set_nodelay(true);
-    let line = Arc::new(Line::default());
+    let state = Arc::new(ConnectionState::default());
     let (mut down, clock) = (shared.down.subscribe(), shared.clock);
     let answer = service_fn(|request| {
-        let (shared, line) = (shared.clone(), line.clone());
-        async move { Ok::<_, Infallible>(shared.answer(request, &line).await) }
+        let (shared, state) = (shared.clone(), state.clone());
+        async move { Ok::<_, Infallible>(shared.answer(request, &state).await) }
     });
     let mut connection = http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
     let mut leaving = false;
@@ -104,10 +104,10 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
         tokio::select! {
             // An error means that this client broke off, which is its business.
             _ = &mut connection => return,
-            () = line.cut.notified() => break,
+            () = state.cut.notified() => break,
             () = refusing(&mut down, clock), if !leaving => {}
         }
-        if !line.controls.load(Ordering::Relaxed) {
+        if !state.controls.load(Ordering::Relaxed) {
             break;
         }
         leaving = true;

@@ -14,8 +14,8 @@ const SHORT_WINDOW: Duration = Duration::from_secs(60);
 
 /// All that the parts of an answer say.
 #[derive(Debug, Default)]
-pub(super) struct Findings {
-    pub(super) budgets: Vec<Budget>,
+pub(super) struct Evidence {
+    pub(super) budgets: Vec<ReportedBudget>,
     pub(super) retry_after: Option<Duration>,
     /// What a sentence in the body asks to wait. Anybody may have written it: it counts if something else complains.
     pub(super) said: Option<Duration>,
@@ -39,7 +39,7 @@ pub(super) struct Findings {
 
 /// A bucket, and what it means for those who judge.
 #[derive(Clone, Debug)]
-pub(super) struct Budget {
+pub(super) struct ReportedBudget {
     pub(super) bucket: Bucket,
     /// When a try makes sense if this is what refused it and nothing tells when it is reset.
     pub(super) probe: Option<Duration>,
@@ -50,11 +50,11 @@ pub(super) struct Budget {
     pub(super) foremost: bool,
 }
 
-// === impl Findings ===
+// === impl Evidence ===
 
-impl Findings {
+impl Evidence {
     /// Adds a budget, unless nothing is known of it.
-    pub(super) fn push(&mut self, mut budget: Budget) {
+    pub(super) fn push(&mut self, mut budget: ReportedBudget) {
         budget.settle();
         let Bucket { limit, remaining, reset, window, .. } = &budget.bucket;
         let says_nothing = limit.is_none() && remaining.is_none() && reset.is_none() && window.is_none();
@@ -80,7 +80,7 @@ impl Findings {
     /// Gives a reset and a window that were told of no budget in particular to those that have none; to the budgets that
     /// are used up, if some are.
     pub(super) fn spread(&mut self, reset: Option<Duration>, window: Option<Duration>) {
-        let used_up = self.budgets.iter().any(Budget::is_used_up);
+        let used_up = self.budgets.iter().any(ReportedBudget::is_used_up);
         for budget in self.budgets.iter_mut().filter(|budget| !used_up || budget.is_used_up()) {
             budget.bucket.reset = budget.bucket.reset.or(reset);
             budget.bucket.window = budget.bucket.window.or(window);
@@ -93,9 +93,9 @@ impl Findings {
     }
 }
 
-// === impl Budget ===
+// === impl ReportedBudget ===
 
-impl Budget {
+impl ReportedBudget {
     /// Of `name`, of which nothing else is known yet. `None` is what an answer calls its limit without more words.
     pub(super) fn new(name: Option<&str>) -> Self {
         let mut name = name.map(legible).filter(|name| !name.is_empty());
