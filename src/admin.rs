@@ -18,8 +18,7 @@ use std::{
     time::Duration,
 };
 
-use http_body_util::Full;
-use hyper::{body::Bytes, server::conn::http1, service::service_fn};
+use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::event::{self, PollFd, PollFlags, Timespec};
 use tokio::{
@@ -48,8 +47,6 @@ const WHOLE: Duration = Duration::from_secs(30);
 const RECHECK: Duration = Duration::from_millis(50);
 /// How long answers may take to finish once we stop.
 const STOP: Duration = Duration::from_secs(1);
-
-type Answer = http::Response<Full<Bytes>>;
 
 /// Answers on `listener` until `shutdown` is done, about `state` and `metrics`.
 ///
@@ -162,7 +159,7 @@ async fn connection(
     let answer = service_fn(move |request: http::Request<hyper::body::Incoming>| {
         asked.store(true, Ordering::Relaxed);
         let pages = Arc::clone(&pages);
-        async move { Ok::<Answer, Infallible>(pages.answer(&request.into_parts().0).await) }
+        async move { Ok::<pages::Answer, Infallible>(pages.answer(&request.into_parts().0).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

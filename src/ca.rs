@@ -6,6 +6,7 @@
 mod bundle;
 mod certificate;
 mod constraints;
+mod digest;
 mod error;
 mod files;
 mod leaf_cache;
@@ -18,10 +19,10 @@ use rustls::ServerConfig;
 
 pub use self::{
     bundle::{Bundle, bundle_name, sources},
-    certificate::Certificate,
+    certificate::{CERTIFICATE, Certificate},
     constraints::Constraints,
     error::CaError,
-    files::{CERTIFICATE, KEY, default_dir, replace},
+    files::{KEY, default_dir, replace},
     leaf_cache::Alpn,
 };
 use self::{files::Stored, leaf_cache::LeafCache};

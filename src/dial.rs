@@ -5,6 +5,7 @@
 
 mod address_policy;
 mod names;
+mod not_resolved;
 mod parent;
 mod servers;
 #[cfg(test)]
@@ -29,7 +30,8 @@ use tower::Service;
 
 use self::{
     address_policy::special_purpose,
-    names::{Names, NotResolved, is_localhost},
+    names::{Names, is_localhost},
+    not_resolved::NotResolved,
 };
 use crate::{
     config::Dns,

@@ -3,6 +3,7 @@
 //! Upstreams are verified against the host that was asked for, or the name that a rule gives (R42): by the system's trust
 //! store and `upstream-ca`, with the lists of `upstream-crl`. There is no way to switch that off.
 
+mod date;
 mod der;
 mod fault;
 mod files;

@@ -6,11 +6,14 @@ use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use http_body_util::Full;
 use hyper::body::Bytes;
 
-use super::{Answer, Source, Status};
+use super::status::{Source, Status};
 use crate::{
     metrics::Metrics,
     policy::{self, Names},
 };
+
+/// An answer, whole.
+pub(super) type Answer = http::Response<Full<Bytes>>;
 
 /// Everything that the pages are about.
 pub(super) struct Pages {

@@ -14,11 +14,7 @@ use std::{
 use rustls::pki_types::CertificateDer;
 use rustls_native_certs::{load_certs_from_paths, load_native_certs};
 
-use super::{
-    CaError, Certificate,
-    certificate::{encode, sha256},
-    pkcs12,
-};
+use super::{CaError, Certificate, certificate::encode, digest::sha256, pkcs12};
 
 /// Our CA's certificate, the system's roots and all certificates of further files, as far as they can be read.
 #[derive(Debug)]

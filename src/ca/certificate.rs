@@ -6,14 +6,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use rustls::{
-    SupportedCipherSuite,
-    crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256,
-    pki_types::{CertificateDer, pem::PemObject as _},
-};
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use x509_parser::certificate::X509Certificate;
 
-use super::{CaError, Constraints, files::CERTIFICATE};
+use super::{CaError, Constraints, digest::sha256};
+
+/// The file with the certificate, which workers trust.
+pub const CERTIFICATE: &str = "ca.pem";
 
 /// A CA's certificate.
 #[derive(Clone, Debug)]
@@ -114,15 +113,6 @@ fn constraints(x509: &X509Certificate<'_>) -> Result<Constraints, String> {
 pub(super) fn encode(der: &[u8]) -> String {
     let lines = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
     pem::encode_config(&pem::Pem::new("CERTIFICATE", der), lines)
-}
-
-/// SHA-256, from the library that TLS uses anyway.
-pub(super) fn sha256(bytes: &[u8]) -> [u8; 32] {
-    let SupportedCipherSuite::Tls13(suite) = TLS13_AES_128_GCM_SHA256 else {
-        unreachable!("the suite is one of TLS 1.3")
-    };
-    let digest = suite.common.hash_provider.hash(bytes);
-    digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
 fn time(seconds: i64) -> SystemTime {

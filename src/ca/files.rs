@@ -16,12 +16,14 @@ use rcgen::{KeyPair, PublicKeyData as _};
 use rustls::pki_types::{PrivateKeyDer, pem::PemObject as _};
 use tempfile::NamedTempFile;
 
-use super::{CaError, Certificate, Constraints, params};
+use super::{
+    CaError, Constraints,
+    certificate::{CERTIFICATE, Certificate},
+    params,
+};
 
 /// The file with the key, of mode 0600.
 pub const KEY: &str = "ca-key.pem";
-/// The file that workers trust.
-pub const CERTIFICATE: &str = "ca.pem";
 
 /// A key and its certificate, as they are written.
 pub(super) struct Stored {

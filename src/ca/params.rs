@@ -11,7 +11,7 @@ use rcgen::{
 };
 use rustls::{crypto::aws_lc_rs, pki_types::DnsName};
 
-use super::{CaError, Constraints, certificate::sha256};
+use super::{CaError, Constraints, digest::sha256};
 
 /// How long a CA is good for. Replacing it means going round all workers.
 const AUTHORITY: Duration = days(3650);

@@ -1,6 +1,8 @@
 //! `andante demo`: the whole story, offline: the same burst without andante and with it.
 
 mod burst;
+mod burst_outcome;
+mod remark;
 mod stalls;
 mod table;
 
@@ -18,8 +20,9 @@ use tokio::sync::oneshot;
 
 use self::{
     burst::{Burst, Progress},
+    burst_outcome::BurstOutcome,
     stalls::Stalls,
-    table::{Outcome, Style, table},
+    table::{Style, table},
 };
 use super::{failure::Failure, wording};
 use crate::{
@@ -83,7 +86,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let coloured = io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
     let style = if coloured { Style::Coloured } else { Style::Plain };
     say(&table(args.requests, args.limit, &without, &with, style))?;
-    match stalls::remark(&without, &with) {
+    match remark::remark(&without, &with) {
         Some(remark) => say(&remark),
         None => Ok(()),
     }
@@ -97,13 +100,13 @@ struct OwnApi {
     _stop: oneshot::Sender<()>,
 }
 
-async fn directly(args: &Args, clock: Clock) -> Result<Outcome, Failure> {
+async fn directly(args: &Args, clock: Clock) -> Result<BurstOutcome, Failure> {
     let own = start_api(args, clock)?;
     send("without andante", args, &own.api, None, clock).await
 }
 
 /// Runs andante in this process, as `andante serve --limit HOST=LIMIT` would.
-async fn through_andante(args: &Args, clock: Clock) -> Result<Outcome, Failure> {
+async fn through_andante(args: &Args, clock: Clock) -> Result<BurstOutcome, Failure> {
     let OwnApi { api, _stop } = start_api(args, clock)?;
     let config = config(api.addr(), args.limit)?;
     let running = Running::start(config, Given::default(), None)
@@ -142,7 +145,13 @@ fn start_api(args: &Args, clock: Clock) -> Result<OwnApi, Failure> {
     Ok(OwnApi { api, _stop: stop })
 }
 
-async fn send(name: &str, args: &Args, api: &Api, proxy: Option<SocketAddr>, clock: Clock) -> Result<Outcome, Failure> {
+async fn send(
+    name: &str,
+    args: &Args,
+    api: &Api,
+    proxy: Option<SocketAddr>,
+    clock: Clock,
+) -> Result<BurstOutcome, Failure> {
     let burst = Burst { workers: args.workers, requests: args.requests, api: api.addr(), proxy };
     let (progress, mut stalls) = (Arc::new(Progress::default()), Stalls::default());
     let on_terminal = io::stderr().is_terminal();
@@ -155,7 +164,7 @@ async fn send(name: &str, args: &Args, api: &Api, proxy: Option<SocketAddr>, clo
         // The line has done its duty.
         show("");
     }
-    Ok(Outcome { stats: api.stats(), took, stalls })
+    Ok(BurstOutcome { stats: api.stats(), took, stalls })
 }
 
 /// Draws the live line until it is dropped.

@@ -14,7 +14,10 @@ use tokio::runtime::{self, Handle};
 use tower::ServiceExt;
 use tracing::warn;
 
-use super::servers::{Servers, Settings};
+use super::{
+    not_resolved::NotResolved,
+    servers::{Servers, Settings},
+};
 use crate::{
     config::Dns,
     error::{Cause, is_exhaustion},
@@ -30,17 +33,6 @@ pub(super) struct Names {
     patience: Duration,
     /// One per runtime, made at the first name there: hickory's tasks run where they were spawned, and end with it.
     known: Mutex<HashMap<runtime::Id, Known>>,
-}
-
-/// Why a name has no addresses.
-#[derive(Debug)]
-pub(super) enum NotResolved {
-    /// Nobody answered.
-    Timeout,
-    /// There was no file descriptor left to ask with.
-    NoDescriptor,
-    /// Somebody answered that there is none, or could not be asked.
-    Failed(Cause),
 }
 
 /// What was made of the system's files as they were.

@@ -2,7 +2,7 @@
 
 use std::{
     future::poll_fn,
-    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
+    net::{IpAddr, SocketAddr},
     pin::pin,
     sync::atomic::{AtomicUsize, Ordering},
     task::Poll,
@@ -12,7 +12,7 @@ use std::{
 use hickory_resolver::{
     Hosts, TokioResolver,
     config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts},
-    net::{DnsError, NetError, runtime::TokioRuntimeProvider},
+    net::{NetError, runtime::TokioRuntimeProvider},
     proto::{
         op::Query,
         rr::{Name, RecordType},
@@ -21,8 +21,8 @@ use hickory_resolver::{
 };
 use tokio::sync::Semaphore;
 
-use super::names::NotResolved;
-use crate::error::{Cause, is_exhaustion};
+use super::not_resolved::NotResolved;
+use crate::error::Cause;
 
 /// How many answers are kept of each server: two for a name.
 const MOST_KEPT: u64 = 2048;
@@ -187,26 +187,4 @@ async fn after<T>(first: &Result<Vec<IpAddr>, NetError>, second: impl Future<Out
 async fn one_kind(resolver: &TokioResolver, name: &Name, kind: RecordType) -> Result<Vec<IpAddr>, NetError> {
     let lookup = resolver.lookup(name.clone(), kind).await?;
     Ok(lookup.answers().iter().filter_map(|record| record.data.ip_addr()).collect())
-}
-
-/// hickory does not say why it has no socket to ask with: whether we could have one.
-fn is_out_of_descriptors() -> bool {
-    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).is_err_and(|error| is_exhaustion(&error))
-}
-
-// === impl NotResolved ===
-
-impl From<NetError> for NotResolved {
-    fn from(error: NetError) -> Self {
-        let said = match &error {
-            NetError::Timeout => return Self::Timeout,
-            NetError::Io(error) if is_exhaustion(error.as_ref()) => return Self::NoDescriptor,
-            NetError::NoConnections if is_out_of_descriptors() => return Self::NoDescriptor,
-            error if error.is_nx_domain() => "there is no such name".to_owned(),
-            error if error.is_no_records_found() => "the name has no address".to_owned(),
-            NetError::Dns(DnsError::ResponseCode(code)) => format!("the name server answered {code:?}"),
-            error => error.to_string(),
-        };
-        Self::Failed(said.into())
-    }
 }

@@ -5,7 +5,7 @@ use std::{array, sync::OnceLock};
 use http::StatusCode;
 use prometheus::{Gauge, GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge};
 
-use super::Families;
+use super::families::Families;
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

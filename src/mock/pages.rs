@@ -7,8 +7,8 @@ use hyper::body::Incoming;
 use serde_json::json;
 
 use super::{
-    api::{Shared, respond},
     control::{Down, How, Script},
+    shared::{Shared, respond},
 };
 use crate::{
     clock::Instant,

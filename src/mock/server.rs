@@ -4,10 +4,7 @@ use std::{
     convert::Infallible,
     net::SocketAddr,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -15,28 +12,19 @@ use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{Notify, watch},
+    sync::watch,
     task::JoinSet,
 };
 
 use super::{
-    api::Shared,
     control::Down,
+    shared::{ConnectionState, Shared},
     socket::{self, BACKLOG},
 };
 use crate::clock::{Clock, Instant};
 
 /// How long accepting rests when the system has no descriptor or memory left for one more connection.
 const REST: Duration = Duration::from_millis(20);
-
-/// What a connection and the requests on it have to say to each other.
-#[derive(Debug, Default)]
-pub(super) struct ConnectionState {
-    /// It is to be reset.
-    pub(super) cut: Notify,
-    /// It is used for the control pages: their answers must get out whatever they were about.
-    pub(super) controls: AtomicBool,
-}
 
 pub(super) async fn accept(mut listener: TcpListener, address: SocketAddr, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();

@@ -10,7 +10,7 @@ use x509_parser::{
     public_key::PublicKey,
 };
 
-use super::{der, reasons::date};
+use super::{date::date, der};
 
 /// Why a certificate is refused. Follows "the certificate of so-and-so".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

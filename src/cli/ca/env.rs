@@ -2,8 +2,9 @@
 
 use std::{fmt::Write as _, path::PathBuf};
 
-use super::{Data, Failure, failed, say};
+use super::data::{Data, failed, say};
 use crate::cli::{
+    Failure,
     trust::Trust,
     variables::{self, java},
 };

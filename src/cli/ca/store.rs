@@ -6,8 +6,11 @@ use std::{
     process,
 };
 
-use super::{Data, Failure, failed, say};
-use crate::ca::{self, Certificate};
+use super::data::{Data, failed, say};
+use crate::{
+    ca::{self, Certificate},
+    cli::Failure,
+};
 
 /// Makes this whole system trust the CA
 ///

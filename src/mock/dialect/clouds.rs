@@ -1,6 +1,6 @@
 //! Clouds, which say most in the body, and refuse in every status.
 
-use super::{BARE, Words};
+use super::words::{BARE, Words};
 
 pub(super) const WORDS: &[Words] = &[
     Words {

@@ -1,8 +1,8 @@
 //! Gateways and registries, which write their own variants of the IETF's drafts.
 
 use super::{
-    BARE, Words,
     ietf::{REMAINING, RESET, SECONDS},
+    words::{BARE, Words},
 };
 
 pub(super) const WORDS: &[Words] = &[

@@ -1,6 +1,6 @@
 //! Standards: `Retry-After` in every form, and the four generations of the IETF's RateLimit fields.
 
-use super::{BARE, Words};
+use super::words::{BARE, Words};
 
 /// RFC 9110 §10.2.3, in whole seconds.
 pub(super) const SECONDS: (&str, &str) = ("retry-after", "$wait.s");

@@ -1,6 +1,10 @@
 //! Limiters that people put in front of their own APIs. Most say nothing, and are known by how they count.
 
-use super::{BARE, Layout, Window, Words, ietf::SECONDS};
+use super::{
+    ietf::SECONDS,
+    words::{BARE, Words},
+};
+use crate::mock::{counter::Window, limiter::Layout};
 
 const LIMIT: (&str, &str) = ("x-ratelimit-limit", "$limit");
 const REMAINING: (&str, &str) = ("x-ratelimit-remaining", "$remaining");

@@ -1,6 +1,9 @@
 //! APIs of language models: a bucket by its dimension, and resets that mean "full again".
 
-use super::{BARE, Words, ietf::SECONDS};
+use super::{
+    ietf::SECONDS,
+    words::{BARE, Words},
+};
 
 const LIMIT: (&str, &str) = ("x-ratelimit-limit-requests", "$limit");
 const REMAINING: (&str, &str) = ("x-ratelimit-remaining-requests", "$remaining");

@@ -1,6 +1,9 @@
 //! Services with an API of their own, by the way in which they write the reset.
 
-use super::{BARE, Words, ietf::SECONDS};
+use super::{
+    ietf::SECONDS,
+    words::{BARE, Words},
+};
 
 const LIMIT: (&str, &str) = ("x-ratelimit-limit", "$limit");
 const REMAINING: (&str, &str) = ("x-ratelimit-remaining", "$remaining");
