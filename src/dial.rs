@@ -1,7 +1,7 @@
 //! Resolves and connects. Decides which addresses may be reached; knows nothing of requests.
 //!
 //! Addresses are classified *after* names are resolved, and the very addresses that were classified are dialled: a
-//! second look-up could answer differently (R51). Connecting is `hyper-util`'s: happy eyeballs (RFC 8305).
+//! second look-up could answer differently. Connecting is `hyper-util`'s: happy eyeballs (RFC 8305).
 
 mod address_policy;
 mod names;
@@ -45,7 +45,7 @@ pub struct Dialer {
     timeout: Duration,
     /// Whether private addresses need a rule's permission.
     guarded: bool,
-    /// Our own listening addresses, which must not be reached through us (R53).
+    /// Our own listening addresses, which must not be reached through us.
     own: Vec<SocketAddr>,
     names: Arc<Names>,
 }
@@ -97,7 +97,7 @@ impl Dialer {
             };
             *resolved = true;
             if guarded && egress.resolve.is_empty() {
-                // One forbidden address among public ones is a sign of rebinding: none of them is used (R51).
+                // One forbidden address among public ones is a sign of rebinding: none of them is used.
                 admit(origin, found.iter().find_map(|address| special_purpose(*address)))?;
             }
             let stream = self.open(found, origin.port, egress.source).await;

@@ -24,7 +24,7 @@ pub fn bind(addr: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// The next connection. Errors of single connections are passed over; when descriptors run out it pauses, so that it
-/// neither spins nor dies (R61).
+/// neither spins nor dies.
 pub async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match try_accept(listener).await {

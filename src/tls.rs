@@ -1,6 +1,6 @@
 //! TLS towards upstreams: whom to believe, who we are, which protocol. Opens no connection and decides no route.
 //!
-//! Upstreams are verified against the host that was asked for, or the name that a rule gives (R42): by the system's trust
+//! Upstreams are verified against the host that was asked for, or the name that a rule gives: by the system's trust
 //! store and `upstream-ca`, with the lists of `upstream-crl`. There is no way to switch that off.
 
 mod date;

@@ -1,4 +1,4 @@
-//! Which hosts a CA may sign for (name constraints, RFC 5280 §4.2.1.10; R47).
+//! Which hosts a CA may sign for (name constraints, RFC 5280 §4.2.1.10).
 
 use std::{
     fmt,

@@ -1,4 +1,4 @@
-//! The certificates of hosts, made as they are asked for, and kept: bounded, and one minting per name (R45).
+//! The certificates of hosts, made as they are asked for, and kept: bounded, and one minting per name.
 
 use std::{
     num::NonZeroUsize,
@@ -26,7 +26,7 @@ use rustls::{
 
 use super::{CaError, Certificate, params};
 
-/// Which protocol a worker gets that speaks both, inside of TLS (R43). One that speaks a single one gets that.
+/// Which protocol a worker gets that speaks both, inside of TLS. One that speaks a single one gets that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Alpn {
     /// HTTP/1.1, else HTTP/2.

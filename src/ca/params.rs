@@ -15,7 +15,7 @@ use super::{CaError, Constraints, digest::sha256};
 
 /// How long a CA is good for. Replacing it means going round all workers.
 const AUTHORITY: Duration = days(3650);
-/// How long a host's certificate is good for; 197 days are what clients put up with (R44).
+/// How long a host's certificate is good for; 197 days are what clients put up with.
 const LEAF: Duration = days(90);
 /// Certificates start in the past, for machines whose clocks are behind ours.
 const BACKDATED: Duration = days(1);

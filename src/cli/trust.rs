@@ -79,7 +79,7 @@ impl Trust {
         }
     }
 
-    /// What to set in a worker's environment (R49), for all but Java, which takes its proxy in the same breath; `current`
+    /// What to set in a worker's environment, for all but Java, which takes its proxy in the same breath; `current`
     /// reads what is set there.
     pub fn variables(&self, current: impl Fn(&str) -> Option<OsString>) -> Vec<(&'static str, OsString)> {
         let mut variables = variables::trust(&self.ca, &self.bundle);

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What makes an address one that a shared proxy must not reach for others (R52; IANA's special-purpose registries).
+/// What makes an address one that a shared proxy must not reach for others (IANA's special-purpose registries).
 pub(super) fn special_purpose(address: IpAddr) -> Option<&'static str> {
     match address.to_canonical() {
         IpAddr::V4(v4) => special_v4(v4),

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn r50_one_spelling_for_all() {
+    fn all_spellings_of_a_host_are_one() {
         for text in ["api.example.com", "API.Example.COM", "api.example.com.", "api.example.com:80"] {
             assert_eq!(host(text), "api.example.com:80", "{text}");
         }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn r26_junk_is_not_an_authority() {
+    fn junk_is_not_an_authority() {
         for text in [
             "",
             ":80",
