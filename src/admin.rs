@@ -35,7 +35,7 @@ mod lanes;
 mod pages;
 pub mod status;
 
-pub use status::{Source, Status};
+pub use status::{Status, StatusSource};
 
 /// How many may look at once.
 const CONNECTIONS: usize = 64;
@@ -52,7 +52,7 @@ const STOP: Duration = Duration::from_secs(1);
 ///
 /// Adds what is worked out from `state`, such as `andante_slots_used_ratio`, to `metrics`: serve the same metrics once
 /// only.
-pub async fn serve<S>(listener: TcpListener, state: Arc<dyn Source>, metrics: Metrics, shutdown: S)
+pub async fn serve<S>(listener: TcpListener, state: Arc<dyn StatusSource>, metrics: Metrics, shutdown: S)
 where
     S: Future<Output = ()>,
 {
@@ -159,7 +159,7 @@ async fn connection(
     let answer = service_fn(move |request: http::Request<hyper::body::Incoming>| {
         asked.store(true, Ordering::Relaxed);
         let pages = Arc::clone(&pages);
-        async move { Ok::<pages::Answer, Infallible>(pages.answer(&request.into_parts().0).await) }
+        async move { Ok::<pages::PageAnswer, Infallible>(pages.answer(&request.into_parts().0).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

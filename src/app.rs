@@ -28,7 +28,7 @@ use tracing::{info, warn};
 pub use self::unmatched::Unmatched;
 use self::{tasks::Tasks, view::View};
 use crate::{
-    admin::{self, Source as _, Status},
+    admin::{self, Status, StatusSource as _},
     ca::{self, Ca, CaError},
     clock::Clock,
     config::{Clients, Config},
@@ -51,7 +51,7 @@ pub struct Running {
     tasks: JoinSet<()>,
     /// The admin pages, which show the drain too.
     pages: Option<JoinHandle<()>>,
-    workers: Workers,
+    workers: WorkerThreads,
 }
 
 /// Why andante could not start.
@@ -102,9 +102,9 @@ impl StartError {
 
 /// The threads that serve connections, each with a runtime and a pool of its own.
 #[derive(Clone)]
-struct Workers(Arc<[Worker]>);
+struct WorkerThreads(Arc<[WorkerThread]>);
 
-struct Worker {
+struct WorkerThread {
     connections: mpsc::UnboundedSender<(std::net::TcpStream, IpAddr)>,
     open: Arc<AtomicUsize>,
     runtime: Handle,
@@ -150,7 +150,7 @@ impl Running {
             instance: instance(),
             access_log: config.access_log.is_some(),
         }));
-        let workers = Workers::start(config.threads, &proxy, config.timeouts.upstream_keep_alive)?;
+        let workers = WorkerThreads::start(config.threads, &proxy, config.timeouts.upstream_keep_alive)?;
         let runtimes = workers.0.iter().map(|worker| worker.runtime.clone()).chain([Handle::current()]);
         metrics.register(Box::new(Tasks::of(runtimes.collect())));
         let mut tasks = JoinSet::new();
@@ -231,7 +231,7 @@ fn open(given: Vec<std::net::TcpListener>, asked: &[SocketAddr]) -> Result<Vec<(
     asked.iter().map(open).collect()
 }
 
-async fn accept(listener: TcpListener, workers: Workers) {
+async fn accept(listener: TcpListener, workers: WorkerThreads) {
     loop {
         let (stream, peer) = listen::accept(&listener).await;
         match stream.into_std() {
@@ -243,7 +243,7 @@ async fn accept(listener: TcpListener, workers: Workers) {
 
 async fn sweep(proxy: Arc<Proxy>) {
     let mut turns = tokio::time::interval(SWEEP);
-    let mut watch = unmatched::Watch::default();
+    let mut watch = unmatched::UnmatchedWatch::default();
     loop {
         turns.tick().await;
         // First, because what was asked for may be forgotten then.
@@ -253,13 +253,13 @@ async fn sweep(proxy: Arc<Proxy>) {
     }
 }
 
-// === impl Workers ===
+// === impl WorkerThreads ===
 
-impl Workers {
+impl WorkerThreads {
     fn start(threads: Option<NonZeroUsize>, proxy: &Arc<Proxy>, keep_alive: Duration) -> Result<Self, StartError> {
         let cores = || thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MOST_THREADS);
         let count = threads.map_or_else(cores, NonZeroUsize::get);
-        let start = |index| Worker::start(index, proxy.clone(), keep_alive);
+        let start = |index| WorkerThread::start(index, proxy.clone(), keep_alive);
         let workers =
             (0..count).map(start).collect::<io::Result<_>>().map_err(|source| StartError::Thread { source })?;
         Ok(Self(workers))
@@ -275,7 +275,7 @@ impl Workers {
     }
 }
 
-impl Worker {
+impl WorkerThread {
     fn start(index: usize, proxy: Arc<Proxy>, keep_alive: Duration) -> io::Result<Self> {
         let (connections, receiver) = mpsc::unbounded_channel();
         let open = Arc::new(AtomicUsize::new(0));

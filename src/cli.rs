@@ -46,7 +46,7 @@ enum Command {
         #[command(flatten)]
         serve: serve::ServeArgs,
         #[command(flatten)]
-        options: run::Options,
+        options: run::RunOptions,
     },
     Init(init::Args),
     Check(check::Args),
@@ -120,7 +120,7 @@ fn command() -> clap::Command {
     Cli::command().mut_subcommand("run", run::command)
 }
 
-async fn run_behind_proxy(serve: &serve::ServeArgs, options: run::Options) -> ExitCode {
+async fn run_behind_proxy(serve: &serve::ServeArgs, options: run::RunOptions) -> ExitCode {
     let config = match serve.load(run::base()) {
         Ok(config) => config,
         Err(code) => return code,

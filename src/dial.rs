@@ -30,7 +30,7 @@ use tower::Service;
 
 use self::{
     address_policy::special_purpose,
-    names::{Names, is_localhost},
+    names::{NameResolver, is_localhost},
     not_resolved::NotResolved,
 };
 use crate::{
@@ -47,19 +47,19 @@ pub struct Dialer {
     guarded: bool,
     /// Our own listening addresses, which must not be reached through us.
     own: Vec<SocketAddr>,
-    names: Arc<Names>,
+    names: Arc<NameResolver>,
 }
 
 /// A resolver that has resolved: what the connector is to try.
 #[derive(Clone)]
-struct Found(Vec<IpAddr>);
+struct Resolved(Vec<IpAddr>);
 
 // === impl Dialer ===
 
 impl Dialer {
     /// A dialer that gives up after `timeout`, reaches private addresses only if not `guarded`, and never `own`.
     pub fn new(timeout: Duration, guarded: bool, own: Vec<SocketAddr>, dns: Dns) -> Self {
-        Self { timeout, guarded, own, names: Arc::new(Names::new(dns, timeout)) }
+        Self { timeout, guarded, own, names: Arc::new(NameResolver::new(dns, timeout)) }
     }
 
     /// Connects to `origin`, the way that `egress` says. `allow_private` is a rule's permission for guarded addresses.
@@ -127,7 +127,7 @@ impl Dialer {
 
     /// Tries `addresses`, IPv4 and IPv6 side by side.
     async fn open(&self, addresses: Vec<IpAddr>, port: u16, source: Option<IpAddr>) -> Result<TcpStream, Cause> {
-        let mut connector = HttpConnector::new_with_resolver(Found(addresses));
+        let mut connector = HttpConnector::new_with_resolver(Resolved(addresses));
         connector.set_nodelay(true);
         connector.set_keepalive(Some(Duration::from_secs(60)));
         connector.set_connect_timeout(Some(self.timeout));
@@ -196,9 +196,9 @@ fn covers(own: IpAddr, address: IpAddr) -> bool {
     own.is_unspecified() || own.to_canonical() == address.to_canonical()
 }
 
-// === impl Found ===
+// === impl Resolved ===
 
-impl Service<Name> for Found {
+impl Service<Name> for Resolved {
     type Response = std::vec::IntoIter<SocketAddr>;
     type Error = Infallible;
     type Future = Ready<Result<Self::Response, Infallible>>;

@@ -6,6 +6,6 @@ mod kind;
 
 pub use self::{
     causes::{Cause, io_error, is_exhaustion},
-    facts::{Blame, Facts, Retryable},
+    facts::{Blame, ErrorFacts, Retryable},
     kind::Error,
 };

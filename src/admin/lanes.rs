@@ -11,7 +11,7 @@ use prometheus::{
 };
 
 use super::{
-    Source,
+    StatusSource,
     status::{LaneStatus, LimitSource},
 };
 use crate::{learn::Reason, metrics::Metrics};
@@ -45,7 +45,7 @@ struct Family {
 pub(super) struct OfLanes {
     descs: Vec<Desc>,
     // The source is free to own the metrics that own this.
-    source: Weak<dyn Source>,
+    source: Weak<dyn StatusSource>,
 }
 
 /// What the lanes of one rule come to.
@@ -60,7 +60,7 @@ struct Rule {
 // === impl OfLanes ===
 
 impl OfLanes {
-    pub(super) fn new(source: Weak<dyn Source>) -> Self {
+    pub(super) fn new(source: Weak<dyn StatusSource>) -> Self {
         let descs = [USED, CLOSED, REMAINING].map(|family| {
             let labels = family.labels.iter().map(|label| (*label).to_owned()).collect();
             Desc::new(family.name.into(), family.help.into(), labels, HashMap::new()).expect("names are valid")

@@ -6,18 +6,18 @@ use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use http_body_util::Full;
 use hyper::body::Bytes;
 
-use super::status::{Source, Status};
+use super::status::{Status, StatusSource};
 use crate::{
     metrics::Metrics,
     policy::{self, Names},
 };
 
 /// An answer, whole.
-pub(super) type Answer = http::Response<Full<Bytes>>;
+pub(super) type PageAnswer = http::Response<Full<Bytes>>;
 
 /// Everything that the pages are about.
 pub(super) struct Pages {
-    pub(super) state: Arc<dyn Source>,
+    pub(super) state: Arc<dyn StatusSource>,
     pub(super) metrics: Metrics,
     /// What browsers may call us.
     pub(super) names: Names,
@@ -53,7 +53,7 @@ machines also by a name without a dot, or below .internal, .local or .svc)
 // === impl Pages ===
 
 impl Pages {
-    pub(super) async fn answer(self: Arc<Self>, request: &Parts) -> Answer {
+    pub(super) async fn answer(self: Arc<Self>, request: &Parts) -> PageAnswer {
         if !matches!(request.method, Method::GET | Method::HEAD) {
             let mut answer = page(StatusCode::METHOD_NOT_ALLOWED, TEXT, "these pages are only for reading: use GET\n");
             answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -85,14 +85,14 @@ impl Pages {
 }
 
 /// Writes a long page on a thread of its own: the one it was asked for on may have slots to hand out.
-async fn aside(write: impl FnOnce() -> Answer + Send + 'static) -> Answer {
+async fn aside(write: impl FnOnce() -> PageAnswer + Send + 'static) -> PageAnswer {
     match tokio::task::spawn_blocking(write).await {
         Ok(answer) => answer,
         Err(_) => page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, "this page could not be written\n"),
     }
 }
 
-fn status(status: Status, limit: usize) -> Answer {
+fn status(status: Status, limit: usize) -> PageAnswer {
     match serde_json::to_vec(&status.waiting_first(limit)) {
         Ok(mut json) => {
             json.push(b'\n');
@@ -112,7 +112,7 @@ fn limit(query: Option<&str>) -> Result<usize, String> {
 }
 
 /// Numbers age at once, and nothing here is to be guessed at by a browser.
-fn page(status: StatusCode, kind: HeaderValue, text: impl Into<Bytes>) -> Answer {
+fn page(status: StatusCode, kind: HeaderValue, text: impl Into<Bytes>) -> PageAnswer {
     let mut answer = Response::new(Full::new(text.into()));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();

@@ -127,7 +127,7 @@ pub struct LaneStatus {
     /// How long the oldest of them has been waiting for it.
     pub oldest_waiting_s: Option<f64>,
     /// Why nothing leaves at the moment, if so.
-    pub gate: Option<Gate>,
+    pub gate: Option<GateStatus>,
     /// What the API says is left.
     pub budgets: Vec<BudgetStatus>,
     /// How many of the last requests failed; `null` if a failing upstream is not left alone.
@@ -252,7 +252,7 @@ pub struct LastError {
 
 /// A pause of a lane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Gate {
+pub struct GateStatus {
     /// Why.
     pub reason: String,
     /// Time until it ends; `null` if somebody has to end it.
@@ -260,7 +260,7 @@ pub struct Gate {
 }
 
 /// Whoever knows how andante is doing. Both are asked for often, and from any thread.
-pub trait Source: Send + Sync {
+pub trait StatusSource: Send + Sync {
     /// andante now, with all its lanes in any order.
     fn status(&self) -> Status;
     /// Whether requests are welcome.

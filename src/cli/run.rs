@@ -78,7 +78,7 @@ pub fn command(serve: clap::Command) -> clap::Command {
 
 /// What `run` takes besides the flags of `serve`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Options {
+pub struct RunOptions {
     /// Show neither progress nor a summary
     #[arg(long, short)]
     pub quiet: bool,
@@ -130,7 +130,7 @@ pub fn base() -> Config {
 }
 
 /// Runs the command, and returns its exit code.
-pub async fn run(config: Config, options: Options) -> ExitCode {
+pub async fn run(config: Config, options: RunOptions) -> ExitCode {
     match around(config, options).await {
         Ok(code) => code.into(),
         Err(trouble) => {
@@ -140,7 +140,7 @@ pub async fn run(config: Config, options: Options) -> ExitCode {
     }
 }
 
-async fn around(config: Config, options: Options) -> Result<u8, Trouble> {
+async fn around(config: Config, options: RunOptions) -> Result<u8, Trouble> {
     let (config, authority) = prepare_interception(config)?;
     let rules = config.rules.clone();
     let (ca, folder) = authority.unzip();

@@ -8,7 +8,7 @@ use crate::policy::{Policy, Retry, Spend, Trust};
 
 /// What one place says; the rest is left to weaker ones.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Answers {
+pub(super) struct AnswerKeys {
     pub(super) spend: Option<Spend>,
     pub(super) trust: Option<Trust>,
     pub(super) retry: Option<bool>,
@@ -17,9 +17,9 @@ pub(super) struct Answers {
     pub(super) breaker: Option<bool>,
 }
 
-// === impl Answers ===
+// === impl AnswerKeys ===
 
-impl Answers {
+impl AnswerKeys {
     /// What `table`, a rule or the whole file, says.
     pub(super) fn read<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Self {
         let (retry, body) = retry(reader, table);

@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use super::{
     diagnostic::{Diagnostic, Place, Spanned},
     model::Clients,
-    value::Client,
+    value::ClientEntry,
 };
 use crate::policy::{HostPattern, Interception};
 
 /// Who may use the proxy.
-pub(super) fn clients(written: Option<Vec<Spanned<Client>>>, problems: &mut Vec<Diagnostic>) -> Clients {
+pub(super) fn clients(written: Option<Vec<Spanned<ClientEntry>>>, problems: &mut Vec<Diagnostic>) -> Clients {
     let Some(written) = written else { return Clients::Loopback };
-    let any = written.iter().find(|client| client.value == Client::Any);
+    let any = written.iter().find(|client| client.value == ClientEntry::Any);
     if let (Some(any), true) = (any, written.len() > 1) {
         let hint = "write [\"any\"] alone, or the networks without it";
         problems.push(Diagnostic::error(any, "\"any\" makes the networks beside it meaningless", hint));
@@ -20,8 +20,8 @@ pub(super) fn clients(written: Option<Vec<Spanned<Client>>>, problems: &mut Vec<
     let networks: Vec<_> = written
         .iter()
         .filter_map(|client| match client.value {
-            Client::Network(network) => Some(network),
-            Client::Any => None,
+            ClientEntry::Network(network) => Some(network),
+            ClientEntry::Any => None,
         })
         .collect();
     match (any, networks.is_empty()) {

@@ -15,12 +15,12 @@ use std::{
 
 use self::entry::Form::{Number, One, OneOrList, OneOrTable, Switch, Table, Tables, Words};
 pub(super) use self::entry::Key;
-pub use self::entry::{Entry, Fallback, Flag, Form, Section};
+pub use self::entry::{Fallback, Flag, Form, KeyEntry, Section};
 use super::{
     model::{AccessLog, LogFormat},
     value::{
-        self, Client, answers,
-        gateway::{self, Target},
+        self, ClientEntry, answers,
+        gateway::{self, GatewayTarget},
         upstream::{self, Resolver},
     },
 };
@@ -66,7 +66,7 @@ pub(super) const ACCESS_LOG: Key<Option<AccessLog>> = Key::new(
 )
 .default("\"off\"")
 .flag("--access-log", "ANDANTE_ACCESS_LOG", Some("off"));
-pub(super) const CLIENTS: Key<Client> = Key::new(
+pub(super) const CLIENTS: Key<ClientEntry> = Key::new(
     "clients",
     value::CLIENT,
     OneOrList("list of networks, or `[\"any\"]`"),
@@ -155,7 +155,7 @@ pub(super) const UPSTREAM_KEEP_ALIVE: Key<Duration> =
 
 pub(super) const PATH: Key<Arc<str>> =
     Key::new("path", gateway::PATH, One("path"), "what the paths of requests begin with; it is taken off");
-pub(super) const TO: Key<Target> = Key::new(
+pub(super) const TO: Key<GatewayTarget> = Key::new(
     "to",
     gateway::TO,
     One("URL"),
@@ -252,10 +252,14 @@ pub(super) const RULES: Key<(HostPattern, Limits)> =
     Key::new("rule", value::LIMIT_OF_HOST, Tables(&RULE), "one per budget; each host that matches has one of its own")
         .otherwise("none")
         .flags("--limit", "ANDANTE_LIMIT", LIST_OF_LIMITS, None);
-const TIMEOUTS: Entry =
-    Entry::new("timeouts", Table(&TIMEOUT), "bounds on everything that can hang", Fallback::Prose("as below"));
-const GATEWAYS: Entry =
-    Entry::new("gateway", Tables(&GATEWAY), "one per API, for clients that take a base URL", Fallback::Prose("none"));
+const TIMEOUTS: KeyEntry =
+    KeyEntry::new("timeouts", Table(&TIMEOUT), "bounds on everything that can hang", Fallback::Prose("as below"));
+const GATEWAYS: KeyEntry = KeyEntry::new(
+    "gateway",
+    Tables(&GATEWAY),
+    "one per API, for clients that take a base URL",
+    Fallback::Prose("none"),
+);
 
 /// The keys outside of any table.
 pub(super) const TOP: Section = Section {
@@ -323,6 +327,6 @@ pub(super) const RETRY_TABLE: Section = Section { title: "retry", keys: &[BODY.e
 pub const SECTIONS: [&Section; 4] = [&TIMEOUT, &RULE, &GATEWAY, &TOP];
 
 /// The keys that have a flag and a variable.
-pub fn with_flags() -> impl Iterator<Item = (&'static Entry, Flag)> {
+pub fn with_flags() -> impl Iterator<Item = (&'static KeyEntry, Flag)> {
     TOP.keys.iter().filter_map(|entry| Some((entry, entry.flag?)))
 }

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use super::{
-    answers::Answers,
+    answers::AnswerKeys,
     diagnostic::{Diagnostic, Place, Spanned},
     gateways,
     keys::{self, Flag, Key},
@@ -11,7 +11,7 @@ use super::{
     reader::{self, Reader, Table},
     rules::{self, RawRule},
     source::{File, Settings},
-    value::{Client, upstream::Resolver},
+    value::{ClientEntry, upstream::Resolver},
 };
 use crate::{
     limit::Limits,
@@ -26,14 +26,14 @@ pub(super) struct Layer {
     pub(super) threads: Option<Spanned<Option<NonZeroUsize>>>,
     pub(super) log: Option<Spanned<LogFormat>>,
     pub(super) access_log: Option<Spanned<Option<AccessLog>>>,
-    pub(super) clients: Option<Vec<Spanned<Client>>>,
+    pub(super) clients: Option<Vec<Spanned<ClientEntry>>>,
     /// Limits by host; of a file these are in its rules instead.
     pub(super) limits: Vec<Spanned<(HostPattern, Limits)>>,
     pub(super) intercept: Option<Vec<Spanned<Option<HostPattern>>>>,
     pub(super) upstream_ca: Option<Vec<Spanned<PathBuf>>>,
     pub(super) data: Option<Spanned<PathBuf>>,
     /// What holds for every rule that does not say, and without one.
-    pub(super) answers: Answers,
+    pub(super) answers: AnswerKeys,
 }
 
 /// What a file can say.
@@ -49,7 +49,7 @@ pub(super) struct FileLayer {
 }
 
 /// Reads the texts of flags or variables.
-struct Words<'a> {
+struct SettingsReader<'a> {
     /// Where the text of a flag was written.
     place: fn(Flag) -> Place,
     problems: &'a mut Vec<Diagnostic>,
@@ -90,7 +90,7 @@ impl FileLayer {
                 intercept: reader.several(root, &keys::INTERCEPT).map(|hosts| hosts.value),
                 upstream_ca: reader.files(root, &keys::UPSTREAM_CA),
                 data: data.map(|data| reader.beside(data)),
-                answers: Answers::read(reader, root),
+                answers: AnswerKeys::read(reader, root),
             },
             drain: reader.one(root, &keys::DRAIN).map(|drain| drain.value),
             timeouts: Some(timeouts(reader, root, base)),
@@ -210,19 +210,19 @@ impl Layer {
 
     /// Reads what variables said.
     pub(super) fn environment(said: &Settings, problems: &mut Vec<Diagnostic>) -> Self {
-        Self::read(said, &mut Words { place: |flag| Place::Variable(flag.variable), problems })
+        Self::read(said, &mut SettingsReader { place: |flag| Place::Variable(flag.variable), problems })
     }
 
     /// Reads what flags said.
     pub(super) fn flags(said: &Settings, problems: &mut Vec<Diagnostic>) -> Self {
-        Self::read(said, &mut Words { place: |flag| Place::Flag(flag.name), problems })
+        Self::read(said, &mut SettingsReader { place: |flag| Place::Flag(flag.name), problems })
     }
 
-    fn read(said: &Settings, words: &mut Words<'_>) -> Self {
+    fn read(said: &Settings, words: &mut SettingsReader<'_>) -> Self {
         let clients = words.several(&said.clients, &keys::CLIENTS);
         let intercept = words.several(&said.intercept, &keys::INTERCEPT);
         let upstream_ca = words.several(&said.upstream_ca, &keys::UPSTREAM_CA);
-        let answers = Answers {
+        let answers = AnswerKeys {
             spend: words.one(said.spend.as_deref(), &keys::SPEND).map(|said| said.value),
             trust: words.one(said.trust.as_deref(), &keys::TRUST).map(|said| said.value),
             retry: words.one(said.retry.as_deref(), &keys::RETRY).map(|said| said.value),
@@ -246,9 +246,9 @@ impl Layer {
     }
 }
 
-// === impl Words ===
+// === impl SettingsReader ===
 
-impl Words<'_> {
+impl SettingsReader<'_> {
     fn several<T>(&mut self, texts: &[String], key: &Key<T>) -> Vec<Spanned<T>> {
         texts.iter().filter_map(|text| self.one(Some(text), key)).collect()
     }

@@ -24,7 +24,7 @@ pub struct Checked {
 }
 
 /// What reading the sources has brought.
-struct Found {
+struct Loaded {
     config: Config,
     problems: Vec<Diagnostic>,
     /// The files that are named.
@@ -56,7 +56,7 @@ impl Config {
     /// Like [`load`](Self::load), with `base` in the place of the defaults. Its clients do not count, and of its rules
     /// only what they say of interception.
     pub fn load_over(base: Self, sources: &Sources) -> Result<(Self, Vec<Diagnostic>), Vec<Diagnostic>> {
-        let Found { config, problems, .. } = Self::read(base, sources);
+        let Loaded { config, problems, .. } = Self::read(base, sources);
         let problems = in_order(problems);
         if problems.iter().any(Diagnostic::is_error) { Err(problems) } else { Ok((config, problems)) }
     }
@@ -64,7 +64,7 @@ impl Config {
     /// Like [`load`](Self::load), and then opens the files that are named: what is wrong with them is among the
     /// problems.
     pub fn check(sources: &Sources) -> Checked {
-        let Found { config, mut problems, files, rules } = Self::read(Self::default(), sources);
+        let Loaded { config, mut problems, files, rules } = Self::read(Self::default(), sources);
         let mut looked: Vec<Diagnostic> = files.iter().filter_map(FileRef::look).collect();
         // A certificate's file is opened once more for its key.
         looked.dedup();
@@ -78,13 +78,13 @@ impl Config {
     }
 
     /// As much as can be made of the sources, with what is wrong in no order.
-    fn read(base: Self, sources: &Sources) -> Found {
+    fn read(base: Self, sources: &Sources) -> Loaded {
         let (mut problems, mut files) = (Vec::new(), Vec::new());
         let (said, file) = layers(sources, base.timeouts, &mut problems);
         let rules = rules::extents(&file.rules);
         let config = Self::combine(base, said, file, &mut problems, &mut files);
         let file = sources.file.as_ref().map(|file| file.path.clone());
-        Found { config: Self { file, ..config }, problems, files, rules }
+        Loaded { config: Self { file, ..config }, problems, files, rules }
     }
 
     /// Where the admin pages of an andante with these `sources` are. What else is wrong with them does not matter: it may

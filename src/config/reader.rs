@@ -35,7 +35,7 @@ pub(super) struct Table<'a> {
 }
 
 /// A value, and the path by which it is called in a problem.
-struct Item<'a> {
+struct RawValue<'a> {
     key: String,
     value: &'a DeValue<'a>,
     span: Range<usize>,
@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
         let whole = table.item(key.entry.name)?;
         let values: Vec<_> = match whole.value {
             DeValue::Array(array) => {
-                let items = array.iter().enumerate().map(|(index, value)| Item {
+                let items = array.iter().enumerate().map(|(index, value)| RawValue {
                     key: format!("{}[{index}]", whole.key),
                     value: value.get_ref(),
                     span: value.span(),
@@ -174,7 +174,7 @@ impl<'a> Reader<'a> {
             match value.get_ref() {
                 DeValue::Table(entries) => tables.push(Table { entries, prefix: "", span: value.span() }),
                 other => {
-                    let item = Item { key: format!("{key}[{index}]"), value: other, span: value.span() };
+                    let item = RawValue { key: format!("{key}[{index}]"), value: other, span: value.span() };
                     self.wrong_kind(&item, "a table", &example);
                 }
             }
@@ -182,7 +182,7 @@ impl<'a> Reader<'a> {
         tables
     }
 
-    fn read<T>(&mut self, item: &Item<'_>, grammar: &Grammar<T>) -> Option<Spanned<T>> {
+    fn read<T>(&mut self, item: &RawValue<'_>, grammar: &Grammar<T>) -> Option<Spanned<T>> {
         // Whole numbers go through the same grammar: `threads = 4` is one, and `drain = 30` gets the hint "30s".
         let text = match item.value {
             DeValue::String(text) => text.as_ref(),
@@ -202,7 +202,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn wrong_kind(&mut self, item: &Item<'_>, expected: &str, example: &str) {
+    fn wrong_kind(&mut self, item: &RawValue<'_>, expected: &str, example: &str) {
         let found = match item.value {
             DeValue::String(text) => format!("{:?}", grammar::shown(text)),
             DeValue::Table(_) => "a table".to_owned(),
@@ -255,9 +255,9 @@ impl<'a> Table<'a> {
         self.entries.get(key).is_some_and(|value| matches!(value.get_ref(), DeValue::Table(_)))
     }
 
-    fn item(&self, key: &str) -> Option<Item<'a>> {
+    fn item(&self, key: &str) -> Option<RawValue<'a>> {
         let value = self.entries.get(key)?;
-        Some(Item { key: format!("{}{key}", self.prefix), value: value.get_ref(), span: value.span() })
+        Some(RawValue { key: format!("{}{key}", self.prefix), value: value.get_ref(), span: value.span() })
     }
 }
 

@@ -5,7 +5,7 @@ mod egress;
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use super::{
-    answers::Answers,
+    answers::AnswerKeys,
     diagnostic::{Diagnostic, Place, Spanned},
     files::FileRef,
     keys,
@@ -32,7 +32,7 @@ pub(super) struct RawRule {
     /// The files that it names.
     files: Vec<FileRef>,
     /// What it says of answers; the rest is said for all rules.
-    answers: Answers,
+    answers: AnswerKeys,
 }
 
 /// Where a rule of a file is written.
@@ -131,7 +131,7 @@ pub(super) fn files(drafts: &[RawRule]) -> impl Iterator<Item = &FileRef> {
 }
 
 /// The finished rules; `answers` holds where they do not say.
-pub(super) fn finish(drafts: Vec<RawRule>, answers: Answers) -> Rules {
+pub(super) fn finish(drafts: Vec<RawRule>, answers: AnswerKeys) -> Rules {
     let finished = |draft: RawRule| draft.answers.or(answers).over(draft.policy);
     Rules::new(drafts.into_iter().map(finished).collect()).otherwise(answers.over(Policy::unruled()))
 }
@@ -192,7 +192,7 @@ impl RawRule {
         let margin = reader.one(table, &keys::MARGIN);
         let https = reader.one(table, &keys::HTTPS);
         policy.https = https.as_ref().map(|https| https.value);
-        let answers = Answers::read(reader, table);
+        let answers = AnswerKeys::read(reader, table);
         let (egress, files) = egress::read(reader, table);
         policy.egress = egress;
         policy.allow_private = reader.switch(table, &keys::ALLOW_PRIVATE).is_some_and(|allow| allow.value);
@@ -215,7 +215,7 @@ impl RawRule {
         let host = Spanned { value: pattern.clone(), text: limit.text.clone(), key: None, place: limit.place.clone() };
         let named = Spanned { value: (), text: String::new(), key: None, place: limit.place.clone() };
         let policy = Policy { hosts: vec![pattern.clone()], ..policy };
-        let (files, answers) = (Vec::new(), Answers::default());
+        let (files, answers) = (Vec::new(), AnswerKeys::default());
         let (lines, hosts) = (0..0, vec![host]);
         let mut draft = Self { policy, strict: false, named, lines, hosts, https: None, files, answers };
         draft.set(limits);

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::keys::{self, Entry, Fallback, Form, Section};
+use super::keys::{self, Fallback, Form, KeyEntry, Section};
 
 /// The schema, as it stands in `config/andante.schema.json`.
 pub fn json_schema() -> Value {
@@ -23,7 +23,7 @@ fn table(section: &Section) -> Value {
     schema
 }
 
-fn property(entry: &Entry) -> Value {
+fn property(entry: &KeyEntry) -> Value {
     let mut schema = match entry.form {
         // A whole number is a duration without its unit, which andante asks for, and an editor need not.
         Form::One(_) => json!({ "type": "string" }),

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::keys::{self, Entry};
+use super::keys::{self, KeyEntry};
 
 /// Everything that says something about the configuration. Flags win over environment, environment over file.
 #[derive(Debug, Default)]
@@ -98,8 +98,8 @@ impl Settings {
     /// What the environment says; `variable` looks one up. An empty variable says nothing: that is how container
     /// platforms unset one.
     pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Self {
-        let one = |key: &Entry| variable(key.flag?.variable).filter(|text| !text.trim().is_empty());
-        let several = |key: &Entry| -> Vec<String> {
+        let one = |key: &KeyEntry| variable(key.flag?.variable).filter(|text| !text.trim().is_empty());
+        let several = |key: &KeyEntry| -> Vec<String> {
             let (text, separators) = (one(key).unwrap_or_default(), key.flag.map_or(&[][..], |flag| flag.separators));
             text.split(separators).map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
         };

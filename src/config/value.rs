@@ -26,7 +26,7 @@ use crate::{
 
 /// One entry of `clients`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Client {
+pub(super) enum ClientEntry {
     Any,
     Network(IpNet),
 }
@@ -44,7 +44,7 @@ pub(super) const ACCESS_LOG: Grammar<Option<AccessLog>> = Grammar {
     example: "\"stderr\" or \"/var/log/andante/access.log\"",
     read: access_log,
 };
-pub(super) const CLIENT: Grammar<Client> =
+pub(super) const CLIENT: Grammar<ClientEntry> =
     Grammar { expected: "a network or \"any\"", example: "\"10.0.0.0/8\"", read: client };
 pub(super) const DURATION: Grammar<Duration> =
     Grammar { expected: "a duration", example: "\"30s\", \"20ms\" or \"1m30s\"", read: length };
@@ -125,12 +125,12 @@ fn access_log(text: &str) -> Result<Option<AccessLog>, ParseHint> {
     }
 }
 
-fn client(text: &str) -> Result<Client, ParseHint> {
+fn client(text: &str) -> Result<ClientEntry, ParseHint> {
     if text == "any" {
-        return Ok(Client::Any);
+        return Ok(ClientEntry::Any);
     }
     if let Ok(address) = text.parse::<IpAddr>() {
-        return Ok(Client::Network(address.into()));
+        return Ok(ClientEntry::Network(address.into()));
     }
     let network: IpNet = text.parse().map_err(|_| ParseHint::default())?;
     // Bits past the prefix are a slip of the pen in either part, and only one of them widens who gets in.
@@ -141,7 +141,7 @@ fn client(text: &str) -> Result<Client, ParseHint> {
             hint: Some(format!("write \"{}\" for the network, or \"{host}\" for the one address", network.trunc())),
         });
     }
-    Ok(Client::Network(network))
+    Ok(ClientEntry::Network(network))
 }
 
 fn length(text: &str) -> Result<Duration, ParseHint> {
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_network_must_not_say_two_things() {
-        assert_eq!(CLIENT.read("10.0.0.5"), Ok(Client::Network("10.0.0.5/32".parse().unwrap())));
+        assert_eq!(CLIENT.read("10.0.0.5"), Ok(ClientEntry::Network("10.0.0.5/32".parse().unwrap())));
         let both = hint(&CLIENT, "10.0.0.5/8");
         assert!(both.contains("\"10.0.0.0/8\"") && both.contains("\"10.0.0.5/32\""), "{both}");
     }

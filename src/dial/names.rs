@@ -16,7 +16,7 @@ use tracing::warn;
 
 use super::{
     not_resolved::NotResolved,
-    servers::{Servers, Settings},
+    servers::{ServerSettings, Servers},
 };
 use crate::{
     config::Dns,
@@ -27,7 +27,7 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 const HOSTS: &str = "/etc/hosts";
 
 /// Resolves names, the way that the configuration says.
-pub(super) struct Names {
+pub(super) struct NameResolver {
     dns: Dns,
     /// How long a look-up may take.
     patience: Duration,
@@ -43,9 +43,9 @@ struct Known {
     servers: Option<Arc<Servers>>,
 }
 
-// === impl Names ===
+// === impl NameResolver ===
 
-impl Names {
+impl NameResolver {
     pub(super) fn new(dns: Dns, patience: Duration) -> Self {
         Self { dns, patience, known: Mutex::default() }
     }
@@ -82,16 +82,16 @@ impl Names {
         }
     }
 
-    fn settings(&self) -> Option<Settings> {
+    fn settings(&self) -> Option<ServerSettings> {
         if let Dns::Servers(servers) = &self.dns {
-            return Some(Settings::of(servers));
+            return Some(ServerSettings::of(servers));
         }
-        let settings = fs::read(RESOLV_CONF).map_err(Cause::from).and_then(|text| Settings::parse(&text));
+        let settings = fs::read(RESOLV_CONF).map_err(Cause::from).and_then(|text| ServerSettings::parse(&text));
         let settings = settings.inspect_err(|error| {
             warn!(%error, "could not read /etc/resolv.conf; names are resolved by the system, and not kept");
         });
         // A machine without the file has no names of its own.
-        Some(Settings { hosts: fs::read(HOSTS).unwrap_or_default(), ..settings.ok()? })
+        Some(ServerSettings { hosts: fs::read(HOSTS).unwrap_or_default(), ..settings.ok()? })
     }
 }
 

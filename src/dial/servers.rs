@@ -36,7 +36,7 @@ const MOST_OPEN: usize = 512;
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 
 /// Whom to ask, and how.
-pub(super) struct Settings {
+pub(super) struct ServerSettings {
     pub(super) servers: Vec<SocketAddr>,
     /// What is appended to names that have fewer dots than `options` say.
     pub(super) search: Vec<Name>,
@@ -56,9 +56,9 @@ pub(super) struct Servers {
     room: Semaphore,
 }
 
-// === impl Settings ===
+// === impl ServerSettings ===
 
-impl Settings {
+impl ServerSettings {
     /// These servers, and nothing else.
     pub(super) fn of(servers: &[SocketAddr]) -> Self {
         let options = ResolverOpts::default();
@@ -80,7 +80,7 @@ impl Settings {
 
 impl Servers {
     /// `patience` is how long it may take to have asked all of them.
-    pub(super) fn new(settings: Settings, patience: Duration) -> Self {
+    pub(super) fn new(settings: ServerSettings, patience: Duration) -> Self {
         let mut hosts = Hosts::default();
         // What is no line of such a file is passed over.
         let _ = hosts.read_hosts_conf(settings.hosts.as_slice());

@@ -12,7 +12,7 @@ use super::{
 
 /// What an error means to the worker, to the log, and to the steps that handle the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct ErrorFacts {
     /// The status that the worker sees.
     pub status: S,
     /// The error type of RFC 9209 §2.3.
@@ -69,7 +69,7 @@ const SOON: Duration = Duration::from_secs(1);
 /// The row of `error`: status, Proxy-Status, blame, whether it may be sent again, what becomes of the connection; the hint.
 #[rustfmt::skip]
 #[deny(clippy::wildcard_enum_match_arm)]
-fn facts(error: &Error) -> Facts {
+fn facts(error: &Error) -> ErrorFacts {
     match error {
         Error::NoTarget => row(S::BAD_REQUEST, "http_request_error", Client, Never, KeepAlive,
             "set HTTP_PROXY and HTTPS_PROXY to this address in your worker, and call the API by its own URL"),
@@ -158,8 +158,8 @@ fn row(
     retryable: Retryable,
     after: AfterAnswer,
     hint: &'static str,
-) -> Facts {
-    Facts { status, proxy_status, blame, retryable, after, hint, retry_after: None }
+) -> ErrorFacts {
+    ErrorFacts { status, proxy_status, blame, retryable, after, hint, retry_after: None }
 }
 
 /// The Proxy-Status of a connection that did not come about.
@@ -171,9 +171,9 @@ fn unreachable(source: &Cause) -> &'static str {
     }
 }
 
-// === impl Facts ===
+// === impl ErrorFacts ===
 
-impl Facts {
+impl ErrorFacts {
     /// The same, with the time after which to try again.
     fn wait(self, wait: Duration) -> Self {
         Self { retry_after: Some(wait), ..self }
@@ -184,7 +184,7 @@ impl Facts {
 
 impl Error {
     /// All that follows from the error.
-    pub fn facts(&self) -> Facts {
+    pub fn facts(&self) -> ErrorFacts {
         facts(self)
     }
 

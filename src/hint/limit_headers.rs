@@ -13,7 +13,7 @@ use super::{
     Cause, Dialect, count,
     evidence::{self, Evidence, ReportedBudget},
     fields::Fields,
-    ietf::{self, Policy},
+    ietf::{self, IetfPolicy},
     time::{self, Now, When},
 };
 
@@ -26,7 +26,7 @@ struct Dimension<'a> {
     vendor: &'a str,
     name: Words<'a>,
     limit: Option<f64>,
-    policies: Vec<Policy<'a>>,
+    policies: Vec<IetfPolicy<'a>>,
     remaining: Option<f64>,
     used: Option<f64>,
     reset: Option<When>,
@@ -62,7 +62,7 @@ struct Labels<'a> {
 }
 
 /// Reads all such fields; `policies` came in a field of their own.
-pub(super) fn read(fields: &Fields<'_>, policies: Vec<Policy<'_>>, now: Now, evidence: &mut Evidence) {
+pub(super) fn read(fields: &Fields<'_>, policies: Vec<IetfPolicy<'_>>, now: Now, evidence: &mut Evidence) {
     let (mut dimensions, mut labels) = (Vec::<Dimension<'_>>::new(), Labels::default());
     for field in fields.iter() {
         let Some(name) = Name::read(field.name) else { continue };
@@ -175,11 +175,11 @@ impl<'a> Dimension<'a> {
     /// The budget, and which of the `policies` is its own.
     fn budget(
         self,
-        policies: &[Policy<'a>],
+        policies: &[IetfPolicy<'a>],
         labels: &Labels<'_>,
         dialect: Dialect,
         now: Now,
-    ) -> (ReportedBudget, Option<Policy<'a>>) {
+    ) -> (ReportedBudget, Option<IetfPolicy<'a>>) {
         let name = self.name.join("-");
         let mut budget = ReportedBudget::new(Some(&name));
         let reset = self.reset_after.or(self.reset);

@@ -9,7 +9,7 @@ use super::{
     limiter::Limiter,
     options::Options,
     server,
-    shared::{Books, Shared},
+    shared::{ApiState, Books},
     stats::{Stats, StatsRecorder},
 };
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Api {
     addr: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ApiState>,
     accepting: JoinHandle<()>,
 }
 
@@ -42,7 +42,7 @@ impl Api {
             dice: fastrand::Rng::with_seed(options.seed),
         };
         let wall_at_start = SystemTime::now() - clock.now().since(Instant::START);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ApiState {
             options,
             clock,
             wall_at_start,

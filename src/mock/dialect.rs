@@ -1,6 +1,6 @@
 //! How real APIs tell about their limits: the same verdict in the words of many providers. Pure.
 //!
-//! A dialect is a row of a table ([`Words`]), whose values are templates; [`Facts`] fills them in. The rows are in one
+//! A dialect is a row of a table ([`DialectRow`]), whose values are templates; [`Facts`] fills them in. The rows are in one
 //! file per family, as they were recorded from real answers or from the providers' pages. Some also say how the limiter
 //! counts, since that is what they are known for.
 
@@ -19,16 +19,16 @@ use clap::builder::PossibleValue;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 pub use self::facts::Facts;
-use self::words::Words;
+use self::words::DialectRow;
 use super::{counter::Window, limiter::Limiter};
 use crate::limit::Rate;
 
 /// In whose words an API tells about its limit.
 #[derive(Clone, Copy)]
-pub struct Dialect(&'static Words);
+pub struct Dialect(&'static DialectRow);
 
 static ALL: LazyLock<Vec<Dialect>> = LazyLock::new(|| {
-    let families = [ietf::WORDS, limiters::WORDS, services::WORDS, models::WORDS, clouds::WORDS, gateways::WORDS];
+    let families = [ietf::ROWS, limiters::ROWS, services::ROWS, models::ROWS, clouds::ROWS, gateways::ROWS];
     families.into_iter().flatten().map(Dialect).collect()
 });
 
@@ -73,7 +73,7 @@ impl Dialect {
 
 impl Default for Dialect {
     fn default() -> Self {
-        Self(&ietf::WORDS[0])
+        Self(&ietf::ROWS[0])
     }
 }
 

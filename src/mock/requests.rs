@@ -12,31 +12,31 @@ use super::{
     dialect::Facts,
     limiter::Caller,
     pages,
-    shared::{Books, ConnectionState, Shared, respond},
+    shared::{ApiState, Books, ConnectionState, respond},
 };
 use crate::clock::Instant;
 
 /// What was decided about a request when it arrived.
-struct Decision<'a> {
+struct PlannedReply<'a> {
     /// When its answer is due.
     due: Instant,
     arrived: Instant,
     /// What there is to tell about it; nothing without a limit.
     facts: Option<Facts>,
-    outcome: Outcome,
+    outcome: Reply,
     /// Held by what was accepted, until the answer is ready or the client is gone.
     _under_way: Option<UnderWay<'a>>,
 }
 
 /// An accepted request: tells the limiter when it is done.
 struct UnderWay<'a> {
-    shared: &'a Shared,
+    shared: &'a ApiState,
     caller: Caller,
     /// Which limiter has accepted it.
     limiter: u64,
 }
 
-enum Outcome {
+enum Reply {
     Answer { number: u64 },
     Fail,
     Refuse(Facts),
@@ -57,9 +57,9 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-// === impl Shared ===
+// === impl ApiState ===
 
-impl Shared {
+impl ApiState {
     pub(super) async fn answer(
         &self,
         request: Request<Incoming>,
@@ -76,7 +76,7 @@ impl Shared {
             return respond(StatusCode::METHOD_NOT_ALLOWED, close, body.to_owned());
         }
         let decision = self.decide(Caller::new(request.method().clone(), request.headers()));
-        if let Outcome::Down(Down { how: How::Refuse | How::Reset | How::Hang, .. }) = decision.outcome {
+        if let Reply::Down(Down { how: How::Refuse | How::Reset | How::Hang, .. }) = decision.outcome {
             self.hang().await;
             connection.cut.notify_one();
             return std::future::pending().await;
@@ -95,36 +95,36 @@ impl Shared {
             members = dialect.members(facts);
         }
         match decision.outcome {
-            Outcome::Answer { number } => {
+            Reply::Answer { number } => {
                 let received = if uploads { format!(r#","received":{received}"#) } else { String::new() };
                 respond(StatusCode::OK, headers, format!(r#"{{"number":{number}{received}{members}}}"#))
             }
-            Outcome::Scripted { status, headers, body } => {
+            Reply::Scripted { status, headers, body } => {
                 let mut response = Response::new(Full::new(body));
                 *response.status_mut() = status;
                 *response.headers_mut() = headers;
                 response
             }
-            Outcome::Down(down) => {
+            Reply::Down(down) => {
                 let status =
                     if down.how == How::BadGateway { StatusCode::BAD_GATEWAY } else { StatusCode::SERVICE_UNAVAILABLE };
                 respond(status, headers, r#"{"error":"down as asked"}"#.to_owned())
             }
-            Outcome::Refuse(facts) => respond(dialect.refusal(), headers, dialect.complaint(&facts)),
-            Outcome::Fail => {
+            Reply::Refuse(facts) => respond(dialect.refusal(), headers, dialect.complaint(&facts)),
+            Reply::Fail => {
                 respond(StatusCode::INTERNAL_SERVER_ERROR, headers, r#"{"error":"failed as asked"}"#.to_owned())
             }
         }
     }
 
     /// Counts a request that arrives now.
-    fn decide(&self, caller: Caller) -> Decision<'_> {
+    fn decide(&self, caller: Caller) -> PlannedReply<'_> {
         let mut books = self.books.lock();
         let arrived = self.clock.now();
         let due = arrived + self.options.latency + self.options.jitter.mul_f64(books.dice.f64());
         if let Some(outcome) = self.scripted(&mut books, arrived) {
             books.recorder.script(arrived);
-            return Decision { due, arrived, facts: None, outcome, _under_way: None };
+            return PlannedReply { due, arrived, facts: None, outcome, _under_way: None };
         }
         let Books { limiter, limiters, recorder, dice, .. } = &mut *books;
         let wall = self.wall_at_start + arrived.since(Instant::START);
@@ -135,31 +135,31 @@ impl Shared {
         let outcome = match facts {
             Some(facts) if facts.refused() => {
                 recorder.refuse(arrived);
-                Outcome::Refuse(facts)
+                Reply::Refuse(facts)
             }
             _ => {
                 recorder.accept(arrived);
                 if dice.f64() < self.options.fail.fraction() {
                     recorder.fail();
-                    Outcome::Fail
+                    Reply::Fail
                 } else {
-                    Outcome::Answer { number: recorder.accepted() }
+                    Reply::Answer { number: recorder.accepted() }
                 }
             }
         };
         let accepted = facts.is_some_and(|facts| !facts.refused());
         let under_way = accepted.then(|| UnderWay { shared: self, caller, limiter: *limiters });
-        Decision { due, arrived, facts, outcome, _under_way: under_way }
+        PlannedReply { due, arrived, facts, outcome, _under_way: under_way }
     }
 
     /// What the control pages asked for, if they did; being down comes before the answers laid down.
-    fn scripted(&self, books: &mut Books, now: Instant) -> Option<Outcome> {
+    fn scripted(&self, books: &mut Books, now: Instant) -> Option<Reply> {
         if let Some(down) = self.down.borrow().filter(|down| down.holds(now)) {
-            return Some(Outcome::Down(down));
+            return Some(Reply::Down(down));
         }
         let script = books.script.as_mut().filter(|script| script.count > 0)?;
         script.count -= 1;
-        Some(Outcome::Scripted { status: script.status, headers: script.headers.clone(), body: script.body.clone() })
+        Some(Reply::Scripted { status: script.status, headers: script.headers.clone(), body: script.body.clone() })
     }
 
     /// Waits until no request hangs any more.

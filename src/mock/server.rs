@@ -18,7 +18,7 @@ use tokio::{
 
 use super::{
     control::Down,
-    shared::{ConnectionState, Shared},
+    shared::{ApiState, ConnectionState},
     socket::{self, BACKLOG},
 };
 use crate::clock::{Clock, Instant};
@@ -26,7 +26,7 @@ use crate::clock::{Clock, Instant};
 /// How long accepting rests when the system has no descriptor or memory left for one more connection.
 const REST: Duration = Duration::from_millis(20);
 
-pub(super) async fn accept(mut listener: TcpListener, address: SocketAddr, shared: Arc<Shared>) {
+pub(super) async fn accept(mut listener: TcpListener, address: SocketAddr, shared: Arc<ApiState>) {
     let mut connections = JoinSet::new();
     let mut down = shared.down.subscribe();
     loop {
@@ -77,7 +77,7 @@ async fn refusing(down: &mut watch::Receiver<Option<Down>>, clock: Clock) {
     }
 }
 
-async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+async fn serve(stream: TcpStream, shared: Arc<ApiState>) {
     // Small answers must not wait for the client's delayed acknowledgement; a socket without the option still works.
     let _ = stream.set_nodelay(true);
     let state = Arc::new(ConnectionState::default());

@@ -17,7 +17,7 @@ use super::{
 use crate::clock::Clock;
 
 /// What the connections, the requests and the control pages have in common.
-pub(super) struct Shared {
+pub(super) struct ApiState {
     /// As they were at the start: the limit may have changed since.
     pub(super) options: Options,
     pub(super) clock: Clock,
@@ -47,16 +47,16 @@ pub(super) struct ConnectionState {
     pub(super) controls: AtomicBool,
 }
 
-// === impl Shared ===
+// === impl ApiState ===
 
-impl Shared {
+impl ApiState {
     /// What it saw so far.
     pub(super) fn stats(&self) -> Stats {
         self.books.lock().recorder.stats(self.clock.now())
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for ApiState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.options.fmt(f)
     }

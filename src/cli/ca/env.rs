@@ -5,7 +5,7 @@ use std::{fmt::Write as _, path::PathBuf};
 use super::data::{Data, failed, say};
 use crate::cli::{
     Failure,
-    trust::Trust,
+    trust::TrustVariables,
     variables::{self, java},
 };
 
@@ -60,7 +60,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let (dir, certificate) = args.data.certificate()?;
     // Only a shell's variables are those of the workers.
     let current = |name: &str| (args.format == Format::Sh).then(|| std::env::var_os(name)).flatten();
-    let mut trust = Trust::in_folder(&dir, &certificate, current)
+    let mut trust = TrustVariables::in_folder(&dir, &certificate, current)
         .map_err(|error| failed("there is no bundle to point to", error))?;
     if let Some(at) = &args.at {
         trust = trust.at(at);

@@ -41,7 +41,7 @@ pub(super) struct Progress {
 }
 
 /// One worker's way to the API.
-struct Worker {
+struct DemoWorker {
     burst: Burst,
     clock: Clock,
     dice: fastrand::Rng,
@@ -67,7 +67,7 @@ pub(super) async fn send(burst: &Burst, progress: &Arc<Progress>, clock: Clock) 
     let mut workers = JoinSet::new();
     for seed in 0..burst.workers {
         let dice = fastrand::Rng::with_seed(seed);
-        let worker = Worker { burst: burst.clone(), clock, dice, connection: None };
+        let worker = DemoWorker { burst: burst.clone(), clock, dice, connection: None };
         workers.spawn(worker.run(progress.clone()));
     }
     while let Some(ended) = workers.join_next().await {
@@ -76,9 +76,9 @@ pub(super) async fn send(burst: &Burst, progress: &Arc<Progress>, clock: Clock) 
     Ok(clock.now().since(began))
 }
 
-// === impl Worker ===
+// === impl DemoWorker ===
 
-impl Worker {
+impl DemoWorker {
     async fn run(mut self, progress: Arc<Progress>) -> Result<(), Failure> {
         loop {
             let number = progress.begun.fetch_add(1, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use crate::config::value::{self, grammar::Grammar};
 
 /// What is known of one key.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct KeyEntry {
     /// As it stands in a file.
     pub name: &'static str,
     /// What may stand behind it.
@@ -72,12 +72,12 @@ pub struct Section {
     /// What a hint calls it.
     pub title: &'static str,
     /// Its keys, in the order in which they are listed.
-    pub keys: &'static [Entry],
+    pub keys: &'static [KeyEntry],
 }
 
 /// A key, and how its value is read.
 pub(in crate::config) struct Key<T> {
-    pub(in crate::config) entry: Entry,
+    pub(in crate::config) entry: KeyEntry,
     pub(in crate::config) grammar: Grammar<T>,
 }
 
@@ -90,9 +90,9 @@ impl Section {
     }
 }
 
-// === impl Entry ===
+// === impl KeyEntry ===
 
-impl Entry {
+impl KeyEntry {
     /// Whether its table is wrong without it.
     pub fn is_required(&self) -> bool {
         self.default == Fallback::Nothing
@@ -107,7 +107,7 @@ impl Entry {
 
 impl<T> Key<T> {
     pub(in crate::config) const fn new(name: &'static str, grammar: Grammar<T>, form: Form, doc: &'static str) -> Self {
-        Self { entry: Entry::new(name, form, doc, Fallback::Nothing), grammar }
+        Self { entry: KeyEntry::new(name, form, doc, Fallback::Nothing), grammar }
     }
 
     pub(in crate::config) const fn default(mut self, toml: &'static str) -> Self {

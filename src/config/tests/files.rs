@@ -2,7 +2,7 @@
 
 use super::{super::*, load, rule};
 use crate::{
-    config::keys::{Entry, Fallback, Form, SECTIONS},
+    config::keys::{Fallback, Form, KeyEntry, SECTIONS},
     policy::Rules,
 };
 
@@ -11,7 +11,7 @@ const FULL: &str = include_str!("../../../config/full.toml");
 const PAGE: &str = include_str!("../../../docs/configuration.md");
 
 /// Every key that is set with `=`, with the section that it is in.
-fn entries() -> impl Iterator<Item = (&'static str, &'static Entry)> {
+fn entries() -> impl Iterator<Item = (&'static str, &'static KeyEntry)> {
     let all = SECTIONS.into_iter().flat_map(|section| section.keys.iter().map(|entry| (section.title, entry)));
     all.filter(|(_, entry)| !matches!(entry.form, Form::Table(_) | Form::Tables(_)))
 }
@@ -89,8 +89,8 @@ fn the_page_on_configuration_says_of_every_key_what_the_table_says() {
 }
 
 /// The row of a key in the table of its section.
-fn row(section: &str, entry: &Entry) -> String {
-    let Entry { name, form, default, doc, .. } = entry;
+fn row(section: &str, entry: &KeyEntry) -> String {
+    let KeyEntry { name, form, default, doc, .. } = entry;
     let quoted = |words: &[&str]| words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", ");
     let value = match *form {
         Form::One(text) | Form::Number(text) | Form::OneOrList(text) => text.to_owned(),

@@ -7,7 +7,7 @@ use crate::policy::{Origin, Scheme};
 
 /// What a gateway's path stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::config) struct Target {
+pub(in crate::config) struct GatewayTarget {
     pub(in crate::config) to: Origin,
     /// `/v1`, or nothing.
     pub(in crate::config) base: Arc<str>,
@@ -15,7 +15,7 @@ pub(in crate::config) struct Target {
 
 pub(in crate::config) const PATH: Grammar<Arc<str>> =
     Grammar { expected: "a path", example: "\"/openai\"", read: route };
-pub(in crate::config) const TO: Grammar<Target> =
+pub(in crate::config) const TO: Grammar<GatewayTarget> =
     Grammar { expected: "the URL of an API", example: "\"https://api.openai.com\"", read: target };
 
 fn route(text: &str) -> Result<Arc<str>, ParseHint> {
@@ -38,7 +38,7 @@ fn route(text: &str) -> Result<Arc<str>, ParseHint> {
 }
 
 /// Reads where a gateway leads. Quotes nothing of it: a password may be anywhere in it.
-fn target(text: &str) -> Result<Target, ParseHint> {
+fn target(text: &str) -> Result<GatewayTarget, ParseHint> {
     let wrong = |found: &str| ParseHint { what: Some(format!("expected {}, found {found}", TO.expected)), hint: None };
     let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("no URL"))?;
     let scheme = match scheme.to_ascii_lowercase().as_str() {
@@ -57,7 +57,7 @@ fn target(text: &str) -> Result<Target, ParseHint> {
     }
     let to = Origin::parse(scheme, authority, Some(scheme.default_port()))
         .map_err(|_| wrong("a URL without a good host and port"))?;
-    Ok(Target { to, base: plain(&rest[authority.len()..])?.into() })
+    Ok(GatewayTarget { to, base: plain(&rest[authority.len()..])?.into() })
 }
 
 /// A path that every hop reads the same way, without its trailing slash. Requests are compared with it byte by byte, so

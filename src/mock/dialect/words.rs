@@ -3,7 +3,7 @@
 use crate::mock::{counter::Window, limiter::Layout};
 
 /// One row: what is sent under which names. Values, names of fields and bodies are templates, see [`Facts::fill`](super::Facts::fill).
-pub(super) struct Words {
+pub(super) struct DialectRow {
     /// What it is called on the command line.
     pub(super) name: &'static str,
     /// One line for `--help`: how it tells, and how it refuses.
@@ -25,7 +25,7 @@ pub(super) struct Words {
 }
 
 /// A bare 429: what rows differ from.
-pub(super) const BARE: Words = Words {
+pub(super) const BARE: DialectRow = DialectRow {
     name: "",
     help: "",
     always: &[],
