@@ -1,8 +1,8 @@
-//! The pages for people and machines who look after andante: metrics, health, status. Never changes anything.
+//! The pages for operators and monitoring: metrics, health, status. Never changes anything.
 //!
-//! One request per connection: whoever looks does so every few seconds, and nobody can sit on the few connections there
-//! are. Who comes when all are taken takes the place of the one that has said nothing for longest, and one descriptor is
-//! kept for whoever comes when there is none left: probes are answered whatever else happens.
+//! One request per connection: monitoring asks every few seconds, and no client can occupy the few connections there
+//! are. When all are taken, a new connection replaces the one that has been silent for longest. One descriptor is kept
+//! in reserve for when the process has none left. So probes are answered whatever else happens.
 
 use std::{
     convert::Infallible,
@@ -43,7 +43,7 @@ const CONNECTIONS: usize = 64;
 const HEAD: Duration = Duration::from_secs(5);
 /// A whole connection.
 const WHOLE: Duration = Duration::from_secs(30);
-/// How often it is looked, without descriptors, whether somebody has come.
+/// How often andante checks for a new connection while it has no descriptors.
 const RECHECK: Duration = Duration::from_millis(50);
 /// How long answers may take to finish once we stop.
 const STOP: Duration = Duration::from_secs(1);
@@ -88,7 +88,7 @@ where
             }
             Err(_) if !is_called(&listener) => tokio::select! {
                 () = time::sleep(RECHECK) => {}
-                // What one leaves is kept for the next, before anybody else can take it.
+                // The descriptor of the ended connection becomes the new reserve, before another thread can take it.
                 Some(_) = connections.join_next() => reserve = reserve.or_else(|| spare(&listener)),
             },
             Err(_) if !open.is_empty() => {
@@ -132,13 +132,13 @@ struct Open {
     asked: Arc<AtomicBool>,
 }
 
-/// Ends the connection that has said nothing for longest; if all have asked for something, the oldest.
+/// Ends the connection that has been silent for longest; if all have sent a request, the oldest.
 fn make_room(open: &mut Vec<Open>) {
     let silent = open.iter().position(|open| !open.asked.load(Ordering::Relaxed));
     open.remove(silent.unwrap_or_default()).task.abort();
 }
 
-/// Whether somebody waits to be accepted: without descriptors the system says that there is none before it looks.
+/// Whether a connection waits to be accepted. `accept` cannot tell: without descriptors it fails before it looks.
 fn is_called(listener: &TcpListener) -> bool {
     let mut listener = [PollFd::new(listener, PollFlags::IN)];
     event::poll(&mut listener, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)

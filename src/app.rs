@@ -71,7 +71,7 @@ pub enum StartError {
     /// There is no certificate authority to intercept with.
     #[error("could not prepare the certificate authority that interception needs")]
     Ca(#[from] CaError),
-    /// Nobody said where to keep it.
+    /// No folder is named for it.
     #[error("there is no place for the certificate authority that interception needs")]
     NoData,
     /// A socket that we were started with cannot be listened on.
@@ -122,8 +122,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 impl Running {
     /// Starts andante. Must be called on a tokio runtime, which accepts connections and keeps house from then on.
     ///
-    /// What is `given` is listened on in the place of the configured addresses. `ca` signs the certificates of intercepted
-    /// hosts; without it this installation's does, if any host is intercepted.
+    /// What is `given` is listened on in the place of the configured addresses. `ca` signs the certificates of
+    /// intercepted hosts; without it this installation's does, if any host is intercepted.
     pub async fn start(config: Config, given: Given, ca: Option<Ca>) -> Result<Self, StartError> {
         let ca = if ca.is_none() && config.rules.intercepts() { Some(authority(&config)?) } else { ca };
         raise_descriptor_limit();
@@ -194,7 +194,7 @@ impl Running {
     pub async fn drain(self) {
         let Self { proxy, drain, mut tasks, pages, workers, .. } = self;
         info!(open = proxy.open(), within_s = drain.as_secs_f64(), "draining");
-        // Closes the listening sockets: whoever connects from now on is told at once, by the system.
+        // Closes the listening sockets: from now on the system refuses new connections at once.
         tasks.shutdown().await;
         proxy.drain(proxy.clock.now() + drain);
         if tokio::time::timeout(drain + LAST_WORDS, proxy.emptied()).await.is_err() {
@@ -246,7 +246,7 @@ async fn sweep(proxy: Arc<Proxy>) {
     let mut watch = unmatched::UnmatchedWatch::default();
     loop {
         turns.tick().await;
-        // First, because what was asked for may be forgotten then.
+        // Before the lanes are swept: they know which hosts were asked for.
         watch.look(&proxy, proxy.clock.now()).iter().for_each(Unmatched::say);
         proxy.lanes.sweep();
         proxy.log_retries(false);
@@ -270,7 +270,7 @@ impl WorkerThreads {
         let idlest = self.0.iter().min_by_key(|worker| worker.open.load(Ordering::Relaxed));
         let worker = idlest.expect("there is at least one");
         worker.open.fetch_add(1, Ordering::Relaxed);
-        // A thread ends only after whoever accepts: a failure here is the last thing that happens.
+        // A thread ends only after the tasks that accept, so this fails only at the very end.
         let _ = worker.connections.send((stream, peer));
     }
 }

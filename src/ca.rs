@@ -1,7 +1,8 @@
 //! The certificate authority (CA) that lets andante speak for the hosts it intercepts.
 //!
-//! Whoever has its key can speak for any host towards all who trust it. So the key stays in this process and in one file
-//! of mode 0600; it is never logged, and leaves are signed for a key of their own. Knows nothing of connections.
+//! A holder of its key can impersonate any host towards every client that trusts the CA. So the key stays in this
+//! process and in one file of mode 0600; it is never logged, and hosts' certificates have a key of their own. Knows
+//! nothing of connections.
 
 mod bundle;
 mod certificate;

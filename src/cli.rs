@@ -108,7 +108,7 @@ impl Cli {
         };
         match done {
             Ok(()) => ExitCode::SUCCESS,
-            // Whoever reads our output has seen enough: `andante plan … | head -1`.
+            // The reader of the output has seen enough: `andante plan … | head -1`.
             Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
             Err(failure) => terminal::failure(&failure),
         }
@@ -125,7 +125,7 @@ async fn run_behind_proxy(serve: &serve::ServeArgs, options: run::RunOptions) ->
         Ok(config) => config,
         Err(code) => return code,
     };
-    // The terminal belongs to the command: our own good news would only stand in its way.
+    // The terminal belongs to the command, so only warnings are logged.
     let _logging = match log::start(&config, "warn") {
         Ok(logging) => logging,
         Err(failure) => return terminal::failure(&failure),

@@ -53,7 +53,7 @@ pub fn read(answer: &Answer<'_>) -> Hint {
         return Hint::NOTHING;
     }
     if is_from_a_cache(headers) {
-        // What it says was true for somebody else, at another time.
+        // A cached answer describes another client's limits, at another time.
         fields = Fields::default();
     }
     let now = Now { arrived, date: text(headers, &DATE).and_then(time::instant) };
@@ -119,8 +119,8 @@ fn sum_up(evidence: &mut Evidence) {
     }
 }
 
-/// Old versions of Discord's API wait in milliseconds. That shows only beside the reset, which comes sooner than so many
-/// seconds and not sooner than so many milliseconds.
+/// Old versions of Discord's API wait in milliseconds. That shows only beside the reset, which comes sooner than so
+/// many seconds and not sooner than so many milliseconds.
 fn discord_milliseconds(evidence: &mut Evidence) {
     if evidence.dialect != Some(Dialect::DISCORD) || evidence.dated {
         return;

@@ -34,7 +34,7 @@ pub async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-/// The same, once: for whoever can do something about a lack of descriptors.
+/// The same, once: for a caller that can free descriptors itself.
 pub async fn try_accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     loop {
         match listener.accept().await {

@@ -1,7 +1,7 @@
 //! What andante counts, and how Prometheus reads it. Owns a registry of its own; reads no clock and answers no request.
 //!
-//! Whoever is on the way of a request holds a [`RuleMetrics`], whose handles were resolved once: counting is an atomic
-//! addition, never a look-up.
+//! The code on the way of a request holds a [`RuleMetrics`] with resolved handles: counting is an atomic addition,
+//! never a look-up.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -81,8 +81,9 @@ impl Metrics {
         self.shared.rules.lock().rule(name, &self.shared.families)
     }
 
-    /// The numbers of a `host` that no rule is for. The first [`Self::UNRULED_HOSTS`] of them have numbers of their own,
-    /// all others share those of [`Self::OTHER`]: a worker that crawls the web must not grow `/metrics` without bound.
+    /// The numbers of a `host` that no rule is for. The first [`Self::UNRULED_HOSTS`] of them have numbers of their
+    /// own, all others share those of [`Self::OTHER`]: a worker that crawls the web must not grow `/metrics` without
+    /// bound.
     pub fn unruled(&self, host: &str) -> Arc<RuleMetrics> {
         let mut known = self.shared.rules.lock();
         let label = if known.unruled.contains(host) {
@@ -101,7 +102,7 @@ impl Metrics {
         self.shared.rules.lock().rules.values().map(|rule| rule.counted(outcome)).sum()
     }
 
-    /// Has `name` numbers before anything happens, so that there is something to compare the first ones with.
+    /// Shows the numbers of `name` from the start, at zero, so that dashboards can compute the first increase.
     pub fn expect(&self, name: &str) {
         drop(self.rule(name));
     }
@@ -121,7 +122,8 @@ impl Metrics {
         sums(&self.shared.families.retries, "reason").into_values().sum()
     }
 
-    /// Adds what is only worked out when somebody asks. What cannot be added (a name that is taken, say) is logged.
+    /// Adds metrics that are computed at each scrape. Logs those that cannot be added, for example because a name is
+    /// taken.
     pub fn register(&self, collector: Box<dyn prometheus::core::Collector>) {
         if let Err(error) = self.shared.registry.register(collector) {
             tracing::error!(%error, "a metric is missing");

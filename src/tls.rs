@@ -83,8 +83,8 @@ struct Shared {
 // === impl Tls ===
 
 impl Tls {
-    /// Reads what `rules` name, and the files with authorities (`ca`) and with lists of revoked certificates (`crl`). The
-    /// system's trust store is read later, at the first connection: it is large.
+    /// Reads what `rules` name, and the files with authorities (`ca`) and with lists of revoked certificates (`crl`).
+    /// The system's trust store is read later, at the first connection: it is large.
     pub fn new(ca: &[PathBuf], crl: &[PathBuf], rules: &Rules) -> Result<Self, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let shared = Arc::new(Shared { trust: Trust::new(ca, crl, provider.clone())?, provider });

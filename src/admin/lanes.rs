@@ -1,4 +1,4 @@
-//! What is worked out from the lanes when somebody asks for metrics: of each rule's lanes the one that matters most.
+//! Metrics that are computed from the lanes at each scrape: of each rule's lanes the one that matters most.
 
 use std::{
     collections::{BTreeMap, HashMap},

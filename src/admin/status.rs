@@ -1,4 +1,5 @@
-//! What `/status` says: a contract, and the trait of whoever knows it. Times are in seconds unless a name says otherwise.
+//! The content of `/status`, which is a contract, and the trait that provides it. Times are in seconds unless a name
+//! says otherwise.
 
 #[cfg(test)]
 mod tests;
@@ -255,7 +256,7 @@ pub struct LastError {
 pub struct GateStatus {
     /// Why.
     pub reason: String,
-    /// Time until it ends; `null` if somebody has to end it.
+    /// Time until it ends; `null` if only an operator ends it.
     pub opens_in_s: Option<f64>,
 }
 

@@ -29,11 +29,12 @@ pub(super) struct UnmatchedWatch {
     said: bool,
 }
 
-/// How long requests go elsewhere before it is said which rules they have not matched.
+/// How long requests match other rules only before the log names the rules without a request.
 const WHILE: Duration = Duration::from_secs(60);
 /// Names that are this much alike may have been meant to be the same.
 const ALIKE: f64 = 0.75;
-/// The log tells of no more rules than these, no more are compared with hosts, and no more hosts than those with each.
+/// The most rules that are logged, the most that are compared with hosts, and the most hosts that each is compared
+/// with.
 const MOST_RULES: usize = 20;
 const MOST_HOSTS: usize = 1000;
 

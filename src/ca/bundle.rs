@@ -1,7 +1,7 @@
 //! Roots and our CA in one file, for clients that can be told one file only.
 //!
-//! A bundle in PEM says in its head what it was made of. So it is found out when a variable names one of ours, and making it
-//! again reads the sources again, not the bundle: nothing that was taken out of them lives on in it.
+//! A bundle in PEM says in its head what it was made of. So it is found out when a variable names one of ours, and
+//! making it again reads the sources again, not the bundle: nothing that was taken out of them lives on in it.
 
 use std::{
     collections::BTreeSet,

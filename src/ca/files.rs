@@ -103,7 +103,7 @@ pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> Result<(), CaError> {
     written().map_err(|source| CaError::Write { path: path.to_owned(), source })
 }
 
-/// Where a CA is kept unless somebody says otherwise: `$XDG_DATA_HOME/andante`, or `~/.local/share/andante`.
+/// The default folder of a CA: `$XDG_DATA_HOME/andante`, or `~/.local/share/andante`.
 pub fn default_dir(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     // A relative path is to be ignored (XDG Base Directory Specification).
     let folder = |name| variable(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
@@ -111,7 +111,7 @@ pub fn default_dir(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBu
     data.map(|data| data.join("andante"))
 }
 
-/// Reads a file that nobody else may read.
+/// Reads a file that only its owner may read.
 fn read_private(path: &Path) -> Result<Vec<u8>, CaError> {
     let failed = |source| CaError::Read { path: path.to_owned(), source };
     let mut file = File::open(path).map_err(failed)?;

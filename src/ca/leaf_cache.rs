@@ -38,8 +38,8 @@ pub enum Alpn {
 /// Signs for hosts, and remembers.
 pub(super) struct LeafCache {
     issuer: Issuer<'static, KeyPair>,
-    /// One key for all hosts: making one costs more than signing, and whoever reads one of this process' keys reads all.
-    /// Not the CA's.
+    /// One key for all hosts: making a key costs more than signing, and an attacker who reads one of this process' keys
+    /// reads them all. Not the CA's.
     key: KeyPair,
     signer: Arc<dyn SigningKey>,
     /// Everything but the certificate, so that sessions are resumed whatever became of it in between.
@@ -116,7 +116,7 @@ impl LeafCache {
         let (params, until) = params::leaf(host, now, authority.not_after())?;
         let signed = params.signed_by(&self.key, &self.issuer).map_err(CaError::Making)?;
         self.minted.fetch_add(1, Ordering::Relaxed);
-        // The leaf alone: whoever trusts the CA has its certificate, and to others it is of no use.
+        // The leaf alone: a client that trusts the CA has the CA's certificate already.
         let key = Arc::new(CertifiedKey::new(vec![signed.der().clone()], self.signer.clone()));
         let config = |protocols: &[&[u8]]| {
             let mut config = self.common.clone();

@@ -32,7 +32,7 @@ pub(super) fn authority(
     now: SystemTime,
 ) -> Result<CertificateParams, CaError> {
     // One name per installation, so that stores that hold several can tell them apart; of the key rather than of the
-    // machine, whose name is nobody's business.
+    // machine, whose name must not leak.
     let id: String = sha256(&key.subject_public_key_info())[..4].iter().map(|byte| format!("{byte:02x}")).collect();
     let mut subject = DistinguishedName::new();
     subject.push(DnType::CommonName, format!("andante CA {id}"));

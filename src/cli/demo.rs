@@ -37,9 +37,9 @@ use crate::{
 
 /// The whole story in under a minute, offline: one burst, without andante and with it, side by side.
 ///
-/// Starts an API on loopback that enforces its limit exactly, and many workers that all have requests for it. First they
-/// call it directly and do what worker programs do when they are refused: sleep for Retry-After plus a little, try again.
-/// Then the same workers go through andante. Nothing leaves this machine.
+/// Starts an API on loopback that enforces its limit exactly, and many workers that all have requests for it. First
+/// they call it directly and do what worker programs do when they are refused: sleep for Retry-After plus a little, try
+/// again. Then the same workers go through andante. Nothing leaves this machine.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -92,8 +92,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// The API, on a thread of its own as a real one is on a machine of its own: it counts requests when they arrive, and not
-/// when sixty workers leave it the time to.
+/// The API, on a thread of its own as a real one is on a machine of its own: it counts requests when they arrive, and
+/// not when sixty workers leave it the time to.
 struct OwnApi {
     api: Api,
     /// Ends the thread when it is dropped.

@@ -20,7 +20,8 @@ use crate::{
 /// How long a burst will take, before it is sent.
 ///
 /// All limits hold at once, as they do in andante: even spacing (or bursts, where a limit allows them), never more than
-/// N in any window, and no more on their way than `in-flight` says. andante's margin for jitter on the way comes on top.
+/// N in any window, and no more on their way than `in-flight` says. andante's margin for jitter on the way comes on
+/// top.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -102,7 +103,7 @@ impl Plan {
         format!("{} request{plural}", wording::count(u64::from(self.requests.get())))
     }
 
-    /// What holds requests back, as somebody wrote it.
+    /// What holds requests back, as it was written.
     fn brake(&self) -> Option<String> {
         Some(match self.forecast.binds? {
             Brake::Limit(index) => self.limits.limits[index].to_string(),

@@ -91,7 +91,7 @@ fn print(lines: &[(Label, String)]) {
     let mut stderr = io::stderr().lock();
     let colour = colourful();
     for (label, text) in lines {
-        // A closed standard error leaves nobody to complain to; the exit code still tells.
+        // Nothing can be done about a closed standard error; the exit code still reports the failure.
         let _ = writeln!(stderr, "{}", label.line(text, colour));
     }
 }

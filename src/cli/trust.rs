@@ -1,4 +1,4 @@
-//! The files that make clients trust our CA, beside whom they trust already.
+//! The files that make clients trust our CA besides the roots that they trust already.
 
 use std::{
     ffi::OsString,
@@ -40,9 +40,9 @@ pub struct TrustFolder {
 // === impl TrustVariables ===
 
 impl TrustVariables {
-    /// For the CA whose `certificate` is published in `dir`. Brings the bundle there up to date: the system's roots, ours,
-    /// and those of the files that the variables of [`TrustVariables::variables`] name now (`current` reads them), which would
-    /// otherwise be lost by setting them.
+    /// For the CA whose `certificate` is published in `dir`. Brings the bundle there up to date: the system's roots,
+    /// ours, and those of the files that the variables of [`TrustVariables::variables`] name now (`current` reads
+    /// them), which would otherwise be lost by setting them.
     ///
     /// # Errors
     /// If there are no other roots, or the bundle cannot be written and is not there either.
@@ -115,8 +115,8 @@ impl TrustFolder {
     }
 }
 
-/// The system's configuration of wget, which `current` may have moved, with the bundle in it. In front: where the system
-/// chose other roots for wget, those hold.
+/// The system's configuration of wget, which `current` may have moved, with the bundle in it. In front: where the
+/// system chose other roots for wget, those hold.
 fn for_wget(bundle: &Path, current: Option<OsString>) -> String {
     let system = current.filter(|file| !file.is_empty()).unwrap_or_else(|| "/etc/wgetrc".into());
     let chosen = fs::read_to_string(system).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Reads what becomes of an API's answers, which a rule can say, and for all others the file, the environment and flags.
+//! Reads what becomes of an API's answers, which a rule can say, and for all others the file, the environment and
+//! flags.
 
 use super::{
     keys,
@@ -12,7 +13,7 @@ pub(super) struct AnswerKeys {
     pub(super) spend: Option<Spend>,
     pub(super) trust: Option<Trust>,
     pub(super) retry: Option<bool>,
-    /// Bytes of a body that is kept. Apart from `retry`: whoever says "on" does not speak of bodies.
+    /// Bytes of a body that is kept. Apart from `retry`: `"on"` leaves the size to weaker sources.
     pub(super) body: Option<u64>,
     pub(super) breaker: Option<bool>,
 }

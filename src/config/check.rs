@@ -1,4 +1,4 @@
-//! Holds the parts of a configuration against each other: addresses, who may use them, and whose HTTPS is intercepted.
+//! Compares the parts of a configuration: addresses, the clients that may use them, and the hosts that are intercepted.
 
 use std::net::SocketAddr;
 
@@ -31,8 +31,7 @@ pub(super) fn clients(written: Option<Vec<Spanned<ClientEntry>>>, problems: &mut
     }
 }
 
-/// Which hosts are intercepted, where `base` holds as far as nobody has written anything. Also returns the hosts that
-/// were named.
+/// Which hosts are intercepted; `base` fills in what no source says. Also returns the hosts that were named.
 pub(super) fn interception(
     written: Option<Vec<Spanned<Option<HostPattern>>>>,
     base: &Interception,
@@ -55,8 +54,8 @@ pub(super) fn interception(
     (Interception { hosts, others: base.others.besides_named() }, named)
 }
 
-/// Addresses must differ, and those that others can reach must be meant. `named` is whether anybody wrote `clients`,
-/// even wrongly.
+/// Addresses must differ, and those that others can reach must be meant. `open` is whether a source has `clients`,
+/// even with a mistake in it.
 pub(super) fn addresses(
     listen: &[Spanned<SocketAddr>],
     admin: &Spanned<Option<SocketAddr>>,

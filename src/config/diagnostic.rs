@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-/// Something to tell whoever wrote a configuration.
+/// An error or a warning about a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// Whether andante starts nevertheless.
@@ -29,7 +29,7 @@ pub enum Severity {
 /// Where a value comes from. Ordered as problems are shown: by line, then environment and flags.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// Nobody wrote it.
+    /// It is a default.
     Default,
     /// A configuration file.
     File {
@@ -113,7 +113,7 @@ impl fmt::Display for Place {
 // === impl Spanned ===
 
 impl<T> Spanned<T> {
-    /// A value that nobody wrote.
+    /// A default value, which stands in no source.
     pub(super) fn default(value: T) -> Self {
         Self { value, text: String::new(), key: None, place: Place::Default }
     }

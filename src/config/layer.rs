@@ -1,4 +1,4 @@
-//! What one source says: a file, the environment, or the flags. All of it read, nothing of it compared yet.
+//! One source: a file, the environment, or the flags. Reads all of it, and compares nothing.
 
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
@@ -32,7 +32,7 @@ pub(super) struct Layer {
     pub(super) intercept: Option<Vec<Spanned<Option<HostPattern>>>>,
     pub(super) upstream_ca: Option<Vec<Spanned<PathBuf>>>,
     pub(super) data: Option<Spanned<PathBuf>>,
-    /// What holds for every rule that does not say, and without one.
+    /// The defaults of rules, and of hosts without a rule.
     pub(super) answers: AnswerKeys,
 }
 

@@ -87,8 +87,8 @@ impl Config {
         Loaded { config: Self { file, ..config }, problems, files, rules }
     }
 
-    /// Where the admin pages of an andante with these `sources` are. What else is wrong with them does not matter: it may
-    /// have been written after that andante has started.
+    /// Where the admin pages of an andante with these `sources` are. What else is wrong with them does not matter: it
+    /// may have been written after that andante has started.
     pub fn admin_of(sources: &Sources) -> Result<Option<SocketAddr>, Vec<Diagnostic>> {
         let (base, mut problems) = (Self::default(), Vec::new());
         let (said, _) = layers(sources, base.timeouts, &mut problems);

@@ -58,7 +58,7 @@ pub enum AccessLog {
     Stdout,
     /// Standard error, with the rest of the log.
     Stderr,
-    /// A file, to whose end it is added.
+    /// A file; lines are appended.
     File(PathBuf),
 }
 
@@ -77,12 +77,12 @@ pub enum Dns {
 /// Who may use the proxy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Clients {
-    /// Whoever reaches a loopback address: the default, and only good for loopback listeners.
+    /// Clients on this machine: the default, and safe only for loopback listeners.
     #[default]
     Loopback,
     /// Loopback and these networks.
     Networks(Vec<IpNet>),
-    /// Anybody who can connect: said explicitly (`clients = ["any"]`), never a default.
+    /// Every client that can connect: only by an explicit `clients = ["any"]`, never by default.
     Any,
 }
 

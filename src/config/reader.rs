@@ -222,8 +222,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Parses the text of `reader`'s file; every syntax error is reported, and then nothing else, because what follows from
-/// one is anybody's guess.
+/// Parses the text of `reader`'s file. Reports every syntax error, and nothing else then: what follows a syntax error
+/// cannot be judged.
 pub(super) fn parse<'a>(reader: &mut Reader<'a>) -> Option<serde_spanned::Spanned<DeTable<'a>>> {
     let (root, errors) = DeTable::parse_recoverable(reader.text);
     for error in &errors {
@@ -245,7 +245,7 @@ impl<'a> Table<'a> {
         Self { entries: root.get_ref(), prefix: "", span: root.span() }
     }
 
-    /// Whether somebody wrote `key`, be its value right or wrong.
+    /// Whether `key` is there, with a valid value or not.
     pub(super) fn has(&self, key: &str) -> bool {
         self.entries.contains_key(key)
     }

@@ -1,4 +1,4 @@
-//! Turns `[[rule]]` tables and `--limit` into rules. Knows of nothing outside of them.
+//! Turns `[[rule]]` tables and `--limit` into rules. Knows nothing of other tables.
 
 mod egress;
 
@@ -16,7 +16,7 @@ use crate::{
     policy::{HostPattern, Https, Policy, Rules},
 };
 
-/// A rule whose single values are right, not yet compared with the others.
+/// A rule whose values are valid one by one. It is not yet compared with the other rules.
 #[derive(Clone)]
 pub(super) struct RawRule {
     policy: Policy,
@@ -61,7 +61,7 @@ pub(super) fn overlay(
     let mut seen: Vec<Spanned<(HostPattern, Limits)>> = Vec::new();
     for limit in limits {
         if let Some(earlier) = seen.iter().find(|earlier| earlier.value.0 == limit.value.0) {
-            // The environment's word counts only where no flag names the host.
+            // The environment counts only where no flag names the host.
             if earlier.place == limit.place {
                 let both = format!("{},{}", earlier.text, limit.value.1);
                 problems.push(Diagnostic::error(
@@ -93,7 +93,7 @@ pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
     let mut names: HashMap<&str, &RawRule> = HashMap::new();
     for draft in drafts {
         let earlier = *names.entry(&draft.policy.name).or_insert(draft);
-        // Rules for the same hosts have been reported, and are called by them unless somebody said otherwise.
+        // Rules for the same hosts are reported already; without a `name` they share the hosts' name too.
         if earlier.policy.hosts == draft.policy.hosts {
             continue;
         }
@@ -105,8 +105,8 @@ pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Compares the list of intercepted hosts with what rules say of the very same ones. Wider and narrower words are
-/// exceptions of each other: see `Rules::https`.
+/// Compares the list of intercepted hosts with the `https` of rules for exactly the same hosts. A wider and a narrower
+/// pattern do not contradict each other: see `Rules::https`.
 pub(super) fn intercepted(drafts: &[RawRule], intercept: &[Spanned<HostPattern>], problems: &mut Vec<Diagnostic>) {
     for draft in drafts {
         let word = match &draft.https {
@@ -115,7 +115,7 @@ pub(super) fn intercepted(drafts: &[RawRule], intercept: &[Spanned<HostPattern>]
         };
         let same = |host: &Spanned<HostPattern>| intercept.iter().find(|pattern| pattern.value == host.value);
         let Some(pattern) = draft.hosts.iter().find_map(same) else { continue };
-        // Saying it in a stronger place is how the file's word is replaced, unless that refuses.
+        // A stronger source replaces what the file says, unless the file refuses the host.
         if word.value == Https::Tunnel && !pattern.place.is_beside(&word.place) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Where a configuration comes from: a file, the environment, flags. Reads them, and judges nothing.
+//! The sources of a configuration: a file, the environment, flags. Reads them as text, and validates nothing.
 
 use std::{
     fmt,
@@ -79,7 +79,7 @@ impl fmt::Debug for File {
     }
 }
 
-/// Reads a configuration; what is larger than any is none.
+/// Reads a configuration file, up to a size that no configuration reaches.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     std::fs::File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut content)?;

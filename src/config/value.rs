@@ -119,7 +119,7 @@ fn access_log(text: &str) -> Result<Option<AccessLog>, ParseHint> {
         "off" => Ok(None),
         "stdout" => Ok(Some(AccessLog::Stdout)),
         "stderr" => Ok(Some(AccessLog::Stderr)),
-        // A switch that is meant for something else would become a file of that name.
+        // A word that is meant as a switch must not become the name of a file.
         "" | "on" | "true" | "json" | "text" => Err(ParseHint::default()),
         path => Ok(Some(AccessLog::File(PathBuf::from(path)))),
     }
@@ -133,7 +133,8 @@ fn client(text: &str) -> Result<ClientEntry, ParseHint> {
         return Ok(ClientEntry::Network(address.into()));
     }
     let network: IpNet = text.parse().map_err(|_| ParseHint::default())?;
-    // Bits past the prefix are a slip of the pen in either part, and only one of them widens who gets in.
+    // Bits past the prefix are a mistake in the address or in the prefix. andante must not guess: one guess admits more
+    // clients.
     if network != network.trunc() {
         let host = IpNet::from(network.addr());
         return Err(ParseHint {

@@ -1,4 +1,4 @@
-//! Names to addresses. Decides who is asked; `servers` asks.
+//! Names to addresses. Chooses the resolver; `servers` sends the queries.
 
 use std::{
     collections::HashMap,
@@ -39,7 +39,7 @@ pub(super) struct NameResolver {
 struct Known {
     /// When the files were written.
     written: [Option<SystemTime>; 2],
-    /// Whom to ask; the system, where its file names nobody.
+    /// The servers to ask; `None` leaves it to the system's resolver.
     servers: Option<Arc<Servers>>,
 }
 
@@ -95,7 +95,7 @@ impl NameResolver {
     }
 }
 
-/// RFC 6761 §6.3: never looked up, so that nobody else can say where it is.
+/// RFC 6761 §6.3: never looked up, so that no name server can redirect it.
 pub(super) fn is_localhost(host: &str) -> bool {
     host == "localhost" || host.ends_with(".localhost")
 }

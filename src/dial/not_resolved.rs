@@ -1,4 +1,4 @@
-//! Why a name has no addresses: nobody answered, nobody could be asked, or there are none.
+//! Why a name has no addresses: no server answered, none could be asked, or there are no addresses.
 
 use std::net::{Ipv4Addr, UdpSocket};
 
@@ -9,11 +9,11 @@ use crate::error::{Cause, is_exhaustion};
 /// Why a name has no addresses.
 #[derive(Debug)]
 pub(super) enum NotResolved {
-    /// Nobody answered.
+    /// No server answered in time.
     Timeout,
     /// There was no file descriptor left to ask with.
     NoDescriptor,
-    /// Somebody answered that there is none, or could not be asked.
+    /// A server answered that there is none, or no server could be asked.
     Failed(Cause),
 }
 
@@ -34,7 +34,7 @@ impl From<NetError> for NotResolved {
     }
 }
 
-/// hickory does not say why it has no socket to ask with: whether we could have one.
+/// hickory does not report why it has no socket: tries to open one.
 fn is_out_of_descriptors() -> bool {
     UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).is_err_and(|error| is_exhaustion(&error))
 }

@@ -141,7 +141,7 @@ async fn socks5(stream: &mut TcpStream, parent: &Parent, host: &str, port: u16) 
         [5, code, ..] => return Err(ParentRefusal::Socks(reply(code))),
         _ => return Err(ParentRefusal::NotSocks),
     };
-    // Where it connected from, which nobody needs; but what comes after it is the upstream's.
+    // The address that the parent connects from is not needed, but must be read: the upstream's bytes follow.
     let length = match kind {
         1 => 4,
         4 => 16,

@@ -40,7 +40,7 @@ pub(super) struct ServerSettings {
     pub(super) servers: Vec<SocketAddr>,
     /// What is appended to names that have fewer dots than `options` say.
     pub(super) search: Vec<Name>,
-    /// A file of names that nobody is asked about.
+    /// The text of `/etc/hosts`: names that no server is asked about.
     pub(super) hosts: Vec<u8>,
     pub(super) options: ResolverOpts,
 }
@@ -113,7 +113,8 @@ impl Servers {
         asking.await
     }
 
-    /// What `/etc/hosts` says. Where it has one kind of address, nobody is asked for the other: it is meant to win.
+    /// The addresses in `/etc/hosts`. If it has one family of addresses, no server is asked for the other: the file
+    /// wins.
     fn in_hosts(&self, name: &Name) -> Option<Vec<IpAddr>> {
         let kinds = [RecordType::AAAA, RecordType::A];
         let found = kinds.into_iter().filter_map(|kind| {

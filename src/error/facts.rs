@@ -58,7 +58,7 @@ pub enum Retryable {
 pub enum AfterAnswer {
     /// The next request may follow.
     KeepAlive,
-    /// The connection closes: nobody can be sure where the next request begins, or none is wanted.
+    /// The connection closes: the start of the next request is unknown, or andante wants none.
     Close,
 }
 
@@ -66,7 +66,8 @@ const OWN_PROXY: &str = "leave this proxy out of its own HTTP_PROXY, or add the 
 const UNREACHABLE: &str = "check that the upstream is up and reachable from this machine";
 const SOON: Duration = Duration::from_secs(1);
 
-/// The row of `error`: status, Proxy-Status, blame, whether it may be sent again, what becomes of the connection; the hint.
+/// The row of `error`: status, Proxy-Status, blame, whether it may be sent again, what becomes of the connection; the
+/// hint.
 #[rustfmt::skip]
 #[deny(clippy::wildcard_enum_match_arm)]
 fn facts(error: &Error) -> ErrorFacts {

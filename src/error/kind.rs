@@ -7,16 +7,16 @@ use super::causes::Cause;
 /// Why a request could not be served. Says what was tried, and on what; never quotes a credential.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Somebody took the proxy for a web server.
+    /// The client takes the proxy for a web server.
     #[error("this is a forward proxy, and the request names no host to forward it to")]
     NoTarget,
-    /// What came is not a request.
+    /// The bytes are not an HTTP request.
     #[error("the request is not valid HTTP/1.1")]
     Malformed,
-    /// It is HTTP by its form, and says what no request may say.
+    /// The form is HTTP, but no request may contain this.
     #[error("the request has {found}")]
     Invalid {
-        /// What it has.
+        /// The part that is not allowed, with its article.
         found: &'static str,
     },
     /// The request's head is too large.
@@ -42,7 +42,7 @@ pub enum Error {
     /// Something other than `http://` and `https://`.
     #[error("the scheme {scheme:?} is neither http nor https")]
     Scheme {
-        /// What was asked for.
+        /// The scheme of the request.
         scheme: String,
     },
     /// `Host` is missing, double or malformed.
@@ -60,58 +60,58 @@ pub enum Error {
     /// The client's address is not allowed in.
     #[error("{client} may not use this proxy")]
     ClientDenied {
-        /// Who asked.
+        /// The client's address.
         client: IpAddr,
     },
     /// The target's address may not be reached through this proxy.
     #[error("{origin} is at a {kind} address, which this proxy does not reach for others")]
     Forbidden {
-        /// What was asked for.
+        /// The target of the request.
         origin: String,
-        /// What is wrong with it.
+        /// The kind of address, as an adjective.
         kind: &'static str,
     },
     /// A tunnel to a port that is not for tunnels.
     #[error("{origin} is not a port that tunnels may go to")]
     TunnelPort {
-        /// What was asked for.
+        /// The target of the request.
         origin: String,
     },
     /// A tunnel to a host that is not for tunnels.
     #[error("tunnels to {origin} are refused by its rule")]
     TunnelRefused {
-        /// What was asked for.
+        /// The target of the request.
         origin: String,
     },
     /// CONNECT in HTTP/2.
     #[error("this proxy opens tunnels for HTTP/1.1 only")]
     NoTunnel,
-    /// A request inside of a tunnel that is for somebody else.
+    /// A request inside a tunnel names another host than the tunnel.
     #[error("the request is for another host than the tunnel that it came through")]
     OtherHost,
-    /// A browser asked for a gateway path on behalf of some page.
+    /// A browser asks for a gateway path on behalf of a page of another site.
     #[error("a page of another site asked for this gateway address")]
     ForeignPage,
-    /// A gateway path whose rule has credentials, asked for from another machine in a way that a web page could.
+    /// The rule of this gateway path has credentials, and a web page could have sent the request from another machine.
     #[error("a web page could have asked for this gateway address, whose rule has credentials of its own")]
     LentCredentials,
-    /// The request has been here before.
+    /// The request has come through this proxy before.
     #[error("the request has come back to where it was forwarded")]
     Loop,
     /// The proxy itself is the target.
     #[error("{origin} is this proxy itself")]
     SelfTarget {
-        /// What was asked for.
+        /// The target of the request.
         origin: String,
     },
     /// The lane has no slot in time.
     #[error("{host}: {why}")]
     Refused {
-        /// Whose lane it is.
+        /// The host of the lane.
         host: String,
-        /// What the lane said.
+        /// The reason that the lane gives.
         why: String,
-        /// When a request like this one would be accepted.
+        /// How long until the lane would accept a request like this one.
         retry_after: Duration,
     },
     /// The process is about to end.
@@ -120,31 +120,31 @@ pub enum Error {
     /// The name could not be resolved.
     #[error("could not resolve {host}")]
     Dns {
-        /// What was looked up.
+        /// The name.
         host: String,
-        /// What the resolver said.
+        /// The resolver's error.
         source: Cause,
     },
-    /// Nobody said where the name is.
+    /// No name server answered.
     #[error("no name server answered for {host} in time")]
     DnsTimeout {
-        /// What was looked up.
+        /// The name.
         host: String,
     },
-    /// A parent proxy gave no connection.
+    /// The parent proxy did not connect.
     #[error("the parent proxy {parent} did not connect to {origin}")]
     Parent {
-        /// Which one, without its password.
+        /// The parent proxy, without its password.
         parent: String,
-        /// Where to.
+        /// The upstream.
         origin: String,
-        /// What it said, or what the system said of it.
+        /// The parent's answer, or the system's error.
         source: Cause,
     },
-    /// The upstream's certificate is not one to trust.
+    /// The upstream's certificate is not trusted.
     #[error("the certificate of {origin} {reason}")]
     Certificate {
-        /// Whose.
+        /// The upstream.
         origin: String,
         /// What is wrong with it.
         reason: String,
@@ -154,15 +154,15 @@ pub enum Error {
     /// TLS towards the upstream failed.
     #[error("could not speak TLS with {origin}")]
     Tls {
-        /// With whom.
+        /// The upstream.
         origin: String,
         /// What went wrong.
         source: Cause,
     },
-    /// The upstream ended TLS with a reason of its own.
+    /// The upstream ended the TLS handshake and gave a reason.
     #[error("{origin} ended the TLS handshake with the alert \"{alert}\"")]
     TlsAlert {
-        /// Who.
+        /// The upstream.
         origin: String,
         /// The alert, as RFC 8446 §6 names it.
         alert: String,
@@ -172,45 +172,45 @@ pub enum Error {
     /// No connection in time.
     #[error("{origin} did not accept a connection within {after:?}")]
     ConnectTimeout {
-        /// Where to.
+        /// The upstream.
         origin: String,
-        /// How long was waited.
+        /// How long andante waited.
         after: Duration,
     },
     /// The process, or the whole machine, has no file descriptor left: that is not the upstream's fault.
     #[error("no file descriptor is left for a connection to {origin}")]
     NoDescriptor {
-        /// Where to.
+        /// The upstream.
         origin: String,
     },
     /// No connection at all.
     #[error("could not connect to {origin}")]
     Connect {
-        /// Where to.
+        /// The upstream.
         origin: String,
-        /// What the system said.
+        /// The system's error.
         source: Cause,
     },
     /// The connection broke before the answer was there.
     #[error("{origin} closed the connection before its answer was complete")]
     Broken {
-        /// Where to.
+        /// The upstream.
         origin: String,
-        /// What the connection said.
+        /// The connection's error.
         source: Cause,
     },
     /// The upstream says that it has not looked at the request (RFC 9113 §8.7).
     #[error("{origin} did not take the request")]
     NotProcessed {
-        /// Where to.
+        /// The upstream.
         origin: String,
-        /// What it said.
+        /// The connection's error.
         source: Cause,
     },
     /// The answer is not HTTP.
     #[error("{origin} gave an answer that is not valid HTTP")]
     BadAnswer {
-        /// Where to.
+        /// The upstream.
         origin: String,
         /// What is wrong with it.
         source: Cause,
@@ -218,21 +218,21 @@ pub enum Error {
     /// No answer in time.
     #[error("{origin} did not answer within {after:?}")]
     AnswerTimeout {
-        /// Where to.
+        /// The upstream.
         origin: String,
-        /// How long was waited.
+        /// How long andante waited.
         after: Duration,
     },
     /// The client stopped sending its request.
     #[error("the request's body stopped coming for {after:?}")]
     Stalled {
-        /// How long was waited.
+        /// How long andante waited.
         after: Duration,
     },
     /// The client's body is malformed, or the client has gone.
     #[error("the request's body could not be read")]
     Body {
-        /// What the connection said.
+        /// The connection's error.
         source: Cause,
     },
 }

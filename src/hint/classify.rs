@@ -63,21 +63,22 @@ pub(super) fn is_refused(status: StatusCode, evidence: &Evidence) -> bool {
     }
 }
 
-/// Whether the wait that is asked for is the reset of a budget that is shown as well, as limiters do that show both with
-/// each answer (rate-limiter-flexible, slowapi). One may be rounded up to a second, and the other be reckoned from a `Date`
-/// that is rounded down.
+/// Whether the wait that is asked for is the reset of a budget that is shown as well, as limiters do that show both
+/// with each answer (rate-limiter-flexible, slowapi). One may be rounded up to a second, and the other be reckoned from
+/// a `Date` that is rounded down.
 fn repeats_a_reset(evidence: &Evidence) -> bool {
     let mut resets = evidence.budgets.iter().filter_map(|budget| budget.bucket.remaining.and(budget.bucket.reset));
     evidence.retry_after.is_some_and(|asked| resets.any(|reset| reset.abs_diff(asked) <= ROUNDED))
 }
 
-/// Whether nothing else needs to be said.
+/// Whether the status alone means a refusal.
 pub(super) fn always_refuses(status: StatusCode) -> bool {
     matches!(status.as_u16(), 418 | 420 | 429 | 503 | 509 | 529)
 }
 
-/// In this order: what was asked for; the longest reset of what is used up; resets, if nothing is told of what is left.
-/// If something is left of all that is shown, then another limit refused, of which nothing is known.
+/// In this order: the wait that the answer asks for; the longest reset of the budgets that are used up; any reset, if
+/// the answer does not report what is left. If something is left of all that is shown, then another limit refused, of
+/// which nothing is known.
 fn wait_when_refused(evidence: &Evidence) -> Option<Duration> {
     if let Some(asked) = evidence.retry_after {
         return Some(asked);

@@ -7,7 +7,7 @@ use super::{
     time::{self, Now, When},
 };
 
-/// No answer speaks of more; a longer list is an attack, or a mistake.
+/// No real answer reports more budgets; a longer list is an attack or a mistake.
 const MOST_BUCKETS: usize = 32;
 /// Up to here it is worth waiting for a whole window, if nothing says when it ends.
 const SHORT_WINDOW: Duration = Duration::from_secs(60);
@@ -23,7 +23,7 @@ pub(super) struct Evidence {
     pub(super) dated: bool,
     /// A wait asked of some requests only, which cannot be told apart from here.
     pub(super) elsewhere: Option<Duration>,
-    /// The least to wait if nothing is said in so many words.
+    /// The least to wait if the answer does not ask for a wait.
     pub(super) at_least: Option<Duration>,
     pub(super) scope: Option<Box<str>>,
     pub(super) dialect: Option<Dialect>,
@@ -33,11 +33,11 @@ pub(super) struct Evidence {
     pub(super) refused: bool,
     /// Waiting will not help.
     pub(super) fatal: bool,
-    /// Why, if that is said.
+    /// The cause, if the answer reports it.
     pub(super) cause: Option<Cause>,
 }
 
-/// A bucket, and what it means for those who judge.
+/// A bucket, and what `classify` needs to know about it.
 #[derive(Clone, Debug)]
 pub(super) struct ReportedBudget {
     pub(super) bucket: Bucket,
@@ -64,7 +64,7 @@ impl Evidence {
         }
     }
 
-    /// What speaks first names the dialect: those who know more exactly are asked first.
+    /// The first reader that understands something names the dialect: the most specific readers come first.
     pub(super) fn speaks(&mut self, dialect: Dialect) {
         self.dialect.get_or_insert(dialect);
     }
@@ -77,8 +77,8 @@ impl Evidence {
         }
     }
 
-    /// Gives a reset and a window that were told of no budget in particular to those that have none; to the budgets that
-    /// are used up, if some are.
+    /// Gives a reset and a window that belong to no budget in particular to the budgets that have none; to the budgets
+    /// that are used up, if some are.
     pub(super) fn spread(&mut self, reset: Option<Duration>, window: Option<Duration>) {
         let used_up = self.budgets.iter().any(ReportedBudget::is_used_up);
         for budget in self.budgets.iter_mut().filter(|budget| !used_up || budget.is_used_up()) {
@@ -168,8 +168,8 @@ impl ReportedBudget {
     }
 
     /// How near it is to stopping us; the smallest is the binding one. First what is used up, the longest wait before
-    /// others; then what the API says itself; then its limit without a name, which is its answer to "how much is left?";
-    /// then the smallest share that is left; last what shows less.
+    /// others; then what the API says itself; then its limit without a name, which is its answer to "how much is
+    /// left?"; then the smallest share that is left; last what shows less.
     fn rank(&self) -> f64 {
         let Bucket { limit, remaining, reset, window, requests, name, .. } = &self.bucket;
         let (seconds, of) = (|time: &Option<Duration>| time.map_or(0.0, |time| time.as_secs_f64()), *requests);

@@ -36,11 +36,11 @@ struct Dimension<'a> {
     window: Option<&'a str>,
     window_ms: bool,
     fill: Option<f64>,
-    /// A negative limit: there is none, whatever else is said.
+    /// A negative limit: there is no limit, whatever the other fields say.
     none: bool,
 }
 
-/// What is told of no dimension.
+/// Fields that name no dimension.
 #[derive(Default)]
 struct Labels<'a> {
     prefixed: bool,
@@ -312,7 +312,8 @@ impl<'a> Labels<'a> {
         Some(window).filter(|window| reset.is_none_or(|reset| reset <= *window + Duration::from_secs(1)))
     }
 
-    /// What tells one budget of this API from another: GitHub's resource, Discord's bucket, the name of GitLab's throttle.
+    /// What tells one budget of this API from another: GitHub's resource, Discord's bucket, the name of GitLab's
+    /// throttle.
     fn budget_name(&self) -> Option<Box<str>> {
         let name = self.resource.or(self.bucket).or(self.name).filter(|name| name.len() <= LONGEST_NAME)?;
         Some(name.to_ascii_lowercase().into())

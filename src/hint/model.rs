@@ -1,4 +1,4 @@
-//! What an answer says, in words of ours: the same for all dialects.
+//! What an answer says about limits, in terms that are the same for all dialects.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub struct Hint {
     pub scope: Option<Box<str>>,
     /// In whose words it speaks.
     pub dialect: Dialect,
-    /// The budgets that it speaks of; the first is the binding one.
+    /// The budgets that it reports; the first is the binding one.
     pub buckets: Vec<Bucket>,
 }
 
@@ -25,11 +25,11 @@ pub struct Hint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Signal {
-    /// There is room, or nothing is said.
+    /// There is room, or the answer reports nothing.
     Ok,
     /// A warning short of the limit.
     Slow,
-    /// Nothing is left, said on an answer that was not itself refused.
+    /// Nothing is left, but this request was not refused.
     Exhausted,
     /// Refused, and a usable wait is known.
     Throttled,
@@ -71,7 +71,7 @@ pub struct Bucket {
     pub reset: Option<Duration>,
     /// How long its window is.
     pub window: Option<Duration>,
-    /// The reset was told in whole seconds of the time of day, and may be up to a second later.
+    /// The answer reports the reset as a time of day in whole seconds: it may be up to a second later.
     pub coarse: bool,
     /// `reset` is when it will be full, not when anything comes back: it refills all the time.
     pub refills: bool,
@@ -104,7 +104,7 @@ impl Hint {
 // === impl Dialect ===
 
 impl Dialect {
-    /// Nothing was said.
+    /// The answer reports nothing.
     pub const NONE: Self = Self("none");
     /// The status alone.
     pub const STATUS: Self = Self("status");

@@ -12,7 +12,7 @@ use super::{
     time::{self, Now, When},
 };
 
-/// Those who say it more exactly first, and whether they say it in milliseconds.
+/// The fields, the most exact first, and whether their unit is the millisecond.
 const NAMES: [(&str, bool); 6] = [
     ("retry-after-ms", true),
     ("x-ms-retry-after-ms", true),
@@ -21,7 +21,8 @@ const NAMES: [(&str, bool); 6] = [
     ("x-retry-after", false),
     ("grpc-retry-pushback-ms", true),
 ];
-/// What the others have in their names: `X-RateLimit-Retry-After-Seconds`, `Retry-After-Short`, `X-RateLimit-RetryAfter`.
+/// What the others have in their names: `X-RateLimit-Retry-After-Seconds`, `Retry-After-Short`,
+/// `X-RateLimit-RetryAfter`.
 const MARKS: [&str; 2] = ["retry-after", "retryafter"];
 /// How else they end: `X-Retry-In`, `X-Rate-Limited-For`, `X-RateLimit-After`.
 const ENDS: [&str; 3] = ["retry-in", "rate-limited-for", "ratelimit-after"];

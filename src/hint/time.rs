@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::count;
 
-/// No API means more than this; what says so is cut down to it.
+/// No API means a longer time; longer values are cut to this.
 pub(super) const CAP: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 /// A server's clock that differs more than this from ours is believed only if ours makes no sense of what it says.
 const SANE_SKEW: Duration = Duration::from_secs(24 * 60 * 60);
@@ -66,7 +66,7 @@ impl Now {
 // === impl When ===
 
 impl When {
-    /// From now; zero only if that was said in so many words.
+    /// The time from now; zero only if the answer says zero.
     pub(super) fn from(self, now: Now) -> Option<Duration> {
         match self {
             Self::In { delay, .. } => Some(delay),
@@ -87,12 +87,13 @@ impl When {
     }
 }
 
-/// When a budget is reset: seconds from now or since 1970 (told apart by their size), milliseconds, a Go duration, a date.
+/// When a budget is reset: seconds from now or since 1970 (told apart by their size), milliseconds, a Go duration, a
+/// date.
 pub(super) fn reset(value: &str, milliseconds: bool) -> Option<When> {
     let value = bare(value);
     let Some(number) = count::decimal(value) else { return date(value) };
     Some(match number {
-        // Sixteen and nineteen digits are the micro- and nanoseconds of those who have them.
+        // Sixteen and nineteen digits are microseconds and nanoseconds.
         1e17.. => When::epoch(number, 1e9),
         1e14.. => When::epoch(number, 1e6),
         1e11.. => When::epoch(number, 1e3),

@@ -1,5 +1,5 @@
-//! What some APIs say in ways of their own. Each looks at how a value is built, or at words in a name, and takes what it
-//! understands away from those who come after it.
+//! What some APIs say in ways of their own. Each looks at how a value is built, or at words in a name, and takes what
+//! it understands away from those who come after it.
 
 mod anthropic;
 mod names;

@@ -52,7 +52,7 @@ pub enum RetryReason {
     Cut,
     /// There was no connection.
     Unreached,
-    /// The upstream says that it has not looked at it.
+    /// The upstream reports that it has not processed the request.
     NotProcessed,
 }
 
@@ -64,7 +64,7 @@ pub struct RuleMetrics {
     answers: Answers,
     interceptions: [IntCounter; Interception::ALL.len()],
     retries: [IntCounter; RetryReason::ALL.len()],
-    /// Looked up when it is counted: nobody knows which dialects an API speaks.
+    /// Looked up when it is counted: the dialects of an API are not known before.
     hints: IntCounterVec,
     limit: LazyGauge,
     /// Requests that wait for a slot.

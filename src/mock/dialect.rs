@@ -1,8 +1,8 @@
 //! How real APIs tell about their limits: the same verdict in the words of many providers. Pure.
 //!
-//! A dialect is a row of a table ([`DialectRow`]), whose values are templates; [`Facts`] fills them in. The rows are in one
-//! file per family, as they were recorded from real answers or from the providers' pages. Some also say how the limiter
-//! counts, since that is what they are known for.
+//! A dialect is a row of a table ([`DialectRow`]), whose values are templates; [`Facts`] fills them in. The rows are in
+//! one file per family, as they were recorded from real answers or from the providers' pages. Some also say how the
+//! limiter counts, since that is what they are known for.
 
 mod clouds;
 mod facts;
@@ -35,7 +35,7 @@ static ALL: LazyLock<Vec<Dialect>> = LazyLock::new(|| {
 // === impl Dialect ===
 
 impl Dialect {
-    /// How its API counts, unless somebody says otherwise.
+    /// How its API counts by default.
     pub fn window(self) -> Window {
         self.0.window
     }

@@ -71,7 +71,8 @@ impl Limiter {
         self.rate
     }
 
-    /// Makes its limits from `rate` from `now` on. What was counted stays counted, as far back as the window before reached.
+    /// Makes its limits from `rate` from `now` on. What was counted stays counted, as far back as the window before
+    /// reached.
     pub fn retune(&mut self, rate: Rate, now: Instant) {
         self.rate = rate;
         for (scope, counter) in &mut self.counters {

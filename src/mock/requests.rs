@@ -71,7 +71,7 @@ impl ApiState {
         }
         if request.method() == Method::CONNECT {
             let body = r#"{"error":"this is an API, not a proxy","hint":"name it in the URL instead"}"#;
-            // What follows a refused CONNECT may be meant for somebody else (RFC 9931).
+            // The bytes after a refused CONNECT may be meant for the tunnel's target (RFC 9931).
             let close = HeaderMap::from_iter([(CONNECTION, HeaderValue::from_static("close"))]);
             return respond(StatusCode::METHOD_NOT_ALLOWED, close, body.to_owned());
         }

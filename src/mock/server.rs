@@ -39,7 +39,7 @@ pub(super) async fn accept(mut listener: TcpListener, address: SocketAddr, share
             Some(Ok((stream, _))) => {
                 connections.spawn(serve(stream, shared.clone()));
             }
-            // The client is gone again, or descriptors ran out: neither ends an API.
+            // The client is gone already, or no descriptor is left: neither ends the API.
             Some(Err(_)) => tokio::time::sleep(REST).await,
             None => {
                 drop(listener);
@@ -49,10 +49,10 @@ pub(super) async fn accept(mut listener: TcpListener, address: SocketAddr, share
     }
 }
 
-/// Nobody listens until the trouble is over: whoever connects is refused by the system.
+/// Does not listen until the outage is over: the system refuses connections.
 async fn away(address: SocketAddr, down: &mut watch::Receiver<Option<Down>>, clock: Clock) -> TcpListener {
     loop {
-        // Bound and not listening: nobody else can take the port meanwhile.
+        // Bound but not listening: no other process can take the port meanwhile.
         if let Ok(socket) = socket::bind(address) {
             while let Some(trouble) = { *down.borrow_and_update() }.filter(|trouble| trouble.refuses(clock.now())) {
                 tokio::select! {
@@ -72,7 +72,7 @@ async fn away(address: SocketAddr, down: &mut watch::Receiver<Option<Down>>, clo
 async fn refusing(down: &mut watch::Receiver<Option<Down>>, clock: Clock) {
     let refuses = |down: &Option<Down>| down.is_some_and(|down| down.refuses(clock.now()));
     if down.wait_for(refuses).await.is_err() {
-        // Whoever could say so is gone.
+        // The sender is gone: no outage can begin any more.
         clock.sleep_until(Instant::FAR).await;
     }
 }

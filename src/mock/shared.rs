@@ -38,7 +38,7 @@ pub(super) struct Books {
     pub(super) dice: fastrand::Rng,
 }
 
-/// What a connection and the requests on it have to say to each other.
+/// What a connection and the requests on it tell each other.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionState {
     /// It is to be reset.

@@ -1,4 +1,4 @@
-//! Whom a rule is for: names, parts of names, ports.
+//! The hosts that a rule matches: a name, all names below a domain, a port, or every host.
 
 use std::{fmt, str::FromStr};
 

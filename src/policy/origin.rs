@@ -132,8 +132,8 @@ pub(super) fn canonical_host(host: &str) -> Option<String> {
     })
 }
 
-/// Labels of letters, digits and hyphens (RFC 1123 §2.1), and of underscores, which many a service has in its name. URLs
-/// allow more, of which nobody makes a name that could be resolved.
+/// Labels of letters, digits, hyphens (RFC 1123 §2.1) and underscores, which occur in names of services. URLs allow
+/// more, but no such name resolves.
 fn is_hostname(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     name.split('.').all(|label| !label.is_empty() && label.bytes().all(fits))

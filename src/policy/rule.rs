@@ -20,7 +20,7 @@ pub enum Https {
     Refuse,
 }
 
-/// One rule: whom it is for, and what holds there.
+/// One rule: its hosts, and what holds for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Names the rule in metrics, logs and `/status`.
@@ -43,9 +43,9 @@ pub struct Policy {
     pub https: Option<Https>,
     /// How its hosts are reached.
     pub egress: Egress,
-    /// How an allowance that the API tells of is spent.
+    /// How andante spends an allowance that the API reports.
     pub spend: Spend,
-    /// How far what the API tells is believed.
+    /// How far andante trusts the limits that the API reports.
     pub trust: Trust,
     /// What is sent again if it fails; `None` passes every answer through.
     pub retry: Option<Retry>,

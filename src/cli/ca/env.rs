@@ -1,4 +1,5 @@
-//! `andante ca env`: the variables that lead workers to the proxy and make them trust it, in the words of who sets them.
+//! `andante ca env`: the variables that lead workers to the proxy and make them trust it, in the format of the program
+//! that sets them.
 
 use std::{fmt::Write as _, path::PathBuf};
 
@@ -11,8 +12,9 @@ use crate::cli::{
 
 /// The variables that workers need: where the proxy is, and whom to trust
 ///
-/// Brings bundle.pem and bundle.p12 (the system's roots and the CA) and andante.ini (for PHP) beside the CA up to date. NO_PROXY stays as it is. With `sh`,
-/// certificates that SSL_CERT_FILE, REQUESTS_CA_BUNDLE and the like name now stay trusted.
+/// Brings bundle.pem and bundle.p12 (the system's roots and the CA) and andante.ini (for PHP) beside the CA up to date.
+/// NO_PROXY stays as it is. With `sh`, certificates that SSL_CERT_FILE, REQUESTS_CA_BUNDLE and the like name now stay
+/// trusted.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -118,7 +120,8 @@ fn single_quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', r"'\''"))
 }
 
-/// As it is if all readers take it so, else in quotes between which nothing is expanded, else with what would be escaped.
+/// As it is if all readers take it so, else in quotes between which nothing is expanded, else with what would be
+/// escaped.
 fn dotenv_quoted(value: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+,=[]".contains(c);
     if value.chars().all(bare) {

@@ -56,7 +56,7 @@ enum Answer {
 }
 
 /// Up to this much is added to what `Retry-After` asks for: the jitter that every guide on retrying recommends, so that
-/// workers who were refused together do not come back together.
+/// workers that were refused together do not come back together.
 const A_LITTLE: Duration = Duration::from_secs(1);
 /// How often a request is tried on a new connection before the demo gives up.
 const CONNECTION_TRIES: u32 = 3;
@@ -145,7 +145,7 @@ impl DemoWorker {
         let stream = TcpStream::connect(self.burst.proxy.unwrap_or(self.burst.api)).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // Its errors reach whoever sends on it.
+        // Its errors reach the request that is sent on it.
         tokio::spawn(connection);
         Ok(sender)
     }

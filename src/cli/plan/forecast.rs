@@ -10,7 +10,8 @@ use crate::{
 /// What will become of a burst that arrives at once, at lanes that were idle before.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct BurstForecast {
-    /// From the burst's arrival until its last request leaves; [`BurstForecast::NEVER`] if nobody will live to see it.
+    /// From the burst's arrival until its last request leaves; [`BurstForecast::NEVER`] if it is too far away to
+    /// matter.
     pub(super) last_leaves: Duration,
     /// Requests per second in the long run; infinite without a limit.
     pub(super) per_second: f64,
@@ -95,7 +96,8 @@ impl BurstForecast {
 // === impl Constraint ===
 
 impl Constraint {
-    /// The earliest instant for the next request, in nanoseconds; `recent` holds who left before, the last one first.
+    /// The earliest instant for the next request, in nanoseconds; `recent` holds the requests that left before, the
+    /// last one first.
     fn earliest(&self, recent: &VecDeque<u64>) -> u64 {
         let spaced = self.spacing.as_ref().map_or(0, Spacing::earliest);
         let echoed =

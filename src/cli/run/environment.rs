@@ -1,4 +1,4 @@
-//! The environment in which a command finds its proxy, and whom to trust. Pure.
+//! The environment in which a command finds its proxy and the roots to trust. Pure.
 
 use std::{
     ffi::{OsStr, OsString},

@@ -1,4 +1,4 @@
-//! How the way to upstreams is written: who is in between, which addresses, which names, which files.
+//! How the way to an upstream is written: parent proxies, addresses, names, certificate files.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},

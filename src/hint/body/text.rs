@@ -51,7 +51,7 @@ const LEADS: [&str; 15] = [
 /// What may stand between, and what stands around.
 const ASIDE: [&str; 6] = ["at", "least", "about", "another", "for", "and"];
 const AROUND: [char; 14] = [',', ';', ':', '!', '"', '\'', '(', ')', '<', '{', '}', '[', ']', '~'];
-/// What says that somebody has to pay first, where payment is asked for; and what says so anywhere.
+/// Words that mean "pay first" where the answer asks for payment, and words that mean it anywhere.
 const UNPAID: [&str; 2] = ["insufficient balance", "insufficient credit"];
 const UNPAID_ANYWHERE: &str = "credit balance is too low";
 

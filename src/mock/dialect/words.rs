@@ -2,7 +2,8 @@
 
 use crate::mock::{counter::Window, limiter::Layout};
 
-/// One row: what is sent under which names. Values, names of fields and bodies are templates, see [`Facts::fill`](super::Facts::fill).
+/// One row: what is sent under which names. Values, names of fields and bodies are templates, see
+/// [`Facts::fill`](super::Facts::fill).
 pub(super) struct DialectRow {
     /// What it is called on the command line.
     pub(super) name: &'static str,
@@ -18,7 +19,7 @@ pub(super) struct DialectRow {
     pub(super) complaint: &'static str,
     /// Further members of an accepted request's JSON object, each with a comma before it.
     pub(super) members: &'static str,
-    /// How it counts, unless somebody says otherwise.
+    /// How it counts by default.
     pub(super) window: Window,
     /// Which limits there are.
     pub(super) layout: Layout,
