@@ -110,7 +110,7 @@ struct WorkerThread {
     runtime: Handle,
 }
 
-/// More threads than this serve nobody better: a proxy that paces is not what the machine is for.
+/// More threads gain nothing: a proxy that paces needs little, and shares its machine.
 const MOST_THREADS: usize = 4;
 /// How often unused lanes and connections are looked for.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -120,9 +120,9 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 // === impl Running ===
 
 impl Running {
-    /// Starts andante. Must be called on a tokio runtime, which accepts connections and keeps house from then on.
+    /// Starts andante. Must be called on a tokio runtime, which accepts connections and sweeps from then on.
     ///
-    /// What is `given` is listened on in the place of the configured addresses. `ca` signs the certificates of
+    /// Sockets that are `given` replace the configured addresses. `ca` signs the certificates of
     /// intercepted hosts; without it this installation's does, if any host is intercepted.
     pub async fn start(config: Config, given: Given, ca: Option<Ca>) -> Result<Self, StartError> {
         let ca = if ca.is_none() && config.rules.intercepts() { Some(authority(&config)?) } else { ca };
@@ -186,7 +186,7 @@ impl Running {
 
     /// Waits until no worker is connected, for as long as `at_most`.
     pub async fn settled(&self, at_most: Duration) {
-        // Whether or not it is so then, it is looked at.
+        // Returns after `at_most` in either case.
         let _ = tokio::time::timeout(at_most, self.proxy.emptied()).await;
     }
 
@@ -320,7 +320,7 @@ async fn work(
     }
 }
 
-/// As many descriptors as the system lets us have: one worker and one upstream connection each.
+/// Raises the limit of file descriptors to the hard limit: each request on its way may need two.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -330,7 +330,7 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// Tells this process from others; need not be secret.
+/// Distinguishes this process from others; need not be secret.
 fn instance() -> u32 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish() as u32

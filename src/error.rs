@@ -1,4 +1,4 @@
-//! What can go wrong with a request, and whose fault it is. Becomes an answer in `proxy::respond`, and only there.
+//! What can go wrong with a request, and who has to act on it. Becomes an answer in `proxy::respond`, and only there.
 
 mod causes;
 mod facts;

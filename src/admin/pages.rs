@@ -1,4 +1,4 @@
-//! What stands on each page.
+//! The content of each page.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) type PageAnswer = http::Response<Full<Bytes>>;
 pub(super) struct Pages {
     pub(super) state: Arc<dyn StatusSource>,
     pub(super) metrics: Metrics,
-    /// What browsers may call us.
+    /// The names by which browsers may address the pages.
     pub(super) names: Names,
 }
 
@@ -60,7 +60,7 @@ impl Pages {
             return answer;
         }
         let path = request.uri.path();
-        // Probes say little, and some of them send a name of their own.
+        // Health probes are always answered: some of them send another host name.
         let probe = matches!(path, "/healthz" | "/readyz");
         let authority = request.uri.authority().map(http::uri::Authority::as_str);
         if !probe && policy::is_page_of_others(&request.headers, authority, self.names) {
@@ -84,7 +84,7 @@ impl Pages {
     }
 }
 
-/// Writes a long page on a thread of its own: the one it was asked for on may have slots to hand out.
+/// Writes a long page on a thread of its own: the present thread may have slots to hand out.
 async fn aside(write: impl FnOnce() -> PageAnswer + Send + 'static) -> PageAnswer {
     match tokio::task::spawn_blocking(write).await {
         Ok(answer) => answer,
@@ -111,7 +111,7 @@ fn limit(query: Option<&str>) -> Result<usize, String> {
         .map_or(Ok(LANES), |(_, value)| value.parse().map_err(|_| value.into_owned()))
 }
 
-/// Numbers age at once, and nothing here is to be guessed at by a browser.
+/// A page that browsers must not cache, and whose type they must not guess.
 fn page(status: StatusCode, kind: HeaderValue, text: impl Into<Bytes>) -> PageAnswer {
     let mut answer = Response::new(Full::new(text.into()));
     *answer.status_mut() = status;

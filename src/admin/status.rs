@@ -260,7 +260,7 @@ pub struct GateStatus {
     pub opens_in_s: Option<f64>,
 }
 
-/// Whoever knows how andante is doing. Both are asked for often, and from any thread.
+/// Provides the state of andante. Both methods are called often, and from any thread.
 pub trait StatusSource: Send + Sync {
     /// andante now, with all its lanes in any order.
     fn status(&self) -> Status;

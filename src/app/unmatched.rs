@@ -1,5 +1,4 @@
-//! Rules that no request has matched: most likely their hosts are mistyped, and the limits that somebody relies on do
-//! not hold.
+//! Rules that no request has matched. Most likely their hosts are mistyped, and their limits do not hold.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -22,7 +21,7 @@ pub struct Unmatched {
     pub likeness: f64,
 }
 
-/// Says once which rules have not been matched, a while after the first request that went elsewhere.
+/// Logs once which rules have not been matched, a while after the first request that matched another rule.
 #[derive(Debug, Default)]
 pub(super) struct UnmatchedWatch {
     since: Option<Instant>,
@@ -80,7 +79,7 @@ fn nearest(rule: &Policy, hosts: &[Arc<str>]) -> Unmatched {
 // === impl UnmatchedWatch ===
 
 impl UnmatchedWatch {
-    /// The rules to speak of now, if it is time to. To be called now and then.
+    /// The rules to log now, if it is time to. To be called periodically.
     pub(super) fn look(&mut self, proxy: &Proxy, now: Instant) -> Vec<Unmatched> {
         if self.said || self.since.is_none() && hosts_without_a_rule(proxy).is_empty() {
             return Vec::new();

@@ -15,7 +15,7 @@ use crate::{
     proxy::{Incident, Proxy},
 };
 
-/// A running proxy, looked at.
+/// The view of a running proxy.
 pub(super) struct View {
     proxy: Arc<Proxy>,
 }
@@ -31,7 +31,7 @@ impl View {
 impl StatusSource for View {
     fn status(&self) -> Status {
         let (proxy, now) = (&self.proxy, self.proxy.clock.now());
-        // Before the lanes: what a connection that has gone had asked for is then counted in them.
+        // Before the lanes: the requests of a closed connection are counted in its lanes by then.
         let connections = Connections {
             client: proxy.metrics.client_connections.get(),
             upstream: proxy.metrics.upstream_connections.get(),

@@ -1,4 +1,4 @@
-//! The public part of a CA: what workers may see of it, and what is read without its key.
+//! The public part of a CA: what workers may see, readable without the key.
 
 use std::{
     fs,
@@ -57,17 +57,17 @@ impl Certificate {
         Ok(Self { pem: encode(&der), der, subject, not_before, not_after, constraints, public_key })
     }
 
-    /// As files have it.
+    /// As PEM, the format of files.
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// As the wire has it.
+    /// As DER, the format of TLS.
     pub fn der(&self) -> &CertificateDer<'static> {
         &self.der
     }
 
-    /// What it calls itself: `andante CA 1a2b3c4d`.
+    /// Its subject: `andante CA 1a2b3c4d`.
     pub fn subject(&self) -> &str {
         &self.subject
     }
@@ -77,12 +77,12 @@ impl Certificate {
         sha256(&self.der).iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":")
     }
 
-    /// From when it is good.
+    /// The start of its validity.
     pub fn not_before(&self) -> SystemTime {
         self.not_before
     }
 
-    /// Until when it is good.
+    /// The end of its validity.
     pub fn not_after(&self) -> SystemTime {
         self.not_after
     }

@@ -1,4 +1,4 @@
-//! The one digest that is needed here.
+//! SHA-256 of certificates and keys.
 
 use rustls::{SupportedCipherSuite, crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256};
 

@@ -125,7 +125,7 @@ fn read_private(path: &Path) -> Result<Vec<u8>, CaError> {
     Ok(bytes)
 }
 
-/// Whether a file of this `mode` is open to others than its owner. A group may read what is root's, as long as we are
+/// Whether a file of this `mode` is open to others than its owner. A group may read a file of root's, as long as we are
 /// not root: that is how systems hand keys to services (Kubernetes' secrets; PostgreSQL has the same rule).
 fn exposed(mode: u32, owner: u32, us: u32) -> bool {
     let forbidden = if owner == 0 && us != 0 { 0o037 } else { 0o077 };

@@ -157,7 +157,7 @@ fn describe(text: &mut String, rule: &Policy) {
     way_out(text, &rule.egress);
 }
 
-/// What becomes of answers, where it differs from one of `others`: what goes without saying.
+/// The settings on answers that differ from `others`, the defaults.
 fn answers(text: &mut String, indent: usize, policy: &Policy, others: &[&Policy]) {
     let differs = |same: fn(&Policy, &Policy) -> bool| others.iter().any(|other| !same(policy, other));
     if differs(|a, b| a.spend == b.spend) {
@@ -183,7 +183,7 @@ fn again(retry: Option<Retry>) -> String {
     }
 }
 
-/// What differs from going straight there.
+/// The settings on the way out that differ from a direct connection.
 fn way_out(text: &mut String, egress: &Egress) {
     let Egress { secure, via, resolve, source, sni, identity } = egress;
     if *secure {

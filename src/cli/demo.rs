@@ -161,7 +161,7 @@ async fn send(
         never = stalls.watch(clock) => match never {},
     };
     if on_terminal {
-        // The line has done its duty.
+        // The live line is not needed any more.
         show("");
     }
     Ok(BurstOutcome { stats: api.stats(), took, stalls })

@@ -96,7 +96,7 @@ async fn check(admin: Option<SocketAddr>) -> Result<(), Failure> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(answer.body());
-    // Whatever listens there may say anything: one line of it, and nothing that a terminal would act on.
+    // Another program may listen there and send anything: show one line, without control characters.
     let said: String = said.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).collect();
     Err(Failure::new(format!("{url} answers {}: {said}", answer.status())))
 }

@@ -1,5 +1,5 @@
-//! Reads what becomes of an API's answers, which a rule can say, and for all others the file, the environment and
-//! flags.
+//! Reads the keys on an API's answers (`spend`, `trust`, `retry`, `breaker`): of a rule, and the defaults of the file,
+//! the environment and the flags.
 
 use super::{
     keys,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::policy::{Policy, Retry, Spend, Trust};
 
-/// What one place says; the rest is left to weaker ones.
+/// What one source says; weaker sources fill in the rest.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AnswerKeys {
     pub(super) spend: Option<Spend>,
@@ -33,7 +33,7 @@ impl AnswerKeys {
         }
     }
 
-    /// This, and where it says nothing, what `weaker` says.
+    /// This, with the gaps filled in from `weaker`.
     pub(super) fn or(self, weaker: Self) -> Self {
         Self {
             spend: self.spend.or(weaker.spend),

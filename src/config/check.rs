@@ -54,8 +54,8 @@ pub(super) fn interception(
     (Interception { hosts, others: base.others.besides_named() }, named)
 }
 
-/// Addresses must differ, and those that others can reach must be meant. `open` is whether a source has `clients`,
-/// even with a mistake in it.
+/// Addresses must differ, and an address that other machines can reach must be intended. `open` is whether a source has
+/// `clients`, even with a mistake in it.
 pub(super) fn addresses(
     listen: &[Spanned<SocketAddr>],
     admin: &Spanned<Option<SocketAddr>>,
@@ -98,7 +98,7 @@ fn loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
 
-/// Whether both cannot be listened on. Port 0 is a new one each time.
+/// Whether both addresses cannot be listened on together. Port 0 is a new port each time.
 fn collide(a: SocketAddr, b: SocketAddr) -> bool {
     let (own, other) = (a.ip().to_canonical(), b.ip().to_canonical());
     let covers = own == other || (own.is_ipv4() == other.is_ipv4() && (own.is_unspecified() || other.is_unspecified()));

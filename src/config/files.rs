@@ -36,7 +36,7 @@ impl FileRef {
         files.unwrap_or_default().iter().map(move |file| Self::new(file.clone(), holds))
     }
 
-    /// Opens the file; what is wrong with it, if anything. Never says what is in it.
+    /// Opens the file, and returns what is wrong with it. Never quotes its content.
     pub(super) fn look(&self) -> Option<Diagnostic> {
         let name = self.file.value.display();
         let bytes = match self.bytes() {
@@ -98,7 +98,7 @@ impl PemKind {
     }
 }
 
-/// Errors are named without what they quote: it may be part of a key.
+/// Errors without the text that they quote, which may be part of a key.
 fn counted<T>(items: impl Iterator<Item = Result<T, pem::Error>>) -> Result<usize, &'static str> {
     let mut count = 0;
     for item in items {

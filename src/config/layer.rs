@@ -58,7 +58,7 @@ struct SettingsReader<'a> {
 // === impl FileLayer ===
 
 impl FileLayer {
-    /// Reads a file; as much of it as can be read.
+    /// Reads a file, and goes on after each error.
     pub(super) fn read(file: &File, base: Timeouts, problems: &mut Vec<Diagnostic>) -> Self {
         match text(file) {
             Ok(text) => {
@@ -190,7 +190,8 @@ fn text(file: &File) -> Result<&str, Diagnostic> {
 // === impl Layer ===
 
 impl Layer {
-    /// This, and where it says nothing, what `weaker` says. Limits are for one host each, and stand in this order.
+    /// This, with the gaps filled in from `weaker`. Limits are for one host each, so those of both are kept, these
+    /// first.
     pub(super) fn or(mut self, weaker: Self) -> Self {
         self.limits.extend(weaker.limits);
         Self {
@@ -208,12 +209,12 @@ impl Layer {
         }
     }
 
-    /// Reads what variables said.
+    /// Reads the variables.
     pub(super) fn environment(said: &Settings, problems: &mut Vec<Diagnostic>) -> Self {
         Self::read(said, &mut SettingsReader { place: |flag| Place::Variable(flag.variable), problems })
     }
 
-    /// Reads what flags said.
+    /// Reads the flags.
     pub(super) fn flags(said: &Settings, problems: &mut Vec<Diagnostic>) -> Self {
         Self::read(said, &mut SettingsReader { place: |flag| Place::Flag(flag.name), problems })
     }

@@ -12,10 +12,10 @@ use super::{
     source::Sources,
 };
 
-/// A configuration that was looked at closely, with all that is wrong with it.
+/// A configuration with everything that is wrong with it, its files included.
 #[derive(Debug)]
 pub struct Checked {
-    /// As much as could be made of it: what andante runs on, if there is no error among the problems.
+    /// What andante runs on if there is no error among the problems; otherwise the parts that could be read.
     pub config: Config,
     /// Errors and warnings, in the order of the lines.
     pub problems: Vec<Diagnostic>,
@@ -23,11 +23,11 @@ pub struct Checked {
     pub rules: Vec<(Arc<str>, bool)>,
 }
 
-/// What reading the sources has brought.
+/// The result of reading the sources.
 struct Loaded {
     config: Config,
     problems: Vec<Diagnostic>,
-    /// The files that are named.
+    /// The files that the configuration names.
     files: Vec<FileRef>,
     /// The rules of the file.
     rules: Vec<Extent>,
@@ -45,7 +45,7 @@ impl Checked {
 // === impl Config ===
 
 impl Config {
-    /// Puts together what `sources` say. Flags win over environment, environment over file.
+    /// Combines `sources`: flags win over the environment, the environment over the file.
     ///
     /// Returns the configuration and warnings about it, or all that is wrong, errors and warnings, in the order of the
     /// lines. Does no I/O: the sources have been read.
@@ -53,8 +53,8 @@ impl Config {
         Self::load_over(Self::default(), sources)
     }
 
-    /// Like [`load`](Self::load), with `base` in the place of the defaults. Its clients do not count, and of its rules
-    /// only what they say of interception.
+    /// Like [`load`](Self::load), with `base` in the place of the defaults. Of `base`,
+    /// `clients` is ignored, and of its rules only the interception counts.
     pub fn load_over(base: Self, sources: &Sources) -> Result<(Self, Vec<Diagnostic>), Vec<Diagnostic>> {
         let Loaded { config, problems, .. } = Self::read(base, sources);
         let problems = in_order(problems);
@@ -77,7 +77,7 @@ impl Config {
         Checked { rules: rules.collect(), config, problems: in_order(problems) }
     }
 
-    /// As much as can be made of the sources, with what is wrong in no order.
+    /// Reads the sources as far as possible; the problems are unordered.
     fn read(base: Self, sources: &Sources) -> Loaded {
         let (mut problems, mut files) = (Vec::new(), Vec::new());
         let (said, file) = layers(sources, base.timeouts, &mut problems);
@@ -87,8 +87,8 @@ impl Config {
         Loaded { config: Self { file, ..config }, problems, files, rules }
     }
 
-    /// Where the admin pages of an andante with these `sources` are. What else is wrong with them does not matter: it
-    /// may have been written after that andante has started.
+    /// Where the admin pages of an andante with these `sources` are. Other errors in them do not matter: the file may
+    /// have been edited since that andante started.
     pub fn admin_of(sources: &Sources) -> Result<Option<SocketAddr>, Vec<Diagnostic>> {
         let (base, mut problems) = (Self::default(), Vec::new());
         let (said, _) = layers(sources, base.timeouts, &mut problems);
@@ -99,7 +99,7 @@ impl Config {
         if problems.is_empty() { Ok(base.admin) } else { Err(problems) }
     }
 
-    /// Puts what was `said` in the place of `base`, and checks what came together.
+    /// Overlays `base` with what was `said` and the `file`, and checks the result.
     fn combine(
         base: Self,
         said: Layer,
@@ -110,7 +110,7 @@ impl Config {
         let default = || base.listen.iter().map(|address| Spanned::default(*address)).collect();
         let listen = said.listen.unwrap_or_else(default);
         let admin = said.admin.unwrap_or_else(|| Spanned::default(base.admin));
-        // A list of clients in which a mistake was found is not a missing one.
+        // A list of clients with a mistake in it is not a missing list: report the mistake alone.
         let named = said.clients.as_ref().is_some_and(|clients| !clients.is_empty());
         let mistaken =
             problems.iter().any(|problem| problem.key.as_deref().is_some_and(|key| key.starts_with("clients")));
@@ -146,7 +146,7 @@ impl Config {
     }
 }
 
-/// What `sources` say, each value from the strongest that names it; and what only a file can say.
+/// Each value from the strongest source that names it; and the values that only a file can have.
 fn layers(sources: &Sources, base: Timeouts, problems: &mut Vec<Diagnostic>) -> (Layer, FileLayer) {
     let mut file = sources.file.as_ref().map(|file| FileLayer::read(file, base, problems)).unwrap_or_default();
     let environment = Layer::environment(&sources.environment, problems);

@@ -35,7 +35,7 @@ pub struct Config {
     pub upstream_crl: Vec<PathBuf>,
     /// Who resolves names.
     pub dns: Dns,
-    /// Where the certificate authority is kept; `None` is the user's own place for such things.
+    /// Where the certificate authority is kept; `None` is the user's data folder.
     pub data: Option<PathBuf>,
     /// The file it came from, if any.
     pub file: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! The API's connections: takes them in, serves them, and cuts them when it plays dead.
+//! The API's connections: accepts and serves them, and cuts them during an outage.
 
 use std::{
     convert::Infallible,
@@ -68,7 +68,7 @@ async fn away(address: SocketAddr, down: &mut watch::Receiver<Option<Down>>, clo
     }
 }
 
-/// Ends when the API is to play dead.
+/// Ends when an outage begins in which the API refuses connections.
 async fn refusing(down: &mut watch::Receiver<Option<Down>>, clock: Clock) {
     let refuses = |down: &Option<Down>| down.is_some_and(|down| down.refuses(clock.now()));
     if down.wait_for(refuses).await.is_err() {

@@ -41,11 +41,11 @@ fn data_dir(named: Option<&Path>) -> Result<PathBuf, Failure> {
         Failure::new("there is no folder for the CA, since there is no home directory")
             .hinting("name one with --data DIR or ANDANTE_DATA")
     })?;
-    // What is printed is used elsewhere.
+    // Absolute, because the printed path is used in other working directories.
     Ok(std::path::absolute(&dir).unwrap_or(dir))
 }
 
-/// What was not done, and why.
+/// A failure: what was not done, and why.
 pub(in crate::cli) fn failed(what: &str, error: CaError) -> Failure {
     let hint = error.hint();
     let failure = Failure::new(what).because(error);

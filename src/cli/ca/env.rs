@@ -120,8 +120,8 @@ fn single_quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', r"'\''"))
 }
 
-/// As it is if all readers take it so, else in quotes between which nothing is expanded, else with what would be
-/// escaped.
+/// The value without quotes if every reader takes it literally; else in single quotes; else in double quotes with
+/// escapes.
 fn dotenv_quoted(value: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+,=[]".contains(c);
     if value.chars().all(bare) {

@@ -1,4 +1,4 @@
-//! Many workers who send a burst, each as worker programs do: one connection, one request at a time, and when the API
+//! Many workers that send a burst, each as worker programs do: one connection, one request at a time, and when the API
 //! says "too many", a sleep for as long as it asks plus a little.
 
 use std::{
@@ -19,7 +19,7 @@ use tokio::{net::TcpStream, task::JoinSet};
 
 use crate::{cli::Failure, clock::Clock};
 
-/// What is sent, by how many, and which way.
+/// What is sent, by how many workers, and through which proxy.
 #[derive(Clone, Debug)]
 pub(super) struct Burst {
     pub(super) workers: u64,
@@ -30,7 +30,7 @@ pub(super) struct Burst {
     pub(super) proxy: Option<SocketAddr>,
 }
 
-/// How far a burst is; read while it runs.
+/// The progress of a burst; read while it runs.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     /// Requests that a worker has begun with.

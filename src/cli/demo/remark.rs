@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::burst_outcome::BurstOutcome;
 use crate::cli::wording;
 
-/// What the machine did to the figures, if it did something. Pure.
+/// A remark if late timers changed the figures. Pure.
 pub(super) fn remark(without: &BurstOutcome, with: &BurstOutcome) -> Option<String> {
     if ![without, with].iter().any(|outcome| outcome.stalls.show_in(outcome.took)) {
         return None;

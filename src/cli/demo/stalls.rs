@@ -1,4 +1,4 @@
-//! What the machine does to the demo: on a busy one timers come late, and the figures are those of the machine.
+//! How late the machine's timers come during the demo: on a busy machine they distort the figures.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -16,7 +16,7 @@ pub(super) struct Stalls {
 const TICK: Duration = Duration::from_millis(5);
 /// Timers that are less late than this change nothing that the table shows.
 const USUAL: Duration = Duration::from_millis(10);
-/// From here on it shows in the figures: one late timer, or all of them as a share of the time.
+/// From here on lateness shows in the figures: one late timer, or all of them as a share of the time.
 const LONG: Duration = Duration::from_millis(100);
 const SHARE: f64 = 0.02;
 
