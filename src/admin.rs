@@ -1,8 +1,8 @@
-//! The pages for people and machines who look after andante: metrics, health, status. Never changes anything.
+//! The pages for operators and monitoring: metrics, health, status. Never changes anything.
 //!
-//! One request per connection: whoever looks does so every few seconds, and nobody can sit on the few connections there
-//! are. Who comes when all are taken takes the place of the one that has said nothing for longest, and one descriptor is
-//! kept for whoever comes when there is none left: probes are answered whatever else happens.
+//! One request per connection: monitoring asks every few seconds, and no client can occupy the few connections there
+//! are. When all are taken, a new connection replaces the one that has been silent for longest. One descriptor is kept
+//! in reserve for when the process has none left. So probes are answered whatever else happens.
 
 use std::{
     convert::Infallible,
@@ -18,8 +18,7 @@ use std::{
     time::Duration,
 };
 
-use http_body_util::Full;
-use hyper::{body::Bytes, server::conn::http1, service::service_fn};
+use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::event::{self, PollFd, PollFlags, Timespec};
 use tokio::{
@@ -36,7 +35,7 @@ mod lanes;
 mod pages;
 pub mod status;
 
-pub use status::{Source, Status};
+pub use status::{Status, StatusSource};
 
 /// How many may look at once.
 const CONNECTIONS: usize = 64;
@@ -44,18 +43,16 @@ const CONNECTIONS: usize = 64;
 const HEAD: Duration = Duration::from_secs(5);
 /// A whole connection.
 const WHOLE: Duration = Duration::from_secs(30);
-/// How often it is looked, without descriptors, whether somebody has come.
+/// How often andante checks for a new connection while it has no descriptors.
 const RECHECK: Duration = Duration::from_millis(50);
 /// How long answers may take to finish once we stop.
 const STOP: Duration = Duration::from_secs(1);
-
-type Answer = http::Response<Full<Bytes>>;
 
 /// Answers on `listener` until `shutdown` is done, about `state` and `metrics`.
 ///
 /// Adds what is worked out from `state`, such as `andante_slots_used_ratio`, to `metrics`: serve the same metrics once
 /// only.
-pub async fn serve<S>(listener: TcpListener, state: Arc<dyn Source>, metrics: Metrics, shutdown: S)
+pub async fn serve<S>(listener: TcpListener, state: Arc<dyn StatusSource>, metrics: Metrics, shutdown: S)
 where
     S: Future<Output = ()>,
 {
@@ -91,7 +88,7 @@ where
             }
             Err(_) if !is_called(&listener) => tokio::select! {
                 () = time::sleep(RECHECK) => {}
-                // What one leaves is kept for the next, before anybody else can take it.
+                // The descriptor of the ended connection becomes the new reserve, before another thread can take it.
                 Some(_) = connections.join_next() => reserve = reserve.or_else(|| spare(&listener)),
             },
             Err(_) if !open.is_empty() => {
@@ -135,13 +132,13 @@ struct Open {
     asked: Arc<AtomicBool>,
 }
 
-/// Ends the connection that has said nothing for longest; if all have asked for something, the oldest.
+/// Ends the connection that has been silent for longest; if all have sent a request, the oldest.
 fn make_room(open: &mut Vec<Open>) {
     let silent = open.iter().position(|open| !open.asked.load(Ordering::Relaxed));
     open.remove(silent.unwrap_or_default()).task.abort();
 }
 
-/// Whether somebody waits to be accepted: without descriptors the system says that there is none before it looks.
+/// Whether a connection waits to be accepted. `accept` cannot tell: without descriptors it fails before it looks.
 fn is_called(listener: &TcpListener) -> bool {
     let mut listener = [PollFd::new(listener, PollFlags::IN)];
     event::poll(&mut listener, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
@@ -162,7 +159,7 @@ async fn connection(
     let answer = service_fn(move |request: http::Request<hyper::body::Incoming>| {
         asked.store(true, Ordering::Relaxed);
         let pages = Arc::clone(&pages);
-        async move { Ok::<Answer, Infallible>(pages.answer(&request.into_parts().0).await) }
+        async move { Ok::<pages::PageAnswer, Infallible>(pages.answer(&request.into_parts().0).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -28,7 +28,7 @@ use tracing::{info, warn};
 pub use self::unmatched::Unmatched;
 use self::{tasks::Tasks, view::View};
 use crate::{
-    admin::{self, Source as _, Status},
+    admin::{self, Status, StatusSource as _},
     ca::{self, Ca, CaError},
     clock::Clock,
     config::{Clients, Config},
@@ -51,7 +51,7 @@ pub struct Running {
     tasks: JoinSet<()>,
     /// The admin pages, which show the drain too.
     pages: Option<JoinHandle<()>>,
-    workers: Workers,
+    workers: WorkerThreads,
 }
 
 /// Why andante could not start.
@@ -71,7 +71,7 @@ pub enum StartError {
     /// There is no certificate authority to intercept with.
     #[error("could not prepare the certificate authority that interception needs")]
     Ca(#[from] CaError),
-    /// Nobody said where to keep it.
+    /// No folder is named for it.
     #[error("there is no place for the certificate authority that interception needs")]
     NoData,
     /// A socket that we were started with cannot be listened on.
@@ -102,15 +102,15 @@ impl StartError {
 
 /// The threads that serve connections, each with a runtime and a pool of its own.
 #[derive(Clone)]
-struct Workers(Arc<[Worker]>);
+struct WorkerThreads(Arc<[WorkerThread]>);
 
-struct Worker {
+struct WorkerThread {
     connections: mpsc::UnboundedSender<(std::net::TcpStream, IpAddr)>,
     open: Arc<AtomicUsize>,
     runtime: Handle,
 }
 
-/// More threads than this serve nobody better: a proxy that paces is not what the machine is for.
+/// More threads gain nothing: a proxy that paces needs little, and shares its machine.
 const MOST_THREADS: usize = 4;
 /// How often unused lanes and connections are looked for.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -120,10 +120,10 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 // === impl Running ===
 
 impl Running {
-    /// Starts andante. Must be called on a tokio runtime, which accepts connections and keeps house from then on.
+    /// Starts andante. Must be called on a tokio runtime, which accepts connections and sweeps from then on.
     ///
-    /// What is `given` is listened on in the place of the configured addresses. `ca` signs the certificates of intercepted
-    /// hosts; without it this installation's does, if any host is intercepted.
+    /// Sockets that are `given` replace the configured addresses. `ca` signs the certificates of
+    /// intercepted hosts; without it this installation's does, if any host is intercepted.
     pub async fn start(config: Config, given: Given, ca: Option<Ca>) -> Result<Self, StartError> {
         let ca = if ca.is_none() && config.rules.intercepts() { Some(authority(&config)?) } else { ca };
         raise_descriptor_limit();
@@ -150,14 +150,14 @@ impl Running {
             instance: instance(),
             access_log: config.access_log.is_some(),
         }));
-        let workers = Workers::start(config.threads, &proxy, config.timeouts.upstream_keep_alive)?;
+        let workers = WorkerThreads::start(config.threads, &proxy, config.timeouts.upstream_keep_alive)?;
         let runtimes = workers.0.iter().map(|worker| worker.runtime.clone()).chain([Handle::current()]);
         metrics.register(Box::new(Tasks::of(runtimes.collect())));
         let mut tasks = JoinSet::new();
         for listener in listeners {
             tasks.spawn(accept(listener, workers.clone()));
         }
-        tasks.spawn(keep_house(proxy.clone()));
+        tasks.spawn(sweep(proxy.clone()));
         let view = Arc::new(View::new(proxy.clone()));
         let pages =
             admin_listener.map(|listener| tokio::spawn(admin::serve(listener, view.clone(), metrics, pending())));
@@ -186,7 +186,7 @@ impl Running {
 
     /// Waits until no worker is connected, for as long as `at_most`.
     pub async fn settled(&self, at_most: Duration) {
-        // Whether or not it is so then, it is looked at.
+        // Returns after `at_most` in either case.
         let _ = tokio::time::timeout(at_most, self.proxy.emptied()).await;
     }
 
@@ -194,7 +194,7 @@ impl Running {
     pub async fn drain(self) {
         let Self { proxy, drain, mut tasks, pages, workers, .. } = self;
         info!(open = proxy.open(), within_s = drain.as_secs_f64(), "draining");
-        // Closes the listening sockets: whoever connects from now on is told at once, by the system.
+        // Closes the listening sockets: from now on the system refuses new connections at once.
         tasks.shutdown().await;
         proxy.drain(proxy.clock.now() + drain);
         if tokio::time::timeout(drain + LAST_WORDS, proxy.emptied()).await.is_err() {
@@ -231,51 +231,51 @@ fn open(given: Vec<std::net::TcpListener>, asked: &[SocketAddr]) -> Result<Vec<(
     asked.iter().map(open).collect()
 }
 
-async fn accept(listener: TcpListener, workers: Workers) {
+async fn accept(listener: TcpListener, workers: WorkerThreads) {
     loop {
         let (stream, peer) = listen::accept(&listener).await;
         match stream.into_std() {
-            Ok(stream) => workers.hand(stream, peer.ip()),
+            Ok(stream) => workers.dispatch(stream, peer.ip()),
             Err(error) => warn!(%error, "could not hand a connection to its thread"),
         }
     }
 }
 
-async fn keep_house(proxy: Arc<Proxy>) {
+async fn sweep(proxy: Arc<Proxy>) {
     let mut turns = tokio::time::interval(SWEEP);
-    let mut watch = unmatched::Watch::default();
+    let mut watch = unmatched::UnmatchedWatch::default();
     loop {
         turns.tick().await;
-        // First, because what was asked for may be forgotten then.
+        // Before the lanes are swept: they know which hosts were asked for.
         watch.look(&proxy, proxy.clock.now()).iter().for_each(Unmatched::say);
         proxy.lanes.sweep();
         proxy.log_retries(false);
     }
 }
 
-// === impl Workers ===
+// === impl WorkerThreads ===
 
-impl Workers {
+impl WorkerThreads {
     fn start(threads: Option<NonZeroUsize>, proxy: &Arc<Proxy>, keep_alive: Duration) -> Result<Self, StartError> {
         let cores = || thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MOST_THREADS);
         let count = threads.map_or_else(cores, NonZeroUsize::get);
-        let start = |index| Worker::start(index, proxy.clone(), keep_alive);
+        let start = |index| WorkerThread::start(index, proxy.clone(), keep_alive);
         let workers =
             (0..count).map(start).collect::<io::Result<_>>().map_err(|source| StartError::Thread { source })?;
         Ok(Self(workers))
     }
 
     /// To the thread with the fewest: long-lived connections must not pile up on one core.
-    fn hand(&self, stream: std::net::TcpStream, peer: IpAddr) {
+    fn dispatch(&self, stream: std::net::TcpStream, peer: IpAddr) {
         let idlest = self.0.iter().min_by_key(|worker| worker.open.load(Ordering::Relaxed));
         let worker = idlest.expect("there is at least one");
         worker.open.fetch_add(1, Ordering::Relaxed);
-        // A thread ends only after whoever accepts: a failure here is the last thing that happens.
+        // A thread ends only after the tasks that accept, so this fails only at the very end.
         let _ = worker.connections.send((stream, peer));
     }
 }
 
-impl Worker {
+impl WorkerThread {
     fn start(index: usize, proxy: Arc<Proxy>, keep_alive: Duration) -> io::Result<Self> {
         let (connections, receiver) = mpsc::unbounded_channel();
         let open = Arc::new(AtomicUsize::new(0));
@@ -320,7 +320,7 @@ async fn work(
     }
 }
 
-/// As many descriptors as the system lets us have: one worker and one upstream connection each.
+/// Raises the limit of file descriptors to the hard limit: each request on its way may need two.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -330,7 +330,7 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// Tells this process from others; need not be secret.
+/// Distinguishes this process from others; need not be secret.
 fn instance() -> u32 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish() as u32

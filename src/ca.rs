@@ -1,14 +1,16 @@
 //! The certificate authority (CA) that lets andante speak for the hosts it intercepts.
 //!
-//! Whoever has its key can speak for any host towards all who trust it. So the key stays in this process and in one file
-//! of mode 0600; it is never logged, and leaves are signed for a key of their own. Knows nothing of connections.
+//! A holder of its key can impersonate any host towards every client that trusts the CA. So the key stays in this
+//! process and in one file of mode 0600; it is never logged, and hosts' certificates have a key of their own. Knows
+//! nothing of connections.
 
 mod bundle;
 mod certificate;
 mod constraints;
+mod digest;
 mod error;
 mod files;
-mod leaves;
+mod leaf_cache;
 mod params;
 mod pkcs12;
 
@@ -18,19 +20,19 @@ use rustls::ServerConfig;
 
 pub use self::{
     bundle::{Bundle, bundle_name, sources},
-    certificate::Certificate,
+    certificate::{CERTIFICATE, Certificate},
     constraints::Constraints,
     error::CaError,
-    files::{CERTIFICATE, KEY, default_dir, replace},
-    leaves::Alpn,
+    files::{KEY, default_dir, replace},
+    leaf_cache::Alpn,
 };
-use self::{files::Stored, leaves::Leaves};
+use self::{files::Stored, leaf_cache::LeafCache};
 use crate::policy::HostPattern;
 
 /// A CA with its key, and the certificates that it has signed lately.
 pub struct Ca {
     certificate: Certificate,
-    leaves: Leaves,
+    leaf_cache: LeafCache,
 }
 
 // === impl Ca ===
@@ -87,7 +89,7 @@ impl Ca {
 
     fn assemble(stored: Stored) -> Result<Self, CaError> {
         let Stored { key, certificate } = stored;
-        Ok(Self { leaves: Leaves::new(&certificate, key)?, certificate })
+        Ok(Self { leaf_cache: LeafCache::new(&certificate, key)?, certificate })
     }
 
     /// The public part: what it is called, until when it is good, for which hosts.
@@ -111,12 +113,12 @@ impl Ca {
     /// # Errors
     /// If `host` cannot be in a certificate, or the CA may not sign for it.
     pub fn server_config(&self, host: &str, alpn: Alpn, now: SystemTime) -> Result<Arc<ServerConfig>, CaError> {
-        self.leaves.server_config(host, alpn, now, &self.certificate)
+        self.leaf_cache.server_config(host, alpn, now, &self.certificate)
     }
 
     /// How many certificates have been signed.
     pub fn minted(&self) -> u64 {
-        self.leaves.minted()
+        self.leaf_cache.minted()
     }
 }
 

@@ -46,7 +46,7 @@ enum Command {
         #[command(flatten)]
         serve: serve::ServeArgs,
         #[command(flatten)]
-        options: run::Options,
+        options: run::RunOptions,
     },
     Init(init::Args),
     Check(check::Args),
@@ -108,7 +108,7 @@ impl Cli {
         };
         match done {
             Ok(()) => ExitCode::SUCCESS,
-            // Whoever reads our output has seen enough: `andante plan … | head -1`.
+            // The reader of the output has seen enough: `andante plan … | head -1`.
             Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
             Err(failure) => terminal::failure(&failure),
         }
@@ -120,12 +120,12 @@ fn command() -> clap::Command {
     Cli::command().mut_subcommand("run", run::command)
 }
 
-async fn run_behind_proxy(serve: &serve::ServeArgs, options: run::Options) -> ExitCode {
+async fn run_behind_proxy(serve: &serve::ServeArgs, options: run::RunOptions) -> ExitCode {
     let config = match serve.load(run::base()) {
         Ok(config) => config,
         Err(code) => return code,
     };
-    // The terminal belongs to the command: our own good news would only stand in its way.
+    // The terminal belongs to the command, so only warnings are logged.
     let _logging = match log::start(&config, "warn") {
         Ok(logging) => logging,
         Err(failure) => return terminal::failure(&failure),

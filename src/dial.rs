@@ -1,12 +1,13 @@
 //! Resolves and connects. Decides which addresses may be reached; knows nothing of requests.
 //!
 //! Addresses are classified *after* names are resolved, and the very addresses that were classified are dialled: a
-//! second look-up could answer differently (R51). Connecting is `hyper-util`'s: happy eyeballs (RFC 8305).
+//! second look-up could answer differently. Connecting is `hyper-util`'s: happy eyeballs (RFC 8305).
 
+mod address_policy;
 mod names;
+mod not_resolved;
 mod parent;
 mod servers;
-mod special;
 #[cfg(test)]
 mod tests;
 
@@ -28,8 +29,9 @@ use tokio::net::TcpStream;
 use tower::Service;
 
 use self::{
-    names::{Names, NotResolved, is_localhost},
-    special::special,
+    address_policy::special_purpose,
+    names::{NameResolver, is_localhost},
+    not_resolved::NotResolved,
 };
 use crate::{
     config::Dns,
@@ -43,21 +45,21 @@ pub struct Dialer {
     timeout: Duration,
     /// Whether private addresses need a rule's permission.
     guarded: bool,
-    /// Our own listening addresses, which must not be reached through us (R53).
+    /// Our own listening addresses, which must not be reached through us.
     own: Vec<SocketAddr>,
-    names: Arc<Names>,
+    names: Arc<NameResolver>,
 }
 
 /// A resolver that has resolved: what the connector is to try.
 #[derive(Clone)]
-struct Found(Vec<IpAddr>);
+struct Resolved(Vec<IpAddr>);
 
 // === impl Dialer ===
 
 impl Dialer {
     /// A dialer that gives up after `timeout`, reaches private addresses only if not `guarded`, and never `own`.
     pub fn new(timeout: Duration, guarded: bool, own: Vec<SocketAddr>, dns: Dns) -> Self {
-        Self { timeout, guarded, own, names: Arc::new(Names::new(dns, timeout)) }
+        Self { timeout, guarded, own, names: Arc::new(NameResolver::new(dns, timeout)) }
     }
 
     /// Connects to `origin`, the way that `egress` says. `allow_private` is a rule's permission for guarded addresses.
@@ -95,8 +97,8 @@ impl Dialer {
             };
             *resolved = true;
             if guarded && egress.resolve.is_empty() {
-                // One forbidden address among public ones is a sign of rebinding: none of them is used (R51).
-                admit(origin, found.iter().find_map(|address| special(*address)))?;
+                // One forbidden address among public ones is a sign of rebinding: none of them is used.
+                admit(origin, found.iter().find_map(|address| special_purpose(*address)))?;
             }
             let stream = self.open(found, origin.port, egress.source).await;
             let stream = stream.map_err(|source| self.failure(origin, egress, source))?;
@@ -125,7 +127,7 @@ impl Dialer {
 
     /// Tries `addresses`, IPv4 and IPv6 side by side.
     async fn open(&self, addresses: Vec<IpAddr>, port: u16, source: Option<IpAddr>) -> Result<TcpStream, Cause> {
-        let mut connector = HttpConnector::new_with_resolver(Found(addresses));
+        let mut connector = HttpConnector::new_with_resolver(Resolved(addresses));
         connector.set_nodelay(true);
         connector.set_keepalive(Some(Duration::from_secs(60)));
         connector.set_connect_timeout(Some(self.timeout));
@@ -161,7 +163,7 @@ impl Dialer {
     }
 
     fn refuse_own(&self, stream: TcpStream, origin: String) -> Result<TcpStream, Error> {
-        if self.is_own(&stream) { Err(Error::Myself { origin }) } else { Ok(stream) }
+        if self.is_own(&stream) { Err(Error::SelfTarget { origin }) } else { Ok(stream) }
     }
 
     /// Whether this connection ends at ourselves: at one of our ports, on an address of this machine.
@@ -176,7 +178,7 @@ impl Dialer {
 /// What is forbidden about a host that no look-up is needed for.
 fn literal(host: &str) -> Option<&'static str> {
     match host.parse() {
-        Ok(address) => special(address),
+        Ok(address) => special_purpose(address),
         Err(_) => is_localhost(host).then_some("loopback"),
     }
 }
@@ -194,9 +196,9 @@ fn covers(own: IpAddr, address: IpAddr) -> bool {
     own.is_unspecified() || own.to_canonical() == address.to_canonical()
 }
 
-// === impl Found ===
+// === impl Resolved ===
 
-impl Service<Name> for Found {
+impl Service<Name> for Resolved {
     type Response = std::vec::IntoIter<SocketAddr>;
     type Error = Infallible;
     type Future = Ready<Result<Self::Response, Infallible>>;

@@ -1,20 +1,21 @@
 //! What one answer says about limits, whatever the dialect. Pure: told the time, never reads it.
 //!
 //! There are rules for families of dialects here, and no list of hosts: `fields` picks what may be about limits, each
-//! family adds to the `finding`s what it understands, and `verdict` says what all of it comes to. What is malformed is
+//! family adds to the `evidence` what it understands, and `classify` says what all of it comes to. What is malformed is
 //! left out, and the rest still counts. `docs/hints.md` lists the families, and what cannot be known.
 
 mod body;
+mod classify;
 mod count;
+mod evidence;
 mod fields;
-mod finding;
 mod ietf;
+mod limit_headers;
+mod model;
 mod retry_after;
 mod structured;
 mod time;
-mod trio;
 mod vendor;
-mod verdict;
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +27,8 @@ use http::{
     header::{AGE, DATE},
 };
 
-use self::{fields::Fields, finding::Findings, time::Now};
+pub use self::model::{Bucket, Cause, Dialect, Hint, Signal};
+use self::{evidence::Evidence, fields::Fields, time::Now};
 
 /// An answer, as far as hints are concerned.
 #[derive(Clone, Copy, Debug)]
@@ -41,114 +43,35 @@ pub struct Answer<'a> {
     pub arrived: Duration,
 }
 
-/// What one answer says about limits.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Hint {
-    /// What it comes to.
-    pub signal: Signal,
-    /// Why a request was refused, if it was.
-    pub cause: Cause,
-    /// From the arrival until the next try makes sense; `None` if the answer does not say.
-    pub wait: Option<Duration>,
-    /// The wait that the answer asks for in so many words (`Retry-After` and its kin).
-    pub retry_after: Option<Duration>,
-    /// What the wait is for, if the answer says: a route, a user, a resource.
-    pub scope: Option<Box<str>>,
-    /// In whose words it speaks.
-    pub dialect: Dialect,
-    /// The budgets that it speaks of; the first is the binding one.
-    pub buckets: Vec<Bucket>,
-}
-
-/// What an answer comes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Signal {
-    /// There is room, or nothing is said.
-    Ok,
-    /// A warning short of the limit.
-    Slow,
-    /// Nothing is left, said on an answer that was not itself refused.
-    Exhausted,
-    /// Refused, and a usable wait is known.
-    Throttled,
-    /// Refused or overloaded, no usable time: our own back-off decides.
-    Backoff,
-    /// Refused by a ban: never probe early.
-    Banned,
-    /// Waiting will not help.
-    FatalQuota,
-    /// Announced, but not enforced.
-    Informational,
-}
-
-/// Why a request was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// It was not.
-    None,
-    /// A quota: too many in a time.
-    Quota,
-    /// Too many at once.
-    Concurrency,
-    /// Trouble at the upstream, whatever we send (503, 529).
-    Overload,
-}
-
-/// One budget of an API, as an answer shows it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Bucket {
-    /// Its dimension or name, lower-case, if it has one.
-    pub name: Option<Box<str>>,
-    /// Whether it counts requests, rather than tokens, bytes, points or what else a request may cost.
-    pub requests: bool,
-    /// How much fits into a window.
-    pub limit: Option<f64>,
-    /// How much is left.
-    pub remaining: Option<f64>,
-    /// From the arrival until it is reset.
-    pub reset: Option<Duration>,
-    /// How long its window is.
-    pub window: Option<Duration>,
-    /// The reset was told in whole seconds of the time of day, and may be up to a second later.
-    pub coarse: bool,
-    /// `reset` is when it will be full, not when anything comes back: it refills all the time.
-    pub refills: bool,
-}
-
-/// The words an API uses; a label of `andante_hints_total`, so there are few.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Dialect(&'static str);
-
 /// Reads an answer. On most of them there is nothing to read: that is found out in one pass over the names of the
 /// fields, and allocates nothing.
 pub fn read(answer: &Answer<'_>) -> Hint {
     let &Answer { status, headers, body, arrived } = answer;
     let mut fields = Fields::pick(headers);
     let body = body.filter(|body| !body.is_empty());
-    if fields.is_empty() && body.is_none() && !verdict::always_refuses(status) {
+    if fields.is_empty() && body.is_none() && !classify::always_refuses(status) {
         return Hint::NOTHING;
     }
     if is_from_a_cache(headers) {
-        // What it says was true for somebody else, at another time.
+        // A cached answer describes another client's limits, at another time.
         fields = Fields::default();
     }
     let now = Now { arrived, date: text(headers, &DATE).and_then(time::instant) };
     let announced = fields.split_off_announced();
-    let mut findings = Findings::default();
-    look(fields, status, now, &mut findings);
-    body::read(status, headers, body, now, &mut findings);
-    sum_up(&mut findings);
-    if announced.is_empty() || !findings.budgets.is_empty() || verdict::is_refused(status, &findings) {
-        return verdict::judge(status, findings);
+    let mut evidence = Evidence::default();
+    look(fields, status, now, &mut evidence);
+    body::read(status, headers, body, now, &mut evidence);
+    sum_up(&mut evidence);
+    if announced.is_empty() || !evidence.budgets.is_empty() || classify::is_refused(status, &evidence) {
+        return classify::classify(status, evidence);
     }
-    let mut findings = Findings::default();
-    look(announced, status, now, &mut findings);
+    let mut evidence = Evidence::default();
+    look(announced, status, now, &mut evidence);
     Hint {
         signal: Signal::Informational,
         wait: Some(Duration::ZERO),
         retry_after: None,
-        ..verdict::judge(StatusCode::OK, findings)
+        ..classify::classify(StatusCode::OK, evidence)
     }
 }
 
@@ -172,57 +95,57 @@ pub fn time_of_day(value: &str) -> Option<Duration> {
     time::iso(value.trim())
 }
 
-fn look(mut fields: Fields<'_>, status: StatusCode, now: Now, findings: &mut Findings) {
-    vendor::read(&mut fields, now, findings);
-    let policies = ietf::read(&fields, now, findings);
-    trio::read(&fields, policies, now, findings);
-    retry_after::read(&fields, status, now, findings);
-    discord_milliseconds(findings);
-    grpc(&fields, findings);
+fn look(mut fields: Fields<'_>, status: StatusCode, now: Now, evidence: &mut Evidence) {
+    vendor::read(&mut fields, now, evidence);
+    let policies = ietf::read(&fields, now, evidence);
+    limit_headers::read(&fields, policies, now, evidence);
+    retry_after::read(&fields, status, now, evidence);
+    discord_milliseconds(evidence);
+    grpc(&fields, evidence);
 }
 
 /// A wait that is told as a time of day is the reset that nobody else told.
-fn sum_up(findings: &mut Findings) {
-    if !findings.dated {
+fn sum_up(evidence: &mut Evidence) {
+    if !evidence.dated {
         return;
     }
-    if findings.budgets.is_empty() {
-        findings.budgets.push(finding::Budget::new(None));
+    if evidence.budgets.is_empty() {
+        evidence.budgets.push(evidence::ReportedBudget::new(None));
     }
-    findings.sort();
-    let first = &mut findings.budgets[0].bucket;
+    evidence.sort();
+    let first = &mut evidence.budgets[0].bucket;
     if first.reset.is_none() {
-        (first.reset, first.coarse) = (findings.retry_after, true);
+        (first.reset, first.coarse) = (evidence.retry_after, true);
     }
 }
 
-/// Old versions of Discord's API wait in milliseconds. That shows only beside the reset, which comes sooner than so many
-/// seconds and not sooner than so many milliseconds.
-fn discord_milliseconds(findings: &mut Findings) {
-    if findings.dialect != Some(Dialect::DISCORD) || findings.dated {
+/// Old versions of Discord's API wait in milliseconds. That shows only beside the reset, which comes sooner than so
+/// many seconds and not sooner than so many milliseconds.
+fn discord_milliseconds(evidence: &mut Evidence) {
+    if evidence.dialect != Some(Dialect::DISCORD) || evidence.dated {
         return;
     }
-    let used_up = findings.budgets.iter().find(|budget| budget.binds && budget.is_used_up());
-    let (Some(asked), Some(reset)) = (findings.retry_after, used_up.and_then(|budget| budget.bucket.reset)) else {
+    let used_up = evidence.budgets.iter().find(|budget| budget.binds && budget.is_used_up());
+    let (Some(asked), Some(reset)) = (evidence.retry_after, used_up.and_then(|budget| budget.bucket.reset)) else {
         return;
     };
     let (read, slack) = (asked / 1000, Duration::from_secs(1));
     if asked.as_secs() >= 1000 && asked.subsec_nanos() == 0 && asked > 10 * reset && read <= reset + slack {
-        findings.retry_after = Some(read);
+        evidence.retry_after = Some(read);
     }
 }
 
 /// Status 8 is "resource exhausted", 14 "unavailable"; answers without a body have it in their head.
-fn grpc(fields: &Fields<'_>, findings: &mut Findings) {
+fn grpc(fields: &Fields<'_>, evidence: &mut Evidence) {
     let cause = match fields.value("grpc-status").map(str::trim) {
         Some("8") => Cause::Quota,
-        Some("14") if findings.budgets.iter().any(finding::Budget::is_used_up) => Cause::Quota,
+        Some("14") if evidence.budgets.iter().any(evidence::ReportedBudget::is_used_up) => Cause::Quota,
         Some("14") => Cause::Overload,
         _ => return,
     };
-    findings.refused = true;
-    findings.cause.get_or_insert(cause);
-    findings.speaks(Dialect::GRPC);
+    evidence.refused = true;
+    evidence.cause.get_or_insert(cause);
+    evidence.speaks(Dialect::GRPC);
 }
 
 fn is_from_a_cache(headers: &HeaderMap) -> bool {
@@ -231,70 +154,4 @@ fn is_from_a_cache(headers: &HeaderMap) -> bool {
 
 fn text<'a>(headers: &'a HeaderMap, name: &http::HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
-}
-
-// === impl Hint ===
-
-impl Hint {
-    /// Of an answer that says nothing.
-    pub const NOTHING: Self = Self {
-        signal: Signal::Ok,
-        cause: Cause::None,
-        wait: Some(Duration::ZERO),
-        retry_after: None,
-        scope: None,
-        dialect: Dialect::NONE,
-        buckets: Vec::new(),
-    };
-
-    /// It refuses nothing after all. What it says of limits stays.
-    pub fn accept(&mut self) {
-        (self.signal, self.cause, self.wait) = (Signal::Ok, Cause::None, Some(Duration::ZERO));
-    }
-}
-
-// === impl Dialect ===
-
-impl Dialect {
-    /// Nothing was said.
-    pub const NONE: Self = Self("none");
-    /// The status alone.
-    pub const STATUS: Self = Self("status");
-    /// The body alone.
-    pub const BODY: Self = Self("body");
-    /// `Retry-After` and its kin, from now.
-    pub const RETRY_AFTER: Self = Self("retry-after");
-    /// `Retry-After` as a time of day.
-    pub const RETRY_AFTER_DATE: Self = Self("retry-after-date");
-    /// `RateLimit` and `RateLimit-Policy` as lists of items (draft 08 and later), or policies alone.
-    pub const IETF: Self = Self("ietf");
-    /// `RateLimit` as a dictionary (draft 07).
-    pub const IETF_DRAFT_7: Self = Self("ietf-draft7");
-    /// `RateLimit-Limit` with policies in it (draft 03), also under X- names.
-    pub const IETF_DRAFT_3: Self = Self("ietf-draft3");
-    /// `RateLimit-Limit`, `-Remaining`, `-Reset`.
-    pub const RATELIMIT: Self = Self("ratelimit");
-    /// The same as `X-RateLimit-…` or `X-Rate-Limit-…`.
-    pub const X_RATELIMIT: Self = Self("x-ratelimit");
-    /// `x-ratelimit-remaining-requests`, `-tokens`.
-    pub const OPENAI: Self = Self("openai");
-    /// `anthropic-ratelimit-…`.
-    pub const ANTHROPIC: Self = Self("anthropic");
-    /// `x-ratelimit-…` with a resource.
-    pub const GITHUB: Self = Self("github");
-    /// `RateLimit-…` with the name of a throttle.
-    pub const GITLAB: Self = Self("gitlab");
-    /// `X-RateLimit-…` with a bucket, or a reset from now beside the one by the clock.
-    pub const DISCORD: Self = Self("discord");
-    /// `X-Shopify-Shop-Api-Call-Limit`, and the cost of GraphQL.
-    pub const SHOPIFY: Self = Self("shopify");
-    /// `grpc-status`.
-    pub const GRPC: Self = Self("grpc");
-    /// Names or values of one API's own.
-    pub const VENDOR: Self = Self("vendor");
-
-    /// As metrics and logs have it.
-    pub fn as_str(self) -> &'static str {
-        self.0
-    }
 }

@@ -24,7 +24,7 @@ pub fn bind(addr: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// The next connection. Errors of single connections are passed over; when descriptors run out it pauses, so that it
-/// neither spins nor dies (R61).
+/// neither spins nor dies.
 pub async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match try_accept(listener).await {
@@ -34,7 +34,7 @@ pub async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-/// The same, once: for whoever can do something about a lack of descriptors.
+/// The same, once: for a caller that can free descriptors itself.
 pub async fn try_accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     loop {
         match listener.accept().await {

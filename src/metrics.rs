@@ -1,7 +1,7 @@
 //! What andante counts, and how Prometheus reads it. Owns a registry of its own; reads no clock and answers no request.
 //!
-//! Whoever is on the way of a request holds a [`RuleMetrics`], whose handles were resolved once: counting is an atomic
-//! addition, never a look-up.
+//! The code on the way of a request holds a [`RuleMetrics`] with resolved handles: counting is an atomic addition,
+//! never a look-up.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -9,26 +9,15 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use prometheus::{
-    GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
-    core::Collector as _,
-};
+use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector as _};
 
+mod families;
 #[cfg(target_os = "linux")]
 mod process;
 mod rule;
 
-pub use rule::{Interception, Outcome, RetryReason, RuleMetrics};
-
-/// Waits, in seconds: from a timer's lateness to the longest wait that a rule allows by default.
-const WAIT_BUCKETS: &[f64] = &[
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 150.0, 300.0, 600.0,
-    1200.0, 1800.0, 3600.0, 7200.0,
-];
-
-/// Times to an answer's head, in seconds: from a neighbour's to the longest that upstreams get by default.
-const UPSTREAM_BUCKETS: &[f64] =
-    &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
+use self::families::{Families, registered};
+pub use self::rule::{Interception, Outcome, RetryReason, RuleMetrics};
 
 /// Everything that andante counts. Clones share the same numbers.
 #[derive(Clone, Debug)]
@@ -54,21 +43,6 @@ struct Known {
     unruled: HashSet<String>,
 }
 
-/// The families that have a `rule` label.
-#[derive(Debug)]
-struct Families {
-    requests: IntCounterVec,
-    answers: IntCounterVec,
-    interceptions: IntCounterVec,
-    hints: IntCounterVec,
-    retries: IntCounterVec,
-    waiting: IntGaugeVec,
-    in_flight: IntGaugeVec,
-    wait: HistogramVec,
-    upstream: HistogramVec,
-    limit: GaugeVec,
-}
-
 // === impl Metrics ===
 
 impl Metrics {
@@ -77,7 +51,7 @@ impl Metrics {
     /// The label that all further hosts without a rule share.
     pub const OTHER: &str = "other";
     /// What the pace of a limit is called, and what it means: what was learned is added to what is configured.
-    pub const PACE: [&str; 2] = ["andante_limit_per_second", "The pace that is kept, by who asked for it."];
+    pub const PACE: [&str; 2] = families::PACE;
 
     /// Numbers of its own, all at zero, with `andante_build_info` and the process' own metrics.
     pub fn new() -> Self {
@@ -107,8 +81,9 @@ impl Metrics {
         self.shared.rules.lock().rule(name, &self.shared.families)
     }
 
-    /// The numbers of a `host` that no rule is for. The first [`Self::UNRULED_HOSTS`] of them have numbers of their own,
-    /// all others share those of [`Self::OTHER`]: a worker that crawls the web must not grow `/metrics` without bound.
+    /// The numbers of a `host` that no rule is for. The first [`Self::UNRULED_HOSTS`] of them have numbers of their
+    /// own, all others share those of [`Self::OTHER`]: a worker that crawls the web must not grow `/metrics` without
+    /// bound.
     pub fn unruled(&self, host: &str) -> Arc<RuleMetrics> {
         let mut known = self.shared.rules.lock();
         let label = if known.unruled.contains(host) {
@@ -127,7 +102,7 @@ impl Metrics {
         self.shared.rules.lock().rules.values().map(|rule| rule.counted(outcome)).sum()
     }
 
-    /// Has `name` numbers before anything happens, so that there is something to compare the first ones with.
+    /// Shows the numbers of `name` from the start, at zero, so that dashboards can compute the first increase.
     pub fn expect(&self, name: &str) {
         drop(self.rule(name));
     }
@@ -147,7 +122,8 @@ impl Metrics {
         sums(&self.shared.families.retries, "reason").into_values().sum()
     }
 
-    /// Adds what is only worked out when somebody asks. What cannot be added (a name that is taken, say) is logged.
+    /// Adds metrics that are computed at each scrape. Logs those that cannot be added, for example because a name is
+    /// taken.
     pub fn register(&self, collector: Box<dyn prometheus::core::Collector>) {
         if let Err(error) = self.shared.registry.register(collector) {
             tracing::error!(%error, "a metric is missing");
@@ -181,77 +157,6 @@ impl Known {
     }
 }
 
-// === impl Families ===
-
-impl Families {
-    fn register(registry: &Registry) -> Self {
-        let rule = &["rule"];
-        let seconds = |name: &str, help: &str, buckets: &[f64]| {
-            HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), rule)
-        };
-        Self {
-            requests: registered(
-                registry,
-                IntCounterVec::new(
-                    Opts::new("andante_requests_total", "Requests that ended, by how they ended."),
-                    &["rule", "outcome"],
-                ),
-            ),
-            answers: registered(
-                registry,
-                IntCounterVec::new(
-                    Opts::new("andante_answers_total", "Answers of upstreams that reached workers, by status code."),
-                    &["rule", "code"],
-                ),
-            ),
-            interceptions: registered(
-                registry,
-                IntCounterVec::new(
-                    Opts::new("andante_interceptions_total", "Intercepted tunnels, by what came through them."),
-                    &["rule", "outcome"],
-                ),
-            ),
-            hints: registered(
-                registry,
-                IntCounterVec::new(
-                    Opts::new("andante_hints_total", "Answers that spoke of limits, by the dialect they spoke."),
-                    &["rule", "dialect"],
-                ),
-            ),
-            retries: registered(
-                registry,
-                IntCounterVec::new(
-                    Opts::new("andante_retries_total", "Requests that were sent again, by what had become of them."),
-                    &["rule", "reason"],
-                ),
-            ),
-            waiting: registered(
-                registry,
-                IntGaugeVec::new(Opts::new("andante_waiting", "Requests that wait for a slot."), rule),
-            ),
-            in_flight: registered(
-                registry,
-                IntGaugeVec::new(
-                    Opts::new("andante_in_flight", "Requests that are on their way to an upstream."),
-                    rule,
-                ),
-            ),
-            wait: registered(
-                registry,
-                seconds("andante_wait_seconds", "How long requests waited for a slot.", WAIT_BUCKETS),
-            ),
-            upstream: registered(
-                registry,
-                seconds("andante_upstream_seconds", "From sending a request to its answer's head.", UPSTREAM_BUCKETS),
-            ),
-            limit: registered(
-                registry,
-                GaugeVec::new(Opts::new(Metrics::PACE[0], Metrics::PACE[1]), &["rule", "source"]),
-            ),
-        }
-    }
-}
-
 /// The counters of a family, added up by the values of `label`.
 fn sums(family: &IntCounterVec, label: &str) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
@@ -261,16 +166,6 @@ fn sums(family: &IntCounterVec, label: &str) -> BTreeMap<String, u64> {
     }
     sums.retain(|_, sum| *sum > 0);
     sums
-}
-
-/// Registers a metric of ours, whose name, labels and buckets are constants of this file.
-fn registered<C>(registry: &Registry, metric: prometheus::Result<C>) -> C
-where
-    C: prometheus::core::Collector + Clone + 'static,
-{
-    let metric = metric.expect("names, labels and buckets are valid");
-    registry.register(Box::new(metric.clone())).expect("names are unique");
-    metric
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The proxy: from a worker's connection to the upstream's answer.
 //!
-//! [`stack`] shows the way of a request, top to bottom. The sub-modules are layers, each of which knows only those before
+//! `stack` shows the way of a request, top to bottom. The sub-modules are layers, each of which knows only those before
 //! it: `message` (fields and bodies), `outbound` (connections to upstreams), `call` with `session` and `exchange` (a
 //! request at each stage of its way), `steps`, `stack`, `inbound` (workers' connections).
 

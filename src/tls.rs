@@ -1,8 +1,9 @@
 //! TLS towards upstreams: whom to believe, who we are, which protocol. Opens no connection and decides no route.
 //!
-//! Upstreams are verified against the host that was asked for, or the name that a rule gives (R42): by the system's trust
+//! Upstreams are verified against the host that was asked for, or the name that a rule gives: by the system's trust
 //! store and `upstream-ca`, with the lists of `upstream-crl`. There is no way to switch that off.
 
+mod date;
 mod der;
 mod fault;
 mod files;
@@ -82,8 +83,8 @@ struct Shared {
 // === impl Tls ===
 
 impl Tls {
-    /// Reads what `rules` name, and the files with authorities (`ca`) and with lists of revoked certificates (`crl`). The
-    /// system's trust store is read later, at the first connection: it is large.
+    /// Reads what `rules` name, and the files with authorities (`ca`) and with lists of revoked certificates (`crl`).
+    /// The system's trust store is read later, at the first connection: it is large.
     pub fn new(ca: &[PathBuf], crl: &[PathBuf], rules: &Rules) -> Result<Self, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let shared = Arc::new(Shared { trust: Trust::new(ca, crl, provider.clone())?, provider });

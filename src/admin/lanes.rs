@@ -1,4 +1,4 @@
-//! What is worked out from the lanes when somebody asks for metrics: of each rule's lanes the one that matters most.
+//! Metrics that are computed from the lanes at each scrape: of each rule's lanes the one that matters most.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,7 +11,7 @@ use prometheus::{
 };
 
 use super::{
-    Source,
+    StatusSource,
     status::{LaneStatus, LimitSource},
 };
 use crate::{learn::Reason, metrics::Metrics};
@@ -31,7 +31,8 @@ const REMAINING: Family = Family {
     help: "Requests that are left in the current window, as the API says: the least over the rule's lanes.",
     labels: &["rule"],
 };
-/// The registry puts these beside those that the configuration asks for. Not described, as that may be done once only.
+/// The registry merges these with the metrics of configured limits. They have no description: one name has one
+/// description.
 const PACE: Family = Family { name: Metrics::PACE[0], help: Metrics::PACE[1], labels: &["rule", "source"] };
 
 /// A metric of ours.
@@ -44,11 +45,11 @@ struct Family {
 /// Asks the source whenever metrics are read.
 pub(super) struct OfLanes {
     descs: Vec<Desc>,
-    // The source is free to own the metrics that own this.
-    source: Weak<dyn Source>,
+    // Weak, because the source may own the metrics that own this.
+    source: Weak<dyn StatusSource>,
 }
 
-/// What the lanes of one rule come to.
+/// The numbers of one rule, taken from its lanes.
 #[derive(Default)]
 struct Rule {
     used: Option<f64>,
@@ -60,7 +61,7 @@ struct Rule {
 // === impl OfLanes ===
 
 impl OfLanes {
-    pub(super) fn new(source: Weak<dyn Source>) -> Self {
+    pub(super) fn new(source: Weak<dyn StatusSource>) -> Self {
         let descs = [USED, CLOSED, REMAINING].map(|family| {
             let labels = family.labels.iter().map(|label| (*label).to_owned()).collect();
             Desc::new(family.name.into(), family.help.into(), labels, HashMap::new()).expect("names are valid")

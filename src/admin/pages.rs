@@ -1,4 +1,4 @@
-//! What stands on each page.
+//! The content of each page.
 
 use std::sync::Arc;
 
@@ -6,17 +6,20 @@ use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use http_body_util::Full;
 use hyper::body::Bytes;
 
-use super::{Answer, Source, Status};
+use super::status::{Status, StatusSource};
 use crate::{
     metrics::Metrics,
     policy::{self, Names},
 };
 
+/// An answer, whole.
+pub(super) type PageAnswer = http::Response<Full<Bytes>>;
+
 /// Everything that the pages are about.
 pub(super) struct Pages {
-    pub(super) state: Arc<dyn Source>,
+    pub(super) state: Arc<dyn StatusSource>,
     pub(super) metrics: Metrics,
-    /// What browsers may call us.
+    /// The names by which browsers may address the pages.
     pub(super) names: Names,
 }
 
@@ -50,14 +53,14 @@ machines also by a name without a dot, or below .internal, .local or .svc)
 // === impl Pages ===
 
 impl Pages {
-    pub(super) async fn answer(self: Arc<Self>, request: &Parts) -> Answer {
+    pub(super) async fn answer(self: Arc<Self>, request: &Parts) -> PageAnswer {
         if !matches!(request.method, Method::GET | Method::HEAD) {
             let mut answer = page(StatusCode::METHOD_NOT_ALLOWED, TEXT, "these pages are only for reading: use GET\n");
             answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
             return answer;
         }
         let path = request.uri.path();
-        // Probes say little, and some of them send a name of their own.
+        // Health probes are always answered: some of them send another host name.
         let probe = matches!(path, "/healthz" | "/readyz");
         let authority = request.uri.authority().map(http::uri::Authority::as_str);
         if !probe && policy::is_page_of_others(&request.headers, authority, self.names) {
@@ -81,15 +84,15 @@ impl Pages {
     }
 }
 
-/// Writes a long page on a thread of its own: the one it was asked for on may have slots to hand out.
-async fn aside(write: impl FnOnce() -> Answer + Send + 'static) -> Answer {
+/// Writes a long page on a thread of its own: the present thread may have slots to hand out.
+async fn aside(write: impl FnOnce() -> PageAnswer + Send + 'static) -> PageAnswer {
     match tokio::task::spawn_blocking(write).await {
         Ok(answer) => answer,
         Err(_) => page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, "this page could not be written\n"),
     }
 }
 
-fn status(status: Status, limit: usize) -> Answer {
+fn status(status: Status, limit: usize) -> PageAnswer {
     match serde_json::to_vec(&status.waiting_first(limit)) {
         Ok(mut json) => {
             json.push(b'\n');
@@ -108,8 +111,8 @@ fn limit(query: Option<&str>) -> Result<usize, String> {
         .map_or(Ok(LANES), |(_, value)| value.parse().map_err(|_| value.into_owned()))
 }
 
-/// Numbers age at once, and nothing here is to be guessed at by a browser.
-fn page(status: StatusCode, kind: HeaderValue, text: impl Into<Bytes>) -> Answer {
+/// A page that browsers must not cache, and whose type they must not guess.
+fn page(status: StatusCode, kind: HeaderValue, text: impl Into<Bytes>) -> PageAnswer {
     let mut answer = Response::new(Full::new(text.into()));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();

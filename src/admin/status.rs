@@ -1,4 +1,8 @@
-//! What `/status` says: a contract, and the trait of whoever knows it. Times are in seconds unless a name says otherwise.
+//! The content of `/status`, which is a contract, and the trait that provides it. Times are in seconds unless a name
+//! says otherwise.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
@@ -124,7 +128,7 @@ pub struct LaneStatus {
     /// How long the oldest of them has been waiting for it.
     pub oldest_waiting_s: Option<f64>,
     /// Why nothing leaves at the moment, if so.
-    pub gate: Option<Gate>,
+    pub gate: Option<GateStatus>,
     /// What the API says is left.
     pub budgets: Vec<BudgetStatus>,
     /// How many of the last requests failed; `null` if a failing upstream is not left alone.
@@ -249,15 +253,15 @@ pub struct LastError {
 
 /// A pause of a lane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Gate {
+pub struct GateStatus {
     /// Why.
     pub reason: String,
-    /// Time until it ends; `null` if somebody has to end it.
+    /// Time until it ends; `null` if only an operator ends it.
     pub opens_in_s: Option<f64>,
 }
 
-/// Whoever knows how andante is doing. Both are asked for often, and from any thread.
-pub trait Source: Send + Sync {
+/// Provides the state of andante. Both methods are called often, and from any thread.
+pub trait StatusSource: Send + Sync {
     /// andante now, with all its lanes in any order.
     fn status(&self) -> Status;
     /// Whether requests are welcome.
@@ -306,7 +310,7 @@ impl Interceptions {
             plain: of(Interception::Plain),
             untrusted: of(Interception::Untrusted),
             failed: of(Interception::Failed),
-            stranger: of(Interception::Stranger),
+            stranger: of(Interception::NotHttp),
         }
     }
 }
@@ -321,117 +325,5 @@ impl LaneStatus {
             .filter(|limit| limit.used + limit.room > 0)
             .map(|limit| limit.used as f64 / (limit.used + limit.room) as f64)
             .reduce(f64::max)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn lane(host: &str, waiting: u64) -> LaneStatus {
-        LaneStatus { rule: "api".into(), host: host.into(), waiting, ..LaneStatus::default() }
-    }
-
-    #[test]
-    fn those_who_wait_come_first_and_all_are_counted() {
-        let lanes = vec![lane("b", 0), lane("a", 0), lane("c", 7), lane("d", 9)];
-        let status = Status { lanes, ..Status::default() }.waiting_first(3);
-        let hosts: Vec<&str> = status.lanes.iter().map(|lane| &*lane.host).collect();
-        assert_eq!(hosts, ["d", "c", "a"]);
-        assert_eq!(status.lanes_total, 4);
-    }
-
-    #[test]
-    fn the_json_is_the_contract() {
-        let limit =
-            LimitStatus { limit: "500/min".into(), per_second: 8.25, used: 3, room: 497, ..LimitStatus::default() };
-        let budget = BudgetStatus {
-            name: Some("core".into()),
-            left: Some(3.0),
-            limit: Some(60.0),
-            reset_s: Some(12.5),
-            requests: true,
-        };
-        let own = OwnLimitStatus {
-            requests: "GET /search".into(),
-            per_second: Some(2.0),
-            evidence: "at least 3 refused while at least 9 others were served".into(),
-            ..OwnLimitStatus::default()
-        };
-        let lane = LaneStatus {
-            limits: vec![limit],
-            at_once: Some(AtOnceStatus { most: 5, evidence: "refused with 6 at once".into() }),
-            own_limits: vec![own],
-            next_slot_s: Some(0.12),
-            budgets: vec![budget],
-            failures: Some(Failures { failed: 1, of: 50 }),
-            oldest_waiting_s: Some(1.5),
-            last_error: Some(LastError { detail: "it answered 503".into(), last_s: 0.25 }),
-            left_total: 4,
-            left_queued_total: 3,
-            left_seconds_total: 20.0,
-            left_seconds_max: 5.0,
-            ..lane("api.example.com", 2)
-        };
-        let (version, retries_total) = ("1.2.3".into(), 7);
-        let incident = IncidentStatus {
-            kind: "dns_error".into(),
-            detail: "could not resolve a".into(),
-            hint: "check it".into(),
-            blame: "upstream".into(),
-            total: 2,
-            last_s: 0.5,
-        };
-        let status = Status {
-            version,
-            uptime_s: 1.5,
-            answers: [("200".into(), 3)].into(),
-            retries_total,
-            incidents: vec![incident],
-            unmatched_rules: vec!["apt".into()],
-            lanes: vec![lane],
-            ..Status::default()
-        };
-        let own_limits = serde_json::json!([{
-            "requests": "GET /search", "per_second": 2.0, "at_once": null,
-            "evidence": "at least 3 refused while at least 9 others were served", "next_slot_s": 0.0,
-        }]);
-        let expected_lane = serde_json::json!({
-            "rule": "api", "host": "api.example.com",
-            "limits": [{"limit": "500/min", "per_second": 8.25, "used": 3, "room": 497, "source": "config", "evidence": null, "margin_ms": 0.0}],
-            "at_once": {"most": 5, "evidence": "refused with 6 at once"},
-            "own_limits": own_limits,
-            "in_flight": 0, "in_flight_limit": null, "waiting": 2,
-            "oldest_waiting_s": 1.5, "gate": null,
-            "budgets": [{"name": "core", "left": 3.0, "limit": 60.0, "reset_s": 12.5, "requests": true}],
-            "failures": {"failed": 1, "of": 50}, "last_error": {"detail": "it answered 503", "last_s": 0.25},
-            "next_slot_s": 0.12, "drain_eta_s": null, "sent_total": 0, "refused_total": 0,
-            "answered_429_total": 0, "left_total": 4, "left_queued_total": 3, "left_seconds_total": 20.0,
-            "left_seconds_max": 5.0, "left_after_s": null, "wait_seconds_total": 0.0, "wait_seconds_max": 0.0, "active_s": 0.0,
-        });
-        let expected = serde_json::json!({
-            "version": "1.2.3", "uptime_s": 1.5, "draining": false,
-            "connections": {"client": 0, "upstream": 0}, "tunnels": 0, "certificates": 0,
-            "requests": {"answered": 0, "refused": 0, "failed": 0, "left": 0, "tunnelled": 0, "rejected": 0},
-            "answers": {"200": 3},
-            "interceptions": {"tls": 0, "plain": 0, "untrusted": 0, "failed": 0, "stranger": 0},
-            "retries_total": 7,
-            "incidents": [{
-                "kind": "dns_error", "detail": "could not resolve a", "hint": "check it", "blame": "upstream", "total": 2,
-                "last_s": 0.5,
-            }],
-            "unmatched_rules": ["apt"],
-            "lanes_total": 1,
-            "lanes": [expected_lane],
-        });
-        assert_eq!(serde_json::to_value(status.waiting_first(9)).unwrap(), expected);
-    }
-
-    #[test]
-    fn the_fullest_limit_is_the_one_that_holds_a_lane_back() {
-        let limit = |used, room| LimitStatus { used, room, ..LimitStatus::default() };
-        let lane = LaneStatus { limits: vec![limit(1, 9), limit(3, 1), limit(0, 0)], ..lane("a", 0) };
-        assert_eq!(lane.used_ratio(), Some(0.75));
-        assert_eq!(LaneStatus::default().used_ratio(), None);
     }
 }

@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    status::{BudgetStatus, Gate, LaneStatus, LimitSource, LimitStatus},
+    status::{BudgetStatus, GateStatus, LaneStatus, LimitSource, LimitStatus},
     *,
 };
 use crate::clock::{Clock, Instant};
@@ -67,7 +67,7 @@ impl World {
     }
 }
 
-impl Source for State {
+impl StatusSource for State {
     fn status(&self) -> Status {
         Status { version: "1.2.3".into(), lanes: self.lanes.clone(), ..Status::default() }
     }
@@ -110,7 +110,7 @@ async fn metrics_are_in_the_text_format_and_know_the_lanes() {
 async fn metrics_tell_what_the_lanes_have_learned() {
     let learned = |per_second| LimitStatus { per_second, source: LimitSource::Learned, ..LimitStatus::default() };
     let budget = |left, requests| BudgetStatus { left: Some(left), requests, ..BudgetStatus::default() };
-    let gate = Some(Gate { reason: "retry-after".into(), opens_in_s: Some(3.0) });
+    let gate = Some(GateStatus { reason: "retry-after".into(), opens_in_s: Some(3.0) });
     let budgets = vec![budget(7.0, true), budget(0.0, false)];
     let mut one = LaneStatus { gate, budgets, ..lane("api", "a", 0, (0, 1)) };
     one.limits.push(learned(1.0));

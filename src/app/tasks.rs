@@ -1,4 +1,4 @@
-//! How many asynchronous tasks are alive, over all threads: a task that outlives what it was for shows here.
+//! How many asynchronous tasks are alive, over all threads: tasks that leak show here.
 
 use prometheus::{
     IntGauge,

@@ -1,5 +1,4 @@
-//! Rules that no request has matched: most likely their hosts are mistyped, and the limits that somebody relies on do
-//! not hold.
+//! Rules that no request has matched. Most likely their hosts are mistyped, and their limits do not hold.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -22,18 +21,19 @@ pub struct Unmatched {
     pub likeness: f64,
 }
 
-/// Says once which rules have not been matched, a while after the first request that went elsewhere.
+/// Logs once which rules have not been matched, a while after the first request that matched another rule.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
+pub(super) struct UnmatchedWatch {
     since: Option<Instant>,
     said: bool,
 }
 
-/// How long requests go elsewhere before it is said which rules they have not matched.
+/// How long requests match other rules only before the log names the rules without a request.
 const WHILE: Duration = Duration::from_secs(60);
 /// Names that are this much alike may have been meant to be the same.
 const ALIKE: f64 = 0.75;
-/// The log tells of no more rules than these, no more are compared with hosts, and no more hosts than those with each.
+/// The most rules that are logged, the most that are compared with hosts, and the most hosts that each is compared
+/// with.
 const MOST_RULES: usize = 20;
 const MOST_HOSTS: usize = 1000;
 
@@ -76,10 +76,10 @@ fn nearest(rule: &Policy, hosts: &[Arc<str>]) -> Unmatched {
     Unmatched { rule: rule.name.clone(), nearest: nearest.cloned(), likeness: likeness.unwrap_or_default() }
 }
 
-// === impl Watch ===
+// === impl UnmatchedWatch ===
 
-impl Watch {
-    /// The rules to speak of now, if it is time to. To be called now and then.
+impl UnmatchedWatch {
+    /// The rules to log now, if it is time to. To be called periodically.
     pub(super) fn look(&mut self, proxy: &Proxy, now: Instant) -> Vec<Unmatched> {
         if self.said || self.since.is_none() && hosts_without_a_rule(proxy).is_empty() {
             return Vec::new();
@@ -124,7 +124,11 @@ mod tests {
     }
 
     /// What is said at these seconds, as rule and nearest host.
-    fn said(watch: &mut Watch, proxy: &Proxy, seconds: impl IntoIterator<Item = u64>) -> Vec<(String, String)> {
+    fn said(
+        watch: &mut UnmatchedWatch,
+        proxy: &Proxy,
+        seconds: impl IntoIterator<Item = u64>,
+    ) -> Vec<(String, String)> {
         let at = |second| Instant::START + Duration::from_secs(second);
         let told = seconds.into_iter().flat_map(|second| watch.look(proxy, at(second)));
         told.map(|one| (one.rule.to_string(), one.nearest.unwrap_or_default().to_string())).collect()
@@ -132,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_rule_that_was_not_matched_is_told_of_once_a_minute_after_others_were() {
-        let (proxy, mut watch) = (proxy(&["api.tset", "*.exmaple.com", "used.test"]), Watch::default());
+        let (proxy, mut watch) = (proxy(&["api.tset", "*.exmaple.com", "used.test"]), UnmatchedWatch::default());
         let nobody: [(String, String); 0] = [];
         assert_eq!(said(&mut watch, &proxy, (0..600).step_by(5)), nobody, "nobody has asked for anything");
         ["api.test", "used.test", "a.example.com", "unlike.org"].iter().for_each(|host| ask(&proxy, host));
@@ -144,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_host_that_has_a_rule_to_itself_was_not_mistyped() {
-        let (proxy, mut watch) = (proxy(&["api.tset", "api.test", "*"]), Watch::default());
+        let (proxy, mut watch) = (proxy(&["api.tset", "api.test", "*"]), UnmatchedWatch::default());
         ask(&proxy, "api.test");
         assert_eq!(said(&mut watch, &proxy, [0, 60, 120]), [], "whoever asked had a rule");
         ask(&proxy, "other.test");

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::unmatched;
 use crate::{
     admin::status::{
-        AtOnceStatus, BudgetStatus, Connections, Failures, Gate, IncidentStatus, Interceptions, LaneStatus, LastError,
-        LimitSource, LimitStatus, OwnLimitStatus, Requests, Source, Status,
+        AtOnceStatus, BudgetStatus, Connections, Failures, GateStatus, IncidentStatus, Interceptions, LaneStatus,
+        LastError, LimitSource, LimitStatus, OwnLimitStatus, Requests, Status, StatusSource,
     },
     clock::Instant,
     lane::Lane,
@@ -15,7 +15,7 @@ use crate::{
     proxy::{Incident, Proxy},
 };
 
-/// A running proxy, looked at.
+/// The view of a running proxy.
 pub(super) struct View {
     proxy: Arc<Proxy>,
 }
@@ -28,10 +28,10 @@ impl View {
     }
 }
 
-impl Source for View {
+impl StatusSource for View {
     fn status(&self) -> Status {
         let (proxy, now) = (&self.proxy, self.proxy.clock.now());
-        // Before the lanes: what a connection that has gone had asked for is then counted in them.
+        // Before the lanes: the requests of a closed connection are counted in its lanes by then.
         let connections = Connections {
             client: proxy.metrics.client_connections.get(),
             upstream: proxy.metrics.upstream_connections.get(),
@@ -84,7 +84,7 @@ fn lane_status(lane: &Lane, now: Instant) -> LaneStatus {
         in_flight_limit: lane.in_flight_limit,
         waiting: lane.waiting as u64,
         oldest_waiting_s: lane.oldest.map(|oldest| oldest.as_secs_f64()),
-        gate: lane.gate.map(|(reason, opens_in)| Gate {
+        gate: lane.gate.map(|(reason, opens_in)| GateStatus {
             reason: reason.as_str().into(),
             opens_in_s: Some(opens_in.as_secs_f64()),
         }),

@@ -1,7 +1,7 @@
-//! Roots and our CA in one file, for clients that can be told one file only.
+//! Roots and our CA in one file, for clients that take one file only.
 //!
-//! A bundle in PEM says in its head what it was made of. So it is found out when a variable names one of ours, and making it
-//! again reads the sources again, not the bundle: nothing that was taken out of them lives on in it.
+//! The head of a PEM bundle lists its sources. So andante recognises a variable that names one of its own bundles, and
+//! reads the sources again instead of the bundle: a root that was removed from a source disappears from the bundle too.
 
 use std::{
     collections::BTreeSet,
@@ -14,24 +14,20 @@ use std::{
 use rustls::pki_types::CertificateDer;
 use rustls_native_certs::{load_certs_from_paths, load_native_certs};
 
-use super::{
-    CaError, Certificate,
-    certificate::{encode, sha256},
-    pkcs12,
-};
+use super::{CaError, Certificate, certificate::encode, digest::sha256, pkcs12};
 
 /// Our CA's certificate, the system's roots and all certificates of further files, as far as they can be read.
 #[derive(Debug)]
 pub struct Bundle {
     ours: Vec<u8>,
-    /// In an order of their own, each once: the same roots make the same file.
+    /// Sorted, each once: the same roots make the same file.
     others: BTreeSet<Vec<u8>>,
     also: Vec<PathBuf>,
 }
 
-/// What a bundle of ours begins with.
+/// The first line of a bundle of ours.
 const MARK: &str = "# Root certificates of this system and the CA of andante (`andante ca bundle`).\n";
-/// And a line for each file besides the system's.
+/// One such line follows for each source besides the system's roots.
 const ALSO: &str = "# With those of: ";
 
 /// Where systems keep their roots: Debian, Alpine and Arch; Fedora; SUSE; BSDs and macOS.
@@ -48,7 +44,7 @@ impl Bundle {
     /// Reads the system's roots and the files `also`.
     ///
     /// # Errors
-    /// If that leaves our CA alone.
+    /// If there are no roots besides our CA.
     pub fn gather(ca: &Certificate, also: &[PathBuf]) -> Result<Self, CaError> {
         let found = system().into_iter().chain(also.iter().flat_map(|path| certificates(path)));
         let mut others: BTreeSet<Vec<u8>> = found.map(|root| root.to_vec()).collect();
@@ -82,8 +78,8 @@ impl Bundle {
     }
 }
 
-/// What the file of a bundle is called: one with further sources has a name of its own, so that it is not replaced by
-/// one without when somebody asks from a shell with other variables.
+/// The file name of a bundle. A bundle with further sources has a name of its own, so that a run from a shell with
+/// other variables does not replace it by one without them.
 pub fn bundle_name(also: &[PathBuf]) -> String {
     if also.is_empty() {
         return "bundle.pem".to_owned();
@@ -93,8 +89,8 @@ pub fn bundle_name(also: &[PathBuf]) -> String {
     format!("bundle-{id}.pem")
 }
 
-/// Which of the files `named` hold roots that a bundle should have besides the system's; in place of a bundle of ours,
-/// those that it was made of. `ours` is our certificate's file.
+/// Which of the files `named` hold roots that a bundle should have besides the system's. A bundle of ours is replaced
+/// by its sources. `ours` is our certificate's file.
 pub fn sources(named: impl IntoIterator<Item = PathBuf>, ours: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for path in named.into_iter().filter_map(|path| path::absolute(path).ok()) {
@@ -119,8 +115,8 @@ fn made_of(text: &str) -> Vec<PathBuf> {
     head.filter_map(|line| line.strip_prefix(ALSO)).map(PathBuf::from).collect()
 }
 
-/// The system's own roots. If a variable redirects the library that finds them, it may be to a bundle of ours: then
-/// where they usually are.
+/// The system's own roots. A variable may redirect the library that finds them to a bundle of ours: then they are read
+/// from their usual places.
 fn system() -> Vec<CertificateDer<'static>> {
     let redirected = ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().any(|name| env::var_os(name).is_some());
     if !redirected {

@@ -1,4 +1,4 @@
-//! The public part of a CA: what workers may see of it, and what is read without its key.
+//! The public part of a CA: what workers may see, readable without the key.
 
 use std::{
     fs,
@@ -6,14 +6,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use rustls::{
-    SupportedCipherSuite,
-    crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256,
-    pki_types::{CertificateDer, pem::PemObject as _},
-};
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use x509_parser::certificate::X509Certificate;
 
-use super::{CaError, Constraints, files::CERTIFICATE};
+use super::{CaError, Constraints, digest::sha256};
+
+/// The file with the certificate, which workers trust.
+pub const CERTIFICATE: &str = "ca.pem";
 
 /// A CA's certificate.
 #[derive(Clone, Debug)]
@@ -58,17 +57,17 @@ impl Certificate {
         Ok(Self { pem: encode(&der), der, subject, not_before, not_after, constraints, public_key })
     }
 
-    /// As files have it.
+    /// As PEM, the format of files.
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// As the wire has it.
+    /// As DER, the format of TLS.
     pub fn der(&self) -> &CertificateDer<'static> {
         &self.der
     }
 
-    /// What it calls itself: `andante CA 1a2b3c4d`.
+    /// Its subject: `andante CA 1a2b3c4d`.
     pub fn subject(&self) -> &str {
         &self.subject
     }
@@ -78,12 +77,12 @@ impl Certificate {
         sha256(&self.der).iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":")
     }
 
-    /// From when it is good.
+    /// The start of its validity.
     pub fn not_before(&self) -> SystemTime {
         self.not_before
     }
 
-    /// Until when it is good.
+    /// The end of its validity.
     pub fn not_after(&self) -> SystemTime {
         self.not_after
     }
@@ -114,15 +113,6 @@ fn constraints(x509: &X509Certificate<'_>) -> Result<Constraints, String> {
 pub(super) fn encode(der: &[u8]) -> String {
     let lines = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
     pem::encode_config(&pem::Pem::new("CERTIFICATE", der), lines)
-}
-
-/// SHA-256, from the library that TLS uses anyway.
-pub(super) fn sha256(bytes: &[u8]) -> [u8; 32] {
-    let SupportedCipherSuite::Tls13(suite) = TLS13_AES_128_GCM_SHA256 else {
-        unreachable!("the suite is one of TLS 1.3")
-    };
-    let digest = suite.common.hash_provider.hash(bytes);
-    digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
 fn time(seconds: i64) -> SystemTime {

@@ -1,4 +1,4 @@
-//! Which hosts a CA may sign for (name constraints, RFC 5280 §4.2.1.10; R47).
+//! Which hosts a CA may sign for (name constraints, RFC 5280 §4.2.1.10).
 
 use std::{
     fmt,
@@ -22,8 +22,8 @@ pub struct Constraints {
 // === impl Constraints ===
 
 impl Constraints {
-    /// Those that `patterns` name. Certificates know no ports; `*.example.com` brings `example.com` along, and a name
-    /// what is below it, since that is how clients read them.
+    /// The hosts that `patterns` name. Certificates have no ports. `*.example.com` also permits `example.com`, and a
+    /// name also permits all names below it: clients read constraints in this way.
     ///
     /// # Errors
     /// If one of them is `*`.
@@ -118,7 +118,7 @@ fn subnet(address: IpAddr, prefix: u8) -> GeneralSubtree {
     GeneralSubtree::IpAddress(CidrSubnet::from_addr_prefix(address, prefix))
 }
 
-/// An address and its mask, one behind the other.
+/// An address followed by its mask.
 fn network(bytes: &[u8]) -> Option<IpNet> {
     let (address, mask) = bytes.split_at(bytes.len() / 2);
     let ip = |bytes: &[u8]| -> Option<IpAddr> {

@@ -10,13 +10,13 @@ use super::Certificate;
 /// Why there is no CA, or no certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum CaError {
-    /// Nobody has made one.
+    /// There is no CA in the folder.
     #[error("there is no CA in {}", dir.display())]
     Missing {
         /// Where it was looked for.
         dir: PathBuf,
     },
-    /// It will not be overwritten.
+    /// There is a CA already; andante does not overwrite it.
     #[error("there is a CA already, {}", path.display())]
     Exists {
         /// Its key.
@@ -54,7 +54,7 @@ pub enum CaError {
         /// What is wrong with it.
         what: String,
     },
-    /// It was good until then.
+    /// The certificate has expired.
     #[error("the CA has expired on {until}")]
     Expired {
         /// When.

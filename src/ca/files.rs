@@ -16,12 +16,14 @@ use rcgen::{KeyPair, PublicKeyData as _};
 use rustls::pki_types::{PrivateKeyDer, pem::PemObject as _};
 use tempfile::NamedTempFile;
 
-use super::{CaError, Certificate, Constraints, params};
+use super::{
+    CaError, Constraints,
+    certificate::{CERTIFICATE, Certificate},
+    params,
+};
 
 /// The file with the key, of mode 0600.
 pub const KEY: &str = "ca-key.pem";
-/// The file that workers trust.
-pub const CERTIFICATE: &str = "ca.pem";
 
 /// A key and its certificate, as they are written.
 pub(super) struct Stored {
@@ -101,7 +103,7 @@ pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> Result<(), CaError> {
     written().map_err(|source| CaError::Write { path: path.to_owned(), source })
 }
 
-/// Where a CA is kept unless somebody says otherwise: `$XDG_DATA_HOME/andante`, or `~/.local/share/andante`.
+/// The default folder of a CA: `$XDG_DATA_HOME/andante`, or `~/.local/share/andante`.
 pub fn default_dir(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     // A relative path is to be ignored (XDG Base Directory Specification).
     let folder = |name| variable(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
@@ -109,7 +111,7 @@ pub fn default_dir(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBu
     data.map(|data| data.join("andante"))
 }
 
-/// Reads a file that nobody else may read.
+/// Reads a file that only its owner may read.
 fn read_private(path: &Path) -> Result<Vec<u8>, CaError> {
     let failed = |source| CaError::Read { path: path.to_owned(), source };
     let mut file = File::open(path).map_err(failed)?;
@@ -123,7 +125,7 @@ fn read_private(path: &Path) -> Result<Vec<u8>, CaError> {
     Ok(bytes)
 }
 
-/// Whether a file of this `mode` is open to others than its owner. A group may read what is root's, as long as we are
+/// Whether a file of this `mode` is open to others than its owner. A group may read a file of root's, as long as we are
 /// not root: that is how systems hand keys to services (Kubernetes' secrets; PostgreSQL has the same rule).
 fn exposed(mode: u32, owner: u32, us: u32) -> bool {
     let forbidden = if owner == 0 && us != 0 { 0o037 } else { 0o077 };

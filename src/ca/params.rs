@@ -1,4 +1,4 @@
-//! What the certificates say: the CA's own, and those of hosts. Pure but for randomness.
+//! The contents of certificates: the CA's own, and those of hosts. Pure except for randomness.
 
 use std::{
     net::IpAddr,
@@ -11,11 +11,11 @@ use rcgen::{
 };
 use rustls::{crypto::aws_lc_rs, pki_types::DnsName};
 
-use super::{CaError, Constraints, certificate::sha256};
+use super::{CaError, Constraints, digest::sha256};
 
-/// How long a CA is good for. Replacing it means going round all workers.
+/// The validity of a CA. Long, because replacing a CA means a change on every worker.
 const AUTHORITY: Duration = days(3650);
-/// How long a host's certificate is good for; 197 days are what clients put up with (R44).
+/// The validity of a host's certificate; clients accept at most 197 days.
 const LEAF: Duration = days(90);
 /// Certificates start in the past, for machines whose clocks are behind ours.
 const BACKDATED: Duration = days(1);
@@ -25,14 +25,14 @@ pub(super) const fn days(count: u64) -> Duration {
     Duration::from_secs(count * 86_400)
 }
 
-/// What a CA with this `key` says about itself.
+/// The contents of the certificate of a CA with this `key`.
 pub(super) fn authority(
     key: &KeyPair,
     constraints: &Constraints,
     now: SystemTime,
 ) -> Result<CertificateParams, CaError> {
     // One name per installation, so that stores that hold several can tell them apart; of the key rather than of the
-    // machine, whose name is nobody's business.
+    // machine, whose name must not leak.
     let id: String = sha256(&key.subject_public_key_info())[..4].iter().map(|byte| format!("{byte:02x}")).collect();
     let mut subject = DistinguishedName::new();
     subject.push(DnType::CommonName, format!("andante CA {id}"));
@@ -46,7 +46,7 @@ pub(super) fn authority(
     Ok(params)
 }
 
-/// What the certificate of `host` says, and until when; never longer than its CA's.
+/// The contents of the certificate of `host`, and the end of its validity: never later than that of its CA.
 pub(super) fn leaf(
     host: &str,
     now: SystemTime,

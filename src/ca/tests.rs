@@ -133,7 +133,7 @@ fn r45_the_cache_is_bounded() {
     for n in 0..10_000 {
         ca.server_config(&format!("h{n}.example"), Alpn::Http2First, now).unwrap();
     }
-    assert_eq!((ca.minted(), ca.leaves.kept()), (10_000, 1024));
+    assert_eq!((ca.minted(), ca.leaf_cache.kept()), (10_000, 1024));
     ca.server_config("h9999.example", Alpn::Http1First, now).unwrap();
     assert_eq!(ca.minted(), 10_000);
 }
@@ -200,7 +200,7 @@ fn r47_clients_refuse_what_a_bounded_ca_may_not_sign() {
         let bounded = Ca::generate(&hosts(bounds), now).unwrap();
         let unchecked = |host: &str| {
             let free = self::ca();
-            bounded.leaves.server_config(host, Alpn::Http2First, now, free.certificate()).unwrap()
+            bounded.leaf_cache.server_config(host, Alpn::Http2First, now, free.certificate()).unwrap()
         };
         for host in fine {
             assert!(handshake(&client(&bounded), host, unchecked(host)).is_ok(), "{bounds:?}: {host}");

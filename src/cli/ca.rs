@@ -1,16 +1,18 @@
 //! `andante ca`: makes a CA, shows it, and helps workers to trust it.
 
+mod data;
 mod env;
 mod store;
 
 use std::{
     fmt::Write as _,
     fs,
-    io::{self, Write as _},
     path::{Path, PathBuf},
     time::SystemTime,
 };
 
+pub(super) use self::data::failed;
+use self::data::{Data, say};
 use super::{Failure, variables};
 use crate::{
     ca::{self, Ca, CaError, Certificate, Constraints},
@@ -70,14 +72,6 @@ struct Bundle {
     /// Where to write it [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-}
-
-/// Which CA is meant.
-#[derive(Clone, Debug, clap::Args)]
-struct Data {
-    /// The folder of the CA [env: ANDANTE_DATA] [default: $XDG_DATA_HOME/andante or ~/.local/share/andante]
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
@@ -176,45 +170,4 @@ fn description(certificate: &Certificate, dir: &Path) -> String {
         let _ = writeln!(text, "{name:<8} {value}");
     }
     text
-}
-
-// === impl Data ===
-
-impl Data {
-    fn dir(&self) -> Result<PathBuf, Failure> {
-        data_dir(self.data.as_deref())
-    }
-
-    /// What all may read of the CA that there is, and where it is. Needs no access to its key.
-    fn certificate(&self) -> Result<(PathBuf, Certificate), Failure> {
-        let dir = self.dir()?;
-        let certificate = Certificate::open(&dir).map_err(|error| failed("the CA cannot be read", error))?;
-        Ok((dir, certificate))
-    }
-}
-
-/// The folder that was named, else the one that ANDANTE_DATA names, else the usual one.
-pub(super) fn data_dir(named: Option<&Path>) -> Result<PathBuf, Failure> {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let dir = named.map(Path::to_owned).or_else(|| variable("ANDANTE_DATA").map(PathBuf::from));
-    let dir = dir.or_else(|| ca::default_dir(variable)).ok_or_else(|| {
-        Failure::new("there is no folder for the CA, since there is no home directory")
-            .hinting("name one with --data DIR or ANDANTE_DATA")
-    })?;
-    // What is printed is used elsewhere.
-    Ok(std::path::absolute(&dir).unwrap_or(dir))
-}
-
-/// What was not done, and why.
-pub(super) fn failed(what: &str, error: CaError) -> Failure {
-    let hint = error.hint();
-    let failure = Failure::new(what).because(error);
-    match hint {
-        Some(hint) => failure.hinting(hint),
-        None => failure,
-    }
-}
-
-fn say(text: &str) -> Result<(), Failure> {
-    io::stdout().write_all(text.as_bytes()).map_err(Failure::writing)
 }

@@ -12,7 +12,7 @@ mod json;
 
 use super::{FAILED, Failure, serve, terminal, wording};
 use crate::{
-    config::{AccessLog, Clients, Config, Dns, Problem, Settings, Sources},
+    config::{AccessLog, Clients, Config, Diagnostic, Dns, Settings, Sources},
     limit::{LimitSpec, MarginSpec},
     policy::{Egress, Gateway, Https, Parent, Policy, Retry},
 };
@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> ExitCode {
         if good {
             text = summary(&checked.config);
         } else {
-            let _ = writeln!(io::stderr(), "{}{}", fine(&checked.rules), tally(&checked.problems));
+            let _ = writeln!(io::stderr(), "{}{}", fine(&checked.rules), counts(&checked.problems));
         }
     }
     match io::stdout().write_all(text.as_bytes()) {
@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> ExitCode {
     }
 }
 
-fn tally(problems: &[Problem]) -> String {
+fn counts(problems: &[Diagnostic]) -> String {
     let errors = errors(problems);
     let counted = |count, noun| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     format!("{}, {}", counted(errors, "error"), counted(problems.len() - errors, "warning"))
@@ -77,7 +77,7 @@ fn fine(rules: &[(Arc<str>, bool)]) -> String {
     rules.iter().filter(|(_, good)| *good).map(|(name, _)| format!("fine: the rule {name}\n")).collect()
 }
 
-fn errors(problems: &[Problem]) -> usize {
+fn errors(problems: &[Diagnostic]) -> usize {
     problems.iter().filter(|problem| problem.is_error()).count()
 }
 
@@ -157,7 +157,7 @@ fn describe(text: &mut String, rule: &Policy) {
     way_out(text, &rule.egress);
 }
 
-/// What becomes of answers, where it differs from one of `others`: what goes without saying.
+/// The settings on answers that differ from `others`, the defaults.
 fn answers(text: &mut String, indent: usize, policy: &Policy, others: &[&Policy]) {
     let differs = |same: fn(&Policy, &Policy) -> bool| others.iter().any(|other| !same(policy, other));
     if differs(|a, b| a.spend == b.spend) {
@@ -183,7 +183,7 @@ fn again(retry: Option<Retry>) -> String {
     }
 }
 
-/// What differs from going straight there.
+/// The settings on the way out that differ from a direct connection.
 fn way_out(text: &mut String, egress: &Egress) {
     let Egress { secure, via, resolve, source, sni, identity } = egress;
     if *secure {
@@ -360,7 +360,7 @@ mod tests {
     fn errors_and_warnings_are_counted_apart() {
         let content = Ok(b"drain = 1\nlog = 2\n[[rule]]\nhost = 'a'".to_vec());
         let sources = Sources { file: Some(File { path: "a.toml".into(), content }), ..Sources::default() };
-        assert_eq!(tally(&Config::load(&sources).unwrap_err()), "2 errors, 1 warning");
+        assert_eq!(counts(&Config::load(&sources).unwrap_err()), "2 errors, 1 warning");
     }
 
     #[test]

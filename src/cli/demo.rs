@@ -1,6 +1,8 @@
 //! `andante demo`: the whole story, offline: the same burst without andante and with it.
 
 mod burst;
+mod burst_outcome;
+mod remark;
 mod stalls;
 mod table;
 
@@ -18,8 +20,9 @@ use tokio::sync::oneshot;
 
 use self::{
     burst::{Burst, Progress},
+    burst_outcome::BurstOutcome,
     stalls::Stalls,
-    table::{Outcome, Style, table},
+    table::{Style, table},
 };
 use super::{failure::Failure, wording};
 use crate::{
@@ -34,9 +37,9 @@ use crate::{
 
 /// The whole story in under a minute, offline: one burst, without andante and with it, side by side.
 ///
-/// Starts an API on loopback that enforces its limit exactly, and many workers that all have requests for it. First they
-/// call it directly and do what worker programs do when they are refused: sleep for Retry-After plus a little, try again.
-/// Then the same workers go through andante. Nothing leaves this machine.
+/// Starts an API on loopback that enforces its limit exactly, and many workers that all have requests for it. First
+/// they call it directly and do what worker programs do when they are refused: sleep for Retry-After plus a little, try
+/// again. Then the same workers go through andante. Nothing leaves this machine.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -83,27 +86,27 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let coloured = io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
     let style = if coloured { Style::Coloured } else { Style::Plain };
     say(&table(args.requests, args.limit, &without, &with, style))?;
-    match stalls::remark(&without, &with) {
+    match remark::remark(&without, &with) {
         Some(remark) => say(&remark),
         None => Ok(()),
     }
 }
 
-/// The API, on a thread of its own as a real one is on a machine of its own: it counts requests when they arrive, and not
-/// when sixty workers leave it the time to.
+/// The API, on a thread of its own as a real one is on a machine of its own: it counts requests when they arrive, and
+/// not when sixty workers leave it the time to.
 struct OwnApi {
     api: Api,
     /// Ends the thread when it is dropped.
     _stop: oneshot::Sender<()>,
 }
 
-async fn directly(args: &Args, clock: Clock) -> Result<Outcome, Failure> {
+async fn directly(args: &Args, clock: Clock) -> Result<BurstOutcome, Failure> {
     let own = start_api(args, clock)?;
     send("without andante", args, &own.api, None, clock).await
 }
 
 /// Runs andante in this process, as `andante serve --limit HOST=LIMIT` would.
-async fn through_andante(args: &Args, clock: Clock) -> Result<Outcome, Failure> {
+async fn through_andante(args: &Args, clock: Clock) -> Result<BurstOutcome, Failure> {
     let OwnApi { api, _stop } = start_api(args, clock)?;
     let config = config(api.addr(), args.limit)?;
     let running = Running::start(config, Given::default(), None)
@@ -142,7 +145,13 @@ fn start_api(args: &Args, clock: Clock) -> Result<OwnApi, Failure> {
     Ok(OwnApi { api, _stop: stop })
 }
 
-async fn send(name: &str, args: &Args, api: &Api, proxy: Option<SocketAddr>, clock: Clock) -> Result<Outcome, Failure> {
+async fn send(
+    name: &str,
+    args: &Args,
+    api: &Api,
+    proxy: Option<SocketAddr>,
+    clock: Clock,
+) -> Result<BurstOutcome, Failure> {
     let burst = Burst { workers: args.workers, requests: args.requests, api: api.addr(), proxy };
     let (progress, mut stalls) = (Arc::new(Progress::default()), Stalls::default());
     let on_terminal = io::stderr().is_terminal();
@@ -152,10 +161,10 @@ async fn send(name: &str, args: &Args, api: &Api, proxy: Option<SocketAddr>, clo
         never = stalls.watch(clock) => match never {},
     };
     if on_terminal {
-        // The line has done its duty.
+        // The live line is not needed any more.
         show("");
     }
-    Ok(Outcome { stats: api.stats(), took, stalls })
+    Ok(BurstOutcome { stats: api.stats(), took, stalls })
 }
 
 /// Draws the live line until it is dropped.

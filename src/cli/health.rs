@@ -59,7 +59,7 @@ pub async fn run(args: &Args) -> ExitCode {
     };
     match check(admin).await {
         Ok(()) => {
-            // Nobody needs to read it: the exit code has said it.
+            // A failed write does not matter: the exit code reports the same.
             let _ = writeln!(io::stdout(), "ready");
             ExitCode::SUCCESS
         }
@@ -96,7 +96,7 @@ async fn check(admin: Option<SocketAddr>) -> Result<(), Failure> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(answer.body());
-    // Whatever listens there may say anything: one line of it, and nothing that a terminal would act on.
+    // Another program may listen there and send anything: show one line, without control characters.
     let said: String = said.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).collect();
     Err(Failure::new(format!("{url} answers {}: {said}", answer.status())))
 }

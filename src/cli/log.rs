@@ -1,5 +1,5 @@
-//! Sets up logging: to standard error, so that standard output stays the command's own; and the access log, to where that
-//! is wanted.
+//! Sets up logging: to standard error, so that standard output stays the command's own; and the access log, to where
+//! that is wanted.
 
 use std::{
     env,
@@ -60,8 +60,8 @@ where
     }
 }
 
-/// Writes by a thread of its own: a disk that hangs, or a reader that has stopped, must not hold up requests. When it is
-/// too far behind, lines are lost.
+/// Writes by a thread of its own: a disk that hangs, or a reader that has stopped, must not hold up requests. When it
+/// is too far behind, lines are lost.
 fn writer(to: &AccessLog) -> Result<(NonBlocking, WorkerGuard), Failure> {
     let writer: Box<dyn Write + Send> = match to {
         AccessLog::Stdout => Box::new(io::stdout()),
@@ -78,8 +78,8 @@ fn writer(to: &AccessLog) -> Result<(NonBlocking, WorkerGuard), Failure> {
     Ok(NonBlockingBuilder::default().thread_name("access-log").finish(writer))
 }
 
-/// What h2 says of every frame is for its own developers, who name it; a peer could fill a disk with it. Requests have a
-/// log of their own.
+/// h2 logs every frame for its own developers, and a peer could fill a disk with that. So it must be asked for by name.
+/// Requests have a log of their own.
 const QUIET: &str = "h2=info,access=off";
 
 fn filter(text: &str) -> Result<EnvFilter, Failure> {

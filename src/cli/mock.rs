@@ -20,8 +20,8 @@ use crate::{
 ///
 /// Every path answers every method with a small JSON object; uploads are read, measured and thrown away. Past the limit
 /// it refuses in the dialect chosen. What it accepted and refused, and how close together requests came, is at
-/// /__mock/stats, and printed when SIGINT or SIGTERM ends it. PUT on /__mock/limit, /__mock/next and /__mock/down changes
-/// the limit, lays down answers, and takes it down: whoever reaches it may do so, so let it listen on loopback.
+/// /__mock/stats, and printed when SIGINT or SIGTERM ends it. PUT on /__mock/limit, /__mock/next and /__mock/down
+/// changes the limit, lays down answers, and takes it down: whoever reaches it may do so, so let it listen on loopback.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -121,7 +121,7 @@ fn report(stats: &Stats, limit: Option<Rate>) -> String {
         }
         None => report.push_str(&format!(", {worst} asked in the busiest second")),
     }
-    // Of less than a window there is no share to speak of: the allowance may be spent at once.
+    // A run shorter than a window has no meaningful share: the allowance may be spent at once.
     let measured = limit.is_some_and(|limit| stats.span_seconds >= limit.per.as_secs_f64());
     if let Some(share) = stats.used_share.filter(|_| measured) {
         report.push_str(&format!(", {:.1}% of the limit used", share * 100.0));
@@ -139,7 +139,7 @@ fn cannot_listen(address: SocketAddr, error: io::Error) -> Failure {
     Failure::new(format!("could not listen on {address}")).because(error).hinting(hint)
 }
 
-/// Like `println!`, which would panic if nobody reads any more.
+/// Like `println!`, which would panic when the reader of standard output is gone.
 pub(super) fn say(line: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}").and_then(|()| out.flush()).map_err(Failure::writing)

@@ -1,4 +1,4 @@
-//! Tells a service manager how we are (sd_notify(3)), where one has asked to be told.
+//! Reports andante's state to a service manager that asks for it (sd_notify(3)).
 
 use std::{
     env,

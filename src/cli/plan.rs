@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::json;
 
-use self::forecast::{Brake, Forecast};
+use self::forecast::{Brake, BurstForecast};
 use super::{failure::Failure, wording};
 use crate::{
     config::duration,
@@ -20,7 +20,8 @@ use crate::{
 /// How long a burst will take, before it is sent.
 ///
 /// All limits hold at once, as they do in andante: even spacing (or bursts, where a limit allows them), never more than
-/// N in any window, and no more on their way than `in-flight` says. andante's margin for jitter on the way comes on top.
+/// N in any window, and no more on their way than `in-flight` says. andante's margin for jitter on the way comes on
+/// top.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -62,7 +63,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mut limits = args.limit;
     limit::settle(&mut limits.limits);
     let plan = Plan::new(limits, args.requests, args.latency);
-    if plan.forecast.last_leaves == Forecast::NEVER {
+    if plan.forecast.last_leaves == BurstForecast::NEVER {
         return Err(Failure::new(format!("{} would leave at {} for centuries", plan.what(), plan.limits))
             .hinting("check the window of the limits, or allow a burst, as in \"100/d burst 100\""));
     }
@@ -76,7 +77,7 @@ struct Plan {
     limits: Limits,
     requests: NonZeroU32,
     latency: Duration,
-    forecast: Forecast,
+    forecast: BurstForecast,
     faster: Vec<(Limits, Duration)>,
 }
 
@@ -84,11 +85,11 @@ struct Plan {
 
 impl Plan {
     fn new(limits: Limits, requests: NonZeroU32, latency: Duration) -> Self {
-        let forecast = Forecast::new(&limits, requests, latency);
+        let forecast = BurstForecast::new(&limits, requests, latency);
         let bound = forecast.last_leaves.mul_f64(1.0 - WORTH_TELLING);
         let mut faster: Vec<_> = alternatives(&limits, &forecast, requests, latency)
             .into_iter()
-            .map(|limits| (Forecast::new(&limits, requests, latency).last_leaves, limits))
+            .map(|limits| (BurstForecast::new(&limits, requests, latency).last_leaves, limits))
             .filter(|(last_leaves, _)| *last_leaves < bound)
             .map(|(last_leaves, limits)| (limits, last_leaves))
             .collect();
@@ -102,7 +103,7 @@ impl Plan {
         format!("{} request{plural}", wording::count(u64::from(self.requests.get())))
     }
 
-    /// What holds requests back, as somebody wrote it.
+    /// What holds requests back, as it was written.
     fn brake(&self) -> Option<String> {
         Some(match self.forecast.binds? {
             Brake::Limit(index) => self.limits.limits[index].to_string(),
@@ -157,7 +158,7 @@ impl Plan {
 }
 
 /// Other limits under which the burst might leave sooner; each changes one thing about what holds it back.
-fn alternatives(limits: &Limits, forecast: &Forecast, requests: NonZeroU32, latency: Duration) -> Vec<Limits> {
+fn alternatives(limits: &Limits, forecast: &BurstForecast, requests: NonZeroU32, latency: Duration) -> Vec<Limits> {
     match forecast.binds {
         None => Vec::new(),
         Some(Brake::Limit(index)) => {

@@ -78,7 +78,7 @@ pub fn command(serve: clap::Command) -> clap::Command {
 
 /// What `run` takes besides the flags of `serve`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Options {
+pub struct RunOptions {
     /// Show neither progress nor a summary
     #[arg(long, short)]
     pub quiet: bool,
@@ -114,7 +114,8 @@ struct Live {
     footer: Footer,
 }
 
-/// How long the summary waits for what the command's end brings about. Only what lives on in the background takes longer.
+/// How long the summary waits for what the command's end brings about. Only what lives on in the background takes
+/// longer.
 const LAST_NEWS: Duration = Duration::from_millis(250);
 /// How often the line is refreshed.
 const REFRESH: Duration = Duration::from_millis(200);
@@ -130,7 +131,7 @@ pub fn base() -> Config {
 }
 
 /// Runs the command, and returns its exit code.
-pub async fn run(config: Config, options: Options) -> ExitCode {
+pub async fn run(config: Config, options: RunOptions) -> ExitCode {
     match around(config, options).await {
         Ok(code) => code.into(),
         Err(trouble) => {
@@ -140,7 +141,7 @@ pub async fn run(config: Config, options: Options) -> ExitCode {
     }
 }
 
-async fn around(config: Config, options: Options) -> Result<u8, Trouble> {
+async fn around(config: Config, options: RunOptions) -> Result<u8, Trouble> {
     let (config, authority) = prepare_interception(config)?;
     let rules = config.rules.clone();
     let (ca, folder) = authority.unzip();
@@ -186,8 +187,8 @@ async fn around(config: Config, options: Options) -> Result<u8, Trouble> {
     Ok(exit_code(ended))
 }
 
-/// Makes the CA for what is to be intercepted, and what the command needs to trust it. The key never leaves this process,
-/// and the files go when the command does.
+/// Makes the CA for what is to be intercepted, and what the command needs to trust it. The key never leaves this
+/// process, and the files go when the command does.
 ///
 /// Where that fails and nobody has asked for interception, HTTPS passes unseen.
 fn prepare_interception(config: Config) -> Result<(Config, Option<(Ca, TrustFolder)>), Trouble> {
@@ -318,8 +319,8 @@ fn is_there(command: &OsStr) -> bool {
 #[cfg(test)]
 mod tests;
 
-/// Writes to standard error. If that cannot be written to, nobody is left to complain to, and the command's exit code is
-/// what matters.
+/// Writes to standard error. If that cannot be written to, nobody is left to complain to, and the command's exit code
+/// is what matters.
 fn say(text: &str) {
     use std::io::Write as _;
     let _ = std::io::stderr().write_all(text.as_bytes());

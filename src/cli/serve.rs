@@ -14,7 +14,7 @@ use tracing::info;
 use super::{FAILED, Failure, USAGE, log, notify, signals::Signals, terminal};
 use crate::{
     app::{Running, StartError},
-    config::{Config, File, Place, Problem, Settings, Sources},
+    config::{Config, Diagnostic, File, Place, Settings, Sources},
     listen::Given,
 };
 
@@ -37,34 +37,38 @@ pub struct ServeArgs {
     /// Where metrics, health and status answer, or "off" [env: ANDANTE_ADMIN] [default: 127.0.0.1:9128]
     #[arg(long, value_name = "ADDR|off")]
     pub admin: Option<String>,
-    /// Who may use the proxy beside this machine: a network as in 10.0.0.0/8, or "any"; may be repeated [env: ANDANTE_CLIENTS]
+    /// Who may use the proxy beside this machine: a network as in 10.0.0.0/8, or "any"; may be repeated [env:
+    /// ANDANTE_CLIENTS]
     #[arg(long, value_name = "NETWORK|any")]
     pub clients: Vec<String>,
     /// What a host allows, as in api.example.com=10/s,500/min; may be repeated [env: ANDANTE_LIMIT]
     #[arg(long, value_name = "HOST=LIMITS")]
     pub limit: Vec<String>,
-    /// A host whose HTTPS is intercepted, so that each request in it is paced, as in api.example.com, *.example.com:8443
-    /// or *; may be repeated; or none [env: ANDANTE_INTERCEPT] [default: none]
+    /// A host whose HTTPS is intercepted, so that each request in it is paced, as in api.example.com,
+    /// *.example.com:8443 or *; may be repeated; or none [env: ANDANTE_INTERCEPT] [default: none]
     #[arg(long, value_name = "HOST|none")]
     pub intercept: Vec<String>,
-    /// PEM file with authorities that upstreams are verified by, besides the system's; may be repeated [env: ANDANTE_UPSTREAM_CA]
+    /// PEM file with authorities that upstreams are verified by, besides the system's; may be repeated [env:
+    /// ANDANTE_UPSTREAM_CA]
     #[arg(long, value_name = "FILE")]
     pub upstream_ca: Vec<String>,
     /// Where andante keeps its own certificate authority [env: ANDANTE_DATA]
     #[arg(long, value_name = "DIR")]
     pub data: Option<String>,
-    /// How an allowance that an API tells of is spent where no rule says: freely to its last tenth and then evenly, evenly,
-    /// or as fast as requests come [env: ANDANTE_SPEND] [default: mostly]
+    /// How an allowance that an API tells of is spent where no rule says: freely to its last tenth and then evenly,
+    /// evenly, or as fast as requests come [env: ANDANTE_SPEND] [default: mostly]
     #[arg(long, value_name = "mostly|even|greedy")]
     pub spend: Option<String>,
-    /// How far an API's word about its limits is taken where no rule says: if it asks to wait, also where it is stricter
-    /// than the limits here, or always [env: ANDANTE_TRUST] [default: stricter]
+    /// How far an API's word about its limits is taken where no rule says: if it asks to wait, also where it is
+    /// stricter than the limits here, or always [env: ANDANTE_TRUST] [default: stricter]
     #[arg(long, value_name = "waits|stricter|api")]
     pub trust: Option<String>,
-    /// Whether a request is sent again after a failure that allows it, where no rule says [env: ANDANTE_RETRY] [default: on]
+    /// Whether a request is sent again after a failure that allows it, where no rule says [env: ANDANTE_RETRY]
+    /// [default: on]
     #[arg(long, value_name = "on|off")]
     pub retry: Option<String>,
-    /// Whether an API that keeps failing is left alone for a while, where no rule says [env: ANDANTE_BREAKER] [default: on]
+    /// Whether an API that keeps failing is left alone for a while, where no rule says [env: ANDANTE_BREAKER] [default:
+    /// on]
     #[arg(long, value_name = "on|off")]
     pub breaker: Option<String>,
     /// Runtime threads [env: ANDANTE_THREADS] [default: auto, one per core, at most 4]
@@ -104,7 +108,7 @@ pub async fn run(args: ServeArgs) -> ExitCode {
 
 async fn serve(config: Config) -> Result<(), Failure> {
     let _logging = log::start(&config, "info")?;
-    // Before anything can be told that we are ready: whoever reads that may stop us right away.
+    // Before andante reports that it is ready: a reader of that may stop it right away.
     let deaf = |error| Failure::new("could not listen for signals").because(error);
     let mut signals = Signals::listen().map_err(deaf)?;
     let given = Given::take().map_err(not_given)?;
@@ -117,7 +121,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
     tokio::select! {
         _ = running.drain() => Ok(()),
         again = signals.next() => {
-            // Returning would first wait for threads that serve what nobody wants to wait for.
+            // Returning would wait for the threads, whose requests the second signal gives up.
             process::exit(again.exit_code().into())
         }
     }
@@ -213,14 +217,17 @@ pub(super) fn environment() -> Settings {
 }
 
 /// A mistake in a flag is one of usage.
-pub(super) fn exit_code(problems: &[Problem]) -> ExitCode {
-    let flag = |problem: &Problem| problem.is_error() && matches!(problem.place, Place::Flag(_));
+pub(super) fn exit_code(problems: &[Diagnostic]) -> ExitCode {
+    let flag = |problem: &Diagnostic| problem.is_error() && matches!(problem.place, Place::Flag(_));
     ExitCode::from(if problems.iter().any(flag) { USAGE } else { FAILED })
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Args as _;
+
     use super::*;
+    use crate::config::keys;
 
     #[test]
     fn the_ready_line_names_every_address() {
@@ -234,5 +241,25 @@ mod tests {
             ready_line(&[a, b], None),
             format!("andante {version} listening on http://127.0.0.1:1 and http://127.0.0.1:2, admin off")
         );
+    }
+
+    #[test]
+    fn the_help_has_every_flag_of_the_table_of_keys_and_no_other() {
+        let command = ServeArgs::augment_args(clap::Command::new("serve"));
+        let mut flags: Vec<String> =
+            command.get_arguments().filter_map(|arg| arg.get_long()).map(|long| format!("--{long}")).collect();
+        flags.retain(|flag| flag != "--config");
+        for (_, flag) in keys::with_flags() {
+            let at = flags.iter().position(|name| name == flag.name);
+            flags.remove(at.unwrap_or_else(|| panic!("the help lacks {}", flag.name)));
+            let arg = command.get_arguments().find(|arg| arg.get_long() == flag.name.strip_prefix("--")).unwrap();
+            let help = arg.get_help().unwrap().to_string();
+            assert!(help.contains(&format!("[env: {}]", flag.variable)), "{}: {help}", flag.name);
+            assert_eq!(help.contains("may be repeated"), !flag.separators.is_empty(), "{}: {help}", flag.name);
+            let default = flag.default.map(|default| format!("[default: {default}"));
+            assert!(default.is_none_or(|default| help.contains(&default)), "{}: {help}", flag.name);
+            assert_eq!(help.contains("[default: "), flag.default.is_some(), "{}: {help}", flag.name);
+        }
+        assert!(flags.is_empty(), "not in the table of keys: {flags:?}");
     }
 }

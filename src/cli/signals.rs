@@ -90,7 +90,7 @@ fn has_terminal() -> bool {
     File::open("/dev/tty").is_ok()
 }
 
-/// Whether this process was told to ignore `signal` by whoever started it.
+/// Whether the parent process made this one ignore `signal`.
 pub(super) fn is_ignored(signal: process::Signal) -> bool {
     ignores(&std::fs::read_to_string("/proc/self/status").unwrap_or_default(), signal)
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{FAILED, Failure, USAGE};
-use crate::config::Problem;
+use crate::config::Diagnostic;
 
 /// A line's first word, with its colour (ANSI SGR).
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ pub(super) fn failure(failure: &Failure) -> ExitCode {
 }
 
 /// Prints what is wrong with a configuration.
-pub(super) fn problems(problems: &[Problem]) {
+pub(super) fn problems(problems: &[Diagnostic]) {
     let mut lines = Vec::new();
     for problem in problems {
         let label = if problem.is_error() { Label::Error } else { Label::Warning };
@@ -91,7 +91,7 @@ fn print(lines: &[(Label, String)]) {
     let mut stderr = io::stderr().lock();
     let colour = colourful();
     for (label, text) in lines {
-        // A closed standard error leaves nobody to complain to; the exit code still tells.
+        // Nothing can be done about a closed standard error; the exit code still reports the failure.
         let _ = writeln!(stderr, "{}", label.line(text, colour));
     }
 }

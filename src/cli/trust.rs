@@ -1,4 +1,4 @@
-//! The files that make clients trust our CA, beside whom they trust already.
+//! The files that make clients trust our CA besides the roots that they trust already.
 
 use std::{
     ffi::OsString,
@@ -14,7 +14,7 @@ use crate::ca::{self, Bundle, Ca, CaError, Certificate};
 
 /// What clients are pointed to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trust {
+pub struct TrustVariables {
     /// For clients that add it to their roots: our CA.
     pub ca: PathBuf,
     /// For clients that take it for all their roots: the system's and our CA.
@@ -33,16 +33,16 @@ const WGETRC: &str = "SYSTEM_WGETRC";
 /// The same for a CA that lives in memory: in a private temporary folder, which goes when this does.
 #[derive(Debug)]
 pub struct TrustFolder {
-    trust: Trust,
+    trust: TrustVariables,
     _folder: TempDir,
 }
 
-// === impl Trust ===
+// === impl TrustVariables ===
 
-impl Trust {
-    /// For the CA whose `certificate` is published in `dir`. Brings the bundle there up to date: the system's roots, ours,
-    /// and those of the files that the variables of [`Trust::variables`] name now (`current` reads them), which would
-    /// otherwise be lost by setting them.
+impl TrustVariables {
+    /// For the CA whose `certificate` is published in `dir`. Brings the bundle there up to date: the system's roots,
+    /// ours, and those of the files that the variables of [`TrustVariables::variables`] name now (`current` reads
+    /// them), which would otherwise be lost by setting them.
     ///
     /// # Errors
     /// If there are no other roots, or the bundle cannot be written and is not there either.
@@ -79,7 +79,7 @@ impl Trust {
         }
     }
 
-    /// What to set in a worker's environment (R49), for all but Java, which takes its proxy in the same breath; `current`
+    /// What to set in a worker's environment, for all but Java, which takes its proxy in the same breath; `current`
     /// reads what is set there.
     pub fn variables(&self, current: impl Fn(&str) -> Option<OsString>) -> Vec<(&'static str, OsString)> {
         let mut variables = variables::trust(&self.ca, &self.bundle);
@@ -92,7 +92,7 @@ impl Trust {
 // === impl TrustFolder ===
 
 impl TrustFolder {
-    /// Writes what clients need to trust `ca`; `current` reads the environment, as for [`Trust::in_folder`].
+    /// Writes what clients need to trust `ca`; `current` reads the environment, as for [`TrustVariables::in_folder`].
     ///
     /// # Errors
     /// If it cannot be written, or there are no other roots.
@@ -102,7 +102,7 @@ impl TrustFolder {
         let folder = tempfile::Builder::new().prefix("andante-").permissions(private).tempdir_in(&place);
         let folder = folder.map_err(|source| CaError::Write { path: place, source })?;
         ca::replace(&folder.path().join(ca::CERTIFICATE), ca.certificate_pem())?;
-        let mut trust = Trust::in_folder(folder.path(), ca.certificate(), &current)?;
+        let mut trust = TrustVariables::in_folder(folder.path(), ca.certificate(), &current)?;
         let wgetrc = folder.path().join("wgetrc");
         ca::replace(&wgetrc, for_wget(&trust.bundle, current(WGETRC)))?;
         trust.wgetrc = Some(wgetrc);
@@ -110,13 +110,13 @@ impl TrustFolder {
     }
 
     /// Where the files are.
-    pub fn trust(&self) -> &Trust {
+    pub fn trust(&self) -> &TrustVariables {
         &self.trust
     }
 }
 
-/// The system's configuration of wget, which `current` may have moved, with the bundle in it. In front: where the system
-/// chose other roots for wget, those hold.
+/// The system's configuration of wget, which `current` may have moved, with the bundle in it. In front: where the
+/// system chose other roots for wget, those hold.
 fn for_wget(bundle: &Path, current: Option<OsString>) -> String {
     let system = current.filter(|file| !file.is_empty()).unwrap_or_else(|| "/etc/wgetrc".into());
     let chosen = fs::read_to_string(system).unwrap_or_default();
@@ -189,10 +189,11 @@ mod tests {
         fs::write(&theirs, Ca::generate(&[], SystemTime::now()).unwrap().certificate_pem()).unwrap();
         let with = |file: Option<&Path>| {
             let current = |name: &str| file.filter(|_| name == "NODE_EXTRA_CA_CERTS").map(OsString::from);
-            Trust::in_folder(dir.path(), ca.certificate(), current).unwrap()
+            TrustVariables::in_folder(dir.path(), ca.certificate(), current).unwrap()
         };
         let [own, bundle, store] = ["ca.pem", "bundle.pem", "bundle.p12"].map(|name| dir.path().join(name));
-        let alone = Trust { ca: own, bundle, java: Some(store), php: Some(dir.path().to_owned()), wgetrc: None };
+        let alone =
+            TrustVariables { ca: own, bundle, java: Some(store), php: Some(dir.path().to_owned()), wgetrc: None };
         // This test's own machine may have no roots but these.
         let more = with(Some(&theirs));
         assert!(more.ca == more.bundle && more.bundle != alone.bundle);

@@ -1,4 +1,5 @@
-//! The variables by which common clients find their proxy, and whom to trust: the one list, for `run` and `ca env`. Pure.
+//! The variables by which common clients find their proxy and the roots to trust: one list, for `run` and `ca env`.
+//! Pure.
 
 pub(super) mod java;
 
@@ -7,7 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where clients look for the proxy. Both spellings: curl reads only `http_proxy` in small letters, others only capitals.
+/// Where clients look for the proxy. Both spellings: curl reads only `http_proxy` in small letters, others only
+/// capitals.
 const PROXIES: [&str; 6] = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 
 /// Where clients look for the hosts that need none.
@@ -70,8 +72,8 @@ pub(super) fn trust(ca: &Path, bundle: &Path) -> Vec<(&'static str, OsString)> {
     adding.into_iter().chain(REPLACING.map(|name| (name, OsString::from(bundle)))).collect()
 }
 
-/// What leads Java to the proxy at `url`, past which it goes for the hosts `direct`, and to the roots in `store`, with the
-/// options that are set now.
+/// What leads Java to the proxy at `url`, past which it goes for the hosts `direct`, and to the roots in `store`, with
+/// the options that are set now.
 pub(super) fn java(
     url: &str,
     store: Option<&Path>,

@@ -1,43 +1,39 @@
-//! Reads what becomes of an API's answers, which a rule can say, and for all others the file, the environment and flags.
+//! Reads the keys on an API's answers (`spend`, `trust`, `retry`, `breaker`): of a rule, and the defaults of the file,
+//! the environment and the flags.
 
 use super::{
+    keys,
     reader::{Reader, Table},
-    value::answers as value,
 };
 use crate::policy::{Policy, Retry, Spend, Trust};
 
-/// What one place says; the rest is left to weaker ones.
+/// What one source says; weaker sources fill in the rest.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Answers {
+pub(super) struct AnswerKeys {
     pub(super) spend: Option<Spend>,
     pub(super) trust: Option<Trust>,
     pub(super) retry: Option<bool>,
-    /// Bytes of a body that is kept. Apart from `retry`: whoever says "on" does not speak of bodies.
+    /// Bytes of a body that is kept. Apart from `retry`: `"on"` leaves the size to weaker sources.
     pub(super) body: Option<u64>,
     pub(super) breaker: Option<bool>,
 }
 
-/// The keys, in a rule and outside of any table.
-pub(super) const KEYS: &[&str] = &["spend", "trust", "retry", "breaker"];
-/// Keys of `retry`, if it is a table.
-const RETRY: &[&str] = &["body"];
+// === impl AnswerKeys ===
 
-// === impl Answers ===
-
-impl Answers {
+impl AnswerKeys {
     /// What `table`, a rule or the whole file, says.
     pub(super) fn read<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Self {
         let (retry, body) = retry(reader, table);
         Self {
-            spend: reader.one(table, "spend", &value::SPEND).map(|spend| spend.value),
-            trust: reader.one(table, "trust", &value::TRUST).map(|trust| trust.value),
+            spend: reader.one(table, &keys::SPEND).map(|spend| spend.value),
+            trust: reader.one(table, &keys::TRUST).map(|trust| trust.value),
             retry,
             body,
-            breaker: reader.one(table, "breaker", &value::BREAKER).map(|breaker| breaker.value),
+            breaker: reader.one(table, &keys::BREAKER).map(|breaker| breaker.value),
         }
     }
 
-    /// This, and where it says nothing, what `weaker` says.
+    /// This, with the gaps filled in from `weaker`.
     pub(super) fn or(self, weaker: Self) -> Self {
         Self {
             spend: self.spend.or(weaker.spend),
@@ -63,10 +59,10 @@ impl Answers {
 
 /// `retry` is a word, or a table that means "on" and says more.
 fn retry<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> (Option<bool>, Option<u64>) {
-    if !table.has_table("retry") {
-        return (reader.one(table, "retry", &value::RETRY).map(|on| on.value), None);
+    if !table.has_table(keys::RETRY.entry.name) {
+        return (reader.one(table, &keys::RETRY).map(|on| on.value), None);
     }
-    let Some(inner) = reader.table(table, "retry", "retry.") else { return (None, None) };
-    reader.only(&inner, RETRY, &[("a [[rule]]", super::rules::KEYS), ("the first table", super::layer::TOP)]);
-    (Some(true), reader.one(&inner, "body", &value::BODY).map(|body| body.value))
+    let Some(inner) = reader.table(table, keys::RETRY.entry.name, "retry.") else { return (None, None) };
+    reader.only(&inner, &keys::RETRY_TABLE);
+    (Some(true), reader.one(&inner, &keys::BODY).map(|body| body.value))
 }

@@ -1,27 +1,27 @@
-//! Holds the parts of a configuration against each other: addresses, who may use them, and whose HTTPS is intercepted.
+//! Compares the parts of a configuration: addresses, the clients that may use them, and the hosts that are intercepted.
 
 use std::net::SocketAddr;
 
 use super::{
-    Clients,
-    problem::{Place, Placed, Problem},
-    value::Client,
+    diagnostic::{Diagnostic, Place, Spanned},
+    model::Clients,
+    value::ClientEntry,
 };
 use crate::policy::{HostPattern, Interception};
 
 /// Who may use the proxy.
-pub(super) fn clients(written: Option<Vec<Placed<Client>>>, problems: &mut Vec<Problem>) -> Clients {
+pub(super) fn clients(written: Option<Vec<Spanned<ClientEntry>>>, problems: &mut Vec<Diagnostic>) -> Clients {
     let Some(written) = written else { return Clients::Loopback };
-    let any = written.iter().find(|client| client.value == Client::Any);
+    let any = written.iter().find(|client| client.value == ClientEntry::Any);
     if let (Some(any), true) = (any, written.len() > 1) {
         let hint = "write [\"any\"] alone, or the networks without it";
-        problems.push(Problem::error(any, "\"any\" makes the networks beside it meaningless", hint));
+        problems.push(Diagnostic::error(any, "\"any\" makes the networks beside it meaningless", hint));
     }
     let networks: Vec<_> = written
         .iter()
         .filter_map(|client| match client.value {
-            Client::Network(network) => Some(network),
-            Client::Any => None,
+            ClientEntry::Network(network) => Some(network),
+            ClientEntry::Any => None,
         })
         .collect();
     match (any, networks.is_empty()) {
@@ -31,23 +31,22 @@ pub(super) fn clients(written: Option<Vec<Placed<Client>>>, problems: &mut Vec<P
     }
 }
 
-/// Which hosts are intercepted, where `base` holds as far as nobody has written anything. Also returns the hosts that
-/// were named.
+/// Which hosts are intercepted; `base` fills in what no source says. Also returns the hosts that were named.
 pub(super) fn interception(
-    written: Option<Vec<Placed<Option<HostPattern>>>>,
+    written: Option<Vec<Spanned<Option<HostPattern>>>>,
     base: &Interception,
-    problems: &mut Vec<Problem>,
-) -> (Interception, Vec<Placed<HostPattern>>) {
+    problems: &mut Vec<Diagnostic>,
+) -> (Interception, Vec<Spanned<HostPattern>>) {
     let written = written.unwrap_or_default();
     let none = written.iter().find(|entry| entry.value.is_none());
     if let (Some(none), true) = (none, written.len() > 1) {
         let hint = "write \"none\" alone, or the hosts without it";
-        problems.push(Problem::error(none, "\"none\" contradicts the hosts beside it", hint));
+        problems.push(Diagnostic::error(none, "\"none\" contradicts the hosts beside it", hint));
     }
     if none.is_some() {
         return (Interception::default(), Vec::new());
     }
-    let named: Vec<_> = written.into_iter().filter_map(Placed::transpose).collect();
+    let named: Vec<_> = written.into_iter().filter_map(Spanned::transpose).collect();
     if named.is_empty() {
         return (base.clone(), named);
     }
@@ -55,21 +54,21 @@ pub(super) fn interception(
     (Interception { hosts, others: base.others.besides_named() }, named)
 }
 
-/// Addresses must differ, and those that others can reach must be meant. `named` is whether anybody wrote `clients`,
-/// even wrongly.
+/// Addresses must differ, and an address that other machines can reach must be intended. `open` is whether a source has
+/// `clients`, even with a mistake in it.
 pub(super) fn addresses(
-    listen: &[Placed<SocketAddr>],
-    admin: &Placed<Option<SocketAddr>>,
+    listen: &[Spanned<SocketAddr>],
+    admin: &Spanned<Option<SocketAddr>>,
     open: bool,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<Diagnostic>,
 ) {
     for (index, address) in listen.iter().enumerate() {
         if listen[..index].iter().any(|earlier| collide(earlier.value, address.value)) {
             let what = format!("{} is listened on already", address.value);
-            problems.push(Problem::error(address, what, "write each address once"));
+            problems.push(Diagnostic::error(address, what, "write each address once"));
         }
         if !open && !loopback(address.value) {
-            problems.push(Problem::error(
+            problems.push(Diagnostic::error(
                 address,
                 format!("other machines can reach {}, and nothing says which of them may", address.value),
                 "write clients = [\"10.0.0.0/8\"], the networks of your workers, or clients = [\"any\"]; as a flag, --clients 10.0.0.0/8",
@@ -81,13 +80,13 @@ pub(super) fn addresses(
         let what = format!("listen and admin are both {admin_address}");
         let hint = "write another port for one of them, or \"off\" for admin";
         let problem = match admin.place {
-            Place::Default => Problem::error(clash, what, hint),
-            _ => Problem::error(admin, what, hint),
+            Place::Default => Diagnostic::error(clash, what, hint),
+            _ => Diagnostic::error(admin, what, hint),
         };
         problems.push(problem);
     }
     if !loopback(admin_address) {
-        problems.push(Problem::warning(
+        problems.push(Diagnostic::warning(
             admin,
             format!("whoever reaches {admin_address} sees metrics and status, without a password"),
             "write a loopback address such as \"127.0.0.1:9128\" unless the network is closed",
@@ -99,7 +98,7 @@ fn loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
 
-/// Whether both cannot be listened on. Port 0 is a new one each time.
+/// Whether both addresses cannot be listened on together. Port 0 is a new port each time.
 fn collide(a: SocketAddr, b: SocketAddr) -> bool {
     let (own, other) = (a.ip().to_canonical(), b.ip().to_canonical());
     let covers = own == other || (own.is_ipv4() == other.is_ipv4() && (own.is_unspecified() || other.is_unspecified()));

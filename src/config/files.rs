@@ -4,18 +4,18 @@ use std::{fs, io, io::Read as _, path::PathBuf};
 
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, pem, pem::PemObject as _};
 
-use super::problem::{Placed, Problem};
+use super::diagnostic::{Diagnostic, Spanned};
 
 /// A file that is named, and what it ought to hold.
 #[derive(Clone, Debug)]
-pub(super) struct Named {
-    file: Placed<PathBuf>,
-    holds: Holds,
+pub(super) struct FileRef {
+    file: Spanned<PathBuf>,
+    holds: PemKind,
 }
 
 /// What a file ought to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Holds {
+pub(super) enum PemKind {
     Certificates,
     RevocationLists,
     Key,
@@ -24,30 +24,30 @@ pub(super) enum Holds {
 /// The largest file that is read: lists of revoked certificates grow to some tens of megabytes.
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
 
-// === impl Named ===
+// === impl FileRef ===
 
-impl Named {
-    pub(super) fn new(file: Placed<PathBuf>, holds: Holds) -> Self {
+impl FileRef {
+    pub(super) fn new(file: Spanned<PathBuf>, holds: PemKind) -> Self {
         Self { file, holds }
     }
 
     /// All of `files`, each of which holds the same.
-    pub(super) fn all(files: Option<&[Placed<PathBuf>]>, holds: Holds) -> impl Iterator<Item = Self> {
+    pub(super) fn all(files: Option<&[Spanned<PathBuf>]>, holds: PemKind) -> impl Iterator<Item = Self> {
         files.unwrap_or_default().iter().map(move |file| Self::new(file.clone(), holds))
     }
 
-    /// Opens the file; what is wrong with it, if anything. Never says what is in it.
-    pub(super) fn look(&self) -> Option<Problem> {
+    /// Opens the file, and returns what is wrong with it. Never quotes its content.
+    pub(super) fn look(&self) -> Option<Diagnostic> {
         let name = self.file.value.display();
         let bytes = match self.bytes() {
             Ok(bytes) => bytes,
             Err(error) => {
                 let hint = "name a file that exists and that andante may read; in a configuration file, names are \
                             relative to its folder";
-                return Some(Problem::error(&self.file, format!("{name} cannot be read: {error}"), hint));
+                return Some(Diagnostic::error(&self.file, format!("{name} cannot be read: {error}"), hint));
             }
         };
-        let wrong = |what: String, hint: &str| Some(Problem::error(&self.file, what, hint));
+        let wrong = |what: String, hint: &str| Some(Diagnostic::error(&self.file, what, hint));
         match self.holds.count(&bytes) {
             Ok(0) => wrong(format!("{name} holds no {}", self.holds.noun()), self.holds.example()),
             Ok(_) => None,
@@ -65,9 +65,9 @@ impl Named {
     }
 }
 
-// === impl Holds ===
+// === impl PemKind ===
 
-impl Holds {
+impl PemKind {
     /// How many of them are in `bytes`.
     fn count(self, bytes: &[u8]) -> Result<usize, &'static str> {
         // DER is one item, and a sequence; a key has to be PEM. As `tls` reads them.
@@ -98,7 +98,7 @@ impl Holds {
     }
 }
 
-/// Errors are named without what they quote: it may be part of a key.
+/// Errors without the text that they quote, which may be part of a key.
 fn counted<T>(items: impl Iterator<Item = Result<T, pem::Error>>) -> Result<usize, &'static str> {
     let mut count = 0;
     for item in items {
@@ -119,10 +119,10 @@ mod tests {
 
     use super::*;
 
-    fn look(holds: Holds, text: &str) -> Option<String> {
+    fn look(holds: PemKind, text: &str) -> Option<String> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
-        let problem = Named::new(Placed::default(file.path().to_owned()), holds).look()?;
+        let problem = FileRef::new(Spanned::default(file.path().to_owned()), holds).look()?;
         Some(problem.what.replace(file.path().to_str().unwrap(), "FILE"))
     }
 
@@ -133,19 +133,19 @@ mod tests {
     #[test]
     fn a_file_holds_what_it_is_named_for() {
         let [certificate, list, key] = ["CERTIFICATE", "X509 CRL", "PRIVATE KEY"].map(section);
-        assert_eq!(look(Holds::Certificates, &format!("{key}{certificate}")), None);
-        assert_eq!(look(Holds::RevocationLists, &list), None);
-        assert_eq!(look(Holds::Key, &format!("{certificate}{key}")), None);
-        assert_eq!(look(Holds::Key, &certificate).unwrap(), "FILE holds no private key");
-        assert_eq!(look(Holds::Certificates, "").unwrap(), "FILE holds no certificate");
+        assert_eq!(look(PemKind::Certificates, &format!("{key}{certificate}")), None);
+        assert_eq!(look(PemKind::RevocationLists, &list), None);
+        assert_eq!(look(PemKind::Key, &format!("{certificate}{key}")), None);
+        assert_eq!(look(PemKind::Key, &certificate).unwrap(), "FILE holds no private key");
+        assert_eq!(look(PemKind::Certificates, "").unwrap(), "FILE holds no certificate");
     }
 
     #[test]
     fn certificates_and_lists_may_be_der() {
         let der = "0\u{3}\u{2}\u{1}\u{1}";
-        assert_eq!(look(Holds::Certificates, der), None);
-        assert_eq!(look(Holds::RevocationLists, der), None);
-        assert_eq!(look(Holds::Key, der).unwrap(), "FILE holds no private key");
+        assert_eq!(look(PemKind::Certificates, der), None);
+        assert_eq!(look(PemKind::RevocationLists, der), None);
+        assert_eq!(look(PemKind::Key, der).unwrap(), "FILE holds no private key");
     }
 
     #[test]
@@ -154,15 +154,15 @@ mod tests {
             "-----BEGIN PRIVATE KEY-----\nhunter2",
             "-----BEGIN PRIVATE KEY-----\n!hunter2!\n-----END PRIVATE KEY-----",
         ] {
-            let said = look(Holds::Key, text).unwrap();
+            let said = look(PemKind::Key, text).unwrap();
             assert!(said.starts_with("FILE is not good PEM: a section") && !said.contains("hunter2"), "{said}");
         }
     }
 
     #[test]
     fn a_file_that_cannot_be_read_says_why() {
-        let missing = Named::new(Placed::default("no/such.pem".into()), Holds::Key).look().unwrap();
+        let missing = FileRef::new(Spanned::default("no/such.pem".into()), PemKind::Key).look().unwrap();
         assert!(missing.is_error() && missing.what.starts_with("no/such.pem cannot be read: "), "{missing}");
-        assert!(Named::new(Placed::default("/".into()), Holds::Key).look().is_some());
+        assert!(FileRef::new(Spanned::default("/".into()), PemKind::Key).look().is_some());
     }
 }

@@ -3,33 +3,30 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{
-    problem::{Place, Placed, Problem},
+    diagnostic::{Diagnostic, Place, Spanned},
+    keys::{self, PATH, TO},
     reader::{Reader, Table},
-    value::gateway::{PATH, TO},
 };
 use crate::policy::Gateway;
-
-/// Keys of a `[[gateway]]`.
-pub(super) const KEYS: &[&str] = &["path", "to"];
 
 /// All gateways of a file.
 pub(super) fn read<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Vec<Gateway> {
     let mut gateways = Vec::new();
     let mut seen: HashMap<Arc<str>, Place> = HashMap::new();
     for table in reader.tables(root, "gateway") {
-        reader.only(&table, KEYS, &[("a [[rule]]", super::rules::KEYS), ("the first table", super::layer::TOP)]);
-        for (key, example) in [("path", PATH.example), ("to", TO.example)] {
+        reader.only(&table, &keys::GATEWAY);
+        for (key, example) in [(PATH.entry.name, PATH.grammar.example), (TO.entry.name, TO.grammar.example)] {
             if !table.has(key) {
-                let missing = Placed { key: Some(key.to_owned()), ..reader.header(&table) };
+                let missing = Spanned { key: Some(key.to_owned()), ..reader.header(&table) };
                 let hint = format!("write {key} = {example} below [[gateway]]");
-                reader.problems.push(Problem::error(&missing, format!("a gateway needs its `{key}`"), hint));
+                reader.problems.push(Diagnostic::error(&missing, format!("a gateway needs its `{key}`"), hint));
             }
         }
-        let (path, to) = (reader.one(&table, "path", &PATH), reader.one(&table, "to", &TO));
+        let (path, to) = (reader.one(&table, &PATH), reader.one(&table, &TO));
         if let Some(path) = &path {
             if let Some(earlier) = seen.get(&path.value) {
                 let what = format!("{} is a gateway already, at {earlier}", path.value);
-                reader.problems.push(Problem::error(path, what, "give each gateway a path of its own"));
+                reader.problems.push(Diagnostic::error(path, what, "give each gateway a path of its own"));
             } else {
                 seen.insert(path.value.clone(), path.place.clone());
             }

@@ -1,63 +1,39 @@
-//! What one source says: a file, the environment, or the flags. All of it read, nothing of it compared yet.
+//! One source: a file, the environment, or the flags. Reads all of it, and compares nothing.
 
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use super::{
-    AccessLog, Dns, LogFormat, Timeouts,
-    answers::Answers,
+    answers::AnswerKeys,
+    diagnostic::{Diagnostic, Place, Spanned},
     gateways,
-    problem::{Place, Placed, Problem},
+    keys::{self, Flag, Key},
+    model::{AccessLog, Dns, LogFormat, Timeouts},
     reader::{self, Reader, Table},
-    rules::{self, Draft},
+    rules::{self, RawRule},
     source::{File, Settings},
-    value::{self, Client, Grammar, answers, upstream, upstream::Resolver},
+    value::{ClientEntry, upstream::Resolver},
 };
 use crate::{
     limit::Limits,
     policy::{Gateway, HostPattern},
 };
 
-/// Keys outside of any table.
-pub(super) const TOP: &[&str] = &[
-    "listen",
-    "admin",
-    "threads",
-    "log",
-    "access-log",
-    "clients",
-    "drain",
-    "intercept",
-    "upstream-ca",
-    "upstream-crl",
-    "dns",
-    "data",
-    "spend",
-    "trust",
-    "retry",
-    "breaker",
-    "timeouts",
-    "gateway",
-    "rule",
-];
-/// Keys of `[timeouts]`.
-pub(super) const TIMEOUTS: &[&str] = &["connect", "answer", "idle", "head", "keep-alive", "upstream-keep-alive"];
-
 /// What every source can say.
 #[derive(Default)]
 pub(super) struct Layer {
-    pub(super) listen: Option<Vec<Placed<SocketAddr>>>,
-    pub(super) admin: Option<Placed<Option<SocketAddr>>>,
-    pub(super) threads: Option<Placed<Option<NonZeroUsize>>>,
-    pub(super) log: Option<Placed<LogFormat>>,
-    pub(super) access_log: Option<Placed<Option<AccessLog>>>,
-    pub(super) clients: Option<Vec<Placed<Client>>>,
+    pub(super) listen: Option<Vec<Spanned<SocketAddr>>>,
+    pub(super) admin: Option<Spanned<Option<SocketAddr>>>,
+    pub(super) threads: Option<Spanned<Option<NonZeroUsize>>>,
+    pub(super) log: Option<Spanned<LogFormat>>,
+    pub(super) access_log: Option<Spanned<Option<AccessLog>>>,
+    pub(super) clients: Option<Vec<Spanned<ClientEntry>>>,
     /// Limits by host; of a file these are in its rules instead.
-    pub(super) limits: Vec<Placed<(HostPattern, Limits)>>,
-    pub(super) intercept: Option<Vec<Placed<Option<HostPattern>>>>,
-    pub(super) upstream_ca: Option<Vec<Placed<PathBuf>>>,
-    pub(super) data: Option<Placed<PathBuf>>,
-    /// What holds for every rule that does not say, and without one.
-    pub(super) answers: Answers,
+    pub(super) limits: Vec<Spanned<(HostPattern, Limits)>>,
+    pub(super) intercept: Option<Vec<Spanned<Option<HostPattern>>>>,
+    pub(super) upstream_ca: Option<Vec<Spanned<PathBuf>>>,
+    pub(super) data: Option<Spanned<PathBuf>>,
+    /// The defaults of rules, and of hosts without a rule.
+    pub(super) answers: AnswerKeys,
 }
 
 /// What a file can say.
@@ -66,17 +42,24 @@ pub(super) struct FileLayer {
     pub(super) common: Layer,
     pub(super) drain: Option<Duration>,
     pub(super) timeouts: Option<Timeouts>,
-    pub(super) upstream_crl: Option<Vec<Placed<PathBuf>>>,
+    pub(super) upstream_crl: Option<Vec<Spanned<PathBuf>>>,
     pub(super) dns: Option<Dns>,
     pub(super) gateways: Option<Vec<Gateway>>,
-    pub(super) rules: Vec<Draft>,
+    pub(super) rules: Vec<RawRule>,
+}
+
+/// Reads the texts of flags or variables.
+struct SettingsReader<'a> {
+    /// Where the text of a flag was written.
+    place: fn(Flag) -> Place,
+    problems: &'a mut Vec<Diagnostic>,
 }
 
 // === impl FileLayer ===
 
 impl FileLayer {
-    /// Reads a file; as much of it as can be read.
-    pub(super) fn read(file: &File, base: Timeouts, problems: &mut Vec<Problem>) -> Self {
+    /// Reads a file, and goes on after each error.
+    pub(super) fn read(file: &File, base: Timeouts, problems: &mut Vec<Diagnostic>) -> Self {
         match text(file) {
             Ok(text) => {
                 let mut reader = Reader::new(&file.path, text);
@@ -93,29 +76,25 @@ impl FileLayer {
     }
 
     fn from_root<'a>(reader: &mut Reader<'a>, root: &Table<'a>, base: Timeouts) -> Self {
-        reader.only(
-            root,
-            TOP,
-            &[("[timeouts]", TIMEOUTS), ("a [[rule]]", rules::KEYS), ("a [[gateway]]", gateways::KEYS)],
-        );
-        let data = reader.one(root, "data", &upstream::FOLDER);
+        reader.only(root, &keys::TOP);
+        let data = reader.one(root, &keys::DATA);
         Self {
             common: Layer {
                 listen: listen(reader, root),
-                admin: reader.one(root, "admin", &value::ADMIN),
-                threads: reader.one(root, "threads", &value::THREADS),
-                log: reader.one(root, "log", &value::LOG),
+                admin: reader.one(root, &keys::ADMIN),
+                threads: reader.one(root, &keys::THREADS),
+                log: reader.one(root, &keys::LOG),
                 access_log: access_log(reader, root),
-                clients: reader.several(root, "clients", &value::CLIENT).map(|clients| clients.value),
+                clients: reader.several(root, &keys::CLIENTS).map(|clients| clients.value),
                 limits: Vec::new(),
-                intercept: reader.several(root, "intercept", &value::INTERCEPT).map(|hosts| hosts.value),
-                upstream_ca: reader.files(root, "upstream-ca"),
+                intercept: reader.several(root, &keys::INTERCEPT).map(|hosts| hosts.value),
+                upstream_ca: reader.files(root, &keys::UPSTREAM_CA),
                 data: data.map(|data| reader.beside(data)),
-                answers: Answers::read(reader, root),
+                answers: AnswerKeys::read(reader, root),
             },
-            drain: reader.one(root, "drain", &value::DURATION).map(|drain| drain.value),
+            drain: reader.one(root, &keys::DRAIN).map(|drain| drain.value),
             timeouts: Some(timeouts(reader, root, base)),
-            upstream_crl: reader.files(root, "upstream-crl"),
+            upstream_crl: reader.files(root, &keys::UPSTREAM_CRL),
             dns: dns(reader, root),
             gateways: root.has("gateway").then(|| gateways::read(reader, root)),
             rules: rules::read(reader, root),
@@ -123,22 +102,22 @@ impl FileLayer {
     }
 }
 
-fn access_log<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Option<Placed<Option<AccessLog>>> {
-    let mut written = reader.one(root, "access-log", &value::ACCESS_LOG)?;
+fn access_log<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Option<Spanned<Option<AccessLog>>> {
+    let mut written = reader.one(root, &keys::ACCESS_LOG)?;
     if let Some(AccessLog::File(path)) = &mut written.value {
         *path = reader.folder().join(&*path);
     }
     Some(written)
 }
 
-fn listen<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Option<Vec<Placed<SocketAddr>>> {
+fn listen<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Option<Vec<Spanned<SocketAddr>>> {
     let before = reader.problems.len();
-    let listen = reader.several(root, "listen", &value::LISTEN)?;
+    let listen = reader.several(root, &keys::LISTEN)?;
     if listen.value.is_empty() && reader.problems.len() == before {
-        let problem = Problem::error(
+        let problem = Diagnostic::error(
             &listen,
             "expected at least one address, found an empty list",
-            format!("write {}", value::LISTEN.example),
+            format!("write {}", keys::LISTEN.grammar.example),
         );
         reader.problems.push(problem);
     }
@@ -147,10 +126,16 @@ fn listen<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Option<Vec<Placed<So
 
 fn timeouts<'a>(reader: &mut Reader<'a>, root: &Table<'a>, mut timeouts: Timeouts) -> Timeouts {
     let Some(table) = reader.table(root, "timeouts", "timeouts.") else { return timeouts };
-    reader.only(&table, TIMEOUTS, &[("a [[rule]]", rules::KEYS)]);
-    let Timeouts { connect, answer, idle, head, keep_alive, upstream_keep_alive } = &mut timeouts;
-    for (key, timeout) in TIMEOUTS.iter().zip([connect, answer, idle, head, keep_alive, upstream_keep_alive]) {
-        if let Some(written) = reader.one(&table, key, &value::TIMEOUT) {
+    reader.only(&table, &keys::TIMEOUT);
+    for (key, timeout) in [
+        (keys::CONNECT, &mut timeouts.connect),
+        (keys::ANSWER, &mut timeouts.answer),
+        (keys::IDLE, &mut timeouts.idle),
+        (keys::HEAD, &mut timeouts.head),
+        (keys::KEEP_ALIVE, &mut timeouts.keep_alive),
+        (keys::UPSTREAM_KEEP_ALIVE, &mut timeouts.upstream_keep_alive),
+    ] {
+        if let Some(written) = reader.one(&table, &key) {
             *timeout = written.value;
         }
     }
@@ -159,7 +144,7 @@ fn timeouts<'a>(reader: &mut Reader<'a>, root: &Table<'a>, mut timeouts: Timeout
 
 fn dns<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Option<Dns> {
     let before = reader.problems.len();
-    let dns = reader.several(root, "dns", &upstream::DNS)?;
+    let dns = reader.several(root, &keys::DNS)?;
     let mut servers = Vec::new();
     for entry in &dns.value {
         match entry.value {
@@ -169,13 +154,13 @@ fn dns<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Option<Dns> {
             Resolver::Cached | Resolver::System => {
                 let what = format!("{:?} makes what is beside it meaningless", entry.text);
                 let hint = "write it alone, or the servers without it";
-                reader.problems.push(Problem::error(entry, what, hint));
+                reader.problems.push(Diagnostic::error(entry, what, hint));
             }
         }
     }
     if servers.is_empty() && reader.problems.len() == before {
-        let hint = format!("write {}", upstream::DNS.example);
-        reader.problems.push(Problem::error(&dns, "expected at least one server, found an empty list", hint));
+        let hint = format!("write {}", keys::DNS.grammar.example);
+        reader.problems.push(Diagnostic::error(&dns, "expected at least one server, found an empty list", hint));
     }
     Some(Dns::Servers(servers))
 }
@@ -185,10 +170,10 @@ fn name(file: &File) -> std::sync::Arc<str> {
 }
 
 /// The text of `file`, or why there is none.
-fn text(file: &File) -> Result<&str, Problem> {
-    let at = |at| Placed { value: (), text: String::new(), key: None, place: Place::File { name: name(file), at } };
+fn text(file: &File) -> Result<&str, Diagnostic> {
+    let at = |at| Spanned { value: (), text: String::new(), key: None, place: Place::File { name: name(file), at } };
     let bytes = file.content.as_ref().map_err(|error| {
-        Problem::error(
+        Diagnostic::error(
             &at(None),
             format!("cannot be read: {error}"),
             "name a file that exists and that andante may read",
@@ -198,14 +183,15 @@ fn text(file: &File) -> Result<&str, Problem> {
         let before = &bytes[..error.valid_up_to()];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
         let column = before.iter().rev().take_while(|byte| **byte != b'\n').count() + 1;
-        Problem::error(&at(Some((line, column))), "not UTF-8", "save the file as UTF-8, as TOML demands")
+        Diagnostic::error(&at(Some((line, column))), "not UTF-8", "save the file as UTF-8, as TOML demands")
     })
 }
 
 // === impl Layer ===
 
 impl Layer {
-    /// This, and where it says nothing, what `weaker` says. Limits are for one host each, and stand in this order.
+    /// This, with the gaps filled in from `weaker`. Limits are for one host each, so those of both are kept, these
+    /// first.
     pub(super) fn or(mut self, weaker: Self) -> Self {
         self.limits.extend(weaker.limits);
         Self {
@@ -223,76 +209,62 @@ impl Layer {
         }
     }
 
-    /// Reads what variables said.
-    pub(super) fn environment(said: &Settings, problems: &mut Vec<Problem>) -> Self {
-        Self::read(said, problems, |flag| {
-            Place::Variable(match flag {
-                "--listen" => "ANDANTE_LISTEN",
-                "--admin" => "ANDANTE_ADMIN",
-                "--threads" => "ANDANTE_THREADS",
-                "--log" => "ANDANTE_LOG_FORMAT",
-                "--access-log" => "ANDANTE_ACCESS_LOG",
-                "--clients" => "ANDANTE_CLIENTS",
-                "--intercept" => "ANDANTE_INTERCEPT",
-                "--upstream-ca" => "ANDANTE_UPSTREAM_CA",
-                "--data" => "ANDANTE_DATA",
-                "--spend" => "ANDANTE_SPEND",
-                "--trust" => "ANDANTE_TRUST",
-                "--retry" => "ANDANTE_RETRY",
-                "--breaker" => "ANDANTE_BREAKER",
-                _ => "ANDANTE_LIMIT",
-            })
-        })
+    /// Reads the variables.
+    pub(super) fn environment(said: &Settings, problems: &mut Vec<Diagnostic>) -> Self {
+        Self::read(said, &mut SettingsReader { place: |flag| Place::Variable(flag.variable), problems })
     }
 
-    /// Reads what flags said.
-    pub(super) fn flags(said: &Settings, problems: &mut Vec<Problem>) -> Self {
-        Self::read(said, problems, Place::Flag)
+    /// Reads the flags.
+    pub(super) fn flags(said: &Settings, problems: &mut Vec<Diagnostic>) -> Self {
+        Self::read(said, &mut SettingsReader { place: |flag| Place::Flag(flag.name), problems })
     }
 
-    fn read(said: &Settings, problems: &mut Vec<Problem>, place: impl Fn(&'static str) -> Place) -> Self {
-        let clients = word_list(&said.clients, &place("--clients"), &value::CLIENT, problems);
-        let intercept = word_list(&said.intercept, &place("--intercept"), &value::INTERCEPT, problems);
-        let upstream_ca = word_list(&said.upstream_ca, &place("--upstream-ca"), &upstream::FILE, problems);
-        let answers = Answers {
-            spend: word(said.spend.as_deref(), &place("--spend"), &answers::SPEND, problems).map(|said| said.value),
-            trust: word(said.trust.as_deref(), &place("--trust"), &answers::TRUST, problems).map(|said| said.value),
-            retry: word(said.retry.as_deref(), &place("--retry"), &answers::RETRY, problems).map(|said| said.value),
+    fn read(said: &Settings, words: &mut SettingsReader<'_>) -> Self {
+        let clients = words.several(&said.clients, &keys::CLIENTS);
+        let intercept = words.several(&said.intercept, &keys::INTERCEPT);
+        let upstream_ca = words.several(&said.upstream_ca, &keys::UPSTREAM_CA);
+        let answers = AnswerKeys {
+            spend: words.one(said.spend.as_deref(), &keys::SPEND).map(|said| said.value),
+            trust: words.one(said.trust.as_deref(), &keys::TRUST).map(|said| said.value),
+            retry: words.one(said.retry.as_deref(), &keys::RETRY).map(|said| said.value),
             body: None,
-            breaker: word(said.breaker.as_deref(), &place("--breaker"), &answers::BREAKER, problems)
-                .map(|said| said.value),
+            breaker: words.one(said.breaker.as_deref(), &keys::BREAKER).map(|said| said.value),
         };
-        let listen = word_list(&said.listen, &place("--listen"), &value::LISTEN, problems);
+        let listen = words.several(&said.listen, &keys::LISTEN);
         Self {
             listen: (!said.listen.is_empty()).then_some(listen),
-            admin: word(said.admin.as_deref(), &place("--admin"), &value::ADMIN, problems),
-            threads: word(said.threads.as_deref(), &place("--threads"), &value::THREADS, problems),
-            log: word(said.log.as_deref(), &place("--log"), &value::LOG, problems),
-            access_log: word(said.access_log.as_deref(), &place("--access-log"), &value::ACCESS_LOG, problems),
+            admin: words.one(said.admin.as_deref(), &keys::ADMIN),
+            threads: words.one(said.threads.as_deref(), &keys::THREADS),
+            log: words.one(said.log.as_deref(), &keys::LOG),
+            access_log: words.one(said.access_log.as_deref(), &keys::ACCESS_LOG),
             clients: (!said.clients.is_empty()).then_some(clients),
-            limits: word_list(&said.limits, &place("--limit"), &value::LIMIT_OF_HOST, problems),
+            limits: words.several(&said.limits, &keys::RULES),
             intercept: (!said.intercept.is_empty()).then_some(intercept),
             upstream_ca: (!said.upstream_ca.is_empty()).then_some(upstream_ca),
-            data: word(said.data.as_deref(), &place("--data"), &upstream::FOLDER, problems),
+            data: words.one(said.data.as_deref(), &keys::DATA),
             answers,
         }
     }
 }
 
-fn word_list<T>(texts: &[String], place: &Place, grammar: &Grammar<T>, problems: &mut Vec<Problem>) -> Vec<Placed<T>> {
-    texts.iter().filter_map(|text| word(Some(text), place, grammar, problems)).collect()
-}
+// === impl SettingsReader ===
 
-fn word<T>(text: Option<&str>, place: &Place, grammar: &Grammar<T>, problems: &mut Vec<Problem>) -> Option<Placed<T>> {
-    let text = text?;
-    let placed = |value| Placed { value, text: text.to_owned(), key: None, place: place.clone() };
-    match grammar.read(text) {
-        Ok(value) => Some(placed(value)),
-        Err(wrong) => {
-            let at = Placed { value: (), text: String::new(), key: None, place: place.clone() };
-            // Quotes belong into files; in a shell they would be taken literally or lost.
-            problems.push(Problem::error(&at, wrong.what, wrong.hint.replace('"', "")));
-            None
+impl SettingsReader<'_> {
+    fn several<T>(&mut self, texts: &[String], key: &Key<T>) -> Vec<Spanned<T>> {
+        texts.iter().filter_map(|text| self.one(Some(text), key)).collect()
+    }
+
+    fn one<T>(&mut self, text: Option<&str>, key: &Key<T>) -> Option<Spanned<T>> {
+        let text = text?;
+        let place = (self.place)(key.entry.flag.expect("only keys with a flag are read here"));
+        match key.grammar.read(text) {
+            Ok(value) => Some(Spanned { value, text: text.to_owned(), key: None, place }),
+            Err(wrong) => {
+                let at = Spanned { value: (), text: String::new(), key: None, place };
+                // Quotes belong into files; in a shell they would be taken literally or lost.
+                self.problems.push(Diagnostic::error(&at, wrong.what, wrong.hint.replace('"', "")));
+                None
+            }
         }
     }
 }

@@ -6,12 +6,12 @@ use std::{
     sync::Arc,
 };
 
-use serde_spanned::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::{
-    problem::{Place, Placed, Problem, Severity},
-    value::{self, Grammar, upstream},
+    diagnostic::{Diagnostic, Place, Severity, Spanned},
+    keys::{Key, SECTIONS, Section},
+    value::grammar::{self, Grammar},
 };
 
 /// One file being read, and what was found wrong with it.
@@ -22,7 +22,7 @@ pub(super) struct Reader<'a> {
     text: &'a str,
     /// Where its lines begin.
     lines: Vec<usize>,
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Vec<Diagnostic>,
 }
 
 /// A table of that file.
@@ -35,7 +35,7 @@ pub(super) struct Table<'a> {
 }
 
 /// A value, and the path by which it is called in a problem.
-struct Item<'a> {
+struct RawValue<'a> {
     key: String,
     value: &'a DeValue<'a>,
     span: Range<usize>,
@@ -60,8 +60,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Where `table` begins, as something to complain about.
-    pub(super) fn header(&self, table: &Table<'_>) -> Placed<()> {
-        Placed { value: (), text: String::new(), key: None, place: self.place(table.span.start) }
+    pub(super) fn header(&self, table: &Table<'_>) -> Spanned<()> {
+        Spanned { value: (), text: String::new(), key: None, place: self.place(table.span.start) }
     }
 
     /// The lines from the header of `table` to the one before the next header that is not of a part of it.
@@ -72,65 +72,64 @@ impl<'a> Reader<'a> {
         first..first + 1 + rest.take_while(|line| !is_header(line.trim_start())).count()
     }
 
-    /// Reports every key of `table` that is not in `known`; `elsewhere` are the keys of the other tables, each with the
-    /// way to get there.
-    pub(super) fn only(&mut self, table: &Table<'_>, known: &[&str], elsewhere: &[(&str, &[&str])]) {
+    /// Reports every key of `table` that is not in `section`, with what may be meant: a similar key, or the same one of
+    /// another table.
+    pub(super) fn only(&mut self, table: &Table<'_>, section: &Section) {
+        let known: Vec<&str> = section.names().collect();
+        let elsewhere = |name: &str| {
+            let others = SECTIONS.into_iter().filter(|other| other.title != section.title);
+            others.into_iter().find(|other| other.names().any(|key| key == name))
+        };
         for key in table.entries.keys().filter(|key| !known.contains(&key.get_ref().as_ref())) {
             let name = key.get_ref();
-            let other = elsewhere.iter().find(|(_, keys)| keys.contains(&name.as_ref()));
-            let hint = match (nearest(name, known), other) {
-                (_, Some((table, _))) => format!("write it under {table}"),
+            let hint = match (nearest(name, &known), elsewhere(name)) {
+                (_, Some(other)) => format!("write it under {}", other.title),
                 (Some(meant), None) => format!("write `{meant}`"),
                 (None, None) => format!("known here: {}", known.join(", ")),
             };
             let at = self.at(key.span(), format!("{}{name}", table.prefix));
-            self.problems.push(Problem::error(&at, "unknown key", hint));
+            self.problems.push(Diagnostic::error(&at, "unknown key", hint));
         }
     }
 
-    /// The value of `key`, read by `grammar`.
-    pub(super) fn one<T>(&mut self, table: &Table<'a>, key: &str, grammar: &Grammar<T>) -> Option<Placed<T>> {
-        let item = table.item(key)?;
-        self.read(&item, grammar)
+    /// The value of `key`.
+    pub(super) fn one<T>(&mut self, table: &Table<'a>, key: &Key<T>) -> Option<Spanned<T>> {
+        let item = table.item(key.entry.name)?;
+        self.read(&item, &key.grammar)
     }
 
-    /// The values of `key`, each read by `grammar`; a single one may stand without brackets. `None` if the key is not
+    /// The values of `key`; a single one may stand without brackets. `None` if the key is not
     /// there; what cannot be read is reported and missing from the list.
-    pub(super) fn several<T>(
-        &mut self,
-        table: &Table<'a>,
-        key: &str,
-        grammar: &Grammar<T>,
-    ) -> Option<Placed<Vec<Placed<T>>>> {
-        let whole = table.item(key)?;
+    pub(super) fn several<T>(&mut self, table: &Table<'a>, key: &Key<T>) -> Option<Spanned<Vec<Spanned<T>>>> {
+        let whole = table.item(key.entry.name)?;
         let values: Vec<_> = match whole.value {
             DeValue::Array(array) => {
-                let items = array.iter().enumerate().map(|(index, value)| Item {
+                let items = array.iter().enumerate().map(|(index, value)| RawValue {
                     key: format!("{}[{index}]", whole.key),
                     value: value.get_ref(),
                     span: value.span(),
                 });
-                items.filter_map(|item| self.read(&item, grammar)).collect()
+                items.filter_map(|item| self.read(&item, &key.grammar)).collect()
             }
-            _ => self.read(&whole, grammar).into_iter().collect(),
+            _ => self.read(&whole, &key.grammar).into_iter().collect(),
         };
         Some(self.at(whole.span.clone(), whole.key.clone()).with(values))
     }
 
     /// The file that `key` names.
-    pub(super) fn file(&mut self, table: &Table<'a>, key: &str) -> Option<Placed<PathBuf>> {
-        self.one(table, key, &upstream::FILE).map(|file| self.beside(file))
+    pub(super) fn file(&mut self, table: &Table<'a>, key: &Key<PathBuf>) -> Option<Spanned<PathBuf>> {
+        self.one(table, key).map(|file| self.beside(file))
     }
 
     /// The files that `key` names.
-    pub(super) fn files(&mut self, table: &Table<'a>, key: &str) -> Option<Vec<Placed<PathBuf>>> {
-        let files = self.several(table, key, &upstream::FILE)?.value;
+    pub(super) fn files(&mut self, table: &Table<'a>, key: &Key<PathBuf>) -> Option<Vec<Spanned<PathBuf>>> {
+        let files = self.several(table, key)?.value;
         Some(files.into_iter().map(|file| self.beside(file)).collect())
     }
 
     /// `path`, relative to the folder of the file that it is written in: wherever andante is started.
-    pub(super) fn beside(&self, path: Placed<PathBuf>) -> Placed<PathBuf> {
-        Placed { value: self.folder.join(&path.value), ..path }
+    pub(super) fn beside(&self, path: Spanned<PathBuf>) -> Spanned<PathBuf> {
+        Spanned { value: self.folder.join(&path.value), ..path }
     }
 
     /// The folder of the file.
@@ -139,12 +138,12 @@ impl<'a> Reader<'a> {
     }
 
     /// The value of `key`, which is `true` or `false`.
-    pub(super) fn switch(&mut self, table: &Table<'a>, key: &str) -> Option<Placed<bool>> {
-        let item = table.item(key)?;
+    pub(super) fn switch(&mut self, table: &Table<'a>, key: &Key<bool>) -> Option<Spanned<bool>> {
+        let item = table.item(key.entry.name)?;
         match item.value {
             DeValue::Boolean(on) => Some(self.at(item.span.clone(), item.key.clone()).with(*on)),
             _ => {
-                self.wrong_kind(&item, "true or false", "true or false, without quotes");
+                self.wrong_kind(&item, key.grammar.expected, key.grammar.example);
                 None
             }
         }
@@ -175,7 +174,7 @@ impl<'a> Reader<'a> {
             match value.get_ref() {
                 DeValue::Table(entries) => tables.push(Table { entries, prefix: "", span: value.span() }),
                 other => {
-                    let item = Item { key: format!("{key}[{index}]"), value: other, span: value.span() };
+                    let item = RawValue { key: format!("{key}[{index}]"), value: other, span: value.span() };
                     self.wrong_kind(&item, "a table", &example);
                 }
             }
@@ -183,7 +182,7 @@ impl<'a> Reader<'a> {
         tables
     }
 
-    fn read<T>(&mut self, item: &Item<'_>, grammar: &Grammar<T>) -> Option<Placed<T>> {
+    fn read<T>(&mut self, item: &RawValue<'_>, grammar: &Grammar<T>) -> Option<Spanned<T>> {
         // Whole numbers go through the same grammar: `threads = 4` is one, and `drain = 30` gets the hint "30s".
         let text = match item.value {
             DeValue::String(text) => text.as_ref(),
@@ -193,39 +192,39 @@ impl<'a> Reader<'a> {
                 return None;
             }
         };
-        let at = Placed { text: text.to_owned(), ..self.at(item.span.clone(), item.key.clone()) };
+        let at = Spanned { text: text.to_owned(), ..self.at(item.span.clone(), item.key.clone()) };
         match grammar.read(text) {
             Ok(value) => Some(at.with(value)),
             Err(wrong) => {
-                self.problems.push(Problem::error(&at, wrong.what, wrong.hint));
+                self.problems.push(Diagnostic::error(&at, wrong.what, wrong.hint));
                 None
             }
         }
     }
 
-    fn wrong_kind(&mut self, item: &Item<'_>, expected: &str, example: &str) {
+    fn wrong_kind(&mut self, item: &RawValue<'_>, expected: &str, example: &str) {
         let found = match item.value {
-            DeValue::String(text) => format!("{:?}", value::shown(text)),
+            DeValue::String(text) => format!("{:?}", grammar::shown(text)),
             DeValue::Table(_) => "a table".to_owned(),
             DeValue::Array(_) => "a list".to_owned(),
             _ => self.text.get(item.span.clone()).unwrap_or_default().to_owned(),
         };
         let at = self.at(item.span.clone(), item.key.clone());
-        self.problems.push(Problem::error(
+        self.problems.push(Diagnostic::error(
             &at,
             format!("expected {expected}, found {found}"),
             format!("write {example}"),
         ));
     }
 
-    fn at(&self, span: Range<usize>, key: String) -> Placed<()> {
-        Placed { value: (), text: String::new(), key: Some(key), place: self.place(span.start) }
+    fn at(&self, span: Range<usize>, key: String) -> Spanned<()> {
+        Spanned { value: (), text: String::new(), key: Some(key), place: self.place(span.start) }
     }
 }
 
-/// Parses the text of `reader`'s file; every syntax error is reported, and then nothing else, because what follows from
-/// one is anybody's guess.
-pub(super) fn parse<'a>(reader: &mut Reader<'a>) -> Option<Spanned<DeTable<'a>>> {
+/// Parses the text of `reader`'s file. Reports every syntax error, and nothing else then: what follows a syntax error
+/// cannot be judged.
+pub(super) fn parse<'a>(reader: &mut Reader<'a>) -> Option<serde_spanned::Spanned<DeTable<'a>>> {
     let (root, errors) = DeTable::parse_recoverable(reader.text);
     for error in &errors {
         let place = match error.span() {
@@ -233,7 +232,7 @@ pub(super) fn parse<'a>(reader: &mut Reader<'a>) -> Option<Spanned<DeTable<'a>>>
             None => Place::File { name: reader.name.clone(), at: None },
         };
         let what = format!("not TOML: {}", error.message().trim().replace('\n', "; "));
-        reader.problems.push(Problem { severity: Severity::Error, place, key: None, what, hint: None });
+        reader.problems.push(Diagnostic { severity: Severity::Error, place, key: None, what, hint: None });
     }
     errors.is_empty().then_some(root)
 }
@@ -242,11 +241,11 @@ pub(super) fn parse<'a>(reader: &mut Reader<'a>) -> Option<Spanned<DeTable<'a>>>
 
 impl<'a> Table<'a> {
     /// The table that is the whole file.
-    pub(super) fn root(root: &'a Spanned<DeTable<'a>>) -> Self {
+    pub(super) fn root(root: &'a serde_spanned::Spanned<DeTable<'a>>) -> Self {
         Self { entries: root.get_ref(), prefix: "", span: root.span() }
     }
 
-    /// Whether somebody wrote `key`, be its value right or wrong.
+    /// Whether `key` is there, with a valid value or not.
     pub(super) fn has(&self, key: &str) -> bool {
         self.entries.contains_key(key)
     }
@@ -256,17 +255,17 @@ impl<'a> Table<'a> {
         self.entries.get(key).is_some_and(|value| matches!(value.get_ref(), DeValue::Table(_)))
     }
 
-    fn item(&self, key: &str) -> Option<Item<'a>> {
+    fn item(&self, key: &str) -> Option<RawValue<'a>> {
         let value = self.entries.get(key)?;
-        Some(Item { key: format!("{}{key}", self.prefix), value: value.get_ref(), span: value.span() })
+        Some(RawValue { key: format!("{}{key}", self.prefix), value: value.get_ref(), span: value.span() })
     }
 }
 
-// === impl Placed ===
+// === impl Spanned ===
 
-impl Placed<()> {
-    fn with<T>(self, value: T) -> Placed<T> {
-        Placed { value, text: self.text, key: self.key, place: self.place }
+impl Spanned<()> {
+    fn with<T>(self, value: T) -> Spanned<T> {
+        Spanned { value, text: self.text, key: self.key, place: self.place }
     }
 }
 

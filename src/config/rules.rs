@@ -1,63 +1,38 @@
-//! Turns `[[rule]]` tables and `--limit` into rules. Knows of nothing outside of them.
+//! Turns `[[rule]]` tables and `--limit` into rules. Knows nothing of other tables.
 
 mod egress;
 
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use super::{
-    answers::{self, Answers},
-    files::Named,
-    problem::{Place, Placed, Problem},
+    answers::AnswerKeys,
+    diagnostic::{Diagnostic, Place, Spanned},
+    files::FileRef,
+    keys,
     reader::{Reader, Table},
-    value,
 };
 use crate::{
     limit::{Limits, MarginSpec},
     policy::{HostPattern, Https, Policy, Rules},
 };
 
-/// Keys of a `[[rule]]`.
-pub(super) const KEYS: &[&str] = &[
-    "name",
-    "host",
-    "limits",
-    "in-flight",
-    "max-wait",
-    "max-waiting",
-    "margin",
-    "strict",
-    "allow-private",
-    "https",
-    "upstream",
-    "via",
-    "resolve",
-    "source",
-    "sni",
-    "client-cert",
-    "client-key",
-    "spend",
-    "trust",
-    "retry",
-    "breaker",
-];
-
-/// A rule whose single values are right, not yet compared with the others.
+/// A rule whose values are valid one by one. It is not yet compared with the other rules.
 #[derive(Clone)]
-pub(super) struct Draft {
+pub(super) struct RawRule {
     policy: Policy,
     /// Makes all limits strict, also those that replace them.
     strict: bool,
     /// Where the name is written, or else the rule.
-    named: Placed<()>,
+    named: Spanned<()>,
     /// The lines of the file in which it is written.
     lines: Range<usize>,
-    hosts: Vec<Placed<HostPattern>>,
+    hosts: Vec<Spanned<HostPattern>>,
     /// Where it says what becomes of a CONNECT.
-    https: Option<Placed<Https>>,
+    https: Option<Spanned<Https>>,
     /// The files that it names.
-    files: Vec<Named>,
+    files: Vec<FileRef>,
     /// What it says of answers; the rest is said for all rules.
-    answers: Answers,
+    answers: AnswerKeys,
 }
 
 /// Where a rule of a file is written.
@@ -67,29 +42,29 @@ pub(super) struct Extent {
 }
 
 /// Where each of these rules is written.
-pub(super) fn extents(drafts: &[Draft]) -> Vec<Extent> {
+pub(super) fn extents(drafts: &[RawRule]) -> Vec<Extent> {
     drafts.iter().map(|draft| Extent { name: draft.policy.name.clone(), lines: draft.lines.clone() }).collect()
 }
 
 /// All rules of a file.
-pub(super) fn read<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Vec<Draft> {
+pub(super) fn read<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Vec<RawRule> {
     let tables = reader.tables(root, "rule");
-    tables.iter().map(|table| Draft::read(reader, table)).collect()
+    tables.iter().map(|table| RawRule::read(reader, table)).collect()
 }
 
 /// Puts limits that were named by host (`--limit`, `ANDANTE_LIMIT`) over the rules of a file.
 pub(super) fn overlay(
-    drafts: &mut Vec<Draft>,
-    limits: Vec<Placed<(HostPattern, Limits)>>,
-    problems: &mut Vec<Problem>,
+    drafts: &mut Vec<RawRule>,
+    limits: Vec<Spanned<(HostPattern, Limits)>>,
+    problems: &mut Vec<Diagnostic>,
 ) {
-    let mut seen: Vec<Placed<(HostPattern, Limits)>> = Vec::new();
+    let mut seen: Vec<Spanned<(HostPattern, Limits)>> = Vec::new();
     for limit in limits {
         if let Some(earlier) = seen.iter().find(|earlier| earlier.value.0 == limit.value.0) {
-            // The environment's word counts only where no flag names the host.
+            // The environment counts only where no flag names the host.
             if earlier.place == limit.place {
                 let both = format!("{},{}", earlier.text, limit.value.1);
-                problems.push(Problem::error(
+                problems.push(Diagnostic::error(
                     &limit,
                     format!("{} is named twice", limit.value.0),
                     format!("write all its limits in one: {both}"),
@@ -103,11 +78,11 @@ pub(super) fn overlay(
 }
 
 /// Compares the rules with each other.
-pub(super) fn check(drafts: &[Draft], problems: &mut Vec<Problem>) {
-    let mut hosts: HashMap<&HostPattern, &Placed<HostPattern>> = HashMap::new();
+pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
+    let mut hosts: HashMap<&HostPattern, &Spanned<HostPattern>> = HashMap::new();
     for host in drafts.iter().flat_map(|draft| &draft.hosts) {
         match hosts.get(&host.value) {
-            Some(earlier) => problems.push(Problem::error(
+            Some(earlier) => problems.push(Diagnostic::error(
                 host,
                 format!("{} has a rule already, at {}", host.value, earlier.place),
                 "write all limits of a host into one rule",
@@ -115,14 +90,14 @@ pub(super) fn check(drafts: &[Draft], problems: &mut Vec<Problem>) {
             None => _ = hosts.insert(&host.value, host),
         }
     }
-    let mut names: HashMap<&str, &Draft> = HashMap::new();
+    let mut names: HashMap<&str, &RawRule> = HashMap::new();
     for draft in drafts {
         let earlier = *names.entry(&draft.policy.name).or_insert(draft);
-        // Rules for the same hosts have been reported, and are called by them unless somebody said otherwise.
+        // Rules for the same hosts are reported already; without a `name` they share the hosts' name too.
         if earlier.policy.hosts == draft.policy.hosts {
             continue;
         }
-        problems.push(Problem::error(
+        problems.push(Diagnostic::error(
             &draft.named,
             format!("{:?} is the name of another rule already, at {}", &*draft.policy.name, earlier.named.place),
             "give each rule a name of its own: metrics and logs tell them apart by it",
@@ -130,43 +105,43 @@ pub(super) fn check(drafts: &[Draft], problems: &mut Vec<Problem>) {
     }
 }
 
-/// Compares the list of intercepted hosts with what rules say of the very same ones. Wider and narrower words are
-/// exceptions of each other: see `Rules::https`.
-pub(super) fn intercepted(drafts: &[Draft], intercept: &[Placed<HostPattern>], problems: &mut Vec<Problem>) {
+/// Compares the list of intercepted hosts with the `https` of rules for exactly the same hosts. A wider and a narrower
+/// pattern do not contradict each other: see `Rules::https`.
+pub(super) fn intercepted(drafts: &[RawRule], intercept: &[Spanned<HostPattern>], problems: &mut Vec<Diagnostic>) {
     for draft in drafts {
         let word = match &draft.https {
             Some(https) if https.value != Https::Intercept => https,
             _ => continue,
         };
-        let same = |host: &Placed<HostPattern>| intercept.iter().find(|pattern| pattern.value == host.value);
+        let same = |host: &Spanned<HostPattern>| intercept.iter().find(|pattern| pattern.value == host.value);
         let Some(pattern) = draft.hosts.iter().find_map(same) else { continue };
-        // Saying it in a stronger place is how the file's word is replaced, unless that refuses.
+        // A stronger source replaces what the file says, unless the file refuses the host.
         if word.value == Https::Tunnel && !pattern.place.is_beside(&word.place) {
             continue;
         }
         let what = format!("{} is to be intercepted, but https = {:?} at {}", pattern.value, word.text, word.place);
         let hint = "name the hosts to intercept one by one, or leave `https` out of that rule";
-        problems.push(Problem::error(pattern, what, hint));
+        problems.push(Diagnostic::error(pattern, what, hint));
     }
 }
 
 /// The files that rules name.
-pub(super) fn files(drafts: &[Draft]) -> impl Iterator<Item = &Named> {
+pub(super) fn files(drafts: &[RawRule]) -> impl Iterator<Item = &FileRef> {
     drafts.iter().flat_map(|draft| &draft.files)
 }
 
 /// The finished rules; `answers` holds where they do not say.
-pub(super) fn finish(drafts: Vec<Draft>, answers: Answers) -> Rules {
-    let finished = |draft: Draft| draft.answers.or(answers).over(draft.policy);
+pub(super) fn finish(drafts: Vec<RawRule>, answers: AnswerKeys) -> Rules {
+    let finished = |draft: RawRule| draft.answers.or(answers).over(draft.policy);
     Rules::new(drafts.into_iter().map(finished).collect()).otherwise(answers.over(Policy::unruled()))
 }
 
 /// Writes `limit` into the rule of its host, or into a new one.
-fn place_limit(drafts: &mut Vec<Draft>, limit: &Placed<(HostPattern, Limits)>) {
+fn place_limit(drafts: &mut Vec<RawRule>, limit: &Spanned<(HostPattern, Limits)>) {
     let (pattern, limits) = &limit.value;
     let at = drafts.iter().position(|draft| draft.policy.hosts.contains(pattern));
     let Some(at) = at else {
-        drafts.push(Draft::of_host(Policy::new(&pattern.to_string(), Vec::new()), limit));
+        drafts.push(RawRule::of_host(Policy::new(&pattern.to_string(), Vec::new()), limit));
         return;
     };
     if drafts[at].policy.hosts.len() > 1 {
@@ -174,7 +149,7 @@ fn place_limit(drafts: &mut Vec<Draft>, limit: &Placed<(HostPattern, Limits)>) {
         let draft = &mut drafts[at];
         draft.policy.hosts.retain(|host| host != pattern);
         draft.hosts.retain(|host| host.value != *pattern);
-        let mut own = Draft::of_host(Policy { name: pattern.to_string().into(), ..draft.policy.clone() }, limit);
+        let mut own = RawRule::of_host(Policy { name: pattern.to_string().into(), ..draft.policy.clone() }, limit);
         own.strict = draft.strict;
         own.https.clone_from(&draft.https);
         own.answers = draft.answers;
@@ -194,35 +169,36 @@ impl Extent {
     }
 }
 
-// === impl Draft ===
+// === impl RawRule ===
 
-impl Draft {
+impl RawRule {
     fn read<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Self {
-        reader.only(table, KEYS, &[("[timeouts]", super::layer::TIMEOUTS), ("the first table", super::layer::TOP)]);
+        reader.only(table, &keys::RULE);
         let header = reader.header(table);
         let hosts = read_hosts(reader, table, &header);
-        let name = reader.one(table, "name", &value::NAME);
+        let name = reader.one(table, &keys::NAME);
         let written: Vec<&str> = hosts.iter().map(|host| host.text.as_str()).collect();
         let mut policy = Policy::new(
             name.as_ref().map_or(&written.join(", "), |name| &name.value),
             hosts.iter().map(|host| host.value.clone()).collect(),
         );
         let limits = read_limits(reader, table, &header);
-        if let Some(wait) = reader.one(table, "max-wait", &value::DURATION) {
+        if let Some(wait) = reader.one(table, &keys::MAX_WAIT) {
             policy.max_wait = wait.value;
         }
-        if let Some(waiting) = reader.one(table, "max-waiting", &value::WAITING) {
+        if let Some(waiting) = reader.one(table, &keys::MAX_WAITING) {
             policy.max_waiting = waiting.value;
         }
-        let margin = reader.one(table, "margin", &value::MARGIN);
-        let https = reader.one(table, "https", &value::upstream::HTTPS);
+        let margin = reader.one(table, &keys::MARGIN);
+        let https = reader.one(table, &keys::HTTPS);
         policy.https = https.as_ref().map(|https| https.value);
-        let answers = Answers::read(reader, table);
+        let answers = AnswerKeys::read(reader, table);
         let (egress, files) = egress::read(reader, table);
         policy.egress = egress;
-        policy.allow_private = reader.switch(table, "allow-private").is_some_and(|allow| allow.value);
-        let strict = reader.switch(table, "strict").is_some_and(|strict| strict.value);
-        let named = name.map_or(header, |name| Placed { value: (), text: name.text, key: name.key, place: name.place });
+        policy.allow_private = reader.switch(table, &keys::ALLOW_PRIVATE).is_some_and(|allow| allow.value);
+        let strict = reader.switch(table, &keys::STRICT).is_some_and(|strict| strict.value);
+        let named =
+            name.map_or(header, |name| Spanned { value: (), text: name.text, key: name.key, place: name.place });
         let lines = reader.lines_of(table);
         let mut draft = Self { policy, strict, named, lines, hosts, https, files, answers };
         draft.set(&limits);
@@ -234,12 +210,12 @@ impl Draft {
     }
 
     /// A rule for the one host of `limit`, otherwise like `policy`.
-    fn of_host(policy: Policy, limit: &Placed<(HostPattern, Limits)>) -> Self {
+    fn of_host(policy: Policy, limit: &Spanned<(HostPattern, Limits)>) -> Self {
         let (pattern, limits) = &limit.value;
-        let host = Placed { value: pattern.clone(), text: limit.text.clone(), key: None, place: limit.place.clone() };
-        let named = Placed { value: (), text: String::new(), key: None, place: limit.place.clone() };
+        let host = Spanned { value: pattern.clone(), text: limit.text.clone(), key: None, place: limit.place.clone() };
+        let named = Spanned { value: (), text: String::new(), key: None, place: limit.place.clone() };
         let policy = Policy { hosts: vec![pattern.clone()], ..policy };
-        let (files, answers) = (Vec::new(), Answers::default());
+        let (files, answers) = (Vec::new(), AnswerKeys::default());
         let (lines, hosts) = (0..0, vec![host]);
         let mut draft = Self { policy, strict: false, named, lines, hosts, https: None, files, answers };
         draft.set(limits);
@@ -258,45 +234,45 @@ impl Draft {
     }
 }
 
-fn read_hosts<'a>(reader: &mut Reader<'a>, table: &Table<'a>, header: &Placed<()>) -> Vec<Placed<HostPattern>> {
+fn read_hosts<'a>(reader: &mut Reader<'a>, table: &Table<'a>, header: &Spanned<()>) -> Vec<Spanned<HostPattern>> {
     let before = reader.problems.len();
-    let hosts = reader.several(table, "host", &value::HOST);
+    let hosts = reader.several(table, &keys::HOST);
     // Hosts that were written wrongly have been reported, and are not missing.
     if hosts.as_ref().is_none_or(|hosts| hosts.value.is_empty()) && reader.problems.len() == before {
-        let missing = Placed { key: Some("host".to_owned()), ..header.clone() };
+        let missing = Spanned { key: Some("host".to_owned()), ..header.clone() };
         let hint = "write host = \"api.example.com\" below [[rule]]";
-        reader.problems.push(Problem::error(&missing, "a rule needs at least one host", hint));
+        reader.problems.push(Diagnostic::error(&missing, "a rule needs at least one host", hint));
     }
     hosts.map(|hosts| hosts.value).unwrap_or_default()
 }
 
-fn read_limits<'a>(reader: &mut Reader<'a>, table: &Table<'a>, header: &Placed<()>) -> Limits {
+fn read_limits<'a>(reader: &mut Reader<'a>, table: &Table<'a>, header: &Spanned<()>) -> Limits {
     let before = reader.problems.len();
     let mut limits = Limits::default();
-    let listed = reader.several(table, "limits", &value::LIMITS);
+    let listed = reader.several(table, &keys::LIMITS);
     for item in listed.into_iter().flat_map(|listed| listed.value) {
-        if item.value.in_flight.is_some() && (limits.in_flight.is_some() || table.has("in-flight")) {
+        if item.value.in_flight.is_some() && (limits.in_flight.is_some() || table.has(keys::IN_FLIGHT.entry.name)) {
             let hint = "write it once, as in in-flight = 20";
-            reader.problems.push(Problem::error(&item, "in-flight is said twice", hint));
+            reader.problems.push(Diagnostic::error(&item, "in-flight is said twice", hint));
         }
         limits.limits.extend(item.value.limits);
         limits.in_flight = limits.in_flight.or(item.value.in_flight);
     }
-    if let Some(in_flight) = reader.one(table, "in-flight", &value::IN_FLIGHT) {
+    if let Some(in_flight) = reader.one(table, &keys::IN_FLIGHT) {
         limits.in_flight = Some(in_flight.value);
     }
-    let purpose = egress::KEYS.iter().chain(answers::KEYS).any(|key| table.has(key));
+    let purpose = keys::RULE.keys.iter().any(|key| key.purpose && table.has(key.name));
     if limits == Limits::default() && !purpose && reader.problems.len() == before {
         let hint = "write limits = [\"500/min\"] or in-flight = 20";
-        reader.problems.push(Problem::warning(header, "this rule limits nothing", hint));
+        reader.problems.push(Diagnostic::warning(header, "this rule limits nothing", hint));
     }
     limits
 }
 
 /// A margin beyond a window makes the window at least twice as long, which is hardly ever meant.
-fn too_wide(policy: &Policy, margin: &Placed<MarginSpec>) -> Option<Problem> {
+fn too_wide(policy: &Policy, margin: &Spanned<MarginSpec>) -> Option<Diagnostic> {
     let MarginSpec::Fixed(width) = margin.value else { return None };
     let limit = policy.limits.iter().find(|limit| limit.rate.per <= width)?;
     let what = format!("a margin of {} is as long as the window of {limit} or longer", margin.text);
-    Some(Problem::warning(margin, what, "write \"auto\", or no more than the jitter on the way to the API"))
+    Some(Diagnostic::warning(margin, what, "write \"auto\", or no more than the jitter on the way to the API"))
 }

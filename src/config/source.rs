@@ -1,10 +1,12 @@
-//! Where a configuration comes from: a file, the environment, flags. Reads them, and judges nothing.
+//! The sources of a configuration: a file, the environment, flags. Reads them as text, and validates nothing.
 
 use std::{
     fmt,
     io::{self, Read as _},
     path::{Path, PathBuf},
 };
+
+use super::keys::{self, KeyEntry};
 
 /// Everything that says something about the configuration. Flags win over environment, environment over file.
 #[derive(Debug, Default)]
@@ -77,7 +79,7 @@ impl fmt::Debug for File {
     }
 }
 
-/// Reads a configuration; what is larger than any is none.
+/// Reads a configuration file, up to a size that no configuration reaches.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     std::fs::File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut content)?;
@@ -96,26 +98,26 @@ impl Settings {
     /// What the environment says; `variable` looks one up. An empty variable says nothing: that is how container
     /// platforms unset one.
     pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Self {
-        let variable = |name: &str| variable(name).filter(|text| !text.trim().is_empty());
-        let several = |name: &str, separators: &[char]| -> Vec<String> {
-            let text = variable(name).unwrap_or_default();
+        let one = |key: &KeyEntry| variable(key.flag?.variable).filter(|text| !text.trim().is_empty());
+        let several = |key: &KeyEntry| -> Vec<String> {
+            let (text, separators) = (one(key).unwrap_or_default(), key.flag.map_or(&[][..], |flag| flag.separators));
             text.split(separators).map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
         };
         Self {
-            listen: several("ANDANTE_LISTEN", &[',', ';', '\n']),
-            admin: variable("ANDANTE_ADMIN"),
-            clients: several("ANDANTE_CLIENTS", &[',', ';', '\n']),
-            limits: several("ANDANTE_LIMIT", &[';', '\n']),
-            threads: variable("ANDANTE_THREADS"),
-            log: variable("ANDANTE_LOG_FORMAT"),
-            access_log: variable("ANDANTE_ACCESS_LOG"),
-            intercept: several("ANDANTE_INTERCEPT", &[',', ';', '\n']),
-            upstream_ca: several("ANDANTE_UPSTREAM_CA", &[',', ';', '\n']),
-            data: variable("ANDANTE_DATA"),
-            spend: variable("ANDANTE_SPEND"),
-            trust: variable("ANDANTE_TRUST"),
-            retry: variable("ANDANTE_RETRY"),
-            breaker: variable("ANDANTE_BREAKER"),
+            listen: several(&keys::LISTEN.entry),
+            admin: one(&keys::ADMIN.entry),
+            clients: several(&keys::CLIENTS.entry),
+            limits: several(&keys::RULES.entry),
+            threads: one(&keys::THREADS.entry),
+            log: one(&keys::LOG.entry),
+            access_log: one(&keys::ACCESS_LOG.entry),
+            intercept: several(&keys::INTERCEPT.entry),
+            upstream_ca: several(&keys::UPSTREAM_CA.entry),
+            data: one(&keys::DATA.entry),
+            spend: one(&keys::SPEND.entry),
+            trust: one(&keys::TRUST.entry),
+            retry: one(&keys::RETRY.entry),
+            breaker: one(&keys::BREAKER.entry),
         }
     }
 }

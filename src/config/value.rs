@@ -2,10 +2,10 @@
 
 pub(super) mod answers;
 pub(super) mod gateway;
+pub(super) mod grammar;
 pub(super) mod upstream;
 
 use std::{
-    borrow::Cow,
     net::{IpAddr, SocketAddr},
     num::{NonZeroU32, NonZeroUsize},
     path::PathBuf,
@@ -14,38 +14,19 @@ use std::{
 
 use ipnet::IpNet;
 
-use super::{AccessLog, LogFormat, duration};
+use self::grammar::{Grammar, ParseHint};
+use super::{
+    duration,
+    model::{AccessLog, LogFormat},
+};
 use crate::{
     limit::{Limits, MarginSpec},
     policy::HostPattern,
 };
 
-/// How one kind of value is written.
-pub(super) struct Grammar<T> {
-    /// What it is, with its article: "an address".
-    pub(super) expected: &'static str,
-    /// What to write, as it stands in a file.
-    pub(super) example: &'static str,
-    read: fn(&str) -> Result<T, Instead>,
-}
-
-/// What is wrong with a value.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wrong {
-    pub(super) what: String,
-    pub(super) hint: String,
-}
-
-/// Why a text was not read: a better hint than the grammar's example, and a more exact complaint, where there is one.
-#[derive(Default)]
-struct Instead {
-    what: Option<String>,
-    hint: Option<String>,
-}
-
 /// One entry of `clients`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Client {
+pub(super) enum ClientEntry {
     Any,
     Network(IpNet),
 }
@@ -63,7 +44,7 @@ pub(super) const ACCESS_LOG: Grammar<Option<AccessLog>> = Grammar {
     example: "\"stderr\" or \"/var/log/andante/access.log\"",
     read: access_log,
 };
-pub(super) const CLIENT: Grammar<Client> =
+pub(super) const CLIENT: Grammar<ClientEntry> =
     Grammar { expected: "a network or \"any\"", example: "\"10.0.0.0/8\"", read: client };
 pub(super) const DURATION: Grammar<Duration> =
     Grammar { expected: "a duration", example: "\"30s\", \"20ms\" or \"1m30s\"", read: length };
@@ -85,39 +66,12 @@ pub(super) const LIMIT_OF_HOST: Grammar<(HostPattern, Limits)> =
 pub(super) const IN_FLIGHT: Grammar<NonZeroU32> =
     Grammar { expected: "a whole number from 1", example: "20", read: in_flight };
 pub(super) const WAITING: Grammar<usize> = Grammar { expected: "a whole number", example: "100000", read: plain };
+/// Without quotes: a reader of tables reads it.
+pub(super) const BOOLEAN: Grammar<bool> =
+    Grammar { expected: "true or false", example: "true or false, without quotes", read: boolean };
 pub(super) const NAME: Grammar<String> = Grammar { expected: "a name", example: "\"search API\"", read: name };
 
-// === impl Grammar ===
-
-impl<T> Grammar<T> {
-    /// Reads `text`.
-    pub(super) fn read(&self, text: &str) -> Result<T, Wrong> {
-        (self.read)(text.trim()).map_err(|instead| Wrong {
-            what: instead.what.unwrap_or_else(|| format!("expected {}, found {:?}", self.expected, shown(text))),
-            hint: instead.hint.unwrap_or_else(|| format!("write {}", self.example)),
-        })
-    }
-}
-
-// === impl Instead ===
-
-impl Instead {
-    fn hint(hint: impl Into<String>) -> Self {
-        Self { what: None, hint: Some(hint.into()) }
-    }
-
-    fn said(what: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { what: Some(what.into()), hint: Some(hint.into()) }
-    }
-}
-
-/// `text` without a user name and password, should it be a URL with them: problems end up in logs.
-pub(super) fn shown(text: &str) -> Cow<'_, str> {
-    let Some((_, after)) = text.rsplit_once('@') else { return text.into() };
-    format!("…@{after}").into()
-}
-
-fn address(text: &str, port: u16) -> Result<SocketAddr, Instead> {
+fn address(text: &str, port: u16) -> Result<SocketAddr, ParseHint> {
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
@@ -134,125 +88,124 @@ fn address(text: &str, port: u16) -> Result<SocketAddr, Instead> {
         let host = if matches!(host, "" | "localhost" | "*") { "127.0.0.1" } else { host };
         Some(SocketAddr::new(host.trim_matches(['[', ']']).parse().ok()?, port))
     });
-    Err(meant.map_or_else(Instead::default, |meant| Instead::hint(format!("write \"{meant}\""))))
+    Err(meant.map_or_else(ParseHint::default, |meant| ParseHint::hint(format!("write \"{meant}\""))))
 }
 
-fn admin(text: &str) -> Result<Option<SocketAddr>, Instead> {
+fn admin(text: &str) -> Result<Option<SocketAddr>, ParseHint> {
     if text == "off" { Ok(None) } else { address(text, 9128).map(Some) }
 }
 
-fn threads(text: &str) -> Result<Option<NonZeroUsize>, Instead> {
+fn threads(text: &str) -> Result<Option<NonZeroUsize>, ParseHint> {
     if text == "auto" {
         return Ok(None);
     }
     match text.parse::<NonZeroUsize>() {
         Ok(count) if count.get() <= 1024 => Ok(Some(count)),
-        Ok(_) => Err(Instead::hint("write at most 1024; more threads than cores gain nothing")),
-        Err(_) => Err(Instead::default()),
+        Ok(_) => Err(ParseHint::hint("write at most 1024; more threads than cores gain nothing")),
+        Err(_) => Err(ParseHint::default()),
     }
 }
 
-fn log(text: &str) -> Result<LogFormat, Instead> {
+fn log(text: &str) -> Result<LogFormat, ParseHint> {
     match text {
         "text" => Ok(LogFormat::Text),
         "json" => Ok(LogFormat::Json),
-        _ => Err(Instead::default()),
+        _ => Err(ParseHint::default()),
     }
 }
 
-fn access_log(text: &str) -> Result<Option<AccessLog>, Instead> {
+fn access_log(text: &str) -> Result<Option<AccessLog>, ParseHint> {
     match text {
         "off" => Ok(None),
         "stdout" => Ok(Some(AccessLog::Stdout)),
         "stderr" => Ok(Some(AccessLog::Stderr)),
-        // A switch that is meant for something else would become a file of that name.
-        "" | "on" | "true" | "json" | "text" => Err(Instead::default()),
+        // A word that is meant as a switch must not become the name of a file.
+        "" | "on" | "true" | "json" | "text" => Err(ParseHint::default()),
         path => Ok(Some(AccessLog::File(PathBuf::from(path)))),
     }
 }
 
-fn client(text: &str) -> Result<Client, Instead> {
+fn client(text: &str) -> Result<ClientEntry, ParseHint> {
     if text == "any" {
-        return Ok(Client::Any);
+        return Ok(ClientEntry::Any);
     }
     if let Ok(address) = text.parse::<IpAddr>() {
-        return Ok(Client::Network(address.into()));
+        return Ok(ClientEntry::Network(address.into()));
     }
-    let network: IpNet = text.parse().map_err(|_| Instead::default())?;
-    // Bits past the prefix are a slip of the pen in either part, and only one of them widens who gets in.
+    let network: IpNet = text.parse().map_err(|_| ParseHint::default())?;
+    // Bits past the prefix are a mistake in the address or in the prefix. andante must not guess: one guess admits more
+    // clients.
     if network != network.trunc() {
         let host = IpNet::from(network.addr());
-        return Err(Instead {
+        return Err(ParseHint {
             what: Some(format!("{text:?} has bits set beyond its prefix")),
             hint: Some(format!("write \"{}\" for the network, or \"{host}\" for the one address", network.trunc())),
         });
     }
-    Ok(Client::Network(network))
+    Ok(ClientEntry::Network(network))
 }
 
-fn length(text: &str) -> Result<Duration, Instead> {
+fn length(text: &str) -> Result<Duration, ParseHint> {
     duration::parse(text).map_err(|said| match said.split_once("; ") {
-        Some((_, hint)) => Instead::hint(hint),
-        None => Instead::default(),
+        Some((_, hint)) => ParseHint::hint(hint),
+        None => ParseHint::default(),
     })
 }
 
-fn timeout(text: &str) -> Result<Duration, Instead> {
-    length(text).and_then(|length| if length.is_zero() { Err(Instead::default()) } else { Ok(length) })
+fn timeout(text: &str) -> Result<Duration, ParseHint> {
+    length(text).and_then(|length| if length.is_zero() { Err(ParseHint::default()) } else { Ok(length) })
 }
 
-fn margin(text: &str) -> Result<MarginSpec, Instead> {
+fn margin(text: &str) -> Result<MarginSpec, ParseHint> {
     if text == "auto" { Ok(MarginSpec::Auto) } else { length(text).map(MarginSpec::Fixed) }
 }
 
-fn intercept(text: &str) -> Result<Option<HostPattern>, Instead> {
+fn intercept(text: &str) -> Result<Option<HostPattern>, ParseHint> {
     if text == "none" { Ok(None) } else { host(text).map(Some) }
 }
 
-fn host(text: &str) -> Result<HostPattern, Instead> {
+fn host(text: &str) -> Result<HostPattern, ParseHint> {
     text.parse().map_err(|_| {
         // A pasted URL is the likeliest mistake, and its authority is what was meant.
         let authority = text.split_once("://").map(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
         match authority.and_then(|authority| authority.parse::<HostPattern>().ok()) {
-            Some(meant) => Instead::hint(format!("write \"{meant}\"")),
-            None => Instead::default(),
+            Some(meant) => ParseHint::hint(format!("write \"{meant}\"")),
+            None => ParseHint::default(),
         }
     })
 }
 
-fn limits(text: &str) -> Result<Limits, Instead> {
+fn limits(text: &str) -> Result<Limits, ParseHint> {
     text.parse::<Limits>()
-        .map_err(|wrong| Instead { what: Some(wrong.to_string()), hint: Some(wrong.hint().to_owned()) })
+        .map_err(|wrong| ParseHint { what: Some(wrong.to_string()), hint: Some(wrong.hint().to_owned()) })
 }
 
-fn limit_of_host(text: &str) -> Result<(HostPattern, Limits), Instead> {
-    let (pattern, list) = text.split_once('=').ok_or_else(Instead::default)?;
+fn limit_of_host(text: &str) -> Result<(HostPattern, Limits), ParseHint> {
+    let (pattern, list) = text.split_once('=').ok_or_else(ParseHint::default)?;
     let (pattern, list) = (pattern.trim(), list.trim());
-    let pattern = HOST.read(pattern).map_err(Instead::from)?;
-    Ok((pattern, LIMITS.read(list).map_err(Instead::from)?))
+    let pattern = HOST.read(pattern).map_err(ParseHint::from)?;
+    Ok((pattern, LIMITS.read(list).map_err(ParseHint::from)?))
 }
 
-fn in_flight(text: &str) -> Result<NonZeroU32, Instead> {
-    let hint = || Instead::hint("write at least 1, or leave it out: then nothing bounds it");
-    text.parse().map_err(|_| if text.trim_start_matches('0').is_empty() { hint() } else { Instead::default() })
+fn in_flight(text: &str) -> Result<NonZeroU32, ParseHint> {
+    let hint = || ParseHint::hint("write at least 1, or leave it out: then nothing bounds it");
+    text.parse().map_err(|_| if text.trim_start_matches('0').is_empty() { hint() } else { ParseHint::default() })
 }
 
-fn plain(text: &str) -> Result<usize, Instead> {
-    text.parse().map_err(|_| Instead::default())
+fn plain(text: &str) -> Result<usize, ParseHint> {
+    text.parse().map_err(|_| ParseHint::default())
 }
 
-fn name(text: &str) -> Result<String, Instead> {
+fn boolean(text: &str) -> Result<bool, ParseHint> {
+    text.parse().map_err(|_| ParseHint::default())
+}
+
+fn name(text: &str) -> Result<String, ParseHint> {
     // It becomes a metric label and a field of every log line.
     if text.is_empty() || text.len() > 200 || text.chars().any(char::is_control) {
-        return Err(Instead::hint("write 1 to 200 bytes, in one line"));
+        return Err(ParseHint::hint("write 1 to 200 bytes, in one line"));
     }
     Ok(text.to_owned())
-}
-
-impl From<Wrong> for Instead {
-    fn from(wrong: Wrong) -> Self {
-        Self { what: Some(wrong.what), hint: Some(wrong.hint) }
-    }
 }
 
 #[cfg(test)]
@@ -282,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_network_must_not_say_two_things() {
-        assert_eq!(CLIENT.read("10.0.0.5"), Ok(Client::Network("10.0.0.5/32".parse().unwrap())));
+        assert_eq!(CLIENT.read("10.0.0.5"), Ok(ClientEntry::Network("10.0.0.5/32".parse().unwrap())));
         let both = hint(&CLIENT, "10.0.0.5/8");
         assert!(both.contains("\"10.0.0.0/8\"") && both.contains("\"10.0.0.5/32\""), "{both}");
     }

@@ -1,4 +1,4 @@
-//! Names to addresses. Decides who is asked; `servers` asks.
+//! Names to addresses. Chooses the resolver; `servers` sends the queries.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,10 @@ use tokio::runtime::{self, Handle};
 use tower::ServiceExt;
 use tracing::warn;
 
-use super::servers::{Servers, Settings};
+use super::{
+    not_resolved::NotResolved,
+    servers::{ServerSettings, Servers},
+};
 use crate::{
     config::Dns,
     error::{Cause, is_exhaustion},
@@ -24,7 +27,7 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 const HOSTS: &str = "/etc/hosts";
 
 /// Resolves names, the way that the configuration says.
-pub(super) struct Names {
+pub(super) struct NameResolver {
     dns: Dns,
     /// How long a look-up may take.
     patience: Duration,
@@ -32,28 +35,17 @@ pub(super) struct Names {
     known: Mutex<HashMap<runtime::Id, Known>>,
 }
 
-/// Why a name has no addresses.
-#[derive(Debug)]
-pub(super) enum NotResolved {
-    /// Nobody answered.
-    Timeout,
-    /// There was no file descriptor left to ask with.
-    NoDescriptor,
-    /// Somebody answered that there is none, or could not be asked.
-    Failed(Cause),
-}
-
 /// What was made of the system's files as they were.
 struct Known {
     /// When the files were written.
     written: [Option<SystemTime>; 2],
-    /// Whom to ask; the system, where its file names nobody.
+    /// The servers to ask; `None` leaves it to the system's resolver.
     servers: Option<Arc<Servers>>,
 }
 
-// === impl Names ===
+// === impl NameResolver ===
 
-impl Names {
+impl NameResolver {
     pub(super) fn new(dns: Dns, patience: Duration) -> Self {
         Self { dns, patience, known: Mutex::default() }
     }
@@ -90,20 +82,20 @@ impl Names {
         }
     }
 
-    fn settings(&self) -> Option<Settings> {
+    fn settings(&self) -> Option<ServerSettings> {
         if let Dns::Servers(servers) = &self.dns {
-            return Some(Settings::of(servers));
+            return Some(ServerSettings::of(servers));
         }
-        let settings = fs::read(RESOLV_CONF).map_err(Cause::from).and_then(|text| Settings::parse(&text));
+        let settings = fs::read(RESOLV_CONF).map_err(Cause::from).and_then(|text| ServerSettings::parse(&text));
         let settings = settings.inspect_err(|error| {
             warn!(%error, "could not read /etc/resolv.conf; names are resolved by the system, and not kept");
         });
         // A machine without the file has no names of its own.
-        Some(Settings { hosts: fs::read(HOSTS).unwrap_or_default(), ..settings.ok()? })
+        Some(ServerSettings { hosts: fs::read(HOSTS).unwrap_or_default(), ..settings.ok()? })
     }
 }
 
-/// RFC 6761 §6.3: never looked up, so that nobody else can say where it is.
+/// RFC 6761 §6.3: never looked up, so that no name server can redirect it.
 pub(super) fn is_localhost(host: &str) -> bool {
     host == "localhost" || host.ends_with(".localhost")
 }

@@ -18,7 +18,7 @@ const MAX_HEAD: usize = 16 * 1024;
 
 /// Why a parent proxy gave no connection. Knows no credentials.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum ParentRefusal {
     #[error("it answered {0}")]
     Status(StatusCode),
     #[error("it wants a user name and a password, and `via` has none")]
@@ -40,14 +40,19 @@ pub(super) enum Refusal {
 }
 
 /// Makes `stream` one that leads to `host` and `port`. Reads not a byte that comes from there.
-pub(super) async fn ask_for(stream: &mut TcpStream, parent: &Parent, host: &str, port: u16) -> Result<(), Refusal> {
+pub(super) async fn ask_for(
+    stream: &mut TcpStream,
+    parent: &Parent,
+    host: &str,
+    port: u16,
+) -> Result<(), ParentRefusal> {
     match parent.protocol {
         ParentProtocol::Http => connect(stream, parent, host, port).await,
         ParentProtocol::Socks5 => socks5(stream, parent, host, port).await,
     }
 }
 
-async fn connect(stream: &mut TcpStream, parent: &Parent, host: &str, port: u16) -> Result<(), Refusal> {
+async fn connect(stream: &mut TcpStream, parent: &Parent, host: &str, port: u16) -> Result<(), ParentRefusal> {
     let authority = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let mut request = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n").into_bytes();
     if let Some(authorization) = parent.authorization() {
@@ -58,20 +63,20 @@ async fn connect(stream: &mut TcpStream, parent: &Parent, host: &str, port: u16)
     request.extend_from_slice(b"\r\n");
     stream.write_all(&request).await?;
     loop {
-        let status = status(&head(stream).await?).ok_or(Refusal::NotHttp)?;
+        let status = status(&head(stream).await?).ok_or(ParentRefusal::NotHttp)?;
         match status.as_u16() {
             // Interim answers may come before the final one (RFC 9110 §15.2).
             100..200 => {}
             200..300 => return Ok(()),
-            407 if parent.credentials.is_some() => return Err(Refusal::Credentials),
-            407 => return Err(Refusal::Anonymous),
-            _ => return Err(Refusal::Status(status)),
+            407 if parent.credentials.is_some() => return Err(ParentRefusal::Credentials),
+            407 => return Err(ParentRefusal::Anonymous),
+            _ => return Err(ParentRefusal::Status(status)),
         }
     }
 }
 
 /// Takes an answer's head from `stream`, and leaves what follows it there: it is the upstream's.
-async fn head(stream: &mut TcpStream) -> Result<Vec<u8>, Refusal> {
+async fn head(stream: &mut TcpStream) -> Result<Vec<u8>, ParentRefusal> {
     let (mut head, mut chunk) = (Vec::new(), [0; 2048]);
     loop {
         let there = stream.peek(&mut chunk).await?;
@@ -87,7 +92,7 @@ async fn head(stream: &mut TcpStream) -> Result<Vec<u8>, Refusal> {
             Some(_) => return Ok(head),
             // Whatever greets us in another way would not end its head either.
             None if head.len() > MAX_HEAD || !b"HTTP/1.".starts_with(&head[..head.len().min(7)]) => {
-                return Err(Refusal::NotHttp);
+                return Err(ParentRefusal::NotHttp);
             }
             None => {}
         }
@@ -102,7 +107,7 @@ fn status(head: &[u8]) -> Option<StatusCode> {
     if after.first().is_some_and(|byte| byte.is_ascii_digit()) { None } else { StatusCode::from_bytes(code).ok() }
 }
 
-async fn socks5(stream: &mut TcpStream, parent: &Parent, host: &str, port: u16) -> Result<(), Refusal> {
+async fn socks5(stream: &mut TcpStream, parent: &Parent, host: &str, port: u16) -> Result<(), ParentRefusal> {
     const NO_LOGIN: u8 = 0;
     const PASSWORD: u8 = 2;
     let greeting: &[u8] = if parent.credentials.is_some() { &[5, 2, NO_LOGIN, PASSWORD] } else { &[5, 1, NO_LOGIN] };
@@ -110,9 +115,9 @@ async fn socks5(stream: &mut TcpStream, parent: &Parent, host: &str, port: u16) 
     match (read::<2>(stream).await?, &parent.credentials) {
         ([5, NO_LOGIN], _) => {}
         ([5, PASSWORD], Some((user, password))) => log_in(stream, user, password).await?,
-        ([5, 0xff], Some(_)) => return Err(Refusal::Socks("no way to log in that we know")),
-        ([5, 0xff], None) => return Err(Refusal::Anonymous),
-        _ => return Err(Refusal::NotSocks),
+        ([5, 0xff], Some(_)) => return Err(ParentRefusal::Socks("no way to log in that we know")),
+        ([5, 0xff], None) => return Err(ParentRefusal::Anonymous),
+        _ => return Err(ParentRefusal::NotSocks),
     }
     let mut request = vec![5, 1, 0];
     match host.parse() {
@@ -126,36 +131,36 @@ async fn socks5(stream: &mut TcpStream, parent: &Parent, host: &str, port: u16) 
         }
         Err(_) => {
             request.push(3);
-            push_counted(&mut request, host).ok_or(Refusal::LongName)?;
+            push_counted(&mut request, host).ok_or(ParentRefusal::LongName)?;
         }
     }
     request.extend_from_slice(&port.to_be_bytes());
     stream.write_all(&request).await?;
     let kind = match read::<4>(stream).await? {
         [5, 0, _, kind] => kind,
-        [5, code, ..] => return Err(Refusal::Socks(reply(code))),
-        _ => return Err(Refusal::NotSocks),
+        [5, code, ..] => return Err(ParentRefusal::Socks(reply(code))),
+        _ => return Err(ParentRefusal::NotSocks),
     };
-    // Where it connected from, which nobody needs; but what comes after it is the upstream's.
+    // The address that the parent connects from is not needed, but must be read: the upstream's bytes follow.
     let length = match kind {
         1 => 4,
         4 => 16,
         3 => usize::from(read::<1>(stream).await?[0]),
-        _ => return Err(Refusal::NotSocks),
+        _ => return Err(ParentRefusal::NotSocks),
     };
     let mut address = [0; 255 + 2];
     stream.read_exact(&mut address[..length + 2]).await?;
     Ok(())
 }
 
-async fn log_in(stream: &mut TcpStream, user: &str, password: &str) -> Result<(), Refusal> {
+async fn log_in(stream: &mut TcpStream, user: &str, password: &str) -> Result<(), ParentRefusal> {
     let mut request = vec![1];
-    push_counted(&mut request, user).ok_or(Refusal::LongCredentials)?;
-    push_counted(&mut request, password).ok_or(Refusal::LongCredentials)?;
+    push_counted(&mut request, user).ok_or(ParentRefusal::LongCredentials)?;
+    push_counted(&mut request, password).ok_or(ParentRefusal::LongCredentials)?;
     stream.write_all(&request).await?;
     match read::<2>(stream).await? {
         [_, 0] => Ok(()),
-        _ => Err(Refusal::Credentials),
+        _ => Err(ParentRefusal::Credentials),
     }
 }
 

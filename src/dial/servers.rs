@@ -2,7 +2,7 @@
 
 use std::{
     future::poll_fn,
-    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
+    net::{IpAddr, SocketAddr},
     pin::pin,
     sync::atomic::{AtomicUsize, Ordering},
     task::Poll,
@@ -12,7 +12,7 @@ use std::{
 use hickory_resolver::{
     Hosts, TokioResolver,
     config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts},
-    net::{DnsError, NetError, runtime::TokioRuntimeProvider},
+    net::{NetError, runtime::TokioRuntimeProvider},
     proto::{
         op::Query,
         rr::{Name, RecordType},
@@ -21,8 +21,8 @@ use hickory_resolver::{
 };
 use tokio::sync::Semaphore;
 
-use super::names::NotResolved;
-use crate::error::{Cause, is_exhaustion};
+use super::not_resolved::NotResolved;
+use crate::error::Cause;
 
 /// How many answers are kept of each server: two for a name.
 const MOST_KEPT: u64 = 2048;
@@ -36,11 +36,11 @@ const MOST_OPEN: usize = 512;
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 
 /// Whom to ask, and how.
-pub(super) struct Settings {
+pub(super) struct ServerSettings {
     pub(super) servers: Vec<SocketAddr>,
     /// What is appended to names that have fewer dots than `options` say.
     pub(super) search: Vec<Name>,
-    /// A file of names that nobody is asked about.
+    /// The text of `/etc/hosts`: names that no server is asked about.
     pub(super) hosts: Vec<u8>,
     pub(super) options: ResolverOpts,
 }
@@ -56,9 +56,9 @@ pub(super) struct Servers {
     room: Semaphore,
 }
 
-// === impl Settings ===
+// === impl ServerSettings ===
 
-impl Settings {
+impl ServerSettings {
     /// These servers, and nothing else.
     pub(super) fn of(servers: &[SocketAddr]) -> Self {
         let options = ResolverOpts::default();
@@ -80,7 +80,7 @@ impl Settings {
 
 impl Servers {
     /// `patience` is how long it may take to have asked all of them.
-    pub(super) fn new(settings: Settings, patience: Duration) -> Self {
+    pub(super) fn new(settings: ServerSettings, patience: Duration) -> Self {
         let mut hosts = Hosts::default();
         // What is no line of such a file is passed over.
         let _ = hosts.read_hosts_conf(settings.hosts.as_slice());
@@ -113,7 +113,8 @@ impl Servers {
         asking.await
     }
 
-    /// What `/etc/hosts` says. Where it has one kind of address, nobody is asked for the other: it is meant to win.
+    /// The addresses in `/etc/hosts`. If it has one family of addresses, no server is asked for the other: the file
+    /// wins.
     fn in_hosts(&self, name: &Name) -> Option<Vec<IpAddr>> {
         let kinds = [RecordType::AAAA, RecordType::A];
         let found = kinds.into_iter().filter_map(|kind| {
@@ -187,26 +188,4 @@ async fn after<T>(first: &Result<Vec<IpAddr>, NetError>, second: impl Future<Out
 async fn one_kind(resolver: &TokioResolver, name: &Name, kind: RecordType) -> Result<Vec<IpAddr>, NetError> {
     let lookup = resolver.lookup(name.clone(), kind).await?;
     Ok(lookup.answers().iter().filter_map(|record| record.data.ip_addr()).collect())
-}
-
-/// hickory does not say why it has no socket to ask with: whether we could have one.
-fn is_out_of_descriptors() -> bool {
-    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).is_err_and(|error| is_exhaustion(&error))
-}
-
-// === impl NotResolved ===
-
-impl From<NetError> for NotResolved {
-    fn from(error: NetError) -> Self {
-        let said = match &error {
-            NetError::Timeout => return Self::Timeout,
-            NetError::Io(error) if is_exhaustion(error.as_ref()) => return Self::NoDescriptor,
-            NetError::NoConnections if is_out_of_descriptors() => return Self::NoDescriptor,
-            error if error.is_nx_domain() => "there is no such name".to_owned(),
-            error if error.is_no_records_found() => "the name has no address".to_owned(),
-            NetError::Dns(DnsError::ResponseCode(code)) => format!("the name server answered {code:?}"),
-            error => error.to_string(),
-        };
-        Self::Failed(said.into())
-    }
 }

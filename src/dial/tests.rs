@@ -74,7 +74,7 @@ async fn r53_our_own_ports_are_not_reached_by_any_name() {
     let dialer = Dialer::new(SECOND, false, vec![own.local_addr().unwrap()], Dns::Cached);
     for host in ["127.0.0.1", "localhost"] {
         let outcome = dialer.connect(&origin(Scheme::Http, host, port), &Egress::default(), false).await;
-        assert!(matches!(outcome, Err(Error::Myself { .. })), "{host}: {outcome:?}");
+        assert!(matches!(outcome, Err(Error::SelfTarget { .. })), "{host}: {outcome:?}");
     }
 }
 

@@ -12,16 +12,16 @@ use http::{
 use serde_json::Value;
 
 pub(super) use self::served::only_complains;
-use super::{Dialect, finding::Findings, retry_after, time::Now};
+use super::{Dialect, evidence::Evidence, retry_after, time::Now};
 
 /// A longer body is data, not a complaint.
 const LONGEST: usize = 16 * 1024;
 
 /// Reads `body`, and what AWS says about it in the head.
-pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>, now: Now, findings: &mut Findings) {
+pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>, now: Now, evidence: &mut Evidence) {
     let refusing = status.as_u16() >= 400;
     if refusing && let Some(code) = headers.get("x-amzn-errortype").and_then(|code| code.to_str().ok()) {
-        codes::judge(code, findings);
+        codes::judge(code, evidence);
     }
     let Some(body) = body else { return };
     // A letter may be cut at the end of it, or broken; some begin with a byte order mark.
@@ -29,19 +29,19 @@ pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>,
     let body = body.trim_start_matches('\u{feff}').trim();
     if refusing {
         match serde_json::from_str::<Value>(body) {
-            Ok(json) => refusal::read(&json, now, findings),
-            Err(_) => text::read(body, now, findings),
+            Ok(json) => refusal::read(&json, now, evidence),
+            Err(_) => text::read(body, now, evidence),
         }
-        text::payment(body, matches!(status.as_u16(), 402 | 429), findings);
+        text::payment(body, matches!(status.as_u16(), 402 | 429), evidence);
     } else if status == StatusCode::OK
         && served::may_complain(body)
         && let Ok(json) = serde_json::from_str::<Value>(body)
     {
-        served::read(&json, now, findings);
+        served::read(&json, now, evidence);
     }
-    let said = findings.refused || findings.fatal || findings.cause.is_some() || findings.retry_after.is_some();
-    if said || !findings.budgets.is_empty() {
-        findings.speaks(Dialect::BODY);
+    let said = evidence.refused || evidence.fatal || evidence.cause.is_some() || evidence.retry_after.is_some();
+    if said || !evidence.budgets.is_empty() {
+        evidence.speaks(Dialect::BODY);
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) fn grouped(value: &str) -> Option<f64> {
     decimal(&format!("{}.{fraction}", whole.replace(',', ""))).filter(|_| thousands).map(|count| count.min(MOST))
 }
 
-/// Whether it says that there is no such limit, so that what else is said about it means nothing.
+/// Whether it reports that there is no such limit, so that its other numbers mean nothing.
 pub(super) fn is_negative(value: &str) -> bool {
     value.trim().strip_prefix('-').is_some_and(|rest| count(rest).is_some())
 }

@@ -43,7 +43,7 @@ impl<'a> Fields<'a> {
     pub(super) fn pick(headers: &'a HeaderMap) -> Self {
         let mut list = Vec::<Field<'_>>::new();
         // The lines of one name come one after the other.
-        // What somebody has written to an object that is stored somewhere (`x-amz-meta-`) is his.
+        // Metadata that a user stored with an object (`x-amz-meta-`) says nothing about limits.
         let marked = headers.iter().filter(|(name, _)| is_marked(name.as_str()) && !name.as_str().contains("-meta-"));
         for (name, line) in marked {
             // What is no text is not about limits.

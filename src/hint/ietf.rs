@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use super::{
     Cause, Dialect, count,
+    evidence::{Evidence, ReportedBudget},
     fields::Fields,
-    finding::{Budget, Findings},
     structured::{self, Item},
     time::{self, Now},
 };
 
 /// What a policy allows.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Policy<'a> {
+pub(super) struct IetfPolicy<'a> {
     pub(super) name: Option<&'a str>,
     pub(super) quota: f64,
     pub(super) window: Option<Duration>,
@@ -22,35 +22,35 @@ pub(super) struct Policy<'a> {
 }
 
 /// Reads both fields; policies that `RateLimit` has no use for are handed back, for the older fields beside it.
-pub(super) fn read<'a>(fields: &'a Fields<'_>, now: Now, findings: &mut Findings) -> Vec<Policy<'a>> {
+pub(super) fn read<'a>(fields: &'a Fields<'_>, now: Now, evidence: &mut Evidence) -> Vec<IetfPolicy<'a>> {
     let told = ["ratelimit-policy", "x-ratelimit-policy"].into_iter().find_map(|name| fields.value(name));
     let mut policies: Vec<_> = told.into_iter().flat_map(policies).collect();
     let named = ["ratelimit", "x-ratelimit"].into_iter().find_map(|name| fields.value(name));
     let items: Vec<_> = named.into_iter().flat_map(structured::items).collect();
     if items.iter().any(is_draft_7) {
-        dictionary(&items, &mut policies, now, findings);
+        dictionary(&items, &mut policies, now, evidence);
     } else {
-        list(&items, &mut policies, now, findings);
+        list(&items, &mut policies, now, evidence);
     }
     policies
 }
 
 /// Members that have a quota: `100;w=60`, `"name";q=100;w=60`, `100;window=60`.
-pub(super) fn policies(value: &str) -> impl Iterator<Item = Policy<'_>> {
-    structured::items(value).filter_map(|item| Policy::new(&item))
+pub(super) fn policies(value: &str) -> impl Iterator<Item = IetfPolicy<'_>> {
+    structured::items(value).filter_map(|item| IetfPolicy::new(&item))
 }
 
 /// The policy that a limit, what is left of it and its reset speak of, out of those in one field (draft 03): the
 /// smallest quota that can have so much left, in a window that can last so long.
 pub(super) fn fitting<'a>(
-    policies: &[Policy<'a>],
+    policies: &[IetfPolicy<'a>],
     limit: f64,
     left: Option<f64>,
     reset: Option<Duration>,
-) -> Option<Policy<'a>> {
+) -> Option<IetfPolicy<'a>> {
     // A limit that is no policy's is what holds now, whatever is usual.
     let exact = policies.iter().find(|policy| policy.quota == limit)?;
-    let fits = |policy: &&Policy<'_>| {
+    let fits = |policy: &&IetfPolicy<'_>| {
         // Resets are rounded up.
         let long_enough = |window: Duration| reset.is_none_or(|reset| reset <= window + Duration::from_secs(1));
         left.is_none_or(|left| left <= policy.quota) && policy.window.is_none_or(long_enough)
@@ -59,9 +59,9 @@ pub(super) fn fitting<'a>(
 }
 
 /// `limit=100, remaining=50, reset=30`.
-fn dictionary(items: &[Item<'_>], policies: &mut Vec<Policy<'_>>, now: Now, findings: &mut Findings) {
+fn dictionary(items: &[Item<'_>], policies: &mut Vec<IetfPolicy<'_>>, now: Now, evidence: &mut Evidence) {
     let parameter = |key: &str| items.iter().find_map(|item| item.parameter(&[key]));
-    let mut budget = Budget::new(None);
+    let mut budget = ReportedBudget::new(None);
     budget.bucket.limit = parameter("limit").and_then(count::count);
     budget.bucket.remaining = parameter("remaining").and_then(count::count);
     budget.resets(parameter("reset").and_then(|reset| time::reset(reset, false)), now);
@@ -71,41 +71,41 @@ fn dictionary(items: &[Item<'_>], policies: &mut Vec<Policy<'_>>, now: Now, find
         budget.bucket.window = policy.window;
         policies.retain(|other| *other != policy);
     }
-    findings.speaks(Dialect::IETF_DRAFT_7);
-    findings.push(budget);
-    policies.drain(..).for_each(|policy| policy.announce(findings));
+    evidence.speaks(Dialect::IETF_DRAFT_7);
+    evidence.push(budget);
+    policies.drain(..).for_each(|policy| policy.announce(evidence));
 }
 
 /// `"default";r=50;t=30, …`.
-fn list(items: &[Item<'_>], policies: &mut Vec<Policy<'_>>, now: Now, findings: &mut Findings) {
+fn list(items: &[Item<'_>], policies: &mut Vec<IetfPolicy<'_>>, now: Now, evidence: &mut Evidence) {
     let items: Vec<_> = items.iter().filter(|item| item.parameter(&["r", "t"]).is_some()).collect();
     let mut joined = vec![false; policies.len()];
     for item in &items {
         let key = item.parameter(&["pk"]);
-        let same_key = |policy: &Policy<'_>| key.is_none() || policy.key.is_none() || policy.key == key;
-        let same_name = |policy: &Policy<'_>| policy.name.is_some() && policy.name == item.name && same_key(policy);
+        let same_key = |policy: &IetfPolicy<'_>| key.is_none() || policy.key.is_none() || policy.key == key;
+        let same_name = |policy: &IetfPolicy<'_>| policy.name.is_some() && policy.name == item.name && same_key(policy);
         // Names that do not agree, one of each: they can only mean each other.
-        let only = |policy: &Policy<'_>| items.len() == 1 && policies.len() == 1 && same_key(policy);
+        let only = |policy: &IetfPolicy<'_>| items.len() == 1 && policies.len() == 1 && same_key(policy);
         let found = policies.iter().position(same_name).or_else(|| policies.iter().position(only));
         let policy = found.map(|found| {
             joined[found] = true;
             &policies[found]
         });
-        let mut budget = policy.map_or_else(|| Budget::new(item.name), Policy::budget);
+        let mut budget = policy.map_or_else(|| ReportedBudget::new(item.name), IetfPolicy::budget);
         budget.bucket.remaining = item.parameter(&["r"]).and_then(count::count);
         budget.resets(item.parameter(&["t"]).and_then(|reset| time::reset(reset, false)), now);
         if budget.is_used_up() {
-            findings.concerns(item.name.unwrap_or_default());
-            if policy.is_some_and(Policy::is_concurrency) {
-                findings.cause = Some(Cause::Concurrency);
+            evidence.concerns(item.name.unwrap_or_default());
+            if policy.is_some_and(IetfPolicy::is_concurrency) {
+                evidence.cause = Some(Cause::Concurrency);
             }
         }
-        findings.speaks(Dialect::IETF);
-        findings.push(budget);
+        evidence.speaks(Dialect::IETF);
+        evidence.push(budget);
     }
     if !items.is_empty() {
         let unjoined = policies.iter().zip(&joined).filter(|(_, joined)| !**joined);
-        unjoined.for_each(|(policy, _)| policy.announce(findings));
+        unjoined.for_each(|(policy, _)| policy.announce(evidence));
         policies.clear();
     }
 }
@@ -114,9 +114,9 @@ fn is_draft_7(item: &Item<'_>) -> bool {
     item.parameter(&["limit", "remaining", "reset"]).is_some() && item.parameter(&["r", "t"]).is_none()
 }
 
-// === impl Policy ===
+// === impl IetfPolicy ===
 
-impl<'a> Policy<'a> {
+impl<'a> IetfPolicy<'a> {
     pub(super) fn counts_requests(&self) -> bool {
         self.unit.is_none_or(|unit| unit.eq_ignore_ascii_case("requests"))
     }
@@ -132,13 +132,13 @@ impl<'a> Policy<'a> {
     }
 
     /// A budget of which only the policy is known.
-    pub(super) fn announce(&self, findings: &mut Findings) {
-        findings.speaks(Dialect::IETF);
-        findings.push(self.budget());
+    pub(super) fn announce(&self, evidence: &mut Evidence) {
+        evidence.speaks(Dialect::IETF);
+        evidence.push(self.budget());
     }
 
-    fn budget(&self) -> Budget {
-        let mut budget = Budget::new(self.name);
+    fn budget(&self) -> ReportedBudget {
+        let mut budget = ReportedBudget::new(self.name);
         budget.bucket.limit = Some(self.quota);
         budget.bucket.window = self.window;
         budget.bucket.requests &= self.counts_requests();

@@ -6,13 +6,13 @@ use http::StatusCode;
 
 use super::{
     Dialect,
+    evidence::Evidence,
     fields::Fields,
-    finding::Findings,
     structured,
     time::{self, Now, When},
 };
 
-/// Those who say it more exactly first, and whether they say it in milliseconds.
+/// The fields, the most exact first, and whether their unit is the millisecond.
 const NAMES: [(&str, bool); 6] = [
     ("retry-after-ms", true),
     ("x-ms-retry-after-ms", true),
@@ -21,14 +21,15 @@ const NAMES: [(&str, bool); 6] = [
     ("x-retry-after", false),
     ("grpc-retry-pushback-ms", true),
 ];
-/// What the others have in their names: `X-RateLimit-Retry-After-Seconds`, `Retry-After-Short`, `X-RateLimit-RetryAfter`.
+/// What the others have in their names: `X-RateLimit-Retry-After-Seconds`, `Retry-After-Short`,
+/// `X-RateLimit-RetryAfter`.
 const MARKS: [&str; 2] = ["retry-after", "retryafter"];
 /// How else they end: `X-Retry-In`, `X-Rate-Limited-For`, `X-RateLimit-After`.
 const ENDS: [&str; 3] = ["retry-in", "rate-limited-for", "ratelimit-after"];
 
 /// Takes the first of them that says something usable: neither nothing nor the past, which are no reason to come back
 /// at once.
-pub(super) fn read(fields: &Fields<'_>, status: StatusCode, now: Now, findings: &mut Findings) {
+pub(super) fn read(fields: &Fields<'_>, status: StatusCode, now: Now, evidence: &mut Evidence) {
     let named = NAMES.into_iter().find_map(|(name, milliseconds)| longest(fields.value(name)?, milliseconds, now));
     let found = named.or_else(|| {
         // On what was served these tell the reset, or what may be asked for later.
@@ -37,9 +38,9 @@ pub(super) fn read(fields: &Fields<'_>, status: StatusCode, now: Now, findings: 
         others.filter_map(|field| longest(&field.value, is_in_ms(field.name), now)).max()
     });
     let Some((delay, dated)) = found else { return };
-    findings.retry_after = Some(delay);
-    findings.dated = dated;
-    findings.speaks(if dated { Dialect::RETRY_AFTER_DATE } else { Dialect::RETRY_AFTER });
+    evidence.retry_after = Some(delay);
+    evidence.dated = dated;
+    evidence.speaks(if dated { Dialect::RETRY_AFTER_DATE } else { Dialect::RETRY_AFTER });
 }
 
 /// Whether a head asks for a wait, as far as can be seen without knowing the time.

@@ -1,8 +1,8 @@
 //! Real answers, and what is to be concluded from them.
 
 mod cases;
+mod misleading_headers;
 mod properties;
-mod traps;
 mod variations;
 
 use std::time::Duration;

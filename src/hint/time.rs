@@ -1,10 +1,13 @@
 //! Values of time, in all the ways in which they are written.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use super::count;
 
-/// No API means more than this; what says so is cut down to it.
+/// No API means a longer time; longer values are cut to this.
 pub(super) const CAP: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 /// A server's clock that differs more than this from ours is believed only if ours makes no sense of what it says.
 const SANE_SKEW: Duration = Duration::from_secs(24 * 60 * 60);
@@ -63,7 +66,7 @@ impl Now {
 // === impl When ===
 
 impl When {
-    /// From now; zero only if that was said in so many words.
+    /// The time from now; zero only if the answer says zero.
     pub(super) fn from(self, now: Now) -> Option<Duration> {
         match self {
             Self::In { delay, .. } => Some(delay),
@@ -84,12 +87,13 @@ impl When {
     }
 }
 
-/// When a budget is reset: seconds from now or since 1970 (told apart by their size), milliseconds, a Go duration, a date.
+/// When a budget is reset: seconds from now or since 1970 (told apart by their size), milliseconds, a Go duration, a
+/// date.
 pub(super) fn reset(value: &str, milliseconds: bool) -> Option<When> {
     let value = bare(value);
     let Some(number) = count::decimal(value) else { return date(value) };
     Some(match number {
-        // Sixteen and nineteen digits are the micro- and nanoseconds of those who have them.
+        // Sixteen and nineteen digits are microseconds and nanoseconds.
         1e17.. => When::epoch(number, 1e9),
         1e14.. => When::epoch(number, 1e6),
         1e11.. => When::epoch(number, 1e3),
@@ -287,127 +291,4 @@ fn nanos(fraction: &str) -> Option<u32> {
 
 fn digits(text: &str, count: usize) -> Option<i64> {
     (text.len() == count && text.bytes().all(|c| c.is_ascii_digit())).then(|| text.parse().ok())?
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(value: &str) -> Option<f64> {
-        instant(value).map(|at| at.as_secs_f64())
-    }
-
-    #[test]
-    fn every_spelling_of_one_instant_is_that_instant() {
-        for value in [
-            "2025-06-03T10:00:38Z",
-            "2025-06-03t10:00:38z",
-            "2025-06-03 10:00:38",
-            "2025-06-03 10:00:38 UTC",
-            "2025-06-03T10:00:38+00:00",
-            "2025-06-03T12:00:38+02:00",
-            "2025-06-03T05:30:38.000-0430",
-            "2025-06-03T10:00:38.0000000Z",
-            "Tue, 03 Jun 2025 10:00:38 GMT",
-            "Mon, 03 Jun 2025 10:00:38 UTC",
-            "Tue, 3 Jun 2025 10:00:38 +0000",
-            "Tuesday, 03-Jun-25 10:00:38 GMT",
-            "Tue Jun  3 10:00:38 2025",
-            "tue, 03 jun 2025 10:00:38 gmt",
-            "Tue Jun 03 2025 12:00:38 GMT+0200 (Central European Summer Time)",
-            "Tue Jun 03 2025 06:00:38 GMT-0400 (Eastern Daylight Time)",
-            "2025-Jun-03 10:00:38+0000 UTC",
-        ] {
-            assert_eq!(at(value), Some(1_748_944_838.0), "{value}");
-        }
-        assert_eq!(at("Sunday, 06-Nov-94 08:49:37 GMT"), Some(784_111_777.0));
-        assert_eq!(at("2020-05-04T12:23:41.6181792Z").map(f64::fract).map(|f| (f * 1e4).round()), Some(6182.0));
-        assert_eq!(at("2024-02-29T00:00:00Z"), Some(1_709_164_800.0));
-    }
-
-    #[test]
-    fn what_is_no_time_is_none() {
-        for value in [
-            "",
-            " ",
-            "soon",
-            "NaN",
-            "inf",
-            "1e999",
-            "-1",
-            "+5",
-            "0x10",
-            "2025",
-            "2025-01-20",
-            "2025-01-20T",
-            "20250120T000000Z",
-            "2025-13-01T00:00:00Z",
-            "2025-01-20T00:00:00.Z",
-            "2025-01-20T00:00:00ZZ",
-            "2025-01-20T99:00:00Z",
-            "Tue, 03 Jun",
-            "6m0",
-            "m",
-            "5x",
-            "5 s",
-            "1.2.3s",
-            "..s",
-            "10,5",
-            "Tue, 03 Jun 2025 10:00:38 PST",
-            "é025-01-20T00:00:00Z",
-            "1969-12-31T23:59:59Z",
-            "٣",
-        ] {
-            assert!(value == "2025" || reset(value, false).is_none(), "{value}: {:?}", reset(value, false));
-            assert!(instant(value).is_none(), "{value}");
-        }
-    }
-
-    #[test]
-    fn a_number_is_told_by_its_size_unless_it_is_a_delay() {
-        let epoch = |at, coarse| Some(When::At { at: Duration::from_secs_f64(at), coarse });
-        let from_now = |seconds| Some(When::In { delay: Duration::from_secs_f64(seconds), spelled: false });
-        assert_eq!(reset("1659645499", false), epoch(1_659_645_499.0, true));
-        assert_eq!(reset("1470173023.5", false), epoch(1_470_173_023.5, false));
-        assert_eq!(
-            reset("1679587256800", false),
-            Some(When::At { at: Duration::from_millis(1_679_587_256_800), coarse: false })
-        );
-        assert_eq!(reset("312", false), from_now(312.0));
-        assert_eq!(reset("0.5", false), from_now(0.5));
-        assert_eq!(reset("20649", true), from_now(20.649));
-        assert_eq!(delay("2023", false), from_now(2023.0));
-        assert_eq!(delay("1659645499", false), Some(When::In { delay: CAP, spelled: false }));
-    }
-
-    #[test]
-    fn durations_are_read_to_the_last_unit() {
-        for (value, seconds) in [
-            ("6m0s", 360.0),
-            ("2m59.56s", 179.56),
-            ("20ms", 0.02),
-            ("0s", 0.0),
-            ("1h2m3s", 3723.0),
-            ("500µs", 0.0005),
-            ("1d", 86_400.0),
-            ("45.837906927s", 45.837_906_927),
-            ("99999999999999999999h", CAP.as_secs_f64()),
-        ] {
-            assert_eq!(spelled(value).map(|delay| delay.as_secs_f64()), Some(seconds), "{value}");
-        }
-    }
-
-    #[test]
-    fn the_servers_clock_measures_its_own_times_while_it_is_sane() {
-        let now = |date: u64| Now { arrived: Duration::from_secs(1_000_000), date: Some(Duration::from_secs(date)) };
-        let until = |date, at| now(date).until(Duration::from_secs(at)).map(|left| left.as_secs());
-        assert_eq!(until(1_000_090, 1_000_100), Some(10));
-        assert_eq!(until(999_000, 1_000_100), Some(1100));
-        assert_eq!(until(999_999, 1_000_100), Some(100), "no more than rounded");
-        // A date of another year is none; unless it is ours that makes no sense.
-        assert_eq!(until(900_000_000, 1_000_100), Some(100));
-        assert_eq!(until(900_000_000, 900_000_100), Some(100));
-        assert_eq!(until(1_000_000, 1_000_000), None);
-        assert_eq!(until(1_000_000, 999_000), None);
-    }
 }

@@ -5,7 +5,7 @@ use std::{array, sync::OnceLock};
 use http::StatusCode;
 use prometheus::{Gauge, GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge};
 
-use super::Families;
+use super::families::Families;
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub enum Interception {
     /// TLS that failed for another reason.
     Failed,
     /// Neither TLS nor HTTP.
-    Stranger,
+    NotHttp,
 }
 
 /// Why a request was sent again.
@@ -52,8 +52,8 @@ pub enum RetryReason {
     Cut,
     /// There was no connection.
     Unreached,
-    /// The upstream says that it has not looked at it.
-    Unseen,
+    /// The upstream reports that it has not processed the request.
+    NotProcessed,
 }
 
 /// The numbers of one rule, or of one host without a rule. Counting takes no lock and allocates nothing.
@@ -64,7 +64,7 @@ pub struct RuleMetrics {
     answers: Answers,
     interceptions: [IntCounter; Interception::ALL.len()],
     retries: [IntCounter; RetryReason::ALL.len()],
-    /// Looked up when it is counted: nobody knows which dialects an API speaks.
+    /// Looked up when it is counted: the dialects of an API are not known before.
     hints: IntCounterVec,
     limit: LazyGauge,
     /// Requests that wait for a slot.
@@ -127,7 +127,7 @@ impl Outcome {
 // === impl Interception ===
 
 impl Interception {
-    const ALL: [Self; 5] = [Self::Tls, Self::Plain, Self::Untrusted, Self::Failed, Self::Stranger];
+    const ALL: [Self; 5] = [Self::Tls, Self::Plain, Self::Untrusted, Self::Failed, Self::NotHttp];
 
     /// The value of the `outcome` label.
     pub fn as_str(self) -> &'static str {
@@ -136,7 +136,7 @@ impl Interception {
             Self::Plain => "plain",
             Self::Untrusted => "untrusted",
             Self::Failed => "failed",
-            Self::Stranger => "stranger",
+            Self::NotHttp => "stranger",
         }
     }
 }
@@ -144,7 +144,7 @@ impl Interception {
 // === impl RetryReason ===
 
 impl RetryReason {
-    const ALL: [Self; 6] = [Self::Refused, Self::Crowded, Self::Failed, Self::Cut, Self::Unreached, Self::Unseen];
+    const ALL: [Self; 6] = [Self::Refused, Self::Crowded, Self::Failed, Self::Cut, Self::Unreached, Self::NotProcessed];
 
     /// The value of the `reason` label, also in the log.
     pub fn as_str(self) -> &'static str {
@@ -154,7 +154,7 @@ impl RetryReason {
             Self::Failed => "failed",
             Self::Cut => "cut",
             Self::Unreached => "unreached",
-            Self::Unseen => "unseen",
+            Self::NotProcessed => "unseen",
         }
     }
 }

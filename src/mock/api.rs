@@ -1,30 +1,16 @@
 //! Serves a [`Counter`]'s verdicts over HTTP/1.1.
 
-use std::{
-    fmt,
-    net::SocketAddr,
-    sync::{Arc, atomic::Ordering},
-    time::SystemTime,
-};
+use std::{net::SocketAddr, sync::Arc, time::SystemTime};
 
-use bytes::Bytes;
-use http::{
-    HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
-    header::{CONNECTION, CONTENT_TYPE},
-};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
 use super::{
-    Options,
-    control::{Down, How, Script},
-    dialect::Facts,
-    doors::{self, Line},
-    limiter::{Caller, Limiter},
-    pages,
-    tally::{Stats, Tally},
+    limiter::Limiter,
+    options::Options,
+    server,
+    shared::{ApiState, Books},
+    stats::{Stats, StatsRecorder},
 };
 use crate::{
     clock::{Clock, Instant},
@@ -35,57 +21,8 @@ use crate::{
 #[derive(Debug)]
 pub struct Api {
     addr: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ApiState>,
     accepting: JoinHandle<()>,
-}
-
-pub(super) struct Shared {
-    /// As they were at the start: the limit may have changed since.
-    pub(super) options: Options,
-    pub(super) clock: Clock,
-    /// The time of day at the clock's start: virtual time moves the time of day along.
-    wall_at_start: SystemTime,
-    pub(super) books: Mutex<Books>,
-    pub(super) down: watch::Sender<Option<Down>>,
-}
-
-/// What is kept in step under one lock; time is read inside it, so that it never goes backwards here.
-pub(super) struct Books {
-    pub(super) limiter: Option<Limiter>,
-    /// How many limiters there were before this one.
-    pub(super) limiters: u64,
-    pub(super) tally: Tally,
-    /// What the next requests are answered.
-    pub(super) script: Option<Script>,
-    dice: fastrand::Rng,
-}
-
-/// What was decided about a request when it arrived.
-struct Decision<'a> {
-    /// When its answer is due.
-    due: Instant,
-    arrived: Instant,
-    /// What there is to tell about it; nothing without a limit.
-    facts: Option<Facts>,
-    outcome: Outcome,
-    /// Held by what was accepted, until the answer is ready or the client is gone.
-    _under_way: Option<UnderWay<'a>>,
-}
-
-/// An accepted request: tells the limiter when it is done.
-struct UnderWay<'a> {
-    shared: &'a Shared,
-    caller: Caller,
-    /// Which limiter has accepted it.
-    limiter: u64,
-}
-
-enum Outcome {
-    Answer { number: u64 },
-    Fail,
-    Refuse(Facts),
-    Scripted { status: StatusCode, headers: HeaderMap, body: Bytes },
-    Down(Down),
 }
 
 // === impl Api ===
@@ -100,19 +37,19 @@ impl Api {
         let books = Books {
             limiter: options.limit.map(|rate| options.limiter(rate)),
             limiters: 0,
-            tally: Tally::new(options.limit, clock.now()),
+            recorder: StatsRecorder::new(options.limit, clock.now()),
             script: None,
             dice: fastrand::Rng::with_seed(options.seed),
         };
         let wall_at_start = SystemTime::now() - clock.now().since(Instant::START);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ApiState {
             options,
             clock,
             wall_at_start,
             books: Mutex::new(books),
             down: watch::Sender::new(None),
         });
-        let accepting = tokio::spawn(doors::accept(listener, addr, shared.clone()));
+        let accepting = tokio::spawn(server::accept(listener, addr, shared.clone()));
         Self { addr, shared, accepting }
     }
 
@@ -137,164 +74,6 @@ impl Drop for Api {
         // The task owns the listener and every connection.
         self.accepting.abort();
     }
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.options.fmt(f)
-    }
-}
-
-// === impl UnderWay ===
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        let mut books = self.shared.books.lock();
-        if books.limiters == self.limiter
-            && let Some(limiter) = &mut books.limiter
-        {
-            limiter.done(&self.caller);
-        }
-    }
-}
-
-// === impl Shared ===
-
-impl Shared {
-    pub(super) async fn answer(&self, request: Request<Incoming>, line: &Line) -> Response<Full<Bytes>> {
-        if request.uri().path().starts_with(pages::BELOW) {
-            line.controls.store(true, Ordering::Relaxed);
-            return pages::answer(self, request).await;
-        }
-        if request.method() == Method::CONNECT {
-            let body = r#"{"error":"this is an API, not a proxy","hint":"name it in the URL instead"}"#;
-            // What follows a refused CONNECT may be meant for somebody else (RFC 9931).
-            let close = HeaderMap::from_iter([(CONNECTION, HeaderValue::from_static("close"))]);
-            return respond(StatusCode::METHOD_NOT_ALLOWED, close, body.to_owned());
-        }
-        let decision = self.decide(Caller::new(request.method().clone(), request.headers()));
-        if let Outcome::Down(Down { how: How::Refuse | How::Reset | How::Hang, .. }) = decision.outcome {
-            self.hang().await;
-            line.cut.notify_one();
-            return std::future::pending().await;
-        }
-        let uploads = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
-        let Ok(received) = discard(request.into_body()).await else {
-            return respond(StatusCode::BAD_REQUEST, HeaderMap::new(), r#"{"error":"the body broke off"}"#.to_owned());
-        };
-        if decision.due > decision.arrived {
-            self.clock.sleep_until(decision.due).await;
-        }
-        let (mut headers, mut members) = (HeaderMap::new(), String::new());
-        let dialect = self.options.dialect;
-        if let Some(facts) = &decision.facts {
-            dialect.describe(facts, &mut headers);
-            members = dialect.members(facts);
-        }
-        match decision.outcome {
-            Outcome::Answer { number } => {
-                let received = if uploads { format!(r#","received":{received}"#) } else { String::new() };
-                respond(StatusCode::OK, headers, format!(r#"{{"number":{number}{received}{members}}}"#))
-            }
-            Outcome::Scripted { status, headers, body } => {
-                let mut response = Response::new(Full::new(body));
-                *response.status_mut() = status;
-                *response.headers_mut() = headers;
-                response
-            }
-            Outcome::Down(down) => {
-                let status =
-                    if down.how == How::BadGateway { StatusCode::BAD_GATEWAY } else { StatusCode::SERVICE_UNAVAILABLE };
-                respond(status, headers, r#"{"error":"down as asked"}"#.to_owned())
-            }
-            Outcome::Refuse(facts) => respond(dialect.refusal(), headers, dialect.complaint(&facts)),
-            Outcome::Fail => {
-                respond(StatusCode::INTERNAL_SERVER_ERROR, headers, r#"{"error":"failed as asked"}"#.to_owned())
-            }
-        }
-    }
-
-    /// Counts a request that arrives now.
-    fn decide(&self, caller: Caller) -> Decision<'_> {
-        let mut books = self.books.lock();
-        let arrived = self.clock.now();
-        let due = arrived + self.options.latency + self.options.jitter.mul_f64(books.dice.f64());
-        if let Some(outcome) = self.scripted(&mut books, arrived) {
-            books.tally.script(arrived);
-            return Decision { due, arrived, facts: None, outcome, _under_way: None };
-        }
-        let Books { limiter, limiters, tally, dice, .. } = &mut *books;
-        let wall = self.wall_at_start + arrived.since(Instant::START);
-        let facts = limiter.as_mut().map(|limiter| {
-            let (verdict, limit) = limiter.ask(&caller, arrived);
-            Facts { verdict, limit, wall }
-        });
-        let outcome = match facts {
-            Some(facts) if facts.refused() => {
-                tally.refuse(arrived);
-                Outcome::Refuse(facts)
-            }
-            _ => {
-                tally.accept(arrived);
-                if dice.f64() < self.options.fail.fraction() {
-                    tally.fail();
-                    Outcome::Fail
-                } else {
-                    Outcome::Answer { number: tally.accepted() }
-                }
-            }
-        };
-        let accepted = facts.is_some_and(|facts| !facts.refused());
-        let under_way = accepted.then(|| UnderWay { shared: self, caller, limiter: *limiters });
-        Decision { due, arrived, facts, outcome, _under_way: under_way }
-    }
-
-    /// What the control pages asked for, if they did; being down comes before the answers laid down.
-    fn scripted(&self, books: &mut Books, now: Instant) -> Option<Outcome> {
-        if let Some(down) = self.down.borrow().filter(|down| down.holds(now)) {
-            return Some(Outcome::Down(down));
-        }
-        let script = books.script.as_mut().filter(|script| script.count > 0)?;
-        script.count -= 1;
-        Some(Outcome::Scripted { status: script.status, headers: script.headers.clone(), body: script.body.clone() })
-    }
-
-    /// Waits until no request hangs any more.
-    async fn hang(&self) {
-        let mut down = self.down.subscribe();
-        loop {
-            let now = self.clock.now();
-            let Some(trouble) = { *down.borrow_and_update() }.filter(|down| down.how == How::Hang && down.holds(now))
-            else {
-                return;
-            };
-            tokio::select! {
-                () = self.clock.sleep_until(trouble.until) => {}
-                _ = down.changed() => {}
-            }
-        }
-    }
-
-    pub(super) fn stats(&self) -> Stats {
-        self.books.lock().tally.stats(self.clock.now())
-    }
-}
-
-/// Reads a body to its end and keeps nothing of it but its length.
-async fn discard(mut body: Incoming) -> Result<u64, hyper::Error> {
-    let mut received = 0;
-    while let Some(frame) = body.frame().await {
-        received += frame?.data_ref().map_or(0, |data| data.len() as u64);
-    }
-    Ok(received)
-}
-
-pub(super) fn respond(status: StatusCode, mut headers: HeaderMap, body: String) -> Response<Full<Bytes>> {
-    headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
-    let mut response = Response::new(Full::new(Bytes::from(body)));
-    *response.status_mut() = status;
-    *response.headers_mut() = headers;
-    response
 }
 
 #[cfg(test)]

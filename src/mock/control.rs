@@ -22,7 +22,7 @@ pub(super) struct Script {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Down {
     pub(super) how: How,
-    /// When it is over; [`Instant::FAR`] if somebody has to say so.
+    /// When it is over; [`Instant::FAR`] if a request to the control page ends it.
     pub(super) until: Instant,
 }
 

@@ -19,14 +19,14 @@ pub enum Window {
     Bucket,
     /// A token bucket that holds one: requests must be W/N apart (GCRA without burst, nginx's `limit_req`).
     Gcra,
-    /// At most N by an estimate: the count of this window, and that of the one before, weighted by how much of it the last
-    /// W covers. Windows begin as the fixed ones do.
+    /// At most N by an estimate: the count of this window, and that of the one before, weighted by how much of it the
+    /// last W covers. Windows begin as the fixed ones do.
     SlidingCounter,
     /// At most N under way at once, whatever W is.
     Concurrency,
 }
 
-/// What is said about a concurrency limit, since nobody knows when the next answer makes room.
+/// The reset of a concurrency limit, which cannot be known: it depends on when the next answer is done.
 const SOON: Duration = Duration::from_secs(1);
 
 /// What becomes of one request.
@@ -50,8 +50,8 @@ pub enum Verdict {
 
 /// Enforces one rate, exactly to the nanosecond.
 ///
-/// Refused requests do not count. A sliding window keeps eight bytes for each of the up to N requests in it. Concurrency
-/// has to be told when a request is [done](Counter::done).
+/// Refused requests do not count. A sliding window keeps eight bytes for each of the up to N requests in it.
+/// Concurrency has to be told when a request is [done](Counter::done).
 #[derive(Clone, Debug)]
 pub(super) struct Counter {
     rate: Rate,

@@ -1,8 +1,8 @@
 //! How real APIs tell about their limits: the same verdict in the words of many providers. Pure.
 //!
-//! A dialect is a row of a table ([`Words`]), whose values are templates; [`Facts`] fills them in. The rows are in one
-//! file per family, as they were recorded from real answers or from the providers' pages. Some also say how the limiter
-//! counts, since that is what they are known for.
+//! A dialect is a row of a table ([`DialectRow`]), whose values are templates; [`Facts`] fills them in. The rows are in
+//! one file per family, as they were recorded from real answers or from the providers' pages. Some also say how the
+//! limiter counts, since that is what they are known for.
 
 mod clouds;
 mod facts;
@@ -11,6 +11,7 @@ mod ietf;
 mod limiters;
 mod models;
 mod services;
+mod words;
 
 use std::{fmt, str::FromStr, sync::LazyLock};
 
@@ -18,60 +19,23 @@ use clap::builder::PossibleValue;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 pub use self::facts::Facts;
-use super::{
-    counter::Window,
-    limiter::{Layout, Limiter},
-};
+use self::words::DialectRow;
+use super::{counter::Window, limiter::Limiter};
 use crate::limit::Rate;
 
 /// In whose words an API tells about its limit.
 #[derive(Clone, Copy)]
-pub struct Dialect(&'static Words);
-
-/// One row: what is sent under which names. Values, names of fields and bodies are templates, see [`Facts::fill`].
-struct Words {
-    /// What it is called on the command line.
-    name: &'static str,
-    /// One line for `--help`: how it tells, and how it refuses.
-    help: &'static str,
-    /// Sent with every answer.
-    always: &'static [(&'static str, &'static str)],
-    /// Sent with a refusal besides.
-    refused: &'static [(&'static str, &'static str)],
-    /// The status of a refusal.
-    status: u16,
-    /// The body of a refusal.
-    complaint: &'static str,
-    /// Further members of an accepted request's JSON object, each with a comma before it.
-    members: &'static str,
-    /// How it counts, unless somebody says otherwise.
-    window: Window,
-    /// Which limits there are.
-    layout: Layout,
-}
-
-/// A bare 429: what rows differ from.
-const BARE: Words = Words {
-    name: "",
-    help: "",
-    always: &[],
-    refused: &[],
-    status: 429,
-    complaint: r#"{"error":"too many requests"}"#,
-    members: "",
-    window: Window::Sliding,
-    layout: Layout::Single,
-};
+pub struct Dialect(&'static DialectRow);
 
 static ALL: LazyLock<Vec<Dialect>> = LazyLock::new(|| {
-    let families = [ietf::WORDS, limiters::WORDS, services::WORDS, models::WORDS, clouds::WORDS, gateways::WORDS];
+    let families = [ietf::ROWS, limiters::ROWS, services::ROWS, models::ROWS, clouds::ROWS, gateways::ROWS];
     families.into_iter().flatten().map(Dialect).collect()
 });
 
 // === impl Dialect ===
 
 impl Dialect {
-    /// How its API counts, unless somebody says otherwise.
+    /// How its API counts by default.
     pub fn window(self) -> Window {
         self.0.window
     }
@@ -109,7 +73,7 @@ impl Dialect {
 
 impl Default for Dialect {
     fn default() -> Self {
-        Self(&ietf::WORDS[0])
+        Self(&ietf::ROWS[0])
     }
 }
 

@@ -37,12 +37,12 @@ pub struct Limiter {
     rate: Rate,
     window: Window,
     layout: Layout,
-    counters: HashMap<Scope, Counter>,
+    counters: HashMap<CallerScope, Counter>,
 }
 
 /// The requests that one limit is for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Scope {
+enum CallerScope {
     All,
     AllBySecond,
     Post,
@@ -71,7 +71,8 @@ impl Limiter {
         self.rate
     }
 
-    /// Makes its limits from `rate` from `now` on. What was counted stays counted, as far back as the window before reached.
+    /// Makes its limits from `rate` from `now` on. What was counted stays counted, as far back as the window before
+    /// reached.
     pub fn retune(&mut self, rate: Rate, now: Instant) {
         self.rate = rate;
         for (scope, counter) in &mut self.counters {
@@ -105,7 +106,7 @@ impl Limiter {
         self.release(&self.layout.scopes(caller));
     }
 
-    fn release(&mut self, scopes: &[Scope]) {
+    fn release(&mut self, scopes: &[CallerScope]) {
         for scope in scopes {
             if let Some(counter) = self.counters.get_mut(scope) {
                 counter.done();
@@ -118,19 +119,19 @@ impl Limiter {
 
 impl Layout {
     /// The limits of a request, in the order in which they are asked.
-    fn scopes(self, caller: &Caller) -> Vec<Scope> {
+    fn scopes(self, caller: &Caller) -> Vec<CallerScope> {
         match self {
-            Self::Stacked => vec![Scope::All, Scope::AllBySecond],
-            Self::PerRoute if caller.method == Method::POST => vec![Scope::Post],
-            Self::PerKey => vec![Scope::Key(caller.key.clone())],
-            Self::Single | Self::PerRoute => vec![Scope::All],
+            Self::Stacked => vec![CallerScope::All, CallerScope::AllBySecond],
+            Self::PerRoute if caller.method == Method::POST => vec![CallerScope::Post],
+            Self::PerKey => vec![CallerScope::Key(caller.key.clone())],
+            Self::Single | Self::PerRoute => vec![CallerScope::All],
         }
     }
 }
 
-// === impl Scope ===
+// === impl CallerScope ===
 
-impl Scope {
+impl CallerScope {
     /// Its limit, at least one request.
     fn rate(&self, rate: Rate) -> Rate {
         let some = |count: u64| NonZeroU32::new(u32::try_from(count).unwrap_or(u32::MAX)).unwrap_or(NonZeroU32::MIN);

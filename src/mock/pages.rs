@@ -7,8 +7,8 @@ use hyper::body::Incoming;
 use serde_json::json;
 
 use super::{
-    api::{Shared, respond},
     control::{Down, How, Script},
+    shared::{ApiState, respond},
 };
 use crate::{
     clock::Instant,
@@ -21,7 +21,7 @@ pub(super) const BELOW: &str = "/__mock/";
 const LONGEST: usize = 1 << 20;
 
 /// Answers a request for a control page.
-pub(super) async fn answer(shared: &Shared, request: Request<Incoming>) -> Response<Full<Bytes>> {
+pub(super) async fn answer(shared: &ApiState, request: Request<Incoming>) -> Response<Full<Bytes>> {
     let page = request.uri().path().strip_prefix(BELOW).unwrap_or_default().to_owned();
     let method = request.method().clone();
     let allowed = match page.as_str() {
@@ -59,7 +59,7 @@ pub(super) async fn answer(shared: &Shared, request: Request<Incoming>) -> Respo
 }
 
 /// Sets the limit. Where there was none, or is none from now on, nothing was counted that could stay so.
-fn limit(shared: &Shared, body: &[u8]) -> Result<String, String> {
+fn limit(shared: &ApiState, body: &[u8]) -> Result<String, String> {
     let text = str::from_utf8(body).map_err(|error| format!("{error}; write 50/s, or none"))?.trim();
     let rate: Option<Rate> = match text {
         "" | "none" => None,
@@ -74,17 +74,17 @@ fn limit(shared: &Shared, body: &[u8]) -> Result<String, String> {
             books.limiters += 1;
         }
     }
-    books.tally.retune(rate, now);
+    books.recorder.retune(rate, now);
     Ok(json!({ "limit": rate.map(|rate| rate.to_string()) }).to_string())
 }
 
-fn next(shared: &Shared, script: Option<Script>) -> String {
+fn next(shared: &ApiState, script: Option<Script>) -> String {
     let count = script.as_ref().map_or(0, |script| script.count);
     shared.books.lock().script = script;
     json!({ "next": count }).to_string()
 }
 
-fn down(shared: &Shared, trouble: Option<Down>) -> String {
+fn down(shared: &ApiState, trouble: Option<Down>) -> String {
     shared.down.send_replace(trouble);
     let seconds = |trouble: &Down| {
         (trouble.until != Instant::FAR)

@@ -1,6 +1,6 @@
 //! What is made of an API's answers: whether its word is taken, and what happens when it fails.
 
-/// How an allowance that an API tells of is spent.
+/// How andante spends an allowance that the API reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spend {
     /// Freely while more than a tenth is left, then evenly until the reset.
@@ -60,7 +60,7 @@ impl Trust {
 // === impl Retry ===
 
 impl Retry {
-    /// How many bytes of a body are kept unless somebody says otherwise.
+    /// How many bytes of a body are kept by default.
     pub const BODY: u64 = 1024 * 1024;
 }
 

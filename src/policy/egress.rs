@@ -20,7 +20,7 @@ pub struct Egress {
     pub source: Option<IpAddr>,
     /// The name to ask for and to verify in TLS, in the place of the host's.
     pub sni: Option<String>,
-    /// What we show to upstreams that want to know who we are.
+    /// The client certificate, for upstreams that ask for one.
     pub identity: Option<Identity>,
 }
 
@@ -65,7 +65,7 @@ impl Egress {
         http && origin.scheme == Scheme::Http
     }
 
-    /// Whether requests get something on the way that says who we are: a client certificate, a parent proxy's password.
+    /// Whether requests carry credentials of ours on the way: a client certificate, a parent proxy's password.
     pub fn lends_credentials(&self) -> bool {
         self.identity.is_some() || self.via.as_ref().is_some_and(|parent| parent.credentials.is_some())
     }

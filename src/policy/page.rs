@@ -1,4 +1,4 @@
-//! Pages of others: what runs in a browser on this machine reaches loopback, whosever page it is.
+//! Pages of other sites: any page in a browser on this machine can send requests to loopback.
 
 use core::net::IpAddr;
 
@@ -11,24 +11,25 @@ use super::{Origin, Scheme};
 
 /// Set by browsers, and by no page (W3C Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// What comes after the last dot of names that nobody can register, and so point here (RFC 6761, RFC 6762, RFC 8375, ICANN's
+/// What comes after the last dot of names that nobody can register, and so point here (RFC 6761, RFC 6762, RFC 8375,
+/// ICANN's
 /// `internal`; `svc` is Kubernetes').
 const PRIVATE: &[&str] = &["localhost", "local", "internal", "test", "svc", "home.arpa"];
 
-/// Which names a browser may call us by.
+/// The names by which a browser may address andante.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// Addresses, and names that always mean this machine. For what listens on loopback: another name is one that somebody
-    /// pointed here, so that a page of theirs and we share an origin (DNS rebinding).
+    /// Addresses, and names that always mean this machine. For what listens on loopback: another name is one that
+    /// somebody pointed here, so that a page of theirs and we share an origin (DNS rebinding).
     Loopback,
     /// Also names that nobody outside can register: without a dot, or below a private domain.
     Private,
-    /// All. Other machines call us by names that nobody told us.
+    /// All. andante cannot know the names that other machines use for it.
     Any,
 }
 
-/// Whether a browser has sent this for a page that is not ours: a plain URL can be asked for by any page, and the answer
-/// would seem to be its own.
+/// Whether a browser has sent this for a page that is not ours: a plain URL can be asked for by any page, and the
+/// answer would seem to be its own.
 ///
 /// `authority` is what the target itself names, as in HTTP/2; else `Host` does.
 pub fn is_page_of_others(fields: &HeaderMap, authority: Option<&str>, names: Names) -> bool {
@@ -41,7 +42,7 @@ pub fn is_page_of_others(fields: &HeaderMap, authority: Option<&str>, names: Nam
     other_site || foreign || rebound
 }
 
-/// Whether a page of `origin` comes from `host`; whoever speaks TLS in front of us has made `https` of it.
+/// Whether a page of `origin` comes from `host`; a TLS proxy in front of andante may have made the scheme `https`.
 fn is_origin_of(origin: &[u8], host: &[u8]) -> bool {
     let authority = [&b"http://"[..], b"https://"].into_iter().find_map(|scheme| origin.strip_prefix(scheme));
     !host.is_empty() && authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))

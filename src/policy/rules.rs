@@ -22,7 +22,7 @@ pub struct Interception {
     pub others: Unlisted,
 }
 
-/// What becomes of a CONNECT to a host that neither its rule nor `--intercept` speaks of.
+/// What becomes of a CONNECT to a host that neither its rule nor `--intercept` names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unlisted {
     /// A blind tunnel (`andante serve`, and `--intercept none`).
@@ -123,7 +123,7 @@ impl Unlisted {
         }
     }
 
-    /// What is left of it once somebody has named the hosts to intercept.
+    /// What remains of it once hosts to intercept are named.
     pub fn besides_named(self) -> Self {
         match self {
             Self::Intercept => Self::InterceptLimited,

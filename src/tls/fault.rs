@@ -1,5 +1,5 @@
-//! What is wrong with a chain of certificates, in words: which of them it is, and what about it. Decides nothing: webpki
-//! has refused the chain already, and says no more than one word about that.
+//! What is wrong with a chain of certificates, in words: which of them it is, and what about it. Decides nothing:
+//! webpki has refused the chain already, and says no more than one word about that.
 
 use rustls::{
     CertificateError,
@@ -10,7 +10,7 @@ use x509_parser::{
     public_key::PublicKey,
 };
 
-use super::{der, reasons::date};
+use super::{date::date, der};
 
 /// Why a certificate is refused. Follows "the certificate of so-and-so".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -187,7 +187,8 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// The first certificate of the chain of which `wrong` knows what is wrong with it, beginning with the upstream's own.
+    /// The first certificate of the chain of which `wrong` knows what is wrong with it, beginning with the upstream's
+    /// own.
     fn first(&self, wrong: impl Fn(&X509Certificate<'_>) -> Option<String>) -> Option<Fault> {
         if let Some(reason) = wrong(&self.leaf) {
             return Some(Fault { reason, hint: RENEW });

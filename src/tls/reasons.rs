@@ -1,10 +1,10 @@
 //! What went wrong with TLS, in words, and what to do about it.
 
-use std::{io, time::Duration};
+use std::io;
 
-use rustls::{AlertDescription, CertificateError, pki_types::UnixTime};
+use rustls::{AlertDescription, CertificateError};
 
-use super::trust::Untrusted;
+use super::{date::date, trust::Untrusted};
 use crate::{
     error::{Cause, Error},
     policy::Origin,
@@ -104,10 +104,6 @@ fn names(presented: &[String]) -> String {
         more if more > MOST => format!("{} and {} more", shown.join(", "), more - MOST),
         _ => shown.join(", "),
     }
-}
-
-pub(super) fn date(at: UnixTime) -> String {
-    humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + Duration::from_secs(at.as_secs())).to_string()
 }
 
 /// As RFC 8446 §6 spells it: `certificate_required`.

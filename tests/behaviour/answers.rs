@@ -9,10 +9,10 @@ mod kinds;
 mod leaving;
 mod patience;
 mod refusals;
+mod retry_and_breaker_off;
 mod shared_quota;
-mod switches;
-mod told;
 mod untouched;
+mod what_is_logged;
 
 use std::{
     sync::{

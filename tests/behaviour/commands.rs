@@ -195,7 +195,7 @@ fn serve_on_a_port_in_use_says_what_to_do() {
 }
 
 #[test]
-fn plan_counts_right() {
+fn plan_computes_how_long_a_burst_takes() {
     for (limit, requests, seconds) in [
         ("10/s", "101", 10.0),
         ("500/min", "30000", 29_999.0 * 0.12),

@@ -42,7 +42,7 @@ fn the_path_after_the_host_passes_byte_for_byte() {
 }
 
 #[test]
-fn a_named_route_stands_for_what_it_names() {
+fn a_gateway_path_is_replaced_by_the_path_of_its_api() {
     let upstream = Upstream::ok();
     let andante = routed(&upstream, "/v1");
     for (asked, path) in [("/api", "/v1"), ("/api/", "/v1/"), ("/api/a%2Fb?c", "/v1/a%2Fb?c"), ("/api?q", "/v1?q")] {
@@ -134,7 +134,7 @@ fn r54_what_is_refused_elsewhere_is_refused_here() {
 }
 
 #[test]
-fn pages_of_others_get_nothing() {
+fn requests_of_pages_of_other_sites_are_refused() {
     let upstream = Upstream::ok();
     let andante = routed(&upstream, "");
     let (own, port) = (andante.proxy(), andante.proxy().port());

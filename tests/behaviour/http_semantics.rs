@@ -493,7 +493,7 @@ fn r24_our_own_429_says_that_it_is_ours_and_when_to_come_back() {
 }
 
 #[test]
-fn r25_nobody_is_told_who_asked() {
+fn r25_no_field_names_the_client_to_the_upstream() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let (request, _) = exchange(&andante, &upstream, "X-Forwarded-For: 203.0.113.9\r\n");
     assert_eq!(request.field("x-forwarded-for").as_deref(), Some("203.0.113.9"), "what was there passes unchanged");

@@ -108,12 +108,12 @@ fn strict_holds_for_any_jitter() {
 }
 
 #[test]
-fn a_fixed_window_is_kept() {
+fn a_fixed_window_refuses_nothing() {
     none_refused("40/s", &["--window", "fixed"], "40/s", 120, 0.95);
 }
 
 #[test]
-fn a_bucket_is_kept() {
+fn a_token_bucket_refuses_nothing() {
     none_refused("40/s", &["--window", "bucket"], "40/s", 120, 0.95);
 }
 

@@ -1,4 +1,4 @@
-//! A CA in its folder (R46), and in a bundle.
+//! A CA in its folder, and in a bundle.
 
 use std::{
     fs::{self, Permissions},

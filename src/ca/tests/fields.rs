@@ -1,4 +1,4 @@
-//! What the certificates say (R44, R47), read by other eyes than those that wrote it.
+//! What the certificates say, read by other eyes than those that wrote it.
 
 use std::{fs, process::Command};
 

@@ -1,17 +1,20 @@
-//! `andante ca env`: the variables that lead workers to the proxy and make them trust it, in the words of who sets them.
+//! `andante ca env`: the variables that lead workers to the proxy and make them trust it, in the format of the program
+//! that sets them.
 
 use std::{fmt::Write as _, path::PathBuf};
 
-use super::{Data, Failure, failed, say};
+use super::data::{Data, failed, say};
 use crate::cli::{
-    trust::Trust,
+    Failure,
+    trust::TrustVariables,
     variables::{self, java},
 };
 
 /// The variables that workers need: where the proxy is, and whom to trust
 ///
-/// Brings bundle.pem and bundle.p12 (the system's roots and the CA) and andante.ini (for PHP) beside the CA up to date. NO_PROXY stays as it is. With `sh`,
-/// certificates that SSL_CERT_FILE, REQUESTS_CA_BUNDLE and the like name now stay trusted.
+/// Brings bundle.pem and bundle.p12 (the system's roots and the CA) and andante.ini (for PHP) beside the CA up to date.
+/// NO_PROXY stays as it is. With `sh`, certificates that SSL_CERT_FILE, REQUESTS_CA_BUNDLE and the like name now stay
+/// trusted.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -59,7 +62,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let (dir, certificate) = args.data.certificate()?;
     // Only a shell's variables are those of the workers.
     let current = |name: &str| (args.format == Format::Sh).then(|| std::env::var_os(name)).flatten();
-    let mut trust = Trust::in_folder(&dir, &certificate, current)
+    let mut trust = TrustVariables::in_folder(&dir, &certificate, current)
         .map_err(|error| failed("there is no bundle to point to", error))?;
     if let Some(at) = &args.at {
         trust = trust.at(at);
@@ -117,7 +120,8 @@ fn single_quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', r"'\''"))
 }
 
-/// As it is if all readers take it so, else in quotes between which nothing is expanded, else with what would be escaped.
+/// The value without quotes if every reader takes it literally; else in single quotes; else in double quotes with
+/// escapes.
 fn dotenv_quoted(value: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+,=[]".contains(c);
     if value.chars().all(bare) {

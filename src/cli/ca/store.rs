@@ -6,8 +6,11 @@ use std::{
     process,
 };
 
-use super::{Data, Failure, failed, say};
-use crate::ca::{self, Certificate};
+use super::data::{Data, failed, say};
+use crate::{
+    ca::{self, Certificate},
+    cli::Failure,
+};
 
 /// Makes this whole system trust the CA
 ///
@@ -32,13 +35,13 @@ Examples:
   sudo andante ca trust --data ~/.local/share/andante
   sudo andante ca trust --remove --data ~/.local/share/andante";
 
-/// Where a family of systems takes further roots from.
+/// The folder from which a family of systems takes further roots.
 struct Store {
     folder: &'static str,
     extension: &'static str,
-    /// What takes in what is in the folder.
+    /// The command that takes new files of the folder in.
     update: &'static [&'static str],
-    /// What takes in that something left it.
+    /// The command that notices removed files.
     forget: &'static [&'static str],
 }
 
@@ -118,7 +121,7 @@ fn anchors(root: &Path, certificate: &Certificate, remove: bool) -> Result<Vec<S
         Failure::new("this system has none of the folders for root certificates that andante knows")
             .hinting("install ca-certificates, or give workers the variables of `andante ca env`")
     })?;
-    // Named after this CA: another's file is not ours to replace.
+    // Named after this CA: the file of another CA must stay.
     let name = certificate.subject().to_ascii_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     let file = root.join(store.folder).join(name).with_extension(store.extension);
     let run = |command: &[&str]| Step::Run(command.iter().map(|word| (*word).to_owned()).collect());

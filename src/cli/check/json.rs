@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    config::{Checked, Place, Problem, Severity},
+    config::{Checked, Diagnostic, Place, Severity},
     policy::Policy,
 };
 
@@ -22,8 +22,8 @@ pub(super) fn report(checked: &Checked) -> Value {
     })
 }
 
-fn problem(problem: &Problem) -> Value {
-    let Problem { severity, place, key, what, hint } = problem;
+fn problem(problem: &Diagnostic) -> Value {
+    let Diagnostic { severity, place, key, what, hint } = problem;
     let severity = match severity {
         Severity::Error => "error",
         Severity::Warning => "warning",

@@ -1,4 +1,4 @@
-//! Many workers who send a burst, each as worker programs do: one connection, one request at a time, and when the API
+//! Many workers that send a burst, each as worker programs do: one connection, one request at a time, and when the API
 //! says "too many", a sleep for as long as it asks plus a little.
 
 use std::{
@@ -19,7 +19,7 @@ use tokio::{net::TcpStream, task::JoinSet};
 
 use crate::{cli::Failure, clock::Clock};
 
-/// What is sent, by how many, and which way.
+/// What is sent, by how many workers, and through which proxy.
 #[derive(Clone, Debug)]
 pub(super) struct Burst {
     pub(super) workers: u64,
@@ -30,7 +30,7 @@ pub(super) struct Burst {
     pub(super) proxy: Option<SocketAddr>,
 }
 
-/// How far a burst is; read while it runs.
+/// The progress of a burst; read while it runs.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     /// Requests that a worker has begun with.
@@ -41,7 +41,7 @@ pub(super) struct Progress {
 }
 
 /// One worker's way to the API.
-struct Worker {
+struct DemoWorker {
     burst: Burst,
     clock: Clock,
     dice: fastrand::Rng,
@@ -56,7 +56,7 @@ enum Answer {
 }
 
 /// Up to this much is added to what `Retry-After` asks for: the jitter that every guide on retrying recommends, so that
-/// workers who were refused together do not come back together.
+/// workers that were refused together do not come back together.
 const A_LITTLE: Duration = Duration::from_secs(1);
 /// How often a request is tried on a new connection before the demo gives up.
 const CONNECTION_TRIES: u32 = 3;
@@ -67,7 +67,7 @@ pub(super) async fn send(burst: &Burst, progress: &Arc<Progress>, clock: Clock) 
     let mut workers = JoinSet::new();
     for seed in 0..burst.workers {
         let dice = fastrand::Rng::with_seed(seed);
-        let worker = Worker { burst: burst.clone(), clock, dice, connection: None };
+        let worker = DemoWorker { burst: burst.clone(), clock, dice, connection: None };
         workers.spawn(worker.run(progress.clone()));
     }
     while let Some(ended) = workers.join_next().await {
@@ -76,9 +76,9 @@ pub(super) async fn send(burst: &Burst, progress: &Arc<Progress>, clock: Clock) 
     Ok(clock.now().since(began))
 }
 
-// === impl Worker ===
+// === impl DemoWorker ===
 
-impl Worker {
+impl DemoWorker {
     async fn run(mut self, progress: Arc<Progress>) -> Result<(), Failure> {
         loop {
             let number = progress.begun.fetch_add(1, Ordering::Relaxed);
@@ -145,7 +145,7 @@ impl Worker {
         let stream = TcpStream::connect(self.burst.proxy.unwrap_or(self.burst.api)).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // Its errors reach whoever sends on it.
+        // Its errors reach the request that is sent on it.
         tokio::spawn(connection);
         Ok(sender)
     }

@@ -1,9 +1,8 @@
-//! What the machine does to the demo: on a busy one timers come late, and the figures are those of the machine.
+//! How late the machine's timers come during the demo: on a busy machine they distort the figures.
 
-use std::{convert::Infallible, fmt::Write as _, time::Duration};
+use std::{convert::Infallible, time::Duration};
 
-use super::table::Outcome;
-use crate::{cli::wording, clock::Clock};
+use crate::clock::Clock;
 
 /// How late timers came.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,7 +16,7 @@ pub(super) struct Stalls {
 const TICK: Duration = Duration::from_millis(5);
 /// Timers that are less late than this change nothing that the table shows.
 const USUAL: Duration = Duration::from_millis(10);
-/// From here on it shows in the figures: one late timer, or all of them as a share of the time.
+/// From here on lateness shows in the figures: one late timer, or all of them as a share of the time.
 const LONG: Duration = Duration::from_millis(100);
 const SHARE: f64 = 0.02;
 
@@ -33,61 +32,21 @@ impl Stalls {
         }
     }
 
-    fn late(&mut self, by: Duration) {
+    pub(super) fn late(&mut self, by: Duration) {
         if by > USUAL {
             self.total += by;
             self.longest = self.longest.max(by);
         }
     }
 
-    fn show_in(&self, took: Duration) -> bool {
+    pub(super) fn show_in(&self, took: Duration) -> bool {
         self.longest >= LONG || self.total.as_secs_f64() > took.as_secs_f64() * SHARE
     }
-}
-
-/// What the machine did to the figures, if it did something. Pure.
-pub(super) fn remark(without: &Outcome, with: &Outcome) -> Option<String> {
-    if ![without, with].iter().any(|outcome| outcome.stalls.show_in(outcome.took)) {
-        return None;
-    }
-    let mut text = "This machine was busy with other things, and timers came late:\n".to_owned();
-    for (name, Outcome { stalls, took, .. }) in [("without andante", without), ("with andante", with)] {
-        let (total, took) = (wording::duration(stalls.total), wording::duration(*took));
-        let longest = wording::duration(stalls.longest);
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "  {name}: by {longest} at most, {total} of the {took} in all");
-    }
-    text.push_str("A slot that passes meanwhile is lost, and what leaves late arrives closer to what comes next:\n");
-    text.push_str("that costs time, and may draw a refusal. Without such load the figures are better.");
-    Some(text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mock::Stats;
-
-    fn outcome(late: &[u64], took: u64) -> Outcome {
-        let mut stalls = Stalls::default();
-        late.iter().for_each(|millis| stalls.late(Duration::from_millis(*millis)));
-        Outcome { stats: Stats::default(), took: Duration::from_secs(took), stalls }
-    }
-
-    #[test]
-    fn a_quiet_machine_needs_no_remark() {
-        assert_eq!(remark(&outcome(&[], 15), &outcome(&[9; 2000], 15)), None);
-        assert_eq!(remark(&outcome(&[10; 9], 15), &outcome(&[99], 15)), None);
-    }
-
-    #[test]
-    fn a_busy_machine_is_told_of_with_what_it_did_to_both() {
-        let text = remark(&outcome(&[], 15), &outcome(&[40, 180], 14)).unwrap();
-        assert!(text.contains("  without andante: by 0 s at most, 0 s of the 15 s in all\n"), "{text}");
-        assert!(text.contains("  with andante: by 180 ms at most, 220 ms of the 14 s in all\n"), "{text}");
-        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-        // Many small ones come to the same.
-        assert!(remark(&outcome(&[20; 16], 15), &outcome(&[], 15)).is_some());
-    }
 
     #[tokio::test(start_paused = true)]
     async fn where_time_stands_still_nothing_is_late() {

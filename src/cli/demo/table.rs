@@ -2,19 +2,8 @@
 
 use std::time::Duration;
 
-use super::stalls::Stalls;
-use crate::{cli::wording, limit::Rate, mock::Stats};
-
-/// What became of one burst.
-#[derive(Clone, Debug)]
-pub(super) struct Outcome {
-    /// What the API saw.
-    pub(super) stats: Stats,
-    /// Until the last request was answered.
-    pub(super) took: Duration,
-    /// What the machine did to it.
-    pub(super) stalls: Stalls,
-}
+use super::burst_outcome::BurstOutcome;
+use crate::{cli::wording, limit::Rate};
 
 /// Whether the table may be coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +20,11 @@ struct Row {
 
 struct Cell {
     text: String,
-    verdict: Verdict,
+    rating: Rating,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum Rating {
     Neutral,
     Good,
     Bad,
@@ -45,7 +34,7 @@ const LABEL: usize = 32;
 const CELL: usize = 18;
 
 /// 78 columns: `requests` under `limit`, without and with andante.
-pub(super) fn table(requests: u64, limit: Rate, without: &Outcome, with: &Outcome, style: Style) -> String {
+pub(super) fn table(requests: u64, limit: Rate, without: &BurstOutcome, with: &BurstOutcome, style: Style) -> String {
     let line = |left, middle, right| {
         let (label, cell) = ("─".repeat(LABEL + 2), "─".repeat(CELL + 2));
         format!("{left}{label}{middle}{cell}{middle}{cell}{right}\n")
@@ -62,8 +51,8 @@ pub(super) fn table(requests: u64, limit: Rate, without: &Outcome, with: &Outcom
     table
 }
 
-fn rows(requests: u64, limit: Rate, without: &Outcome, with: &Outcome) -> Vec<Row> {
-    let row = |label, cell: &dyn Fn(&Outcome) -> Cell| Row { label, cells: [cell(without), cell(with)] };
+fn rows(requests: u64, limit: Rate, without: &BurstOutcome, with: &BurstOutcome) -> Vec<Row> {
+    let row = |label, cell: &dyn Fn(&BurstOutcome) -> Cell| Row { label, cells: [cell(without), cell(with)] };
     let allowed = u64::from(limit.count.get());
     // Evenly spaced, the first one at once.
     let ideal = limit.per.mul_f64(requests.saturating_sub(1) as f64 / allowed as f64);
@@ -88,7 +77,7 @@ fn rows(requests: u64, limit: Rate, without: &Outcome, with: &Outcome) -> Vec<Ro
     ]
 }
 
-fn sent(outcome: &Outcome) -> u64 {
+fn sent(outcome: &BurstOutcome) -> u64 {
     outcome.stats.accepted + outcome.stats.refused
 }
 
@@ -112,20 +101,20 @@ fn paint(text: &str, code: &str, style: Style) -> String {
 
 impl Cell {
     fn neutral(text: String) -> Self {
-        Self { text, verdict: Verdict::Neutral }
+        Self { text, rating: Rating::Neutral }
     }
 
     fn judged(text: String, good: bool) -> Self {
-        Self { text, verdict: if good { Verdict::Good } else { Verdict::Bad } }
+        Self { text, rating: if good { Rating::Good } else { Rating::Bad } }
     }
 
     fn show(&self, style: Style) -> String {
         // Padded before it is painted: escape codes have no width.
         let padded = format!("{:>CELL$}", self.text);
-        match self.verdict {
-            Verdict::Neutral => padded,
-            Verdict::Good => paint(&padded, "32", style),
-            Verdict::Bad => paint(&padded, "31", style),
+        match self.rating {
+            Rating::Neutral => padded,
+            Rating::Good => paint(&padded, "32", style),
+            Rating::Bad => paint(&padded, "31", style),
         }
     }
 }
@@ -133,10 +122,11 @@ impl Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{cli::demo::stalls::Stalls, mock::Stats};
 
-    fn outcome(accepted: u64, refused: u64, worst_window: u64, millis: u64) -> Outcome {
+    fn outcome(accepted: u64, refused: u64, worst_window: u64, millis: u64) -> BurstOutcome {
         let stats = Stats { accepted, refused, worst_window, used_share: Some(0.987), ..Stats::default() };
-        Outcome { stats, took: Duration::from_millis(millis), stalls: Stalls::default() }
+        BurstOutcome { stats, took: Duration::from_millis(millis), stalls: Stalls::default() }
     }
 
     fn sample(style: Style) -> String {

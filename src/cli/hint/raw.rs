@@ -27,8 +27,8 @@ const SHOWN: usize = 80;
 // === impl Raw ===
 
 impl<'a> Raw<'a> {
-    /// Lines end with CRLF or LF. Of several answers the last one counts: before it came interim ones (1xx), what a proxy
-    /// answered to CONNECT, and redirections that were followed.
+    /// Lines end with CRLF or LF. Of several answers the last one counts: before it came interim ones (1xx), what a
+    /// proxy answered to CONNECT, and redirections that were followed.
     pub(super) fn parse(text: &'a [u8]) -> Result<Self, RawError> {
         let mut lines = Lines { rest: text, number: 0 };
         loop {
@@ -79,7 +79,7 @@ impl<'a> Lines<'a> {
         while let Some(line) = self.next().filter(|line| !line.is_empty()) {
             let wrong = || RawError::Field { line: self.number, found: shown(line) };
             if line.starts_with(b" ") || line.starts_with(b"\t") {
-                // A line of the field above (RFC 9112 §5.2), which nobody should send any more.
+                // A continuation of the field above (RFC 9112 §5.2), which is obsolete.
                 let (_, value) = fields.last_mut().ok_or_else(wrong)?;
                 value.push(b' ');
                 value.extend_from_slice(line.trim_ascii());

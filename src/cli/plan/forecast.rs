@@ -9,8 +9,9 @@ use crate::{
 
 /// What will become of a burst that arrives at once, at lanes that were idle before.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Forecast {
-    /// From the burst's arrival until its last request leaves; [`Forecast::NEVER`] if nobody will live to see it.
+pub(super) struct BurstForecast {
+    /// From the burst's arrival until its last request leaves; [`BurstForecast::NEVER`] if it is too far away to
+    /// matter.
     pub(super) last_leaves: Duration,
     /// Requests per second in the long run; infinite without a limit.
     pub(super) per_second: f64,
@@ -50,7 +51,7 @@ struct Constraint {
     per_second: f64,
 }
 
-impl Forecast {
+impl BurstForecast {
     /// As far as andante's clock reaches: 584 years.
     pub(super) const NEVER: Duration = Duration::from_nanos(u64::MAX);
 
@@ -95,7 +96,8 @@ impl Forecast {
 // === impl Constraint ===
 
 impl Constraint {
-    /// The earliest instant for the next request, in nanoseconds; `recent` holds who left before, the last one first.
+    /// The earliest instant for the next request, in nanoseconds; `recent` holds the requests that left before, the
+    /// last one first.
     fn earliest(&self, recent: &VecDeque<u64>) -> u64 {
         let spaced = self.spacing.as_ref().map_or(0, Spacing::earliest);
         let echoed =
@@ -158,8 +160,8 @@ mod tests {
 
     const LATENCY: Duration = Duration::from_millis(200);
 
-    fn forecast(limits: &str, requests: u32) -> Forecast {
-        Forecast::new(&limits.parse().unwrap(), requests.try_into().unwrap(), LATENCY)
+    fn forecast(limits: &str, requests: u32) -> BurstForecast {
+        BurstForecast::new(&limits.parse().unwrap(), requests.try_into().unwrap(), LATENCY)
     }
 
     /// When each of the first requests leaves, in milliseconds.
@@ -214,7 +216,7 @@ mod tests {
 
     #[test]
     fn centuries_do_not_overflow() {
-        assert_eq!(forecast("1/3650d strict", 100).last_leaves, Forecast::NEVER);
+        assert_eq!(forecast("1/3650d strict", 100).last_leaves, BurstForecast::NEVER);
     }
 
     proptest! {
@@ -224,7 +226,7 @@ mod tests {
             let rate = crate::limit::Rate { count: count.try_into().unwrap(), per: Duration::from_nanos(per * 1000) };
             let limit = LimitSpec { burst: NonZeroU32::new(burst), ..rate.into() };
             let limits = Limits { limits: vec![limit], in_flight: None };
-            let last = Forecast::new(&limits, requests.try_into().unwrap(), LATENCY).last_leaves;
+            let last = BurstForecast::new(&limits, requests.try_into().unwrap(), LATENCY).last_leaves;
             let (k, n, b) = (u64::from(requests - 1), u64::from(count), u64::from(burst));
             let expected = k / n * per * 1000 + (k % n + 1).saturating_sub(b) * per * 1000 / n;
             prop_assert_eq!(nanos(last), expected);

@@ -27,7 +27,7 @@ pub(super) struct Circumstances<'a> {
 const GUIDE: &str = "docs/troubleshooting.md";
 /// So many causes are listed.
 const CAUSES: usize = 10;
-/// So many rules are told of one by one.
+/// The most rules that are named one by one.
 const RULES: usize = 5;
 /// What shells return for a command that they have not found, and for one that they may not run.
 const NOT_FOUND: i32 = 127;
@@ -151,7 +151,7 @@ pub(super) fn departures(status: &Status, ended: ExitStatus) -> String {
     text
 }
 
-/// Rules that hold for nobody who came.
+/// Rules that no request matched.
 pub(super) fn unmatched(rules: &[Unmatched]) -> String {
     let mut text = String::new();
     for Unmatched { rule, nearest, .. } in rules.iter().take(RULES) {

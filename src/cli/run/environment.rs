@@ -1,4 +1,4 @@
-//! The environment in which a command finds its proxy, and whom to trust. Pure.
+//! The environment in which a command finds its proxy and the roots to trust. Pure.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -9,7 +9,7 @@ use ipnet::IpNet;
 
 use crate::{
     cli::{
-        trust::Trust,
+        trust::TrustVariables,
         variables::{self, java},
     },
     policy::Rules,
@@ -20,7 +20,7 @@ use crate::{
 pub(super) fn variables(
     proxy: SocketAddr,
     rules: &Rules,
-    trust: Option<&Trust>,
+    trust: Option<&TrustVariables>,
     current: impl Fn(&str) -> Option<OsString>,
 ) -> Vec<(&'static str, OsString)> {
     let url = format!("http://{}", reachable(proxy));
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn r49_clients_are_told_whom_to_trust_if_there_is_a_ca() {
-        let trust = Trust {
+        let trust = TrustVariables {
             ca: "/t/ca.pem".into(),
             bundle: "/t/bundle.pem".into(),
             java: Some("/t/bundle.p12".into()),

@@ -62,7 +62,7 @@ impl Footer {
 fn draw_all(lines: &Receiver<String>) {
     let mut taken: Option<Size> = None;
     for line in lines {
-        // In the background the terminal is somebody else's, and so is its last row.
+        // In the background the terminal belongs to another process, and so does its last row.
         if !signals::in_foreground() {
             continue;
         }

@@ -78,7 +78,7 @@ fn paused(status: &Status) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::status::{Gate, Requests};
+    use crate::admin::status::{GateStatus, Requests};
 
     fn at(millis: u64) -> Instant {
         Instant::START + Duration::from_millis(millis)
@@ -113,7 +113,7 @@ mod tests {
     fn the_line_says_why_nothing_moves_and_for_how_long() {
         let lane = |waiting, reason: &str, opens_in_s| LaneStatus {
             waiting,
-            gate: Some(Gate { reason: reason.into(), opens_in_s }),
+            gate: Some(GateStatus { reason: reason.into(), opens_in_s }),
             ..LaneStatus::default()
         };
         let lanes = vec![lane(0, "breaker", Some(30.0)), lane(9, "retry-after", Some(12.3)), lane(1, "refused", None)];

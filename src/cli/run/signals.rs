@@ -14,7 +14,7 @@ use tracing::debug;
 
 use crate::cli::signals::is_ignored;
 
-/// Those that are passed on. WINCH, TSTP and CONT are not: whoever sends these sends them to the whole group.
+/// The signals that are passed on. WINCH, TSTP and CONT are not: terminals send these to the whole group.
 const PASSED_ON: [Signal; 6] = [Signal::TERM, Signal::HUP, Signal::INT, Signal::QUIT, Signal::USR1, Signal::USR2];
 
 /// The signals that reach us.

@@ -9,7 +9,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 async fn code(command: &[&str]) -> u8 {
     let _turn = ONE_AT_A_TIME.lock().await;
-    let options = Options { quiet: true, json: false, command: command.iter().map(OsString::from).collect() };
+    let options = RunOptions { quiet: true, json: false, command: command.iter().map(OsString::from).collect() };
     around(base(), options).await.unwrap_or_else(|trouble| trouble.code())
 }
 

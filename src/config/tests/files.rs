@@ -1,17 +1,23 @@
 //! Claims about the files in `config/`.
 
 use super::{super::*, load, rule};
+use crate::{
+    config::keys::{Fallback, Form, KeyEntry, SECTIONS},
+    policy::Rules,
+};
 
 const MINIMAL: &str = include_str!("../../../config/minimal.toml");
 const FULL: &str = include_str!("../../../config/full.toml");
+const PAGE: &str = include_str!("../../../docs/configuration.md");
 
-/// Tables are no keys to be set with `=`.
-const TABLES: [&str; 3] = ["timeouts", "gateway", "rule"];
+/// Every key that is set with `=`, with the section that it is in.
+fn entries() -> impl Iterator<Item = (&'static str, &'static KeyEntry)> {
+    let all = SECTIONS.into_iter().flat_map(|section| section.keys.iter().map(|entry| (section.title, entry)));
+    all.filter(|(_, entry)| !matches!(entry.form, Form::Table(_) | Form::Tables(_)))
+}
 
-/// Every key that is set with `=`.
 fn keys() -> impl Iterator<Item = &'static str> {
-    let all = [layer::TOP, layer::TIMEOUTS, gateways::KEYS, rules::KEYS].concat();
-    all.into_iter().filter(|key| !TABLES.contains(key))
+    entries().map(|(_, entry)| entry.name)
 }
 
 /// The full file with every key in it set.
@@ -44,10 +50,15 @@ fn the_full_file_mentions_every_key() {
 fn what_the_full_file_calls_a_default_is_one() {
     let full = load(FULL);
     let claims: Vec<&str> = FULL.lines().filter(|line| line.ends_with("# default")).collect();
-    // Some keys have no default, or none that can be written.
-    let without = ["data", "path", "to", "name", "host", "limits", "in-flight"];
-    let without = [&without[..], &["https", "source", "sni", "client-cert", "client-key"]].concat();
-    assert_eq!(claims.len(), keys().count() - without.len());
+    for (section, entry) in entries() {
+        let Fallback::Value(value) = entry.default else { continue };
+        // A rule of the file says the short form.
+        let value = if section == "a [[rule]]" && entry.name == "retry" { "\"on\"" } else { value };
+        let claim = format!("{} = {value} # default", entry.name);
+        assert!(claims.contains(&claim.as_str()), "{claim} is missing");
+    }
+    let with_default = entries().filter(|(_, entry)| matches!(entry.default, Fallback::Value(_)));
+    assert_eq!(claims.len(), with_default.count());
     for claim in claims {
         let without: String = FULL.lines().filter(|line| *line != claim).map(|line| format!("{line}\n")).collect();
         assert_eq!(load(&without), full, "{claim}");
@@ -55,9 +66,65 @@ fn what_the_full_file_calls_a_default_is_one() {
 }
 
 #[test]
-fn the_page_on_configuration_has_a_row_for_every_key() {
-    let page = include_str!("../../../docs/configuration.md");
-    for key in keys() {
-        assert!(page.contains(&format!("\n| `{key}` |")), "{key} is missing");
+fn the_page_on_configuration_says_of_every_key_what_the_table_says() {
+    let mut lacking = Vec::new();
+    for (section, entry) in entries() {
+        // One row names those that a rule says too.
+        if section == "the first table" && entry.purpose {
+            let named = |line: &str| line.contains("as in a rule") && line.contains(&format!("`{}`", entry.name));
+            assert!(PAGE.lines().any(named), "{}", entry.name);
+            continue;
+        }
+        let row = row(section, entry);
+        let is_in_page = PAGE.lines().any(|line| {
+            // A link to more about it may follow.
+            let rest = line.strip_prefix(row.trim_end_matches(" |"));
+            rest.is_some_and(|rest| rest == " |" || rest.starts_with(": [") && rest.ends_with(") |"))
+        });
+        if !is_in_page {
+            lacking.push(row);
+        }
+    }
+    assert!(lacking.is_empty(), "docs/configuration.md lacks\n{}", lacking.join("\n"));
+}
+
+/// The row of a key in the table of its section.
+fn row(section: &str, entry: &KeyEntry) -> String {
+    let KeyEntry { name, form, default, doc, .. } = entry;
+    let quoted = |words: &[&str]| words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", ");
+    let value = match *form {
+        Form::One(text) | Form::Number(text) | Form::OneOrList(text) => text.to_owned(),
+        Form::Words(words) => quoted(words),
+        Form::OneOrTable(words, table) => {
+            let inner: Vec<String> = table.names().map(|name| format!("`{{ {name} = SIZE }}`")).collect();
+            format!("{}, {}", quoted(words), inner.join(", "))
+        }
+        Form::Switch => "`true`, `false`".to_owned(),
+        Form::Table(_) | Form::Tables(_) => unreachable!("tables have sections, not rows"),
+    };
+    let default = match *default {
+        Fallback::Value(toml) => format!("`{toml}`"),
+        Fallback::Prose(text) => text.to_owned(),
+        Fallback::Nothing => "required".to_owned(),
+    };
+    match section {
+        // All are durations.
+        "[timeouts]" => format!("| `{name}` | {default} | {doc} |"),
+        _ => format!("| `{name}` | {value} | {default} | {doc} |"),
+    }
+}
+
+#[test]
+fn the_page_on_configuration_has_every_flag_and_variable_beside_its_key() {
+    let rows: Vec<Vec<&str>> = PAGE.lines().map(|line| line.split(" | ").collect()).collect();
+    for (entry, flag) in keys::with_flags() {
+        let key = if matches!(entry.form, Form::Tables(_)) { "[[rule]]" } else { entry.name };
+        let row = rows.iter().find(|cells| cells[0].starts_with(&format!("| `{} ", flag.name)));
+        let row = row.unwrap_or_else(|| panic!("docs/configuration.md lacks {}", flag.name));
+        assert!(row[1].starts_with(&format!("`{}`", flag.variable)), "{row:?}");
+        assert_eq!(row[1].contains("several separated by"), !flag.separators.is_empty(), "{row:?}");
+        assert_eq!(row[0].contains("repeatable"), !flag.separators.is_empty(), "{row:?}");
+        assert_eq!(row[2], format!("`{key}`"), "{row:?}");
+        assert!(flag.default.is_none_or(|default| row[3].contains(&format!("`{default}`"))), "{row:?}");
     }
 }

@@ -1,5 +1,7 @@
 //! Claims about what is said of interception, gateways and the ways out.
 
+use std::path::PathBuf;
+
 use super::*;
 use crate::policy::{Https, Identity, Interception, Unlisted};
 

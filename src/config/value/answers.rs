@@ -1,6 +1,6 @@
 //! How it is written what becomes of an API's answers: whether its word is taken, and what happens when it fails.
 
-use super::{Grammar, Instead};
+use super::grammar::{Grammar, ParseHint};
 use crate::policy::{Spend, Trust};
 
 pub(in crate::config) const SPEND: Grammar<Spend> = Grammar {
@@ -10,7 +10,7 @@ pub(in crate::config) const SPEND: Grammar<Spend> = Grammar {
         [Spend::Mostly, Spend::Even, Spend::Greedy]
             .into_iter()
             .find(|spend| spend.as_str() == text)
-            .ok_or_else(Instead::default)
+            .ok_or_else(ParseHint::default)
     },
 };
 pub(in crate::config) const TRUST: Grammar<Trust> = Grammar {
@@ -20,7 +20,7 @@ pub(in crate::config) const TRUST: Grammar<Trust> = Grammar {
         [Trust::Waits, Trust::Stricter, Trust::Api]
             .into_iter()
             .find(|trust| trust.as_str() == text)
-            .ok_or_else(Instead::default)
+            .ok_or_else(ParseHint::default)
     },
 };
 /// Without the size of bodies, which has a key of its own.
@@ -46,54 +46,54 @@ const UNITS: [(&str, u64); 7] = [
     ("gib", 1 << 30),
 ];
 
-fn switch(text: &str) -> Result<bool, Instead> {
+fn switch(text: &str) -> Result<bool, ParseHint> {
     match text {
         "on" => Ok(true),
         "off" => Ok(false),
-        "true" | "yes" | "1" => Err(Instead::hint("write \"on\"")),
-        "false" | "no" | "0" => Err(Instead::hint("write \"off\"")),
-        _ => Err(Instead::default()),
+        "true" | "yes" | "1" => Err(ParseHint::hint("write \"on\"")),
+        "false" | "no" | "0" => Err(ParseHint::hint("write \"off\"")),
+        _ => Err(ParseHint::default()),
     }
 }
 
-fn retry(text: &str) -> Result<bool, Instead> {
+fn retry(text: &str) -> Result<bool, ParseHint> {
     switch(text).map_err(|instead| match body(text) {
         Ok(_) if instead.hint.is_none() => {
-            Instead::hint(format!("write retry = {{ body = '{text}' }} in a file, for the bodies that are kept"))
+            ParseHint::hint(format!("write retry = {{ body = '{text}' }} in a file, for the bodies that are kept"))
         }
         _ => instead,
     })
 }
 
-fn body(text: &str) -> Result<u64, Instead> {
+fn body(text: &str) -> Result<u64, ParseHint> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let unit = unit.trim_start().to_ascii_lowercase();
     let bytes = match UNITS.iter().find(|(name, _)| *name == unit) {
-        _ if number.is_empty() => return Err(Instead::default()),
+        _ if number.is_empty() => return Err(ParseHint::default()),
         // Nothing is nothing in every unit.
         None if unit.is_empty() && number.bytes().all(|digit| digit == b'0') => Some(0),
         None if unit.is_empty() => {
-            return Err(Instead::hint(format!("write \"{number}B\" for bytes, \"{number}KiB\" or \"{number}MiB\"")));
+            return Err(ParseHint::hint(format!("write \"{number}B\" for bytes, \"{number}KiB\" or \"{number}MiB\"")));
         }
         None => return Err(meant(number, &unit)),
         Some((_, bytes)) => number.parse().ok().and_then(|number: u64| number.checked_mul(*bytes)),
     };
     bytes.filter(|bytes| *bytes <= MOST).ok_or_else(|| {
         let hint = "write at most \"64MiB\"; larger bodies are passed on as they come, and not sent again";
-        Instead::said(format!("{text:?} is too much to keep in memory for each request on its way"), hint)
+        ParseHint::said(format!("{text:?} is too much to keep in memory for each request on its way"), hint)
     })
 }
 
 /// A letter alone means a thousand to some and 1024 to others.
-fn meant(number: &str, unit: &str) -> Instead {
+fn meant(number: &str, unit: &str) -> ParseHint {
     match unit {
-        "k" => Instead::hint(format!("write \"{number}KiB\" or \"{number}kB\"")),
+        "k" => ParseHint::hint(format!("write \"{number}KiB\" or \"{number}kB\"")),
         "m" | "g" => {
             let unit = unit.to_ascii_uppercase();
-            Instead::hint(format!("write \"{number}{unit}iB\" or \"{number}{unit}B\""))
+            ParseHint::hint(format!("write \"{number}{unit}iB\" or \"{number}{unit}B\""))
         }
-        _ => Instead::default(),
+        _ => ParseHint::default(),
     }
 }
 

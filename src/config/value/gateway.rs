@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Grammar, Instead};
+use super::grammar::{Grammar, ParseHint};
 use crate::policy::{Origin, Scheme};
 
 /// What a gateway's path stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::config) struct Target {
+pub(in crate::config) struct GatewayTarget {
     pub(in crate::config) to: Origin,
     /// `/v1`, or nothing.
     pub(in crate::config) base: Arc<str>,
@@ -15,31 +15,31 @@ pub(in crate::config) struct Target {
 
 pub(in crate::config) const PATH: Grammar<Arc<str>> =
     Grammar { expected: "a path", example: "\"/openai\"", read: route };
-pub(in crate::config) const TO: Grammar<Target> =
+pub(in crate::config) const TO: Grammar<GatewayTarget> =
     Grammar { expected: "the URL of an API", example: "\"https://api.openai.com\"", read: target };
 
-fn route(text: &str) -> Result<Arc<str>, Instead> {
+fn route(text: &str) -> Result<Arc<str>, ParseHint> {
     if !text.starts_with('/') {
         let meant = format!("/{}", text.trim_matches('/'));
         let hint = (plain(&meant).is_ok() && meant != "/").then(|| format!("write \"{meant}\""));
-        return Err(Instead { what: None, hint });
+        return Err(ParseHint { what: None, hint });
     }
     let path = plain(text)?;
     if path.is_empty() {
         let hint = "write one of its own, as in \"/openai\": what is below \"/\" is not a gateway's alone";
-        return Err(Instead::said("a gateway cannot be all paths", hint));
+        return Err(ParseHint::said("a gateway cannot be all paths", hint));
     }
     let first = path[1..].split('/').next().unwrap_or_default().to_ascii_lowercase();
     if first.starts_with("http:") || first.starts_with("https:") {
         let hint = "write a name: paths like /https://api.example.com/ are gateways without being told";
-        return Err(Instead::said("a gateway's path cannot look like a URL", hint));
+        return Err(ParseHint::said("a gateway's path cannot look like a URL", hint));
     }
     Ok(path.into())
 }
 
 /// Reads where a gateway leads. Quotes nothing of it: a password may be anywhere in it.
-fn target(text: &str) -> Result<Target, Instead> {
-    let wrong = |found: &str| Instead { what: Some(format!("expected {}, found {found}", TO.expected)), hint: None };
+fn target(text: &str) -> Result<GatewayTarget, ParseHint> {
+    let wrong = |found: &str| ParseHint { what: Some(format!("expected {}, found {found}", TO.expected)), hint: None };
     let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("no URL"))?;
     let scheme = match scheme.to_ascii_lowercase().as_str() {
         "http" => Scheme::Http,
@@ -49,30 +49,30 @@ fn target(text: &str) -> Result<Target, Instead> {
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if authority.contains('@') {
         let hint = "leave it out: credentials are the workers' own, in the fields of their requests";
-        return Err(Instead::said("a user name has no place here", hint));
+        return Err(ParseHint::said("a user name has no place here", hint));
     }
     if rest.contains(['?', '#']) {
         let hint = "end it before the \"?\" or \"#\": what workers ask for is appended";
-        return Err(Instead::said("a query or fragment has no place here", hint));
+        return Err(ParseHint::said("a query or fragment has no place here", hint));
     }
     let to = Origin::parse(scheme, authority, Some(scheme.default_port()))
         .map_err(|_| wrong("a URL without a good host and port"))?;
-    Ok(Target { to, base: plain(&rest[authority.len()..])?.into() })
+    Ok(GatewayTarget { to, base: plain(&rest[authority.len()..])?.into() })
 }
 
 /// A path that every hop reads the same way, without its trailing slash. Requests are compared with it byte by byte, so
 /// that it has to stand as it stands in them (RFC 3986 §3.3).
-fn plain(text: &str) -> Result<&str, Instead> {
+fn plain(text: &str) -> Result<&str, ParseHint> {
     let path = text.strip_suffix('/').unwrap_or(text);
     for segment in path.split('/').skip(1) {
         let dots = segment.to_ascii_lowercase().replace("%2e", ".");
         if segment.is_empty() || dots == "." || dots == ".." {
             let hint = "write it without \"//\", \".\" and \"..\"";
-            return Err(Instead::said("a path with segments that are empty or dots can be read in two ways", hint));
+            return Err(ParseHint::said("a path with segments that are empty or dots can be read in two ways", hint));
         }
         if !encoded(segment) {
             let hint = "write it percent-encoded, as it stands in requests: %20 for a space";
-            return Err(Instead::said("a path has characters that no request can have there", hint));
+            return Err(ParseHint::said("a path has characters that no request can have there", hint));
         }
     }
     Ok(path)

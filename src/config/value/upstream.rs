@@ -1,4 +1,4 @@
-//! How the way to upstreams is written: who is in between, which addresses, which names, which files.
+//! How the way to an upstream is written: parent proxies, addresses, names, certificate files.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -7,7 +7,7 @@ use std::{
 
 use rustls::pki_types::ServerName;
 
-use super::{Grammar, Instead};
+use super::grammar::{Grammar, ParseHint};
 use crate::policy::{Https, Origin, Parent, ParentProtocol, Scheme};
 
 /// One entry of `dns`.
@@ -44,56 +44,59 @@ pub(in crate::config) const FILE: Grammar<PathBuf> =
 pub(in crate::config) const FOLDER: Grammar<PathBuf> =
     Grammar { expected: "the name of a folder", example: "\"/var/lib/andante\"", read: path };
 
-fn https(text: &str) -> Result<Https, Instead> {
+fn https(text: &str) -> Result<Https, ParseHint> {
     match text {
         "tunnel" => Ok(Https::Tunnel),
         "intercept" => Ok(Https::Intercept),
         "refuse" => Ok(Https::Refuse),
-        _ => Err(Instead::default()),
+        _ => Err(ParseHint::default()),
     }
 }
 
-fn upstream(text: &str) -> Result<bool, Instead> {
+fn upstream(text: &str) -> Result<bool, ParseHint> {
     match text {
         "https" => Ok(true),
         "http" => Ok(false),
-        _ => Err(Instead::default()),
+        _ => Err(ParseHint::default()),
     }
 }
 
 /// Reads a parent proxy. Quotes nothing of it: whatever is wrong, a password may be anywhere in it.
-fn via(text: &str) -> Result<Option<Parent>, Instead> {
+fn via(text: &str) -> Result<Option<Parent>, ParseHint> {
     if text == "direct" {
         return Ok(None);
     }
     let expected = VIA.expected;
     let Some((scheme, rest)) = text.split_once("://") else {
         let what = format!("expected {expected}, found no URL");
-        return Err(Instead { what: Some(what), hint: None });
+        return Err(ParseHint { what: Some(what), hint: None });
     };
     let (protocol, port) = match scheme.to_ascii_lowercase().as_str() {
         "http" => (ParentProtocol::Http, 80),
         "socks5" | "socks5h" => (ParentProtocol::Socks5, 1080),
         "https" => {
             let hint = "write http:// if it also listens without TLS; requests to HTTPS APIs are encrypted inside";
-            return Err(Instead::said("andante does not speak TLS to a parent proxy itself", hint));
+            return Err(ParseHint::said("andante does not speak TLS to a parent proxy itself", hint));
         }
         "socks" | "socks4" | "socks4a" => {
-            return Err(Instead::said("of SOCKS only version 5 is spoken", "write socks5:// if the parent speaks it"));
+            return Err(ParseHint::said(
+                "of SOCKS only version 5 is spoken",
+                "write socks5:// if the parent speaks it",
+            ));
         }
         _ => {
             let what = format!("expected {expected}, found a URL of another scheme");
-            return Err(Instead { what: Some(what), hint: None });
+            return Err(ParseHint { what: Some(what), hint: None });
         }
     };
     // A user name may hold no `@`, so that the last one is where it ends.
     let (user, authority) = rest.rsplit_once('@').map_or((None, rest), |(user, authority)| (Some(user), authority));
     let authority = authority.strip_suffix('/').unwrap_or(authority);
     if authority.contains(['/', '?', '#']) {
-        return Err(Instead::said("a parent proxy has no path", "end it after the port"));
+        return Err(ParseHint::said("a parent proxy has no path", "end it after the port"));
     }
     let parent = Origin::parse(Scheme::Http, authority, Some(port)).map_err(|_| {
-        Instead::said(format!("expected {expected}, found a URL without a good host and port"), example_of(protocol))
+        ParseHint::said(format!("expected {expected}, found a URL without a good host and port"), example_of(protocol))
     })?;
     let credentials = user.filter(|user| !user.is_empty()).map(|user| credentials(user, protocol)).transpose()?;
     Ok(Some(Parent { protocol, host: parent.host, port: parent.port, credentials }))
@@ -107,21 +110,21 @@ fn example_of(protocol: ParentProtocol) -> &'static str {
 }
 
 /// User name and password out of `user:password`.
-fn credentials(text: &str, protocol: ParentProtocol) -> Result<(String, String), Instead> {
+fn credentials(text: &str, protocol: ParentProtocol) -> Result<(String, String), ParseHint> {
     let (user, password) = text.split_once(':').unwrap_or((text, ""));
     let (Some(user), Some(password)) = (decoded(user), decoded(password)) else {
         let hint = "write %2F for /, %3A for :, %40 for @, %25 for %, and the like";
-        return Err(Instead::said("user name or password are not percent-encoded", hint));
+        return Err(ParseHint::said("user name or password are not percent-encoded", hint));
     };
     match protocol {
         // RFC 7617 §2: what comes after the first colon is the password.
         ParentProtocol::Http if user.contains(':') => {
-            Err(Instead::said("the user name has a colon in it", "name a user without one: HTTP cannot say it"))
+            Err(ParseHint::said("the user name has a colon in it", "name a user without one: HTTP cannot say it"))
         }
         // RFC 1929 §2: each has a length of one byte, and is at least one byte long.
         ParentProtocol::Socks5 if ![&user, &password].iter().all(|text| (1..=255).contains(&text.len())) => {
             let hint = "write both, as in socks5://user:password@corp.example:1080, or none";
-            Err(Instead::said("user name and password of a SOCKS proxy have 1 to 255 bytes each", hint))
+            Err(ParseHint::said("user name and password of a SOCKS proxy have 1 to 255 bytes each", hint))
         }
         _ => Ok((user, password)),
     }
@@ -142,20 +145,20 @@ fn decoded(text: &str) -> Option<String> {
 }
 
 /// An address to connect to.
-fn target(text: &str) -> Result<IpAddr, Instead> {
+fn target(text: &str) -> Result<IpAddr, ParseHint> {
     let address = address(text)?;
     if is_nobodys(address) {
-        return Err(Instead::said(format!("{address} is no host's address"), "write the address of the API"));
+        return Err(ParseHint::said(format!("{address} is no host's address"), "write the address of the API"));
     }
     Ok(address)
 }
 
 /// An address to connect from.
-fn source(text: &str) -> Result<IpAddr, Instead> {
+fn source(text: &str) -> Result<IpAddr, ParseHint> {
     let address = address(text)?;
     if is_nobodys(address) {
         let hint = "write one that `ip address` lists, or leave it out: then the system chooses";
-        return Err(Instead::said(format!("{address} is no machine's own address"), hint));
+        return Err(ParseHint::said(format!("{address} is no machine's own address"), hint));
     }
     Ok(address)
 }
@@ -165,29 +168,29 @@ fn is_nobodys(address: IpAddr) -> bool {
     address.is_unspecified() || address.is_multicast() || address == IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 
-fn address(text: &str) -> Result<IpAddr, Instead> {
+fn address(text: &str) -> Result<IpAddr, ParseHint> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(address.to_canonical());
     }
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).and_then(|bare| bare.parse().ok());
     let meant: Option<IpAddr> = bare.or_else(|| text.parse::<SocketAddr>().ok().map(|address| address.ip()));
-    Err(meant.map_or_else(Instead::default, |meant| Instead::hint(format!("write \"{meant}\""))))
+    Err(meant.map_or_else(ParseHint::default, |meant| ParseHint::hint(format!("write \"{meant}\""))))
 }
 
-fn sni(text: &str) -> Result<String, Instead> {
+fn sni(text: &str) -> Result<String, ParseHint> {
     if text.parse::<IpAddr>().is_ok() {
         // RFC 6066 §3: literal addresses are not permitted.
-        return Err(Instead::said("an address cannot be asked for in TLS", "write a host name"));
+        return Err(ParseHint::said("an address cannot be asked for in TLS", "write a host name"));
     }
-    let host = Origin::parse(Scheme::Https, text, Some(443)).map_err(|_| Instead::default())?.host;
+    let host = Origin::parse(Scheme::Https, text, Some(443)).map_err(|_| ParseHint::default())?.host;
     match ServerName::try_from(&*host) {
         Ok(ServerName::DnsName(_)) if !text.contains(':') => Ok(host.to_string()),
-        Ok(ServerName::DnsName(_)) => Err(Instead::hint(format!("write \"{host}\": the port is the request's"))),
-        _ => Err(Instead::default()),
+        Ok(ServerName::DnsName(_)) => Err(ParseHint::hint(format!("write \"{host}\": the port is the request's"))),
+        _ => Err(ParseHint::default()),
     }
 }
 
-fn resolver(text: &str) -> Result<Resolver, Instead> {
+fn resolver(text: &str) -> Result<Resolver, ParseHint> {
     match text {
         "cached" => return Ok(Resolver::Cached),
         "system" => return Ok(Resolver::System),
@@ -201,12 +204,12 @@ fn resolver(text: &str) -> Result<Resolver, Instead> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     match bare.parse::<IpAddr>() {
         Ok(address) => Ok(Resolver::Server(SocketAddr::new(address, 53))),
-        Err(_) => Err(Instead::default()),
+        Err(_) => Err(ParseHint::default()),
     }
 }
 
-fn path(text: &str) -> Result<PathBuf, Instead> {
-    if text.is_empty() || text.contains('\0') { Err(Instead::default()) } else { Ok(text.into()) }
+fn path(text: &str) -> Result<PathBuf, ParseHint> {
+    if text.is_empty() || text.contains('\0') { Err(ParseHint::default()) } else { Ok(text.into()) }
 }
 
 #[cfg(test)]

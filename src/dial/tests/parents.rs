@@ -164,7 +164,7 @@ async fn r53_we_are_not_our_own_parent() {
     let dialer = Dialer::new(SECOND, false, vec![own.local_addr().unwrap()], Dns::Cached);
     let egress = via(ParentProtocol::Http, port, false);
     let outcome = dialer.connect(&origin(Scheme::Http, "api.example.com", 80), &egress, false).await;
-    assert!(matches!(outcome, Err(Error::Myself { .. })), "{outcome:?}");
+    assert!(matches!(outcome, Err(Error::SelfTarget { .. })), "{outcome:?}");
 }
 
 #[tokio::test]

@@ -1,13 +1,13 @@
 use tokio::runtime::Builder;
 
 use super::{
-    super::servers::{Servers, Settings},
+    super::servers::{ServerSettings, Servers},
     name_server::{Answer, Kind, NameServer},
     *,
 };
 
-fn names(server: &NameServer) -> Names {
-    Names::new(Dns::Servers(vec![server.address]), SECOND)
+fn names(server: &NameServer) -> NameResolver {
+    NameResolver::new(Dns::Servers(vec![server.address]), SECOND)
 }
 
 fn resolved(outcome: Result<Vec<IpAddr>, NotResolved>) -> Vec<IpAddr> {
@@ -86,7 +86,7 @@ async fn a_server_that_fails_or_is_silent_has_a_deputy_who_is_remembered() {
     let silent = NameServer::start(|_, _| Answer::Silence).await;
     let failing = NameServer::start(|_, _| Answer::Failure).await;
     let good = NameServer::start(|_, _| Answer::Addresses(60, vec![LOCAL])).await;
-    let names = Names::new(Dns::Servers([&silent, &failing, &good].map(|server| server.address).into()), SECOND);
+    let names = NameResolver::new(Dns::Servers([&silent, &failing, &good].map(|server| server.address).into()), SECOND);
     assert_eq!(resolved(names.resolve("a.example").await), [LOCAL]);
     let before = silent.asked_anything();
     assert_eq!(resolved(names.resolve("b.example").await), [LOCAL]);
@@ -97,7 +97,7 @@ async fn a_server_that_fails_or_is_silent_has_a_deputy_who_is_remembered() {
 async fn the_first_server_has_the_last_word() {
     let first = NameServer::start(|_, _| Answer::NoSuchName).await;
     let second = NameServer::start(|_, _| Answer::Addresses(60, vec![LOCAL])).await;
-    let names = Names::new(Dns::Servers(vec![first.address, second.address]), SECOND);
+    let names = NameResolver::new(Dns::Servers(vec![first.address, second.address]), SECOND);
     assert!(names.resolve("inside.example").await.is_err());
     assert_eq!(second.asked_anything(), 0);
 }
@@ -109,7 +109,7 @@ async fn a_server_without_a_word_on_ipv6_holds_nothing_up() {
         Kind::V6 => Answer::Silence,
     });
     let server = server.await;
-    let names = Names::new(Dns::Servers(vec![server.address]), Duration::from_secs(60));
+    let names = NameResolver::new(Dns::Servers(vec![server.address]), Duration::from_secs(60));
     let outcome = tokio::time::timeout(SECOND, names.resolve("a.example")).await;
     assert_eq!(resolved(outcome.expect("quickly")), [LOCAL]);
 }
@@ -128,7 +128,7 @@ async fn localhost_is_never_asked_for() {
 async fn the_file_of_hosts_wins_for_both_kinds_of_address() {
     let server = NameServer::start(|_, _| Answer::Addresses(60, vec!["2001:db8::1".parse().unwrap()])).await;
     let hosts = b"# ours\n127.0.0.1 localhost\n10.1.2.3 db.example db\nnonsense\n".to_vec();
-    let servers = Servers::new(Settings { hosts, ..Settings::of(&[server.address]) }, SECOND);
+    let servers = Servers::new(ServerSettings { hosts, ..ServerSettings::of(&[server.address]) }, SECOND);
     for host in ["db.example", "db"] {
         assert_eq!(resolved(servers.resolve(host).await), [IpAddr::from([10, 1, 2, 3])], "{host}");
     }
@@ -143,9 +143,9 @@ async fn short_names_are_searched_for_as_resolv_conf_says() {
     });
     let server = server.await;
     let conf = b"nameserver 192.0.2.53\nsearch test.example prod.example\noptions ndots:2 timeout:1 attempts:1\n";
-    let settings = Settings::parse(conf).unwrap();
+    let settings = ServerSettings::parse(conf).unwrap();
     assert_eq!(settings.servers, ["192.0.2.53:53".parse().unwrap()]);
-    let servers = Servers::new(Settings { servers: vec![server.address], ..settings }, SECOND);
+    let servers = Servers::new(ServerSettings { servers: vec![server.address], ..settings }, SECOND);
     assert_eq!(resolved(servers.resolve("api").await), [LOCAL]);
     assert_eq!(server.asked("api.test.example", Kind::V4), 1);
     // Two dots are enough for a name of its own.
@@ -155,7 +155,7 @@ async fn short_names_are_searched_for_as_resolv_conf_says() {
 
 #[test]
 fn a_resolv_conf_without_servers_is_none() {
-    assert!(Settings::parse(b"search example.com\n").is_err());
+    assert!(ServerSettings::parse(b"search example.com\n").is_err());
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn look_ups_go_on_when_another_thread_has_ended() {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let address = server.address;
     let thread = std::thread::spawn(move || servers.block_on(stopped));
-    let names = Names::new(Dns::Servers(vec![address]), SECOND);
+    let names = NameResolver::new(Dns::Servers(vec![address]), SECOND);
     for host in ["a.example", "b.example", "a.example"] {
         assert_eq!(resolved(runtime().block_on(names.resolve(host))), [LOCAL], "{host}");
     }
@@ -185,7 +185,7 @@ fn names_that_nobody_answers_for_hold_no_thread() {
             _ => Answer::Silence,
         });
         let server = server.await;
-        let names = Arc::new(Names::new(Dns::Servers(vec![server.address]), Duration::from_secs(60)));
+        let names = Arc::new(NameResolver::new(Dns::Servers(vec![server.address]), Duration::from_secs(60)));
         for number in 0..20 {
             let names = names.clone();
             tokio::spawn(async move { names.resolve(&format!("silent{number}.example")).await });

@@ -1,24 +1,24 @@
 //! Words by which APIs call their refusals.
 
-use crate::hint::{Cause, finding::Findings};
+use crate::hint::{Cause, evidence::Evidence};
 
 /// Takes `code` for what it is, if it is known: `ThrottlingException`, `com.amazonaws#Throttling`, `RATE_LIMITED`,
 /// `https://iana.org/assignments/http-problem-types#quota-exceeded`.
-pub(super) fn judge(code: &str, findings: &mut Findings) {
+pub(super) fn judge(code: &str, evidence: &mut Evidence) {
     match Code::of(code) {
         Some(Code::Throttle) => {
-            findings.refused = true;
-            findings.cause.get_or_insert(Cause::Quota);
+            evidence.refused = true;
+            evidence.cause.get_or_insert(Cause::Quota);
         }
         Some(Code::Concurrency) => {
-            findings.refused = true;
-            findings.cause = Some(Cause::Concurrency);
+            evidence.refused = true;
+            evidence.cause = Some(Cause::Concurrency);
         }
         Some(Code::Overload) => {
-            findings.refused = true;
-            findings.cause.get_or_insert(Cause::Overload);
+            evidence.refused = true;
+            evidence.cause.get_or_insert(Cause::Overload);
         }
-        Some(Code::Billing) => findings.fatal = true,
+        Some(Code::Billing) => evidence.fatal = true,
         None => {}
     }
 }

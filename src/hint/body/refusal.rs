@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{codes, text};
 use crate::hint::{
     count,
-    finding::{self, Budget, Findings},
+    evidence::{self, Evidence, ReportedBudget},
     time::{self, Now},
 };
 
@@ -15,38 +15,38 @@ use crate::hint::{
 const DEEPEST: usize = 8;
 
 /// Reads `json`. What the head asks for goes before what the body does.
-pub(super) fn read(json: &Value, now: Now, findings: &mut Findings) {
-    let told = findings.retry_after.take();
-    look("", json, 0, now, findings);
+pub(super) fn read(json: &Value, now: Now, evidence: &mut Evidence) {
+    let told = evidence.retry_after.take();
+    look("", json, 0, now, evidence);
     // What is told under a name goes before what is found in a sentence.
-    sentences("", json, 0, now, findings);
-    findings.retry_after = told.or(findings.retry_after);
+    sentences("", json, 0, now, evidence);
+    evidence.retry_after = told.or(evidence.retry_after);
 }
 
-fn look(key: &str, json: &Value, depth: usize, now: Now, findings: &mut Findings) {
+fn look(key: &str, json: &Value, depth: usize, now: Now, evidence: &mut Evidence) {
     match json {
         Value::Object(fields) if depth < DEEPEST => {
-            violation(json, findings);
-            meta(json, findings);
-            fields.iter().for_each(|(key, value)| look(key, value, depth + 1, now, findings));
+            violation(json, evidence);
+            meta(json, evidence);
+            fields.iter().for_each(|(key, value)| look(key, value, depth + 1, now, evidence));
         }
         Value::Array(members) if depth < DEEPEST => {
-            members.iter().for_each(|member| look(key, member, depth + 1, now, findings))
+            members.iter().for_each(|member| look(key, member, depth + 1, now, evidence))
         }
         _ => {
             let key: String = key.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
-            word(&key, json, now, findings);
+            word(&key, json, now, evidence);
         }
     }
 }
 
 /// One `key` (letters and digits alone) and what it says.
-fn word(key: &str, value: &Value, now: Now, findings: &mut Findings) {
+fn word(key: &str, value: &Value, now: Now, evidence: &mut Evidence) {
     let text = match value {
         Value::String(text) => text.clone(),
         // Display writes no exponents, which are no numbers to us.
         Value::Number(number) => number.as_f64().unwrap_or_default().to_string(),
-        Value::Bool(true) if key == "global" => return findings.concerns("global"),
+        Value::Bool(true) if key == "global" => return evidence.concerns("global"),
         _ => return,
     };
     let when = match key {
@@ -57,28 +57,28 @@ fn word(key: &str, value: &Value, now: Now, findings: &mut Findings) {
         "resetsat" | "resetat" | "ratelimitreset" | "xratelimitreset" | "ratelimitnext" | "nextaccesstime" => {
             time::reset(&text, false)
         }
-        "policyname" => return policy(&text, findings),
-        "violatedpolicies" => return findings.concerns(&text),
+        "policyname" => return policy(&text, evidence),
+        "violatedpolicies" => return evidence.concerns(&text),
         "code" | "type" | "error" | "errors" | "status" | "reason" | "errorname" | "errortype" | "errorcode"
         | "tag" => {
             return if value.is_string() {
-                codes::judge(&text, findings)
+                codes::judge(&text, evidence)
             };
         }
         _ => return,
     };
     // Of several the longest.
     let delay = when.and_then(|when| when.from(now)).filter(|delay| !delay.is_zero());
-    findings.retry_after = findings.retry_after.max(delay);
+    evidence.retry_after = evidence.retry_after.max(delay);
 }
 
-fn sentences(key: &str, json: &Value, depth: usize, now: Now, findings: &mut Findings) {
+fn sentences(key: &str, json: &Value, depth: usize, now: Now, evidence: &mut Evidence) {
     match json {
         Value::Object(fields) if depth < DEEPEST => {
-            fields.iter().for_each(|(key, value)| sentences(key, value, depth + 1, now, findings))
+            fields.iter().for_each(|(key, value)| sentences(key, value, depth + 1, now, evidence))
         }
         Value::Array(members) if depth < DEEPEST => {
-            members.iter().for_each(|member| sentences(key, member, depth + 1, now, findings))
+            members.iter().for_each(|member| sentences(key, member, depth + 1, now, evidence))
         }
         Value::String(said) => {
             if matches!(
@@ -97,7 +97,7 @@ fn sentences(key: &str, json: &Value, depth: usize, now: Now, findings: &mut Fin
                     | "msg"
                     | "reason"
             ) {
-                text::message(said, now, findings);
+                text::message(said, now, evidence);
             }
         }
         _ => {}
@@ -105,9 +105,9 @@ fn sentences(key: &str, json: &Value, depth: usize, now: Now, findings: &mut Fin
 }
 
 /// Google: `{"quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier", "quotaValue": "20"}`.
-fn violation(json: &Value, findings: &mut Findings) {
+fn violation(json: &Value, evidence: &mut Evidence) {
     let Some(id) = json.get("quotaId").and_then(Value::as_str) else { return };
-    let mut budget = Budget::new(Some(id));
+    let mut budget = ReportedBudget::new(Some(id));
     let value = json.get("quotaValue");
     budget.bucket.limit = value
         .and_then(|value| value.as_str().map_or_else(|| value.as_f64(), count::count))
@@ -118,31 +118,31 @@ fn violation(json: &Value, findings: &mut Findings) {
     budget.bucket.window = window.map(|(_, seconds)| time::duration(seconds));
     // It was refused by this, and nobody says until when.
     budget.binds = false;
-    findings.concerns(id);
-    findings.push(budget);
+    evidence.concerns(id);
+    evidence.push(budget);
 }
 
 /// HubSpot: `TEN_SECONDLY_ROLLING`, `SECONDLY`, `DAILY`. A short window is waited for; a day ends where the account is.
-fn policy(name: &str, findings: &mut Findings) {
+fn policy(name: &str, evidence: &mut Evidence) {
     let lower = name.to_ascii_lowercase();
     let tens = if lower.starts_with("ten_") { 10 } else { 1 };
-    let Some(window) = finding::window_in(&lower).map(|window| window * tens) else { return };
-    let mut budget = Budget::new(Some(&lower));
+    let Some(window) = evidence::window_in(&lower).map(|window| window * tens) else { return };
+    let mut budget = ReportedBudget::new(Some(&lower));
     budget.bucket.window = Some(window);
     budget.probe = Some(window).filter(|window| *window <= Duration::from_secs(60));
     // Whatever the head shows of another one.
-    findings.at_least = findings.at_least.or(budget.probe);
-    findings.concerns(name);
-    findings.push(budget);
+    evidence.at_least = evidence.at_least.or(budget.probe);
+    evidence.concerns(name);
+    evidence.push(budget);
 }
 
 /// Meta: `{"type": "OAuthException", "code": 4}`.
-fn meta(json: &Value, findings: &mut Findings) {
+fn meta(json: &Value, evidence: &mut Evidence) {
     let code = json
         .get("code")
         .and_then(Value::as_u64)
         .filter(|_| json.get("type").and_then(Value::as_str) == Some("OAuthException"));
     if matches!(code, Some(4 | 17 | 32 | 341 | 613 | 80_000..=80_014 | 130_429 | 131_048 | 131_056)) {
-        codes::judge("rate_limit", findings);
+        codes::judge("rate_limit", evidence);
     }
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::hint::{
     Dialect,
-    finding::{Budget, Findings},
+    evidence::{Evidence, ReportedBudget},
     time::{self, Now},
 };
 
@@ -85,19 +85,19 @@ pub(super) fn may_complain(body: &str) -> bool {
     body.starts_with('{') && MARKS.iter().any(|mark| body.contains(mark))
 }
 
-pub(super) fn read(json: &Value, now: Now, findings: &mut Findings) {
-    graphql(json, now, findings);
-    cost(json, findings);
-    stack_exchange(json, findings);
-    kraken(json, now, findings);
-    plain(json, now, findings);
+pub(super) fn read(json: &Value, now: Now, evidence: &mut Evidence) {
+    graphql(json, now, evidence);
+    cost(json, evidence);
+    stack_exchange(json, evidence);
+    kraken(json, now, evidence);
+    plain(json, now, evidence);
     if json.get("ok") == Some(&Value::Bool(false)) {
-        refusal::read(json, now, findings);
+        refusal::read(json, now, evidence);
     }
 }
 
 /// `{"errors":[{"type":"RATE_LIMITED"}]}`, `{"errors":[{"extensions":{"code":"THROTTLED"}}]}`.
-fn graphql(json: &Value, now: Now, findings: &mut Findings) {
+fn graphql(json: &Value, now: Now, evidence: &mut Evidence) {
     if json.get("data").is_none() && !only_complains(json) {
         // Some of many things was refused, and the others were done.
         return;
@@ -114,20 +114,20 @@ fn graphql(json: &Value, now: Now, findings: &mut Findings) {
             error.get("message").filter(|said| said.as_str().is_some_and(|said| !said.contains(' '))),
         ];
         let throttled = codes.into_iter().flatten().filter_map(Value::as_str).filter(|code| Code::of(code).is_some());
-        throttled.for_each(|code| codes::judge(code, findings));
+        throttled.for_each(|code| codes::judge(code, evidence));
         if let Some(said) =
             error.get("message").and_then(Value::as_str).filter(|said| said.contains("secondary rate limit"))
         {
-            text::message(said, now, findings);
+            text::message(said, now, evidence);
         }
-        if findings.refused {
-            refusal::read(error, now, findings);
+        if evidence.refused {
+            refusal::read(error, now, evidence);
         }
     }
 }
 
 /// Shopify, Jobber: what a query may cost, how much of it is there, and how fast it comes back.
-fn cost(json: &Value, findings: &mut Findings) {
+fn cost(json: &Value, evidence: &mut Evidence) {
     let Some(cost) = json.pointer("/extensions/cost") else { return };
     let number = |path: &str| cost.pointer(path).and_then(Value::as_f64).filter(|number| *number >= 0.0);
     let (Some(most), Some(left)) =
@@ -135,40 +135,40 @@ fn cost(json: &Value, findings: &mut Findings) {
     else {
         return;
     };
-    let mut budget = Budget::new(Some("cost"));
+    let mut budget = ReportedBudget::new(Some("cost"));
     (budget.bucket.limit, budget.bucket.remaining, budget.bucket.refills) = (Some(most), Some(left), true);
     if let Some(rate) = number("/throttleStatus/restoreRate").filter(|rate| *rate > 0.0) {
         budget.bucket.reset = Some(time::duration((most - left) / rate));
         budget.bucket.window = Some(time::duration(most / rate)).filter(|window| !window.is_zero());
         let missing = number("/requestedQueryCost").map(|requested| time::duration((requested - left) / rate));
-        if findings.refused {
-            findings.retry_after = findings.retry_after.or(missing.filter(|missing| !missing.is_zero()));
+        if evidence.refused {
+            evidence.retry_after = evidence.retry_after.or(missing.filter(|missing| !missing.is_zero()));
         }
     }
-    findings.speaks(Dialect::SHOPIFY);
-    findings.push(budget);
+    evidence.speaks(Dialect::SHOPIFY);
+    evidence.push(budget);
 }
 
 /// `{"items":[], "quota_max":300, "quota_remaining":294, "backoff":10}`: the quota is per day.
-fn stack_exchange(json: &Value, findings: &mut Findings) {
+fn stack_exchange(json: &Value, evidence: &mut Evidence) {
     let number = |key: &str| json.get(key).and_then(Value::as_f64).filter(|number| *number >= 0.0);
     let (Some(left), Some(most)) = (number("quota_remaining"), number("quota_max")) else { return };
     if !["items", "error_id", "has_more"].iter().any(|name| json.get(name).is_some()) {
         return;
     }
-    let mut budget = Budget::new(None);
+    let mut budget = ReportedBudget::new(None);
     (budget.bucket.limit, budget.bucket.remaining) = (Some(most), Some(left));
     budget.bucket.window = Some(Duration::from_secs(24 * 60 * 60));
-    findings.push(budget);
+    evidence.push(budget);
     if let Some(backoff) = number("backoff").filter(|backoff| *backoff > 0.0) {
-        findings.refused = true;
-        findings.retry_after = findings.retry_after.or(Some(time::duration(backoff)));
+        evidence.refused = true;
+        evidence.retry_after = evidence.retry_after.or(Some(time::duration(backoff)));
     }
 }
 
 /// `{"error":{"error_code":6,"error_msg":"Too many requests per second"}}` (VK, MediaWiki, JSON-RPC),
 /// `{"error":29,"message":"Rate limit exceeded"}` (Last.fm), `{"status":"OVER_QUERY_LIMIT"}` (Google Maps).
-fn plain(json: &Value, now: Now, findings: &mut Findings) {
+fn plain(json: &Value, now: Now, evidence: &mut Evidence) {
     let complaint = match json.get("error") {
         Some(error @ Value::Object(_)) => error,
         Some(Value::Number(_)) => json,
@@ -181,27 +181,27 @@ fn plain(json: &Value, now: Now, findings: &mut Findings) {
     let is_known = |code: &&str| matches!(Code::of(code), Some(Code::Throttle | Code::Concurrency | Code::Overload));
     let said = text(["message", "info", "error_msg", "msg"]);
     if only_complains(json) && (codes.iter().any(is_known) || said.into_iter().any(text::complains)) {
-        findings.refused = true;
-        refusal::read(complaint, now, findings);
+        evidence.refused = true;
+        refusal::read(complaint, now, evidence);
     }
 }
 
 /// `{"error":["EAPI:Rate limit exceeded"]}`, `{"error":["EGeneral:Temporary lockout"]}`,
 /// `{"error":["EService:Throttled: 1700000000"]}`.
-fn kraken(json: &Value, now: Now, findings: &mut Findings) {
+fn kraken(json: &Value, now: Now, evidence: &mut Evidence) {
     let errors = json.get("error").and_then(Value::as_array).into_iter().flatten();
     for error in errors.filter_map(Value::as_str) {
         let Some((_, said)) = error.split_once(':').filter(|(kind, _)| kind.starts_with('E')) else { continue };
         let said = said.trim();
         if let Some((_, until)) = said.split_once("hrottled") {
-            findings.refused = true;
+            evidence.refused = true;
             let until = time::reset(until.trim_start_matches([':', ' ']), false).and_then(|until| until.from(now));
-            findings.retry_after = findings.retry_after.or(until.filter(|until| !until.is_zero()));
+            evidence.retry_after = evidence.retry_after.or(until.filter(|until| !until.is_zero()));
         } else if ["rate limit exceeded", "temporary lockout"]
             .iter()
             .any(|code| said.to_ascii_lowercase().contains(code))
         {
-            findings.refused = true;
+            evidence.refused = true;
         }
     }
 }

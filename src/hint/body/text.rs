@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::codes;
 use crate::hint::{
     Cause, count,
-    finding::Findings,
+    evidence::Evidence,
     time::{self, Now, When},
 };
 
@@ -51,19 +51,19 @@ const LEADS: [&str; 15] = [
 /// What may stand between, and what stands around.
 const ASIDE: [&str; 6] = ["at", "least", "about", "another", "for", "and"];
 const AROUND: [char; 14] = [',', ';', ':', '!', '"', '\'', '(', ')', '<', '{', '}', '[', ']', '~'];
-/// What says that somebody has to pay first, where payment is asked for; and what says so anywhere.
+/// Words that mean "pay first" where the answer asks for payment, and words that mean it anywhere.
 const UNPAID: [&str; 2] = ["insufficient balance", "insufficient credit"];
 const UNPAID_ANYWHERE: &str = "credit balance is too low";
 
 /// Reads a body that is no JSON.
-pub(super) fn read(body: &str, now: Now, findings: &mut Findings) {
+pub(super) fn read(body: &str, now: Now, evidence: &mut Evidence) {
     // `<Error><Code>SlowDown</Code>…`
     if let Some(code) =
         body.split_once("<Code>").and_then(|(_, rest)| rest.split_once('<')).map(|(code, _)| code.trim())
     {
-        codes::judge(code, findings);
+        codes::judge(code, evidence);
     }
-    message(body, now, findings);
+    message(body, now, evidence);
 }
 
 /// Whether a sentence complains about a limit.
@@ -73,27 +73,27 @@ pub(super) fn complains(said: &str) -> bool {
 }
 
 /// Reads what a body says about payment. "Insufficient balance" is also why a transfer fails.
-pub(super) fn payment(body: &str, is_asked_for: bool, findings: &mut Findings) {
+pub(super) fn payment(body: &str, is_asked_for: bool, evidence: &mut Evidence) {
     let lower = body.to_ascii_lowercase();
     let unpaid = is_asked_for && UNPAID.iter().any(|unpaid| lower.contains(unpaid));
-    findings.fatal |= unpaid || lower.contains(UNPAID_ANYWHERE);
+    evidence.fatal |= unpaid || lower.contains(UNPAID_ANYWHERE);
 }
 
 /// Reads a sentence.
-pub(super) fn message(text: &str, now: Now, findings: &mut Findings) {
+pub(super) fn message(text: &str, now: Now, evidence: &mut Evidence) {
     let lower = text.to_ascii_lowercase();
     if SECONDARY.iter().any(|secondary| lower.contains(secondary)) {
-        findings.refused = true;
-        findings.at_least = Some(SECONDARY_WAIT);
-        findings.concerns("secondary");
+        evidence.refused = true;
+        evidence.at_least = Some(SECONDARY_WAIT);
+        evidence.concerns("secondary");
     }
-    findings.refused |= COMPLAINTS.iter().any(|complaint| lower.contains(complaint));
+    evidence.refused |= COMPLAINTS.iter().any(|complaint| lower.contains(complaint));
     if lower.contains("concurren") && lower.contains("limit") {
-        findings.cause.get_or_insert(Cause::Concurrency);
+        evidence.cause.get_or_insert(Cause::Concurrency);
     }
-    if findings.said.is_none() {
+    if evidence.said.is_none() {
         let told = LEADS.iter().filter_map(|lead| wait(text, &lower, lead)).find_map(|when| when.from(now));
-        findings.said = told.filter(|told| !told.is_zero());
+        evidence.said = told.filter(|told| !told.is_zero());
     }
 }
 
@@ -153,9 +153,9 @@ mod tests {
 
     fn told(text: &str) -> Option<f64> {
         let arrived = Duration::from_secs(1_756_105_200);
-        let mut findings = Findings::default();
-        message(text, Now { arrived, date: None }, &mut findings);
-        findings.said.map(|wait| wait.as_secs_f64())
+        let mut evidence = Evidence::default();
+        message(text, Now { arrived, date: None }, &mut evidence);
+        evidence.said.map(|wait| wait.as_secs_f64())
     }
 
     #[test]

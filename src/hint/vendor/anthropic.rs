@@ -2,8 +2,8 @@
 
 use crate::hint::{
     Dialect, count,
+    evidence::{self, Evidence, ReportedBudget},
     fields::Fields,
-    finding::{self, Budget, Findings},
     time::{self, Now, When},
 };
 
@@ -17,7 +17,7 @@ struct Claim<'a> {
     utilization: Option<f64>,
 }
 
-pub(super) fn read(fields: &mut Fields<'_>, now: Now, findings: &mut Findings) {
+pub(super) fn read(fields: &mut Fields<'_>, now: Now, evidence: &mut Evidence) {
     let mut claims = Vec::new();
     for field in fields.iter() {
         let Some(rest) = field.name.strip_prefix(STEM) else { continue };
@@ -43,19 +43,19 @@ pub(super) fn read(fields: &mut Fields<'_>, now: Now, findings: &mut Findings) {
         return;
     }
     let foremost = fields.value("anthropic-ratelimit-unified-representative-claim").map(short);
-    findings.speaks(Dialect::ANTHROPIC);
-    findings.warning |= sum.status == Some("allowed_warning");
+    evidence.speaks(Dialect::ANTHROPIC);
+    evidence.warning |= sum.status == Some("allowed_warning");
     let rejected = claims.iter().any(|claim| claim.is_rejected() && claim.is_ours());
     if claims.iter().all(|claim| claim.reset.is_none()) || sum.is_rejected() && !rejected {
-        findings.push(sum.budget(now));
+        evidence.push(sum.budget(now));
     }
     for claim in claims {
         let mut budget = claim.budget(now);
         budget.foremost = foremost.as_deref() == Some(claim.name);
         if budget.is_used_up() && budget.binds {
-            findings.concerns(claim.name);
+            evidence.concerns(claim.name);
         }
-        findings.push(budget);
+        evidence.push(budget);
     }
     fields.retain_not(|field| field.name.starts_with(STEM));
 }
@@ -82,11 +82,11 @@ impl Claim<'_> {
         self.name != "overage"
     }
 
-    fn budget(&self, now: Now) -> Budget {
-        let mut budget = Budget::new(Some(self.name));
+    fn budget(&self, now: Now) -> ReportedBudget {
+        let mut budget = ReportedBudget::new(Some(self.name));
         budget.resets(self.reset, now);
         let bucket = &mut budget.bucket;
-        bucket.window = finding::window_in(self.name);
+        bucket.window = evidence::window_in(self.name);
         // A share of what nobody tells.
         bucket.requests = false;
         if let Some(utilization) = self.utilization {

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use crate::hint::{
     Dialect, count,
+    evidence::{self, Evidence, ReportedBudget},
     fields::Fields,
-    finding::{self, Budget, Findings},
     structured,
     time::{self, Now},
 };
 
-pub(super) fn read(fields: &mut Fields<'_>, now: Now, findings: &mut Findings) {
-    let mut budgets: Vec<Budget> = Vec::new();
+pub(super) fn read(fields: &mut Fields<'_>, now: Now, evidence: &mut Evidence) {
+    let mut budgets: Vec<ReportedBudget> = Vec::new();
     fields.retain_not(|field| {
         let (name, value) = (field.name, &*field.value);
         let bare = name.strip_prefix("x-").unwrap_or(name);
@@ -24,31 +24,31 @@ pub(super) fn read(fields: &mut Fields<'_>, now: Now, findings: &mut Findings) {
             || bybit(name, value, now, &mut budgets)
             || apple(name, value, &mut budgets)
             || auth0(name, value, now, &mut budgets);
-        understood || sentry(name, value, findings)
+        understood || sentry(name, value, evidence)
     });
     if let Some(limit) = fields.value("x-concurrency-limit").and_then(count::count) {
-        let mut budget = Budget::new(Some("concurrency"));
+        let mut budget = ReportedBudget::new(Some("concurrency"));
         (budget.bucket.limit, budget.binds) = (Some(limit), false);
         budgets.push(budget);
     }
     for budget in budgets {
-        findings.speaks(Dialect::VENDOR);
-        findings.push(budget);
+        evidence.speaks(Dialect::VENDOR);
+        evidence.push(budget);
     }
 }
 
 /// The budget called `name`, new if it was not spoken of.
-fn named<'a>(name: &str, budgets: &'a mut Vec<Budget>) -> &'a mut Budget {
+fn named<'a>(name: &str, budgets: &'a mut Vec<ReportedBudget>) -> &'a mut ReportedBudget {
     let known = budgets.iter().position(|budget| budget.bucket.name.as_deref() == Some(name));
     let index = known.unwrap_or_else(|| {
-        budgets.push(Budget::new(Some(name)));
+        budgets.push(ReportedBudget::new(Some(name)));
         budgets.len() - 1
     });
     &mut budgets[index]
 }
 
 /// `x-limit-per-second`, `x-remaining-this-second` (which was also sent without its last letter), `x-remaining-today`.
-fn spelled_out(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
+fn spelled_out(name: &str, value: &str, budgets: &mut Vec<ReportedBudget>) -> bool {
     const WINDOWS: [&str; 5] = ["second", "minute", "hour", "day", "month"];
     let whole = |word: &str| WINDOWS.into_iter().find(|window| word.len() >= 3 && window.starts_with(word));
     let (window, is_limit) = if let Some(word) = name.strip_prefix("limit-per-") {
@@ -60,14 +60,14 @@ fn spelled_out(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
     };
     let Some(window) = window else { return false };
     let budget = named(window, budgets);
-    budget.bucket.window = finding::window_in(window);
+    budget.bucket.window = evidence::window_in(window);
     let count = count::count(value);
     *(if is_limit { &mut budget.bucket.limit } else { &mut budget.bucket.remaining }) = count;
     true
 }
 
 /// `x-daylimit-remaining`, `x-appminlimit-remaining`; `x-user-limit-24hour-remaining`.
-fn by_window(name: &str, value: &str, now: Now, budgets: &mut Vec<Budget>) -> bool {
+fn by_window(name: &str, value: &str, now: Now, budgets: &mut Vec<ReportedBudget>) -> bool {
     let (dimension, what) = match name.strip_suffix("limit-remaining") {
         Some(dimension) => (dimension, "remaining"),
         None => match name.rsplit_once('-') {
@@ -89,7 +89,7 @@ fn by_window(name: &str, value: &str, now: Now, budgets: &mut Vec<Budget>) -> bo
 }
 
 /// `x-mbx-used-weight-1m`, `x-mbx-order-count-10s`: what was used, and never of how much.
-fn used_only(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
+fn used_only(name: &str, value: &str, budgets: &mut Vec<ReportedBudget>) -> bool {
     let Some(rest) = name.strip_prefix("x-mbx-").or_else(|| name.strip_prefix("x-sapi-")) else { return false };
     let Some(window) = rest.rsplit('-').next().and_then(count::window) else { return false };
     if count::count(value).is_some() {
@@ -100,7 +100,7 @@ fn used_only(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
 }
 
 /// `zendesk-ratelimit-…: total=100; remaining=99; resets=41`.
-fn pairs(name: &str, value: &str, now: Now, budgets: &mut Vec<Budget>) -> bool {
+fn pairs(name: &str, value: &str, now: Now, budgets: &mut Vec<ReportedBudget>) -> bool {
     if !value.contains('=') {
         return false;
     }
@@ -122,7 +122,7 @@ fn pairs(name: &str, value: &str, now: Now, budgets: &mut Vec<Budget>) -> bool {
 }
 
 /// `Microsoft.Compute/HighCostGet3Min;159,Microsoft.Compute/HighCostGet30Min;1260`.
-fn resources(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
+fn resources(name: &str, value: &str, budgets: &mut Vec<ReportedBudget>) -> bool {
     if !name.contains("remaining") || !value.contains(';') {
         return false;
     }
@@ -145,12 +145,12 @@ fn resources(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
 }
 
 /// `x-amzn-ratelimit-limit: 0.0167`: requests per second.
-fn rate(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
+fn rate(name: &str, value: &str, budgets: &mut Vec<ReportedBudget>) -> bool {
     if name != "x-amzn-ratelimit-limit" {
         return false;
     }
     let Some(rate) = count::decimal(value).filter(|rate| *rate > 0.0) else { return false };
-    let mut budget = Budget::new(None);
+    let mut budget = ReportedBudget::new(None);
     (budget.bucket.limit, budget.bucket.window) = (Some(rate), Some(Duration::from_secs(1)));
     (budget.bucket.refills, budget.probe) = (true, Some(time::duration(1.0 / rate)));
     budgets.push(budget);
@@ -158,7 +158,7 @@ fn rate(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
 }
 
 /// `x-bapi-limit: 100`, `x-bapi-limit-status: 99` (of which so much is left), `x-bapi-limit-reset-timestamp`.
-fn bybit(name: &str, value: &str, now: Now, budgets: &mut Vec<Budget>) -> bool {
+fn bybit(name: &str, value: &str, now: Now, budgets: &mut Vec<ReportedBudget>) -> bool {
     let Some(what) = name.strip_prefix("x-bapi-limit") else { return false };
     let bucket = &mut named("bapi", budgets).bucket;
     match what {
@@ -171,7 +171,7 @@ fn bybit(name: &str, value: &str, now: Now, budgets: &mut Vec<Budget>) -> bool {
 }
 
 /// `x-rate-limit: user-hour-lim:3500;user-hour-rem:500;`.
-fn apple(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
+fn apple(name: &str, value: &str, budgets: &mut Vec<ReportedBudget>) -> bool {
     let read = |pair: &str| {
         let (name, number) = pair.trim().split_once(':')?;
         let (name, what) = name.rsplit_once('-')?;
@@ -183,14 +183,14 @@ fn apple(name: &str, value: &str, budgets: &mut Vec<Budget>) -> bool {
     }
     for (name, is_limit, number) in pairs {
         let bucket = &mut named(&name, budgets).bucket;
-        bucket.window = finding::window_in(&name);
+        bucket.window = evidence::window_in(&name);
         *(if is_limit { &mut bucket.limit } else { &mut bucket.remaining }) = Some(number);
     }
     true
 }
 
 /// `auth0-client-quota-limit: b=per_hour;q=100;r=90;t=3600,b=per_day;q=1000;r=950;t=86400`.
-fn auth0(name: &str, value: &str, now: Now, budgets: &mut Vec<Budget>) -> bool {
+fn auth0(name: &str, value: &str, now: Now, budgets: &mut Vec<ReportedBudget>) -> bool {
     let Some(whose) = name.strip_prefix("auth0-").and_then(|name| name.strip_suffix("-quota-limit")) else {
         return false;
     };
@@ -200,14 +200,14 @@ fn auth0(name: &str, value: &str, now: Now, budgets: &mut Vec<Budget>) -> bool {
         bucket.limit = item.parameter(&["q"]).and_then(count::count);
         bucket.remaining = item.parameter(&["r"]).and_then(count::count);
         bucket.reset = item.parameter(&["t"]).and_then(|reset| time::reset(reset, false)?.from(now));
-        bucket.window = finding::window_in(window);
+        bucket.window = evidence::window_in(window);
     }
     true
 }
 
 /// `60:error;transaction:organization:reason, …`: seconds, of what, whose, why. Of what is in the bodies of requests,
 /// so it concerns us only when a request was refused.
-fn sentry(name: &str, value: &str, findings: &mut Findings) -> bool {
+fn sentry(name: &str, value: &str, evidence: &mut Evidence) -> bool {
     if name != "x-sentry-rate-limits" {
         return false;
     }
@@ -220,9 +220,9 @@ fn sentry(name: &str, value: &str, findings: &mut Findings) -> bool {
     let longest = limits
         .max_by(|a, b| (a.1.is_empty(), a.0).partial_cmp(&(b.1.is_empty(), b.0)).unwrap_or(std::cmp::Ordering::Equal));
     if let Some((seconds, categories, whose)) = longest {
-        findings.elsewhere = Some(time::duration(seconds));
-        findings.concerns(&format!("{whose}:{categories}"));
-        findings.speaks(Dialect::VENDOR);
+        evidence.elsewhere = Some(time::duration(seconds));
+        evidence.concerns(&format!("{whose}:{categories}"));
+        evidence.speaks(Dialect::VENDOR);
     }
     true
 }

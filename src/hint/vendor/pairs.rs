@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::hint::{
     Dialect, count,
+    evidence::{Evidence, ReportedBudget},
     fields::Fields,
-    finding::{Budget, Findings},
     ietf,
     time::{self, Now},
 };
@@ -14,13 +14,13 @@ use crate::hint::{
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const QUARTER: Duration = Duration::from_secs(15 * 60);
 
-pub(super) fn read(fields: &mut Fields<'_>, now: Now, findings: &mut Findings) {
+pub(super) fn read(fields: &mut Fields<'_>, now: Now, evidence: &mut Evidence) {
     let mut taken = Vec::new();
-    if parallel(fields, now, findings) {
+    if parallel(fields, now, evidence) {
         taken.extend(["x-ratelimit-limit", "x-ratelimit-policy", "x-ratelimit-remaining", "x-ratelimit-reset"]);
     }
     for field in fields.iter() {
-        if field.value.contains('/') && slashed(field.name, &field.value, findings) {
+        if field.value.contains('/') && slashed(field.name, &field.value, evidence) {
             taken.push(field.name);
         }
         let Some((stem, what)) = field.name.rsplit_once('-') else { continue };
@@ -32,8 +32,8 @@ pub(super) fn read(fields: &mut Fields<'_>, now: Now, findings: &mut Findings) {
         };
         let Some(limits) = limits else { continue };
         let understood = match what {
-            "usage" => commas(stem, &limits.value, &field.value, now, findings),
-            _ => colons(stem, &limits.value, &field.value, findings),
+            "usage" => commas(stem, &limits.value, &field.value, now, evidence),
+            _ => colons(stem, &limits.value, &field.value, evidence),
         };
         if understood {
             taken.extend([limits.name, field.name]);
@@ -44,7 +44,7 @@ pub(super) fn read(fields: &mut Fields<'_>, now: Now, findings: &mut Findings) {
 
 /// `x-ratelimit-limit: 1, 2000`, `-policy: 1;w=1, 2000;w=2592000`, `-remaining: 1, 0`, `-reset: 1, 1419704` (Brave): what
 /// stands at one place belongs together. A field that was sent twice has no policies that say so.
-fn parallel(fields: &Fields<'_>, now: Now, findings: &mut Findings) -> bool {
+fn parallel(fields: &Fields<'_>, now: Now, evidence: &mut Evidence) -> bool {
     let list =
         |what: &str| fields.value(&format!("x-ratelimit-{what}")).map(|list| list.split(',').collect::<Vec<_>>());
     let (Some(limits), Some(left), Some(resets)) = (list("limit"), list("remaining"), list("reset")) else {
@@ -56,20 +56,20 @@ fn parallel(fields: &Fields<'_>, now: Now, findings: &mut Findings) -> bool {
     if !agree || !quotas.eq(limits.iter().map(|limit| count::count(limit))) {
         return false;
     }
-    findings.speaks(Dialect::X_RATELIMIT);
+    evidence.speaks(Dialect::X_RATELIMIT);
     for (policy, (left, reset)) in policies.iter().zip(left.into_iter().zip(resets)) {
         let window = policy.window.map_or(0, |window| window.as_secs());
-        let mut budget = Budget::new(Some(&format!("{window}s")));
+        let mut budget = ReportedBudget::new(Some(&format!("{window}s")));
         let bucket = &mut budget.bucket;
         (bucket.limit, bucket.window, bucket.remaining) = (Some(policy.quota), policy.window, count::count(left));
         bucket.reset = time::reset(reset, false).and_then(|reset| reset.from(now));
-        findings.push(budget);
+        evidence.push(budget);
     }
     true
 }
 
 /// `40/40`, or several as `api-usage=135/5000; api-bursts=1/750`.
-fn slashed(name: &str, value: &str, findings: &mut Findings) -> bool {
+fn slashed(name: &str, value: &str, evidence: &mut Evidence) -> bool {
     fn read(part: &str) -> Option<(Option<&str>, f64, f64)> {
         // `per-app-api-usage=17/250(appName=sample)`
         let part = part.split_once('(').map_or(part, |(part, _)| part);
@@ -79,9 +79,9 @@ fn slashed(name: &str, value: &str, findings: &mut Findings) -> bool {
     }
     let Some(pairs) = value.split([';', ',']).map(read).collect::<Option<Vec<_>>>() else { return false };
     let shopify = name.contains("shopify");
-    findings.speaks(if shopify { Dialect::SHOPIFY } else { Dialect::VENDOR });
+    evidence.speaks(if shopify { Dialect::SHOPIFY } else { Dialect::VENDOR });
     for (pair, used, limit) in pairs {
-        let mut budget = Budget::new(pair);
+        let mut budget = ReportedBudget::new(pair);
         budget.bucket.limit = Some(limit);
         // What is left of it, if the name says so.
         if name.contains("remaining") {
@@ -92,13 +92,13 @@ fn slashed(name: &str, value: &str, findings: &mut Findings) -> bool {
         budget.bucket.refills = shopify;
         // Salesforce counts the last 24 hours; of bursts it does not say how long they are.
         budget.bucket.window = pair.filter(|pair| pair.ends_with("api-usage")).map(|_| DAY);
-        findings.push(budget);
+        evidence.push(budget);
     }
     true
 }
 
 /// `20:1,100:120` with `3:1,57:120` used; or `8:10:60` with the state `3:10:0`, where the third is a penalty in seconds.
-fn colons(name: &str, limits: &str, used: &str, findings: &mut Findings) -> bool {
+fn colons(name: &str, limits: &str, used: &str, evidence: &mut Evidence) -> bool {
     let read = |value: &str| -> Option<Vec<Vec<f64>>> {
         let members = value.split(',').map(|member| member.trim().split(':').map(count::decimal).collect());
         members
@@ -108,11 +108,11 @@ fn colons(name: &str, limits: &str, used: &str, findings: &mut Findings) -> bool
     let (Some(limits), Some(used)) = (read(limits), read(used)) else { return false };
     let whose = name.strip_prefix("x-").unwrap_or(name).replace("rate-limit", "").replace("--", "-");
     let whose = whose.trim_matches('-');
-    findings.speaks(Dialect::VENDOR);
+    evidence.speaks(Dialect::VENDOR);
     for limit in limits {
         // Their order is not promised: they are told apart by their windows.
         let used = used.iter().find(|used| used[1] == limit[1]);
-        let mut budget = Budget::new(Some(&format!("{whose}-{}s", limit[1])));
+        let mut budget = ReportedBudget::new(Some(&format!("{whose}-{}s", limit[1])));
         budget.bucket.limit = Some(limit[0]);
         budget.bucket.window = Some(time::duration(limit[1])).filter(|window| !window.is_zero());
         budget.probe = budget.bucket.window;
@@ -120,32 +120,32 @@ fn colons(name: &str, limits: &str, used: &str, findings: &mut Findings) -> bool
             budget.used(used[0]);
             if let Some(penalty) = used.get(2).filter(|penalty| **penalty > 0.0) {
                 (budget.bucket.remaining, budget.bucket.reset) = (Some(0.0), Some(time::duration(*penalty)));
-                findings.concerns(whose);
+                evidence.concerns(whose);
             }
         }
-        findings.push(budget);
+        evidence.push(budget);
     }
     true
 }
 
 /// `200,2000` with `201,1500` used: windows that begin on the clock's quarters, and days of UTC.
-fn commas(name: &str, limits: &str, used: &str, now: Now, findings: &mut Findings) -> bool {
+fn commas(name: &str, limits: &str, used: &str, now: Now, evidence: &mut Evidence) -> bool {
     let read = |value: &str| value.split(',').map(|number| count::decimal(number.trim())).collect::<Option<Vec<_>>>();
     let (Some(limits), Some(used)) = (read(limits), read(used)) else { return false };
     if limits.len() != 2 || used.len() != 2 {
         return false;
     }
-    findings.speaks(Dialect::VENDOR);
+    evidence.speaks(Dialect::VENDOR);
     let whose = name.strip_prefix("x-").and_then(|name| name.strip_suffix("ratelimit")).unwrap_or_default();
     let whose = if whose.is_empty() { String::new() } else { format!("{}-", whose.trim_matches('-')) };
     for ((limit, used), (window, name)) in limits.into_iter().zip(used).zip([(QUARTER, "15min"), (DAY, "day")]) {
-        let mut budget = Budget::new(Some(&format!("{whose}{name}")));
+        let mut budget = ReportedBudget::new(Some(&format!("{whose}{name}")));
         budget.bucket.limit = Some(limit);
         budget.used(used);
         let into = now.of_day().as_secs() % window.as_secs();
         budget.bucket.window = Some(window);
         (budget.bucket.reset, budget.bucket.coarse) = (Some(window - Duration::from_secs(into)), true);
-        findings.push(budget);
+        evidence.push(budget);
     }
     true
 }

@@ -5,29 +5,29 @@ use serde_json::Value;
 
 use crate::hint::{
     Dialect, count,
+    evidence::{Evidence, ReportedBudget},
     fields::Fields,
-    finding::{Budget, Findings},
     time::{self, Now, When},
 };
 
 /// What is used of a limit before it is worth a warning.
 const NEAR: f64 = 0.8;
 
-pub(super) fn read(fields: &mut Fields<'_>, now: Now, findings: &mut Findings) {
-    used_percent(fields, now, findings);
+pub(super) fn read(fields: &mut Fields<'_>, now: Now, evidence: &mut Evidence) {
+    used_percent(fields, now, evidence);
     if let Some(scope) = fields.value("x-ms-throttle-scope").or_else(|| fields.value("x-ms-throttle-information")) {
-        findings.concerns(scope);
+        evidence.concerns(scope);
     }
     fields.retain_not(|field| match field.name {
-        "x-ms-throttle-limit-percentage" => fraction(&field.value, findings),
+        "x-ms-throttle-limit-percentage" => fraction(&field.value, evidence),
         name => name
             .strip_prefix("x-")
-            .is_some_and(|name| name.ends_with("-usage") && percents(name, &field.value, findings)),
+            .is_some_and(|name| name.ends_with("-usage") && percents(name, &field.value, evidence)),
     });
 }
 
 /// `x-codex-primary-used-percent: 37.5` beside `-window-minutes`, and `-reset-after-seconds` or `-reset-at`.
-fn used_percent(fields: &Fields<'_>, now: Now, findings: &mut Findings) {
+fn used_percent(fields: &Fields<'_>, now: Now, evidence: &mut Evidence) {
     for field in fields.iter() {
         let Some(stem) = field.name.strip_suffix("-used-percent") else { continue };
         let Some(used) = count::decimal(field.value.trim()) else { continue };
@@ -38,24 +38,24 @@ fn used_percent(fields: &Fields<'_>, now: Now, findings: &mut Findings) {
         budget.bucket.coarse = matches!(reset, Some(When::At { coarse: true, .. }));
         let minutes = beside("window-minutes").and_then(count::count).filter(|minutes| *minutes > 0.0);
         budget.bucket.window = minutes.map(|minutes| time::duration(minutes * 60.0));
-        findings.speaks(Dialect::VENDOR);
-        findings.push(budget);
+        evidence.speaks(Dialect::VENDOR);
+        evidence.push(budget);
     }
 }
 
 /// From 0.8 up to 1.8; only sent as a warning, and requests may be served beyond 1.
-fn fraction(value: &str, findings: &mut Findings) -> bool {
+fn fraction(value: &str, evidence: &mut Evidence) -> bool {
     let Some(used) = count::decimal(value.trim()) else { return false };
     let mut budget = share("throttle", used);
     budget.binds = false;
-    findings.warning |= used >= NEAR;
-    findings.speaks(Dialect::VENDOR);
-    findings.push(budget);
+    evidence.warning |= used >= NEAR;
+    evidence.speaks(Dialect::VENDOR);
+    evidence.push(budget);
     true
 }
 
 /// `{"call_count":28,"total_cputime":10,"total_time":15}`, or lists of such below the ids of accounts. The largest binds.
-fn percents(name: &str, value: &str, findings: &mut Findings) -> bool {
+fn percents(name: &str, value: &str, evidence: &mut Evidence) -> bool {
     if !value.starts_with('{') {
         return false;
     }
@@ -67,14 +67,14 @@ fn percents(name: &str, value: &str, findings: &mut Findings) -> bool {
     if most.regain > 0.0 {
         (budget.bucket.remaining, budget.bucket.reset) = (Some(0.0), Some(time::duration(most.regain)));
     }
-    findings.warning |= used / 100.0 >= NEAR;
-    findings.speaks(Dialect::VENDOR);
-    findings.push(budget);
+    evidence.warning |= used / 100.0 >= NEAR;
+    evidence.speaks(Dialect::VENDOR);
+    evidence.push(budget);
     true
 }
 
-fn share(name: &str, used: f64) -> Budget {
-    let mut budget = Budget::new(Some(name));
+fn share(name: &str, used: f64) -> ReportedBudget {
+    let mut budget = ReportedBudget::new(Some(name));
     budget.bucket.requests = false;
     (budget.bucket.limit, budget.bucket.remaining) = (Some(1.0), Some((1.0 - used).max(0.0)));
     budget

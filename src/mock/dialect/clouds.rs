@@ -1,9 +1,9 @@
 //! Clouds, which say most in the body, and refuse in every status.
 
-use super::{BARE, Words};
+use super::words::{BARE, DialectRow};
 
-pub(super) const WORDS: &[Words] = &[
-    Words {
+pub(super) const ROWS: &[DialectRow] = &[
+    DialectRow {
         name: "gcp",
         help: "Google: 429 with RetryInfo in the body (retryDelay: \"45.837906927s\"), no fields",
         complaint: concat!(
@@ -13,7 +13,7 @@ pub(super) const WORDS: &[Words] = &[
         ),
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "aws",
         help: "400 with ThrottlingException in the body, and no word on when",
         status: 400,
@@ -21,7 +21,7 @@ pub(super) const WORDS: &[Words] = &[
         complaint: r#"{"__type":"ThrottlingException","message":"Rate exceeded"}"#,
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "aws-s3",
         help: "503 with SlowDown in XML",
         status: 503,
@@ -29,21 +29,21 @@ pub(super) const WORDS: &[Words] = &[
         complaint: "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>",
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "amazon-sp",
         help: "x-amzn-RateLimit-Limit as a rate per second (0.5), also on success; no Retry-After",
         always: &[("x-amzn-ratelimit-limit", "$rate")],
         complaint: r#"{"errors":[{"code":"QuotaExceeded","message":"You exceeded your quota for the requested resource."}]}"#,
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "azure-cosmos",
         help: "429 with x-ms-retry-after-ms alone",
         refused: &[("x-ms-retry-after-ms", "$wait.ms")],
         complaint: r#"{"code":"429","message":"Request rate is large."}"#,
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "azure-apim",
         help: "429 with Retry-After in RFC 3339, seven decimals",
         refused: &[("retry-after", "$wait.rfc3339_7")],

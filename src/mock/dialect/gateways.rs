@@ -1,12 +1,12 @@
 //! Gateways and registries, which write their own variants of the IETF's drafts.
 
 use super::{
-    BARE, Words,
     ietf::{REMAINING, RESET, SECONDS},
+    words::{BARE, DialectRow},
 };
 
-pub(super) const WORDS: &[Words] = &[
-    Words {
+pub(super) const ROWS: &[DialectRow] = &[
+    DialectRow {
         name: "kong",
         help: "RateLimit-* and the window in a name: X-RateLimit-Limit-Minute; Retry-After",
         always: &[
@@ -20,7 +20,7 @@ pub(super) const WORDS: &[Words] = &[
         complaint: r#"{"message":"API rate limit exceeded"}"#,
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "envoy",
         help: "draft-03 under X- names: x-ratelimit-limit: 100, 100;w=60; no Retry-After",
         always: &[
@@ -32,7 +32,7 @@ pub(super) const WORDS: &[Words] = &[
         complaint: "",
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "gravitee",
         help: "x-rate-limit-reset in epoch milliseconds; no Retry-After",
         always: &[
@@ -43,7 +43,7 @@ pub(super) const WORDS: &[Words] = &[
         complaint: r#"{"message":"Rate limit exceeded !","http_status_code":429}"#,
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "docker",
         help: "ratelimit-limit: 100;w=21600, the window on both counts and no reset",
         always: &[
@@ -54,7 +54,7 @@ pub(super) const WORDS: &[Words] = &[
         complaint: r#"{"errors":[{"code":"TOOMANYREQUESTS","message":"You have reached your pull rate limit."}]}"#,
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "cloudflare",
         help: "x-ratelimit-reset as an HTTP date; retry-after",
         always: &[

@@ -1,6 +1,9 @@
 //! APIs of language models: a bucket by its dimension, and resets that mean "full again".
 
-use super::{BARE, Words, ietf::SECONDS};
+use super::{
+    ietf::SECONDS,
+    words::{BARE, DialectRow},
+};
 
 const LIMIT: (&str, &str) = ("x-ratelimit-limit-requests", "$limit");
 const REMAINING: (&str, &str) = ("x-ratelimit-remaining-requests", "$remaining");
@@ -8,8 +11,8 @@ const RESET: (&str, &str) = ("x-ratelimit-reset-requests", "$reset.go");
 const COMPLAINT: &str =
     r#"{"error":{"message":"Rate limit reached","type":"requests","param":null,"code":"rate_limit_exceeded"}}"#;
 
-pub(super) const WORDS: &[Words] = &[
-    Words {
+pub(super) const ROWS: &[DialectRow] = &[
+    DialectRow {
         name: "openai",
         help: "x-ratelimit-reset-requests as a Go duration (6m0s), an unused tokens bucket; retry-after(-ms)",
         always: &[
@@ -25,7 +28,7 @@ pub(super) const WORDS: &[Words] = &[
         complaint: COMPLAINT,
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "groq",
         help: "as openai, with retry-after alone, and nothing about tokens",
         always: &[LIMIT, REMAINING, RESET],
@@ -33,7 +36,7 @@ pub(super) const WORDS: &[Words] = &[
         complaint: COMPLAINT,
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "anthropic",
         help: "anthropic-ratelimit-requests-reset in RFC 3339, a tokens bucket with room; retry-after",
         always: &[
@@ -51,7 +54,7 @@ pub(super) const WORDS: &[Words] = &[
         ),
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "azure",
         help: "Azure OpenAI: retry-after-ms and retry-after, counts without a reset",
         always: &[LIMIT, REMAINING],
@@ -59,7 +62,7 @@ pub(super) const WORDS: &[Words] = &[
         complaint: r#"{"error":{"code":"429","message":"Requests have exceeded call rate limit. Please retry."}}"#,
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "together",
         help: "x-ratelimit-reset in seconds, on 429 alone",
         refused: &[("x-ratelimit-reset", "$wait.s")],

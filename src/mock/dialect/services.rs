@@ -1,14 +1,17 @@
 //! Services with an API of their own, by the way in which they write the reset.
 
-use super::{BARE, Words, ietf::SECONDS};
+use super::{
+    ietf::SECONDS,
+    words::{BARE, DialectRow},
+};
 
 const LIMIT: (&str, &str) = ("x-ratelimit-limit", "$limit");
 const REMAINING: (&str, &str) = ("x-ratelimit-remaining", "$remaining");
 const USED: (&str, &str) = ("x-ratelimit-used", "$used");
 
-pub(super) const WORDS: &[Words] = &[
+pub(super) const ROWS: &[DialectRow] = &[
     // === epoch seconds ===
-    Words {
+    DialectRow {
         name: "github",
         help: "x-ratelimit-reset in epoch seconds; refuses with 403 and no Retry-After",
         always: &[LIMIT, REMAINING, USED, ("x-ratelimit-reset", "$reset.epoch"), ("x-ratelimit-resource", "core")],
@@ -17,7 +20,7 @@ pub(super) const WORDS: &[Words] = &[
         complaint: r#"{"message":"API rate limit exceeded for user ID 1."}"#,
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "github-secondary",
         help: "403 with retry-after, while the numbers are another bucket's, which has room",
         always: &[
@@ -32,7 +35,7 @@ pub(super) const WORDS: &[Words] = &[
         complaint: r#"{"message":"You have exceeded a secondary rate limit. Please wait a few minutes before you try again."}"#,
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "graphql",
         help: "GitHub GraphQL: as github, but refuses with 200 and errors in the body",
         always: &[LIMIT, REMAINING, USED, ("x-ratelimit-reset", "$reset.epoch"), ("x-ratelimit-resource", "graphql")],
@@ -41,7 +44,7 @@ pub(super) const WORDS: &[Words] = &[
         members: r#","data":{}"#,
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "gitlab",
         help: "RateLimit-Reset in epoch seconds under the IETF's name; Retry-After",
         always: &[
@@ -55,7 +58,7 @@ pub(super) const WORDS: &[Words] = &[
         complaint: "Retry later\n",
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "twitter",
         help: "x-rate-limit-reset in epoch seconds, rounded down; no Retry-After",
         always: &[
@@ -66,7 +69,7 @@ pub(super) const WORDS: &[Words] = &[
         complaint: r#"{"title":"Too Many Requests","detail":"Too Many Requests","type":"about:blank","status":429}"#,
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "discord",
         help: "X-RateLimit-Reset and -Reset-After with decimals; Retry-After, retry_after in the body",
         always: &[
@@ -81,14 +84,14 @@ pub(super) const WORDS: &[Words] = &[
         ..BARE
     },
     // === seconds from now ===
-    Words {
+    DialectRow {
         name: "reddit",
         help: "x-ratelimit-reset in seconds, remaining 57.0, no limit; 429 with no body",
         always: &[USED, ("x-ratelimit-remaining", "$remaining.0"), ("x-ratelimit-reset", "$reset.s")],
         complaint: "",
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "zendesk",
         help: "x-rate-limit, ratelimit-* and zendesk-ratelimit-…: total=100; remaining=99; resets=41; Retry-After",
         always: &[
@@ -102,7 +105,7 @@ pub(super) const WORDS: &[Words] = &[
         refused: &[SECONDS],
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "klaviyo",
         help: "RateLimit-Limit: 10, 10;w=1, 150;w=60, the counts are the second window's; Retry-After",
         always: &[
@@ -115,20 +118,20 @@ pub(super) const WORDS: &[Words] = &[
         ..BARE
     },
     // === dates ===
-    Words {
+    DialectRow {
         name: "mastodon",
         help: "X-RateLimit-Reset in RFC 3339 with microseconds; no Retry-After",
         always: &[LIMIT, REMAINING, ("x-ratelimit-reset", "$reset.rfc3339_6")],
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "atlassian",
         help: "X-RateLimit-Reset in RFC 3339, -NearLimit under a fifth; Retry-After",
         always: &[LIMIT, REMAINING, ("x-ratelimit-reset", "$reset.rfc3339"), ("x-ratelimit-nearlimit", "$near")],
         refused: &[SECONDS, ("ratelimit-reason", "confluence-quota-global-based")],
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "zoom",
         help: "counts without a reset; Retry-After in RFC 3339",
         always: &[("x-ratelimit-category", "Heavy"), ("x-ratelimit-type", "Daily-limit"), LIMIT, REMAINING],
@@ -136,7 +139,7 @@ pub(super) const WORDS: &[Words] = &[
         complaint: r#"{"code":429,"message":"You have reached the maximum daily rate limit for this API."}"#,
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "mailgun",
         help: "420 with a date in the body's text: try again after Mon, 25 Aug 2025 07:00:31 UTC",
         status: 420,
@@ -144,7 +147,7 @@ pub(super) const WORDS: &[Words] = &[
         ..BARE
     },
     // === milliseconds ===
-    Words {
+    DialectRow {
         name: "linear",
         help: "X-RateLimit-Requests-Reset in epoch milliseconds; refuses with 400 and RATELIMITED",
         always: &[
@@ -156,7 +159,7 @@ pub(super) const WORDS: &[Words] = &[
         complaint: r#"{"errors":[{"message":"Rate limit exceeded","extensions":{"code":"RATELIMITED"}}]}"#,
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "bigcommerce",
         help: "X-Rate-Limit-Time-Reset-Ms, -Requests-Left and -Time-Window-Ms",
         always: &[
@@ -167,7 +170,7 @@ pub(super) const WORDS: &[Words] = &[
         ],
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "tiendanube",
         help: "x-rate-limit-reset: 1000 in milliseconds from now, which nothing says",
         always: &[
@@ -177,7 +180,7 @@ pub(super) const WORDS: &[Words] = &[
         ],
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "hubspot",
         help: "X-HubSpot-RateLimit-Max and -Interval-Milliseconds, no reset; for limits per 10s",
         always: &[
@@ -192,7 +195,7 @@ pub(super) const WORDS: &[Words] = &[
         ..BARE
     },
     // === no reset ===
-    Words {
+    DialectRow {
         name: "shopify",
         help: "X-Shopify-Shop-Api-Call-Limit: 32/40, used of all; Retry-After: 2.0",
         always: &[("x-shopify-shop-api-call-limit", "$used/$limit")],
@@ -200,7 +203,7 @@ pub(super) const WORDS: &[Words] = &[
         complaint: r#"{"errors":"Exceeded 2 calls per second for api client. Reduce request rates to resume uninterrupted service."}"#,
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "shopify-graphql",
         help: "throttleStatus in every body, refuses with 200 and THROTTLED; for --window bucket",
         status: 200,
@@ -215,21 +218,21 @@ pub(super) const WORDS: &[Words] = &[
         ),
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "slack",
         help: "429 with Retry-After, ok: false in the body",
         refused: &[SECONDS],
         complaint: r#"{"ok":false,"error":"ratelimited"}"#,
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "spotify",
         help: "429 with Retry-After rounded down, which makes it 0 under a second",
         refused: &[("retry-after", "$wait.s_down")],
         complaint: r#"{"error":{"status":429,"message":"API rate limit exceeded"}}"#,
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "telegram",
         help: "429 with retry_after in the body alone",
         complaint: concat!(
@@ -238,7 +241,7 @@ pub(super) const WORDS: &[Words] = &[
         ),
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "binance",
         help: "the used count under a name with the window: x-mbx-used-weight-1m; Retry-After",
         always: &[("x-mbx-used-weight-$interval", "$used")],
@@ -246,7 +249,7 @@ pub(super) const WORDS: &[Words] = &[
         complaint: r#"{"code":-1003,"msg":"Too many requests."}"#,
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "salesforce",
         help: "Sforce-Limit-Info: api-usage=135/5000; refuses with 403",
         always: &[("sforce-limit-info", "api-usage=$used/$limit")],
@@ -254,7 +257,7 @@ pub(super) const WORDS: &[Words] = &[
         complaint: r#"[{"message":"TotalRequests Limit exceeded.","errorCode":"REQUEST_LIMIT_EXCEEDED"}]"#,
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "musicbrainz",
         help: "503 with Retry-After, while the numbers are those of the whole world",
         always: &[("x-ratelimit-zone", "search"), ("x-ratelimit-limit", "1900"), ("x-ratelimit-remaining", "269")],
@@ -263,7 +266,7 @@ pub(super) const WORDS: &[Words] = &[
         complaint: r#"{"error":"The MusicBrainz web server is currently busy. Please try again later."}"#,
         ..BARE
     },
-    Words {
+    DialectRow {
         name: "kraken",
         help: "200 with an error in an array, and nothing else",
         status: 200,

@@ -161,7 +161,7 @@ fn counts_and_resets_are_the_verdicts() {
 fn templates_name_facts_that_there_are() {
     // Ten per minute can be said by all: what a template asks for besides is a slip of the pen.
     for dialect in Dialect::value_variants() {
-        let Words { always, refused: besides, complaint, members, .. } = dialect.0;
+        let DialectRow { always, refused: besides, complaint, members, .. } = dialect.0;
         for template in
             always.iter().chain(*besides).flat_map(|(name, value)| [name, value]).chain([complaint, members])
         {

@@ -121,7 +121,7 @@ pub(crate) async fn serve(exchange: Arc<Exchange>, mut client: Socket, route: Ar
         // Opened and closed without a word.
         Ok((None, _)) | Err(_) => debug!(origin = %route.origin, "nothing came through a tunnel"),
         Ok(_) => {
-            metrics.intercepted(Interception::Stranger);
+            metrics.intercepted(Interception::NotHttp);
             let (host, now) = (&route.origin.host, proxy.clock.now());
             let detail = format!("{host}: what came through a tunnel is neither TLS nor HTTP");
             proxy.reports.incidents.not_intercepted(Incidents::NOT_HTTP, detail, LEAVE_ALONE, now);

@@ -62,7 +62,7 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
             if error.blame() == Blame::Upstream && route.has_answered() {
                 permit.broke();
             }
-            if matches!(error, Error::Unseen { .. }) {
+            if matches!(error, Error::NotProcessed { .. }) {
                 // It was not counted either: the next attempt has its slot, if that still holds.
                 let _ = permit.recall();
             }
@@ -148,7 +148,7 @@ async fn send(
                 *request = error.take_message().expect("looked at just now");
             }
             Err(error) => match copy {
-                Some(copy) if unseen > 0 && failure::is_unseen(error.error()) => {
+                Some(copy) if unseen > 0 && failure::is_not_processed(error.error()) => {
                     unseen -= 1;
                     *request = copy;
                 }

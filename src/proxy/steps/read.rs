@@ -104,7 +104,7 @@ fn read(arrival: Arrival) -> Result<Read, (Arc<Exchange>, BoxedRequest, Error)> 
 /// Everything that can be wrong with a request, and where it goes if nothing is.
 fn check(exchange: &Arc<Exchange>, request: &Request<RequestBody>) -> Result<(Arc<Route>, Option<Target>), Error> {
     if let Some(client) = exchange.session.denied {
-        return Err(Error::Stranger { client });
+        return Err(Error::ClientDenied { client });
     }
     let connect = request.method() == Method::CONNECT;
     if connect && !request.body().is_end_stream() {

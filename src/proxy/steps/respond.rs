@@ -55,7 +55,7 @@ where
                     exchange.progress.rest();
                     let mut answer = tell(&exchange, &error);
                     // RFC 9931: after a rejected CONNECT the client may already have sent what is no HTTP.
-                    if connect || closes(&error) {
+                    if connect || error.closes() {
                         close(&mut answer);
                     }
                     answer
@@ -83,7 +83,7 @@ fn tell(exchange: &Exchange, error: &Error) -> Response<ResponseBody> {
             }
         }
         Blame::Us if matches!(error, Error::Refused { .. }) => debug!(error = text, "refused a request"),
-        _ => debug!(error = text, "rejected a request"),
+        Blame::Us | Blame::Client => debug!(error = text, "rejected a request"),
     }
     if !matches!(error, Error::Draining) {
         proxy.reports.incidents.failed(error, &text, proxy.clock.now());
@@ -172,24 +172,9 @@ fn close(answer: &mut Response<ResponseBody>) {
     answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
 }
 
-/// Errors that leave the connection in a state that nobody can be sure of.
-fn closes(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::TransferCoding
-            | Error::BadHost { .. }
-            | Error::Stalled { .. }
-            | Error::Body { .. }
-            | Error::Stranger { .. }
-            | Error::Draining
-    )
-}
-
 fn hint(admin: &str, error: &Error) -> String {
-    match error {
-        Error::NoTarget => format!("{}; its state is shown at {admin}", error.hint()),
-        _ => error.hint().to_owned(),
-    }
+    let hint = error.hint();
+    if matches!(error, Error::NoTarget) { format!("{hint}; its state is shown at {admin}") } else { hint.to_owned() }
 }
 
 fn add_id(answer: &mut Response<ResponseBody>, exchange: &Exchange) {

@@ -23,7 +23,7 @@ fn a_body_above_the_bound_streams_and_its_refusal_is_passed_on() {
 }
 
 #[test]
-fn a_rule_moves_the_bound() {
+fn retry_body_of_a_rule_bounds_the_bodies_that_are_sent_again() {
     for (length, tries) in [(10, 2), (11, 1), (1, 2), (0, 2)] {
         let upstream = beginning_with(&[SOON]);
         let andante = Andante::with_config(&format!(

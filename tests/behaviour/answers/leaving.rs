@@ -103,7 +103,7 @@ fn an_end_in_order_tells_those_who_wait_to_be_sent_again() {
 }
 
 #[test]
-fn an_end_in_order_cuts_back_offs_short() {
+fn a_drain_cuts_back_offs_short() {
     let gone = Upstream::once(OK);
     let rule = format!("drain = \"400ms\"\n[[rule]]\nhost = \"{}\"\n", gone.address());
     let mut andante = Andante::with_config(&rule);

@@ -29,7 +29,7 @@ fn who_has_no_time_for_the_pause_gets_the_refusal_itself() {
 }
 
 #[test]
-fn a_rule_may_have_no_time_either() {
+fn max_wait_of_a_rule_bounds_how_long_a_refusal_is_waited_out() {
     let upstream = Upstream::always(FIVE);
     let andante = Andante::with_config(&format!("[[rule]]\nhost = \"{}\"\nmax-wait = \"1s\"\n", upstream.address()));
     let (answer, took) = timed(&andante, &upstream, "POST", "Content-Length: 2\r\n\r\nhi");

@@ -62,7 +62,7 @@ fn line<'a>(text: &'a str, name: &str) -> &'a str {
 }
 
 #[test]
-fn init_makes_a_ca_once() {
+fn init_makes_a_ca_and_then_keeps_it() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path().join("share/andante");
     let made = told(&dir, &["init"]);
@@ -209,7 +209,7 @@ fn env_brings_java_and_php_files_of_their_own_and_keeps_what_they_were_told() {
 }
 
 #[test]
-fn env_speaks_to_containers() {
+fn env_writes_the_formats_of_containers() {
     let dir = tempfile::tempdir().unwrap();
     told(dir.path(), &["init"]);
     let at = ["--at", "/etc/andante", "--proxy", "http://gw:3128"];

@@ -105,7 +105,7 @@ fn a_dialect_counts_as_its_limiter_does() {
 }
 
 #[test]
-fn at_most_so_many_are_under_way_at_once() {
+fn a_concurrency_limit_counts_requests_under_way() {
     let mock = Mock::start(&["--limit", "2/h", "--dialect", "concurrency-503", "--latency", "2s"]);
     let mut clients = [(); 3].map(|()| Client::connect(mock.address()));
     clients.iter_mut().for_each(|client| client.send(GET));
@@ -218,7 +218,7 @@ fn the_next_requests_get_exactly_the_answer_laid_down() {
 }
 
 #[test]
-fn it_is_down_as_asked_and_up_again() {
+fn the_down_page_begins_and_ends_an_outage() {
     let mock = Mock::start(&["--limit", "1/h"]);
     for (how, status) in [("503", 503), ("502", 502)] {
         let asked = mock.control("PUT", "down", &format!(r#"{{"how":"{how}"}}"#));

@@ -25,7 +25,7 @@ fn lane(status: &Value, of: &str) -> u64 {
 }
 
 #[test]
-fn r35_who_speaks_first_is_heard_at_once() {
+fn r35_bytes_that_the_upstream_sends_first_arrive_at_once() {
     let upstream = Upstream::scripted(|mut connection| {
         connection.send("220 hello\r\n");
         while let Ok(byte) = connection.bytes(1) {

@@ -115,7 +115,7 @@ fn an_upgraded_connection_is_in_flight_until_its_end() {
 }
 
 #[test]
-fn r33_an_upstream_may_decline() {
+fn r33_an_answer_that_declines_an_upgrade_passes() {
     for (status, answer) in [
         (200, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"),
         (

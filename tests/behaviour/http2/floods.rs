@@ -80,7 +80,7 @@ fn pings_and_settings_without_end_are_survived() {
 }
 
 #[test]
-fn frames_that_nobody_knows_are_passed_over() {
+fn frames_of_unknown_types_are_ignored() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let mut frames = frames(&andante);
     let host = upstream.address().to_string();

@@ -20,7 +20,7 @@ fn both(andante: &Interceptor, upstream: &Upstream2, method: &str, path: &str) -
 }
 
 #[test]
-fn grpc_like_trailers_pass_whoever_speaks_what() {
+fn trailers_like_those_of_grpc_pass_for_workers_of_either_version() {
     let upstream = Upstream2::serving(|mut exchange| async move {
         exchange.read().await;
         let fields = [("content-type", "application/grpc"), ("trailer", "grpc-status")];

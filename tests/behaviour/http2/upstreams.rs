@@ -209,7 +209,7 @@ fn no_more_requests_are_under_way_than_the_upstream_allows() {
 }
 
 #[test]
-fn an_upstream_may_allow_less_later() {
+fn an_upstream_that_lowers_its_stream_limit_is_obeyed() {
     let (halt, halted) = halt();
     let upstream = framed_first(&[(MAX_CONCURRENT_STREAMS, 10)], "another connection", move |frames| {
         let streams = [request(frames).unwrap(), request(frames).unwrap()];
@@ -229,7 +229,7 @@ fn an_upstream_may_allow_less_later() {
 }
 
 #[test]
-fn an_upstream_that_allows_nothing_is_said_to() {
+fn an_upstream_that_allows_no_stream_is_a_502_that_names_the_setting() {
     let upstream = framed(&[(MAX_CONCURRENT_STREAMS, 0)], |_, mut frames| while frames.next().is_some() {});
     let andante = andante(upstream.port(), "");
     let answer = Client::get(andante.andante.proxy(), &upstream.url("/"));

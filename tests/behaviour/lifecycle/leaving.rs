@@ -49,17 +49,17 @@ fn r58_a_client_that_resets_while_it_waits_costs_no_slot() {
 }
 
 #[test]
-fn r58_an_unread_body_hides_nobody_who_leaves() {
+fn r58_a_client_that_leaves_behind_an_unread_body_is_noticed() {
     costs_no_slot(|host| post(host, &"x".repeat(100_000)), drop);
 }
 
 #[test]
-fn r58_part_of_a_body_hides_nobody_who_resets() {
+fn r58_a_client_that_resets_behind_part_of_a_body_is_noticed() {
     costs_no_slot(|host| post(host, "only this"), Client::reset);
 }
 
 #[test]
-fn r58_a_pipelined_request_hides_nobody_who_leaves() {
+fn r58_a_client_that_leaves_behind_a_pipelined_request_is_noticed() {
     costs_no_slot(|host| get(host) + &get(host), drop);
 }
 

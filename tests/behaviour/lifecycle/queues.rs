@@ -79,7 +79,7 @@ fn r59_a_workers_own_patience_counts_too() {
 }
 
 #[test]
-fn r59_who_comes_back_when_told_is_served() {
+fn r59_a_request_after_retry_after_is_served() {
     let (upstream, andante) = busy("1/2s", "max-wait = \"1s\"");
     let seconds = retry_after(&Client::get(andante.proxy(), &upstream.url("/")));
     assert!((1..=2).contains(&seconds), "{seconds}");

@@ -13,7 +13,7 @@ use super::{pass, quiet};
 use crate::support::{Andante, Client, PATIENCE, Upstream};
 
 #[test]
-fn r56_who_connects_and_says_nothing_is_cut_off() {
+fn r56_a_connection_that_sends_nothing_is_cut_off() {
     let andante = Andante::with_config("[timeouts]\nhead = \"200ms\"\n");
     Client::connect(andante.proxy()).closed();
     andante.wait_for(quiet);

@@ -10,8 +10,8 @@ use crate::{
 
 /// The error that ends the attempt.
 pub(crate) fn of(error: hyper::Error, route: &Route) -> Error {
-    if is_unseen(&error) {
-        return Error::Unseen { origin: route.origin.to_string(), source: error.into() };
+    if is_not_processed(&error) {
+        return Error::NotProcessed { origin: route.origin.to_string(), source: error.into() };
     }
     // TLS 1.3 upstreams say what they miss in our certificate only when we read.
     if let Some(error) = tls::failure(&route.origin, &error) {
@@ -32,7 +32,7 @@ pub(crate) fn of(error: hyper::Error, route: &Route) -> Error {
 }
 
 /// Whether the upstream says that it has not looked at the request (RFC 9113 §8.7).
-pub(crate) fn is_unseen(error: &hyper::Error) -> bool {
+pub(crate) fn is_not_processed(error: &hyper::Error) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<h2::Error>() {

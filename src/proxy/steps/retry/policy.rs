@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use super::replay::ReplayRequest;
 use crate::{
-    error::Error,
+    error::{Error, Retryable},
     hint::{Cause, Hint, Signal},
     lane::Lane,
     metrics::RetryReason,
@@ -54,19 +54,17 @@ impl RetryReason {
 
     /// Why a request that failed with `error` may be sent again, if it may.
     pub(crate) fn of_error(error: &Error, replay: &ReplayRequest) -> Option<Self> {
-        match error {
-            Error::Dns { .. } | Error::DnsTimeout { .. } | Error::Connect { .. } | Error::ConnectTimeout { .. } => {
-                Some(Self::Unreached)
-            }
-            Error::Unseen { .. } => Some(Self::Unseen),
-            Error::Broken { .. } => replay.is_repeatable().then_some(Self::Cut),
-            _ => None,
+        match error.retryable() {
+            Retryable::Unreached => Some(Self::Unreached),
+            Retryable::NotProcessed => Some(Self::NotProcessed),
+            Retryable::IfRepeatable => replay.is_repeatable().then_some(Self::Cut),
+            Retryable::Never => None,
         }
     }
 
     /// Whether it waits by itself, and not with its lane.
     pub(crate) fn waits(self) -> bool {
-        !matches!(self, Self::Refused | Self::Unseen)
+        !matches!(self, Self::Refused | Self::NotProcessed)
     }
 
     /// Whether sending it again makes things worse for an upstream that is in trouble.
@@ -91,7 +89,7 @@ impl RetryReason {
             // While the breaker is open, failures do not use up tries.
             Self::Unreached => false,
             Self::Failed | Self::Cut => tries >= TRIES && !route.lane.is_broken(),
-            Self::Unseen => tries >= TRIES,
+            Self::NotProcessed => tries >= TRIES,
         }
     }
 }

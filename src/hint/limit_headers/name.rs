@@ -90,8 +90,8 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Whether these are words about a quota, although none of them is "rate": `-api-quota-left`, `-throttle-limit`. There are
-/// quotas of other things than requests.
+/// Whether these are words about a quota, although none of them is "rate": `-api-quota-left`, `-throttle-limit`. There
+/// are quotas of other things than requests.
 fn is_quota(rest: &str) -> bool {
     const OF: [&str; 8] = ["quota", "requests", "calls", "call", "credits", "throttle", "throttling", "tokenlimit"];
     const OTHERS: [&str; 14] = [

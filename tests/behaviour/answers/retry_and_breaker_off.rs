@@ -49,7 +49,7 @@ fn an_upstream_that_fails_again_and_again_is_left_alone() {
 }
 
 #[test]
-fn without_a_breaker_it_is_not() {
+fn without_a_breaker_a_failing_upstream_is_not_left_alone() {
     let (andante, upstream) = (Andante::serve(&["--breaker", "off"]), Upstream::always(DOWN));
     let gate = gate_after(&andante, &upstream, 20);
     assert!(gate.is_null(), "{gate}");

@@ -7,15 +7,15 @@ use super::{
     time::{self, Now, When},
 };
 
-/// No answer speaks of more; a longer list is an attack, or a mistake.
+/// No real answer reports more budgets; a longer list is an attack or a mistake.
 const MOST_BUCKETS: usize = 32;
 /// Up to here it is worth waiting for a whole window, if nothing says when it ends.
 const SHORT_WINDOW: Duration = Duration::from_secs(60);
 
 /// All that the parts of an answer say.
 #[derive(Debug, Default)]
-pub(super) struct Findings {
-    pub(super) budgets: Vec<Budget>,
+pub(super) struct Evidence {
+    pub(super) budgets: Vec<ReportedBudget>,
     pub(super) retry_after: Option<Duration>,
     /// What a sentence in the body asks to wait. Anybody may have written it: it counts if something else complains.
     pub(super) said: Option<Duration>,
@@ -23,7 +23,7 @@ pub(super) struct Findings {
     pub(super) dated: bool,
     /// A wait asked of some requests only, which cannot be told apart from here.
     pub(super) elsewhere: Option<Duration>,
-    /// The least to wait if nothing is said in so many words.
+    /// The least to wait if the answer does not ask for a wait.
     pub(super) at_least: Option<Duration>,
     pub(super) scope: Option<Box<str>>,
     pub(super) dialect: Option<Dialect>,
@@ -33,13 +33,13 @@ pub(super) struct Findings {
     pub(super) refused: bool,
     /// Waiting will not help.
     pub(super) fatal: bool,
-    /// Why, if that is said.
+    /// The cause, if the answer reports it.
     pub(super) cause: Option<Cause>,
 }
 
-/// A bucket, and what it means for those who judge.
+/// A bucket, and what `classify` needs to know about it.
 #[derive(Clone, Debug)]
-pub(super) struct Budget {
+pub(super) struct ReportedBudget {
     pub(super) bucket: Bucket,
     /// When a try makes sense if this is what refused it and nothing tells when it is reset.
     pub(super) probe: Option<Duration>,
@@ -50,11 +50,11 @@ pub(super) struct Budget {
     pub(super) foremost: bool,
 }
 
-// === impl Findings ===
+// === impl Evidence ===
 
-impl Findings {
+impl Evidence {
     /// Adds a budget, unless nothing is known of it.
-    pub(super) fn push(&mut self, mut budget: Budget) {
+    pub(super) fn push(&mut self, mut budget: ReportedBudget) {
         budget.settle();
         let Bucket { limit, remaining, reset, window, .. } = &budget.bucket;
         let says_nothing = limit.is_none() && remaining.is_none() && reset.is_none() && window.is_none();
@@ -64,7 +64,7 @@ impl Findings {
         }
     }
 
-    /// What speaks first names the dialect: those who know more exactly are asked first.
+    /// The first reader that understands something names the dialect: the most specific readers come first.
     pub(super) fn speaks(&mut self, dialect: Dialect) {
         self.dialect.get_or_insert(dialect);
     }
@@ -77,10 +77,10 @@ impl Findings {
         }
     }
 
-    /// Gives a reset and a window that were told of no budget in particular to those that have none; to the budgets that
-    /// are used up, if some are.
+    /// Gives a reset and a window that belong to no budget in particular to the budgets that have none; to the budgets
+    /// that are used up, if some are.
     pub(super) fn spread(&mut self, reset: Option<Duration>, window: Option<Duration>) {
-        let used_up = self.budgets.iter().any(Budget::is_used_up);
+        let used_up = self.budgets.iter().any(ReportedBudget::is_used_up);
         for budget in self.budgets.iter_mut().filter(|budget| !used_up || budget.is_used_up()) {
             budget.bucket.reset = budget.bucket.reset.or(reset);
             budget.bucket.window = budget.bucket.window.or(window);
@@ -93,9 +93,9 @@ impl Findings {
     }
 }
 
-// === impl Budget ===
+// === impl ReportedBudget ===
 
-impl Budget {
+impl ReportedBudget {
     /// Of `name`, of which nothing else is known yet. `None` is what an answer calls its limit without more words.
     pub(super) fn new(name: Option<&str>) -> Self {
         let mut name = name.map(legible).filter(|name| !name.is_empty());
@@ -168,8 +168,8 @@ impl Budget {
     }
 
     /// How near it is to stopping us; the smallest is the binding one. First what is used up, the longest wait before
-    /// others; then what the API says itself; then its limit without a name, which is its answer to "how much is left?";
-    /// then the smallest share that is left; last what shows less.
+    /// others; then what the API says itself; then its limit without a name, which is its answer to "how much is
+    /// left?"; then the smallest share that is left; last what shows less.
     fn rank(&self) -> f64 {
         let Bucket { limit, remaining, reset, window, requests, name, .. } = &self.bucket;
         let (seconds, of) = (|time: &Option<Duration>| time.map_or(0.0, |time| time.as_secs_f64()), *requests);

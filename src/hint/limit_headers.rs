@@ -11,9 +11,9 @@ use std::time::Duration;
 use self::name::{Label, Name, What, Words};
 use super::{
     Cause, Dialect, count,
+    evidence::{self, Evidence, ReportedBudget},
     fields::Fields,
-    finding::{self, Budget, Findings},
-    ietf::{self, Policy},
+    ietf::{self, IetfPolicy},
     time::{self, Now, When},
 };
 
@@ -26,7 +26,7 @@ struct Dimension<'a> {
     vendor: &'a str,
     name: Words<'a>,
     limit: Option<f64>,
-    policies: Vec<Policy<'a>>,
+    policies: Vec<IetfPolicy<'a>>,
     remaining: Option<f64>,
     used: Option<f64>,
     reset: Option<When>,
@@ -36,11 +36,11 @@ struct Dimension<'a> {
     window: Option<&'a str>,
     window_ms: bool,
     fill: Option<f64>,
-    /// A negative limit: there is none, whatever else is said.
+    /// A negative limit: there is no limit, whatever the other fields say.
     none: bool,
 }
 
-/// What is told of no dimension.
+/// Fields that name no dimension.
 #[derive(Default)]
 struct Labels<'a> {
     prefixed: bool,
@@ -62,7 +62,7 @@ struct Labels<'a> {
 }
 
 /// Reads all such fields; `policies` came in a field of their own.
-pub(super) fn read(fields: &Fields<'_>, policies: Vec<Policy<'_>>, now: Now, findings: &mut Findings) {
+pub(super) fn read(fields: &Fields<'_>, policies: Vec<IetfPolicy<'_>>, now: Now, evidence: &mut Evidence) {
     let (mut dimensions, mut labels) = (Vec::<Dimension<'_>>::new(), Labels::default());
     for field in fields.iter() {
         let Some(name) = Name::read(field.name) else { continue };
@@ -96,20 +96,20 @@ pub(super) fn read(fields: &Fields<'_>, policies: Vec<Policy<'_>>, now: Now, fin
         let nameless = dimension.name.is_empty();
         let others = std::mem::take(&mut dimension.policies);
         let (budget, used) = dimension.budget(&others, &labels, dialect, now);
-        let Budget { bucket, .. } = &budget;
+        let ReportedBudget { bucket, .. } = &budget;
         if let (true, None, None) = (nameless, bucket.limit, bucket.remaining) {
             (rest_reset, rest_window) = (rest_reset.or(bucket.reset), rest_window.or(bucket.window));
         }
-        findings.speaks(dialect);
+        evidence.speaks(dialect);
         if budget.is_used_up() && bucket.name.as_deref().is_some_and(counts_those_in_flight) {
-            findings.cause = Some(Cause::Concurrency);
+            evidence.cause = Some(Cause::Concurrency);
         }
-        findings.push(budget);
-        others.iter().filter(|policy| Some(**policy) != used).for_each(|policy| policy.announce(findings));
+        evidence.push(budget);
+        others.iter().filter(|policy| Some(**policy) != used).for_each(|policy| policy.announce(evidence));
     }
-    policies.into_iter().flatten().for_each(|policy| policy.announce(findings));
-    lend(rest_reset, rest_window, findings);
-    labels.tell(findings);
+    policies.into_iter().flatten().for_each(|policy| policy.announce(evidence));
+    lend(rest_reset, rest_window, evidence);
+    labels.tell(evidence);
 }
 
 /// Names that do not agree mean each other if one tells a limit alone, and the other all but that (`burst-capacity`
@@ -136,11 +136,11 @@ fn join(dimensions: &mut Vec<Dimension<'_>>) {
 }
 
 /// A reset or a window without a budget of its own is that of the named ones beside it.
-fn lend(reset: Option<Duration>, window: Option<Duration>, findings: &mut Findings) {
-    let is_told = |budget: &Budget| budget.bucket.limit.is_some() || budget.bucket.remaining.is_some();
-    if (reset.is_some() || window.is_some()) && findings.budgets.iter().any(is_told) {
-        findings.budgets.retain(is_told);
-        findings.spread(reset, window);
+fn lend(reset: Option<Duration>, window: Option<Duration>, evidence: &mut Evidence) {
+    let is_told = |budget: &ReportedBudget| budget.bucket.limit.is_some() || budget.bucket.remaining.is_some();
+    if (reset.is_some() || window.is_some()) && evidence.budgets.iter().any(is_told) {
+        evidence.budgets.retain(is_told);
+        evidence.spread(reset, window);
     }
 }
 
@@ -175,13 +175,13 @@ impl<'a> Dimension<'a> {
     /// The budget, and which of the `policies` is its own.
     fn budget(
         self,
-        policies: &[Policy<'a>],
+        policies: &[IetfPolicy<'a>],
         labels: &Labels<'_>,
         dialect: Dialect,
         now: Now,
-    ) -> (Budget, Option<Policy<'a>>) {
+    ) -> (ReportedBudget, Option<IetfPolicy<'a>>) {
         let name = self.name.join("-");
-        let mut budget = Budget::new(Some(&name));
+        let mut budget = ReportedBudget::new(Some(&name));
         let reset = self.reset_after.or(self.reset);
         budget.resets(reset, now);
         let bucket = &mut budget.bucket;
@@ -207,7 +207,7 @@ impl<'a> Dimension<'a> {
             time::length(window, self.window_ms || bare && epoch_ms)
         });
         let named =
-            || finding::window_in(&name).or_else(|| finding::window_in(self.vendor)).or_else(|| labels.window());
+            || evidence::window_in(&name).or_else(|| evidence::window_in(self.vendor)).or_else(|| labels.window());
         let bucket = &mut budget.bucket;
         bucket.window = bucket
             .window
@@ -278,7 +278,7 @@ impl<'a> Labels<'a> {
     fn note(&mut self, name: &Name<'_>) {
         self.prefixed |= name.prefixed;
         let openai =
-            || name.dimension[..] == ["requests"] || !name.dimension.iter().all(|word| finding::counts_requests(word));
+            || name.dimension[..] == ["requests"] || !name.dimension.iter().all(|word| evidence::counts_requests(word));
         self.field_first |= name.field_first && openai();
         self.used |= matches!(name.what, What::Used);
     }
@@ -302,7 +302,7 @@ impl<'a> Labels<'a> {
     /// `QPS`, `Daily-limit`: what kind of limit it is may say how long its window is.
     fn window(&self) -> Option<Duration> {
         let kind = self.kind.or(self.problem)?.to_ascii_lowercase();
-        if kind == "qps" { Some(Duration::from_secs(1)) } else { finding::window_in(&kind) }
+        if kind == "qps" { Some(Duration::from_secs(1)) } else { evidence::window_in(&kind) }
     }
 
     /// GitHub's resources have an hour, searches a minute.
@@ -312,7 +312,8 @@ impl<'a> Labels<'a> {
         Some(window).filter(|window| reset.is_none_or(|reset| reset <= *window + Duration::from_secs(1)))
     }
 
-    /// What tells one budget of this API from another: GitHub's resource, Discord's bucket, the name of GitLab's throttle.
+    /// What tells one budget of this API from another: GitHub's resource, Discord's bucket, the name of GitLab's
+    /// throttle.
     fn budget_name(&self) -> Option<Box<str>> {
         let name = self.resource.or(self.bucket).or(self.name).filter(|name| name.len() <= LONGEST_NAME)?;
         Some(name.to_ascii_lowercase().into())
@@ -325,11 +326,11 @@ impl<'a> Labels<'a> {
         shared || self.zone.is_some_and(|zone| !own(zone))
     }
 
-    fn tell(&self, findings: &mut Findings) {
-        findings.warning |= self.near;
+    fn tell(&self, evidence: &mut Evidence) {
+        evidence.warning |= self.near;
         // A second is what such a refusal is for, whatever is shown of another limit.
         let second = self.window().filter(|window| *window <= Duration::from_secs(1));
-        findings.at_least = findings.at_least.or(second);
+        evidence.at_least = evidence.at_least.or(second);
         let kind = match (self.category, self.kind) {
             (Some(category), Some(kind)) => Some(format!("{category}/{kind}")),
             (category, kind) => category.or(kind).map(str::to_owned),
@@ -337,17 +338,17 @@ impl<'a> Labels<'a> {
         let global = self.global.then_some("global");
         let labels = [self.reason, self.problem, global, self.scope, self.resource, self.name, self.zone];
         let labels = labels.into_iter().chain([kind.as_deref(), self.bucket]);
-        labels.flatten().for_each(|label| findings.concerns(label));
+        labels.flatten().for_each(|label| evidence.concerns(label));
         let concurrency =
             |reason: Option<&str>| reason.is_some_and(|reason| reason.to_ascii_lowercase().contains("concurren"));
         if self.reason.is_some() || self.problem.is_some() {
-            findings.speaks(Dialect::VENDOR);
+            evidence.speaks(Dialect::VENDOR);
         }
         if concurrency(self.reason) || concurrency(self.problem) {
-            findings.cause = Some(Cause::Concurrency);
+            evidence.cause = Some(Cause::Concurrency);
         }
         if self.zone.is_some_and(|zone| zone.contains("ip")) {
-            findings.cause.get_or_insert(Cause::Quota);
+            evidence.cause.get_or_insert(Cause::Quota);
         }
     }
 }

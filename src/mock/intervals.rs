@@ -11,19 +11,19 @@ const BUCKETS: usize = 64 * SPLIT as usize;
 
 /// Counts gaps in 16 KiB, whatever their number.
 #[derive(Clone, Debug)]
-pub struct Gaps {
+pub struct Intervals {
     counts: Box<[u64]>,
     total: u64,
     longest: Duration,
 }
 
-impl Default for Gaps {
+impl Default for Intervals {
     fn default() -> Self {
         Self { counts: vec![0; BUCKETS].into(), total: 0, longest: Duration::ZERO }
     }
 }
 
-impl Gaps {
+impl Intervals {
     /// Counts one gap.
     pub fn record(&mut self, gap: Duration) {
         self.counts[bucket(nanos(gap))] += 1;
@@ -79,15 +79,15 @@ mod tests {
 
     #[test]
     fn quantiles_are_those_of_what_was_recorded() {
-        let mut gaps = Gaps::default();
-        assert_eq!((gaps.quantile(0.5), gaps.longest()), (Duration::ZERO, Duration::ZERO));
+        let mut intervals = Intervals::default();
+        assert_eq!((intervals.quantile(0.5), intervals.longest()), (Duration::ZERO, Duration::ZERO));
         for millis in 1..=100 {
-            gaps.record(Duration::from_millis(millis));
+            intervals.record(Duration::from_millis(millis));
         }
-        let (half, most) = (gaps.quantile(0.5).as_secs_f64(), gaps.quantile(0.99).as_secs_f64());
+        let (half, most) = (intervals.quantile(0.5).as_secs_f64(), intervals.quantile(0.99).as_secs_f64());
         assert!((0.050..0.052).contains(&half), "{half}");
         assert!((0.099..=0.100).contains(&most), "{most}");
-        assert_eq!(gaps.longest(), Duration::from_millis(100));
+        assert_eq!(intervals.longest(), Duration::from_millis(100));
     }
 
     proptest! {

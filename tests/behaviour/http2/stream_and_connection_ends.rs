@@ -155,7 +155,7 @@ fn what_an_upstream_has_refused_unseen_is_sent_again() {
 }
 
 #[test]
-fn what_is_refused_again_and_again_fails() {
+fn a_stream_that_is_refused_every_time_becomes_a_502() {
     let upstream = Upstream2::serving(|exchange| async { exchange.refuse(Reason::REFUSED_STREAM) });
     let andante = andante(upstream.address().port(), "");
     let answer = Client::get(andante.andante.proxy(), &upstream.url("/"));

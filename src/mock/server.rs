@@ -1,13 +1,10 @@
-//! The API's connections: takes them in, serves them, and cuts them when it plays dead.
+//! The API's connections: accepts and serves them, and cuts them during an outage.
 
 use std::{
     convert::Infallible,
     net::SocketAddr,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -15,13 +12,13 @@ use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{Notify, watch},
+    sync::watch,
     task::JoinSet,
 };
 
 use super::{
-    api::Shared,
     control::Down,
+    shared::{ApiState, ConnectionState},
     socket::{self, BACKLOG},
 };
 use crate::clock::{Clock, Instant};
@@ -29,16 +26,7 @@ use crate::clock::{Clock, Instant};
 /// How long accepting rests when the system has no descriptor or memory left for one more connection.
 const REST: Duration = Duration::from_millis(20);
 
-/// What a connection and the requests on it have to say to each other.
-#[derive(Debug, Default)]
-pub(super) struct Line {
-    /// It is to be reset.
-    pub(super) cut: Notify,
-    /// It is used for the control pages: their answers must get out whatever they were about.
-    pub(super) controls: AtomicBool,
-}
-
-pub(super) async fn accept(mut listener: TcpListener, address: SocketAddr, shared: Arc<Shared>) {
+pub(super) async fn accept(mut listener: TcpListener, address: SocketAddr, shared: Arc<ApiState>) {
     let mut connections = JoinSet::new();
     let mut down = shared.down.subscribe();
     loop {
@@ -51,7 +39,7 @@ pub(super) async fn accept(mut listener: TcpListener, address: SocketAddr, share
             Some(Ok((stream, _))) => {
                 connections.spawn(serve(stream, shared.clone()));
             }
-            // The client is gone again, or descriptors ran out: neither ends an API.
+            // The client is gone already, or no descriptor is left: neither ends the API.
             Some(Err(_)) => tokio::time::sleep(REST).await,
             None => {
                 drop(listener);
@@ -61,10 +49,10 @@ pub(super) async fn accept(mut listener: TcpListener, address: SocketAddr, share
     }
 }
 
-/// Nobody listens until the trouble is over: whoever connects is refused by the system.
+/// Does not listen until the outage is over: the system refuses connections.
 async fn away(address: SocketAddr, down: &mut watch::Receiver<Option<Down>>, clock: Clock) -> TcpListener {
     loop {
-        // Bound and not listening: nobody else can take the port meanwhile.
+        // Bound but not listening: no other process can take the port meanwhile.
         if let Ok(socket) = socket::bind(address) {
             while let Some(trouble) = { *down.borrow_and_update() }.filter(|trouble| trouble.refuses(clock.now())) {
                 tokio::select! {
@@ -80,23 +68,23 @@ async fn away(address: SocketAddr, down: &mut watch::Receiver<Option<Down>>, clo
     }
 }
 
-/// Ends when the API is to play dead.
+/// Ends when an outage begins in which the API refuses connections.
 async fn refusing(down: &mut watch::Receiver<Option<Down>>, clock: Clock) {
     let refuses = |down: &Option<Down>| down.is_some_and(|down| down.refuses(clock.now()));
     if down.wait_for(refuses).await.is_err() {
-        // Whoever could say so is gone.
+        // The sender is gone: no outage can begin any more.
         clock.sleep_until(Instant::FAR).await;
     }
 }
 
-async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+async fn serve(stream: TcpStream, shared: Arc<ApiState>) {
     // Small answers must not wait for the client's delayed acknowledgement; a socket without the option still works.
     let _ = stream.set_nodelay(true);
-    let line = Arc::new(Line::default());
+    let state = Arc::new(ConnectionState::default());
     let (mut down, clock) = (shared.down.subscribe(), shared.clock);
     let answer = service_fn(|request| {
-        let (shared, line) = (shared.clone(), line.clone());
-        async move { Ok::<_, Infallible>(shared.answer(request, &line).await) }
+        let (shared, state) = (shared.clone(), state.clone());
+        async move { Ok::<_, Infallible>(shared.answer(request, &state).await) }
     });
     let mut connection = http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
     let mut leaving = false;
@@ -104,10 +92,10 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
         tokio::select! {
             // An error means that this client broke off, which is its business.
             _ = &mut connection => return,
-            () = line.cut.notified() => break,
+            () = state.cut.notified() => break,
             () = refusing(&mut down, clock), if !leaving => {}
         }
-        if !line.controls.load(Ordering::Relaxed) {
+        if !state.controls.load(Ordering::Relaxed) {
             break;
         }
         leaving = true;

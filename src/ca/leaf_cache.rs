@@ -1,4 +1,4 @@
-//! The certificates of hosts, made as they are asked for, and kept: bounded, and one minting per name (R45).
+//! The certificates of hosts: signed on demand, cached up to a bound, and signed once per name.
 
 use std::{
     num::NonZeroUsize,
@@ -26,7 +26,7 @@ use rustls::{
 
 use super::{CaError, Certificate, params};
 
-/// Which protocol a worker gets that speaks both, inside of TLS (R43). One that speaks a single one gets that.
+/// Which protocol a worker that speaks both gets inside TLS. A worker that speaks one gets that one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Alpn {
     /// HTTP/1.1, else HTTP/2.
@@ -35,14 +35,14 @@ pub enum Alpn {
     Http2First,
 }
 
-/// Signs for hosts, and remembers.
-pub(super) struct Leaves {
+/// Signs certificates for hosts, and caches them.
+pub(super) struct LeafCache {
     issuer: Issuer<'static, KeyPair>,
-    /// One key for all hosts: making one costs more than signing, and whoever reads one of this process' keys reads all.
-    /// Not the CA's.
+    /// One key for all hosts: making a key costs more than signing, and an attacker who reads one of this process' keys
+    /// reads them all. Not the CA's.
     key: KeyPair,
     signer: Arc<dyn SigningKey>,
-    /// Everything but the certificate, so that sessions are resumed whatever became of it in between.
+    /// Everything but the certificate. All hosts share it, so that sessions resume although a certificate was replaced.
     common: ServerConfig,
     kept: Mutex<LruCache<Box<str>, Leaf>>,
     minted: AtomicU64,
@@ -52,20 +52,20 @@ pub(super) struct Leaves {
 struct Leaf {
     http1_first: Arc<ServerConfig>,
     http2_first: Arc<ServerConfig>,
-    /// From then on it is replaced when it is asked for.
+    /// From then on the next request for it replaces it.
     renew: SystemTime,
 }
 
 /// How many hosts' certificates are kept. Some 3 KiB each.
 const KEPT: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
-/// A connection may last; what is left of a certificate should outlast it.
+/// The remaining validity of a certificate should outlast a long connection.
 const RENEW_BEFORE: Duration = params::days(30);
-/// But while the CA itself is about to expire, not every connection should have one of its own.
+/// But while the CA itself is about to expire, not every connection should need a new certificate.
 const RENEW_AT_MOST_EVERY: Duration = Duration::from_secs(3600);
 
-// === impl Leaves ===
+// === impl LeafCache ===
 
-impl Leaves {
+impl LeafCache {
     /// Signs with the CA's `key`.
     pub(super) fn new(authority: &Certificate, key: KeyPair) -> Result<Self, CaError> {
         let issuer = Issuer::from_ca_cert_der(authority.der(), key).map_err(CaError::Making)?;
@@ -116,7 +116,7 @@ impl Leaves {
         let (params, until) = params::leaf(host, now, authority.not_after())?;
         let signed = params.signed_by(&self.key, &self.issuer).map_err(CaError::Making)?;
         self.minted.fetch_add(1, Ordering::Relaxed);
-        // The leaf alone: whoever trusts the CA has its certificate, and to others it is of no use.
+        // The leaf alone: a client that trusts the CA has the CA's certificate already.
         let key = Arc::new(CertifiedKey::new(vec![signed.der().clone()], self.signer.clone()));
         let config = |protocols: &[&[u8]]| {
             let mut config = self.common.clone();
@@ -159,7 +159,7 @@ fn common(provider: Arc<CryptoProvider>, signer: &Arc<dyn SigningKey>) -> Result
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.ticketer = Ticketer::new().map_err(CaError::Tls)?;
     config.send_tls13_tickets = 1;
-    // What is sent early can be replayed; a request that costs a slot should not be.
+    // Early data can be replayed, and a request that costs a slot must not be.
     config.max_early_data_size = 0;
     Ok(config)
 }

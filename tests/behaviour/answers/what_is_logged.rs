@@ -68,7 +68,7 @@ fn a_pause_is_logged_once_however_many_wait_for_its_end() {
 }
 
 #[test]
-fn who_has_no_time_to_be_sent_again_is_not_said_to_be() {
+fn a_request_without_time_for_another_try_is_not_logged_as_sent_again() {
     const FIVE: &str = "HTTP/1.1 429 No\r\nRetry-After: 5\r\nContent-Length: 4\r\n\r\nfive";
     let (andante, upstream) = (Andante::logging("debug", &[]), Upstream::always(FIVE));
     assert_eq!(timed(&andante, &upstream, "GET", "Prefer: wait=1\r\n\r\n").0.status(), 429);

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What makes an address one that a shared proxy must not reach for others (R52; IANA's special-purpose registries).
-pub(super) fn special(address: IpAddr) -> Option<&'static str> {
+/// What makes an address one that a shared proxy must not reach for others (IANA's special-purpose registries).
+pub(super) fn special_purpose(address: IpAddr) -> Option<&'static str> {
     match address.to_canonical() {
         IpAddr::V4(v4) => special_v4(v4),
         IpAddr::V6(v6) => special_v6(v6),
@@ -74,10 +74,10 @@ mod tests {
             "ff02::1",
             "::7f00:1",
         ] {
-            assert!(special(address.parse().unwrap()).is_some(), "{address}");
+            assert!(special_purpose(address.parse().unwrap()).is_some(), "{address}");
         }
         for address in ["1.1.1.1", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "2001:db8::1"] {
-            assert_eq!(special(address.parse().unwrap()), None, "{address}");
+            assert_eq!(special_purpose(address.parse().unwrap()), None, "{address}");
         }
     }
 }

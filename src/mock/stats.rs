@@ -5,7 +5,7 @@ use std::{collections::VecDeque, time::Duration};
 use serde::Serialize;
 
 use super::{
-    gaps::Gaps,
+    intervals::Intervals,
     timeline::{Second, Timeline},
 };
 use crate::{clock::Instant, limit::Rate};
@@ -15,7 +15,7 @@ const REMEMBERED: usize = 1_000_000;
 
 /// Everything that [`Stats`] is made from.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct StatsRecorder {
     limit: Option<Rate>,
     /// The length of the windows that arrivals are counted in: the limit's, else one second.
     window: Duration,
@@ -32,7 +32,7 @@ pub(super) struct Tally {
     timeline: Timeline,
     arrivals: VecDeque<Instant>,
     worst_window: usize,
-    gaps: Gaps,
+    intervals: Intervals,
 }
 
 /// What the used share is made from: it begins anew when a limit comes or goes, and goes on when one is changed.
@@ -86,9 +86,9 @@ pub struct GapsMs {
     pub max: f64,
 }
 
-// === impl Tally ===
+// === impl StatsRecorder ===
 
-impl Tally {
+impl StatsRecorder {
     pub(super) fn new(limit: Option<Rate>, now: Instant) -> Self {
         Self {
             limit,
@@ -104,7 +104,7 @@ impl Tally {
             timeline: Timeline::new(now),
             arrivals: VecDeque::new(),
             worst_window: 0,
-            gaps: Gaps::default(),
+            intervals: Intervals::default(),
         }
     }
 
@@ -166,9 +166,9 @@ impl Tally {
             used_share: self.limit.and_then(|limit| self.share.used(limit)),
             span_seconds: span,
             gaps_ms: GapsMs {
-                p50: millis(self.gaps.quantile(0.5)),
-                p99: millis(self.gaps.quantile(0.99)),
-                max: millis(self.gaps.longest()),
+                p50: millis(self.intervals.quantile(0.5)),
+                p99: millis(self.intervals.quantile(0.99)),
+                max: millis(self.intervals.longest()),
             },
             timeline: self.timeline.seconds(now),
         }
@@ -176,7 +176,7 @@ impl Tally {
 
     fn arrive(&mut self, now: Instant) {
         if let Some((_, last)) = self.seen {
-            self.gaps.record(now.since(last));
+            self.intervals.record(now.since(last));
         }
         self.seen = Some((self.seen.map_or(now, |(first, _)| first), now));
         while self.arrivals.len() >= REMEMBERED
@@ -226,9 +226,9 @@ mod tests {
 
     #[test]
     fn an_even_pace_at_the_limit_uses_all_of_it() {
-        let mut tally = Tally::new(Some("10/s".parse().unwrap()), at(0));
-        (0..101).for_each(|k| tally.accept(at(k * 100)));
-        let stats = tally.stats(at(60_000));
+        let mut recorder = StatsRecorder::new(Some("10/s".parse().unwrap()), at(0));
+        (0..101).for_each(|k| recorder.accept(at(k * 100)));
+        let stats = recorder.stats(at(60_000));
         assert_eq!((stats.accepted, stats.refused, stats.worst_window), (101, 0, 10));
         assert!((stats.used_share.unwrap() - 1.0).abs() < 1e-9);
         assert_eq!((stats.span_seconds, stats.gaps_ms.max), (10.0, 100.0));
@@ -236,31 +236,31 @@ mod tests {
 
     #[test]
     fn refused_arrivals_are_in_the_worst_window_but_use_nothing() {
-        let mut tally = Tally::new(Some("2/s".parse().unwrap()), at(0));
-        tally.accept(at(0));
-        (0..5).for_each(|k| tally.refuse(at(k)));
-        tally.accept(at(1000));
-        let stats = tally.stats(at(60_000));
+        let mut recorder = StatsRecorder::new(Some("2/s".parse().unwrap()), at(0));
+        recorder.accept(at(0));
+        (0..5).for_each(|k| recorder.refuse(at(k)));
+        recorder.accept(at(1000));
+        let stats = recorder.stats(at(60_000));
         assert_eq!((stats.accepted, stats.refused, stats.worst_window), (2, 5, 6));
         assert_eq!(stats.used_share, Some(0.5));
     }
 
     #[test]
     fn gaps_longer_than_the_window_are_measured() {
-        let mut tally = Tally::new(Some("2/s".parse().unwrap()), at(0));
-        tally.accept(at(0));
-        tally.accept(at(5000));
-        assert_eq!(tally.stats(at(60_000)).gaps_ms.max, 5000.0);
+        let mut recorder = StatsRecorder::new(Some("2/s".parse().unwrap()), at(0));
+        recorder.accept(at(0));
+        recorder.accept(at(5000));
+        assert_eq!(recorder.stats(at(60_000)).gaps_ms.max, 5000.0);
     }
 
     #[test]
     fn without_two_instants_there_is_no_share() {
-        let mut tally = Tally::new(Some("2/s".parse().unwrap()), at(0));
-        assert_eq!(tally.stats(at(60_000)), Stats::default());
-        tally.accept(at(7));
-        tally.accept(at(7));
-        assert_eq!(tally.stats(at(60_000)).used_share, None);
-        let mut limitless = Tally::new(None, at(0));
+        let mut recorder = StatsRecorder::new(Some("2/s".parse().unwrap()), at(0));
+        assert_eq!(recorder.stats(at(60_000)), Stats::default());
+        recorder.accept(at(7));
+        recorder.accept(at(7));
+        assert_eq!(recorder.stats(at(60_000)).used_share, None);
+        let mut limitless = StatsRecorder::new(None, at(0));
         limitless.accept(at(0));
         limitless.accept(at(9));
         assert_eq!((limitless.stats(at(9)).used_share, limitless.stats(at(9)).worst_window), (None, 2));
@@ -268,31 +268,31 @@ mod tests {
 
     #[test]
     fn refusals_are_told_apart_by_the_first_window() {
-        let mut tally = Tally::new(Some("2/s".parse().unwrap()), at(0));
-        tally.accept(at(5000));
-        [5999, 6000, 7000].into_iter().for_each(|ms| tally.refuse(at(ms)));
-        let stats = tally.stats(at(7000));
+        let mut recorder = StatsRecorder::new(Some("2/s".parse().unwrap()), at(0));
+        recorder.accept(at(5000));
+        [5999, 6000, 7000].into_iter().for_each(|ms| recorder.refuse(at(ms)));
+        let stats = recorder.stats(at(7000));
         assert_eq!((stats.refused, stats.refused_after_first_window), (3, 2));
     }
 
     #[test]
     fn a_changed_limit_counts_for_as_long_as_it_held() {
-        let mut tally = Tally::new(Some("10/s".parse().unwrap()), at(0));
-        (0..=100).for_each(|k| tally.accept(at(k * 100)));
-        tally.retune(Some("20/s".parse().unwrap()), at(10_000));
-        (1..=200).for_each(|k| tally.accept(at(10_000 + k * 50)));
-        let stats = tally.stats(at(20_000));
+        let mut recorder = StatsRecorder::new(Some("10/s".parse().unwrap()), at(0));
+        (0..=100).for_each(|k| recorder.accept(at(k * 100)));
+        recorder.retune(Some("20/s".parse().unwrap()), at(10_000));
+        (1..=200).for_each(|k| recorder.accept(at(10_000 + k * 50)));
+        let stats = recorder.stats(at(20_000));
         assert!((stats.used_share.unwrap() - 1.0).abs() < 1e-9, "{:?}", stats.used_share);
         assert_eq!((stats.accepted, stats.worst_window), (301, 20));
-        tally.retune(None, at(20_000));
-        assert_eq!((tally.stats(at(20_000)).used_share, tally.stats(at(20_000)).worst_window), (None, 0));
+        recorder.retune(None, at(20_000));
+        assert_eq!((recorder.stats(at(20_000)).used_share, recorder.stats(at(20_000)).worst_window), (None, 0));
     }
 
     #[test]
     fn what_the_control_pages_asked_for_is_counted_apart() {
-        let mut tally = Tally::new(Some("10/s".parse().unwrap()), at(0));
-        tally.script(at(1500));
-        let stats = tally.stats(at(1500));
+        let mut recorder = StatsRecorder::new(Some("10/s".parse().unwrap()), at(0));
+        recorder.script(at(1500));
+        let stats = recorder.stats(at(1500));
         assert_eq!((stats.accepted, stats.refused, stats.scripted, stats.worst_window), (0, 0, 1, 0));
         assert_eq!((stats.timeline[0].second, stats.timeline[0].scripted), (1, 1));
     }

@@ -2,9 +2,9 @@
 
 use std::{fmt, sync::Arc};
 
-/// Something to tell whoever wrote a configuration.
+/// An error or a warning about a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct Diagnostic {
     /// Whether andante starts nevertheless.
     pub severity: Severity,
     /// Where it was written.
@@ -17,7 +17,7 @@ pub struct Problem {
     pub hint: Option<String>,
 }
 
-/// How bad a [`Problem`] is.
+/// How bad a [`Diagnostic`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// andante does not start.
@@ -29,7 +29,7 @@ pub enum Severity {
 /// Where a value comes from. Ordered as problems are shown: by line, then environment and flags.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// Nobody wrote it.
+    /// It is a default.
     Default,
     /// A configuration file.
     File {
@@ -46,7 +46,7 @@ pub enum Place {
 
 /// A value together with where and how it was written.
 #[derive(Clone, Debug)]
-pub(super) struct Placed<T> {
+pub(super) struct Spanned<T> {
     pub(super) value: T,
     /// As it was written.
     pub(super) text: String,
@@ -54,16 +54,16 @@ pub(super) struct Placed<T> {
     pub(super) place: Place,
 }
 
-// === impl Problem ===
+// === impl Diagnostic ===
 
-impl Problem {
+impl Diagnostic {
     /// Whether andante cannot start because of it.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
 
     /// An error about a value.
-    pub(super) fn error<T>(at: &Placed<T>, what: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(super) fn error<T>(at: &Spanned<T>, what: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
             place: at.place.clone(),
@@ -74,13 +74,13 @@ impl Problem {
     }
 
     /// A warning about a value.
-    pub(super) fn warning<T>(at: &Placed<T>, what: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(super) fn warning<T>(at: &Spanned<T>, what: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(at, what, hint) }
     }
 }
 
 /// ``config/api.toml:7: `limits[0]`: expected a limit, found "500 a min"``, without the hint.
-impl fmt::Display for Problem {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.place)?;
         if let Some(key) = &self.key {
@@ -110,19 +110,19 @@ impl fmt::Display for Place {
     }
 }
 
-// === impl Placed ===
+// === impl Spanned ===
 
-impl<T> Placed<T> {
-    /// A value that nobody wrote.
+impl<T> Spanned<T> {
+    /// A default value, which stands in no source.
     pub(super) fn default(value: T) -> Self {
         Self { value, text: String::new(), key: None, place: Place::Default }
     }
 }
 
-impl<T> Placed<Option<T>> {
+impl<T> Spanned<Option<T>> {
     /// The same without the option, if there is a value.
-    pub(super) fn transpose(self) -> Option<Placed<T>> {
+    pub(super) fn transpose(self) -> Option<Spanned<T>> {
         let Self { value, text, key, place } = self;
-        value.map(|value| Placed { value, text, key, place })
+        value.map(|value| Spanned { value, text, key, place })
     }
 }

@@ -1,0 +1,60 @@
+//! The folder of the CA, as every command about it names it; and how these commands say what they did.
+
+use std::{
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    ca::{self, CaError, Certificate},
+    cli::Failure,
+};
+
+/// Which CA is meant.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Data {
+    /// The folder of the CA [env: ANDANTE_DATA] [default: $XDG_DATA_HOME/andante or ~/.local/share/andante]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+// === impl Data ===
+
+impl Data {
+    pub(super) fn dir(&self) -> Result<PathBuf, Failure> {
+        data_dir(self.data.as_deref())
+    }
+
+    /// What all may read of the CA that there is, and where it is. Needs no access to its key.
+    pub(super) fn certificate(&self) -> Result<(PathBuf, Certificate), Failure> {
+        let dir = self.dir()?;
+        let certificate = Certificate::open(&dir).map_err(|error| failed("the CA cannot be read", error))?;
+        Ok((dir, certificate))
+    }
+}
+
+/// The folder that was named, else the one that ANDANTE_DATA names, else the usual one.
+fn data_dir(named: Option<&Path>) -> Result<PathBuf, Failure> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let dir = named.map(Path::to_owned).or_else(|| variable("ANDANTE_DATA").map(PathBuf::from));
+    let dir = dir.or_else(|| ca::default_dir(variable)).ok_or_else(|| {
+        Failure::new("there is no folder for the CA, since there is no home directory")
+            .hinting("name one with --data DIR or ANDANTE_DATA")
+    })?;
+    // Absolute, because the printed path is used in other working directories.
+    Ok(std::path::absolute(&dir).unwrap_or(dir))
+}
+
+/// A failure: what was not done, and why.
+pub(in crate::cli) fn failed(what: &str, error: CaError) -> Failure {
+    let hint = error.hint();
+    let failure = Failure::new(what).because(error);
+    match hint {
+        Some(hint) => failure.hinting(hint),
+        None => failure,
+    }
+}
+
+pub(super) fn say(text: &str) -> Result<(), Failure> {
+    io::stdout().write_all(text.as_bytes()).map_err(Failure::writing)
+}

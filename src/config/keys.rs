@@ -1,0 +1,332 @@
+//! Every key of the configuration, one row each: its grammar, default and meaning, and the flag and variable beside it.
+//!
+//! The reader knows the keys from here, and what a slip may mean; the JSON schema is made of this table. Tests hold the
+//! help of the commands, `docs/configuration.md` and `config/full.toml` against it.
+
+mod entry;
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    num::{NonZeroU32, NonZeroUsize},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use self::entry::Form::{Number, One, OneOrList, OneOrTable, Switch, Table, Tables, Words};
+pub(super) use self::entry::Key;
+pub use self::entry::{Fallback, Flag, Form, KeyEntry, Section};
+use super::{
+    model::{AccessLog, LogFormat},
+    value::{
+        self, ClientEntry, answers,
+        gateway::{self, GatewayTarget},
+        upstream::{self, Resolver},
+    },
+};
+use crate::{
+    limit::{Limits, MarginSpec},
+    policy::{HostPattern, Https, Parent, Spend, Trust},
+};
+
+const LIST: &[char] = &[',', ';', '\n'];
+/// Limits have commas in them.
+const LIST_OF_LIMITS: &[char] = &[';', '\n'];
+const ON_OFF: &[&str] = &["on", "off"];
+
+pub(super) const LISTEN: Key<SocketAddr> =
+    Key::new("listen", value::LISTEN, OneOrList("address or list"), "where workers connect; port 0 picks a free one")
+        .default("[\"127.0.0.1:3128\"]")
+        .flags("--listen", "ANDANTE_LISTEN", LIST, Some("127.0.0.1:3128"));
+pub(super) const ADMIN: Key<Option<SocketAddr>> = Key::new(
+    "admin",
+    value::ADMIN,
+    One("address or `\"off\"`"),
+    "`/metrics`, `/status`, `/healthz`, `/readyz`; no password, so keep it on loopback",
+)
+.default("\"127.0.0.1:9128\"")
+.flag("--admin", "ANDANTE_ADMIN", Some("127.0.0.1:9128"));
+pub(super) const THREADS: Key<Option<NonZeroUsize>> = Key::new(
+    "threads",
+    value::THREADS,
+    Number("number or `\"auto\"`"),
+    "runtime threads; `\"auto\"` is one per core, at most 4",
+)
+.default("\"auto\"")
+.flag("--threads", "ANDANTE_THREADS", Some("auto"));
+pub(super) const LOG: Key<LogFormat> =
+    Key::new("log", value::LOG, Words(&["text", "json"]), "format of the log on standard error")
+        .default("\"text\"")
+        .flag("--log", "ANDANTE_LOG_FORMAT", Some("text"));
+pub(super) const ACCESS_LOG: Key<Option<AccessLog>> = Key::new(
+    "access-log",
+    value::ACCESS_LOG,
+    One("file, `\"stderr\"`, `\"stdout\"` or `\"off\"`"),
+    "where a line for each request goes, in the format of `log`",
+)
+.default("\"off\"")
+.flag("--access-log", "ANDANTE_ACCESS_LOG", Some("off"));
+pub(super) const CLIENTS: Key<ClientEntry> = Key::new(
+    "clients",
+    value::CLIENT,
+    OneOrList("list of networks, or `[\"any\"]`"),
+    "who may use the proxy besides this machine; needed to listen beyond loopback",
+)
+.default("[]")
+.flags("--clients", "ANDANTE_CLIENTS", LIST, None);
+pub(super) const DRAIN: Key<Duration> =
+    Key::new("drain", value::DURATION, One("duration"), "how long requests may take to finish after SIGTERM")
+        .default("\"30s\"");
+pub(super) const INTERCEPT: Key<Option<HostPattern>> = Key::new(
+    "intercept",
+    value::INTERCEPT,
+    OneOrList("host or list, or `\"none\"`"),
+    "hosts whose HTTPS is intercepted",
+)
+.default("[]")
+.flags("--intercept", "ANDANTE_INTERCEPT", LIST, Some("none"));
+pub(super) const UPSTREAM_CA: Key<PathBuf> = Key::new(
+    "upstream-ca",
+    upstream::FILE,
+    OneOrList("file or list"),
+    "PEM files with authorities that APIs are verified by, besides the system's",
+)
+.default("[]")
+.flags("--upstream-ca", "ANDANTE_UPSTREAM_CA", LIST, None);
+pub(super) const UPSTREAM_CRL: Key<PathBuf> =
+    Key::new("upstream-crl", upstream::FILE, OneOrList("file or list"), "PEM files with lists of revoked certificates")
+        .default("[]");
+pub(super) const DNS: Key<Resolver> =
+    Key::new("dns", upstream::DNS, OneOrList("`\"cached\"`, `\"system\"`, server or list"), "who resolves names")
+        .default("\"cached\"");
+pub(super) const DATA: Key<PathBuf> =
+    Key::new("data", upstream::FOLDER, One("folder"), "where andante keeps its own CA")
+        .otherwise("the user's own")
+        .flag("--data", "ANDANTE_DATA", None);
+
+pub(super) const SPEND: Key<Spend> = Key::new(
+    "spend",
+    answers::SPEND,
+    Words(&["mostly", "even", "greedy"]),
+    "how an allowance that the API tells of is spent",
+)
+.default("\"mostly\"")
+.flag("--spend", "ANDANTE_SPEND", Some("mostly"))
+.purpose();
+pub(super) const TRUST: Key<Trust> = Key::new(
+    "trust",
+    answers::TRUST,
+    Words(&["waits", "stricter", "api"]),
+    "how far andante trusts what the API says about its limits",
+)
+.default("\"stricter\"")
+.flag("--trust", "ANDANTE_TRUST", Some("stricter"))
+.purpose();
+/// As a word; as a table it has keys of its own.
+pub(super) const RETRY: Key<bool> = Key::new(
+    "retry",
+    answers::RETRY,
+    OneOrTable(ON_OFF, &RETRY_TABLE),
+    "whether a request is sent again after a failure that allows it",
+)
+.default("{ body = \"1MiB\" }")
+.flag("--retry", "ANDANTE_RETRY", Some("on"))
+.purpose();
+pub(super) const BREAKER: Key<bool> =
+    Key::new("breaker", answers::BREAKER, Words(ON_OFF), "whether an API that keeps failing is left alone for a while")
+        .default("\"on\"")
+        .flag("--breaker", "ANDANTE_BREAKER", Some("on"))
+        .purpose();
+pub(super) const BODY: Key<u64> =
+    Key::new("body", answers::BODY, Number("size"), "the largest request body that is kept to be sent again")
+        .default("\"1MiB\"");
+
+pub(super) const CONNECT: Key<Duration> = Key::timeout("connect", "resolving and connecting to an API", "\"10s\"");
+pub(super) const ANSWER: Key<Duration> =
+    Key::timeout("answer", "from a request's last byte to the answer's head", "\"10m\"");
+pub(super) const IDLE: Key<Duration> =
+    Key::timeout("idle", "silence in the middle of a body or a tunnel, in either direction", "\"5m\"");
+pub(super) const HEAD: Key<Duration> =
+    Key::timeout("head", "from the first byte of a request's head to its last", "\"30s\"");
+pub(super) const KEEP_ALIVE: Key<Duration> =
+    Key::timeout("keep-alive", "a worker's connection without a request", "\"10m\"");
+pub(super) const UPSTREAM_KEEP_ALIVE: Key<Duration> =
+    Key::timeout("upstream-keep-alive", "an unused connection to an API", "\"1m\"");
+
+pub(super) const PATH: Key<Arc<str>> =
+    Key::new("path", gateway::PATH, One("path"), "what the paths of requests begin with; it is taken off");
+pub(super) const TO: Key<GatewayTarget> = Key::new(
+    "to",
+    gateway::TO,
+    One("URL"),
+    "whose API it is; a path in it, `https://api.example.com/v1`, is put before the rest",
+);
+
+pub(super) const NAME: Key<String> = Key::new(
+    "name",
+    value::NAME,
+    One("text, up to 200 bytes"),
+    "what metrics, logs and status call it; no two rules share one",
+)
+.otherwise("the hosts as written");
+pub(super) const HOST: Key<HostPattern> = Key::new(
+    "host",
+    value::HOST,
+    OneOrList("host or list"),
+    "`\"api.example.com\"`, `\"*.example.com\"`, `\"api.example.com:8443\"`, `\"*\"`",
+);
+pub(super) const LIMITS: Key<Limits> =
+    Key::new("limits", value::LIMITS, OneOrList("limits or list"), "what the API allows; all of it holds")
+        .otherwise("none");
+pub(super) const IN_FLIGHT: Key<NonZeroU32> =
+    Key::new("in-flight", value::IN_FLIGHT, Number("number from 1"), "requests on their way at once")
+        .otherwise("no bound");
+pub(super) const MAX_WAIT: Key<Duration> = Key::new(
+    "max-wait",
+    value::DURATION,
+    One("duration"),
+    "a request that cannot leave within this is refused at once",
+)
+.default("\"2h\"");
+pub(super) const MAX_WAITING: Key<usize> =
+    Key::new("max-waiting", value::WAITING, Number("number"), "requests waiting at once, per budget").default("100000");
+pub(super) const MARGIN: Key<MarginSpec> =
+    Key::new("margin", value::MARGIN, One("duration or `\"auto\"`"), "room for jitter on the way to the API")
+        .default("\"auto\"");
+pub(super) const STRICT: Key<bool> =
+    Key::new("strict", value::BOOLEAN, Switch, "makes all of the rule's limits strict").default("false");
+pub(super) const ALLOW_PRIVATE: Key<bool> = Key::new(
+    "allow-private",
+    value::BOOLEAN,
+    Switch,
+    "allows private, loopback and link-local targets although andante listens beyond loopback",
+)
+.default("false");
+pub(super) const HTTPS: Key<Https> =
+    Key::new("https", upstream::HTTPS, Words(&["tunnel", "intercept", "refuse"]), "what becomes of a CONNECT")
+        .otherwise("see [HTTPS](#https)")
+        .purpose();
+pub(super) const UPSTREAM: Key<bool> = Key::new(
+    "upstream",
+    upstream::UPSTREAM,
+    Words(&["https", "http"]),
+    "`\"https\"`: what workers ask for as `http://` leaves as HTTPS; `\"http\"`: it leaves as they asked",
+)
+.default("\"http\"")
+.purpose();
+pub(super) const VIA: Key<Option<Parent>> =
+    Key::new("via", upstream::VIA, One("URL or `\"direct\"`"), "a parent proxy on the way")
+        .default("\"direct\"")
+        .purpose();
+pub(super) const RESOLVE: Key<IpAddr> = Key::new(
+    "resolve",
+    upstream::RESOLVE,
+    OneOrList("address or list"),
+    "addresses to connect to, in the place of what the name resolves to",
+)
+.default("[]")
+.purpose();
+pub(super) const SOURCE: Key<IpAddr> =
+    Key::new("source", upstream::SOURCE, One("address"), "the address of this machine to connect from")
+        .otherwise("the system's choice")
+        .purpose();
+pub(super) const SNI: Key<String> =
+    Key::new("sni", upstream::SNI, One("host name"), "the name to ask for and to verify in TLS")
+        .otherwise("the host's")
+        .purpose();
+pub(super) const CLIENT_CERT: Key<PathBuf> = Key::new(
+    "client-cert",
+    upstream::FILE,
+    One("file"),
+    "PEM file with the certificate, and its chain, to show to an API that asks who we are",
+)
+.otherwise("none")
+.purpose();
+pub(super) const CLIENT_KEY: Key<PathBuf> =
+    Key::new("client-key", upstream::FILE, One("file"), "PEM file with its key, without a passphrase")
+        .otherwise("the file of `client-cert`")
+        .purpose();
+
+/// Tables have no grammar: their keys do. A flag gives a host its limits.
+pub(super) const RULES: Key<(HostPattern, Limits)> =
+    Key::new("rule", value::LIMIT_OF_HOST, Tables(&RULE), "one per budget; each host that matches has one of its own")
+        .otherwise("none")
+        .flags("--limit", "ANDANTE_LIMIT", LIST_OF_LIMITS, None);
+const TIMEOUTS: KeyEntry =
+    KeyEntry::new("timeouts", Table(&TIMEOUT), "bounds on everything that can hang", Fallback::Prose("as below"));
+const GATEWAYS: KeyEntry = KeyEntry::new(
+    "gateway",
+    Tables(&GATEWAY),
+    "one per API, for clients that take a base URL",
+    Fallback::Prose("none"),
+);
+
+/// The keys outside of any table.
+pub(super) const TOP: Section = Section {
+    title: "the first table",
+    keys: &[
+        LISTEN.entry,
+        ADMIN.entry,
+        THREADS.entry,
+        LOG.entry,
+        ACCESS_LOG.entry,
+        CLIENTS.entry,
+        DRAIN.entry,
+        INTERCEPT.entry,
+        UPSTREAM_CA.entry,
+        UPSTREAM_CRL.entry,
+        DNS.entry,
+        DATA.entry,
+        SPEND.entry,
+        TRUST.entry,
+        RETRY.entry,
+        BREAKER.entry,
+        TIMEOUTS,
+        GATEWAYS,
+        RULES.entry,
+    ],
+};
+/// The keys of `[timeouts]`.
+pub(super) const TIMEOUT: Section = Section {
+    title: "[timeouts]",
+    keys: &[CONNECT.entry, ANSWER.entry, IDLE.entry, HEAD.entry, KEEP_ALIVE.entry, UPSTREAM_KEEP_ALIVE.entry],
+};
+/// The keys of a `[[gateway]]`.
+pub(super) const GATEWAY: Section = Section { title: "a [[gateway]]", keys: &[PATH.entry, TO.entry] };
+/// The keys of a `[[rule]]`.
+pub(super) const RULE: Section = Section {
+    title: "a [[rule]]",
+    keys: &[
+        NAME.entry,
+        HOST.entry,
+        LIMITS.entry,
+        IN_FLIGHT.entry,
+        MAX_WAIT.entry,
+        MAX_WAITING.entry,
+        MARGIN.entry,
+        STRICT.entry,
+        ALLOW_PRIVATE.entry,
+        HTTPS.entry,
+        UPSTREAM.entry,
+        VIA.entry,
+        RESOLVE.entry,
+        SOURCE.entry,
+        SNI.entry,
+        CLIENT_CERT.entry,
+        CLIENT_KEY.entry,
+        SPEND.entry,
+        TRUST.entry,
+        RETRY.entry,
+        BREAKER.entry,
+    ],
+};
+/// The keys of `retry`, if it is a table.
+pub(super) const RETRY_TABLE: Section = Section { title: "retry", keys: &[BODY.entry] };
+
+/// The tables of a file, the outermost last: a key that several have is missed in the first of them.
+pub const SECTIONS: [&Section; 4] = [&TIMEOUT, &RULE, &GATEWAY, &TOP];
+
+/// The keys that have a flag and a variable.
+pub fn with_flags() -> impl Iterator<Item = (&'static KeyEntry, Flag)> {
+    TOP.keys.iter().filter_map(|entry| Some((entry, entry.flag?)))
+}

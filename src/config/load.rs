@@ -1,0 +1,165 @@
+//! Puts the sources together, flags over environment over file, and checks what came together.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use super::{
+    check,
+    diagnostic::{Diagnostic, Spanned},
+    files::{FileRef, PemKind},
+    layer::{FileLayer, Layer},
+    model::{Config, Timeouts},
+    rules::{self, Extent},
+    source::Sources,
+};
+
+/// A configuration with everything that is wrong with it, its files included.
+#[derive(Debug)]
+pub struct Checked {
+    /// What andante runs on if there is no error among the problems; otherwise the parts that could be read.
+    pub config: Config,
+    /// Errors and warnings, in the order of the lines.
+    pub problems: Vec<Diagnostic>,
+    /// The names of the rules, and whether each is without an error.
+    pub rules: Vec<(Arc<str>, bool)>,
+}
+
+/// The result of reading the sources.
+struct Loaded {
+    config: Config,
+    problems: Vec<Diagnostic>,
+    /// The files that the configuration names.
+    files: Vec<FileRef>,
+    /// The rules of the file.
+    rules: Vec<Extent>,
+}
+
+// === impl Checked ===
+
+impl Checked {
+    /// Whether andante would start.
+    pub fn is_good(&self) -> bool {
+        !self.problems.iter().any(Diagnostic::is_error)
+    }
+}
+
+// === impl Config ===
+
+impl Config {
+    /// Combines `sources`: flags win over the environment, the environment over the file.
+    ///
+    /// Returns the configuration and warnings about it, or all that is wrong, errors and warnings, in the order of the
+    /// lines. Does no I/O: the sources have been read.
+    pub fn load(sources: &Sources) -> Result<(Self, Vec<Diagnostic>), Vec<Diagnostic>> {
+        Self::load_over(Self::default(), sources)
+    }
+
+    /// Like [`load`](Self::load), with `base` in the place of the defaults. Of `base`,
+    /// `clients` is ignored, and of its rules only the interception counts.
+    pub fn load_over(base: Self, sources: &Sources) -> Result<(Self, Vec<Diagnostic>), Vec<Diagnostic>> {
+        let Loaded { config, problems, .. } = Self::read(base, sources);
+        let problems = in_order(problems);
+        if problems.iter().any(Diagnostic::is_error) { Err(problems) } else { Ok((config, problems)) }
+    }
+
+    /// Like [`load`](Self::load), and then opens the files that are named: what is wrong with them is among the
+    /// problems.
+    pub fn check(sources: &Sources) -> Checked {
+        let Loaded { config, mut problems, files, rules } = Self::read(Self::default(), sources);
+        let mut looked: Vec<Diagnostic> = files.iter().filter_map(FileRef::look).collect();
+        // A certificate's file is opened once more for its key.
+        looked.dedup();
+        problems.append(&mut looked);
+        let errors = || problems.iter().filter(|problem| problem.is_error());
+        let rules = rules.into_iter().map(|rule| {
+            let good = !errors().any(|error| rule.holds(&error.place));
+            (rule.name, good)
+        });
+        Checked { rules: rules.collect(), config, problems: in_order(problems) }
+    }
+
+    /// Reads the sources as far as possible; the problems are unordered.
+    fn read(base: Self, sources: &Sources) -> Loaded {
+        let (mut problems, mut files) = (Vec::new(), Vec::new());
+        let (said, file) = layers(sources, base.timeouts, &mut problems);
+        let rules = rules::extents(&file.rules);
+        let config = Self::combine(base, said, file, &mut problems, &mut files);
+        let file = sources.file.as_ref().map(|file| file.path.clone());
+        Loaded { config: Self { file, ..config }, problems, files, rules }
+    }
+
+    /// Where the admin pages of an andante with these `sources` are. Other errors in them do not matter: the file may
+    /// have been edited since that andante started.
+    pub fn admin_of(sources: &Sources) -> Result<Option<SocketAddr>, Vec<Diagnostic>> {
+        let (base, mut problems) = (Self::default(), Vec::new());
+        let (said, _) = layers(sources, base.timeouts, &mut problems);
+        if let Some(admin) = said.admin {
+            return Ok(admin.value);
+        }
+        problems.retain(|problem| problem.is_error() && problem.key.as_deref().is_none_or(|key| key == "admin"));
+        if problems.is_empty() { Ok(base.admin) } else { Err(problems) }
+    }
+
+    /// Overlays `base` with what was `said` and the `file`, and checks the result.
+    fn combine(
+        base: Self,
+        said: Layer,
+        file: FileLayer,
+        problems: &mut Vec<Diagnostic>,
+        files: &mut Vec<FileRef>,
+    ) -> Self {
+        let default = || base.listen.iter().map(|address| Spanned::default(*address)).collect();
+        let listen = said.listen.unwrap_or_else(default);
+        let admin = said.admin.unwrap_or_else(|| Spanned::default(base.admin));
+        // A list of clients with a mistake in it is not a missing list: report the mistake alone.
+        let named = said.clients.as_ref().is_some_and(|clients| !clients.is_empty());
+        let mistaken =
+            problems.iter().any(|problem| problem.key.as_deref().is_some_and(|key| key.starts_with("clients")));
+        let clients = check::clients(said.clients, problems);
+        check::addresses(&listen, &admin, named || mistaken, problems);
+
+        let mut rules = file.rules;
+        rules::overlay(&mut rules, said.limits, problems);
+        rules::check(&rules, problems);
+        let (interception, named) = check::interception(said.intercept, base.rules.interception(), problems);
+        rules::intercepted(&rules, &named, problems);
+
+        files.extend(FileRef::all(said.upstream_ca.as_deref(), PemKind::Certificates));
+        files.extend(FileRef::all(file.upstream_crl.as_deref(), PemKind::RevocationLists));
+        files.extend(rules::files(&rules).cloned());
+        Self {
+            listen: values(listen),
+            admin: admin.value,
+            threads: said.threads.map_or(base.threads, |threads| threads.value),
+            log: said.log.map_or(base.log, |log| log.value),
+            access_log: said.access_log.map_or(base.access_log, |access_log| access_log.value),
+            clients,
+            drain: file.drain.unwrap_or(base.drain),
+            timeouts: file.timeouts.unwrap_or(base.timeouts),
+            rules: rules::finish(rules, said.answers).intercepting(interception),
+            gateways: file.gateways.unwrap_or(base.gateways),
+            upstream_ca: said.upstream_ca.map_or(base.upstream_ca, values),
+            upstream_crl: file.upstream_crl.map_or(base.upstream_crl, values),
+            dns: file.dns.unwrap_or(base.dns),
+            data: said.data.map_or(base.data, |data| Some(data.value)),
+            file: None,
+        }
+    }
+}
+
+/// Each value from the strongest source that names it; and the values that only a file can have.
+fn layers(sources: &Sources, base: Timeouts, problems: &mut Vec<Diagnostic>) -> (Layer, FileLayer) {
+    let mut file = sources.file.as_ref().map(|file| FileLayer::read(file, base, problems)).unwrap_or_default();
+    let environment = Layer::environment(&sources.environment, problems);
+    let flags = Layer::flags(&sources.flags, problems);
+    (flags.or(environment).or(std::mem::take(&mut file.common)), file)
+}
+
+/// In the order of the lines.
+fn in_order(mut problems: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    problems.sort_by(|a, b| a.place.cmp(&b.place));
+    problems
+}
+
+fn values<T>(placed: Vec<Spanned<T>>) -> Vec<T> {
+    placed.into_iter().map(|placed| placed.value).collect()
+}

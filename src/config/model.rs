@@ -1,0 +1,143 @@
+//! What andante runs on: the values of a checked configuration, and their defaults.
+
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
+
+use ipnet::IpNet;
+
+use crate::policy::{Gateway, Rules};
+
+/// All that a running andante needs to know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Where workers connect.
+    pub listen: Vec<SocketAddr>,
+    /// Where `/metrics`, `/status`, `/healthz` and `/readyz` answer; `None` switches them off.
+    pub admin: Option<SocketAddr>,
+    /// Runtime threads; `None` is one per core, four at most.
+    pub threads: Option<NonZeroUsize>,
+    /// How logs are written.
+    pub log: LogFormat,
+    /// Where each request is logged; `None` is nowhere.
+    pub access_log: Option<AccessLog>,
+    /// Who may use the proxy.
+    pub clients: Clients,
+    /// How long queued and running requests may take to finish after SIGTERM.
+    pub drain: Duration,
+    /// Bounds on everything that can hang.
+    pub timeouts: Timeouts,
+    /// Which limits hold where.
+    pub rules: Rules,
+    /// Paths that stand for an API: `/openai` for `https://api.openai.com`.
+    pub gateways: Vec<Gateway>,
+    /// PEM files with authorities that upstreams are verified by, besides the system's.
+    pub upstream_ca: Vec<PathBuf>,
+    /// PEM files with lists of certificates that are revoked.
+    pub upstream_crl: Vec<PathBuf>,
+    /// Who resolves names.
+    pub dns: Dns,
+    /// Where the certificate authority is kept; `None` is the user's data folder.
+    pub data: Option<PathBuf>,
+    /// The file it came from, if any.
+    pub file: Option<PathBuf>,
+}
+
+/// How logs are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One object a line.
+    Json,
+}
+
+/// Where a line for each request goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessLog {
+    /// Standard output.
+    Stdout,
+    /// Standard error, with the rest of the log.
+    Stderr,
+    /// A file; lines are appended.
+    File(PathBuf),
+}
+
+/// Who resolves names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Dns {
+    /// The servers of `/etc/resolv.conf`, and `/etc/hosts`; answers are kept for as long as they say.
+    #[default]
+    Cached,
+    /// The system's resolver, with all that `/etc/nsswitch.conf` has in it; nothing is kept.
+    System,
+    /// These servers; answers are kept for as long as they say.
+    Servers(Vec<SocketAddr>),
+}
+
+/// Who may use the proxy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Clients {
+    /// Clients on this machine: the default, and safe only for loopback listeners.
+    #[default]
+    Loopback,
+    /// Loopback and these networks.
+    Networks(Vec<IpNet>),
+    /// Every client that can connect: only by an explicit `clients = ["any"]`, never by default.
+    Any,
+}
+
+/// Bounds on everything that can hang.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Resolving and connecting to an upstream.
+    pub connect: Duration,
+    /// From the request's last byte to the answer's head.
+    pub answer: Duration,
+    /// Silence in the middle of a body or a tunnel, in either direction.
+    pub idle: Duration,
+    /// From the first byte of a request's head to its last.
+    pub head: Duration,
+    /// A worker's connection without a request.
+    pub keep_alive: Duration,
+    /// An unused connection to an upstream.
+    pub upstream_keep_alive: Duration,
+}
+
+// === impl Config ===
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 3128))],
+            admin: Some(SocketAddr::from(([127, 0, 0, 1], 9128))),
+            threads: None,
+            log: LogFormat::Text,
+            access_log: None,
+            clients: Clients::Loopback,
+            drain: Duration::from_secs(30),
+            timeouts: Timeouts::default(),
+            rules: Rules::default(),
+            gateways: Vec::new(),
+            upstream_ca: Vec::new(),
+            upstream_crl: Vec::new(),
+            dns: Dns::default(),
+            data: None,
+            file: None,
+        }
+    }
+}
+
+// === impl Timeouts ===
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            answer: Duration::from_secs(600),
+            idle: Duration::from_secs(300),
+            head: Duration::from_secs(30),
+            keep_alive: Duration::from_secs(600),
+            upstream_keep_alive: Duration::from_secs(60),
+        }
+    }
+}

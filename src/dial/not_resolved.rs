@@ -1,0 +1,40 @@
+//! Why a name has no addresses: no server answered, none could be asked, or there are no addresses.
+
+use std::net::{Ipv4Addr, UdpSocket};
+
+use hickory_resolver::net::{DnsError, NetError};
+
+use crate::error::{Cause, is_exhaustion};
+
+/// Why a name has no addresses.
+#[derive(Debug)]
+pub(super) enum NotResolved {
+    /// No server answered in time.
+    Timeout,
+    /// There was no file descriptor left to ask with.
+    NoDescriptor,
+    /// A server answered that there is none, or no server could be asked.
+    Failed(Cause),
+}
+
+// === impl NotResolved ===
+
+impl From<NetError> for NotResolved {
+    fn from(error: NetError) -> Self {
+        let said = match &error {
+            NetError::Timeout => return Self::Timeout,
+            NetError::Io(error) if is_exhaustion(error.as_ref()) => return Self::NoDescriptor,
+            NetError::NoConnections if is_out_of_descriptors() => return Self::NoDescriptor,
+            error if error.is_nx_domain() => "there is no such name".to_owned(),
+            error if error.is_no_records_found() => "the name has no address".to_owned(),
+            NetError::Dns(DnsError::ResponseCode(code)) => format!("the name server answered {code:?}"),
+            error => error.to_string(),
+        };
+        Self::Failed(said.into())
+    }
+}
+
+/// hickory does not report why it has no socket: tries to open one.
+fn is_out_of_descriptors() -> bool {
+    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).is_err_and(|error| is_exhaustion(&error))
+}

@@ -1,0 +1,231 @@
+//! What follows from each error: one row a variant, and no wildcard, so that a new variant has to say all of it.
+
+use std::{io, time::Duration};
+
+use http::StatusCode as S;
+
+use self::{AfterAnswer::*, Blame::*, Retryable::*};
+use super::{
+    causes::{self, Cause, io_error},
+    kind::Error,
+};
+
+/// What an error means to the worker, to the log, and to the steps that handle the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorFacts {
+    /// The status that the worker sees.
+    pub status: S,
+    /// The error type of RFC 9209 §2.3.
+    pub proxy_status: &'static str,
+    /// The party that has to do something about it.
+    pub blame: Blame,
+    /// Whether andante may send the request again.
+    pub retryable: Retryable,
+    /// What becomes of the client's connection.
+    pub after: AfterAnswer,
+    /// What to do next, for the reader of the answer.
+    pub hint: &'static str,
+    /// When to try again, if that is known.
+    pub retry_after: Option<Duration>,
+}
+
+/// The party that has to do something about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blame {
+    /// The sender of the request.
+    Client,
+    /// This proxy, or its configuration.
+    Us,
+    /// The API, or what is on the way to it.
+    Upstream,
+}
+
+/// Whether a request that failed may be sent again. An answer that refuses a request is judged elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retryable {
+    /// It would fail again, or its time is up.
+    Never,
+    /// Any request: no connection came about.
+    Unreached,
+    /// Any request: the upstream says that it has not looked at it (RFC 9113 §8.7).
+    NotProcessed,
+    /// Only a request that may be processed twice (RFC 9110 §9.2.2).
+    IfRepeatable,
+}
+
+/// What becomes of the client's connection after the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterAnswer {
+    /// The next request may follow.
+    KeepAlive,
+    /// The connection closes: the start of the next request is unknown, or andante wants none.
+    Close,
+}
+
+const OWN_PROXY: &str = "leave this proxy out of its own HTTP_PROXY, or add the host to NO_PROXY";
+const UNREACHABLE: &str = "check that the upstream is up and reachable from this machine";
+const SOON: Duration = Duration::from_secs(1);
+
+/// The row of `error`: status, Proxy-Status, blame, whether it may be sent again, what becomes of the connection; the
+/// hint.
+#[rustfmt::skip]
+#[deny(clippy::wildcard_enum_match_arm)]
+fn facts(error: &Error) -> ErrorFacts {
+    match error {
+        Error::NoTarget => row(S::BAD_REQUEST, "http_request_error", Client, Never, KeepAlive,
+            "set HTTP_PROXY and HTTPS_PROXY to this address in your worker, and call the API by its own URL"),
+        Error::Malformed => row(S::BAD_REQUEST, "http_request_error", Client, Never, KeepAlive,
+            "send a request line, fields of the form \"name: value\" and one valid length (RFC 9112 §2 to §6)"),
+        Error::Invalid { .. } => row(S::BAD_REQUEST, "http_request_error", Client, Never, KeepAlive,
+            "send what RFC 9112 §3 and §5, or RFC 9113 §8, let a request say"),
+        Error::TooLarge { .. } => row(S::REQUEST_HEADER_FIELDS_TOO_LARGE, "http_request_error", Client, Never, KeepAlive,
+            "send fewer or shorter fields, and large data in the body"),
+        Error::UriTooLong => row(S::URI_TOO_LONG, "http_request_error", Client, Never, KeepAlive,
+            "send large data in the body"),
+        Error::BadTarget { .. } => row(S::BAD_REQUEST, "http_request_error", Client, Never, KeepAlive,
+            "write host:port, the port being 1 to 65535 (RFC 9110 §7.1, §9.3.6)"),
+        Error::UserInfo => row(S::BAD_REQUEST, "http_request_error", Client, Never, KeepAlive,
+            "send credentials in the Authorization field"),
+        Error::Scheme { .. } => row(S::NOT_IMPLEMENTED, "http_request_error", Client, Never, KeepAlive,
+            "ask for the host by http:// or https://, or open a tunnel to it by CONNECT"),
+        Error::BadHost { .. } => row(S::BAD_REQUEST, "http_request_error", Client, Never, Close,
+            "send one Host field with the target's host and port"),
+        Error::TransferCoding => row(S::NOT_IMPLEMENTED, "http_request_error", Client, Never, Close,
+            "send \"Transfer-Encoding: chunked\" or a Content-Length"),
+        Error::Expectation => row(S::EXPECTATION_FAILED, "http_request_error", Client, Never, KeepAlive,
+            "leave the Expect field out"),
+        Error::ClientDenied { .. } => row(S::FORBIDDEN, "http_request_denied", Client, Never, Close,
+            "add the client's network to `clients` in the configuration"),
+        Error::Forbidden { .. } => row(S::FORBIDDEN, "destination_ip_prohibited", Client, Never, KeepAlive,
+            "set `allow-private = true` in a rule for this host, if it is meant to be reached"),
+        Error::TunnelPort { .. } => row(S::FORBIDDEN, "http_request_denied", Client, Never, KeepAlive,
+            "name the port in a rule's host (\"example.com:8443\"), if it is meant to be reached"),
+        Error::TunnelRefused { .. } => row(S::FORBIDDEN, "http_request_denied", Client, Never, KeepAlive,
+            "ask for the host by http:// or a gateway address, or change `https` in its rule"),
+        Error::NoTunnel => row(S::NOT_IMPLEMENTED, "http_request_error", Client, Never, KeepAlive,
+            "send CONNECT in HTTP/1.1"),
+        Error::OtherHost => row(S::BAD_REQUEST, "http_request_error", Client, Never, KeepAlive,
+            "open a tunnel of its own for each host"),
+        Error::ForeignPage => row(S::FORBIDDEN, "http_request_denied", Client, Never, KeepAlive,
+            "call gateway addresses from programs, by an IP address or localhost"),
+        Error::LentCredentials => row(S::FORBIDDEN, "http_request_denied", Client, Never, KeepAlive,
+            "send `Andante-Gateway: 1` along, and call andante by an address or private name"),
+        Error::Loop => row(S::BAD_GATEWAY, "proxy_loop_detected", Client, Never, KeepAlive,
+            OWN_PROXY),
+        Error::SelfTarget { .. } => row(S::FORBIDDEN, "proxy_loop_detected", Client, Never, KeepAlive,
+            OWN_PROXY),
+        Error::Refused { retry_after, .. } => row(S::TOO_MANY_REQUESTS, "http_request_denied", Us, Never, KeepAlive,
+            "try again after Retry-After, or raise `max-wait` or `max-waiting`").wait(*retry_after),
+        Error::Draining => row(S::SERVICE_UNAVAILABLE, "proxy_internal_response", Us, Never, Close,
+            "try again: another instance may be up").wait(SOON),
+        Error::Dns { .. } => row(S::BAD_GATEWAY, "dns_error", Upstream, Unreached, KeepAlive,
+            "check the host's spelling and this machine's resolver"),
+        Error::DnsTimeout { .. } => row(S::GATEWAY_TIMEOUT, "dns_timeout", Upstream, Unreached, KeepAlive,
+            "check that the name servers (`dns`, or /etc/resolv.conf) can be reached"),
+        Error::Parent { source, .. } => row(S::BAD_GATEWAY, unreachable(source), Upstream, Never, KeepAlive,
+            "check that the parent proxy is up and lets this host through, and the user name and password in `via`"),
+        Error::Certificate { hint, .. } => row(S::BAD_GATEWAY, "tls_certificate_error", Upstream, Never, KeepAlive,
+            hint),
+        Error::Tls { .. } => row(S::BAD_GATEWAY, "tls_protocol_error", Upstream, Never, KeepAlive,
+            "check that the upstream speaks TLS 1.2 or 1.3 on this port"),
+        Error::TlsAlert { hint, .. } => row(S::BAD_GATEWAY, "tls_alert_received", Upstream, Never, KeepAlive,
+            hint),
+        Error::ConnectTimeout { .. } => row(S::GATEWAY_TIMEOUT, "connection_timeout", Upstream, Unreached, KeepAlive,
+            UNREACHABLE),
+        Error::NoDescriptor { .. } => row(S::SERVICE_UNAVAILABLE, "proxy_internal_error", Us, Never, KeepAlive,
+            "allow andante more open files (LimitNOFILE in its systemd unit, ulimit -n, --ulimit nofile of containers), \
+             or send fewer requests at once").wait(SOON),
+        Error::Connect { source, .. } => row(S::BAD_GATEWAY, unreachable(source), Upstream, Unreached, KeepAlive,
+            UNREACHABLE),
+        Error::Broken { .. } => row(S::BAD_GATEWAY, "connection_terminated", Upstream, IfRepeatable, KeepAlive,
+            "try again if the request may be repeated: the upstream may have processed it"),
+        Error::NotProcessed { .. } => row(S::BAD_GATEWAY, "connection_terminated", Upstream, NotProcessed, KeepAlive,
+            "try again: the upstream says that it has not looked at the request"),
+        Error::BadAnswer { .. } => row(S::BAD_GATEWAY, "http_protocol_error", Upstream, Never, KeepAlive,
+            "look at what the upstream sends: its answer breaks RFC 9112"),
+        Error::AnswerTimeout { .. } => row(S::GATEWAY_TIMEOUT, "http_response_timeout", Upstream, Never, KeepAlive,
+            "raise `timeouts.answer` if the upstream is meant to take this long"),
+        Error::Stalled { .. } => row(S::REQUEST_TIMEOUT, "http_request_error", Client, Never, Close,
+            "send the body without long pauses, or raise `timeouts.idle`"),
+        Error::Body { .. } => row(S::BAD_REQUEST, "http_request_error", Client, Never, Close,
+            "send a body that matches its Content-Length or its chunks"),
+    }
+}
+
+fn row(
+    status: S,
+    proxy_status: &'static str,
+    blame: Blame,
+    retryable: Retryable,
+    after: AfterAnswer,
+    hint: &'static str,
+) -> ErrorFacts {
+    ErrorFacts { status, proxy_status, blame, retryable, after, hint, retry_after: None }
+}
+
+/// The Proxy-Status of a connection that did not come about.
+fn unreachable(source: &Cause) -> &'static str {
+    match io_error(source.as_ref()).map(io::Error::kind) {
+        Some(io::ErrorKind::ConnectionRefused) => "connection_refused",
+        Some(io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable) => "destination_ip_unroutable",
+        _ => "destination_unavailable",
+    }
+}
+
+// === impl ErrorFacts ===
+
+impl ErrorFacts {
+    /// The same, with the time after which to try again.
+    fn wait(self, wait: Duration) -> Self {
+        Self { retry_after: Some(wait), ..self }
+    }
+}
+
+// === impl Error ===
+
+impl Error {
+    /// All that follows from the error.
+    pub fn facts(&self) -> ErrorFacts {
+        facts(self)
+    }
+
+    /// The status that the worker sees.
+    pub fn status(&self) -> S {
+        self.facts().status
+    }
+
+    /// The error type of RFC 9209 §2.3.
+    pub fn proxy_status(&self) -> &'static str {
+        self.facts().proxy_status
+    }
+
+    /// The party that has to do something about it.
+    pub fn blame(&self) -> Blame {
+        self.facts().blame
+    }
+
+    /// Whether andante may send the request again.
+    pub fn retryable(&self) -> Retryable {
+        self.facts().retryable
+    }
+
+    /// Whether the client's connection closes after the answer.
+    pub fn closes(&self) -> bool {
+        self.facts().after == Close
+    }
+
+    /// What to do next, for the reader of the answer.
+    pub fn hint(&self) -> &'static str {
+        self.facts().hint
+    }
+
+    /// When to try again, if that is known.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.facts().retry_after
+    }
+
+    /// What happened, with its causes, in one line.
+    pub fn with_causes(&self) -> String {
+        causes::in_one_line(self)
+    }
+}

@@ -1,0 +1,139 @@
+//! What all that an answer says comes to.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use super::{
+    Cause, Dialect, Hint, Signal,
+    evidence::{Evidence, ReportedBudget},
+};
+
+const ROUNDED: Duration = Duration::from_secs(2);
+
+/// Judges an answer with this status.
+pub(super) fn classify(status: StatusCode, mut evidence: Evidence) -> Hint {
+    evidence.sort();
+    // What is shorter than a nanosecond is nothing, too.
+    for asked in [&mut evidence.retry_after, &mut evidence.elsewhere] {
+        *asked = asked.filter(|asked| !asked.is_zero());
+    }
+    if status == StatusCode::OK && repeats_a_reset(&evidence) {
+        // The budget says it better.
+        evidence.retry_after = None;
+    }
+    let refused = is_refused(status, &evidence);
+    if refused {
+        evidence.retry_after = evidence.retry_after.or(evidence.said);
+    }
+    let used_up = || evidence.budgets.iter().filter(|budget| stops(budget));
+    let (signal, wait) = if evidence.fatal {
+        (Signal::FatalQuota, None)
+    } else if refused {
+        match wait_when_refused(&evidence) {
+            wait if status == StatusCode::IM_A_TEAPOT => (Signal::Banned, wait),
+            None => (Signal::Backoff, None),
+            wait => (Signal::Throttled, wait),
+        }
+    } else if used_up().next().is_some() {
+        (Signal::Exhausted, longest(used_up()))
+    } else if evidence.warning || is_nearly_used_up(&evidence) {
+        (Signal::Slow, Some(Duration::ZERO))
+    } else {
+        (Signal::Ok, Some(Duration::ZERO))
+    };
+    let cause = if refused { cause(status, &evidence) } else { Cause::None };
+    let dialect = evidence.dialect.unwrap_or(if refused { Dialect::STATUS } else { Dialect::NONE });
+    let Evidence { budgets, retry_after, elsewhere, scope, .. } = evidence;
+    let buckets = budgets.into_iter().map(|budget| budget.bucket).collect();
+    Hint { signal, cause, wait, retry_after: retry_after.or(elsewhere), scope, dialect, buckets }
+}
+
+/// Whether a request was refused because of a limit, or for lack of capacity.
+pub(super) fn is_refused(status: StatusCode, evidence: &Evidence) -> bool {
+    if evidence.refused || evidence.fatal || always_refuses(status) {
+        return true;
+    }
+    let asked = evidence.retry_after.is_some();
+    match status.as_u16() {
+        403 => asked || evidence.budgets.iter().any(|budget| budget.is_used_up() && budget.binds),
+        // Elsewhere among 2xx and 3xx it says when to ask about something that is being done, or moved.
+        200 | 400.. => asked,
+        _ => false,
+    }
+}
+
+/// Whether the wait that is asked for is the reset of a budget that is shown as well, as limiters do that show both
+/// with each answer (rate-limiter-flexible, slowapi). One may be rounded up to a second, and the other be reckoned from
+/// a `Date` that is rounded down.
+fn repeats_a_reset(evidence: &Evidence) -> bool {
+    let mut resets = evidence.budgets.iter().filter_map(|budget| budget.bucket.remaining.and(budget.bucket.reset));
+    evidence.retry_after.is_some_and(|asked| resets.any(|reset| reset.abs_diff(asked) <= ROUNDED))
+}
+
+/// Whether the status alone means a refusal.
+pub(super) fn always_refuses(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 418 | 420 | 429 | 503 | 509 | 529)
+}
+
+/// In this order: the wait that the answer asks for; the longest reset of the budgets that are used up; any reset, if
+/// the answer does not report what is left. If something is left of all that is shown, then another limit refused, of
+/// which nothing is known.
+fn wait_when_refused(evidence: &Evidence) -> Option<Duration> {
+    if let Some(asked) = evidence.retry_after {
+        return Some(asked);
+    }
+    let used_up = longest(evidence.budgets.iter().filter(|budget| budget.binds && budget.is_used_up()));
+    if let Some(least) = evidence.at_least {
+        return Some(used_up.map_or(least, |used_up| used_up.max(least)));
+    }
+    let silent =
+        || evidence.budgets.iter().filter(|budget| budget.binds).all(|budget| budget.bucket.remaining.is_none());
+    used_up
+        .or(evidence.elsewhere)
+        .or_else(|| silent().then(|| longest(evidence.budgets.iter().filter(|budget| budget.binds)))?)
+}
+
+/// Never the shortest, and never a zero.
+fn longest<'a>(budgets: impl Iterator<Item = &'a ReportedBudget>) -> Option<Duration> {
+    let wait = |budget: &ReportedBudget| budget.bucket.reset.filter(|reset| !reset.is_zero()).or(budget.probe);
+    budgets.filter_map(wait).filter(|wait| !wait.is_zero()).max()
+}
+
+/// Whether what is left of a budget keeps the next request from being served. On an answer that was served, a limit of
+/// zero is one that is not in use.
+fn stops(budget: &ReportedBudget) -> bool {
+    budget.binds && budget.is_used_up() && budget.bucket.limit != Some(0.0)
+}
+
+/// At most a tenth is left for the rest of a window of unknown length, in words that are sent only (SharePoint) or
+/// mostly when it matters. Where the window is told, the pace follows from it instead.
+fn is_nearly_used_up(evidence: &Evidence) -> bool {
+    let [ReportedBudget { bucket, .. }] = evidence.budgets.as_slice() else { return false };
+    let plain = evidence.dialect == Some(Dialect::RATELIMIT)
+        && bucket.name.is_none()
+        && !bucket.coarse
+        && bucket.window.is_none();
+    // A tenth of a small limit is a request or two, as in any window.
+    let limit = bucket.limit.filter(|limit| *limit >= 100.0);
+    plain && bucket.reset.is_some() && limit.zip(bucket.remaining).is_some_and(|(limit, left)| left <= limit / 10.0)
+}
+
+fn cause(status: StatusCode, evidence: &Evidence) -> Cause {
+    if let Some(cause) = evidence.cause {
+        return cause;
+    }
+    let mut used_up = evidence.budgets.iter().filter(|budget| budget.binds && budget.is_used_up()).peekable();
+    let nothing_allowed = |budget: &ReportedBudget| budget.bucket.limit == Some(0.0) && budget.bucket.name.is_none();
+    match status.as_u16() {
+        // A limit of nothing at all, in plain words, is how a limit on what is in flight is told (Okta).
+        _ if used_up.peek().is_some_and(|budget| nothing_allowed(budget))
+            && evidence.dialect == Some(Dialect::X_RATELIMIT) =>
+        {
+            Cause::Concurrency
+        }
+        _ if used_up.peek().is_some() => Cause::Quota,
+        500.. => Cause::Overload,
+        _ => Cause::Quota,
+    }
+}

@@ -1,0 +1,148 @@
+//! What an answer says about limits, in terms that are the same for all dialects.
+
+use std::time::Duration;
+
+/// What one answer says about limits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hint {
+    /// What it comes to.
+    pub signal: Signal,
+    /// Why a request was refused, if it was.
+    pub cause: Cause,
+    /// From the arrival until the next try makes sense; `None` if the answer does not say.
+    pub wait: Option<Duration>,
+    /// The wait that the answer asks for in so many words (`Retry-After` and its kin).
+    pub retry_after: Option<Duration>,
+    /// What the wait is for, if the answer says: a route, a user, a resource.
+    pub scope: Option<Box<str>>,
+    /// In whose words it speaks.
+    pub dialect: Dialect,
+    /// The budgets that it reports; the first is the binding one.
+    pub buckets: Vec<Bucket>,
+}
+
+/// What an answer comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Signal {
+    /// There is room, or the answer reports nothing.
+    Ok,
+    /// A warning short of the limit.
+    Slow,
+    /// Nothing is left, but this request was not refused.
+    Exhausted,
+    /// Refused, and a usable wait is known.
+    Throttled,
+    /// Refused or overloaded, no usable time: our own back-off decides.
+    Backoff,
+    /// Refused by a ban: never probe early.
+    Banned,
+    /// Waiting will not help.
+    FatalQuota,
+    /// Announced, but not enforced.
+    Informational,
+}
+
+/// Why a request was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It was not.
+    None,
+    /// A quota: too many in a time.
+    Quota,
+    /// Too many at once.
+    Concurrency,
+    /// Trouble at the upstream, whatever we send (503, 529).
+    Overload,
+}
+
+/// One budget of an API, as an answer shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bucket {
+    /// Its dimension or name, lower-case, if it has one.
+    pub name: Option<Box<str>>,
+    /// Whether it counts requests, rather than tokens, bytes, points or what else a request may cost.
+    pub requests: bool,
+    /// How much fits into a window.
+    pub limit: Option<f64>,
+    /// How much is left.
+    pub remaining: Option<f64>,
+    /// From the arrival until it is reset.
+    pub reset: Option<Duration>,
+    /// How long its window is.
+    pub window: Option<Duration>,
+    /// The answer reports the reset as a time of day in whole seconds: it may be up to a second later.
+    pub coarse: bool,
+    /// `reset` is when it will be full, not when anything comes back: it refills all the time.
+    pub refills: bool,
+}
+
+/// The words an API uses; a label of `andante_hints_total`, so there are few.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Dialect(&'static str);
+
+// === impl Hint ===
+
+impl Hint {
+    /// Of an answer that says nothing.
+    pub const NOTHING: Self = Self {
+        signal: Signal::Ok,
+        cause: Cause::None,
+        wait: Some(Duration::ZERO),
+        retry_after: None,
+        scope: None,
+        dialect: Dialect::NONE,
+        buckets: Vec::new(),
+    };
+
+    /// It refuses nothing after all. What it says of limits stays.
+    pub fn accept(&mut self) {
+        (self.signal, self.cause, self.wait) = (Signal::Ok, Cause::None, Some(Duration::ZERO));
+    }
+}
+
+// === impl Dialect ===
+
+impl Dialect {
+    /// The answer reports nothing.
+    pub const NONE: Self = Self("none");
+    /// The status alone.
+    pub const STATUS: Self = Self("status");
+    /// The body alone.
+    pub const BODY: Self = Self("body");
+    /// `Retry-After` and its kin, from now.
+    pub const RETRY_AFTER: Self = Self("retry-after");
+    /// `Retry-After` as a time of day.
+    pub const RETRY_AFTER_DATE: Self = Self("retry-after-date");
+    /// `RateLimit` and `RateLimit-Policy` as lists of items (draft 08 and later), or policies alone.
+    pub const IETF: Self = Self("ietf");
+    /// `RateLimit` as a dictionary (draft 07).
+    pub const IETF_DRAFT_7: Self = Self("ietf-draft7");
+    /// `RateLimit-Limit` with policies in it (draft 03), also under X- names.
+    pub const IETF_DRAFT_3: Self = Self("ietf-draft3");
+    /// `RateLimit-Limit`, `-Remaining`, `-Reset`.
+    pub const RATELIMIT: Self = Self("ratelimit");
+    /// The same as `X-RateLimit-…` or `X-Rate-Limit-…`.
+    pub const X_RATELIMIT: Self = Self("x-ratelimit");
+    /// `x-ratelimit-remaining-requests`, `-tokens`.
+    pub const OPENAI: Self = Self("openai");
+    /// `anthropic-ratelimit-…`.
+    pub const ANTHROPIC: Self = Self("anthropic");
+    /// `x-ratelimit-…` with a resource.
+    pub const GITHUB: Self = Self("github");
+    /// `RateLimit-…` with the name of a throttle.
+    pub const GITLAB: Self = Self("gitlab");
+    /// `X-RateLimit-…` with a bucket, or a reset from now beside the one by the clock.
+    pub const DISCORD: Self = Self("discord");
+    /// `X-Shopify-Shop-Api-Call-Limit`, and the cost of GraphQL.
+    pub const SHOPIFY: Self = Self("shopify");
+    /// `grpc-status`.
+    pub const GRPC: Self = Self("grpc");
+    /// Names or values of one API's own.
+    pub const VENDOR: Self = Self("vendor");
+
+    /// As metrics and logs have it.
+    pub fn as_str(self) -> &'static str {
+        self.0
+    }
+}

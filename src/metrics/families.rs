@@ -1,0 +1,109 @@
+//! The families of metrics that have a `rule` label.
+
+use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry};
+
+/// Waits, in seconds: from a timer's lateness to the longest wait that a rule allows by default.
+const WAIT_BUCKETS: &[f64] = &[
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 150.0, 300.0, 600.0,
+    1200.0, 1800.0, 3600.0, 7200.0,
+];
+
+/// Times to an answer's head, in seconds: from a neighbour's to the longest that upstreams get by default.
+const UPSTREAM_BUCKETS: &[f64] =
+    &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
+
+/// Name and help of the pace of a limit.
+pub(super) const PACE: [&str; 2] = ["andante_limit_per_second", "The pace that is kept, by who asked for it."];
+
+/// The families that have a `rule` label.
+#[derive(Debug)]
+pub(super) struct Families {
+    pub(super) requests: IntCounterVec,
+    pub(super) answers: IntCounterVec,
+    pub(super) interceptions: IntCounterVec,
+    pub(super) hints: IntCounterVec,
+    pub(super) retries: IntCounterVec,
+    pub(super) waiting: IntGaugeVec,
+    pub(super) in_flight: IntGaugeVec,
+    pub(super) wait: HistogramVec,
+    pub(super) upstream: HistogramVec,
+    pub(super) limit: GaugeVec,
+}
+
+// === impl Families ===
+
+impl Families {
+    pub(super) fn register(registry: &Registry) -> Self {
+        let rule = &["rule"];
+        let seconds = |name: &str, help: &str, buckets: &[f64]| {
+            HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), rule)
+        };
+        Self {
+            requests: registered(
+                registry,
+                IntCounterVec::new(
+                    Opts::new("andante_requests_total", "Requests that ended, by how they ended."),
+                    &["rule", "outcome"],
+                ),
+            ),
+            answers: registered(
+                registry,
+                IntCounterVec::new(
+                    Opts::new("andante_answers_total", "Answers of upstreams that reached workers, by status code."),
+                    &["rule", "code"],
+                ),
+            ),
+            interceptions: registered(
+                registry,
+                IntCounterVec::new(
+                    Opts::new("andante_interceptions_total", "Intercepted tunnels, by what came through them."),
+                    &["rule", "outcome"],
+                ),
+            ),
+            hints: registered(
+                registry,
+                IntCounterVec::new(
+                    Opts::new("andante_hints_total", "Answers that spoke of limits, by the dialect they spoke."),
+                    &["rule", "dialect"],
+                ),
+            ),
+            retries: registered(
+                registry,
+                IntCounterVec::new(
+                    Opts::new("andante_retries_total", "Requests that were sent again, by what had become of them."),
+                    &["rule", "reason"],
+                ),
+            ),
+            waiting: registered(
+                registry,
+                IntGaugeVec::new(Opts::new("andante_waiting", "Requests that wait for a slot."), rule),
+            ),
+            in_flight: registered(
+                registry,
+                IntGaugeVec::new(
+                    Opts::new("andante_in_flight", "Requests that are on their way to an upstream."),
+                    rule,
+                ),
+            ),
+            wait: registered(
+                registry,
+                seconds("andante_wait_seconds", "How long requests waited for a slot.", WAIT_BUCKETS),
+            ),
+            upstream: registered(
+                registry,
+                seconds("andante_upstream_seconds", "From sending a request to its answer's head.", UPSTREAM_BUCKETS),
+            ),
+            limit: registered(registry, GaugeVec::new(Opts::new(PACE[0], PACE[1]), &["rule", "source"])),
+        }
+    }
+}
+
+/// Registers a metric of ours, whose name, labels and buckets are constants.
+pub(super) fn registered<C>(registry: &Registry, metric: prometheus::Result<C>) -> C
+where
+    C: prometheus::core::Collector + Clone + 'static,
+{
+    let metric = metric.expect("names, labels and buckets are valid");
+    registry.register(Box::new(metric.clone())).expect("names are unique");
+    metric
+}

@@ -1,0 +1,189 @@
+//! A request to the API: counted at its arrival, answered when its latency is over.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header::CONNECTION};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+
+use super::{
+    control::{Down, How},
+    dialect::Facts,
+    limiter::Caller,
+    pages,
+    shared::{ApiState, Books, ConnectionState, respond},
+};
+use crate::clock::Instant;
+
+/// What was decided about a request when it arrived.
+struct PlannedReply<'a> {
+    /// When its answer is due.
+    due: Instant,
+    arrived: Instant,
+    /// What there is to tell about it; nothing without a limit.
+    facts: Option<Facts>,
+    outcome: Reply,
+    /// Held by what was accepted, until the answer is ready or the client is gone.
+    _under_way: Option<UnderWay<'a>>,
+}
+
+/// An accepted request: tells the limiter when it is done.
+struct UnderWay<'a> {
+    shared: &'a ApiState,
+    caller: Caller,
+    /// Which limiter has accepted it.
+    limiter: u64,
+}
+
+enum Reply {
+    Answer { number: u64 },
+    Fail,
+    Refuse(Facts),
+    Scripted { status: StatusCode, headers: HeaderMap, body: Bytes },
+    Down(Down),
+}
+
+// === impl UnderWay ===
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut books = self.shared.books.lock();
+        if books.limiters == self.limiter
+            && let Some(limiter) = &mut books.limiter
+        {
+            limiter.done(&self.caller);
+        }
+    }
+}
+
+// === impl ApiState ===
+
+impl ApiState {
+    pub(super) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        connection: &ConnectionState,
+    ) -> Response<Full<Bytes>> {
+        if request.uri().path().starts_with(pages::BELOW) {
+            connection.controls.store(true, Ordering::Relaxed);
+            return pages::answer(self, request).await;
+        }
+        if request.method() == Method::CONNECT {
+            let body = r#"{"error":"this is an API, not a proxy","hint":"name it in the URL instead"}"#;
+            // The bytes after a refused CONNECT may be meant for the tunnel's target (RFC 9931).
+            let close = HeaderMap::from_iter([(CONNECTION, HeaderValue::from_static("close"))]);
+            return respond(StatusCode::METHOD_NOT_ALLOWED, close, body.to_owned());
+        }
+        let decision = self.decide(Caller::new(request.method().clone(), request.headers()));
+        if let Reply::Down(Down { how: How::Refuse | How::Reset | How::Hang, .. }) = decision.outcome {
+            self.hang().await;
+            connection.cut.notify_one();
+            return std::future::pending().await;
+        }
+        let uploads = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
+        let Ok(received) = discard(request.into_body()).await else {
+            return respond(StatusCode::BAD_REQUEST, HeaderMap::new(), r#"{"error":"the body broke off"}"#.to_owned());
+        };
+        if decision.due > decision.arrived {
+            self.clock.sleep_until(decision.due).await;
+        }
+        let (mut headers, mut members) = (HeaderMap::new(), String::new());
+        let dialect = self.options.dialect;
+        if let Some(facts) = &decision.facts {
+            dialect.describe(facts, &mut headers);
+            members = dialect.members(facts);
+        }
+        match decision.outcome {
+            Reply::Answer { number } => {
+                let received = if uploads { format!(r#","received":{received}"#) } else { String::new() };
+                respond(StatusCode::OK, headers, format!(r#"{{"number":{number}{received}{members}}}"#))
+            }
+            Reply::Scripted { status, headers, body } => {
+                let mut response = Response::new(Full::new(body));
+                *response.status_mut() = status;
+                *response.headers_mut() = headers;
+                response
+            }
+            Reply::Down(down) => {
+                let status =
+                    if down.how == How::BadGateway { StatusCode::BAD_GATEWAY } else { StatusCode::SERVICE_UNAVAILABLE };
+                respond(status, headers, r#"{"error":"down as asked"}"#.to_owned())
+            }
+            Reply::Refuse(facts) => respond(dialect.refusal(), headers, dialect.complaint(&facts)),
+            Reply::Fail => {
+                respond(StatusCode::INTERNAL_SERVER_ERROR, headers, r#"{"error":"failed as asked"}"#.to_owned())
+            }
+        }
+    }
+
+    /// Counts a request that arrives now.
+    fn decide(&self, caller: Caller) -> PlannedReply<'_> {
+        let mut books = self.books.lock();
+        let arrived = self.clock.now();
+        let due = arrived + self.options.latency + self.options.jitter.mul_f64(books.dice.f64());
+        if let Some(outcome) = self.scripted(&mut books, arrived) {
+            books.recorder.script(arrived);
+            return PlannedReply { due, arrived, facts: None, outcome, _under_way: None };
+        }
+        let Books { limiter, limiters, recorder, dice, .. } = &mut *books;
+        let wall = self.wall_at_start + arrived.since(Instant::START);
+        let facts = limiter.as_mut().map(|limiter| {
+            let (verdict, limit) = limiter.ask(&caller, arrived);
+            Facts { verdict, limit, wall }
+        });
+        let outcome = match facts {
+            Some(facts) if facts.refused() => {
+                recorder.refuse(arrived);
+                Reply::Refuse(facts)
+            }
+            _ => {
+                recorder.accept(arrived);
+                if dice.f64() < self.options.fail.fraction() {
+                    recorder.fail();
+                    Reply::Fail
+                } else {
+                    Reply::Answer { number: recorder.accepted() }
+                }
+            }
+        };
+        let accepted = facts.is_some_and(|facts| !facts.refused());
+        let under_way = accepted.then(|| UnderWay { shared: self, caller, limiter: *limiters });
+        PlannedReply { due, arrived, facts, outcome, _under_way: under_way }
+    }
+
+    /// What the control pages asked for, if they did; being down comes before the answers laid down.
+    fn scripted(&self, books: &mut Books, now: Instant) -> Option<Reply> {
+        if let Some(down) = self.down.borrow().filter(|down| down.holds(now)) {
+            return Some(Reply::Down(down));
+        }
+        let script = books.script.as_mut().filter(|script| script.count > 0)?;
+        script.count -= 1;
+        Some(Reply::Scripted { status: script.status, headers: script.headers.clone(), body: script.body.clone() })
+    }
+
+    /// Waits until no request hangs any more.
+    async fn hang(&self) {
+        let mut down = self.down.subscribe();
+        loop {
+            let now = self.clock.now();
+            let Some(trouble) = { *down.borrow_and_update() }.filter(|down| down.how == How::Hang && down.holds(now))
+            else {
+                return;
+            };
+            tokio::select! {
+                () = self.clock.sleep_until(trouble.until) => {}
+                _ = down.changed() => {}
+            }
+        }
+    }
+}
+
+/// Reads a body to its end and keeps nothing of it but its length.
+async fn discard(mut body: Incoming) -> Result<u64, hyper::Error> {
+    let mut received = 0;
+    while let Some(frame) = body.frame().await {
+        received += frame?.data_ref().map_or(0, |data| data.len() as u64);
+    }
+    Ok(received)
+}

@@ -1,0 +1,127 @@
+//! The hosts that a rule matches: a name, all names below a domain, a port, or every host.
+
+use std::{fmt, str::FromStr};
+
+use super::origin::{HostError, Origin, canonical_host, parse_port, split_port};
+
+/// What the hosts of a rule look like: a name, `*.example.com`, `host:port`, or `*`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HostPattern {
+    name: Name,
+    port: Option<u16>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Name {
+    Any,
+    /// Everything below this suffix, which is kept with its leading dot.
+    Below(String),
+    Exactly(String),
+}
+
+// === impl HostPattern ===
+
+impl HostPattern {
+    /// Whether `origin` is one of the hosts meant.
+    pub fn matches(&self, origin: &Origin) -> bool {
+        self.port.is_none_or(|port| port == origin.port)
+            && match &self.name {
+                Name::Any => true,
+                Name::Exactly(name) => **name == *origin.host,
+                Name::Below(suffix) => origin.host.len() > suffix.len() && origin.host.ends_with(suffix.as_str()),
+            }
+    }
+
+    /// Whether it names `host`, and no other, at every port.
+    pub fn is_exactly(&self, host: &str) -> bool {
+        self.port.is_none() && matches!(&self.name, Name::Exactly(name) if name == host)
+    }
+
+    /// How much `host` is like one of the hosts meant, from 0 to 1: a name that was mistyped is like the right one.
+    pub fn likeness(&self, host: &str) -> f64 {
+        match &self.name {
+            Name::Any => 0.0,
+            Name::Exactly(name) => strsim::normalized_damerau_levenshtein(name, host),
+            Name::Below(suffix) => {
+                // As many labels as the suffix has.
+                let labels = suffix.matches('.').count();
+                let tail = host.rmatch_indices('.').nth(labels - 1).map_or(host, |(dot, _)| &host[dot + 1..]);
+                strsim::normalized_damerau_levenshtein(&suffix[1..], tail)
+            }
+        }
+    }
+
+    /// The port that the pattern names, if any.
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+
+    /// The name that it is, or that all its hosts are below; `None` if it is `*`.
+    pub fn name(&self) -> Option<&str> {
+        match &self.name {
+            Name::Any => None,
+            Name::Exactly(name) => Some(name),
+            Name::Below(suffix) => Some(&suffix[1..]),
+        }
+    }
+
+    /// Orders patterns by how much they say: a name beats `*.example.com` beats `*`; a port breaks ties, and of two
+    /// suffixes the longer one wins.
+    pub(super) fn weight(&self) -> (usize, usize, bool) {
+        match &self.name {
+            Name::Exactly(_) => (2, 0, self.port.is_some()),
+            Name::Below(suffix) => (1, suffix.len(), self.port.is_some()),
+            Name::Any => (0, 0, self.port.is_some()),
+        }
+    }
+}
+
+impl FromStr for HostPattern {
+    type Err = HostError;
+
+    fn from_str(text: &str) -> Result<Self, HostError> {
+        let wrong = || HostError { found: text.to_owned() };
+        let (host, port) = split_port(text.trim()).ok_or_else(wrong)?;
+        let port = port.map(|port| parse_port(port).ok_or_else(wrong)).transpose()?;
+        let name = match host {
+            "*" => Name::Any,
+            _ => match host.strip_prefix("*.") {
+                Some(below) => Name::Below(format!(".{}", canonical_host(below).ok_or_else(wrong)?)),
+                None => Name::Exactly(canonical_host(host).ok_or_else(wrong)?),
+            },
+        };
+        Ok(Self { name, port })
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Name::Any => f.write_str("*")?,
+            Name::Below(suffix) => write!(f, "*{suffix}")?,
+            Name::Exactly(name) if name.contains(':') => write!(f, "[{name}]")?,
+            Name::Exactly(name) => f.write_str(name)?,
+        }
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistyped_host_is_like_the_right_one() {
+        let like = |pattern: &str, host: &str| pattern.parse::<HostPattern>().unwrap().likeness(host);
+        for (pattern, host) in
+            [("api.tset", "api.test"), ("api.exmaple.com", "api.example.com"), ("*.exmaple.com", "a.b.example.com")]
+        {
+            assert!(like(pattern, host) > 0.8, "{pattern} {host}");
+        }
+        assert!(like("api.openai.com", "www.wikipedia.org") < 0.5);
+        assert_eq!(like("*.example.com", "example.com"), 1.0, "which it does not match");
+        assert_eq!((like("api.test:8443", "api.test"), like("*", "api.test")), (1.0, 0.0));
+        let exact = |pattern: &str| pattern.parse::<HostPattern>().unwrap().is_exactly("a.test");
+        assert_eq!(["A.test", "a.test:80", "*.test", "*"].map(exact), [true, false, false, false]);
+    }
+}
