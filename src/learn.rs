@@ -68,7 +68,7 @@ pub struct Learned {
     /// Whether the upstream has ever answered.
     answered: bool,
     /// How many requests may be sent again on top of those sent for the first time.
-    extra: f64,
+    retry_budget: f64,
 }
 
 /// The first pause after a refusal that names no time.
@@ -82,9 +82,9 @@ const BAN: Duration = Duration::from_secs(900);
 /// A reset told in whole seconds may be this much later.
 const SECOND: Duration = Duration::from_secs(1);
 /// For each request that is sent, so much of one may be sent again because the upstream fails.
-const EXTRA: f64 = 0.2;
+const RETRY_SHARE: f64 = 0.2;
 const EXTRA_AT_FIRST: f64 = 10.0;
-const EXTRA_AT_MOST: f64 = 1000.0;
+const RETRY_BUDGET_MOST: f64 = 1000.0;
 /// So many unanswered requests show that more would be sent if they could.
 const CROWDED: u32 = 3;
 
@@ -113,7 +113,7 @@ impl Learned {
             unanswered: 0,
             taken: Instant::START,
             answered: false,
-            extra: EXTRA_AT_FIRST,
+            retry_budget: EXTRA_AT_FIRST,
         }
     }
 
@@ -183,7 +183,7 @@ impl Learned {
     ) -> Changes {
         self.unanswered += 1;
         self.taken = now;
-        self.extra = (self.extra + EXTRA).min(EXTRA_AT_MOST);
+        self.retry_budget = (self.retry_budget + RETRY_SHARE).min(RETRY_BUDGET_MOST);
         self.gate.take(now, charge.seq);
         self.routes.take(kind, charge.seq, now);
         self.told.take(now, charge);
@@ -213,7 +213,7 @@ impl Learned {
         let alone = quota && !unseen && !claims.explains && !own && self.routes.is_alone(&kind);
         let split = refused && !unseen && !claims.explains && !own && self.splits(seen, alone);
         // Where all kinds are refused it is no matter of theirs.
-        let elsewhere = matters && (unseen || alone && !split) && self.routes.has_room(&kind, now);
+        let other_scope = matters && (unseen || alone && !split) && self.routes.has_room(&kind, now);
         self.answered = true;
         let mut changes = Changes::new();
         if split {
@@ -245,7 +245,7 @@ impl Learned {
                 }
             }
             // The lane is not to blame.
-            Cause::Quota if hint.signal == Signal::FatalQuota || elsewhere && hint.signal != Signal::Banned => {
+            Cause::Quota if hint.signal == Signal::FatalQuota || other_scope && hint.signal != Signal::Banned => {
                 if self.gate.served(charge.seq) {
                     self.open(&mut changes);
                 }
@@ -253,7 +253,7 @@ impl Learned {
             Cause::Quota => self.refuse(seen, &claims, &mut changes),
         }
         if served
-            && !elsewhere
+            && !other_scope
             && matches!(hint.signal, Signal::Throttled | Signal::Exhausted)
             && let Some(wait) = hint.retry_after
         {
@@ -266,7 +266,7 @@ impl Learned {
         if !quota {
             self.routes.served(&kind, sent);
         }
-        if elsewhere && (quota || hint.signal == Signal::Exhausted) {
+        if other_scope && (quota || hint.signal == Signal::Exhausted) {
             let asked = hint.retry_after.filter(|wait| !wait.is_zero()).zip(hint.buckets.first());
             match asked.and_then(|(wait, bucket)| Some((wait, self.told.pause(bucket, &kind, now, now + wait)?))) {
                 // The budget holds back all that draw on it.
@@ -321,9 +321,9 @@ impl Learned {
     /// Whether one more request may be sent again although the upstream is in trouble: a share of all that are sent, so
     /// that an outage is not multiplied.
     pub fn may_retry(&mut self) -> bool {
-        let may = self.extra >= 1.0 + EXTRA;
+        let may = self.retry_budget >= 1.0 + RETRY_SHARE;
         if may {
-            self.extra -= 1.0 + EXTRA;
+            self.retry_budget -= 1.0 + RETRY_SHARE;
         }
         may
     }

@@ -1,21 +1,21 @@
 //! Which rule a request falls under. Pure: canonical hosts in, a policy out.
 
 mod answers;
+mod cross_site;
 mod egress;
 mod gateway;
 mod host_pattern;
 mod origin;
-mod page;
 mod rule;
 mod rules;
 
 pub use self::{
     answers::{Retry, Spend, Trust},
+    cross_site::{Names, is_page_of_others},
     egress::{Egress, Identity, Parent, ParentProtocol},
     gateway::Gateway,
     host_pattern::HostPattern,
     origin::{HostError, Origin, Scheme},
-    page::{Names, is_page_of_others},
     rule::{Https, Policy},
     rules::{Interception, Rules, Unlisted},
 };

@@ -15,7 +15,7 @@ const ROUNDED: Duration = Duration::from_secs(2);
 pub(super) fn classify(status: StatusCode, mut evidence: Evidence) -> Hint {
     evidence.sort();
     // What is shorter than a nanosecond is nothing, too.
-    for asked in [&mut evidence.retry_after, &mut evidence.elsewhere] {
+    for asked in [&mut evidence.retry_after, &mut evidence.other_scope] {
         *asked = asked.filter(|asked| !asked.is_zero());
     }
     if status == StatusCode::OK && repeats_a_reset(&evidence) {
@@ -44,9 +44,9 @@ pub(super) fn classify(status: StatusCode, mut evidence: Evidence) -> Hint {
     };
     let cause = if refused { cause(status, &evidence) } else { Cause::None };
     let dialect = evidence.dialect.unwrap_or(if refused { Dialect::STATUS } else { Dialect::NONE });
-    let Evidence { budgets, retry_after, elsewhere, scope, .. } = evidence;
+    let Evidence { budgets, retry_after, other_scope, scope, .. } = evidence;
     let buckets = budgets.into_iter().map(|budget| budget.bucket).collect();
-    Hint { signal, cause, wait, retry_after: retry_after.or(elsewhere), scope, dialect, buckets }
+    Hint { signal, cause, wait, retry_after: retry_after.or(other_scope), scope, dialect, buckets }
 }
 
 /// Whether a request was refused because of a limit, or for lack of capacity.
@@ -90,7 +90,7 @@ fn wait_when_refused(evidence: &Evidence) -> Option<Duration> {
     let silent =
         || evidence.budgets.iter().filter(|budget| budget.binds).all(|budget| budget.bucket.remaining.is_none());
     used_up
-        .or(evidence.elsewhere)
+        .or(evidence.other_scope)
         .or_else(|| silent().then(|| longest(evidence.budgets.iter().filter(|budget| budget.binds)))?)
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Evidence {
     /// `retry_after` was told as a time of day.
     pub(super) dated: bool,
     /// A wait asked of some requests only, which cannot be told apart from here.
-    pub(super) elsewhere: Option<Duration>,
+    pub(super) other_scope: Option<Duration>,
     /// The least to wait if the answer does not ask for a wait.
     pub(super) at_least: Option<Duration>,
     pub(super) scope: Option<Box<str>>,

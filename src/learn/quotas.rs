@@ -265,7 +265,7 @@ impl Quotas {
                 newest,
                 unanswered: under_way,
                 ledger: ledger.clone(),
-                period: WindowEstimator::default(),
+                window_estimator: WindowEstimator::default(),
             };
             self.budgets[index].wake(born);
             return Some(index);
@@ -278,7 +278,8 @@ impl Quotas {
             newest: self.newest,
             unanswered: under_way,
             ledger: self.ledger.clone(),
-            period: other.map_or_else(WindowEstimator::default, |other| WindowEstimator::like(&other.period)),
+            window_estimator: other
+                .map_or_else(WindowEstimator::default, |other| WindowEstimator::like(&other.window_estimator)),
         };
         self.budgets.push(Quota::new(born, bucket, answer));
         Some(self.budgets.len() - 1)

@@ -220,7 +220,7 @@ fn sentry(name: &str, value: &str, evidence: &mut Evidence) -> bool {
     let longest = limits
         .max_by(|a, b| (a.1.is_empty(), a.0).partial_cmp(&(b.1.is_empty(), b.0)).unwrap_or(std::cmp::Ordering::Equal));
     if let Some((seconds, categories, whose)) = longest {
-        evidence.elsewhere = Some(time::duration(seconds));
+        evidence.other_scope = Some(time::duration(seconds));
         evidence.concerns(&format!("{whose}:{categories}"));
         evidence.speaks(Dialect::VENDOR);
     }

@@ -50,7 +50,7 @@ pub(super) struct Quota {
     pub(super) left: Allowance,
     /// Closed while the API asks to wait for it.
     pub(super) gate: Gate,
-    pub(super) period: WindowEstimator,
+    pub(super) window_estimator: WindowEstimator,
     pub(super) ledger: Ledger,
     trust: Trust,
     unit: ResetUnit,
@@ -97,7 +97,7 @@ pub(super) struct Born {
     /// All requests that were sent, each of which may have drawn on it.
     pub(super) ledger: Ledger,
     /// What is known of the window of another one of its name.
-    pub(super) period: WindowEstimator,
+    pub(super) window_estimator: WindowEstimator,
 }
 
 // === impl Quota ===
@@ -109,7 +109,7 @@ impl Quota {
             window: bucket.window,
             left: Allowance::new(bucket, answer.charge.seq, answer.at),
             gate: Gate::default(),
-            period: born.period,
+            window_estimator: born.window_estimator,
             ledger: born.ledger,
             trust: Trust::default(),
             unit: ResetUnit::default(),
@@ -184,7 +184,7 @@ impl Quota {
 
     /// Whether it is silent for long while others of its name are told of.
     pub(super) fn is_silent(&self, now: Instant) -> bool {
-        let window = self.period.known().map_or(SILENT_AT_LEAST, |window| window.mul_f64(SILENT));
+        let window = self.window_estimator.known().map_or(SILENT_AT_LEAST, |window| window.mul_f64(SILENT));
         self.common && now.since(self.heard) > window.saturating_mul(1 << self.woken.min(10))
     }
 
@@ -206,7 +206,7 @@ impl Quota {
 
     /// For how long it is remembered without a word: what speaks only when it refuses does so seldom.
     pub(super) fn remembered(&self) -> Duration {
-        let window = self.window.or(self.period.known()).unwrap_or_default();
+        let window = self.window.or(self.window_estimator.known()).unwrap_or_default();
         if self.common || self.dormant { window * 3 } else { (window * 20).max(RARE) }
     }
 
@@ -233,15 +233,15 @@ impl Quota {
         if turned {
             self.said.resets = 0;
             self.left.start_over();
-            (self.period, self.trust) = (WindowEstimator::default(), Trust::default());
+            (self.window_estimator, self.trust) = (WindowEstimator::default(), Trust::default());
             self.dismiss(budget);
         }
         self.common |= answer.is_served();
         self.heard = now;
         self.judge(&bucket, answer, unanswered);
-        let window = self.period.hear(&bucket, answer.sent, &self.ledger);
+        let window = self.window_estimator.hear(&bucket, answer.sent, &self.ledger);
         let others = self.kept && !self.left.overruled;
-        self.left.hear(&bucket, self.period.returns(), answer.charge.seq, now);
+        self.left.hear(&bucket, self.window_estimator.returns(), answer.charge.seq, now);
         self.left.overruled = !self.trust.holds();
         if self.left.overruled {
             self.dismiss(budget);
@@ -286,18 +286,18 @@ impl Quota {
             now: answer.at,
             ledger: &self.ledger,
             unanswered,
-            window: self.period.known(),
-            began: self.period.began(),
-            seen: self.period.seen(),
-            refills: self.period.refills() || bucket.refills,
+            window: self.window_estimator.known(),
+            began: self.window_estimator.began(),
+            seen: self.window_estimator.seen(),
+            refills: self.window_estimator.refills() || bucket.refills,
             requests: bucket.requests,
         };
         match self.trust.hear(&claim) {
             Step::Restarted => {
                 self.said.resets = self.said.resets.saturating_add(1);
-                self.period.restarted(limit, limit - remaining, bucket.reset, answer.sent, &self.ledger);
+                self.window_estimator.restarted(limit, limit - remaining, bucket.reset, answer.sent, &self.ledger);
             }
-            Step::Risen => self.period.risen(),
+            Step::Risen => self.window_estimator.risen(),
             Step::Same => {}
         }
     }
@@ -358,7 +358,7 @@ impl Quota {
         if !was || others {
             return;
         }
-        self.period.contradicted();
+        self.window_estimator.contradicted();
         if now < self.even_until {
             // It is even already: the way takes longer at times than was thought.
             budget.refused(now, answer.sent);
@@ -378,8 +378,8 @@ impl Quota {
 
     /// When something has come back of what is used up, at the latest: not all of it comes back at the reset.
     fn back_by(&self, spec: LimitSpec, window: Duration, answer: &Observation<'_>) -> Instant {
-        let end = self.period.ends_by(window);
-        if self.period.slides() { end.min(answer.at + self.hold(spec, answer)) } else { end }
+        let end = self.window_estimator.ends_by(window);
+        if self.window_estimator.slides() { end.min(answer.at + self.hold(spec, answer)) } else { end }
     }
 
     /// How long to wait until one or two of a budget have come back.
