@@ -1,12 +1,14 @@
 //! What an API allows, and when the next request fits into it. Pure: told the time, never reads it.
 
 mod budget;
+mod charge;
 mod gcra;
 mod margin;
 mod spec;
 mod window;
 
-pub use budget::{Budget, Charge, Cost, Scope, Seq, Source, Usage};
+pub use budget::{Budget, Usage};
+pub use charge::{Charge, Cost, Scope, Seq, Source};
 pub use gcra::Gcra;
 pub use margin::{Margin, MarginSpec};
 pub use spec::{LONGEST_PACE, LimitSpec, Limits, Rate, SpecError, settle};

@@ -128,8 +128,8 @@ fn the_check_finds_what_it_is_for() {
         assert_eq!(violations(Path::new(path), text), Vec::<String>::new(), "{path}: {text}");
     }
     let files = [
-        ("a.rs", "mod b; mod c; mod d;"),
-        ("a/b.rs", "use super::c::C;"),
+        ("a.rs", "mod b; mod c; mod d; pub use d::{D, e::E};"),
+        ("a/b.rs", "use super::c::C; fn f() { super::E::new() }"),
         ("a/c.rs", "use crate::a::{d::{self, D}, Item};"),
         ("a/d.rs", "mod e;"),
         ("a/d/e.rs", "use super::super::b::B; use super::D;"),
@@ -138,7 +138,7 @@ fn the_check_finds_what_it_is_for() {
     let files: Vec<_> = files.iter().map(|(path, text)| (PathBuf::from(path), (*text).to_owned())).collect();
     let found: Vec<_> = uses_of(&files).into_iter().map(|found| (found.from, found.to)).collect();
     let pair = |from: &str, to: &str| (from.to_owned(), to.to_owned());
-    assert_eq!(found, [pair("b", "c"), pair("c", "d"), pair("d", "b")]);
+    assert_eq!(found, [pair("b", "c"), pair("b", "d"), pair("c", "d"), pair("d", "b")]);
     let edges = |pairs: &[(&str, &str)]| {
         let mut edges = BTreeMap::<String, BTreeSet<String>>::new();
         for (from, to) in pairs {
@@ -193,6 +193,8 @@ fn uses_of(sources: &[(PathBuf, String)]) -> Vec<Use> {
         tests.iter().any(|tests| path.with_extension("").starts_with(tests)) || path.ends_with("tests.rs")
     };
     let modules: BTreeSet<Module> = sources.iter().map(|(path, _)| module(path)).collect();
+    let passed_on: BTreeMap<(Module, String), Module> =
+        sources.iter().flat_map(|(path, text)| passed_on(&module(path), &without_text(text))).collect();
     let mut uses = BTreeSet::new();
     for (path, text) in sources.iter().filter(|(path, _)| !is_test(path)) {
         let (own, code) = (module(path), without_tests(&without_text(text)));
@@ -206,6 +208,14 @@ fn uses_of(sources: &[(PathBuf, String)]) -> Vec<Use> {
                 target.pop();
             }
             target.extend(names.map(str::to_owned));
+            let mut item = None;
+            while !target.is_empty() && !modules.contains(&target) {
+                item = target.pop();
+            }
+            // What a parent passes on is its child's.
+            while let Some(from) = item.as_ref().and_then(|item| passed_on.get(&(target.clone(), item.clone()))) {
+                target.clone_from(from);
+            }
             while !target.is_empty() && !modules.contains(&target) {
                 target.pop();
             }
@@ -216,6 +226,37 @@ fn uses_of(sources: &[(PathBuf, String)]) -> Vec<Use> {
         }
     }
     uses.into_iter().map(|(parent, from, to)| Use { parent, from, to }).collect()
+}
+
+/// The items that `module`, whose code this is, passes on with `pub use`, and the modules that they come from.
+fn passed_on(module: &Module, code: &str) -> Vec<((Module, String), Module)> {
+    let mut passed = Vec::new();
+    for (at, _) in code.match_indices("use ") {
+        let before = code[..at].trim_end();
+        let visible = before.ends_with("pub")
+            || before.ends_with(')') && before.rfind("pub(").is_some_and(|pub_at| !before[pub_at..].contains(';'));
+        if !visible {
+            continue;
+        }
+        let mut paths = BTreeSet::new();
+        expand(&mut code[at + "use ".len()..].chars().peekable(), "", &mut paths);
+        for path in paths {
+            let mut names = path.trim_start_matches("::").split("::").peekable();
+            let mut from = module.clone();
+            if names.next_if_eq(&"crate").is_some() {
+                from.clear();
+            }
+            while names.next_if_eq(&"self").is_some() {}
+            while names.next_if_eq(&"super").is_some() {
+                from.pop();
+            }
+            from.extend(names.map(str::to_owned));
+            if let Some(item) = from.pop() {
+                passed.push(((module.clone(), item), from));
+            }
+        }
+    }
+    passed
 }
 
 /// A circle among what imports what, if there is one.

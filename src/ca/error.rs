@@ -3,9 +3,8 @@
 use std::{
     io,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
-
-use super::Certificate;
 
 /// Why there is no CA, or no certificate.
 #[derive(Debug, thiserror::Error)]
@@ -102,9 +101,9 @@ impl CaError {
         }
     }
 
-    /// It was good until then.
-    pub(super) fn expired(certificate: &Certificate) -> Self {
-        Self::Expired { until: httpdate::fmt_http_date(certificate.not_after()) }
+    /// It was good `until` then.
+    pub(super) fn expired(until: SystemTime) -> Self {
+        Self::Expired { until: httpdate::fmt_http_date(until) }
     }
 
     /// What to do next.

@@ -55,7 +55,7 @@ impl Stored {
             return Err(wrong("its key and its certificate do not belong together".to_owned()));
         }
         if certificate.not_after() <= now {
-            return Err(CaError::expired(&certificate));
+            return Err(CaError::expired(certificate.not_after()));
         }
         Ok(Self { key, certificate })
     }

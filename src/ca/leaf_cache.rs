@@ -111,7 +111,7 @@ impl LeafCache {
             return Err(CaError::Outside { host: host.to_owned(), only: authority.constraints().to_string() });
         }
         if authority.not_after() <= now {
-            return Err(CaError::expired(authority));
+            return Err(CaError::expired(authority.not_after()));
         }
         let (params, until) = params::leaf(host, now, authority.not_after())?;
         let signed = params.signed_by(&self.key, &self.issuer).map_err(CaError::Making)?;

@@ -3,21 +3,29 @@
 //! If nobody waits and every limit says *now*, a request passes on the spot. Otherwise it takes a ticket. While somebody
 //! waits, one task per lane sleeps until the next slot matures, and only then is the ticket chosen that gets it.
 
+mod log;
+mod permit;
+mod symptoms;
+
 use std::{fmt, sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use tokio::sync::{Notify, oneshot};
 
-use super::{
-    Admission, AdmitRequest, Permit, Snapshot, Waiting,
-    log::log_changes,
-    state::{Decision, End, Memory, Slot, State},
-    symptoms::Symptoms,
+use self::{log::log_changes, symptoms::Symptoms};
+pub use self::{
+    permit::{Admission, Permit, Waiting},
+    symptoms::Failure,
 };
 use crate::{
     clock::{Clock, Instant},
-    lane::order::Place,
+    lane::{
+        order::Place,
+        request::AdmitRequest,
+        snapshot::Snapshot,
+        state::{Decision, End, Memory, Slot, State},
+    },
     learn::{Changes, Heard},
     metrics::RuleMetrics,
     policy::Policy,
@@ -32,7 +40,7 @@ pub struct Lane {
     door: Mutex<Door>,
     /// Tells the driver that it sleeps too long.
     wake: Notify,
-    pub(super) symptoms: Symptoms,
+    symptoms: Symptoms,
 }
 
 /// What is behind the lock.

@@ -5,7 +5,10 @@ mod view;
 
 use std::{sync::Arc, time::Duration};
 
-use super::{AdmitRequest, LaneStats, Refusal};
+use super::{
+    request::{AdmitRequest, Refusal},
+    snapshot::LaneStats,
+};
 use crate::{
     clock::Instant,
     lane::order::{Head, Place, Queue},

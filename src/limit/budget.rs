@@ -2,30 +2,11 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use super::{Gcra, LONGEST_PACE, LimitSpec, Margin, MarginSpec, Window};
+use super::{
+    Gcra, LONGEST_PACE, LimitSpec, Margin, MarginSpec, Window,
+    charge::{Charge, Cost, Scope, Seq, Source},
+};
 use crate::clock::Instant;
-
-/// What a request costs, in the limit's own units; nearly always one.
-pub type Cost = NonZeroU32;
-
-/// Numbers the cost units that a lane has handed out, through its whole life.
-pub type Seq = u64;
-
-/// What one request has taken of its lane's limits, for as long as that has to be settled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Charge {
-    /// The number of the first of its units.
-    pub seq: Seq,
-    /// How many they are.
-    pub cost: Cost,
-    /// The budgets of the API that it draws on.
-    pub scope: Scope,
-}
-
-/// The budgets of an API that a request draws on, of those that the API reports. What is configured, and what refusals
-/// taught, holds for every request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Scope(u64);
 
 /// Several limits and the margin they share.
 #[derive(Clone, Debug)]
@@ -51,17 +32,6 @@ struct Limit {
     window: Window,
     /// When something was last taken of it.
     taken: Instant,
-}
-
-/// Who asks for a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// The configuration.
-    Config,
-    /// The API, of its budget with this number, which is below [`Scope::MOST`].
-    Advertised(u8),
-    /// What it refuses.
-    Estimated,
 }
 
 /// How far one limit is used, for people to look at.
@@ -291,49 +261,6 @@ impl Limit {
             }
             _ => 0,
         }
-    }
-}
-
-// === impl Scope ===
-
-impl Scope {
-    /// Nothing that the API reports.
-    pub const NONE: Self = Self(0);
-    /// As many budgets of one API are told apart.
-    pub const MOST: u8 = 32;
-
-    /// The budget with this number alone.
-    pub fn only(budget: u8) -> Self {
-        debug_assert!(budget < Self::MOST);
-        Self(1 << budget)
-    }
-
-    /// Whether it has nothing in it.
-    pub fn is_empty(self) -> bool {
-        self == Self::NONE
-    }
-
-    /// Whether the budget with this number is in it.
-    pub fn has(self, budget: u8) -> bool {
-        self.0 & Self::only(budget).0 != 0
-    }
-
-    /// Whether a limit of this source holds for its requests.
-    pub fn includes(self, source: Source) -> bool {
-        match source {
-            Source::Advertised(budget) => self.has(budget),
-            Source::Config | Source::Estimated => true,
-        }
-    }
-
-    /// What is in either.
-    pub fn and(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// What is in this one and not in the other.
-    pub fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
     }
 }
 

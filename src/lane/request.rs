@@ -1,21 +1,9 @@
-//! What a request asks of a lane, and what the lane says to it.
+//! What a request asks of a lane, and why it may be refused.
 
-use std::{
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::time::Duration;
 
-use tokio::sync::oneshot;
-
-use super::{Lane, Permit};
-use crate::{
-    clock::Instant,
-    lane::order::{Place, Turn},
-    learn::RouteKey,
-    limit::Cost,
-};
+use super::order::Turn;
+use crate::{clock::Instant, learn::RouteKey, limit::Cost};
 
 /// What a request asks of a lane.
 #[derive(Clone, Copy, Debug)]
@@ -28,18 +16,6 @@ pub struct AdmitRequest {
     pub deadline: Instant,
     /// Whether it has been sent before: then it goes in front of those that have not.
     pub again: bool,
-}
-
-/// What the lane says to it.
-#[derive(Debug)]
-#[must_use]
-pub enum Admission {
-    /// Send now.
-    Send(Permit),
-    /// Wait for a permit.
-    Wait(Waiting),
-    /// It is no use to wait.
-    Refuse(Refusal),
 }
 
 /// Why a request may not even wait.
@@ -67,44 +43,12 @@ pub enum Refusal {
     },
 }
 
-/// A ticket in the hands of a request: becomes a permit. Dropped, it leaves the queue at once and costs no slot.
-#[derive(Debug)]
-#[must_use]
-pub struct Waiting {
-    pub(super) lane: Arc<Lane>,
-    pub(super) place: Place,
-    pub(super) grant: oneshot::Receiver<Permit>,
-    pub(super) granted: bool,
-    /// When the slot is expected to mature.
-    pub expected: Instant,
-}
-
 // === impl AdmitRequest ===
 
 impl AdmitRequest {
     /// Whom it stands in front of.
     pub(super) fn turn(&self) -> Turn {
         if self.again { Turn::Resent } else { Turn::New }
-    }
-}
-
-// === impl Waiting ===
-
-impl Future for Waiting {
-    type Output = Permit;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Permit> {
-        let permit = ready!(Pin::new(&mut self.grant).poll(cx));
-        self.granted = true;
-        Poll::Ready(permit.expect("a lane keeps a ticket until it is served or left"))
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        if !self.granted {
-            self.lane.leave(self.place);
-        }
     }
 }
 

@@ -2,8 +2,11 @@
 
 use tracing::{info, warn};
 
-use super::{Lane, unexplained::Episodes};
-use crate::learn::{Change, Changes, Reason};
+use super::Lane;
+use crate::{
+    lane::unexplained::Episodes,
+    learn::{Change, Changes, Reason},
+};
 
 /// A pause longer than this is worth a warning.
 const LONG: std::time::Duration = std::time::Duration::from_secs(900);

@@ -2,11 +2,14 @@
 
 use parking_lot::Mutex;
 
-use super::{
-    Departures, Lane,
-    unexplained::{Episodes, UnexplainedRefusals},
+use super::Lane;
+use crate::{
+    clock::Instant,
+    lane::{
+        departures::Departures,
+        unexplained::{Episodes, UnexplainedRefusals},
+    },
 };
-use crate::clock::Instant;
 
 /// The signs that one lane shows.
 #[derive(Debug)]

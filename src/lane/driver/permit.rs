@@ -1,12 +1,24 @@
-//! A slot in a request's hands.
+//! A slot in a request's hands, and the ticket of a request that waits for one.
 
-use std::{mem, sync::Arc};
-
-use super::{
-    Admission, AdmitRequest, Lane,
-    state::{End, Slot},
+use std::{
+    mem,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
 };
-use crate::{clock::Instant, learn::Heard};
+
+use tokio::sync::oneshot;
+
+use super::Lane;
+use crate::{
+    clock::Instant,
+    lane::{
+        order::Place,
+        request::{AdmitRequest, Refusal},
+        state::{End, Slot},
+    },
+    learn::Heard,
+};
 
 /// The right to send one request now, settled with what came back.
 ///
@@ -27,6 +39,30 @@ enum Stage {
     Answered,
     /// The lane has it back.
     Over,
+}
+
+/// What a lane says to a request that asks for a slot.
+#[derive(Debug)]
+#[must_use]
+pub enum Admission {
+    /// Send now.
+    Send(Permit),
+    /// Wait for a permit.
+    Wait(Waiting),
+    /// It is no use to wait.
+    Refuse(Refusal),
+}
+
+/// A ticket in the hands of a request: becomes a permit. Dropped, it leaves the queue at once and costs no slot.
+#[derive(Debug)]
+#[must_use]
+pub struct Waiting {
+    pub(super) lane: Arc<Lane>,
+    pub(super) place: Place,
+    pub(in crate::lane) grant: oneshot::Receiver<Permit>,
+    pub(super) granted: bool,
+    /// When the slot is expected to mature.
+    pub expected: Instant,
 }
 
 // === impl Permit ===
@@ -102,5 +138,25 @@ impl Drop for Permit {
             Stage::Over => return,
         };
         self.lane.settle(&self.slot, end);
+    }
+}
+
+// === impl Waiting ===
+
+impl Future for Waiting {
+    type Output = Permit;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Permit> {
+        let permit = ready!(Pin::new(&mut self.grant).poll(cx));
+        self.granted = true;
+        Poll::Ready(permit.expect("a lane keeps a ticket until it is served or left"))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if !self.granted {
+            self.lane.leave(self.place);
+        }
     }
 }
