@@ -86,7 +86,7 @@ fn filter(text: &str) -> Result<EnvFilter, Failure> {
     EnvFilter::try_new(format!("{QUIET},{text}")).map_err(|error| {
         Failure::new(format!("ANDANTE_LOG is not a log filter: {text:?}"))
             .because(error)
-            .hinting("write a level, as in ANDANTE_LOG=debug, or levels by module: info,andante::pace=trace")
+            .hinting("write a level, as in ANDANTE_LOG=debug, or levels by module: info,andante::lane=trace")
     })
 }
 
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_filter_is_a_level_or_levels_by_module() {
-        assert!(filter("debug").is_ok() && filter("info,andante::pace=trace").is_ok());
+        assert!(filter("debug").is_ok() && filter("info,andante::lane=trace").is_ok());
         assert!(filter("andante=loud").unwrap_err().hint().is_some_and(|hint| hint.contains("ANDANTE_LOG=debug")));
     }
 
