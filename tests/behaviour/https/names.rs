@@ -38,7 +38,8 @@ fn connections_come_from_the_address_that_a_rule_says() {
 fn asking(known: impl Fn(&str) -> Name + Send + 'static, toml: &str) -> (NameServer, Interceptor) {
     let names = NameServer::start(known);
     let toml = format!("dns = [\"{}\"]\n{toml}", names.address());
-    let interceptor = Interceptor::with_config(&toml, &["--intercept", "*"]);
+    // Each thread asks for itself.
+    let interceptor = Interceptor::with_config(&toml, &["--intercept", "*", "--threads", "1"]);
     (names, interceptor)
 }
 
