@@ -14,6 +14,7 @@ mod refusing;
 mod route_key;
 mod routes;
 mod scopes;
+mod serving;
 mod window_estimator;
 
 use std::time::Duration;
@@ -362,46 +363,6 @@ impl Learned {
             .max(self.routes.last_pause())
             .max(self.told.last_pause())
             .max(self.kinds.last_pause())
-    }
-
-    /// A pause is over: not all that wait leave at once.
-    fn open(&mut self, changes: &mut Changes) {
-        self.waits = 0;
-        self.kinds.opened();
-        self.estimator.opened(self.unanswered);
-        changes.push(Change::Opened);
-    }
-
-    fn serve(&mut self, seen: &Observation<'_>, changes: &mut Changes) {
-        let &Observation { charge, at: now, .. } = seen;
-        let seq = charge.seq;
-        if let Some(breaker) = &mut self.breaker {
-            breaker.served(now, self.gate.is_probe(seq));
-        }
-        if self.gate.served(seq) {
-            self.open(changes);
-        }
-        if self.told.passed(charge) {
-            self.estimator.opened(self.unanswered);
-        }
-        let beside = self.kinds.is_beside(&seen.kind);
-        self.estimator.served(answered(seen), beside);
-        self.kinds.served(&seen.kind, answered(seen), &self.estimator);
-    }
-
-    fn fail(&mut self, now: Instant, seq: Seq, changes: &mut Changes) {
-        if !self.answered {
-            // Its name may be wrong: whoever asks for it should know soon.
-            return;
-        }
-        let probe = self.gate.is_probe(seq) && self.is_broken();
-        let pause = self.breaker.as_mut().and_then(|breaker| breaker.failed(now, probe));
-        match pause {
-            Some(pause) => self.close(now, pause, Reason::Breaker, changes),
-            // What it was to find out, it has: the API answers, or is not reached, but it does not ask for a pause.
-            None if self.gate.served(seq) => self.open(changes),
-            None => {}
-        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! The state of a lane: its limits, its queue, and what it has learned. Pure: events go in with their time, and slots come
 //! out. The lane has the lock, the timer and the log.
 
+mod memory;
 mod view;
 
 use std::{sync::Arc, time::Duration};
 
+pub(super) use self::memory::Memory;
 use super::{
     request::{AdmitRequest, Refusal},
     snapshot::LaneStats,
@@ -39,19 +41,6 @@ pub(super) struct State<T> {
 struct Sorted {
     at: Instant,
     version: Option<u64>,
-}
-
-/// What a lane would lose if it were forgotten.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Memory {
-    /// Requests are on their way, or count in the window of a configured limit.
-    Owed,
-    /// A pause that an API has asked for.
-    Pause,
-    /// What answers have taught, the last of them to a request that was sent then.
-    Learned(Instant),
-    /// Nothing: a new lane would do the same.
-    Nothing,
 }
 
 /// What holds a waiting request up beside what holds up all: requests alike stand in one line.
@@ -106,8 +95,6 @@ enum Next {
 /// So many slots are given in one go, and so many tickets moved from line to line. The rest follows when others had the
 /// lock.
 const BATCH: usize = 64;
-/// What was learned is remembered for so long after the last request, though there are many lanes.
-const REMEMBERED: Duration = Duration::from_secs(3600);
 /// The lines are not sorted anew more often than this.
 const SORTING: Duration = Duration::from_millis(100);
 
@@ -251,18 +238,6 @@ impl<T> State<T> {
             Next::Line(..) => now,
             Next::At(at) => at,
         }
-    }
-
-    /// What would be lost if this lane were forgotten.
-    pub(super) fn memory(&mut self, now: Instant) -> Memory {
-        if self.in_flight > 0 || !self.queue.is_empty() || !self.budget.is_idle(now) {
-            return Memory::Owed;
-        }
-        if self.learned.last_pause().is_some_and(|until| until > now) {
-            return Memory::Pause;
-        }
-        let last = self.tally.active.map_or(Instant::START, |(_, last)| last);
-        if self.learned.is_blank() || now.since(last) >= REMEMBERED { Memory::Nothing } else { Memory::Learned(last) }
     }
 
     /// Whether a request that comes now may leave at once: nobody is before it in its line, and whoever waits in another

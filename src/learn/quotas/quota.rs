@@ -1,5 +1,7 @@
 //! One of the budgets that an API tells of.
 
+mod refused;
+
 use std::{num::NonZeroU32, time::Duration};
 
 use smallvec::SmallVec;
@@ -16,7 +18,7 @@ use crate::{
         Grounds, Observation, allowance::Allowance, gate::Gate, grounds::SaidGrounds, ledger::Ledger,
         window_estimator::WindowEstimator,
     },
-    limit::{Budget, Charge, LONGEST_PACE, LimitSpec, Rate, Seq, Source},
+    limit::{Budget, Charge, LimitSpec, Rate, Seq, Source},
     policy::Spend,
 };
 
@@ -25,13 +27,6 @@ const NEWS: Duration = Duration::from_secs(60);
 const WORDS: usize = 8;
 /// What is used by others, without our having to notice: this share of a limit.
 const OTHERS: f64 = 0.02;
-/// Where our books had room and a request was refused, the budget is spent evenly for so many windows, and not longer than
-/// this.
-const EVEN_WINDOWS: u32 = 3;
-const EVEN_AT_MOST: Duration = Duration::from_secs(600);
-/// The first pause after a refusal that a budget explains; later ones, one after the other, are twice as long each.
-const SHORTEST_HOLD: Duration = Duration::from_millis(20);
-const LONGEST_HOLD: Duration = Duration::from_secs(60);
 /// What was sent before a limit was known is written into its books in so many parts.
 const PARTS: u64 = 16;
 /// A budget is dormant if it is silent for so much of its window while others of its name are told of.
@@ -343,50 +338,6 @@ impl Quota {
             first = next;
         }
         parts
-    }
-
-    /// A request was refused because nothing is left. `was` says whether our books kept the limit already, and `others`
-    /// that somebody else was known to use it too: only then the reset has to be waited for. Otherwise the API counts
-    /// otherwise than we do, which even pacing does not notice.
-    fn refuse(&mut self, spec: LimitSpec, was: bool, others: bool, answer: &Observation<'_>, budget: &mut Budget) {
-        let now = answer.at;
-        if answer.charge.seq <= self.refusals.1 {
-            // It was under way before.
-            return;
-        }
-        self.refusals = (self.refusals.0 + 1, self.taken);
-        if !was || others {
-            return;
-        }
-        self.window_estimator.contradicted();
-        if now < self.even_until {
-            // It is even already: the way takes longer at times than was thought.
-            budget.refused(now, answer.sent);
-        }
-        if spec.rate.per <= LONGEST_PACE {
-            self.even_until = now + (spec.rate.per * EVEN_WINDOWS).min(EVEN_AT_MOST);
-            budget.learn(
-                Source::Advertised(self.id),
-                self::spec(f64::from(spec.rate.count.get()), spec.rate.per, Spend::Even),
-                &[],
-            );
-        }
-        let hold = self.hold(spec, answer);
-        let reset = self.left.reset.map_or(hold, |reset| reset.since(now)).max(SHORTEST_HOLD);
-        self.left.hold(now + hold.min(reset));
-    }
-
-    /// When something has come back of what is used up, at the latest: not all of it comes back at the reset.
-    fn back_by(&self, spec: LimitSpec, window: Duration, answer: &Observation<'_>) -> Instant {
-        let end = self.window_estimator.ends_by(window);
-        if self.window_estimator.slides() { end.min(answer.at + self.hold(spec, answer)) } else { end }
-    }
-
-    /// How long to wait until one or two of a budget have come back.
-    fn hold(&self, spec: LimitSpec, answer: &Observation<'_>) -> Duration {
-        let slots =
-            (spec.rate.interval() * 2).min(spec.rate.per).max(SHORTEST_HOLD).max(answer.at.since(answer.sent) * 2);
-        slots.mul_f64(2f64.powi(self.refusals.0.saturating_sub(3).min(20) as i32)).min(LONGEST_HOLD)
     }
 
     /// It is not kept any more.

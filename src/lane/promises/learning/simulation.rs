@@ -10,6 +10,7 @@ mod clients;
 mod dice;
 mod limiter;
 mod random;
+mod tells;
 mod world;
 mod zoo;
 

@@ -3,7 +3,8 @@
 use super::{
     dice::Dice,
     limiter::Limiter,
-    world::{Tells, Wait, World},
+    tells::{Tells, Wait},
+    world::World,
 };
 
 const WINDOWS: [f64; 11] = [1.0, 1.0, 2.0, 5.0, 10.0, 10.0, 30.0, 60.0, 60.0, 7.0, 25.0];

@@ -11,42 +11,12 @@ use super::{
     clients::Client,
     dice::Dice,
     limiter::{Limiter, Look},
+    tells::{Tells, Wait},
 };
 use crate::clock::Instant;
 
 /// So many workers send.
 pub(super) const WORKERS: usize = 64;
-
-/// What the fields of an answer tell of the limit that was asked last.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Tells {
-    Nothing,
-    Truth,
-    /// Its reset is a second late.
-    Late,
-    /// The same, as a date with a fraction of a second.
-    LateDate,
-    /// Its reset is so many seconds late.
-    FarLate(f64),
-    /// Six times its window.
-    WrongWindow,
-    /// The numbers of somebody else.
-    Others,
-    /// The same numbers for ever.
-    Frozen,
-    /// Numbers below nothing.
-    Negative,
-}
-
-/// What the `Retry-After` of a refusal says.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Wait {
-    /// The truth, with what is served as well.
-    WithAll,
-    Unsaid,
-    Truth,
-    Always(f64),
-}
 
 /// An API, and the way to it. Times are in seconds.
 #[derive(Clone, Debug)]
@@ -84,12 +54,12 @@ pub(super) struct World {
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) retry_after: Option<f64>,
-    pub(super) told: Option<Quotas>,
+    pub(super) told: Option<Shown>,
 }
 
 /// What its fields say.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Quotas {
+pub(super) struct Shown {
     pub(super) limit: f64,
     pub(super) remaining: f64,
     pub(super) reset: f64,
@@ -403,22 +373,22 @@ impl Run<'_> {
         (delay, holds)
     }
 
-    fn report(&mut self, look: Look) -> Option<Quotas> {
-        let truth = Quotas { limit: look.limit, remaining: look.remaining, reset: look.reset.ceil(), window: None };
+    fn report(&mut self, look: Look) -> Option<Shown> {
+        let truth = Shown { limit: look.limit, remaining: look.remaining, reset: look.reset.ceil(), window: None };
         Some(match self.world.tells {
             Tells::Nothing => return None,
             Tells::Truth => truth,
-            Tells::Late => Quotas { reset: look.reset + 1.0, ..truth },
-            Tells::LateDate => Quotas { reset: MORNING.as_secs_f64() + self.now + look.reset + 1.0, ..truth },
-            Tells::FarLate(by) => Quotas { reset: look.reset + by, ..truth },
-            Tells::WrongWindow => Quotas { window: Some(look.window * 6.0), ..truth },
-            Tells::Others => Quotas {
+            Tells::Late => Shown { reset: look.reset + 1.0, ..truth },
+            Tells::LateDate => Shown { reset: MORNING.as_secs_f64() + self.now + look.reset + 1.0, ..truth },
+            Tells::FarLate(by) => Shown { reset: look.reset + by, ..truth },
+            Tells::WrongWindow => Shown { window: Some(look.window * 6.0), ..truth },
+            Tells::Others => Shown {
                 remaining: (self.dice.seq() * look.limit).floor(),
                 reset: (self.dice.seq() * look.window).ceil(),
                 ..truth
             },
-            Tells::Frozen => Quotas { remaining: 0.0, reset: look.window, ..truth },
-            Tells::Negative => Quotas { remaining: -5.0, reset: -3.0, ..truth },
+            Tells::Frozen => Shown { remaining: 0.0, reset: look.window, ..truth },
+            Tells::Negative => Shown { remaining: -5.0, reset: -3.0, ..truth },
         })
     }
 

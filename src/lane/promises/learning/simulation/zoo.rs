@@ -2,7 +2,8 @@
 
 use super::{
     limiter::Limiter,
-    world::{Tells, Wait, World},
+    tells::{Tells, Wait},
+    world::World,
 };
 
 /// What is learned well: the least share of what is allowed, and the most that is refused after the first window, in percent.

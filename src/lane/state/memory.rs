@@ -1,0 +1,36 @@
+//! What a lane would lose if it were forgotten.
+
+use std::time::Duration;
+
+use super::State;
+use crate::clock::Instant;
+
+/// What a lane would lose if it were forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::lane) enum Memory {
+    /// Requests are on their way, or count in the window of a configured limit.
+    Owed,
+    /// A pause that an API has asked for.
+    Pause,
+    /// What answers have taught, the last of them to a request that was sent then.
+    Learned(Instant),
+    /// Nothing: a new lane would do the same.
+    Nothing,
+}
+
+/// What was learned is remembered for so long after the last request, though there are many lanes.
+const REMEMBERED: Duration = Duration::from_secs(3600);
+
+impl<T> State<T> {
+    /// What would be lost if this lane were forgotten.
+    pub(in crate::lane) fn memory(&mut self, now: Instant) -> Memory {
+        if self.in_flight > 0 || !self.queue.is_empty() || !self.budget.is_idle(now) {
+            return Memory::Owed;
+        }
+        if self.learned.last_pause().is_some_and(|until| until > now) {
+            return Memory::Pause;
+        }
+        let last = self.tally.active.map_or(Instant::START, |(_, last)| last);
+        if self.learned.is_blank() || now.since(last) >= REMEMBERED { Memory::Nothing } else { Memory::Learned(last) }
+    }
+}

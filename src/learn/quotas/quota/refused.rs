@@ -1,0 +1,72 @@
+//! What a quota does when a request is refused although it should have been served.
+
+use std::time::Duration;
+
+use super::{Quota, spec as spec_of};
+use crate::{
+    clock::Instant,
+    learn::Observation,
+    limit::{Budget, LONGEST_PACE, LimitSpec, Source},
+    policy::Spend,
+};
+
+/// Where our books had room and a request was refused, the budget is spent evenly for so many windows, and not longer than
+/// this.
+const EVEN_WINDOWS: u32 = 3;
+const EVEN_AT_MOST: Duration = Duration::from_secs(600);
+/// The first pause after a refusal that a budget explains; later ones, one after the other, are twice as long each.
+const SHORTEST_HOLD: Duration = Duration::from_millis(20);
+const LONGEST_HOLD: Duration = Duration::from_secs(60);
+
+impl Quota {
+    /// A request was refused because nothing is left. `was` says whether our books kept the limit already, and `others`
+    /// that somebody else was known to use it too: only then the reset has to be waited for. Otherwise the API counts
+    /// otherwise than we do, which even pacing does not notice.
+    pub(super) fn refuse(
+        &mut self,
+        spec: LimitSpec,
+        was: bool,
+        others: bool,
+        answer: &Observation<'_>,
+        budget: &mut Budget,
+    ) {
+        let now = answer.at;
+        if answer.charge.seq <= self.refusals.1 {
+            // It was under way before.
+            return;
+        }
+        self.refusals = (self.refusals.0 + 1, self.taken);
+        if !was || others {
+            return;
+        }
+        self.window_estimator.contradicted();
+        if now < self.even_until {
+            // It is even already: the way takes longer at times than was thought.
+            budget.refused(now, answer.sent);
+        }
+        if spec.rate.per <= LONGEST_PACE {
+            self.even_until = now + (spec.rate.per * EVEN_WINDOWS).min(EVEN_AT_MOST);
+            budget.learn(
+                Source::Advertised(self.id),
+                spec_of(f64::from(spec.rate.count.get()), spec.rate.per, Spend::Even),
+                &[],
+            );
+        }
+        let hold = self.hold(spec, answer);
+        let reset = self.left.reset.map_or(hold, |reset| reset.since(now)).max(SHORTEST_HOLD);
+        self.left.hold(now + hold.min(reset));
+    }
+
+    /// When something has come back of what is used up, at the latest: not all of it comes back at the reset.
+    pub(super) fn back_by(&self, spec: LimitSpec, window: Duration, answer: &Observation<'_>) -> Instant {
+        let end = self.window_estimator.ends_by(window);
+        if self.window_estimator.slides() { end.min(answer.at + self.hold(spec, answer)) } else { end }
+    }
+
+    /// How long to wait until one or two of a budget have come back.
+    fn hold(&self, spec: LimitSpec, answer: &Observation<'_>) -> Duration {
+        let slots =
+            (spec.rate.interval() * 2).min(spec.rate.per).max(SHORTEST_HOLD).max(answer.at.since(answer.sent) * 2);
+        slots.mul_f64(2f64.powi(self.refusals.0.saturating_sub(3).min(20) as i32)).min(LONGEST_HOLD)
+    }
+}
