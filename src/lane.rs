@@ -2,6 +2,7 @@
 
 mod departures;
 mod driver;
+mod key;
 mod lanes;
 pub mod order;
 #[cfg(test)]

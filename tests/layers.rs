@@ -314,7 +314,7 @@ fn violations(path: &Path, text: &str) -> Vec<String> {
             wrong.push(format!("{}: `{module}` ({}) imports `{import}`", path.display(), LAYERS[own.0].0));
         }
     }
-    let pure = ["lane/state", "lane/order"].iter().any(|pure| path.with_extension("").starts_with(pure));
+    let pure = ["lane/state", "lane/order", "lane/key"].iter().any(|pure| path.with_extension("").starts_with(pure));
     if pure || LAYERS[own.0].0 == "pure" {
         let roots: BTreeSet<_> = IMPURE.iter().map(|path| path.split("::").next().unwrap()).collect();
         for import in roots.into_iter().flat_map(|root| paths_of(&code, root)) {

@@ -10,11 +10,15 @@ use std::{
 
 use parking_lot::RwLock;
 
-use super::{Lane, state::Memory};
+use super::{
+    Lane,
+    key::{LaneKey, RequestKey},
+    state::Memory,
+};
 use crate::{
     clock::{Clock, Instant},
     metrics::Metrics,
-    policy::{Origin, Policy, Rules},
+    policy::{Origin, Rules},
 };
 
 /// All lanes.
@@ -26,10 +30,10 @@ pub struct Lanes {
     rules_lanes: Vec<RuleLanes>,
 }
 
-/// The lanes of one rule, by host.
+/// The lanes of one rule.
 #[derive(Default)]
 struct RuleLanes {
-    lanes: RwLock<HashMap<Arc<str>, Arc<Lane>>>,
+    lanes: RwLock<HashMap<LaneKey, Arc<Lane>>>,
     /// At how many lanes the idle ones are looked for.
     crowded: AtomicUsize,
 }
@@ -56,15 +60,11 @@ impl Lanes {
         Self { rules, clock, metrics, rules_lanes }
     }
 
-    /// The lane for `origin`: one per rule and host.
+    /// The lane for requests to `origin`.
     pub fn find(&self, origin: &Origin) -> Arc<Lane> {
-        let rule = self.rules.find(origin);
-        let rule_lanes = match rule {
-            Some(found) => self.rules.iter().position(|rule| Arc::ptr_eq(rule, found)).expect("it is one of them"),
-            None => self.rules_lanes.len() - 1,
-        };
-        let rule_lanes = &self.rules_lanes[rule_lanes];
-        if let Some(lane) = rule_lanes.lanes.read().get(&origin.host) {
+        let key = RequestKey::new(&self.rules, origin);
+        let rule_lanes = &self.rules_lanes[key.rule.unwrap_or(self.rules_lanes.len() - 1)];
+        if let Some(lane) = rule_lanes.lanes.read().get(key.borrowed()) {
             return lane.clone();
         }
         let mut lanes = rule_lanes.lanes.write();
@@ -72,7 +72,7 @@ impl Lanes {
             forget(&mut lanes);
             rule_lanes.crowded.store(lanes.len() * 2, Ordering::Relaxed);
         }
-        lanes.entry(origin.host.clone()).or_insert_with(|| self.open(&origin.host, rule)).clone()
+        lanes.entry(key.to_lane_key()).or_insert_with(|| self.open(key)).clone()
     }
 
     /// Forgets lanes that remember nothing, if there are many. To be called now and then.
@@ -109,26 +109,26 @@ impl Lanes {
         &self.rules
     }
 
-    fn open(&self, host: &Arc<str>, rule: Option<&Arc<Policy>>) -> Arc<Lane> {
-        let metrics = match rule {
-            Some(rule) => self.metrics.rule(&rule.name),
-            None => self.metrics.unruled(host),
+    fn open(&self, key: RequestKey<'_>) -> Arc<Lane> {
+        let (policy, metrics) = match key.rule.map(|rule| self.rules.get(rule)) {
+            Some(rule) => (rule, self.metrics.rule(&rule.name)),
+            None => (self.rules.unruled(), self.metrics.unruled(key.host)),
         };
-        Arc::new(Lane::new(host.clone(), rule.unwrap_or(self.rules.unruled()).clone(), metrics, self.clock))
+        Arc::new(Lane::new(key.host.clone(), policy.clone(), metrics, self.clock))
     }
 }
 
 /// Forgets lanes that remember nothing, and some of those that only have learned something, if those are many.
-fn forget(lanes: &mut HashMap<Arc<str>, Arc<Lane>>) {
+fn forget(lanes: &mut HashMap<LaneKey, Arc<Lane>>) {
     // Nobody but the map holds it, and under the map's lock nobody can get it: no budget is ever made twice.
     let is_free = |lane: &Arc<Lane>| Arc::strong_count(lane) == 1;
     let mut learned = Vec::new();
-    lanes.retain(|host, lane| {
+    lanes.retain(|key, lane| {
         let memory = if is_free(lane) { lane.memory() } else { Memory::Owed };
         match memory {
             Memory::Owed => {}
-            Memory::Pause => learned.push((Instant::FAR, host.clone())),
-            Memory::Learned(last) => learned.push((last, host.clone())),
+            Memory::Pause => learned.push((Instant::FAR, key.clone())),
+            Memory::Learned(last) => learned.push((last, key.clone())),
             Memory::Nothing => return false,
         }
         true
@@ -137,6 +137,6 @@ fn forget(lanes: &mut HashMap<Arc<str>, Arc<Lane>>) {
         // A quarter more than need be: not each new lane is to look for one that can go.
         learned.sort_unstable();
         learned.truncate(learned.len() - LEARNED * 3 / 4);
-        learned.iter().for_each(|(_, host)| drop(lanes.remove(host)));
+        learned.iter().for_each(|(_, key)| drop(lanes.remove(key)));
     }
 }

@@ -94,15 +94,25 @@ impl Rules {
 
     /// The rule for `origin`: the one whose pattern says most about it, the earlier one among equals.
     pub fn find(&self, origin: &Origin) -> Option<&Arc<Policy>> {
+        self.position(origin).map(|position| self.get(position))
+    }
+
+    /// The number of the rule for `origin`, in the order of [`iter`](Self::iter).
+    pub fn position(&self, origin: &Origin) -> Option<usize> {
         let mut best = None;
-        for rule in &self.rules {
+        for (position, rule) in self.rules.iter().enumerate() {
             for pattern in rule.hosts.iter().filter(|pattern| pattern.matches(origin)) {
                 if best.is_none_or(|(weight, _)| pattern.weight() > weight) {
-                    best = Some((pattern.weight(), rule));
+                    best = Some((pattern.weight(), position));
                 }
             }
         }
-        best.map(|(_, rule)| rule)
+        best.map(|(_, position)| position)
+    }
+
+    /// The rule with this number.
+    pub fn get(&self, position: usize) -> &Arc<Policy> {
+        &self.rules[position]
     }
 
     /// All of them.

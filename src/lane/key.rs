@@ -1,0 +1,47 @@
+//! What makes two requests share a lane: the rule that is for both, and what the lanes of a rule are told apart by. Today
+//! that is the host.
+
+use std::{borrow::Borrow, sync::Arc};
+
+use crate::policy::{Origin, Rules};
+
+/// The key of a request. Borrowed from it, so that finding a lane allocates nothing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RequestKey<'a> {
+    /// The number of its rule; `None` if no rule is for it.
+    pub(super) rule: Option<usize>,
+    pub(super) host: &'a Arc<str>,
+}
+
+/// What a lane is told apart by from the other lanes of its rule.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct LaneKey {
+    host: Arc<str>,
+}
+
+// === impl RequestKey ===
+
+impl<'a> RequestKey<'a> {
+    pub(super) fn new(rules: &Rules, origin: &'a Origin) -> Self {
+        Self { rule: rules.position(origin), host: &origin.host }
+    }
+
+    /// As a map of one rule's lanes looks it up.
+    pub(super) fn borrowed(self) -> &'a str {
+        self.host
+    }
+
+    /// As a map of one rule's lanes keeps it.
+    pub(super) fn to_lane_key(self) -> LaneKey {
+        LaneKey { host: self.host.clone() }
+    }
+}
+
+// === impl LaneKey ===
+
+// Hashes and compares as its only part does, which `Borrow` asks for.
+impl Borrow<str> for LaneKey {
+    fn borrow(&self) -> &str {
+        &self.host
+    }
+}
