@@ -10,7 +10,7 @@ use andante::{
         Admission, AdmitRequest, Lane, Lanes, Permit,
         order::{Queue, Turn},
     },
-    learn::{Heard, RouteKey},
+    learn::{AnswerReport, RouteKey},
     limit::{Budget, Cost, Limits, MarginSpec, Scope},
     metrics::Metrics,
     policy::{Origin, Policy, Rules, Scheme},
@@ -21,7 +21,8 @@ use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const WAITING: usize = 30_000;
-const ASK: AdmitRequest = AdmitRequest { cost: Cost::MIN, kind: RouteKey::NONE, deadline: Instant::FAR, again: false };
+const ASK: AdmitRequest =
+    AdmitRequest { cost: Cost::MIN, kind: RouteKey::NONE, deadline: Instant::FAR, turn: Turn::New };
 
 fn policy(limits: &str) -> Policy {
     let limits: Limits = limits.parse().expect("a valid limit");
@@ -72,7 +73,7 @@ fn fast_path(c: &mut Criterion) {
             b.iter(|| {
                 let mut permit = admit(&lane);
                 permit.sent();
-                permit.answered(&Heard::SERVED, Instant::START);
+                permit.answered(&AnswerReport::SERVED, Instant::START);
             });
         });
     }
@@ -148,7 +149,7 @@ fn memory(c: &mut Criterion) {
         let origin = Origin { scheme: Scheme::Http, host: format!("h{host}.test").into(), port: 80 };
         let mut permit = admit(&lanes.find(&origin));
         permit.sent();
-        permit.answered(&Heard::SERVED, Instant::START);
+        permit.answered(&AnswerReport::SERVED, Instant::START);
     }
     let each = (resident() - before) / LANES as u64;
     println!("memory of {LANES} lanes with one request in an hour's window: {each} bytes each");

@@ -5,15 +5,15 @@ mod driver;
 mod key;
 mod lanes;
 pub mod order;
-#[cfg(test)]
-mod promises;
 mod request;
 mod snapshot;
 mod state;
+#[cfg(test)]
+mod tests;
 mod unexplained;
 
 pub use departures::{DepartureStats, Departures};
-pub use driver::{Admission, Failure, Lane, Permit, Waiting};
+pub use driver::{Admission, Lane, Permit, UpstreamFailure, Waiting};
 pub use lanes::Lanes;
 pub use request::{AdmitRequest, Refusal};
-pub use snapshot::{LaneStats, Snapshot};
+pub use snapshot::{LaneStats, QueueStatus, Snapshot};

@@ -23,15 +23,15 @@ pub use self::quotas::QuotaSnapshot;
 use self::{
     breaker::Breaker,
     gate::Gate,
-    kinds::Kinds,
+    kinds::OwnLimits,
     quotas::Quotas,
-    rate_estimator::{Answered, RateEstimator},
+    rate_estimator::{AnsweredRequest, RateEstimator},
     routes::Routes,
 };
 pub use self::{
     gate::Reason,
     grounds::{Grounds, OwnGroup, OwnLimit},
-    observation::{Change, Changes, Heard, Observation},
+    observation::{AnswerReport, Change, Changes, Observation},
     route_key::{RouteKey, RouteName},
 };
 use crate::{
@@ -57,7 +57,7 @@ pub struct Learned {
     routes: Routes,
     estimator: RateEstimator,
     /// The kinds of requests, and credentials, that it limits by themselves and does not tell.
-    kinds: Kinds,
+    kinds: OwnLimits,
     /// The rate it had found when people were told last.
     noted: Option<f64>,
     /// How many at once it had found when people were told last.
@@ -108,7 +108,7 @@ impl Learned {
             told: Quotas::default(),
             routes: Routes::default(),
             estimator: RateEstimator::new(configured(policy)),
-            kinds: Kinds::default(),
+            kinds: OwnLimits::default(),
             noted: None,
             at_once: None,
             unanswered: 0,
@@ -198,7 +198,7 @@ impl Learned {
 
     /// An answer is here. Teaches `budget` what it says.
     pub fn heard(&mut self, seen: &Observation<'_>, budget: &mut Budget) -> Changes {
-        let &Observation { heard: Heard { hint, failed, .. }, charge, kind, sent, at: now, .. } = seen;
+        let &Observation { heard: AnswerReport { hint, failed, .. }, charge, kind, sent, at: now, .. } = seen;
         // Either the hint says so, or others are served all the time.
         let quota = hint.cause == Cause::Quota;
         let tells = self.trust != Trust::Waits && hint.signal != Signal::Informational;
@@ -366,9 +366,9 @@ impl Learned {
     }
 }
 
-fn answered(seen: &Observation<'_>) -> Answered {
+fn answered(seen: &Observation<'_>) -> AnsweredRequest {
     let &Observation { charge, sent, at, crowd, .. } = seen;
-    Answered { seq: charge.seq, sent, at, crowd }
+    AnsweredRequest { seq: charge.seq, sent, at, crowd }
 }
 
 /// How many requests a second are configured, at most.

@@ -72,7 +72,7 @@ fn lane_status(lane: &Lane, now: Instant) -> LaneStatus {
     let last_error = lane.last_failure();
     let mut lane = lane.snapshot();
     lane.own_limits.sort_by(|one, other| one.group.in_order(&other.group));
-    let tally = &lane.tally;
+    let stats = &lane.stats;
     LaneStatus {
         rule: lane.rule.to_string(),
         host: lane.host.to_string(),
@@ -93,17 +93,17 @@ fn lane_status(lane: &Lane, now: Instant) -> LaneStatus {
         last_error: last_error.map(|last| LastError { detail: last.what, last_s: now.since(last.at).as_secs_f64() }),
         next_slot_s: lane.next_slot.map(|wait| wait.as_secs_f64()),
         drain_eta_s: lane.drain.map(|wait| wait.as_secs_f64()),
-        sent_total: tally.sent,
-        refused_total: tally.refused,
-        answered_429_total: tally.refused_by_api,
+        sent_total: stats.sent,
+        refused_total: stats.refused,
+        answered_429_total: stats.refused_by_api,
         left_total: left.total,
         left_queued_total: left.queued,
         left_seconds_total: left.waited.as_secs_f64(),
         left_seconds_max: left.longest.as_secs_f64(),
         left_after_s: left.usual.map(|usual| usual.as_secs_f64()),
-        wait_seconds_total: tally.waited.as_secs_f64(),
-        wait_seconds_max: tally.waited_most.as_secs_f64(),
-        active_s: tally.active.map_or(0.0, |(first, last)| last.since(first).as_secs_f64()),
+        wait_seconds_total: stats.waited.as_secs_f64(),
+        wait_seconds_max: stats.waited_most.as_secs_f64(),
+        active_s: stats.active.map_or(0.0, |(first, last)| last.since(first).as_secs_f64()),
     }
 }
 

@@ -14,8 +14,8 @@ pub struct AdmitRequest {
     pub kind: RouteKey,
     /// Until when it is willing to wait.
     pub deadline: Instant,
-    /// Whether it has been sent before: then it goes in front of those that have not.
-    pub again: bool,
+    /// Which requests it goes in front of.
+    pub turn: Turn,
 }
 
 /// Why a request may not even wait.
@@ -41,15 +41,6 @@ pub enum Refusal {
         /// When a request like this one would be accepted.
         retry_after: Duration,
     },
-}
-
-// === impl AdmitRequest ===
-
-impl AdmitRequest {
-    /// Whom it stands in front of.
-    pub(super) fn turn(&self) -> Turn {
-        if self.again { Turn::Resent } else { Turn::New }
-    }
 }
 
 // === impl Refusal ===

@@ -27,6 +27,15 @@ pub struct LaneStats {
     pub active: Option<(Instant, Instant)>,
 }
 
+/// What warming a connection needs to know of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueStatus {
+    /// How many wait.
+    pub waiting: usize,
+    /// When the next slot matures; [`Instant::FAR`] if an answer must come first.
+    pub next_slot: Instant,
+}
+
 /// A lane at one instant, for people to look at.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -61,7 +70,7 @@ pub struct Snapshot {
     /// How many of the last requests failed, and of how many; `None` without a breaker.
     pub failures: Option<(u32, u32)>,
     /// What was done so far.
-    pub tally: LaneStats,
+    pub stats: LaneStats,
 }
 
 /// When a lane goes on, as its parts see it.

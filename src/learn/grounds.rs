@@ -152,7 +152,7 @@ impl fmt::Display for RateGrounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.basis {
             Basis::Configured => match self.configured {
-                Some(rate) => write!(f, "configured {}/s", Number(rate))?,
+                Some(rate) => write!(f, "configured {}/s", ShortNumber(rate))?,
                 None => f.write_str("refusals")?,
             },
             Basis::Cycle { served, took, pause } => {
@@ -173,7 +173,7 @@ impl fmt::Display for RateGrounds {
         let Lowered { times, least, most, last } = self.lowered;
         if times > 0 {
             let (times, ago) = (Times(times), Seconds((self.now - last).max(0.0)));
-            let (least, most) = (Number(least).to_string(), Number(most).to_string());
+            let (least, most) = (ShortNumber(least).to_string(), ShortNumber(most).to_string());
             write!(f, "; refused {times} since at ")?;
             if least == most {
                 write!(f, "{most}/s")?
@@ -186,7 +186,7 @@ impl fmt::Display for RateGrounds {
             f.write_str("; a lower bound: more is tried")?;
         }
         match self.noise {
-            Some(share) => write!(f, "; about {}% are refused at any rate", Number(share * 100.0)),
+            Some(share) => write!(f, "; about {}% are refused at any rate", ShortNumber(share * 100.0)),
             None => Ok(()),
         }
     }
@@ -259,9 +259,9 @@ impl fmt::Display for OwnGroup {
 }
 
 /// With as many digits as people read: 21, 9.8, 0.25.
-struct Number(f64);
+struct ShortNumber(f64);
 
-impl fmt::Display for Number {
+impl fmt::Display for ShortNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             of if of >= 99.95 => write!(f, "{of:.0}"),
@@ -277,7 +277,7 @@ struct Seconds(f64);
 
 impl fmt::Display for Seconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} s", Number(self.0))
+        write!(f, "{} s", ShortNumber(self.0))
     }
 }
 

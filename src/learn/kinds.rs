@@ -7,23 +7,23 @@ mod own;
 use std::{collections::HashMap, fmt, time::Duration};
 
 use self::{
-    evidence::{Evidence, Suspicion},
-    own::Own,
+    evidence::{RefusalCounts, Suspicion},
+    own::GroupPace,
 };
 use super::{
     Changes, RouteKey,
     grounds::{OwnGroup, OwnLimit, Who},
-    rate_estimator::{Answered, RateEstimator, Refusal},
+    rate_estimator::{AnsweredRequest, ApiRefusal, RateEstimator},
     route_key::RouteName,
 };
 use crate::{clock::Instant, limit::Seq};
 
 /// Which requests are refused, and those that turned out to have a limit of their own.
 #[derive(Clone, Default)]
-pub(super) struct Kinds {
-    routes: Evidence,
-    credentials: Evidence,
-    own: HashMap<Group, Own>,
+pub(super) struct OwnLimits {
+    routes: RefusalCounts,
+    credentials: RefusalCounts,
+    own: HashMap<Group, GroupPace>,
     /// How many credentials turned out to have a limit of their own.
     numbered: u32,
     /// The kind that was asked for last, and when it was another one than before.
@@ -54,16 +54,16 @@ const ADVANTAGE: Duration = Duration::from_millis(2);
 /// After so many of others what was refused is not waited for.
 const BESIDE: u32 = 10;
 
-// === impl Kinds ===
+// === impl OwnLimits ===
 
-impl Kinds {
+impl OwnLimits {
     /// Until when requests of this kind pause because of a limit of their own, if they have one.
     pub(super) fn pause(&self, kind: &RouteKey) -> Option<Instant> {
         let behind = self.behind.filter(|(behind, _)| behind == kind).map(|(_, until)| until);
         if self.own.is_empty() {
             return behind;
         }
-        groups(kind).filter_map(|group| self.own.get(&group)).map(Own::earliest).chain(behind).max()
+        groups(kind).filter_map(|group| self.own.get(&group)).map(GroupPace::earliest).chain(behind).max()
     }
 
     /// Those that requests of this kind pause together with, if they do.
@@ -84,12 +84,12 @@ impl Kinds {
     /// How long one of this kind has to wait after the other, if they have a limit of their own.
     pub(super) fn slot(&self, kind: &RouteKey) -> Duration {
         let own = groups(kind).filter_map(|group| self.own.get(&group));
-        own.map(Own::slot).max().unwrap_or_default()
+        own.map(GroupPace::slot).max().unwrap_or_default()
     }
 
     /// The last instant until which any of them pauses.
     pub(super) fn last_pause(&self) -> Option<Instant> {
-        self.own.values().filter_map(Own::closed).max()
+        self.own.values().filter_map(GroupPace::closed).max()
     }
 
     /// Whether none has a limit of its own.
@@ -111,14 +111,14 @@ impl Kinds {
     }
 
     /// One of this kind was refused, and the lane pauses until `until`: others try first, if there are any.
-    pub(super) fn stands_back(&mut self, kind: &RouteKey, now: Instant, until: Instant) {
+    pub(super) fn let_others_try(&mut self, kind: &RouteKey, now: Instant, until: Instant) {
         let several = self.several.is_some_and(|at| now.since(at) < LATELY);
         self.behind = several.then_some((*kind, until + ADVANTAGE));
         self.doubted = several.then_some((*kind, 0));
     }
 
     /// Whether this one, which is served, may say nothing of why another kind was refused: that kind is asked next.
-    pub(super) fn is_beside(&mut self, kind: &RouteKey) -> bool {
+    pub(super) fn says_nothing_of_refused(&mut self, kind: &RouteKey) -> bool {
         let Some((doubted, others)) = &mut self.doubted else { return false };
         *others += 1;
         let beside = doubted != kind && *others < BESIDE;
@@ -146,7 +146,7 @@ impl Kinds {
     }
 
     /// A request was served.
-    pub(super) fn served(&mut self, kind: &RouteKey, answered: Answered, estimator: &RateEstimator) {
+    pub(super) fn served(&mut self, kind: &RouteKey, answered: AnsweredRequest, estimator: &RateEstimator) {
         if self.is_own(kind) {
             self.each(kind, |own| own.served(answered));
             self.routes.passes(kind.id(), answered.sent, answered.at);
@@ -158,7 +158,7 @@ impl Kinds {
     }
 
     /// A request that has a limit of its own was refused.
-    pub(super) fn refused(&mut self, kind: &RouteKey, answered: Answered, refusal: Refusal) {
+    pub(super) fn refused(&mut self, kind: &RouteKey, answered: AnsweredRequest, refusal: ApiRefusal) {
         // While it pauses its refusals are its own.
         let mut paused = false;
         self.each(kind, |own| {
@@ -173,7 +173,7 @@ impl Kinds {
 
     /// The API says that there were too many such requests at once.
     pub(super) fn too_many(&mut self, kind: &RouteKey) {
-        self.each(kind, Own::too_many);
+        self.each(kind, GroupPace::too_many);
     }
 
     /// A request that has no limit of its own was refused. Says whether it has one from now on: then the lane's is what is
@@ -182,7 +182,7 @@ impl Kinds {
         &mut self,
         kind: &RouteKey,
         route_name: Option<RouteName<'_>>,
-        answered: Answered,
+        answered: AnsweredRequest,
         newest: Seq,
         alone: bool,
         estimator: &mut RateEstimator,
@@ -213,7 +213,7 @@ impl Kinds {
             }
         };
         let who = OwnGroup { who, refused, others };
-        self.own.insert(group, Own::new(estimator.of_kind(since, served, share), who, answered.at, newest));
+        self.own.insert(group, GroupPace::new(estimator.of_kind(since, served, share), who, answered.at, newest));
         estimator.start_again(since);
         self.doubted = None;
         true
@@ -231,7 +231,7 @@ impl Kinds {
 
     /// The group that requests of this kind are in, by itself.
     pub(super) fn group_of(&self, kind: &RouteKey) -> Option<OwnGroup> {
-        groups(kind).find_map(|group| self.own.get(&group)).map(Own::group)
+        groups(kind).find_map(|group| self.own.get(&group)).map(GroupPace::group)
     }
 
     /// A request was answered, as whatever, or will not be.
@@ -239,17 +239,17 @@ impl Kinds {
         self.each(kind, |own| own.ended(seq));
     }
 
-    fn each(&mut self, kind: &RouteKey, mut act: impl FnMut(&mut Own)) {
+    fn each(&mut self, kind: &RouteKey, mut act: impl FnMut(&mut GroupPace)) {
         if !self.own.is_empty() {
             groups(kind).for_each(|group| self.own.get_mut(&group).into_iter().for_each(&mut act));
         }
     }
 }
 
-impl fmt::Debug for Kinds {
+impl fmt::Debug for OwnLimits {
     /// What is kept of credentials is not shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kinds").field("own", &self.own.len()).finish_non_exhaustive()
+        f.debug_struct("OwnLimits").field("own", &self.own.len()).finish_non_exhaustive()
     }
 }
 
@@ -265,14 +265,14 @@ mod tests {
 
     /// Requests of kinds, one every 10 ms, answered 30 ms later; who is served says `limit`. Says which kinds are split off.
     fn split(kinds: &[(&str, usize)], mut limit: impl FnMut(usize, usize) -> bool) -> Vec<String> {
-        let (mut groups, mut estimator) = (Kinds::default(), RateEstimator::new(None));
+        let (mut groups, mut estimator) = (OwnLimits::default(), RateEstimator::new(None));
         let keys: Vec<_> = kinds.iter().map(|(path, _)| RouteKey::new("GET", path)).collect();
         let turns: Vec<_> = kinds.iter().enumerate().flat_map(|(kind, (_, many))| vec![kind; *many]).collect();
         for number in 0..2000 {
             // Mixed, and always the same.
             let kind = turns[number * 7919 % turns.len()];
             let sent = Instant::START + Duration::from_millis(number as u64 * 10);
-            let answered = Answered { seq: number as Seq, sent, at: sent + Duration::from_millis(30), crowd: 3 };
+            let answered = AnsweredRequest { seq: number as Seq, sent, at: sent + Duration::from_millis(30), crowd: 3 };
             if limit(number, kind) {
                 estimator.served(answered, false);
                 groups.served(&keys[kind], answered, &estimator);
@@ -312,11 +312,11 @@ mod tests {
         let route = RouteKey::new("GET", "/a");
         let (free, paid) = (route.with_credential(7), route.with_credential(8));
         for (refused, others) in [(free, paid), (route, paid)] {
-            let (mut groups, mut estimator) = (Kinds::default(), RateEstimator::new(None));
+            let (mut groups, mut estimator) = (OwnLimits::default(), RateEstimator::new(None));
             let mut split = false;
             for number in 0..200 {
                 let sent = Instant::START + Duration::from_millis(number * 10);
-                let answered = Answered { seq: number, sent, at: sent, crowd: 1 };
+                let answered = AnsweredRequest { seq: number, sent, at: sent, crowd: 1 };
                 if number % 2 == 0 {
                     groups.served(&others, answered, &estimator);
                 } else if number < 20 {
@@ -334,11 +334,11 @@ mod tests {
 
     #[test]
     fn a_group_that_nobody_uses_is_forgotten() {
-        let (mut groups, estimator) = (Kinds::default(), RateEstimator::new(None));
+        let (mut groups, estimator) = (OwnLimits::default(), RateEstimator::new(None));
         let (kind, other) = (RouteKey::new("GET", "/a"), RouteKey::new("GET", "/b"));
         let at = |seconds| Instant::START + Duration::from_secs(seconds);
         let group = OwnGroup { who: Who::Route(None), refused: 3, others: 4 };
-        groups.own.insert(Group::Route(kind.id()), Own::new(estimator.of_kind(0.0, 1.0, 0.1), group, at(0), 0));
+        groups.own.insert(Group::Route(kind.id()), GroupPace::new(estimator.of_kind(0.0, 1.0, 0.1), group, at(0), 0));
         groups.take(&other, 1, at(60), false);
         assert!(groups.is_own(&kind));
         groups.take(&other, 2, at(700), false);

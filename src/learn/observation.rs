@@ -16,7 +16,7 @@ use crate::{
 
 /// What an answer says, as far as a lane is concerned.
 #[derive(Clone, Copy, Debug)]
-pub struct Heard<'a> {
+pub struct AnswerReport<'a> {
     /// What it says about limits.
     pub hint: &'a Hint,
     /// Whether the upstream failed (5xx).
@@ -25,16 +25,16 @@ pub struct Heard<'a> {
     pub route: Option<RouteName<'a>>,
 }
 
-impl Heard<'_> {
+impl AnswerReport<'_> {
     /// Served, and nothing was said.
-    pub const SERVED: Self = Heard { hint: &Hint::NOTHING, failed: false, route: None };
+    pub const SERVED: Self = AnswerReport { hint: &Hint::NOTHING, failed: false, route: None };
 }
 
 /// An answer, and the request that it is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation<'a> {
     /// What the answer says.
-    pub heard: Heard<'a>,
+    pub heard: AnswerReport<'a>,
     /// What the request took.
     pub charge: Charge,
     /// Its kind.

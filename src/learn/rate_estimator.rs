@@ -15,7 +15,14 @@ mod windows;
 
 use std::{num::NonZeroU32, time::Duration};
 
-use self::{belief::Belief, closing::Closing, crowd::Crowd, grounds::Held, history::History, reopening::Ends};
+use self::{
+    belief::Belief,
+    closing::Closing,
+    crowd::{Crowd, Served},
+    grounds::Held,
+    history::History,
+    reopening::Ends,
+};
 use crate::{
     clock::Instant,
     learn::grounds::Basis,
@@ -25,7 +32,7 @@ use crate::{
 /// What refusals have taught. Times are seconds since the clock's start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RateEstimator {
-    way: Way,
+    way: Latency,
     cycle: Option<Cycle>,
     /// When the last cycle began that is not minor, and when the first did.
     major: f64,
@@ -50,7 +57,7 @@ pub(super) struct RateEstimator {
     /// A share that is refused however slowly requests leave.
     noise: Option<f64>,
     /// The share that was refused of late.
-    refusals: Share,
+    refusals: MovingShare,
     /// Slow start was refused too soon to tell.
     early: bool,
     /// It has failed, and served nothing since.
@@ -62,7 +69,7 @@ pub(super) struct RateEstimator {
 
 /// A request that was answered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answered {
+pub(super) struct AnsweredRequest {
     pub(super) seq: Seq,
     pub(super) sent: Instant,
     pub(super) at: Instant,
@@ -72,7 +79,7 @@ pub(super) struct Answered {
 
 /// What is known of a refusal beside that.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Refusal {
+pub(super) struct ApiRefusal {
     /// The last request to have left.
     pub(super) newest: Seq,
     /// What the API asks to wait.
@@ -85,11 +92,11 @@ pub(super) struct Refusal {
 
 /// A share of the last requests.
 #[derive(Clone, Copy, Debug, Default)]
-struct Share(f64);
+struct MovingShare(f64);
 
 /// How long an answer takes.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct Latency {
     usual: f64,
     least: f64,
 }
@@ -223,7 +230,7 @@ impl RateEstimator {
     }
 
     /// A request was served. `beside` says that others than those were refused, which may be refused still.
-    pub(super) fn served(&mut self, answered: Answered, beside: bool) {
+    pub(super) fn served(&mut self, answered: AnsweredRequest, beside: bool) {
         let (sent, now) = (seconds(answered.sent), seconds(answered.at));
         self.way.took(now - sent);
         (self.failing, self.in_a_row) = (false, 0);
@@ -250,14 +257,18 @@ impl RateEstimator {
             return;
         }
         let age = now - self.cycle.map_or(now, |cycle| cycle.since);
-        self.crowd.served(answered.crowd, self.is_new(), age > 3.0 * self.way.usual);
+        self.crowd.served(Served {
+            crowd: answered.crowd,
+            before_any_refusal: self.is_new(),
+            cycle_is_long: age > 3.0 * self.way.usual,
+        });
         if self.belief.as_mut().is_some_and(|belief| belief.served(now, sent, self.way.usual)) {
             self.belief = None;
         }
     }
 
     /// A request was refused. Says until when nothing is to leave, if that is a pause.
-    pub(super) fn refused(&mut self, answered: Answered, refusal: Refusal) -> Option<Instant> {
+    pub(super) fn refused(&mut self, answered: AnsweredRequest, refusal: ApiRefusal) -> Option<Instant> {
         let now = seconds(answered.at);
         self.pause(answered, now, refusal).map(|until| answered.at + duration(until - now))
     }
@@ -301,24 +312,24 @@ impl RateEstimator {
     }
 }
 
-// === impl Share ===
+// === impl MovingShare ===
 
-impl Share {
+impl MovingShare {
     /// One more is one of them, or is not.
     fn counts(&mut self, is: bool) {
         self.0 += (f64::from(is) - self.0) / OF;
     }
 }
 
-// === impl Way ===
+// === impl Latency ===
 
-impl Default for Way {
+impl Default for Latency {
     fn default() -> Self {
         Self { usual: 0.1, least: f64::INFINITY }
     }
 }
 
-impl Way {
+impl Latency {
     fn took(&mut self, took: f64) {
         self.usual += (took - self.usual) * 0.1;
         self.usual = self.usual.max(took * 0.9);

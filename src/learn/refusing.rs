@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    BAN, CROWDED, Change, Changes, FIRST_PAUSE, Heard, LONGEST_PAUSE, Learned, Observation, Reason, RouteKey,
-    SHORTEST_PAUSE, answered, quotas::Claims, rate_estimator::Refusal, wait,
+    AnswerReport, BAN, CROWDED, Change, Changes, FIRST_PAUSE, LONGEST_PAUSE, Learned, Observation, Reason, RouteKey,
+    SHORTEST_PAUSE, answered, quotas::Claims, rate_estimator::ApiRefusal, wait,
 };
 use crate::{
     clock::Instant,
@@ -16,7 +16,9 @@ use crate::{
 impl Learned {
     /// A request was refused, and no budget that is told says why.
     pub(super) fn refuse(&mut self, seen: &Observation<'_>, claims: &Claims, changes: &mut Changes) {
-        let &Observation { heard: Heard { hint, .. }, charge: Charge { seq, .. }, kind, at: now, waiting, .. } = seen;
+        let &Observation {
+            heard: AnswerReport { hint, .. }, charge: Charge { seq, .. }, kind, at: now, waiting, ..
+        } = seen;
         let asked = if claims.believed { wait(hint) } else { hint.retry_after };
         let (wait, reason) = match (hint.signal, asked.filter(|wait| !wait.is_zero())) {
             (Signal::Banned, wait) => return self.close(now, wait.unwrap_or(BAN), Reason::Banned, changes),
@@ -31,7 +33,7 @@ impl Learned {
             }
             return;
         }
-        let refusal = Refusal {
+        let refusal = ApiRefusal {
             newest: self.gate.newest(),
             wait,
             overload: hint.cause == Cause::Overload,
@@ -42,7 +44,7 @@ impl Learned {
         } else if let Some(until) = self.estimator.refused(answered(seen), refusal) {
             self.close(now, until.since(now), reason, changes);
             if let Some((until, _)) = self.gate.until() {
-                self.kinds.stands_back(&kind, now, until);
+                self.kinds.let_others_try(&kind, now, until);
             }
         }
     }

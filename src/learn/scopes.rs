@@ -113,8 +113,8 @@ impl Scopes {
     }
 
     /// How many kinds report all of `scope`, and how many do not.
-    pub(super) fn count(&self, scope: Scope) -> Kinds {
-        let mut kinds = Kinds::default();
+    pub(super) fn count(&self, scope: Scope) -> KindCounts {
+        let mut kinds = KindCounts::default();
         for reported in self.nodes.values().filter_map(|node| node.reported) {
             if scope.without(reported).is_empty() {
                 kinds.with += 1;
@@ -138,7 +138,7 @@ impl Scopes {
 
 /// Kinds of requests, by whether they draw on something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Kinds {
+pub(super) struct KindCounts {
     pub(super) with: usize,
     pub(super) without: usize,
 }
@@ -195,7 +195,7 @@ mod tests {
         }
         assert_eq!(scopes.of(&get("/search/topics")), search);
         assert_eq!(scopes.of(&get("/users/x")), core);
-        assert_eq!(scopes.count(search), Kinds { with: 3, without: 3 });
+        assert_eq!(scopes.count(search), KindCounts { with: 3, without: 3 });
     }
 
     #[test]

@@ -24,7 +24,7 @@ impl Learned {
         if self.told.passed(charge) {
             self.estimator.opened(self.unanswered);
         }
-        let beside = self.kinds.is_beside(&seen.kind);
+        let beside = self.kinds.says_nothing_of_refused(&seen.kind);
         self.estimator.served(answered(seen), beside);
         self.kinds.served(&seen.kind, answered(seen), &self.estimator);
     }

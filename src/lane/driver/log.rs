@@ -49,7 +49,7 @@ pub(super) fn log_changes(lane: &Lane, changes: &Changes) {
             }
             Change::Unexplained { sent, at } => {
                 if let Some(refusals) = lane.refused_without_reason(*sent, *at) {
-                    tell_of_refusals(lane, refusals);
+                    log_refusals(lane, refusals);
                 }
             }
         }
@@ -57,7 +57,7 @@ pub(super) fn log_changes(lane: &Lane, changes: &Changes) {
 }
 
 /// Tells of refusals that come again and again.
-fn tell_of_refusals(lane: &Lane, refusals: Episodes) {
+fn log_refusals(lane: &Lane, refusals: Episodes) {
     let (host, rule) = (lane.host(), &lane.policy().name);
     let limits: Vec<String> = lane.policy().limits.iter().map(ToString::to_string).collect();
     warn!(

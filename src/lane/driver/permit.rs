@@ -13,11 +13,11 @@ use super::Lane;
 use crate::{
     clock::Instant,
     lane::{
-        order::Place,
+        order::{Place, Turn},
         request::{AdmitRequest, Refusal},
         state::{End, Slot},
     },
-    learn::Heard,
+    learn::AnswerReport,
 };
 
 /// The right to send one request now, settled with what came back.
@@ -86,14 +86,15 @@ impl Permit {
     pub fn recall(&mut self) -> bool {
         if let Stage::Sent(_) = self.stage {
             self.stage = Stage::Held;
-            return self.lane.recall(&self.slot);
+            return self.lane.recalled(&self.slot);
         }
         self.stage == Stage::Held
     }
 
     /// Gives the slot back unused, and asks for another one before `deadline`, in front of those that have not been sent yet.
     pub fn renew(&mut self, deadline: Instant) -> Admission {
-        let ask = AdmitRequest { cost: self.slot.charge.cost, kind: self.slot.kind, deadline, again: true };
+        let (cost, kind) = (self.slot.charge.cost, self.slot.kind);
+        let ask = AdmitRequest { cost, kind, deadline, turn: Turn::Resent };
         // In flight until the drop, which would be too late for a lane that lets one at a time through.
         drop(Self { lane: self.lane.clone(), slot: self.slot, stage: mem::replace(&mut self.stage, Stage::Over) });
         self.lane.admit(ask)
@@ -103,7 +104,7 @@ impl Permit {
     ///
     /// `written` is when the request's last byte was: a process that was stopped between [`sent`](Self::sent) and the
     /// writing would otherwise count from too early.
-    pub fn answered(&mut self, heard: &Heard<'_>, written: Instant) {
+    pub fn answered(&mut self, heard: &AnswerReport<'_>, written: Instant) {
         if let Stage::Sent(at) = self.stage {
             self.stage = Stage::Answered;
             self.lane.answered(&self.slot, at.max(written), heard);
@@ -137,7 +138,7 @@ impl Drop for Permit {
             Stage::Answered => End::Answered,
             Stage::Over => return,
         };
-        self.lane.settle(&self.slot, end);
+        self.lane.settled(&self.slot, end);
     }
 }
 
@@ -156,7 +157,7 @@ impl Future for Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if !self.granted {
-            self.lane.leave(self.place);
+            self.lane.left(self.place);
         }
     }
 }

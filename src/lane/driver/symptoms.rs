@@ -16,12 +16,12 @@ use crate::{
 pub(super) struct Symptoms {
     departures: Departures,
     pub(super) refusals: UnexplainedRefusals,
-    last_failure: Mutex<Option<Failure>>,
+    last_failure: Mutex<Option<UpstreamFailure>>,
 }
 
 /// How a request to the upstream failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct UpstreamFailure {
     /// What happened.
     pub what: String,
     /// When.
@@ -47,11 +47,11 @@ impl Lane {
 
     /// A request, or a try of it, has failed: `what` the upstream did.
     pub fn failed(&self, what: String) {
-        *self.symptoms.last_failure.lock() = Some(Failure { what, at: self.now() });
+        *self.symptoms.last_failure.lock() = Some(UpstreamFailure { what, at: self.now() });
     }
 
     /// The last failure, if there was one.
-    pub fn last_failure(&self) -> Option<Failure> {
+    pub fn last_failure(&self) -> Option<UpstreamFailure> {
         self.symptoms.last_failure.lock().clone()
     }
 

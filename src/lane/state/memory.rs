@@ -30,7 +30,7 @@ impl<T> State<T> {
         if self.learned.last_pause().is_some_and(|until| until > now) {
             return Memory::Pause;
         }
-        let last = self.tally.active.map_or(Instant::START, |(_, last)| last);
+        let last = self.stats.active.map_or(Instant::START, |(_, last)| last);
         if self.learned.is_blank() || now.since(last) >= REMEMBERED { Memory::Nothing } else { Memory::Learned(last) }
     }
 }

@@ -38,7 +38,7 @@ impl<T> State<T> {
             gate,
             budgets: self.learned.budgets(now),
             failures: self.learned.failures(),
-            tally: self.tally,
+            stats: self.stats,
         }
     }
 

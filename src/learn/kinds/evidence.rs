@@ -6,7 +6,7 @@ use crate::clock::Instant;
 
 /// Counts for a few groups that were seen last. The older an answer is the less it counts.
 #[derive(Clone, Default)]
-pub(super) struct Evidence {
+pub(super) struct RefusalCounts {
     groups: Vec<Count>,
     served: f64,
     refused: f64,
@@ -75,9 +75,9 @@ const CONTRAST: f64 = 4.0;
 /// So unlikely chance must be: twice the logarithm of a likelihood ratio.
 const UNLIKELY: f64 = 10.0;
 
-// === impl Evidence ===
+// === impl RefusalCounts ===
 
-impl Evidence {
+impl RefusalCounts {
     /// One of the group `id` was served that left at `sent`, in a cycle of the lane that began then.
     pub(super) fn served(&mut self, id: u32, sent: Instant, now: Instant, cycle: f64) {
         self.passes(id, sent, now);

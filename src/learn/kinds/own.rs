@@ -9,14 +9,14 @@ use crate::{
         found::is_news,
         gate::Gate,
         grounds::{OwnGroup, OwnLimit},
-        rate_estimator::{Answered, RateEstimator, Refusal},
+        rate_estimator::{AnsweredRequest, ApiRefusal, RateEstimator},
     },
     limit::Seq,
 };
 
 /// What is known of one group.
 #[derive(Clone, Debug)]
-pub(super) struct Own {
+pub(super) struct GroupPace {
     estimator: RateEstimator,
     gate: Gate,
     unanswered: u32,
@@ -38,9 +38,9 @@ const UNLIMITED: Duration = Duration::from_secs(120);
 /// Who comes so late gets the slot back that it has missed.
 const LATE: Duration = Duration::from_millis(20);
 
-// === impl Own ===
+// === impl GroupPace ===
 
-impl Own {
+impl GroupPace {
     /// `newest` is the last request to have left.
     pub(super) fn new(estimator: RateEstimator, group: OwnGroup, now: Instant, newest: Seq) -> Self {
         let (slot, mut gate) = (Duration::ZERO, Gate::default());
@@ -87,20 +87,22 @@ impl Own {
         self.due = now + (self.slot - late);
     }
 
-    pub(super) fn served(&mut self, answered: Answered) {
+    pub(super) fn served(&mut self, answered: AnsweredRequest) {
         if self.gate.served(answered.seq) {
             self.estimator.opened(self.unanswered);
         }
         let crowd = self.unanswered.min(answered.crowd);
-        self.estimator.served(Answered { crowd, ..answered }, false);
+        self.estimator.served(AnsweredRequest { crowd, ..answered }, false);
     }
 
-    pub(super) fn refused(&mut self, answered: Answered, refusal: Refusal) {
+    pub(super) fn refused(&mut self, answered: AnsweredRequest, refusal: ApiRefusal) {
         self.refused = answered.at;
         let reason = if refusal.wait.is_some() { Reason::RetryAfter } else { Reason::Refused };
         let newest = self.gate.newest();
         let crowd = self.unanswered.min(answered.crowd);
-        if let Some(until) = self.estimator.refused(Answered { crowd, ..answered }, Refusal { newest, ..refusal }) {
+        if let Some(until) =
+            self.estimator.refused(AnsweredRequest { crowd, ..answered }, ApiRefusal { newest, ..refusal })
+        {
             self.gate.close(answered.at, until, reason);
         }
     }

@@ -6,10 +6,11 @@ use std::{num::NonZeroU32, time::Duration};
 
 use smallvec::SmallVec;
 
+use self::refused::Books;
 use super::{
     MOST_UNITS,
     reset_unit::ResetUnit,
-    trust::{Claim, Step, Trust},
+    trust::{Claim, CountChange, Credibility},
 };
 use crate::{
     clock::Instant,
@@ -47,7 +48,7 @@ pub(super) struct Quota {
     pub(super) gate: Gate,
     pub(super) window_estimator: WindowEstimator,
     pub(super) ledger: Ledger,
-    trust: Trust,
+    trust: Credibility,
     unit: ResetUnit,
     /// The last request that was taken before it was heard of: whatever draws on it counts from there on.
     newest: Seq,
@@ -69,12 +70,12 @@ pub(super) struct Quota {
     taken: Seq,
     /// Refusals that it explains, one after the other, and the last request that had left at the last of them.
     refusals: (u32, Seq),
-    said: Said,
+    said: ReportStats,
 }
 
 /// Who has said what it is, and what has borne it out: for people.
 #[derive(Clone, Copy, Debug)]
-struct Said {
+struct ReportStats {
     dialect: Dialect,
     /// How many answers have reported it, and how often a new window was seen to begin.
     answers: u32,
@@ -106,7 +107,7 @@ impl Quota {
             gate: Gate::default(),
             window_estimator: born.window_estimator,
             ledger: born.ledger,
-            trust: Trust::default(),
+            trust: Credibility::default(),
             unit: ResetUnit::default(),
             newest: born.newest,
             unanswered: born.unanswered,
@@ -119,13 +120,13 @@ impl Quota {
             even_until: Instant::START,
             taken: born.newest,
             refusals: (0, 0),
-            said: Said { dialect: answer.heard.hint.dialect, answers: 0, resets: 0 },
+            said: ReportStats { dialect: answer.heard.hint.dialect, answers: 0, resets: 0 },
         }
     }
 
     /// What `limit`, which it has come to, rests on.
     pub(super) fn grounds(&self, limit: &LimitSpec) -> Grounds {
-        let Said { dialect, answers, resets } = self.said;
+        let ReportStats { dialect, answers, resets } = self.said;
         let (count, window) = (self.trust.agreement(), limit.rate.per);
         let window_said = self.window == Some(window);
         let limit = f64::from(limit.rate.count.get());
@@ -228,7 +229,7 @@ impl Quota {
         if turned {
             self.said.resets = 0;
             self.left.start_over();
-            (self.window_estimator, self.trust) = (WindowEstimator::default(), Trust::default());
+            (self.window_estimator, self.trust) = (WindowEstimator::default(), Credibility::default());
             self.dismiss(budget);
         }
         self.common |= answer.is_served();
@@ -258,11 +259,12 @@ impl Quota {
             return None;
         }
         let spec = spec(limit, window, if now < self.even_until { Spend::Even } else { spend });
-        let (was, news) = (self.kept, self.keep(spec, used, unanswered, answer, budget));
+        let books = if self.kept && !others { Books::Contradicted } else { Books::Incomplete };
+        let news = self.keep(spec, used, unanswered, answer, budget);
         self.left.overruled = ours(budget, source);
         self.left.resets_by(self.back_by(spec, window, answer));
         if refused && bucket.remaining.is_some_and(|remaining| remaining < 1.0) {
-            self.refuse(spec, was, others, answer, budget);
+            self.refuse(spec, books, answer, budget);
         } else if answer.is_served() {
             self.refusals = (0, 0);
         }
@@ -288,12 +290,12 @@ impl Quota {
             requests: bucket.requests,
         };
         match self.trust.hear(&claim) {
-            Step::Restarted => {
+            CountChange::Restarted => {
                 self.said.resets = self.said.resets.saturating_add(1);
                 self.window_estimator.restarted(limit, limit - remaining, bucket.reset, answer.sent, &self.ledger);
             }
-            Step::Risen => self.window_estimator.risen(),
-            Step::Same => {}
+            CountChange::Risen => self.window_estimator.risen(),
+            CountChange::Same => {}
         }
     }
 

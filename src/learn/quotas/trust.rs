@@ -9,7 +9,7 @@ use crate::{
 
 /// What is thought of the numbers of one budget: they are believed as long as more speaks for them than against.
 #[derive(Clone, Debug)]
-pub(super) struct Trust {
+pub(super) struct Credibility {
     score: i32,
     /// What was said last.
     last: Option<Last>,
@@ -56,7 +56,7 @@ pub(super) struct Claim<'a> {
 
 /// What has become of a budget between two answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum CountChange {
     /// Nothing that was not expected, or nobody can know.
     Same,
     /// A part of it has come back.
@@ -88,15 +88,15 @@ const FEW: f64 = 2.0;
 const JUMP: f64 = 0.25;
 const FALL: f64 = 0.3;
 
-// === impl Trust ===
+// === impl Credibility ===
 
-impl Default for Trust {
+impl Default for Credibility {
     fn default() -> Self {
         Self { score: AT_FIRST, last: None, served_empty: 0 }
     }
 }
 
-impl Trust {
+impl Credibility {
     /// Whether the budget is believed.
     pub(super) fn holds(&self) -> bool {
         self.score > 0
@@ -112,17 +112,17 @@ impl Trust {
     }
 
     /// Compares what an answer says with what the last one said.
-    pub(super) fn hear(&mut self, claim: &Claim<'_>) -> Step {
+    pub(super) fn hear(&mut self, claim: &Claim<'_>) -> CountChange {
         self.hear_empty(claim);
         let &Claim { limit, remaining, sent, now, .. } = claim;
         if !claim.requests {
-            return Step::Same;
+            return CountChange::Same;
         }
         let this =
             Last { remaining, sent, at: now, end: claim.reset.map(|reset| now + reset), unanswered: claim.unanswered };
         let Some(Last { remaining: before, sent: before_sent, at, end, unanswered }) = self.last else {
             self.last = Some(this);
-            return Step::Same;
+            return CountChange::Same;
         };
         // In one window answers that overtake each other say nearly the same.
         let same = claim.seen.is_none_or(|seen| seen <= sent);
@@ -137,7 +137,7 @@ impl Trust {
             if same && !nearer && before - remaining > most + 3.0 + limit * FALL {
                 self.change(-FALLEN);
             }
-            return Step::Same;
+            return CountChange::Same;
         }
         self.last = Some(this);
         let sent_before = claim.ledger.up_to(at);
@@ -157,7 +157,7 @@ impl Trust {
             _ => true,
         };
         if jump {
-            return if claim.refills { Step::Same } else { Step::Restarted };
+            return if claim.refills { CountChange::Same } else { CountChange::Restarted };
         }
         if claim.served && !claim.refills && early && fall.abs() <= 0.5 && least >= 2.0 {
             self.change(-FROZEN);
@@ -167,9 +167,9 @@ impl Trust {
         // Nothing less is left, and for longer: so few were used of the window before that its end alone shows.
         let later = end.zip(this.end).is_some_and(|(before, end)| end > before + blur);
         match fall {
-            ..=0.0 if later && used <= FEW && !claim.refills => Step::Restarted,
-            ..=-0.5 => Step::Risen,
-            _ => Step::Same,
+            ..=0.0 if later && used <= FEW && !claim.refills => CountChange::Restarted,
+            ..=-0.5 => CountChange::Risen,
+            _ => CountChange::Same,
         }
     }
 

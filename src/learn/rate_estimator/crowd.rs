@@ -8,7 +8,7 @@ pub(super) struct Crowd {
     /// Grows by one with each that is served: twice as many after each answer.
     start: f64,
     cap: Option<f64>,
-    verdict: Verdict,
+    hypothesis: Hypothesis,
     /// What was tried first, and how many were served since.
     tried: f64,
     served: f64,
@@ -20,13 +20,25 @@ pub(super) struct Crowd {
     said: bool,
 }
 
+/// A request that was served.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Served {
+    /// How many were under way when it left, itself included.
+    pub(super) crowd: u32,
+    /// Whether nothing was refused so far.
+    pub(super) before_any_refusal: bool,
+    /// Whether the cycle has lasted much longer than an answer takes.
+    pub(super) cycle_is_long: bool,
+}
+
+/// Whether the API limits how many there are at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum Hypothesis {
     Open,
-    /// It is how many there are at once.
-    Yes,
-    /// It is not.
-    No,
+    /// It does.
+    Confirmed,
+    /// It does not.
+    Refuted,
 }
 
 /// So many leave at once when nothing is known.
@@ -45,7 +57,7 @@ impl Default for Crowd {
         Self {
             start: FIRST,
             cap: None,
-            verdict: Verdict::Open,
+            hypothesis: Hypothesis::Open,
             tried: 0.0,
             served: 0.0,
             lowered: 0,
@@ -59,7 +71,7 @@ impl Default for Crowd {
 impl Crowd {
     /// Who has configured a rate knows that it is one.
     pub(super) fn unlimited() -> Self {
-        Self { start: MANY, verdict: Verdict::No, ..Self::default() }
+        Self { start: MANY, hypothesis: Hypothesis::Refuted, ..Self::default() }
     }
 
     /// How many there may be.
@@ -80,11 +92,11 @@ impl Crowd {
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.verdict == Verdict::Open
+        self.hypothesis == Hypothesis::Open
     }
 
     pub(super) fn is_certain(&self) -> bool {
-        self.verdict == Verdict::Yes
+        self.hypothesis == Hypothesis::Confirmed
     }
 
     /// A pause is over, and `unanswered` are under way.
@@ -97,18 +109,18 @@ impl Crowd {
         self.start = self.start.min(f64::from(unanswered));
     }
 
-    /// One of `crowd` was served, in a cycle that lasts for `long`.
-    pub(super) fn served(&mut self, crowd: u32, first: bool, long: bool) {
-        self.start = (self.start + if first { SLOWLY } else { 1.0 }).min(MANY);
+    /// A request was served.
+    pub(super) fn served(&mut self, served: Served) {
+        self.start = (self.start + if served.before_any_refusal { SLOWLY } else { 1.0 }).min(MANY);
         let Some(cap) = &mut self.cap else { return };
         self.kept = self.kept.saturating_add(1);
-        if self.verdict == Verdict::Open {
+        if self.hypothesis == Hypothesis::Open {
             self.served += 1.0;
-            if self.served > 4.0 * self.tried.max(4.0) && long {
-                self.verdict = Verdict::Yes;
+            if self.served > 4.0 * self.tried.max(4.0) && served.cycle_is_long {
+                self.hypothesis = Hypothesis::Confirmed;
             }
         }
-        if self.verdict == Verdict::Yes && f64::from(crowd) >= cap.floor() {
+        if self.hypothesis == Hypothesis::Confirmed && f64::from(served.crowd) >= cap.floor() {
             *cap += 1.0 / (20.0 * cap.max(5.0));
         }
     }
@@ -117,19 +129,19 @@ impl Crowd {
     pub(super) fn fewer(&mut self, crowd: u32, soon: bool) -> bool {
         let Some(cap) = self.cap else { return false };
         let fewer = f64::from(crowd) - 1.0;
-        match self.verdict {
-            Verdict::Yes if crowd <= 1 => {
-                (self.verdict, self.cap) = (Verdict::No, None);
+        match self.hypothesis {
+            Hypothesis::Confirmed if crowd <= 1 => {
+                (self.hypothesis, self.cap) = (Hypothesis::Refuted, None);
                 false
             }
-            Verdict::Yes => {
+            Hypothesis::Confirmed => {
                 if f64::from(crowd) <= cap + 0.5 {
                     self.cap = Some(fewer.max(1.0));
                     (self.refused, self.kept, self.said) = (crowd, 0, false);
                 }
                 true
             }
-            Verdict::Open if f64::from(crowd) > (0.6 * self.tried).max(1.0) && self.lowered < 5 && soon => {
+            Hypothesis::Open if f64::from(crowd) > (0.6 * self.tried).max(1.0) && self.lowered < 5 && soon => {
                 let fewer = fewer.min(cap);
                 if fewer < 2.0 {
                     return false;
@@ -149,27 +161,27 @@ impl Crowd {
         if !self.said || self.cap.is_none_or(|cap| fewer < cap) {
             (self.refused, self.kept, self.said) = (crowd, 0, true);
         }
-        (self.verdict, self.cap) = (Verdict::Yes, Some(self.cap.map_or(fewer, |cap| cap.min(fewer))));
+        (self.hypothesis, self.cap) = (Hypothesis::Confirmed, Some(self.cap.map_or(fewer, |cap| cap.min(fewer))));
     }
 
     /// Refused although there were fewer: it is not that.
     pub(super) fn disproved(&mut self) {
-        if self.verdict == Verdict::Open && self.cap.is_some() {
-            (self.verdict, self.cap) = (Verdict::No, None);
+        if self.hypothesis == Hypothesis::Open && self.cap.is_some() {
+            (self.hypothesis, self.cap) = (Hypothesis::Refuted, None);
         }
     }
 
     /// A probe was refused, one of `crowd`.
     pub(super) fn probe_refused(&mut self, crowd: u32, tries: u32, asked: bool) {
         let alone = crowd <= 1 && tries >= 3;
-        if self.verdict == Verdict::Open && !asked || self.verdict == Verdict::Yes && alone {
-            (self.verdict, self.cap) = (Verdict::No, None);
+        if self.hypothesis == Hypothesis::Open && !asked || self.hypothesis == Hypothesis::Confirmed && alone {
+            (self.hypothesis, self.cap) = (Hypothesis::Refuted, None);
         }
     }
 
     /// A pause was over at once: tries fewer than `refused` at once, if that can be it; `served` of those under way were.
     pub(super) fn try_fewer(&mut self, refused: u32, served: f64) -> bool {
-        let try_it = self.verdict == Verdict::Open && self.cap.is_none() && (refused > 2 || served > 2.0);
+        let try_it = self.hypothesis == Hypothesis::Open && self.cap.is_none() && (refused > 2 || served > 2.0);
         if try_it {
             let cap = (f64::from(refused) - 1.0).max(served - 1.0).max(1.0);
             (self.cap, self.tried, self.served) = (Some(cap), cap, 0.0);

@@ -43,7 +43,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::learn::rate_estimator::{Answered, Refusal};
+    use crate::learn::rate_estimator::{AnsweredRequest, ApiRefusal};
 
     /// One request every 10 ms, answered 4 ms later, for `seconds`; the first `most` of each ten seconds are served.
     fn found(estimator: &mut RateEstimator, seconds: u64, most: u64) {
@@ -56,11 +56,11 @@ mod tests {
             let window = seq / 1000;
             counted = if counted.0 == window { (window, counted.1 + 1) } else { (window, 1) };
             estimator.take(sent, true);
-            let answered = Answered { seq, sent, at: sent + Duration::from_millis(4), crowd: 1 };
+            let answered = AnsweredRequest { seq, sent, at: sent + Duration::from_millis(4), crowd: 1 };
             if counted.1 <= most {
                 estimator.served(answered, false);
             } else {
-                let refusal = Refusal { newest: seq, wait: None, overload: false, pressed: true };
+                let refusal = ApiRefusal { newest: seq, wait: None, overload: false, pressed: true };
                 closed = estimator.refused(answered, refusal).unwrap_or(closed);
             }
             if estimator.rate_grounds(sent).is_some() {
@@ -87,7 +87,7 @@ mod tests {
         let mut estimator = RateEstimator::new(Some(100.0));
         let at = Instant::START + Duration::from_secs(1);
         estimator.take(at, true);
-        estimator.served(Answered { seq: 1, sent: at, at, crowd: 1 }, false);
+        estimator.served(AnsweredRequest { seq: 1, sent: at, at, crowd: 1 }, false);
         assert_eq!(estimator.rate_grounds(at), None);
     }
 

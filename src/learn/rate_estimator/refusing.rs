@@ -1,10 +1,10 @@
 //! What a refusal says, and for how long nothing leaves after it.
 
-use super::{Answered, Cycle, RateEstimator, Refusal, closing::Closing, seconds};
+use super::{AnsweredRequest, ApiRefusal, Cycle, RateEstimator, closing::Closing, seconds};
 
 /// What a refusal says of the rate that is believed in.
 #[derive(Clone, Copy, Debug, Default)]
-struct Verdict {
+struct RefusalReading {
     /// It was too much by a little.
     consistent: bool,
     /// As many were served as the window holds.
@@ -28,8 +28,8 @@ const SHORTEST: f64 = 0.02;
 
 impl RateEstimator {
     /// A request was refused, and its answer is here `now`. Says until when nothing is to leave, if that is a pause.
-    pub(super) fn pause(&mut self, answered: Answered, now: f64, refusal: Refusal) -> Option<f64> {
-        let Answered { seq, crowd, .. } = answered;
+    pub(super) fn pause(&mut self, answered: AnsweredRequest, now: f64, refusal: ApiRefusal) -> Option<f64> {
+        let AnsweredRequest { seq, crowd, .. } = answered;
         let wait = refusal.wait.map(|wait| wait.as_secs_f64());
         let sent = seconds(answered.sent);
         let slots = self.belief.as_ref().map_or(0.0, |belief| 2.0 / belief.rate(now));
@@ -59,9 +59,9 @@ impl RateEstimator {
         self.crowd.disproved();
         self.in_a_row += 1;
         let rate = self.belief.as_ref().map_or(0.0, |belief| belief.rate(now));
-        let verdict = self.judge(cycle, now, sent, wait.is_some());
+        let reading = self.judge(cycle, now, sent, wait.is_some());
         (self.refused, self.served) = (true, 0.0);
-        if verdict.goes_on {
+        if reading.goes_on {
             return None;
         }
         if self.belief.is_some() {
@@ -75,13 +75,13 @@ impl RateEstimator {
             overload: refusal.overload,
             asked: wait,
             pressed: refusal.pressed,
-            consistent: verdict.consistent,
-            window: verdict.window,
+            consistent: reading.consistent,
+            window: reading.window,
             rate,
             fewest: crowd,
             served_meanwhile: 0.0,
         };
-        let until = if verdict.consistent {
+        let until = if reading.consistent {
             now + (slots / 2.0).max(SHORTEST)
         } else if self.belief.is_none() && self.crowd.is_open() {
             // Perhaps it is over when what is under way is answered.
@@ -95,18 +95,18 @@ impl RateEstimator {
     }
 
     /// What a refusal, of a request that left at `sent`, says of the belief. Lowers it if it was too much.
-    fn judge(&mut self, cycle: Cycle, now: f64, sent: f64, asked: bool) -> Verdict {
-        let Some(belief) = &mut self.belief else { return Verdict::default() };
+    fn judge(&mut self, cycle: Cycle, now: f64, sent: f64, asked: bool) -> RefusalReading {
+        let Some(belief) = &mut self.belief else { return RefusalReading::default() };
         let (age, rate) = (sent - cycle.since, belief.rate(now));
         let tolerated = |noise: &f64| self.refusals.0 < (1.25 * noise + 0.03).min(MOST_TOLERATED);
         let noise = self.noise.filter(|noise| tolerated(noise) && belief.span <= SHORT);
         if noise.is_some_and(|noise| noise.powi(self.in_a_row) > UNLIKELY) && !asked {
-            return Verdict { goes_on: true, ..Verdict::default() };
+            return RefusalReading { goes_on: true, ..RefusalReading::default() };
         }
         if belief.is_rising() {
             if cycle.served >= 0.7 * belief.count && age < belief.span {
                 belief.holds(now);
-                return Verdict { window: true, ..Verdict::default() };
+                return RefusalReading { window: true, ..RefusalReading::default() };
             }
             self.early = self.served < TOO_SOON && !self.early && self.noise.is_none();
             if self.early {
@@ -114,20 +114,20 @@ impl RateEstimator {
             } else {
                 belief.risen_too_far(now);
             }
-            return Verdict { consistent: true, ..Verdict::default() };
+            return RefusalReading { consistent: true, ..RefusalReading::default() };
         }
         let whole = cycle.served >= 0.7 * belief.count && age >= 0.7 * belief.span.min(30.0);
         let lately = f64::max(0.7 * belief.span.min(30.0), 30.0 / rate);
         let again = self.consistent.is_some_and(|last| now - last < lately);
         let many = self.served >= 8.0 && belief.count < 8.0 || self.served >= ENOUGH;
         if !(whole || again || many || self.noise.is_some()) {
-            return Verdict::default();
+            return RefusalReading::default();
         }
         self.consistent = Some(now);
         if let Some(share) = belief.too_much(now, self.served, self.refusals.0) {
             self.noise = Some(share);
         }
-        Verdict { consistent: true, ..Verdict::default() }
+        RefusalReading { consistent: true, ..RefusalReading::default() }
     }
 }
 
@@ -138,17 +138,17 @@ mod tests {
     use super::*;
     use crate::{
         clock::Instant,
-        learn::rate_estimator::{Share, belief::Belief},
+        learn::rate_estimator::{MovingShare, belief::Belief},
     };
 
     /// The answer to a request every 50 ms, 10 ms after it has left.
-    fn answered(number: u64) -> Answered {
+    fn answered(number: u64) -> AnsweredRequest {
         let sent = Instant::START + Duration::from_millis(number * 50);
-        Answered { seq: number, sent, at: sent + Duration::from_millis(10), crowd: 1 }
+        AnsweredRequest { seq: number, sent, at: sent + Duration::from_millis(10), crowd: 1 }
     }
 
     fn refused(estimator: &mut RateEstimator, number: u64) -> Option<Instant> {
-        let refusal = Refusal { newest: number, wait: None, overload: false, pressed: true };
+        let refusal = ApiRefusal { newest: number, wait: None, overload: false, pressed: true };
         estimator.refused(answered(number), refusal)
     }
 
@@ -156,7 +156,7 @@ mod tests {
     fn what_is_refused_at_random_is_forgotten_when_it_stops() {
         let belief = Some(Belief::of_window(20.0, 1.0, 20.0, 0.0));
         let mut estimator =
-            RateEstimator { belief, noise: Some(0.3), refusals: Share(0.3), ..RateEstimator::new(None) };
+            RateEstimator { belief, noise: Some(0.3), refusals: MovingShare(0.3), ..RateEstimator::new(None) };
         estimator.served(answered(0), false);
         assert_eq!(refused(&mut estimator, 1), None, "as often as ever");
         // A hundred in a row: by chance at 30% less than once in 10^15 times.
@@ -169,7 +169,7 @@ mod tests {
     fn a_run_of_refusals_is_not_chance() {
         let belief = Some(Belief::of_window(20.0, 1.0, 20.0, 0.0));
         let mut estimator =
-            RateEstimator { belief, noise: Some(0.2), refusals: Share(0.1), ..RateEstimator::new(None) };
+            RateEstimator { belief, noise: Some(0.2), refusals: MovingShare(0.1), ..RateEstimator::new(None) };
         estimator.served(answered(0), false);
         // 0.2² is 4 in a hundred, 0.2³ less than one.
         assert_eq!([1, 2].map(|number| refused(&mut estimator, number)), [None, None]);

@@ -207,7 +207,7 @@ fn not_shaken(exchange: &Exchange, route: &Route, error: &io::Error) {
 /// pins a certificate looks at it only after the handshake. Others open connections that they may need later.
 fn left_unused(exchange: &Exchange, route: &Route) {
     let (proxy, host, now) = (&exchange.proxy, &route.origin.host, exchange.proxy.clock.now());
-    if route.lane.snapshot().tally.sent > 0 {
+    if route.lane.snapshot().stats.sent > 0 {
         return;
     }
     let detail = format!("{host}: a client took andante's certificate and left without a request");

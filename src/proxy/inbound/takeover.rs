@@ -10,7 +10,7 @@ use tracing::{debug, warn};
 use super::{intercept, relay, rewrite_errors::RewriteErrorsIo, socket::Socket};
 use crate::{
     lane::Permit,
-    learn::Heard,
+    learn::AnswerReport,
     proxy::{
         exchange::Exchange, log_throttle::LogTopic, message::request_body::BoxedRequest, outbound::route::Route,
         takeover::Takeover,
@@ -68,7 +68,7 @@ async fn look_first(
     let clock = exchange.proxy.clock;
     let mut spend = || {
         permit.sent();
-        permit.answered(&Heard::SERVED, clock.now());
+        permit.answered(&AnswerReport::SERVED, clock.now());
     };
     let first = {
         let mut first = pin!(first_word(&exchange, &mut client, &upstream));

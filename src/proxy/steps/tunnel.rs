@@ -4,7 +4,7 @@ use http::Response;
 use tracing::info;
 
 use crate::{
-    learn::Heard,
+    learn::AnswerReport,
     proxy::{
         call::{Admitted, Answered, Call},
         exchange::Exchange,
@@ -25,7 +25,7 @@ pub(crate) async fn open(admitted: Admitted) -> Answered {
     let spent = !policy.is_limited();
     if spent {
         permit.sent();
-        permit.answered(&Heard::SERVED, exchange.proxy.clock.now());
+        permit.answered(&AnswerReport::SERVED, exchange.proxy.clock.now());
         say_unseen(&exchange, &route);
     }
     exchange.hand_over(Takeover::Tunnel { request, route, upstream, permit, spent });

@@ -8,7 +8,7 @@ use tower::{Service, service_fn};
 use crate::{
     clock::Instant,
     error::Error,
-    lane::{Admission, AdmitRequest, Permit},
+    lane::{Admission, AdmitRequest, Permit, order::Turn},
     learn::RouteKey,
     limit::Cost,
     proxy::{
@@ -42,14 +42,15 @@ where
         async move {
             let (route, request) = (&call.route, &call.request);
             // What is refused again and again does not stand in the way of others for ever.
-            let again = call.retry.is_some_and(|retry| retry.attempt <= FAVOURED);
+            let favoured = call.retry.is_some_and(|retry| retry.attempt <= FAVOURED);
+            let turn = if favoured { Turn::Resent } else { Turn::New };
             let kind = match *request.method() {
                 // What is inside of a tunnel is unknown.
                 Method::CONNECT => RouteKey::NONE,
                 _ => RouteKey::new(request.method().as_str(), request.uri().path())
                     .with_credential(credential::hash(request.headers())),
             };
-            let ask = AdmitRequest { cost: Cost::MIN, kind, deadline: call.deadline, again };
+            let ask = AdmitRequest { cost: Cost::MIN, kind, deadline: call.deadline, turn };
             // Tunnels make connections of their own.
             let warms = *request.method() != Method::CONNECT;
             let (permit, waited) = wait(&call.exchange, route, route.lane.admit(ask), call.deadline, warms).await?;
@@ -91,9 +92,9 @@ pub(crate) async fn wait(
     let now = clock.now();
     if warms {
         // The next one's connection, if it is so far off that ours will not be kept until then.
-        let (others, next) = route.lane.outlook();
-        if others > 0 && next.since(now) > WARM_UP {
-            warm_for(route, next);
+        let others = route.lane.queue_status();
+        if others.waiting > 0 && others.next_slot.since(now) > WARM_UP {
+            warm_for(route, others.next_slot);
         }
     }
     Ok((permit, now.since(since)))

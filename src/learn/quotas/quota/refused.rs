@@ -18,25 +18,26 @@ const EVEN_AT_MOST: Duration = Duration::from_secs(600);
 const SHORTEST_HOLD: Duration = Duration::from_millis(20);
 const LONGEST_HOLD: Duration = Duration::from_secs(60);
 
+/// What our books of a quota say to a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Books {
+    /// They kept the limit, and nobody else was known to use it: the API counts otherwise than we do, which even pacing
+    /// does not notice.
+    Contradicted,
+    /// They did not keep the limit yet, or somebody else was known to use it too: the reset has to be waited for.
+    Incomplete,
+}
+
 impl Quota {
-    /// A request was refused because nothing is left. `was` says whether our books kept the limit already, and `others`
-    /// that somebody else was known to use it too: only then the reset has to be waited for. Otherwise the API counts
-    /// otherwise than we do, which even pacing does not notice.
-    pub(super) fn refuse(
-        &mut self,
-        spec: LimitSpec,
-        was: bool,
-        others: bool,
-        answer: &Observation<'_>,
-        budget: &mut Budget,
-    ) {
+    /// A request was refused because nothing is left, which `books` explain or do not.
+    pub(super) fn refuse(&mut self, spec: LimitSpec, books: Books, answer: &Observation<'_>, budget: &mut Budget) {
         let now = answer.at;
         if answer.charge.seq <= self.refusals.1 {
             // It was under way before.
             return;
         }
         self.refusals = (self.refusals.0 + 1, self.taken);
-        if !was || others {
+        if books == Books::Incomplete {
             return;
         }
         self.window_estimator.contradicted();

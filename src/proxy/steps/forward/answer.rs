@@ -12,7 +12,7 @@ use crate::{
     error::Error,
     hint::{self, Cause, Hint},
     lane::{Lane, Permit},
-    learn::{Heard, RouteName},
+    learn::{AnswerReport, RouteName},
     proxy::{
         exchange::Exchange,
         log_throttle::LogTopic,
@@ -96,7 +96,7 @@ pub(crate) async fn judge(
         }),
     };
     if broken.is_none() || refused {
-        body.permit().answered(&Heard { hint: &hint, failed, route: route_name }, written);
+        body.permit().answered(&AnswerReport { hint: &hint, failed, route: route_name }, written);
     }
     if let Some(error) = broken {
         // Does nothing to what was answered, if only by a refusal.

@@ -10,14 +10,14 @@ use super::answer::InFlight;
 use crate::{
     clock::Instant,
     error::Error,
-    learn::Heard,
+    learn::AnswerReport,
     proxy::{call::Answered, message::fields, outbound::response_body::ResponseBody, takeover::Takeover},
 };
 
 /// Both sides speak something else from now on. The permit is in flight for as long as they do.
 pub(crate) fn switch(in_flight: InFlight, mut answer: Response<Incoming>, written: Instant) -> Answered {
     let InFlight { exchange, route, mut permit, upgrade, .. } = in_flight;
-    permit.answered(&Heard::SERVED, written);
+    permit.answered(&AnswerReport::SERVED, written);
     let wrong = |what: &'static str| Error::BadAnswer { origin: route.origin.to_string(), source: what.into() };
     let Some((wanted, worker)) = upgrade else {
         return Err(wrong("it switches to a protocol that nobody asked for"));

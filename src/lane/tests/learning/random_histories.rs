@@ -8,8 +8,8 @@ use std::{
 use super::{super::random::worst_window, World, get, ms, s};
 use crate::{
     clock::Instant,
-    lane::{Admission, Permit, Waiting},
-    learn::{Heard, RouteKey},
+    lane::{Admission, Permit, QueueStatus, Waiting},
+    learn::{AnswerReport, RouteKey},
     policy::Spend,
 };
 
@@ -137,7 +137,7 @@ fn story(seed: u64, overtaking: bool) {
         // All that is under way is answered, and from now on every request is.
         held.drain(..).for_each(drop);
         for mut permit in sent.drain(..) {
-            permit.answered(&Heard::SERVED, Instant::START);
+            permit.answered(&AnswerReport::SERVED, Instant::START);
         }
         let since = world.elapsed();
         while !queue.is_empty() {
@@ -151,7 +151,7 @@ fn story(seed: u64, overtaking: bool) {
                         permit.sent();
                         log.push((world.clock.now(), 1));
                         tokio::time::sleep(ms(1)).await;
-                        permit.answered(&Heard::SERVED, Instant::START);
+                        permit.answered(&AnswerReport::SERVED, Instant::START);
                         drop(permit);
                         drop(queue.swap_remove(at));
                     }
@@ -159,7 +159,7 @@ fn story(seed: u64, overtaking: bool) {
                 }
             }
             if !moved && !queue.is_empty() {
-                let (waiting, next) = world.lane.outlook();
+                let QueueStatus { waiting, next_slot: next } = world.lane.queue_status();
                 assert!(
                     next != Instant::FAR,
                     "{limits}: {waiting} wait for an answer, and none is under way: {:?}",

@@ -9,7 +9,7 @@ use super::{super::random::worst_window, World, kind, ms};
 use crate::{
     clock::Instant,
     hint::{Bucket, Cause, Dialect, Hint, Signal},
-    learn::{Heard, Learned, Observation, Reason},
+    learn::{AnswerReport, Learned, Observation, Reason},
     limit::{Budget, Charge, Cost, MarginSpec},
     policy::{Policy, Spend, Trust},
 };
@@ -68,7 +68,7 @@ fn hint() -> impl Strategy<Value = Hint> {
 
 /// What happens next.
 #[derive(Clone, Debug)]
-enum Step {
+enum Action {
     Passes(Duration),
     Takes,
     /// One of those under way, by its place, is answered.
@@ -77,13 +77,13 @@ enum Step {
     Ended(usize, bool),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = Action> {
     prop_oneof![
-        2 => time().prop_map(Step::Passes),
-        6 => Just(Step::Takes),
-        4 => (0usize..8, hint(), any::<bool>()).prop_map(|(at, hint, failed)| Step::Answered(at, hint.into(), failed)),
-        1 => (0usize..8).prop_map(Step::Broke),
-        1 => (0usize..8, any::<bool>()).prop_map(|(at, sent)| Step::Ended(at, sent)),
+        2 => time().prop_map(Action::Passes),
+        6 => Just(Action::Takes),
+        4 => (0usize..8, hint(), any::<bool>()).prop_map(|(at, hint, failed)| Action::Answered(at, hint.into(), failed)),
+        1 => (0usize..8).prop_map(Action::Broke),
+        1 => (0usize..8, any::<bool>()).prop_map(|(at, sent)| Action::Ended(at, sent)),
     ]
 }
 
@@ -132,18 +132,18 @@ impl Mind {
     fn answered(&mut self, at: usize, hint: &Hint, failed: bool) {
         let (charge, sent) = self.under_way.remove(at);
         self.budget.answered(charge, sent, self.now);
-        let heard = Heard { hint, failed, route: None };
+        let heard = AnswerReport { hint, failed, route: None };
         let seen = Observation { heard, charge, kind: kind(), crowd: 1, sent, at: self.now, waiting: true };
         self.learned.heard(&seen, &mut self.budget);
     }
 
-    fn go(&mut self, step: Step) {
+    fn go(&mut self, step: Action) {
         let known = |at: usize, under_way: &[_]| at < under_way.len();
         match step {
-            Step::Passes(time) => self.now = self.now + time,
-            Step::Takes if self.earliest() <= self.now => self.take(),
-            Step::Answered(at, hint, failed) if known(at, &self.under_way) => self.answered(at, &hint, failed),
-            Step::Broke(at) if known(at, &self.under_way) => {
+            Action::Passes(time) => self.now = self.now + time,
+            Action::Takes if self.earliest() <= self.now => self.take(),
+            Action::Answered(at, hint, failed) if known(at, &self.under_way) => self.answered(at, &hint, failed),
+            Action::Broke(at) if known(at, &self.under_way) => {
                 // It was connected for, and never sent.
                 let (charge, _) = self.under_way.remove(at);
                 self.budget.recall(charge);
@@ -151,7 +151,7 @@ impl Mind {
                 self.learned.ended(self.now, charge, &kind(), false);
                 self.budget.give_back(charge);
             }
-            Step::Ended(at, sent) if known(at, &self.under_way) => {
+            Action::Ended(at, sent) if known(at, &self.under_way) => {
                 let (charge, _) = self.under_way.remove(at);
                 self.learned.ended(self.now, charge, &kind(), sent);
                 self.budget.abandoned(charge, self.now);
@@ -203,7 +203,7 @@ fn simulate(limits: &str, hints: Vec<(u64, Hint)>) -> Vec<(Instant, u32)> {
                 permit.sent();
                 left.lock().push((world.clock.now(), 1));
                 tokio::time::sleep(ms(latency)).await;
-                permit.answered(&Heard { hint: &hint, failed: false, route: None }, Instant::START);
+                permit.answered(&AnswerReport { hint: &hint, failed: false, route: None }, Instant::START);
             });
         }
         while let Some(task) = tasks.join_next().await {

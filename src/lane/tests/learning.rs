@@ -4,14 +4,14 @@
 mod breaker;
 mod changes;
 mod dialects;
-mod kinds;
-mod lines;
+mod misleading_answers;
+mod own_limits;
 mod pauses;
 mod properties;
+mod queue_lines;
+mod random_histories;
 mod reach;
 mod simulation;
-mod stories;
-mod traps;
 mod trial;
 
 use std::time::{Duration, UNIX_EPOCH};
@@ -24,7 +24,7 @@ use crate::{
     clock::Instant,
     hint::{self, Hint},
     lane::{Admission, Permit, Waiting},
-    learn::{Heard, RouteKey},
+    learn::{AnswerReport, RouteKey},
     mock::Window,
     policy::Policy,
 };
@@ -36,10 +36,10 @@ const MORNING: Duration = Duration::from_millis(1_790_000_000_370);
 const LATENCY: Duration = Duration::from_millis(10);
 
 /// An answer, as an API might give it.
-type Said<'a> = (u16, &'a [(&'a str, &'a str)]);
+type CannedAnswer<'a> = (u16, &'a [(&'a str, &'a str)]);
 
 /// Nothing but that it was served.
-const SERVED: Said<'static> = (200, &[]);
+const SERVED: CannedAnswer<'static> = (200, &[]);
 
 /// Longer than any test.
 const FOREVER: Duration = Duration::from_secs(7200);
@@ -60,7 +60,7 @@ fn waits(admission: Admission) -> Waiting {
 }
 
 /// What this answer says if it comes at `now`.
-fn read((status, fields): Said<'_>, now: Instant) -> Hint {
+fn read((status, fields): CannedAnswer<'_>, now: Instant) -> Hint {
     let arrived = MORNING + now.since(Instant::START);
     let mut headers = HeaderMap::new();
     let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(arrived.as_secs()));
@@ -86,9 +86,9 @@ impl World {
     }
 
     /// The answer to the request that holds `permit`.
-    fn answer(&self, mut permit: Permit, said: Said<'_>) {
+    fn answer(&self, mut permit: Permit, said: CannedAnswer<'_>) {
         let hint = read(said, self.clock.now());
-        permit.answered(&Heard { hint: &hint, failed: said.0 >= 500, route: None }, Instant::START);
+        permit.answered(&AnswerReport { hint: &hint, failed: said.0 >= 500, route: None }, Instant::START);
     }
 
     /// For how long requests of `kind` have to wait at least, if they have to.
@@ -101,11 +101,11 @@ impl World {
     }
 
     /// Sends a request that is answered like this; says when it left.
-    async fn call(&self, said: Said<'_>) -> Duration {
+    async fn call(&self, said: CannedAnswer<'_>) -> Duration {
         self.call_for(kind(), said).await
     }
 
-    async fn call_for(&self, kind: RouteKey, said: Said<'_>) -> Duration {
+    async fn call_for(&self, kind: RouteKey, said: CannedAnswer<'_>) -> Duration {
         let mut permit = self.permit_for(kind).await;
         permit.sent();
         let left = self.elapsed();

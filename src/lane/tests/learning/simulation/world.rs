@@ -1,5 +1,7 @@
 //! A simulated API behind simulated limiters, on a simulated network, and 64 workers that always have something to send.
 
+mod answers;
+
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap, VecDeque},
@@ -10,10 +12,10 @@ use super::{
     MORNING,
     clients::Client,
     dice::Dice,
-    limiter::{Limiter, Look},
+    limiter::Limiter,
     tells::{Tells, Wait},
 };
-use crate::clock::Instant;
+use crate::{clock::Instant, lane::order::Turn};
 
 /// So many workers send.
 pub(super) const WORKERS: usize = 64;
@@ -264,7 +266,7 @@ impl Run<'_> {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Send(worker) => {
-                if self.client.ask(self.instant(), worker, false) {
+                if self.client.ask(self.instant(), worker, Turn::New) {
                     self.leave(worker);
                 }
             }
@@ -293,7 +295,8 @@ impl Run<'_> {
                 let answer = answer.expect("it has been answered");
                 if let Some(again) = self.client.answered(self.instant(), worker, &answer, &mut self.dice) {
                     if again.is_zero() {
-                        if self.client.ask(self.instant(), worker, answer.status != 200) {
+                        let turn = if answer.status == 200 { Turn::New } else { Turn::Resent };
+                        if self.client.ask(self.instant(), worker, turn) {
                             self.leave(worker);
                         }
                     } else {
@@ -336,60 +339,6 @@ impl Run<'_> {
         let request = self.requests.get_mut(&id).expect("it is under way");
         (request.answer, request.holds) = (Some(answer), holds);
         self.at(self.now + work, Event::Done(id));
-    }
-
-    /// Asks one limiter after the other, until one refuses.
-    fn limit(&mut self, kind: usize, answer: &mut Answer) -> (f64, Vec<usize>) {
-        let now = self.now + MORNING.as_secs_f64();
-        let (mut delay, mut holds, mut shown) = (0.0, Vec::new(), None::<Look>);
-        for (index, (limiter, of)) in self.world.limiters.iter_mut().enumerate() {
-            if of.is_some_and(|of| of != kind) {
-                continue;
-            }
-            let look = limiter.ask(now);
-            delay += look.delay;
-            if limiter.is_parallel() {
-                holds.extend(look.accepted.then_some(index));
-            } else {
-                shown = Some(look);
-            }
-            if !look.accepted {
-                answer.status = self.world.refuses;
-                break;
-            }
-        }
-        if answer.status != 200 {
-            answer.retry_after = match (self.world.wait, shown) {
-                (Wait::Always(wait), _) => Some(wait),
-                (Wait::Truth, Some(look)) => Some(look.reset.ceil().max(1.0)),
-                _ => None,
-            };
-            holds.drain(..).for_each(|index| self.world.limiters[index].0.done());
-        }
-        if self.world.wait == Wait::WithAll {
-            answer.retry_after = shown.map(|look| look.reset.ceil().max(1.0));
-        }
-        answer.told = shown.and_then(|look| self.report(look));
-        (delay, holds)
-    }
-
-    fn report(&mut self, look: Look) -> Option<Shown> {
-        let truth = Shown { limit: look.limit, remaining: look.remaining, reset: look.reset.ceil(), window: None };
-        Some(match self.world.tells {
-            Tells::Nothing => return None,
-            Tells::Truth => truth,
-            Tells::Late => Shown { reset: look.reset + 1.0, ..truth },
-            Tells::LateDate => Shown { reset: MORNING.as_secs_f64() + self.now + look.reset + 1.0, ..truth },
-            Tells::FarLate(by) => Shown { reset: look.reset + by, ..truth },
-            Tells::WrongWindow => Shown { window: Some(look.window * 6.0), ..truth },
-            Tells::Others => Shown {
-                remaining: (self.dice.seq() * look.limit).floor(),
-                reset: (self.dice.seq() * look.window).ceil(),
-                ..truth
-            },
-            Tells::Frozen => Shown { remaining: 0.0, reset: look.window, ..truth },
-            Tells::Negative => Shown { remaining: -5.0, reset: -3.0, ..truth },
-        })
     }
 
     fn finish(mut self) -> Outcome {

@@ -8,10 +8,10 @@ use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 
-use super::{Admission, AdmitRequest, Lane, Lanes, Permit, Refusal};
+use super::{Admission, AdmitRequest, Lane, Lanes, Permit, Refusal, order::Turn};
 use crate::{
     clock::{Clock, Instant},
-    learn::{Heard, RouteKey},
+    learn::{AnswerReport, RouteKey},
     limit::{Cost, Limits},
     metrics::Metrics,
     policy::{Origin, Policy, Rules, Scheme},
@@ -62,7 +62,7 @@ impl World {
     async fn send(&self) -> Duration {
         let mut permit = self.permit().await;
         permit.sent();
-        permit.answered(&Heard::SERVED, Instant::START);
+        permit.answered(&AnswerReport::SERVED, Instant::START);
         self.clock.now().since(Instant::START)
     }
 
@@ -82,7 +82,7 @@ fn kind() -> RouteKey {
 
 /// A request that has all the time in the world.
 fn ask(kind: RouteKey) -> AdmitRequest {
-    AdmitRequest { cost: Cost::MIN, kind, deadline: Instant::FAR, again: false }
+    AdmitRequest { cost: Cost::MIN, kind, deadline: Instant::FAR, turn: Turn::New }
 }
 
 // === claims ===
@@ -169,7 +169,7 @@ async fn what_is_written_late_counts_from_the_writing() {
     tokio::time::advance(ms(150)).await; // the process was stopped
     let written = world.clock.now();
     tokio::time::advance(ms(5)).await;
-    late.answered(&Heard::SERVED, written);
+    late.answered(&AnswerReport::SERVED, written);
     assert_eq!(world.send().await, ms(1155));
 }
 
@@ -195,7 +195,7 @@ async fn what_comes_back_unseen_after_its_window_is_sent_anew_when_it_has_anothe
         }
         permit.sent();
         sent.push((world.clock.now(), 1));
-        permit.answered(&Heard::SERVED, Instant::START);
+        permit.answered(&AnswerReport::SERVED, Instant::START);
     }
     let worst = random::worst_window(&mut sent, ms(1000));
     assert!(worst <= 10, "{worst} in a second of 10/s");
@@ -224,7 +224,7 @@ async fn a_strict_limit_waits_for_answers() {
     let Admission::Wait(second) = world.ask() else { panic!("the slot is taken") };
     tokio::time::advance(ms(5000)).await;
     assert_eq!(world.waiting(), 1);
-    first.answered(&Heard::SERVED, Instant::START);
+    first.answered(&AnswerReport::SERVED, Instant::START);
     let _permit = second.await;
     assert_eq!(world.clock.now().since(Instant::START), ms(6000));
 }

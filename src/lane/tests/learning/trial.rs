@@ -12,8 +12,8 @@ use super::{ask, ms};
 use crate::{
     clock::{Clock, Instant},
     hint::{self, Cause},
-    lane::{Admission, AdmitRequest, Lane},
-    learn::{Heard, RouteKey},
+    lane::{Admission, AdmitRequest, Lane, order::Turn},
+    learn::{AnswerReport, RouteKey},
     limit::{LimitSpec, Rate},
     metrics::Metrics,
     mock::{Caller, Dialect, Facts, Limiter, Window},
@@ -70,7 +70,7 @@ struct Sender {
 
 /// What lies between the workers and the API.
 #[derive(Clone, Copy)]
-struct Way {
+struct Setup {
     clock: Clock,
     wall: SystemTime,
     latency: Duration,
@@ -149,7 +149,7 @@ impl Trial {
         let lane = Arc::new(Lane::new("api.test".into(), policy.into(), Metrics::new().rule(""), clock));
         let rate: Rate = self.limit.parse().unwrap();
         let dialect: Dialect = self.dialect.parse().unwrap();
-        let way = Way { clock, wall, latency: self.latency, work: self.work };
+        let way = Setup { clock, wall, latency: self.latency, work: self.work };
         let api = Arc::new(Mutex::new(Api {
             limiter: dialect.limiter(rate, self.window),
             dialect,
@@ -172,11 +172,11 @@ impl Trial {
                         }
                         *left -= 1;
                     }
-                    let mut again = false;
+                    let mut turn = Turn::New;
                     loop {
-                        match call(&lane, &api, way, &sender, again).await {
+                        match call(&lane, &api, way, &sender, turn).await {
                             Ok(true) => break,
-                            Ok(false) => again = true,
+                            Ok(false) => turn = Turn::Resent,
                             Err(()) => {
                                 api.lock().passed_on += 1;
                                 break;
@@ -220,9 +220,9 @@ impl Trial {
 }
 
 /// One try; whether it was served.
-async fn call(lane: &Arc<Lane>, api: &Mutex<Api>, way: Way, sender: &Sender, again: bool) -> Result<bool, ()> {
-    let Way { clock, wall, latency, work } = way;
-    let mut permit = match lane.admit(AdmitRequest { again, ..ask(sender.kind) }) {
+async fn call(lane: &Arc<Lane>, api: &Mutex<Api>, way: Setup, sender: &Sender, turn: Turn) -> Result<bool, ()> {
+    let Setup { clock, wall, latency, work } = way;
+    let mut permit = match lane.admit(AdmitRequest { turn, ..ask(sender.kind) }) {
         Admission::Send(permit) => permit,
         Admission::Wait(waiting) => waiting.await,
         // Its patience is over: it gets what the API has said last.
@@ -247,7 +247,7 @@ async fn call(lane: &Arc<Lane>, api: &Mutex<Api>, way: Way, sender: &Sender, aga
         // As `proxy::forward` has it: a result that asks to wait is a result.
         hint.accept();
     }
-    permit.answered(&Heard { hint: &hint, failed: status.is_server_error(), route: None }, Instant::START);
+    permit.answered(&AnswerReport { hint: &hint, failed: status.is_server_error(), route: None }, Instant::START);
     // A bare 503 is sent again, whether it was a limiter's or not.
     Ok(hint.cause == Cause::None && status != StatusCode::SERVICE_UNAVAILABLE)
 }

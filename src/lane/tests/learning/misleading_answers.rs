@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{LATENCY, SERVED, Said, World, kind, ms, s};
+use super::{CannedAnswer, LATENCY, SERVED, World, kind, ms, s};
 use crate::{
     lane::{Admission, Permit},
     learn::{Reason, RouteKey},
@@ -158,7 +158,7 @@ async fn a_limit_of_zero_on_a_served_answer_holds_nothing_back() {
 #[tokio::test(start_paused = true)]
 async fn everybodys_numbers_do_not_stop_us_for_long() {
     let world = World::unlimited(|_| {});
-    let said: Said<'_> =
+    let said: CannedAnswer<'_> =
         (200, &[("x-ratelimit-limit", "1900"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "3600")]);
     for permit in world.send_all(10).await {
         tokio::time::sleep(ms(1)).await;
@@ -242,7 +242,7 @@ async fn a_day_and_a_minute_are_kept_side_by_side() {
 #[tokio::test(start_paused = true)]
 async fn a_short_wait_for_a_days_quota_costs_one_try_each_time() {
     let world = World::new("50/s");
-    let said: Said<'_> = (429, &[("retry-after", "34")]);
+    let said: CannedAnswer<'_> = (429, &[("retry-after", "34")]);
     let times = [world.call(said).await, world.call(said).await, world.call(said).await];
     assert_eq!(times, [ms(0), ms(34_010), ms(68_020)]);
 }
@@ -271,7 +271,7 @@ async fn too_many_at_once_lowers_how_many_and_not_how_fast() {
     let world = World::unlimited(|_| {});
     let mut permits = world.send_all(20).await;
     tokio::time::sleep(LATENCY).await;
-    let said: Said<'_> = (429, &[("stripe-rate-limited-reason", "endpoint-concurrency")]);
+    let said: CannedAnswer<'_> = (429, &[("stripe-rate-limited-reason", "endpoint-concurrency")]);
     world.answer(permits.pop().unwrap(), said);
     assert_eq!(learned(&world), [""; 0]);
     assert_eq!(world.lane.snapshot().gate, None);

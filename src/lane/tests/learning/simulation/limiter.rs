@@ -17,7 +17,7 @@ pub(super) enum Limiter {
     /// nginx's `limit_req` with a `burst` that is delayed.
     Delay { size: f64, rate: f64, level: f64, at: f64 },
     /// So many at once.
-    Parallel { most: usize, now: usize },
+    Concurrency { most: usize, now: usize },
 }
 
 /// What one request makes of it.
@@ -65,11 +65,11 @@ impl Limiter {
     }
 
     pub(super) fn parallel(most: usize) -> Self {
-        Self::Parallel { most, now: 0 }
+        Self::Concurrency { most, now: 0 }
     }
 
     pub(super) fn is_parallel(&self) -> bool {
-        matches!(self, Self::Parallel { .. })
+        matches!(self, Self::Concurrency { .. })
     }
 
     /// How many a second it accepts in the long run.
@@ -79,7 +79,7 @@ impl Limiter {
             | Self::Log { limit, window, .. }
             | Self::Counter { limit, window, .. } => limit / window,
             Self::Bucket { rate, .. } | Self::Delay { rate, .. } => rate,
-            Self::Parallel { .. } => f64::INFINITY,
+            Self::Concurrency { .. } => f64::INFINITY,
         }
     }
 
@@ -87,7 +87,7 @@ impl Limiter {
         match *self {
             Self::Fixed { window, .. } | Self::Log { window, .. } | Self::Counter { window, .. } => window,
             Self::Bucket { size, rate, .. } => size / rate,
-            Self::Delay { .. } | Self::Parallel { .. } => 1.0,
+            Self::Delay { .. } | Self::Concurrency { .. } => 1.0,
         }
     }
 
@@ -98,13 +98,13 @@ impl Limiter {
                 *limit = (*limit * factor).round().max(1.0);
             }
             Self::Bucket { rate, .. } | Self::Delay { rate, .. } => *rate *= factor,
-            Self::Parallel { most, .. } => *most = (*most as f64 * factor) as usize,
+            Self::Concurrency { most, .. } => *most = (*most as f64 * factor) as usize,
         }
     }
 
     /// A request of the parallel ones is done.
     pub(super) fn done(&mut self) {
-        if let Self::Parallel { now, .. } = self {
+        if let Self::Concurrency { now, .. } = self {
             *now -= 1;
         }
     }
@@ -160,7 +160,7 @@ impl Limiter {
                 (*level, *at) = (before + f64::from(u8::from(accepted)), now);
                 Look { accepted, delay, limit: *size, remaining: 0.0, reset: 0.0, window: 1.0 }
             }
-            Self::Parallel { most, now } => {
+            Self::Concurrency { most, now } => {
                 let accepted = *now < *most;
                 *now += usize::from(accepted);
                 Look { accepted, delay: 0.0, limit: *most as f64, remaining: 0.0, reset: 0.0, window: 0.0 }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{FOREVER, LATENCY, SERVED, Said, World, ms, s, waits};
+use super::{CannedAnswer, FOREVER, LATENCY, SERVED, World, ms, s, waits};
 use crate::{
     lane::{Admission, Lane},
     learn::Reason,
 };
 use std::time::Duration;
 
-const SLOW_DOWN: Said<'static> = (429, &[("retry-after", "5")]);
+const SLOW_DOWN: CannedAnswer<'static> = (429, &[("retry-after", "5")]);
 
 /// When requests left one lane, and which of them were refused.
 #[derive(Default)]
@@ -186,7 +186,7 @@ async fn requests_that_hang_do_not_stop_a_lane_after_a_pause() {
 #[tokio::test(start_paused = true)]
 async fn a_pause_that_is_over_does_not_hide_that_nothing_is_left() {
     let world = World::unlimited(|policy| policy.max_wait = FOREVER);
-    let said: Said<'_> = (
+    let said: CannedAnswer<'_> = (
         429,
         &[
             ("retry-after", "1"),

@@ -8,12 +8,12 @@ use std::{
 
 use http::HeaderMap;
 
-use super::{LATENCY, MORNING, SERVED, Said, World, ms, s};
+use super::{CannedAnswer, LATENCY, MORNING, SERVED, World, ms, s};
 use crate::{
     clock::Instant,
     hint,
     lane::{Admission, Permit},
-    learn::{Heard, RouteKey},
+    learn::{AnswerReport, RouteKey},
 };
 
 /// One of GitHub's resources: a window that begins with its first request, and a quota of points for it.
@@ -83,7 +83,7 @@ async fn work(world: Rc<World>, resource: Rc<RefCell<Resource>>, number: usize, 
             fields.iter().for_each(|(name, value)| drop(headers.insert(*name, value.parse().unwrap())));
             let status = http::StatusCode::from_u16(status).unwrap();
             let hint = hint::read(&hint::Answer { status, headers: &headers, body: None, arrived });
-            permit.answered(&Heard { hint: &hint, failed: false, route: None }, Instant::START);
+            permit.answered(&AnswerReport { hint: &hint, failed: false, route: None }, Instant::START);
             if status == 200 {
                 break;
             }
@@ -129,7 +129,7 @@ async fn three_resources_of_one_api_are_used_side_by_side() {
     }
 }
 
-const TOKENS: Said<'static> = (
+const TOKENS: CannedAnswer<'static> = (
     200,
     &[
         ("x-ratelimit-limit-tokens", "10000"),
@@ -158,7 +158,7 @@ async fn an_endpoint_that_says_nothing_is_not_paced_by_what_others_say() {
 
 #[tokio::test(start_paused = true)]
 async fn a_budget_that_is_mentioned_no_more_holds_nothing_back_after_its_reset() {
-    let window: Said<'_> =
+    let window: CannedAnswer<'_> =
         (200, &[("x-ratelimit-limit", "1000"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "30")]);
     for said in [TOKENS, window] {
         let world = World::unlimited(|_| {});
@@ -203,7 +203,7 @@ async fn one_search_does_not_cap_what_has_a_budget_of_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn those_that_wait_for_their_kind_stand_in_the_queue_and_not_in_the_way() {
-    let refusal: Said<'_> = (429, &[("x-ratelimit-limit", "100"), ("x-ratelimit-remaining", "60")]);
+    let refusal: CannedAnswer<'_> = (429, &[("x-ratelimit-limit", "100"), ("x-ratelimit-remaining", "60")]);
     let (paused, other) = (RouteKey::new("GET", "/a"), RouteKey::new("GET", "/b"));
     let world = World::unlimited(|policy| policy.max_waiting = 3);
     world.call_for(paused, refusal).await;
@@ -230,7 +230,7 @@ async fn those_that_wait_for_their_kind_stand_in_the_queue_and_not_in_the_way() 
 
 #[tokio::test(start_paused = true)]
 async fn what_turns_out_to_be_free_does_not_stand_behind_what_is_not() {
-    let empty: Said<'_> =
+    let empty: CannedAnswer<'_> =
         (200, &[("x-ratelimit-limit", "30"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1790000060")]);
     let (search, users) = (RouteKey::new("GET", "/search"), RouteKey::new("GET", "/users"));
     let world = World::unlimited(|_| {});

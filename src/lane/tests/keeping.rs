@@ -9,7 +9,7 @@ use crate::{
     clock::{Clock, Instant},
     hint::{self, Hint},
     lane::{Admission, Lane, Lanes},
-    learn::{Heard, RouteKey},
+    learn::{AnswerReport, RouteKey},
     metrics::Metrics,
     policy::{Origin, Policy, Rules, Scheme},
 };
@@ -38,7 +38,7 @@ fn call(lane: &Arc<Lane>, kind: RouteKey, status: u16, fields: &[(&'static str, 
     let status = StatusCode::from_u16(status).unwrap();
     let arrived = Duration::from_secs(1_790_000_000);
     let hint: Hint = hint::read(&hint::Answer { status, headers: &headers, body: None, arrived });
-    permit.answered(&Heard { hint: &hint, failed: false, route: None }, Instant::START);
+    permit.answered(&AnswerReport { hint: &hint, failed: false, route: None }, Instant::START);
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,7 +116,7 @@ async fn a_burst_is_given_out_in_pieces_and_whole() {
         let Admission::Wait(waiting) = waiting else { panic!("the gate is closed") };
         let mut permit = waiting.await;
         permit.sent();
-        permit.answered(&Heard::SERVED, Instant::START);
+        permit.answered(&AnswerReport::SERVED, Instant::START);
         permits.push(permit);
     }
     assert_eq!(permits.len(), 3000);

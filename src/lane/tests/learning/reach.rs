@@ -1,12 +1,12 @@
 //! How far a word of an API reaches: which kinds of requests it holds, and which it does not.
 
-use super::{FOREVER, LATENCY, SERVED, Said, World, get, ms, s, waits};
+use super::{CannedAnswer, FOREVER, LATENCY, SERVED, World, get, ms, s, waits};
 use crate::{
     lane::{Admission, Permit},
     learn::RouteKey,
 };
 
-const ROOM: Said<'static> = (429, &[("x-ratelimit-limit", "100"), ("x-ratelimit-remaining", "60")]);
+const ROOM: CannedAnswer<'static> = (429, &[("x-ratelimit-limit", "100"), ("x-ratelimit-remaining", "60")]);
 
 #[tokio::test(start_paused = true)]
 async fn objects_with_names_in_paths_do_not_make_a_lane_forget_what_a_search_draws_on() {
@@ -143,7 +143,7 @@ async fn what_turns_out_to_be_free_by_its_neighbours_does_not_stand_behind_what_
     let mut early = [world.permit_for(post("/p/a")).await, world.permit_for(post("/p/b")).await];
     early.iter_mut().for_each(Permit::sent);
     let [a, b] = early;
-    let empty: Said<'_> =
+    let empty: CannedAnswer<'_> =
         (200, &[("x-ratelimit-limit", "30"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1790003000")]);
     world.call_for(core, empty).await;
     let (first, second) = (waits(world.ask_for(core)), waits(world.ask_for(put)));

@@ -14,17 +14,18 @@ use crate::{
     hint::{self, Cause},
     lane::{
         AdmitRequest,
-        state::{Decision, End, Slot, State},
+        order::Turn,
+        state::{Decision, Effects, End, Slot, State, Timer},
     },
-    learn::{Change, Heard, RouteKey},
+    learn::{AnswerReport, Change, RouteKey},
     limit::{Cost, Limits},
     policy::Policy,
 };
 
 /// What stands between the workers and the API.
 pub(super) trait Client {
-    /// A worker wants to send, `again` if it was refused; says whether it may at once.
-    fn ask(&mut self, now: Instant, worker: usize, again: bool) -> bool;
+    /// A worker wants to send; says whether it may at once.
+    fn ask(&mut self, now: Instant, worker: usize, turn: Turn) -> bool;
     /// The workers that have waited and may send now, and when to look again.
     fn serve(&mut self, now: Instant) -> (Vec<usize>, Instant);
     /// A worker's request leaves.
@@ -70,14 +71,17 @@ impl Andante {
 }
 
 impl Client for Andante {
-    fn ask(&mut self, now: Instant, worker: usize, again: bool) -> bool {
-        let ask = AdmitRequest { cost: Cost::MIN, kind: self.kinds[worker], deadline: Instant::FAR, again };
-        match self.state.admit(now, &ask, || worker) {
+    fn ask(&mut self, now: Instant, worker: usize, turn: Turn) -> bool {
+        let ask = AdmitRequest { cost: Cost::MIN, kind: self.kinds[worker], deadline: Instant::FAR, turn };
+        match self.state.asked(now, &ask) {
             Decision::Send(slot) => {
                 self.slots.insert(worker, (slot, now));
                 true
             }
-            Decision::Wait { .. } => false,
+            Decision::Wait(offer) => {
+                self.state.enqueued(now, &ask, &offer, worker);
+                false
+            }
             Decision::Refuse(refusal) => panic!("refused: {refusal}"),
         }
     }
@@ -85,12 +89,16 @@ impl Client for Andante {
     fn serve(&mut self, now: Instant) -> (Vec<usize>, Instant) {
         let mut leaving = Vec::new();
         loop {
-            let next = self.state.serve(now, now, |worker, slot, _| {
-                self.slots.insert(worker, (slot, now));
-                leaving.push(worker);
-            });
-            if next > now {
-                return (leaving, next);
+            let Effects { grants, timer, changes } = self.state.woken(now, now);
+            for grant in grants {
+                self.slots.insert(grant.ticket, (grant.slot, now));
+                leaving.push(grant.ticket);
+            }
+            self.log.extend(changes.into_iter().map(|change| (now, change)));
+            match timer {
+                Timer::Set(next) if next <= now => {}
+                Timer::Set(next) => return (leaving, next),
+                Timer::Keep | Timer::Ring => return (leaving, Instant::FAR),
             }
         }
     }
@@ -112,11 +120,8 @@ impl Client for Andante {
             hint.accept();
         }
         let failed = status.is_server_error() && hint.cause == Cause::None;
-        self.state.answered(now, &slot, sent, &Heard { hint: &hint, failed, route: None });
-        self.state.settle(now, &slot, End::Answered);
-        for change in self.state.take_changes() {
-            self.log.push((now, change));
-        }
+        self.state.answered(now, &slot, sent, &AnswerReport { hint: &hint, failed, route: None });
+        self.state.settled(now, &slot, End::Answered);
         Some(Duration::ZERO)
     }
 
@@ -156,7 +161,7 @@ impl Careful {
 }
 
 impl Client for Careful {
-    fn ask(&mut self, _now: Instant, _worker: usize, _again: bool) -> bool {
+    fn ask(&mut self, _now: Instant, _worker: usize, _turn: Turn) -> bool {
         true
     }
 

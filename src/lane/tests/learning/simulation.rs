@@ -10,9 +10,9 @@ mod clients;
 mod dice;
 mod limiter;
 mod random;
+mod recorded_limiters;
 mod tells;
 mod world;
-mod zoo;
 
 use self::{
     clients::{Andante, Careful, Client},
@@ -49,8 +49,11 @@ fn variable<T: std::str::FromStr>(name: &str, default: T) -> T {
 /// What holds today. A limiter that is on this list is used well, and is not asked in vain.
 #[test]
 fn what_is_learned_well_stays_so() {
-    for (name, share, most_late) in zoo::WELL {
-        let world = zoo::all().into_iter().find(|world| world.name == *name).unwrap_or_else(|| panic!("no {name}"));
+    for (name, share, most_late) in recorded_limiters::WELL {
+        let world = recorded_limiters::all()
+            .into_iter()
+            .find(|world| world.name == *name)
+            .unwrap_or_else(|| panic!("no {name}"));
         let (outcome, note, _) = compare(&world, 1);
         assert!(outcome.share >= *share, "{name}: {:.3} of what is allowed; {note}", outcome.share);
         assert!(late(&outcome) <= *most_late, "{name}: {:.2}% refused; {note}", late(&outcome));
@@ -73,7 +76,7 @@ fn every_limiter_in_a_table() {
     println!(
         "limiter                             | served  refused  late% share  worst stall | careful: served refused share"
     );
-    for world in zoo::all().iter().filter(|world| world.name.contains(&pattern)) {
+    for world in recorded_limiters::all().iter().filter(|world| world.name.contains(&pattern)) {
         let runs: Vec<_> = (from..from + seeds).map(|seed| compare(world, seed)).collect();
         let ours = |of: fn(&Outcome) -> f64| quantile(runs.iter().map(|(outcome, ..)| of(outcome)), 0.5);
         let theirs = |of: fn(&Outcome) -> f64| quantile(runs.iter().map(|(.., careful)| of(careful)), 0.5);

@@ -1,6 +1,6 @@
 //! Those that different things hold up stand in lines of their own: what that costs, and who counts as being before whom.
 
-use super::{FOREVER, LATENCY, SERVED, Said, World, ask, get, s, waits};
+use super::{CannedAnswer, FOREVER, LATENCY, SERVED, World, ask, get, s, waits};
 use crate::lane::{Admission, AdmitRequest};
 
 /// An API that tells of two budgets by turns, for requests of one kind.
@@ -37,7 +37,7 @@ async fn an_answer_does_not_move_all_that_wait_from_line_to_line() {
 async fn those_whose_pause_is_over_are_counted_among_those_ahead() {
     let world = World::with("1/s", |policy| policy.max_wait = FOREVER);
     let (paused, other) = (get("/a"), get("/b"));
-    let room: Said<'_> = (429, &[("x-ratelimit-limit", "100"), ("x-ratelimit-remaining", "60")]);
+    let room: CannedAnswer<'_> = (429, &[("x-ratelimit-limit", "100"), ("x-ratelimit-remaining", "60")]);
     world.call_for(paused, room).await;
     let mut queue: Vec<_> = (0..50).map(|_| waits(world.ask_for(paused))).collect();
     let mut first = queue.remove(0).await;

@@ -9,7 +9,7 @@ use super::{World, ask, kind, ms};
 use crate::{
     clock::{Clock, Instant},
     lane::{Admission, AdmitRequest, Lane},
-    learn::Heard,
+    learn::AnswerReport,
     limit::{Budget, Cost, LimitSpec, Limits, MarginSpec, Scope},
 };
 
@@ -123,7 +123,7 @@ async fn one(lane: Arc<Lane>, clock: Clock, job: Job, arrivals: Arc<Mutex<Vec<(I
         return;
     }
     tokio::time::sleep(ms(job.latency)).await;
-    permit.answered(&Heard::SERVED, Instant::START);
+    permit.answered(&AnswerReport::SERVED, Instant::START);
     tokio::time::sleep(ms(job.latency / 2)).await; // the body
 }
 
