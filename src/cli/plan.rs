@@ -89,7 +89,7 @@ impl Plan {
         let bound = forecast.last_leaves.mul_f64(1.0 - WORTH_TELLING);
         let mut faster: Vec<_> = alternatives(&limits, &forecast, requests, latency)
             .into_iter()
-            .map(|limits| (BurstForecast::new(&limits, requests, latency).last_leaves, limits))
+            .map(|limits| (BurstForecast::last_leaves(&limits, requests, latency), limits))
             .filter(|(last_leaves, _)| *last_leaves < bound)
             .map(|(last_leaves, limits)| (limits, last_leaves))
             .collect();
@@ -269,6 +269,8 @@ faster, if the API allows it:
             plan(limits, count).faster.into_iter().map(|(limits, _)| limits.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(told("10/s, 500/min", 400), ["10/s, 1000/min", "10/s, 500/min burst 400"]);
+        // The window binds, not the spacing inside of it.
+        assert_eq!(told("10/s, 500/min burst 500", 30_000), ["10/s, 1000/min burst 500"]);
         assert_eq!(told("2/s strict", 100), ["4/s strict", "2/s"]);
         assert_eq!(told("50/s, in-flight 2", 100), ["50/s, in-flight 10"]);
         assert_eq!(told("in-flight 2", 100), ["in-flight 4"]);

@@ -1,6 +1,6 @@
 //! When the requests of a burst leave. Pure: the same arithmetic as the pacing, run ahead of time.
 
-use std::{collections::VecDeque, num::NonZeroU32, time::Duration};
+use std::{cmp::Reverse, collections::VecDeque, num::NonZeroU32, time::Duration};
 
 use crate::{
     clock::nanos,
@@ -13,9 +13,9 @@ pub(super) struct BurstForecast {
     /// From the burst's arrival until its last request leaves; [`BurstForecast::NEVER`] if it is too far away to
     /// matter.
     pub(super) last_leaves: Duration,
-    /// Requests per second in the long run; infinite without a limit.
+    /// Requests per second in the long run, at most: the pace of the slowest limit; infinite without a limit.
     pub(super) per_second: f64,
-    /// What held requests back the longest; `None` if all leave at once.
+    /// The one without which the last request would leave soonest; `None` if all leave at once.
     pub(super) binds: Option<Brake>,
 }
 
@@ -29,6 +29,7 @@ pub(super) enum Brake {
 }
 
 /// Spacing of one limit: GCRA. Times are kept × N, so that W/N is never rounded.
+#[derive(Clone)]
 struct Spacing {
     count: u128,
     per: u128,
@@ -44,6 +45,7 @@ struct Echo {
     apart: u64,
 }
 
+#[derive(Clone)]
 struct Constraint {
     brake: Brake,
     spacing: Option<Spacing>,
@@ -61,36 +63,56 @@ impl BurstForecast {
     /// Several limits can add up to more than the slowest of them, hence the simulation: a step per request, and eight
     /// bytes for each that a window looks back.
     pub(super) fn new(limits: &Limits, requests: NonZeroU32, latency: Duration) -> Self {
-        let mut constraints = constraints(limits, latency);
-        let memory =
-            constraints.iter().filter_map(|constraint| constraint.echo).map(|echo| echo.back).max().unwrap_or(0);
-        let mut recent = VecDeque::new();
-        let mut held = vec![0_u64; constraints.len()];
-        let mut now = 0;
-        for _ in 0..requests.get() {
-            let mut latest: Option<(usize, u64)> = None;
-            for (index, constraint) in constraints.iter().enumerate() {
-                let earliest = constraint.earliest(&recent);
-                if earliest > latest.map_or(now, |(_, so_far)| so_far) {
-                    latest = Some((index, earliest));
-                }
-            }
-            if let Some((index, earliest)) = latest {
-                held[index] += earliest - now;
-                now = earliest;
-            }
-            constraints.iter_mut().filter_map(|constraint| constraint.spacing.as_mut()).for_each(|s| s.leave(now));
-            recent.push_front(now);
-            recent.truncate(memory);
-        }
-        let most = held.iter().zip(&constraints).filter(|(held, _)| **held > 0).max_by_key(|(held, _)| **held);
-        let slowest = || constraints.iter().map(|constraint| constraint.per_second).fold(f64::INFINITY, f64::min);
+        let constraints = constraints(limits, latency);
+        let (last_leaves, held) = departures(constraints.clone(), requests);
+        let held_back: Vec<usize> = (0..held.len()).filter(|index| held[*index] > 0).collect();
+        let without = |index: usize| {
+            let mut others = constraints.clone();
+            others.remove(index);
+            departures(others, requests).0
+        };
+        let binds = match held_back[..] {
+            [only] => Some(only),
+            // Where two come to the same, each without the other, the one that held back longer.
+            _ => held_back.into_iter().min_by_key(|index| (without(*index), Reverse(held[*index]))),
+        };
         Self {
-            last_leaves: Duration::from_nanos(now),
-            per_second: most.map_or_else(slowest, |(_, constraint)| constraint.per_second),
-            binds: most.map(|(_, constraint)| constraint.brake),
+            last_leaves: Duration::from_nanos(last_leaves),
+            per_second: constraints.iter().map(|constraint| constraint.per_second).fold(f64::INFINITY, f64::min),
+            binds: binds.map(|index| constraints[index].brake),
         }
     }
+
+    /// [`BurstForecast::last_leaves`] alone.
+    pub(super) fn last_leaves(limits: &Limits, requests: NonZeroU32, latency: Duration) -> Duration {
+        Duration::from_nanos(departures(constraints(limits, latency), requests).0)
+    }
+}
+
+/// When the last of `requests` leaves, and how long each constraint held requests back that no other did any longer.
+/// In nanoseconds.
+fn departures(mut constraints: Vec<Constraint>, requests: NonZeroU32) -> (u64, Vec<u64>) {
+    let memory = constraints.iter().filter_map(|constraint| constraint.echo).map(|echo| echo.back).max().unwrap_or(0);
+    let mut recent = VecDeque::new();
+    let mut held = vec![0_u64; constraints.len()];
+    let mut now = 0;
+    for _ in 0..requests.get() {
+        let mut latest: Option<(usize, u64)> = None;
+        for (index, constraint) in constraints.iter().enumerate() {
+            let earliest = constraint.earliest(&recent);
+            if earliest > latest.map_or(now, |(_, so_far)| so_far) {
+                latest = Some((index, earliest));
+            }
+        }
+        if let Some((index, earliest)) = latest {
+            held[index] += earliest - now;
+            now = earliest;
+        }
+        constraints.iter_mut().filter_map(|constraint| constraint.spacing.as_mut()).for_each(|s| s.leave(now));
+        recent.push_front(now);
+        recent.truncate(memory);
+    }
+    (now, held)
 }
 
 // === impl Constraint ===
@@ -212,6 +234,18 @@ mod tests {
         assert_eq!(forecast("10/s, 500/min", 100).binds, Some(Brake::Limit(1)));
         assert_eq!(forecast("10/s burst 10, 500/min burst 500", 50).binds, Some(Brake::Limit(0)));
         assert_eq!(forecast("10/s burst 10", 10).binds, None);
+    }
+
+    #[test]
+    fn the_limit_whose_absence_gains_most_is_named_however_often_another_one_spaces() {
+        // 30,000 requests leave in 60 windows: 59 min and the 49.9 s of the last 500. Without 10/s that is 59 min,
+        // without 500/min 2999.9 s.
+        let long = forecast("10/s, 500/min burst 500", 30_000);
+        assert_eq!((long.last_leaves, long.binds), (Duration::from_millis(3_589_900), Some(Brake::Limit(1))));
+        assert!((long.per_second - 500.0 / 60.0).abs() < 1e-9, "{}", long.per_second);
+        // 1,000 leave in 109.9 s: without 10/s in 60 s, without 500/min in 99.9 s.
+        let short = forecast("10/s, 500/min burst 500", 1000);
+        assert_eq!((short.last_leaves, short.binds), (Duration::from_millis(109_900), Some(Brake::Limit(0))));
     }
 
     #[test]
