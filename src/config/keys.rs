@@ -187,9 +187,12 @@ pub(super) const MAX_WAIT: Key<Duration> = Key::new(
     One("duration"),
     "a request that cannot leave within this is refused at once",
 )
-.default("\"2h\"");
+.default("\"2h\"")
+.purpose();
 pub(super) const MAX_WAITING: Key<usize> =
-    Key::new("max-waiting", value::WAITING, Number("number"), "requests waiting at once, per budget").default("100000");
+    Key::new("max-waiting", value::WAITING, Number("number"), "requests waiting at once, per budget")
+        .default("100000")
+        .purpose();
 pub(super) const MARGIN: Key<MarginSpec> =
     Key::new("margin", value::MARGIN, One("duration or `\"auto\"`"), "room for jitter on the way to the API")
         .default("\"auto\"");
@@ -201,7 +204,8 @@ pub(super) const ALLOW_PRIVATE: Key<bool> = Key::new(
     Switch,
     "allows private, loopback and link-local targets although andante listens beyond loopback",
 )
-.default("false");
+.default("false")
+.purpose();
 pub(super) const HTTPS: Key<Https> =
     Key::new("https", upstream::HTTPS, Words(&["tunnel", "intercept", "refuse"]), "what becomes of a CONNECT")
         .otherwise("see [HTTPS](#https)")

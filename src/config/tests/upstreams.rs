@@ -137,10 +137,15 @@ fn a_rule_has_a_purpose_without_limits() {
     for text in ["https = 'refuse'", "upstream = 'https'", "via = 'direct'", "resolve = '10.0.0.5'", "sni = 'b'"] {
         assert_eq!(in_rule(text), "", "{text}");
     }
-    for text in ["source = '10.0.0.9'", "client-cert = 'me.pem'"] {
+    for text in ["source = '10.0.0.9'", "client-cert = 'me.pem'", "allow-private = true"] {
         assert_eq!(in_rule(text), "", "{text}");
     }
-    assert!(in_rule("max-wait = '1s'").contains("this rule limits nothing"));
+    // They hold for the queue behind a limit that answers report, too.
+    for text in ["max-wait = '1s'", "max-waiting = 5"] {
+        assert_eq!(in_rule(text), "", "{text}");
+    }
+    // Of limits that are written here only.
+    assert!(in_rule("strict = true").contains("this rule limits nothing"));
 }
 
 #[test]
