@@ -17,7 +17,7 @@ use crate::{limit::Limits, policy::HostPattern};
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A host and, if they are known, its limits, as in api.example.com=10/s,500/min
+    /// A host, or a URL of it, and its limits if they are known, as in api.example.com=10/s,500/min
     #[arg(value_name = "HOST[=LIMITS]", value_parser = host)]
     hosts: Vec<Host>,
     /// Where to write it; - is standard output
@@ -76,8 +76,17 @@ fn twice(hosts: &[Host]) -> Option<&HostPattern> {
 }
 
 fn host(text: &str) -> Result<Host, String> {
-    let (host, limits) = text.split_once('=').map_or((text, None), |(host, limits)| (host, Some(limits)));
-    let pattern = host.parse::<HostPattern>().map_err(|error| format!("{error}; write it as in api.example.com"))?;
+    let split = if text.contains("://") && text.contains('?') {
+        // The query has equals signs of its own; what is behind the last one counts if it is a limit.
+        text.rsplit_once('=').filter(|(_, limits)| limits.parse::<Limits>().is_ok())
+    } else {
+        text.split_once('=')
+    };
+    let (host, limits) = split.map_or((text, None), |(host, limits)| (host, Some(limits)));
+    let pattern = HostPattern::in_url(host)
+        .unwrap_or(host)
+        .parse::<HostPattern>()
+        .map_err(|error| format!("{error}; write it as in api.example.com"))?;
     let limits = limits.map(str::parse::<Limits>).transpose().map_err(|error| format!("{error}; {}", error.hint()))?;
     Ok(Host { pattern, limits: limits.unwrap_or_default() })
 }
@@ -199,8 +208,29 @@ mod tests {
     }
 
     #[test]
+    fn a_url_names_its_host() {
+        for (url, expected) in [
+            ("https://api.example.com/v1/x", "api.example.com"),
+            ("http://API.example.com:8080", "api.example.com:8080"),
+            ("https://me:hunter2@[2001:db8::1]:8443/", "[2001:db8::1]:8443"),
+            ("https://api.example.com?key=10&other=x", "api.example.com"),
+        ] {
+            assert_eq!(host(url).unwrap().pattern.to_string(), expected, "{url}");
+        }
+        for url in ["https://api.example.com/v1=10/s", "https://api.example.com/v1?key=x=10/s"] {
+            let limited = host(url).unwrap();
+            assert_eq!(
+                (&*limited.pattern.to_string(), &*limited.limits.to_string()),
+                ("api.example.com", "10/s"),
+                "{url}"
+            );
+        }
+    }
+
+    #[test]
     fn a_mistake_comes_with_what_to_write() {
-        assert!(host("https://api.example.com/").unwrap_err().contains("api.example.com"));
+        assert!(host("api.example.com/v1").unwrap_err().contains("write it as in api.example.com"));
+        assert!(host("https:///v1").unwrap_err().contains("write it as in api.example.com"));
         assert!(host("a=500 a min").unwrap_err().contains("500/min"));
     }
 }

@@ -167,8 +167,7 @@ fn intercept(text: &str) -> Result<Option<HostPattern>, ParseHint> {
 fn host(text: &str) -> Result<HostPattern, ParseHint> {
     text.parse().map_err(|_| {
         // A pasted URL is the likeliest mistake, and its authority is what was meant.
-        let authority = text.split_once("://").map(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
-        match authority.and_then(|authority| authority.parse::<HostPattern>().ok()) {
+        match HostPattern::in_url(text).and_then(|host| host.parse::<HostPattern>().ok()) {
             Some(meant) => ParseHint::hint(format!("write \"{meant}\"")),
             None => ParseHint::default(),
         }

@@ -56,6 +56,13 @@ impl HostPattern {
         self.port
     }
 
+    /// Host and port of a URL as it is copied from a page or a client, without user name and password; `None` for
+    /// what is no URL. They are still to be parsed.
+    pub fn in_url(text: &str) -> Option<&str> {
+        let authority = text.split_once("://")?.1.split(['/', '?', '#']).next()?;
+        Some(authority.rsplit_once('@').map_or(authority, |(_, host)| host))
+    }
+
     /// The name that it is, or that all its hosts are below; `None` if it is `*`.
     pub fn name(&self) -> Option<&str> {
         match &self.name {
