@@ -16,7 +16,7 @@ const LONGEST_ID: usize = 128;
 /// Segments of a path that are at least this long may be keys.
 const LIKE_A_KEY: usize = 20;
 
-/// What there is to say of a request besides its [`RequestStats`](super::account::Account).
+/// What there is to say of a request besides its [`RequestStats`](crate::proxy::request_stats::RequestStats).
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Line<'a> {
     pub(crate) method: Option<&'a Method>,
