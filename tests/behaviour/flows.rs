@@ -1,4 +1,4 @@
-//! Everything that flows: upgrades, events one by one, large bodies, tunnels (R32, R33, R35, R54, R60).
+//! Everything that flows: upgrades, events one by one, large bodies, tunnels.
 
 mod bodies;
 mod events;

@@ -97,7 +97,7 @@ fn a_gateway_address_may_be_asked_for_through_the_proxy_itself() {
 }
 
 #[test]
-fn r54_no_tunnel_leads_through_a_gateway() {
+fn no_tunnel_leads_through_a_gateway() {
     let upstream = Upstream::echo();
     let andante = routed(&upstream, "");
     for target in ["/api".to_owned(), format!("/{}", upstream.url("/")), andante.proxy().to_string()] {
@@ -111,7 +111,7 @@ fn r54_no_tunnel_leads_through_a_gateway() {
 }
 
 #[test]
-fn r54_what_is_refused_elsewhere_is_refused_here() {
+fn what_is_refused_elsewhere_is_refused_here() {
     let andante = Andante::serve(&[]);
     for (path, status, error) in [
         ("/http://u:secret@127.0.0.1/", 400, "http_request_error"),
@@ -130,7 +130,7 @@ fn r54_what_is_refused_elsewhere_is_refused_here() {
     let exposed = Andante::serve(&["--listen", "0.0.0.0:0", "--clients", "10.0.0.0/8"]);
     let own = std::net::SocketAddr::from(([127, 0, 0, 1], exposed.proxy().port()));
     let answer = Client::ask(own, format!("GET /http://127.0.0.1:1/ HTTP/1.1\r\nHost: {own}\r\n\r\n"));
-    rejected(&answer, 403, "destination_ip_prohibited", "R52: a private address, for others");
+    rejected(&answer, 403, "destination_ip_prohibited", "a private address, for others");
 }
 
 #[test]

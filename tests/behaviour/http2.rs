@@ -1,4 +1,4 @@
-//! HTTP/2 towards workers and towards upstreams (R11, R34, R36 to R39, R56, R58, R62).
+//! HTTP/2 towards workers and towards upstreams.
 
 mod floods;
 mod idle_timeouts;

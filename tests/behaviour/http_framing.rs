@@ -1,4 +1,4 @@
-//! Where messages begin and end (R1 to R11), and what is done with those that leave it open.
+//! Where messages begin and end, and what is done with those that leave it open.
 
 use crate::support::{Andante, Client, Connection, Upstream, eventually, rejected};
 
@@ -12,7 +12,7 @@ fn closes(andante: &Andante, upstream: &Upstream, request: &str) -> crate::suppo
 }
 
 #[test]
-fn r1_either_framing_is_made_anew_in_both_directions() {
+fn either_framing_is_made_anew_in_both_directions() {
     let upstream = Upstream::answering(|request| match request.target().as_str() {
         "/chunked" => "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;ext=1\r\nok\r\n0\r\n\r\n",
         _ => "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
@@ -39,7 +39,7 @@ fn r1_either_framing_is_made_anew_in_both_directions() {
 
 /// Of an answer of 304 it is lost, a known deviation: see `docs/decisions/http-deviations.md`.
 #[test]
-fn r1_the_length_of_what_head_does_not_send_is_kept() {
+fn the_length_of_what_head_does_not_send_is_kept() {
     let upstream = Upstream::answering(|request| match request.target().as_str() {
         "/head" => "HTTP/1.1 200 OK\r\nContent-Length: 12345\r\n\r\n",
         _ => "HTTP/1.1 304 Not Modified\r\nContent-Length: 678\r\nETag: \"x\"\r\n\r\n",
@@ -56,7 +56,7 @@ fn r1_the_length_of_what_head_does_not_send_is_kept() {
 }
 
 #[test]
-fn r1_an_empty_body_stays_an_empty_body() {
+fn an_empty_body_stays_an_empty_body() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let up = upstream.address();
     let mut client = Client::connect(andante.proxy());
@@ -66,7 +66,7 @@ fn r1_an_empty_body_stays_an_empty_body() {
 }
 
 #[test]
-fn r2_r3_framing_that_others_may_read_differently_is_refused_and_the_connection_closed() {
+fn framing_that_others_may_read_differently_is_refused_and_the_connection_closed() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let chunked = "Transfer-Encoding: chunked\r\n";
     for (status, fields) in [
@@ -98,7 +98,7 @@ fn r2_r3_framing_that_others_may_read_differently_is_refused_and_the_connection_
 }
 
 #[test]
-fn r3_a_length_beside_chunks_is_dropped_and_the_connection_closes_after_the_answer() {
+fn a_length_beside_chunks_is_dropped_and_the_connection_closes_after_the_answer() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     for fields in
         ["Content-Length: 99\r\nTransfer-Encoding: chunked", "Transfer-Encoding: chunked\r\nContent-Length: 99"]
@@ -112,7 +112,7 @@ fn r3_a_length_beside_chunks_is_dropped_and_the_connection_closes_after_the_answ
 }
 
 #[test]
-fn r3_http_1_0_knows_no_transfer_codings() {
+fn http_1_0_knows_no_transfer_codings() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let request = "POST http://UP/ HTTP/1.0\r\nHost: UP\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
     rejected(&closes(&andante, &upstream, request), 400, "http_request_error", "1.0 and chunks");
@@ -120,7 +120,7 @@ fn r3_http_1_0_knows_no_transfer_codings() {
 }
 
 #[test]
-fn r4_exactly_one_valid_host() {
+fn exactly_one_valid_host() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     for hosts in [
         "",
@@ -142,7 +142,7 @@ fn r4_exactly_one_valid_host() {
 }
 
 #[test]
-fn r5_each_side_has_a_version_of_its_own() {
+fn each_side_has_a_version_of_its_own() {
     let upstream = Upstream::answering(|request| match request.target().as_str() {
         "/old" => "HTTP/1.0 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok",
         _ => "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
@@ -159,7 +159,7 @@ fn r5_each_side_has_a_version_of_its_own() {
 }
 
 #[test]
-fn r5_no_connection_is_kept_for_http_1_0() {
+fn no_connection_is_kept_for_http_1_0() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     for fields in ["", "Connection: keep-alive\r\n", "Proxy-Connection: keep-alive\r\n"] {
         let answer = closes(&andante, &upstream, &format!("GET http://UP/ HTTP/1.0\r\n{fields}\r\n"));
@@ -170,7 +170,7 @@ fn r5_no_connection_is_kept_for_http_1_0() {
 }
 
 #[test]
-fn r7_malformed_fields_are_refused_and_the_connection_closed() {
+fn malformed_fields_are_refused_and_the_connection_closed() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     for field in [
         "X-A : b\r\n",
@@ -192,7 +192,7 @@ fn r7_malformed_fields_are_refused_and_the_connection_closed() {
 }
 
 #[test]
-fn r3_broken_chunks_reach_the_upstream_neither_whole_nor_as_another_request() {
+fn broken_chunks_reach_the_upstream_neither_whole_nor_as_another_request() {
     // Never answers before it has the whole body, which never comes.
     let upstream = Upstream::answering(|_| "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     let andante = Andante::serve(&[]);
@@ -229,7 +229,7 @@ fn r3_broken_chunks_reach_the_upstream_neither_whole_nor_as_another_request() {
 /// hyper reads a trailer section up to an empty line that ends in CR LF, and of that only what comes before an empty line
 /// that ends in LF alone: so a request could lie in between, and nobody would ever answer it.
 #[test]
-fn r3_a_line_feed_alone_in_a_trailer_section_hides_no_request() {
+fn a_line_feed_alone_in_a_trailer_section_hides_no_request() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let up = upstream.address();
     for trailers in ["\n", "X-A: 1\n\n", "X-A: 1\r\n\n", "X-A: 1\r\nX-B: 2\r\n\n"] {
@@ -264,7 +264,7 @@ fn refusing_early() -> Upstream {
 }
 
 #[test]
-fn r8_a_body_that_an_early_answer_made_needless_is_drained_or_the_connection_closed() {
+fn a_body_that_an_early_answer_made_needless_is_drained_or_the_connection_closed() {
     let upstream = refusing_early();
     let (andante, up) = (Andante::serve(&[]), upstream.address());
     let mut client = Client::connect(andante.proxy());
@@ -279,7 +279,7 @@ fn r8_a_body_that_an_early_answer_made_needless_is_drained_or_the_connection_clo
 }
 
 #[test]
-fn r8_an_early_answer_reaches_a_client_that_sends_all_before_it_reads() {
+fn an_early_answer_reaches_a_client_that_sends_all_before_it_reads() {
     let upstream = refusing_early();
     let (andante, up) = (Andante::serve(&[]), upstream.address());
     for _ in 0..10 {
@@ -291,7 +291,7 @@ fn r8_an_early_answer_reaches_a_client_that_sends_all_before_it_reads() {
 }
 
 #[test]
-fn r9_bodies_of_get_survive_in_either_framing() {
+fn bodies_of_get_survive_in_either_framing() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let up = upstream.address();
     let mut client = Client::connect(andante.proxy());
@@ -314,7 +314,7 @@ fn hang_up_on_the_second(mut connection: Connection) {
 }
 
 #[test]
-fn r10_what_may_have_been_processed_is_not_sent_again() {
+fn what_may_have_been_processed_is_not_sent_again() {
     let (andante, upstream) = (Andante::serve(&["--threads", "1"]), Upstream::scripted(hang_up_on_the_second));
     let up = upstream.address();
     let mut client = Client::connect(andante.proxy());
@@ -334,7 +334,7 @@ fn r10_what_may_have_been_processed_is_not_sent_again() {
 }
 
 #[test]
-fn r10_a_connection_that_the_upstream_has_closed_meanwhile_costs_no_request() {
+fn a_connection_that_the_upstream_has_closed_meanwhile_costs_no_request() {
     let upstream = Upstream::once("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     let (andante, up) = (Andante::serve(&["--threads", "1"]), upstream.address());
     let mut client = Client::connect(andante.proxy());
@@ -349,7 +349,7 @@ fn r10_a_connection_that_the_upstream_has_closed_meanwhile_costs_no_request() {
 }
 
 #[test]
-fn r11_heads_are_bounded_in_count_and_bytes() {
+fn heads_are_bounded_in_count_and_bytes() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     // With Host and User-Agent.
     let fields = |count: usize| (2..count).map(|i| format!("X-{i}: {i}\r\n")).collect::<String>();

@@ -1,4 +1,4 @@
-//! What a proxy does to requests and answers that are in order (R12 to R25).
+//! What a proxy does to requests and answers that are in order.
 
 use std::{
     net::{TcpListener, TcpStream},
@@ -22,7 +22,7 @@ fn own_name(andante: &Andante) -> String {
 }
 
 #[test]
-fn r12_host_is_made_anew_from_the_target() {
+fn host_is_made_anew_from_the_target() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let up = upstream.address();
     let answer = Client::ask(andante.proxy(), format!("GET http://{up}/ HTTP/1.1\r\nHost: other.test\r\n\r\n"));
@@ -31,7 +31,7 @@ fn r12_host_is_made_anew_from_the_target() {
 }
 
 #[test]
-fn r13_fields_named_by_connection_are_dropped() {
+fn fields_named_by_connection_are_dropped() {
     let upstream = Upstream::always(
         "HTTP/1.1 200 OK\r\nConnection: x-a\r\nConnection: keep-alive , X-B\r\nX-A: 1\r\nX-B: 2\r\nX-C: 3\r\n\
          Keep-Alive: timeout=5\r\nProxy-Connection: keep-alive\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\nok",
@@ -51,7 +51,7 @@ fn r13_fields_named_by_connection_are_dropped() {
 }
 
 #[test]
-fn r13_connection_takes_away_neither_host_nor_via() {
+fn connection_takes_away_neither_host_nor_via() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let (request, _) = exchange(&andante, &upstream, "Connection: close, host, via\r\n");
     assert_eq!(request.field("host"), Some(upstream.address().to_string()));
@@ -59,7 +59,7 @@ fn r13_connection_takes_away_neither_host_nor_via() {
 }
 
 #[test]
-fn r13_a_connection_line_that_is_not_text_still_counts() {
+fn a_connection_line_that_is_not_text_still_counts() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let up = upstream.address();
     let mut request = format!("GET http://{up}/ HTTP/1.1\r\nHost: {up}\r\nX-A: 1\r\nConnection: x-a, ").into_bytes();
@@ -69,7 +69,7 @@ fn r13_a_connection_line_that_is_not_text_still_counts() {
 }
 
 #[test]
-fn r14_announced_trailers_pass_in_both_directions() {
+fn announced_trailers_pass_in_both_directions() {
     let upstream = Upstream::always(
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: x-sum\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 7\r\n\r\n",
     );
@@ -90,7 +90,7 @@ fn r14_announced_trailers_pass_in_both_directions() {
 }
 
 #[test]
-fn r13_trailers_cannot_smuggle_what_fields_cannot() {
+fn trailers_cannot_smuggle_what_fields_cannot() {
     const NAMES: &str = "content-length, host, x-hop, proxy-authorization, proxy-status, andante-flow, x-fine";
     const TRAILERS: &str = "Content-Length: 9\r\nHost: b\r\nX-Hop: 1\r\nProxy-Authorization: Basic c2VjcmV0\r\n\
          Proxy-Status: andante; error=http_request_denied\r\nAndante-Flow: f\r\nX-Fine: 1\r\n";
@@ -112,7 +112,7 @@ fn r13_trailers_cannot_smuggle_what_fields_cannot() {
 /// RFC 9110 §6.5.1: what frames, routes, authenticates, modifies or controls a message, or says what its content is, means
 /// nothing after it.
 #[test]
-fn r14_trailers_bring_nothing_that_belongs_into_a_head() {
+fn trailers_bring_nothing_that_belongs_into_a_head() {
     const NAMES: [&str; 34] = [
         "cookie",
         "set-cookie",
@@ -172,7 +172,7 @@ fn r14_trailers_bring_nothing_that_belongs_into_a_head() {
 /// RFC 9110 §7.6.1: a proxy removes what `Connection` names, whatever that is. That credentials are for the upstream is
 /// the sender's to know, who must not name them.
 #[test]
-fn r13_what_connection_names_is_removed_even_if_it_was_meant_for_the_upstream() {
+fn what_connection_names_is_removed_even_if_it_was_meant_for_the_upstream() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let fields = "Connection: Authorization, cookie, host, cache-control, content-type, via\r\nAuthorization: Bearer x\r\n\
          Cookie: a=1\r\nCache-Control: no-cache\r\nContent-Type: text/plain\r\nVia: 1.1 far\r\n";
@@ -186,7 +186,7 @@ fn r13_what_connection_names_is_removed_even_if_it_was_meant_for_the_upstream() 
 }
 
 #[test]
-fn r24_only_our_own_server_timing_is_called_andante() {
+fn only_our_own_server_timing_is_called_andante() {
     let upstream = Upstream::always(
         "HTTP/1.1 200 OK\r\nServer-Timing: andante;dur=9999, db;dur=53\r\nServer-Timing: Andante ;dur=1\r\n\
          Server-Timing: cache;desc=\"a, andante;dur=1\", andante\r\nTransfer-Encoding: chunked\r\n\
@@ -200,7 +200,7 @@ fn r24_only_our_own_server_timing_is_called_andante() {
 }
 
 #[test]
-fn r15_proxy_authorization_is_never_forwarded() {
+fn proxy_authorization_is_never_forwarded() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let secret = "Proxy-Authorization: Basic c2VjcmV0\r\n";
     let (request, _) = exchange(&andante, &upstream, &format!("{secret}{secret}Authorization: Bearer x\r\n"));
@@ -209,7 +209,7 @@ fn r15_proxy_authorization_is_never_forwarded() {
 }
 
 #[test]
-fn r16_via_grows_in_both_directions() {
+fn via_grows_in_both_directions() {
     let upstream = Upstream::answering(|request| match request.target().as_str() {
         "/old" => "HTTP/1.0 200 OK\r\nVia: 1.1 far\r\nContent-Length: 2\r\n\r\nok",
         _ => "HTTP/1.1 200 OK\r\nVia: 1.1 far\r\nContent-Length: 2\r\n\r\nok",
@@ -225,7 +225,7 @@ fn r16_via_grows_in_both_directions() {
 }
 
 #[test]
-fn r17_a_request_that_has_been_here_goes_no_further() {
+fn a_request_that_has_been_here_goes_no_further() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let (name, up) = (own_name(&andante), upstream.address());
     for via in [format!("1.1 {name}"), format!("1.0 a, HTTP/1.1 {name} (comment), 1.1 b")] {
@@ -238,7 +238,7 @@ fn r17_a_request_that_has_been_here_goes_no_further() {
 }
 
 #[test]
-fn r17_a_ring_of_two_is_noticed_on_the_second_round() {
+fn a_ring_of_two_is_noticed_on_the_second_round() {
     // The upstream plays a second proxy that sends everything back to the first one.
     let andante = Andante::serve(&["--retry", "off"]);
     let (first, name) = (andante.proxy(), own_name(&andante));
@@ -256,7 +256,7 @@ fn r17_a_ring_of_two_is_noticed_on_the_second_round() {
 }
 
 #[test]
-fn r18_max_forwards_counts_down_and_ends_here_for_trace_and_options() {
+fn max_forwards_counts_down_and_ends_here_for_trace_and_options() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let up = upstream.address();
     let mut client = Client::connect(andante.proxy());
@@ -287,7 +287,7 @@ fn r18_max_forwards_counts_down_and_ends_here_for_trace_and_options() {
 
 /// A known deviation: see `docs/decisions/http-deviations.md`.
 #[test]
-fn r18_options_without_a_path_becomes_a_slash() {
+fn options_without_a_path_becomes_a_slash() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let up = upstream.address();
     Client::ask(andante.proxy(), format!("OPTIONS http://{up} HTTP/1.1\r\nHost: {up}\r\n\r\n"));
@@ -295,7 +295,7 @@ fn r18_options_without_a_path_becomes_a_slash() {
 }
 
 #[test]
-fn r19_no_100_before_admission_and_one_after_it() {
+fn no_100_before_admission_and_one_after_it() {
     let (sender, released) = std::sync::mpsc::channel::<()>();
     let released = parking_lot::Mutex::new(released);
     let upstream = Upstream::answering(move |request| {
@@ -325,7 +325,7 @@ fn r19_no_100_before_admission_and_one_after_it() {
 }
 
 #[test]
-fn r19_a_final_status_needs_no_100_before_it() {
+fn a_final_status_needs_no_100_before_it() {
     let andante = Andante::serve(&["--limit", "127.0.0.1=1/h"]);
     let upstream = Upstream::ok();
     let (request, _) = exchange(&andante, &upstream, "");
@@ -343,7 +343,7 @@ fn r19_a_final_status_needs_no_100_before_it() {
 }
 
 #[test]
-fn r19_http_1_0_knows_no_expectations() {
+fn http_1_0_knows_no_expectations() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let url = upstream.url("/");
     let request = format!("POST {url} HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\nbody");
@@ -352,7 +352,7 @@ fn r19_http_1_0_knows_no_expectations() {
 }
 
 #[test]
-fn r20_interim_answers_are_passed_on_as_they_come() {
+fn interim_answers_are_passed_on_as_they_come() {
     let (sender, released) = std::sync::mpsc::channel::<()>();
     let released = parking_lot::Mutex::new(released);
     let upstream = Upstream::scripted(move |mut connection| {
@@ -390,7 +390,7 @@ fn r20_interim_answers_are_passed_on_as_they_come() {
 }
 
 #[test]
-fn r20_many_interim_answers_at_once_harm_nobody() {
+fn many_interim_answers_at_once_harm_nobody() {
     let early = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
     let upstream = Upstream::always(format!("{}{OK}", early.repeat(200)));
     let andante = Andante::serve(&[]);
@@ -414,7 +414,7 @@ fn r20_many_interim_answers_at_once_harm_nobody() {
 /// RFC 9110 §15.2: a server sends none to a client of HTTP/1.0. In HTTP/2 it is a known deviation: see
 /// `docs/decisions/http-deviations.md`.
 #[test]
-fn r20_who_cannot_be_sent_interim_answers_gets_the_answer_alone() {
+fn who_cannot_be_sent_interim_answers_gets_the_answer_alone() {
     let upstream = Upstream::always(format!("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n{OK}"));
     let andante = Andante::serve(&[]);
     let answer = Client::ask(andante.proxy(), format!("GET {} HTTP/1.0\r\n\r\n", upstream.url("/")));
@@ -424,7 +424,7 @@ fn r20_who_cannot_be_sent_interim_answers_gets_the_answer_alone() {
 }
 
 #[test]
-fn r21_path_query_and_fields_keep_their_bytes_and_order() {
+fn path_query_and_fields_keep_their_bytes_and_order() {
     let upstream = Upstream::always(
         "HTTP/1.1 401 Nope, Sorry\r\nWWW-Authenticate: Basic realm=\"a\"\r\nWWW-Authenticate: Bearer\r\nAllow: GET,  HEAD\r\n\
          Set-Cookie: a=1\r\nSet-Cookie: b=2\r\nServer: x/1\r\nContent-Encoding: gzip\r\nContent-Length: 0\r\n\r\n",
@@ -452,7 +452,7 @@ fn r21_path_query_and_fields_keep_their_bytes_and_order() {
 }
 
 #[test]
-fn r22_a_proxy_in_between_may_still_ask_for_credentials() {
+fn a_proxy_in_between_may_still_ask_for_credentials() {
     let upstream = Upstream::always(
         "HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm=\"p\"\r\nContent-Length: 0\r\n\r\n",
     );
@@ -461,7 +461,7 @@ fn r22_a_proxy_in_between_may_still_ask_for_credentials() {
 }
 
 #[test]
-fn r24_marks_that_only_we_may_set_are_taken_off_what_comes_from_others() {
+fn marks_that_only_we_may_set_are_taken_off_what_comes_from_others() {
     let upstream = Upstream::always(
         "HTTP/1.1 429 Too Many Requests\r\nProxy-Status: cdn; fwd=miss\r\nProxy-Status: andante; error=http_request_denied\r\n\
          Proxy-Status: other, Andante;error=x\r\nProxy-Status: \"andante\"; error=x\r\nAndante-Flow: x\r\nAndante-Cost: 5\r\n\
@@ -482,7 +482,7 @@ fn r24_marks_that_only_we_may_set_are_taken_off_what_comes_from_others() {
 }
 
 #[test]
-fn r24_our_own_429_says_that_it_is_ours_and_when_to_come_back() {
+fn our_own_429_says_that_it_is_ours_and_when_to_come_back() {
     let (andante, upstream) = (Andante::serve(&["--limit", "127.0.0.1=1/h"]), Upstream::ok());
     assert_eq!(exchange(&andante, &upstream, "").1.status(), 200);
     let (_, answer) = exchange(&andante, &upstream, "Prefer: wait=1\r\n");
@@ -493,7 +493,7 @@ fn r24_our_own_429_says_that_it_is_ours_and_when_to_come_back() {
 }
 
 #[test]
-fn r25_no_field_names_the_client_to_the_upstream() {
+fn no_field_names_the_client_to_the_upstream() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let (request, _) = exchange(&andante, &upstream, "X-Forwarded-For: 203.0.113.9\r\n");
     assert_eq!(request.field("x-forwarded-for").as_deref(), Some("203.0.113.9"), "what was there passes unchanged");
@@ -502,7 +502,7 @@ fn r25_no_field_names_the_client_to_the_upstream() {
 }
 
 #[test]
-fn r22_r23_what_cannot_be_reached_is_said_in_rfc_9209s_words() {
+fn what_cannot_be_reached_is_said_in_rfc_9209s_words() {
     let andante = Andante::with_config("[timeouts]\nconnect = \"500ms\"\n");
     rejected(&Client::get(andante.proxy(), &DeadPort::reserve().url()), 502, "connection_refused", "a dead port");
     let (full, _waiting) = full();
@@ -511,7 +511,7 @@ fn r22_r23_what_cannot_be_reached_is_said_in_rfc_9209s_words() {
 }
 
 #[test]
-fn r23_a_name_that_does_not_resolve_is_a_dns_error() {
+fn a_name_that_does_not_resolve_is_a_dns_error() {
     let andante = Andante::serve(&[]);
     // A label may have 63 bytes: no resolver asks the network for this one, whose answer could take its time.
     let answer = Client::get(andante.proxy(), &format!("http://{}.invalid/", "a".repeat(64)));

@@ -1,4 +1,4 @@
-//! Where a request goes: targets, hosts and their spellings (R4, R12, R50, R53).
+//! Where a request goes: targets, hosts and their spellings.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -152,7 +152,7 @@ fn a_target_without_a_path_asks_for_the_root() {
 }
 
 #[test]
-fn r50_all_spellings_of_a_host_share_one_lane() {
+fn all_spellings_of_a_host_share_one_lane() {
     let (andante, upstream) = (Andante::serve(&["--limit", "127.0.0.1=100/s burst 20"]), Upstream::ok());
     let port = upstream.port();
     let spellings = [
@@ -177,7 +177,7 @@ fn r50_all_spellings_of_a_host_share_one_lane() {
 }
 
 #[test]
-fn r50_names_have_neither_case_nor_a_dot_at_the_end() {
+fn names_have_neither_case_nor_a_dot_at_the_end() {
     let (andante, upstream) = (Andante::serve(&["--limit", "localhost=100/s burst 20"]), Upstream::ok());
     let port = upstream.port();
     for host in ["localhost", "LocalHost", "localhost."] {
@@ -193,7 +193,7 @@ fn r50_names_have_neither_case_nor_a_dot_at_the_end() {
 }
 
 #[test]
-fn r53_our_own_ports_cannot_be_reached_through_us() {
+fn our_own_ports_cannot_be_reached_through_us() {
     let andante = Andante::serve(&[]);
     for port in [andante.proxy().port(), andante.admin().port()] {
         for host in ["127.0.0.1", "localhost", "LOCALHOST.", "127.1", "0x7f.1", "[::ffff:127.0.0.1]", "0.0.0.0", "0"] {
@@ -208,7 +208,7 @@ fn r53_our_own_ports_cannot_be_reached_through_us() {
 }
 
 #[test]
-fn r53_nor_by_an_address_of_this_machine_on_the_network() {
+fn nor_by_an_address_of_this_machine_on_the_network() {
     let Some(here) = own_address() else {
         eprintln!("SKIPPED: this machine has no address beyond loopback");
         return;
@@ -223,7 +223,7 @@ fn r53_nor_by_an_address_of_this_machine_on_the_network() {
 }
 
 #[test]
-fn r22_a_client_from_a_network_that_is_not_named_is_told_403_and_the_connection_closed() {
+fn a_client_from_a_network_that_is_not_named_is_told_403_and_the_connection_closed() {
     let Some(here) = own_address() else {
         eprintln!("SKIPPED: this machine has no address beyond loopback");
         return;

@@ -1,4 +1,4 @@
-//! Answers that break the rules, or never come (R6, R23): they are told from good ones, and harm nobody else.
+//! Answers that break the rules, or never come: they are told from good ones, and harm nobody else.
 
 use rustix::process::Signal;
 
@@ -13,7 +13,7 @@ fn answered(andante: &Andante, answer: impl AsRef<[u8]> + Send + Sync + 'static)
 }
 
 #[test]
-fn r6_answers_whose_end_is_in_doubt_are_502() {
+fn answers_whose_end_is_in_doubt_are_502() {
     let andante = Andante::serve(&[]);
     for (what, fields) in [
         ("chunks and a length", "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"),
@@ -50,7 +50,7 @@ fn r6_answers_whose_end_is_in_doubt_are_502() {
 }
 
 #[test]
-fn r6_a_length_that_is_none_is_not_passed_on_to_head() {
+fn a_length_that_is_none_is_not_passed_on_to_head() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::once("HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\n"));
     let up = upstream.address();
     let mut client = Client::connect(andante.proxy());
@@ -61,7 +61,7 @@ fn r6_a_length_that_is_none_is_not_passed_on_to_head() {
 }
 
 #[test]
-fn r6_an_answer_cut_short_cuts_the_workers_connection_short_too() {
+fn an_answer_cut_short_cuts_the_workers_connection_short_too() {
     let andante = Andante::serve(&[]);
     for (what, text) in [
         ("a length", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"),
@@ -79,7 +79,7 @@ fn r6_an_answer_cut_short_cuts_the_workers_connection_short_too() {
 }
 
 #[test]
-fn r6_what_follows_an_answer_is_never_anybodys_answer() {
+fn what_follows_an_answer_is_never_anybodys_answer() {
     let evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
     for (what, first) in [
         ("after a length", format!("{OK}{evil}")),
@@ -116,7 +116,7 @@ fn r6_what_follows_an_answer_is_never_anybodys_answer() {
 }
 
 #[test]
-fn r6_a_line_feed_alone_in_a_trailer_section_ends_the_connection() {
+fn a_line_feed_alone_in_a_trailer_section_ends_the_connection() {
     let upstream = Upstream::always(
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-A\r\n\r\n2\r\nok\r\n0\r\nX-A: 1\r\n\n\
          HTTP/1.1 200 OK\r\nContent-Length: 4\r\nX: y\r\n\r\n",
@@ -130,7 +130,7 @@ fn r6_a_line_feed_alone_in_a_trailer_section_ends_the_connection() {
 
 /// What comes with the head is looked at before the head is passed on.
 #[test]
-fn r6_a_body_that_is_broken_from_its_first_byte_is_a_502_and_no_success() {
+fn a_body_that_is_broken_from_its_first_byte_is_a_502_and_no_success() {
     for (what, error, text) in [
         ("no chunk", "http_protocol_error", "Transfer-Encoding: chunked\r\n\r\nxyz\r\nhello"),
         (
@@ -159,7 +159,7 @@ fn r6_a_body_that_is_broken_from_its_first_byte_is_a_502_and_no_success() {
 }
 
 #[test]
-fn r6_a_body_where_there_is_none_does_not_reach_the_worker() {
+fn a_body_where_there_is_none_does_not_reach_the_worker() {
     let andante = Andante::serve(&[]);
     for text in ["HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\nbody", "HTTP/1.1 304 Not Modified\r\n\r\nbody"] {
         let (upstream, mut client) = (Upstream::once(text), Client::connect(andante.proxy()));
@@ -173,7 +173,7 @@ fn r6_a_body_where_there_is_none_does_not_reach_the_worker() {
 }
 
 #[test]
-fn r6_an_answer_that_ends_with_its_connection_is_whole() {
+fn an_answer_that_ends_with_its_connection_is_whole() {
     let andante = Andante::serve(&[]);
     for version in ["1.0", "1.1"] {
         let answer = answered(&andante, format!("HTTP/{version} 200 OK\r\n\r\nall of it"));
@@ -182,7 +182,7 @@ fn r6_an_answer_that_ends_with_its_connection_is_whole() {
 }
 
 #[test]
-fn r23_a_connection_that_ends_before_the_answer_is_502() {
+fn a_connection_that_ends_before_the_answer_is_502() {
     let andante = Andante::serve(&[]);
     for (what, text) in
         [("at once", ""), ("in the head", "HTTP/1.1 200 OK\r\nX-A: "), ("after a 100", "HTTP/1.1 100 C\r\n\r\n")]
@@ -197,7 +197,7 @@ fn r23_a_connection_that_ends_before_the_answer_is_502() {
 }
 
 #[test]
-fn r23_an_upstream_that_never_answers_is_504_and_its_connection_closed() {
+fn an_upstream_that_never_answers_is_504_and_its_connection_closed() {
     let upstream = Upstream::scripted(|mut connection| {
         connection.request();
         let _ = connection.rest();
@@ -208,7 +208,7 @@ fn r23_an_upstream_that_never_answers_is_504_and_its_connection_closed() {
 }
 
 #[test]
-fn r23_what_andante_cannot_finish_before_it_ends_is_503_and_the_connection_closed() {
+fn what_andante_cannot_finish_before_it_ends_is_503_and_the_connection_closed() {
     let upstream = Upstream::scripted(|mut connection| {
         connection.request();
         let _ = connection.rest();
@@ -227,7 +227,7 @@ fn r23_what_andante_cannot_finish_before_it_ends_is_503_and_the_connection_close
 }
 
 #[test]
-fn r23_what_failed_is_counted_as_what_it_was() {
+fn what_failed_is_counted_as_what_it_was() {
     let andante = Andante::serve(&[]);
     let (good, bad) = (Upstream::ok(), Upstream::once("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"));
     for url in [good.url("/"), bad.url("/"), "http://a:0/".to_owned()] {
@@ -244,7 +244,7 @@ fn r23_what_failed_is_counted_as_what_it_was() {
 }
 
 #[test]
-fn r11_heads_of_answers_are_bounded() {
+fn heads_of_answers_are_bounded() {
     let andante = Andante::serve(&[]);
     let field = |bytes: usize| format!("X-Long: {}\r\n", "x".repeat(bytes));
     let answer = answered(&andante, format!("HTTP/1.1 200 OK\r\n{}Content-Length: 2\r\n\r\nok", field(100_000)));

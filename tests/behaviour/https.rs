@@ -1,4 +1,4 @@
-//! HTTPS: what comes through tunnels, and what leaves, seen from both ends (R40 to R49).
+//! HTTPS: what comes through tunnels, and what leaves, seen from both ends.
 
 use crate::support::{
     Andante, Upstream,

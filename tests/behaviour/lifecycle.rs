@@ -1,4 +1,4 @@
-//! Time, load and lifecycle: what happens when somebody is slow, leaves, breaks, or is one too many (R56 to R65).
+//! Time, load and lifecycle: what happens when somebody is slow, leaves, breaks, or is one too many.
 
 use std::{fs, thread, time::Duration};
 

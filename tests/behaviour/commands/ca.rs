@@ -80,7 +80,7 @@ fn init_makes_a_ca_and_then_keeps_it() {
 }
 
 #[test]
-fn r46_processes_that_start_at_once_have_the_same_ca() {
+fn processes_that_start_at_once_have_the_same_ca() {
     let dir = tempfile::tempdir().unwrap();
     let processes: Vec<_> = (0..8).map(|_| ca(dir.path(), &["init"]).spawn().unwrap()).collect();
     let told = processes.into_iter().map(|process| super::told(process.wait_with_output().unwrap()));
@@ -96,7 +96,7 @@ fn r46_processes_that_start_at_once_have_the_same_ca() {
 }
 
 #[test]
-fn r47_init_binds_the_ca_to_hosts() {
+fn init_binds_the_ca_to_hosts() {
     let dir = tempfile::tempdir().unwrap();
     let bound = ["init", "--only", "api.example.com", "--only", "*.example.org"];
     let made = told(dir.path(), &bound);
@@ -146,7 +146,7 @@ fn what_is_not_in_order_comes_with_the_remedy() {
 }
 
 #[test]
-fn r49_a_shell_that_evaluates_env_has_all_that_clients_need() {
+fn a_shell_that_evaluates_env_has_all_that_clients_need() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path().join("it's a $HOME");
     told(&dir, &["init"]);

@@ -1,4 +1,4 @@
-//! R60: what is large passes interception at the memory of what is small, in both directions.
+//! What is large passes interception at the memory of what is small, in both directions.
 
 use bytes::Bytes;
 use http::Request;
@@ -25,7 +25,7 @@ fn grown(andante: &Interceptor, mut exchange: impl FnMut(usize)) -> u64 {
 }
 
 #[test]
-fn r60_large_bodies_pass_interception_at_fixed_memory() {
+fn large_bodies_pass_interception_at_fixed_memory() {
     let tls = Server::new(&TRUSTED.leaf(&["127.0.0.1"]), &["http/1.1"]);
     let upstream = Upstream::secure(tls, |mut connection| {
         let piece = vec![b'x'; MIB];
@@ -56,7 +56,7 @@ fn r60_large_bodies_pass_interception_at_fixed_memory() {
 }
 
 #[test]
-fn r60_large_bodies_pass_http2_at_fixed_memory() {
+fn large_bodies_pass_http2_at_fixed_memory() {
     let upstream = Upstream2::serving(|mut exchange| async move {
         let piece = Bytes::from(vec![b'x'; MIB]);
         let size: usize = exchange.request.target().rsplit('/').next().unwrap().parse().unwrap();

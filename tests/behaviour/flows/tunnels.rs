@@ -1,4 +1,4 @@
-//! R32, R35: blind tunnels carry anything, also where a limit makes andante look what comes first.
+//! Blind tunnels carry anything, also where a limit makes andante look what comes first.
 
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ fn lane(status: &Value, of: &str) -> u64 {
 }
 
 #[test]
-fn r35_bytes_that_the_upstream_sends_first_arrive_at_once() {
+fn bytes_that_the_upstream_sends_first_arrive_at_once() {
     let upstream = Upstream::scripted(|mut connection| {
         connection.send("220 hello\r\n");
         while let Ok(byte) = connection.bytes(1) {
@@ -39,13 +39,13 @@ fn r35_bytes_that_the_upstream_sends_first_arrive_at_once() {
         client.send("EHLO me\r\n");
         assert_eq!(client.bytes(9), b"EHLO me\r\n");
         client.finish();
-        assert_eq!(client.rest(), b"221 bye", "R32");
+        assert_eq!(client.rest(), b"221 bye");
         andante.wait_for(|status| status["tunnels"] == 0 && lane(status, "in_flight") == 0);
     }
 }
 
 #[test]
-fn r32_an_upstream_that_has_said_all_can_still_be_talked_to() {
+fn an_upstream_that_has_said_all_can_still_be_talked_to() {
     let (said, heard) = std::sync::mpsc::channel();
     let said = parking_lot::Mutex::new(said);
     let upstream = Upstream::scripted(move |mut connection| {

@@ -1,4 +1,4 @@
-//! R33: who asks for another protocol gets it, if the upstream agrees, and holds a permit for as long as it is spoken.
+//! Who asks for another protocol gets it, if the upstream agrees, and holds a permit for as long as it is spoken.
 
 use serde_json::Value;
 
@@ -52,7 +52,7 @@ fn lane(status: &Value, of: &str) -> u64 {
 }
 
 #[test]
-fn r33_bytes_flow_both_ways_after_an_upgrade() {
+fn bytes_flow_both_ways_after_an_upgrade() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::scripted(switching));
     let mut client = Client::connect(andante.proxy());
     client.send(ask(&upstream, WEBSOCKET));
@@ -68,7 +68,7 @@ fn r33_bytes_flow_both_ways_after_an_upgrade() {
 }
 
 #[test]
-fn r33_r54_an_upgrade_inside_of_an_intercepted_tunnel_is_one() {
+fn an_upgrade_inside_of_an_intercepted_tunnel_is_one() {
     let tls = Server::new(&TRUSTED.leaf(&["127.0.0.1"]), &["h2", "http/1.1"]);
     let upstream = Upstream::secure(tls, switching);
     let target = upstream.address().to_string();
@@ -83,7 +83,7 @@ fn r33_r54_an_upgrade_inside_of_an_intercepted_tunnel_is_one() {
 }
 
 #[test]
-fn r33_what_comes_with_the_answer_or_the_request_is_not_lost() {
+fn what_comes_with_the_answer_or_the_request_is_not_lost() {
     let upstream = Upstream::scripted(|mut connection| {
         connection.request();
         connection.send(format!("{SWITCH}hello"));
@@ -115,7 +115,7 @@ fn an_upgraded_connection_is_in_flight_until_its_end() {
 }
 
 #[test]
-fn r33_an_answer_that_declines_an_upgrade_passes() {
+fn an_answer_that_declines_an_upgrade_passes() {
     for (status, answer) in [
         (200, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"),
         (
@@ -135,7 +135,7 @@ fn r33_an_answer_that_declines_an_upgrade_passes() {
 }
 
 #[test]
-fn r33_h2c_is_never_asked_for() {
+fn h2c_is_never_asked_for() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     for (fields, kept) in [
         ("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n", None),
@@ -153,7 +153,7 @@ fn r33_h2c_is_never_asked_for() {
 }
 
 #[test]
-fn r33_only_a_get_without_a_body_is_upgraded() {
+fn only_a_get_without_a_body_is_upgraded() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let (url, host) = (upstream.url("/"), upstream.address());
     let head = |method: &str| format!("{method} {url} HTTP/1.1\r\nHost: {host}\r\n{WEBSOCKET}");
@@ -171,7 +171,7 @@ fn r33_only_a_get_without_a_body_is_upgraded() {
 }
 
 #[test]
-fn r33_a_switch_that_nobody_asked_for_is_a_bad_answer() {
+fn a_switch_that_nobody_asked_for_is_a_bad_answer() {
     let other = SWITCH.replace("websocket", "irc/6.9");
     let unnamed = SWITCH.replace("Upgrade: websocket\r\n", "");
     for (fields, said) in [("", SWITCH), (WEBSOCKET, &*other), (WEBSOCKET, &*unnamed)] {
@@ -184,7 +184,7 @@ fn r33_a_switch_that_nobody_asked_for_is_a_bad_answer() {
 }
 
 #[test]
-fn r54_upgrades_go_where_requests_may_go_and_nowhere_else() {
+fn upgrades_go_where_requests_may_go_and_nowhere_else() {
     let andante = Andante::serve(&[]);
     let own = andante.admin();
     let request = format!("GET http://{own}/ HTTP/1.1\r\nHost: {own}\r\n{WEBSOCKET}\r\n");

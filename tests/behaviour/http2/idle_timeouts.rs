@@ -1,4 +1,4 @@
-//! Who goes silent on a shared connection is ended alone, and a connection that is used is kept: R56, R57.
+//! Who goes silent on a shared connection is ended alone, and a connection that is used is kept.
 
 use std::{sync::mpsc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[test]
-fn r57_an_answer_that_stops_coming_ends_its_stream_alone() {
+fn an_answer_that_stops_coming_ends_its_stream_alone() {
     let (answer, answered) = mpsc::channel::<()>();
     let answered = Mutex::new(answered);
     let upstream = Upstream::scripted(move |mut connection| {
@@ -39,7 +39,7 @@ fn r57_an_answer_that_stops_coming_ends_its_stream_alone() {
 }
 
 #[test]
-fn r57_a_worker_that_does_not_read_an_answer_is_cut_off() {
+fn a_worker_that_does_not_read_an_answer_is_cut_off() {
     let upstream =
         Upstream::always(format!("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n{}", "x".repeat(1_000_000)));
     let andante = Andante::with_config("[timeouts]\nidle = \"300ms\"\n");
@@ -51,7 +51,7 @@ fn r57_a_worker_that_does_not_read_an_answer_is_cut_off() {
 }
 
 #[test]
-fn r56_a_connection_that_is_used_is_kept_however_short_its_requests() {
+fn a_connection_that_is_used_is_kept_however_short_its_requests() {
     let andante = Andante::with_config("[timeouts]\nhead = \"1s\"\n");
     let upstream = Upstream::ok();
     let mut client = Client2::connect(andante.proxy());
@@ -63,7 +63,7 @@ fn r56_a_connection_that_is_used_is_kept_however_short_its_requests() {
 }
 
 #[test]
-fn r56_a_connection_without_a_next_request_is_told_before_it_is_closed() {
+fn a_connection_without_a_next_request_is_told_before_it_is_closed() {
     let andante = Andante::with_config("[timeouts]\nkeep-alive = \"300ms\"\n");
     let upstream = Upstream::ok();
     let mut client = Client2::connect(andante.proxy());

@@ -1,4 +1,4 @@
-//! R36, R11: what HTTP/2 cannot carry, and what a proxy must not make HTTP/1 of.
+//! What HTTP/2 cannot carry, and what a proxy must not make HTTP/1 of.
 
 use http::Request;
 
@@ -23,7 +23,7 @@ fn sent(andante: &Andante, fields: &[(&str, &str)], body: Option<&[u8]>) -> Opti
 }
 
 #[test]
-fn r36_malformed_requests_are_reset_and_go_nowhere() {
+fn malformed_requests_are_reset_and_go_nowhere() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let host = upstream.address().to_string();
     let good = [(":method", "GET"), (":scheme", "http"), (":authority", &*host), (":path", "/")];
@@ -67,7 +67,7 @@ fn r36_malformed_requests_are_reset_and_go_nowhere() {
 
 /// RFC 9113 §8.1.1 and §8.2.1. What h2 drops by itself is no more than dropped: see `docs/decisions/http-deviations.md`.
 #[test]
-fn r36_malformed_trailers_never_arrive_with_a_whole_request() {
+fn malformed_trailers_never_arrive_with_a_whole_request() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let host = upstream.address().to_string();
     let head = [
@@ -108,7 +108,7 @@ fn r36_malformed_trailers_never_arrive_with_a_whole_request() {
 
 /// RFC 9113 §8.2.1, of answers. That blanks are taken off is a known deviation: see `docs/decisions/http-deviations.md`.
 #[test]
-fn r36_answers_lose_outer_blanks_and_have_no_names_that_are_none() {
+fn answers_lose_outer_blanks_and_have_no_names_that_are_none() {
     let upstream = framed(&[], |number, mut frames| {
         let bad = if number == 1 { ("x-a", " 1\t") } else { ("x\"y", "1") };
         if let Some(request) = frames.next_of(kind::HEADERS) {
@@ -125,7 +125,7 @@ fn r36_answers_lose_outer_blanks_and_have_no_names_that_are_none() {
 }
 
 #[test]
-fn r36_a_body_of_another_length_than_announced_never_arrives_whole() {
+fn a_body_of_another_length_than_announced_never_arrives_whole() {
     let upstream = Upstream::ok();
     let andante = Andante::serve(&[]);
     let host = upstream.address().to_string();
@@ -155,7 +155,7 @@ fn r36_a_body_of_another_length_than_announced_never_arrives_whole() {
 }
 
 #[test]
-fn r36_a_host_that_contradicts_the_authority_is_refused() {
+fn a_host_that_contradicts_the_authority_is_refused() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let mut client = Client2::connect(andante.proxy());
     let ask =
@@ -172,7 +172,7 @@ fn r36_a_host_that_contradicts_the_authority_is_refused() {
 }
 
 #[test]
-fn r13_what_is_for_one_hop_stays_there() {
+fn what_is_for_one_hop_stays_there() {
     let upstream = Upstream::always(
         "HTTP/1.1 200 OK\r\nConnection: x-hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nProxy-Connection: keep-alive\r\n\
          Upgrade: h2c\r\nContent-Length: 0\r\n\r\n",
@@ -191,7 +191,7 @@ fn r13_what_is_for_one_hop_stays_there() {
 }
 
 #[test]
-fn r11_heads_are_bounded_as_in_http1() {
+fn heads_are_bounded_as_in_http1() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let large = "x".repeat(200_000);
     let ask = |fields: usize, value: &str| {
@@ -218,7 +218,7 @@ fn r11_heads_are_bounded_as_in_http1() {
 }
 
 #[test]
-fn r56_half_a_preface_is_not_waited_for() {
+fn half_a_preface_is_not_waited_for() {
     let andante = Andante::with_config("[timeouts]\nhead = \"200ms\"\n");
     for half in ["P", "PRI * HT", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
         let mut client = Client::connect(andante.proxy());
@@ -233,7 +233,7 @@ fn r56_half_a_preface_is_not_waited_for() {
 }
 
 #[test]
-fn r56_a_preface_that_becomes_something_else_is_refused() {
+fn a_preface_that_becomes_something_else_is_refused() {
     let andante = Andante::serve(&[]);
     let mut client = Client::connect(andante.proxy());
     client.send("PRI * HTTP/2.0\r\n\r\nSOMETHING ELSE\r\n\r\n");

@@ -1,4 +1,4 @@
-//! How streams and connections end, on either side, and who notices: R10, R58, R62.
+//! How streams and connections end, on either side, and who notices.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::support::{
 };
 
 #[test]
-fn r58_a_stream_that_is_cancelled_frees_its_place() {
+fn a_stream_that_is_cancelled_frees_its_place() {
     let upstream = Upstream::ok();
     let andante = Andante::serve(&["--limit", &format!("{}=1/20s", upstream.address())]);
     let mut client = Client2::connect(andante.proxy());
@@ -36,7 +36,7 @@ fn r58_a_stream_that_is_cancelled_frees_its_place() {
 }
 
 #[test]
-fn r58_a_connection_that_ends_frees_the_places_of_all_its_streams() {
+fn a_connection_that_ends_frees_the_places_of_all_its_streams() {
     let upstream = Upstream::ok();
     let andante = Andante::serve(&["--limit", &format!("{}=1/20s", upstream.address())]);
     let mut frames = frames(&andante);
@@ -51,7 +51,7 @@ fn r58_a_connection_that_ends_frees_the_places_of_all_its_streams() {
 }
 
 #[test]
-fn r58_a_stream_that_is_cancelled_ends_its_request_upstream() {
+fn a_stream_that_is_cancelled_ends_its_request_upstream() {
     let upstream = Upstream::scripted(|mut connection| {
         connection.request();
         connection.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
@@ -69,7 +69,7 @@ fn r58_a_stream_that_is_cancelled_ends_its_request_upstream() {
 }
 
 #[test]
-fn r62_a_drain_is_announced_and_lets_requests_finish() {
+fn a_drain_is_announced_and_lets_requests_finish() {
     let upstream = Upstream::ok();
     let rule = format!("[[rule]]\nhost = \"{}\"\nlimits = [\"1/s\"]\n", upstream.address());
     let mut andante = Andante::with_config(&rule);
@@ -90,7 +90,7 @@ fn r62_a_drain_is_announced_and_lets_requests_finish() {
 }
 
 #[test]
-fn r62_what_does_not_finish_in_the_drain_is_told_to_come_back() {
+fn what_does_not_finish_in_the_drain_is_told_to_come_back() {
     let upstream = Upstream::scripted(|mut connection| {
         connection.request();
         let _ = connection.rest();
@@ -164,7 +164,7 @@ fn a_stream_that_is_refused_every_time_becomes_a_502() {
 }
 
 #[test]
-fn r10_what_may_have_been_seen_is_not_sent_again() {
+fn what_may_have_been_seen_is_not_sent_again() {
     for reason in [Reason::INTERNAL_ERROR, Reason::CANCEL, Reason::ENHANCE_YOUR_CALM] {
         let upstream = Upstream2::serving(move |exchange| async move { exchange.refuse(reason) });
         let andante = andante(upstream.address().port(), "");

@@ -66,13 +66,13 @@ fn a_hundred_streams_are_paced_like_connections() {
 }
 
 #[test]
-fn r39_no_more_than_a_hundred_streams_are_allowed() {
+fn no_more_than_a_hundred_streams_are_allowed() {
     let upstream = Upstream::ok();
     let andante = Andante::serve(&["--limit", &format!("{}=1/20s", upstream.address())]);
     let mut frames = frames(&andante);
     let settings = frames.next_of(kind::SETTINGS).unwrap();
     assert_eq!(settings.setting(MAX_CONCURRENT_STREAMS), Some(100));
-    assert_eq!(settings.setting(ENABLE_CONNECT_PROTOCOL), None, "R34: not advertised");
+    assert_eq!(settings.setting(ENABLE_CONNECT_PROTOCOL), None, "not advertised");
     let host = upstream.address().to_string();
     let get = [(":method", "GET"), (":scheme", "http"), (":authority", &*host), (":path", "/")];
     // The first is answered, and leaves its place to another.
@@ -85,7 +85,7 @@ fn r39_no_more_than_a_hundred_streams_are_allowed() {
 }
 
 #[test]
-fn r34_tunnels_are_for_http1_only() {
+fn tunnels_are_for_http1_only() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::echo());
     let mut client = Client2::connect(andante.proxy());
     let answer = client.send(Request::connect(upstream.address().to_string())).answer();
@@ -112,7 +112,7 @@ fn errors_say_in_http2_what_they_say_in_http1() {
 }
 
 #[test]
-fn r39_a_worker_that_does_not_read_one_answer_gets_the_others() {
+fn a_worker_that_does_not_read_one_answer_gets_the_others() {
     const SIZE: usize = 8 << 20;
     let upstream = Upstream::answering(|request| {
         let size = if request.target() == "/large" { SIZE } else { 2 };
@@ -131,7 +131,7 @@ fn r39_a_worker_that_does_not_read_one_answer_gets_the_others() {
 }
 
 #[test]
-fn r36_cookies_that_came_apart_are_joined_for_http1() {
+fn cookies_that_came_apart_are_joined_for_http1() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
     let request = Request::get(upstream.url("/")).header("cookie", "a=1").header("cookie", "b=2").header("x", "1");
     assert_eq!(Client2::connect(andante.proxy()).send(request.header("x", "2")).answer().status(), 200);

@@ -165,7 +165,7 @@ fn a_body_that_is_refused_early_is_answered_at_once() {
 }
 
 #[test]
-fn r43_a_worker_is_offered_no_http2_that_the_upstream_does_not_speak() {
+fn a_worker_is_offered_no_http2_that_the_upstream_does_not_speak() {
     let tls = Server::new(&TRUSTED.leaf(&["127.0.0.1"]), &["http/1.1"]);
     let upstream = Upstream::secure(tls, |mut connection| {
         while connection.request().is_some() {

@@ -290,7 +290,7 @@ fn connections_that_cannot_be_shared_are_made_side_by_side() {
 }
 
 #[test]
-fn r38_a_worker_that_does_not_read_small_frames_stops_nobody_else() {
+fn a_worker_that_does_not_read_small_frames_stops_nobody_else() {
     const FRAMES: usize = 300;
     let upstream = Upstream2::serving(|exchange| async move {
         let target = exchange.request.target();

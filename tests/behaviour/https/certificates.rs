@@ -1,4 +1,4 @@
-//! R44, R45: certificates as workers see them.
+//! Certificates as workers see them.
 
 use std::thread;
 
@@ -11,7 +11,7 @@ use crate::support::{Andante, tls::Interceptor};
 const KEPT: usize = 1024;
 
 #[test]
-fn r44_a_certificate_names_its_host_for_a_while_and_is_tied_to_the_ca() {
+fn a_certificate_names_its_host_for_a_while_and_is_tied_to_the_ca() {
     let upstream = secure();
     let interceptor = Interceptor::serve(&["--intercept", "*"]);
     let pem = std::fs::read(interceptor.data().join("ca.pem")).unwrap();
@@ -49,7 +49,7 @@ fn name(at: usize) -> String {
 }
 
 #[test]
-fn r45_a_name_is_minted_once_however_many_ask_at_once() {
+fn a_name_is_minted_once_however_many_ask_at_once() {
     let interceptor = Interceptor::serve(&["--intercept", "*", "--threads", "4"]);
     let ask = || interceptor.worker(&name(0)).certificate;
     let first = thread::scope(|scope| {
@@ -63,7 +63,7 @@ fn r45_a_name_is_minted_once_however_many_ask_at_once() {
 }
 
 #[test]
-fn r45_certificates_and_memory_are_bounded_however_many_names_are_asked_for() {
+fn certificates_and_memory_are_bounded_however_many_names_are_asked_for() {
     let interceptor = Interceptor::serve(&["--intercept", "*"]);
     let many = |from: usize, to: usize| {
         thread::scope(|scope| {
@@ -87,9 +87,9 @@ fn r45_certificates_and_memory_are_bounded_however_many_names_are_asked_for() {
     // Each host that has numbers of its own has one for each outcome, from the start.
     let outcome = "andante_interceptions_total{outcome=\"tls\"";
     let hosts = metrics.lines().filter(|line| line.starts_with(outcome)).count();
-    assert!((1..200).contains(&hosts), "R65: {hosts} label sets");
+    assert!((1..200).contains(&hosts), "{hosts} label sets");
     let lines = metrics.lines().filter(|line| line.starts_with("andante_interceptions_total{")).count();
-    assert_eq!(lines % hosts, 0, "R65: {lines} for {hosts} hosts");
+    assert_eq!(lines % hosts, 0, "{lines} for {hosts} hosts");
     assert!(grown < 6 << 20, "{grown} bytes for {} further names", KEPT - 100);
 }
 

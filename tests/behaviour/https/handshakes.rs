@@ -1,4 +1,4 @@
-//! R40: whatever a worker says first in an intercepted tunnel, something definite becomes of it.
+//! Whatever a worker says first in an intercepted tunnel, something definite becomes of it.
 
 use std::{io::Write as _, net::TcpStream};
 
@@ -11,7 +11,7 @@ use crate::support::{
 const HASTY: &str = "[timeouts]\nhead = \"300ms\"\n";
 
 #[test]
-fn r40_a_client_hello_may_come_byte_by_byte() {
+fn a_client_hello_may_come_byte_by_byte() {
     let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "localhost"]));
     let target = localhost(&upstream);
     let bytewise = |socket: &mut TcpStream, hello: &[u8]| {
@@ -26,7 +26,7 @@ fn r40_a_client_hello_may_come_byte_by_byte() {
 }
 
 #[test]
-fn r40_a_client_hello_may_come_with_the_connect() {
+fn a_client_hello_may_come_with_the_connect() {
     let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "localhost"]));
     let target = localhost(&upstream);
     let mut client = Client::connect(interceptor.andante.proxy());
@@ -45,7 +45,7 @@ fn ends(interceptor: &Interceptor, target: &str, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn r40_a_hello_that_is_none_is_ended_with_an_alert() {
+fn a_hello_that_is_none_is_ended_with_an_alert() {
     let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "localhost"]));
     let target = localhost(&upstream);
     let oversized = [&b"\x16\x03\x01\xff\xff"[..], &[0x41; 70_000]].concat();
@@ -61,14 +61,14 @@ fn r40_a_hello_that_is_none_is_ended_with_an_alert() {
 }
 
 #[test]
-fn r40_r56_a_tunnel_in_which_nothing_is_said_ends() {
+fn a_tunnel_in_which_nothing_is_said_ends() {
     let (upstream, interceptor) = (secure(), Interceptor::with_config(HASTY, &["--intercept", "localhost"]));
     interceptor.tunnel(&localhost(&upstream)).closed();
     interceptor.andante.wait_for(|status| status["connections"]["client"] == 0);
 }
 
 #[test]
-fn r40_r56_half_a_client_hello_ends() {
+fn half_a_client_hello_ends() {
     let (upstream, interceptor) = (secure(), Interceptor::with_config(HASTY, &["--intercept", "localhost"]));
     let target = localhost(&upstream);
     let hello = interceptor.trusting(&target).hello();
@@ -81,7 +81,7 @@ fn r40_r56_half_a_client_hello_ends() {
 }
 
 #[test]
-fn r40_r56_a_worker_that_does_not_finish_its_handshake_is_cut_off() {
+fn a_worker_that_does_not_finish_its_handshake_is_cut_off() {
     let (upstream, interceptor) = (secure(), Interceptor::with_config(HASTY, &["--intercept", "localhost"]));
     let target = localhost(&upstream);
     let said = ends(&interceptor, &target, &interceptor.trusting(&target).hello());
@@ -90,7 +90,7 @@ fn r40_r56_a_worker_that_does_not_finish_its_handshake_is_cut_off() {
 }
 
 #[test]
-fn r40_r48_what_is_neither_tls_nor_http_is_ended_and_the_log_says_so_once() {
+fn what_is_neither_tls_nor_http_is_ended_and_the_log_says_so_once() {
     let upstream = Upstream::echo();
     let interceptor = Interceptor::serve(&["--intercept", "localhost"]);
     let target = localhost(&upstream);
@@ -108,7 +108,7 @@ fn r40_r48_what_is_neither_tls_nor_http_is_ended_and_the_log_says_so_once() {
 }
 
 #[test]
-fn r40_plain_http_in_an_intercepted_tunnel_is_served() {
+fn plain_http_in_an_intercepted_tunnel_is_served() {
     let upstream = Upstream::ok();
     let interceptor = Interceptor::serve(&["--intercept", "127.0.0.1", "--limit", "127.0.0.1=100/s"]);
     let target = upstream.address().to_string();
@@ -123,11 +123,11 @@ fn r40_plain_http_in_an_intercepted_tunnel_is_served() {
     assert_eq!(interceptor.andante.status()["lanes"][0]["sent_total"], 2);
     // It is no way round the policy for another host, either.
     client.send("GET / HTTP/1.1\r\nHost: other.test\r\n\r\n");
-    rejected(&client.answer(), 400, "http_request_error", "R41");
+    rejected(&client.answer(), 400, "http_request_error", "a host inside that is another than the tunnel's");
 }
 
 #[test]
-fn r40_a_connect_inside_is_refused() {
+fn a_connect_inside_is_refused() {
     let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "localhost"]));
     let target = localhost(&upstream);
     for inner in [target.as_str(), "other.test:443"] {
@@ -141,7 +141,7 @@ fn r40_a_connect_inside_is_refused() {
 }
 
 #[test]
-fn r40_r42_without_a_name_in_the_handshake_the_certificate_is_for_the_connect_host() {
+fn without_a_name_in_the_handshake_the_certificate_is_for_the_connect_host() {
     let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "localhost"]));
     let target = localhost(&upstream);
     let mut nameless = interceptor.trusting(&target);
@@ -154,7 +154,7 @@ fn r40_r42_without_a_name_in_the_handshake_the_certificate_is_for_the_connect_ho
 }
 
 #[test]
-fn r40_r42_another_name_in_the_handshake_changes_nothing() {
+fn another_name_in_the_handshake_changes_nothing() {
     let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "*"]));
     let target = localhost(&upstream);
     let mut other = interceptor.trusting(&target);
@@ -169,7 +169,7 @@ fn r40_r42_another_name_in_the_handshake_changes_nothing() {
 }
 
 #[test]
-fn r40_r48_workers_of_tls_1_2_are_served_and_told_of_as_others_are() {
+fn workers_of_tls_1_2_are_served_and_told_of_as_others_are() {
     let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "localhost"]));
     let target = localhost(&upstream);
     let mut old = interceptor.trusting(&target);
@@ -184,7 +184,7 @@ fn r40_r48_workers_of_tls_1_2_are_served_and_told_of_as_others_are() {
 }
 
 #[test]
-fn r48_a_worker_that_goes_away_at_the_sight_of_our_certificate_does_not_trust_us_either() {
+fn a_worker_that_goes_away_at_the_sight_of_our_certificate_does_not_trust_us_either() {
     let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "localhost"]));
     let target = localhost(&upstream);
     let mut client = interceptor.tunnel(&target);
@@ -197,7 +197,7 @@ fn r48_a_worker_that_goes_away_at_the_sight_of_our_certificate_does_not_trust_us
 }
 
 #[test]
-fn r47_a_host_that_the_ca_may_not_speak_for_is_refused_and_the_log_says_so_once() {
+fn a_host_that_the_ca_may_not_speak_for_is_refused_and_the_log_says_so_once() {
     let data = tempfile::tempdir().unwrap();
     let (folder, target) = (data.path().to_str().unwrap(), "localhost:1");
     let made = Andante::command().args(["ca", "init", "--only", "other.test", "--data", folder]).output().unwrap();
@@ -218,7 +218,7 @@ fn r47_a_host_that_the_ca_may_not_speak_for_is_refused_and_the_log_says_so_once(
 }
 
 #[test]
-fn r40_who_opens_a_tunnel_and_leaves_leaves_nothing_behind() {
+fn who_opens_a_tunnel_and_leaves_leaves_nothing_behind() {
     let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "localhost"]));
     let target = localhost(&upstream);
     drop(interceptor.tunnel(&target));
@@ -229,7 +229,7 @@ fn r40_who_opens_a_tunnel_and_leaves_leaves_nothing_behind() {
 }
 
 #[test]
-fn r29_an_intercepted_connect_that_is_wrong_is_refused_as_any_other() {
+fn an_intercepted_connect_that_is_wrong_is_refused_as_any_other() {
     let andante: Andante = Interceptor::serve(&["--intercept", "*"]).andante;
     for target in ["a:", "a:0", "a:99999", "u@a:443", "http://a:443/"] {
         let mut client = Client::connect(andante.proxy());

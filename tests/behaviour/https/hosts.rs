@@ -1,4 +1,4 @@
-//! R41 to R43, R46, R48: which host a tunnel is for, and which are intercepted.
+//! Which host a tunnel is for, and which are intercepted.
 
 use std::{fs, os::unix::fs::MetadataExt as _};
 
@@ -9,7 +9,7 @@ use crate::support::{
 };
 
 #[test]
-fn r41_a_request_for_another_host_than_its_tunnel_is_400() {
+fn a_request_for_another_host_than_its_tunnel_is_400() {
     let (upstream, other) = (secure(), secure());
     let interceptor = Interceptor::serve(&["--intercept", "*"]);
     let target = localhost(&upstream);
@@ -34,7 +34,7 @@ fn r41_a_request_for_another_host_than_its_tunnel_is_400() {
 }
 
 #[test]
-fn r41_r50_any_spelling_of_the_tunnels_host_will_do() {
+fn any_spelling_of_the_tunnels_host_will_do() {
     let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "localhost"]));
     let (target, port) = (localhost(&upstream), upstream.port());
     let mut worker = interceptor.worker(&format!("LocalHost.:{port}"));
@@ -49,7 +49,7 @@ fn r41_r50_any_spelling_of_the_tunnels_host_will_do() {
 }
 
 #[test]
-fn r42_an_upstream_whose_certificate_is_for_the_sni_alone_is_refused() {
+fn an_upstream_whose_certificate_is_for_the_sni_alone_is_refused() {
     let upstream = Upstream::secure_ok(Server::new(&TRUSTED.leaf(&["other.test"]), &["http/1.1"]));
     let interceptor = Interceptor::serve(&["--intercept", "localhost"]);
     let target = localhost(&upstream);
@@ -63,7 +63,7 @@ fn r42_an_upstream_whose_certificate_is_for_the_sni_alone_is_refused() {
 }
 
 #[test]
-fn r43_a_worker_is_offered_what_its_upstream_speaks() {
+fn a_worker_is_offered_what_its_upstream_speaks() {
     const BOTH: &[&str] = &["h2", "http/1.1"];
     for (speaks, agreed) in [(&["http/1.1"][..], "http/1.1"), (BOTH, "h2"), (&[], "http/1.1"), (&["h2"], "h2")] {
         let upstream = Upstream::secure_ok(server(speaks));
@@ -78,7 +78,7 @@ fn r43_a_worker_is_offered_what_its_upstream_speaks() {
 }
 
 #[test]
-fn r43_a_worker_that_speaks_no_alpn_is_served_http_1() {
+fn a_worker_that_speaks_no_alpn_is_served_http_1() {
     let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "localhost"]));
     let target = localhost(&upstream);
     let mut worker = interceptor.trusting(&target);
@@ -90,7 +90,7 @@ fn r43_a_worker_that_speaks_no_alpn_is_served_http_1() {
 }
 
 #[test]
-fn r43_an_upstream_that_cannot_be_reached_is_told_in_an_answer_and_not_by_a_failed_handshake() {
+fn an_upstream_that_cannot_be_reached_is_told_in_an_answer_and_not_by_a_failed_handshake() {
     let interceptor = Interceptor::serve(&["--intercept", "localhost"]);
     let dead = DeadPort::reserve();
     let answer = interceptor.get(&format!("localhost:{}", dead.address().port()), "/");
@@ -98,7 +98,7 @@ fn r43_an_upstream_that_cannot_be_reached_is_told_in_an_answer_and_not_by_a_fail
 }
 
 #[test]
-fn r46_the_ca_is_made_at_the_first_interception_with_a_key_for_its_owner_alone() {
+fn the_ca_is_made_at_the_first_interception_with_a_key_for_its_owner_alone() {
     let interceptor = Interceptor::serve(&["--intercept", "localhost"]);
     let mode = |name: &str| fs::metadata(interceptor.data().join(name)).unwrap().mode() & 0o777;
     assert_eq!((mode("ca-key.pem"), mode("ca.pem")), (0o600, 0o644));
@@ -107,7 +107,7 @@ fn r46_the_ca_is_made_at_the_first_interception_with_a_key_for_its_owner_alone()
 }
 
 #[test]
-fn r46_the_ca_stays_the_same_when_andante_starts_again() {
+fn the_ca_stays_the_same_when_andante_starts_again() {
     let first = Interceptor::serve(&["--intercept", "localhost"]);
     let made = fs::read(first.data().join("ca.pem")).unwrap();
     let dir = first.data().to_str().unwrap().to_owned();
@@ -117,7 +117,7 @@ fn r46_the_ca_stays_the_same_when_andante_starts_again() {
 }
 
 #[test]
-fn r48_a_pinned_host_passes_though_all_are_intercepted() {
+fn a_pinned_host_passes_though_all_are_intercepted() {
     let (pinned, other) = (secure(), secure());
     let rule = format!("[[rule]]\nhost = \"localhost:{}\"\nhttps = \"tunnel\"\n", pinned.port());
     let interceptor = Interceptor::with_config(&rule, &["--intercept", "*"]);
@@ -133,7 +133,7 @@ fn r48_a_pinned_host_passes_though_all_are_intercepted() {
 }
 
 #[test]
-fn r48_without_interception_tunnels_are_blind_and_a_limit_that_they_get_around_is_told_once() {
+fn without_interception_tunnels_are_blind_and_a_limit_that_they_get_around_is_told_once() {
     let upstream = secure();
     let target = localhost(&upstream);
     let interceptor = Interceptor::serve(&["--limit", "localhost=100/s"]);
@@ -150,7 +150,7 @@ fn r48_without_interception_tunnels_are_blind_and_a_limit_that_they_get_around_i
 }
 
 #[test]
-fn r48_a_worker_that_does_not_trust_us_is_told_of_once_counted_each_time_and_never_let_through() {
+fn a_worker_that_does_not_trust_us_is_told_of_once_counted_each_time_and_never_let_through() {
     let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "localhost"]));
     let target = localhost(&upstream);
     // It trusts the upstream's CA, so that a tunnel let through unseen would work.

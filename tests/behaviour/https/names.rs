@@ -44,7 +44,7 @@ fn asking(known: impl Fn(&str) -> Name + Send + 'static, toml: &str) -> (NameSer
 }
 
 #[test]
-fn r23_what_a_name_server_says_becomes_of_a_request() {
+fn what_a_name_server_says_becomes_of_a_request() {
     let upstream = Upstream::secure_ok(Server::new(&TRUSTED.leaf(&["here.test"]), &["http/1.1"]));
     let known = |name: &str| match name {
         "here.test" => Name::At(vec![Ipv4Addr::LOCALHOST]),
@@ -70,7 +70,7 @@ fn r23_what_a_name_server_says_becomes_of_a_request() {
 }
 
 #[test]
-fn r51_a_name_that_leads_inside_is_refused_to_workers_on_other_machines() {
+fn a_name_that_leads_inside_is_refused_to_workers_on_other_machines() {
     let upstream = secure();
     let known = |name: &str| match name {
         "inside.test" => Name::At(vec![Ipv4Addr::LOCALHOST]),
@@ -97,7 +97,7 @@ fn r51_a_name_that_leads_inside_is_refused_to_workers_on_other_machines() {
 }
 
 #[test]
-fn r53_an_intercepted_tunnel_leads_to_no_page_of_ours() {
+fn an_intercepted_tunnel_leads_to_no_page_of_ours() {
     let interceptor = Interceptor::serve(&["--intercept", "*"]);
     let andante: &Andante = &interceptor.andante;
     for own in [andante.admin(), andante.proxy()] {

@@ -84,17 +84,17 @@ fn costs_no_slot(leave: impl FnOnce(Client)) {
 }
 
 #[test]
-fn r58_a_worker_that_closes_while_it_waits_inside_costs_no_slot() {
+fn a_worker_that_closes_while_it_waits_inside_costs_no_slot() {
     costs_no_slot(drop);
 }
 
 #[test]
-fn r58_a_worker_that_resets_while_it_waits_inside_costs_no_slot() {
+fn a_worker_that_resets_while_it_waits_inside_costs_no_slot() {
     costs_no_slot(Client::reset);
 }
 
 #[test]
-fn r58_a_worker_that_leaves_before_the_answer_ends_the_upstreams_work() {
+fn a_worker_that_leaves_before_the_answer_ends_the_upstreams_work() {
     let upstream = scripted(|mut connection| {
         connection.head();
         let _ = connection.rest();
@@ -110,7 +110,7 @@ fn r58_a_worker_that_leaves_before_the_answer_ends_the_upstreams_work() {
 }
 
 #[test]
-fn r57_a_body_that_stops_coming_inside_of_tls_is_answered_408() {
+fn a_body_that_stops_coming_inside_of_tls_is_answered_408() {
     let upstream = scripted(|mut connection| {
         connection.head();
         let _ = connection.rest();
@@ -126,7 +126,7 @@ fn r57_a_body_that_stops_coming_inside_of_tls_is_answered_408() {
 }
 
 #[test]
-fn r57_an_answer_that_stops_coming_inside_of_tls_is_cut_off() {
+fn an_answer_that_stops_coming_inside_of_tls_is_cut_off() {
     let upstream = scripted(|mut connection| {
         connection.request();
         connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this");
@@ -144,7 +144,7 @@ fn r57_an_answer_that_stops_coming_inside_of_tls_is_cut_off() {
 }
 
 #[test]
-fn r56_a_connection_without_a_next_request_inside_of_tls_is_closed_as_tls_wants_it() {
+fn a_connection_without_a_next_request_inside_of_tls_is_closed_as_tls_wants_it() {
     let upstream = secure();
     let target = localhost(&upstream);
     let interceptor = Interceptor::with_config("[timeouts]\nkeep-alive = \"200ms\"\n", &["--intercept", "localhost"]);
@@ -155,7 +155,7 @@ fn r56_a_connection_without_a_next_request_inside_of_tls_is_closed_as_tls_wants_
 }
 
 #[test]
-fn r56_a_worker_that_says_nothing_after_its_handshake_is_cut_off() {
+fn a_worker_that_says_nothing_after_its_handshake_is_cut_off() {
     let (upstream, hasty) = (secure(), "[timeouts]\nhead = \"300ms\"\n");
     let interceptor = Interceptor::with_config(hasty, &["--intercept", "localhost"]);
     interceptor.worker(&localhost(&upstream)).closed();
@@ -211,7 +211,7 @@ fn credentials_of_the_worker_reach_the_upstream_and_those_for_the_proxy_do_not()
 }
 
 #[test]
-fn r62_a_drain_lets_intercepted_requests_finish_and_closes_idle_connections() {
+fn a_drain_lets_intercepted_requests_finish_and_closes_idle_connections() {
     let (go, gone) = std::sync::mpsc::channel::<()>();
     let gone = parking_lot::Mutex::new(gone);
     let upstream = scripted(move |mut connection| {
@@ -239,7 +239,7 @@ fn r62_a_drain_lets_intercepted_requests_finish_and_closes_idle_connections() {
 }
 
 #[test]
-fn r62_half_a_handshake_does_not_hold_up_the_end() {
+fn half_a_handshake_does_not_hold_up_the_end() {
     let upstream = secure();
     let target = localhost(&upstream);
     let mut interceptor = Interceptor::serve(&["--intercept", "localhost"]);
@@ -260,7 +260,7 @@ fn r62_half_a_handshake_does_not_hold_up_the_end() {
 }
 
 #[test]
-fn r62_what_an_intercepted_worker_cannot_be_given_before_the_end_is_503() {
+fn what_an_intercepted_worker_cannot_be_given_before_the_end_is_503() {
     let upstream = scripted(|mut connection| {
         connection.request();
         let _ = connection.rest();

@@ -1,4 +1,4 @@
-//! R64: what is secret is in no log, however much is logged, on no page, and in no answer of ours.
+//! What is secret is in no log, however much is logged, on no page, and in no answer of ours.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ fn request(target: &str) -> String {
 }
 
 #[test]
-fn r64_credentials_are_in_no_log_on_no_page_and_in_no_answer() {
+fn credentials_are_in_no_log_on_no_page_and_in_no_answer() {
     let good = secure();
     let bad = Upstream::secure_ok(Server::new(&Leaf::self_signed(&["localhost"]), &["http/1.1"]));
     let torn = Upstream::once("HTTP/1.1 200 OK\r\nContent-Length: x\r\nSet-Cookie: a=cookie-31337\r\n\r\n");

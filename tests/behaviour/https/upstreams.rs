@@ -53,7 +53,7 @@ fn a_certificate_that_nobody_has_signed_is_refused() {
 }
 
 #[test]
-fn r42_a_certificate_for_another_name_is_refused() {
+fn a_certificate_for_another_name_is_refused() {
     let leaf = TRUSTED.leaf(&["other.test", "*.other.test"]);
     refused(&leaf, "", &["is not for \\\"localhost\\\" but for other.test, *.other.test", "`sni`"]);
 }

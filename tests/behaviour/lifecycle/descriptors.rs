@@ -1,4 +1,4 @@
-//! R61: without descriptors andante neither spins nor dies.
+//! Without descriptors andante neither spins nor dies.
 
 use std::{
     fs,
@@ -28,7 +28,7 @@ fn open(andante: &Andante) -> usize {
 }
 
 #[test]
-fn r61_out_of_descriptors_it_rests_and_then_goes_on() {
+fn out_of_descriptors_it_rests_and_then_goes_on() {
     const FEW: usize = 64;
     let (upstream, mut andante) = (Upstream::ok(), Andante::serve(&[]));
     let host = upstream.address();
@@ -60,7 +60,7 @@ fn r61_out_of_descriptors_it_rests_and_then_goes_on() {
 }
 
 #[test]
-fn r61_no_descriptor_for_a_connection_is_our_own_trouble_and_a_503() {
+fn no_descriptor_for_a_connection_is_our_own_trouble_and_a_503() {
     let (upstream, andante) = (Upstream::ok(), Andante::serve(&["--limit", "*=in-flight 1"]));
     let mut client = Client::connect(andante.proxy());
     let host = upstream.address();
@@ -96,7 +96,7 @@ fn r61_no_descriptor_for_a_connection_is_our_own_trouble_and_a_503() {
 }
 
 #[test]
-fn r61_no_descriptor_for_asking_a_name_server_is_our_own_trouble_too() {
+fn no_descriptor_for_asking_a_name_server_is_our_own_trouble_too() {
     let server = NameServer::start(|_| Name::Unknown);
     let andante = Andante::with_config(&format!("dns = [\"{}\"]\n", server.address()));
     let mut client = Client::connect(andante.proxy());
@@ -124,7 +124,7 @@ fn fill(andante: &Andante, clients: &mut Vec<Client>) -> u64 {
 
 /// It is read for the first connection that needs it. Without a descriptor it would seem to be empty, and stay so.
 #[test]
-fn r61_a_trust_store_that_could_not_be_opened_is_opened_later() {
+fn a_trust_store_that_could_not_be_opened_is_opened_later() {
     let upstream = Upstream::secure_ok(Server::new(&TRUSTED.leaf(&["127.0.0.1"]), &["http/1.1"]));
     let other = Authority::new("another");
     let config = format!(
@@ -148,7 +148,7 @@ fn r61_a_trust_store_that_could_not_be_opened_is_opened_later() {
 }
 
 #[test]
-fn r61_a_tunnel_takes_the_descriptor_of_an_unused_connection() {
+fn a_tunnel_takes_the_descriptor_of_an_unused_connection() {
     let (upstream, andante) = (Upstream::ok(), Andante::serve(&["--threads", "1"]));
     assert_eq!(Client::get(andante.proxy(), &upstream.url("/")).status(), 200);
     // Every number is taken: each worker that comes takes the lowest.

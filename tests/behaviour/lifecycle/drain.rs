@@ -1,4 +1,4 @@
-//! R62: an end in order. Nobody new comes in, who is in is served, and nobody waits longer than the drain may take.
+//! An end in order. Nobody new comes in, who is in is served, and nobody waits longer than the drain may take.
 
 use std::{
     net::TcpStream,
@@ -42,7 +42,7 @@ fn closes_its_listener(andante: &Andante) {
 }
 
 #[test]
-fn r62_who_runs_and_who_waits_is_served_to_the_end() {
+fn who_runs_and_who_waits_is_served_to_the_end() {
     let (upstream, release) = held();
     let mut andante = andante(&upstream, "1/s", "30s");
     assert_eq!(andante.page("/readyz").status(), 200);
@@ -73,7 +73,7 @@ fn r62_who_runs_and_who_waits_is_served_to_the_end() {
 }
 
 #[test]
-fn r62_who_is_not_done_at_the_deadline_is_told_to_come_back() {
+fn who_is_not_done_at_the_deadline_is_told_to_come_back() {
     let (upstream, _release) = held();
     let mut andante = andante(&upstream, "1/h", "400ms");
     let mut running = ask(&andante, &upstream, "/held");
@@ -94,7 +94,7 @@ fn r62_who_is_not_done_at_the_deadline_is_told_to_come_back() {
 }
 
 #[test]
-fn r62_tunnels_last_until_the_deadline() {
+fn tunnels_last_until_the_deadline() {
     let upstream = Upstream::echo();
     let mut andante = andante(&upstream, "1/s", "1s");
     let mut client = Client::connect(andante.proxy());
@@ -111,7 +111,7 @@ fn r62_tunnels_last_until_the_deadline() {
 }
 
 #[test]
-fn r62_an_answer_that_streams_on_is_cut_at_the_deadline() {
+fn an_answer_that_streams_on_is_cut_at_the_deadline() {
     let upstream = Upstream::scripted(|mut connection| {
         connection.request();
         connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this");
@@ -126,7 +126,7 @@ fn r62_an_answer_that_streams_on_is_cut_at_the_deadline() {
 }
 
 #[test]
-fn r62_with_nothing_to_wait_for_it_ends_at_once() {
+fn with_nothing_to_wait_for_it_ends_at_once() {
     for signal in [Signal::TERM, Signal::INT] {
         let mut andante = Andante::serve(&[]);
         // Open, and not a byte said.
@@ -138,7 +138,7 @@ fn r62_with_nothing_to_wait_for_it_ends_at_once() {
 }
 
 #[test]
-fn r62_a_second_signal_ends_it_at_once() {
+fn a_second_signal_ends_it_at_once() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
         let (upstream, _release) = held();
         let mut andante = andante(&upstream, "1/h", "1h");

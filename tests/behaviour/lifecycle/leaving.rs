@@ -1,4 +1,4 @@
-//! R58: a client that leaves frees its place, its slot and its upstream at once.
+//! A client that leaves frees its place, its slot and its upstream at once.
 
 use std::{io::Write, net::TcpStream, thread};
 
@@ -39,37 +39,37 @@ fn post(host: &str, body: &str) -> String {
 }
 
 #[test]
-fn r58_a_client_that_closes_while_it_waits_costs_no_slot() {
+fn a_client_that_closes_while_it_waits_costs_no_slot() {
     costs_no_slot(get, drop);
 }
 
 #[test]
-fn r58_a_client_that_resets_while_it_waits_costs_no_slot() {
+fn a_client_that_resets_while_it_waits_costs_no_slot() {
     costs_no_slot(get, Client::reset);
 }
 
 #[test]
-fn r58_a_client_that_leaves_behind_an_unread_body_is_noticed() {
+fn a_client_that_leaves_behind_an_unread_body_is_noticed() {
     costs_no_slot(|host| post(host, &"x".repeat(100_000)), drop);
 }
 
 #[test]
-fn r58_a_client_that_resets_behind_part_of_a_body_is_noticed() {
+fn a_client_that_resets_behind_part_of_a_body_is_noticed() {
     costs_no_slot(|host| post(host, "only this"), Client::reset);
 }
 
 #[test]
-fn r58_a_client_that_leaves_behind_a_pipelined_request_is_noticed() {
+fn a_client_that_leaves_behind_a_pipelined_request_is_noticed() {
     costs_no_slot(|host| get(host) + &get(host), drop);
 }
 
 #[test]
-fn r58_pipelined_bytes_that_fill_the_buffer_hide_nobody_who_leaves() {
+fn pipelined_bytes_that_fill_the_buffer_hide_nobody_who_leaves() {
     costs_no_slot(|host| get(host).repeat(3000), Client::reset);
 }
 
 #[test]
-fn r58_thousands_who_leave_at_once_are_gone_at_once() {
+fn thousands_who_leave_at_once_are_gone_at_once() {
     const CROWD: u64 = 2000;
     let upstream = Upstream::ok();
     let host = upstream.address().to_string();
@@ -121,31 +121,31 @@ fn ends_upstream(request: impl FnOnce(&str) -> String, answer: &'static str, lea
 }
 
 #[test]
-fn r58_a_client_that_leaves_before_the_answer_ends_the_upstreams_work() {
+fn a_client_that_leaves_before_the_answer_ends_the_upstreams_work() {
     ends_upstream(get, "", drop);
 }
 
 #[test]
-fn r58_a_pipelined_request_does_not_hide_who_leaves_before_the_answer() {
+fn a_pipelined_request_does_not_hide_who_leaves_before_the_answer() {
     ends_upstream(|host| get(host) + &get(host), "", drop);
     ends_upstream(|host| get(host).repeat(3000), "", Client::reset);
 }
 
 #[test]
-fn r58_a_client_that_leaves_in_the_middle_of_its_upload_ends_it() {
+fn a_client_that_leaves_in_the_middle_of_its_upload_ends_it() {
     ends_upstream(|host| post(host, "only this"), "", drop);
     ends_upstream(|host| post(host, "only this"), "", Client::reset);
 }
 
 #[test]
-fn r58_a_client_that_leaves_in_the_middle_of_an_answer_ends_it() {
+fn a_client_that_leaves_in_the_middle_of_an_answer_ends_it() {
     const PART: &str = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nonly this";
     ends_upstream(get, PART, drop);
     ends_upstream(get, PART, Client::reset);
 }
 
 #[test]
-fn r58_a_client_that_leaves_an_answer_that_streams_ends_it() {
+fn a_client_that_leaves_an_answer_that_streams_ends_it() {
     let upstream = Upstream::scripted(|mut connection| {
         connection.request();
         connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -163,7 +163,7 @@ fn r58_a_client_that_leaves_an_answer_that_streams_ends_it() {
 }
 
 #[test]
-fn r58_a_client_that_leaves_its_tunnel_ends_it() {
+fn a_client_that_leaves_its_tunnel_ends_it() {
     let (upstream, andante) = (Upstream::echo(), Andante::serve(&[]));
     let host = upstream.address();
     for leave in [drop, Client::reset] {
@@ -179,7 +179,7 @@ fn r58_a_client_that_leaves_its_tunnel_ends_it() {
 }
 
 #[test]
-fn r58_who_leaves_at_any_moment_leaves_nothing_behind() {
+fn who_leaves_at_any_moment_leaves_nothing_behind() {
     let upstream = Upstream::ok();
     let host = upstream.address().to_string();
     let andante = Andante::serve(&["--limit", &format!("{host}=300/s,in-flight 3")]);

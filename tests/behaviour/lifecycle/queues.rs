@@ -1,4 +1,4 @@
-//! R59: a queue is bounded, and who would wait in vain is told at once, with the time at which to come back.
+//! A queue is bounded, and who would wait in vain is told at once, with the time at which to come back.
 
 use andante::clock::{Clock, Instant};
 
@@ -40,7 +40,7 @@ fn in_whole_seconds(exact: f64, clock: &Clock) -> std::ops::RangeInclusive<u64> 
 }
 
 #[test]
-fn r59_one_more_than_may_wait_is_told_when_the_next_place_is_free() {
+fn one_more_than_may_wait_is_told_when_the_next_place_is_free() {
     let (upstream, andante) = busy("1/20s", "max-waiting = 2");
     let clock = Clock::start();
     let first = wait_in_line(&andante, &upstream, "", 0);
@@ -57,7 +57,7 @@ fn r59_one_more_than_may_wait_is_told_when_the_next_place_is_free() {
 }
 
 #[test]
-fn r59_who_would_wait_longer_than_he_may_is_told_when_he_would_not() {
+fn who_would_wait_longer_than_he_may_is_told_when_he_would_not() {
     let (upstream, andante) = busy("1/20s", "max-wait = \"30s\"");
     let clock = Clock::start();
     let _first = wait_in_line(&andante, &upstream, "", 0);
@@ -68,7 +68,7 @@ fn r59_who_would_wait_longer_than_he_may_is_told_when_he_would_not() {
 }
 
 #[test]
-fn r59_a_workers_own_patience_counts_too() {
+fn a_workers_own_patience_counts_too() {
     let (upstream, andante) = busy("1/20s", "");
     let clock = Clock::start();
     let host = upstream.address();
@@ -79,7 +79,7 @@ fn r59_a_workers_own_patience_counts_too() {
 }
 
 #[test]
-fn r59_a_request_after_retry_after_is_served() {
+fn a_request_after_retry_after_is_served() {
     let (upstream, andante) = busy("1/2s", "max-wait = \"1s\"");
     let seconds = retry_after(&Client::get(andante.proxy(), &upstream.url("/")));
     assert!((1..=2).contains(&seconds), "{seconds}");
@@ -89,7 +89,7 @@ fn r59_a_request_after_retry_after_is_served() {
 }
 
 #[test]
-fn r59_a_refusal_keeps_the_connection() {
+fn a_refusal_keeps_the_connection() {
     let (upstream, andante) = busy("1/20s", "max-waiting = 0");
     let mut client = Client::connect(andante.proxy());
     for _ in 0..3 {
@@ -99,7 +99,7 @@ fn r59_a_refusal_keeps_the_connection() {
 }
 
 #[test]
-fn r59_a_wait_for_a_place_in_flight_ends_when_it_was_said_to() {
+fn a_wait_for_a_place_in_flight_ends_when_it_was_said_to() {
     // Reads the request, and answers nothing for as long as the client stays.
     let upstream = Upstream::scripted(|mut connection| {
         connection.request();

@@ -1,4 +1,4 @@
-//! R57, on the way back: a client that stops reading holds nothing for ever; one that reads slowly gets all of it.
+//! On the way back: a client that stops reading holds nothing for ever; one that reads slowly gets all of it.
 
 use std::{
     io::{Read, Write},
@@ -30,7 +30,7 @@ fn flood(config: &str) -> (Upstream, Andante, TcpStream) {
 }
 
 #[test]
-fn r57_a_client_that_stops_reading_is_cut_off() {
+fn a_client_that_stops_reading_is_cut_off() {
     let (upstream, andante, mut client) = flood("[timeouts]\nidle = \"500ms\"\n");
     client.read_exact(&mut [0; 64]).unwrap();
     andante.wait_for(quiet);
@@ -38,7 +38,7 @@ fn r57_a_client_that_stops_reading_is_cut_off() {
 }
 
 #[test]
-fn r57_a_client_that_reads_slowly_but_steadily_gets_all_of_it() {
+fn a_client_that_reads_slowly_but_steadily_gets_all_of_it() {
     let (_upstream, andante, mut client) = flood("[timeouts]\nidle = \"1s\"\n");
     let (mut piece, mut got) = (vec![0; 1 << 20], 0);
     while got < SIZE {

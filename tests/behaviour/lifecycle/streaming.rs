@@ -1,4 +1,4 @@
-//! R60: bodies stream at fixed memory, no faster than the slower side, and not before a request's turn has come.
+//! Bodies stream at fixed memory, no faster than the slower side, and not before a request's turn has come.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -67,7 +67,7 @@ fn settled(count: &AtomicUsize) -> usize {
 }
 
 #[test]
-fn r60_large_bodies_take_no_more_memory_than_small_ones() {
+fn large_bodies_take_no_more_memory_than_small_ones() {
     const SIZE: usize = 300 * MIB;
     let upstream = Upstream::scripted(|mut connection| {
         if connection.head().is_some_and(|request| request.line().starts_with("POST")) {
@@ -102,7 +102,7 @@ fn r60_large_bodies_take_no_more_memory_than_small_ones() {
 }
 
 #[test]
-fn r60_an_upstream_is_read_no_faster_than_the_client_reads() {
+fn an_upstream_is_read_no_faster_than_the_client_reads() {
     const SIZE: usize = 128 * MIB;
     let sent = Arc::new(AtomicUsize::new(0));
     let counted = sent.clone();
@@ -129,7 +129,7 @@ fn r60_an_upstream_is_read_no_faster_than_the_client_reads() {
 }
 
 #[test]
-fn r60_a_client_is_read_no_faster_than_the_upstream_reads() {
+fn a_client_is_read_no_faster_than_the_upstream_reads() {
     const SIZE: usize = 128 * MIB;
     let (release, held) = std::sync::mpsc::channel::<()>();
     let held = parking_lot::Mutex::new(held);
@@ -166,7 +166,7 @@ fn after_a_first() -> (Upstream, Andante) {
 }
 
 #[test]
-fn r60_no_client_is_asked_for_its_body_before_its_slot() {
+fn no_client_is_asked_for_its_body_before_its_slot() {
     let (upstream, andante) = after_a_first();
     let (host, mut client) = (upstream.address(), connect(&andante));
     let fields = "Content-Length: 5\r\nExpect: 100-continue";
@@ -185,7 +185,7 @@ fn r60_no_client_is_asked_for_its_body_before_its_slot() {
 }
 
 #[test]
-fn r60_a_body_whose_turn_has_not_come_stays_where_it_is() {
+fn a_body_whose_turn_has_not_come_stays_where_it_is() {
     const SIZE: usize = 24 * MIB;
     let (upstream, andante) = after_a_first();
     let before = memory(&andante, "VmRSS:");

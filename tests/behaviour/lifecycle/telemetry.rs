@@ -1,6 +1,6 @@
-//! R64, R65: what andante says about its work betrays nobody, and does not grow without bound.
+//! What andante says about its work betrays nobody, and does not grow without bound.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::quiet;
 use crate::support::{Andante, Client, Upstream};
@@ -8,7 +8,7 @@ use crate::support::{Andante, Client, Upstream};
 const SECRET: &str = "hunter2";
 
 #[test]
-fn r64_no_credential_is_ever_repeated() {
+fn no_credential_is_ever_repeated() {
     let upstream = Upstream::answering(|request| {
         let close = "HTTP/1.1 200 OK\r\nSet-Cookie: s=hunter2\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
         if request.target() == "/broken" { "HTTP/1.1 2x0 hunter2\r\n\r\n" } else { close }
@@ -58,7 +58,7 @@ fn r64_no_credential_is_ever_repeated() {
 }
 
 #[test]
-fn r65_hosts_without_a_rule_share_a_label_past_the_cap() {
+fn hosts_without_a_rule_share_a_label_past_the_cap() {
     const HOSTS: usize = 300;
     let port = Upstream::ok().port();
     let andante = Andante::serve(&["--retry", "off"]);
@@ -76,4 +76,39 @@ fn r65_hosts_without_a_rule_share_a_label_past_the_cap() {
     assert_eq!(counts.sum::<usize>(), HOSTS);
     let other = metrics.lines().find(|line| failed(line) && line.contains("rule=\"other\"")).unwrap();
     assert!(other.ends_with(&format!(" {}", HOSTS - 100)), "{other}");
+}
+
+#[test]
+fn the_page_on_metrics_has_each_metric_with_its_type_and_no_other() {
+    const PAGE: &str = include_str!("../../../docs/metrics.md");
+    let upstream = Upstream::always(
+        "HTTP/1.1 200 OK\r\nX-RateLimit-Limit: 100\r\nX-RateLimit-Remaining: 50\r\nX-RateLimit-Reset: 60\r\n\
+         Content-Length: 0\r\n\r\n",
+    );
+    let host = upstream.address();
+    let andante = Andante::serve(&["--limit", &format!("{host}=100/s")]);
+    assert_eq!(Client::get(andante.proxy(), &format!("http://{host}/")).status(), 200);
+    let metrics = andante.metrics();
+    // # TYPE name type
+    let shown: BTreeMap<&str, &str> =
+        metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
+    // | `name`, `name` | type | …
+    let mut written = BTreeMap::new();
+    for line in PAGE.lines().filter(|line| line.starts_with("| `andante_") || line.starts_with("| `process_")) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        written.extend(cells[1].split(", ").map(|name| (name.trim_matches('`'), cells[2])));
+    }
+    assert_eq!(written, shown);
+    // What its queries and alerts ask for, with the series of histograms.
+    let series = |name: &str| {
+        let of_histogram = |end| name.strip_suffix(end).is_some_and(|family| shown.get(family) == Some(&"histogram"));
+        shown.contains_key(name) || ["_bucket", "_sum", "_count"].into_iter().any(of_histogram)
+    };
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let asked = PAGE.split("```").skip(1).step_by(2).flat_map(|block| block.split(|c| !is_of_name(c)));
+    let unknown: Vec<&str> = asked
+        .filter(|word| word.starts_with("andante_") || word.starts_with("process_"))
+        .filter(|name| !series(name))
+        .collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
 }

@@ -1,4 +1,4 @@
-//! R56, R57: whoever stops moving does not hold a connection for ever; whoever moves slowly keeps it.
+//! Whoever stops moving does not hold a connection for ever; whoever moves slowly keeps it.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -13,14 +13,14 @@ use super::{pass, quiet};
 use crate::support::{Andante, Client, PATIENCE, Upstream};
 
 #[test]
-fn r56_a_connection_that_sends_nothing_is_cut_off() {
+fn a_connection_that_sends_nothing_is_cut_off() {
     let andante = Andante::with_config("[timeouts]\nhead = \"200ms\"\n");
     Client::connect(andante.proxy()).closed();
     andante.wait_for(quiet);
 }
 
 #[test]
-fn r56_a_head_that_comes_byte_by_byte_is_cut_off() {
+fn a_head_that_comes_byte_by_byte_is_cut_off() {
     let (upstream, andante) = (Upstream::ok(), Andante::with_config("[timeouts]\nhead = \"400ms\"\n"));
     let mut client = TcpStream::connect(andante.proxy()).unwrap();
     client.set_read_timeout(Some(Duration::from_millis(40))).unwrap();
@@ -41,7 +41,7 @@ fn slow(error: &std::io::Error) -> bool {
 }
 
 #[test]
-fn r56_a_connection_without_a_next_request_is_closed() {
+fn a_connection_without_a_next_request_is_closed() {
     let (upstream, andante) = (Upstream::ok(), Andante::with_config("[timeouts]\nkeep-alive = \"200ms\"\n"));
     let mut client = Client::connect(andante.proxy());
     client.send(format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", upstream.url("/"), upstream.address()));
@@ -51,7 +51,7 @@ fn r56_a_connection_without_a_next_request_is_closed() {
 }
 
 #[test]
-fn r57_an_answer_whose_body_stops_coming_is_cut_off() {
+fn an_answer_whose_body_stops_coming_is_cut_off() {
     let upstream = Upstream::scripted(|mut connection| {
         connection.request();
         connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this");
@@ -71,7 +71,7 @@ fn r57_an_answer_whose_body_stops_coming_is_cut_off() {
 }
 
 #[test]
-fn r57_a_body_that_comes_slowly_but_steadily_comes_to_its_end() {
+fn a_body_that_comes_slowly_but_steadily_comes_to_its_end() {
     let upstream = Upstream::scripted(|mut connection| {
         connection.request();
         connection.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
@@ -85,7 +85,7 @@ fn r57_a_body_that_comes_slowly_but_steadily_comes_to_its_end() {
 }
 
 #[test]
-fn r57_an_answer_may_pause_while_the_request_still_comes() {
+fn an_answer_may_pause_while_the_request_still_comes() {
     let upstream = Upstream::scripted(|mut connection| {
         connection.head();
         connection.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n");
@@ -104,7 +104,7 @@ fn r57_an_answer_may_pause_while_the_request_still_comes() {
 }
 
 #[test]
-fn r57_a_request_whose_body_stops_coming_is_answered_408() {
+fn a_request_whose_body_stops_coming_is_answered_408() {
     let upstream = Upstream::scripted(|mut connection| {
         connection.head();
         let _ = connection.rest();
@@ -121,7 +121,7 @@ fn r57_a_request_whose_body_stops_coming_is_answered_408() {
 }
 
 #[test]
-fn r57_an_upstream_that_takes_but_never_answers_is_a_504() {
+fn an_upstream_that_takes_but_never_answers_is_a_504() {
     let upstream = Upstream::scripted(|mut connection| {
         connection.request();
         let _ = connection.rest();
@@ -135,7 +135,7 @@ fn r57_an_upstream_that_takes_but_never_answers_is_a_504() {
 }
 
 #[test]
-fn r57_an_upstream_that_stops_taking_the_body_is_a_504() {
+fn an_upstream_that_stops_taking_the_body_is_a_504() {
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     let stopped = parking_lot::Mutex::new(stopped);
     let upstream = Upstream::scripted(move |mut connection| {
@@ -162,7 +162,7 @@ fn r57_an_upstream_that_stops_taking_the_body_is_a_504() {
 }
 
 #[test]
-fn r57_a_tunnel_in_which_nothing_moves_is_closed() {
+fn a_tunnel_in_which_nothing_moves_is_closed() {
     let (upstream, andante) = (Upstream::echo(), Andante::with_config("[timeouts]\nidle = \"500ms\"\n"));
     let mut client = Client::connect(andante.proxy());
     let host = upstream.address();

@@ -1,4 +1,4 @@
-//! R58, the other side: an upstream that breaks costs its request, and nothing else.
+//! The other side: an upstream that breaks costs its request, and nothing else.
 
 use super::quiet;
 use crate::support::{Andante, Client, Connection, Upstream};
@@ -28,7 +28,7 @@ fn recovers(andante: &Andante, upstream: &Upstream) {
 }
 
 #[test]
-fn r58_an_upstream_that_breaks_before_its_answer_is_a_502() {
+fn an_upstream_that_breaks_before_its_answer_is_a_502() {
     for reset in [false, true] {
         let upstream = breaking(move |mut connection| {
             connection.request();
@@ -46,7 +46,7 @@ fn r58_an_upstream_that_breaks_before_its_answer_is_a_502() {
 }
 
 #[test]
-fn r58_an_upstream_that_breaks_in_its_body_is_no_whole_answer() {
+fn an_upstream_that_breaks_in_its_body_is_no_whole_answer() {
     for framing in ["Content-Length: 100\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n9\r\n"] {
         let upstream = breaking(move |mut connection| {
             connection.request();
@@ -62,7 +62,7 @@ fn r58_an_upstream_that_breaks_in_its_body_is_no_whole_answer() {
 }
 
 #[test]
-fn r58_a_failure_that_breaks_in_its_body_is_no_whole_answer_either() {
+fn a_failure_that_breaks_in_its_body_is_no_whole_answer_either() {
     // It is read ahead, to be kept while its request is sent again.
     let upstream = breaking(|mut connection| {
         connection.request();
@@ -77,7 +77,7 @@ fn r58_a_failure_that_breaks_in_its_body_is_no_whole_answer_either() {
 }
 
 #[test]
-fn r58_an_upstream_that_breaks_while_it_is_sent_a_body_is_a_502() {
+fn an_upstream_that_breaks_while_it_is_sent_a_body_is_a_502() {
     let upstream = breaking(|mut connection| {
         connection.head();
         connection.reset();
@@ -92,7 +92,7 @@ fn r58_an_upstream_that_breaks_while_it_is_sent_a_body_is_a_502() {
 }
 
 #[test]
-fn r58_an_upstream_that_is_not_there_is_a_502() {
+fn an_upstream_that_is_not_there_is_a_502() {
     let address = Upstream::ok().address();
     let andante = Andante::serve(&["--limit", &format!("{address}=in-flight 1")]);
     crate::support::eventually("the port to be free", || std::net::TcpStream::connect(address).is_err().then_some(()));
