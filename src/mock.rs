@@ -20,7 +20,7 @@ mod timeline;
 
 pub use self::{
     api::Api,
-    counter::{Verdict, Window},
+    counter::{CounterVerdict, Window},
     dialect::{Dialect, Facts},
     intervals::Intervals,
     limiter::{Caller, Limiter},

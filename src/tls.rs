@@ -27,7 +27,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use self::{files::Read, trust::Trust};
+use self::{files::PemReader, trust::TrustRoots};
 pub use self::{files::TlsError, reasons::failure};
 use crate::{
     error::Error,
@@ -64,7 +64,7 @@ struct Way {
     /// The same, read.
     certificate: Option<Arc<SingleCertAndKey>>,
     name: Option<ServerName<'static>>,
-    shared: Arc<Shared>,
+    shared: Arc<ClientBasis>,
     /// Made at the first connection, for it needs the trust store.
     configs: OnceCell<Configs>,
 }
@@ -75,9 +75,9 @@ struct Configs {
 }
 
 /// What all ways have in common.
-struct Shared {
+struct ClientBasis {
     provider: Arc<CryptoProvider>,
-    trust: Trust,
+    trust: TrustRoots,
 }
 
 // === impl Tls ===
@@ -87,7 +87,7 @@ impl Tls {
     /// The system's trust store is read later, at the first connection: it is large.
     pub fn new(ca: &[PathBuf], crl: &[PathBuf], rules: &Rules) -> Result<Self, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let shared = Arc::new(Shared { trust: Trust::new(ca, crl, provider.clone())?, provider });
+        let shared = Arc::new(ClientBasis { trust: TrustRoots::new(ca, crl, provider.clone())?, provider });
         let plain = Client::new(&Egress::default(), &shared)?;
         let mut ways: Vec<Client> = Vec::new();
         for egress in rules.iter().map(|policy| &policy.egress) {
@@ -108,8 +108,8 @@ impl Tls {
 // === impl Client ===
 
 impl Client {
-    fn new(egress: &Egress, shared: &Arc<Shared>) -> Result<Self, TlsError> {
-        let identity = |identity: &Identity| Read::identity(identity, &shared.provider);
+    fn new(egress: &Egress, shared: &Arc<ClientBasis>) -> Result<Self, TlsError> {
+        let identity = |identity: &Identity| PemReader::identity(identity, &shared.provider);
         let certificate = egress.identity.as_ref().map(identity).transpose()?.map(Arc::new);
         let name = egress.sni.as_ref().map(|sni| server_name(sni).ok_or_else(|| TlsError::Name { name: sni.clone() }));
         Ok(Self(Arc::new(Way {

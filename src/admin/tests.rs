@@ -17,32 +17,32 @@ use super::{
 };
 use crate::clock::{Clock, Instant};
 
-struct World {
+struct AdminServer {
     at: SocketAddr,
-    state: Arc<State>,
+    state: Arc<FakeSource>,
     metrics: Metrics,
     stop: Option<oneshot::Sender<()>>,
     server: JoinHandle<()>,
 }
 
-struct State {
+struct FakeSource {
     ready: AtomicBool,
     lanes: Vec<LaneStatus>,
 }
 
-struct Reply {
+struct HttpReply {
     status: u16,
     head: String,
     body: String,
 }
 
-// === impl World ===
+// === impl AdminServer ===
 
-impl World {
+impl AdminServer {
     async fn new(lanes: Vec<LaneStatus>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
-        let state = Arc::new(State { ready: AtomicBool::new(true), lanes });
+        let state = Arc::new(FakeSource { ready: AtomicBool::new(true), lanes });
         let metrics = Metrics::new();
         let (stop, stopped) = oneshot::channel();
         let server = tokio::spawn(serve(listener, Arc::clone(&state) as _, metrics.clone(), async move {
@@ -51,23 +51,23 @@ impl World {
         Self { at, state, metrics, stop: Some(stop), server }
     }
 
-    async fn get(&self, path: &str) -> Reply {
+    async fn get(&self, path: &str) -> HttpReply {
         self.ask(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")).await
     }
 
     /// Sends `request` and reads until andante closes the connection.
-    async fn ask(&self, request: &str) -> Reply {
+    async fn ask(&self, request: &str) -> HttpReply {
         let mut stream = TcpStream::connect(self.at).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Reply { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
+        HttpReply { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
     }
 }
 
-impl StatusSource for State {
+impl StatusSource for FakeSource {
     fn status(&self) -> Status {
         Status { version: "1.2.3".into(), lanes: self.lanes.clone(), ..Status::default() }
     }
@@ -84,7 +84,7 @@ fn lane(rule: &str, host: &str, waiting: u64, (used, room): (u64, u64)) -> LaneS
 
 #[tokio::test]
 async fn health_is_independent_of_readiness() {
-    let world = World::new(Vec::new()).await;
+    let world = AdminServer::new(Vec::new()).await;
     assert_eq!(world.get("/readyz").await.status, 200);
     world.state.ready.store(false, Ordering::Relaxed);
     let reply = world.get("/readyz").await;
@@ -96,7 +96,7 @@ async fn health_is_independent_of_readiness() {
 #[tokio::test]
 async fn metrics_are_in_the_text_format_and_know_the_lanes() {
     let lanes = vec![lane("api", "a", 0, (1, 9)), lane("api", "b", 0, (5, 5)), lane("free", "c", 0, (0, 0))];
-    let world = World::new(lanes).await;
+    let world = AdminServer::new(lanes).await;
     world.metrics.client_connections.set(3);
     let reply = world.get("/metrics").await;
     assert_eq!(reply.status, 200);
@@ -118,7 +118,7 @@ async fn metrics_tell_what_the_lanes_have_learned() {
     two.limits.push(learned(2.0));
     // A host without a rule.
     let free = LaneStatus { label: "c".into(), limits: vec![learned(5.0)], ..lane("", "c", 0, (0, 1)) };
-    let world = World::new(vec![one, two, free]).await;
+    let world = AdminServer::new(vec![one, two, free]).await;
     world.metrics.rule("api").set_limit_per_second(10.0);
     let text = world.get("/metrics").await.body;
     for line in [
@@ -138,7 +138,7 @@ async fn metrics_tell_what_the_lanes_have_learned() {
 
 #[tokio::test]
 async fn status_lists_as_many_lanes_as_it_is_asked_for() {
-    let world = World::new(vec![lane("api", "a", 0, (0, 1)), lane("api", "b", 2, (0, 1))]).await;
+    let world = AdminServer::new(vec![lane("api", "a", 0, (0, 1)), lane("api", "b", 2, (0, 1))]).await;
     let reply = world.get("/status?limit=1").await;
     assert!(reply.head.contains("content-type: application/json"));
     let status: Status = serde_json::from_str(&reply.body).unwrap();
@@ -152,7 +152,7 @@ async fn status_lists_as_many_lanes_as_it_is_asked_for() {
 
 #[tokio::test]
 async fn an_unknown_page_lists_the_known_ones() {
-    let world = World::new(Vec::new()).await;
+    let world = AdminServer::new(Vec::new()).await;
     let reply = world.get("/metric").await;
     assert_eq!(reply.status, 404);
     assert!(reply.body.contains("/metrics") && reply.body.contains("HTTP_PROXY"));
@@ -161,7 +161,7 @@ async fn an_unknown_page_lists_the_known_ones() {
 
 #[tokio::test]
 async fn pages_are_only_for_reading() {
-    let world = World::new(Vec::new()).await;
+    let world = AdminServer::new(Vec::new()).await;
     let reply = world.ask("POST /status HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").await;
     assert_eq!(reply.status, 405);
     assert!(reply.head.contains("\r\nallow: get, head"));
@@ -173,7 +173,7 @@ async fn pages_are_only_for_reading() {
 
 #[tokio::test(start_paused = true)]
 async fn who_says_nothing_is_hung_up_on() {
-    let world = World::new(Vec::new()).await;
+    let world = AdminServer::new(Vec::new()).await;
     let mut silent = TcpStream::connect(world.at).await.unwrap();
     silent.write_all(b"GET / HT").await.unwrap();
     let _ = silent.read_to_end(&mut Vec::new()).await;
@@ -181,7 +181,7 @@ async fn who_says_nothing_is_hung_up_on() {
 
 #[tokio::test]
 async fn a_probe_takes_the_place_of_one_that_says_nothing() {
-    let world = World::new(Vec::new()).await;
+    let world = AdminServer::new(Vec::new()).await;
     let clock = Clock::start();
     let mut silent: Vec<TcpStream> = Vec::new();
     for _ in 0..3 * CONNECTIONS {
@@ -196,7 +196,7 @@ async fn a_probe_takes_the_place_of_one_that_says_nothing() {
 
 #[tokio::test]
 async fn pages_of_others_are_shown_probes_at_most() {
-    let world = World::new(Vec::new()).await;
+    let world = AdminServer::new(Vec::new()).await;
     let at = world.at;
     for fields in [
         "Host: evil.example".to_owned(),
@@ -225,13 +225,13 @@ async fn pages_of_others_are_shown_probes_at_most() {
 
 #[tokio::test]
 async fn an_answer_ends_its_connection() {
-    let world = World::new(Vec::new()).await;
+    let world = AdminServer::new(Vec::new()).await;
     assert!(world.get("/").await.head.contains("\r\nconnection: close"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn stopping_closes_the_listener_and_waits_for_no_one_for_long() {
-    let mut world = World::new(Vec::new()).await;
+    let mut world = AdminServer::new(Vec::new()).await;
     let mut silent = TcpStream::connect(world.at).await.unwrap();
     silent.write_all(b"GET / HT").await.unwrap();
     let _ = world.stop.take().unwrap().send(());

@@ -12,7 +12,7 @@ use std::{
 };
 
 pub(super) use self::data::failed;
-use self::data::{Data, say};
+use self::data::{DataArgs, say};
 use super::{Failure, variables};
 use crate::{
     ca::{self, Ca, CaError, Certificate, Constraints},
@@ -27,15 +27,15 @@ use crate::{
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: CaCommand,
 }
 
 #[derive(Clone, Debug, clap::Subcommand)]
-enum Command {
+enum CaCommand {
     Init(Init),
     Show(Show),
     Env(env::Args),
-    Bundle(Bundle),
+    Bundle(BundleArgs),
     Trust(store::Args),
 }
 
@@ -44,7 +44,7 @@ enum Command {
 #[command(after_help = INIT_EXAMPLES)]
 struct Init {
     #[command(flatten)]
-    data: Data,
+    data: DataArgs,
     /// A host that it may speak for, with all below it; may be repeated [default: any host]
     #[arg(long, value_name = "HOST")]
     only: Vec<HostPattern>,
@@ -55,7 +55,7 @@ struct Init {
 #[command(after_help = SHOW_EXAMPLES)]
 struct Show {
     #[command(flatten)]
-    data: Data,
+    data: DataArgs,
     /// Print the certificate instead
     #[arg(long)]
     pem: bool,
@@ -66,9 +66,9 @@ struct Show {
 /// Along with those that SSL_CERT_FILE, REQUESTS_CA_BUNDLE and the like name now.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = BUNDLE_EXAMPLES)]
-struct Bundle {
+struct BundleArgs {
     #[command(flatten)]
-    data: Data,
+    data: DataArgs,
     /// Where to write it [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -103,11 +103,11 @@ Examples:
 /// If there is no CA, its files cannot be read or written, or output finds no reader.
 pub fn run(args: Args) -> Result<(), Failure> {
     match args.command {
-        Command::Init(args) => init(&args),
-        Command::Show(args) => show(&args),
-        Command::Env(args) => env::run(&args),
-        Command::Bundle(args) => bundle(&args),
-        Command::Trust(args) => store::run(&args),
+        CaCommand::Init(args) => init(&args),
+        CaCommand::Show(args) => show(&args),
+        CaCommand::Env(args) => env::run(&args),
+        CaCommand::Bundle(args) => bundle(&args),
+        CaCommand::Trust(args) => store::run(&args),
     }
 }
 
@@ -138,7 +138,7 @@ fn show(args: &Show) -> Result<(), Failure> {
     say(&if args.pem { certificate.pem().to_owned() } else { description(&certificate, &dir) })
 }
 
-fn bundle(args: &Bundle) -> Result<(), Failure> {
+fn bundle(args: &BundleArgs) -> Result<(), Failure> {
     let (dir, certificate) = args.data.certificate()?;
     let also = ca::sources(variables::trusted(|name| std::env::var_os(name)), &dir.join(ca::CERTIFICATE));
     let not_made = |error| failed("no bundle was made", error);

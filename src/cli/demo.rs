@@ -19,7 +19,7 @@ use std::{
 use tokio::sync::oneshot;
 
 use self::{
-    burst::{Burst, Progress},
+    burst::{Burst, BurstProgress},
     burst_outcome::BurstOutcome,
     stalls::Stalls,
     table::{Style, table},
@@ -153,7 +153,7 @@ async fn send(
     clock: Clock,
 ) -> Result<BurstOutcome, Failure> {
     let burst = Burst { workers: args.workers, requests: args.requests, api: api.addr(), proxy };
-    let (progress, mut stalls) = (Arc::new(Progress::default()), Stalls::default());
+    let (progress, mut stalls) = (Arc::new(BurstProgress::default()), Stalls::default());
     let on_terminal = io::stderr().is_terminal();
     let took = tokio::select! {
         took = burst::send(&burst, &progress, clock) => took?,
@@ -168,7 +168,7 @@ async fn send(
 }
 
 /// Draws the live line until it is dropped.
-async fn live(name: &str, requests: u64, progress: &Progress, clock: Clock) -> Infallible {
+async fn live(name: &str, requests: u64, progress: &BurstProgress, clock: Clock) -> Infallible {
     let began = clock.now();
     loop {
         show(&live_line(name, requests, progress, clock.now().since(began)));
@@ -177,7 +177,7 @@ async fn live(name: &str, requests: u64, progress: &Progress, clock: Clock) -> I
 }
 
 /// `without andante  ━━━━━━━━━━──────────  350/700  429s 612   8.1 s`: never as wide as a terminal.
-fn live_line(name: &str, requests: u64, progress: &Progress, elapsed: Duration) -> String {
+fn live_line(name: &str, requests: u64, progress: &BurstProgress, elapsed: Duration) -> String {
     const WIDTH: u64 = 24;
     let done = progress.done.load(Ordering::Relaxed);
     let refused = progress.refused.load(Ordering::Relaxed);
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn the_live_line_fits_a_terminal() {
-        let progress = Progress::default();
+        let progress = BurstProgress::default();
         progress.done.store(50_000, Ordering::Relaxed);
         progress.refused.store(123_456, Ordering::Relaxed);
         let line = live_line("without andante", 100_000, &progress, Duration::from_secs(59));

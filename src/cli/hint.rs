@@ -100,31 +100,31 @@ impl Args {
 #[derive(Debug, Serialize)]
 struct Conclusion<'a> {
     signal: Signal,
-    limit: Option<Number>,
-    remaining: Option<Number>,
-    reset_s: Option<Number>,
-    window_s: Option<Number>,
-    retry_after_s: Option<Number>,
-    wait_s: Option<Number>,
+    limit: Option<JsonNumber>,
+    remaining: Option<JsonNumber>,
+    reset_s: Option<JsonNumber>,
+    window_s: Option<JsonNumber>,
+    retry_after_s: Option<JsonNumber>,
+    wait_s: Option<JsonNumber>,
     scope: Option<&'a str>,
     dialect: &'static str,
-    buckets: Vec<Shown<'a>>,
+    buckets: Vec<ShownBucket<'a>>,
 }
 
 #[derive(Debug, Serialize)]
-struct Shown<'a> {
+struct ShownBucket<'a> {
     name: Option<&'a str>,
     requests: bool,
-    limit: Option<Number>,
-    remaining: Option<Number>,
-    reset_s: Option<Number>,
-    window_s: Option<Number>,
+    limit: Option<JsonNumber>,
+    remaining: Option<JsonNumber>,
+    reset_s: Option<JsonNumber>,
+    window_s: Option<JsonNumber>,
 }
 
 /// Without a fraction where there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-enum Number {
+enum JsonNumber {
     Whole(u64),
     Broken(f64),
 }
@@ -133,7 +133,7 @@ enum Number {
 
 impl<'a> Conclusion<'a> {
     fn of(hint: &'a Hint) -> Self {
-        let buckets: Vec<Shown<'_>> = hint.buckets.iter().map(Shown::of).collect();
+        let buckets: Vec<ShownBucket<'_>> = hint.buckets.iter().map(ShownBucket::of).collect();
         let first = buckets.first();
         Self {
             signal: hint.signal,
@@ -141,8 +141,8 @@ impl<'a> Conclusion<'a> {
             remaining: first.and_then(|first| first.remaining),
             reset_s: first.and_then(|first| first.reset_s),
             window_s: first.and_then(|first| first.window_s),
-            retry_after_s: hint.retry_after.map(Number::seconds),
-            wait_s: hint.wait.map(Number::seconds),
+            retry_after_s: hint.retry_after.map(JsonNumber::seconds),
+            wait_s: hint.wait.map(JsonNumber::seconds),
             scope: hint.scope.as_deref(),
             dialect: hint.dialect.as_str(),
             buckets,
@@ -150,24 +150,24 @@ impl<'a> Conclusion<'a> {
     }
 }
 
-// === impl Shown ===
+// === impl ShownBucket ===
 
-impl<'a> Shown<'a> {
+impl<'a> ShownBucket<'a> {
     fn of(bucket: &'a Bucket) -> Self {
         Self {
             name: bucket.name.as_deref(),
             requests: bucket.requests,
-            limit: bucket.limit.map(Number::of),
-            remaining: bucket.remaining.map(Number::of),
-            reset_s: bucket.reset.map(Number::seconds),
-            window_s: bucket.window.map(Number::seconds),
+            limit: bucket.limit.map(JsonNumber::of),
+            remaining: bucket.remaining.map(JsonNumber::of),
+            reset_s: bucket.reset.map(JsonNumber::seconds),
+            window_s: bucket.window.map(JsonNumber::seconds),
         }
     }
 }
 
-// === impl Number ===
+// === impl JsonNumber ===
 
-impl Number {
+impl JsonNumber {
     fn of(number: f64) -> Self {
         // Hints are neither negative nor beyond what is a whole number in either type.
         if number.fract() == 0.0 { Self::Whole(number as u64) } else { Self::Broken(number) }

@@ -37,7 +37,7 @@ mod progress;
 mod signals;
 mod summary;
 
-use self::{diagnosis::Circumstances, footer::Footer, progress::Pace, signals::Signals};
+use self::{diagnosis::Circumstances, footer::Footer, progress::Pace, signals::CommandSignals};
 
 /// What `--help` ends with.
 pub const EXAMPLES: &str = "\
@@ -149,7 +149,7 @@ async fn around(config: Config, options: RunOptions) -> Result<u8, Trouble> {
     let running = Running::start(config, Given::default(), ca).await.map_err(Trouble::Start)?;
     let proxy = *running.listen().first().ok_or(Trouble::Deaf)?;
     // Before the command starts: what is sent to us from then on is meant for it.
-    let mut signals = Signals::listen().map_err(Trouble::Signals)?;
+    let mut signals = CommandSignals::listen().map_err(Trouble::Signals)?;
     let clock = Clock::start();
     let (program, arguments) = options.command.split_first().expect("the command line asks for a command");
     let variables = environment::variables(proxy, &rules, trust, |name| std::env::var_os(name));
@@ -218,7 +218,7 @@ fn authority() -> Result<(Ca, TrustFolder), CaError> {
 /// Stays with the command until it ends.
 async fn follow(
     child: &mut Child,
-    signals: &mut Signals,
+    signals: &mut CommandSignals,
     running: &Running,
     clock: &Clock,
     live: &mut Option<Live>,

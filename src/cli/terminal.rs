@@ -13,7 +13,7 @@ use crate::config::Diagnostic;
 
 /// A line's first word, with its colour (ANSI SGR).
 #[derive(Clone, Copy)]
-enum Label {
+enum LineLabel {
     Error,
     CausedBy,
     Hint,
@@ -22,17 +22,17 @@ enum Label {
 
 /// Prints why a command failed.
 pub(super) fn failure(failure: &Failure) -> ExitCode {
-    let mut lines = vec![(Label::Error, failure.to_string())];
+    let mut lines = vec![(LineLabel::Error, failure.to_string())];
     let mut cause = failure.source();
     while let Some(error) = cause {
         // Some libraries print their cause as well as naming it: once is enough.
         let text = error.to_string();
         if lines.last().is_none_or(|(_, last)| *last != text) {
-            lines.push((Label::CausedBy, text));
+            lines.push((LineLabel::CausedBy, text));
         }
         cause = error.source();
     }
-    lines.extend(failure.hint().map(|hint| (Label::Hint, hint.to_owned())));
+    lines.extend(failure.hint().map(|hint| (LineLabel::Hint, hint.to_owned())));
     print(&lines);
     ExitCode::from(FAILED)
 }
@@ -41,9 +41,9 @@ pub(super) fn failure(failure: &Failure) -> ExitCode {
 pub(super) fn problems(problems: &[Diagnostic]) {
     let mut lines = Vec::new();
     for problem in problems {
-        let label = if problem.is_error() { Label::Error } else { Label::Warning };
+        let label = if problem.is_error() { LineLabel::Error } else { LineLabel::Warning };
         lines.push((label, problem.to_string()));
-        lines.extend(problem.hint.iter().map(|hint| (Label::Hint, hint.clone())));
+        lines.extend(problem.hint.iter().map(|hint| (LineLabel::Hint, hint.clone())));
     }
     print(&lines);
 }
@@ -61,23 +61,23 @@ pub(super) fn usage(error: &clap::Error) -> ExitCode {
 }
 
 /// clap's rendering in our words: its tips are hints, and what it puts on further lines belongs to the error.
-fn usage_lines(rendered: &str) -> Vec<(Label, String)> {
+fn usage_lines(rendered: &str) -> Vec<(LineLabel, String)> {
     let mut wrong = String::new();
     let mut hints = Vec::new();
     for line in rendered.lines().map(str::trim) {
         if let Some(tip) = line.strip_prefix("tip: ") {
-            hints.push((Label::Hint, tip.to_owned()));
+            hints.push((LineLabel::Hint, tip.to_owned()));
         } else if let Some(usage) = line.strip_prefix("Usage: ") {
-            hints.push((Label::Hint, format!("usage: {usage}")));
+            hints.push((LineLabel::Hint, format!("usage: {usage}")));
         } else if !line.is_empty() && !line.starts_with("For more information") {
             let glue = if wrong.is_empty() { "" } else { " " };
             wrong = format!("{wrong}{glue}{}", line.strip_prefix("error: ").unwrap_or(line));
         }
     }
     if hints.is_empty() {
-        hints.push((Label::Hint, "--help shows what there is, with examples".to_owned()));
+        hints.push((LineLabel::Hint, "--help shows what there is, with examples".to_owned()));
     }
-    [vec![(Label::Error, wrong)], hints].concat()
+    [vec![(LineLabel::Error, wrong)], hints].concat()
 }
 
 /// Whether standard error shows colours, and nobody minds (<https://no-color.org>).
@@ -87,7 +87,7 @@ pub(super) fn colourful() -> bool {
         && env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
 }
 
-fn print(lines: &[(Label, String)]) {
+fn print(lines: &[(LineLabel, String)]) {
     let mut stderr = io::stderr().lock();
     let colour = colourful();
     for (label, text) in lines {
@@ -96,9 +96,9 @@ fn print(lines: &[(Label, String)]) {
     }
 }
 
-// === impl Label ===
+// === impl LineLabel ===
 
-impl Label {
+impl LineLabel {
     fn line(self, text: impl Display, colour: bool) -> String {
         let (word, code) = match self {
             Self::Error => ("error:", "1;31"),
@@ -114,7 +114,7 @@ impl Label {
 mod tests {
     use super::*;
 
-    fn plain(lines: &[(Label, String)]) -> String {
+    fn plain(lines: &[(LineLabel, String)]) -> String {
         lines.iter().map(|(label, text)| label.line(text, false) + "\n").collect()
     }
 
@@ -141,6 +141,6 @@ mod tests {
 
     #[test]
     fn colour_is_around_the_first_word_alone() {
-        assert_eq!(Label::Hint.line("x", true), "\x1b[1;36mhint:\x1b[0m x");
+        assert_eq!(LineLabel::Hint.line("x", true), "\x1b[1;36mhint:\x1b[0m x");
     }
 }

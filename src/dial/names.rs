@@ -32,11 +32,11 @@ pub(super) struct NameResolver {
     /// How long a look-up may take.
     patience: Duration,
     /// One per runtime, made at the first name there: hickory's tasks run where they were spawned, and end with it.
-    known: Mutex<HashMap<runtime::Id, Known>>,
+    known: Mutex<HashMap<runtime::Id, KnownServers>>,
 }
 
 /// What was made of the system's files as they were.
-struct Known {
+struct KnownServers {
     /// When the files were written.
     written: [Option<SystemTime>; 2],
     /// The servers to ask; `None` leaves it to the system's resolver.
@@ -76,7 +76,7 @@ impl NameResolver {
             Some(known) if known.written == written => known.servers.clone(),
             _ => {
                 let servers = self.settings().map(|settings| Arc::new(Servers::new(settings, self.patience)));
-                known.insert(Handle::current().id(), Known { written, servers: servers.clone() });
+                known.insert(Handle::current().id(), KnownServers { written, servers: servers.clone() });
                 servers
             }
         }

@@ -49,7 +49,7 @@ pub(super) enum How {
 struct WrittenScript {
     status: u16,
     #[serde(default)]
-    headers: BTreeMap<String, Lines>,
+    headers: BTreeMap<String, OneOrSeveral>,
     #[serde(default)]
     body: String,
     #[serde(default = "once")]
@@ -59,7 +59,7 @@ struct WrittenScript {
 /// The lines of a field.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Lines {
+enum OneOrSeveral {
     One(String),
     Several(Vec<String>),
 }
@@ -92,8 +92,8 @@ impl Script {
                 return Err(format!("{name} follows from the body; leave it out"));
             }
             let lines = match lines {
-                Lines::One(line) => vec![line],
-                Lines::Several(lines) => lines,
+                OneOrSeveral::One(line) => vec![line],
+                OneOrSeveral::Several(lines) => lines,
             };
             for line in lines {
                 let value = HeaderValue::try_from(&line)

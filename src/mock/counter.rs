@@ -31,19 +31,19 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// What becomes of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CounterVerdict {
     /// It was counted.
     Accept {
         /// How many more would be accepted at this instant.
         remaining: u32,
-        /// See [`Verdict::reset`].
+        /// See [`CounterVerdict::reset`].
         reset: Duration,
     },
     /// It was not counted.
     Refuse {
-        /// See [`Verdict::retry_after`].
+        /// See [`CounterVerdict::retry_after`].
         retry_after: Duration,
-        /// See [`Verdict::reset`].
+        /// See [`CounterVerdict::reset`].
         reset: Duration,
     },
 }
@@ -55,11 +55,11 @@ pub enum Verdict {
 #[derive(Clone, Debug)]
 pub(super) struct Counter {
     rate: Rate,
-    state: State,
+    state: CounterState,
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum CounterState {
     /// When the requests of the last window were accepted, oldest first.
     Sliding(VecDeque<Instant>),
     Fixed {
@@ -102,9 +102,9 @@ impl fmt::Display for Window {
     }
 }
 
-// === impl Verdict ===
+// === impl CounterVerdict ===
 
-impl Verdict {
+impl CounterVerdict {
     /// Until the API says its allowance is there again, which means three things, as it does among real ones:
     /// until the first slot comes free (sliding), until the next window (fixed, sliding-counter), until the bucket is
     /// full (bucket, gcra). A concurrency limit says a second.
@@ -137,19 +137,19 @@ impl Counter {
     /// A counter that nobody has asked yet: the whole allowance is there.
     pub(super) fn new(rate: Rate, window: Window) -> Self {
         let state = match window {
-            Window::Sliding => State::Sliding(VecDeque::new()),
-            Window::Fixed => State::Fixed { began: None, used: 0 },
-            Window::Bucket => State::bucket(None, rate),
-            Window::Gcra => State::bucket(Some(1), rate),
-            Window::SlidingCounter => State::SlidingCounter { began: None, used: 0, before: 0 },
-            Window::Concurrency => State::Concurrency { open: 0 },
+            Window::Sliding => CounterState::Sliding(VecDeque::new()),
+            Window::Fixed => CounterState::Fixed { began: None, used: 0 },
+            Window::Bucket => CounterState::bucket(None, rate),
+            Window::Gcra => CounterState::bucket(Some(1), rate),
+            Window::SlidingCounter => CounterState::SlidingCounter { began: None, used: 0, before: 0 },
+            Window::Concurrency => CounterState::Concurrency { open: 0 },
         };
         Self { rate, state }
     }
 
     /// Enforces `rate` from `now` on. What was counted stays counted, as far back as the window before reached.
     pub(super) fn retune(&mut self, rate: Rate, now: Instant) {
-        if let State::Bucket { size, level, at } = &mut self.state {
+        if let CounterState::Bucket { size, level, at } = &mut self.state {
             let full = capacity(*size, self.rate);
             refill(level, at, full, self.rate, now);
             // Whole tokens × W of what is missing, in the new unit; less than a nanosecond of refill is rounded away.
@@ -160,28 +160,28 @@ impl Counter {
     }
 
     /// One request arrives.
-    pub(super) fn ask(&mut self, now: Instant) -> Verdict {
+    pub(super) fn ask(&mut self, now: Instant) -> CounterVerdict {
         let Rate { count, per } = self.rate;
         match &mut self.state {
-            State::Sliding(accepted) => sliding(accepted, count.get(), per, now),
-            State::Fixed { began, used } => {
+            CounterState::Sliding(accepted) => sliding(accepted, count.get(), per, now),
+            CounterState::Fixed { began, used } => {
                 let began = began.get_or_insert(now);
                 if turn(began, per, now) > 0 {
                     *used = 0;
                 }
                 let reset = (*began + per).since(now);
                 if *used >= count.get() {
-                    return Verdict::Refuse { retry_after: reset, reset };
+                    return CounterVerdict::Refuse { retry_after: reset, reset };
                 }
                 *used += 1;
-                Verdict::Accept { remaining: count.get() - *used, reset }
+                CounterVerdict::Accept { remaining: count.get() - *used, reset }
             }
-            State::Bucket { size, level, at } => {
+            CounterState::Bucket { size, level, at } => {
                 let full = capacity(*size, self.rate);
                 refill(level, at, full, self.rate, now);
                 bucket(level, full, self.rate)
             }
-            State::SlidingCounter { began, used, before } => {
+            CounterState::SlidingCounter { began, used, before } => {
                 let began = began.get_or_insert(now);
                 match turn(began, per, now) {
                     0 => {}
@@ -190,25 +190,27 @@ impl Counter {
                 }
                 estimated(*before, used, self.rate, now.since(*began))
             }
-            State::Concurrency { open } if *open >= count.get() => Verdict::Refuse { retry_after: SOON, reset: SOON },
-            State::Concurrency { open } => {
+            CounterState::Concurrency { open } if *open >= count.get() => {
+                CounterVerdict::Refuse { retry_after: SOON, reset: SOON }
+            }
+            CounterState::Concurrency { open } => {
                 *open += 1;
-                Verdict::Accept { remaining: count.get() - *open, reset: SOON }
+                CounterVerdict::Accept { remaining: count.get() - *open, reset: SOON }
             }
         }
     }
 
     /// A request that was accepted is answered, or given up.
     pub(super) fn done(&mut self) {
-        if let State::Concurrency { open } = &mut self.state {
+        if let CounterState::Concurrency { open } = &mut self.state {
             *open = open.saturating_sub(1);
         }
     }
 }
 
-// === impl State ===
+// === impl CounterState ===
 
-impl State {
+impl CounterState {
     fn bucket(size: Option<u32>, rate: Rate) -> Self {
         Self::Bucket { size, level: capacity(size, rate), at: Instant::START }
     }
@@ -222,13 +224,13 @@ fn turn(began: &mut Instant, per: Duration, now: Instant) -> u64 {
 }
 
 /// <https://blog.cloudflare.com/counting-things-a-lot-of-different-things/>, exactly: all terms are requests × W.
-fn estimated(before: u32, used: &mut u32, rate: Rate, elapsed: Duration) -> Verdict {
+fn estimated(before: u32, used: &mut u32, rate: Rate, elapsed: Duration) -> CounterVerdict {
     let (count, per) = (u128::from(rate.count.get()), u128::from(nanos(rate.per)));
     let (elapsed, reset) = (u128::from(nanos(elapsed)), rate.per.saturating_sub(elapsed));
     let estimate = u128::from(before) * (per - elapsed) + u128::from(*used) * per;
     if let Some(room) = (count * per).checked_sub(estimate + per) {
         *used += 1;
-        return Verdict::Accept { remaining: (room / per) as u32, reset };
+        return CounterVerdict::Accept { remaining: (room / per) as u32, reset };
     }
     // How far a window must have come for one more, if the last one accepted `before` and this one has `used`.
     let fits = |before: u32, used: u32| {
@@ -239,10 +241,10 @@ fn estimated(before: u32, used: &mut u32, rate: Rate, elapsed: Duration) -> Verd
         Some(at) => at - elapsed,
         None => per - elapsed + fits(*used, 0).unwrap_or(per),
     };
-    Verdict::Refuse { retry_after: Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX)), reset }
+    CounterVerdict::Refuse { retry_after: Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX)), reset }
 }
 
-fn sliding(accepted: &mut VecDeque<Instant>, count: u32, per: Duration, now: Instant) -> Verdict {
+fn sliding(accepted: &mut VecDeque<Instant>, count: u32, per: Duration, now: Instant) -> CounterVerdict {
     while accepted.front().is_some_and(|oldest| *oldest + per <= now) {
         accepted.pop_front();
     }
@@ -250,11 +252,11 @@ fn sliding(accepted: &mut VecDeque<Instant>, count: u32, per: Duration, now: Ins
     // There are more than the limit when it was lowered: then as many more have to leave.
     if let Some(leaves) = used.checked_sub(count as usize).and_then(|surplus| accepted.get(surplus)) {
         let free = (*leaves + per).since(now);
-        return Verdict::Refuse { retry_after: free, reset: free };
+        return CounterVerdict::Refuse { retry_after: free, reset: free };
     }
     accepted.push_back(now);
     let reset = accepted.front().map_or(per, |oldest| (*oldest + per).since(now));
-    Verdict::Accept { remaining: count - accepted.len() as u32, reset }
+    CounterVerdict::Accept { remaining: count - accepted.len() as u32, reset }
 }
 
 fn refill(level: &mut u128, at: &mut Instant, full: u128, rate: Rate, now: Instant) {
@@ -263,7 +265,7 @@ fn refill(level: &mut u128, at: &mut Instant, full: u128, rate: Rate, now: Insta
     *at = now;
 }
 
-fn bucket(level: &mut u128, full: u128, rate: Rate) -> Verdict {
+fn bucket(level: &mut u128, full: u128, rate: Rate) -> CounterVerdict {
     let (token, refill) = (u128::from(nanos(rate.per)), u128::from(rate.count.get()));
     let until = |wanted: u128, level: u128| {
         let wait = wanted.saturating_sub(level).div_ceil(refill);
@@ -273,9 +275,9 @@ fn bucket(level: &mut u128, full: u128, rate: Rate) -> Verdict {
         Some(rest) => {
             *level = rest;
             let remaining = u32::try_from(rest / token).unwrap_or(u32::MAX);
-            Verdict::Accept { remaining, reset: until(full, rest) }
+            CounterVerdict::Accept { remaining, reset: until(full, rest) }
         }
-        None => Verdict::Refuse { retry_after: until(token, *level), reset: until(full, *level) },
+        None => CounterVerdict::Refuse { retry_after: until(token, *level), reset: until(full, *level) },
     }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::HashMap, num::NonZeroU32, time::Duration};
 
 use http::{HeaderMap, HeaderValue, Method, header::AUTHORIZATION};
 
-use super::counter::{Counter, Verdict, Window};
+use super::counter::{Counter, CounterVerdict, Window};
 use crate::{
     clock::{Instant, nanos},
     limit::Rate,
@@ -84,7 +84,7 @@ impl Limiter {
     ///
     /// Limits are asked one after the other until one refuses. Those before it have counted the request, as stacked
     /// middlewares do.
-    pub fn ask(&mut self, caller: &Caller, now: Instant) -> (Verdict, Rate) {
+    pub fn ask(&mut self, caller: &Caller, now: Instant) -> (CounterVerdict, Rate) {
         let (window, rate) = (self.window, self.rate);
         let mut last = None;
         let scopes = self.layout.scopes(caller);
@@ -93,7 +93,7 @@ impl Limiter {
             let counter = self.counters.entry(scope.clone()).or_insert_with(|| Counter::new(limit, window));
             let verdict = counter.ask(now);
             last = Some((verdict, limit));
-            if let Verdict::Refuse { .. } = verdict {
+            if let CounterVerdict::Refuse { .. } = verdict {
                 self.release(&scopes[..index]);
                 break;
             }

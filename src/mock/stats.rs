@@ -28,7 +28,7 @@ pub(super) struct StatsRecorder {
     refused_after_first_window: u64,
     /// First and last accepted.
     span: Option<(Instant, Instant)>,
-    share: Share,
+    share: UsedShare,
     timeline: Timeline,
     arrivals: VecDeque<Instant>,
     worst_window: usize,
@@ -37,7 +37,7 @@ pub(super) struct StatsRecorder {
 
 /// What the used share is made from: it begins anew when a limit comes or goes, and goes on when one is changed.
 #[derive(Debug, Default)]
-struct Share {
+struct UsedShare {
     /// The first accepted and the last, since there is a limit.
     span: Option<(Instant, Instant)>,
     accepted: u64,
@@ -100,7 +100,7 @@ impl StatsRecorder {
             seen: None,
             refused_after_first_window: 0,
             span: None,
-            share: Share::default(),
+            share: UsedShare::default(),
             timeline: Timeline::new(now),
             arrivals: VecDeque::new(),
             worst_window: 0,
@@ -135,7 +135,7 @@ impl StatsRecorder {
     pub(super) fn retune(&mut self, limit: Option<Rate>, now: Instant) {
         match (self.limit, limit) {
             (Some(before), Some(_)) => self.share.retune(before, now),
-            _ => self.share = Share::default(),
+            _ => self.share = UsedShare::default(),
         }
         (self.limit, self.window) = (limit, window(limit));
         // What arrived before was within another limit.
@@ -189,9 +189,9 @@ impl StatsRecorder {
     }
 }
 
-// === impl Share ===
+// === impl UsedShare ===
 
-impl Share {
+impl UsedShare {
     fn accept(&mut self, now: Instant) {
         self.accepted += 1;
         self.span = Some((self.span.map_or(now, |(first, _)| first), now));

@@ -14,10 +14,10 @@ const MOST: usize = 1000;
 
 /// What has been sent again and not been told of yet, by cause.
 #[derive(Debug, Default)]
-pub(crate) struct RetryLog(Mutex<Vec<Cause>>);
+pub(crate) struct RetryLog(Mutex<Vec<RetryCause>>);
 
 #[derive(Clone, Debug)]
-struct Cause {
+struct RetryCause {
     host: Arc<str>,
     rule: Arc<str>,
     reason: RetryReason,
@@ -34,7 +34,7 @@ impl RetryLog {
     /// A request for `host` is sent again.
     pub(crate) fn add(&self, host: &Arc<str>, rule: &Arc<str>, reason: RetryReason, now: Instant) {
         let mut causes = self.0.lock();
-        let same = |cause: &&mut Cause| cause.reason == reason && cause.host == *host && cause.rule == *rule;
+        let same = |cause: &&mut RetryCause| cause.reason == reason && cause.host == *host && cause.rule == *rule;
         if let Some(cause) = causes.iter_mut().find(same) {
             if cause.count == 0 {
                 cause.since = now;
@@ -42,21 +42,21 @@ impl RetryLog {
             cause.count += 1;
         } else if causes.len() < MOST {
             let (host, rule) = (host.clone(), rule.clone());
-            causes.push(Cause { host, rule, reason, count: 1, since: now, told: None });
+            causes.push(RetryCause { host, rule, reason, count: 1, since: now, told: None });
         }
     }
 
     /// Writes what is due to the log; `all` of it before the process ends. To be called every few seconds.
     pub(crate) fn tell(&self, now: Instant, all: bool) {
-        for Cause { host, rule, reason, count, since, .. } in self.due(now, all) {
+        for RetryCause { host, rule, reason, count, since, .. } in self.due(now, all) {
             let within_s = now.since(since).as_secs_f64();
             info!(%host, %rule, reason = reason.as_str(), count, within_s, "sent requests again");
         }
     }
 
-    fn due(&self, now: Instant, all: bool) -> Vec<Cause> {
+    fn due(&self, now: Instant, all: bool) -> Vec<RetryCause> {
         let mut causes = self.0.lock();
-        let is_due = |cause: &Cause| all || cause.told.is_none_or(|told| now.since(told) >= PAUSE);
+        let is_due = |cause: &RetryCause| all || cause.told.is_none_or(|told| now.since(told) >= PAUSE);
         let due = causes.iter().filter(|cause| cause.count > 0 && is_due(cause)).cloned().collect();
         // One that has been quiet since is as good as new.
         causes.retain(|cause| cause.count > 0 || !is_due(cause));

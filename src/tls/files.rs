@@ -59,7 +59,7 @@ pub enum TlsError {
 }
 
 /// Reads files.
-pub(super) struct Read;
+pub(super) struct PemReader;
 
 // === impl TlsError ===
 
@@ -76,9 +76,9 @@ impl TlsError {
     }
 }
 
-// === impl Read ===
+// === impl PemReader ===
 
-impl Read {
+impl PemReader {
     /// The certificates in a file.
     pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         Self::all(path, "certificate")

@@ -19,7 +19,7 @@ use tracing::{debug, warn};
 use super::{
     der,
     fault::{Chain, Fault},
-    files::{Read, TlsError, unusable},
+    files::{PemReader, TlsError, unusable},
 };
 use crate::{
     error::{Error, is_exhaustion},
@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The system's trust store and what was named besides it.
-pub(super) struct Trust {
+pub(super) struct TrustRoots {
     /// The certificates of `upstream-ca`.
     named: Vec<CertificateDer<'static>>,
     revoked: Vec<CertificateRevocationListDer<'static>>,
@@ -61,20 +61,20 @@ pub(super) enum Untrusted {
     Fault(Fault),
 }
 
-// === impl Trust ===
+// === impl TrustRoots ===
 
-impl Trust {
+impl TrustRoots {
     pub(super) fn new(ca: &[PathBuf], crl: &[PathBuf], provider: Arc<CryptoProvider>) -> Result<Self, TlsError> {
         let (mut named, mut revoked) = (Vec::new(), Vec::new());
         for path in ca {
-            for certificate in Read::certificates(path)? {
+            for certificate in PemReader::certificates(path)? {
                 let added = RootCertStore::empty().add(certificate.clone());
                 added.map_err(|error| unusable(path, "certificate", error.into()))?;
                 named.push(certificate);
             }
         }
         for path in crl {
-            let lists = Read::revocations(path)?;
+            let lists = PemReader::revocations(path)?;
             check_lists(&lists, &provider).map_err(|error| unusable(path, "revocation list", error.into()))?;
             revoked.extend(lists);
         }

@@ -12,15 +12,15 @@ use crate::{
 
 /// Which CA is meant.
 #[derive(Clone, Debug, clap::Args)]
-pub(super) struct Data {
+pub(super) struct DataArgs {
     /// The folder of the CA [env: ANDANTE_DATA] [default: $XDG_DATA_HOME/andante or ~/.local/share/andante]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }
 
-// === impl Data ===
+// === impl DataArgs ===
 
-impl Data {
+impl DataArgs {
     pub(super) fn dir(&self) -> Result<PathBuf, Failure> {
         data_dir(self.data.as_deref())
     }

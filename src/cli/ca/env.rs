@@ -3,7 +3,7 @@
 
 use std::{fmt::Write as _, path::PathBuf};
 
-use super::data::{Data, failed, say};
+use super::data::{DataArgs, failed, say};
 use crate::cli::{
     Failure,
     trust::TrustVariables,
@@ -19,7 +19,7 @@ use crate::cli::{
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
-    data: Data,
+    data: DataArgs,
     /// Who reads it
     #[arg(long, value_enum, default_value_t = Format::Sh)]
     format: Format,

@@ -6,7 +6,7 @@ use std::{
     process,
 };
 
-use super::data::{Data, failed, say};
+use super::data::{DataArgs, failed, say};
 use crate::{
     ca::{self, Certificate},
     cli::Failure,
@@ -20,7 +20,7 @@ use crate::{
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
-    data: Data,
+    data: DataArgs,
     /// Take it out again
     #[arg(long)]
     remove: bool,
@@ -82,7 +82,7 @@ const KEYCHAIN: &str = "/Library/Keychains/System.keychain";
 
 /// One thing to do.
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+enum StoreStep {
     Write(PathBuf),
     Delete(PathBuf),
     Run(Vec<String>),
@@ -116,7 +116,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// What to do where roots are files in a folder below `root`.
-fn anchors(root: &Path, certificate: &Certificate, remove: bool) -> Result<Vec<Step>, Failure> {
+fn anchors(root: &Path, certificate: &Certificate, remove: bool) -> Result<Vec<StoreStep>, Failure> {
     let store = STORES.iter().find(|store| root.join(store.folder).is_dir()).ok_or_else(|| {
         Failure::new("this system has none of the folders for root certificates that andante knows")
             .hinting("install ca-certificates, or give workers the variables of `andante ca env`")
@@ -124,17 +124,18 @@ fn anchors(root: &Path, certificate: &Certificate, remove: bool) -> Result<Vec<S
     // Named after this CA: the file of another CA must stay.
     let name = certificate.subject().to_ascii_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     let file = root.join(store.folder).join(name).with_extension(store.extension);
-    let run = |command: &[&str]| Step::Run(command.iter().map(|word| (*word).to_owned()).collect());
+    let run = |command: &[&str]| StoreStep::Run(command.iter().map(|word| (*word).to_owned()).collect());
     Ok(match remove {
-        true => vec![Step::Delete(file), run(store.forget)],
-        false => vec![Step::Write(file), run(store.update)],
+        true => vec![StoreStep::Delete(file), run(store.forget)],
+        false => vec![StoreStep::Write(file), run(store.update)],
     })
 }
 
 /// What to do on a Mac.
-fn keychain(certificate: &Certificate, dir: &Path, remove: bool) -> Vec<Step> {
+fn keychain(certificate: &Certificate, dir: &Path, remove: bool) -> Vec<StoreStep> {
     let file = dir.join(ca::CERTIFICATE).display().to_string();
-    let security = |words: &[&str]| Step::Run([&["security"], words].concat().into_iter().map(str::to_owned).collect());
+    let security =
+        |words: &[&str]| StoreStep::Run([&["security"], words].concat().into_iter().map(str::to_owned).collect());
     match remove {
         true => vec![
             security(&["remove-trusted-cert", "-d", &file]),
@@ -144,9 +145,9 @@ fn keychain(certificate: &Certificate, dir: &Path, remove: bool) -> Vec<Step> {
     }
 }
 
-// === impl Step ===
+// === impl StoreStep ===
 
-impl Step {
+impl StoreStep {
     fn take(&self, certificate: &Certificate) -> Result<(), Failure> {
         match self {
             Self::Write(path) => ca::replace(path, certificate.pem()).map_err(|error| failed("not installed", error)),
@@ -158,7 +159,7 @@ impl Step {
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for StoreStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Write(path) => write!(f, "writes {}", path.display()),
@@ -224,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_command_that_fails_is_named() {
-        let run = |words: &[&str]| Step::Run(words.iter().map(|word| (*word).to_owned()).collect());
+        let run = |words: &[&str]| StoreStep::Run(words.iter().map(|word| (*word).to_owned()).collect());
         let ca = Ca::generate(&[], SystemTime::now()).unwrap();
         assert!(run(&["true"]).take(ca.certificate()).is_ok());
         for words in [&["false"][..], &["/nowhere/at/all", "x"]] {

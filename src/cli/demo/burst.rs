@@ -32,7 +32,7 @@ pub(super) struct Burst {
 
 /// The progress of a burst; read while it runs.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct BurstProgress {
     /// Requests that a worker has begun with.
     begun: AtomicU64,
     pub(super) done: AtomicU64,
@@ -50,7 +50,7 @@ struct DemoWorker {
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-enum Answer {
+enum MockAnswer {
     Done,
     TooMany { retry_after: Duration },
 }
@@ -62,7 +62,7 @@ const A_LITTLE: Duration = Duration::from_secs(1);
 const CONNECTION_TRIES: u32 = 3;
 
 /// Sends all requests and returns how long it took until the last was answered.
-pub(super) async fn send(burst: &Burst, progress: &Arc<Progress>, clock: Clock) -> Result<Duration, Failure> {
+pub(super) async fn send(burst: &Burst, progress: &Arc<BurstProgress>, clock: Clock) -> Result<Duration, Failure> {
     let began = clock.now();
     let mut workers = JoinSet::new();
     for seed in 0..burst.workers {
@@ -79,13 +79,13 @@ pub(super) async fn send(burst: &Burst, progress: &Arc<Progress>, clock: Clock) 
 // === impl DemoWorker ===
 
 impl DemoWorker {
-    async fn run(mut self, progress: Arc<Progress>) -> Result<(), Failure> {
+    async fn run(mut self, progress: Arc<BurstProgress>) -> Result<(), Failure> {
         loop {
             let number = progress.begun.fetch_add(1, Ordering::Relaxed);
             if number >= self.burst.requests {
                 return Ok(());
             }
-            while let Answer::TooMany { retry_after } = self.send(number).await? {
+            while let MockAnswer::TooMany { retry_after } = self.send(number).await? {
                 progress.refused.fetch_add(1, Ordering::Relaxed);
                 let pause = retry_after + A_LITTLE.mul_f64(self.dice.f64());
                 self.clock.sleep_until(self.clock.now() + pause).await;
@@ -94,13 +94,13 @@ impl DemoWorker {
         }
     }
 
-    async fn send(&mut self, number: u64) -> Result<Answer, Failure> {
+    async fn send(&mut self, number: u64) -> Result<MockAnswer, Failure> {
         let mut tries = 1;
         loop {
             match self.try_once(number).await {
-                Ok((StatusCode::OK, _)) => return Ok(Answer::Done),
+                Ok((StatusCode::OK, _)) => return Ok(MockAnswer::Done),
                 Ok((StatusCode::TOO_MANY_REQUESTS, retry_after)) => {
-                    return Ok(Answer::TooMany { retry_after: retry_after.unwrap_or(A_LITTLE) });
+                    return Ok(MockAnswer::TooMany { retry_after: retry_after.unwrap_or(A_LITTLE) });
                 }
                 Ok((status, _)) => {
                     return Err(Failure::new(format!("request {number} to {} was answered {status}", self.way()))
@@ -169,7 +169,7 @@ mod tests {
         let clock = Clock::start();
         let api = Api::start(Options { limit: Some("5/s".parse().unwrap()), ..Options::default() }, listener, clock);
         let burst = Burst { workers: 8, requests: 20, api: api.addr(), proxy: None };
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(BurstProgress::default());
         let took = send(&burst, &progress, clock).await.unwrap();
         let stats = api.stats();
         assert_eq!((stats.accepted, progress.done.load(Ordering::Relaxed)), (20, 20));

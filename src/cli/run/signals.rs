@@ -18,13 +18,13 @@ use crate::cli::signals::is_ignored;
 const PASSED_ON: [Signal; 6] = [Signal::TERM, Signal::HUP, Signal::INT, Signal::QUIT, Signal::USR1, Signal::USR2];
 
 /// The signals that reach us.
-pub(super) struct Signals {
+pub(super) struct CommandSignals {
     streams: Vec<(Signal, unix::Signal)>,
 }
 
 // === impl Signals ===
 
-impl Signals {
+impl CommandSignals {
     /// Catches all that are to be passed on, but for those that we were told to ignore (`nohup`): the command inherits
     /// that, and would not if we caught them.
     pub(super) fn listen() -> io::Result<Self> {

@@ -8,7 +8,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::{net::UdpSocket, task::JoinHandle};
 
-pub(super) enum Answer {
+pub(super) enum NameAnswer {
     /// These, each for so many seconds; those of the kind that was asked for.
     Addresses(u32, Vec<IpAddr>),
     NoSuchName,
@@ -29,7 +29,7 @@ pub(super) struct NameServer {
 }
 
 impl NameServer {
-    pub(super) async fn start(answer: impl Fn(&str, Kind) -> Answer + Send + 'static) -> Self {
+    pub(super) async fn start(answer: impl Fn(&str, Kind) -> NameAnswer + Send + 'static) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let (address, asked) = (socket.local_addr().unwrap(), Arc::<Mutex<Vec<_>>>::default());
         let log = asked.clone();
@@ -76,12 +76,12 @@ fn question(bytes: &[u8]) -> (String, Kind, &[u8]) {
     (labels.join("."), kind, &bytes[..at + 5])
 }
 
-fn message(id: &[u8], question: &[u8], kind: Kind, answer: Answer) -> Option<Vec<u8>> {
+fn message(id: &[u8], question: &[u8], kind: Kind, answer: NameAnswer) -> Option<Vec<u8>> {
     let (code, ttl, addresses) = match answer {
-        Answer::Addresses(ttl, addresses) => (0, ttl, addresses),
-        Answer::Failure => (2, 0, Vec::new()),
-        Answer::NoSuchName => (3, 0, Vec::new()),
-        Answer::Silence => return None,
+        NameAnswer::Addresses(ttl, addresses) => (0, ttl, addresses),
+        NameAnswer::Failure => (2, 0, Vec::new()),
+        NameAnswer::NoSuchName => (3, 0, Vec::new()),
+        NameAnswer::Silence => return None,
     };
     let wanted: Vec<_> = addresses.into_iter().filter(|address| address.is_ipv4() == (kind == Kind::V4)).collect();
     let mut message = [id, &[0x81, 0x80 | code, 0, 1, 0, wanted.len() as u8, 0, 0, 0, 0], question].concat();

@@ -2,7 +2,7 @@ use tokio::runtime::Builder;
 
 use super::{
     super::servers::{ServerSettings, Servers},
-    name_server::{Answer, Kind, NameServer},
+    name_server::{Kind, NameAnswer, NameServer},
     *,
 };
 
@@ -16,7 +16,7 @@ fn resolved(outcome: Result<Vec<IpAddr>, NotResolved>) -> Vec<IpAddr> {
 
 #[tokio::test]
 async fn an_answer_is_kept_for_as_long_as_it_says_and_no_longer() {
-    let server = NameServer::start(|_, _| Answer::Addresses(1, vec![LOCAL])).await;
+    let server = NameServer::start(|_, _| NameAnswer::Addresses(1, vec![LOCAL])).await;
     let names = names(&server);
     assert_eq!(resolved(names.resolve("api.example").await), [LOCAL]);
     assert_eq!(resolved(names.resolve("api.example").await), [LOCAL]);
@@ -31,13 +31,13 @@ async fn an_answer_is_kept_for_as_long_as_it_says_and_no_longer() {
 async fn all_addresses_are_found_ipv6_first() {
     let all: Vec<IpAddr> = vec!["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap(), LOCAL];
     let said = all.clone();
-    let server = NameServer::start(move |_, _| Answer::Addresses(60, said.clone())).await;
+    let server = NameServer::start(move |_, _| NameAnswer::Addresses(60, said.clone())).await;
     assert_eq!(resolved(names(&server).resolve("api.example").await), [all[1], all[0], all[2]]);
 }
 
 #[tokio::test]
 async fn r51_one_private_address_among_public_ones_refuses_them_all() {
-    let server = NameServer::start(|_, _| Answer::Addresses(60, vec!["192.0.2.1".parse().unwrap(), LOCAL])).await;
+    let server = NameServer::start(|_, _| NameAnswer::Addresses(60, vec!["192.0.2.1".parse().unwrap(), LOCAL])).await;
     let dialer = Dialer::new(SECOND, true, Vec::new(), Dns::Servers(vec![server.address]));
     let outcome = dialer.connect(&origin(Scheme::Http, "rebind.example", 80), &Egress::default(), false).await;
     assert!(matches!(outcome, Err(Error::Forbidden { kind: "loopback", .. })), "{outcome:?}");
@@ -45,7 +45,7 @@ async fn r51_one_private_address_among_public_ones_refuses_them_all() {
 
 #[tokio::test]
 async fn r52_a_rule_may_allow_what_is_private() {
-    let server = NameServer::start(|_, _| Answer::Addresses(60, vec![LOCAL])).await;
+    let server = NameServer::start(|_, _| NameAnswer::Addresses(60, vec![LOCAL])).await;
     let (_upstream, port) = upstream().await;
     let dialer = Dialer::new(SECOND, true, Vec::new(), Dns::Servers(vec![server.address]));
     let origin = origin(Scheme::Http, "internal.example", port);
@@ -55,7 +55,7 @@ async fn r52_a_rule_may_allow_what_is_private() {
 
 #[tokio::test]
 async fn a_name_that_does_not_exist_is_a_502() {
-    let server = NameServer::start(|_, _| Answer::NoSuchName).await;
+    let server = NameServer::start(|_, _| NameAnswer::NoSuchName).await;
     let dialer = Dialer::new(SECOND, false, Vec::new(), Dns::Servers(vec![server.address]));
     let error = dialer.connect(&origin(Scheme::Http, "no.example", 80), &Egress::default(), false).await.unwrap_err();
     assert_eq!((error.status().as_u16(), error.proxy_status()), (502, "dns_error"));
@@ -65,14 +65,14 @@ async fn a_name_that_does_not_exist_is_a_502() {
 
 #[tokio::test]
 async fn a_name_without_addresses_is_told_from_one_that_does_not_exist() {
-    let server = NameServer::start(|_, _| Answer::Addresses(60, Vec::new())).await;
+    let server = NameServer::start(|_, _| NameAnswer::Addresses(60, Vec::new())).await;
     let outcome = names(&server).resolve("empty.example").await;
     assert!(matches!(&outcome, Err(NotResolved::Failed(error)) if error.to_string() == "the name has no address"));
 }
 
 #[tokio::test]
 async fn silence_is_a_504_within_the_time_to_connect() {
-    let server = NameServer::start(|_, _| Answer::Silence).await;
+    let server = NameServer::start(|_, _| NameAnswer::Silence).await;
     let patience = Duration::from_millis(300);
     let dialer = Dialer::new(patience, false, Vec::new(), Dns::Servers(vec![server.address]));
     let (origin, egress) = (origin(Scheme::Http, "silent.example", 80), Egress::default());
@@ -83,9 +83,9 @@ async fn silence_is_a_504_within_the_time_to_connect() {
 
 #[tokio::test]
 async fn a_server_that_fails_or_is_silent_has_a_deputy_who_is_remembered() {
-    let silent = NameServer::start(|_, _| Answer::Silence).await;
-    let failing = NameServer::start(|_, _| Answer::Failure).await;
-    let good = NameServer::start(|_, _| Answer::Addresses(60, vec![LOCAL])).await;
+    let silent = NameServer::start(|_, _| NameAnswer::Silence).await;
+    let failing = NameServer::start(|_, _| NameAnswer::Failure).await;
+    let good = NameServer::start(|_, _| NameAnswer::Addresses(60, vec![LOCAL])).await;
     let names = NameResolver::new(Dns::Servers([&silent, &failing, &good].map(|server| server.address).into()), SECOND);
     assert_eq!(resolved(names.resolve("a.example").await), [LOCAL]);
     let before = silent.asked_anything();
@@ -95,8 +95,8 @@ async fn a_server_that_fails_or_is_silent_has_a_deputy_who_is_remembered() {
 
 #[tokio::test]
 async fn the_first_server_has_the_last_word() {
-    let first = NameServer::start(|_, _| Answer::NoSuchName).await;
-    let second = NameServer::start(|_, _| Answer::Addresses(60, vec![LOCAL])).await;
+    let first = NameServer::start(|_, _| NameAnswer::NoSuchName).await;
+    let second = NameServer::start(|_, _| NameAnswer::Addresses(60, vec![LOCAL])).await;
     let names = NameResolver::new(Dns::Servers(vec![first.address, second.address]), SECOND);
     assert!(names.resolve("inside.example").await.is_err());
     assert_eq!(second.asked_anything(), 0);
@@ -105,8 +105,8 @@ async fn the_first_server_has_the_last_word() {
 #[tokio::test]
 async fn a_server_without_a_word_on_ipv6_holds_nothing_up() {
     let server = NameServer::start(|_, kind| match kind {
-        Kind::V4 => Answer::Addresses(60, vec![LOCAL]),
-        Kind::V6 => Answer::Silence,
+        Kind::V4 => NameAnswer::Addresses(60, vec![LOCAL]),
+        Kind::V6 => NameAnswer::Silence,
     });
     let server = server.await;
     let names = NameResolver::new(Dns::Servers(vec![server.address]), Duration::from_secs(60));
@@ -116,7 +116,7 @@ async fn a_server_without_a_word_on_ipv6_holds_nothing_up() {
 
 #[tokio::test]
 async fn localhost_is_never_asked_for() {
-    let server = NameServer::start(|_, _| Answer::Addresses(60, vec!["192.0.2.1".parse().unwrap()])).await;
+    let server = NameServer::start(|_, _| NameAnswer::Addresses(60, vec!["192.0.2.1".parse().unwrap()])).await;
     for host in ["localhost", "api.localhost"] {
         let found = resolved(names(&server).resolve(host).await);
         assert!(found.iter().all(IpAddr::is_loopback) && found[0] == LOCAL, "{host}: {found:?}");
@@ -126,7 +126,7 @@ async fn localhost_is_never_asked_for() {
 
 #[tokio::test]
 async fn the_file_of_hosts_wins_for_both_kinds_of_address() {
-    let server = NameServer::start(|_, _| Answer::Addresses(60, vec!["2001:db8::1".parse().unwrap()])).await;
+    let server = NameServer::start(|_, _| NameAnswer::Addresses(60, vec!["2001:db8::1".parse().unwrap()])).await;
     let hosts = b"# ours\n127.0.0.1 localhost\n10.1.2.3 db.example db\nnonsense\n".to_vec();
     let servers = Servers::new(ServerSettings { hosts, ..ServerSettings::of(&[server.address]) }, SECOND);
     for host in ["db.example", "db"] {
@@ -138,8 +138,8 @@ async fn the_file_of_hosts_wins_for_both_kinds_of_address() {
 #[tokio::test]
 async fn short_names_are_searched_for_as_resolv_conf_says() {
     let server = NameServer::start(|name, _| match name {
-        "api.prod.example" => Answer::Addresses(60, vec![LOCAL]),
-        _ => Answer::NoSuchName,
+        "api.prod.example" => NameAnswer::Addresses(60, vec![LOCAL]),
+        _ => NameAnswer::NoSuchName,
     });
     let server = server.await;
     let conf = b"nameserver 192.0.2.53\nsearch test.example prod.example\noptions ndots:2 timeout:1 attempts:1\n";
@@ -162,7 +162,7 @@ fn a_resolv_conf_without_servers_is_none() {
 fn look_ups_go_on_when_another_thread_has_ended() {
     let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
     let servers = runtime();
-    let server = servers.block_on(NameServer::start(|_, _| Answer::Addresses(60, vec![LOCAL])));
+    let server = servers.block_on(NameServer::start(|_, _| NameAnswer::Addresses(60, vec![LOCAL])));
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let address = server.address;
     let thread = std::thread::spawn(move || servers.block_on(stopped));
@@ -181,8 +181,8 @@ fn names_that_nobody_answers_for_hold_no_thread() {
     let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
     runtime.block_on(async {
         let server = NameServer::start(|name, _| match name {
-            "good.example" => Answer::Addresses(60, vec![LOCAL]),
-            _ => Answer::Silence,
+            "good.example" => NameAnswer::Addresses(60, vec![LOCAL]),
+            _ => NameAnswer::Silence,
         });
         let server = server.await;
         let names = Arc::new(NameResolver::new(Dns::Servers(vec![server.address]), Duration::from_secs(60)));

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::super::counter::Verdict;
+use super::super::counter::CounterVerdict;
 use crate::limit::Rate;
 
 /// All that there is to tell about one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// What became of it.
-    pub verdict: Verdict,
+    pub verdict: CounterVerdict,
     /// Under which limit.
     pub limit: Rate,
     /// The time of day at its arrival.
@@ -33,7 +33,7 @@ const LATE: Duration = Duration::from_secs(1);
 impl Facts {
     /// Whether the request was refused.
     pub fn refused(&self) -> bool {
-        matches!(self.verdict, Verdict::Refuse { .. })
+        matches!(self.verdict, CounterVerdict::Refuse { .. })
     }
 
     /// Puts facts in the place of `$words`; `None` if one of them cannot be said.
@@ -41,7 +41,7 @@ impl Facts {
     /// `$limit`, `$remaining`, `$used`: counts. `$window`, `$w`, `$interval`, `$unit`, `$window_ms`: the window, as
     /// `60`, `;w=60`, `1m`, `minute`, `60000`. `$rate`: per second. `$burst`: what a second may hold besides, by the
     /// word of an API that does not insist on it. `$near`: whether less than a fifth is left. `$hour`: the next full
-    /// hour, in epoch seconds. `$reset.FORM` and `$wait.FORM`: until the allowance is there again ([`Verdict::reset`]),
+    /// hour, in epoch seconds. `$reset.FORM` and `$wait.FORM`: until the allowance is there again ([`CounterVerdict::reset`]),
     /// and until the next request would be accepted; see [`Facts::time`].
     pub(super) fn fill(&self, template: &str) -> Option<String> {
         let mut pieces = template.split('$');
@@ -161,10 +161,10 @@ fn go(millis: u64) -> String {
 mod tests {
     use super::*;
 
-    const REFUSE: Verdict =
-        Verdict::Refuse { retry_after: Duration::from_micros(1_400_100), reset: Duration::from_millis(61_500) };
+    const REFUSE: CounterVerdict =
+        CounterVerdict::Refuse { retry_after: Duration::from_micros(1_400_100), reset: Duration::from_millis(61_500) };
 
-    fn facts(limit: &str, verdict: Verdict) -> Facts {
+    fn facts(limit: &str, verdict: CounterVerdict) -> Facts {
         let wall = UNIX_EPOCH + Duration::from_millis(1_700_000_000_250);
         Facts { verdict, limit: limit.parse().unwrap(), wall }
     }
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn counts_and_windows_are_filled_in() {
-        let accept = Verdict::Accept { remaining: 4, reset: Duration::from_millis(1500) };
+        let accept = CounterVerdict::Accept { remaining: 4, reset: Duration::from_millis(1500) };
         let said = |limit, template| facts(limit, accept).fill(template);
         let all = "$limit.0 $remaining $used [$window] [$w] $interval $unit $window_ms $rate $burst $near $hour";
         let told = "10.0 4 6 [60] [;w=60] 1m minute 60000 0.1667 1 false 1700002800";

@@ -6,7 +6,7 @@ use clap::ValueEnum as _;
 
 use self::recorded::RECORDED;
 use super::*;
-use crate::mock::counter::Verdict;
+use crate::mock::counter::CounterVerdict;
 
 mod recorded;
 
@@ -34,17 +34,20 @@ const BODIES: &[(&str, &str)] = &[
     ("amazon-sp", r#"{"errors":[{"code":"QuotaExceeded""#),
 ];
 
-fn facts(verdict: Verdict) -> Facts {
+fn facts(verdict: CounterVerdict) -> Facts {
     let wall = UNIX_EPOCH + Duration::from_millis(1_700_000_000_250);
     Facts { verdict, limit: "10/min".parse().unwrap(), wall }
 }
 
 fn accepted() -> Facts {
-    facts(Verdict::Accept { remaining: 4, reset: Duration::from_millis(1500) })
+    facts(CounterVerdict::Accept { remaining: 4, reset: Duration::from_millis(1500) })
 }
 
 fn refused() -> Facts {
-    facts(Verdict::Refuse { retry_after: Duration::from_micros(1_400_100), reset: Duration::from_millis(61_500) })
+    facts(CounterVerdict::Refuse {
+        retry_after: Duration::from_micros(1_400_100),
+        reset: Duration::from_millis(61_500),
+    })
 }
 
 fn said(dialect: Dialect, facts: &Facts) -> Vec<(String, String)> {

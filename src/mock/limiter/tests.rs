@@ -23,7 +23,7 @@ fn limiter(dialect: &str, limit: &str) -> Limiter {
 /// Which of these requests are accepted: `+`, or `-` for those that are refused.
 fn accepted(limiter: &mut Limiter, requests: impl IntoIterator<Item = (u64, Caller)>) -> String {
     let asked = requests.into_iter().map(|(ms, caller)| limiter.ask(&caller, at(ms)).0);
-    asked.map(|verdict| if let Verdict::Accept { .. } = verdict { '+' } else { '-' }).collect()
+    asked.map(|verdict| if let CounterVerdict::Accept { .. } = verdict { '+' } else { '-' }).collect()
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn of_two_limits_the_last_one_that_was_asked_is_told() {
     let mut limiter = limiter("two-limits", "100/10s");
     let mut told = |ms| {
         let (verdict, limit) = limiter.ask(&get(), at(ms));
-        (matches!(verdict, Verdict::Accept { .. }), limit.to_string(), verdict.remaining())
+        (matches!(verdict, CounterVerdict::Accept { .. }), limit.to_string(), verdict.remaining())
     };
     for left in (0..50).rev() {
         assert_eq!(told(0), (true, "50/s".to_owned(), left));

@@ -106,11 +106,11 @@ where
         while tick.poll_tick(cx).is_ready() {
             let now = proxy.clock.now();
             match streams.look(now - usual) {
-                Look::Stuck => return Poll::Ready(()),
-                Look::Busy => idle_until = now + proxy.timeouts.keep_alive,
-                Look::Idle if now < idle_until => {}
-                Look::Idle if idle => return Poll::Ready(()),
-                Look::Idle => {
+                StreamActivity::Stuck => return Poll::Ready(()),
+                StreamActivity::Busy => idle_until = now + proxy.timeouts.keep_alive,
+                StreamActivity::Idle if now < idle_until => {}
+                StreamActivity::Idle if idle => return Poll::Ready(()),
+                StreamActivity::Idle => {
                     // A request may be on its way to us: who is told first knows what became of it (RFC 9113 §6.8).
                     idle = true;
                     connection.as_mut().graceful_shutdown();
@@ -155,7 +155,7 @@ async fn answer(arrival: Arrival) -> io::Result<Response<Watched>> {
 }
 
 /// How the streams of a connection fare.
-enum Look {
+enum StreamActivity {
     /// There is none.
     Idle,
     /// All of them move.
@@ -206,15 +206,15 @@ impl Streams {
     }
 
     /// How they have fared since the last look. Stuck is what should have moved by `then`.
-    fn look(&self, then: Instant) -> Look {
+    fn look(&self, then: Instant) -> StreamActivity {
         let mut streams = self.0.lock();
         let stuck =
             |exchange: Arc<Exchange>| exchange.progress.phase() == Phase::Body && exchange.progress.deadline() <= then;
         if streams.iter().filter_map(Weak::upgrade).any(stuck) {
-            return Look::Stuck;
+            return StreamActivity::Stuck;
         }
         // Those too that have come and gone in between.
-        let look = if streams.is_empty() { Look::Idle } else { Look::Busy };
+        let look = if streams.is_empty() { StreamActivity::Idle } else { StreamActivity::Busy };
         streams.retain(|stream| stream.strong_count() > 0);
         look
     }

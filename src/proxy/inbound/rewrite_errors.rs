@@ -23,7 +23,7 @@ pub(crate) struct RewriteErrorsIo<S> {
     stream: S,
     exchange: Arc<Exchange>,
     /// What was read since there was no request.
-    heard: Heard,
+    heard: HeadProgress,
     /// What is still to be written of interim answers.
     interim: Bytes,
     /// All that hyper had to say before the request under way is written, and nothing yet of what it says to that.
@@ -34,7 +34,7 @@ pub(crate) struct RewriteErrorsIo<S> {
 
 /// How much was read, as far as it takes to tell why hyper has had enough of a head.
 #[derive(Default)]
-struct Heard {
+struct HeadProgress {
     bytes: usize,
     lines: usize,
 }
@@ -43,7 +43,7 @@ struct Heard {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
     pub(crate) fn new(stream: S, exchange: Arc<Exchange>) -> Self {
-        Self { stream, exchange, heard: Heard::default(), interim: Bytes::new(), between: false, instead: None }
+        Self { stream, exchange, heard: HeadProgress::default(), interim: Bytes::new(), between: false, instead: None }
     }
 
     pub(crate) fn into_inner(self) -> S {
@@ -97,7 +97,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for RewriteErrorsIo<S> {
         // If that is the beginning of a request, the rest of its head has to follow soon.
         if !read.is_empty() && self.exchange.progress.phase() == Phase::Idle {
             self.exchange.progress.enter(Phase::Head, self.exchange.proxy.timeouts.head);
-            self.heard = Heard::default();
+            self.heard = HeadProgress::default();
         }
         self.heard.note(read);
         Poll::Ready(Ok(()))
@@ -149,9 +149,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for RewriteErrorsIo<S> {
     }
 }
 
-// === impl Heard ===
+// === impl HeadProgress ===
 
-impl Heard {
+impl HeadProgress {
     fn note(&mut self, read: &[u8]) {
         if self.bytes < MAX_HEAD {
             self.bytes += read.len();

@@ -14,10 +14,10 @@ use parking_lot::Mutex;
 
 /// What a exchange's worker is still to be told before its answer.
 #[derive(Default)]
-pub(crate) struct Interim(Mutex<State>);
+pub(crate) struct Interim(Mutex<InterimState>);
 
 #[derive(Default)]
-struct State {
+struct InterimState {
     /// There is a request, whose worker knows of interim answers, and no answer to it yet.
     open: bool,
     unwritten: Vec<u8>,

@@ -23,14 +23,14 @@ pub(crate) struct Writes {
     /// Something was written, and perhaps not all of it.
     unfinished: AtomicBool,
     /// The requests whose next write is to be noted.
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PendingWrites>,
     /// Whether more of an answer is to be read, if it carries one at a time.
     pub(crate) appetite: Appetite,
 }
 
 /// Requests whose write is to be noted.
 #[derive(Default)]
-struct Waiting {
+struct PendingWrites {
     /// Nothing was written since they were handed over.
     handed_over: Vec<Arc<AtomicU64>>,
     /// Something was, and perhaps not all of it.
@@ -56,7 +56,7 @@ impl Writes {
     pub(crate) fn wrote(&self) {
         self.last.store(self.clock.now().as_nanos(), Ordering::Relaxed);
         self.unfinished.store(true, Ordering::Relaxed);
-        let Waiting { handed_over, writing } = &mut *self.waiting.lock();
+        let PendingWrites { handed_over, writing } = &mut *self.waiting.lock();
         writing.append(handed_over);
     }
 

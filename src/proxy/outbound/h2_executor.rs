@@ -21,10 +21,10 @@ pub(crate) type Frames = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The executor of one connection.
 #[derive(Clone, Default)]
-pub(crate) struct H2Executor(Arc<State>);
+pub(crate) struct H2Executor(Arc<ExecutorState>);
 
 #[derive(Default)]
-struct State {
+struct ExecutorState {
     begun: AtomicBool,
     frames: Mutex<Option<Frames>>,
 }

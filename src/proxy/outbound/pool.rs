@@ -21,14 +21,14 @@ const CLOSING: [u64; 3] = [10, 40, 150];
 pub struct Pool {
     clock: Clock,
     keep_alive: Duration,
-    hosts: Mutex<HashMap<Key, Arc<HostPool>>>,
+    hosts: Mutex<HashMap<PoolKey, Arc<HostPool>>>,
     /// How many unused connections there are.
     unused: Arc<AtomicUsize>,
 }
 
 /// Two rules may reach the same origin by different ways.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub(crate) struct PoolKey {
     pub(crate) origin: Origin,
     pub(crate) rule: Arc<str>,
     /// In the clear, and by HTTP/2 all the same.
@@ -44,7 +44,7 @@ impl Pool {
     }
 
     /// The connections to one upstream.
-    pub(crate) fn host(&self, key: Key) -> Arc<HostPool> {
+    pub(crate) fn host(&self, key: PoolKey) -> Arc<HostPool> {
         let new = || HostPool::new(self.clock, self.unused.clone());
         self.hosts.lock().entry(key).or_insert_with(|| new().into()).clone()
     }

@@ -29,7 +29,7 @@ use crate::{
         outbound::{
             Outbound, h1, h2,
             host_pool::{HostPool, PooledConnection},
-            pool::{Key, Pool},
+            pool::{Pool, PoolKey},
             sensor_io::{Moved, SensorIo},
         },
     },
@@ -88,7 +88,7 @@ impl Route {
             named: named.into(),
             absolute: parent.is_some(),
             authorization: parent.and_then(Parent::authorization),
-            host_pool: pool.host(Key { origin: origin.clone(), rule: policy.name.clone(), h2c }),
+            host_pool: pool.host(PoolKey { origin: origin.clone(), rule: policy.name.clone(), h2c }),
             h2c,
             tls: outbound.tls.client(policy),
             outbound: outbound.clone(),

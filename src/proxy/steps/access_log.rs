@@ -18,7 +18,7 @@ const LIKE_A_KEY: usize = 20;
 
 /// What there is to say of a request besides its [`RequestStats`](crate::proxy::request_stats::RequestStats).
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Line<'a> {
+pub(crate) struct AccessLine<'a> {
     pub(crate) method: Option<&'a Method>,
     pub(crate) host: Option<&'a str>,
     /// Without its query.
@@ -41,20 +41,20 @@ pub(crate) fn workers_id<B>(exchange: &Exchange, request: &Request<B>) -> Option
 /// A request that ends before it has a lane.
 pub(crate) fn without_lane<B>(exchange: &Exchange, request: &Request<B>, outcome: Outcome, status: StatusCode) {
     let uri = request.uri();
-    Line {
+    AccessLine {
         method: Some(request.method()),
         host: uri.host(),
         path: Some(uri.path()).filter(|_| request.method() != Method::CONNECT),
         status: Some(status),
         workers_id: request.headers().get(WORKERS_ID),
-        ..Line::default()
+        ..AccessLine::default()
     }
     .write(exchange, outcome);
 }
 
-// === impl Line ===
+// === impl AccessLine ===
 
-impl Line<'_> {
+impl AccessLine<'_> {
     /// Writes it, if that is wanted.
     pub(crate) fn write(self, exchange: &Exchange, outcome: Outcome) {
         if !exchange.proxy.reports.access_log {

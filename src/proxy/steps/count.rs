@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Counts the request unless it is dropped on the way, which is counted too.
-struct Counted {
+struct CountedRequest {
     exchange: Arc<Exchange>,
     route: Arc<Route>,
     since: Instant,
@@ -43,7 +43,7 @@ where
         async move {
             // A tunnel is counted when it ends, and not at all if what is inside of it is: `tunnel` sees to that.
             let tunnel = call.request.method() == Method::CONNECT;
-            let mut counted = Counted::new(&call);
+            let mut counted = CountedRequest::new(&call);
             let mut outcome = pin!(inner.call(call));
             // The step that is at it may have more to say about what took too long.
             let outcome = poll_fn(|cx| match (outcome.as_mut().poll(cx), late(&counted.exchange, &counted.route)) {
@@ -68,9 +68,9 @@ fn late(exchange: &Exchange, route: &Route) -> Option<Error> {
     }
 }
 
-// === impl Counted ===
+// === impl CountedRequest ===
 
-impl Counted {
+impl CountedRequest {
     fn new(call: &Call) -> Self {
         let (exchange, request) = (call.exchange.clone(), &call.request);
         Self {
@@ -124,7 +124,7 @@ impl Counted {
     }
 
     fn log(&self, outcome: metrics::Outcome, status: Option<StatusCode>) {
-        let line = access_log::Line {
+        let line = access_log::AccessLine {
             method: Some(&self.method),
             host: Some(&self.route.origin.host),
             path: self.path(),
@@ -161,7 +161,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedRequest {
     fn drop(&mut self) {
         if !self.ended {
             self.left();

@@ -43,10 +43,10 @@ where
         let mut inner = inner.clone();
         async move {
             let call = match read(arrival) {
-                Ok(Read::Call(call)) => call,
-                Ok(Read::ForUs(answer)) => return Ok(*answer),
+                Ok(ReadRequest::Call(call)) => call,
+                Ok(ReadRequest::ForUs(answer)) => return Ok(*answer),
                 // Needs no lane: the requests inside of it do.
-                Ok(Read::Inside(exchange, takeover)) => {
+                Ok(ReadRequest::Inside(exchange, takeover)) => {
                     exchange.hand_over(takeover);
                     return Ok(Response::new(ResponseBody::Own(None)));
                 }
@@ -63,7 +63,7 @@ where
 }
 
 /// What a request turns out to be.
-enum Read {
+enum ReadRequest {
     /// To be forwarded.
     Call(Call),
     /// To be answered here: `Max-Forwards` has run out.
@@ -72,7 +72,7 @@ enum Read {
     Inside(Arc<Exchange>, Takeover),
 }
 
-fn read(arrival: Arrival) -> Result<Read, (Arc<Exchange>, BoxedRequest, Error)> {
+fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, Error)> {
     let Arrival { exchange, mut request } = arrival;
     let (route, gateway) = match check(&exchange, &request) {
         Ok(found) => found,
@@ -82,14 +82,16 @@ fn read(arrival: Arrival) -> Result<Read, (Arc<Exchange>, BoxedRequest, Error)> 
         exchange.progress.rest();
         exchange.proxy.nowhere.count(Outcome::Answered);
         access_log::without_lane(&exchange, &request, Outcome::Answered, answer.status());
-        return Ok(Read::ForUs(Box::new(answer)));
+        return Ok(ReadRequest::ForUs(Box::new(answer)));
     }
     let patience = patience(request.headers()).min(route.lane.policy().max_wait);
     let deadline = exchange.proxy.clock.now() + patience;
     if request.method() == Method::CONNECT {
         return match exchange.proxy.lanes.rules().https(&route.origin, route.lane.policy()) {
-            Https::Tunnel => Ok(Read::Call(Call { exchange, request, route, deadline, location: None, retry: None })),
-            Https::Intercept => Ok(Read::Inside(exchange, Takeover::Intercept { request, route })),
+            Https::Tunnel => {
+                Ok(ReadRequest::Call(Call { exchange, request, route, deadline, location: None, retry: None }))
+            }
+            Https::Intercept => Ok(ReadRequest::Inside(exchange, Takeover::Intercept { request, route })),
             Https::Refuse => {
                 let error = Error::TunnelRefused { origin: route.origin.to_string() };
                 Err((exchange, request, error))
@@ -98,7 +100,7 @@ fn read(arrival: Arrival) -> Result<Read, (Arc<Exchange>, BoxedRequest, Error)> 
     }
     let (path, location) = gateway.map(|found| (found.path, found.location)).unzip();
     rewrite::rewrite(&exchange, &route, &mut request, path);
-    Ok(Read::Call(Call { exchange, request, route, deadline, location, retry: None }))
+    Ok(ReadRequest::Call(Call { exchange, request, route, deadline, location, retry: None }))
 }
 
 /// Everything that can be wrong with a request, and where it goes if nothing is.

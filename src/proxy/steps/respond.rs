@@ -133,7 +133,8 @@ pub(crate) fn to_unreadable(exchange: &Exchange, status: &[u8]) -> Bytes {
     };
     exchange.stats.begin();
     exchange.proxy.nowhere.count(count::of_error(&error));
-    access_log::Line { status: Some(error.status()), ..access_log::Line::default() }.write(exchange, Outcome::Rejected);
+    access_log::AccessLine { status: Some(error.status()), ..access_log::AccessLine::default() }
+        .write(exchange, Outcome::Rejected);
     let mut answer = tell(exchange, &error);
     let ResponseBody::Own(body) = answer.body_mut() else { return Bytes::new() };
     let body = body.take().unwrap_or_default();

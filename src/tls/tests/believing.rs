@@ -1,11 +1,11 @@
 use rcgen::{IsCa, SerialNumber, date_time_ymd};
 
 use super::{
-    pki::{Leaf, params},
+    pki::{TestLeaf, params},
     *,
 };
 
-async fn upstream(leaf: &Leaf) -> Upstream {
+async fn upstream(leaf: &TestLeaf) -> Upstream {
     Upstream::start(leaf.chain(), leaf.key()).await
 }
 
@@ -70,7 +70,7 @@ async fn a_certificate_that_signed_itself_is_refused_until_it_is_named() {
     for is_ca in [IsCa::NoCa, IsCa::ExplicitNoCa, IsCa::Ca(rcgen::BasicConstraints::Unconstrained)] {
         let mut params = params(&["a.example"]);
         params.is_ca = is_ca;
-        let leaf = Leaf::self_signed(params);
+        let leaf = TestLeaf::self_signed(params);
         let upstream = upstream(&leaf).await;
         let (reason, hint) = upstream.refusal(&stranger, "a.example").await;
         assert!(reason.contains("is signed by itself"), "{reason}");
@@ -89,7 +89,7 @@ async fn a_certificate_that_is_named_expires_all_the_same() {
     params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     params.not_before = date_time_ymd(2019, 1, 1);
     params.not_after = date_time_ymd(2020, 1, 1);
-    let leaf = Leaf::self_signed(params);
+    let leaf = TestLeaf::self_signed(params);
     let file = Pem::file(leaf.certificate.pem());
     let tls = Tls::new(&[file.path()], &[], &Rules::default()).unwrap();
     let (reason, _) = upstream(&leaf).await.refusal(&tls, "a.example").await;

@@ -12,7 +12,7 @@ use rustls::{
 };
 
 use super::{
-    pki::{Leaf, params},
+    pki::{TestLeaf, params},
     *,
 };
 
@@ -33,7 +33,7 @@ async fn refusal_of(tls: &Tls, impostor: Impostor, host: &str) -> (String, &'sta
 }
 
 /// A leaf for `a.example` below `issuers`, of which the last one is the root, and what comes with it.
-fn chain(leaf: &Leaf, issuers: &[&Authority]) -> Vec<CertificateDer<'static>> {
+fn chain(leaf: &TestLeaf, issuers: &[&Authority]) -> Vec<CertificateDer<'static>> {
     let above = issuers[..issuers.len() - 1].iter().map(|issuer| issuer.der());
     leaf.chain().into_iter().chain(above).collect()
 }

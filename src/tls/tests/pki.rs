@@ -12,7 +12,7 @@ use tempfile::NamedTempFile;
 pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate with its key, and what it is signed by.
-pub(super) struct Leaf {
+pub(super) struct TestLeaf {
     pub(super) certificate: rcgen::Certificate,
     pub(super) key: KeyPair,
 }
@@ -43,13 +43,13 @@ impl Authority {
     }
 
     /// A certificate for `names`.
-    pub(super) fn sign(&self, names: &[&str]) -> Leaf {
+    pub(super) fn sign(&self, names: &[&str]) -> TestLeaf {
         self.sign_as(params(names))
     }
 
-    pub(super) fn sign_as(&self, params: CertificateParams) -> Leaf {
+    pub(super) fn sign_as(&self, params: CertificateParams) -> TestLeaf {
         let key = KeyPair::generate().unwrap();
-        Leaf { certificate: params.signed_by(&key, &self.0).unwrap(), key }
+        TestLeaf { certificate: params.signed_by(&key, &self.0).unwrap(), key }
     }
 
     /// A list with the certificate of this serial number on it.
@@ -89,9 +89,9 @@ pub(super) fn params(names: &[&str]) -> CertificateParams {
     params
 }
 
-// === impl Leaf ===
+// === impl TestLeaf ===
 
-impl Leaf {
+impl TestLeaf {
     pub(super) fn self_signed(params: CertificateParams) -> Self {
         let key = KeyPair::generate().unwrap();
         Self { certificate: params.self_signed(&key).unwrap(), key }

@@ -1,6 +1,6 @@
 use rustls::{HandshakeKind, RootCertStore, server::WebPkiClientVerifier, version};
 
-use super::{pki::Leaf, *};
+use super::{pki::TestLeaf, *};
 use crate::policy::HostPattern;
 
 /// A policy whose upstreams are reached as `egress` says.
@@ -9,7 +9,7 @@ fn policy(name: &str, egress: Egress) -> Policy {
     Policy { egress, ..Policy::new(name, vec![host]) }
 }
 
-fn identity(leaf: &Leaf) -> (Identity, [Pem; 2]) {
+fn identity(leaf: &TestLeaf) -> (Identity, [Pem; 2]) {
     let files = [Pem::file(leaf.certificate.pem()), Pem::file(leaf.key.serialize_pem())];
     (Identity { certificate: files[0].path(), key: files[1].path() }, files)
 }
