@@ -167,7 +167,8 @@ fn intercept(text: &str) -> Result<Option<HostPattern>, ParseHint> {
 fn host(text: &str) -> Result<HostPattern, ParseHint> {
     text.parse().map_err(|_| {
         // A pasted URL is the likeliest mistake, and its authority is what was meant.
-        match HostPattern::in_url(text).and_then(|host| host.parse::<HostPattern>().ok()) {
+        let authority = HostPattern::in_url(text).filter(|_| !text.contains('@'));
+        match authority.and_then(|authority| authority.parse::<HostPattern>().ok()) {
             Some(meant) => ParseHint::hint(format!("write \"{meant}\"")),
             None => ParseHint::default(),
         }
