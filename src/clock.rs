@@ -82,6 +82,11 @@ impl Clock {
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
     }
 
+    /// The time since 1970 at [`Instant::START`], by what the system's clock says now: it changes when that clock is set.
+    pub fn epoch(&self) -> Duration {
+        self.time_of_day().saturating_sub(self.now().since(Instant::START))
+    }
+
     /// `at` as tokio's timers want it; thirty years ahead at most.
     pub fn to_tokio(&self, at: Instant) -> tokio::time::Instant {
         self.start + Duration::from_nanos(at.0.min(1_000_000_000_000_000_000))

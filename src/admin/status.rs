@@ -181,6 +181,9 @@ pub struct LimitStatus {
     pub evidence: Option<String>,
     /// The margin for jitter in force, in milliseconds.
     pub margin_ms: f64,
+    /// Until a calendar renews it; `null` if its window rolls.
+    #[serde(default)]
+    pub renewed_in_s: Option<f64>,
 }
 
 /// How many requests an API was found to allow at once.

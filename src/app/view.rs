@@ -11,7 +11,7 @@ use crate::{
     clock::Instant,
     lane::Lane,
     learn::{Grounds, OwnLimit, QuotaSnapshot},
-    limit::{self, Usage},
+    limit::{self, CalendarUsage, Usage},
     proxy::{Incident, Proxy},
 };
 
@@ -73,11 +73,12 @@ fn lane_status(lane: &Lane, now: Instant) -> LaneStatus {
     let mut lane = lane.snapshot();
     lane.own_limits.sort_by(|one, other| one.group.in_order(&other.group));
     let stats = &lane.stats;
+    let limits = lane.limits.iter().zip(&lane.grounds).map(|(usage, grounds)| limit_status(usage, *grounds));
     LaneStatus {
         rule: lane.rule.to_string(),
         host: lane.host.to_string(),
         label,
-        limits: lane.limits.iter().zip(&lane.grounds).map(|(usage, grounds)| limit_status(usage, *grounds)).collect(),
+        limits: limits.chain(lane.calendar.iter().map(calendar_status)).collect(),
         at_once: lane.at_once.map(|(most, grounds)| AtOnceStatus { most, evidence: grounds.to_string() }),
         own_limits: lane.own_limits.iter().map(own_limit_status).collect(),
         in_flight: lane.in_flight.into(),
@@ -139,5 +140,20 @@ fn limit_status(usage: &Usage, grounds: Option<Grounds>) -> LimitStatus {
         },
         evidence: grounds.map(|grounds| grounds.to_string()),
         margin_ms: usage.margin.as_secs_f64() * 1e3,
+        renewed_in_s: None,
+    }
+}
+
+fn calendar_status(usage: &CalendarUsage) -> LimitStatus {
+    let count = usage.limit.count.get();
+    LimitStatus {
+        limit: usage.limit.to_string(),
+        per_second: f64::from(count) / usage.period.as_secs_f64(),
+        used: usage.used.into(),
+        room: count.saturating_sub(usage.used).into(),
+        source: LimitSource::Config,
+        evidence: None,
+        margin_ms: 0.0,
+        renewed_in_s: Some(usage.renewed_in.as_secs_f64()),
     }
 }

@@ -132,7 +132,10 @@ fn describe(text: &mut String, rule: &Policy) {
     for limit in &rule.limits {
         row(text, 2, "limit", &pace(limit));
     }
-    if rule.limits.is_empty() {
+    for limit in &rule.calendar {
+        row(text, 2, "limit", &limit.to_string());
+    }
+    if rule.limits.is_empty() && rule.calendar.is_empty() {
         row(text, 2, "limit", "none");
     }
     row(text, 2, "in-flight", &rule.in_flight.map_or_else(|| "unbounded".to_owned(), |count| count.to_string()));

@@ -95,10 +95,10 @@ fn configuration(hosts: &[Host]) -> String {
     let mut text = HEAD.to_owned();
     for Host { pattern, limits } in hosts {
         let _ = write!(text, "\n[[rule]]\nhost = \"{pattern}\"\n{LIMITS}");
-        if limits.limits.is_empty() {
+        let written: Vec<String> = limits.written().iter().map(|limit| format!("\"{limit}\"")).collect();
+        if written.is_empty() {
             text.push_str("# limits = [\"10/s\", \"500/min\"]\n");
         } else {
-            let written: Vec<String> = limits.limits.iter().map(|limit| format!("\"{limit}\"")).collect();
             let _ = writeln!(text, "limits = [{}]", written.join(", "));
         }
         text.push_str(IN_FLIGHT);

@@ -62,12 +62,13 @@ const WORTH_TELLING: f64 = 0.05;
 pub fn run(args: Args) -> Result<(), Failure> {
     let mut limits = args.limit;
     limit::settle(&mut limits.limits);
-    let plan = Plan::new(limits, args.requests, args.latency);
+    let now = SystemTime::now();
+    let arrives = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let plan = Plan::new(limits, args.requests, args.latency, arrives);
     if plan.forecast.last_leaves == BurstForecast::NEVER {
         return Err(Failure::new(format!("{} would leave at {} for centuries", plan.what(), plan.limits))
             .hinting("check the window of the limits, or allow a burst, as in \"100/d burst 100\""));
     }
-    let now = SystemTime::now();
     let text = if args.json { plan.json(now).to_string() } else { plan.text(now) };
     writeln!(io::stdout().lock(), "{text}").map_err(Failure::writing)
 }
@@ -84,12 +85,13 @@ struct Plan {
 // === impl Plan ===
 
 impl Plan {
-    fn new(limits: Limits, requests: NonZeroU32, latency: Duration) -> Self {
-        let forecast = BurstForecast::new(&limits, requests, latency);
+    /// The burst arrives at `arrives`, in time since 1970.
+    fn new(limits: Limits, requests: NonZeroU32, latency: Duration, arrives: Duration) -> Self {
+        let forecast = BurstForecast::new(&limits, requests, latency, arrives);
         let bound = forecast.last_leaves.mul_f64(1.0 - WORTH_TELLING);
         let mut faster: Vec<_> = alternatives(&limits, &forecast, requests, latency)
             .into_iter()
-            .map(|limits| (BurstForecast::last_leaves(&limits, requests, latency), limits))
+            .map(|limits| (BurstForecast::last_leaves(&limits, requests, latency, arrives), limits))
             .filter(|(last_leaves, _)| *last_leaves < bound)
             .map(|(last_leaves, limits)| (limits, last_leaves))
             .collect();
@@ -107,6 +109,7 @@ impl Plan {
     fn brake(&self) -> Option<String> {
         Some(match self.forecast.binds? {
             Brake::Limit(index) => self.limits.limits[index].to_string(),
+            Brake::Calendar(index) => self.limits.calendar[index].to_string(),
             Brake::InFlight => self.limits.in_flight.map(|count| format!("in-flight {count}"))?,
         })
     }
@@ -160,7 +163,8 @@ impl Plan {
 /// Other limits under which the burst might leave sooner; each changes one thing about what holds it back.
 fn alternatives(limits: &Limits, forecast: &BurstForecast, requests: NonZeroU32, latency: Duration) -> Vec<Limits> {
     match forecast.binds {
-        None => Vec::new(),
+        // What a calendar renews was bought, and is no setting.
+        None | Some(Brake::Calendar(_)) => Vec::new(),
         Some(Brake::Limit(index)) => {
             let LimitSpec { rate, burst, strict } = limits.limits[index];
             let doubled =
@@ -228,12 +232,14 @@ mod tests {
 
     fn plan(limits: &str, count: u32) -> Plan {
         let latency = Duration::from_millis(200);
-        Plan::new(super::limits(limits).unwrap(), count.try_into().unwrap(), latency)
+        Plan::new(super::limits(limits).unwrap(), count.try_into().unwrap(), latency, ARRIVES)
     }
+
+    const ARRIVES: Duration = Duration::from_millis(1_785_745_872_500);
 
     /// 2026-08-03 08:31:12.5 UTC.
     fn now() -> SystemTime {
-        SystemTime::UNIX_EPOCH + Duration::from_millis(1_785_745_872_500)
+        SystemTime::UNIX_EPOCH + ARRIVES
     }
 
     #[test]

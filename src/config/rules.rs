@@ -224,8 +224,9 @@ impl RawRule {
 
     /// Replaces what `limits` speaks of, and leaves what it does not.
     fn set(&mut self, limits: &Limits) {
-        if !limits.limits.is_empty() {
+        if !(limits.limits.is_empty() && limits.calendar.is_empty()) {
             self.policy.limits.clone_from(&limits.limits);
+            self.policy.calendar.clone_from(&limits.calendar);
         }
         if self.strict {
             self.policy.limits.iter_mut().for_each(|limit| limit.strict = true);
@@ -256,6 +257,7 @@ fn read_limits<'a>(reader: &mut Reader<'a>, table: &Table<'a>, header: &Spanned<
             reader.problems.push(Diagnostic::error(&item, "in-flight is said twice", hint));
         }
         limits.limits.extend(item.value.limits);
+        limits.calendar.extend(item.value.calendar);
         limits.in_flight = limits.in_flight.or(item.value.in_flight);
     }
     if let Some(in_flight) = reader.one(table, &keys::IN_FLIGHT) {

@@ -53,7 +53,7 @@ impl Lane {
     /// A lane in which nothing has happened yet.
     pub fn new(host: Arc<str>, policy: Arc<Policy>, metrics: Arc<RuleMetrics>, clock: Clock) -> Self {
         let now = clock.now();
-        let state = Mutex::new(State::new(policy.clone(), now));
+        let state = Mutex::new(State::new(policy.clone(), now, clock.epoch()));
         Self { host, policy, metrics, clock, state, wake: Notify::new(), symptoms: Symptoms::new(now) }
     }
 
@@ -203,6 +203,12 @@ impl Lane {
         if self.tell(|state, _| state.left(place)) {
             self.metrics.waiting.dec();
         }
+    }
+
+    /// Calendar limits are renewed by the system's clock, which may have been set, or have gone on while the machine slept.
+    pub(super) fn read_clock(self: &Arc<Self>) {
+        let epoch = self.clock.epoch();
+        self.tell(|state, _| state.clock_read(epoch));
     }
 
     /// Tells the state an event, and does what that leads to.

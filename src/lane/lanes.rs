@@ -75,8 +75,12 @@ impl Lanes {
         lanes.entry(key.to_lane_key()).or_insert_with(|| self.open(key)).clone()
     }
 
-    /// Forgets lanes that remember nothing, if there are many. To be called now and then.
+    /// Forgets lanes that remember nothing, if there are many, and notices if the system's clock was set. To be called
+    /// every few seconds, on a tokio runtime.
     pub fn sweep(&self) {
+        if self.rules.iter().any(|rule| !rule.calendar.is_empty()) {
+            self.all().iter().filter(|lane| !lane.policy().calendar.is_empty()).for_each(Lane::read_clock);
+        }
         for rule_lanes in &self.rules_lanes {
             let mut lanes = rule_lanes.lanes.write();
             if lanes.len() > FEW {

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     clock::Instant,
     learn::{Grounds, OwnLimit, QuotaSnapshot, Reason},
-    limit::Usage,
+    limit::{CalendarUsage, Usage},
 };
 
 /// What a lane has done so far.
@@ -45,6 +45,8 @@ pub struct Snapshot {
     pub host: Arc<str>,
     /// How far the limits are used.
     pub limits: Vec<Usage>,
+    /// How far the limits are used that a calendar renews.
+    pub calendar: Vec<CalendarUsage>,
     /// What each of them rests on, in the same order; `None` if it is configured.
     pub grounds: Vec<Option<Grounds>>,
     /// How many requests the API was found to allow at once, and what that rests on.

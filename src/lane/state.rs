@@ -93,8 +93,9 @@ const DOZE: Duration = Duration::from_secs(1);
 // === impl State ===
 
 impl<T> State<T> {
-    pub(super) fn new(policy: Arc<Policy>, now: Instant) -> Self {
-        let budget = Budget::new(&policy.limits, policy.margin, now);
+    /// A lane in which nothing has happened yet. `epoch` is the time since 1970 at [`Instant::START`].
+    pub(super) fn new(policy: Arc<Policy>, now: Instant, epoch: Duration) -> Self {
+        let budget = Budget::new(&policy.limits, policy.margin, now).with_calendar(&policy.calendar, epoch);
         Self {
             budget: if policy.trust == Trust::Api { budget.yielding() } else { budget },
             learned: Learned::new(&policy),
@@ -186,6 +187,11 @@ impl<T> State<T> {
             End::Unanswered => self.budget.abandoned(slot.charge, now),
             End::Answered => {}
         }
+    }
+
+    /// The system's clock may have been set: by what it says now, [`Instant::START`] was at `epoch` since 1970.
+    pub(super) fn clock_read(&mut self, epoch: Duration) {
+        self.budget.set_epoch(epoch);
     }
 
     /// The timer has rung, which was to do so at `due`; or at `now`, if it was told to [ring](Timer::Ring).

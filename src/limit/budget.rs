@@ -3,7 +3,7 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use super::{
-    Gcra, LONGEST_PACE, LimitSpec, Margin, MarginSpec, Window,
+    CalendarCount, CalendarLimit, CalendarUsage, Gcra, LONGEST_PACE, LimitSpec, Margin, MarginSpec, Window,
     charge::{Charge, Cost, Scope, Seq, Source},
 };
 use crate::clock::Instant;
@@ -12,6 +12,7 @@ use crate::clock::Instant;
 #[derive(Clone, Debug)]
 pub struct Budget {
     limits: Vec<Limit>,
+    calendar: Vec<CalendarCount>,
     margin: Margin,
     next: Seq,
     /// When something was taken last.
@@ -53,7 +54,26 @@ impl Budget {
     /// An unused budget; without limits it allows everything.
     pub fn new(limits: &[LimitSpec], margin: MarginSpec, now: Instant) -> Self {
         let limits = limits.iter().map(|spec| Limit::new(Source::Config, *spec, 0));
-        Self { limits: limits.collect(), margin: Margin::new(margin), next: 0, last: None, since: now, yields: false }
+        Self {
+            limits: limits.collect(),
+            calendar: Vec::new(),
+            margin: Margin::new(margin),
+            next: 0,
+            last: None,
+            since: now,
+            yields: false,
+        }
+    }
+
+    /// From now on these hold as well; nothing was used of them. `epoch` is the time since 1970 at [`Instant::START`].
+    pub fn with_calendar(self, calendar: &[CalendarLimit], epoch: Duration) -> Self {
+        let calendar = calendar.iter().map(|limit| CalendarCount::new(limit.clone(), epoch)).collect();
+        Self { calendar, ..self }
+    }
+
+    /// The system's clock was set: by what it says now, [`Instant::START`] was at `epoch` since 1970.
+    pub fn set_epoch(&mut self, epoch: Duration) {
+        self.calendar.iter_mut().for_each(|limit| limit.set_epoch(epoch));
     }
 
     /// From now on what is configured holds only until something was learned.
@@ -117,7 +137,8 @@ impl Budget {
     /// [`Instant::FAR`] if something that has no time yet must happen first.
     pub fn earliest(&mut self, now: Instant, cost: Cost, scope: Scope) -> Instant {
         let margin = &self.margin;
-        holding(&mut self.limits, self.yields, scope).fold(now, |at, limit| {
+        let renewed = self.calendar.iter_mut().fold(now, |at, limit| at.max(limit.earliest(now, cost)));
+        holding(&mut self.limits, self.yields, scope).fold(renewed, |at, limit| {
             let margin = margin.of(limit.spec.rate.per);
             let window = limit.window.earliest(now, cost, margin);
             let spread = limit.window.spread(now, 0, limit.reserve(), margin, limit.taken);
@@ -137,12 +158,14 @@ impl Budget {
             limit.window.take(seq, cost);
             limit.taken = now;
         }
+        self.calendar.iter_mut().for_each(|limit| limit.take(now, seq, cost));
         Charge { seq, cost, scope }
     }
 
     /// A charge is on its way since `at`.
     pub fn sent(&mut self, charge: Charge, at: Instant) {
         charged(&mut self.limits, charge).for_each(|limit| limit.window.sent(charge.seq, charge.cost, at));
+        self.calendar.iter_mut().for_each(|limit| limit.sent(at, charge.seq, charge.cost));
     }
 
     /// A charge has been sent and will never be answered, as was decided at `at`: it may still be on its way. How long is
@@ -181,6 +204,7 @@ impl Budget {
                 limit.gcra.give_back(charge.cost);
             }
         }
+        self.calendar.iter_mut().for_each(|limit| limit.give_back(charge.seq, charge.cost));
     }
 
     /// An answer's head came `took` after its request: teaches the margin.
@@ -219,7 +243,9 @@ impl Budget {
         scope: Scope,
     ) -> Instant {
         let margin = &self.margin;
-        holding(&mut self.limits, self.yields, scope).fold(from, |at, limit| {
+        let before = ahead(Source::Config);
+        let renewed = self.calendar.iter().fold(from, |at, limit| at.max(limit.project(from, before, cost)));
+        holding(&mut self.limits, self.yields, scope).fold(renewed, |at, limit| {
             let (margin, ahead) = (margin.of(limit.spec.rate.per), ahead(limit.source));
             let window = limit.window.project(now, from, ahead, cost, margin);
             let spread = limit.window.spread(now, ahead, limit.reserve(), margin, limit.taken);
@@ -229,9 +255,17 @@ impl Budget {
 
     /// Whether nothing that was sent counts for a configured limit any more.
     pub fn is_idle(&mut self, now: Instant) -> bool {
+        if !self.calendar.iter().all(|limit| limit.is_idle(now)) {
+            return false;
+        }
         let margin = &self.margin;
         let mut configured = self.limits.iter_mut().filter(|limit| limit.source == Source::Config);
         configured.all(|limit| limit.gcra.is_idle(now) && limit.window.used(now, margin.of(limit.spec.rate.per)) == 0)
+    }
+
+    /// How far each limit is used that a calendar renews.
+    pub fn calendar(&mut self, now: Instant) -> Vec<CalendarUsage> {
+        self.calendar.iter_mut().map(|limit| limit.usage(now)).collect()
     }
 
     /// How far each limit is used.

@@ -1,4 +1,4 @@
-//! The grammar of limits: `500/min`, `1/120s burst 3`, `10/s strict`, `in-flight 20`, and lists of them.
+//! The grammar of one limit: `500/min`, `1/120s burst 3`, `10/s strict`.
 
 use std::{fmt, num::NonZeroU32, str::FromStr, time::Duration};
 
@@ -22,15 +22,6 @@ pub struct LimitSpec {
     pub burst: Option<NonZeroU32>,
     /// Count each request until its answer's head plus the window: holds for any jitter on the way.
     pub strict: bool,
-}
-
-/// Everything that one list of limits says.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// The limits, all of which must hold.
-    pub limits: Vec<LimitSpec>,
-    /// How many requests may be on their way at once.
-    pub in_flight: Option<NonZeroU32>,
 }
 
 /// What is wrong with a limit, and what to write instead.
@@ -88,7 +79,7 @@ impl FromStr for Rate {
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match UNITS.iter().find(|(_, seq)| *seq == self.per) {
+        match UNITS.iter().find(|(_, length)| *length == self.per) {
             Some((names, _)) => write!(f, "{}/{}", self.count, names[0]),
             None if self.per.subsec_nanos() == 0 => write!(f, "{}/{}s", self.count, self.per.as_secs()),
             None => write!(f, "{}/{}ms", self.count, self.per.as_millis()),
@@ -173,46 +164,20 @@ impl fmt::Display for LimitSpec {
     }
 }
 
-// === impl Limits ===
-
-impl FromStr for Limits {
-    type Err = SpecError;
-
-    fn from_str(text: &str) -> Result<Self, SpecError> {
-        let mut limits = Self::default();
-        for part in text.split(',').map(str::trim) {
-            match part.strip_prefix("in-flight") {
-                Some(count) => {
-                    limits.in_flight = Some(parse_count(count).map_err(|_| SpecError {
-                        found: part.to_owned(),
-                        hint: "write how many at once, as in \"in-flight 20\"".into(),
-                    })?);
-                }
-                None => limits.limits.push(part.parse()?),
-            }
-        }
-        Ok(limits)
-    }
-}
-
-impl fmt::Display for Limits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut parts: Vec<String> = self.limits.iter().map(LimitSpec::to_string).collect();
-        parts.extend(self.in_flight.map(|count| format!("in-flight {count}")));
-        f.write_str(&parts.join(", "))
-    }
-}
-
 // === impl SpecError ===
 
 impl SpecError {
+    pub(super) fn new(found: &str, hint: String) -> Self {
+        Self { found: found.to_owned(), hint }
+    }
+
     /// What to write instead.
     pub fn hint(&self) -> &str {
         &self.hint
     }
 }
 
-fn parse_count(text: &str) -> Result<NonZeroU32, String> {
+pub(super) fn parse_count(text: &str) -> Result<NonZeroU32, String> {
     let text = text.trim().replace('_', "");
     match text.parse::<u32>() {
         Ok(count) => NonZeroU32::new(count)
@@ -224,29 +189,29 @@ fn parse_count(text: &str) -> Result<NonZeroU32, String> {
     }
 }
 
-/// `min`, `120s`, `15 min`: an optional count and a seq.
+/// `min`, `120s`, `15 min`: an optional count and a unit.
 fn parse_window(text: &str) -> Option<Duration> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (count, seq) = text.split_at(digits);
+    let (count, unit) = text.split_at(digits);
     let count: u32 = if count.is_empty() { 1 } else { count.parse().ok()? };
-    let seq = seq.trim().to_ascii_lowercase();
-    let (_, length) = UNITS.iter().find(|(names, _)| names.contains(&seq.as_str()))?;
+    let unit = unit.trim().to_ascii_lowercase();
+    let (_, length) = UNITS.iter().find(|(names, _)| names.contains(&unit.as_str()))?;
     length.checked_mul(count)
 }
 
-/// What somebody who wrote `text` probably meant: a number and a seq are all that a limit needs.
+/// What somebody who wrote `text` probably meant: a number and a unit are all that a limit needs.
 fn suggest(text: &str) -> String {
     let count: String = text.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
-    let seq = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty()).find_map(|word| {
+    let unit = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty()).find_map(|word| {
         let word = word.to_ascii_lowercase();
         UNITS.iter().map(|(names, _)| names).find(|names| names.contains(&word.as_str())).map(|names| names[0])
     });
-    match (count.as_str(), seq) {
+    match (count.as_str(), unit) {
         ("" | "0", _) => {
             "write \"500/min\", \"10/s\", \"1/120s\", each optionally followed by \" burst 20\" or \" strict\""
                 .to_owned()
         }
-        (count, Some(seq)) => format!("write \"{count}/{seq}\""),
+        (count, Some(unit)) => format!("write \"{count}/{unit}\""),
         (count, None) => {
             format!("write \"{count}/s\", \"{count}/min\", \"{count}/h\", \"{count}/d\" or \"{count}/month\"")
         }
@@ -256,6 +221,7 @@ fn suggest(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limit::Limits;
 
     #[test]
     fn every_form_of_the_contract_is_read() {

@@ -9,7 +9,7 @@
 //! Up to [`BUCKETS`] requests are kept one by one. Larger limits share buckets, each counted until its last request is
 //! out, which errs on the safe side and costs at most 1/[`BUCKETS`] of the allowance.
 //!
-//! Each seq is in exactly one state (held, unanswered, answered), and every event moves exactly the units that it is
+//! Each unit is in exactly one state (held, unanswered, answered), and every event moves exactly the units that it is
 //! about. So a bucket's counters stay right however the lives of its requests overlap.
 
 #[cfg(test)]
@@ -31,7 +31,7 @@ pub struct Window {
     count: u32,
     per: Duration,
     strict: bool,
-    /// In order of their first seq. Units are numbered through the whole life of a lane.
+    /// In order of their first units. Units are numbered through the whole life of a lane.
     buckets: VecDeque<Bucket>,
     /// Units that count at the moment: the sum over all buckets.
     used: u32,
@@ -86,7 +86,7 @@ impl Window {
     }
 
     /// When a request with `ahead` cost units before it leaves if the last `reserve` units are spread over the time until
-    /// something comes back. Nothing that comes back is lost by that. The last seq was taken at `taken`.
+    /// something comes back. Nothing that comes back is lost by that. The last unit was taken at `taken`.
     pub fn spread(&self, now: Instant, ahead: u64, reserve: u32, margin: Duration, taken: Instant) -> Instant {
         let left = self.count.saturating_sub(self.used);
         let Some(last) = self.buckets.back().filter(|_| left <= reserve) else { return now };

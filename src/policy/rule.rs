@@ -7,7 +7,7 @@ use super::{
     egress::Egress,
     host_pattern::HostPattern,
 };
-use crate::limit::{LimitSpec, MarginSpec};
+use crate::limit::{CalendarLimit, LimitSpec, MarginSpec};
 
 /// What becomes of a CONNECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub struct Policy {
     pub hosts: Vec<HostPattern>,
     /// All of these must hold.
     pub limits: Vec<LimitSpec>,
+    /// These as well.
+    pub calendar: Vec<CalendarLimit>,
     /// How many requests may be on their way at once.
     pub in_flight: Option<NonZeroU32>,
     /// A ticket that cannot be served within this is refused on arrival.
@@ -65,7 +67,13 @@ impl Policy {
 
     /// Whether it makes anybody wait.
     pub fn is_limited(&self) -> bool {
-        !self.limits.is_empty() || self.in_flight.is_some()
+        !self.limits.is_empty() || !self.calendar.is_empty() || self.in_flight.is_some()
+    }
+
+    /// All limits, as they would be written.
+    pub fn written_limits(&self) -> Vec<String> {
+        let limits = self.limits.iter().map(ToString::to_string);
+        limits.chain(self.calendar.iter().map(ToString::to_string)).collect()
     }
 
     /// What holds for hosts without a rule, unless anybody says otherwise.
@@ -79,6 +87,7 @@ impl Policy {
             name: name.into(),
             hosts,
             limits: Vec::new(),
+            calendar: Vec::new(),
             in_flight: None,
             max_wait: Self::MAX_WAIT,
             max_waiting: Self::MAX_WAITING,

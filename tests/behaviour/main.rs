@@ -6,6 +6,7 @@
 mod support;
 
 mod answers;
+mod calendar_limits;
 mod commands;
 mod flows;
 mod gateway;

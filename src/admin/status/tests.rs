@@ -71,7 +71,7 @@ fn the_json_is_the_contract() {
     }]);
     let expected_lane = serde_json::json!({
         "rule": "api", "host": "api.example.com",
-        "limits": [{"limit": "500/min", "per_second": 8.25, "used": 3, "room": 497, "source": "config", "evidence": null, "margin_ms": 0.0}],
+        "limits": [{"limit": "500/min", "per_second": 8.25, "used": 3, "room": 497, "source": "config", "evidence": null, "margin_ms": 0.0, "renewed_in_s": null}],
         "at_once": {"most": 5, "evidence": "refused with 6 at once"},
         "own_limits": own_limits,
         "in_flight": 0, "in_flight_limit": null, "waiting": 2,

@@ -44,7 +44,7 @@ fn rule(policy: &Policy, good: bool) -> Value {
         "name": &*policy.name,
         "good": good,
         "hosts": texts(policy.hosts.iter().map(ToString::to_string).collect()),
-        "limits": texts(policy.limits.iter().map(ToString::to_string).collect()),
+        "limits": texts(policy.written_limits()),
         "in_flight": policy.in_flight,
         "max_wait_s": policy.max_wait.as_secs_f64(),
         "max_waiting": policy.max_waiting,

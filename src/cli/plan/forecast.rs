@@ -3,8 +3,8 @@
 use std::{cmp::Reverse, collections::VecDeque, num::NonZeroU32, time::Duration};
 
 use crate::{
-    clock::nanos,
-    limit::{LimitSpec, Limits},
+    clock::{Instant, nanos},
+    limit::{CalendarCount, Cost, LimitSpec, Limits},
 };
 
 /// What will become of a burst that arrives at once, at lanes that were idle before.
@@ -24,6 +24,8 @@ pub(super) struct BurstForecast {
 pub(super) enum Brake {
     /// The limit at this place of the list.
     Limit(usize),
+    /// The calendar limit at this place of the list.
+    Calendar(usize),
     /// The number of requests on their way.
     InFlight,
 }
@@ -50,6 +52,7 @@ struct Constraint {
     brake: Brake,
     spacing: Option<Spacing>,
     echo: Option<Echo>,
+    calendar: Option<CalendarCount>,
     per_second: f64,
 }
 
@@ -61,9 +64,9 @@ impl BurstForecast {
     ///
     /// With one limit, request k (from 0) of N per W with a burst of b leaves at ⌊k/N⌋·W + max(0, k mod N + 1 − b)·W/N.
     /// Several limits can add up to more than the slowest of them, hence the simulation: a step per request, and eight
-    /// bytes for each that a window looks back.
-    pub(super) fn new(limits: &Limits, requests: NonZeroU32, latency: Duration) -> Self {
-        let constraints = constraints(limits, latency);
+    /// bytes for each that a window looks back. The burst arrives at `arrives`, in time since 1970.
+    pub(super) fn new(limits: &Limits, requests: NonZeroU32, latency: Duration, arrives: Duration) -> Self {
+        let constraints = constraints(limits, latency, arrives);
         let (last_leaves, held) = departures(constraints.clone(), requests);
         let held_back: Vec<usize> = (0..held.len()).filter(|index| held[*index] > 0).collect();
         let without = |index: usize| {
@@ -84,8 +87,8 @@ impl BurstForecast {
     }
 
     /// [`BurstForecast::last_leaves`] alone.
-    pub(super) fn last_leaves(limits: &Limits, requests: NonZeroU32, latency: Duration) -> Duration {
-        Duration::from_nanos(departures(constraints(limits, latency), requests).0)
+    pub(super) fn last_leaves(limits: &Limits, requests: NonZeroU32, latency: Duration, arrives: Duration) -> Duration {
+        Duration::from_nanos(departures(constraints(limits, latency, arrives), requests).0)
     }
 }
 
@@ -96,10 +99,10 @@ fn departures(mut constraints: Vec<Constraint>, requests: NonZeroU32) -> (u64, V
     let mut recent = VecDeque::new();
     let mut held = vec![0_u64; constraints.len()];
     let mut now = 0;
-    for _ in 0..requests.get() {
+    for number in 0..requests.get() {
         let mut latest: Option<(usize, u64)> = None;
-        for (index, constraint) in constraints.iter().enumerate() {
-            let earliest = constraint.earliest(&recent);
+        for (index, constraint) in constraints.iter_mut().enumerate() {
+            let earliest = constraint.earliest(&recent, latest.map_or(now, |(_, so_far)| so_far));
             if earliest > latest.map_or(now, |(_, so_far)| so_far) {
                 latest = Some((index, earliest));
             }
@@ -108,7 +111,7 @@ fn departures(mut constraints: Vec<Constraint>, requests: NonZeroU32) -> (u64, V
             held[index] += earliest - now;
             now = earliest;
         }
-        constraints.iter_mut().filter_map(|constraint| constraint.spacing.as_mut()).for_each(|s| s.leave(now));
+        constraints.iter_mut().for_each(|constraint| constraint.leave(now, number.into()));
         recent.push_front(now);
         recent.truncate(memory);
     }
@@ -119,16 +122,29 @@ fn departures(mut constraints: Vec<Constraint>, requests: NonZeroU32) -> (u64, V
 
 impl Constraint {
     /// The earliest instant for the next request, in nanoseconds; `recent` holds the requests that left before, the
-    /// last one first.
-    fn earliest(&self, recent: &VecDeque<u64>) -> u64 {
+    /// last one first. The other constraints, as far as they have been asked, do not let it go before `so_far`.
+    fn earliest(&mut self, recent: &VecDeque<u64>, so_far: u64) -> u64 {
+        if let Some(calendar) = &mut self.calendar {
+            return calendar.earliest(Instant::from_nanos(so_far), Cost::MIN).as_nanos();
+        }
+
         let spaced = self.spacing.as_ref().map_or(0, Spacing::earliest);
         let echoed =
             self.echo.and_then(|echo| Some(recent.get(echo.back - 1)?.saturating_add(echo.apart))).unwrap_or(0);
         spaced.max(echoed)
     }
+
+    fn leave(&mut self, now: u64, number: u64) {
+        if let Some(spacing) = &mut self.spacing {
+            spacing.leave(now);
+        }
+        if let Some(calendar) = &mut self.calendar {
+            calendar.take(Instant::from_nanos(now), number, Cost::MIN);
+        }
+    }
 }
 
-fn constraints(limits: &Limits, latency: Duration) -> Vec<Constraint> {
+fn constraints(limits: &Limits, latency: Duration, arrives: Duration) -> Vec<Constraint> {
     let mut constraints: Vec<_> =
         limits.limits.iter().enumerate().map(|(index, limit)| limit_constraint(index, limit, latency)).collect();
     if let Some(count) = limits.in_flight.filter(|_| !latency.is_zero()) {
@@ -136,9 +152,16 @@ fn constraints(limits: &Limits, latency: Duration) -> Vec<Constraint> {
             brake: Brake::InFlight,
             spacing: None,
             echo: Some(Echo { back: count.get() as usize, apart: nanos(latency) }),
+            calendar: None,
             per_second: f64::from(count.get()) / latency.as_secs_f64(),
         });
     }
+    // Last: calendars are asked for the time that the others agree on.
+    constraints.extend(limits.calendar.iter().enumerate().map(|(index, limit)| {
+        let mut count = CalendarCount::new(limit.clone(), arrives);
+        let per_second = f64::from(limit.count.get()) / count.usage(Instant::START).period.as_secs_f64();
+        Constraint { brake: Brake::Calendar(index), spacing: None, echo: None, calendar: Some(count), per_second }
+    }));
     constraints
 }
 
@@ -157,6 +180,7 @@ fn limit_constraint(index: usize, limit: &LimitSpec, latency: Duration) -> Const
             due: 0,
         }),
         echo: needed.then_some(Echo { back: count as usize, apart }),
+        calendar: None,
         per_second: f64::from(count) / Duration::from_nanos(apart).as_secs_f64(),
     }
 }
@@ -181,9 +205,21 @@ mod tests {
     use super::*;
 
     const LATENCY: Duration = Duration::from_millis(200);
+    /// 2026-08-03 08:31:12 UTC.
+    const ARRIVES: Duration = Duration::from_secs(1_785_745_872);
 
     fn forecast(limits: &str, requests: u32) -> BurstForecast {
-        BurstForecast::new(&limits.parse().unwrap(), requests.try_into().unwrap(), LATENCY)
+        BurstForecast::new(&limits.parse().unwrap(), requests.try_into().unwrap(), LATENCY, ARRIVES)
+    }
+
+    #[test]
+    fn what_a_calendar_limit_does_not_hold_leaves_after_its_renewal() {
+        // 15 h 28 min 48 s are left of that day, and clocks may differ by two seconds.
+        let midnight = Duration::from_secs(15 * 3600 + 28 * 60 + 48 + 2);
+        let plan = forecast("10/s, 100/day in UTC", 101);
+        assert_eq!((plan.last_leaves, plan.binds), (midnight, Some(Brake::Calendar(0))));
+        assert_eq!(forecast("10/s, 100/day in UTC", 301).last_leaves, midnight + Duration::from_secs(2 * 86_400));
+        assert_eq!(forecast("10/s, 100/day in UTC", 100).binds, Some(Brake::Limit(0)));
     }
 
     /// When each of the first requests leaves, in milliseconds.
@@ -259,8 +295,8 @@ mod tests {
             let burst = burst % count + 1;
             let rate = crate::limit::Rate { count: count.try_into().unwrap(), per: Duration::from_nanos(per * 1000) };
             let limit = LimitSpec { burst: NonZeroU32::new(burst), ..rate.into() };
-            let limits = Limits { limits: vec![limit], in_flight: None };
-            let last = BurstForecast::new(&limits, requests.try_into().unwrap(), LATENCY).last_leaves;
+            let limits = Limits { limits: vec![limit], ..Limits::default() };
+            let last = BurstForecast::new(&limits, requests.try_into().unwrap(), LATENCY, ARRIVES).last_leaves;
             let (k, n, b) = (u64::from(requests - 1), u64::from(count), u64::from(burst));
             let expected = k / n * per * 1000 + (k % n + 1).saturating_sub(b) * per * 1000 / n;
             prop_assert_eq!(nanos(last), expected);

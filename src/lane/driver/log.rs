@@ -59,7 +59,7 @@ pub(super) fn log_changes(lane: &Lane, changes: &Changes) {
 /// Tells of refusals that come again and again.
 fn log_refusals(lane: &Lane, refusals: Episodes) {
     let (host, rule) = (lane.host(), &lane.policy().name);
-    let limits: Vec<String> = lane.policy().limits.iter().map(ToString::to_string).collect();
+    let limits = lane.policy().written_limits();
     warn!(
         %host, %rule, limits = limits.join(", "), times = refusals.count, within_s = refusals.within().as_secs_f64(),
         "refused again and again although this andante keeps its limits: something else uses the same quota (another \

@@ -27,6 +27,7 @@ impl<T> State<T> {
             host,
             grounds: limits.iter().map(|limit| self.learned.grounds(limit, now)).collect(),
             limits,
+            calendar: self.budget.calendar(now),
             at_once: self.learned.at_once(),
             own_limits: self.learned.own_limits(now),
             in_flight: self.in_flight,

@@ -62,7 +62,7 @@ impl Andante {
             kind => RouteKey::new("GET", &format!("/kind-{kind}")),
         };
         Self {
-            state: State::new(Arc::new(policy), now),
+            state: State::new(Arc::new(policy), now, Duration::ZERO),
             kinds: (0..WORKERS).map(of).collect(),
             slots: BTreeMap::new(),
             log: Vec::new(),
@@ -178,8 +178,8 @@ impl Client for Careful {
             return Some(Duration::ZERO);
         }
         *tries = (*tries + 1).min(10);
-        let back_off = dice.seq() * (0.5 * 2f64.powi(*tries as i32 - 1)).min(30.0);
-        Some(seconds(answer.retry_after.map_or(back_off, |wait| wait + dice.seq() * wait.min(0.5))))
+        let back_off = dice.fraction() * (0.5 * 2f64.powi(*tries as i32 - 1)).min(30.0);
+        Some(seconds(answer.retry_after.map_or(back_off, |wait| wait + dice.fraction() * wait.min(0.5))))
     }
 
     fn note(&mut self, _now: Instant) -> String {

@@ -11,11 +11,11 @@ impl Dice {
     }
 
     /// From 0 up to 1.
-    pub(super) fn seq(&mut self) -> f64 {
+    pub(super) fn fraction(&mut self) -> f64 {
         self.0.f64()
     }
 
     pub(super) fn exponential(&mut self, mean: f64) -> f64 {
-        -mean * (1.0 - self.seq()).ln()
+        -mean * (1.0 - self.fraction()).ln()
     }
 }

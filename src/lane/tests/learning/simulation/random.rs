@@ -31,11 +31,11 @@ pub(super) const WORST: [(u64, f64); 13] = [
 /// The world that this seed makes.
 pub(super) fn world(seed: u64) -> World {
     let mut dice = Dice::with_seed(seed * 104_729 + 7);
-    let window = WINDOWS[(dice.seq() * 11.0) as usize];
-    let rate = 10f64.powf(-0.3 + dice.seq() * 2.8);
+    let window = WINDOWS[(dice.fraction() * 11.0) as usize];
+    let rate = 10f64.powf(-0.3 + dice.fraction() * 2.8);
     let limit = (rate * window).round().clamp(1.0, 20_000.0);
     let rate = limit / window;
-    let sort = (dice.seq() * 8.0) as usize;
+    let sort = (dice.fraction() * 8.0) as usize;
     let (limiter, name) = match sort {
         0 => (Limiter::fixed(limit, window), "fixed"),
         1 => (Limiter::aligned(limit, window), "aligned"),
@@ -46,24 +46,24 @@ pub(super) fn world(seed: u64) -> World {
         6 => (Limiter::bucket(1.0, rate), "no burst"),
         _ => (Limiter::delay(20.0, rate), "delay"),
     };
-    let tells = match (dice.seq() * 10.0) as usize {
+    let tells = match (dice.fraction() * 10.0) as usize {
         _ if sort > 4 => Tells::Nothing,
         0..=3 => Tells::Nothing,
         4..=6 => Tells::Truth,
         7 => Tells::Late,
         8 => Tells::WrongWindow,
-        _ if dice.seq() < 0.5 => Tells::Frozen,
+        _ if dice.fraction() < 0.5 => Tells::Frozen,
         _ => Tells::Others,
     };
-    let refuses = if dice.seq() < 0.25 { 503 } else { 429 };
-    let wait = match (dice.seq() * 6.0) as usize {
+    let refuses = if dice.fraction() < 0.25 { 503 } else { 429 };
+    let wait = match (dice.fraction() * 6.0) as usize {
         _ if sort == 7 => Wait::Unsaid,
         0 => Wait::Truth,
         1 => Wait::Always(1.0),
         _ => Wait::Unsaid,
     };
-    let latency = 0.01 * 15f64.powf(dice.seq());
-    let strangers = if dice.seq() < 0.15 { rate * 0.3 } else { 0.0 };
+    let latency = 0.01 * 15f64.powf(dice.fraction());
+    let strangers = if dice.fraction() < 0.15 { rate * 0.3 } else { 0.0 };
     let shared = if strangers > 0.0 { " shared" } else { "" };
     let name = format!("#{seed} {name} {limit}/{window} {tells:?} {refuses} {wait:?} {:.0} ms{shared}", latency * 1e3);
     let mut world = World::new(&name, [limiter]);

@@ -55,8 +55,8 @@ impl Run<'_> {
             Tells::FarLate(by) => Shown { reset: look.reset + by, ..truth },
             Tells::WrongWindow => Shown { window: Some(look.window * 6.0), ..truth },
             Tells::Others => Shown {
-                remaining: (self.dice.seq() * look.limit).floor(),
-                reset: (self.dice.seq() * look.window).ceil(),
+                remaining: (self.dice.fraction() * look.limit).floor(),
+                reset: (self.dice.fraction() * look.window).ceil(),
                 ..truth
             },
             Tells::Frozen => Shown { remaining: 0.0, reset: look.window, ..truth },

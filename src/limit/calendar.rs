@@ -1,0 +1,259 @@
+//! Limits that a calendar renews: `100000/month from 5th in Europe/Berlin`, `5000/day in America/Los_Angeles`.
+//!
+//! A rolling window of 31 days is safe for whoever counts a month, and wastes what is left on its last day. A provider's
+//! page says when its limit is renewed; then this says it too. Zones and their changes of the clock come from the IANA
+//! database that `jiff` brings along, since images often have none.
+
+mod count;
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, num::NonZeroU32, str::FromStr};
+
+use jiff::{
+    Timestamp, ToSpan as _, Unit, Zoned, ZonedRound,
+    civil::{Date, Time, Weekday},
+    tz::TimeZone,
+};
+
+pub use self::count::{CalendarCount, CalendarUsage};
+use super::spec::{SpecError, parse_count};
+
+/// At most `count` from one renewal to the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CalendarLimit {
+    /// How many cost units a period has.
+    pub count: NonZeroU32,
+    renewal: Renewal,
+    zone: TimeZone,
+}
+
+/// When a limit is renewed, by the clocks of its zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Renewal {
+    /// At each full minute.
+    Minute,
+    /// At each full hour.
+    Hour,
+    /// Every day at this time.
+    Day(Time),
+    /// At the midnight that begins this day of the week.
+    Week(Weekday),
+    /// At the midnight that begins this day of the month, or the last day of a month that is shorter.
+    Month(i8),
+}
+
+/// From one renewal to the next, in nanoseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Period {
+    start: u64,
+    end: u64,
+}
+
+const WEEKDAYS: [(&str, Weekday); 7] = [
+    ("monday", Weekday::Monday),
+    ("tuesday", Weekday::Tuesday),
+    ("wednesday", Weekday::Wednesday),
+    ("thursday", Weekday::Thursday),
+    ("friday", Weekday::Friday),
+    ("saturday", Weekday::Saturday),
+    ("sunday", Weekday::Sunday),
+];
+
+// === impl CalendarLimit ===
+
+impl CalendarLimit {
+    /// Whether `text` names a calendar, by a zone or by when it is renewed. Otherwise its window rolls.
+    pub fn is_meant(text: &str) -> bool {
+        text.split_whitespace().any(|word| matches!(word, "in" | "from"))
+    }
+
+    /// The period that `at` is in, both in nanoseconds since 1970.
+    fn period(&self, at: u64) -> Period {
+        let now = Timestamp::from_nanosecond(at.into()).unwrap_or(Timestamp::MAX).to_zoned(self.zone.clone());
+        self.renewal.around(&now).unwrap_or(Period { start: at, end: u64::MAX })
+    }
+}
+
+impl FromStr for CalendarLimit {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let text = text.trim();
+        let wrong = |hint: String| SpecError::new(text, hint);
+        let example =
+            || wrong("write \"5000/day in America/Los_Angeles\" or \"100000/month from 5th in UTC\"".to_owned());
+        let mut words = text.split_whitespace();
+        let (count, unit) = words.next().and_then(|rate| rate.split_once('/')).ok_or_else(example)?;
+        let count = parse_count(count).map_err(wrong)?;
+        let (mut from, mut zone) = (None, None);
+        while let Some(word) = words.next() {
+            let value = words.next().ok_or_else(example)?;
+            let unset = match word {
+                "from" => from.replace(value).is_none(),
+                "in" => zone.replace(value).is_none(),
+                "burst" => {
+                    return Err(wrong(format!(
+                        "what a calendar renews has no burst; write a pace beside it, as in \"10/s\", \"{count}/{unit} in UTC\""
+                    )));
+                }
+                _ => false,
+            };
+            if !unset {
+                return Err(example());
+            }
+        }
+        let renewal = Renewal::parse(unit, from).map_err(wrong)?;
+        let zone = zone.unwrap_or("UTC");
+        let zone = TimeZone::get(zone).map_err(|_| {
+            wrong(format!("no time zone is called {zone:?}; names look like \"Europe/Berlin\" or \"UTC\""))
+        })?;
+        Ok(Self { count, renewal, zone })
+    }
+}
+
+impl fmt::Display for CalendarLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { count, renewal, zone } = self;
+        write!(f, "{count}/{renewal} in {}", zone.iana_name().unwrap_or("UTC"))
+    }
+}
+
+// === impl Renewal ===
+
+impl Renewal {
+    /// `month` and `5th`.
+    fn parse(unit: &str, from: Option<&str>) -> Result<Self, String> {
+        match unit {
+            "min" | "minute" | "h" | "hour" if from.is_some() => {
+                Err(format!("a limit of one {unit} is renewed when it is full: leave \"from\" out"))
+            }
+            "min" | "minute" => Ok(Self::Minute),
+            "h" | "hour" => Ok(Self::Hour),
+            "d" | "day" => match from {
+                None => Ok(Self::Day(Time::midnight())),
+                Some(time) => Time::strptime("%H:%M", time)
+                    .map(Self::Day)
+                    .map_err(|_| format!("a day begins at a time, as in \"from 09:00\", not at {time:?}")),
+            },
+            "week" | "w" => match from {
+                None => Ok(Self::Week(Weekday::Monday)),
+                Some(day) => WEEKDAYS
+                    .iter()
+                    .find(|(name, _)| day.len() >= 3 && name.starts_with(&day.to_ascii_lowercase()))
+                    .map(|(_, day)| Self::Week(*day))
+                    .ok_or_else(|| format!("a week begins on a day, as in \"from monday\", not on {day:?}")),
+            },
+            "month" => match from {
+                None => Ok(Self::Month(1)),
+                Some(day) => day
+                    .trim_end_matches(|c: char| c.is_ascii_alphabetic())
+                    .parse()
+                    .ok()
+                    .filter(|day| (1..=31).contains(day))
+                    .map(Self::Month)
+                    .ok_or_else(|| format!("a month begins on a day, as in \"from 5th\", not on {day:?}")),
+            },
+            _ => Err(format!("a calendar renews each min, h, day, week or month, not each {unit:?}")),
+        }
+    }
+
+    /// The period that `now` is in; `None` beyond the years that the calendar knows.
+    fn around(self, now: &Zoned) -> Option<Period> {
+        let (start, end) = match self {
+            Self::Minute => clock_turn(now, Unit::Minute)?,
+            Self::Hour => clock_turn(now, Unit::Hour)?,
+            Self::Day(_) | Self::Week(_) | Self::Month(_) => {
+                // The clock may have been changed: the renewal of the day that the clock shows can lie on either side.
+                let today = now.date();
+                let mut day = self.on_or_before(today.tomorrow().ok()?)?;
+                let mut start = self.at(day, now)?;
+                let mut end = self.at(self.after(day)?, now)?;
+                while start > *now {
+                    end = start;
+                    day = self.on_or_before(day.yesterday().ok()?)?;
+                    start = self.at(day, now)?;
+                }
+                (start, end)
+            }
+        };
+        let nanos = |at: &Zoned| u64::try_from(at.timestamp().as_nanosecond()).ok();
+        Some(Period { start: nanos(&start)?, end: nanos(&end)? })
+    }
+
+    /// The last day up to `date` on which it is renewed.
+    fn on_or_before(self, date: Date) -> Option<Date> {
+        match self {
+            Self::Minute | Self::Hour | Self::Day(_) => Some(date),
+            Self::Week(day) => date.checked_sub(date.weekday().since(day).days()).ok(),
+            Self::Month(day) => {
+                let this = in_month(date, day)?;
+                if this <= date { Some(this) } else { in_month(date.first_of_month().yesterday().ok()?, day) }
+            }
+        }
+    }
+
+    /// The first day after `day`, on which it is renewed, on which it is again.
+    fn after(self, day: Date) -> Option<Date> {
+        match self {
+            Self::Minute | Self::Hour | Self::Day(_) => day.tomorrow().ok(),
+            Self::Week(_) => day.checked_add(7.days()).ok(),
+            Self::Month(of) => in_month(day.last_of_month().tomorrow().ok()?, of),
+        }
+    }
+
+    /// The instant of the renewal on `day`. A time that the clock leaves out is as much later as the clock is put forward,
+    /// and one that it shows twice is the first of the two (RFC 5545, 3.3.5).
+    fn at(self, day: Date, now: &Zoned) -> Option<Zoned> {
+        let time = if let Self::Day(time) = self { time } else { Time::midnight() };
+        day.to_datetime(time).to_zoned(now.time_zone().clone()).ok()
+    }
+}
+
+impl fmt::Display for Renewal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Minute => f.write_str("min"),
+            Self::Hour => f.write_str("h"),
+            Self::Day(time) if *time == Time::midnight() => f.write_str("day"),
+            Self::Day(time) => write!(f, "day from {}", time.strftime("%H:%M")),
+            Self::Week(Weekday::Monday) => f.write_str("week"),
+            Self::Week(day) => {
+                let name = WEEKDAYS.iter().find(|(_, weekday)| weekday == day).map_or("", |(name, _)| name);
+                write!(f, "week from {name}")
+            }
+            Self::Month(1) => f.write_str("month"),
+            Self::Month(day) => write!(f, "month from {day}{}", ordinal(*day)),
+        }
+    }
+}
+
+// === impl Period ===
+
+impl Period {
+    fn covers(&self, at: u64) -> bool {
+        (self.start..self.end).contains(&at)
+    }
+}
+
+/// The full minute or hour of `now`, and the next one.
+fn clock_turn(now: &Zoned, unit: Unit) -> Option<(Zoned, Zoned)> {
+    let start = now.round(ZonedRound::new().smallest(unit).mode(jiff::RoundMode::Trunc)).ok()?;
+    let length = if unit == Unit::Hour { 1.hour() } else { 1.minute() };
+    let end = start.checked_add(length).ok()?;
+    Some((start, end))
+}
+
+/// The `day`th of the month of `date`, or that month's last day.
+fn in_month(date: Date, day: i8) -> Option<Date> {
+    Date::new(date.year(), date.month(), day.min(date.days_in_month())).ok()
+}
+
+fn ordinal(day: i8) -> &'static str {
+    match day {
+        1 | 21 | 31 => "st",
+        2 | 22 => "nd",
+        3 | 23 => "rd",
+        _ => "th",
+    }
+}

@@ -1,0 +1,204 @@
+//! What was used of a limit that a calendar renews.
+
+use std::time::Duration;
+
+use super::{CalendarLimit, Period};
+use crate::{
+    clock::{Instant, nanos},
+    limit::{Cost, Seq},
+};
+
+/// The API's clock and ours are taken to differ by this at most, in nanoseconds. What leaves so close to a renewal counts
+/// on both sides of it. Nothing is lost by that: what is left of a limit then can still be used right after.
+const SKEW: u64 = 2_000_000_000;
+
+/// So many periods are kept: the clock of the system may be set back into one that was over.
+const KEPT: usize = 4;
+
+/// So many renewals ahead are looked up one by one; beyond that all are as far apart as the last two.
+const LOOKED_UP: u32 = 8;
+
+/// How far a limit is used.
+#[derive(Clone, Debug)]
+pub struct CalendarCount {
+    limit: CalendarLimit,
+    /// When [`Instant::START`] was, in nanoseconds since 1970.
+    epoch: u64,
+    /// In no order.
+    tallies: Vec<Tally>,
+    /// The place of the tally that was asked for last.
+    last: usize,
+}
+
+/// How far a limit is used, for people to look at.
+#[derive(Clone, Debug)]
+pub struct CalendarUsage {
+    /// The limit.
+    pub limit: CalendarLimit,
+    /// Cost units that were used since it was renewed.
+    pub used: u32,
+    /// Until it is renewed again.
+    pub renewed_in: Duration,
+    /// From renewal to renewal.
+    pub period: Duration,
+}
+
+/// What was used in one period.
+#[derive(Clone, Debug)]
+struct Tally {
+    period: Period,
+    used: u32,
+    /// The numbers of the units that count here: from this one on,
+    first: Seq,
+    /// and up to, but without, this one.
+    end: Seq,
+}
+
+// === impl CalendarCount ===
+
+impl CalendarCount {
+    /// Nothing used yet. `epoch` is the time since 1970 at [`Instant::START`].
+    pub fn new(limit: CalendarLimit, epoch: Duration) -> Self {
+        Self { limit, epoch: nanos(epoch), tallies: Vec::new(), last: 0 }
+    }
+
+    /// The system's clock was set: by what it says now, [`Instant::START`] was at `epoch`.
+    pub fn set_epoch(&mut self, epoch: Duration) {
+        self.epoch = nanos(epoch);
+    }
+
+    /// The first instant, not before `now`, at which `cost` more fit. What costs more than the whole limit fits one that
+    /// nothing was used of.
+    pub fn earliest(&mut self, now: Instant, cost: Cost) -> Instant {
+        let (mut at, count) = (self.unix(now), self.limit.count);
+        for _ in 0..KEPT {
+            let sides = [at.saturating_sub(SKEW), at.saturating_add(SKEW)];
+            let renewed = sides.into_iter().filter_map(|side| self.tally(side).renewed_for(cost, count));
+            match renewed.max() {
+                Some(renewed) => at = renewed.saturating_add(SKEW),
+                None => break,
+            }
+        }
+        self.instant(at).max(now)
+    }
+
+    /// Counts `cost` units, numbered from `first`, that are taken at `now`.
+    pub fn take(&mut self, now: Instant, first: Seq, cost: Cost) {
+        self.near(now, |tally| tally.take(first, cost));
+    }
+
+    /// These units leave at `at`: if a renewal came since they were taken, they count after it as well.
+    pub fn sent(&mut self, at: Instant, first: Seq, cost: Cost) {
+        self.near(at, |tally| {
+            if !tally.holds(first) {
+                tally.used = tally.used.saturating_add(cost.get());
+            }
+        });
+    }
+
+    /// These units were never sent.
+    pub fn give_back(&mut self, first: Seq, cost: Cost) {
+        for tally in self.tallies.iter_mut().filter(|tally| tally.holds(first)) {
+            tally.used = tally.used.saturating_sub(cost.get());
+        }
+    }
+
+    /// When a request with `ahead` cost units before it fits, if nothing leaves before `from`.
+    pub fn project(&self, from: Instant, ahead: u64, cost: Cost) -> Instant {
+        let (mut at, mut ahead) = (self.unix(from), ahead);
+        let count = u64::from(self.limit.count.get());
+        for _ in 0..LOOKED_UP {
+            let covering = self.tallies.iter().find(|tally| tally.period.covers(at));
+            let (period, used) =
+                covering.map_or_else(|| (self.limit.period(at), 0), |tally| (tally.period, tally.used));
+            let room = count.saturating_sub(used.into());
+            // What costs more than the whole limit takes all of one.
+            if ahead + u64::from(cost.get()).min(count) <= room {
+                return self.instant(at).max(from);
+            }
+            ahead = ahead.saturating_sub(room);
+            at = period.end.saturating_add(SKEW);
+        }
+        let Period { start, end } = self.limit.period(at);
+        self.instant(at.saturating_add((end - start).saturating_mul(ahead / count)))
+    }
+
+    /// Whether nothing that was sent counts any more.
+    pub fn is_idle(&self, now: Instant) -> bool {
+        let now = self.unix(now);
+        self.tallies.iter().all(|tally| tally.used == 0 || tally.period.end.saturating_add(SKEW) <= now)
+    }
+
+    /// How far it is used.
+    pub fn usage(&mut self, now: Instant) -> CalendarUsage {
+        let at = self.unix(now);
+        let &mut Tally { period, used, .. } = self.tally(at);
+        CalendarUsage {
+            limit: self.limit.clone(),
+            used,
+            renewed_in: Duration::from_nanos(period.end - at),
+            period: Duration::from_nanos(period.end - period.start),
+        }
+    }
+
+    /// Runs `change` on the tally of `at`, and on that of a period which begins or ends close to it.
+    fn near(&mut self, at: Instant, mut change: impl FnMut(&mut Tally)) {
+        let at = self.unix(at);
+        let earlier = self.tally(at.saturating_sub(SKEW));
+        let period = earlier.period;
+        change(earlier);
+        let later = self.tally(at.saturating_add(SKEW));
+        if later.period != period {
+            change(later);
+        }
+    }
+
+    /// The tally of the period that `at` is in, in nanoseconds since 1970.
+    fn tally(&mut self, at: u64) -> &mut Tally {
+        let covers = |tally: &Tally| tally.period.covers(at);
+        if !self.tallies.get(self.last).is_some_and(covers) {
+            self.last = self.tallies.iter().position(covers).unwrap_or_else(|| self.open(at));
+        }
+        &mut self.tallies[self.last]
+    }
+
+    fn open(&mut self, at: u64) -> usize {
+        if self.tallies.len() == KEPT {
+            // One that nothing was used in tells nothing.
+            let told = |index: &usize| (self.tallies[*index].used > 0, self.tallies[*index].period.end);
+            self.tallies.swap_remove((0..KEPT).min_by_key(told).unwrap_or_default());
+        }
+        self.tallies.push(Tally { period: self.limit.period(at), used: 0, first: 0, end: 0 });
+        self.tallies.len() - 1
+    }
+
+    fn unix(&self, at: Instant) -> u64 {
+        self.epoch.saturating_add(at.as_nanos())
+    }
+
+    fn instant(&self, unix: u64) -> Instant {
+        Instant::from_nanos(unix.saturating_sub(self.epoch))
+    }
+}
+
+// === impl Tally ===
+
+impl Tally {
+    /// When this period is over, if `cost` more do not fit into it.
+    fn renewed_for(&self, cost: Cost, count: Cost) -> Option<u64> {
+        let needed = u64::from(self.used) + u64::from(cost.get());
+        (self.used > 0 && needed > count.get().into()).then_some(self.period.end)
+    }
+
+    fn take(&mut self, first: Seq, cost: Cost) {
+        if self.used == 0 {
+            self.first = first;
+        }
+        self.end = first + u64::from(cost.get());
+        self.used = self.used.saturating_add(cost.get());
+    }
+
+    fn holds(&self, unit: Seq) -> bool {
+        (self.first..self.end).contains(&unit)
+    }
+}

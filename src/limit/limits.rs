@@ -1,0 +1,56 @@
+//! The grammar of a list of limits: `10/s, 500/min, 100000/month in UTC, in-flight 20`.
+
+use std::{fmt, num::NonZeroU32, str::FromStr};
+
+use super::{
+    calendar::CalendarLimit,
+    spec::{LimitSpec, SpecError, parse_count},
+};
+
+/// Everything that one list of limits says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// The limits, all of which must hold.
+    pub limits: Vec<LimitSpec>,
+    /// Those that a calendar renews; they must hold as well.
+    pub calendar: Vec<CalendarLimit>,
+    /// How many requests may be on their way at once.
+    pub in_flight: Option<NonZeroU32>,
+}
+
+// === impl Limits ===
+
+impl Limits {
+    /// Each limit of either sort, as it would be written. Without `in-flight`.
+    pub fn written(&self) -> Vec<String> {
+        let limits = self.limits.iter().map(LimitSpec::to_string);
+        limits.chain(self.calendar.iter().map(CalendarLimit::to_string)).collect()
+    }
+}
+
+impl FromStr for Limits {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let mut limits = Self::default();
+        for part in text.split(',').map(str::trim) {
+            match part.strip_prefix("in-flight") {
+                Some(count) => {
+                    let wrong = |_| SpecError::new(part, "write how many at once, as in \"in-flight 20\"".into());
+                    limits.in_flight = Some(parse_count(count).map_err(wrong)?);
+                }
+                None if CalendarLimit::is_meant(part) => limits.calendar.push(part.parse()?),
+                None => limits.limits.push(part.parse()?),
+            }
+        }
+        Ok(limits)
+    }
+}
+
+impl fmt::Display for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = self.written();
+        parts.extend(self.in_flight.map(|count| format!("in-flight {count}")));
+        f.write_str(&parts.join(", "))
+    }
+}
