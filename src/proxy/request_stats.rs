@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use crate::clock::Instant;
+
 /// What a request of this process is called in answers and in the log: `5f3c9a1e-42`. The first half is the one in `Via`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestId {
@@ -23,6 +25,8 @@ pub(crate) struct RequestIds {
 /// The stats of one request at a time. Costs it some stores, and no allocation.
 #[derive(Debug, Default)]
 pub(crate) struct RequestStats {
+    /// When it came, in nanoseconds of the clock.
+    begun: AtomicU64,
     /// Its number; 0 if nobody has asked for it.
     number: AtomicU64,
     attempts: AtomicU32,
@@ -48,11 +52,17 @@ impl fmt::Display for RequestId {
 
 impl RequestStats {
     /// Another request begins.
-    pub(crate) fn begin(&self) {
+    pub(crate) fn begin(&self, now: Instant) {
+        self.begun.store(now.as_nanos(), Ordering::Relaxed);
         self.number.store(0, Ordering::Relaxed);
         self.attempts.store(0, Ordering::Relaxed);
         self.waited.store(0, Ordering::Relaxed);
         self.upstream.store(0, Ordering::Relaxed);
+    }
+
+    /// When it began.
+    pub(crate) fn begun(&self) -> Instant {
+        Instant::from_nanos(self.begun.load(Ordering::Relaxed))
     }
 
     /// What the request is called. Made up when that is first asked for, which for most requests it never is.
@@ -105,7 +115,7 @@ mod tests {
         let (ids, stats) = (RequestIds::new(0x5f3c_9a1e), RequestStats::default());
         assert_eq!(stats.id(&ids), stats.id(&ids));
         assert_eq!(stats.id(&ids).to_string(), "5f3c9a1e-1");
-        stats.begin();
+        stats.begin(Instant::START);
         assert_eq!(stats.id(&ids).to_string(), "5f3c9a1e-2");
     }
 
@@ -119,7 +129,7 @@ mod tests {
         }
         assert_eq!(stats.attempts(), 2);
         assert_eq!((stats.waiting_time().as_secs(), stats.upstream_time().as_secs()), (4, 6));
-        stats.begin();
+        stats.begin(Instant::START);
         assert_eq!((stats.attempts(), stats.waiting_time(), stats.upstream_time()), Default::default());
     }
 }

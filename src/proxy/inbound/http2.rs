@@ -66,7 +66,7 @@ where
     let service = service_fn(|request: Request<Incoming>| {
         let exchange = Arc::new(Exchange::new(session.clone()));
         streams.add(&exchange);
-        exchange.progress.awaits_answer();
+        exchange.stats.begin(exchange.progress.awaits_answer());
         let request = Box::new(request.map(|body| RequestBody::new(body, exchange.progress.clone())));
         answer(Arrival { exchange, request })
     });

@@ -28,13 +28,16 @@ pub(crate) fn remove_hop_by_hop(fields: &mut HeaderMap) -> bool {
     }
     let trailers = found.te && allows_trailers(fields);
     if found.connection {
-        remove_named(fields);
+        // Nearly all say only how long the connection lives, which names no other field but one that goes anyway.
+        if !is_keep_alive(fields) {
+            remove_named(fields);
+        }
         fields.remove(CONNECTION);
     }
     for (there, name) in [
         (found.te, TE),
-        (found.framing, TRANSFER_ENCODING),
-        (found.framing, CONTENT_LENGTH),
+        (found.coding, TRANSFER_ENCODING),
+        (found.length, CONTENT_LENGTH),
         (found.upgrade, UPGRADE),
         (found.expect, EXPECT),
         (found.keep_alive, KEEP_ALIVE),
@@ -55,10 +58,10 @@ pub(crate) fn remove_hop_by_hop(fields: &mut HeaderMap) -> bool {
     trailers
 }
 
-/// What is wrong with an answer that hyper takes: names that are none (RFC 9113 §8.2.1), and framing that others may read
-/// differently (RFC 9112 §6.3).
-pub(crate) fn unusable(fields: &HeaderMap) -> Option<&'static str> {
-    if fields.keys().any(|name| !is_token(name)) {
+/// What is wrong with an answer of `version` that hyper takes: names that are none (RFC 9113 §8.2.1), which the parser of
+/// HTTP/1 sees to; and framing that others may read differently (RFC 9112 §6.3).
+pub(crate) fn unusable(fields: &HeaderMap, version: Version) -> Option<&'static str> {
+    if version == Version::HTTP_2 && fields.keys().any(|name| !is_token(name)) {
         return Some("it has a field whose name is no token");
     }
     let mut lengths = fields.get_all(CONTENT_LENGTH).iter();
@@ -113,7 +116,8 @@ pub(crate) fn is_token(name: &HeaderName) -> bool {
 struct Found {
     connection: bool,
     te: bool,
-    framing: bool,
+    coding: bool,
+    length: bool,
     upgrade: bool,
     expect: bool,
     keep_alive: bool,
@@ -126,7 +130,8 @@ impl Found {
         match name.as_str().as_bytes() {
             b"connection" => self.connection = true,
             b"te" => self.te = true,
-            b"transfer-encoding" | b"content-length" => self.framing = true,
+            b"transfer-encoding" => self.coding = true,
+            b"content-length" => self.length = true,
             b"upgrade" => self.upgrade = true,
             b"expect" => self.expect = true,
             b"keep-alive" => self.keep_alive = true,
@@ -139,6 +144,13 @@ impl Found {
 
 fn allows_trailers(fields: &HeaderMap) -> bool {
     tokens(fields, &TE).any(|token| token.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("trailers"))
+}
+
+/// Whether `Connection` has one line, and that is `keep-alive`.
+fn is_keep_alive(fields: &HeaderMap) -> bool {
+    let mut lines = fields.get_all(CONNECTION).iter();
+    let first = lines.next().is_some_and(|line| line.as_bytes().eq_ignore_ascii_case(b"keep-alive"));
+    first && lines.next().is_none()
 }
 
 /// Removes the fields that `Connection` names, on every line of it.

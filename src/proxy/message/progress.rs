@@ -68,9 +68,11 @@ impl Progress {
         &self.timeouts
     }
 
-    /// Enters `phase`, which may take `at_most`.
-    pub(crate) fn enter(&self, phase: Phase, at_most: Duration) {
-        self.enter_until(phase, self.clock.now() + at_most);
+    /// Enters `phase`, which may take `at_most`. Returns the time, for those who need it, too.
+    pub(crate) fn enter(&self, phase: Phase, at_most: Duration) -> Instant {
+        let now = self.clock.now();
+        self.enter_until(phase, now + at_most);
+        now
     }
 
     /// Enters `phase`, which has to be over at `deadline`.
@@ -79,9 +81,9 @@ impl Progress {
         self.phase.store(phase as u8, Ordering::Relaxed);
     }
 
-    /// The upstream has to answer now.
-    pub(crate) fn awaits_answer(&self) {
-        self.enter(Phase::Answer, self.timeouts.answer);
+    /// The upstream has to answer now. Returns the time.
+    pub(crate) fn awaits_answer(&self) -> Instant {
+        self.enter(Phase::Answer, self.timeouts.answer)
     }
 
     /// A body moves, and has to move on.
@@ -89,9 +91,9 @@ impl Progress {
         self.enter(Phase::Body, self.timeouts.idle);
     }
 
-    /// The request is over: the next one may come.
-    pub(crate) fn rest(&self) {
-        self.enter(Phase::Idle, self.timeouts.keep_alive);
+    /// The request is over: the next one may come. Returns the time.
+    pub(crate) fn rest(&self) -> Instant {
+        self.enter(Phase::Idle, self.timeouts.keep_alive)
     }
 
     pub(crate) fn phase(&self) -> Phase {

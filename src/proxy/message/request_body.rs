@@ -132,7 +132,9 @@ impl http_body::Body for RequestBody {
         }
         match progress.phase() {
             // What comes next is the upstream's turn: to take this piece, or to answer.
-            Phase::Answer | Phase::Upload => progress.awaits_answer(),
+            Phase::Answer | Phase::Upload => {
+                progress.awaits_answer();
+            }
             // It answers already: something moves all the same.
             Phase::Body => progress.moves(),
             _ => {}

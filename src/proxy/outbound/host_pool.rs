@@ -159,9 +159,8 @@ impl HostPool {
         self.shared.lock().retain(|shared| shared.is_busy());
     }
 
-    fn put(&self, sender: Sender, writes: Arc<Writes>) {
+    fn put(&self, sender: Sender, writes: Arc<Writes>, since: Instant) {
         if self.unused.load(Ordering::Relaxed) < MOST_UNUSED {
-            let since = self.clock.now();
             self.idle.lock().push(Idle { sender, writes, since, _counted: Counted::new(&self.unused) });
         }
     }
@@ -222,15 +221,15 @@ impl PooledConnection {
         &self.writes.appetite
     }
 
-    /// The answer was read to its end: the connection may carry another request.
-    pub(crate) fn release(self) {
+    /// The answer was read to its end, which is `now`: the connection may carry another request.
+    pub(crate) fn release(self, now: Instant) {
         let Self { connection: Connection::Own(mut sender, host_pool), writes, .. } = self else { return };
         if sender.is_ready() {
-            host_pool.put(sender, writes);
+            host_pool.put(sender, writes, now);
         } else if !sender.is_closed() {
             tokio::spawn(async move {
                 if let Ok(Ok(())) = tokio::time::timeout(SETTLE, sender.ready()).await {
-                    host_pool.put(sender, writes);
+                    host_pool.put(sender, writes, host_pool.clock.now());
                 }
             });
         }

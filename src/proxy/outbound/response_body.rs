@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     future::poll_fn,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -126,7 +126,11 @@ impl UpstreamBody {
                 }
             }
         };
-        let _ = tokio::time::timeout(at_most, read).await;
+        let mut read = pin!(read);
+        // Most of it has come with the head: no timer for that.
+        if !poll_fn(|cx| Poll::Ready(read.as_mut().poll(cx).is_ready())).await {
+            let _ = tokio::time::timeout(at_most, read).await;
+        }
         self.ended
     }
 
@@ -252,13 +256,13 @@ impl Source {
 
 impl Drop for UpstreamBody {
     fn drop(&mut self) {
+        let now = self.progress.rest();
         // Read to its end, the connection is good for another request; cut short, it dies with its connection.
         if let Some(connection) = self.let_go()
             && (self.ended || self.source.is_end_stream())
         {
-            connection.release();
+            connection.release(now);
         }
-        self.progress.rest();
     }
 }
 

@@ -150,7 +150,7 @@ impl Route {
             };
             if wanted && !route.host_pool.is_warm() && !route.outbound.drain.is_draining() {
                 match route.dial(false).await {
-                    Ok(connection) => connection.release(),
+                    Ok(connection) => connection.release(route.outbound.clock.now()),
                     Err(error) => debug!(%error, "could not make a connection ready ahead of its slot"),
                 }
             }
@@ -185,7 +185,7 @@ impl Route {
         }
         let connection = pool.with_room(|| self.dial(false)).await?;
         let protocol = connection.protocol();
-        connection.release();
+        connection.release(self.outbound.clock.now());
         Ok(protocol)
     }
 
@@ -229,7 +229,7 @@ impl Route {
         let mut connection = self.http1(SensorIo::new(stream, note(writes.clone())), writes).await?;
         // Whoever it is for asks at once.
         connection.settle().await;
-        connection.release();
+        connection.release(self.outbound.clock.now());
         Ok(())
     }
 

@@ -74,7 +74,7 @@ impl CountedRequest {
     fn new(call: &Call) -> Self {
         let (exchange, request) = (call.exchange.clone(), &call.request);
         Self {
-            since: exchange.proxy.clock.now(),
+            since: exchange.stats.begun(),
             method: request.method().clone(),
             path: request.uri().path_and_query().cloned(),
             workers_id: access_log::workers_id(&exchange, request),

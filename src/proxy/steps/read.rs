@@ -6,7 +6,7 @@ mod target;
 use std::{sync::Arc, time::Duration};
 
 use http::{
-    HeaderValue, Method, Request, Response, Version,
+    HeaderName, HeaderValue, Method, Request, Response, Version,
     header::{EXPECT, HOST, HeaderMap, MAX_FORWARDS, TRANSFER_ENCODING},
 };
 use http_body::Body as _;
@@ -31,6 +31,9 @@ use crate::{
         takeover::Takeover,
     },
 };
+
+/// What the worker is willing to put up with (RFC 7240).
+const PREFER: HeaderName = HeaderName::from_static("prefer");
 
 /// Finds each request's lane; what is malformed or denied ends here.
 pub(crate) fn find_lane<S>(
@@ -85,7 +88,7 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
         return Ok(ReadRequest::ForUs(Box::new(answer)));
     }
     let patience = patience(request.headers()).min(route.lane.policy().max_wait);
-    let deadline = exchange.proxy.clock.now() + patience;
+    let deadline = exchange.stats.begun() + patience;
     if request.method() == Method::CONNECT {
         return match exchange.proxy.lanes.rules().https(&route.origin, route.lane.policy()) {
             Https::Tunnel => {
@@ -250,10 +253,10 @@ fn count_down(request: &mut Request<RequestBody>) -> Option<Response<ResponseBod
 
 /// How long the worker is willing to wait: `Prefer: wait=30`, in seconds (RFC 7240 §4.3).
 fn patience(fields: &HeaderMap) -> Duration {
-    if !fields.contains_key("prefer") {
+    if !fields.contains_key(PREFER) {
         return Duration::MAX;
     }
-    let preferences = fields.get_all("prefer").iter().filter_map(|line| line.to_str().ok());
+    let preferences = fields.get_all(PREFER).iter().filter_map(|line| line.to_str().ok());
     let mut preferences = preferences.flat_map(|line| line.split([',', ';']));
     let wait = preferences.find_map(|preference| {
         let (name, value) = preference.split_once('=')?;

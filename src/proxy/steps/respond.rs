@@ -40,7 +40,6 @@ where
         let mut inner = inner.clone();
         async move {
             let exchange = arrival.exchange.clone();
-            exchange.stats.begin();
             let connect = arrival.request.method() == Method::CONNECT;
             let old = arrival.request.version() == Version::HTTP_10;
             let mut answer = match inner.call(arrival).await {
@@ -131,7 +130,7 @@ pub(crate) fn to_unreadable(exchange: &Exchange, status: &[u8]) -> Bytes {
         b"414" => Error::UriTooLong,
         _ => Error::Malformed,
     };
-    exchange.stats.begin();
+    exchange.stats.begin(exchange.proxy.clock.now());
     exchange.proxy.nowhere.count(count::of_error(&error));
     access_log::AccessLine { status: Some(error.status()), ..access_log::AccessLine::default() }
         .write(exchange, Outcome::Rejected);

@@ -88,7 +88,7 @@ pub(crate) async fn judge(
     if parts.version == Version::HTTP_2 {
         fields::trim(&mut parts.headers);
     }
-    let broken = match fields::unusable(&parts.headers) {
+    let broken = match fields::unusable(&parts.headers, parts.version) {
         Some(wrong) => Some(Error::BadAnswer { origin: route.origin.to_string(), source: wrong.into() }),
         None => body.begin().await.err().map(|error| match error.downcast::<hyper::Error>() {
             Ok(error) => failure::of(*error, &route),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::Request;
+use http::{HeaderName, Request};
 use http_body::Body as _;
 
 use crate::{
@@ -17,6 +17,9 @@ use crate::{
         },
     },
 };
+
+/// Says that a request may be done twice.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// What is needed to send a request once more.
 pub(crate) struct ReplayRequest {
@@ -37,7 +40,7 @@ impl ReplayRequest {
         head.uri.clone_from(request.uri());
         head.version = request.version();
         head.headers.clone_from(request.headers());
-        let repeatable = head.method.is_idempotent() || head.headers.contains_key("idempotency-key");
+        let repeatable = head.method.is_idempotent() || head.headers.contains_key(IDEMPOTENCY_KEY);
         Self { head, kept, repeatable }
     }
 
