@@ -34,7 +34,8 @@ pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>,
         }
         text::payment(body, matches!(status.as_u16(), 402 | 429), evidence);
     } else if status == StatusCode::OK
-        && served::may_complain(body)
+        && body.starts_with('{')
+        && served::may_complain(body.as_bytes())
         && let Ok(json) = serde_json::from_str::<Value>(body)
     {
         served::read(&json, now, evidence);
@@ -42,6 +43,14 @@ pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>,
     let said = evidence.refused || evidence.fatal || evidence.cause.is_some() || evidence.retry_after.is_some();
     if said || !evidence.budgets.is_empty() {
         evidence.speaks(Dialect::BODY);
+    }
+}
+
+/// Whether `body` may say something to an answer with this status: found out without parsing it.
+pub(super) fn may_say(status: StatusCode, body: &[u8]) -> bool {
+    match status.as_u16() {
+        200 => served::may_complain(body),
+        status => status >= 400,
     }
 }
 
@@ -53,7 +62,7 @@ pub(super) fn is_wanted(status: StatusCode, headers: &HeaderMap) -> bool {
     let of_kind =
         |word: &str| kind.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
     let legible = match status.as_u16() {
-        200 => return of_kind("json") && is_small(headers),
+        200 => return (kind.starts_with("application/json") || of_kind("json")) && is_small(headers),
         400 | 403 | 503 => of_kind("json") || of_kind("xml") || of_kind("text/plain"),
         401 | 402 | 418 | 420 | 429 | 509 => of_kind("json") || of_kind("text/plain") || kind.is_empty(),
         500 | 529 => of_kind("json"),

@@ -175,7 +175,22 @@ pub(super) fn spelled(value: &str) -> Option<Duration> {
 
 /// RFC 3339 and what comes close to it, or a date of HTTP, as time since 1970.
 pub(super) fn instant(value: &str) -> Option<Duration> {
-    iso(value).or_else(|| http_date(value))
+    usual_date(value).or_else(|| iso(value)).or_else(|| http_date(value))
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT`, as nearly every `Date` is written (IMF-fixdate, RFC 9110 §5.6.7).
+fn usual_date(value: &str) -> Option<Duration> {
+    let written = value.as_bytes();
+    if written.len() != 29 || [written[3], written[4], written[7], written[11], written[16]] != *b",    " {
+        return None;
+    }
+    let (weekday, day, month) = (value.get(..3)?, value.get(5..7)?, value.get(8..11)?);
+    let (year, clock) = (value.get(12..16)?, value.get(17..25)?);
+    if !is_weekday(weekday) || &written[25..] != b" GMT" {
+        return None;
+    }
+    let at = civil(digits(year, 4)?, month_of(month)?, digits(day, 2)?, clock)?;
+    u64::try_from(at).ok().map(Duration::from_secs)
 }
 
 /// `2025-01-20T00:00:00Z`: `T` or a space, up to nine decimals, `Z` or an offset; none is UTC.

@@ -15,9 +15,8 @@ use crate::hint::{
     time::{self, Now},
 };
 
-/// What one of them has to contain, so that others need not be parsed.
-const MARKS: [&str; 6] =
-    ["\"errors\"", "\"error\"", "\"throttleStatus\"", "\"backoff\"", "\"quota_remaining\"", "\"OVER_QUERY_LIMIT\""];
+/// What one of them has to contain in quotes, so that others need not be parsed.
+const MARKS: [&[u8]; 6] = [b"errors", b"error", b"throttleStatus", b"backoff", b"quota_remaining", b"OVER_QUERY_LIMIT"];
 
 /// What may stand in a complaint. Whatever else there is, is a result.
 const ASIDE: [&str; 34] = [
@@ -81,8 +80,10 @@ pub(in crate::hint) fn only_complains(json: &Value) -> bool {
     fails && members.iter().all(|(name, value)| is_aside(name) || !full(value))
 }
 
-pub(super) fn may_complain(body: &str) -> bool {
-    body.starts_with('{') && MARKS.iter().any(|mark| body.contains(mark))
+/// Whether a mark stands in `body`. What is before the first quote or behind the last may look like one: it is parsed then,
+/// for nothing.
+pub(super) fn may_complain(body: &[u8]) -> bool {
+    body.split(|byte| *byte == b'"').any(|piece| MARKS.contains(&piece))
 }
 
 pub(super) fn read(json: &Value, now: Now, evidence: &mut Evidence) {

@@ -35,6 +35,18 @@ fn every_spelling_of_one_instant_is_that_instant() {
 }
 
 #[test]
+fn the_usual_date_is_read_as_what_others_write_it_for() {
+    // Every 37 days and some seconds until 2106, over all months, weekdays and leap years.
+    for seconds in (0..u64::from(u32::MAX)).step_by(3_200_047) {
+        let told = Duration::from_secs(seconds);
+        assert_eq!(usual_date(&httpdate::fmt_http_date(std::time::UNIX_EPOCH + told)), Some(told));
+    }
+    for other in ["Tue, 03 Jun 2025 10:00:38 UTC", "Tue; 03 Jun 2025 10:00:38 GMT", "Xyz, 03 Jun 2025 10:00:38 GMT"] {
+        assert_eq!(usual_date(other), None, "{other}");
+    }
+}
+
+#[test]
 fn what_is_no_time_is_none() {
     for value in [
         "",
