@@ -44,12 +44,13 @@ pub struct Answer<'a> {
 }
 
 /// Reads an answer. On most of them there is nothing to read: that is found out in one pass over the names of the
-/// fields, and allocates nothing.
+/// fields and one over the body, and allocates nothing.
 pub fn read(answer: &Answer<'_>) -> Hint {
     let &Answer { status, headers, body, arrived } = answer;
     let mut fields = Fields::pick(headers);
     let body = body.filter(|body| !body.is_empty());
-    if fields.is_empty() && body.is_none() && !classify::always_refuses(status) {
+    let says_nothing = body.is_none_or(|body| !body::may_say(status, body));
+    if fields.is_empty() && says_nothing && !classify::always_refuses(status) {
         return Hint::NOTHING;
     }
     if is_from_a_cache(headers) {
