@@ -216,9 +216,11 @@ impl Lane {
         let now = self.clock.now();
         let mut state = self.state.lock();
         let result = event(&mut state, now);
-        let effects = state.effects(now);
-        drop(state);
-        self.execute(effects);
+        if state.has_effects() {
+            let effects = state.effects(now);
+            drop(state);
+            self.execute(effects);
+        }
         result
     }
 

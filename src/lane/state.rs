@@ -203,6 +203,11 @@ impl<T> State<T> {
         Effects { grants, timer, changes: std::mem::take(&mut self.changes) }
     }
 
+    /// Whether the events since the last effects may have led to any. Where nobody waits nearly none do.
+    pub(super) fn has_effects(&self) -> bool {
+        !self.queue.is_empty() || self.next_wakeup.is_some() || !self.changes.is_empty()
+    }
+
     /// What follows from the events since the last effects: slots that have matured are given, and the timer is set for the
     /// next one.
     pub(super) fn effects(&mut self, now: Instant) -> Effects<T> {
