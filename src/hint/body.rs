@@ -72,7 +72,10 @@ pub(super) fn is_wanted(status: StatusCode, headers: &HeaderMap) -> bool {
 }
 
 fn is_small(headers: &HeaderMap) -> bool {
-    let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    let digits = headers.get(CONTENT_LENGTH).map_or(&[][..], |length| length.as_bytes());
+    // No more of them than the longest one has.
+    let length = (digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit))
+        .then(|| digits.iter().fold(0, |length, digit| length * 10 + usize::from(digit - b'0')));
     let encoding =
         headers.get(CONTENT_ENCODING).is_none_or(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"identity"));
     encoding && length.is_some_and(|length| (1..=LONGEST).contains(&length))

@@ -98,8 +98,27 @@ fn is_marked(name: &str) -> bool {
     let mut last = 0_u32;
     name.bytes().any(|letter| {
         last = last << 8 | u32::from(letter);
-        MARKS.contains(&last)
+        // Nearly all letters end no mark, or come after one that none has there.
+        ENDS & bit(last) != 0 && BEFORE_ENDS & bit(last >> 8) != 0 && MARKS.contains(&last)
     })
+}
+
+/// The last letters of the marks, and those before them, a bit each.
+const ENDS: u32 = ends(0);
+const BEFORE_ENDS: u32 = ends(8);
+
+const fn ends(shift: u32) -> u32 {
+    let (mut at, mut bits) = (0, 0);
+    while at < MARKS.len() {
+        bits |= bit(MARKS[at] >> shift);
+        at += 1;
+    }
+    bits
+}
+
+/// A small letter's own bit; those of other signs are some letter's.
+const fn bit(letter: u32) -> u32 {
+    1 << (letter & 31)
 }
 
 const fn mark(letters: &[u8; 4]) -> u32 {
