@@ -60,8 +60,8 @@ pub(crate) async fn judge(
 ) -> Result<(Response<ResponseBody>, Hint, bool), Error> {
     let InFlight { exchange, route, permit, waited, location, head, .. } = in_flight;
     let (mut parts, incoming) = answer.into_parts();
-    let mut body =
-        UpstreamBody::new(incoming, exchange.progress.clone(), connection, permit, log_unread(&exchange, &route.lane));
+    let unread = log_unread(&exchange, &route.lane);
+    let mut body = Box::new(UpstreamBody::new(incoming, exchange.progress.clone(), connection, permit, unread));
     let mut beginning = None;
     if !head && hint::wants_body(parts.status, &parts.headers) {
         body.read_ahead(PEEK, PEEKING).await;

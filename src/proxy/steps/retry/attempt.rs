@@ -17,7 +17,6 @@ use crate::{
 };
 
 /// What one attempt comes to.
-#[expect(clippy::large_enum_variant, reason = "the large one is the usual one, and is not to cost an allocation")]
 pub(crate) enum AttemptOutcome {
     /// An answer for the worker.
     Done(Response<ResponseBody>),
