@@ -51,9 +51,10 @@ where
         exchange.stats.begin(exchange.progress.awaits_answer());
         let request = Box::new(request.map(|body| RequestBody::new(body, exchange.progress.clone())));
         let arrival = Arrival { exchange: exchange.clone(), request };
-        let (answer, exchange) = (stack().call(arrival), exchange.clone());
+        let exchange = exchange.clone();
         async move {
-            let answer = answer.await.unwrap_or_else(|never| match never {});
+            // Made here: what is made outside is kept once more, beside where it is awaited.
+            let answer = stack().call(arrival).await.unwrap_or_else(|never| match never {});
             exchange.interim.close();
             Ok::<_, Infallible>(answer.map(|body| Unhurried { body, exchange }))
         }

@@ -4,7 +4,12 @@ mod answer;
 mod failure;
 mod upgrade;
 
-use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll};
+use std::{
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::Poll,
+};
 
 use http::{Method, Request, Response, StatusCode, header::UPGRADE};
 use http_body::Body as _;
@@ -52,8 +57,10 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
         AttemptContext { exchange: exchange.clone(), route: route.clone(), location: location.clone(), deadline };
     // With a replay, each further attempt takes a permit of its own, and is counted.
     let unseen = if replay.is_some() { 0 } else { UNSEEN };
-    let sent = send(&exchange, &route, &mut permit, request, upgrade.is_some(), unseen, deadline);
-    let sent = in_time(&exchange, &route, sent).await;
+    let sent = {
+        let sending = pin!(send(&exchange, &route, &mut permit, request, upgrade.is_some(), unseen, deadline));
+        in_time(&exchange, &route, sending).await
+    };
     exchange.attempt_ends(begun);
     let (answer, connection) = match sent {
         Ok(answered) => answered,
@@ -109,9 +116,8 @@ fn failed(context: AttemptContext, replay: Option<ReplayRequest>, error: Error) 
 async fn in_time<T>(
     exchange: &Exchange,
     route: &Route,
-    answer: impl Future<Output = Result<T, Error>>,
+    mut answer: Pin<&mut impl Future<Output = Result<T, Error>>>,
 ) -> Result<T, Error> {
-    let mut answer = pin!(answer);
     poll_fn(|cx| match answer.as_mut().poll(cx) {
         Poll::Pending if exchange.progress.phase() == Phase::LateAnswer => {
             let origin = route.origin.to_string();

@@ -8,7 +8,12 @@ pub(crate) mod attempt;
 pub(crate) mod policy;
 pub(crate) mod replay;
 
-use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
+use std::{
+    future::poll_fn,
+    pin::{Pin, pin},
+    task::Poll,
+    time::Duration,
+};
 
 use http::Response;
 use tower::{Service, service_fn};
@@ -42,7 +47,8 @@ where
         let mut inner = inner.clone();
         async move {
             let (exchange, route) = (call.exchange.clone(), call.route.clone());
-            match in_time(&exchange, &route, inner.call(call)).await? {
+            let first = pin!(inner.call(call));
+            match in_time(&exchange, &route, first).await? {
                 AttemptOutcome::Done(answer) => Ok(answer),
                 // BoxedRequest, because it is large and rare.
                 AttemptOutcome::Failed(failed) => Box::pin(keep_trying(inner, failed)).await,
@@ -89,7 +95,7 @@ where
             retry: Some(Retry { reason, attempt: tries + 1, back_off: pause }),
         };
         progress.awaits_answer();
-        match in_time(&exchange, &route, inner.call(call)).await {
+        match in_time(&exchange, &route, pin!(inner.call(call))).await {
             Ok(AttemptOutcome::Done(answer)) => return Ok(answer),
             Ok(AttemptOutcome::Failed(next)) => failed = next,
             // Its patience is over: it gets what the upstream said last.
@@ -106,13 +112,12 @@ fn settle(exchange: &Exchange, last: Answered) -> Answered {
     last
 }
 
-/// Runs one try, for as long as its request may wait for a slot.
+/// Runs one try, for as long as its request may wait for a slot. Lent: moved in, a waiting request would hold it twice.
 async fn in_time<T>(
     exchange: &Exchange,
     route: &Route,
-    one_try: impl Future<Output = Result<T, Error>>,
+    mut one_try: Pin<&mut impl Future<Output = Result<T, Error>>>,
 ) -> Result<T, Error> {
-    let mut one_try = pin!(one_try);
     poll_fn(|cx| {
         if exchange.progress.phase() != Phase::LateWaiting {
             return one_try.as_mut().poll(cx);
