@@ -234,21 +234,7 @@ class World:
         alpn = "h2" if way.startswith("h2") else "http/1.1"
 
         def make():
-            stream = connect(port)
-            if name == "andante":
-                stream.sendall(f"CONNECT localhost:{up} HTTP/1.1\r\nHost: localhost:{up}\r\n\r\n".encode())
-                head = b""
-                while b"\r\n\r\n" not in head:
-                    head += stream.recv(4096) or sys.exit("error: no tunnel")
-                if b" 200 " not in head:
-                    sys.exit(f"error: no tunnel: {head}")
-            context = ssl.create_default_context()
-            # Whose certificate it is is not what is measured here.
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            context.set_alpn_protocols([alpn])
-            stream = context.wrap_socket(stream, server_hostname="localhost")
-            if stream.selected_alpn_protocol() != alpn:
-                sys.exit(f"error: {name} speaks {stream.selected_alpn_protocol()}, and not {alpn}")
+            stream = intercepted(port, up, alpn) if name == "andante" else secured(connect(port), alpn)
             if alpn == "h2":
                 return Http2(stream, f"localhost:{up}")
             return Http1(stream, f"GET /v1/meta?id=1 HTTP/1.1\r\nHost: localhost:{up}\r\n\r\n")
@@ -281,6 +267,15 @@ class World:
     def close(self):
         for process in list(self.running):
             self.stop(process)
+
+
+def wait_for(port):
+    for _ in range(200):
+        try:
+            return socket.create_connection(("127.0.0.1", port), 0.5).close()
+        except OSError:
+            time.sleep(0.05)
+    sys.exit(f"error: nothing listens on port {port}")
 
 
 def certificates(folder):
@@ -400,6 +395,29 @@ class Perf:
 def connect(port):
     stream = socket.create_connection(("127.0.0.1", port), 30)
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return stream
+
+
+def intercepted(port, up, alpn):
+    """A connection in a tunnel to the upstream, which andante intercepts."""
+    stream = connect(port)
+    stream.sendall(f"CONNECT localhost:{up} HTTP/1.1\r\nHost: localhost:{up}\r\n\r\n".encode())
+    head = b""
+    while b"\r\n\r\n" not in head:
+        head += stream.recv(4096) or sys.exit("error: no tunnel")
+    if b" 200 " not in head:
+        sys.exit(f"error: no tunnel: {head}")
+    return secured(stream, alpn)
+
+
+def secured(stream, alpn):
+    context = ssl.create_default_context()
+    # Whose certificate it is is not what is measured here.
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols([alpn])
+    stream = context.wrap_socket(stream, server_hostname="localhost")
+    if stream.selected_alpn_protocol() != alpn:
+        sys.exit(f"error: it speaks {stream.selected_alpn_protocol()}, and not {alpn}")
     return stream
 
 
