@@ -1,5 +1,18 @@
-//! In which order waiting requests get their slots. Today there is one order: that of arrival.
+//! In which order waiting requests get their slots.
+//!
+//! The most urgent first, with a small share for each lower urgency; among equals each client, and each flow of a client,
+//! gets its share; within a flow the order is that of arrival.
 
-mod fifo;
+mod backlog;
+mod bands;
+mod claim;
+mod fair;
+mod queue;
+mod ranking;
+mod slab;
+#[cfg(test)]
+mod tests;
 
-pub use fifo::{Head, Place, Queue, Turn};
+pub use backlog::{Ahead, Part, WaitingFlow};
+pub use claim::{Claim, ClientId, FlowId, Urgency, Weight};
+pub use queue::{Gate, Hold, Next, Place, Queue, Taken, Turn};

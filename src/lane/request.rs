@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::order::Turn;
+use super::order::{Claim, Turn};
 use crate::{clock::Instant, learn::RouteKey, limit::Cost};
 
 /// What a request asks of a lane.
@@ -12,6 +12,8 @@ pub struct AdmitRequest {
     pub cost: Cost,
     /// Its kind, by which the budgets are known that it draws on.
     pub kind: RouteKey,
+    /// By what it claims its turn.
+    pub claim: Claim,
     /// Until when it is willing to wait.
     pub deadline: Instant,
     /// Which requests it goes in front of.

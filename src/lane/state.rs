@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 
 use self::{
     effects::Grants,
-    turn::{LineKey, Next, Sorted, line_of},
+    turn::{LineKey, Sorted, line_of},
 };
 pub(super) use self::{
     effects::{Decision, Effects, Grant, QueueOffer, Timer},
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    lane::order::{Place, Queue, Turn},
+    lane::order::{Claim, Next, Part, Place, Queue, Taken, Turn},
     learn::{AnswerReport, Changes, Learned, Observation, RouteKey},
     limit::{Budget, Charge, Cost, Scope},
     policy::{Policy, Trust},
@@ -42,6 +42,8 @@ pub(super) struct State<T> {
     /// What was learned since the last effects.
     changes: Changes,
     sorted: Sorted,
+    /// Something has happened that may have opened a line.
+    rechecks: bool,
     /// How many tickets have been moved from line to line, one by one.
     #[cfg(test)]
     moved: usize,
@@ -58,6 +60,8 @@ struct Ticket<T> {
 pub(super) struct Slot {
     pub(super) charge: Charge,
     pub(super) kind: RouteKey,
+    /// By what its request claimed its turn.
+    pub(super) claim: Claim,
     /// How many were under way when it was given, itself included.
     crowd: u32,
 }
@@ -66,6 +70,7 @@ pub(super) struct Slot {
 struct Leaving {
     cost: Cost,
     kind: RouteKey,
+    claim: Claim,
     scope: Scope,
     /// Since when it has waited.
     since: Instant,
@@ -105,6 +110,7 @@ impl<T> State<T> {
             next_wakeup: None,
             changes: Changes::new(),
             sorted: Sorted::new(now),
+            rechecks: false,
             #[cfg(test)]
             moved: 0,
             policy,
@@ -116,7 +122,11 @@ impl<T> State<T> {
         self.learned.asked(&ask.kind, now);
         let line = line_of(&self.learned, &ask.kind);
         if self.passes(now, ask.cost, line) {
-            let leaving = Leaving { cost: ask.cost, kind: ask.kind, scope: line.scope, since: now, due: now };
+            let AdmitRequest { cost, kind, claim, .. } = *ask;
+            if !self.queue.is_empty() {
+                self.queue.charge(&line, &claim, cost);
+            }
+            let leaving = Leaving { cost, kind, claim, scope: line.scope, since: now, due: now };
             return Decision::Send(self.take(now, &leaving));
         }
         let expected = self.expected(now, ask, line);
@@ -130,7 +140,7 @@ impl<T> State<T> {
     /// The request that was made this `offer` takes it.
     pub(super) fn enqueued(&mut self, now: Instant, ask: &AdmitRequest, offer: &QueueOffer, ticket: T) -> Place {
         let ticket = Ticket { grant: ticket, kind: ask.kind, since: now };
-        self.queue.enqueue(offer.line, ask.cost, ask.turn, ticket)
+        self.queue.enqueue(offer.line, ask.claim, ask.cost, ask.turn, ticket)
     }
 
     /// A waiting request goes away. Returns whether it was still waiting.
@@ -148,6 +158,7 @@ impl<T> State<T> {
     /// What was sent has not been written after all. Returns whether its slot still holds.
     pub(super) fn recalled(&mut self, charge: Charge) -> bool {
         self.stats.sent -= 1;
+        self.rechecks = true;
         self.budget.recall(charge)
     }
 
@@ -166,12 +177,14 @@ impl<T> State<T> {
             at: now,
             waiting: !self.queue.is_empty(),
         };
+        self.rechecks = true;
         let changes = self.learned.heard(&seen, &mut self.budget);
         self.changes.extend(changes);
     }
 
     /// What was taken could not be sent, broke off, or was not answered in time.
     pub(super) fn broke(&mut self, now: Instant, charge: Charge) {
+        self.rechecks = true;
         let changes = self.learned.broke(now, charge.seq);
         self.changes.extend(changes);
     }
@@ -179,6 +192,7 @@ impl<T> State<T> {
     /// A request has ended.
     pub(super) fn settled(&mut self, now: Instant, slot: &Slot, end: End) {
         self.in_flight -= 1;
+        self.rechecks = true;
         if end != End::Answered {
             self.learned.ended(now, slot.charge, &slot.kind, end != End::Unsent);
         }
@@ -254,12 +268,12 @@ impl<T> State<T> {
     fn give(&mut self, now: Instant, due: Instant, grants: &mut Grants<T>) -> Instant {
         let mut moves = BATCH;
         for _ in 0..BATCH {
-            let (index, line) = match self.next(now, &mut moves) {
-                Next::Line(index, line) => (index, line),
+            let (place, key) = match self.next(now, &mut moves) {
+                Next::Ticket { place, key } => (place, key),
                 Next::At(at) => return at,
             };
-            let (cost, ticket) = self.queue.pop(index).expect("the line has a first ticket");
-            let leaving = Leaving { cost, kind: ticket.kind, scope: line.scope, since: ticket.since, due };
+            let Taken { claim, cost, ticket } = self.queue.serve(place).expect("the ticket is there whose turn it is");
+            let leaving = Leaving { cost, kind: ticket.kind, claim, scope: key.scope, since: ticket.since, due };
             let slot = self.take(now, &leaving);
             grants.push(Grant { ticket: ticket.grant, slot, waited: now.since(ticket.since) });
         }
@@ -268,7 +282,7 @@ impl<T> State<T> {
 
     /// Lets a request go.
     fn take(&mut self, now: Instant, leaving: &Leaving) -> Slot {
-        let &Leaving { cost, kind, scope, since, due } = leaving;
+        let &Leaving { cost, kind, claim, scope, since, due } = leaving;
         let charge = self.budget.take(now, due, cost, scope);
         let changes = self.learned.take(now, charge, &kind, now > since, &mut self.budget);
         self.changes.extend(changes);
@@ -276,7 +290,7 @@ impl<T> State<T> {
         let waited = now.since(since);
         self.stats.waited += waited;
         self.stats.waited_most = self.stats.waited_most.max(waited);
-        Slot { charge, kind, crowd: self.learned.unanswered() }
+        Slot { charge, kind, claim, crowd: self.learned.unanswered() }
     }
 
     /// When a request that asks now will have its slot, if everything goes as it should.
@@ -287,9 +301,10 @@ impl<T> State<T> {
         let before = |line: &LineKey, source| line.scope.includes(source) && (*line == own || !pauses(line));
         // What has been sent before goes in front.
         let first = ask.turn == Turn::Resent;
-        let ahead = |source| if first { 0 } else { self.queue.units(|line| before(line, source)) };
+        let part = if first { Part::NONE } else { self.queue.ahead(&ask.claim, ask.cost).part() };
+        let ahead = |source| part.of(self.queue.units(|line| before(line, source)));
         // A kind with a limit of its own leaves one by one.
-        let alike = self.queue.units(|line| !first && line.paused.is_some() && *line == own);
+        let alike = part.of(self.queue.units(|line| line.paused.is_some() && *line == own));
         let slots = self.learned.slot(&ask.kind).saturating_mul(u32::try_from(alike).unwrap_or(u32::MAX));
         let from = opens(&self.learned, now, own.scope, Some(&ask.kind)) + slots;
         self.budget.project(now, from, ahead, ask.cost, own.scope)

@@ -8,7 +8,10 @@ use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 
-use super::{Admission, AdmitRequest, Lane, Lanes, Permit, Refusal, order::Turn};
+use super::{
+    Admission, AdmitRequest, Lane, Lanes, Permit, Refusal,
+    order::{Claim, Turn},
+};
 use crate::{
     clock::{Clock, Instant},
     learn::{AnswerReport, RouteKey},
@@ -82,7 +85,7 @@ fn kind() -> RouteKey {
 
 /// A request that has all the time in the world.
 fn ask(kind: RouteKey) -> AdmitRequest {
-    AdmitRequest { cost: Cost::MIN, kind, deadline: Instant::FAR, turn: Turn::New }
+    AdmitRequest { cost: Cost::MIN, kind, claim: Claim::USUAL, deadline: Instant::FAR, turn: Turn::New }
 }
 
 // === claims ===

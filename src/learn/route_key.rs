@@ -5,7 +5,7 @@ use std::fmt;
 /// A kind of request, by hashes of its method and of the first segments of its path.
 ///
 /// The shorter prefixes are kept too: a kind of which nothing is known is likely to be treated like those next to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RouteKey {
     /// The method alone, and the method with one, two, … segments of the path.
     prefixes: [u32; SEGMENTS + 1],
@@ -16,7 +16,7 @@ pub struct RouteKey {
 }
 
 /// A hash of a credential with a key that is never known, or nothing. It is shown nowhere.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Credential(u32);
 
 /// What a kind of request is called, as far as that may be shown.

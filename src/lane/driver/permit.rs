@@ -93,8 +93,8 @@ impl Permit {
 
     /// Gives the slot back unused, and asks for another one before `deadline`, in front of those that have not been sent yet.
     pub fn renew(&mut self, deadline: Instant) -> Admission {
-        let (cost, kind) = (self.slot.charge.cost, self.slot.kind);
-        let ask = AdmitRequest { cost, kind, deadline, turn: Turn::Resent };
+        let Slot { charge, kind, claim, .. } = self.slot;
+        let ask = AdmitRequest { cost: charge.cost, kind, claim, deadline, turn: Turn::Resent };
         // In flight until the drop, which would be too late for a lane that lets one at a time through.
         drop(Self { lane: self.lane.clone(), slot: self.slot, stage: mem::replace(&mut self.stage, Stage::Over) });
         self.lane.admit(ask)

@@ -5,13 +5,14 @@ use std::time::Duration;
 use super::{BATCH, State, Ticket};
 use crate::{
     clock::Instant,
-    lane::order::{Head, Place},
+    lane::order::{Gate, Hold, Next},
     learn::{Learned, RouteKey},
     limit::{Budget, Cost, Scope},
+    policy::Trust,
 };
 
 /// What holds a waiting request up beside what holds up all: requests alike stand in one line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LineKey {
     pub(super) scope: Scope,
     /// Its kind, if that kind alone pauses.
@@ -26,12 +27,13 @@ pub(super) struct Sorted {
     version: Option<u64>,
 }
 
-/// Whose turn it is.
-pub(super) enum Next {
-    /// That of the first ticket in this line, now.
-    Line(usize, LineKey),
-    /// Nobody's before this instant.
-    At(Instant),
+/// What the lane knows about its tickets at one instant.
+struct Knowledge<'a> {
+    now: Instant,
+    budget: &'a mut Budget,
+    learned: &'a mut Learned,
+    /// Whether what holds for all kinds of requests holds for each.
+    shares: bool,
 }
 
 /// The lines are not sorted anew more often than this.
@@ -45,7 +47,7 @@ impl<T> State<T> {
             return self.earliest(now, Cost::MIN, usual);
         }
         match self.next(now, &mut { BATCH }) {
-            Next::Line(..) => now,
+            Next::Ticket { .. } => now,
             Next::At(at) => at,
         }
     }
@@ -54,8 +56,9 @@ impl<T> State<T> {
     /// one could not use the slot.
     pub(super) fn passes(&mut self, now: Instant, cost: Cost, line: LineKey) -> bool {
         let first = self.queue.is_empty()
-            || !self.queue.heads().any(|head| *head.key == line)
-                && matches!(self.next(now, &mut { BATCH }), Next::At(at) if at > now);
+            || !self.queue.has_line(&line)
+                && matches!(self.next(now, &mut { BATCH }), Next::At(at) if at > now)
+                && self.queue.is_parked();
         first && self.earliest(now, cost, line) <= now
     }
 
@@ -74,54 +77,70 @@ impl<T> State<T> {
 
     /// Whose turn it is, or will be. Late binding: only when a slot has matured is the ticket chosen that gets it. Moves up
     /// to `moves` tickets that have come to the front of a line in which they do not belong, and takes that off.
-    pub(super) fn next(&mut self, now: Instant, moves: &mut usize) -> Next {
+    pub(super) fn next(&mut self, now: Instant, moves: &mut usize) -> Next<LineKey> {
         if self.queue.is_empty() || !self.has_room() {
             return Next::At(Instant::FAR);
         }
         let version = Some(self.learned.scopes_version());
-        let mut soonest = Instant::FAR;
+        if self.sorted.version != version && self.sorted.at + SORTING <= now {
+            self.queue.sort(|ticket| line_of(&self.learned, &ticket.kind));
+            self.sorted = Sorted { at: now, version };
+        }
+        if std::mem::take(&mut self.rechecks) {
+            self.queue.recheck();
+        }
+        let before = *moves;
+        let shares = self.policy.trust != Trust::Api;
+        let mut knowledge = Knowledge { now, budget: &mut self.budget, learned: &mut self.learned, shares };
         if self.sorted.version != version {
-            soonest = self.sorted.at + SORTING;
-            if soonest <= now {
-                self.queue.sort(|ticket| line_of(&self.learned, &ticket.kind));
-                (self.sorted, soonest) = (Sorted { at: now, version }, Instant::FAR);
-            }
+            // What is expected of those that come is computed from what waits in each line.
+            self.queue.move_misplaced(moves, &mut knowledge);
         }
-        while let Some((index, line)) = self.misplaced() {
-            if *moves == 0 {
-                // All together, and not for each answer: an API may tell of other budgets every time.
-                self.sorted.version = None;
-                soonest = (self.sorted.at + SORTING).max(now);
-                break;
-            }
-            *moves -= 1;
-            self.queue.move_head(index, line);
-            #[cfg(test)]
-            {
-                self.moved += 1;
-            }
+        let next = self.queue.next(now, moves, &mut knowledge);
+        #[cfg(test)]
+        {
+            self.moved += before - *moves;
         }
-        let mut first: Option<(Place, usize, LineKey)> = None;
-        for head in self.queue.heads() {
-            // Wherever it stands, it leaves as what it is.
-            let line = if *moves == 0 { head_line(&self.learned, &head) } else { *head.key };
-            let at = earliest(&mut self.budget, &mut self.learned, now, head.cost, line);
-            if at > now {
-                soonest = soonest.min(at);
-            } else if first.is_none_or(|(place, ..)| head.place < place) {
-                first = Some((head.place, head.line, line));
-            }
+        if *moves == 0 && before > 0 {
+            // All together, and not for each answer: an API may tell of other budgets every time.
+            self.sorted.version = None;
         }
-        first.map_or(Next::At(soonest), |(_, index, line)| Next::Line(index, line))
+        match next {
+            Next::At(at) if self.sorted.version != version => Next::At(at.min((self.sorted.at + SORTING).max(now))),
+            next => next,
+        }
+    }
+}
+
+impl<T> Gate<LineKey, Ticket<T>> for Knowledge<'_> {
+    /// One whose kind pauses no more may stay where it is.
+    fn line(&mut self, ticket: &Ticket<T>, key: &LineKey) -> LineKey {
+        let line = line_of(self.learned, &ticket.kind);
+        LineKey { paused: line.paused.or(key.paused), ..line }
     }
 
-    /// A line whose first ticket belongs into another one, as is known now.
-    fn misplaced(&self) -> Option<(usize, LineKey)> {
-        self.queue.heads().find_map(|head| {
-            let line = head_line(&self.learned, &head);
-            (line != *head.key).then_some((head.line, line))
-        })
+    fn hold(&mut self, key: &LineKey, cost: Cost) -> Hold {
+        let now = self.now;
+        let at = earliest(self.budget, self.learned, now, cost, *key);
+        if at <= now {
+            return Hold::Open;
+        }
+        if !self.shares {
+            return Hold::Own(at);
+        }
+        let shared = match *key {
+            LineKey::SHARED => at,
+            _ => earliest(self.budget, self.learned, now, cost, LineKey::SHARED),
+        };
+        if shared < at { Hold::Own(at) } else { Hold::Shared(shared) }
     }
+}
+
+// === impl LineKey ===
+
+impl LineKey {
+    /// What nothing but that holds up which holds up all.
+    const SHARED: Self = Self { scope: Scope::NONE, paused: None };
 }
 
 // === impl Sorted ===
@@ -135,12 +154,6 @@ impl Sorted {
 
 pub(super) fn line_of(learned: &Learned, kind: &RouteKey) -> LineKey {
     LineKey { scope: learned.scope(kind), paused: learned.line(kind) }
-}
-
-/// The line into which the first ticket of one belongs. One whose kind pauses no more may stay where it is.
-fn head_line<T>(learned: &Learned, head: &Head<'_, LineKey, Ticket<T>>) -> LineKey {
-    let line = line_of(learned, &head.ticket.kind);
-    LineKey { paused: line.paused.or(head.key.paused), ..line }
 }
 
 fn earliest(budget: &mut Budget, learned: &mut Learned, now: Instant, cost: Cost, line: LineKey) -> Instant {

@@ -46,8 +46,7 @@ impl<T> State<T> {
     /// When all that wait now will have left.
     fn drained(&mut self, now: Instant) -> Instant {
         let mut drained = now;
-        for head in self.queue.heads() {
-            let line = *head.key;
+        for &line in self.queue.lines() {
             let ahead = |source: Source| self.queue.units(|line| line.scope.includes(source)).saturating_sub(1);
             let from = opens(&self.learned, now, line.scope, line.paused.as_ref());
             drained = drained.max(self.budget.project(now, from, ahead, Cost::MIN, line.scope));

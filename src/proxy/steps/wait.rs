@@ -8,7 +8,10 @@ use tower::{Service, service_fn};
 use crate::{
     clock::Instant,
     error::Error,
-    lane::{Admission, AdmitRequest, Permit, order::Turn},
+    lane::{
+        Admission, AdmitRequest, Permit,
+        order::{Claim, Turn},
+    },
     learn::RouteKey,
     limit::Cost,
     proxy::{
@@ -50,7 +53,7 @@ where
                 _ => RouteKey::new(request.method().as_str(), request.uri().path())
                     .with_credential(credential::hash(request.headers())),
             };
-            let ask = AdmitRequest { cost: Cost::MIN, kind, deadline: call.deadline, turn };
+            let ask = AdmitRequest { cost: Cost::MIN, kind, claim: Claim::USUAL, deadline: call.deadline, turn };
             // Tunnels make connections of their own.
             let warms = *request.method() != Method::CONNECT;
             let (permit, waited) = wait(&call.exchange, route, route.lane.admit(ask), call.deadline, warms).await?;

@@ -7,7 +7,10 @@ use http::{HeaderMap, header::RETRY_AFTER};
 use super::*;
 use crate::{
     hint,
-    lane::{Admission, AdmitRequest, order::Turn},
+    lane::{
+        Admission, AdmitRequest,
+        order::{Claim, Turn},
+    },
     learn::{AnswerReport, RouteKey},
     limit::Cost,
     policy::Rules,
@@ -28,7 +31,13 @@ async fn a_connection_to_be_made_ready_keeps_no_lane_when_everybody_has_left() {
     let session = Session::new(proxy.clone(), pool, client, IpAddr::V4(Ipv4Addr::LOCALHOST));
     let origin = Origin::parse(Scheme::Http, "closed.test", Some(80)).unwrap();
     let route = Arc::new(session.inside(origin, Protocol::Http1).route_inside().unwrap());
-    let ask = AdmitRequest { cost: Cost::MIN, kind: RouteKey::NONE, deadline: Instant::FAR, turn: Turn::New };
+    let ask = AdmitRequest {
+        cost: Cost::MIN,
+        kind: RouteKey::NONE,
+        claim: Claim::USUAL,
+        deadline: Instant::FAR,
+        turn: Turn::New,
+    };
     let Admission::Send(mut permit) = route.lane.admit(ask) else { panic!("nothing is known") };
     permit.sent();
     let headers = HeaderMap::from_iter([(RETRY_AFTER, "3000".parse().unwrap())]);

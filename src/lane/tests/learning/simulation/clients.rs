@@ -14,7 +14,7 @@ use crate::{
     hint::{self, Cause},
     lane::{
         AdmitRequest,
-        order::Turn,
+        order::{Claim, Turn},
         state::{Decision, Effects, End, Slot, State, Timer},
     },
     learn::{AnswerReport, Change, RouteKey},
@@ -72,7 +72,13 @@ impl Andante {
 
 impl Client for Andante {
     fn ask(&mut self, now: Instant, worker: usize, turn: Turn) -> bool {
-        let ask = AdmitRequest { cost: Cost::MIN, kind: self.kinds[worker], deadline: Instant::FAR, turn };
+        let ask = AdmitRequest {
+            cost: Cost::MIN,
+            kind: self.kinds[worker],
+            claim: Claim::USUAL,
+            deadline: Instant::FAR,
+            turn,
+        };
         match self.state.asked(now, &ask) {
             Decision::Send(slot) => {
                 self.slots.insert(worker, (slot, now));

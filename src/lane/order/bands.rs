@@ -1,0 +1,92 @@
+//! Which urgency is served: the most urgent one, and each lower one at least a little.
+
+use super::claim::Urgency;
+
+/// What was served of each urgency, and which ones wait.
+#[derive(Debug, Default)]
+pub(super) struct Bands {
+    /// A bit for each urgency that waits.
+    waiting: u8,
+    /// What was served so far.
+    served: u64,
+    /// Of each urgency, how much will have been served by all when it has its guaranteed turn.
+    due: [u64; Urgency::COUNT],
+}
+
+/// Each lower urgency that waits gets a slot after so many of others.
+const GUARANTEE: u64 = 20;
+
+// === impl Bands ===
+
+impl Bands {
+    /// Requests of this urgency wait from now on, the first of which costs `cost`. No share is owed for the time before.
+    pub(super) fn enter(&mut self, urgency: Urgency, cost: u64) {
+        if !self.has(urgency.get()) {
+            self.waiting |= 1 << urgency.get();
+            let due = &mut self.due[usize::from(urgency.get())];
+            *due = (*due).max(self.served + cost * GUARANTEE);
+        }
+    }
+
+    /// None of this urgency wait any more.
+    pub(super) fn leave(&mut self, urgency: Urgency) {
+        self.waiting &= !(1 << urgency.get());
+    }
+
+    /// One of this urgency was served, at `cost`.
+    pub(super) fn charge(&mut self, urgency: Urgency, cost: u64) {
+        self.served += cost;
+        self.due[usize::from(urgency.get())] = self.served + cost * GUARANTEE;
+    }
+
+    /// The urgency whose turn it is.
+    pub(super) fn next(&self) -> Option<Urgency> {
+        let most = (self.waiting != 0).then(|| self.waiting.trailing_zeros() as u8)?;
+        let lower = (most + 1..Urgency::COUNT as u8).filter(|band| self.has(*band));
+        let due = lower.map(|band| (self.due[usize::from(band)], band)).filter(|(due, _)| *due <= self.served).min();
+        Urgency::new(due.map_or(most, |(_, band)| band))
+    }
+
+    /// How much is served while `own` of this urgency are, if all that waits goes on to wait; `urgent` of it are before.
+    pub(super) fn ahead(&self, urgency: Urgency, own: f64, urgent: f64) -> f64 {
+        let lower = (urgency.get() + 1..Urgency::COUNT as u8).filter(|band| self.has(*band)).count();
+        let guarantee = GUARANTEE as f64 + 1.0;
+        (own * guarantee).min(urgent + own) / (1.0 - lower as f64 / guarantee)
+    }
+
+    fn has(&self, band: u8) -> bool {
+        self.waiting & (1 << band) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lower_urgency_gets_its_share_under_a_flood() {
+        let mut bands = Bands::default();
+        for urgency in [Urgency::MOST, Urgency::USUAL, Urgency::LEAST] {
+            bands.enter(urgency, 1);
+        }
+        let mut served = [0u32; Urgency::COUNT];
+        for _ in 0..2100 {
+            let next = bands.next().unwrap();
+            served[usize::from(next.get())] += 1;
+            bands.charge(next, 1);
+        }
+        // One after each 20 of others.
+        for (band, share) in [(0, 1900), (3, 100), (7, 100)] {
+            assert!(served[band].abs_diff(share) <= 1, "{served:?}");
+        }
+    }
+
+    #[test]
+    fn one_that_comes_is_not_owed_a_share_of_the_past() {
+        let mut bands = Bands::default();
+        bands.enter(Urgency::MOST, 1);
+        (0..1000).for_each(|_| bands.charge(Urgency::MOST, 1));
+        bands.enter(Urgency::LEAST, 1);
+        assert_eq!(bands.next(), Some(Urgency::MOST));
+    }
+}

@@ -1,0 +1,147 @@
+//! By what a request claims its turn: how urgent it is, whose it is, and with what weight.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::{fmt, num::NonZeroU16};
+
+/// How urgent a request is: 0 is first, 7 is last (RFC 9218 §4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Urgency(u8);
+
+/// Who sends a request: an IPv4 address, or the first half of an IPv6 address, since one host has a whole /64 for itself.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(u64);
+
+/// A flow of a client: a hash of the name that the client gives it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId(pub u64);
+
+/// How much a client or a flow gets beside others: one of weight 2 gets twice as much as one of weight 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Weight(pub NonZeroU16);
+
+/// By what a request claims its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// How urgent it is.
+    pub urgency: Urgency,
+    /// Whose it is.
+    pub client: ClientId,
+    /// To which of the client's flows it belongs.
+    pub flow: FlowId,
+    /// The client's weight among all clients.
+    pub client_weight: Weight,
+    /// The flow's weight among the client's flows.
+    pub flow_weight: Weight,
+}
+
+// === impl Urgency ===
+
+impl Urgency {
+    /// How many there are.
+    pub const COUNT: usize = 8;
+    /// The first.
+    pub const MOST: Self = Self(0);
+    /// That of a request that does not say (RFC 9218 §4.1).
+    pub const USUAL: Self = Self(3);
+    /// The last.
+    pub const LEAST: Self = Self(7);
+
+    /// The urgency with this number; `None` above 7.
+    pub fn new(number: u8) -> Option<Self> {
+        (usize::from(number) < Self::COUNT).then_some(Self(number))
+    }
+
+    /// Its number.
+    pub fn get(self) -> u8 {
+        self.0
+    }
+}
+
+// === impl ClientId ===
+
+impl ClientId {
+    /// Nobody in particular.
+    pub const NONE: Self = Self(0);
+
+    /// The client at `address`.
+    pub fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Self(address.to_bits().into()),
+            IpAddr::V6(address) => Self((address.to_bits() >> 64) as u64),
+        }
+    }
+
+    pub(super) fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match u32::try_from(self.0) {
+            // No IPv6 address of a client has zeros there, but the loopback address.
+            Ok(0) => f.write_str("::1"),
+            Ok(address) => Ipv4Addr::from_bits(address).fmt(f),
+            Err(_) => write!(f, "{}/64", Ipv6Addr::from_bits(u128::from(self.0) << 64)),
+        }
+    }
+}
+
+impl fmt::Debug for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+// === impl Weight ===
+
+impl Weight {
+    /// That of a client or a flow for which none is configured.
+    pub const ONE: Self = Self(NonZeroU16::MIN);
+
+    pub(super) fn get(self) -> u64 {
+        self.0.get().into()
+    }
+}
+
+// === impl Claim ===
+
+impl Claim {
+    /// That of a request of which nothing is known.
+    pub const USUAL: Self = Self {
+        urgency: Urgency::USUAL,
+        client: ClientId::NONE,
+        flow: FlowId(0),
+        client_weight: Weight::ONE,
+        flow_weight: Weight::ONE,
+    };
+}
+
+impl Default for Claim {
+    fn default() -> Self {
+        Self::USUAL
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_an_address_or_a_network_of_one_host() {
+        let id = |text: &str| ClientId::of(text.parse().unwrap());
+        assert_eq!(id("10.1.2.3").to_string(), "10.1.2.3");
+        assert_eq!(id("::ffff:10.1.2.3"), id("10.1.2.3"));
+        assert_eq!(id("2001:db8:1:2::3"), id("2001:db8:1:2:ffff::1"));
+        assert_ne!(id("2001:db8:1:2::3"), id("2001:db8:1:3::3"));
+        assert_eq!(id("2001:db8:1:2::3").to_string(), "2001:db8:1:2::/64");
+        assert_eq!(id("::1").to_string(), "::1");
+    }
+
+    #[test]
+    fn urgencies_are_those_of_rfc_9218() {
+        assert_eq!(Urgency::new(7), Some(Urgency::LEAST));
+        assert_eq!(Urgency::new(8), None);
+        assert_eq!(Urgency::USUAL.get(), 3);
+    }
+}

@@ -1,0 +1,224 @@
+//! One level of fair queueing: EEVDF, with the virtual time as the weighted mean of all start tags, as Linux has it.
+//!
+//! Each member has a *start*: the virtual time at which what it has received was its due. A member whose start is not
+//! after the virtual time is owed something; of those the one is next whose turn would end first. So each member stays
+//! within one largest cost of its share, whatever the weights are, and because the virtual time is a mean, members that
+//! join or leave need no special case.
+//!
+//! I. Stoica, H. Abdel-Wahab, "Earliest Eligible Virtual Deadline First", Old Dominion University TR-95-22, 1995.
+
+use std::collections::BTreeSet;
+
+use super::{claim::Weight, slab::Slab};
+
+/// What has members has them by their numbers.
+pub(super) trait Members {
+    fn member(&mut self, id: u32) -> &mut Member;
+}
+
+/// A client among clients, or a flow among the flows of its client.
+#[derive(Debug)]
+pub(super) struct Member {
+    start: u64,
+    /// By what it is sorted where it is listed.
+    tag: u64,
+    weight: Weight,
+    listed: Listed,
+    active: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listed {
+    No,
+    /// Among those that are owed something, by the ends of their turns.
+    Owed,
+    /// Among those that had their due, by their starts.
+    Ahead,
+}
+
+/// Shares what it is told of among its members.
+#[derive(Debug, Default)]
+pub(super) struct Fair {
+    owed: BTreeSet<(u64, u32)>,
+    ahead: BTreeSet<(u64, u32)>,
+    /// The sum of the weights of active members.
+    weights: u64,
+    /// The sum of their starts, by weight.
+    starts: u128,
+    /// The virtual time while none is active.
+    rest: u64,
+    /// The largest cost so far: the length of a turn.
+    largest: u64,
+    active: u32,
+}
+
+/// What a unit of cost is in virtual time: a weight of 65,535 still leaves digits of it.
+const UNIT: u64 = 1 << 24;
+
+// === impl Member ===
+
+impl Member {
+    pub(super) fn weight(&self) -> Weight {
+        self.weight
+    }
+
+    pub(super) fn is_active(&self) -> bool {
+        self.active
+    }
+
+    fn virtual_time(&self, cost: u64) -> u64 {
+        cost * UNIT / self.weight.get()
+    }
+}
+
+// === impl Fair ===
+
+impl Fair {
+    /// Whether no member has anything to send.
+    pub(super) fn is_idle(&self) -> bool {
+        self.active == 0
+    }
+
+    /// A member that has had its due so far.
+    pub(super) fn newcomer(&self, weight: Weight) -> Member {
+        Member { start: self.virtual_time(), tag: 0, weight, listed: Listed::No, active: false }
+    }
+
+    /// The member has something to send from now on. It keeps no credit from the time before, except for one turn if it
+    /// waited elsewhere (`moved`): otherwise one whose turn comes while its line is closed would never get it. What it
+    /// has received too much it still owes.
+    pub(super) fn activate(&mut self, id: u32, member: &mut Member, moved: bool) {
+        let now = self.virtual_time();
+        let credit = if moved && member.listed != Listed::No { member.virtual_time(self.largest) } else { 0 };
+        self.unlist(id, member);
+        member.start = member.start.max(now.saturating_sub(credit));
+        member.active = true;
+        self.active += 1;
+        self.add(member);
+        self.list(id, member);
+    }
+
+    /// The member has nothing to send any more. Says whether it may be forgotten.
+    pub(super) fn deactivate(&mut self, id: u32, member: &mut Member) -> bool {
+        let now = self.virtual_time();
+        self.unlist(id, member);
+        self.subtract(member);
+        member.active = false;
+        self.active -= 1;
+        if self.active == 0 {
+            self.rest = now;
+        }
+        let forgotten = member.start + member.virtual_time(self.largest) <= self.virtual_time();
+        if !forgotten {
+            self.list(id, member);
+        }
+        forgotten
+    }
+
+    /// The member has received `cost`.
+    pub(super) fn charge(&mut self, id: u32, member: &mut Member, cost: u64) {
+        self.expect(cost);
+        self.change(id, member, |member| member.start += member.virtual_time(cost));
+    }
+
+    /// The member's weight is another one from now on.
+    pub(super) fn reweigh(&mut self, id: u32, member: &mut Member, weight: Weight) {
+        self.change(id, member, |member| member.weight = weight);
+    }
+
+    /// There are costs as large as this.
+    pub(super) fn expect(&mut self, cost: u64) {
+        self.largest = self.largest.max(cost);
+    }
+
+    /// Whose turn it is. Members that may be forgotten go to `forgotten`.
+    pub(super) fn next(&mut self, members: &mut impl Members, forgotten: &mut Vec<u32>) -> Option<u32> {
+        if self.active == 0 {
+            return None;
+        }
+        loop {
+            while let Some(&(tag, id)) = self.ahead.first()
+                && self.is_owed(tag)
+            {
+                let member = members.member(id);
+                self.unlist(id, member);
+                if member.active { self.list(id, member) } else { forgotten.push(id) }
+            }
+            let &(_, id) = self.owed.first().expect("the least start is not after the mean of all");
+            let member = members.member(id);
+            if self.is_owed(member.start) {
+                return Some(id);
+            }
+            // Others have left since, and the mean has gone back.
+            self.relist(id, member);
+        }
+    }
+
+    /// All members that are known.
+    pub(super) fn members(&self) -> impl Iterator<Item = u32> {
+        self.owed.iter().chain(&self.ahead).map(|(_, id)| *id)
+    }
+
+    fn virtual_time(&self) -> u64 {
+        if self.weights == 0 { self.rest } else { (self.starts / u128::from(self.weights)) as u64 }
+    }
+
+    fn is_owed(&self, start: u64) -> bool {
+        u128::from(start) * u128::from(self.weights) <= self.starts
+    }
+
+    fn change(&mut self, id: u32, member: &mut Member, change: impl FnOnce(&mut Member)) {
+        self.unlist(id, member);
+        if member.active {
+            self.subtract(member);
+        }
+        change(member);
+        if member.active {
+            self.add(member);
+        }
+        self.list(id, member);
+    }
+
+    fn add(&mut self, member: &Member) {
+        self.weights += member.weight.get();
+        self.starts += u128::from(member.weight.get()) * u128::from(member.start);
+    }
+
+    fn subtract(&mut self, member: &Member) {
+        self.weights -= member.weight.get();
+        self.starts -= u128::from(member.weight.get()) * u128::from(member.start);
+    }
+
+    fn relist(&mut self, id: u32, member: &mut Member) {
+        self.unlist(id, member);
+        self.list(id, member);
+    }
+
+    fn list(&mut self, id: u32, member: &mut Member) {
+        let end = member.start + member.virtual_time(self.largest);
+        if member.active && self.is_owed(member.start) {
+            (member.listed, member.tag) = (Listed::Owed, end);
+            self.owed.insert((end, id));
+        } else {
+            // One that is not active is remembered for a turn longer: it may come back for one that it has missed.
+            (member.listed, member.tag) = (Listed::Ahead, if member.active { member.start } else { end });
+            self.ahead.insert((member.tag, id));
+        }
+    }
+
+    fn unlist(&mut self, id: u32, member: &mut Member) {
+        let removed = match member.listed {
+            Listed::No => true,
+            Listed::Owed => self.owed.remove(&(member.tag, id)),
+            Listed::Ahead => self.ahead.remove(&(member.tag, id)),
+        };
+        debug_assert!(removed, "a member stands where it was listed");
+        member.listed = Listed::No;
+    }
+}
+
+impl Members for Slab<Member> {
+    fn member(&mut self, id: u32) -> &mut Member {
+        &mut self[id]
+    }
+}

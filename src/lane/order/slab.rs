@@ -1,0 +1,111 @@
+//! Things with numbers: a place for each, which the next one takes when it is empty, and maps that are quick to ask.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hasher},
+    ops::{Index, IndexMut},
+};
+
+/// Items by small numbers. The number of an item that was taken out is given to another one.
+#[derive(Debug)]
+pub(super) struct Slab<T> {
+    items: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+/// A map with a hash that is quick and keeps nobody from making collisions: for keys that are hashes or numbers of ours.
+pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
+
+/// Multiplies and turns: see [`Map`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Mix(u64);
+
+// === impl Slab ===
+
+impl<T> Slab<T> {
+    pub(super) const fn new() -> Self {
+        Self { items: Vec::new(), free: Vec::new() }
+    }
+
+    pub(super) fn insert(&mut self, item: T) -> u32 {
+        match self.free.pop() {
+            Some(id) => {
+                self.items[id as usize] = Some(item);
+                id
+            }
+            None => {
+                self.items.push(Some(item));
+                u32::try_from(self.items.len() - 1).expect("more would not fit into memory")
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: u32) -> T {
+        self.free.push(id);
+        self.items[id as usize].take().expect("an item is taken out once")
+    }
+
+    pub(super) fn get(&self, id: u32) -> Option<&T> {
+        self.items.get(id as usize)?.as_ref()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        (0..).zip(&self.items).filter_map(|(id, item)| Some((id, item.as_ref()?)))
+    }
+
+    /// How many items it has.
+    pub(super) fn len(&self) -> usize {
+        self.items.len() - self.free.len()
+    }
+
+    /// For how many items it has memory.
+    pub(super) fn room(&self) -> usize {
+        self.items.capacity()
+    }
+}
+
+impl<T> Index<u32> for Slab<T> {
+    type Output = T;
+    fn index(&self, id: u32) -> &T {
+        self.items[id as usize].as_ref().expect("the item is still there")
+    }
+}
+
+impl<T> IndexMut<u32> for Slab<T> {
+    fn index_mut(&mut self, id: u32) -> &mut T {
+        self.items[id as usize].as_mut().expect("the item is still there")
+    }
+}
+
+// === impl Mix ===
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        // The map looks at the upper bits and at the lower ones.
+        self.0 ^ (self.0 >> 32)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for bytes in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u8(&mut self, number: u8) {
+        self.write_u64(number.into());
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0.rotate_left(26) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+}
