@@ -77,15 +77,17 @@ pub(in crate::hint) fn only_complains(json: &Value) -> bool {
     fails && members.iter().all(|(name, value)| is_aside(name) || !full(value))
 }
 
-/// Whether something stands in `body` that all of them have in quotes, so that others need not be parsed. What is before
-/// the first quote or behind the last may look like it: such a body is parsed for nothing.
+/// Whether something stands in `body` that all of them have in quotes, so that others need not be parsed.
 pub(super) fn may_complain(body: &[u8]) -> bool {
-    body.split(|byte| *byte == b'"').any(is_mark)
-}
-
-// Told apart by length first, by which nearly all are.
-fn is_mark(word: &[u8]) -> bool {
-    matches!(word, b"errors" | b"error" | b"throttleStatus" | b"backoff" | b"quota_remaining" | b"OVER_QUERY_LIMIT")
+    let quotes = body.iter().enumerate().filter(|(_, byte)| **byte == b'"');
+    quotes.map(|(at, _)| &body[at + 1..]).any(|rest| match rest {
+        [b'e', ..] => rest.starts_with(b"error\"") || rest.starts_with(b"errors\""),
+        [b't', ..] => rest.starts_with(b"throttleStatus\""),
+        [b'b', ..] => rest.starts_with(b"backoff\""),
+        [b'q', ..] => rest.starts_with(b"quota_remaining\""),
+        [b'O', ..] => rest.starts_with(b"OVER_QUERY_LIMIT\""),
+        _ => false,
+    })
 }
 
 pub(super) fn read(json: &Value, now: Now, evidence: &mut Evidence) {
