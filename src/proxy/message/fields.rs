@@ -34,18 +34,20 @@ pub(crate) fn remove_hop_by_hop(fields: &mut HeaderMap) -> bool {
         }
         fields.remove(CONNECTION);
     }
-    for (there, name) in [
-        (found.te, TE),
-        (found.coding, TRANSFER_ENCODING),
-        (found.length, CONTENT_LENGTH),
-        (found.upgrade, UPGRADE),
-        (found.expect, EXPECT),
-        (found.keep_alive, KEEP_ALIVE),
-        (found.proxy, PROXY_CONNECTION),
-        (found.proxy, PROXY_AUTHORIZATION),
-        (found.proxy, PROXY_AUTHENTICATION_INFO),
-    ] {
-        if there {
+    // On nearly all there is one of these, if any.
+    if found.length {
+        fields.remove(CONTENT_LENGTH);
+    }
+    if found.coding {
+        fields.remove(TRANSFER_ENCODING);
+    }
+    if found.rare {
+        for name in [TE, UPGRADE, EXPECT, KEEP_ALIVE] {
+            fields.remove(name);
+        }
+    }
+    if found.proxy {
+        for name in [PROXY_CONNECTION, PROXY_AUTHORIZATION, PROXY_AUTHENTICATION_INFO] {
             fields.remove(name);
         }
     }
@@ -118,9 +120,8 @@ struct Found {
     te: bool,
     coding: bool,
     length: bool,
-    upgrade: bool,
-    expect: bool,
-    keep_alive: bool,
+    /// Another field that concerns one hop.
+    rare: bool,
     proxy: bool,
     andante: bool,
 }
@@ -129,12 +130,10 @@ impl Found {
     fn note(&mut self, name: &HeaderName) {
         match name.as_str().as_bytes() {
             b"connection" => self.connection = true,
-            b"te" => self.te = true,
+            b"te" => (self.te, self.rare) = (true, true),
             b"transfer-encoding" => self.coding = true,
             b"content-length" => self.length = true,
-            b"upgrade" => self.upgrade = true,
-            b"expect" => self.expect = true,
-            b"keep-alive" => self.keep_alive = true,
+            b"upgrade" | b"expect" | b"keep-alive" => self.rare = true,
             name if name.starts_with(b"proxy-") => self.proxy = true,
             name if name.starts_with(b"andante-") => self.andante = true,
             _ => {}
