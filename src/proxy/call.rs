@@ -32,7 +32,8 @@ pub(crate) struct Call {
     /// What keeps the worker on the gateway that it has come by.
     pub(crate) location: Option<Arc<LocationRewriter>>,
     /// Which attempt it is, if it was sent before.
-    pub(crate) retry: Option<Retry>,
+    /// Boxed: rare, and held once more by each step while the request waits.
+    pub(crate) retry: Option<Box<Retry>>,
 }
 
 /// Marks a further attempt, and says why it is made.

@@ -7,7 +7,6 @@ use tower::{Service, service_fn};
 use tracing::warn;
 
 use crate::{
-    clock::Instant,
     error::{Blame, Error},
     metrics,
     proxy::{
@@ -24,10 +23,10 @@ use crate::{
 struct CountedRequest {
     exchange: Arc<Exchange>,
     route: Arc<Route>,
-    since: Instant,
     method: Method,
     path: Option<PathAndQuery>,
-    workers_id: Option<HeaderValue>,
+    /// Boxed: there only if there is an access log.
+    workers_id: Option<Box<HeaderValue>>,
     ended: bool,
 }
 
@@ -74,10 +73,9 @@ impl CountedRequest {
     fn new(call: &Call) -> Self {
         let (exchange, request) = (call.exchange.clone(), &call.request);
         Self {
-            since: exchange.stats.begun(),
             method: request.method().clone(),
             path: request.uri().path_and_query().cloned(),
-            workers_id: access_log::workers_id(&exchange, request),
+            workers_id: access_log::workers_id(&exchange, request).map(Box::new),
             route: call.route.clone(),
             exchange,
             ended: false,
@@ -130,8 +128,8 @@ impl CountedRequest {
             path: self.path(),
             rule: Some(&self.route.lane.policy().name),
             status,
-            workers_id: self.workers_id.as_ref(),
-            since: Some(self.since),
+            workers_id: self.workers_id.as_deref(),
+            since: Some(self.exchange.stats.begun()),
         };
         line.write(&self.exchange, outcome);
     }
@@ -148,7 +146,7 @@ impl CountedRequest {
         let (proxy, lane) = (&exchange.proxy, &route.lane);
         lane.metrics().count(metrics::Outcome::Left);
         let (now, queued) = (proxy.clock.now(), exchange.progress.phase() == Phase::Waiting);
-        let Some(usual) = lane.departures().record(now, now.since(self.since), queued) else { return };
+        let Some(usual) = lane.departures().record(now, now.since(exchange.stats.begun()), queued) else { return };
         if proxy.reports.throttle.is_due(LogTopic::Departures, lane.host(), now) {
             let (host, rule, stats) = (lane.host(), &lane.policy().name, lane.departures().stats());
             warn!(

@@ -92,7 +92,7 @@ where
             route: route.clone(),
             deadline,
             location: location.clone(),
-            retry: Some(Retry { reason, attempt: tries + 1, back_off: pause }),
+            retry: Some(Box::new(Retry { reason, attempt: tries + 1, back_off: pause })),
         };
         progress.awaits_answer();
         match in_time(&exchange, &route, pin!(inner.call(call))).await {
@@ -131,7 +131,8 @@ async fn in_time<T>(
 
 /// A further attempt has its permit: counted and logged only now, as many still wait when their workers lose patience.
 pub(crate) fn begins(call: &Call) {
-    let Call { exchange, route, deadline, retry: Some(Retry { reason, attempt, back_off }), .. } = call else { return };
+    let Call { exchange, route, deadline, retry: Some(retry), .. } = call else { return };
+    let Retry { reason, attempt, back_off } = &**retry;
     let (now, lane) = (exchange.proxy.clock.now(), &route.lane);
     lane.metrics().retried(*reason);
     exchange.proxy.reports.retries.add(lane.host(), &lane.policy().name, *reason, now);

@@ -45,7 +45,7 @@ where
         async move {
             let (route, request) = (&call.route, &call.request);
             // What is refused again and again does not stand in the way of others for ever.
-            let favoured = call.retry.is_some_and(|retry| retry.attempt <= FAVOURED);
+            let favoured = call.retry.as_ref().is_some_and(|retry| retry.attempt <= FAVOURED);
             let turn = if favoured { Turn::Resent } else { Turn::New };
             let kind = match *request.method() {
                 // What is inside of a tunnel is unknown.
