@@ -8,6 +8,7 @@ mod host_pattern;
 mod origin;
 mod rule;
 mod rules;
+mod turns;
 
 pub use self::{
     answers::{Retry, Spend, Trust},
@@ -18,4 +19,5 @@ pub use self::{
     origin::{HostError, Origin, Scheme},
     rule::{Https, Policy},
     rules::{Interception, Rules, Unlisted},
+    turns::{BadShare, Share, ShareOf, Turns},
 };

@@ -13,6 +13,8 @@ use std::{
     time::Duration,
 };
 
+use ipnet::IpNet;
+
 use self::entry::Form::{Number, One, OneOrList, OneOrTable, Switch, Table, Tables, Words};
 pub(super) use self::entry::Key;
 pub use self::entry::{Fallback, Flag, Form, KeyEntry, Section};
@@ -26,7 +28,7 @@ use super::{
 };
 use crate::{
     limit::{Limits, MarginSpec},
-    policy::{HostPattern, Https, Parent, Spend, Trust},
+    policy::{HostPattern, Https, Parent, Share, Spend, Trust},
 };
 
 const LIST: &[char] = &[',', ';', '\n'];
@@ -193,6 +195,20 @@ pub(super) const MAX_WAITING: Key<usize> =
     Key::new("max-waiting", value::WAITING, Number("number"), "requests waiting at once, per budget")
         .default("100000")
         .purpose();
+pub(super) const URGENT: Key<IpNet> = Key::new(
+    "urgent",
+    value::NETWORK,
+    OneOrList("network or list"),
+    "clients whose requests may be more urgent than usual (`Priority: u=0` to `u=2`)",
+)
+.otherwise("all clients");
+pub(super) const WEIGHTS: Key<Share> = Key::new(
+    "weights",
+    value::SHARE,
+    OneOrList("list of `NAME=WEIGHT`"),
+    "flows, by name, and clients, by network, that get more than those of weight 1",
+)
+.default("[]");
 pub(super) const MARGIN: Key<MarginSpec> =
     Key::new("margin", value::MARGIN, One("duration or `\"auto\"`"), "room for jitter on the way to the API")
         .default("\"auto\"");
@@ -307,6 +323,8 @@ pub(super) const RULE: Section = Section {
         IN_FLIGHT.entry,
         MAX_WAIT.entry,
         MAX_WAITING.entry,
+        URGENT.entry,
+        WEIGHTS.entry,
         MARGIN.entry,
         STRICT.entry,
         ALLOW_PRIVATE.entry,

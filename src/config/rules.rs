@@ -189,6 +189,11 @@ impl RawRule {
         if let Some(waiting) = reader.one(table, &keys::MAX_WAITING) {
             policy.max_waiting = waiting.value;
         }
+        let networks = reader.several(table, &keys::URGENT);
+        policy.turns.urgent =
+            networks.map(|networks| networks.value.into_iter().map(|network| network.value).collect());
+        let weights = reader.several(table, &keys::WEIGHTS).map(|weights| weights.value).unwrap_or_default();
+        policy.turns.weights = weights.into_iter().map(|weight| weight.value).collect();
         let margin = reader.one(table, &keys::MARGIN);
         let https = reader.one(table, &keys::HTTPS);
         policy.https = https.as_ref().map(|https| https.value);

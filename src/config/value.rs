@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     limit::{Limits, MarginSpec},
-    policy::HostPattern,
+    policy::{HostPattern, Share},
 };
 
 /// One entry of `clients`.
@@ -46,6 +46,12 @@ pub(super) const ACCESS_LOG: Grammar<Option<AccessLog>> = Grammar {
 };
 pub(super) const CLIENT: Grammar<ClientEntry> =
     Grammar { expected: "a network or \"any\"", example: "\"10.0.0.0/8\"", read: client };
+pub(super) const NETWORK: Grammar<IpNet> = Grammar { expected: "a network", example: "\"10.1.0.0/16\"", read: network };
+pub(super) const SHARE: Grammar<Share> = Grammar {
+    expected: "NAME=WEIGHT, the weight from 1 to 65535",
+    example: "\"live=10\" for a flow, or \"10.1.0.0/16=2\" for clients",
+    read: share,
+};
 pub(super) const DURATION: Grammar<Duration> =
     Grammar { expected: "a duration", example: "\"30s\", \"20ms\" or \"1m30s\"", read: length };
 pub(super) const TIMEOUT: Grammar<Duration> =
@@ -126,11 +132,16 @@ fn access_log(text: &str) -> Result<Option<AccessLog>, ParseHint> {
 }
 
 fn client(text: &str) -> Result<ClientEntry, ParseHint> {
-    if text == "any" {
-        return Ok(ClientEntry::Any);
-    }
+    if text == "any" { Ok(ClientEntry::Any) } else { network(text).map(ClientEntry::Network) }
+}
+
+fn share(text: &str) -> Result<Share, ParseHint> {
+    text.parse().map_err(|_| ParseHint::default())
+}
+
+fn network(text: &str) -> Result<IpNet, ParseHint> {
     if let Ok(address) = text.parse::<IpAddr>() {
-        return Ok(ClientEntry::Network(address.into()));
+        return Ok(address.into());
     }
     let network: IpNet = text.parse().map_err(|_| ParseHint::default())?;
     // Bits past the prefix are a mistake in the address or in the prefix. andante must not guess: one guess admits more
@@ -142,7 +153,7 @@ fn client(text: &str) -> Result<ClientEntry, ParseHint> {
             hint: Some(format!("write \"{}\" for the network, or \"{host}\" for the one address", network.trunc())),
         });
     }
-    Ok(ClientEntry::Network(network))
+    Ok(network)
 }
 
 fn length(text: &str) -> Result<Duration, ParseHint> {

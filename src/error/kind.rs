@@ -1,6 +1,6 @@
 //! Every way in which a request fails. What follows from each stands in `facts`.
 
-use std::{net::IpAddr, time::Duration};
+use std::{net::IpAddr, num::NonZeroU32, time::Duration};
 
 use super::causes::Cause;
 
@@ -57,6 +57,20 @@ pub enum Error {
     /// An expectation other than `100-continue`.
     #[error("the expectation is not \"100-continue\"")]
     Expectation,
+    /// `Andante-Cost` is no cost.
+    #[error("Andante-Cost is {found:?}, which is no whole number from 1")]
+    BadCost {
+        /// What it is.
+        found: String,
+    },
+    /// A limit never has room for what the request costs.
+    #[error("a request that costs {cost} fits no window of {limit}")]
+    TooCostly {
+        /// What it costs.
+        cost: NonZeroU32,
+        /// The limit.
+        limit: String,
+    },
     /// The client's address is not allowed in.
     #[error("{client} may not use this proxy")]
     ClientDenied {

@@ -6,6 +6,7 @@ use super::{
     answers::{Retry, Spend, Trust},
     egress::Egress,
     host_pattern::HostPattern,
+    turns::Turns,
 };
 use crate::limit::{CalendarLimit, LimitSpec, MarginSpec};
 
@@ -37,6 +38,8 @@ pub struct Policy {
     pub max_wait: Duration,
     /// How many may wait in one lane.
     pub max_waiting: usize,
+    /// Who may be urgent, and who gets more than others.
+    pub turns: Turns,
     /// The margin for jitter.
     pub margin: MarginSpec,
     /// Whether private, loopback and link-local targets are allowed although andante listens beyond loopback.
@@ -91,6 +94,7 @@ impl Policy {
             in_flight: None,
             max_wait: Self::MAX_WAIT,
             max_waiting: Self::MAX_WAITING,
+            turns: Turns::default(),
             margin: MarginSpec::Auto,
             allow_private: false,
             https: None,

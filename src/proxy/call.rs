@@ -7,7 +7,8 @@ use http::Response;
 use crate::{
     clock::Instant,
     error::Error,
-    lane::Permit,
+    lane::{Permit, order::Claim},
+    limit::Cost,
     proxy::{
         exchange::Exchange,
         message::{gateway::LocationRewriter, request_body::BoxedRequest},
@@ -27,6 +28,9 @@ pub(crate) struct Call {
     /// As it will be sent: origin-form, without what was meant for us.
     pub(crate) request: BoxedRequest,
     pub(crate) route: Arc<Route>,
+    /// By what it claims its turn.
+    pub(crate) claim: Claim,
+    pub(crate) cost: Cost,
     /// Until when it is willing to wait for its slots, however often it is sent (RFC 7240, `Prefer: wait`; `max-wait`).
     pub(crate) deadline: Instant,
     /// What keeps the worker on the gateway that it has come by.

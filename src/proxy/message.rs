@@ -4,6 +4,7 @@ pub(crate) mod appetite;
 pub(crate) mod fields;
 pub(crate) mod gateway;
 pub(crate) mod interim;
+pub(crate) mod priority;
 pub(crate) mod progress;
 pub(crate) mod replay_buffer;
 pub(crate) mod request_body;

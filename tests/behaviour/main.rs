@@ -18,5 +18,6 @@ mod http_targets;
 mod http_upstream;
 mod https;
 mod lifecycle;
+mod order;
 mod scenario;
 mod trying_again;

@@ -46,15 +46,21 @@ const UNSEEN: u32 = 3;
 pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error> {
     let Admitted { call, mut permit, waited } = admitted;
     retry::begins(&call);
-    let Call { exchange, mut request, route, location, deadline, .. } = call;
+    let Call { exchange, mut request, route, claim, cost, location, deadline, .. } = call;
     let begun = exchange.attempt_begins();
     let head = request.method() == Method::HEAD;
     // Only there if the step that reads requests has found it to be in order.
     let upgrade = request.headers().get(UPGRADE).cloned().map(|wanted| (wanted, hyper::upgrade::on(&mut *request)));
     let keeps = route.lane.policy().retry.filter(|_| upgrade.is_none());
     let replay = keeps.map(|retry| ReplayRequest::of(&mut request, retry, &exchange.proxy.replay_memory));
-    let context =
-        AttemptContext { exchange: exchange.clone(), route: route.clone(), location: location.clone(), deadline };
+    let context = AttemptContext {
+        exchange: exchange.clone(),
+        route: route.clone(),
+        claim,
+        cost,
+        location: location.clone(),
+        deadline,
+    };
     // With a replay, each further attempt takes a permit of its own, and is counted.
     let unseen = if replay.is_some() { 0 } else { UNSEEN };
     let sent = {

@@ -1,5 +1,6 @@
 //! Reads a request: is it one that can be forwarded, where to, and in whose lane?
 
+mod claim;
 mod rewrite;
 mod target;
 
@@ -89,11 +90,24 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
     }
     let patience = patience(request.headers()).min(route.lane.policy().max_wait);
     let deadline = exchange.stats.begun() + patience;
+    let policy = route.lane.policy();
+    let claim = claim::read(request.headers(), exchange.session.address, policy);
+    let cost = match claim::cost(request.headers(), policy) {
+        Ok(cost) => cost,
+        Err(error) => return Err((exchange, request, error)),
+    };
     if request.method() == Method::CONNECT {
         return match exchange.proxy.lanes.rules().https(&route.origin, route.lane.policy()) {
-            Https::Tunnel => {
-                Ok(ReadRequest::Call(Call { exchange, request, route, deadline, location: None, retry: None }))
-            }
+            Https::Tunnel => Ok(ReadRequest::Call(Call {
+                exchange,
+                request,
+                route,
+                claim,
+                cost,
+                deadline,
+                location: None,
+                retry: None,
+            })),
             Https::Intercept => Ok(ReadRequest::Inside(exchange, Takeover::Intercept { request, route })),
             Https::Refuse => {
                 let error = Error::TunnelRefused { origin: route.origin.to_string() };
@@ -103,7 +117,7 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
     }
     let (path, location) = gateway.map(|found| (found.path, found.location)).unzip();
     rewrite::rewrite(&exchange, &route, &mut request, path);
-    Ok(ReadRequest::Call(Call { exchange, request, route, deadline, location, retry: None }))
+    Ok(ReadRequest::Call(Call { exchange, request, route, claim, cost, deadline, location, retry: None }))
 }
 
 /// Everything that can be wrong with a request, and where it goes if nothing is.

@@ -61,7 +61,7 @@ async fn keep_trying<S>(mut inner: S, mut failed: Box<FailedAttempt>) -> Answere
 where
     S: Service<Call, Response = AttemptOutcome, Error = Error>,
 {
-    let AttemptContext { exchange, route, location, deadline } = failed.context.clone();
+    let AttemptContext { exchange, route, claim, cost, location, deadline } = failed.context.clone();
     let (clock, lane, progress) = (exchange.proxy.clock, &route.lane, &exchange.progress);
     let others = lane.served();
     for tries in 1.. {
@@ -90,6 +90,8 @@ where
             exchange: exchange.clone(),
             request,
             route: route.clone(),
+            claim,
+            cost,
             deadline,
             location: location.clone(),
             retry: Some(Box::new(Retry { reason, attempt: tries + 1, back_off: pause })),

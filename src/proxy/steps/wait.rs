@@ -8,12 +8,8 @@ use tower::{Service, service_fn};
 use crate::{
     clock::Instant,
     error::Error,
-    lane::{
-        Admission, AdmitRequest, Permit,
-        order::{Claim, Turn},
-    },
+    lane::{Admission, AdmitRequest, Permit, order::Turn},
     learn::RouteKey,
-    limit::Cost,
     proxy::{
         call::{Admitted, Call},
         exchange::Exchange,
@@ -53,7 +49,7 @@ where
                 _ => RouteKey::new(request.method().as_str(), request.uri().path())
                     .with_credential(credential::hash(request.headers())),
             };
-            let ask = AdmitRequest { cost: Cost::MIN, kind, claim: Claim::USUAL, deadline: call.deadline, turn };
+            let ask = AdmitRequest { cost: call.cost, kind, claim: call.claim, deadline: call.deadline, turn };
             // Tunnels make connections of their own.
             let warms = *request.method() != Method::CONNECT;
             let (permit, waited) = wait(&call.exchange, route, route.lane.admit(ask), call.deadline, warms).await?;

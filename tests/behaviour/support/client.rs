@@ -19,6 +19,11 @@ impl Client {
         Self::secure(Wire::new(TcpStream::connect(address).unwrap()), Vec::new(), None)
     }
 
+    /// A client on a connection that is there.
+    pub(crate) fn over(stream: TcpStream) -> Self {
+        Self::secure(Wire::new(stream), Vec::new(), None)
+    }
+
     /// Speaks over `wire`.
     pub(super) fn secure(wire: Wire, certificate: Vec<u8>, alpn: Option<String>) -> Self {
         Self { wire, certificate, alpn }

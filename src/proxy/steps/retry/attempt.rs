@@ -7,6 +7,8 @@ use http::Response;
 use super::replay::ReplayRequest;
 use crate::{
     clock::Instant,
+    lane::order::Claim,
+    limit::Cost,
     metrics::RetryReason,
     proxy::{
         call::Answered,
@@ -40,6 +42,8 @@ pub(crate) struct FailedAttempt {
 pub(crate) struct AttemptContext {
     pub(crate) exchange: Arc<Exchange>,
     pub(crate) route: Arc<Route>,
+    pub(crate) claim: Claim,
+    pub(crate) cost: Cost,
     pub(crate) location: Option<Arc<LocationRewriter>>,
     pub(crate) deadline: Instant,
 }

@@ -1,0 +1,113 @@
+//! Whose turn it is among those that wait, as far as a rule says.
+
+use core::net::IpAddr;
+use std::{fmt, num::NonZeroU16, str::FromStr};
+
+use ipnet::IpNet;
+
+/// Who may be urgent, and who gets more than others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Turns {
+    /// Who may be more urgent than usual; everybody if nobody is named.
+    pub urgent: Option<Vec<IpNet>>,
+    /// The weights of clients and of flows; all others have 1.
+    pub weights: Vec<Share>,
+}
+
+/// The weight of somebody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Whose it is.
+    pub of: ShareOf,
+    /// How much more it gets than one of weight 1.
+    pub weight: NonZeroU16,
+}
+
+/// Who has a weight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShareOf {
+    /// Each client in this network, among clients.
+    Clients(IpNet),
+    /// The flow of this name, among the flows of its client.
+    Flow(String),
+}
+
+/// The text is not of the form `NAME=WEIGHT`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadShare;
+
+// === impl Turns ===
+
+impl Turns {
+    /// Whether the client at `address` may be more urgent than usual.
+    pub fn may_be_urgent(&self, address: IpAddr) -> bool {
+        self.urgent.as_ref().is_none_or(|networks| networks.iter().any(|network| holds(network, address)))
+    }
+
+    /// The weight of the client at `address`: that of the smallest network which it is in.
+    pub fn weight_of_client(&self, address: IpAddr) -> NonZeroU16 {
+        let networks = self.weights.iter().filter_map(|share| match &share.of {
+            ShareOf::Clients(network) => holds(network, address).then_some((network.prefix_len(), share.weight)),
+            ShareOf::Flow(_) => None,
+        });
+        networks.max_by_key(|(length, _)| *length).map_or(NonZeroU16::MIN, |(_, weight)| weight)
+    }
+
+    /// The weight of the flow with this name.
+    pub fn weight_of_flow(&self, name: &[u8]) -> NonZeroU16 {
+        let found = self.weights.iter().find(|share| matches!(&share.of, ShareOf::Flow(of) if of.as_bytes() == name));
+        found.map_or(NonZeroU16::MIN, |share| share.weight)
+    }
+}
+
+fn holds(network: &IpNet, address: IpAddr) -> bool {
+    network.contains(&address.to_canonical())
+}
+
+// === impl Share ===
+
+impl FromStr for Share {
+    type Err = BadShare;
+
+    /// `live=10`, `10.1.0.0/16=2`: what is no network is the name of a flow.
+    fn from_str(text: &str) -> Result<Self, BadShare> {
+        let (of, weight) = text.rsplit_once('=').ok_or(BadShare)?;
+        let (of, weight) = (of.trim(), weight.trim().parse().map_err(|_| BadShare)?);
+        if of.is_empty() {
+            return Err(BadShare);
+        }
+        let network = of.parse().or_else(|_| of.parse::<IpAddr>().map(IpNet::from));
+        Ok(Self { of: network.map_or_else(|_| ShareOf::Flow(of.to_owned()), ShareOf::Clients), weight })
+    }
+}
+
+impl fmt::Display for BadShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not of the form NAME=WEIGHT")
+    }
+}
+
+impl std::error::Error for BadShare {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_network_counts() {
+        let weights = ["10.0.0.0/8=2", "10.1.2.3=9", "10.1.0.0/16=5", "live=7"].map(|text| text.parse().unwrap());
+        let turns = Turns { weights: weights.to_vec(), ..Turns::default() };
+        let client = |text: &str| turns.weight_of_client(text.parse().unwrap()).get();
+        assert_eq!(["10.9.9.9", "10.1.9.9", "10.1.2.3", "11.0.0.1"].map(client), [2, 5, 9, 1]);
+        assert_eq!(client("::ffff:10.1.2.3"), 9);
+        assert_eq!(turns.weight_of_flow(b"live").get(), 7);
+        assert_eq!(turns.weight_of_flow(b"batch").get(), 1);
+    }
+
+    #[test]
+    fn what_is_no_weight_is_refused() {
+        for text in ["live", "live=0", "live=-1", "live=70000", "=3", "live="] {
+            assert_eq!(text.parse::<Share>(), Err(BadShare), "{text}");
+        }
+    }
+}
