@@ -4,6 +4,7 @@ mod budget;
 mod calendar;
 mod charge;
 mod gcra;
+mod history;
 mod limits;
 mod margin;
 mod spec;

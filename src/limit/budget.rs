@@ -1,10 +1,15 @@
 //! All limits of one lane, asked together and charged together.
 
+mod reconfigure;
+#[cfg(test)]
+mod tests;
+
 use std::{num::NonZeroU32, time::Duration};
 
 use super::{
     CalendarCount, CalendarLimit, CalendarUsage, Gcra, LONGEST_PACE, LimitSpec, Margin, MarginSpec, Window,
     charge::{Charge, Cost, Scope, Seq, Source},
+    history::History,
 };
 use crate::clock::Instant;
 
@@ -18,6 +23,8 @@ pub struct Budget {
     /// When something was taken last.
     last: Option<Instant>,
     since: Instant,
+    /// When units were taken, for limits that are added later.
+    history: History,
     /// What was configured does not hold while something is known that was not.
     yields: bool,
 }
@@ -33,6 +40,8 @@ struct Limit {
     window: Window,
     /// When something was last taken of it.
     taken: Instant,
+    /// Until then its window may lack units that left before the limit was there: it counts no more than fill it.
+    lacks_until: Instant,
 }
 
 /// How far one limit is used, for people to look at.
@@ -61,6 +70,7 @@ impl Budget {
             next: 0,
             last: None,
             since: now,
+            history: History::default(),
             yields: false,
         }
     }
@@ -153,6 +163,7 @@ impl Budget {
         let seq = self.next;
         self.next += u64::from(cost.get());
         self.last = Some(now);
+        self.history.take(now, cost);
         for limit in self.limits.iter_mut().filter(|limit| scope.includes(limit.source)) {
             limit.gcra.commit(now, due, cost);
             limit.window.take(seq, cost);
@@ -198,6 +209,7 @@ impl Budget {
 
     /// A charge was never sent.
     pub fn give_back(&mut self, charge: Charge) {
+        self.history.give_back(charge.cost);
         for limit in charged(&mut self.limits, charge) {
             // A slot that was over before it came back is nobody's.
             if limit.window.give_back(charge.seq, charge.cost) {
@@ -283,7 +295,15 @@ impl Budget {
 
 impl Limit {
     fn new(source: Source, spec: LimitSpec, since: Seq) -> Self {
-        Self { source, since, spec, gcra: Gcra::new(&spec), window: Window::new(&spec), taken: Instant::START }
+        Self {
+            source,
+            since,
+            spec,
+            gcra: Gcra::new(&spec),
+            window: Window::new(&spec),
+            taken: Instant::START,
+            lacks_until: Instant::START,
+        }
     }
 
     /// How many of the last units of a window are spread until something comes back: what does not leave in a burst, if

@@ -3,7 +3,7 @@
 //! GCRA (ITU-T I.371, annex A) remembers one number, the theoretical arrival time (TAT) of the next request. Governor
 //! decides on it; this adapter owns it, so that a decision can be looked at before it is taken, given back, or restored.
 
-use std::{cell::Cell, time::Duration};
+use std::{cell::Cell, num::NonZeroU32, time::Duration};
 
 use governor::{
     Quota, RateLimiter, clock,
@@ -12,7 +12,7 @@ use governor::{
     state::{NotKeyed, StateStore},
 };
 
-use super::{Cost, LimitSpec};
+use super::{Cost, LONGEST_PACE, LimitSpec};
 use crate::clock::Instant;
 
 /// Slots that were due at most this long ago are still handed out one by one to those who waited for them. Timers are
@@ -109,6 +109,46 @@ impl Gcra {
             self.tat = tat.map(Into::into);
             self.spread = self.spread.min(Instant::from_nanos(tat.unwrap_or_default()));
         }
+    }
+
+    /// `after` in the place of `before` from `now` on, for a lane whose last request left at `last`.
+    ///
+    /// What paces gets no fresh burst: a burst that is larger than before fills up from here on. What is an allowance
+    /// keeps how much of it is used.
+    pub fn reconfigure(&mut self, before: &LimitSpec, after: &LimitSpec, last: Option<Instant>, now: Instant) {
+        let (even, paces) = (NonZeroU32::MIN, after.rate.per <= LONGEST_PACE);
+        if before.burst() == even && after.burst() == even {
+            return self.retune(after);
+        }
+        self.quota = quota(after);
+        self.spread = Instant::START;
+        let (Some(tat), Some(last)) = (self.tat, last) else { return };
+        let (old, new) = (before.rate.interval(), after.rate.interval());
+        // How much of the burst is used, as time at the new rate.
+        let used = u128::from(nanos(Instant::from_nanos(tat.as_u64()).since(now))) * u128::from(nanos(new))
+            / u128::from(nanos(old).max(1));
+        let mut used = i128::try_from(used).unwrap_or(i128::MAX);
+        let burst = |limit: &LimitSpec| i128::from(limit.burst().get()) * i128::from(nanos(new));
+        if paces {
+            used += burst(after) - burst(before);
+        } else if used <= burst(before) {
+            used = used.min(burst(after));
+        }
+        let at = now + Duration::from_nanos(u64::try_from(used.max(0)).unwrap_or(u64::MAX));
+        // The last request keeps its distance, or its part of the burst.
+        self.tat = Some(at.max(last + new).as_nanos().into());
+    }
+
+    /// For a limit that is new: units were taken, so many at each instant, in the order of time, the last at `last`.
+    pub fn charge_all(&mut self, taken: impl Iterator<Item = (Instant, u64)>, last: Option<Instant>) {
+        let Some(last) = last else { return };
+        let interval = nanos(self.quota.replenish_interval());
+        let tat = taken.fold(self.tat.map_or(0, |tat| tat.as_u64()), |tat, (at, units)| {
+            tat.max(at.as_nanos()).saturating_add(interval.saturating_mul(units))
+        });
+        // It did not hold yet: no more than a whole burst is missing.
+        let emptied = last.as_nanos().saturating_add(interval.saturating_mul(self.quota.burst_size().get().into()));
+        self.tat = Some(tat.min(emptied).into());
     }
 
     /// When a request with `ahead` cost units before it would leave, if only the spacing counted.

@@ -55,6 +55,11 @@ impl Margin {
         Self { spec, epochs: [Epoch::NONE; 2], floor: Duration::ZERO, floor_since: Instant::START }
     }
 
+    /// Another specification from here on; what was learned is kept.
+    pub fn respecify(&mut self, spec: MarginSpec) {
+        self.spec = spec;
+    }
+
     /// The margin for windows of length `per`.
     pub fn of(&self, per: Duration) -> Duration {
         match self.spec {

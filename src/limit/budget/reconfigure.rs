@@ -1,0 +1,113 @@
+//! Other limits for a budget that is in use: what was sent stays sent.
+
+use super::{Budget, Limit};
+use crate::{
+    clock::Instant,
+    limit::{Cost, Gcra, LimitSpec, MarginSpec, Seq, Source},
+};
+
+impl Budget {
+    /// From `now` on these are the configured `limits`, and `margin` is the one for jitter.
+    ///
+    /// A limit with a window as long as before goes on where it was: a raised one is no fresh burst, and a lowered one
+    /// holds at once. One with another window begins with all that is known to have been sent. Those that are not among
+    /// `limits` hold no more. What was learned stays.
+    pub fn reconfigure(&mut self, limits: &[LimitSpec], margin: MarginSpec, now: Instant) {
+        self.margin.respecify(margin);
+        let configured = |limit: &Limit| limit.source == Source::Config;
+        if self.limits.iter().filter(|limit| configured(limit)).map(|limit| &limit.spec).eq(limits) {
+            return;
+        }
+        let (mut before, learned): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.limits).into_iter().partition(configured);
+        let longest = before.iter().max_by_key(|limit| limit.spec.rate.per).cloned();
+        for spec in limits {
+            let limit = match before.iter().position(|limit| limit.spec.rate.per == spec.rate.per) {
+                Some(same) => self.respecified(before.swap_remove(same), spec, now),
+                None => self.added(longest.as_ref(), spec, now),
+            };
+            self.limits.push(limit);
+        }
+        self.limits.extend(learned);
+    }
+
+    /// Whether what is configured holds only until something was learned.
+    pub fn set_yielding(&mut self, yields: bool) {
+        self.yields = yields;
+    }
+
+    /// From `now` on, what `other` was asked for is asked of this budget: what it has sent counts here.
+    pub fn absorb(&mut self, other: &Self, now: Instant) {
+        self.last = self.last.max(other.last);
+        for index in 0..self.limits.len() {
+            if self.limits[index].source == Source::Config {
+                let mut limit = self.limits[index].clone();
+                let spent = other.history.iter().rev().map(|entry| (entry.last, entry.units));
+                self.next = count(&mut limit, spent, self.next, now);
+                limit.gcra.charge_all(other.history.iter().map(|entry| (entry.last, entry.units)), self.last);
+                self.limits[index] = limit;
+            }
+        }
+        self.history.absorb(&other.history);
+    }
+
+    /// `limit`, whose window is as long as that of `spec`, as `spec` has it.
+    fn respecified(&mut self, mut limit: Limit, spec: &LimitSpec, now: Instant) -> Limit {
+        limit.gcra.reconfigure(&limit.spec, spec, self.last, now);
+        limit.window.retune(spec);
+        limit.spec = *spec;
+        if now < limit.lacks_until {
+            self.count_older(&mut limit, now);
+        }
+        limit
+    }
+
+    /// A limit with a window as no limit had before. It takes over what the `longest` of these knows, which knows what is
+    /// under way; what left before is known to the history.
+    fn added(&mut self, longest: Option<&Limit>, spec: &LimitSpec, now: Instant) -> Limit {
+        let mut limit = longest.cloned().unwrap_or_else(|| Limit::new(Source::Config, *spec, self.next));
+        // What is out of the longer window by its margin is not looked for in the shorter one.
+        limit.window.used(now, self.margin.of(limit.spec.rate.per));
+        limit.spec = *spec;
+        limit.window.retune(spec);
+        limit.gcra = Gcra::new(spec);
+        limit.gcra.charge_all(self.history.iter().map(|entry| (entry.last, entry.units)), self.last);
+        self.count_older(&mut limit, now);
+        limit
+    }
+
+    /// Counts for `limit` what the history knows beyond its window, which has the last units, and each but once.
+    fn count_older(&mut self, limit: &mut Limit, now: Instant) {
+        let mut known = u64::from(limit.window.used(now, self.margin.of(limit.spec.rate.per)));
+        let older = self.history.iter().rev().filter_map(|entry| {
+            let units = entry.units.saturating_sub(known);
+            known = known.saturating_sub(entry.units);
+            (units > 0).then_some((entry.last, units))
+        });
+        self.next = count(limit, older, self.next, now);
+    }
+}
+
+/// Counts for `limit` what was `spent`, newest first, and still counts at `now`; its units are numbered from `next` on.
+/// Returns the next number.
+fn count(limit: &mut Limit, spent: impl Iterator<Item = (Instant, u64)>, mut next: Seq, now: Instant) -> Seq {
+    let per = limit.spec.rate.per;
+    // Units beyond a full window tell nothing: what comes next waits for the newest.
+    let mut room = u64::from(limit.spec.rate.count.get());
+    let mut counted = Vec::new();
+    for (at, units) in spent.take_while(|(at, _)| *at + per > now) {
+        if units > room {
+            limit.lacks_until = now + per;
+        }
+        let Some(cost) = u32::try_from(units.min(room)).ok().and_then(Cost::new) else { break };
+        room -= u64::from(cost.get());
+        counted.push((at, cost));
+    }
+    for (at, cost) in counted.into_iter().rev() {
+        limit.window.take(next, cost);
+        limit.window.sent(next, cost, at);
+        limit.window.answered(next, cost, at, at);
+        next += u64::from(cost.get());
+    }
+    next
+}

@@ -1,0 +1,232 @@
+//! Limits that change while requests leave.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::limit::Limits;
+
+const ONE: Cost = Cost::MIN;
+
+fn at(ms: u64) -> Instant {
+    Instant::START + Duration::from_millis(ms)
+}
+
+fn specs(text: &str) -> Vec<LimitSpec> {
+    let mut limits = if text.is_empty() { Vec::new() } else { text.parse::<Limits>().unwrap().limits };
+    crate::limit::settle(&mut limits);
+    limits
+}
+
+fn budget(limits: &str) -> Budget {
+    Budget::new(&specs(limits), MarginSpec::Fixed(Duration::ZERO), Instant::START)
+}
+
+fn reconfigure(budget: &mut Budget, limits: &str, ms: u64) {
+    budget.reconfigure(&specs(limits), MarginSpec::Fixed(Duration::ZERO), at(ms));
+}
+
+/// Sends as many as leave at this very instant.
+fn drain(budget: &mut Budget, ms: u64) -> u32 {
+    (0..).take_while(|_| send(budget, at(ms))).count() as u32
+}
+
+fn send(budget: &mut Budget, now: Instant) -> bool {
+    let leaves = budget.earliest(now, ONE, Scope::NONE) <= now;
+    if leaves {
+        let charge = budget.take(now, now, ONE, Scope::NONE);
+        budget.sent(charge, now);
+        budget.answered(charge, now, now);
+    }
+    leaves
+}
+
+fn next(budget: &mut Budget, ms: u64) -> Instant {
+    budget.earliest(at(ms), ONE, Scope::NONE)
+}
+
+#[test]
+fn a_lowered_limit_holds_at_once() {
+    let mut budget = budget("10/s burst 10");
+    assert_eq!(drain(&mut budget, 0), 10);
+    reconfigure(&mut budget, "5/s burst 5", 500);
+    assert_eq!(next(&mut budget, 500), at(1000), "what was sent fills the smaller window");
+    assert_eq!(drain(&mut budget, 1000), 5, "at 0.5 s half of the ten were saved up again, which is a whole burst now");
+}
+
+#[test]
+fn a_raised_limit_is_no_fresh_burst() {
+    let mut budget = budget("10/s");
+    assert_eq!(drain(&mut budget, 0), 1);
+    reconfigure(&mut budget, "100/s burst 50", 200);
+    // One was saved up under the old limit.
+    assert_eq!(drain(&mut budget, 200), 1);
+    assert_eq!(next(&mut budget, 200), at(210), "from there on the new rate");
+    // 49 more are saved up at 100/s.
+    assert_eq!(drain(&mut budget, 5000), 50);
+}
+
+#[test]
+fn a_raised_limit_is_used_at_once() {
+    let mut budget = budget("1/s");
+    assert_eq!(drain(&mut budget, 0), 1);
+    reconfigure(&mut budget, "10/s", 0);
+    assert_eq!(next(&mut budget, 0), at(100));
+}
+
+#[test]
+fn a_raised_allowance_keeps_what_is_used_of_it() {
+    let mut budget = budget("100/day");
+    assert_eq!(drain(&mut budget, 0), 100);
+    reconfigure(&mut budget, "150/day", 1000);
+    assert_eq!(drain(&mut budget, 1000), 50);
+}
+
+#[test]
+fn an_added_limit_knows_what_was_sent() {
+    let mut budget = budget("10/s burst 10");
+    assert_eq!((drain(&mut budget, 0), drain(&mut budget, 1000)), (10, 10));
+    reconfigure(&mut budget, "10/s burst 10, 25/min", 2000);
+    assert_eq!(drain(&mut budget, 2000), 5, "25 less 20");
+    assert_eq!(next(&mut budget, 2000), at(60_000));
+}
+
+#[test]
+fn a_limit_where_there_was_none_knows_what_was_sent() {
+    let mut budget = budget("");
+    (0..100).for_each(|n| assert!(send(&mut budget, at(n * 10))));
+    reconfigure(&mut budget, "50/min burst 50", 1000);
+    // Those of the last half second fill the window; entries of the history span 100 ms.
+    assert!(next(&mut budget, 1000) >= at(60_500) && next(&mut budget, 1000) <= at(60_600));
+}
+
+#[test]
+fn a_limit_is_as_new_where_nothing_was_sent() {
+    let mut budget = budget("10/s");
+    reconfigure(&mut budget, "20/min burst 7", 1000);
+    assert_eq!(drain(&mut budget, 1000), 7);
+}
+
+#[test]
+fn a_removed_limit_holds_nothing_up() {
+    let mut budget = budget("1/min");
+    assert_eq!(drain(&mut budget, 0), 1);
+    reconfigure(&mut budget, "", 10);
+    assert_eq!(next(&mut budget, 10), at(10));
+    reconfigure(&mut budget, "1/min", 20);
+    assert_eq!(next(&mut budget, 20), at(60_000), "and one that comes back remembers");
+}
+
+#[test]
+fn what_is_under_way_is_settled_with_the_new_limits() {
+    let mut budget = budget("10/s");
+    let [held, sent] = [0, 100].map(|ms| budget.take(at(ms), at(ms), ONE, Scope::NONE));
+    budget.sent(sent, at(100));
+    reconfigure(&mut budget, "2/min burst 2 strict", 150);
+    assert_eq!(next(&mut budget, 150), Instant::FAR, "neither has a time that counts under a strict limit");
+    budget.give_back(held);
+    assert_eq!(next(&mut budget, 150), at(150));
+    assert!(send(&mut budget, at(150)));
+    budget.answered(sent, at(100), at(300));
+    assert_eq!(next(&mut budget, 300), at(60_150));
+}
+
+#[test]
+fn what_was_learned_stays() {
+    let mut budget = budget("10/s");
+    let learned: LimitSpec = "3/min burst 3".parse().unwrap();
+    budget.learn(Source::Estimated, learned, &[]);
+    assert_eq!((drain(&mut budget, 0), drain(&mut budget, 200), drain(&mut budget, 400)), (1, 1, 1));
+    reconfigure(&mut budget, "20/s", 500);
+    assert_eq!(budget.limit(Source::Estimated), Some(learned));
+    assert_eq!(next(&mut budget, 500), at(60_000));
+}
+
+#[test]
+fn what_another_lane_has_sent_counts_where_its_requests_go_now() {
+    let (mut one, mut other) = (budget("10/min burst 10"), budget("100/s burst 100"));
+    assert_eq!((drain(&mut one, 0), drain(&mut other, 1000)), (10, 100));
+    reconfigure(&mut one, "25/min burst 25", 2000);
+    one.absorb(&other, at(2000));
+    assert_eq!(next(&mut one, 2000), at(61_000), "more than 25 of 110 left at 1 s");
+}
+
+/// `count/per` in milliseconds, with or without a burst.
+fn any_limits() -> impl Strategy<Value = Vec<LimitSpec>> {
+    let one = |per: &'static str| {
+        let limit = (1u32..30, 1u32..30, any::<bool>());
+        proptest::option::of(limit.prop_map(move |(count, burst, bursts)| {
+            let burst = if bursts { format!(" burst {}", burst.min(count)) } else { String::new() };
+            format!("{count}/{per}{burst}")
+        }))
+    };
+    [one("1s"), one("3s"), one("20s"), one("2h")].prop_map(|limits| {
+        let mut limits: Vec<LimitSpec> = limits.into_iter().flatten().map(|text| text.parse().unwrap()).collect();
+        crate::limit::settle(&mut limits);
+        limits
+    })
+}
+
+proptest! {
+    /// Whatever was configured before, and whatever has left: a request leaves only if the window of each limit that holds
+    /// now has room for it. So no window since a change has more than its limit, and a window that spans one has more only
+    /// if it had more before.
+    #[test]
+    fn no_window_has_more_than_the_limits_that_hold(
+        phases in proptest::collection::vec((any_limits(), 0u64..12_000, proptest::collection::vec(0u64..900, 1..60)), 2..6),
+    ) {
+        let mut budget = budget("");
+        let (mut now, mut sent) = (Instant::START, Vec::<Instant>::new());
+        for (limits, pause, gaps) in phases {
+            now = now + Duration::from_millis(pause);
+            budget.reconfigure(&limits, MarginSpec::Fixed(Duration::ZERO), now);
+            let longest = limits.iter().map(|limit| limit.rate.per).max().unwrap_or_default();
+            for gap in gaps {
+                now = now + Duration::from_millis(gap);
+                let at = budget.earliest(now, ONE, Scope::NONE);
+                prop_assert!(at <= now + longest, "held up for longer than the longest window");
+                // Far slots are not waited for, so that windows of hours are in the middle of their time.
+                if at.since(now) > Duration::from_secs(30) {
+                    continue;
+                }
+                now = at;
+                prop_assert!(send(&mut budget, now));
+                sent.push(now);
+                for limit in &limits {
+                    let counts = sent.iter().filter(|sent| **sent + limit.rate.per > now).count();
+                    prop_assert!(counts <= limit.rate.count.get() as usize, "{} in a window of {}", counts, limit);
+                }
+            }
+        }
+    }
+
+    /// A change gives no more at its instant than the smallest burst of before.
+    #[test]
+    fn a_change_is_no_fresh_burst(
+        before in any_limits(), after in any_limits(), gaps in proptest::collection::vec(0u64..500, 1..60),
+    ) {
+        // Those that pace: of an allowance all may leave at once.
+        let paces = |limits: &[LimitSpec]| -> Vec<LimitSpec> {
+            limits.iter().filter(|limit| limit.rate.per <= LONGEST_PACE).copied().collect()
+        };
+        let (before, after) = (paces(&before), paces(&after));
+        prop_assume!(!before.is_empty());
+        let mut budget = Budget::new(&before, MarginSpec::Fixed(Duration::ZERO), Instant::START);
+        let mut now = Instant::START;
+        for gap in gaps {
+            now = now + Duration::from_millis(gap);
+            send(&mut budget, now);
+        }
+        // Same windows, larger bursts and counts.
+        let raised: Vec<LimitSpec> = before.iter().map(|limit| {
+            let other = after.iter().find(|after| after.rate.per == limit.rate.per);
+            other.filter(|other| other.rate.count >= limit.rate.count).copied().unwrap_or(*limit)
+        }).collect();
+        let mut changed = budget.clone();
+        changed.reconfigure(&raised, MarginSpec::Fixed(Duration::ZERO), now);
+        let count = |budget: &mut Budget| (0..1000).take_while(|_| send(budget, now)).count();
+        let burst = before.iter().map(|limit| limit.burst().get()).min().unwrap_or(u32::MAX);
+        prop_assert!(count(&mut changed) <= burst as usize);
+    }
+}

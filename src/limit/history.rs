@@ -1,0 +1,139 @@
+//! When units were taken, coarser the longer ago: what a limit has to know that is added while requests leave.
+//!
+//! An entry counts as if all of its units had been taken with its last one. It spans at most half of its age, so that a
+//! lane is known through months by less than a hundred entries. Whatever counts it errs on the safe side.
+
+use std::{collections::VecDeque, time::Duration};
+
+use super::Cost;
+use crate::clock::Instant;
+
+/// When the units of one lane were taken.
+#[derive(Clone, Debug, Default)]
+pub(super) struct History {
+    /// In order of time.
+    entries: VecDeque<Entry>,
+}
+
+/// Units that were taken one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    first: Instant,
+    pub(super) last: Instant,
+    pub(super) units: u64,
+}
+
+/// Units taken within this time share an entry, however recent they are.
+const FINEST: Duration = Duration::from_millis(100);
+
+// === impl History ===
+
+impl History {
+    /// `cost` units are taken at `now`.
+    pub(super) fn take(&mut self, now: Instant, cost: Cost) {
+        let units = u64::from(cost.get());
+        match self.entries.back_mut() {
+            Some(newest) if now.since(newest.first) < FINEST => {
+                newest.last = now;
+                newest.units += units;
+            }
+            _ => {
+                self.entries.push_back(Entry { first: now, last: now, units });
+                self.coarsen(now);
+            }
+        }
+    }
+
+    /// `cost` units that were taken are never sent. Those taken last are forgotten for them.
+    pub(super) fn give_back(&mut self, cost: Cost) {
+        let mut left = u64::from(cost.get());
+        while left > 0
+            && let Some(newest) = self.entries.back_mut()
+        {
+            let gone = left.min(newest.units);
+            newest.units -= gone;
+            left -= gone;
+            if newest.units == 0 {
+                self.entries.pop_back();
+            }
+        }
+    }
+
+    /// The entries, oldest first.
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = Entry> {
+        self.entries.iter().copied()
+    }
+
+    /// What `other` has taken was taken here as well.
+    pub(super) fn absorb(&mut self, other: &Self) {
+        self.entries.extend(other.iter());
+        self.entries.make_contiguous().sort_by_key(|entry| entry.last);
+    }
+
+    /// Joins neighbours that together span at most half of their age.
+    fn coarsen(&mut self, now: Instant) {
+        let mut kept = 0;
+        for next in 1..self.entries.len() {
+            let (earlier, later) = (self.entries[kept], self.entries[next]);
+            if later.last.since(earlier.first) <= now.since(later.last) / 2 {
+                self.entries[kept] =
+                    Entry { first: earlier.first, last: later.last, units: earlier.units + later.units };
+            } else {
+                kept += 1;
+                self.entries[kept] = later;
+            }
+        }
+        self.entries.truncate(kept + 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::START + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn months_of_requests_are_known_by_few_entries() {
+        let mut history = History::default();
+        // One in 10 s, for 60 days.
+        let count = 60 * 24 * 360;
+        (0..count).for_each(|n| history.take(at(n * 10_000), Cost::MIN));
+        assert_eq!(history.iter().map(|entry| entry.units).sum::<u64>(), count);
+        assert!(history.entries.len() < 100, "{}", history.entries.len());
+    }
+
+    #[test]
+    fn what_was_never_sent_is_not_known() {
+        let mut history = History::default();
+        history.take(at(0), Cost::new(3).unwrap());
+        history.take(at(200), Cost::MIN);
+        history.give_back(Cost::new(2).unwrap());
+        assert_eq!(history.iter().map(|entry| (entry.last, entry.units)).collect::<Vec<_>>(), [(at(0), 2)]);
+    }
+
+    proptest! {
+        /// Of any time up to now, at least what was taken in it is known, and nothing that is more than half as long again
+        /// (and 100 ms) ago.
+        #[test]
+        fn no_unit_is_forgotten_and_few_seem_later_than_they_were(
+            gaps in proptest::collection::vec(0u64..100_000, 1..300), per in 1u64..10_000_000,
+        ) {
+            let (mut history, mut taken, mut now) = (History::default(), Vec::new(), 0);
+            for gap in gaps {
+                now += gap;
+                history.take(at(now), Cost::MIN);
+                taken.push(now);
+            }
+            let from = now.saturating_sub(per);
+            let known: u64 = history.iter().filter(|entry| entry.last >= at(from)).map(|entry| entry.units).sum();
+            let since = |from: u64| taken.iter().filter(|taken| **taken >= from).count() as u64;
+            prop_assert!(known >= since(from));
+            prop_assert!(known <= since(now.saturating_sub(per + per / 2 + 100)), "{known}");
+        }
+    }
+}
