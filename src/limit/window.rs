@@ -199,6 +199,15 @@ impl Window {
         self.used
     }
 
+    /// Like [`used`](Self::used), without units that are out but stand behind others which are not.
+    pub fn counting(&self, now: Instant, margin: Duration) -> u32 {
+        let counts = |bucket: &&Bucket| match bucket.counted_by(self.strict, margin) {
+            Instant::FAR => true,
+            counted => counted + self.per > now,
+        };
+        self.buckets.iter().filter(counts).map(|bucket| bucket.used).sum()
+    }
+
     /// How many of `units` more do not fit at the moment. What costs more than the whole limit fits an empty window.
     fn lacking(&self, units: u64) -> u64 {
         (u64::from(self.used) + units).saturating_sub(u64::from(self.count)).min(u64::from(self.used).max(units))

@@ -78,7 +78,7 @@ impl Budget {
 
     /// Counts for `limit` what the history knows beyond its window, which has the last units, and each but once.
     fn count_older(&mut self, limit: &mut Limit, now: Instant) {
-        let mut known = u64::from(limit.window.used(now, self.margin.of(limit.spec.rate.per)));
+        let mut known = u64::from(limit.window.counting(now, self.margin.of(limit.spec.rate.per)));
         let older = self.history.iter().rev().filter_map(|entry| {
             let units = entry.units.saturating_sub(known);
             known = known.saturating_sub(entry.units);

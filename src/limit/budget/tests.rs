@@ -161,7 +161,7 @@ fn any_limits() -> impl Strategy<Value = Vec<LimitSpec>> {
             format!("{count}/{per}{burst}")
         }))
     };
-    [one("1s"), one("3s"), one("20s"), one("2h")].prop_map(|limits| {
+    [one("1s"), one("2s"), one("10s"), one("2h")].prop_map(|limits| {
         let mut limits: Vec<LimitSpec> = limits.into_iter().flatten().map(|text| text.parse().unwrap()).collect();
         crate::limit::settle(&mut limits);
         limits
