@@ -1,5 +1,6 @@
 //! Assembly: puts the parts together, starts them, and ends them in order.
 
+mod reload;
 mod tasks;
 mod unmatched;
 mod view;
@@ -26,13 +27,16 @@ use tokio::{
 use tracing::{info, warn};
 
 pub use self::unmatched::Unmatched;
-use self::{tasks::Tasks, view::View};
+use self::{
+    reload::{Configured, ReloadReports},
+    tasks::Tasks,
+    view::View,
+};
 use crate::{
     admin::{self, Status, StatusSource as _},
     ca::{self, Ca, CaError},
     clock::Clock,
-    config::{Clients, Config},
-    dial::Dialer,
+    config::Config,
     lane::Lanes,
     listen::{self, Given},
     metrics::Metrics,
@@ -47,6 +51,7 @@ pub struct Running {
     listen: Vec<SocketAddr>,
     admin: Option<SocketAddr>,
     drain: Duration,
+    configured: Configured,
     /// Acceptors and housekeeping; aborted when dropped.
     tasks: JoinSet<()>,
     /// The admin pages, which show the drain too.
@@ -131,16 +136,17 @@ impl Running {
         let (listen, listeners): (Vec<_>, Vec<_>) = open(given.workers, &config.listen)?.into_iter().unzip();
         let (admin, admin_listener) = open(given.admin.into_iter().collect(), config.admin.as_slice())?.pop().unzip();
         let exposed = listen.iter().any(|addr| !addr.ip().is_loopback());
-        let guarded = exposed && config.clients != Clients::Loopback;
         let tls = Tls::new(&config.upstream_ca, &config.upstream_crl, &config.rules)?;
         let own = listen.iter().copied().chain(admin).collect();
+        let reports = Arc::new(ReloadReports::new(&config, clock, metrics.clone()));
+        let configured = Configured::new(&config, &listen, own, reports.clone());
         let proxy = Arc::new(Proxy::new(proxy::Parts {
             lanes: Lanes::new(config.rules.clone(), metrics.clone(), clock),
             metrics: metrics.clone(),
             clock,
             clients: config.clients.clone(),
             timeouts: config.timeouts,
-            dialer: Dialer::new(config.timeouts.connect, guarded, own, config.dns.clone()),
+            dialer: configured.dialer(&config),
             exposed,
             ports: listen.iter().map(SocketAddr::port).collect(),
             gateways: config.gateways.clone(),
@@ -158,10 +164,10 @@ impl Running {
             tasks.spawn(accept(listener, workers.clone()));
         }
         tasks.spawn(sweep(proxy.clone()));
-        let view = Arc::new(View::new(proxy.clone()));
+        let view = Arc::new(View::new(proxy.clone(), reports));
         let pages =
             admin_listener.map(|listener| tokio::spawn(admin::serve(listener, view.clone(), metrics, pending())));
-        Ok(Self { proxy, view, listen, admin, drain: config.drain, tasks, pages, workers })
+        Ok(Self { proxy, view, listen, admin, drain: config.drain, configured, tasks, pages, workers })
     }
 
     /// Where workers connect.

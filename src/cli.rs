@@ -5,9 +5,11 @@ use std::{ffi::OsString, process::ExitCode};
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 pub mod ca;
+mod changes;
 pub mod check;
 pub mod completions;
 pub mod demo;
+mod describe;
 mod failure;
 pub mod health;
 pub mod hint;

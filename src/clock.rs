@@ -101,6 +101,11 @@ impl Clock {
     }
 }
 
+/// The system's monotonic clock, as other programs on this machine read it.
+pub fn monotonic() -> Duration {
+    Duration::try_from(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic)).unwrap_or_default()
+}
+
 /// The processor time that this process has used, in all its threads.
 pub fn cpu_time() -> Duration {
     let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);

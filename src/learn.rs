@@ -118,6 +118,15 @@ impl Learned {
         }
     }
 
+    /// `policy` holds from here on; what was learned stays.
+    pub fn reconfigure(&mut self, policy: &Policy) {
+        (self.spend, self.trust) = (policy.spend, policy.trust);
+        if policy.breaker != self.breaker.is_some() {
+            self.breaker = policy.breaker.then(Breaker::default);
+        }
+        self.estimator.reconfigure(configured(policy));
+    }
+
     /// How many requests are under way, and no answer tells of them yet.
     pub fn unanswered(&self) -> u32 {
         self.unanswered

@@ -6,10 +6,11 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
+    time::Duration,
 };
 
 use parking_lot::Mutex;
-use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector as _};
+use prometheus::{Gauge, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector as _};
 
 mod families;
 #[cfg(target_os = "linux")]
@@ -19,6 +20,15 @@ mod rule;
 use self::families::{Families, registered};
 pub use self::rule::{Interception, Outcome, RetryReason, RuleMetrics};
 
+/// Named as Prometheus names its own.
+const CONFIG: [[&str; 2]; 2] = [
+    ["andante_config_last_reload_successful", "Whether the configuration that was loaded last holds."],
+    [
+        "andante_config_last_reload_success_timestamp_seconds",
+        "When the configuration that holds was loaded, in seconds since 1970.",
+    ],
+];
+
 /// Everything that andante counts. Clones share the same numbers.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -27,6 +37,8 @@ pub struct Metrics {
     pub client_connections: IntGauge,
     /// Open connections to upstreams.
     pub upstream_connections: IntGauge,
+    /// Whether the configuration that was loaded last holds, and when the one that holds was loaded.
+    config: [Gauge; 2],
 }
 
 #[derive(Debug)]
@@ -69,6 +81,7 @@ impl Metrics {
         let metrics = Self {
             client_connections: connections.with_label_values(&["client"]),
             upstream_connections: connections.with_label_values(&["upstream"]),
+            config: CONFIG.map(|[name, help]| registered(&registry, Gauge::new(name, help))),
             shared: Arc::new(Shared { registry, families, rules: Mutex::default() }),
         };
         #[cfg(target_os = "linux")]
@@ -127,6 +140,15 @@ impl Metrics {
     pub fn register(&self, collector: Box<dyn prometheus::core::Collector>) {
         if let Err(error) = self.shared.registry.register(collector) {
             tracing::error!(%error, "a metric is missing");
+        }
+    }
+
+    /// A configuration was loaded at `at`, since 1970; `good` says that it holds.
+    pub fn config_loaded(&self, good: bool, at: Duration) {
+        let [successful, timestamp] = &self.config;
+        successful.set(f64::from(u8::from(good)));
+        if good {
+            timestamp.set(at.as_secs_f64());
         }
     }
 
@@ -191,7 +213,7 @@ mod tests {
         let rule = metrics.rule("api");
         rule.answered(StatusCode::OK);
         rule.answered(StatusCode::from_u16(999).unwrap());
-        rule.set_limit_per_second(2.5);
+        rule.set_limit_per_second(Some(2.5));
         rule.wait_seconds.observe(0.3);
         rule.hinted("github");
         rule.retried(RetryReason::Refused);

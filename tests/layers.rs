@@ -26,6 +26,7 @@ const PROXY: &[(&str, &[&str])] = &[
     ("shared words", &["drain", "incidents", "log_throttle", "protocol", "recent", "request_stats", "retry_log"]),
     ("messages", &["message"]),
     ("connections to upstreams", &["outbound"]),
+    ("what a reload replaces", &["settings"]),
     ("a request at each stage", &["context", "session", "takeover", "exchange", "call"]),
     ("its steps", &["steps"]),
     ("their order", &["stack"]),

@@ -19,6 +19,8 @@ pub struct Status {
     pub uptime_s: f64,
     /// Whether it finishes what it has and takes nothing new.
     pub draining: bool,
+    /// The configuration, and how the last reload of it went.
+    pub config: ConfigStatus,
     /// Open connections.
     pub connections: Connections,
     /// Open `CONNECT` tunnels.
@@ -41,6 +43,21 @@ pub struct Status {
     pub lanes_total: u64,
     /// The lanes.
     pub lanes: Vec<LaneStatus>,
+}
+
+/// The configuration that holds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ConfigStatus {
+    /// The file that it was read from, if it was.
+    pub file: Option<String>,
+    /// How many times it was taken over while andante ran.
+    pub reloads_total: u64,
+    /// Whether what was loaded last holds. If not, what held before still does.
+    pub last_reload_successful: bool,
+    /// Time since the configuration that holds was loaded.
+    pub loaded_s: f64,
+    /// Why what was loaded last does not hold.
+    pub problems: Vec<String>,
 }
 
 /// Open connections, by side.

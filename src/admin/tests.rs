@@ -119,7 +119,7 @@ async fn metrics_tell_what_the_lanes_have_learned() {
     // A host without a rule.
     let free = LaneStatus { label: "c".into(), limits: vec![learned(5.0)], ..lane("", "c", 0, (0, 1)) };
     let world = AdminServer::new(vec![one, two, free]).await;
-    world.metrics.rule("api").set_limit_per_second(10.0);
+    world.metrics.rule("api").set_limit_per_second(Some(10.0));
     let text = world.get("/metrics").await.body;
     for line in [
         "andante_gate_closed{rule=\"api\",reason=\"retry-after\"} 1",

@@ -38,26 +38,25 @@ const MOST_RULES: usize = 20;
 const MOST_HOSTS: usize = 1000;
 
 /// The rules that no request has matched so far.
-pub(super) fn rules(proxy: &Proxy) -> impl Iterator<Item = &Arc<Policy>> {
+pub(super) fn rules(proxy: &Proxy) -> Vec<Arc<Policy>> {
     let used: HashSet<_> = proxy.lanes.all().iter().map(|lane| Arc::as_ptr(lane.policy())).collect();
     // Lanes may have been forgotten since.
-    let unused =
-        move |rule: &&Arc<Policy>| !used.contains(&Arc::as_ptr(rule)) && proxy.metrics.rule(&rule.name).is_unused();
-    proxy.lanes.rules().iter().filter(unused)
+    let unused = |rule: &&Arc<Policy>| !used.contains(&Arc::as_ptr(rule)) && proxy.metrics.rule(&rule.name).is_unused();
+    proxy.lanes.rules().iter().filter(unused).cloned().collect()
 }
 
 /// The same, each with the host that may have been meant.
 pub(super) fn with_nearest(proxy: &Proxy) -> Vec<Unmatched> {
     let hosts = hosts_without_a_rule(proxy);
     let compared = |at| if at < MOST_RULES { &hosts[..] } else { &[] };
-    rules(proxy).enumerate().map(|(at, rule)| nearest(rule, compared(at))).collect()
+    rules(proxy).iter().enumerate().map(|(at, rule)| nearest(rule, compared(at))).collect()
 }
 
 /// Hosts that were asked for, and that no rule names as such.
 fn hosts_without_a_rule(proxy: &Proxy) -> Vec<Arc<str>> {
     let rules = proxy.lanes.rules();
     let mut hosts: Vec<_> = proxy.lanes.all().iter().map(|lane| lane.host().clone()).collect();
-    hosts.retain(|host| !is_named(rules, host));
+    hosts.retain(|host| !is_named(&rules, host));
     hosts.sort_unstable();
     hosts.dedup();
     hosts.truncate(MOST_HOSTS);

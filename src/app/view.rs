@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::unmatched;
+use super::{reload::ReloadReports, unmatched};
 use crate::{
     admin::status::{
         AtOnceStatus, BudgetStatus, Connections, Failures, GateStatus, IncidentStatus, Interceptions, LaneStatus,
@@ -18,13 +18,14 @@ use crate::{
 /// The view of a running proxy.
 pub(super) struct View {
     proxy: Arc<Proxy>,
+    reports: Arc<ReloadReports>,
 }
 
 // === impl View ===
 
 impl View {
-    pub(super) fn new(proxy: Arc<Proxy>) -> Self {
-        Self { proxy }
+    pub(super) fn new(proxy: Arc<Proxy>, reports: Arc<ReloadReports>) -> Self {
+        Self { proxy, reports }
     }
 }
 
@@ -41,6 +42,7 @@ impl StatusSource for View {
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_s: now.since(Instant::START).as_secs_f64(),
             draining: proxy.is_draining(),
+            config: self.reports.status(),
             connections,
             tunnels: proxy.tunnels() as i64,
             certificates: proxy.certificates(),
@@ -48,7 +50,7 @@ impl StatusSource for View {
             answers: proxy.metrics.answers(),
             interceptions: Interceptions::counted(&proxy.metrics),
             incidents: proxy.incidents().all().into_iter().map(|incident| incident_status(incident, now)).collect(),
-            unmatched_rules: unmatched::rules(proxy).map(|rule| rule.name.to_string()).collect(),
+            unmatched_rules: unmatched::rules(proxy).iter().map(|rule| rule.name.to_string()).collect(),
             retries_total: proxy.metrics.retried(),
             lanes_total: lanes.len() as u64,
             lanes,

@@ -3,18 +3,21 @@
 use std::{
     fmt::Write as _,
     io::{self, Write as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
     sync::Arc,
 };
 
 mod json;
 
-use super::{FAILED, Failure, serve, terminal, wording};
+use super::{
+    FAILED, Failure, changes,
+    describe::{access_log, again, authorities, egress, files, https, listed, margin, pace, resolver, route, shown},
+    serve, terminal, wording,
+};
 use crate::{
-    config::{AccessLog, Clients, Config, Diagnostic, Dns, Settings, Sources},
-    limit::{LimitSpec, MarginSpec},
-    policy::{Egress, Gateway, Https, Parent, Policy, Retry},
+    config::{Clients, Config, Diagnostic, File, Settings, Sources},
+    policy::Policy,
 };
 
 /// Checks a configuration: every problem at once, or how it was understood
@@ -30,12 +33,17 @@ pub struct Args {
     /// Print one JSON object instead of text, with the problems and how the rules were understood
     #[arg(long)]
     json: bool,
+    /// Say what would change against this file instead: rules that are new or gone, keys with the old value and the new
+    /// one, and what needs a restart
+    #[arg(long, value_name = "OLD", conflicts_with = "json")]
+    diff: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   andante check andante.toml
-  andante check andante.toml && systemctl restart andante
+  andante check andante.toml && systemctl reload andante
+  andante check new.toml --diff /etc/andante/andante.toml
   andante check --json andante.toml | jq '.problems[] | .line, .what'
 
 Exit codes: 0 without errors (warnings alone do not count), 1 with errors.";
@@ -54,7 +62,13 @@ pub fn run(args: &Args) -> ExitCode {
     } else {
         terminal::problems(&checked.problems);
         if good {
-            text = summary(&checked.config);
+            text = match &args.diff {
+                None => summary(&checked.config),
+                Some(old) => match differences(old, &checked.config) {
+                    Ok(differences) => differences,
+                    Err(code) => return code,
+                },
+            };
         } else {
             let _ = writeln!(io::stderr(), "{}{}", fine(&checked.rules), counts(&checked.problems));
         }
@@ -64,6 +78,23 @@ pub fn run(args: &Args) -> ExitCode {
         Ok(()) => ExitCode::from(FAILED),
         Err(error) => terminal::failure(&Failure::writing(error)),
     }
+}
+
+/// What `config` has otherwise than the file at `old`, a line each.
+fn differences(old: &PathBuf, config: &Config) -> Result<String, ExitCode> {
+    let (file, environment) = (Some(File::read(old)), serve::environment());
+    let old = match Config::load(&Sources { file, environment, flags: Settings::default() }) {
+        Ok((old, _)) => old,
+        Err(problems) => {
+            terminal::problems(&problems);
+            return Err(ExitCode::from(FAILED));
+        }
+    };
+    let changes = changes::between(&old, config);
+    if changes.is_empty() {
+        return Ok("no differences\n".to_owned());
+    }
+    Ok(changes.iter().map(|change| format!("{change}\n")).collect())
 }
 
 fn counts(problems: &[Diagnostic]) -> String {
@@ -141,23 +172,14 @@ fn describe(text: &mut String, rule: &Policy) {
     row(text, 2, "in-flight", &rule.in_flight.map_or_else(|| "unbounded".to_owned(), |count| count.to_string()));
     row(text, 2, "max-wait", &wording::duration(rule.max_wait));
     row(text, 2, "max-waiting", &rule.max_waiting.to_string());
-    let margin = match rule.margin {
-        MarginSpec::Auto => "auto".to_owned(),
-        MarginSpec::Fixed(width) => wording::duration(width),
-    };
-    row(text, 2, "margin", &margin);
+    row(text, 2, "margin", &margin(rule.margin));
     if rule.allow_private {
         row(text, 2, "allow-private", "true");
     }
-    if let Some(https) = rule.https {
-        let word = match https {
-            Https::Tunnel => "tunnel",
-            Https::Intercept => "intercept",
-            Https::Refuse => "refuse",
-        };
-        row(text, 2, "https", word);
+    if let Some(said) = rule.https {
+        row(text, 2, "https", https(said));
     }
-    way_out(text, &rule.egress);
+    egress(&rule.egress).iter().for_each(|(key, value)| row(text, 2, key, value));
 }
 
 /// The settings on answers that differ from `others`, the defaults.
@@ -174,101 +196,6 @@ fn answers(text: &mut String, indent: usize, policy: &Policy, others: &[&Policy]
     }
     if differs(|a, b| a.breaker == b.breaker) {
         row(text, indent, "breaker", if policy.breaker { "on" } else { "off" });
-    }
-}
-
-/// `off`; `on, with bodies up to 64 KiB`.
-fn again(retry: Option<Retry>) -> String {
-    match retry {
-        None => "off".to_owned(),
-        Some(Retry { body: 0 }) => "on, without bodies".to_owned(),
-        Some(Retry { body }) => format!("on, with bodies up to {}", wording::size(body)),
-    }
-}
-
-/// The settings on the way out that differ from a direct connection.
-fn way_out(text: &mut String, egress: &Egress) {
-    let Egress { secure, via, resolve, source, sni, identity } = egress;
-    if *secure {
-        row(text, 2, "upstream", "https, also where http is asked for");
-    }
-    if let Some(parent) = via {
-        row(text, 2, "via", &between(parent));
-    }
-    if !resolve.is_empty() {
-        row(text, 2, "resolve", &listed(resolve, "none"));
-    }
-    if let Some(source) = source {
-        row(text, 2, "source", &source.to_string());
-    }
-    if let Some(sni) = sni {
-        row(text, 2, "sni", sni);
-    }
-    if let Some(identity) = identity {
-        row(text, 2, "client-cert", &shown(&identity.certificate));
-        row(text, 2, "client-key", &shown(&identity.key));
-    }
-}
-
-/// `http://corp:3128, with user name and password`, and never these themselves.
-fn between(parent: &Parent) -> String {
-    let credentials = if parent.credentials.is_some() { ", with user name and password" } else { "" };
-    format!("{parent}{credentials}")
-}
-
-/// `/openai is https://api.openai.com:443/v1`.
-fn route(gateway: &Gateway) -> String {
-    let Gateway { path, to, base } = gateway;
-    format!("{path} is {}://{to}{base}", to.scheme.as_str())
-}
-
-fn access_log(to: Option<&AccessLog>) -> String {
-    match to {
-        None => "off".to_owned(),
-        Some(AccessLog::Stdout) => "standard output".to_owned(),
-        Some(AccessLog::Stderr) => "standard error".to_owned(),
-        Some(AccessLog::File(path)) => shown(path),
-    }
-}
-
-fn resolver(dns: &Dns) -> String {
-    match dns {
-        Dns::Cached => "as /etc/resolv.conf says, cached".to_owned(),
-        Dns::System => "the system's resolver".to_owned(),
-        Dns::Servers(servers) => format!("{}, cached", listed(servers, "none")),
-    }
-}
-
-fn authorities(paths: &[PathBuf]) -> String {
-    if paths.is_empty() { "the system's".to_owned() } else { format!("the system's, {}", files(paths)) }
-}
-
-fn files(paths: &[PathBuf]) -> String {
-    paths.iter().map(|path| shown(path)).collect::<Vec<_>>().join(", ")
-}
-
-fn shown(path: &Path) -> String {
-    path.display().to_string()
-}
-
-fn listed(items: &[impl ToString], none: &str) -> String {
-    if items.is_empty() {
-        return none.to_owned();
-    }
-    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// `500/min (one every 120 ms)`.
-fn pace(limit: &LimitSpec) -> String {
-    let (written, burst) =
-        (LimitSpec { burst: limit.burst.filter(|burst| *burst < limit.rate.count), ..*limit }, limit.burst().get());
-    let apart = wording::duration(limit.rate.interval());
-    match burst {
-        1 => format!("{} (one every {apart})", LimitSpec { burst: None, ..written }),
-        burst if burst == limit.rate.count.get() => {
-            format!("{written} (all of them at once, if nothing else forbids it)")
-        }
-        burst => format!("{written} ({burst} at once after a pause, else one every {apart})"),
     }
 }
 
@@ -376,20 +303,5 @@ mod tests {
         let named_d = "[[rule]]\nname = 'd'\nhost = 'e'\nin-flight = 1";
         assert_eq!(named(&format!("{good}{bad}{named_d}")), "fine: the rule a, b\nfine: the rule d\n");
         assert_eq!((named(bad), named("drain = 1")), (String::new(), String::new()));
-    }
-
-    #[test]
-    fn a_limit_is_said_with_what_its_burst_means() {
-        let said = |text: &str| {
-            let mut limits: crate::limit::Limits = text.parse().unwrap();
-            crate::limit::settle(&mut limits.limits);
-            limits.limits.iter().map(pace).collect::<Vec<_>>()
-        };
-        assert_eq!(
-            said("500/min, 100000/month"),
-            ["500/min (one every 120 ms)", "100000/month (all of them at once, if nothing else forbids it)"]
-        );
-        // 10/s with 3 at once: 100 ms apart from then on.
-        assert_eq!(said("10/s burst 3"), ["10/s burst 3 (3 at once after a pause, else one every 100 ms)"]);
     }
 }

@@ -12,9 +12,16 @@ use std::{
 
 use tracing::warn;
 
+use crate::clock;
+
 /// Requests are welcome.
 pub(super) fn ready() {
     tell("READY=1");
+}
+
+/// The configuration is loaded again; [`ready`] follows.
+pub(super) fn reloading() {
+    tell(&format!("RELOADING=1\nMONOTONIC_USEC={}", clock::monotonic().as_micros()));
 }
 
 /// Whoever is served still is, and nobody else will be.

@@ -1,5 +1,7 @@
 //! `andante serve`: the proxy, until a signal ends it.
 
+mod reload;
+
 use std::{
     env,
     error::Error as _,
@@ -9,9 +11,14 @@ use std::{
     process::{self, ExitCode},
 };
 
-use tracing::info;
+use tracing::{info, warn};
 
-use super::{FAILED, Failure, USAGE, log, notify, signals::Signals, terminal};
+use self::reload::ConfigWatch;
+use super::{
+    FAILED, Failure, USAGE, log, notify,
+    signals::{Request, Signals, Stop},
+    terminal,
+};
 use crate::{
     app::{Running, StartError},
     config::{Config, Diagnostic, File, Place, Settings, Sources},
@@ -96,34 +103,62 @@ ANDANTE_LOG=debug logs more.";
 
 /// Serves until SIGINT or SIGTERM, and returns the exit code.
 pub async fn run(args: ServeArgs) -> ExitCode {
+    let watch = ConfigWatch::new(&args);
     let config = match args.load(Config::default()) {
         Ok(config) => config,
         Err(code) => return code,
     };
-    match serve(config).await {
+    match serve(config, watch).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => terminal::failure(&failure),
     }
 }
 
-async fn serve(config: Config) -> Result<(), Failure> {
+async fn serve(config: Config, watch: Option<ConfigWatch>) -> Result<(), Failure> {
     let _logging = log::start(&config, "info")?;
     // Before andante reports that it is ready: a reader of that may stop it right away.
     let deaf = |error| Failure::new("could not listen for signals").because(error);
     let mut signals = Signals::listen().map_err(deaf)?;
     let given = Given::take().map_err(not_given)?;
-    let running = Running::start(config, given, None).await.map_err(not_started)?;
+    let mut running = Running::start(config, given, None).await.map_err(not_started)?;
     notify::ready();
     writeln!(io::stdout(), "{}", ready_line(running.listen(), running.admin())).map_err(Failure::writing)?;
-    let signal = signals.next().await.name();
+    let signal = until_stopped(&mut running, &mut signals, watch).await.name();
     info!(signal, "draining");
     notify::stopping();
     tokio::select! {
         _ = running.drain() => Ok(()),
-        again = signals.next() => {
+        again = signals.stop() => {
             // Returning would wait for the threads, whose requests the second signal gives up.
             process::exit(again.exit_code().into())
         }
+    }
+}
+
+/// Serves until a signal asks for the end. Loads the configuration again whenever one asks for that, or it has changed.
+async fn until_stopped(running: &mut Running, signals: &mut Signals, watch: Option<ConfigWatch>) -> Stop {
+    let Some(mut watch) = watch else {
+        loop {
+            match signals.next().await {
+                Request::Stop(stop) => return stop,
+                Request::Reload => warn!(
+                    signal = "SIGHUP",
+                    "not reloaded: there is no configuration file (--config, ANDANTE_CONFIG); flags and variables take \
+                     a restart (SIGTERM lets requests finish first)"
+                ),
+            }
+        }
+    };
+    watch.loaded(running.config());
+    loop {
+        tokio::select! {
+            request = signals.next() => match request {
+                Request::Stop(stop) => return stop,
+                Request::Reload => {}
+            },
+            () = watch.changed(running.config()) => {}
+        }
+        watch.reload(running).await;
     }
 }
 
@@ -181,9 +216,19 @@ impl ServeArgs {
         }
     }
 
+    /// The configuration file, if there is one.
+    pub(super) fn file(&self) -> Option<File> {
+        config_file(self.config.as_ref())
+    }
+
     fn sources(&self) -> Sources {
+        self.sources_with(self.file())
+    }
+
+    /// All that says something, with this `file`.
+    pub(super) fn sources_with(&self, file: Option<File>) -> Sources {
         Sources {
-            file: config_file(self.config.as_ref()),
+            file,
             environment: environment(),
             flags: Settings {
                 listen: self.listen.clone(),

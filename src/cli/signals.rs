@@ -1,4 +1,4 @@
-//! The signals that reach `serve`: which of them stop it, and which of them it must survive.
+//! The signals that reach `serve`: which of them stop it, which loads its configuration, and which it must survive.
 
 use std::{fs::File, io};
 
@@ -16,6 +16,15 @@ pub(super) struct Signals {
     user: [Signal; 2],
     /// Whether we were started from a terminal.
     terminal: bool,
+}
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    /// The end.
+    Stop(Stop),
+    /// SIGHUP: to load the configuration again.
+    Reload,
 }
 
 /// Which signal asks for the end.
@@ -44,22 +53,28 @@ impl Signals {
         })
     }
 
-    /// Waits for the next signal that asks for the end, and logs all others. Loses none when dropped and called again.
-    pub(super) async fn next(&mut self) -> Stop {
+    /// Waits for the next signal that asks for the end. Loses none when dropped and called again.
+    pub(super) async fn stop(&mut self) -> Stop {
+        loop {
+            match self.next().await {
+                Request::Stop(stop) => return stop,
+                Request::Reload => {
+                    warn!(signal = "SIGHUP", "andante is about to end: the configuration stays as it is")
+                }
+            }
+        }
+    }
+
+    /// Waits for the next signal that asks for something, and logs all others. Loses none when dropped and called again.
+    pub(super) async fn next(&mut self) -> Request {
         let [user1, user2] = &mut self.user;
         loop {
             tokio::select! {
-                _ = self.interrupt.recv() => return Stop::Interrupt,
-                _ = self.terminate.recv() => return Stop::Terminate,
+                _ = self.interrupt.recv() => return Request::Stop(Stop::Interrupt),
+                _ = self.terminate.recv() => return Request::Stop(Stop::Terminate),
                 () = received(&mut self.hangup) => {
-                    if self.terminal && !has_terminal() {
-                        return Stop::Hangup;
-                    }
-                    warn!(
-                        signal = "SIGHUP",
-                        "the configuration is not reloaded: to load it, restart andante (SIGTERM lets requests finish \
-                         first; `systemctl restart andante` does that)"
-                    );
+                    let gone = self.terminal && !has_terminal();
+                    return if gone { Request::Stop(Stop::Hangup) } else { Request::Reload };
                 }
                 _ = user1.recv() => meaningless("SIGUSR1"),
                 _ = user2.recv() => meaningless("SIGUSR2"),

@@ -127,6 +127,16 @@ impl Default for Config {
     }
 }
 
+impl Config {
+    /// This configuration, with all that `other` changes while andante runs. What is fixed at the start stays.
+    pub fn with_changes_of(&self, other: &Self) -> Self {
+        let Self { listen, admin, threads, log, access_log, data, file, timeouts, .. } = self.clone();
+        let upstream_keep_alive = timeouts.upstream_keep_alive;
+        let timeouts = Timeouts { upstream_keep_alive, ..other.timeouts };
+        Self { listen, admin, threads, log, access_log, data, file, timeouts, ..other.clone() }
+    }
+}
+
 // === impl Timeouts ===
 
 impl Default for Timeouts {

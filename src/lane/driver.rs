@@ -32,20 +32,31 @@ use crate::{
     policy::Policy,
 };
 
-/// The queue and the limits of one budget.
+/// The queue and the limits of one budget, under one policy.
+///
+/// A reload makes another `Lane` of it, with the new policy and the same queue and limits. A request keeps the one that it
+/// came to: it is handled by one policy and counted by one rule, and looking that up takes no lock.
 pub struct Lane {
     host: Arc<str>,
     policy: Arc<Policy>,
     metrics: Arc<RuleMetrics>,
     clock: Clock,
+    shared: Arc<Shared>,
+}
+
+/// What all lanes of one budget share, whatever their policies.
+struct Shared {
     state: Mutex<State<GrantSender>>,
     /// Tells the timer that it sleeps too long.
     wake: Notify,
     symptoms: Symptoms,
 }
 
-/// How a waiting request gets its permit.
-type GrantSender = oneshot::Sender<Permit>;
+/// How a waiting request gets its permit, and the lane that it came to.
+struct GrantSender {
+    lane: Arc<Lane>,
+    sender: oneshot::Sender<Permit>,
+}
 
 // === impl Lane ===
 
@@ -54,13 +65,35 @@ impl Lane {
     pub fn new(host: Arc<str>, policy: Arc<Policy>, metrics: Arc<RuleMetrics>, clock: Clock) -> Self {
         let now = clock.now();
         let state = Mutex::new(State::new(policy.clone(), now, clock.epoch()));
-        Self { host, policy, metrics, clock, state, wake: Notify::new(), symptoms: Symptoms::new(now) }
+        let shared = Shared { state, wake: Notify::new(), symptoms: Symptoms::new(now) };
+        Self { host, policy, metrics, clock, shared: Arc::new(shared) }
+    }
+
+    /// This lane under another policy: with the same queue, and with all that was sent and learned.
+    pub(super) fn reconfigured(self: &Arc<Self>, policy: Arc<Policy>, metrics: Arc<RuleMetrics>) -> Arc<Self> {
+        let (host, shared) = (self.host.clone(), self.shared.clone());
+        let lane = Arc::new(Self { host, policy: policy.clone(), metrics, clock: self.clock, shared });
+        let epoch = lane.clock.epoch();
+        lane.tell(|state, now| state.reconfigured(now, policy, epoch));
+        lane
+    }
+
+    /// From now on, requests that asked `other` ask this lane: what was sent there counts here.
+    pub(super) fn absorb(self: &Arc<Self>, other: &Self) {
+        // One lock after the other: two lanes that absorb each other must not wait for each other.
+        let budget = other.shared.state.lock().budget().clone();
+        self.tell(|state, now| state.absorbed(now, &budget));
+    }
+
+    /// Whether no other policy of this budget is in anybody's hands.
+    pub(super) fn is_alone(&self) -> bool {
+        Arc::strong_count(&self.shared) == 1
     }
 
     /// Asks for a slot. Must be called on a tokio runtime, which drives the lane while somebody waits.
     pub fn admit(self: &Arc<Self>, ask: AdmitRequest) -> Admission {
         let now = self.clock.now();
-        let mut state = self.state.lock();
+        let mut state = self.shared.state.lock();
         match state.asked(now, &ask) {
             Decision::Send(slot) => {
                 drop(state);
@@ -68,8 +101,8 @@ impl Lane {
             }
             Decision::Refuse(refusal) => Admission::Refuse(refusal),
             Decision::Wait(offer) => {
-                let (ticket, grant) = oneshot::channel();
-                let place = state.enqueued(now, &ask, &offer, ticket);
+                let (sender, grant) = oneshot::channel();
+                let place = state.enqueued(now, &ask, &offer, GrantSender { lane: self.clone(), sender });
                 self.metrics.waiting.inc();
                 let effects = state.effects(now);
                 drop(state);
@@ -81,30 +114,30 @@ impl Lane {
 
     /// Whether the upstream is left alone because it fails.
     pub fn is_broken(&self) -> bool {
-        self.state.lock().learned().is_broken()
+        self.shared.state.lock().learned().is_broken()
     }
 
     /// Whether the API serves requests, so that a 503 refuses one and says nothing of an outage.
     pub fn is_alive(&self) -> bool {
-        self.state.lock().learned().is_alive()
+        self.shared.state.lock().learned().is_alive()
     }
 
     /// For how long nothing leaves, as far as is known.
     pub fn closed_for(&self) -> Duration {
         let now = self.clock.now();
-        let mut state = self.state.lock();
+        let mut state = self.shared.state.lock();
         let learned = state.learned();
         learned.closed(now, learned.usual_scope()).map_or(Duration::ZERO, |(until, _)| until.since(now))
     }
 
     /// Whether one more request may be sent again although the upstream is in trouble; counts it if so.
     pub fn may_retry(&self) -> bool {
-        self.state.lock().learned().may_retry()
+        self.shared.state.lock().learned().may_retry()
     }
 
     /// How many answers were no refusals.
     pub fn served(&self) -> u64 {
-        let state = self.state.lock();
+        let state = self.shared.state.lock();
         state.stats().answered - state.stats().refused_by_api
     }
 
@@ -126,13 +159,13 @@ impl Lane {
     /// How many wait, and when the next slot matures.
     pub fn queue_status(&self) -> QueueStatus {
         let now = self.clock.now();
-        let mut state = self.state.lock();
+        let mut state = self.shared.state.lock();
         QueueStatus { waiting: state.waiting(), next_slot: state.next_slot(now) }
     }
 
     /// How many wait.
     pub fn waiting(&self) -> usize {
-        self.state.lock().waiting()
+        self.shared.state.lock().waiting()
     }
 
     pub(super) fn now(&self) -> Instant {
@@ -142,27 +175,27 @@ impl Lane {
     /// The lane as it stands.
     pub fn snapshot(&self) -> Snapshot {
         let now = self.clock.now();
-        self.state.lock().snapshot(now, self.host.clone())
+        self.shared.state.lock().snapshot(now, self.host.clone())
     }
 
     /// Whether somebody waits although a slot has matured.
     #[cfg(test)]
     pub(super) fn loses_slots(&self) -> bool {
         let now = self.clock.now();
-        let mut state = self.state.lock();
+        let mut state = self.shared.state.lock();
         state.waiting() > 0 && state.next_slot(now) <= now
     }
 
     /// How many that wait have been moved from line to line, one by one.
     #[cfg(test)]
     pub(super) fn moved(&self) -> usize {
-        self.state.lock().moved()
+        self.shared.state.lock().moved()
     }
 
     /// What would be lost if this lane were forgotten.
     pub(super) fn memory(&self) -> Memory {
         let now = self.clock.now();
-        self.state.lock().memory(now)
+        self.shared.state.lock().memory(now)
     }
 
     /// A request is being written. Returns when.
@@ -214,7 +247,7 @@ impl Lane {
     /// Tells the state an event, and does what that leads to.
     fn tell<R>(self: &Arc<Self>, event: impl FnOnce(&mut State<GrantSender>, Instant) -> R) -> R {
         let now = self.clock.now();
-        let mut state = self.state.lock();
+        let mut state = self.shared.state.lock();
         let result = event(&mut state, now);
         if state.has_effects() {
             let effects = state.effects(now);
@@ -238,28 +271,19 @@ impl Lane {
             match timer {
                 Timer::Keep => {}
                 Timer::Set(at) => drop(tokio::spawn(self.clone().drive(at))),
-                Timer::Ring => self.wake.notify_one(),
+                Timer::Ring => self.shared.wake.notify_one(),
             }
             let undelivered: SmallVec<[Slot; 2]> =
-                grants.into_iter().filter_map(|grant| self.deliver(grant).err()).collect();
+                grants.into_iter().filter_map(|grant| deliver(grant).err()).collect();
             log_changes(self, &changes);
             if undelivered.is_empty() {
                 return;
             }
             let now = self.clock.now();
-            let mut state = self.state.lock();
+            let mut state = self.shared.state.lock();
             undelivered.iter().for_each(|slot| state.settled(now, slot, End::Unsent));
             effects = state.effects(now);
         }
-    }
-
-    /// Hands a slot to a request that has waited for it; the slot comes back if the request has left.
-    fn deliver(self: &Arc<Self>, grant: Grant<GrantSender>) -> Result<(), Slot> {
-        self.metrics.waiting.dec();
-        grant.ticket.send(self.permit(grant.slot, grant.waited)).map_err(|permit| {
-            self.metrics.in_flight.dec();
-            permit.into_slot()
-        })
     }
 
     /// The one timer of this lane: sleeps until `at`, and then from slot to slot while somebody waits.
@@ -272,17 +296,27 @@ impl Lane {
             } else {
                 tokio::select! {
                     () = self.clock.sleep_until(at) => {}
-                    () = self.wake.notified() => {}
+                    () = self.shared.wake.notified() => {}
                 }
             }
             now = self.clock.now();
-            let mut effects = self.state.lock().woken(now, at.min(now));
+            let mut effects = self.shared.state.lock().woken(now, at.min(now));
             let timer = std::mem::replace(&mut effects.timer, Timer::Keep);
             self.execute(effects);
             let Timer::Set(next) = timer else { return };
             at = next;
         }
     }
+}
+
+/// Hands a slot to a request that has waited for it; the slot comes back if the request has left.
+fn deliver(grant: Grant<GrantSender>) -> Result<(), Slot> {
+    let Grant { ticket: GrantSender { lane, sender }, slot, waited } = grant;
+    lane.metrics.waiting.dec();
+    sender.send(lane.permit(slot, waited)).map_err(|permit| {
+        lane.metrics.in_flight.dec();
+        permit.into_slot()
+    })
 }
 
 impl fmt::Debug for Lane {

@@ -117,6 +117,25 @@ impl<T> State<T> {
         }
     }
 
+    /// `policy` holds from `now` on. Requests that wait keep their places, and all that was sent and learned stays. They
+    /// were let in under the old `max-wait` and `max-waiting`, and are not sent away for new ones.
+    pub(super) fn reconfigured(&mut self, now: Instant, policy: Arc<Policy>, epoch: Duration) {
+        self.budget.reconfigure(&policy.limits, policy.margin, now);
+        self.budget.reconfigure_calendar(&policy.calendar, epoch);
+        self.budget.set_yielding(policy.trust == Trust::Api);
+        self.learned.reconfigure(&policy);
+        self.policy = policy;
+    }
+
+    /// From `now` on, requests that asked the lane of `other` ask this one.
+    pub(super) fn absorbed(&mut self, now: Instant, other: &Budget) {
+        self.budget.absorb(other, now);
+    }
+
+    pub(super) fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
     /// A request asks for a slot.
     pub(super) fn asked(&mut self, now: Instant, ask: &AdmitRequest) -> Decision {
         self.learned.asked(&ask.kind, now);

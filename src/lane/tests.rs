@@ -3,6 +3,7 @@
 mod keeping;
 mod learning;
 mod random;
+mod reloading;
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +16,7 @@ use super::{
 use crate::{
     clock::{Clock, Instant},
     learn::{AnswerReport, RouteKey},
-    limit::{Cost, Limits},
+    limit::{Cost, Limits, MarginSpec},
     metrics::Metrics,
     policy::{Origin, Policy, Rules, Scheme},
 };

@@ -142,6 +142,18 @@ impl RateEstimator {
         }
     }
 
+    /// Another rate is configured. What refusals have taught stays; what only the configuration said goes.
+    pub(super) fn reconfigure(&mut self, configured: Option<f64>) {
+        if self.configured == configured {
+            return;
+        }
+        self.configured = configured;
+        if self.is_blank() {
+            let Self { belief, crowd, .. } = Self::new(configured);
+            (self.belief, self.crowd) = (belief, crowd);
+        }
+    }
+
     /// The same way, and what is known of requests of one kind: `served` of them in a cycle that began at `since`.
     /// They are `share` of all: if that is most of them, what is known of all is known of them.
     pub(super) fn of_kind(&self, since: f64, served: f64, share: f64) -> Self {

@@ -3,7 +3,7 @@
 use std::{array, sync::OnceLock};
 
 use http::StatusCode;
-use prometheus::{Gauge, GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge};
+use prometheus::{GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge};
 
 use super::families::Families;
 
@@ -66,7 +66,7 @@ pub struct RuleMetrics {
     retries: [IntCounter; RetryReason::ALL.len()],
     /// Looked up when it is counted: the dialects of an API are not known before.
     hints: IntCounterVec,
-    limit: LazyGauge,
+    limit: GaugeVec,
     /// Requests that wait for a slot.
     pub waiting: IntGauge,
     /// Requests that are on their way to an upstream.
@@ -98,13 +98,6 @@ const USUAL: [StatusCode; 6] = [
 ];
 
 type Class = [OnceLock<IntCounter>; 100];
-
-/// A gauge that is not shown before it is set.
-#[derive(Debug)]
-struct LazyGauge {
-    family: GaugeVec,
-    gauge: OnceLock<Gauge>,
-}
 
 // === impl Outcome ===
 
@@ -175,7 +168,7 @@ impl RuleMetrics {
                 .map(|outcome| families.interceptions.with_label_values(&[name, outcome.as_str()])),
             retries: RetryReason::ALL.map(|reason| families.retries.with_label_values(&[name, reason.as_str()])),
             hints: families.hints.clone(),
-            limit: LazyGauge { family: families.limit.clone(), gauge: OnceLock::new() },
+            limit: families.limit.clone(),
             waiting: families.waiting.with_label_values(&[name]),
             in_flight: families.in_flight.with_label_values(&[name]),
             wait_seconds: families.wait.with_label_values(&[name]),
@@ -217,10 +210,14 @@ impl RuleMetrics {
         self.answers.of(&self.name, status).inc();
     }
 
-    /// The pace that the configuration asks for, in requests per second.
-    pub fn set_limit_per_second(&self, pace: f64) {
-        let resolve = || self.limit.family.with_label_values(&[&*self.name, "config"]);
-        self.limit.gauge.get_or_init(resolve).set(pace);
+    /// The pace that the configuration asks for, in requests per second; not shown if it asks for none.
+    pub fn set_limit_per_second(&self, pace: Option<f64>) {
+        let labels = [&*self.name, "config"];
+        match pace {
+            Some(pace) => self.limit.with_label_values(&labels).set(pace),
+            // It may not be there.
+            None => drop(self.limit.remove_label_values(&labels)),
+        }
     }
 
     /// One answer spoke of limits, in the words of `dialect`.

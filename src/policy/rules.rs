@@ -52,6 +52,13 @@ impl Rules {
         Self { unruled: unruled.into(), ..self }
     }
 
+    /// The same rules, with those of `others` in the place of equal ones: what has not changed is the same.
+    pub fn reusing(self, others: &Self) -> Self {
+        let same = |rule: Arc<Policy>| others.iter().find(|other| **other == rule).cloned().unwrap_or(rule);
+        let unruled = if self.unruled == others.unruled { others.unruled.clone() } else { self.unruled };
+        Self { rules: self.rules.into_iter().map(same).collect(), unruled, ..self }
+    }
+
     /// What holds for hosts without a rule.
     pub fn unruled(&self) -> &Arc<Policy> {
         &self.unruled

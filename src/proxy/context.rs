@@ -1,11 +1,8 @@
 //! What every connection of this process shares, in groups: a step asks the group that it needs.
 
-use std::{
-    net::IpAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
 
 use http::HeaderValue;
@@ -17,15 +14,16 @@ use crate::{
     dial::Dialer,
     lane::Lanes,
     metrics::{Metrics, RuleMetrics},
-    policy::Gateway,
+    policy::{Gateway, Rules},
     proxy::{
         drain::Drain,
         incidents::Incidents,
         log_throttle::LogThrottle,
         message::replay_buffer::ReplayMemory,
-        outbound::{Outbound, known_origins::KnownOrigins},
+        outbound::Outbound,
         request_stats::RequestIds,
         retry_log::RetryLog,
+        settings::{CurrentSettings, Reload, Settings},
     },
     tls::Tls,
 };
@@ -41,13 +39,10 @@ pub struct Proxy {
     pub metrics: Metrics,
     /// The time.
     pub clock: Clock,
-    pub(crate) timeouts: Arc<Timeouts>,
     pub(crate) access: Access,
-    pub(crate) outbound: Arc<Outbound>,
     pub(crate) drain: Arc<Drain>,
     pub(crate) reports: Reports,
-    /// Who signs the certificates of intercepted hosts, if any is.
-    pub(crate) ca: Option<Arc<Ca>>,
+    pub(crate) settings: CurrentSettings,
     pub(crate) replay_memory: Arc<ReplayMemory>,
     pub(crate) request_ids: RequestIds,
     /// `1.1 andante-…`, `1.0 …` and `2 …`: unique to this process, so that a loop is told from a chain.
@@ -57,15 +52,12 @@ pub struct Proxy {
     pub(crate) tunnels: AtomicUsize,
 }
 
-/// Who may use the proxy, and by which addresses.
+/// By which addresses the proxy is used.
 pub(crate) struct Access {
-    clients: Clients,
     /// Whether workers on other machines are let in, so that targets need a closer look.
     pub(crate) exposed: bool,
     /// The ports that workers connect to.
     pub(crate) ports: Vec<u16>,
-    /// Paths that stand for an API.
-    pub(crate) gateways: Vec<Gateway>,
     /// Where people find out more, for answers to those who took andante for a web server.
     pub(crate) admin: String,
 }
@@ -125,22 +117,23 @@ impl Proxy {
             nowhere: parts.metrics.rule("none"),
             lanes: parts.lanes,
             clock: parts.clock,
-            timeouts: Arc::new(parts.timeouts),
-            access: Access {
+            access: Access { exposed: parts.exposed, ports: parts.ports, admin: parts.admin },
+            settings: CurrentSettings::new(Settings {
                 clients: parts.clients,
-                exposed: parts.exposed,
-                ports: parts.ports,
-                gateways: parts.gateways,
-                admin: parts.admin,
-            },
-            outbound: Arc::new(Outbound {
-                clock: parts.clock,
-                dialer: parts.dialer,
-                tls: parts.tls,
-                metrics: parts.metrics.clone(),
-                connect: parts.timeouts.connect,
-                known: KnownOrigins::default(),
-                drain: drain.clone(),
+                gateways: parts.gateways.into(),
+                timeouts: Arc::new(parts.timeouts),
+                outbound: Arc::new(Outbound {
+                    clock: parts.clock,
+                    dialer: parts.dialer,
+                    tls: parts.tls,
+                    metrics: parts.metrics.clone(),
+                    connect: parts.timeouts.connect,
+                    known: Arc::default(),
+                    drain: drain.clone(),
+                    way: 0,
+                }),
+                ca: parts.ca,
+                generation: 0,
             }),
             metrics: parts.metrics,
             drain,
@@ -150,12 +143,32 @@ impl Proxy {
                 incidents: Incidents::default(),
                 access_log: parts.access_log,
             },
-            ca: parts.ca,
             replay_memory: Arc::new(ReplayMemory::new(MOST_KEPT)),
             request_ids: RequestIds::new(parts.instance),
             via: [via("1.1"), via("1.0"), via("2")],
             tunnels: AtomicUsize::new(0),
         }
+    }
+
+    /// Goes on under `rules` and with what `reload` says, all at once. Requests that wait keep their places, and those on
+    /// their way end as they began. Must be called on a tokio runtime.
+    pub fn reload(&self, rules: Rules, reload: Reload) {
+        self.settings.replace(reload, || self.lanes.reload(rules));
+    }
+
+    /// Bounds on everything that can hang, for what begins now.
+    pub(crate) fn timeouts(&self) -> Arc<Timeouts> {
+        self.settings.read().timeouts.clone()
+    }
+
+    /// Who signs the certificates of intercepted hosts, if any is.
+    pub(crate) fn ca(&self) -> Option<Arc<Ca>> {
+        self.settings.read().ca.clone()
+    }
+
+    /// Whether there is somebody to sign the certificates of intercepted hosts.
+    pub fn signs(&self) -> bool {
+        self.settings.read().ca.is_some()
     }
 
     /// Asks all connections to finish what they are at; at `cut_off` the rest is answered 503 or cut.
@@ -195,30 +208,14 @@ impl Proxy {
 
     /// Certificates made for intercepted hosts.
     pub fn certificates(&self) -> u64 {
-        self.ca.as_ref().map_or(0, |ca| ca.minted())
-    }
-}
-
-// === impl Access ===
-
-impl Access {
-    /// Whether a client at `address` may use the proxy.
-    pub(crate) fn allows(&self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        match &self.clients {
-            Clients::Any => true,
-            Clients::Loopback => address.is_loopback(),
-            Clients::Networks(networks) => {
-                address.is_loopback() || networks.iter().any(|network| network.contains(&address))
-            }
-        }
+        self.ca().map_or(0, |ca| ca.minted())
     }
 }
 
 #[cfg(test)]
 impl Proxy {
     /// One that listens nowhere, for tests; `rules` are all that is configured.
-    pub(crate) fn with_rules(rules: crate::policy::Rules) -> Self {
+    pub(crate) fn with_rules(rules: Rules) -> Self {
         use crate::config;
         let (clock, metrics, config) = (Clock::start(), Metrics::new(), config::Config::default());
         Self::new(Parts {

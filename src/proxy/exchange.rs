@@ -50,7 +50,7 @@ impl Exchange {
     pub(crate) fn new(session: Arc<Session>) -> Self {
         let proxy = session.proxy.clone();
         Self {
-            progress: Arc::new(Progress::new(proxy.clock, proxy.timeouts.clone())),
+            progress: Arc::new(Progress::new(proxy.clock, proxy.timeouts())),
             proxy,
             session,
             stats: RequestStats::default(),

@@ -29,6 +29,17 @@ pub(crate) struct Outbound {
     pub(crate) metrics: Metrics,
     /// How long it may take to make one.
     pub(crate) connect: Duration,
-    pub(crate) known: KnownOrigins,
+    pub(crate) known: Arc<KnownOrigins>,
     pub(crate) drain: Arc<Drain>,
+    /// Tells connections that were made another way from those that may carry a request.
+    pub(crate) way: u64,
+}
+
+impl Outbound {
+    /// The same, with other means.
+    pub(crate) fn with(&self, dialer: Dialer, tls: Tls, connect: Duration, way: u64) -> Self {
+        let Self { clock, metrics, known, drain, .. } = self;
+        let (metrics, known, drain) = (metrics.clone(), known.clone(), drain.clone());
+        Self { clock: *clock, dialer, tls, metrics, connect, known, drain, way }
+    }
 }

@@ -19,9 +19,10 @@ use crate::{
         context::Proxy,
         outbound::{
             pool::Pool,
-            route::{Destination, Route},
+            route::{Destination, FoundUnder, Route},
         },
         recent::Recent,
+        settings::Settings,
     },
     tls::Protocol,
 };
@@ -91,7 +92,7 @@ impl Drop for ClientConnection {
 
 impl Session {
     pub(crate) fn new(proxy: Arc<Proxy>, pool: Arc<Pool>, client: Arc<ClientConnection>, address: IpAddr) -> Self {
-        let denied = (!proxy.access.allows(address)).then_some(address);
+        let denied = (!proxy.settings.read().allows(address)).then_some(address);
         Self { proxy, pool, client, address, denied, inside: None, h2c: false, routes: Mutex::default() }
     }
 
@@ -114,6 +115,7 @@ impl Session {
     pub(crate) fn route_inside(&self) -> Option<Route> {
         let origin = self.inside.as_ref()?;
         let authority = origin.authority();
+        let settings = self.proxy.settings.read();
         let destination = Destination {
             scheme: origin.scheme,
             named: &authority,
@@ -121,11 +123,12 @@ impl Session {
             authority: authority.parse().ok()?,
             lane: self.proxy.lanes.find(origin),
         };
-        self.route(destination)
+        self.route(destination, &settings)
     }
 
-    /// The way to `destination`.
-    pub(crate) fn route(&self, destination: Destination<'_>) -> Option<Route> {
-        Route::new(destination, &self.proxy.outbound, &self.pool, self.h2c)
+    /// The way to `destination`, which was found under `settings`.
+    pub(crate) fn route(&self, destination: Destination<'_>, settings: &Settings) -> Option<Route> {
+        let found = FoundUnder { outbound: &settings.outbound, generation: settings.generation };
+        Route::new(destination, found, &self.pool, self.h2c)
     }
 }

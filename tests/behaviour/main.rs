@@ -19,5 +19,6 @@ mod http_upstream;
 mod https;
 mod lifecycle;
 mod order;
+mod reload;
 mod scenario;
 mod trying_again;

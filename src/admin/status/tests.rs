@@ -84,6 +84,9 @@ fn the_json_is_the_contract() {
     });
     let expected = serde_json::json!({
         "version": "1.2.3", "uptime_s": 1.5, "draining": false,
+        "config": {
+            "file": null, "reloads_total": 0, "last_reload_successful": false, "loaded_s": 0.0, "problems": [],
+        },
         "connections": {"client": 0, "upstream": 0}, "tunnels": 0, "certificates": 0,
         "requests": {"answered": 0, "refused": 0, "failed": 0, "left": 0, "tunnelled": 0, "rejected": 0},
         "answers": {"200": 3},

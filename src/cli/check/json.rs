@@ -14,7 +14,7 @@ pub(super) fn report(checked: &Checked) -> Value {
     let good = |name: &str| rules.iter().all(|(rule, good)| **rule != *name || *good);
     json!({
         "good": checked.is_good(),
-        "file": config.file.as_deref().map(super::shown),
+        "file": config.file.as_deref().map(super::super::describe::shown),
         "errors": errors,
         "warnings": problems.len() - errors,
         "problems": problems.iter().map(problem).collect::<Vec<_>>(),

@@ -42,22 +42,22 @@ impl Symptoms {
 impl Lane {
     /// The requests whose clients left before an answer.
     pub fn departures(&self) -> &Departures {
-        &self.symptoms.departures
+        &self.shared.symptoms.departures
     }
 
     /// A request, or a try of it, has failed: `what` the upstream did.
     pub fn failed(&self, what: String) {
-        *self.symptoms.last_failure.lock() = Some(UpstreamFailure { what, at: self.now() });
+        *self.shared.symptoms.last_failure.lock() = Some(UpstreamFailure { what, at: self.now() });
     }
 
     /// The last failure, if there was one.
     pub fn last_failure(&self) -> Option<UpstreamFailure> {
-        self.symptoms.last_failure.lock().clone()
+        self.shared.symptoms.last_failure.lock().clone()
     }
 
     /// The API refused, at `now`, what was sent at `sent` within our limits. Says what is to be told of such refusals.
     pub(super) fn refused_without_reason(&self, sent: Instant, now: Instant) -> Option<Episodes> {
         let window = self.policy().limits.iter().map(|limit| limit.rate.per).min()?;
-        self.symptoms.refusals.record(sent, now, window)
+        self.shared.symptoms.refusals.record(sent, now, window)
     }
 }

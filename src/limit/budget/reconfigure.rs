@@ -1,9 +1,11 @@
 //! Other limits for a budget that is in use: what was sent stays sent.
 
+use std::time::Duration;
+
 use super::{Budget, Limit};
 use crate::{
     clock::Instant,
-    limit::{Cost, Gcra, LimitSpec, MarginSpec, Seq, Source},
+    limit::{CalendarCount, CalendarLimit, Cost, Gcra, LimitSpec, MarginSpec, Seq, Source},
 };
 
 impl Budget {
@@ -29,6 +31,26 @@ impl Budget {
             self.limits.push(limit);
         }
         self.limits.extend(learned);
+    }
+
+    /// From now on these limits hold that a calendar renews. One that is renewed as before keeps what was used of it; one
+    /// that is new begins with what the history knows. `epoch` is the time since 1970 at [`Instant::START`].
+    pub fn reconfigure_calendar(&mut self, limits: &[CalendarLimit], epoch: Duration) {
+        let before = std::mem::take(&mut self.calendar);
+        for limit in limits {
+            let kept = before.iter().find_map(|count| count.respecified(limit));
+            let count = kept.unwrap_or_else(|| {
+                let mut count = CalendarCount::new(limit.clone(), epoch);
+                for entry in self.history.iter() {
+                    let units = u32::try_from(entry.units).unwrap_or(u32::MAX);
+                    // Numbers that no request has: what they stand for left long ago.
+                    Cost::new(units).into_iter().for_each(|cost| count.take(entry.last, self.next, cost));
+                    self.next += u64::from(units);
+                }
+                count
+            });
+            self.calendar.push(count);
+        }
     }
 
     /// Whether what is configured holds only until something was learned.

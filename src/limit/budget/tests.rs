@@ -119,6 +119,20 @@ fn a_removed_limit_holds_nothing_up() {
 }
 
 #[test]
+fn a_calendar_limit_keeps_what_was_used_of_it() {
+    let limits = |text: &str| text.parse::<Limits>().unwrap().calendar;
+    // Ten past one in the morning.
+    let epoch = Duration::from_secs(100 * 86_400 + 4200);
+    let mut budget = budget("").with_calendar(&limits("3/day in UTC"), epoch);
+    assert_eq!(drain(&mut budget, 0), 3);
+    budget.reconfigure_calendar(&limits("5/day in UTC"), epoch);
+    assert_eq!(drain(&mut budget, 1000), 2);
+    budget.reconfigure_calendar(&limits("6/h in UTC"), epoch);
+    assert_eq!(drain(&mut budget, 2000), 1, "one that is new knows of the other five");
+    assert!(next(&mut budget, 2000) >= at(50 * 60_000));
+}
+
+#[test]
 fn what_is_under_way_is_settled_with_the_new_limits() {
     let mut budget = budget("10/s");
     let [held, sent] = [0, 100].map(|ms| budget.take(at(ms), at(ms), ONE, Scope::NONE));

@@ -62,6 +62,12 @@ impl CalendarCount {
         Self { limit, epoch: nanos(epoch), tallies: Vec::new(), last: 0 }
     }
 
+    /// What was used, under `limit`, if that is renewed at the same times.
+    pub fn respecified(&self, limit: &CalendarLimit) -> Option<Self> {
+        let same = CalendarLimit { count: limit.count, ..self.limit.clone() } == *limit;
+        same.then(|| Self { limit: limit.clone(), ..self.clone() })
+    }
+
     /// The system's clock was set: by what it says now, [`Instant::START`] was at `epoch`.
     pub fn set_epoch(&mut self, epoch: Duration) {
         self.epoch = nanos(epoch);

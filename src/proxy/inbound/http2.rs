@@ -87,7 +87,8 @@ where
     let mut drain = pin!(proxy.drain.notified());
     drain.as_mut().enable();
     // Until when there has to be a request.
-    let mut idle_until = proxy.clock.now() + proxy.timeouts.head;
+    let timeouts = proxy.timeouts();
+    let mut idle_until = proxy.clock.now() + timeouts.head;
     let (mut draining, mut idle) = (false, false);
     poll_fn(|cx| {
         let _ = drain.as_mut().poll(cx);
@@ -107,7 +108,7 @@ where
             let now = proxy.clock.now();
             match streams.look(now - usual) {
                 StreamActivity::Stuck => return Poll::Ready(()),
-                StreamActivity::Busy => idle_until = now + proxy.timeouts.keep_alive,
+                StreamActivity::Busy => idle_until = now + timeouts.keep_alive,
                 StreamActivity::Idle if now < idle_until => {}
                 StreamActivity::Idle if idle => return Poll::Ready(()),
                 StreamActivity::Idle => {

@@ -88,16 +88,16 @@ where
 
 /// Serves what comes through the tunnel to an intercepted host.
 pub(crate) async fn serve(exchange: Arc<Exchange>, mut client: Socket, route: Arc<Route>) {
-    let (proxy, metrics) = (&exchange.proxy, route.lane.metrics());
+    let (proxy, metrics, patience) = (&exchange.proxy, route.lane.metrics(), exchange.progress.timeouts().head);
     let first = tokio::select! {
         first = client.peek() => first.map(|first| (first.first().copied(), protocol(first))),
-        () = proxy.clock.sleep_until(proxy.clock.now() + proxy.timeouts.head) => Ok((None, None)),
+        () = proxy.clock.sleep_until(proxy.clock.now() + patience) => Ok((None, None)),
         () = proxy.drain.begun() => return,
     };
     match first {
         Ok((Some(HANDSHAKE), _)) => {
             let shaken = tokio::select! {
-                shaken = tokio::time::timeout(proxy.timeouts.head, shake_hands(&exchange, client, &route)) => shaken,
+                shaken = tokio::time::timeout(patience, shake_hands(&exchange, client, &route)) => shaken,
                 // No request has come yet, and who is slow to finish must not hold up the end.
                 () = proxy.drain.begun() => return,
             };
@@ -154,7 +154,7 @@ async fn shake_hands(
         // Who would not wait for that has nothing against our certificate.
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
-    let ca = proxy.ca.as_ref().ok_or_else(|| io::Error::other("there is no certificate authority"))?;
+    let ca = proxy.ca().ok_or_else(|| io::Error::other("there is no certificate authority"))?;
     let config = ca.server_config(&route.origin.host, alpn, SystemTime::now()).map_err(io::Error::other)?;
     let stream = start.into_stream(config).await?;
     Ok((stream, Arc::new(exchange.session.inside(route.origin.clone(), Protocol::Http1))))

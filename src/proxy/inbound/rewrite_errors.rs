@@ -96,7 +96,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for RewriteErrorsIo<S> {
         let read = &buf.filled()[before..];
         // If that is the beginning of a request, the rest of its head has to follow soon.
         if !read.is_empty() && self.exchange.progress.phase() == Phase::Idle {
-            self.exchange.progress.enter(Phase::Head, self.exchange.proxy.timeouts.head);
+            let head = self.exchange.progress.timeouts().head;
+            self.exchange.progress.enter(Phase::Head, head);
             self.heard = HeadProgress::default();
         }
         self.heard.note(read);

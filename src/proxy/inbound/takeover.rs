@@ -107,7 +107,7 @@ async fn first_word(exchange: &Exchange, client: &mut Socket, upstream: &TcpStre
         // Whoever waits for the upstream to speak first is not speaking HTTP. Looked at, because a connection that a
         // parent proxy has made is still noted as readable after its answer.
         _ = upstream.peek(&mut there) => Ok(None),
-        () = proxy.clock.sleep_until(proxy.clock.now() + proxy.timeouts.idle) => Ok(None),
+        () = proxy.clock.sleep_until(proxy.clock.now() + exchange.progress.timeouts().idle) => Ok(None),
         () = proxy.drain.begun() => Ok(None),
     }
 }

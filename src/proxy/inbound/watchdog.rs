@@ -73,6 +73,6 @@ impl Watchdog {
 
 /// Short enough for the shortest of the limits.
 pub(crate) fn tick(proxy: &Proxy) -> Duration {
-    let limits = &proxy.timeouts;
+    let limits = proxy.timeouts();
     [limits.answer, limits.idle, limits.head, limits.keep_alive].into_iter().fold(TICK, Duration::min)
 }

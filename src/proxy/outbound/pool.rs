@@ -33,6 +33,8 @@ pub(crate) struct PoolKey {
     pub(crate) rule: Arc<str>,
     /// In the clear, and by HTTP/2 all the same.
     pub(crate) h2c: bool,
+    /// See [`Outbound::way`](super::Outbound).
+    pub(crate) way: u64,
 }
 
 // === impl Pool ===

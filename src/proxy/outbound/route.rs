@@ -21,6 +21,7 @@ use tracing::debug;
 
 use crate::{
     clock::Instant,
+    dial::Dialer,
     error::Error,
     lane::Lane,
     policy::{Origin, Parent, Scheme},
@@ -61,6 +62,8 @@ pub(crate) struct Route {
     authorization: Option<HeaderValue>,
     /// Whether it has answered a request that came this way.
     answered: AtomicBool,
+    /// The settings under which it was found.
+    generation: u64,
 }
 
 /// Where a request is to go.
@@ -74,12 +77,19 @@ pub(crate) struct Destination<'a> {
     pub(crate) lane: Arc<Lane>,
 }
 
+/// The settings that hold when a route is found.
+pub(crate) struct FoundUnder<'a> {
+    pub(crate) outbound: &'a Arc<Outbound>,
+    pub(crate) generation: u64,
+}
+
 // === impl Route ===
 
 impl Route {
     /// The way to `destination`, on connections of `pool`. `h2c` says that it speaks HTTP/2 in the clear. `None` if its
     /// authority does not fit into a field.
-    pub(crate) fn new(destination: Destination<'_>, outbound: &Arc<Outbound>, pool: &Pool, h2c: bool) -> Option<Self> {
+    pub(crate) fn new(destination: Destination<'_>, found: FoundUnder<'_>, pool: &Pool, h2c: bool) -> Option<Self> {
+        let FoundUnder { outbound, generation } = found;
         let Destination { scheme, named, origin, authority, lane } = destination;
         let policy = lane.policy();
         let parent = policy.egress.via.as_ref().filter(|_| policy.egress.absolute_form(&origin));
@@ -88,7 +98,7 @@ impl Route {
             named: named.into(),
             absolute: parent.is_some(),
             authorization: parent.and_then(Parent::authorization),
-            host_pool: pool.host(PoolKey { origin: origin.clone(), rule: policy.name.clone(), h2c }),
+            host_pool: pool.host(PoolKey { origin: origin.clone(), rule: policy.name.clone(), h2c, way: outbound.way }),
             h2c,
             tls: outbound.tls.client(policy),
             outbound: outbound.clone(),
@@ -97,12 +107,18 @@ impl Route {
             origin,
             lane,
             answered: AtomicBool::new(false),
+            generation,
         })
     }
 
-    /// Whether a request that names `authority` goes this way.
-    pub(crate) fn is_named(&self, scheme: Scheme, authority: &str) -> bool {
-        self.scheme == scheme && *self.named == *authority
+    /// Whether a request that names `authority` goes this way, under the settings of `generation`.
+    pub(crate) fn is_named(&self, scheme: Scheme, authority: &str, generation: u64) -> bool {
+        self.scheme == scheme && *self.named == *authority && self.generation == generation
+    }
+
+    /// What connects to the upstream.
+    pub(crate) fn dialer(&self) -> &Dialer {
+        &self.outbound.dialer
     }
 
     /// The authority, as the upstream is to see it.

@@ -58,7 +58,7 @@ where
 
 /// What took too long, if something did.
 fn late(exchange: &Exchange, route: &Route) -> Option<Error> {
-    let (origin, limits) = (|| route.origin.to_string(), &exchange.proxy.timeouts);
+    let (origin, limits) = (|| route.origin.to_string(), exchange.progress.timeouts());
     match exchange.progress.phase() {
         Phase::LateUpload => Some(Error::Stalled { after: limits.idle }),
         Phase::LateAnswer => Some(Error::AnswerTimeout { origin: origin(), after: limits.answer }),

@@ -170,7 +170,8 @@ fn may_be_a_page(request: &Request<RequestBody>) -> bool {
 /// The route of an earlier request on this connection that named its target in the same words.
 fn known_route(exchange: &Exchange, asked: &RequestedTarget<'_>) -> Option<Arc<Route>> {
     let (scheme, authority) = (asked.scheme(), asked.authority());
-    exchange.session.routes.lock().find(|route| route.is_named(scheme, authority))
+    let generation = exchange.proxy.settings.generation();
+    exchange.session.routes.lock().find(|route| route.is_named(scheme, authority, generation))
 }
 
 #[cold]
@@ -189,8 +190,10 @@ fn find_route(
     if exchange.session.inside.as_ref().is_some_and(|inside| *inside != origin) {
         return Err(Error::OtherHost);
     }
+    let settings = proxy.settings.read();
     let named = || {
-        let mut hosts = proxy.lanes.rules().iter().flat_map(|rule| &rule.hosts);
+        let rules = proxy.lanes.rules();
+        let mut hosts = rules.iter().flat_map(|rule| &rule.hosts);
         hosts.any(|host| host.port() == Some(origin.port) && host.matches(&origin))
     };
     if connect && proxy.access.exposed && origin.port != 443 && !named() {
@@ -204,7 +207,7 @@ fn find_route(
     }
     let seen = seen.parse().map_err(|_| bad_target(request))?;
     let destination = Destination { scheme, named: authority, origin, authority: seen, lane };
-    let route = Arc::new(exchange.session.route(destination).ok_or_else(|| bad_target(request))?);
+    let route = Arc::new(exchange.session.route(destination, &settings).ok_or_else(|| bad_target(request))?);
     // Nobody asks twice for a tunnel on one connection, and no port means something else there.
     if !connect {
         exchange.session.routes.lock().add(route.clone());

@@ -17,7 +17,7 @@ use crate::{
 pub(crate) async fn open(admitted: Admitted) -> Answered {
     let Admitted { call: Call { exchange, request, route, .. }, mut permit, .. } = admitted;
     let policy = route.lane.policy();
-    let dial = || exchange.proxy.outbound.dialer.connect(&route.origin, &policy.egress, policy.allow_private);
+    let dial = || route.dialer().connect(&route.origin, &policy.egress, policy.allow_private);
     let begun = exchange.attempt_begins();
     let dialled = exchange.session.pool.with_room(dial).await;
     exchange.attempt_ends(begun);

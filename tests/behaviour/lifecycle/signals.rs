@@ -12,7 +12,7 @@ use super::waiting;
 use crate::support::{Andante, Client, Upstream, eventually};
 
 #[test]
-fn a_reload_signal_does_not_end_serve_and_the_log_says_how_to_restart() {
+fn a_reload_signal_does_not_end_serve_that_has_no_file_and_the_log_says_how_to_restart() {
     let upstream = Upstream::ok();
     let andante = Andante::serve(&["--limit", &format!("{}=1/s", upstream.address())]);
     assert_eq!(Client::get(andante.proxy(), &upstream.url("/")).status(), 200);

@@ -132,7 +132,8 @@ fn by_tunnel<'a>(
 fn by_gateway<'a>(exchange: &Exchange, request: &Request<RequestBody>) -> Result<RequestedTarget<'a>, Error> {
     let path = request.uri().path_and_query().ok_or(Error::NoTarget)?;
     let authority = request.uri().authority().map(http::uri::Authority::as_str);
-    let target = gateway::target(path, &exchange.proxy.access.gateways).ok_or(Error::NoTarget)??;
+    let gateways = exchange.proxy.settings.read().gateways.clone();
+    let target = gateway::target(path, &gateways).ok_or(Error::NoTarget)??;
     let names = if exchange.proxy.access.exposed { Names::Any } else { Names::Loopback };
     if policy::is_page_of_others(request.headers(), authority, names) {
         return Err(Error::ForeignPage);

@@ -1,0 +1,152 @@
+//! Another configuration for a running andante: what can change does so at once, or nothing does.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use parking_lot::Mutex;
+
+use super::{Running, StartError, authority};
+use crate::{
+    admin::status::ConfigStatus,
+    clock::{Clock, Instant},
+    config::{Clients, Config},
+    dial::Dialer,
+    metrics::Metrics,
+    proxy::Reload,
+    tls::Tls,
+};
+
+/// What the running andante was configured with.
+pub(super) struct Configured {
+    /// What holds now. What cannot change is as it was at the start.
+    config: Config,
+    /// Whether a listener is reachable from other machines.
+    exposed: bool,
+    /// Our own addresses.
+    own: Vec<SocketAddr>,
+    reports: Arc<ReloadReports>,
+}
+
+/// How reloads went, for people.
+pub(super) struct ReloadReports {
+    clock: Clock,
+    metrics: Metrics,
+    last: Mutex<LastReload>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct LastReload {
+    file: Option<String>,
+    total: u64,
+    /// When the configuration that holds was loaded; at the start, if it was not reloaded.
+    loaded: Instant,
+    problems: Vec<String>,
+}
+
+// === impl Configured ===
+
+impl Configured {
+    pub(super) fn new(
+        config: &Config,
+        listen: &[SocketAddr],
+        own: Vec<SocketAddr>,
+        reports: Arc<ReloadReports>,
+    ) -> Self {
+        Self { config: config.clone(), exposed: listen.iter().any(|addr| !addr.ip().is_loopback()), own, reports }
+    }
+
+    pub(super) fn dialer(&self, config: &Config) -> Dialer {
+        let guarded = self.exposed && config.clients != Clients::Loopback;
+        Dialer::new(config.timeouts.connect, guarded, self.own.clone(), config.dns.clone())
+    }
+
+    /// Whether connections to upstreams are made as `other` has it.
+    fn connects_as(&self, other: &Config) -> bool {
+        let ways = |config: &Config| -> Vec<_> {
+            let rules = config.rules.iter().chain([config.rules.unruled()]);
+            rules.map(|rule| (rule.name.clone(), rule.egress.clone(), rule.allow_private)).collect()
+        };
+        let (config, loopback) = (&self.config, |config: &Config| config.clients == Clients::Loopback);
+        config.upstream_ca == other.upstream_ca
+            && config.upstream_crl == other.upstream_crl
+            && config.timeouts.connect == other.timeouts.connect
+            && config.dns == other.dns
+            && loopback(config) == loopback(other)
+            && ways(config) == ways(other)
+    }
+}
+
+// === impl Running ===
+
+impl Running {
+    /// What holds now.
+    pub fn config(&self) -> &Config {
+        &self.configured.config
+    }
+
+    /// Goes on with `config`. What cannot change while andante runs stays as it is. `files` says that files which the
+    /// configuration names have changed: they are read anew.
+    ///
+    /// On an error nothing has changed.
+    pub fn reload(&mut self, config: &Config, files: bool) -> Result<(), StartError> {
+        let configured = &mut self.configured;
+        let connects = !files && configured.connects_as(config);
+        let tls = || Tls::new(&config.upstream_ca, &config.upstream_crl, &config.rules);
+        let outbound = if connects { None } else { Some((configured.dialer(config), tls()?)) };
+        let signs = self.proxy.signs() || !config.rules.intercepts();
+        let ca = if signs { None } else { Some(Arc::new(authority(&configured.config)?)) };
+        self.proxy.reload(
+            config.rules.clone(),
+            Reload {
+                clients: config.clients.clone(),
+                timeouts: config.timeouts,
+                gateways: config.gateways.clone(),
+                outbound,
+                ca,
+            },
+        );
+        self.drain = config.drain;
+        configured.config = configured.config.with_changes_of(config);
+        configured.reports.succeeded();
+        Ok(())
+    }
+
+    /// A configuration was not taken over, because of `problems`.
+    pub fn not_reloaded(&self, problems: Vec<String>) {
+        self.configured.reports.failed(problems);
+    }
+}
+
+// === impl ReloadReports ===
+
+impl ReloadReports {
+    pub(super) fn new(config: &Config, clock: Clock, metrics: Metrics) -> Self {
+        let file = config.file.as_deref().map(|file| file.display().to_string());
+        metrics.config_loaded(true, clock.time_of_day());
+        Self { clock, metrics, last: Mutex::new(LastReload { file, loaded: clock.now(), ..LastReload::default() }) }
+    }
+
+    fn succeeded(&self) {
+        let mut last = self.last.lock();
+        last.total += 1;
+        last.loaded = self.clock.now();
+        last.problems.clear();
+        self.metrics.config_loaded(true, self.clock.time_of_day());
+    }
+
+    fn failed(&self, problems: Vec<String>) {
+        self.last.lock().problems = problems;
+        self.metrics.config_loaded(false, self.clock.time_of_day());
+    }
+
+    /// How the last one went.
+    pub(super) fn status(&self) -> ConfigStatus {
+        let LastReload { file, total, loaded, problems } = self.last.lock().clone();
+        ConfigStatus {
+            file,
+            reloads_total: total,
+            last_reload_successful: problems.is_empty(),
+            loaded_s: self.clock.now().since(loaded).as_secs_f64(),
+            problems,
+        }
+    }
+}

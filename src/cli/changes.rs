@@ -1,0 +1,215 @@
+//! What is different between two configurations, key by key: for `andante check --diff`, and for the log of a reload.
+
+use std::fmt;
+
+use super::{describe, wording};
+use crate::{
+    config::{Clients, Config},
+    policy::Policy,
+};
+
+/// One difference between two configurations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    /// The name of the rule, if it is about one.
+    pub(super) rule: Option<String>,
+    pub(super) what: What,
+    /// Whether only a restart brings it about.
+    pub(super) restart: bool,
+}
+
+/// What is different.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// There is a rule that was not there.
+    RuleAdded,
+    /// A rule is gone.
+    RuleRemoved,
+    /// A key has another value; `None` if it has none.
+    Key { key: String, old: Option<String>, new: Option<String> },
+}
+
+/// A key and its value, as text.
+type Row = (String, String);
+
+/// Keys that only a restart changes.
+const AT_START: [&str; 7] = ["listen", "admin", "threads", "log", "access-log", "data", "timeouts.upstream-keep-alive"];
+
+/// What `new` has otherwise than `old`: keys of all first, then those of rules, in their order.
+pub(super) fn between(old: &Config, new: &Config) -> Vec<Change> {
+    let mut changes: Vec<Change> = rows(&common(old), &common(new))
+        .map(|what| {
+            let restart = matches!(&what, What::Key { key, .. } if AT_START.contains(&key.as_str()));
+            Change { rule: None, what, restart }
+        })
+        .collect();
+    let found = |config: &Config, name: &str| config.rules.iter().find(|rule| *rule.name == *name).cloned();
+    let change = |rule: &Policy, what| Change { rule: Some(rule.name.to_string()), what, restart: false };
+    for rule in new.rules.iter() {
+        match found(old, &rule.name) {
+            None => changes.push(change(rule, What::RuleAdded)),
+            Some(before) => {
+                let mut differs: Vec<What> = rows(&of_rule(&before), &of_rule(rule)).collect();
+                if differs.is_empty() && before != *rule {
+                    // What is not shown: a password.
+                    let [old, new] = ["one user name and password", "another"].map(|text| Some(text.to_owned()));
+                    differs.push(What::Key { key: "via".to_owned(), old, new });
+                }
+                changes.extend(differs.into_iter().map(|what| change(rule, what)));
+            }
+        }
+    }
+    let gone = old.rules.iter().filter(|rule| found(new, &rule.name).is_none());
+    changes.extend(gone.map(|rule| change(rule, What::RuleRemoved)));
+    changes
+}
+
+/// The keys whose values differ.
+fn rows(old: &[Row], new: &[Row]) -> impl Iterator<Item = What> {
+    let value = |rows: &[Row], key: &str| rows.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
+    let changed = |(key, now): &Row| {
+        let old = value(old, key);
+        (old.as_ref() != Some(now)).then(|| What::Key { key: key.clone(), old, new: Some(now.clone()) })
+    };
+    let removed = |(key, before): &Row| {
+        let what = What::Key { key: key.clone(), old: Some(before.clone()), new: None };
+        value(new, key).is_none().then_some(what)
+    };
+    let all: Vec<What> = new.iter().filter_map(changed).chain(old.iter().filter_map(removed)).collect();
+    all.into_iter()
+}
+
+/// What is not about a rule.
+fn common(config: &Config) -> Vec<Row> {
+    let timeouts = &config.timeouts;
+    let time = |key: &str, value| (key.to_owned(), wording::duration(value));
+    let text = |key: &str, value: String| (key.to_owned(), value);
+    let mut rows = vec![
+        text("listen", describe::listed(&config.listen, "none")),
+        text("admin", config.admin.map_or_else(|| "off".to_owned(), |address| address.to_string())),
+        text("clients", clients(&config.clients)),
+        text("threads", config.threads.map_or_else(|| "auto".to_owned(), |count| count.to_string())),
+        text("log", format!("{:?}", config.log).to_lowercase()),
+        text("access-log", describe::access_log(config.access_log.as_ref())),
+        time("drain", config.drain),
+        text("intercept", describe::listed(&config.rules.interception().hosts, "none")),
+        text("upstream-ca", describe::authorities(&config.upstream_ca)),
+        text("upstream-crl", describe::files(&config.upstream_crl)),
+        text("dns", describe::resolver(&config.dns)),
+        text("data", config.data.as_deref().map_or_else(|| "the user's own folder for it".to_owned(), describe::shown)),
+        time("timeouts.connect", timeouts.connect),
+        time("timeouts.answer", timeouts.answer),
+        time("timeouts.idle", timeouts.idle),
+        time("timeouts.head", timeouts.head),
+        time("timeouts.keep-alive", timeouts.keep_alive),
+        time("timeouts.upstream-keep-alive", timeouts.upstream_keep_alive),
+    ];
+    rows.extend(on_answers(config.rules.unruled()));
+    let gateway = |gateway: &crate::policy::Gateway| (format!("gateway {}", gateway.path), describe::route(gateway));
+    rows.extend(config.gateways.iter().map(gateway));
+    rows
+}
+
+fn clients(clients: &Clients) -> String {
+    match clients {
+        Clients::Loopback => "this machine".to_owned(),
+        Clients::Networks(networks) => describe::listed(networks, "this machine"),
+        Clients::Any => "any".to_owned(),
+    }
+}
+
+fn of_rule(rule: &Policy) -> Vec<Row> {
+    let text = |key: &str, value: String| (key.to_owned(), value);
+    let mut rows = vec![
+        text("host", describe::listed(&rule.hosts, "none")),
+        text("limits", describe::listed(&rule.written_limits(), "none")),
+        text("in-flight", rule.in_flight.map_or_else(|| "unbounded".to_owned(), |count| count.to_string())),
+        text("max-wait", wording::duration(rule.max_wait)),
+        text("max-waiting", rule.max_waiting.to_string()),
+        text("margin", describe::margin(rule.margin)),
+        text("allow-private", rule.allow_private.to_string()),
+    ];
+    rows.extend(rule.https.map(|https| text("https", describe::https(https).to_owned())));
+    rows.extend(describe::egress(&rule.egress).into_iter().map(|(key, value)| text(key, value)));
+    rows.extend(on_answers(rule));
+    rows
+}
+
+fn on_answers(policy: &Policy) -> [Row; 4] {
+    [
+        ("spend".to_owned(), policy.spend.as_str().to_owned()),
+        ("trust".to_owned(), policy.trust.as_str().to_owned()),
+        ("retry".to_owned(), describe::again(policy.retry)),
+        ("breaker".to_owned(), if policy.breaker { "on" } else { "off" }.to_owned()),
+    ]
+}
+
+// === impl Change ===
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rule, what, restart } = self;
+        match (rule, what) {
+            (Some(rule), What::RuleAdded) => write!(f, "+ rule {rule}")?,
+            (Some(rule), What::RuleRemoved) => write!(f, "- rule {rule}")?,
+            (rule, What::Key { key, old, new }) => {
+                f.write_str("~ ")?;
+                if let Some(rule) = rule {
+                    write!(f, "rule {rule}: ")?;
+                }
+                let said =
+                    |value: &Option<String>| value.clone().filter(|text| !text.is_empty()).unwrap_or("none".to_owned());
+                write!(f, "{key}: {} → {}", said(old), said(new))?;
+            }
+            (None, What::RuleAdded | What::RuleRemoved) => {}
+        }
+        if *restart { f.write_str(" (needs a restart)") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{File, Sources};
+
+    fn config(text: &str) -> Config {
+        let file = File { path: "a.toml".into(), content: Ok(text.as_bytes().to_vec()) };
+        Config::load(&Sources { file: Some(file), ..Sources::default() }).unwrap().0
+    }
+
+    fn lines(old: &str, new: &str) -> Vec<String> {
+        between(&config(old), &config(new)).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn rules_and_keys_that_differ_are_named_with_both_values() {
+        let old = "drain = '30s'\n[[rule]]\nhost = 'a'\nlimits = '500/min'\n[[rule]]\nhost = 'gone'\nin-flight = 1\n";
+        let new = "drain = '60s'\nlisten = '127.0.0.1:1'\n[[gateway]]\npath = '/o'\nto = 'https://b'\n\
+                   [[rule]]\nhost = 'a'\nlimits = '1000/min'\nvia = 'http://corp:3128'\n\
+                   [[rule]]\nhost = 'new'\nin-flight = 1\n";
+        assert_eq!(
+            lines(old, new),
+            [
+                "~ listen: 127.0.0.1:3128 → 127.0.0.1:1 (needs a restart)",
+                "~ drain: 30 s → 1 min 0 s",
+                "~ gateway /o: none → /o is https://b:443",
+                "~ rule a: limits: 500/min → 1000/min",
+                "~ rule a: via: none → http://corp:3128",
+                "+ rule new",
+                "- rule gone",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_same_configuration_has_no_changes() {
+        let text = "[[rule]]\nhost = 'a'\nlimits = '500/min, 10/s'\nretry = 'off'\n";
+        assert_eq!(lines(text, &format!("# a comment\n{text}")), [""; 0]);
+    }
+
+    #[test]
+    fn another_password_is_a_change_and_is_not_shown() {
+        let rule = |password: &str| format!("[[rule]]\nhost = 'a'\nvia = 'http://me:{password}@corp:3128'\n");
+        assert_eq!(lines(&rule("hunter2"), &rule("hunter3")), ["~ rule a: via: one user name and password → another"]);
+    }
+}

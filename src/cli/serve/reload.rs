@@ -1,0 +1,169 @@
+//! Loads the configuration of `serve` again while it runs: when a signal asks for it, and when a file has changed.
+//!
+//! The file is read every second and compared. See docs/decisions/reload.md for why nothing else would do.
+
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tracing::{error, info, warn};
+
+use super::ServeArgs;
+use crate::{
+    app::Running,
+    cli::{changes, notify},
+    config::{Checked, Config, Diagnostic, File},
+};
+
+/// The configuration file of a running `serve`, and what was last seen in it.
+pub(super) struct ConfigWatch {
+    args: ServeArgs,
+    path: PathBuf,
+    /// What was loaded last, whether it was good or not.
+    loaded: Seen,
+    /// What was seen last, if it is something else: whoever writes the file may not be done.
+    unfinished: Option<Seen>,
+}
+
+/// A configuration file and the files that it names, as they were at one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    content: Result<Vec<u8>, io::ErrorKind>,
+    named: Vec<Option<Stamp>>,
+}
+
+/// What changes with a file's content, without reading it: lists of revoked certificates are large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// How often the file is looked at. A change holds once it was seen twice.
+const LOOK: Duration = Duration::from_secs(1);
+
+// === impl ConfigWatch ===
+
+impl ConfigWatch {
+    /// Watches the configuration file of `args`, if there is one. To be called before it is loaded: what changes after
+    /// that is seen.
+    pub(super) fn new(args: &ServeArgs) -> Option<Self> {
+        let file = args.file()?;
+        let loaded = Seen { content: content(&file), named: Vec::new() };
+        Some(Self { args: args.clone(), path: file.path, loaded, unfinished: None })
+    }
+
+    /// `config` was loaded: watches the files that it names too.
+    pub(super) fn loaded(&mut self, config: &Config) {
+        self.loaded.named = stamps(config);
+    }
+
+    /// Waits until the file, or one that it names, has changed, and stays as it is for a moment. Loses nothing when
+    /// dropped and called again.
+    pub(super) async fn changed(&mut self, config: &Config) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let (path, config) = (self.path.clone(), config.clone());
+            // Reading may take long where the file is on another machine.
+            let look = tokio::task::spawn_blocking(move || Seen::look(&path, &config).1);
+            let Ok(seen) = look.await else { continue };
+            if seen == self.loaded {
+                self.unfinished = None;
+            } else if self.unfinished.as_ref() == Some(&seen) {
+                return;
+            } else {
+                self.unfinished = Some(seen);
+            }
+        }
+    }
+
+    /// Loads the file, and lets `running` go on with it; if something is wrong with it nothing changes. Logs which.
+    pub(super) async fn reload(&mut self, running: &mut Running) {
+        notify::reloading();
+        let (file, seen) = Seen::look(&self.path, running.config());
+        let files = seen.named != self.loaded.named;
+        (self.loaded, self.unfinished) = (seen, None);
+        let sources = self.args.sources_with(Some(file));
+        match tokio::task::spawn_blocking(move || Config::check(&sources)).await {
+            Ok(checked) if checked.is_good() => self.take_over(running, &checked, files),
+            Ok(checked) => kept(running, &checked.problems),
+            Err(failed) => error!(%failed, "could not load the configuration"),
+        }
+        notify::ready();
+    }
+
+    fn take_over(&mut self, running: &mut Running, checked: &Checked, files: bool) {
+        let Checked { config, problems, .. } = checked;
+        let changes = changes::between(running.config(), config);
+        if let Err(error) = running.reload(config, files) {
+            let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+            let causes: Vec<String> = causes.map(ToString::to_string).collect();
+            error!(error = causes.join(": "), "kept the configuration: the new one cannot be used");
+            return running.not_reloaded(vec![causes.join(": ")]);
+        }
+        self.loaded.named = stamps(config);
+        problems
+            .iter()
+            .for_each(|problem| warn!(problem = problem.to_string(), hint = problem.hint, "in the configuration"));
+        for change in &changes {
+            if change.restart {
+                warn!(change = change.to_string(), "this change needs a restart; until then the old value holds");
+            } else {
+                info!(change = change.to_string(), "configuration changed");
+            }
+        }
+        info!(file = %self.path.display(), changes = changes.len(), "reloaded the configuration");
+    }
+}
+
+/// Says why the configuration stays as it is.
+fn kept(running: &Running, problems: &[Diagnostic]) {
+    for problem in problems.iter().filter(|problem| problem.is_error()) {
+        error!(problem = problem.to_string(), hint = problem.hint, "in the new configuration");
+    }
+    error!("kept the configuration: the new one has errors, see `andante check`");
+    running.not_reloaded(problems.iter().filter(|problem| problem.is_error()).map(ToString::to_string).collect());
+}
+
+// === impl Seen ===
+
+impl Seen {
+    /// The file at `path`, and the files that `config` names.
+    fn look(path: &Path, config: &Config) -> (File, Self) {
+        let file = File::read(path);
+        let content = content(&file);
+        (file, Self { content, named: stamps(config) })
+    }
+}
+
+fn content(file: &File) -> Result<Vec<u8>, io::ErrorKind> {
+    file.content.as_ref().map(Clone::clone).map_err(io::Error::kind)
+}
+
+fn stamps(config: &Config) -> Vec<Option<Stamp>> {
+    let identities = config.rules.iter().filter_map(|rule| rule.egress.identity.as_ref());
+    let keys = identities.flat_map(|identity| [&identity.certificate, &identity.key]);
+    config.upstream_ca.iter().chain(&config.upstream_crl).chain(keys).map(|path| Stamp::of(path)).collect()
+}
+
+// === impl Stamp ===
+
+impl Stamp {
+    /// `None` if there is no such file. Follows links.
+    fn of(path: &Path) -> Option<Self> {
+        let file = fs::metadata(path).ok()?;
+        Some(Self {
+            device: file.dev(),
+            inode: file.ino(),
+            size: file.size(),
+            modified: (file.mtime(), file.mtime_nsec()),
+            changed: (file.ctime(), file.ctime_nsec()),
+        })
+    }
+}

@@ -1,0 +1,157 @@
+//! Rules that change while requests wait and leave.
+
+use super::*;
+
+fn rules(of: &[(&str, &str, &str)]) -> Rules {
+    let rule = |(name, host, limits): &(&str, &str, &str)| {
+        let limits: Limits = limits.parse().unwrap();
+        let mut policy = Policy::new(name, vec![host.parse().unwrap()]);
+        (policy.limits, policy.in_flight, policy.margin) = (limits.limits, limits.in_flight, MarginSpec::Fixed(ms(0)));
+        policy
+    };
+    Rules::new(of.iter().map(rule).collect())
+}
+
+fn lanes(of: &[(&str, &str, &str)]) -> (Arc<Lanes>, Metrics, Clock) {
+    let (metrics, clock) = (Metrics::new(), Clock::start());
+    (Arc::new(Lanes::new(rules(of), metrics.clone(), clock)), metrics, clock)
+}
+
+fn origin(port: u16) -> Origin {
+    Origin::parse(Scheme::Http, "api.test", Some(port)).unwrap()
+}
+
+fn send(mut permit: Permit) {
+    permit.sent();
+    permit.answered(&AnswerReport::SERVED, Instant::START);
+}
+
+fn waits(lane: &Arc<Lane>) -> crate::lane::Waiting {
+    match lane.admit(ask(kind())) {
+        Admission::Wait(waiting) => waiting,
+        Admission::Send(_) => panic!("it has a slot"),
+        Admission::Refuse(refusal) => panic!("refused: {refusal}"),
+    }
+}
+
+fn leaves(lane: &Arc<Lane>) -> bool {
+    match lane.admit(ask(kind())) {
+        Admission::Send(permit) => {
+            send(permit);
+            true
+        }
+        Admission::Wait(_) | Admission::Refuse(_) => false,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_keep_their_places_and_leave_by_the_new_limit() {
+    let (lanes, metrics, clock) = lanes(&[("slow", "api.test", "1/min")]);
+    let slow = lanes.find(&origin(80));
+    assert!(leaves(&slow));
+    let (first, second) = (waits(&slow), waits(&slow));
+    tokio::time::advance(ms(1000)).await;
+    lanes.reload(rules(&[("fast", "*.test", "2/s")]));
+    let fast = lanes.find(&origin(80));
+    // The first of them could have left at 0.5 s.
+    assert_eq!((fast.waiting(), &*fast.policy().name), (1, "fast"));
+    let third = waits(&fast);
+    let times = [first, second, third].map(|waiting| async {
+        send(waiting.await);
+        clock.now().since(Instant::START)
+    });
+    let [first, second, third] = times;
+    let (third, second, first) = tokio::join!(third, second, first);
+    assert_eq!([first, second, third], [ms(1000), ms(1500), ms(2000)]);
+    // Each was counted by the rule that it came to, and all of them have left.
+    for rule in ["slow", "fast"] {
+        assert_eq!((metrics.rule(rule).waiting.get(), metrics.rule(rule).in_flight.get()), (0, 0), "{rule}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lowered_limit_counts_what_has_left() {
+    let (lanes, _, _) = lanes(&[("api", "api.test", "10/s burst 10")]);
+    let before = lanes.find(&origin(80));
+    assert!((0..8).all(|_| leaves(&before)));
+    lanes.reload(rules(&[("api", "api.test", "8/min burst 8")]));
+    let after = lanes.find(&origin(80));
+    assert!(!leaves(&after));
+    tokio::time::advance(ms(59_999)).await;
+    assert!(!leaves(&after));
+    tokio::time::advance(ms(1)).await;
+    assert!(leaves(&after));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_change_is_the_same_lane() {
+    let (lanes, _, _) = lanes(&[("api", "api.test", "10/s")]);
+    let before = lanes.find(&origin(80));
+    lanes.reload(rules(&[("other", "other.test", "1/s"), ("api", "api.test", "10/s")]));
+    assert!(Arc::ptr_eq(&before, &lanes.find(&origin(80))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_for_a_port_begins_with_what_the_host_has_sent() {
+    let (lanes, _, _) = lanes(&[("host", "api.test", "5/min burst 5")]);
+    let host = lanes.find(&origin(8443));
+    assert!((0..5).all(|_| leaves(&host)));
+    lanes.reload(rules(&[("host", "api.test", "5/min burst 5"), ("port", "api.test:8443", "5/min burst 5")]));
+    let port = lanes.find(&origin(8443));
+    assert_eq!(&*port.policy().name, "port");
+    assert!(!leaves(&port));
+    // And back again: both have sent it.
+    lanes.reload(rules(&[("host", "api.test", "5/min burst 5")]));
+    assert!(!leaves(&lanes.find(&origin(8443))));
+}
+
+/// Limits that change at random while five workers send what they can: in no window since a change is more than the limit
+/// that holds, and in no window that spans one more than the larger of both.
+#[tokio::test(start_paused = true)]
+async fn random_reloads_under_load_break_no_window() {
+    const LIMITS: [&str; 8] =
+        ["10/s", "3/s", "10/s burst 10", "20/2s burst 4", "7/2s", "30/10s burst 5", "5/s, 30/10s", "100/s burst 50"];
+    for seed in 0..40 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (lanes, _, clock) = lanes(&[("api", "api.test", LIMITS[0])]);
+        let sent = Arc::new(Mutex::new(Vec::<Instant>::new()));
+        let workers: Vec<_> = (0..5)
+            .map(|_| {
+                let (lanes, sent) = (lanes.clone(), sent.clone());
+                tokio::spawn(async move {
+                    loop {
+                        let permit = match lanes.find(&origin(80)).admit(ask(kind())) {
+                            Admission::Send(permit) => permit,
+                            Admission::Wait(waiting) => waiting.await,
+                            Admission::Refuse(refusal) => panic!("refused: {refusal}"),
+                        };
+                        send(permit);
+                        sent.lock().push(clock.now());
+                        tokio::task::yield_now().await;
+                    }
+                })
+            })
+            .collect();
+        let mut changes = vec![(Instant::START, LIMITS[0])];
+        for _ in 0..30 {
+            tokio::time::sleep(ms(random.u64(1..2500))).await;
+            let limits = LIMITS[random.usize(..LIMITS.len())];
+            lanes.reload(rules(&[(if random.bool() { "api" } else { "renamed" }, "api.test", limits)]));
+            changes.push((clock.now(), limits));
+        }
+        tokio::time::sleep(ms(5000)).await;
+        workers.iter().for_each(tokio::task::JoinHandle::abort);
+        let sent = sent.lock();
+        assert!(sent.len() > 100, "{}", sent.len());
+        for (index, (since, limits)) in changes.iter().enumerate() {
+            let until = changes.get(index + 1).map_or(Instant::FAR, |(next, _)| *next);
+            for limit in limits.parse::<Limits>().unwrap().limits {
+                // Those that left at the very instant of a change may have left before it.
+                for last in sent.iter().filter(|at| **at > *since && **at < until) {
+                    let window = sent.iter().filter(|at| **at <= *last && **at + limit.rate.per > *last);
+                    assert!(window.count() <= limit.rate.count.get() as usize, "{limit} at {last:?}, seed {seed}");
+                }
+            }
+        }
+    }
+}

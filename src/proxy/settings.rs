@@ -1,0 +1,105 @@
+//! What a reload replaces, all at once.
+
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use parking_lot::{RwLock, RwLockReadGuard};
+
+use crate::{
+    ca::Ca,
+    config::{Clients, Timeouts},
+    dial::Dialer,
+    policy::Gateway,
+    proxy::outbound::Outbound,
+    tls::Tls,
+};
+
+/// What a reload replaces beside the rules.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) clients: Clients,
+    /// Paths that stand for an API.
+    pub(crate) gateways: Arc<[Gateway]>,
+    pub(crate) timeouts: Arc<Timeouts>,
+    pub(crate) outbound: Arc<Outbound>,
+    /// Who signs the certificates of intercepted hosts, if any is.
+    pub(crate) ca: Option<Arc<Ca>>,
+    /// How many reloads there were.
+    pub(crate) generation: u64,
+}
+
+/// The settings that hold now.
+pub(crate) struct CurrentSettings {
+    settings: RwLock<Settings>,
+    /// The generation of the settings, to be compared for each request without a lock.
+    generation: AtomicU64,
+}
+
+/// What a running proxy is to go on with.
+pub struct Reload {
+    /// Who may use the proxy.
+    pub clients: Clients,
+    /// Bounds on everything that can hang.
+    pub timeouts: Timeouts,
+    /// Paths that stand for an API.
+    pub gateways: Vec<Gateway>,
+    /// How upstreams are reached, if that changes: connections that were made the old way carry no new request.
+    pub outbound: Option<(Dialer, Tls)>,
+    /// Who signs the certificates of intercepted hosts, if nobody does so far.
+    pub ca: Option<Arc<Ca>>,
+}
+
+// === impl Settings ===
+
+impl Settings {
+    /// Whether a client at `address` may use the proxy.
+    pub(crate) fn allows(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        match &self.clients {
+            Clients::Any => true,
+            Clients::Loopback => address.is_loopback(),
+            Clients::Networks(networks) => {
+                address.is_loopback() || networks.iter().any(|network| network.contains(&address))
+            }
+        }
+    }
+}
+
+// === impl CurrentSettings ===
+
+impl CurrentSettings {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self { generation: AtomicU64::new(settings.generation), settings: RwLock::new(settings) }
+    }
+
+    /// The settings. None are replaced while they are looked at, nor rules: what is found together belongs together.
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Settings> {
+        self.settings.read()
+    }
+
+    /// Which settings hold. A route that was found under others is looked for again.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    /// Goes on with what `reload` says; `rules` replaces the rules meanwhile.
+    pub(crate) fn replace(&self, reload: Reload, rules: impl FnOnce()) {
+        let Reload { clients, timeouts, gateways, outbound, ca } = reload;
+        let mut settings = self.settings.write();
+        settings.generation += 1;
+        settings.clients = clients;
+        settings.gateways = gateways.into();
+        if let Some((dialer, tls)) = outbound {
+            settings.outbound = Arc::new(settings.outbound.with(dialer, tls, timeouts.connect, settings.generation));
+        }
+        settings.timeouts = Arc::new(timeouts);
+        settings.ca = ca.or_else(|| settings.ca.take());
+        rules();
+        self.generation.store(settings.generation, Ordering::Relaxed);
+    }
+}
