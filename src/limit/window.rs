@@ -199,13 +199,16 @@ impl Window {
         self.used
     }
 
-    /// Like [`used`](Self::used), without units that are out but stand behind others which are not.
-    pub fn counting(&self, now: Instant, margin: Duration) -> u32 {
-        let counts = |bucket: &&Bucket| match bucket.counted_by(self.strict, margin) {
-            Instant::FAR => true,
-            counted => counted + self.per > now,
-        };
-        self.buckets.iter().filter(counts).map(|bucket| bucket.used).sum()
+    /// Forgets all units but those that are held or on their way, which count from now on as if they had left at `last` or
+    /// later. Returns how many these are.
+    pub fn forget_answered(&mut self, last: Instant) -> u32 {
+        self.buckets.retain_mut(|bucket| {
+            bucket.used = bucket.held + bucket.unanswered;
+            bucket.last_sent = bucket.last_sent.max(last);
+            bucket.used > 0
+        });
+        self.used = self.buckets.iter().map(|bucket| bucket.used).sum();
+        self.used
     }
 
     /// How many of `units` more do not fit at the moment. What costs more than the whole limit fits an empty window.

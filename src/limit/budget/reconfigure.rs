@@ -79,34 +79,33 @@ impl Budget {
         limit.window.retune(spec);
         limit.spec = *spec;
         if now < limit.lacks_until {
-            self.count_older(&mut limit, now);
+            self.count_history(&mut limit, now);
         }
         limit
     }
 
-    /// A limit with a window as no limit had before. It takes over what the `longest` of these knows, which knows what is
-    /// under way; what left before is known to the history.
+    /// A limit with a window as no limit had before. The `longest` of these knows what is under way, and the history what
+    /// was sent.
     fn added(&mut self, longest: Option<&Limit>, spec: &LimitSpec, now: Instant) -> Limit {
         let mut limit = longest.cloned().unwrap_or_else(|| Limit::new(Source::Config, *spec, self.next));
-        // What is out of the longer window by its margin is not looked for in the shorter one.
-        limit.window.used(now, self.margin.of(limit.spec.rate.per));
         limit.spec = *spec;
         limit.window.retune(spec);
         limit.gcra = Gcra::new(spec);
         limit.gcra.charge_all(self.history.iter().map(|entry| (entry.last, entry.units)), self.last);
-        self.count_older(&mut limit, now);
+        self.count_history(&mut limit, now);
         limit
     }
 
-    /// Counts for `limit` what the history knows beyond its window, which has the last units, and each but once.
-    fn count_older(&mut self, limit: &mut Limit, now: Instant) {
-        let mut known = u64::from(limit.window.counting(now, self.margin.of(limit.spec.rate.per)));
-        let older = self.history.iter().rev().filter_map(|entry| {
-            let units = entry.units.saturating_sub(known);
-            known = known.saturating_sub(entry.units);
+    /// Counts for `limit` what the history knows, in the place of what it knew itself, and each unit once. What is under
+    /// way has to stay apart, for its events. Nobody knows which units of the history it is: it counts as the last ones.
+    fn count_history(&mut self, limit: &mut Limit, now: Instant) {
+        let mut under_way = u64::from(limit.window.forget_answered(self.last.unwrap_or(now)));
+        let settled = self.history.iter().rev().filter_map(|entry| {
+            let units = entry.units.saturating_sub(under_way);
+            under_way = under_way.saturating_sub(entry.units);
             (units > 0).then_some((entry.last, units))
         });
-        self.next = count(limit, older, self.next, now);
+        self.next = count(limit, settled, self.next, now);
     }
 }
 
