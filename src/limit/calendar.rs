@@ -11,7 +11,7 @@ mod tests;
 use std::{fmt, num::NonZeroU32, str::FromStr};
 
 use jiff::{
-    Timestamp, ToSpan as _, Unit, Zoned, ZonedRound,
+    Timestamp, ToSpan as _, Zoned,
     civil::{Date, Time, Weekday},
     tz::TimeZone,
 };
@@ -31,9 +31,9 @@ pub struct CalendarLimit {
 /// When a limit is renewed, by the clocks of its zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Renewal {
-    /// At each full minute.
+    /// At each full minute of UTC.
     Minute,
-    /// At each full hour.
+    /// At each full hour of UTC.
     Hour,
     /// Every day at this time.
     Day(Time),
@@ -108,6 +108,9 @@ impl FromStr for CalendarLimit {
         let zone = TimeZone::get(zone).map_err(|_| {
             wrong(format!("no time zone is called {zone:?}; names look like \"Europe/Berlin\" or \"UTC\""))
         })?;
+        if matches!(renewal, Renewal::Minute | Renewal::Hour) && zone != TimeZone::UTC {
+            return Err(wrong(format!("full minutes and hours are those of UTC: write \"{count}/{unit} in UTC\"")));
+        }
         Ok(Self { count, renewal, zone })
     }
 }
@@ -161,8 +164,8 @@ impl Renewal {
     /// The period that `now` is in; `None` beyond the years that the calendar knows.
     fn around(self, now: &Zoned) -> Option<Period> {
         let (start, end) = match self {
-            Self::Minute => clock_turn(now, Unit::Minute)?,
-            Self::Hour => clock_turn(now, Unit::Hour)?,
+            Self::Minute => return Some(Period::of(now, 60)),
+            Self::Hour => return Some(Period::of(now, 3600)),
             Self::Day(_) | Self::Week(_) | Self::Month(_) => {
                 // The clock may have been changed: the renewal of the day that the clock shows can lie on either side.
                 let today = now.date();
@@ -231,17 +234,16 @@ impl fmt::Display for Renewal {
 // === impl Period ===
 
 impl Period {
+    /// The one that `now` is in if each has so many seconds, by UTC.
+    fn of(now: &Zoned, seconds: u64) -> Self {
+        let second = u64::try_from(now.timestamp().as_second()).unwrap_or_default();
+        let start = (second - second % seconds) * 1_000_000_000;
+        Self { start, end: start + seconds * 1_000_000_000 }
+    }
+
     fn covers(&self, at: u64) -> bool {
         (self.start..self.end).contains(&at)
     }
-}
-
-/// The full minute or hour of `now`, and the next one.
-fn clock_turn(now: &Zoned, unit: Unit) -> Option<(Zoned, Zoned)> {
-    let start = now.round(ZonedRound::new().smallest(unit).mode(jiff::RoundMode::Trunc)).ok()?;
-    let length = if unit == Unit::Hour { 1.hour() } else { 1.minute() };
-    let end = start.checked_add(length).ok()?;
-    Some((start, end))
 }
 
 /// The `day`th of the month of `date`, or that month's last day.
