@@ -130,6 +130,7 @@ fn of_rule(rule: &Policy) -> Vec<Row> {
         text("allow-private", rule.allow_private.to_string()),
     ];
     rows.extend(rule.https.map(|https| text("https", describe::https(https).to_owned())));
+    rows.extend(describe::turns(&rule.turns).into_iter().map(|(key, value)| text(key, value)));
     rows.extend(describe::egress(&rule.egress).into_iter().map(|(key, value)| text(key, value)));
     rows.extend(on_answers(rule));
     rows
@@ -185,7 +186,7 @@ mod tests {
     fn rules_and_keys_that_differ_are_named_with_both_values() {
         let old = "drain = '30s'\n[[rule]]\nhost = 'a'\nlimits = '500/min'\n[[rule]]\nhost = 'gone'\nin-flight = 1\n";
         let new = "drain = '60s'\nlisten = '127.0.0.1:1'\n[[gateway]]\npath = '/o'\nto = 'https://b'\n\
-                   [[rule]]\nhost = 'a'\nlimits = '1000/min'\nvia = 'http://corp:3128'\n\
+                   [[rule]]\nhost = 'a'\nlimits = '1000/min'\nweights = 'live=3'\nvia = 'http://corp:3128'\n\
                    [[rule]]\nhost = 'new'\nin-flight = 1\n";
         assert_eq!(
             lines(old, new),
@@ -194,6 +195,7 @@ mod tests {
                 "~ drain: 30 s → 1 min 0 s",
                 "~ gateway /o: none → /o is https://b:443",
                 "~ rule a: limits: 500/min → 1000/min",
+                "~ rule a: weights: none → live=3",
                 "~ rule a: via: none → http://corp:3128",
                 "+ rule new",
                 "- rule gone",

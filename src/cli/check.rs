@@ -12,7 +12,9 @@ mod json;
 
 use super::{
     FAILED, Failure, changes,
-    describe::{access_log, again, authorities, egress, files, https, listed, margin, pace, resolver, route, shown},
+    describe::{
+        access_log, again, authorities, egress, files, https, listed, margin, pace, resolver, route, shown, turns,
+    },
     serve, terminal, wording,
 };
 use crate::{
@@ -179,7 +181,7 @@ fn describe(text: &mut String, rule: &Policy) {
     if let Some(said) = rule.https {
         row(text, 2, "https", https(said));
     }
-    egress(&rule.egress).iter().for_each(|(key, value)| row(text, 2, key, value));
+    turns(&rule.turns).iter().chain(&egress(&rule.egress)).for_each(|(key, value)| row(text, 2, key, value));
 }
 
 /// The settings on answers that differ from `others`, the defaults.

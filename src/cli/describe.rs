@@ -6,7 +6,7 @@ use super::wording;
 use crate::{
     config::{AccessLog, Dns},
     limit::{LimitSpec, MarginSpec},
-    policy::{Egress, Gateway, Https, Parent, Retry},
+    policy::{Egress, Gateway, Https, Parent, Retry, Turns},
 };
 
 /// `off`; `on, with bodies up to 64 KiB`.
@@ -59,6 +59,13 @@ pub(super) fn egress(egress: &Egress) -> Vec<(&'static str, String)> {
         rows.push(("client-key", shown(&identity.key)));
     }
     rows
+}
+
+/// The settings on whose turn it is, as far as a rule has them, by their keys.
+pub(super) fn turns(turns: &Turns) -> Vec<(&'static str, String)> {
+    let urgent = turns.urgent.as_ref().map(|networks| ("urgent", listed(networks, "nobody")));
+    let weights = (!turns.weights.is_empty()).then(|| ("weights", listed(&turns.weights, "none")));
+    urgent.into_iter().chain(weights).collect()
 }
 
 /// `http://corp:3128, with user name and password`, and never these themselves.

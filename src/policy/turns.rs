@@ -81,6 +81,15 @@ impl FromStr for Share {
     }
 }
 
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.of {
+            ShareOf::Clients(network) => write!(f, "{network}={}", self.weight),
+            ShareOf::Flow(name) => write!(f, "{name}={}", self.weight),
+        }
+    }
+}
+
 impl fmt::Display for BadShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("not of the form NAME=WEIGHT")
