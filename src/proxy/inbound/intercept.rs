@@ -143,7 +143,7 @@ async fn shake_hands(
     route: &Route,
 ) -> io::Result<(tokio_rustls::server::TlsStream<Socket>, Arc<Session>)> {
     let proxy = &exchange.proxy;
-    let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), client).await?;
+    let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), client).await.map_err(unasked)?;
     // What the upstream speaks is what the worker is offered. If it cannot be reached the worker is to hear that in
     // an answer, which it can read, and not as a failed handshake.
     let alpn = match route.protocol(&exchange.session.pool).await {
@@ -158,6 +158,15 @@ async fn shake_hands(
     let config = ca.server_config(&route.origin.host, alpn, SystemTime::now()).map_err(io::Error::other)?;
     let stream = start.into_stream(config).await?;
     Ok((stream, Arc::new(exchange.session.inside(route.origin.clone(), Protocol::Http1))))
+}
+
+/// Whoever goes away before it has asked for TLS has seen no certificate that it could distrust.
+fn unasked(error: io::Error) -> io::Error {
+    if went_away(&error) { io::Error::other("the client went away in its ClientHello") } else { error }
+}
+
+fn went_away(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
 }
 
 /// Says why there is no TLS: mostly because the worker does not trust us, which it alone can change.
@@ -178,8 +187,7 @@ fn not_shaken(exchange: &Exchange, route: &Route, error: &io::Error) {
         _ => None,
     };
     // Some say so, some just go away.
-    let closed = matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset);
-    let untrusted = alert.map_or(closed, is_distrust);
+    let untrusted = alert.map_or(went_away(error), is_distrust);
     route.lane.metrics().intercepted(if untrusted { Interception::Untrusted } else { Interception::Failed });
     if !untrusted {
         debug!(%host, %error, "a worker's TLS handshake failed");

@@ -68,6 +68,20 @@ fn a_tunnel_in_which_nothing_is_said_ends() {
 }
 
 #[test]
+fn who_leaves_in_its_client_hello_has_distrusted_nothing() {
+    let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "localhost"]));
+    let target = localhost(&upstream);
+    let hello = interceptor.trusting(&target).hello();
+    for part in [1, 6, hello.len() / 2] {
+        let mut client = interceptor.tunnel(&target);
+        client.send(&hello[..part]);
+        drop(client);
+    }
+    eventually("three failures", || (intercepted(&interceptor.andante, "failed") == 3).then_some(()));
+    assert_eq!(intercepted(&interceptor.andante, "untrusted"), 0);
+}
+
+#[test]
 fn half_a_client_hello_ends() {
     let (upstream, interceptor) = (secure(), Interceptor::with_config(HASTY, &["--intercept", "localhost"]));
     let target = localhost(&upstream);
