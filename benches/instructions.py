@@ -35,6 +35,8 @@ import sys
 import tempfile
 import time
 
+from peers import BODY, HAPROXY_HEAD
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COMMITTED = pathlib.Path(__file__).resolve().with_suffix(".json")
 # Instructions may grow by this much before somebody has to say why.
@@ -43,7 +45,6 @@ TOLERANCE = 0.03
 WARM, REQUESTS = 500, 2000
 # HTTP/1 connections; HTTP/2 has an eighth of them, with eight streams each.
 CONNECTIONS, STREAMS = 32, 8
-BODY = '{"id":1,"name":"metadata","ok":true,"pad":"' + "0123456789" * 4 + '"}'
 WAYS = ("plain", "gateway", "h1-h1", "h2-h1", "h2-h2")
 # Under valgrind each of them is a system call, otherwise none is.
 CLOCK = re.compile(r"^(clock_gettime|__gettimeofday_syscall|time_syscall)(@|$)")
@@ -80,19 +81,7 @@ http { access_log off; keepalive_requests 10000000; http2_max_requests 10000000;
 }
 """
 
-HAPROXY = """
-global
-  maxconn 4000
-  nbthread 1
-defaults
-  mode http
-  timeout connect 5s
-  timeout client 300s
-  timeout server 300s
-  option http-keep-alive
-  http-reuse always
-backend st
-  stick-table type string len 64 size 10k expire 10m store http_req_rate(60s)
+HAPROXY = HAPROXY_HEAD + """
 frontend plain
   bind 127.0.0.1:HAPROXY_PLAIN
   http-request track-sc0 req.hdr(host) table st

@@ -19,8 +19,9 @@ import sys
 import tempfile
 import time
 
+from peers import BODY, HAPROXY_HEAD
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BODY = '{"id":1,"name":"metadata","ok":true,"pad":"' + "0123456789" * 4 + '"}'
 
 UPSTREAM = """
 worker_processes 1; worker_cpu_affinity 10; daemon off; pid DIR/upstream.pid; error_log DIR/upstream.err;
@@ -38,20 +39,7 @@ http { access_log off; keepalive_requests 10000000; limit_req_zone $host zone=pa
     proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $host; } } }
 """
 
-HAPROXY = """
-global
-  maxconn 8000
-  nbthread 1
-  cpu-map 1 0
-defaults
-  mode http
-  timeout connect 5s
-  timeout client 300s
-  timeout server 300s
-  option http-keep-alive
-  http-reuse always
-backend st
-  stick-table type string len 64 size 10k expire 10m store http_req_rate(60s)
+HAPROXY = HAPROXY_HEAD + """
 frontend fe
   bind 127.0.0.1:PORT
   http-request track-sc0 req.hdr(host) table st

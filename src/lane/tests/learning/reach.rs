@@ -8,22 +8,24 @@ use crate::{
 
 const ROOM: CannedAnswer<'static> = (429, &[("x-ratelimit-limit", "100"), ("x-ratelimit-remaining", "60")]);
 
+/// What GitHub says of the budget that all but searches draw on, `left` of which is left.
+fn core(left: &str) -> [(&str, &str); 4] {
+    [
+        ("x-ratelimit-limit", "5000"),
+        ("x-ratelimit-remaining", left),
+        ("x-ratelimit-reset", "1790003000"),
+        ("x-ratelimit-resource", "core"),
+    ]
+}
+
 #[tokio::test(start_paused = true)]
 async fn objects_with_names_in_paths_do_not_make_a_lane_forget_what_a_search_draws_on() {
     let world = World::unlimited(|policy| policy.max_wait = FOREVER);
     let search = get("/search/code");
-    let core = |left: usize| (5000 - left).to_string();
     let mut sent = 0;
     let mut call = async |path: &str| {
         sent += 1;
-        let left = core(sent);
-        let said = [
-            ("x-ratelimit-limit", "5000"),
-            ("x-ratelimit-remaining", left.as_str()),
-            ("x-ratelimit-reset", "1790003000"),
-            ("x-ratelimit-resource", "core"),
-        ];
-        world.call_for(get(path), (200, &said)).await;
+        world.call_for(get(path), (200, &core(&(5000 - sent).to_string()))).await;
     };
     call("/users/a").await;
     let said = [
@@ -62,14 +64,7 @@ async fn objects_with_names_in_paths_do_not_set_free_what_has_been_paced() {
     let mut sent = 0;
     let mut repository = async |path: &str| {
         sent += 1;
-        let left = (5000 - sent).to_string();
-        let said = [
-            ("x-ratelimit-limit", "5000"),
-            ("x-ratelimit-remaining", left.as_str()),
-            ("x-ratelimit-reset", "1790003000"),
-            ("x-ratelimit-resource", "core"),
-        ];
-        world.call_for(get(path), (200, &said)).await;
+        world.call_for(get(path), (200, &core(&(5000 - sent).to_string()))).await;
     };
     for path in ["/users/a", "/users/b", "/users/c", "/users/d"] {
         repository(path).await;

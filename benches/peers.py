@@ -1,0 +1,20 @@
+"""What the programs that andante is measured beside are told, whatever is measured."""
+
+# What an API answers.
+BODY = '{"id":1,"name":"metadata","ok":true,"pad":"' + "0123456789" * 4 + '"}'
+
+# HAProxy with one thread, as a proxy that counts each host's requests: what comes before its frontends.
+HAPROXY_HEAD = """
+global
+  maxconn 8000
+  nbthread 1
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 300s
+  timeout server 300s
+  option http-keep-alive
+  http-reuse always
+backend st
+  stick-table type string len 64 size 10k expire 10m store http_req_rate(60s)
+"""
