@@ -4,6 +4,7 @@ pub(crate) mod access_log;
 pub(crate) mod count;
 mod credential;
 pub(crate) mod forward;
+mod keyed_hash;
 pub(crate) mod read;
 pub(crate) mod respond;
 pub(crate) mod retry;

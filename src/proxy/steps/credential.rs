@@ -1,11 +1,8 @@
 //! Whose request it is: APIs that limit by key limit each key by itself.
 
-use std::{
-    hash::{BuildHasher, RandomState},
-    sync::LazyLock,
-};
-
 use http::HeaderMap;
+
+use super::keyed_hash;
 
 /// Where APIs look for a key.
 const FIELDS: [&str; 9] = [
@@ -20,13 +17,11 @@ const FIELDS: [&str; 9] = [
     "private-token",
 ];
 
-/// A hash of the credential that `headers` bring, 0 without any. Its key is random and dies with this process: what is
-/// kept tells whether two credentials are the same, and nothing else. It is written nowhere.
+/// A [hash](keyed_hash) of the credential that `headers` bring, 0 without any. It is written nowhere.
 pub(crate) fn hash(headers: &HeaderMap) -> u32 {
-    static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     // The sum, so that their order does not matter.
     let credentials = headers.iter().filter(|(field, _)| FIELDS.contains(&field.as_str()));
-    let hashes = credentials.map(|(field, value)| KEY.hash_one((field.as_str(), value.as_bytes())));
+    let hashes = credentials.map(|(field, value)| keyed_hash::of((field.as_str(), value.as_bytes())));
     hashes.reduce(u64::wrapping_add).map_or(0, |hash| (hash as u32).max(1))
 }
 

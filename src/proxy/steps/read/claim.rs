@@ -1,10 +1,6 @@
 //! By what a request claims its turn, and what it costs: `Priority`, `Andante-Flow`, `Andante-Cost`, and whose it is.
 
-use std::{
-    hash::{BuildHasher, RandomState},
-    net::IpAddr,
-    sync::LazyLock,
-};
+use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName};
 
@@ -13,7 +9,7 @@ use crate::{
     lane::order::{Claim, ClientId, FlowId, Urgency, Weight},
     limit::Cost,
     policy::Policy,
-    proxy::message::priority,
+    proxy::{message::priority, steps::keyed_hash},
 };
 
 const FLOW: HeaderName = HeaderName::from_static("andante-flow");
@@ -30,7 +26,7 @@ pub(super) fn read(fields: &HeaderMap, address: IpAddr, policy: &Policy) -> Clai
     Claim {
         urgency,
         client: ClientId::of(address),
-        flow: flow.map_or(FlowId::default(), id),
+        flow: flow.map_or(FlowId::default(), |name| FlowId(keyed_hash::of(name))),
         client_weight: Weight(turns.weight_of_client(address)),
         flow_weight: Weight(flow.map_or(std::num::NonZeroU16::MIN, |flow| turns.weight_of_flow(flow))),
     }
@@ -48,12 +44,6 @@ pub(super) fn cost(fields: &HeaderMap, policy: &Policy) -> Result<Cost, Error> {
         Some(limit) if limit.rate.count < cost => Err(Error::TooCostly { cost, limit: limit.rate.to_string() }),
         _ => Ok(cost),
     }
-}
-
-/// A hash of a flow's name. Its key is random and dies with this process, so that nobody can make two names collide.
-fn id(name: &[u8]) -> FlowId {
-    static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-    FlowId(KEY.hash_one(name))
 }
 
 #[cfg(test)]
