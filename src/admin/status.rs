@@ -142,6 +142,9 @@ pub struct LaneStatus {
     pub in_flight_limit: Option<u32>,
     /// Requests that wait for a slot.
     pub waiting: u64,
+    /// The flows of which most wait, the longest first.
+    #[serde(default)]
+    pub flows: Vec<FlowStatus>,
     /// How long the oldest of them has been waiting for it.
     pub oldest_waiting_s: Option<f64>,
     /// Why nothing leaves at the moment, if so.
@@ -201,6 +204,19 @@ pub struct LimitStatus {
     /// Until a calendar renews it; `null` if its window rolls.
     #[serde(default)]
     pub renewed_in_s: Option<f64>,
+}
+
+/// A flow that waits.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlowStatus {
+    /// Whose it is: an address, or an IPv6 /64.
+    pub client: String,
+    /// What tells it from the client's other flows, for as long as this process lives; `null` for requests that name none.
+    pub flow: Option<String>,
+    /// How urgent it is, from 0 to 7.
+    pub urgency: u8,
+    /// How many of its requests wait.
+    pub waiting: u32,
 }
 
 /// How many requests an API was found to allow at once.

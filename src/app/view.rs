@@ -5,11 +5,14 @@ use std::sync::Arc;
 use super::{reload::ReloadReports, unmatched};
 use crate::{
     admin::status::{
-        AtOnceStatus, BudgetStatus, Connections, Failures, GateStatus, IncidentStatus, Interceptions, LaneStatus,
-        LastError, LimitSource, LimitStatus, OwnLimitStatus, Requests, Status, StatusSource,
+        AtOnceStatus, BudgetStatus, Connections, Failures, FlowStatus, GateStatus, IncidentStatus, Interceptions,
+        LaneStatus, LastError, LimitSource, LimitStatus, OwnLimitStatus, Requests, Status, StatusSource,
     },
     clock::Instant,
-    lane::Lane,
+    lane::{
+        Lane,
+        order::{FlowId, WaitingFlow},
+    },
     learn::{Grounds, OwnLimit, QuotaSnapshot},
     limit::{self, CalendarUsage, Usage},
     proxy::{Incident, Proxy},
@@ -86,6 +89,7 @@ fn lane_status(lane: &Lane, now: Instant) -> LaneStatus {
         in_flight: lane.in_flight.into(),
         in_flight_limit: lane.in_flight_limit,
         waiting: lane.waiting as u64,
+        flows: lane.flows.iter().map(flow_status).collect(),
         oldest_waiting_s: lane.oldest.map(|oldest| oldest.as_secs_f64()),
         gate: lane.gate.map(|(reason, opens_in)| GateStatus {
             reason: reason.as_str().into(),
@@ -127,6 +131,16 @@ fn own_limit_status(own: &OwnLimit) -> OwnLimitStatus {
         at_once: own.at_once,
         evidence: own.evidence(),
         next_slot_s: own.next_slot.as_secs_f64(),
+    }
+}
+
+fn flow_status(flow: &WaitingFlow) -> FlowStatus {
+    let WaitingFlow { claim, waiting } = *flow;
+    FlowStatus {
+        client: claim.client.to_string(),
+        flow: (claim.flow != FlowId::default()).then(|| format!("{:08x}", claim.flow.0 as u32)),
+        urgency: claim.urgency.get(),
+        waiting,
     }
 }
 

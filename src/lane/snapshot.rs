@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     clock::Instant,
+    lane::order::WaitingFlow,
     learn::{Grounds, OwnLimit, QuotaSnapshot, Reason},
     limit::{CalendarUsage, Usage},
 };
@@ -59,6 +60,8 @@ pub struct Snapshot {
     pub in_flight_limit: Option<u32>,
     /// Tickets in the queue.
     pub waiting: usize,
+    /// The flows of which most wait, the longest first.
+    pub flows: Vec<WaitingFlow>,
     /// How long the oldest of them has been waiting.
     pub oldest: Option<Duration>,
     /// Time until the next slot matures; `None` if that depends on an answer.

@@ -59,6 +59,18 @@ fn many_names_of_one_client_gain_nothing() {
 }
 
 #[test]
+fn the_status_says_who_waits_most() {
+    let (upstream, andante) = busy("");
+    let named = |source, name: &str| send(&andante, &upstream, source, "/", &format!("Andante-Flow: {name}\r\n"));
+    let _waiting: Vec<_> = (0..20).map(|_| named(1, "batch")).chain((0..9).map(|_| named(2, "live"))).collect();
+    wait_for(&andante, 20);
+    let flows = andante.status()["lanes"][0]["flows"].clone();
+    assert_eq!((&flows[0]["client"], &flows[1]["client"]), (&"127.0.0.1".into(), &"127.0.0.2".into()), "{flows}");
+    assert!(flows[0]["waiting"].as_u64() > flows[1]["waiting"].as_u64(), "{flows}");
+    assert!(flows[0]["urgency"] == 3 && flows[0]["flow"].is_string() && flows[2].is_null(), "{flows}");
+}
+
+#[test]
 fn an_urgent_request_leaves_in_the_next_slot() {
     let (upstream, andante) = busy("");
     let _flood: Vec<_> = (0..40).map(|_| send(&andante, &upstream, 1, "/flood", "")).collect();

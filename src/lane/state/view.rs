@@ -9,6 +9,9 @@ use crate::{
     limit::{Cost, Source},
 };
 
+/// So many of the flows that wait are shown.
+const FLOWS: usize = 5;
+
 impl<T> State<T> {
     /// The lane called `host` as it stands.
     pub(in crate::lane) fn snapshot(&mut self, now: Instant, host: Arc<str>) -> Snapshot {
@@ -33,6 +36,7 @@ impl<T> State<T> {
             in_flight: self.in_flight,
             in_flight_limit: self.policy.in_flight.map(Cost::get),
             waiting: self.queue.len(),
+            flows: self.queue.longest(FLOWS),
             oldest: self.queue.eldest().map(|ticket| now.since(ticket.since)).max(),
             next_slot,
             drain,
