@@ -1,4 +1,4 @@
-//! The pages for operators and monitoring: metrics, health, status. Never changes anything.
+//! The pages for operators and monitoring: the live page, metrics, health, status. Changes nothing but by `/api/v1`, with the token.
 //!
 //! One request per connection: monitoring asks every few seconds, and no client can occupy the few connections there
 //! are. When all are taken, a new connection replaces the one that has been silent for longest. One descriptor is kept
@@ -31,29 +31,44 @@ use tracing::debug;
 
 use crate::{listen, metrics::Metrics, policy::Names};
 
+mod answer;
+mod api;
+mod assets;
+pub mod detail;
+pub mod explanation;
 mod lanes;
+mod live;
 mod pages;
+mod source;
 pub mod status;
+mod token;
 
-pub use status::{Status, StatusSource};
+pub use source::{FlowName, StatusSource, Steered, Steering};
+pub use status::Status;
+pub use token::Token;
 
 /// How many may look at once.
 const CONNECTIONS: usize = 64;
 /// From accepting a connection to the end of its request's head.
 const HEAD: Duration = Duration::from_secs(5);
-/// A whole connection.
+/// A whole connection; one of a live page is given as long again whenever it goes on.
 const WHOLE: Duration = Duration::from_secs(30);
 /// How often andante checks for a new connection while it has no descriptors.
 const RECHECK: Duration = Duration::from_millis(50);
 /// How long answers may take to finish once we stop.
 const STOP: Duration = Duration::from_secs(1);
 
-/// Answers on `listener` until `shutdown` is done, about `state` and `metrics`.
+/// Answers on `listener` until `shutdown` is done, about `state` and `metrics`. Who has the `token` may change things.
 ///
 /// Adds what is worked out from `state`, such as `andante_slots_used_ratio`, to `metrics`: serve the same metrics once
 /// only.
-pub async fn serve<S>(listener: TcpListener, state: Arc<dyn StatusSource>, metrics: Metrics, shutdown: S)
-where
+pub async fn serve<S>(
+    listener: TcpListener,
+    state: Arc<dyn StatusSource>,
+    metrics: Metrics,
+    token: Option<Token>,
+    shutdown: S,
+) where
     S: Future<Output = ()>,
 {
     metrics.register(Box::new(lanes::OfLanes::new(Arc::downgrade(&state))));
@@ -62,8 +77,11 @@ where
         // Nobody outside can point a name of theirs here.
         _ => Names::Private,
     };
-    let pages = Arc::new(pages::Pages { state, metrics, names });
+    let live = Arc::new(live::Live::new(Arc::clone(&state)));
+    let pages = Arc::new(pages::Pages { state, metrics, names, live: Arc::clone(&live), token });
     let (stop, stopped) = watch::channel(());
+    let mut live_turns = JoinSet::new();
+    live_turns.spawn(Arc::clone(&live).run());
     let (mut connections, mut open) = (JoinSet::new(), Vec::<Open>::new());
     let mut reserve = spare(&listener);
     let mut shutdown = pin!(shutdown);
@@ -103,7 +121,8 @@ where
             }
         }
     }
-    drop((listener, stop));
+    live.close();
+    drop((listener, stop, live_turns));
     // Whoever is not done by then is cut off with the set.
     let _ = time::timeout(STOP, async { while connections.join_next().await.is_some() {} }).await;
 }
@@ -156,10 +175,13 @@ async fn connection(
     asked: Arc<AtomicBool>,
     mut stopped: watch::Receiver<()>,
 ) {
+    let peer = stream.peer_addr().ok();
+    let progress = live::Progress::default();
+    let goes_on = progress.clone();
     let answer = service_fn(move |request: http::Request<hyper::body::Incoming>| {
         asked.store(true, Ordering::Relaxed);
-        let pages = Arc::clone(&pages);
-        async move { Ok::<pages::PageAnswer, Infallible>(pages.answer(&request.into_parts().0).await) }
+        let (pages, progress) = (Arc::clone(&pages), progress.clone());
+        async move { Ok::<answer::PageAnswer, Infallible>(pages.answer(request, peer, progress).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -175,10 +197,14 @@ async fn connection(
         }
         served.await
     };
-    match time::timeout(WHOLE, whole).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => debug!(%error, "an admin connection broke"),
-        Err(_) => debug!("an admin connection took too long"),
+    let mut whole = pin!(whole);
+    loop {
+        match time::timeout(WHOLE, whole.as_mut()).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => return debug!(%error, "an admin connection broke"),
+            Err(_) if goes_on.take() => {}
+            Err(_) => return debug!("an admin connection took too long"),
+        }
     }
 }
 

@@ -1,46 +1,51 @@
 //! Assembly: puts the parts together, starts them, and ends them in order.
 
+mod explain;
+mod fleet;
+mod keeping;
+mod lane_view;
 mod reload;
+mod steering;
 mod tasks;
 mod unmatched;
 mod view;
+mod worker_threads;
 
 use std::{
     future::pending,
     io,
-    net::{IpAddr, SocketAddr},
-    num::NonZeroUsize,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use tokio::{
     net::TcpListener,
     runtime::Handle,
-    sync::mpsc,
     task::{JoinHandle, JoinSet},
 };
 use tracing::{info, warn};
 
-pub use self::unmatched::Unmatched;
+pub use self::{explain::explain_by, unmatched::Unmatched};
 use self::{
+    fleet::{FleetMember, Talking},
+    keeping::{Keeping, Writer},
     reload::{Configured, ReloadReports},
     tasks::Tasks,
     view::View,
+    worker_threads::WorkerThreads,
 };
 use crate::{
-    admin::{self, Status, StatusSource as _},
+    admin::{self, Status, StatusSource as _, Token},
     ca::{self, Ca, CaError},
     clock::Clock,
     config::Config,
-    lane::Lanes,
+    lane::{Lanes, Sharing},
     listen::{self, Given},
     metrics::Metrics,
-    proxy::{self, Pool, Proxy},
+    proxy::{self, Proxy},
+    store::{LedgerError, OpenError, RedisLedger},
     tls::{Tls, TlsError},
 };
 
@@ -57,6 +62,10 @@ pub struct Running {
     /// The admin pages, which show the drain too.
     pages: Option<JoinHandle<()>>,
     workers: WorkerThreads,
+    /// Writes what outlives this process.
+    writer: Option<Writer>,
+    /// Talks to the store that budgets are shared by.
+    talking: Option<Talking>,
 }
 
 /// Why andante could not start.
@@ -76,6 +85,14 @@ pub enum StartError {
     /// There is no certificate authority to intercept with.
     #[error("could not prepare the certificate authority that interception needs")]
     Ca(#[from] CaError),
+    /// The file with the token for changes is not in order.
+    #[error("there is no token in {}", file.display())]
+    Token {
+        /// The file.
+        file: PathBuf,
+        /// Why it cannot be read, if that is it.
+        source: Option<io::Error>,
+    },
     /// No folder is named for it.
     #[error("there is no place for the certificate authority that interception needs")]
     NoData,
@@ -84,6 +101,17 @@ pub enum StartError {
     Given {
         /// What the system said.
         source: io::Error,
+    },
+    /// What was kept of the andante before cannot be had.
+    #[error("could not take over what was sent so far")]
+    State(#[from] OpenError),
+    /// The store of the fleet cannot be used at all.
+    #[error("could not use the store {store}")]
+    Store {
+        /// Where it is.
+        store: String,
+        /// What is wrong.
+        source: LedgerError,
     },
     /// A thread or its runtime could not be made.
     #[error("could not start a worker thread")]
@@ -99,24 +127,20 @@ impl StartError {
         match self {
             Self::Ca(error) => error.hint(),
             Self::Tls(error) => Some(error.hint().to_owned()),
+            Self::Token { .. } => Some(
+                "write at least 16 characters into it, without spaces: `openssl rand -hex 32 > FILE; chmod 600 FILE`"
+                    .to_owned(),
+            ),
             Self::NoData => Some("name a folder with --data DIR, `data` or ANDANTE_DATA".to_owned()),
-            Self::Listen { .. } | Self::Given { .. } | Self::Thread { .. } => None,
+            Self::State(OpenError::InUse { pid, .. }) => Some(format!(
+                "stop that process (`kill {pid}`; it drains first), or name another file with --state FILE, or --state off"
+            )),
+            Self::State(_) => Some("name another file with --state FILE, or say --state off".to_owned()),
+            Self::Listen { .. } | Self::Given { .. } | Self::Store { .. } | Self::Thread { .. } => None,
         }
     }
 }
 
-/// The threads that serve connections, each with a runtime and a pool of its own.
-#[derive(Clone)]
-struct WorkerThreads(Arc<[WorkerThread]>);
-
-struct WorkerThread {
-    connections: mpsc::UnboundedSender<(std::net::TcpStream, IpAddr)>,
-    open: Arc<AtomicUsize>,
-    runtime: Handle,
-}
-
-/// More threads gain nothing: a proxy that paces needs little, and shares its machine.
-const MOST_THREADS: usize = 4;
 /// How often unused lanes and connections are looked for.
 const SWEEP: Duration = Duration::from_secs(5);
 /// After the drain's deadline the last answers (503) are still written, for this long.
@@ -130,18 +154,40 @@ impl Running {
     /// Sockets that are `given` replace the configured addresses. `ca` signs the certificates of
     /// intercepted hosts; without it this installation's does, if any host is intercepted.
     pub async fn start(config: Config, given: Given, ca: Option<Ca>) -> Result<Self, StartError> {
+        Self::begin(config, given, ca, false).await
+    }
+
+    /// The same with this installation's certificate authority. What was kept of lanes is `forgotten` if that is asked for.
+    pub async fn start_keeping(config: Config, given: Given, forgotten: bool) -> Result<Self, StartError> {
+        Self::begin(config, given, None, forgotten).await
+    }
+
+    async fn begin(config: Config, given: Given, ca: Option<Ca>, forgotten: bool) -> Result<Self, StartError> {
         let ca = if ca.is_none() && config.rules.intercepts() { Some(authority(&config)?) } else { ca };
         raise_descriptor_limit();
-        let (clock, metrics) = (Clock::start(), Metrics::new());
+        let token = config.admin_token.as_deref().map(admin_token).transpose()?;
+        let metrics = Metrics::new();
         let (listen, listeners): (Vec<_>, Vec<_>) = open(given.workers, &config.listen)?.into_iter().unzip();
         let (admin, admin_listener) = open(given.admin.into_iter().collect(), config.admin.as_slice())?.pop().unzip();
         let exposed = listen.iter().any(|addr| !addr.ip().is_loopback());
         let tls = Tls::new(&config.upstream_ca, &config.upstream_crl, &config.rules)?;
         let own = listen.iter().copied().chain(admin).collect();
+        let (clock, kept) = Keeping::open(&config, &listen, forgotten)?;
+        let (keeping, kept) = kept.unzip();
+        let lanes = Lanes::new(config.rules.clone(), metrics.clone(), clock);
+        let lanes = match kept {
+            Some(kept) => lanes.keeping(kept),
+            None => lanes,
+        };
+        let member = member(&config, clock)?;
+        let (member, sharing) = member.unzip();
         let reports = Arc::new(ReloadReports::new(&config, clock, metrics.clone()));
         let configured = Configured::new(&config, &listen, own, reports.clone());
-        let proxy = Arc::new(Proxy::new(proxy::Parts {
-            lanes: Lanes::new(config.rules.clone(), metrics.clone(), clock),
+        let proxy = Arc::new(Proxy::new(proxy::ProxyParts {
+            lanes: match sharing {
+                Some(sharing) => lanes.sharing(sharing),
+                None => lanes,
+            },
             metrics: metrics.clone(),
             clock,
             clients: config.clients.clone(),
@@ -157,17 +203,22 @@ impl Running {
             access_log: config.access_log.is_some(),
         }));
         let workers = WorkerThreads::start(config.threads, &proxy, config.timeouts.upstream_keep_alive)?;
-        let runtimes = workers.0.iter().map(|worker| worker.runtime.clone()).chain([Handle::current()]);
+        let runtimes = workers.runtimes().chain([Handle::current()]);
         metrics.register(Box::new(Tasks::of(runtimes.collect())));
         let mut tasks = JoinSet::new();
         for listener in listeners {
             tasks.spawn(accept(listener, workers.clone()));
         }
         tasks.spawn(sweep(proxy.clone()));
-        let view = Arc::new(View::new(proxy.clone(), reports));
-        let pages =
-            admin_listener.map(|listener| tokio::spawn(admin::serve(listener, view.clone(), metrics, pending())));
-        Ok(Self { proxy, view, listen, admin, drain: config.drain, configured, tasks, pages, workers })
+        let writer = keeping.map(|keeping| keeping.start(&proxy, &metrics)).transpose();
+        let writer = writer.map_err(|source| StartError::Thread { source })?;
+        let state = writer.as_ref().map(|writer| writer.report.clone());
+        let talking = member.map(|member| member.start(&proxy, &metrics));
+        let fleet = talking.as_ref().map(|talking| talking.report.clone());
+        let view = Arc::new(View::new(proxy.clone(), reports, state, fleet));
+        let pages = admin_listener
+            .map(|listener| tokio::spawn(admin::serve(listener, view.clone(), metrics, token, pending())));
+        Ok(Self { proxy, view, listen, admin, drain: config.drain, configured, tasks, pages, workers, writer, talking })
     }
 
     /// Where workers connect.
@@ -198,7 +249,7 @@ impl Running {
 
     /// Stops accepting, lets queued and running requests finish within the configured time, and answers the rest 503.
     pub async fn drain(self) {
-        let Self { proxy, drain, mut tasks, pages, workers, .. } = self;
+        let Self { proxy, drain, mut tasks, pages, workers, writer, talking, .. } = self;
         info!(open = proxy.open(), within_s = drain.as_secs_f64(), "draining");
         // Closes the listening sockets: from now on the system refuses new connections at once.
         tasks.shutdown().await;
@@ -208,10 +259,24 @@ impl Running {
         }
         proxy.log_retries(true);
         drop(workers);
+        if let Some(talking) = talking {
+            talking.finish().await;
+        }
+        if let Some(writer) = writer {
+            writer.finish().await;
+        }
         if let Some(pages) = pages {
             pages.abort();
         }
     }
+}
+
+/// The member of a fleet that `config` makes of this process, if any.
+fn member(config: &Config, clock: Clock) -> Result<Option<(FleetMember<RedisLedger>, Sharing)>, StartError> {
+    let Some(url) = &config.fleet.store else { return Ok(None) };
+    let store = url.to_string();
+    let ledger = RedisLedger::new(url).map_err(|source| StartError::Store { store: store.clone(), source })?;
+    Ok(Some(FleetMember::new(ledger, store, &config.fleet, clock)))
 }
 
 /// This installation's certificate authority: the one in its place, or a new one.
@@ -222,6 +287,13 @@ fn authority(config: &Config) -> Result<Ca, StartError> {
     let place = place.display();
     info!(%place, fingerprint = ca.fingerprint(), "intercepting HTTPS; workers have to trust this CA (andante ca env)");
     Ok(ca)
+}
+
+/// The token in this file.
+fn admin_token(file: &Path) -> Result<Token, StartError> {
+    let unusable = |source| StartError::Token { file: file.to_owned(), source };
+    let text = std::fs::read_to_string(file).map_err(|error| unusable(Some(error)))?;
+    Token::new(&text).ok_or_else(|| unusable(None))
 }
 
 /// Sockets to listen on, each with its address: those that were given, else one for each address that was asked for.
@@ -255,74 +327,8 @@ async fn sweep(proxy: Arc<Proxy>) {
         // Before the lanes are swept: they know which hosts were asked for.
         watch.look(&proxy, proxy.clock.now()).iter().for_each(Unmatched::say);
         proxy.lanes.sweep();
+        proxy.forget_answers();
         proxy.log_retries(false);
-    }
-}
-
-// === impl WorkerThreads ===
-
-impl WorkerThreads {
-    fn start(threads: Option<NonZeroUsize>, proxy: &Arc<Proxy>, keep_alive: Duration) -> Result<Self, StartError> {
-        let cores = || thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MOST_THREADS);
-        let count = threads.map_or_else(cores, NonZeroUsize::get);
-        let start = |index| WorkerThread::start(index, proxy.clone(), keep_alive);
-        let workers =
-            (0..count).map(start).collect::<io::Result<_>>().map_err(|source| StartError::Thread { source })?;
-        Ok(Self(workers))
-    }
-
-    /// To the thread with the fewest: long-lived connections must not pile up on one core.
-    fn dispatch(&self, stream: std::net::TcpStream, peer: IpAddr) {
-        let idlest = self.0.iter().min_by_key(|worker| worker.open.load(Ordering::Relaxed));
-        let worker = idlest.expect("there is at least one");
-        worker.open.fetch_add(1, Ordering::Relaxed);
-        // A thread ends only after the tasks that accept, so this fails only at the very end.
-        let _ = worker.connections.send((stream, peer));
-    }
-}
-
-impl WorkerThread {
-    fn start(index: usize, proxy: Arc<Proxy>, keep_alive: Duration) -> io::Result<Self> {
-        let (connections, receiver) = mpsc::unbounded_channel();
-        let open = Arc::new(AtomicUsize::new(0));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (counted, handle) = (open.clone(), runtime.handle().clone());
-        thread::Builder::new()
-            .name(format!("worker-{index}"))
-            .spawn(move || runtime.block_on(work(receiver, proxy, keep_alive, counted)))?;
-        Ok(Self { connections, open, runtime: handle })
-    }
-}
-
-/// Serves the connections that are handed over, until no more can come.
-async fn work(
-    mut connections: mpsc::UnboundedReceiver<(std::net::TcpStream, IpAddr)>,
-    proxy: Arc<Proxy>,
-    keep_alive: Duration,
-    open: Arc<AtomicUsize>,
-) {
-    let pool = Arc::new(Pool::new(proxy.clock, keep_alive));
-    let mut sweep = tokio::time::interval(SWEEP);
-    loop {
-        tokio::select! {
-            connection = connections.recv() => {
-                let Some((stream, peer)) = connection else { return };
-                let stream = match tokio::net::TcpStream::from_std(stream) {
-                    Ok(stream) => stream,
-                    Err(error) => {
-                        warn!(%error, "could not take a connection over");
-                        open.fetch_sub(1, Ordering::Relaxed);
-                        continue;
-                    }
-                };
-                let (proxy, pool, open) = (proxy.clone(), pool.clone(), open.clone());
-                tokio::spawn(async move {
-                    proxy::serve(proxy, pool, stream, peer).await;
-                    open.fetch_sub(1, Ordering::Relaxed);
-                });
-            }
-            _ = sweep.tick() => pool.sweep(),
-        }
     }
 }
 

@@ -18,6 +18,7 @@ use std::{fmt, path::Path, sync::Arc, time::SystemTime};
 
 use rustls::ServerConfig;
 
+pub(crate) use self::digest::sha256;
 pub use self::{
     bundle::{Bundle, bundle_name, sources},
     certificate::{CERTIFICATE, Certificate},
@@ -26,7 +27,7 @@ pub use self::{
     files::{KEY, default_dir, replace},
     leaf_cache::Alpn,
 };
-use self::{files::Stored, leaf_cache::LeafCache};
+use self::{files::StoredCa, leaf_cache::LeafCache};
 use crate::policy::HostPattern;
 
 /// A CA with its key, and the certificates that it has signed lately.
@@ -43,7 +44,7 @@ impl Ca {
     /// # Errors
     /// If a pattern cannot be a constraint, or there is no randomness.
     pub fn generate(constraints: &[HostPattern], now: SystemTime) -> Result<Self, CaError> {
-        Self::assemble(Stored::generate(&Constraints::new(constraints)?, now)?)
+        Self::assemble(StoredCa::generate(&Constraints::new(constraints)?, now)?)
     }
 
     /// The CA in `dir`.
@@ -51,7 +52,7 @@ impl Ca {
     /// # Errors
     /// If there is none ([`CaError::Missing`]), others can read its key, it has expired, or its files are not in order.
     pub fn open(dir: &Path, now: SystemTime) -> Result<Self, CaError> {
-        Self::assemble(Stored::read(dir, now)?)
+        Self::assemble(StoredCa::read(dir, now)?)
     }
 
     /// The CA in `dir`; if there is none, one for any host is made. Processes that start at once get the same one.
@@ -59,13 +60,13 @@ impl Ca {
     /// # Errors
     /// As [`Ca::open`], and if `dir` cannot be written to.
     pub fn find_or_create(dir: &Path, now: SystemTime) -> Result<Self, CaError> {
-        let stored = match Stored::read(dir, now) {
+        let stored = match StoredCa::read(dir, now) {
             Err(CaError::Missing { .. }) => {
-                let new = Stored::generate(&Constraints::default(), now)?;
+                let new = StoredCa::generate(&Constraints::default(), now)?;
                 match new.write(dir) {
                     Ok(()) => new,
                     // Somebody was quicker.
-                    Err(CaError::Exists { .. }) => Stored::read(dir, now)?,
+                    Err(CaError::Exists { .. }) => StoredCa::read(dir, now)?,
                     Err(error) => return Err(error),
                 }
             }
@@ -81,14 +82,14 @@ impl Ca {
     /// # Errors
     /// If there is one ([`CaError::Exists`]), if a pattern cannot be a constraint, or `dir` cannot be written to.
     pub fn create(dir: &Path, constraints: &[HostPattern], now: SystemTime) -> Result<Self, CaError> {
-        let stored = Stored::generate(&Constraints::new(constraints)?, now)?;
+        let stored = StoredCa::generate(&Constraints::new(constraints)?, now)?;
         stored.write(dir)?;
         stored.publish(dir)?;
         Self::assemble(stored)
     }
 
-    fn assemble(stored: Stored) -> Result<Self, CaError> {
-        let Stored { key, certificate } = stored;
+    fn assemble(stored: StoredCa) -> Result<Self, CaError> {
+        let StoredCa { key, certificate } = stored;
         Ok(Self { leaf_cache: LeafCache::new(&certificate, key)?, certificate })
     }
 

@@ -4,16 +4,23 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 
+mod admin_client;
+pub mod batch;
 pub mod ca;
 mod changes;
 pub mod check;
 pub mod completions;
+pub mod ctl;
 pub mod demo;
 mod describe;
+pub mod doctor;
+pub mod explain;
 mod failure;
+pub mod fleet;
 pub mod health;
 pub mod hint;
 pub mod init;
+mod lane_table;
 mod log;
 pub mod mock;
 mod notify;
@@ -21,7 +28,9 @@ pub mod plan;
 pub mod run;
 pub mod serve;
 mod signals;
+pub mod status;
 mod terminal;
+pub mod top;
 pub mod trust;
 mod variables;
 mod wording;
@@ -50,14 +59,28 @@ enum Command {
         #[command(flatten)]
         options: run::RunOptions,
     },
+    /// Sends the requests of a file, and writes the answers to another
+    #[command(after_help = batch::EXAMPLES)]
+    Batch {
+        #[command(flatten)]
+        serve: serve::ServeArgs,
+        #[command(flatten)]
+        options: Box<batch::BatchOptions>,
+    },
     Init(init::Args),
     Check(check::Args),
+    Explain(explain::Args),
+    Doctor(Box<doctor::Args>),
     Health(health::Args),
+    Status(status::Args),
+    Top(top::Args),
+    Ctl(ctl::Args),
     Demo(demo::Args),
     Mock(mock::Args),
     Plan(plan::Args),
     Hint(hint::Args),
     Ca(ca::Args),
+    Fleet(fleet::Args),
     Completions(completions::Completions),
     Man(completions::Man),
 }
@@ -97,14 +120,21 @@ impl Cli {
         let done = match self.command {
             Command::Serve(args) => return serve::run(args).await,
             Command::Run { serve, options } => return run_behind_proxy(&serve, options).await,
+            Command::Batch { serve, options } => return send_batch(&serve, *options).await,
             Command::Init(args) => init::run(&args),
             Command::Check(args) => return check::run(&args),
+            Command::Doctor(args) => return doctor::run(&args).await,
+            Command::Explain(args) => return explain::run(&args).await,
             Command::Health(args) => return health::run(&args).await,
+            Command::Status(args) => return status::run(&args).await,
+            Command::Top(args) => return top::run(&args).await,
+            Command::Ctl(args) => return ctl::run(&args).await,
             Command::Demo(args) => demo::run(args).await,
             Command::Mock(args) => mock::run(args).await,
             Command::Plan(args) => plan::run(args),
             Command::Hint(args) => hint::run(&args),
             Command::Ca(args) => ca::run(args),
+            Command::Fleet(args) => fleet::run(args).await,
             Command::Completions(args) => completions::completions(&args),
             Command::Man(args) => completions::man(&args),
         };
@@ -119,7 +149,7 @@ impl Cli {
 
 /// The whole command line.
 fn command() -> clap::Command {
-    Cli::command().mut_subcommand("run", run::command)
+    Cli::command().mut_subcommand("run", run::command).mut_subcommand("batch", run::command)
 }
 
 async fn run_behind_proxy(serve: &serve::ServeArgs, options: run::RunOptions) -> ExitCode {
@@ -133,6 +163,18 @@ async fn run_behind_proxy(serve: &serve::ServeArgs, options: run::RunOptions) ->
         Err(failure) => return terminal::failure(&failure),
     };
     run::run(config, options).await
+}
+
+async fn send_batch(serve: &serve::ServeArgs, options: batch::BatchOptions) -> ExitCode {
+    let config = match serve.load(batch::base(&options)) {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    let _logging = match log::start(&config, "warn") {
+        Ok(logging) => logging,
+        Err(failure) => return terminal::failure(&failure),
+    };
+    batch::run(config, options).await
 }
 
 #[cfg(test)]
@@ -149,9 +191,27 @@ mod tests {
     #[test]
     fn every_command_has_examples_in_its_help() {
         let cli = command();
-        for command in
-            ["serve", "run", "init", "check", "health", "demo", "mock", "plan", "hint", "ca", "completions", "man"]
-        {
+        for command in [
+            "serve",
+            "run",
+            "batch",
+            "init",
+            "check",
+            "explain",
+            "doctor",
+            "health",
+            "status",
+            "top",
+            "ctl",
+            "demo",
+            "mock",
+            "plan",
+            "hint",
+            "ca",
+            "fleet",
+            "completions",
+            "man",
+        ] {
             let help = cli.find_subcommand(command).unwrap().clone().render_long_help().to_string();
             assert!(help.contains("Examples:\n") && help.contains(&format!("andante {command}")), "{command}:\n{help}");
         }

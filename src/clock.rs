@@ -6,16 +6,22 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// A point on andante's monotonic clock, in nanoseconds since the process' [`Clock`] was made.
+use serde::{Deserialize, Serialize};
+
+/// A point on andante's monotonic clock, in nanoseconds since the process' [`Clock`] was made, or since the first of the
+/// clocks was that it [goes on from](Clock::resume).
 ///
 /// Eight bytes, unlike the standard library's sixteen: a lane keeps hundreds of them.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Instant(u64);
 
 /// Reads the time. Follows tokio's clock, and therefore stands still under `tokio::time::pause`.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: tokio::time::Instant,
+    /// What it showed when it was made.
+    past: Duration,
 }
 
 // === impl Instant ===
@@ -68,18 +74,28 @@ impl Clock {
     /// A clock whose [`Instant::START`] is now.
     #[expect(clippy::disallowed_methods, reason = "this is the place that reads the clock")]
     pub fn start() -> Self {
-        Self { start: tokio::time::Instant::now() }
+        Self { start: tokio::time::Instant::now(), past: Duration::ZERO }
+    }
+
+    /// A clock that shows `past` since [`Instant::START`] now: it goes on where that of a process before this one ended.
+    pub fn resume(past: Duration) -> Self {
+        Self { past, ..Self::start() }
+    }
+
+    /// When it was made.
+    pub fn began(&self) -> Instant {
+        Instant(nanos(self.past))
     }
 
     /// The present.
     #[expect(clippy::disallowed_methods, reason = "this is the place that reads the clock")]
     pub fn now(&self) -> Instant {
-        Instant(nanos(self.start.elapsed()))
+        Instant(nanos(self.past + self.start.elapsed()))
     }
 
     /// The time of day, since 1970, UTC.
     pub fn time_of_day(&self) -> Duration {
-        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+        wall()
     }
 
     /// The time since 1970 at [`Instant::START`], by what the system's clock says now: it changes when that clock is set.
@@ -89,21 +105,34 @@ impl Clock {
 
     /// `at` as tokio's timers want it; thirty years ahead at most.
     pub fn to_tokio(&self, at: Instant) -> tokio::time::Instant {
-        self.start + Duration::from_nanos(at.0.min(1_000_000_000_000_000_000))
+        self.start + at.since(self.began()).min(Duration::from_secs(1_000_000_000))
     }
 
     /// Sleeps until `at`; for ever if that is [`Instant::FAR`].
     pub async fn sleep_until(&self, at: Instant) {
-        match self.start.checked_add(Duration::from_nanos(at.0)) {
+        match self.start.checked_add(at.since(self.began())) {
             Some(deadline) if at != Instant::FAR => tokio::time::sleep_until(deadline).await,
             _ => std::future::pending().await,
         }
     }
 }
 
+/// The time of day, since 1970, UTC.
+pub fn wall() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
 /// The system's monotonic clock, as other programs on this machine read it.
 pub fn monotonic() -> Duration {
     Duration::try_from(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic)).unwrap_or_default()
+}
+
+/// The time since this machine was started, which goes on while it sleeps and does not jump when its clock is set; and
+/// which of its starts that was, if the system says.
+pub fn since_boot() -> (Duration, Option<String>) {
+    let since = Duration::try_from(rustix::time::clock_gettime(rustix::time::ClockId::Boottime)).unwrap_or_default();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+    (since, boot.map(|boot| boot.trim().to_owned()))
 }
 
 /// The processor time that this process has used, in all its threads.
@@ -126,6 +155,18 @@ mod tests {
         assert_eq!(Instant::FAR + Duration::from_secs(1), Instant::FAR);
         assert_eq!(Instant::START - Duration::from_secs(1), Instant::START);
         assert_eq!(Instant::START.since(Instant::FAR), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_goes_on_where_another_ended() {
+        let clock = Clock::resume(Duration::from_secs(1000));
+        assert_eq!(clock.now(), clock.began());
+        let other = Clock::start();
+        clock.sleep_until(Instant::START + Duration::from_secs(1007)).await;
+        assert_eq!(other.now().since(Instant::START).as_secs(), 7);
+        assert_eq!(clock.now().since(Instant::START).as_secs(), 1007);
+        clock.sleep_until(Instant::START).await;
+        assert_eq!(other.now().since(Instant::START).as_secs(), 7);
     }
 
     #[tokio::test(start_paused = true)]

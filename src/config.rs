@@ -5,6 +5,7 @@ mod check;
 mod diagnostic;
 pub mod duration;
 mod files;
+mod fleet;
 mod gateways;
 pub mod keys;
 mod layer;
@@ -20,7 +21,8 @@ mod value;
 
 pub use self::{
     diagnostic::{Diagnostic, Place, Severity},
+    fleet::{FleetConfig, StoreUrl},
     load::Checked,
-    model::{AccessLog, Clients, Config, Dns, LogFormat, Timeouts},
+    model::{AccessLog, Clients, Config, Dns, LogFormat, StatePlace, Timeouts},
     source::{File, Settings, Sources},
 };

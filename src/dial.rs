@@ -35,7 +35,7 @@ use self::{
 };
 use crate::{
     config::Dns,
-    error::{Cause, Error, is_exhaustion},
+    error::{BoxError, Error, is_exhaustion},
     policy::{Egress, Origin, Parent},
 };
 
@@ -126,7 +126,7 @@ impl Dialer {
     }
 
     /// Tries `addresses`, IPv4 and IPv6 side by side.
-    async fn open(&self, addresses: Vec<IpAddr>, port: u16, source: Option<IpAddr>) -> Result<TcpStream, Cause> {
+    async fn open(&self, addresses: Vec<IpAddr>, port: u16, source: Option<IpAddr>) -> Result<TcpStream, BoxError> {
         let mut connector = HttpConnector::new_with_resolver(Resolved(addresses));
         connector.set_nodelay(true);
         connector.set_keepalive(Some(Duration::from_secs(60)));
@@ -137,7 +137,7 @@ impl Dialer {
         Ok(TokioIo::into_inner(connector.call(uri).await?))
     }
 
-    fn failure(&self, origin: &Origin, egress: &Egress, source: Cause) -> Error {
+    fn failure(&self, origin: &Origin, egress: &Egress, source: BoxError) -> Error {
         if is_exhaustion(source.as_ref()) {
             return Error::NoDescriptor { origin: origin.to_string() };
         }
@@ -187,7 +187,7 @@ fn admit(origin: &Origin, forbidden: Option<&'static str>) -> Result<(), Error> 
     forbidden.map_or(Ok(()), |kind| Err(Error::Forbidden { origin: origin.to_string(), kind }))
 }
 
-fn refused(parent: &Parent, origin: &Origin, source: Cause) -> Error {
+fn refused(parent: &Parent, origin: &Origin, source: BoxError) -> Error {
     Error::Parent { parent: parent.to_string(), origin: origin.to_string(), source }
 }
 

@@ -5,7 +5,7 @@ mod facts;
 mod kind;
 
 pub use self::{
-    causes::{Cause, io_error, is_exhaustion},
+    causes::{BoxError, io_error, is_exhaustion},
     facts::{Blame, ErrorFacts, Retryable},
     kind::Error,
 };

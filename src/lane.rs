@@ -2,6 +2,8 @@
 
 mod departures;
 mod driver;
+mod journal;
+mod kept;
 mod key;
 mod lanes;
 pub mod order;
@@ -13,7 +15,10 @@ mod tests;
 mod unexplained;
 
 pub use departures::{DepartureStats, Departures};
-pub use driver::{Admission, Lane, Permit, UpstreamFailure, Waiting};
-pub use lanes::Lanes;
-pub use request::{AdmitRequest, Refusal};
-pub use snapshot::{LaneStats, QueueStatus, Snapshot};
+pub use driver::{Admission, KeepRequest, Lane, Permit, Sharing, UpstreamFailure, Waiting};
+pub use journal::{Journal, JournalEntry};
+pub use kept::{KeptLanes, WrittenLane, write_down};
+pub use lanes::{Lanes, LookedUp};
+pub use request::{AddedRule, AdmitRequest, Draw, Draws, Preview, PreviewDecision, Refusal};
+pub use snapshot::{LaneStats, NarrowUsage, OperatorPause, QueueStatus, Snapshot};
+pub use state::Usage;

@@ -2,6 +2,7 @@
 
 mod allowance;
 mod breaker;
+mod forget;
 mod found;
 mod gate;
 mod grounds;
@@ -10,6 +11,7 @@ mod ledger;
 mod observation;
 mod quotas;
 mod rate_estimator;
+mod record;
 mod refusing;
 mod route_key;
 mod routes;
@@ -32,6 +34,7 @@ pub use self::{
     gate::Reason,
     grounds::{Grounds, OwnGroup, OwnLimit},
     observation::{AnswerReport, Change, Changes, Observation},
+    record::LearnedRecord,
     route_key::{RouteKey, RouteName},
 };
 use crate::{
@@ -221,12 +224,16 @@ impl Learned {
         let unseen = (matters || refused) && claims.believed && self.is_elsewhere(hint, &kind);
         let own = self.kinds.is_own(&kind);
         let alone = quota && !unseen && !claims.explains && !own && self.routes.is_alone(&kind);
-        let split = refused && !unseen && !claims.explains && !own && self.splits(seen, alone);
+        let inexplicable = refused && !unseen && !claims.explains && !own;
+        let short = inexplicable && self.is_short(seen);
+        let split = inexplicable && !short && self.splits(seen, alone);
         // Where all kinds are refused it is no matter of theirs.
-        let other_scope = matters && (unseen || alone && !split) && self.routes.has_room(&kind, now);
+        let other_scope = matters && (unseen || alone && !split && !short) && self.routes.has_room(&kind, now);
         self.answered = true;
         let mut changes = Changes::new();
-        if split {
+        if short {
+            changes.extend(self.kinds.group_of(&kind).map(|group| Change::Apart(Box::new(group))));
+        } else if split {
             self.blame_kind(&kind, &mut changes);
         }
         let served = hint.cause == Cause::None;

@@ -17,12 +17,14 @@
 
 pub mod admin;
 pub mod app;
+pub mod batch;
 pub mod ca;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod dial;
 pub mod error;
+pub mod fleet;
 pub mod hint;
 pub mod lane;
 pub mod learn;
@@ -32,4 +34,5 @@ pub mod metrics;
 pub mod mock;
 pub mod policy;
 pub mod proxy;
+pub mod store;
 pub mod tls;

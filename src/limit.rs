@@ -1,20 +1,25 @@
 //! What an API allows, and when the next request fits into it. Pure: told the time, never reads it.
 
+mod ahead;
 mod budget;
 mod calendar;
 mod charge;
+mod cost;
 mod gcra;
 mod history;
 mod limits;
 mod margin;
 mod spec;
+mod unit;
 mod window;
 
-pub use budget::{Budget, Usage};
+pub use budget::{Budget, BudgetRecord, Gap, LimitUsage, Rates, ShareUsage, Spoken};
 pub use calendar::{CalendarCount, CalendarLimit, CalendarUsage};
-pub use charge::{Charge, Cost, Scope, Seq, Source};
+pub use charge::{Charge, Scope, Seq, Source};
+pub use cost::{Amount, Cost, Sum};
 pub use gcra::Gcra;
 pub use limits::Limits;
 pub use margin::{Margin, MarginSpec};
 pub use spec::{LONGEST_PACE, LimitSpec, Rate, SpecError, settle};
+pub use unit::Unit;
 pub use window::Window;

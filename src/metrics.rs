@@ -18,7 +18,7 @@ mod process;
 mod rule;
 
 use self::families::{Families, registered};
-pub use self::rule::{Interception, Outcome, RetryReason, RuleMetrics};
+pub use self::rule::{CallOutcome, RetryReason, RuleMetrics, Saving, TunnelContent};
 
 /// Named as Prometheus names its own.
 const CONFIG: [[&str; 2]; 2] = [
@@ -39,6 +39,8 @@ pub struct Metrics {
     pub upstream_connections: IntGauge,
     /// Whether the configuration that was loaded last holds, and when the one that holds was loaded.
     config: [Gauge; 2],
+    /// Whether what is sent is written down.
+    state: Gauge,
 }
 
 #[derive(Debug)]
@@ -82,6 +84,11 @@ impl Metrics {
             client_connections: connections.with_label_values(&["client"]),
             upstream_connections: connections.with_label_values(&["upstream"]),
             config: CONFIG.map(|[name, help]| registered(&registry, Gauge::new(name, help))),
+            state: Gauge::new(
+                "andante_state_written",
+                "Whether what is sent is written down for a restart, if it is kept.",
+            )
+            .expect("the name is valid"),
             shared: Arc::new(Shared { registry, families, rules: Mutex::default() }),
         };
         #[cfg(target_os = "linux")]
@@ -111,7 +118,7 @@ impl Metrics {
     }
 
     /// How many requests ended this way so far, over all rules and hosts.
-    pub fn counted(&self, outcome: Outcome) -> u64 {
+    pub fn counted(&self, outcome: CallOutcome) -> u64 {
         self.shared.rules.lock().rules.values().map(|rule| rule.counted(outcome)).sum()
     }
 
@@ -135,6 +142,11 @@ impl Metrics {
         sums(&self.shared.families.retries, "reason").into_values().sum()
     }
 
+    /// How many requests needed no slot so far, over all rules and hosts.
+    pub fn saved(&self) -> u64 {
+        sums(&self.shared.families.savings, "by").into_values().sum()
+    }
+
     /// Adds metrics that are computed at each scrape. Logs those that cannot be added, for example because a name is
     /// taken.
     pub fn register(&self, collector: Box<dyn prometheus::core::Collector>) {
@@ -150,6 +162,16 @@ impl Metrics {
         if good {
             timestamp.set(at.as_secs_f64());
         }
+    }
+
+    /// Whether what is sent is written down, from now on as long as nothing else is said.
+    pub fn state_written(&self, written: bool) {
+        self.state.set(f64::from(u8::from(written)));
+    }
+
+    /// Shows whether what is sent is written down.
+    pub fn show_state(&self) {
+        self.register(Box::new(self.state.clone()));
     }
 
     /// All numbers, in the [text exposition format 0.0.4][format].
@@ -199,12 +221,12 @@ mod tests {
     #[test]
     fn the_same_name_is_the_same_numbers() {
         let metrics = Metrics::new();
-        metrics.rule("api").count(Outcome::Answered);
-        metrics.clone().rule("api").count(Outcome::Answered);
+        metrics.rule("api").count(CallOutcome::Answered);
+        metrics.clone().rule("api").count(CallOutcome::Answered);
         assert!(Arc::ptr_eq(&metrics.rule("api"), &metrics.rule("api")));
         assert!(metrics.render().contains("andante_requests_total{outcome=\"answered\",rule=\"api\"} 2\n"));
-        metrics.unruled("elsewhere").count(Outcome::Answered);
-        assert_eq!((metrics.counted(Outcome::Answered), metrics.counted(Outcome::Left)), (3, 0));
+        metrics.unruled("elsewhere").count(CallOutcome::Answered);
+        assert_eq!((metrics.counted(CallOutcome::Answered), metrics.counted(CallOutcome::Left)), (3, 0));
     }
 
     #[test]
@@ -219,8 +241,8 @@ mod tests {
         rule.retried(RetryReason::Refused);
         assert_eq!(metrics.retried(), 1);
         assert_eq!(metrics.answers(), [("200".into(), 1), ("other".into(), 1)].into());
-        rule.intercepted(Interception::Untrusted);
-        metrics.rule("other api").intercepted(Interception::Untrusted);
+        rule.intercepted(TunnelContent::Untrusted);
+        metrics.rule("other api").intercepted(TunnelContent::Untrusted);
         assert_eq!(metrics.interceptions(), [("untrusted".into(), 2)].into());
         metrics.client_connections.inc();
         let text = metrics.render();

@@ -1,6 +1,6 @@
 //! An API that really enforces its limit: what andante is tried against, because a real one must not be.
 //!
-//! [`Limiter`] decides and is pure; [`Api`] serves its decisions over HTTP, in the [`Dialect`] of a real provider.
+//! [`Limiter`] decides and is pure; [`Api`] serves its decisions over HTTP, in the [`MockDialect`] of a real provider.
 //! Control pages below `/__mock/` tell what it saw, and change its world while it runs.
 
 mod api;
@@ -20,10 +20,10 @@ mod timeline;
 
 pub use self::{
     api::Api,
-    counter::{CounterVerdict, Window},
-    dialect::{Dialect, Facts},
+    counter::{CounterVerdict, CountingWindow},
+    dialect::{Facts, MockDialect},
     intervals::Intervals,
-    limiter::{Caller, Limiter},
+    limiter::{Limiter, MockCaller},
     options::{Options, Percent},
     socket::listen,
     stats::Stats,

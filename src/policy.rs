@@ -1,5 +1,6 @@
 //! Which rule a request falls under. Pure: canonical hosts in, a policy out.
 
+mod added;
 mod answers;
 mod cross_site;
 mod egress;
@@ -9,15 +10,18 @@ mod origin;
 mod rule;
 mod rules;
 mod turns;
+mod usage;
 
 pub use self::{
-    answers::{Retry, Spend, Trust},
+    added::{Added, BadPart, KeyPart, Mismatch, PathPattern, Segments, segments},
+    answers::{RetryPolicy, Spend, Trust},
     cross_site::{Names, is_page_of_others},
     egress::{Egress, Identity, Parent, ParentProtocol},
     gateway::Gateway,
     host_pattern::HostPattern,
     origin::{HostError, Origin, Scheme},
-    rule::{Https, Policy},
-    rules::{Interception, Rules, Unlisted},
-    turns::{BadShare, Share, ShareOf, Turns},
+    rule::{Https, Policy, TooSmall},
+    rules::{HttpsReason, Interception, Rules, Unlisted},
+    turns::{AssignedWeight, BadShare, ShareOf, Turns},
+    usage::{UsagePlace, UsageSource},
 };

@@ -2,12 +2,14 @@
 //!
 //! `stack` shows the way of a request, top to bottom. The sub-modules are layers, each of which knows only those before
 //! it: `message` (fields and bodies), `outbound` (connections to upstreams), `call` with `session` and `exchange` (a
-//! request at each stage of its way), `steps`, `stack`, `inbound` (workers' connections).
+//! request at each stage of its way), `steps`, `explain` (what they would make of a request), `stack`, `inbound` (workers'
+//! connections).
 
 mod call;
 mod context;
 mod drain;
 mod exchange;
+mod explain;
 mod inbound;
 mod incidents;
 mod log_throttle;
@@ -15,15 +17,18 @@ mod message;
 mod outbound;
 mod protocol;
 mod recent;
+mod replays;
 mod request_stats;
 mod retry_log;
 mod session;
 mod settings;
+mod sharing;
 mod stack;
 mod steps;
 mod takeover;
 
-pub use context::{Parts, Proxy};
+pub use context::{Proxy, ProxyParts};
+pub use explain::{ExplainContext, Explained, ExplainedRule, explain};
 pub use inbound::serve;
 pub use incidents::{Incident, Incidents};
 pub use outbound::pool::Pool;

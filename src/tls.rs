@@ -34,19 +34,19 @@ use crate::{
     policy::{Egress, Identity, Origin, Policy, Rules},
 };
 
-/// How many upstreams' sessions can be resumed, for each way of [`Client`].
+/// How many upstreams' sessions can be resumed, for each way of [`TlsClient`].
 const SESSIONS: usize = 1024;
 
 /// All that is known about TLS towards upstreams. One for a process.
 pub struct Tls {
     /// The ways that rules ask for, besides the plain one.
-    ways: Vec<Client>,
-    plain: Client,
+    ways: Vec<TlsClient>,
+    plain: TlsClient,
 }
 
 /// Speaks TLS the way that one rule says. Cheap to clone.
 #[derive(Clone)]
-pub struct Client(Arc<Way>);
+pub struct TlsClient(Arc<Way>);
 
 /// Which protocol the upstream agreed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,18 +88,18 @@ impl Tls {
     pub fn new(ca: &[PathBuf], crl: &[PathBuf], rules: &Rules) -> Result<Self, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let shared = Arc::new(ClientBasis { trust: TrustRoots::new(ca, crl, provider.clone())?, provider });
-        let plain = Client::new(&Egress::default(), &shared)?;
-        let mut ways: Vec<Client> = Vec::new();
+        let plain = TlsClient::new(&Egress::default(), &shared)?;
+        let mut ways: Vec<TlsClient> = Vec::new();
         for egress in rules.iter().map(|policy| &policy.egress) {
             if !plain.is_for(egress) && !ways.iter().any(|way| way.is_for(egress)) {
-                ways.push(Client::new(egress, &shared)?);
+                ways.push(TlsClient::new(egress, &shared)?);
             }
         }
         Ok(Self { ways, plain })
     }
 
     /// How upstreams under `policy` are spoken to, which is a rule's, or none's. To be remembered by the route.
-    pub fn client(&self, policy: &Policy) -> Client {
+    pub fn client(&self, policy: &Policy) -> TlsClient {
         let found = self.ways.iter().find(|way| way.is_for(&policy.egress));
         found.unwrap_or(&self.plain).clone()
     }
@@ -107,7 +107,7 @@ impl Tls {
 
 // === impl Client ===
 
-impl Client {
+impl TlsClient {
     fn new(egress: &Egress, shared: &Arc<ClientBasis>) -> Result<Self, TlsError> {
         let identity = |identity: &Identity| PemReader::identity(identity, &shared.provider);
         let certificate = egress.identity.as_ref().map(identity).transpose()?.map(Arc::new);

@@ -35,6 +35,17 @@ const REMAINING: Family = Family {
 /// description.
 const PACE: Family = Family { name: Metrics::PACE[0], help: Metrics::PACE[1], labels: &["rule", "source"] };
 
+const TOKENS: Family = Family {
+    name: "andante_tokens",
+    help: "Units of a limit shared with the fleet that are here, by where they are.",
+    labels: &["rule", "limit", "place"],
+};
+const DUE: Family = Family {
+    name: "andante_tokens_due",
+    help: "Units of a limit shared with the fleet that are due to this andante.",
+    labels: &["rule", "limit"],
+};
+
 /// A metric of ours.
 struct Family {
     name: &'static str,
@@ -56,13 +67,22 @@ struct Rule {
     closed: [u32; Reason::ALL.len()],
     remaining: Option<f64>,
     pace: Option<f64>,
+    shares: BTreeMap<String, Tokens>,
+}
+
+/// Of a limit that is shared, over the rule's lanes.
+#[derive(Default)]
+struct Tokens {
+    free: u32,
+    spent: u32,
+    due: f64,
 }
 
 // === impl OfLanes ===
 
 impl OfLanes {
     pub(super) fn new(source: Weak<dyn StatusSource>) -> Self {
-        let descs = [USED, CLOSED, REMAINING].map(|family| {
+        let descs = [USED, CLOSED, REMAINING, TOKENS, DUE].map(|family| {
             let labels = family.labels.iter().map(|label| (*label).to_owned()).collect();
             Desc::new(family.name.into(), family.help.into(), labels, HashMap::new()).expect("names are valid")
         });
@@ -82,15 +102,21 @@ impl Collector for OfLanes {
             rules.entry(&lane.label).or_default().add(lane);
         }
         let (mut used, mut closed, mut remaining, mut pace) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut tokens, mut due) = (Vec::new(), Vec::new());
         for (name, rule) in rules {
             used.extend(rule.used.map(|used| USED.metric(&[name], used)));
             for (reason, lanes) in Reason::ALL.iter().zip(rule.closed) {
                 closed.push(CLOSED.metric(&[name, reason.as_str()], lanes.into()));
             }
             remaining.extend(rule.remaining.map(|left| REMAINING.metric(&[name], left)));
+            for (limit, share) in &rule.shares {
+                tokens.push(TOKENS.metric(&[name, limit, "free"], share.free.into()));
+                tokens.push(TOKENS.metric(&[name, limit, "spent"], share.spent.into()));
+                due.push(DUE.metric(&[name, limit], share.due));
+            }
             pace.extend(rule.pace.map(|pace| PACE.metric(&[name, "learned"], pace)));
         }
-        vec![USED.of(used), CLOSED.of(closed), REMAINING.of(remaining), PACE.of(pace)]
+        vec![USED.of(used), CLOSED.of(closed), REMAINING.of(remaining), PACE.of(pace), TOKENS.of(tokens), DUE.of(due)]
     }
 }
 
@@ -105,6 +131,12 @@ impl Rule {
         }
         let left = lane.budgets.iter().filter(|budget| budget.requests).filter_map(|budget| budget.left);
         self.remaining = self.remaining.into_iter().chain(left).reduce(f64::min);
+        for (limit, share) in lane.limits.iter().filter_map(|limit| Some((&limit.limit, limit.share.as_ref()?))) {
+            let tokens = self.shares.entry(limit.clone()).or_default();
+            tokens.free += share.free;
+            tokens.spent += (share.held + share.own).saturating_sub(share.free);
+            tokens.due += share.target + f64::from(share.own);
+        }
         let learned = lane.limits.iter().filter(|limit| limit.source == LimitSource::Learned);
         self.pace = self.pace.into_iter().chain(learned.map(|limit| limit.per_second)).reduce(f64::min);
     }

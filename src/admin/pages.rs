@@ -1,19 +1,24 @@
 //! The content of each page.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
-use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
-use http_body_util::Full;
-use hyper::body::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header, request::Parts};
+use http_body_util::Either;
+use hyper::body::Incoming;
 
-use super::status::{Status, StatusSource};
+use super::{
+    answer::{JSON, PageAnswer, TEXT, page, respond},
+    api::{self, Caller},
+    assets,
+    live::{Live, Progress},
+    source::StatusSource,
+    status::Status,
+    token::Token,
+};
 use crate::{
     metrics::Metrics,
     policy::{self, Names},
 };
-
-/// An answer, whole.
-pub(super) type PageAnswer = http::Response<Full<Bytes>>;
 
 /// Everything that the pages are about.
 pub(super) struct Pages {
@@ -21,22 +26,26 @@ pub(super) struct Pages {
     pub(super) metrics: Metrics,
     /// The names by which browsers may address the pages.
     pub(super) names: Names,
+    pub(super) live: Arc<Live>,
+    pub(super) token: Option<Token>,
 }
 
 /// How many lanes `/status` lists unless `?limit=` says otherwise.
 const LANES: usize = 1000;
 
-const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const EXPOSITION: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 const INDEX: &str = "\
 andante keeps workers inside the rate limits of the APIs they call.
 
 Pages:
+  /          this text; in a browser every lane, live
   /metrics   numbers for Prometheus
   /status    every lane as JSON, those that wait first; ?limit=N lists N of them
-  /readyz    200 while requests are welcome, 503 while andante drains
+  /events    what the live page shows, as Server-Sent Events
+  /api/v1/   pausing and resuming, with a token: /api/v1/openapi.json
+  /readyz    200 while requests are welcome, 503 while andante drains, or without its store
   /healthz   200 while the process lives
 
 Workers use the proxy address, not this one:
@@ -53,7 +62,35 @@ machines also by a name without a dot, or below .internal, .local or .svc)
 // === impl Pages ===
 
 impl Pages {
-    pub(super) async fn answer(self: Arc<Self>, request: &Parts) -> PageAnswer {
+    /// The answer to `request`. One that goes on says so to `progress`.
+    pub(super) async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        peer: Option<SocketAddr>,
+        progress: Progress,
+    ) -> PageAnswer {
+        let (request, body) = request.into_parts();
+        if request.uri.path().starts_with("/api/v1/") {
+            return self.api(&request, peer, body).await;
+        }
+        self.page(&request, progress).await
+    }
+
+    /// What is asked of the API, if it is asked by nobody else's page.
+    async fn api(&self, request: &Parts, peer: Option<SocketAddr>, body: Incoming) -> PageAnswer {
+        let authority = request.uri.authority().map(http::uri::Authority::as_str);
+        if policy::is_page_of_others(&request.headers, authority, self.names) {
+            return page(StatusCode::FORBIDDEN, TEXT, NOT_YOURS);
+        }
+        let caller = Caller {
+            fields: &request.headers,
+            peer: peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string()),
+            near: self.names == Names::Loopback,
+        };
+        api::answer(&*self.state, self.token.as_ref(), caller, (&request.method, request.uri.path()), body).await
+    }
+
+    async fn page(self: Arc<Self>, request: &Parts, progress: Progress) -> PageAnswer {
         if !matches!(request.method, Method::GET | Method::HEAD) {
             let mut answer = page(StatusCode::METHOD_NOT_ALLOWED, TEXT, "these pages are only for reading: use GET\n");
             answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -67,10 +104,18 @@ impl Pages {
             return page(StatusCode::FORBIDDEN, TEXT, NOT_YOURS);
         }
         match path {
-            "/" => page(StatusCode::OK, TEXT, INDEX),
+            "/" if !takes_html(&request.headers) => vary(page(StatusCode::OK, TEXT, INDEX)),
+            "/events" => self.events(request.uri.query(), progress),
             "/healthz" => page(StatusCode::OK, TEXT, "ok\n"),
-            "/readyz" if self.state.ready() => page(StatusCode::OK, TEXT, "ready\n"),
-            "/readyz" => page(StatusCode::SERVICE_UNAVAILABLE, TEXT, "draining\n"),
+            "/readyz" if self.state.ready() => page(
+                StatusCode::OK,
+                TEXT,
+                match self.state.caveat() {
+                    Some(caveat) => format!("ready, {caveat}\n"),
+                    None => "ready\n".to_owned(),
+                },
+            ),
+            "/readyz" => page(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{}\n", self.state.unready())),
             "/metrics" => aside(move || page(StatusCode::OK, EXPOSITION, self.metrics.render())).await,
             "/status" => match limit(request.uri.query()) {
                 Ok(limit) => aside(move || status(self.state.status(), limit)).await,
@@ -79,7 +124,23 @@ impl Pages {
                     page(StatusCode::BAD_REQUEST, TEXT, text)
                 }
             },
-            path => page(StatusCode::NOT_FOUND, TEXT, format!("there is no page {path:?}\n\n{INDEX}")),
+            path => match assets::at(path) {
+                Some(asset) => {
+                    let mut answer = vary(page(StatusCode::OK, HeaderValue::from_static(asset.kind), asset.text));
+                    assets::confine(answer.headers_mut());
+                    answer
+                }
+                None => page(StatusCode::NOT_FOUND, TEXT, format!("there is no page {path:?}\n\n{INDEX}")),
+            },
+        }
+    }
+
+    /// What the live page shows, from now on; with `?lane=NAME` what it shows of this lane, too.
+    fn events(&self, query: Option<&str>, progress: Progress) -> PageAnswer {
+        let lane = last(query, "lane").and_then(|name| name.parse().ok());
+        match self.live.open(lane, progress) {
+            Some(events) => respond(StatusCode::OK, EVENTS, Either::Right(events)),
+            None => page(StatusCode::SERVICE_UNAVAILABLE, TEXT, "too many pages are open: close one\n"),
         }
     }
 }
@@ -102,23 +163,26 @@ fn status(status: Status, limit: usize) -> PageAnswer {
     }
 }
 
-/// How many lanes the query asks for; what is wrong with it otherwise.
-fn limit(query: Option<&str>) -> Result<usize, String> {
-    let pairs = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
-    pairs
-        .filter(|(name, _)| name == "limit")
-        .last()
-        .map_or(Ok(LANES), |(_, value)| value.parse().map_err(|_| value.into_owned()))
+/// Whether a browser asks, and not a script.
+fn takes_html(fields: &HeaderMap) -> bool {
+    let accepts = |value: &HeaderValue| value.as_bytes().windows(9).any(|part| part.eq_ignore_ascii_case(b"text/html"));
+    fields.get_all(header::ACCEPT).iter().any(accepts)
 }
 
-/// A page that browsers must not cache, and whose type they must not guess.
-fn page(status: StatusCode, kind: HeaderValue, text: impl Into<Bytes>) -> PageAnswer {
-    let mut answer = Response::new(Full::new(text.into()));
-    *answer.status_mut() = status;
-    let headers = answer.headers_mut();
-    headers.insert(header::CONTENT_TYPE, kind);
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+/// How many lanes the query asks for; what is wrong with it otherwise.
+fn limit(query: Option<&str>) -> Result<usize, String> {
+    last(query, "limit").map_or(Ok(LANES), |value| value.parse().map_err(|_| value))
+}
+
+/// What the query says last of `wanted`.
+fn last(query: Option<&str>, wanted: &str) -> Option<String> {
+    let pairs = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    pairs.filter(|(name, _)| name == wanted).last().map(|(_, value)| value.into_owned())
+}
+
+/// What is at this address depends on who asks.
+fn vary(mut answer: PageAnswer) -> PageAnswer {
+    answer.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
     answer
 }
 

@@ -1,6 +1,6 @@
-//! The content of `/status`, which is a contract, and the trait that provides it. Times are in seconds unless a name
-//! says otherwise.
+//! The content of `/status`, which is a contract. Times are in seconds unless a name says otherwise.
 
+mod fleet;
 #[cfg(test)]
 mod tests;
 
@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::metrics::{Interception, Metrics, Outcome};
+pub use self::fleet::{FleetStatus, ShareStatus};
+use crate::metrics::{CallOutcome, Metrics, TunnelContent};
 
 /// andante at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -21,6 +22,11 @@ pub struct Status {
     pub draining: bool,
     /// The configuration, and how the last reload of it went.
     pub config: ConfigStatus,
+    /// What outlives this andante, and how writing it goes; `None` if nothing does.
+    pub state: Option<StateStatus>,
+    /// How budgets are shared with other andantes; `None` if they are not.
+    #[serde(default)]
+    pub fleet: Option<FleetStatus>,
     /// Open connections.
     pub connections: Connections,
     /// Open `CONNECT` tunnels.
@@ -35,6 +41,9 @@ pub struct Status {
     pub interceptions: Interceptions,
     /// How many times a request was sent again so far.
     pub retries_total: u64,
+    /// How many requests needed no slot so far, since they shared the answer of another one.
+    #[serde(default)]
+    pub slots_saved_total: u64,
     /// What went wrong so far, the most frequent first.
     pub incidents: Vec<IncidentStatus>,
     /// The names of the rules that no request has matched so far.
@@ -60,6 +69,17 @@ pub struct ConfigStatus {
     pub problems: Vec<String>,
 }
 
+/// What outlives this andante.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StateStatus {
+    /// The file that it is in.
+    pub file: String,
+    /// How many times it was written, ever.
+    pub commits_total: u64,
+    /// Why it cannot be written at the moment, if so.
+    pub problem: Option<String>,
+}
+
 /// Open connections, by side.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Connections {
@@ -69,7 +89,7 @@ pub struct Connections {
     pub upstream: i64,
 }
 
-/// Requests that ended so far, by [`Outcome`].
+/// Requests that ended so far, by [`CallOutcome`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requests {
     /// The upstream answered.
@@ -86,7 +106,7 @@ pub struct Requests {
     pub rejected: u64,
 }
 
-/// Tunnels that were intercepted so far, by [`Interception`].
+/// Tunnels that were intercepted so far, by [`TunnelContent`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interceptions {
     /// TLS, with a certificate of ours that the worker took.
@@ -136,6 +156,9 @@ pub struct LaneStatus {
     /// The groups of requests that were found to have limits of their own, beside those of the lane.
     #[serde(default)]
     pub own_limits: Vec<OwnLimitStatus>,
+    /// The budgets of rules for some of its requests, a row each rule.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<AddedRuleStatus>,
     /// Requests on their way or being answered.
     pub in_flight: u64,
     /// How many of them there may be.
@@ -204,6 +227,9 @@ pub struct LimitStatus {
     /// Until a calendar renews it; `null` if its window rolls.
     #[serde(default)]
     pub renewed_in_s: Option<f64>,
+    /// What this andante holds of it; `null` if it is not shared with others.
+    #[serde(default)]
+    pub share: Option<ShareStatus>,
 }
 
 /// A flow that waits.
@@ -241,6 +267,23 @@ pub struct OwnLimitStatus {
     pub evidence: String,
     /// Time until the next of them may leave, as far as this limit is concerned.
     pub next_slot_s: f64,
+}
+
+/// A rule for some of a lane's requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AddedRuleStatus {
+    /// Its name.
+    pub rule: String,
+    /// How many budgets of it remember something.
+    pub budgets: u64,
+    /// How many of them some requests wait for, and how many requests.
+    pub busy: u64,
+    /// See there.
+    pub waiting: u64,
+    /// Requests on their way or being answered.
+    pub in_flight: u64,
+    /// How far the budget is used that most wait for.
+    pub limits: Vec<LimitStatus>,
 }
 
 /// Who asked for a limit.
@@ -296,14 +339,6 @@ pub struct GateStatus {
     pub opens_in_s: Option<f64>,
 }
 
-/// Provides the state of andante. Both methods are called often, and from any thread.
-pub trait StatusSource: Send + Sync {
-    /// andante now, with all its lanes in any order.
-    fn status(&self) -> Status;
-    /// Whether requests are welcome.
-    fn ready(&self) -> bool;
-}
-
 // === impl Status ===
 
 impl Status {
@@ -324,12 +359,12 @@ impl Requests {
     /// What `metrics` counted, over all rules.
     pub fn counted(metrics: &Metrics) -> Self {
         Self {
-            answered: metrics.counted(Outcome::Answered),
-            refused: metrics.counted(Outcome::Refused),
-            failed: metrics.counted(Outcome::Failed),
-            left: metrics.counted(Outcome::Left),
-            tunnelled: metrics.counted(Outcome::Tunnelled),
-            rejected: metrics.counted(Outcome::Rejected),
+            answered: metrics.counted(CallOutcome::Answered),
+            refused: metrics.counted(CallOutcome::Refused),
+            failed: metrics.counted(CallOutcome::Failed),
+            left: metrics.counted(CallOutcome::Left),
+            tunnelled: metrics.counted(CallOutcome::Tunnelled),
+            rejected: metrics.counted(CallOutcome::Rejected),
         }
     }
 }
@@ -340,13 +375,13 @@ impl Interceptions {
     /// What `metrics` counted, over all rules.
     pub fn counted(metrics: &Metrics) -> Self {
         let counted = metrics.interceptions();
-        let of = |outcome: Interception| counted.get(outcome.as_str()).copied().unwrap_or(0);
+        let of = |outcome: TunnelContent| counted.get(outcome.as_str()).copied().unwrap_or(0);
         Self {
-            tls: of(Interception::Tls),
-            plain: of(Interception::Plain),
-            untrusted: of(Interception::Untrusted),
-            failed: of(Interception::Failed),
-            stranger: of(Interception::NotHttp),
+            tls: of(TunnelContent::Tls),
+            plain: of(TunnelContent::Plain),
+            untrusted: of(TunnelContent::Untrusted),
+            failed: of(TunnelContent::Failed),
+            stranger: of(TunnelContent::NotHttp),
         }
     }
 }

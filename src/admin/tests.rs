@@ -1,8 +1,11 @@
 //! The pages, asked for over a real connection.
 
+mod api;
+mod live;
+
 use std::{
     net::SocketAddr,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use tokio::{
@@ -11,7 +14,11 @@ use tokio::{
     task::JoinHandle,
 };
 
+use parking_lot::Mutex;
+
 use super::{
+    detail::{LaneDetail, LaneName, News, QueueLength},
+    explanation::Explanation,
     status::{BudgetStatus, GateStatus, LaneStatus, LimitSource, LimitStatus},
     *,
 };
@@ -27,7 +34,9 @@ struct AdminServer {
 
 struct FakeSource {
     ready: AtomicBool,
-    lanes: Vec<LaneStatus>,
+    lanes: Mutex<Vec<LaneStatus>>,
+    turns: AtomicU64,
+    steered: Mutex<Vec<(Option<LaneName>, Steering)>>,
 }
 
 struct HttpReply {
@@ -40,12 +49,21 @@ struct HttpReply {
 
 impl AdminServer {
     async fn new(lanes: Vec<LaneStatus>) -> Self {
+        Self::with_token(lanes, None).await
+    }
+
+    async fn with_token(lanes: Vec<LaneStatus>, token: Option<Token>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
-        let state = Arc::new(FakeSource { ready: AtomicBool::new(true), lanes });
+        let state = Arc::new(FakeSource {
+            ready: AtomicBool::new(true),
+            lanes: Mutex::new(lanes),
+            turns: AtomicU64::new(0),
+            steered: Mutex::default(),
+        });
         let metrics = Metrics::new();
         let (stop, stopped) = oneshot::channel();
-        let server = tokio::spawn(serve(listener, Arc::clone(&state) as _, metrics.clone(), async move {
+        let server = tokio::spawn(serve(listener, Arc::clone(&state) as _, metrics.clone(), token, async move {
             let _ = stopped.await;
         }));
         Self { at, state, metrics, stop: Some(stop), server }
@@ -69,7 +87,41 @@ impl AdminServer {
 
 impl StatusSource for FakeSource {
     fn status(&self) -> Status {
-        Status { version: "1.2.3".into(), lanes: self.lanes.clone(), ..Status::default() }
+        let uptime_s = self.turns.fetch_add(1, Ordering::Relaxed) as f64;
+        Status { version: "1.2.3".into(), uptime_s, lanes: self.lanes.lock().clone(), ..Status::default() }
+    }
+
+    fn queues(&self) -> Vec<QueueLength> {
+        let queue = |lane: &LaneStatus| QueueLength { lane: LaneName::of(lane), waiting: lane.waiting };
+        self.lanes.lock().iter().map(queue).collect()
+    }
+
+    fn lane(&self, name: &LaneName) -> Option<LaneDetail> {
+        let lane = self.lanes.lock().iter().find(|lane| LaneName::of(lane) == *name).cloned()?;
+        Some(LaneDetail { lane, ..LaneDetail::default() })
+    }
+
+    fn news(&self, after: u64) -> Vec<News> {
+        let (rule, host, text) = ("api".into(), "a".into(), "<b>paused</b>".into());
+        [News { number: 1, at_s: 0.0, rule, host, text }].into_iter().filter(|news| news.number > after).collect()
+    }
+
+    fn steer(&self, name: Option<&LaneName>, steering: &Steering) -> Option<Steered> {
+        let lanes = self.lanes.lock();
+        let is_meant = |lane: &&LaneStatus| match (name, steering.rule()) {
+            (Some(name), _) => LaneName::of(lane) == *name,
+            (None, Some(rule)) => *lane.rule == **rule,
+            (None, None) => true,
+        };
+        let found = lanes.iter().filter(is_meant).count();
+        if found > 0 {
+            self.steered.lock().push((name.cloned(), steering.clone()));
+        }
+        (found > 0).then_some(Steered { lanes: found, requests: 0 })
+    }
+
+    fn explain(&self, request: &http::Request<()>, client: std::net::IpAddr) -> Explanation {
+        Explanation { seen: format!("{} {} {client}", request.method(), request.uri()), ..Explanation::default() }
     }
 
     fn ready(&self) -> bool {
@@ -206,7 +258,15 @@ async fn pages_of_others_are_shown_probes_at_most() {
         format!("Host: {at}\r\nOrigin: http://evil.example"),
         format!("Host: {at}\r\nOrigin: null"),
     ] {
-        for (page, status) in [("/", 403), ("/status", 403), ("/metrics", 403), ("/nowhere", 403), ("/readyz", 200)] {
+        for (page, status) in [
+            ("/", 403),
+            ("/status", 403),
+            ("/metrics", 403),
+            ("/nowhere", 403),
+            ("/readyz", 200),
+            ("/events", 403),
+            ("/page/main.js", 403),
+        ] {
             let reply = world.ask(&format!("GET {page} HTTP/1.1\r\n{fields}\r\n\r\n")).await;
             assert_eq!(reply.status, status, "{page} {fields}");
         }

@@ -1,20 +1,21 @@
 //! What `/status` shows, read off the running parts.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
-use super::{reload::ReloadReports, unmatched};
+use http::Request;
+
+use super::{
+    explain, fleet::FleetReport, keeping::StateReport, lane_view, reload::ReloadReports, steering::Steerer, unmatched,
+};
 use crate::{
-    admin::status::{
-        AtOnceStatus, BudgetStatus, Connections, Failures, FlowStatus, GateStatus, IncidentStatus, Interceptions,
-        LaneStatus, LastError, LimitSource, LimitStatus, OwnLimitStatus, Requests, Status, StatusSource,
+    admin::{
+        StatusSource, Steered, Steering,
+        detail::{LaneDetail, LaneName, News, QueueLength, WaitBucket},
+        explanation::Explanation,
+        status::{Connections, IncidentStatus, Interceptions, Requests, Status},
     },
     clock::Instant,
-    lane::{
-        Lane,
-        order::{FlowId, WaitingFlow},
-    },
-    learn::{Grounds, OwnLimit, QuotaSnapshot},
-    limit::{self, CalendarUsage, Usage},
+    lane::{JournalEntry, Lane},
     proxy::{Incident, Proxy},
 };
 
@@ -22,13 +23,22 @@ use crate::{
 pub(super) struct View {
     proxy: Arc<Proxy>,
     reports: Arc<ReloadReports>,
+    state: Option<Arc<StateReport>>,
+    fleet: Option<Arc<FleetReport>>,
+    steerer: Steerer,
 }
 
 // === impl View ===
 
 impl View {
-    pub(super) fn new(proxy: Arc<Proxy>, reports: Arc<ReloadReports>) -> Self {
-        Self { proxy, reports }
+    pub(super) fn new(
+        proxy: Arc<Proxy>,
+        reports: Arc<ReloadReports>,
+        state: Option<Arc<StateReport>>,
+        fleet: Option<Arc<FleetReport>>,
+    ) -> Self {
+        let steerer = Steerer::new(proxy.clone());
+        Self { proxy, reports, state, fleet, steerer }
     }
 }
 
@@ -40,12 +50,14 @@ impl StatusSource for View {
             client: proxy.metrics.client_connections.get(),
             upstream: proxy.metrics.upstream_connections.get(),
         };
-        let lanes: Vec<_> = proxy.lanes.all().iter().map(|lane| lane_status(lane, now)).collect();
+        let lanes: Vec<_> = proxy.lanes.all().iter().map(|lane| lane_view::lane_status(lane, now)).collect();
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
-            uptime_s: now.since(Instant::START).as_secs_f64(),
+            uptime_s: now.since(proxy.clock.began()).as_secs_f64(),
             draining: proxy.is_draining(),
             config: self.reports.status(),
+            state: self.state.as_ref().map(|state| state.status()),
+            fleet: self.fleet.as_ref().map(|fleet| fleet.status()),
             connections,
             tunnels: proxy.tunnels() as i64,
             certificates: proxy.certificates(),
@@ -55,13 +67,57 @@ impl StatusSource for View {
             incidents: proxy.incidents().all().into_iter().map(|incident| incident_status(incident, now)).collect(),
             unmatched_rules: unmatched::rules(proxy).iter().map(|rule| rule.name.to_string()).collect(),
             retries_total: proxy.metrics.retried(),
+            slots_saved_total: proxy.metrics.saved(),
             lanes_total: lanes.len() as u64,
             lanes,
         }
     }
 
+    fn queues(&self) -> Vec<QueueLength> {
+        let length = |lane: &Arc<Lane>| {
+            let name = LaneName { rule: lane.policy().name.clone(), host: lane.host().clone() };
+            QueueLength { lane: name, waiting: lane.waiting() as u64 }
+        };
+        self.proxy.lanes.all().iter().map(length).collect()
+    }
+
+    fn lane(&self, name: &LaneName) -> Option<LaneDetail> {
+        let lane = self.proxy.lanes.named(&name.rule, &name.host)?;
+        let waits = lane.metrics().waits().into_iter().map(|(at_most_s, count)| WaitBucket { at_most_s, count });
+        let (waits, answers) = (waits.collect(), lane.metrics().answers());
+        Some(LaneDetail { lane: lane_view::lane_status(&lane, self.proxy.clock.now()), waits, answers })
+    }
+
+    fn news(&self, after: u64) -> Vec<News> {
+        let began = self.proxy.clock.began();
+        let news = |JournalEntry { number, at, rule, host, text }: JournalEntry| News {
+            number,
+            at_s: at.since(began).as_secs_f64(),
+            rule: rule.to_string(),
+            host: host.to_string(),
+            text,
+        };
+        self.proxy.lanes.journal().after(after).into_iter().map(news).collect()
+    }
+
+    fn explain(&self, request: &Request<()>, client: IpAddr) -> Explanation {
+        explain::explanation(self.proxy.explain(request, client), self.proxy.clock.now())
+    }
+
+    fn steer(&self, name: Option<&LaneName>, steering: &Steering) -> Option<Steered> {
+        self.steerer.steer(name, steering)
+    }
+
     fn ready(&self) -> bool {
-        !self.proxy.is_draining()
+        !self.proxy.is_draining() && self.fleet.as_ref().is_none_or(|fleet| fleet.is_ready())
+    }
+
+    fn caveat(&self) -> Option<&'static str> {
+        self.fleet.as_ref().and_then(|fleet| fleet.caveat())
+    }
+
+    fn unready(&self) -> &'static str {
+        if self.proxy.is_draining() { "draining" } else { "without a store that shares its limits" }
     }
 }
 
@@ -69,107 +125,4 @@ fn incident_status(incident: Incident, now: Instant) -> IncidentStatus {
     let Incident { kind, detail, hint, blame, total, last } = incident;
     let (kind, blame) = (kind.to_owned(), blame.to_owned());
     IncidentStatus { kind, detail, hint, blame, total, last_s: now.since(last).as_secs_f64() }
-}
-
-fn lane_status(lane: &Lane, now: Instant) -> LaneStatus {
-    let label = lane.metrics().name().to_owned();
-    let left = lane.departures().stats();
-    let last_error = lane.last_failure();
-    let mut lane = lane.snapshot();
-    lane.own_limits.sort_by(|one, other| one.group.in_order(&other.group));
-    let stats = &lane.stats;
-    let limits = lane.limits.iter().zip(&lane.grounds).map(|(usage, grounds)| limit_status(usage, *grounds));
-    LaneStatus {
-        rule: lane.rule.to_string(),
-        host: lane.host.to_string(),
-        label,
-        limits: limits.chain(lane.calendar.iter().map(calendar_status)).collect(),
-        at_once: lane.at_once.map(|(most, grounds)| AtOnceStatus { most, evidence: grounds.to_string() }),
-        own_limits: lane.own_limits.iter().map(own_limit_status).collect(),
-        in_flight: lane.in_flight.into(),
-        in_flight_limit: lane.in_flight_limit,
-        waiting: lane.waiting as u64,
-        flows: lane.flows.iter().map(flow_status).collect(),
-        oldest_waiting_s: lane.oldest.map(|oldest| oldest.as_secs_f64()),
-        gate: lane.gate.map(|(reason, opens_in)| GateStatus {
-            reason: reason.as_str().into(),
-            opens_in_s: Some(opens_in.as_secs_f64()),
-        }),
-        budgets: lane.budgets.iter().map(budget_status).collect(),
-        failures: lane.failures.map(|(failed, of)| Failures { failed, of }),
-        last_error: last_error.map(|last| LastError { detail: last.what, last_s: now.since(last.at).as_secs_f64() }),
-        next_slot_s: lane.next_slot.map(|wait| wait.as_secs_f64()),
-        drain_eta_s: lane.drain.map(|wait| wait.as_secs_f64()),
-        sent_total: stats.sent,
-        refused_total: stats.refused,
-        answered_429_total: stats.refused_by_api,
-        left_total: left.total,
-        left_queued_total: left.queued,
-        left_seconds_total: left.waited.as_secs_f64(),
-        left_seconds_max: left.longest.as_secs_f64(),
-        left_after_s: left.usual.map(|usual| usual.as_secs_f64()),
-        wait_seconds_total: stats.waited.as_secs_f64(),
-        wait_seconds_max: stats.waited_most.as_secs_f64(),
-        active_s: stats.active.map_or(0.0, |(first, last)| last.since(first).as_secs_f64()),
-    }
-}
-
-fn budget_status(budget: &QuotaSnapshot) -> BudgetStatus {
-    BudgetStatus {
-        name: budget.name.as_deref().map(Into::into),
-        left: Some(budget.left).filter(|left| left.is_finite()),
-        limit: budget.limit,
-        reset_s: budget.reset.map(|reset| reset.as_secs_f64()),
-        requests: budget.requests,
-    }
-}
-
-fn own_limit_status(own: &OwnLimit) -> OwnLimitStatus {
-    OwnLimitStatus {
-        requests: own.group.to_string(),
-        per_second: own.per_second,
-        at_once: own.at_once,
-        evidence: own.evidence(),
-        next_slot_s: own.next_slot.as_secs_f64(),
-    }
-}
-
-fn flow_status(flow: &WaitingFlow) -> FlowStatus {
-    let WaitingFlow { claim, waiting } = *flow;
-    FlowStatus {
-        client: claim.client.to_string(),
-        flow: (claim.flow != FlowId::default()).then(|| format!("{:08x}", claim.flow.0 as u32)),
-        urgency: claim.urgency.get(),
-        waiting,
-    }
-}
-
-fn limit_status(usage: &Usage, grounds: Option<Grounds>) -> LimitStatus {
-    LimitStatus {
-        limit: usage.spec.to_string(),
-        per_second: usage.spec.rate.per_second(),
-        used: usage.used.into(),
-        room: usage.spec.rate.count.get().saturating_sub(usage.used).into(),
-        source: match usage.source {
-            limit::Source::Config => LimitSource::Config,
-            _ => LimitSource::Learned,
-        },
-        evidence: grounds.map(|grounds| grounds.to_string()),
-        margin_ms: usage.margin.as_secs_f64() * 1e3,
-        renewed_in_s: None,
-    }
-}
-
-fn calendar_status(usage: &CalendarUsage) -> LimitStatus {
-    let count = usage.limit.count.get();
-    LimitStatus {
-        limit: usage.limit.to_string(),
-        per_second: f64::from(count) / usage.period.as_secs_f64(),
-        used: usage.used.into(),
-        room: count.saturating_sub(usage.used).into(),
-        source: LimitSource::Config,
-        evidence: None,
-        margin_ms: 0.0,
-        renewed_in_s: Some(usage.renewed_in.as_secs_f64()),
-    }
 }

@@ -26,14 +26,14 @@ use super::{
 pub const KEY: &str = "ca-key.pem";
 
 /// A key and its certificate, as they are written.
-pub(super) struct Stored {
+pub(super) struct StoredCa {
     pub(super) key: KeyPair,
     pub(super) certificate: Certificate,
 }
 
 // === impl Stored ===
 
-impl Stored {
+impl StoredCa {
     pub(super) fn generate(constraints: &Constraints, now: SystemTime) -> Result<Self, CaError> {
         let key = KeyPair::generate().map_err(CaError::Making)?;
         let signed = params::authority(&key, constraints, now)?.self_signed(&key).map_err(CaError::Making)?;

@@ -33,7 +33,20 @@ pub(super) enum What {
 type Row = (String, String);
 
 /// Keys that only a restart changes.
-const AT_START: [&str; 7] = ["listen", "admin", "threads", "log", "access-log", "data", "timeouts.upstream-keep-alive"];
+const AT_START: [&str; 12] = [
+    "listen",
+    "admin",
+    "threads",
+    "log",
+    "access-log",
+    "data",
+    "state",
+    "store",
+    "lease",
+    "fleet-size",
+    "store-down",
+    "timeouts.upstream-keep-alive",
+];
 
 /// What `new` has otherwise than `old`: keys of all first, then those of rules, in their order.
 pub(super) fn between(old: &Config, new: &Config) -> Vec<Change> {
@@ -87,6 +100,7 @@ fn common(config: &Config) -> Vec<Row> {
     let mut rows = vec![
         text("listen", describe::listed(&config.listen, "none")),
         text("admin", config.admin.map_or_else(|| "off".to_owned(), |address| address.to_string())),
+        text("admin-token", config.admin_token.as_deref().map_or_else(|| "none".to_owned(), describe::shown)),
         text("clients", clients(&config.clients)),
         text("threads", config.threads.map_or_else(|| "auto".to_owned(), |count| count.to_string())),
         text("log", format!("{:?}", config.log).to_lowercase()),
@@ -97,6 +111,11 @@ fn common(config: &Config) -> Vec<Row> {
         text("upstream-crl", describe::files(&config.upstream_crl)),
         text("dns", describe::resolver(&config.dns)),
         text("data", config.data.as_deref().map_or_else(|| "the user's own folder for it".to_owned(), describe::shown)),
+        text("state", describe::state(&config.state)),
+        text("store", describe::store(&config.fleet)),
+        time("lease", config.fleet.lease),
+        text("fleet-size", config.fleet.size.map_or_else(|| "none".to_owned(), |size| size.to_string())),
+        text("store-down", describe::store_down(config.fleet.down)),
         time("timeouts.connect", timeouts.connect),
         time("timeouts.answer", timeouts.answer),
         time("timeouts.idle", timeouts.idle),
@@ -126,11 +145,16 @@ fn of_rule(rule: &Policy) -> Vec<Row> {
         text("in-flight", rule.in_flight.map_or_else(|| "unbounded".to_owned(), |count| count.to_string())),
         text("max-wait", wording::duration(rule.max_wait)),
         text("max-waiting", rule.max_waiting.to_string()),
+        text("patience", describe::patience(rule).to_owned()),
         text("margin", describe::margin(rule.margin)),
         text("allow-private", rule.allow_private.to_string()),
     ];
+    rows.extend(rule.cost.map(|cost| text("cost", cost.to_string())));
+    rows.push(text("usage", describe::listed(&rule.usage, "none")));
+    rows.extend(describe::added(rule.added.as_ref()).into_iter().map(|(key, value)| text(key, value)));
     rows.extend(rule.https.map(|https| text("https", describe::https(https).to_owned())));
     rows.extend(describe::turns(&rule.turns).into_iter().map(|(key, value)| text(key, value)));
+    rows.extend(describe::sharing(rule).into_iter().map(|(key, value)| text(key, value)));
     rows.extend(describe::egress(&rule.egress).into_iter().map(|(key, value)| text(key, value)));
     rows.extend(on_answers(rule));
     rows

@@ -13,12 +13,14 @@ mod json;
 use super::{
     FAILED, Failure, changes,
     describe::{
-        access_log, again, authorities, egress, files, https, listed, margin, pace, resolver, route, shown, turns,
+        access_log, added, again, authorities, egress, files, https, listed, margin, pace, patience, resolver, route,
+        sharing, shown, state, store, store_down, turns,
     },
     serve, terminal, wording,
 };
 use crate::{
-    config::{Clients, Config, Diagnostic, File, Settings, Sources},
+    config::{Clients, Config, Diagnostic, File, FleetConfig, Settings, Sources},
+    fleet::StoreDown,
     policy::Policy,
 };
 
@@ -132,6 +134,7 @@ fn summary(config: &Config) -> String {
     for (name, value) in [
         ("listen", listen.join(", ")),
         ("admin", config.admin.map_or_else(|| "off".to_owned(), |address| format!("http://{address}"))),
+        ("admin-token", config.admin_token.as_deref().map_or_else(|| "none".to_owned(), shown)),
         ("clients", clients),
         ("threads", config.threads.map_or_else(|| "one per core, at most 4".to_owned(), |count| count.to_string())),
         ("access-log", access_log(config.access_log.as_ref())),
@@ -140,6 +143,9 @@ fn summary(config: &Config) -> String {
         ("upstream-ca", authorities(&config.upstream_ca)),
         ("dns", resolver(&config.dns)),
         ("data", config.data.as_deref().map_or_else(|| "the user's own folder for it".to_owned(), shown)),
+        ("state", state(&config.state)),
+        ("store", store(&config.fleet)),
+        ("store-down", store_down(config.fleet.down)),
         ("rules", config.rules.iter().count().to_string()),
     ] {
         row(&mut text, 0, name, &value);
@@ -154,14 +160,26 @@ fn summary(config: &Config) -> String {
     }
     for rule in config.rules.iter() {
         describe(&mut text, rule);
+        floors(&mut text, rule, &config.fleet);
         answers(&mut text, 2, rule, &[&usual, otherwise]);
     }
     text
 }
 
+/// What each andante of a fleet owns of the limits of `rule`, whatever becomes of the store.
+fn floors(text: &mut String, rule: &Policy, fleet: &FleetConfig) {
+    let (Some(_), StoreDown::Floor(floor)) = (&fleet.store, fleet.down) else { return };
+    for limit in rule.limits.iter().filter(|limit| rule.shares(limit)) {
+        let (count, members) = (limit.rate.count.get(), floor.members);
+        let (own, all, lent) = (floor.of(count), floor.of_all(count), floor.lendable(count));
+        row(text, 2, "floor", &format!("{own} for each of {members} of {limit}: {all} together, and {lent} are lent"));
+    }
+}
+
 fn describe(text: &mut String, rule: &Policy) {
     let _ = writeln!(text, "\n{}", rule.name);
     row(text, 2, "host", &listed(&rule.hosts, "none"));
+    added(rule.added.as_ref()).iter().for_each(|(key, value)| row(text, 2, key, value));
     for limit in &rule.limits {
         row(text, 2, "limit", &pace(limit));
     }
@@ -171,9 +189,18 @@ fn describe(text: &mut String, rule: &Policy) {
     if rule.limits.is_empty() && rule.calendar.is_empty() {
         row(text, 2, "limit", "none");
     }
+    if let Some(cost) = rule.cost {
+        row(text, 2, "cost", &cost.to_string());
+    }
+    if !rule.usage.is_empty() {
+        row(text, 2, "usage", &listed(&rule.usage, "none"));
+    }
     row(text, 2, "in-flight", &rule.in_flight.map_or_else(|| "unbounded".to_owned(), |count| count.to_string()));
     row(text, 2, "max-wait", &wording::duration(rule.max_wait));
     row(text, 2, "max-waiting", &rule.max_waiting.to_string());
+    if rule.learns_patience {
+        row(text, 2, "patience", patience(rule));
+    }
     row(text, 2, "margin", &margin(rule.margin));
     if rule.allow_private {
         row(text, 2, "allow-private", "true");
@@ -181,7 +208,8 @@ fn describe(text: &mut String, rule: &Policy) {
     if let Some(said) = rule.https {
         row(text, 2, "https", https(said));
     }
-    turns(&rule.turns).iter().chain(&egress(&rule.egress)).for_each(|(key, value)| row(text, 2, key, value));
+    let (turns, sharing) = (turns(&rule.turns), sharing(rule));
+    turns.iter().chain(&sharing).chain(&egress(&rule.egress)).for_each(|(key, value)| row(text, 2, key, value));
 }
 
 /// The settings on answers that differ from `others`, the defaults.

@@ -4,17 +4,41 @@ use std::path::{Path, PathBuf};
 
 use super::wording;
 use crate::{
-    config::{AccessLog, Dns},
+    config::{AccessLog, Dns, FleetConfig, StatePlace},
+    fleet::{Floor, StoreDown},
     limit::{LimitSpec, MarginSpec},
-    policy::{Egress, Gateway, Https, Parent, Retry, Turns},
+    policy::{Added, Egress, Gateway, Https, Parent, Policy, RetryPolicy, Turns},
 };
 
 /// `off`; `on, with bodies up to 64 KiB`.
-pub(super) fn again(retry: Option<Retry>) -> String {
+pub(super) fn again(retry: Option<RetryPolicy>) -> String {
     match retry {
         None => "off".to_owned(),
-        Some(Retry { body: 0 }) => "on, without bodies".to_owned(),
-        Some(Retry { body }) => format!("on, with bodies up to {}", wording::size(body)),
+        Some(RetryPolicy { body: 0 }) => "on, without bodies".to_owned(),
+        Some(RetryPolicy { body }) => format!("on, with bodies up to {}", wording::size(body)),
+    }
+}
+
+/// Where the state is.
+pub(super) fn state(state: &StatePlace) -> String {
+    match state {
+        StatePlace::Usual => "the user's own, one for each address".to_owned(),
+        StatePlace::Off => "off".to_owned(),
+        StatePlace::At(path) => shown(path),
+    }
+}
+
+/// Where budgets are shared.
+pub(super) fn store(fleet: &FleetConfig) -> String {
+    fleet.store.as_ref().map_or_else(|| "off".to_owned(), ToString::to_string)
+}
+
+/// What happens without the store.
+pub(super) fn store_down(down: StoreDown) -> String {
+    match down {
+        StoreDown::Wait => "wait".to_owned(),
+        StoreDown::Floor(Floor { percent, members }) => format!("floor: {percent}% of each limit, among {members}"),
+        StoreDown::Open => "open: the limits may be exceeded".to_owned(),
     }
 }
 
@@ -25,6 +49,11 @@ pub(super) fn https(https: Https) -> &'static str {
         Https::Intercept => "intercept",
         Https::Refuse => "refuse",
     }
+}
+
+/// Whose word on patience counts, as it is written.
+pub(super) fn patience(rule: &Policy) -> &'static str {
+    if rule.learns_patience { "learn" } else { "stated" }
 }
 
 /// `auto`; `20 ms`.
@@ -61,11 +90,32 @@ pub(super) fn egress(egress: &Egress) -> Vec<(&'static str, String)> {
     rows
 }
 
+/// Which of its hosts' requests a rule is for, if not for all, by its keys.
+pub(super) fn added(added: Option<&Added>) -> Vec<(&'static str, String)> {
+    let Some(Added { path, methods, headers, key, only }) = added else { return Vec::new() };
+    let mut rows = Vec::new();
+    rows.extend(path.as_ref().map(|path| ("path", path.to_string())));
+    rows.extend((!methods.is_empty()).then(|| ("method", methods.join(", "))));
+    rows.extend((!headers.is_empty()).then(|| ("header", headers.join(", "))));
+    rows.extend((!key.is_empty()).then(|| ("key", listed(key, "host"))));
+    let beside = if *only { "alone" } else { "beside later rules and the host's own" };
+    rows.push(("holds", beside.to_owned()));
+    rows
+}
+
 /// The settings on whose turn it is, as far as a rule has them, by their keys.
 pub(super) fn turns(turns: &Turns) -> Vec<(&'static str, String)> {
     let urgent = turns.urgent.as_ref().map(|networks| ("urgent", listed(networks, "nobody")));
     let weights = (!turns.weights.is_empty()).then(|| ("weights", listed(&turns.weights, "none")));
     urgent.into_iter().chain(weights).collect()
+}
+
+/// The settings on what requests share, as far as a rule has them, by their keys.
+pub(super) fn sharing(policy: &Policy) -> Vec<(&'static str, String)> {
+    let coalesce = policy.coalesce.then(|| ("coalesce", "identical GET and HEAD requests share one call".to_owned()));
+    let keep = policy.idempotency_keys;
+    let keep = keep.map(|keep| ("idempotency-keys", format!("answers are kept for {}", wording::duration(keep))));
+    coalesce.into_iter().chain(keep).collect()
 }
 
 /// `http://corp:3128, with user name and password`, and never these themselves.

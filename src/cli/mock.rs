@@ -13,7 +13,7 @@ use crate::{
     clock::Clock,
     config::duration,
     limit::{Rate, SpecError},
-    mock::{self, Api, Dialect, Options, Percent, Stats, Window},
+    mock::{self, Api, CountingWindow, MockDialect, Options, Percent, Stats},
 };
 
 /// An API that really enforces its limit, for tests that must not touch a real one.
@@ -33,10 +33,10 @@ pub struct Args {
     limit: Option<Rate>,
     /// How it counts [default: as the dialect does, mostly sliding]
     #[arg(long, value_enum, hide_default_value = true)]
-    window: Option<Window>,
+    window: Option<CountingWindow>,
     /// In whose words it tells about its limit; some are about how it counts.
     #[arg(long, value_name = "NAME", value_enum, default_value_t)]
-    dialect: Dialect,
+    dialect: MockDialect,
     /// How long every answer takes.
     #[arg(long, value_name = "DURATION", default_value = "0ms", value_parser = duration::parse)]
     latency: Duration,
@@ -174,7 +174,7 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(args.limit, "50/s".parse().ok());
-        assert_eq!((args.window, args.dialect), (Some(Window::Fixed), "retry-after".parse().unwrap()));
+        assert_eq!((args.window, args.dialect), (Some(CountingWindow::Fixed), "retry-after".parse().unwrap()));
         assert_eq!((args.latency, args.jitter), (Duration::from_millis(20), Duration::from_millis(5)));
         assert_eq!(args.fail.to_string(), "1%");
         assert_eq!(parse(&[]).unwrap().listen.to_string(), "127.0.0.1:9100");

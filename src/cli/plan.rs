@@ -10,11 +10,11 @@ use std::{
 
 use serde_json::json;
 
-use self::forecast::{Brake, BurstForecast};
+use self::forecast::{Brake, Burst, BurstForecast};
 use super::{failure::Failure, wording};
 use crate::{
     config::duration,
-    limit::{self, LimitSpec, Limits, SpecError},
+    limit::{self, Amount, Cost, LimitSpec, Limits, SpecError},
 };
 
 /// How long a burst will take, before it is sent.
@@ -34,6 +34,9 @@ pub struct Args {
     /// How long the API takes to answer; matters for in-flight and strict.
     #[arg(long, value_name = "DURATION", default_value = "200ms", value_parser = duration::parse)]
     latency: Duration,
+    /// What each request costs, where limits count more than requests: input-tokens=1200,output-tokens=500.
+    #[arg(long, value_name = "COST", value_parser = cost, default_value = "1", hide_default_value = true)]
+    cost: Cost,
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
@@ -48,7 +51,10 @@ Examples:
       several limits, all of which hold
 
   andante plan --limit '50/s, in-flight 4' --requests 1000 --latency 1s --json
-      answers slow enough for in-flight to matter; for scripts";
+      answers slow enough for in-flight to matter; for scripts
+
+  andante plan --limit '500/min, 90000 tokens/min' --cost tokens=1200 --requests 1000
+      requests that cost something else as well";
 
 /// More would take this command itself minutes.
 const MOST_REQUESTS: u32 = 10_000_000;
@@ -64,7 +70,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
     limit::settle(&mut limits.limits);
     let now = SystemTime::now();
     let arrives = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let plan = Plan::new(limits, args.requests, args.latency, arrives);
+    let burst = Burst { requests: args.requests, cost: args.cost, latency: args.latency, arrives };
+    if let Some(limit) = too_small(&limits, &burst.cost) {
+        return Err(Failure::new(format!("a request that costs {} fits no window of {limit}", burst.cost)));
+    }
+    let plan = Plan::new(limits, burst);
     if plan.forecast.last_leaves == BurstForecast::NEVER {
         return Err(Failure::new(format!("{} would leave at {} for centuries", plan.what(), plan.limits))
             .hinting("check the window of the limits, or allow a burst, as in \"100/d burst 100\""));
@@ -76,8 +86,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 /// A burst, what becomes of it, and what would become of it under other limits.
 struct Plan {
     limits: Limits,
-    requests: NonZeroU32,
-    latency: Duration,
+    burst: Burst,
     forecast: BurstForecast,
     faster: Vec<(Limits, Duration)>,
 }
@@ -85,24 +94,23 @@ struct Plan {
 // === impl Plan ===
 
 impl Plan {
-    /// The burst arrives at `arrives`, in time since 1970.
-    fn new(limits: Limits, requests: NonZeroU32, latency: Duration, arrives: Duration) -> Self {
-        let forecast = BurstForecast::new(&limits, requests, latency, arrives);
+    fn new(limits: Limits, burst: Burst) -> Self {
+        let forecast = BurstForecast::new(&limits, &burst);
         let bound = forecast.last_leaves.mul_f64(1.0 - WORTH_TELLING);
-        let mut faster: Vec<_> = alternatives(&limits, &forecast, requests, latency)
+        let mut faster: Vec<_> = alternatives(&limits, &forecast, &burst)
             .into_iter()
-            .map(|limits| (BurstForecast::last_leaves(&limits, requests, latency, arrives), limits))
+            .map(|limits| (BurstForecast::last_leaves(&limits, &burst), limits))
             .filter(|(last_leaves, _)| *last_leaves < bound)
             .map(|(last_leaves, limits)| (limits, last_leaves))
             .collect();
         faster.sort_by_key(|(_, last_leaves)| *last_leaves);
-        Self { limits, requests, latency, forecast, faster }
+        Self { limits, burst, forecast, faster }
     }
 
     /// `30,000 requests`.
     fn what(&self) -> String {
-        let plural = if self.requests.get() == 1 { "" } else { "s" };
-        format!("{} request{plural}", wording::count(u64::from(self.requests.get())))
+        let plural = if self.burst.requests.get() == 1 { "" } else { "s" };
+        format!("{} request{plural}", wording::count(u64::from(self.burst.requests.get())))
     }
 
     /// What holds requests back, as it was written.
@@ -122,7 +130,7 @@ impl Plan {
         match self.brake() {
             Some(brake) => {
                 line("last leaves", &time_of_day(now, last_leaves));
-                line("answered by", &time_of_day(now, last_leaves + self.latency));
+                line("answered by", &time_of_day(now, last_leaves + self.burst.latency));
                 line("steady pace", &wording::pace(self.forecast.per_second));
                 line("held back by", &brake);
             }
@@ -147,10 +155,10 @@ impl Plan {
             .map(|(limits, seconds)| json!({ "limits": limits.to_string(), "seconds": seconds.as_secs_f64() }))
             .collect();
         json!({
-            "requests": self.requests,
+            "requests": self.burst.requests,
             "limits": self.limits.to_string(),
             "seconds": last_leaves.as_secs_f64(),
-            "answered_seconds": (last_leaves + self.latency).as_secs_f64(),
+            "answered_seconds": (last_leaves + self.burst.latency).as_secs_f64(),
             "last_leaves": rfc3339(now, last_leaves),
             // Absent (null) if nothing limits the pace: JSON has no infinity.
             "per_second": self.forecast.per_second,
@@ -160,27 +168,42 @@ impl Plan {
     }
 }
 
+/// The limit that never has room for a request of this cost, if one has not.
+fn too_small(limits: &Limits, cost: &Cost) -> Option<String> {
+    let over = |unit, count| cost.of(unit).is_some_and(|amount| amount > count);
+    let limit = limits.limits.iter().find(|limit| over(limit.unit, limit.rate.count)).map(ToString::to_string);
+    limit.or_else(|| limits.calendar.iter().find(|limit| over(limit.unit, limit.count)).map(ToString::to_string))
+}
+
+/// `5`, or `input-tokens=1200,output-tokens=500`.
+fn cost(text: &str) -> Result<Cost, String> {
+    text.parse().map_err(|wrong: SpecError| format!("{wrong}; {}", wrong.hint()))
+}
+
 /// Other limits under which the burst might leave sooner; each changes one thing about what holds it back.
-fn alternatives(limits: &Limits, forecast: &BurstForecast, requests: NonZeroU32, latency: Duration) -> Vec<Limits> {
+fn alternatives(limits: &Limits, forecast: &BurstForecast, burst: &Burst) -> Vec<Limits> {
+    let &Burst { requests, cost, latency, .. } = burst;
     match forecast.binds {
         // What a calendar renews was bought, and is no setting.
         None | Some(Brake::Calendar(_)) => Vec::new(),
         Some(Brake::Limit(index)) => {
-            let LimitSpec { rate, burst, strict } = limits.limits[index];
+            let limit = limits.limits[index];
+            let LimitSpec { rate, burst, strict, .. } = limit;
             let doubled =
                 crate::limit::Rate { count: rate.count.saturating_mul(NonZeroU32::MIN.saturating_add(1)), ..rate };
-            let whole_window = rate.count.min(requests);
+            let amount = cost.of(limit.unit).unwrap_or(Amount::MIN);
+            let whole_window = rate.count.min(requests.saturating_mul(amount));
             let replaced = |limit: LimitSpec| {
                 let mut other = limits.clone();
                 other.limits[index] = limit;
                 other
             };
-            let mut others = vec![replaced(LimitSpec { rate: doubled, burst, strict })];
+            let mut others = vec![replaced(LimitSpec { rate: doubled, ..limit })];
             if burst.is_none_or(|burst| whole_window > burst) {
-                others.push(replaced(LimitSpec { rate, burst: Some(whole_window), strict }));
+                others.push(replaced(LimitSpec { burst: Some(whole_window), ..limit }));
             }
             if strict {
-                others.push(replaced(LimitSpec { rate, burst, strict: false }));
+                others.push(replaced(LimitSpec { strict: false, ..limit }));
             }
             others
         }
@@ -232,7 +255,9 @@ mod tests {
 
     fn plan(limits: &str, count: u32) -> Plan {
         let latency = Duration::from_millis(200);
-        Plan::new(super::limits(limits).unwrap(), count.try_into().unwrap(), latency, ARRIVES)
+        let requests = count.try_into().unwrap();
+        let burst = Burst { requests, cost: Cost::MIN, latency, arrives: ARRIVES };
+        Plan::new(super::limits(limits).unwrap(), burst)
     }
 
     const ARRIVES: Duration = Duration::from_millis(1_785_745_872_500);
@@ -307,6 +332,7 @@ faster, if the API allows it:
             limit: limits("1/3650d").unwrap(),
             requests: requests("100").unwrap(),
             latency: Duration::ZERO,
+            cost: Cost::MIN,
             json: false,
         };
         let failure = run(args).unwrap_err();

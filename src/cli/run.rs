@@ -24,18 +24,18 @@ use crate::{
     app::{Running, StartError},
     ca::{Ca, CaError},
     clock::Clock,
-    config::Config,
+    config::{Config, StatePlace},
     listen::Given,
     policy::{Interception, Rules, Unlisted},
 };
 
 mod diagnosis;
 mod environment;
-mod footer;
+pub(super) mod footer;
 mod json;
-mod progress;
+pub(super) mod progress;
 mod signals;
-mod summary;
+pub(super) mod summary;
 
 use self::{diagnosis::Circumstances, footer::Footer, progress::Pace, signals::CommandSignals};
 
@@ -127,7 +127,7 @@ pub fn base() -> Config {
     // The command is told to trust us, so that it need not be asked for.
     let interception = Interception { others: Unlisted::Intercept, ..Interception::default() };
     let rules = Rules::default().intercepting(interception);
-    Config { listen: vec![free], admin: Some(free), rules, ..Config::default() }
+    Config { listen: vec![free], admin: Some(free), rules, state: StatePlace::Off, ..Config::default() }
 }
 
 /// Runs the command, and returns its exit code.

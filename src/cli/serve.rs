@@ -44,6 +44,9 @@ pub struct ServeArgs {
     /// Where metrics, health and status answer, or "off" [env: ANDANTE_ADMIN] [default: 127.0.0.1:9128]
     #[arg(long, value_name = "ADDR|off")]
     pub admin: Option<String>,
+    /// File with the token that changes by the admin API need [env: ANDANTE_ADMIN_TOKEN]
+    #[arg(long, value_name = "FILE")]
+    pub admin_token: Option<String>,
     /// Who may use the proxy beside this machine: a network as in 10.0.0.0/8, or "any"; may be repeated [env:
     /// ANDANTE_CLIENTS]
     #[arg(long, value_name = "NETWORK|any")]
@@ -62,6 +65,16 @@ pub struct ServeArgs {
     /// Where andante keeps its own certificate authority [env: ANDANTE_DATA]
     #[arg(long, value_name = "DIR")]
     pub data: Option<String>,
+    /// Where andante keeps what was sent and learned, so that a restart goes on from there, or "off" [env: ANDANTE_STATE]
+    #[arg(long, value_name = "FILE|off")]
+    pub state: Option<String>,
+    /// A Redis or Valkey by which several andantes share their limits, as in redis://store.example:6379, or "off" [env:
+    /// ANDANTE_STORE] [default: off]
+    #[arg(long, value_name = "URL|off")]
+    pub store: Option<String>,
+    /// Set aside what is kept of what was sent and learned, and begin with nothing used
+    #[arg(long)]
+    pub forget: bool,
     /// How an allowance that an API tells of is spent where no rule says: freely to its last tenth and then evenly,
     /// evenly, or as fast as requests come [env: ANDANTE_SPEND] [default: mostly]
     #[arg(long, value_name = "mostly|even|greedy")]
@@ -94,6 +107,7 @@ Examples:
   andante serve --limit 'api.example.com=10/s,500/min,in-flight 20'
   andante serve --config andante.toml --listen 127.0.0.1:8080 --admin off
   andante serve --intercept api.example.com --limit api.example.com=500/min
+  andante serve --store redis://store.example:6379 --limit api.example.com=500/min
   andante serve --listen 0.0.0.0:3128 --clients 10.0.0.0/8 --limit api.example.com=500/min
   ANDANTE_LIMIT='a.example=5/s; b.example=100/min' andante serve --log json
 
@@ -108,19 +122,19 @@ pub async fn run(args: ServeArgs) -> ExitCode {
         Ok(config) => config,
         Err(code) => return code,
     };
-    match serve(config, watch).await {
+    match serve(config, watch, args.forget).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => terminal::failure(&failure),
     }
 }
 
-async fn serve(config: Config, watch: Option<ConfigWatch>) -> Result<(), Failure> {
+async fn serve(config: Config, watch: Option<ConfigWatch>, forget: bool) -> Result<(), Failure> {
     let _logging = log::start(&config, "info")?;
     // Before andante reports that it is ready: a reader of that may stop it right away.
     let deaf = |error| Failure::new("could not listen for signals").because(error);
     let mut signals = Signals::listen().map_err(deaf)?;
     let given = Given::take().map_err(not_given)?;
-    let mut running = Running::start(config, given, None).await.map_err(not_started)?;
+    let mut running = Running::start_keeping(config, given, forget).await.map_err(not_started)?;
     notify::ready();
     writeln!(io::stdout(), "{}", ready_line(running.listen(), running.admin())).map_err(Failure::writing)?;
     let signal = until_stopped(&mut running, &mut signals, watch).await.name();
@@ -143,8 +157,8 @@ async fn until_stopped(running: &mut Running, signals: &mut Signals, watch: Opti
                 Request::Stop(stop) => return stop,
                 Request::Reload => warn!(
                     signal = "SIGHUP",
-                    "not reloaded: there is no configuration file (--config, ANDANTE_CONFIG); flags and variables take \
-                     a restart (SIGTERM lets requests finish first)"
+                    "not reloaded: there is no configuration file (--config, ANDANTE_CONFIG), or it is a pipe; flags and \
+                     variables take a restart (SIGTERM lets requests finish first)"
                 ),
             }
         }
@@ -216,13 +230,13 @@ impl ServeArgs {
         }
     }
 
-    /// The configuration file, if there is one.
-    pub(super) fn file(&self) -> Option<File> {
-        config_file(self.config.as_ref())
+    /// Where the configuration file is, if there is one.
+    fn path(&self) -> Option<PathBuf> {
+        config_path(self.config.as_ref())
     }
 
     fn sources(&self) -> Sources {
-        self.sources_with(self.file())
+        self.sources_with(config_file(self.config.as_ref()))
     }
 
     /// All that says something, with this `file`.
@@ -233,6 +247,7 @@ impl ServeArgs {
             flags: Settings {
                 listen: self.listen.clone(),
                 admin: self.admin.clone(),
+                admin_token: self.admin_token.clone(),
                 clients: self.clients.clone(),
                 limits: self.limit.clone(),
                 threads: self.threads.clone(),
@@ -241,6 +256,8 @@ impl ServeArgs {
                 intercept: self.intercept.clone(),
                 upstream_ca: self.upstream_ca.clone(),
                 data: self.data.clone(),
+                state: self.state.clone(),
+                store: self.store.clone(),
                 spend: self.spend.clone(),
                 trust: self.trust.clone(),
                 retry: self.retry.clone(),
@@ -252,8 +269,12 @@ impl ServeArgs {
 
 /// The file that was named, else the one that the environment names.
 pub(super) fn config_file(named: Option<&PathBuf>) -> Option<File> {
+    config_path(named).map(File::read)
+}
+
+fn config_path(named: Option<&PathBuf>) -> Option<PathBuf> {
     let variable = || env::var_os("ANDANTE_CONFIG").filter(|name| !name.is_empty()).map(PathBuf::from);
-    named.cloned().or_else(variable).map(File::read)
+    named.cloned().or_else(variable)
 }
 
 /// What the environment says. Text that is not UTF-8 is read lossily: then it is complained about, not overlooked.
@@ -293,7 +314,7 @@ mod tests {
         let command = ServeArgs::augment_args(clap::Command::new("serve"));
         let mut flags: Vec<String> =
             command.get_arguments().filter_map(|arg| arg.get_long()).map(|long| format!("--{long}")).collect();
-        flags.retain(|flag| flag != "--config");
+        flags.retain(|flag| !["--config", "--forget"].contains(&flag.as_str()));
         for (_, flag) in keys::with_flags() {
             let at = flags.iter().position(|name| name == flag.name);
             flags.remove(at.unwrap_or_else(|| panic!("the help lacks {}", flag.name)));

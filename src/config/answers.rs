@@ -5,7 +5,7 @@ use super::{
     keys,
     reader::{Reader, Table},
 };
-use crate::policy::{Policy, Retry, Spend, Trust};
+use crate::policy::{Policy, RetryPolicy, Spend, Trust};
 
 /// What one source says; weaker sources fill in the rest.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,11 +46,11 @@ impl AnswerKeys {
 
     /// `policy`, except for what is said here.
     pub(super) fn over(self, policy: Policy) -> Policy {
-        let body = self.body.or(policy.retry.map(|retry| retry.body)).unwrap_or(Retry::BODY);
+        let body = self.body.or(policy.retry.map(|retry| retry.body)).unwrap_or(RetryPolicy::BODY);
         Policy {
             spend: self.spend.unwrap_or(policy.spend),
             trust: self.trust.unwrap_or(policy.trust),
-            retry: self.retry.unwrap_or(policy.retry.is_some()).then_some(Retry { body }),
+            retry: self.retry.unwrap_or(policy.retry.is_some()).then_some(RetryPolicy { body }),
             breaker: self.breaker.unwrap_or(policy.breaker),
             ..policy
         }

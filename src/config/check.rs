@@ -1,13 +1,16 @@
 //! Compares the parts of a configuration: addresses, the clients that may use them, and the hosts that are intercepted.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, num::NonZeroU32};
 
 use super::{
     diagnostic::{Diagnostic, Place, Spanned},
     model::Clients,
-    value::ClientEntry,
+    value::{ClientEntry, WhenDown},
 };
-use crate::policy::{HostPattern, Interception};
+use crate::{
+    fleet::{Floor, StoreDown},
+    policy::{HostPattern, Interception},
+};
 
 /// Who may use the proxy.
 pub(super) fn clients(written: Option<Vec<Spanned<ClientEntry>>>, problems: &mut Vec<Diagnostic>) -> Clients {
@@ -28,6 +31,34 @@ pub(super) fn clients(written: Option<Vec<Spanned<ClientEntry>>>, problems: &mut
         (Some(_), _) => Clients::Any,
         (None, true) => Clients::Loopback,
         (None, false) => Clients::Networks(networks),
+    }
+}
+
+/// What happens without the store, in a fleet of `size`.
+pub(super) fn store_down(
+    written: Option<Spanned<WhenDown>>,
+    floor: Option<Spanned<u8>>,
+    size: Option<NonZeroU32>,
+    problems: &mut Vec<Diagnostic>,
+) -> StoreDown {
+    const PERCENT: u8 = 20;
+    let when = written.as_ref().map_or(WhenDown::Wait, |written| written.value);
+    if let (Some(floor), WhenDown::Wait | WhenDown::Open) = (&floor, when) {
+        let what = "a floor without store-down = \"floor\" is for nothing";
+        problems.push(Diagnostic::error(floor, what, "write store-down = \"floor\", or leave the floor out"));
+    }
+    match (when, size, &written) {
+        (WhenDown::Wait, ..) => StoreDown::Wait,
+        (WhenDown::Open, ..) => StoreDown::Open,
+        (WhenDown::Floor, Some(members), _) => {
+            StoreDown::Floor(Floor { percent: floor.map_or(PERCENT, |floor| floor.value), members })
+        }
+        (WhenDown::Floor, None, written) => {
+            let what = "a floor is divided among all andantes of the fleet, and nothing says how many these are";
+            let hint = "write fleet-size = N, the most that there ever are at once";
+            problems.extend(written.as_ref().map(|written| Diagnostic::error(written, what, hint)));
+            StoreDown::Wait
+        }
     }
 }
 

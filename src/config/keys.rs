@@ -3,23 +3,25 @@
 //! The reader knows the keys from here, and what a slip may mean; the JSON schema is made of this table. Tests hold the
 //! help of the commands, `docs/configuration.md` and `config/full.toml` against it.
 
+mod admin;
 mod entry;
+mod fleet;
+mod rule;
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    num::{NonZeroU32, NonZeroUsize},
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
 
-use ipnet::IpNet;
-
-use self::entry::Form::{Number, One, OneOrList, OneOrTable, Switch, Table, Tables, Words};
+pub(super) use self::admin::{ADMIN, ADMIN_TOKEN};
+use self::entry::Form::{Number, One, OneOrList, OneOrTable, Table, Tables, Words};
 pub(super) use self::entry::Key;
 pub use self::entry::{Fallback, Flag, Form, KeyEntry, Section};
+pub(super) use self::fleet::{FLEET_SIZE, FLOOR, LEASE, STORE, STORE_DOWN};
+pub(super) use self::rule::{
+    ALLOW_PRIVATE, CLIENT_CERT, CLIENT_KEY, COALESCE, COST, HEADER, HOST, HTTPS, IDEMPOTENCY_KEYS, IN_FLIGHT, KEY,
+    LIMITS, MARGIN, MAX_WAIT, MAX_WAITING, METHOD, NAME, ONLY, PATIENCE, PRESET, RESOLVE, RULE, RULE_PATH, SNI, SOURCE,
+    STRICT, UPSTREAM, URGENT, USAGE, VIA, WEIGHTS,
+};
 use super::{
-    model::{AccessLog, LogFormat},
+    model::{AccessLog, LogFormat, StatePlace},
     value::{
         self, ClientEntry, answers,
         gateway::{self, GatewayTarget},
@@ -27,8 +29,8 @@ use super::{
     },
 };
 use crate::{
-    limit::{Limits, MarginSpec},
-    policy::{HostPattern, Https, Parent, Share, Spend, Trust},
+    limit::Limits,
+    policy::{HostPattern, Spend, Trust},
 };
 
 const LIST: &[char] = &[',', ';', '\n'];
@@ -40,14 +42,6 @@ pub(super) const LISTEN: Key<SocketAddr> =
     Key::new("listen", value::LISTEN, OneOrList("address or list"), "where workers connect; port 0 picks a free one")
         .default("[\"127.0.0.1:3128\"]")
         .flags("--listen", "ANDANTE_LISTEN", LIST, Some("127.0.0.1:3128"));
-pub(super) const ADMIN: Key<Option<SocketAddr>> = Key::new(
-    "admin",
-    value::ADMIN,
-    One("address or `\"off\"`"),
-    "`/metrics`, `/status`, `/healthz`, `/readyz`; no password, so keep it on loopback",
-)
-.default("\"127.0.0.1:9128\"")
-.flag("--admin", "ANDANTE_ADMIN", Some("127.0.0.1:9128"));
 pub(super) const THREADS: Key<Option<NonZeroUsize>> = Key::new(
     "threads",
     value::THREADS,
@@ -105,6 +99,15 @@ pub(super) const DATA: Key<PathBuf> =
     Key::new("data", upstream::FOLDER, One("folder"), "where andante keeps its own CA")
         .otherwise("the user's own")
         .flag("--data", "ANDANTE_DATA", None);
+
+pub(super) const STATE: Key<StatePlace> = Key::new(
+    "state",
+    value::STATE,
+    One("file or `\"off\"`"),
+    "where andante keeps what was sent and learned, for a restart",
+)
+.otherwise("the user's own")
+.flag("--state", "ANDANTE_STATE", None);
 
 pub(super) const SPEND: Key<Spend> = Key::new(
     "spend",
@@ -164,109 +167,6 @@ pub(super) const TO: Key<GatewayTarget> = Key::new(
     "whose API it is; a path in it, `https://api.example.com/v1`, is put before the rest",
 );
 
-pub(super) const NAME: Key<String> = Key::new(
-    "name",
-    value::NAME,
-    One("text, up to 200 bytes"),
-    "what metrics, logs and status call it; no two rules share one",
-)
-.otherwise("the hosts as written");
-pub(super) const HOST: Key<HostPattern> = Key::new(
-    "host",
-    value::HOST,
-    OneOrList("host or list"),
-    "`\"api.example.com\"`, `\"*.example.com\"`, `\"api.example.com:8443\"`, `\"*\"`",
-);
-pub(super) const LIMITS: Key<Limits> =
-    Key::new("limits", value::LIMITS, OneOrList("limits or list"), "what the API allows; all of it holds")
-        .otherwise("none");
-pub(super) const IN_FLIGHT: Key<NonZeroU32> =
-    Key::new("in-flight", value::IN_FLIGHT, Number("number from 1"), "requests on their way at once")
-        .otherwise("no bound");
-pub(super) const MAX_WAIT: Key<Duration> = Key::new(
-    "max-wait",
-    value::DURATION,
-    One("duration"),
-    "a request that cannot leave within this is refused at once",
-)
-.default("\"2h\"")
-.purpose();
-pub(super) const MAX_WAITING: Key<usize> =
-    Key::new("max-waiting", value::WAITING, Number("number"), "requests waiting at once, per budget")
-        .default("100000")
-        .purpose();
-pub(super) const URGENT: Key<IpNet> = Key::new(
-    "urgent",
-    value::NETWORK,
-    OneOrList("network or list"),
-    "clients whose requests may be more urgent than usual (`Priority: u=0` to `u=2`)",
-)
-.otherwise("all clients");
-pub(super) const WEIGHTS: Key<Share> = Key::new(
-    "weights",
-    value::SHARE,
-    OneOrList("list of `NAME=WEIGHT`"),
-    "flows, by name, and clients, by network, that get more than those of weight 1",
-)
-.default("[]");
-pub(super) const MARGIN: Key<MarginSpec> =
-    Key::new("margin", value::MARGIN, One("duration or `\"auto\"`"), "room for jitter on the way to the API")
-        .default("\"auto\"");
-pub(super) const STRICT: Key<bool> =
-    Key::new("strict", value::BOOLEAN, Switch, "makes all of the rule's limits strict").default("false");
-pub(super) const ALLOW_PRIVATE: Key<bool> = Key::new(
-    "allow-private",
-    value::BOOLEAN,
-    Switch,
-    "allows private, loopback and link-local targets although andante listens beyond loopback",
-)
-.default("false")
-.purpose();
-pub(super) const HTTPS: Key<Https> =
-    Key::new("https", upstream::HTTPS, Words(&["tunnel", "intercept", "refuse"]), "what becomes of a CONNECT")
-        .otherwise("see [HTTPS](#https)")
-        .purpose();
-pub(super) const UPSTREAM: Key<bool> = Key::new(
-    "upstream",
-    upstream::UPSTREAM,
-    Words(&["https", "http"]),
-    "`\"https\"`: what workers ask for as `http://` leaves as HTTPS; `\"http\"`: it leaves as they asked",
-)
-.default("\"http\"")
-.purpose();
-pub(super) const VIA: Key<Option<Parent>> =
-    Key::new("via", upstream::VIA, One("URL or `\"direct\"`"), "a parent proxy on the way")
-        .default("\"direct\"")
-        .purpose();
-pub(super) const RESOLVE: Key<IpAddr> = Key::new(
-    "resolve",
-    upstream::RESOLVE,
-    OneOrList("address or list"),
-    "addresses to connect to, in the place of what the name resolves to",
-)
-.default("[]")
-.purpose();
-pub(super) const SOURCE: Key<IpAddr> =
-    Key::new("source", upstream::SOURCE, One("address"), "the address of this machine to connect from")
-        .otherwise("the system's choice")
-        .purpose();
-pub(super) const SNI: Key<String> =
-    Key::new("sni", upstream::SNI, One("host name"), "the name to ask for and to verify in TLS")
-        .otherwise("the host's")
-        .purpose();
-pub(super) const CLIENT_CERT: Key<PathBuf> = Key::new(
-    "client-cert",
-    upstream::FILE,
-    One("file"),
-    "PEM file with the certificate, and its chain, to show to an API that asks who we are",
-)
-.otherwise("none")
-.purpose();
-pub(super) const CLIENT_KEY: Key<PathBuf> =
-    Key::new("client-key", upstream::FILE, One("file"), "PEM file with its key, without a passphrase")
-        .otherwise("the file of `client-cert`")
-        .purpose();
-
 /// Tables have no grammar: their keys do. A flag gives a host its limits.
 pub(super) const RULES: Key<(HostPattern, Limits)> =
     Key::new("rule", value::LIMIT_OF_HOST, Tables(&RULE), "one per budget; each host that matches has one of its own")
@@ -287,6 +187,7 @@ pub(super) const TOP: Section = Section {
     keys: &[
         LISTEN.entry,
         ADMIN.entry,
+        ADMIN_TOKEN.entry,
         THREADS.entry,
         LOG.entry,
         ACCESS_LOG.entry,
@@ -297,6 +198,12 @@ pub(super) const TOP: Section = Section {
         UPSTREAM_CRL.entry,
         DNS.entry,
         DATA.entry,
+        STATE.entry,
+        STORE.entry,
+        LEASE.entry,
+        FLEET_SIZE.entry,
+        STORE_DOWN.entry,
+        FLOOR.entry,
         SPEND.entry,
         TRUST.entry,
         RETRY.entry,
@@ -313,35 +220,6 @@ pub(super) const TIMEOUT: Section = Section {
 };
 /// The keys of a `[[gateway]]`.
 pub(super) const GATEWAY: Section = Section { title: "a [[gateway]]", keys: &[PATH.entry, TO.entry] };
-/// The keys of a `[[rule]]`.
-pub(super) const RULE: Section = Section {
-    title: "a [[rule]]",
-    keys: &[
-        NAME.entry,
-        HOST.entry,
-        LIMITS.entry,
-        IN_FLIGHT.entry,
-        MAX_WAIT.entry,
-        MAX_WAITING.entry,
-        URGENT.entry,
-        WEIGHTS.entry,
-        MARGIN.entry,
-        STRICT.entry,
-        ALLOW_PRIVATE.entry,
-        HTTPS.entry,
-        UPSTREAM.entry,
-        VIA.entry,
-        RESOLVE.entry,
-        SOURCE.entry,
-        SNI.entry,
-        CLIENT_CERT.entry,
-        CLIENT_KEY.entry,
-        SPEND.entry,
-        TRUST.entry,
-        RETRY.entry,
-        BREAKER.entry,
-    ],
-};
 /// The keys of `retry`, if it is a table.
 pub(super) const RETRY_TABLE: Section = Section { title: "retry", keys: &[BODY.entry] };
 

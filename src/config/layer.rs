@@ -1,17 +1,23 @@
 //! One source: a file, the environment, or the flags. Reads all of it, and compares nothing.
 
-use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{
+    net::SocketAddr,
+    num::{NonZeroU32, NonZeroUsize},
+    path::PathBuf,
+    time::Duration,
+};
 
 use super::{
     answers::AnswerKeys,
     diagnostic::{Diagnostic, Place, Spanned},
+    fleet::StoreUrl,
     gateways,
     keys::{self, Flag, Key},
-    model::{AccessLog, Dns, LogFormat, Timeouts},
+    model::{AccessLog, Dns, LogFormat, StatePlace, Timeouts},
     reader::{self, Reader, Table},
     rules::{self, RawRule},
     source::{File, Settings},
-    value::{ClientEntry, upstream::Resolver},
+    value::{ClientEntry, WhenDown, upstream::Resolver},
 };
 use crate::{
     limit::Limits,
@@ -23,6 +29,7 @@ use crate::{
 pub(super) struct Layer {
     pub(super) listen: Option<Vec<Spanned<SocketAddr>>>,
     pub(super) admin: Option<Spanned<Option<SocketAddr>>>,
+    pub(super) admin_token: Option<Spanned<PathBuf>>,
     pub(super) threads: Option<Spanned<Option<NonZeroUsize>>>,
     pub(super) log: Option<Spanned<LogFormat>>,
     pub(super) access_log: Option<Spanned<Option<AccessLog>>>,
@@ -32,6 +39,8 @@ pub(super) struct Layer {
     pub(super) intercept: Option<Vec<Spanned<Option<HostPattern>>>>,
     pub(super) upstream_ca: Option<Vec<Spanned<PathBuf>>>,
     pub(super) data: Option<Spanned<PathBuf>>,
+    pub(super) state: Option<Spanned<StatePlace>>,
+    pub(super) store: Option<Spanned<Option<StoreUrl>>>,
     /// The defaults of rules, and of hosts without a rule.
     pub(super) answers: AnswerKeys,
 }
@@ -44,6 +53,10 @@ pub(super) struct FileLayer {
     pub(super) timeouts: Option<Timeouts>,
     pub(super) upstream_crl: Option<Vec<Spanned<PathBuf>>>,
     pub(super) dns: Option<Dns>,
+    pub(super) lease: Option<Duration>,
+    pub(super) fleet_size: Option<NonZeroU32>,
+    pub(super) store_down: Option<Spanned<WhenDown>>,
+    pub(super) floor: Option<Spanned<u8>>,
     pub(super) gateways: Option<Vec<Gateway>>,
     pub(super) rules: Vec<RawRule>,
 }
@@ -78,10 +91,13 @@ impl FileLayer {
     fn from_root<'a>(reader: &mut Reader<'a>, root: &Table<'a>, base: Timeouts) -> Self {
         reader.only(root, &keys::TOP);
         let data = reader.one(root, &keys::DATA);
+        let admin_token = reader.one(root, &keys::ADMIN_TOKEN);
+        let state = state(reader, root);
         Self {
             common: Layer {
                 listen: listen(reader, root),
                 admin: reader.one(root, &keys::ADMIN),
+                admin_token: admin_token.map(|token| reader.beside(token)),
                 threads: reader.one(root, &keys::THREADS),
                 log: reader.one(root, &keys::LOG),
                 access_log: access_log(reader, root),
@@ -90,16 +106,31 @@ impl FileLayer {
                 intercept: reader.several(root, &keys::INTERCEPT).map(|hosts| hosts.value),
                 upstream_ca: reader.files(root, &keys::UPSTREAM_CA),
                 data: data.map(|data| reader.beside(data)),
+                state,
+                store: reader.one(root, &keys::STORE),
                 answers: AnswerKeys::read(reader, root),
             },
             drain: reader.one(root, &keys::DRAIN).map(|drain| drain.value),
             timeouts: Some(timeouts(reader, root, base)),
             upstream_crl: reader.files(root, &keys::UPSTREAM_CRL),
             dns: dns(reader, root),
+            lease: reader.one(root, &keys::LEASE).map(|lease| lease.value),
+            fleet_size: reader.one(root, &keys::FLEET_SIZE).map(|size| size.value),
+            store_down: reader.one(root, &keys::STORE_DOWN),
+            floor: reader.one(root, &keys::FLOOR),
             gateways: root.has("gateway").then(|| gateways::read(reader, root)),
             rules: rules::read(reader, root),
         }
     }
+}
+
+/// A file that a configuration file names is beside it.
+fn state<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Option<Spanned<StatePlace>> {
+    let mut written = reader.one(root, &keys::STATE)?;
+    if let StatePlace::At(path) = &mut written.value {
+        *path = reader.folder().join(&*path);
+    }
+    Some(written)
 }
 
 fn access_log<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Option<Spanned<Option<AccessLog>>> {
@@ -197,6 +228,7 @@ impl Layer {
         Self {
             listen: self.listen.or(weaker.listen),
             admin: self.admin.or(weaker.admin),
+            admin_token: self.admin_token.or(weaker.admin_token),
             threads: self.threads.or(weaker.threads),
             log: self.log.or(weaker.log),
             access_log: self.access_log.or(weaker.access_log),
@@ -205,6 +237,8 @@ impl Layer {
             intercept: self.intercept.or(weaker.intercept),
             upstream_ca: self.upstream_ca.or(weaker.upstream_ca),
             data: self.data.or(weaker.data),
+            state: self.state.or(weaker.state),
+            store: self.store.or(weaker.store),
             answers: self.answers.or(weaker.answers),
         }
     }
@@ -234,6 +268,7 @@ impl Layer {
         Self {
             listen: (!said.listen.is_empty()).then_some(listen),
             admin: words.one(said.admin.as_deref(), &keys::ADMIN),
+            admin_token: words.one(said.admin_token.as_deref(), &keys::ADMIN_TOKEN),
             threads: words.one(said.threads.as_deref(), &keys::THREADS),
             log: words.one(said.log.as_deref(), &keys::LOG),
             access_log: words.one(said.access_log.as_deref(), &keys::ACCESS_LOG),
@@ -242,6 +277,8 @@ impl Layer {
             intercept: (!said.intercept.is_empty()).then_some(intercept),
             upstream_ca: (!said.upstream_ca.is_empty()).then_some(upstream_ca),
             data: words.one(said.data.as_deref(), &keys::DATA),
+            state: words.one(said.state.as_deref(), &keys::STATE),
+            store: words.one(said.store.as_deref(), &keys::STORE),
             answers,
         }
     }

@@ -6,9 +6,10 @@ use super::{
     check,
     diagnostic::{Diagnostic, Spanned},
     files::{FileRef, PemKind},
+    fleet::FleetConfig,
     layer::{FileLayer, Layer},
     model::{Config, Timeouts},
-    rules::{self, Extent},
+    rules::{self, RuleExtent},
     source::Sources,
 };
 
@@ -30,7 +31,7 @@ struct Loaded {
     /// The files that the configuration names.
     files: Vec<FileRef>,
     /// The rules of the file.
-    rules: Vec<Extent>,
+    rules: Vec<RuleExtent>,
 }
 
 // === impl Checked ===
@@ -120,6 +121,17 @@ impl Config {
         let mut rules = file.rules;
         rules::overlay(&mut rules, said.limits, problems);
         rules::check(&rules, problems);
+        let size = file.fleet_size.or(base.fleet.size);
+        let fleet = FleetConfig {
+            down: check::store_down(file.store_down, file.floor, size, problems),
+            store: said.store.map_or(base.fleet.store, |store| store.value),
+            lease: file.lease.unwrap_or(base.fleet.lease),
+            size,
+        };
+        if fleet.store.is_some() {
+            rules::divide(&mut rules, fleet.size, problems);
+            rules::floors(&rules, fleet.down, problems);
+        }
         let (interception, named) = check::interception(said.intercept, base.rules.interception(), problems);
         rules::intercepted(&rules, &named, problems);
 
@@ -129,6 +141,7 @@ impl Config {
         Self {
             listen: values(listen),
             admin: admin.value,
+            admin_token: said.admin_token.map_or(base.admin_token, |token| Some(token.value)),
             threads: said.threads.map_or(base.threads, |threads| threads.value),
             log: said.log.map_or(base.log, |log| log.value),
             access_log: said.access_log.map_or(base.access_log, |access_log| access_log.value),
@@ -141,6 +154,8 @@ impl Config {
             upstream_crl: file.upstream_crl.map_or(base.upstream_crl, values),
             dns: file.dns.unwrap_or(base.dns),
             data: said.data.map_or(base.data, |data| Some(data.value)),
+            state: said.state.map_or(base.state, |state| state.value),
+            fleet,
             file: None,
         }
     }

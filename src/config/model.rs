@@ -1,9 +1,15 @@
 //! What andante runs on: the values of a checked configuration, and their defaults.
 
-use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    num::NonZeroUsize,
+    path::PathBuf,
+    time::Duration,
+};
 
 use ipnet::IpNet;
 
+use super::fleet::FleetConfig;
 use crate::policy::{Gateway, Rules};
 
 /// All that a running andante needs to know.
@@ -11,8 +17,10 @@ use crate::policy::{Gateway, Rules};
 pub struct Config {
     /// Where workers connect.
     pub listen: Vec<SocketAddr>,
-    /// Where `/metrics`, `/status`, `/healthz` and `/readyz` answer; `None` switches them off.
+    /// Where the live page, `/metrics`, `/status`, `/healthz` and `/readyz` answer; `None` switches them off.
     pub admin: Option<SocketAddr>,
+    /// The file with the token that changes by the admin API need; `None` is no changes.
+    pub admin_token: Option<PathBuf>,
     /// Runtime threads; `None` is one per core, four at most.
     pub threads: Option<NonZeroUsize>,
     /// How logs are written.
@@ -37,6 +45,10 @@ pub struct Config {
     pub dns: Dns,
     /// Where the certificate authority is kept; `None` is the user's data folder.
     pub data: Option<PathBuf>,
+    /// Where what was sent is kept beyond the end of the process.
+    pub state: StatePlace,
+    /// How budgets are shared with other andantes.
+    pub fleet: FleetConfig,
     /// The file it came from, if any.
     pub file: Option<PathBuf>,
 }
@@ -49,6 +61,18 @@ pub enum LogFormat {
     Text,
     /// One object a line.
     Json,
+}
+
+/// Where what was sent is kept beyond the end of the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StatePlace {
+    /// In the folder for such things, one for each address that is listened on.
+    #[default]
+    Usual,
+    /// Nowhere.
+    Off,
+    /// In this file.
+    At(PathBuf),
 }
 
 /// Where a line for each request goes.
@@ -86,6 +110,22 @@ pub enum Clients {
     Any,
 }
 
+// === impl Clients ===
+
+impl Clients {
+    /// Whether a client at `address` may use the proxy.
+    pub fn allow(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        match self {
+            Self::Any => true,
+            Self::Loopback => address.is_loopback(),
+            Self::Networks(networks) => {
+                address.is_loopback() || networks.iter().any(|network| network.contains(&address))
+            }
+        }
+    }
+}
+
 /// Bounds on everything that can hang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
@@ -110,6 +150,7 @@ impl Default for Config {
         Self {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 3128))],
             admin: Some(SocketAddr::from(([127, 0, 0, 1], 9128))),
+            admin_token: None,
             threads: None,
             log: LogFormat::Text,
             access_log: None,
@@ -122,6 +163,8 @@ impl Default for Config {
             upstream_crl: Vec::new(),
             dns: Dns::default(),
             data: None,
+            state: StatePlace::Usual,
+            fleet: FleetConfig::default(),
             file: None,
         }
     }
@@ -130,10 +173,24 @@ impl Default for Config {
 impl Config {
     /// This configuration, with all that `other` changes while andante runs. What is fixed at the start stays.
     pub fn with_changes_of(&self, other: &Self) -> Self {
-        let Self { listen, admin, threads, log, access_log, data, file, timeouts, .. } = self.clone();
+        let Self { listen, admin, admin_token, threads, log, access_log, data, state, fleet, file, timeouts, .. } =
+            self.clone();
         let upstream_keep_alive = timeouts.upstream_keep_alive;
         let timeouts = Timeouts { upstream_keep_alive, ..other.timeouts };
-        Self { listen, admin, threads, log, access_log, data, file, timeouts, ..other.clone() }
+        Self {
+            listen,
+            admin,
+            admin_token,
+            threads,
+            log,
+            access_log,
+            data,
+            state,
+            fleet,
+            file,
+            timeouts,
+            ..other.clone()
+        }
     }
 }
 

@@ -1,9 +1,17 @@
 //! Turns `[[rule]]` tables and `--limit` into rules. Knows nothing of other tables.
 
+mod added;
 mod egress;
+mod fleet;
+mod preset;
 
-use std::{collections::HashMap, ops::Range, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    ops::Range,
+    sync::Arc,
+};
 
+pub(super) use self::fleet::{divide, floors};
 use super::{
     answers::AnswerKeys,
     diagnostic::{Diagnostic, Place, Spanned},
@@ -12,8 +20,8 @@ use super::{
     reader::{Reader, Table},
 };
 use crate::{
-    limit::{Limits, MarginSpec},
-    policy::{HostPattern, Https, Policy, Rules},
+    limit::{Cost, Limits, MarginSpec},
+    policy::{HostPattern, Https, Policy, Rules, TooSmall, UsageSource},
 };
 
 /// A rule whose values are valid one by one. It is not yet compared with the other rules.
@@ -31,19 +39,23 @@ pub(super) struct RawRule {
     https: Option<Spanned<Https>>,
     /// The files that it names.
     files: Vec<FileRef>,
+    /// What its requests cost.
+    cost: Option<Spanned<Cost>>,
+    /// Where it says what of them answers tell.
+    usage: Option<Vec<Spanned<UsageSource>>>,
     /// What it says of answers; the rest is said for all rules.
     answers: AnswerKeys,
 }
 
 /// Where a rule of a file is written.
-pub(super) struct Extent {
+pub(super) struct RuleExtent {
     pub(super) name: Arc<str>,
     lines: Range<usize>,
 }
 
 /// Where each of these rules is written.
-pub(super) fn extents(drafts: &[RawRule]) -> Vec<Extent> {
-    drafts.iter().map(|draft| Extent { name: draft.policy.name.clone(), lines: draft.lines.clone() }).collect()
+pub(super) fn extents(drafts: &[RawRule]) -> Vec<RuleExtent> {
+    drafts.iter().map(|draft| RuleExtent { name: draft.policy.name.clone(), lines: draft.lines.clone() }).collect()
 }
 
 /// All rules of a file.
@@ -80,7 +92,8 @@ pub(super) fn overlay(
 /// Compares the rules with each other.
 pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
     let mut hosts: HashMap<&HostPattern, &Spanned<HostPattern>> = HashMap::new();
-    for host in drafts.iter().flat_map(|draft| &draft.hosts) {
+    let own = drafts.iter().filter(|draft| draft.policy.added.is_none());
+    for host in own.flat_map(|draft| &draft.hosts) {
         match hosts.get(&host.value) {
             Some(earlier) => problems.push(Diagnostic::error(
                 host,
@@ -90,11 +103,15 @@ pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
             None => _ = hosts.insert(&host.value, host),
         }
     }
+    drafts.iter().for_each(|draft| check_cost(draft, drafts, problems));
+    drafts.iter().for_each(|draft| check_units(draft, drafts, problems));
     let mut names: HashMap<&str, &RawRule> = HashMap::new();
     for draft in drafts {
         let earlier = *names.entry(&draft.policy.name).or_insert(draft);
         // Rules for the same hosts are reported already; without a `name` they share the hosts' name too.
-        if earlier.policy.hosts == draft.policy.hosts {
+        let reported = draft.policy.added.is_none() && earlier.policy.added.is_none();
+        let itself = std::ptr::eq(earlier, draft);
+        if itself || reported && earlier.policy.hosts == draft.policy.hosts {
             continue;
         }
         problems.push(Diagnostic::error(
@@ -102,6 +119,44 @@ pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
             format!("{:?} is the name of another rule already, at {}", &*draft.policy.name, earlier.named.place),
             "give each rule a name of its own: metrics and logs tell them apart by it",
         ));
+    }
+}
+
+/// What a request costs fits its limits, and is counted by some.
+fn check_cost(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
+    let Some(cost) = &draft.cost else { return };
+    if let Some(TooSmall { cost: much, limit }) = draft.policy.too_small_for(&cost.value) {
+        let what = format!("a request that costs {much} fits no window of {limit}");
+        problems.push(Diagnostic::error(cost, what, "raise the limit, or lower the cost"));
+    }
+    let counted = |unit| drafts.iter().any(|draft| draft.policy.units().any(|counted| counted == unit));
+    for (unit, _) in cost.value.others().filter(|(unit, _)| !counted(*unit)) {
+        let hint = format!("write limits = [\"90000 {unit}/min\"], or leave it out");
+        problems.push(Diagnostic::error(cost, format!("no limit counts {unit}"), hint));
+    }
+}
+
+/// What answers say is counted by some limit, and of what limits count somebody says how much a request takes.
+fn check_units(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
+    let counted = |unit| drafts.iter().any(|draft| draft.policy.units().any(|counted| counted == unit));
+    for source in draft.usage.iter().flatten().filter(|source| !counted(source.value.unit)) {
+        let unit = source.value.unit;
+        let hint = format!("write limits = [\"90000 {unit}/min\"], or the unit that the limits count");
+        problems.push(Diagnostic::error(source, format!("no limit counts {unit}"), hint));
+    }
+    // The host's own rule says it for the narrower ones.
+    let is_said = |unit| {
+        drafts.iter().map(|draft| &draft.policy).any(|policy| {
+            let by_cost = policy.cost.is_some_and(|cost| cost.of(unit).is_some());
+            by_cost || policy.usage.iter().any(|source| source.unit == unit)
+        })
+    };
+    let units: BTreeSet<_> = draft.policy.units().filter(|unit| !is_said(*unit)).collect();
+    for unit in units {
+        let what =
+            format!("nothing says how many {unit} a request takes: each counts as 1, unless it has Andante-Cost");
+        let hint = format!("write usage = [\"{unit}=MEMBER\"] for what answers say, or cost = \"{unit}=N\"");
+        problems.push(Diagnostic::warning(&draft.named, what, hint));
     }
 }
 
@@ -139,7 +194,8 @@ pub(super) fn finish(drafts: Vec<RawRule>, answers: AnswerKeys) -> Rules {
 /// Writes `limit` into the rule of its host, or into a new one.
 fn place_limit(drafts: &mut Vec<RawRule>, limit: &Spanned<(HostPattern, Limits)>) {
     let (pattern, limits) = &limit.value;
-    let at = drafts.iter().position(|draft| draft.policy.hosts.contains(pattern));
+    let own = |draft: &RawRule| draft.policy.added.is_none() && draft.policy.hosts.contains(pattern);
+    let at = drafts.iter().position(own);
     let Some(at) = at else {
         drafts.push(RawRule::of_host(Policy::new(&pattern.to_string(), Vec::new()), limit));
         return;
@@ -162,7 +218,7 @@ fn place_limit(drafts: &mut Vec<RawRule>, limit: &Spanned<(HostPattern, Limits)>
 
 // === impl Extent ===
 
-impl Extent {
+impl RuleExtent {
     /// Whether `place` is in the rule.
     pub(super) fn holds(&self, place: &Place) -> bool {
         matches!(place, Place::File { at: Some((line, _)), .. } if self.lines.contains(line))
@@ -178,22 +234,34 @@ impl RawRule {
         let hosts = read_hosts(reader, table, &header);
         let name = reader.one(table, &keys::NAME);
         let written: Vec<&str> = hosts.iter().map(|host| host.text.as_str()).collect();
+        let added = added::read(reader, table, &hosts, &header);
+        let mut written = written.join(", ");
+        if let Some(added) = &added {
+            written = format!("{written} {added}");
+        }
         let mut policy = Policy::new(
-            name.as_ref().map_or(&written.join(", "), |name| &name.value),
+            name.as_ref().map_or(&written, |name| &name.value),
             hosts.iter().map(|host| host.value.clone()).collect(),
         );
-        let limits = read_limits(reader, table, &header);
+        policy.added = added;
+        let preset = reader.one(table, &keys::PRESET).map(|preset| preset::read(preset.value)).unwrap_or_default();
+        let limits = read_limits(reader, table, &header, preset.limits);
+        let cost = reader.one(table, &keys::COST);
+        policy.cost = cost.as_ref().map(|cost| cost.value);
+        let usage = reader.several(table, &keys::USAGE);
+        policy.usage = values(usage.clone()).unwrap_or(preset.usage);
+        let usage = usage.map(|usage| usage.value);
         if let Some(wait) = reader.one(table, &keys::MAX_WAIT) {
             policy.max_wait = wait.value;
         }
         if let Some(waiting) = reader.one(table, &keys::MAX_WAITING) {
             policy.max_waiting = waiting.value;
         }
-        let networks = reader.several(table, &keys::URGENT);
-        policy.turns.urgent =
-            networks.map(|networks| networks.value.into_iter().map(|network| network.value).collect());
-        let weights = reader.several(table, &keys::WEIGHTS).map(|weights| weights.value).unwrap_or_default();
-        policy.turns.weights = weights.into_iter().map(|weight| weight.value).collect();
+        policy.learns_patience = reader.one(table, &keys::PATIENCE).is_some_and(|patience| patience.value);
+        policy.turns.urgent = values(reader.several(table, &keys::URGENT));
+        policy.turns.weights = values(reader.several(table, &keys::WEIGHTS)).unwrap_or_default();
+        policy.coalesce = reader.switch(table, &keys::COALESCE).is_some_and(|coalesce| coalesce.value);
+        policy.idempotency_keys = reader.one(table, &keys::IDEMPOTENCY_KEYS).and_then(|keep| keep.value);
         let margin = reader.one(table, &keys::MARGIN);
         let https = reader.one(table, &keys::HTTPS);
         policy.https = https.as_ref().map(|https| https.value);
@@ -205,7 +273,7 @@ impl RawRule {
         let named =
             name.map_or(header, |name| Spanned { value: (), text: name.text, key: name.key, place: name.place });
         let lines = reader.lines_of(table);
-        let mut draft = Self { policy, strict, named, lines, hosts, https, files, answers };
+        let mut draft = Self { policy, strict, named, lines, hosts, https, files, cost, usage, answers };
         draft.set(&limits);
         if let Some(margin) = margin {
             draft.policy.margin = margin.value;
@@ -222,7 +290,8 @@ impl RawRule {
         let policy = Policy { hosts: vec![pattern.clone()], ..policy };
         let (files, answers) = (Vec::new(), AnswerKeys::default());
         let (lines, hosts) = (0..0, vec![host]);
-        let mut draft = Self { policy, strict: false, named, lines, hosts, https: None, files, answers };
+        let mut draft =
+            Self { policy, strict: false, named, lines, hosts, https: None, files, cost: None, usage: None, answers };
         draft.set(limits);
         draft
     }
@@ -252,10 +321,16 @@ fn read_hosts<'a>(reader: &mut Reader<'a>, table: &Table<'a>, header: &Spanned<(
     hosts.map(|hosts| hosts.value).unwrap_or_default()
 }
 
-fn read_limits<'a>(reader: &mut Reader<'a>, table: &Table<'a>, header: &Spanned<()>) -> Limits {
+/// The values of a list, without where they are written.
+fn values<T>(list: Option<Spanned<Vec<Spanned<T>>>>) -> Option<Vec<T>> {
+    list.map(|list| list.value.into_iter().map(|item| item.value).collect())
+}
+
+/// The limits of a rule, or `preset` if it has no list of them.
+fn read_limits<'a>(reader: &mut Reader<'a>, table: &Table<'a>, header: &Spanned<()>, preset: Limits) -> Limits {
     let before = reader.problems.len();
-    let mut limits = Limits::default();
     let listed = reader.several(table, &keys::LIMITS);
+    let mut limits = if listed.is_some() { Limits::default() } else { preset };
     for item in listed.into_iter().flat_map(|listed| listed.value) {
         if item.value.in_flight.is_some() && (limits.in_flight.is_some() || table.has(keys::IN_FLIGHT.entry.name)) {
             let hint = "write it once, as in in-flight = 20";

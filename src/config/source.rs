@@ -34,6 +34,8 @@ pub struct Settings {
     pub listen: Vec<String>,
     /// `--admin`, `ANDANTE_ADMIN`.
     pub admin: Option<String>,
+    /// `--admin-token`, `ANDANTE_ADMIN_TOKEN`.
+    pub admin_token: Option<String>,
     /// `--clients`, `ANDANTE_CLIENTS`: one network each, or `any`.
     pub clients: Vec<String>,
     /// `--limit`, `ANDANTE_LIMIT`: one `HOST=LIMITS` each.
@@ -50,6 +52,10 @@ pub struct Settings {
     pub upstream_ca: Vec<String>,
     /// `--data`, `ANDANTE_DATA`.
     pub data: Option<String>,
+    /// `--state`, `ANDANTE_STATE`.
+    pub state: Option<String>,
+    /// `--store`, `ANDANTE_STORE`.
+    pub store: Option<String>,
     /// `--spend`, `ANDANTE_SPEND`.
     pub spend: Option<String>,
     /// `--trust`, `ANDANTE_TRUST`.
@@ -106,6 +112,7 @@ impl Settings {
         Self {
             listen: several(&keys::LISTEN.entry),
             admin: one(&keys::ADMIN.entry),
+            admin_token: one(&keys::ADMIN_TOKEN.entry),
             clients: several(&keys::CLIENTS.entry),
             limits: several(&keys::RULES.entry),
             threads: one(&keys::THREADS.entry),
@@ -114,6 +121,8 @@ impl Settings {
             intercept: several(&keys::INTERCEPT.entry),
             upstream_ca: several(&keys::UPSTREAM_CA.entry),
             data: one(&keys::DATA.entry),
+            state: one(&keys::STATE.entry),
+            store: one(&keys::STORE.entry),
             spend: one(&keys::SPEND.entry),
             trust: one(&keys::TRUST.entry),
             retry: one(&keys::RETRY.entry),

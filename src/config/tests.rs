@@ -8,8 +8,10 @@ use crate::{
     policy::{Origin, Policy, Rules, Scheme},
 };
 
+mod added;
 mod answers;
 mod files;
+mod presets;
 mod schema;
 mod sources;
 mod upstreams;
@@ -299,11 +301,32 @@ fn warnings_do_not_stop_andante_and_are_told_apart() {
             "[[rule]]\nhost = 'a'\nlimits = '9/s'\nmargin = '2s'",
             "warning: a.toml:4: `margin`: a margin of 2s is as long as",
         ),
+        (
+            "[[rule]]\nhost = 'a'\nlimits = ['9/s', '1000 tokens/min']",
+            "warning: a.toml:1: nothing says how many tokens a request takes: each counts as 1, unless it has \
+             Andante-Cost | write usage = [\"tokens=MEMBER\"] for what answers say, or cost = \"tokens=N\"",
+        ),
+        (
+            "[[rule]]\nhost = 'a'\npreset = 'anthropic'\nlimits = ['9/s', '6000 tokens/min']",
+            "warning: a.toml:1: nothing says how many tokens a request takes",
+        ),
     ] {
         let (_, warnings) = Config::load(&file(text)).unwrap();
         assert!(said(&warnings).starts_with(expected), "{}", said(&warnings));
     }
     assert_eq!(problems("drain = 1\n[[rule]]\nhost = 'a'").lines().count(), 2, "errors and warnings together");
+}
+
+#[test]
+fn a_unit_that_answers_tell_of_is_counted_by_a_limit() {
+    let rule = |usage: &str| format!("[[rule]]\nhost = 'a'\nlimits = ['9/s', '1000 tokens/min']\nusage = '{usage}'");
+    let said = problems(&rule("token=total_tokens"));
+    assert!(said.contains("error: a.toml:4: `usage`: no limit counts token | "), "{said}");
+    let (_, warnings) = Config::load(&file(&rule("tokens=total_tokens"))).unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    let tenants = "[[rule]]\nhost = 'a'\npath = '/v1/*'\nname = 'v1'\nlimits = '500 tokens/min'";
+    let (_, warnings) = Config::load(&file(&format!("{}\n{tenants}", rule("tokens=total_tokens")))).unwrap();
+    assert!(warnings.is_empty(), "the rule of the host says it: {warnings:?}");
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! How single values are written. One grammar each for files, flags and the environment.
 
+pub(super) mod added;
 pub(super) mod answers;
+mod fleet;
 pub(super) mod gateway;
 pub(super) mod grammar;
+pub(super) mod preset;
 pub(super) mod upstream;
 
 use std::{
@@ -14,14 +17,16 @@ use std::{
 
 use ipnet::IpNet;
 
+pub(super) use self::fleet::WhenDown;
 use self::grammar::{Grammar, ParseHint};
 use super::{
     duration,
-    model::{AccessLog, LogFormat},
+    fleet::StoreUrl,
+    model::{AccessLog, LogFormat, StatePlace},
 };
 use crate::{
-    limit::{Limits, MarginSpec},
-    policy::{HostPattern, Share},
+    limit::{Cost, Limits, MarginSpec, SpecError},
+    policy::{AssignedWeight, HostPattern, UsageSource},
 };
 
 /// One entry of `clients`.
@@ -44,10 +49,28 @@ pub(super) const ACCESS_LOG: Grammar<Option<AccessLog>> = Grammar {
     example: "\"stderr\" or \"/var/log/andante/access.log\"",
     read: access_log,
 };
+pub(super) const STATE: Grammar<StatePlace> = Grammar {
+    expected: "the name of a file, or \"off\"",
+    example: "\"/var/lib/andante/limits.redb\" or \"off\"",
+    read: state,
+};
+pub(super) const STORE: Grammar<Option<StoreUrl>> = Grammar {
+    expected: "the URL of a Redis or Valkey, or \"off\"",
+    example: "\"redis://store.example:6379\", or \"rediss://:PASSWORD@store.example:6380\" with TLS",
+    read: fleet::store,
+};
+pub(super) const LEASE: Grammar<Duration> =
+    Grammar { expected: "a duration from 1s to 10m", example: "\"10s\"", read: fleet::lease };
+pub(super) const FLEET_SIZE: Grammar<NonZeroU32> =
+    Grammar { expected: "how many andantes there are", example: "3", read: fleet::size };
+pub(super) const STORE_DOWN: Grammar<WhenDown> =
+    Grammar { expected: "\"wait\", \"floor\" or \"open\"", example: "\"wait\"", read: fleet::store_down };
+pub(super) const FLOOR: Grammar<u8> =
+    Grammar { expected: "a percentage from 1% to 90%", example: "\"20%\"", read: fleet::floor };
 pub(super) const CLIENT: Grammar<ClientEntry> =
     Grammar { expected: "a network or \"any\"", example: "\"10.0.0.0/8\"", read: client };
 pub(super) const NETWORK: Grammar<IpNet> = Grammar { expected: "a network", example: "\"10.1.0.0/16\"", read: network };
-pub(super) const SHARE: Grammar<Share> = Grammar {
+pub(super) const SHARE: Grammar<AssignedWeight> = Grammar {
     expected: "NAME=WEIGHT, the weight from 1 to 65535",
     example: "\"live=10\" for a flow, or \"10.1.0.0/16=2\" for clients",
     read: share,
@@ -56,6 +79,8 @@ pub(super) const DURATION: Grammar<Duration> =
     Grammar { expected: "a duration", example: "\"30s\", \"20ms\" or \"1m30s\"", read: length };
 pub(super) const TIMEOUT: Grammar<Duration> =
     Grammar { expected: "a duration longer than nothing", example: "\"30s\"", read: timeout };
+pub(super) const KEEP: Grammar<Option<Duration>> =
+    Grammar { expected: "a duration longer than nothing, or \"off\"", example: "\"10m\" or \"off\"", read: keep };
 pub(super) const MARGIN: Grammar<MarginSpec> =
     Grammar { expected: "a duration or \"auto\"", example: "\"20ms\" or \"auto\"", read: margin };
 pub(super) const HOST: Grammar<HostPattern> = Grammar {
@@ -67,6 +92,12 @@ pub(super) const HOST: Grammar<HostPattern> = Grammar {
 pub(super) const INTERCEPT: Grammar<Option<HostPattern>> =
     Grammar { expected: HOST.expected, example: HOST.example, read: intercept };
 pub(super) const LIMITS: Grammar<Limits> = Grammar { expected: "a limit", example: "\"500/min\"", read: limits };
+pub(super) const COST: Grammar<Cost> = Grammar { expected: "a cost", example: "\"tokens=1200\"", read: cost };
+pub(super) const USAGE: Grammar<UsageSource> = Grammar {
+    expected: "where answers say what was used",
+    example: "\"output-tokens=completion_tokens\"",
+    read: usage,
+};
 pub(super) const LIMIT_OF_HOST: Grammar<(HostPattern, Limits)> =
     Grammar { expected: "HOST=LIMITS", example: "\"api.example.com=10/s,500/min\"", read: limit_of_host };
 pub(super) const IN_FLIGHT: Grammar<NonZeroU32> =
@@ -131,11 +162,20 @@ fn access_log(text: &str) -> Result<Option<AccessLog>, ParseHint> {
     }
 }
 
+fn state(text: &str) -> Result<StatePlace, ParseHint> {
+    match text {
+        "off" => Ok(StatePlace::Off),
+        // A word that is meant as a switch must not become the name of a file.
+        "" | "on" | "true" | "false" | "none" | "auto" => Err(ParseHint::default()),
+        path => Ok(StatePlace::At(PathBuf::from(path))),
+    }
+}
+
 fn client(text: &str) -> Result<ClientEntry, ParseHint> {
     if text == "any" { Ok(ClientEntry::Any) } else { network(text).map(ClientEntry::Network) }
 }
 
-fn share(text: &str) -> Result<Share, ParseHint> {
+fn share(text: &str) -> Result<AssignedWeight, ParseHint> {
     text.parse().map_err(|_| ParseHint::default())
 }
 
@@ -167,6 +207,10 @@ fn timeout(text: &str) -> Result<Duration, ParseHint> {
     length(text).and_then(|length| if length.is_zero() { Err(ParseHint::default()) } else { Ok(length) })
 }
 
+fn keep(text: &str) -> Result<Option<Duration>, ParseHint> {
+    if text == "off" { Ok(None) } else { timeout(text).map(Some) }
+}
+
 fn margin(text: &str) -> Result<MarginSpec, ParseHint> {
     if text == "auto" { Ok(MarginSpec::Auto) } else { length(text).map(MarginSpec::Fixed) }
 }
@@ -196,6 +240,14 @@ fn limit_of_host(text: &str) -> Result<(HostPattern, Limits), ParseHint> {
     let (pattern, list) = (pattern.trim(), list.trim());
     let pattern = HOST.read(pattern).map_err(ParseHint::from)?;
     Ok((pattern, LIMITS.read(list).map_err(ParseHint::from)?))
+}
+
+fn cost(text: &str) -> Result<Cost, ParseHint> {
+    text.parse().map_err(|wrong: SpecError| ParseHint::hint(wrong.hint()))
+}
+
+fn usage(text: &str) -> Result<UsageSource, ParseHint> {
+    text.parse().map_err(|hint: String| ParseHint::hint(hint))
 }
 
 fn in_flight(text: &str) -> Result<NonZeroU32, ParseHint> {

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     config::Dns,
-    error::{Cause, is_exhaustion},
+    error::{BoxError, is_exhaustion},
 };
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
@@ -86,7 +86,7 @@ impl NameResolver {
         if let Dns::Servers(servers) = &self.dns {
             return Some(ServerSettings::of(servers));
         }
-        let settings = fs::read(RESOLV_CONF).map_err(Cause::from).and_then(|text| ServerSettings::parse(&text));
+        let settings = fs::read(RESOLV_CONF).map_err(BoxError::from).and_then(|text| ServerSettings::parse(&text));
         let settings = settings.inspect_err(|error| {
             warn!(%error, "could not read /etc/resolv.conf; names are resolved by the system, and not kept");
         });
@@ -112,7 +112,7 @@ fn loopback() -> Vec<IpAddr> {
 
 /// Asks `getaddrinfo`, on a thread that may block.
 async fn system(host: &str) -> Result<Vec<IpAddr>, NotResolved> {
-    let name: Name = host.parse().map_err(|error| NotResolved::Failed(Cause::from(error)))?;
+    let name: Name = host.parse().map_err(|error| NotResolved::Failed(BoxError::from(error)))?;
     let found = GaiResolver::new().oneshot(name).await.map_err(|error| match is_exhaustion(&error) {
         true => NotResolved::NoDescriptor,
         false => NotResolved::Failed(error.into()),

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 
 use hickory_resolver::net::{DnsError, NetError};
 
-use crate::error::{Cause, is_exhaustion};
+use crate::error::{BoxError, is_exhaustion};
 
 /// Why a name has no addresses.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(super) enum NotResolved {
     /// There was no file descriptor left to ask with.
     NoDescriptor,
     /// A server answered that there is none, or no server could be asked.
-    Failed(Cause),
+    Failed(BoxError),
 }
 
 // === impl NotResolved ===

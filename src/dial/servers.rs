@@ -22,7 +22,7 @@ use hickory_resolver::{
 use tokio::sync::Semaphore;
 
 use super::not_resolved::NotResolved;
-use crate::error::Cause;
+use crate::error::BoxError;
 
 /// How many answers are kept of each server: two for a name.
 const MOST_KEPT: u64 = 2048;
@@ -66,7 +66,7 @@ impl ServerSettings {
     }
 
     /// Reads a `resolv.conf`.
-    pub(super) fn parse(text: &[u8]) -> Result<Self, Cause> {
+    pub(super) fn parse(text: &[u8]) -> Result<Self, BoxError> {
         let (config, options) = parse_resolv_conf(text)?;
         let (domain, search, servers) = config.into_parts();
         // As resolv.conf(5) has it: the domain is what is searched where nothing else is.

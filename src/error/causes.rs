@@ -3,7 +3,10 @@
 use std::{error::Error, fmt::Write as _, io};
 
 /// The source of an error that libraries hand over.
-pub type Cause = Box<dyn Error + Send + Sync>;
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
+/// No text about an error is longer, in bytes: it may quote what somebody has sent.
+const MOST: usize = 1000;
 
 /// `error` with its causes, in one line.
 pub(super) fn in_one_line(error: &dyn Error) -> String {
@@ -12,6 +15,11 @@ pub(super) fn in_one_line(error: &dyn Error) -> String {
     while let Some(cause) = next {
         let _ = write!(text, ": {cause}");
         next = cause.source();
+    }
+    if text.len() > MOST {
+        let end = (0..=MOST).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+        text.truncate(end);
+        text.push('…');
     }
     text
 }
@@ -32,4 +40,14 @@ pub fn io_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
         next = error.source();
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_a_client_has_written_makes_no_text_of_any_length() {
+        let error = crate::error::Error::BadCost { found: "\u{e9}".repeat(30_000) };
+        let text = super::in_one_line(&error);
+        assert!((900..1100).contains(&text.len()) && text.ends_with('\u{2026}'), "{}", text.len());
+    }
 }

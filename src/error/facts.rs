@@ -6,7 +6,7 @@ use http::StatusCode as S;
 
 use self::{AfterAnswer::*, Blame::*, Retryable::*};
 use super::{
-    causes::{self, Cause, io_error},
+    causes::{self, BoxError, io_error},
     kind::Error,
 };
 
@@ -98,6 +98,12 @@ fn facts(error: &Error) -> ErrorFacts {
             "write how many requests it counts as, from 1, or leave the field out"),
         Error::TooCostly { .. } => row(S::BAD_REQUEST, "http_request_error", Client, Never, KeepAlive,
             "split the request, or lower its cost: no limit gives more than its count at once"),
+        Error::KeyReused => row(S::UNPROCESSABLE_ENTITY, "http_request_error", Client, Never, KeepAlive,
+            "make a key for each request, and use it again only to send the same request again"),
+        Error::KeyInUse => row(S::CONFLICT, "http_request_denied", Us, Never, KeepAlive,
+            "try again when the earlier request is over").wait(SOON),
+        Error::UncountedUnit { .. } => row(S::BAD_REQUEST, "http_request_error", Client, Never, KeepAlive,
+            "use the names of units that the rule's limits have"),
         Error::ClientDenied { .. } => row(S::FORBIDDEN, "http_request_denied", Client, Never, Close,
             "add the client's network to `clients` in the configuration"),
         Error::Forbidden { .. } => row(S::FORBIDDEN, "destination_ip_prohibited", Client, Never, KeepAlive,
@@ -120,6 +126,8 @@ fn facts(error: &Error) -> ErrorFacts {
             OWN_PROXY),
         Error::Refused { retry_after, .. } => row(S::TOO_MANY_REQUESTS, "http_request_denied", Us, Never, KeepAlive,
             "try again after Retry-After, or raise `max-wait` or `max-waiting`").wait(*retry_after),
+        Error::DroppedByOperator => row(S::SERVICE_UNAVAILABLE, "http_request_denied", Us, Never, KeepAlive,
+            "ask whoever runs this proxy before you send it again"),
         Error::Draining => row(S::SERVICE_UNAVAILABLE, "proxy_internal_response", Us, Never, Close,
             "try again: another instance may be up").wait(SOON),
         Error::Dns { .. } => row(S::BAD_GATEWAY, "dns_error", Upstream, Unreached, KeepAlive,
@@ -168,7 +176,7 @@ fn row(
 }
 
 /// The Proxy-Status of a connection that did not come about.
-fn unreachable(source: &Cause) -> &'static str {
+fn unreachable(source: &BoxError) -> &'static str {
     match io_error(source.as_ref()).map(io::Error::kind) {
         Some(io::ErrorKind::ConnectionRefused) => "connection_refused",
         Some(io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable) => "destination_ip_unroutable",

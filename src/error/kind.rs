@@ -1,8 +1,8 @@
 //! Every way in which a request fails. What follows from each stands in `facts`.
 
-use std::{net::IpAddr, num::NonZeroU32, time::Duration};
+use std::{net::IpAddr, time::Duration};
 
-use super::causes::Cause;
+use super::causes::BoxError;
 
 /// Why a request could not be served. Says what was tried, and on what; never quotes a credential.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +58,9 @@ pub enum Error {
     #[error("the expectation is not \"100-continue\"")]
     Expectation,
     /// `Andante-Cost` is no cost.
-    #[error("Andante-Cost is {found:?}, which is no whole number from 1")]
+    #[error(
+        "Andante-Cost is {found:?}, which is neither a whole number from 1 nor one for each unit, as in \"tokens=500\""
+    )]
     BadCost {
         /// What it is.
         found: String,
@@ -66,10 +68,24 @@ pub enum Error {
     /// A limit never has room for what the request costs.
     #[error("a request that costs {cost} fits no window of {limit}")]
     TooCostly {
-        /// What it costs.
-        cost: NonZeroU32,
+        /// What it costs: `11`, or `5000 tokens`.
+        cost: String,
         /// The limit.
         limit: String,
+    },
+    /// Two requests with one `Idempotency-Key` differ.
+    #[error("the Idempotency-Key was used for a request with another body")]
+    KeyReused,
+    /// The answer to an earlier request with this `Idempotency-Key` is under way, and cannot be shared.
+    #[error("the answer to another request with this Idempotency-Key is under way, and too large to be shared")]
+    KeyInUse,
+    /// `Andante-Cost` names a unit that no limit counts, while others are counted: a mistyped name must not set limits aside.
+    #[error("Andante-Cost names {found:?}, but the limits here count {counted}")]
+    UncountedUnit {
+        /// The name.
+        found: String,
+        /// What is counted.
+        counted: String,
     },
     /// The client's address is not allowed in.
     #[error("{client} may not use this proxy")]
@@ -128,6 +144,9 @@ pub enum Error {
         /// How long until the lane would accept a request like this one.
         retry_after: Duration,
     },
+    /// An operator has dropped it while it waited.
+    #[error("an operator dropped this request while it waited for a slot")]
+    DroppedByOperator,
     /// The process is about to end.
     #[error("the proxy is shutting down, and this request would not have finished in time")]
     Draining,
@@ -137,7 +156,7 @@ pub enum Error {
         /// The name.
         host: String,
         /// The resolver's error.
-        source: Cause,
+        source: BoxError,
     },
     /// No name server answered.
     #[error("no name server answered for {host} in time")]
@@ -153,7 +172,7 @@ pub enum Error {
         /// The upstream.
         origin: String,
         /// The parent's answer, or the system's error.
-        source: Cause,
+        source: BoxError,
     },
     /// The upstream's certificate is not trusted.
     #[error("the certificate of {origin} {reason}")]
@@ -171,7 +190,7 @@ pub enum Error {
         /// The upstream.
         origin: String,
         /// What went wrong.
-        source: Cause,
+        source: BoxError,
     },
     /// The upstream ended the TLS handshake and gave a reason.
     #[error("{origin} ended the TLS handshake with the alert \"{alert}\"")]
@@ -203,7 +222,7 @@ pub enum Error {
         /// The upstream.
         origin: String,
         /// The system's error.
-        source: Cause,
+        source: BoxError,
     },
     /// The connection broke before the answer was there.
     #[error("{origin} closed the connection before its answer was complete")]
@@ -211,7 +230,7 @@ pub enum Error {
         /// The upstream.
         origin: String,
         /// The connection's error.
-        source: Cause,
+        source: BoxError,
     },
     /// The upstream says that it has not looked at the request (RFC 9113 §8.7).
     #[error("{origin} did not take the request")]
@@ -219,7 +238,7 @@ pub enum Error {
         /// The upstream.
         origin: String,
         /// The connection's error.
-        source: Cause,
+        source: BoxError,
     },
     /// The answer is not HTTP.
     #[error("{origin} gave an answer that is not valid HTTP")]
@@ -227,7 +246,7 @@ pub enum Error {
         /// The upstream.
         origin: String,
         /// What is wrong with it.
-        source: Cause,
+        source: BoxError,
     },
     /// No answer in time.
     #[error("{origin} did not answer within {after:?}")]
@@ -247,6 +266,6 @@ pub enum Error {
     #[error("the request's body could not be read")]
     Body {
         /// The connection's error.
-        source: Cause,
+        source: BoxError,
     },
 }

@@ -30,6 +30,8 @@ pub struct DepartureStats {
 struct Record {
     stats: DepartureStats,
     last: VecDeque<Departure>,
+    /// How many were asked to leave early, since the time is known after which clients do.
+    bounded: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +46,8 @@ const LAST: usize = 16;
 const LEAST: usize = 8;
 /// Times are the same if they differ from their median by no more than a tenth of it.
 const TOLERANCE: u32 = 10;
+/// One client of so many is not sent away for what others did.
+const TRIAL: u32 = 16;
 /// Departures within this are of one moment: a program that was ended leaves with all its requests. Only if they had
 /// waited for a whole number of seconds, give or take `WHOLE`, that was a time-out.
 const MOMENT: Duration = Duration::from_millis(100);
@@ -69,6 +73,25 @@ impl Departures {
         stats.longest = stats.longest.max(waited);
         stats.usual = usual;
         usual
+    }
+
+    /// How long a client that comes now will stay, as far as others have taught. One in `TRIAL` may stay for as long as
+    /// it likes: if it does, [`stayed`](Self::stayed) says that what was learned is over.
+    pub fn patience(&self) -> Option<Duration> {
+        let mut record = self.0.lock();
+        let usual = record.stats.usual?;
+        record.bounded = record.bounded.wrapping_add(1);
+        (!record.bounded.is_multiple_of(TRIAL)).then_some(usual)
+    }
+
+    /// A client has waited for `time`, and got its slot. Whoever stays for clearly longer than the others did has another
+    /// time-out than they: what they taught is forgotten.
+    pub fn stayed(&self, time: Duration) {
+        let mut record = self.0.lock();
+        if record.stats.usual.is_some_and(|usual| time > usual + usual / TOLERANCE) {
+            (record.stats.usual, record.bounded) = (None, 0);
+            record.last.clear();
+        }
     }
 
     /// All that is known of them.
@@ -155,5 +178,33 @@ mod tests {
         }
         let stats = departures.stats();
         assert_eq!((stats.total, stats.queued, stats.waited, stats.longest), (100, 25, ms(5050), ms(100)));
+    }
+
+    /// Departures from which 5 s are learned.
+    fn impatient() -> Departures {
+        let departures = Departures::default();
+        for n in 1..=8 {
+            departures.record(Instant::START + ms(n * 400), ms(5000), true);
+        }
+        departures
+    }
+
+    #[test]
+    fn patience_is_what_others_had_and_one_in_sixteen_is_asked_again() {
+        assert_eq!(Departures::default().patience(), None);
+        let departures = impatient();
+        let free = (0..160).filter(|_| departures.patience().is_none()).count();
+        assert_eq!(free, 10);
+        assert_eq!(departures.patience(), Some(ms(5000)));
+    }
+
+    #[test]
+    fn a_client_that_stays_longer_ends_what_others_have_taught() {
+        let departures = impatient();
+        departures.stayed(ms(5400));
+        assert_eq!(departures.patience(), Some(ms(5000)), "as long as the others, within a tenth");
+        departures.stayed(ms(5600));
+        assert_eq!((departures.patience(), departures.stats().usual), (None, None));
+        assert_eq!(departures.stats().total, 8, "what has happened is still counted");
     }
 }

@@ -4,9 +4,13 @@
 //! If nobody waits and every limit says *now*, a request passes on the spot. Otherwise it takes a ticket. While somebody
 //! waits, one task per lane sleeps until the next slot matures, and only then is the ticket chosen that gets it.
 
+mod keeping;
 mod log;
 mod permit;
+mod sharing;
+mod steer;
 mod symptoms;
+mod view;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -14,22 +18,25 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::{Notify, oneshot};
 
-use self::{log::log_changes, symptoms::Symptoms};
+pub use self::keeping::KeepRequest;
+pub(in crate::lane) use self::keeping::KeptLane;
+use self::{log::log_changes, sharing::SharedLane, symptoms::Symptoms};
 pub use self::{
     permit::{Admission, Permit, Waiting},
+    sharing::Sharing,
     symptoms::UpstreamFailure,
 };
 use crate::{
     clock::{Clock, Instant},
     lane::{
+        journal::Journal,
         order::Place,
-        request::AdmitRequest,
-        snapshot::{QueueStatus, Snapshot},
-        state::{Decision, Effects, End, Grant, Memory, Slot, State, Timer},
+        request::{AdmitRequest, Refusal},
+        state::{Decision, Displaced, Effects, End, Grant, Slot, State, Timer, Usage},
     },
     learn::AnswerReport,
     metrics::RuleMetrics,
-    policy::Policy,
+    policy::{Policy, Rules},
 };
 
 /// The queue and the limits of one budget, under one policy.
@@ -41,6 +48,8 @@ pub struct Lane {
     policy: Arc<Policy>,
     metrics: Arc<RuleMetrics>,
     clock: Clock,
+    /// Where it is written what happens here, if people are told.
+    journal: Option<Arc<Journal>>,
     shared: Arc<Shared>,
 }
 
@@ -50,13 +59,20 @@ struct Shared {
     /// Tells the timer that it sleeps too long.
     wake: Notify,
     symptoms: Symptoms,
+    /// Where it is kept.
+    kept: Option<KeptLane>,
+    /// Who is woken if its limits are shared with other processes.
+    sharing: Option<SharedLane>,
 }
 
 /// How a waiting request gets its permit, and the lane that it came to.
 struct GrantSender {
     lane: Arc<Lane>,
-    sender: oneshot::Sender<Permit>,
+    sender: oneshot::Sender<Result<Permit, Refusal>>,
 }
+
+/// So many narrower budgets are looked at in one go whether they can be forgotten.
+const SOME: u32 = 1000;
 
 // === impl Lane ===
 
@@ -65,17 +81,54 @@ impl Lane {
     pub fn new(host: Arc<str>, policy: Arc<Policy>, metrics: Arc<RuleMetrics>, clock: Clock) -> Self {
         let now = clock.now();
         let state = Mutex::new(State::new(policy.clone(), now, clock.epoch()));
-        let shared = Shared { state, wake: Notify::new(), symptoms: Symptoms::new(now) };
-        Self { host, policy, metrics, clock, shared: Arc::new(shared) }
+        let shared = Shared { state, wake: Notify::new(), symptoms: Symptoms::new(now), kept: None, sharing: None };
+        Self { host, policy, metrics, clock, journal: None, shared: Arc::new(shared) }
+    }
+
+    /// This lane, which writes into `journal` from now on.
+    pub(super) fn with_journal(self, journal: Arc<Journal>) -> Self {
+        Self { journal: Some(journal), ..self }
+    }
+
+    /// The same lane, whose configured limits are shared with other processes; the store knows it by `name`.
+    pub(super) fn shared(mut self, sharing: &Sharing, name: Arc<str>) -> Self {
+        let shared = Arc::get_mut(&mut self.shared).expect("nobody else has it yet");
+        shared.sharing = Some(sharing.lane(name));
+        shared.state.get_mut().share(sharing.lease.clone());
+        self
     }
 
     /// This lane under another policy: with the same queue, and with all that was sent and learned.
     pub(super) fn reconfigured(self: &Arc<Self>, policy: Arc<Policy>, metrics: Arc<RuleMetrics>) -> Arc<Self> {
-        let (host, shared) = (self.host.clone(), self.shared.clone());
-        let lane = Arc::new(Self { host, policy: policy.clone(), metrics, clock: self.clock, shared });
+        let (host, journal, shared) = (self.host.clone(), self.journal.clone(), self.shared.clone());
+        let lane = Arc::new(Self { host, policy: policy.clone(), metrics, clock: self.clock, journal, shared });
         let epoch = lane.clock.epoch();
         lane.tell(|state, now| state.reconfigured(now, policy, epoch));
         lane
+    }
+
+    /// From now on the rules for some of its requests are those of `rules`.
+    pub(super) fn narrower_rules(self: &Arc<Self>, rules: &Rules) {
+        let rule_of = |name: &str| rules.iter().find(|rule| rule.added.is_some() && *rule.name == *name).cloned();
+        self.tell(|state, now| state.narrower_rules(now, rule_of));
+    }
+
+    /// Forgets narrower budgets that remember nothing.
+    pub(super) fn forget_idle(&self) {
+        let mut looks = self.shared.state.lock().narrow_budgets();
+        while looks > 0 {
+            // Others may have the lock in between.
+            let some = looks.min(SOME);
+            let now = self.clock.now();
+            self.shared.state.lock().forget_idle(now, some);
+            looks -= some;
+        }
+    }
+
+    /// For how many narrower budgets there is memory.
+    #[cfg(test)]
+    pub(super) fn narrow_budgets(&self) -> u32 {
+        self.shared.state.lock().narrow_budgets()
     }
 
     /// From now on, requests that asked `other` ask this lane: what was sent there counts here.
@@ -96,119 +149,45 @@ impl Lane {
         let mut state = self.shared.state.lock();
         match state.asked(now, &ask) {
             Decision::Send(slot) => {
+                let (block, calls) = (state.asks_for_block(), state.calls());
                 drop(state);
+                if block {
+                    self.ask_for_block();
+                }
+                if calls {
+                    self.call();
+                }
                 Admission::Send(self.permit(slot, Duration::ZERO))
             }
             Decision::Refuse(refusal) => Admission::Refuse(refusal),
             Decision::Wait(offer) => {
                 let (sender, grant) = oneshot::channel();
-                let place = state.enqueued(now, &ask, &offer, GrantSender { lane: self.clone(), sender });
+                let (expected, ahead) = (offer.expected, offer.ahead);
+                let place = state.enqueued(now, &ask, offer, GrantSender { lane: self.clone(), sender });
                 self.metrics.waiting.inc();
                 let effects = state.effects(now);
                 drop(state);
                 self.execute(effects);
-                Admission::Wait(Waiting { lane: self.clone(), place, grant, granted: false, expected: offer.expected })
+                Admission::Wait(Waiting { lane: self.clone(), place, grant, answered: false, expected, ahead })
             }
         }
-    }
-
-    /// Whether the upstream is left alone because it fails.
-    pub fn is_broken(&self) -> bool {
-        self.shared.state.lock().learned().is_broken()
-    }
-
-    /// Whether the API serves requests, so that a 503 refuses one and says nothing of an outage.
-    pub fn is_alive(&self) -> bool {
-        self.shared.state.lock().learned().is_alive()
-    }
-
-    /// For how long nothing leaves, as far as is known.
-    pub fn closed_for(&self) -> Duration {
-        let now = self.clock.now();
-        let mut state = self.shared.state.lock();
-        let learned = state.learned();
-        learned.closed(now, learned.usual_scope()).map_or(Duration::ZERO, |(until, _)| until.since(now))
-    }
-
-    /// Whether one more request may be sent again although the upstream is in trouble; counts it if so.
-    pub fn may_retry(&self) -> bool {
-        self.shared.state.lock().learned().may_retry()
-    }
-
-    /// How many answers were no refusals.
-    pub fn served(&self) -> u64 {
-        let state = self.shared.state.lock();
-        state.stats().answered - state.stats().refused_by_api
-    }
-
-    /// The policy that holds here.
-    pub fn policy(&self) -> &Arc<Policy> {
-        &self.policy
-    }
-
-    /// Where this lane is counted.
-    pub fn metrics(&self) -> &Arc<RuleMetrics> {
-        &self.metrics
-    }
-
-    /// The host whose budget this is.
-    pub fn host(&self) -> &Arc<str> {
-        &self.host
-    }
-
-    /// How many wait, and when the next slot matures.
-    pub fn queue_status(&self) -> QueueStatus {
-        let now = self.clock.now();
-        let mut state = self.shared.state.lock();
-        QueueStatus { waiting: state.waiting(), next_slot: state.next_slot(now) }
-    }
-
-    /// How many wait.
-    pub fn waiting(&self) -> usize {
-        self.shared.state.lock().waiting()
     }
 
     pub(super) fn now(&self) -> Instant {
         self.clock.now()
     }
 
-    /// The lane as it stands.
-    pub fn snapshot(&self) -> Snapshot {
-        let now = self.clock.now();
-        self.shared.state.lock().snapshot(now, self.host.clone())
-    }
-
-    /// Whether somebody waits although a slot has matured.
-    #[cfg(test)]
-    pub(super) fn loses_slots(&self) -> bool {
-        let now = self.clock.now();
-        let mut state = self.shared.state.lock();
-        state.waiting() > 0 && state.next_slot(now) <= now
-    }
-
-    /// How many that wait have been moved from line to line, one by one.
-    #[cfg(test)]
-    pub(super) fn moved(&self) -> usize {
-        self.shared.state.lock().moved()
-    }
-
-    /// What would be lost if this lane were forgotten.
-    pub(super) fn memory(&self) -> Memory {
-        let now = self.clock.now();
-        self.shared.state.lock().memory(now)
-    }
-
     /// A request is being written. Returns when.
     pub(super) fn sent(self: &Arc<Self>, slot: &Slot) -> Instant {
         self.tell(|state, now| {
-            state.sent(now, slot.charge);
+            state.sent(now, slot);
             now
         })
     }
 
     /// What was sent has not been written after all. Returns whether its slot still holds.
     pub(super) fn recalled(self: &Arc<Self>, slot: &Slot) -> bool {
-        self.tell(|state, _| state.recalled(slot.charge))
+        self.tell(|state, _| state.recalled(slot))
     }
 
     /// The answer of what left at `sent` is here.
@@ -218,6 +197,11 @@ impl Lane {
             now.since(sent)
         });
         self.metrics.upstream_seconds.observe(took.as_secs_f64());
+    }
+
+    /// The answer has said what its request used.
+    pub(super) fn used(self: &Arc<Self>, slot: &Slot, usage: &Usage) {
+        self.tell(|state, now| state.used(now, slot, usage));
     }
 
     /// What was taken could not be sent, broke off, or was not answered in time.
@@ -267,7 +251,14 @@ impl Lane {
     /// back, for which the next one gets one, which may have left as well: a loop, however many those are.
     fn execute(self: &Arc<Self>, mut effects: Effects<GrantSender>) {
         loop {
-            let Effects { grants, timer, changes } = effects;
+            let Effects { grants, displaced, timer, block, calls, changes } = effects;
+            displaced.into_iter().for_each(dismiss);
+            if block {
+                self.ask_for_block();
+            }
+            if calls {
+                self.call();
+            }
             match timer {
                 Timer::Keep => {}
                 Timer::Set(at) => drop(tokio::spawn(self.clone().drive(at))),
@@ -313,10 +304,17 @@ impl Lane {
 fn deliver(grant: Grant<GrantSender>) -> Result<(), Slot> {
     let Grant { ticket: GrantSender { lane, sender }, slot, waited } = grant;
     lane.metrics.waiting.dec();
-    sender.send(lane.permit(slot, waited)).map_err(|permit| {
+    sender.send(Ok(lane.permit(slot, waited))).map_err(|permit| {
         lane.metrics.in_flight.dec();
-        permit.into_slot()
+        permit.expect("it is what was sent").into_slot()
     })
+}
+
+/// Tells a request that it waits no more; it may have left.
+fn dismiss(displaced: Displaced<GrantSender>) {
+    let Displaced { ticket: GrantSender { lane, sender }, refusal } = displaced;
+    lane.metrics.waiting.dec();
+    let _ = sender.send(Err(refusal));
 }
 
 impl fmt::Debug for Lane {

@@ -6,19 +6,25 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
+use tracing::warn;
 
 use super::{
-    Lane,
+    Lane, Sharing,
+    journal::Journal,
+    kept::KeptLanes,
     key::{LaneKey, RequestKey},
+    request::AddedRule,
     state::Memory,
 };
 use crate::{
     clock::{Clock, Instant},
+    limit::Unit,
     metrics::{Metrics, RuleMetrics},
-    policy::{Origin, Rules},
+    policy::{Origin, Policy, Rules},
 };
 
 /// All lanes.
@@ -26,11 +32,19 @@ pub struct Lanes {
     clock: Clock,
     metrics: Metrics,
     /// Written by a reload alone. While one moves the lanes, nobody can open another one for the same requests.
-    table: RwLock<Table>,
+    table: RwLock<LaneTable>,
+    /// What is kept of them, if anything is.
+    kept: Option<KeptLanes>,
+    /// What happens in them.
+    journal: Arc<Journal>,
+    /// How they share their limits with other processes, if they do.
+    sharing: Option<Sharing>,
+    /// Until when an operator has paused all of them, those to come too.
+    held: Mutex<Option<Instant>>,
 }
 
 /// The rules, and the lanes that are made by them.
-struct Table {
+struct LaneTable {
     rules: Arc<Rules>,
     /// Of each rule, in the order of the rules; those of hosts without one come last.
     rules_lanes: Vec<RuleLanes>,
@@ -51,11 +65,25 @@ struct OpenLane {
     origin: Origin,
 }
 
+/// A lane that was only looked up.
+pub struct LookedUp {
+    /// The lane.
+    pub lane: Arc<Lane>,
+    /// Whether requests have come to it.
+    pub open: bool,
+    /// The rules under which it was found.
+    pub rules: Arc<Rules>,
+}
+
 /// This many lanes of a rule are kept although they remember nothing, for people to see what was done in them.
 const FEW: usize = 1024;
 /// This many lanes of a rule are kept for what they have learned. Beyond, those go first that were used longest ago and do
 /// not pause.
 const LEARNED: usize = 16 * FEW;
+/// So many lanes of a rule are kept for what was sent in them, though its windows be long. Beyond, those go first that
+/// were used longest ago: no host is called too often by that unless it is called again within its window, after as
+/// many others.
+const COUNTED: usize = 64 * FEW;
 
 // === impl Lanes ===
 
@@ -63,7 +91,25 @@ impl Lanes {
     /// No lane yet.
     pub fn new(rules: Rules, metrics: Metrics, clock: Clock) -> Self {
         show(&metrics, &rules);
-        Self { clock, metrics, table: RwLock::new(Table::new(rules, false)) }
+        Self {
+            clock,
+            metrics,
+            table: RwLock::new(LaneTable::new(rules, false)),
+            kept: None,
+            sharing: None,
+            journal: Arc::default(),
+            held: Mutex::default(),
+        }
+    }
+
+    /// From now on they go on with what is `kept` of lanes.
+    pub fn keeping(self, kept: KeptLanes) -> Self {
+        Self { kept: Some(kept), ..self }
+    }
+
+    /// From now on they share their configured limits with other processes.
+    pub fn sharing(self, sharing: Sharing) -> Self {
+        Self { sharing: Some(sharing), ..self }
     }
 
     /// The lane for requests to `origin`.
@@ -89,6 +135,38 @@ impl Lanes {
         lanes.entry(key.to_lane_key()).or_insert_with(open).lane.clone()
     }
 
+    /// The lane for requests to `origin`, without opening it: where none is open, one that no request will ever come to
+    /// says what the first one would find.
+    pub fn look_up(&self, origin: &Origin) -> LookedUp {
+        let table = self.table.read();
+        let key = RequestKey::new(&table.rules, origin);
+        let rules = table.rules.clone();
+        if let Some(open) = table.of(key).lanes.read().get(key.borrowed()) {
+            return LookedUp { lane: open.lane.clone(), open: true, rules };
+        }
+        let policy = key.rule.map_or(rules.unruled(), |rule| rules.get(rule)).clone();
+        // Of its own: those of hosts without a rule are counted.
+        let (host, metrics) = (key.host.clone(), Metrics::new().rule(&policy.name));
+        let lane = Arc::new(match &self.kept {
+            Some(kept) => kept.look_up(host, policy, metrics, self.clock, &rules),
+            None => Lane::new(host, policy, metrics, self.clock),
+        });
+        if table.reloaded {
+            table.of_host(key).iter().for_each(|relative| lane.absorb(relative));
+        }
+        self.hold(&lane);
+        LookedUp { lane, open: false, rules }
+    }
+
+    /// The rules for some of the requests to `origin`, in the order of writing.
+    pub fn added(&self, origin: &Origin) -> Box<[AddedRule]> {
+        let added = |policy: &Arc<Policy>| {
+            let draws = self.metrics.rule(&policy.name).draws();
+            AddedRule { policy: policy.clone(), draws }
+        };
+        self.rules().added(origin).map(added).collect()
+    }
+
     /// From now on `rules` hold. Each lane goes to the rule that is for its requests now, with all that it remembers and
     /// with those that wait in it. Must be called on a tokio runtime, which drives the lanes.
     pub fn reload(&self, rules: Rules) {
@@ -97,8 +175,8 @@ impl Lanes {
         for gone in table.rules.iter().filter(|rule| rules.iter().all(|other| other.name != rule.name)) {
             self.metrics.rule(&gone.name).set_limit_per_second(None);
         }
-        let mut next = Table::new(rules.reusing(&table.rules), true);
-        let Table { rules, rules_lanes, .. } = &mut next;
+        let mut next = LaneTable::new(rules.reusing(&table.rules), true);
+        let LaneTable { rules, rules_lanes, .. } = &mut next;
         for OpenLane { lane, origin } in
             table.rules_lanes.drain(..).flat_map(|of_rule| of_rule.lanes.into_inner().into_values())
         {
@@ -109,9 +187,13 @@ impl Lanes {
             } else {
                 lane.reconfigured(policy.clone(), self.metrics_of(rules, key))
             };
+            moved.narrower_rules(rules);
             let last = rules_lanes.len() - 1;
             match rules_lanes[key.rule.unwrap_or(last)].lanes.get_mut().entry(key.to_lane_key()) {
-                Entry::Vacant(place) => drop(place.insert(OpenLane { lane: moved, origin })),
+                Entry::Vacant(place) => {
+                    moved.share_as(shared_name(rules, policy, &origin.host));
+                    place.insert(OpenLane { lane: moved, origin });
+                }
                 // Two rules for ports of one host have become one. Requests that wait in the lane that goes leave as before.
                 Entry::Occupied(taken) => taken.get().lane.absorb(&moved),
             }
@@ -122,8 +204,17 @@ impl Lanes {
     /// Forgets lanes that remember nothing, if there are many, and notices if the system's clock was set. To be called
     /// every few seconds, on a tokio runtime.
     pub fn sweep(&self) {
-        if self.rules().iter().any(|rule| !rule.calendar.is_empty()) {
-            self.all().iter().filter(|lane| !lane.policy().calendar.is_empty()).for_each(Lane::read_clock);
+        let rules = self.rules();
+        let calendar = |added: bool| {
+            let mut rules = rules.iter().filter(|rule| rule.added.is_some() == added);
+            rules.any(|rule| !rule.calendar.is_empty())
+        };
+        let (own, added) = (calendar(false), calendar(true));
+        if own || added {
+            self.all().iter().filter(|lane| added || !lane.policy().calendar.is_empty()).for_each(Lane::read_clock);
+        }
+        if rules.iter().any(|rule| rule.added.is_some()) {
+            self.all().iter().for_each(|lane| lane.forget_idle());
         }
         for rule_lanes in &self.table.read().rules_lanes {
             let mut lanes = rule_lanes.lanes.write();
@@ -151,6 +242,29 @@ impl Lanes {
         self.table.read().rules_lanes.iter().flat_map(lanes).collect()
     }
 
+    /// Pauses every lane for so long, or until [`Self::resume_all`]; those that are opened meanwhile, too. Returns how many
+    /// there are.
+    pub fn pause_all(&self, length: Option<Duration>) -> usize {
+        *self.held.lock() = Some(length.map_or(Instant::FAR, |length| self.clock.now() + length));
+        self.all().iter().map(|lane| lane.pause(length)).count()
+    }
+
+    /// Resumes every lane. Returns how many were paused by an operator.
+    pub fn resume_all(&self) -> usize {
+        *self.held.lock() = None;
+        self.all().iter().filter(|lane| lane.resume()).count()
+    }
+
+    /// What happened in them lately.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// The lane of the rule called `rule` for `host`, if there is one.
+    pub fn named(&self, rule: &str, host: &str) -> Option<Arc<Lane>> {
+        self.all().into_iter().find(|lane| *lane.policy().name == *rule && **lane.host() == *host)
+    }
+
     /// The rules that the lanes are made by.
     pub fn rules(&self) -> Arc<Rules> {
         self.table.read().rules.clone()
@@ -158,7 +272,26 @@ impl Lanes {
 
     fn open(&self, rules: &Rules, key: RequestKey<'_>) -> Arc<Lane> {
         let policy = key.rule.map_or(rules.unruled(), |rule| rules.get(rule));
-        Arc::new(Lane::new(key.host.clone(), policy.clone(), self.metrics_of(rules, key), self.clock))
+        let (host, metrics) = (key.host.clone(), self.metrics_of(rules, key));
+        let lane = match &self.kept {
+            Some(kept) => kept.open(host, policy.clone(), metrics, self.clock, rules),
+            None => Lane::new(host, policy.clone(), metrics, self.clock),
+        };
+        let lane = match &self.sharing {
+            Some(sharing) => lane.shared(sharing, shared_name(rules, policy, key.host)),
+            None => lane,
+        };
+        let lane = Arc::new(lane.with_journal(self.journal.clone()));
+        self.hold(&lane);
+        lane
+    }
+
+    /// Pauses a new lane if all of them are paused.
+    fn hold(&self, lane: &Arc<Lane>) {
+        let now = self.clock.now();
+        if let Some(until) = self.held.lock().filter(|until| *until > now) {
+            lane.pause((until != Instant::FAR).then(|| until.since(now)));
+        }
     }
 
     fn metrics_of(&self, rules: &Rules, key: RequestKey<'_>) -> Arc<RuleMetrics> {
@@ -171,7 +304,7 @@ impl Lanes {
 
 // === impl Table ===
 
-impl Table {
+impl LaneTable {
     fn new(rules: Rules, reloaded: bool) -> Self {
         let rules_lanes = (0..=rules.iter().count()).map(|_| RuleLanes::default()).collect();
         Self { rules: Arc::new(rules), rules_lanes, reloaded }
@@ -189,10 +322,18 @@ impl Table {
     }
 }
 
+/// What a store that several andantes share knows the lane of `host` under `policy` by. Its rule is part of that only if
+/// another one limits other ports of the host: otherwise a rule that is renamed goes on with what was sent.
+fn shared_name(rules: &Rules, policy: &Policy, host: &Arc<str>) -> Arc<str> {
+    let rule = if rules.limits_alone(host) { "" } else { &*policy.name };
+    format!("{rule}\n{host}").into()
+}
+
 /// Shows all of `rules` among the metrics, and what they allow.
 fn show(metrics: &Metrics, rules: &Rules) {
     for rule in rules.iter() {
-        let slowest = rule.limits.iter().map(|limit| limit.rate.per_second()).reduce(f64::min);
+        let requests = rule.limits.iter().filter(|limit| limit.unit == Unit::REQUESTS);
+        let slowest = requests.map(|limit| limit.rate.per_second()).reduce(f64::min);
         metrics.rule(&rule.name).set_limit_per_second(slowest);
     }
 }
@@ -201,21 +342,37 @@ fn show(metrics: &Metrics, rules: &Rules) {
 fn forget(lanes: &mut HashMap<LaneKey, OpenLane>) {
     // Nobody but the map holds it, and under the map's lock nobody can get it: no budget is ever made twice.
     let is_free = |lane: &Arc<Lane>| Arc::strong_count(lane) == 1 && lane.is_alone();
-    let mut learned = Vec::new();
+    let (mut learned, mut counted) = (Vec::new(), Vec::new());
     lanes.retain(|key, OpenLane { lane, .. }| {
         let memory = if is_free(lane) { lane.memory() } else { Memory::Owed };
         match memory {
             Memory::Owed => {}
+            Memory::Counted(last) => counted.push((last, key.clone())),
             Memory::Pause => learned.push((Instant::FAR, key.clone())),
             Memory::Learned(last) => learned.push((last, key.clone())),
             Memory::Nothing => return false,
         }
         true
     });
-    if learned.len() > LEARNED {
-        // A quarter more than need be: not each new lane is to look for one that can go.
-        learned.sort_unstable();
-        learned.truncate(learned.len() - LEARNED * 3 / 4);
-        learned.iter().for_each(|(_, key)| drop(lanes.remove(key)));
+    keep_latest(lanes, learned, LEARNED);
+    let lost = keep_latest(lanes, counted, COUNTED);
+    if let Some(OpenLane { lane, .. }) = lanes.values().next().filter(|_| lost > 0) {
+        let rule = &lane.policy().name;
+        warn!(
+            %rule, hosts = lost, kept = lanes.len(),
+            "more hosts than are remembered have something that counts: those that were used longest ago begin anew"
+        );
     }
+}
+
+/// Keeps up to `most` of the lanes that are `idle` since then, those that were used last. Returns how many go.
+fn keep_latest(lanes: &mut HashMap<LaneKey, OpenLane>, mut idle: Vec<(Instant, LaneKey)>, most: usize) -> usize {
+    if idle.len() <= most {
+        return 0;
+    }
+    // A quarter more than need be: not each new lane is to look for one that can go.
+    idle.sort_unstable();
+    idle.truncate(idle.len() - most * 3 / 4);
+    idle.iter().for_each(|(_, key)| drop(lanes.remove(key)));
+    idle.len()
 }

@@ -15,4 +15,5 @@ mod tests;
 
 pub use backlog::{Ahead, Part, WaitingFlow};
 pub use claim::{Claim, ClientId, FlowId, Urgency, Weight};
-pub use queue::{Gate, Hold, Next, Place, Queue, Taken, Turn};
+pub use queue::{Hold, Next, Place, Queue, Taken, TicketRules, Turn};
+pub(super) use slab::{Map, Slab};

@@ -1,12 +1,17 @@
 //! What a request asks of a lane, and why it may be refused.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use super::order::{Claim, Turn};
-use crate::{clock::Instant, learn::RouteKey, limit::Cost};
+use prometheus::IntCounter;
+
+use super::{
+    order::{Claim, Turn},
+    snapshot::NarrowUsage,
+};
+use crate::{clock::Instant, learn::RouteKey, limit::Cost, policy::Policy};
 
 /// What a request asks of a lane.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct AdmitRequest {
     /// What the request costs.
     pub cost: Cost,
@@ -18,6 +23,54 @@ pub struct AdmitRequest {
     pub deadline: Instant,
     /// Which requests it goes in front of.
     pub turn: Turn,
+    /// The budgets it draws on beside the lane's own.
+    pub draws: Draws,
+}
+
+/// The budgets of narrower rules that a request draws on. `None` is what nearly all requests have.
+pub type Draws = Option<Arc<[Draw]>>;
+
+/// A rule for some of the requests to a host.
+#[derive(Clone, Debug)]
+pub struct AddedRule {
+    /// The rule.
+    pub policy: Arc<Policy>,
+    /// Where it is counted how many requests it is for.
+    pub draws: IntCounter,
+}
+
+/// A budget of a narrower rule.
+#[derive(Clone, Debug)]
+pub struct Draw {
+    /// What tells it from all others: a hash of the rule's name, and of what the rule's key says of the request.
+    pub budget: u64,
+    /// The rule.
+    pub rule: Arc<Policy>,
+}
+
+/// What a lane would do with a request that came now.
+#[derive(Debug)]
+pub struct Preview {
+    /// Whether it would leave.
+    pub decision: PreviewDecision,
+    /// The budgets of narrower rules that it would draw on, in their order.
+    pub budgets: Vec<NarrowUsage>,
+}
+
+/// Whether, and when, a request that came now would leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreviewDecision {
+    /// At once.
+    Send,
+    /// It would wait.
+    Wait {
+        /// When it would leave, if everything goes as it should; [`Instant::FAR`] if only an operator knows.
+        expected: Instant,
+        /// How many would leave before it.
+        ahead: u32,
+    },
+    /// It would be refused.
+    Refuse(Refusal),
 }
 
 /// Why a request may not even wait.
@@ -31,6 +84,19 @@ pub enum Refusal {
         /// When the next place becomes free, at the latest.
         retry_after: Duration,
     },
+    /// As many wait as may wait, most of them of its flow: it has given way to a request of another.
+    #[error(
+        "{waiting} requests wait, which is as many as may: the newest of the longest flow, this one, made room for another flow"
+    )]
+    GaveWay {
+        /// How many wait.
+        waiting: usize,
+        /// When the next place becomes free, at the latest.
+        retry_after: Duration,
+    },
+    /// An operator has dropped it.
+    #[error("an operator dropped it while it waited")]
+    DroppedByOperator,
     /// It would have to wait longer than it may.
     #[error("it would wait {wait:.1?} behind {waiting} others, longer than the {} it may", in_milliseconds(*patience))]
     TooLong {
@@ -45,13 +111,26 @@ pub enum Refusal {
     },
 }
 
+// === impl AddedRule ===
+
+impl AddedRule {
+    /// One whose requests are not counted, for questions.
+    pub fn uncounted(policy: Arc<Policy>) -> Self {
+        let draws = IntCounter::new("draws", "nobody sees it").expect("the name is valid");
+        Self { policy, draws }
+    }
+}
+
 // === impl Refusal ===
 
 impl Refusal {
     /// When to try again.
     pub fn retry_after(&self) -> Duration {
         match self {
-            Self::Full { retry_after, .. } | Self::TooLong { retry_after, .. } => *retry_after,
+            Self::Full { retry_after, .. } | Self::GaveWay { retry_after, .. } | Self::TooLong { retry_after, .. } => {
+                *retry_after
+            }
+            Self::DroppedByOperator => Duration::ZERO,
         }
     }
 }

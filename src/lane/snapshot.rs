@@ -6,7 +6,7 @@ use crate::{
     clock::Instant,
     lane::order::WaitingFlow,
     learn::{Grounds, OwnLimit, QuotaSnapshot, Reason},
-    limit::{CalendarUsage, Usage},
+    limit::{CalendarUsage, LimitUsage},
 };
 
 /// What a lane has done so far.
@@ -45,7 +45,7 @@ pub struct Snapshot {
     /// The host, canonical.
     pub host: Arc<str>,
     /// How far the limits are used.
-    pub limits: Vec<Usage>,
+    pub limits: Vec<LimitUsage>,
     /// How far the limits are used that a calendar renews.
     pub calendar: Vec<CalendarUsage>,
     /// What each of them rests on, in the same order; `None` if it is configured.
@@ -54,6 +54,8 @@ pub struct Snapshot {
     pub at_once: Option<(u32, Grounds)>,
     /// The groups of requests that have limits of their own.
     pub own_limits: Vec<OwnLimit>,
+    /// The budgets of rules for some of its requests, rule by rule.
+    pub narrow: Vec<NarrowUsage>,
     /// Requests on their way or being answered.
     pub in_flight: u32,
     /// How many of them there may be at once.
@@ -70,12 +72,40 @@ pub struct Snapshot {
     pub drain: Option<Duration>,
     /// Why nothing leaves at the moment, and for how long, if so.
     pub gate: Option<(Reason, Duration)>,
+    /// Whether an operator has paused it.
+    pub held: Option<OperatorPause>,
     /// What the API says is left.
     pub budgets: Vec<QuotaSnapshot>,
     /// How many of the last requests failed, and of how many; `None` without a breaker.
     pub failures: Option<(u32, u32)>,
     /// What was done so far.
     pub stats: LaneStats,
+}
+
+/// A pause that an operator has made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperatorPause {
+    /// For how long yet; `None` until an operator ends it.
+    pub remaining: Option<Duration>,
+}
+
+/// The budgets of a rule for some of a lane's requests, for people to look at.
+#[derive(Clone, Debug)]
+pub struct NarrowUsage {
+    /// The rule's name.
+    pub rule: Arc<str>,
+    /// How many there are.
+    pub budgets: usize,
+    /// For how many of them requests wait.
+    pub busy: usize,
+    /// How many requests wait for them.
+    pub waiting: u64,
+    /// How many are on their way.
+    pub in_flight: u64,
+    /// How far the limits of the one are used that most wait for.
+    pub limits: Vec<LimitUsage>,
+    /// The same of limits that a calendar renews.
+    pub calendar: Vec<CalendarUsage>,
 }
 
 /// When a lane goes on, as its parts see it.
@@ -99,6 +129,15 @@ pub(super) struct Outlook {
     pub(super) gate: Option<(Reason, Duration)>,
     pub(super) next_slot: Option<Duration>,
     pub(super) drain: Option<Duration>,
+}
+
+// === impl NarrowUsage ===
+
+impl NarrowUsage {
+    /// Of a rule without budgets.
+    pub(super) fn none(rule: Arc<str>) -> Self {
+        Self { rule, budgets: 0, busy: 0, waiting: 0, in_flight: 0, limits: Vec::new(), calendar: Vec::new() }
+    }
 }
 
 // === impl Outlook ===

@@ -3,29 +3,49 @@
 //! has the lock, the timer and the log.
 
 mod effects;
+mod end;
+mod full;
+mod hold;
 mod memory;
+mod narrow;
+mod predict;
+mod record;
+mod sharing;
+mod slot;
+mod steer;
 mod turn;
+mod usage;
 mod view;
 
 use std::{sync::Arc, time::Duration};
 
+use smallvec::SmallVec;
+
+pub use self::usage::Usage;
 use self::{
     effects::Grants,
+    narrow::{Drawn, Narrow},
+    slot::Leaving,
     turn::{LineKey, Sorted, line_of},
+    usage::Usual,
 };
 pub(super) use self::{
     effects::{Decision, Effects, Grant, QueueOffer, Timer},
+    end::End,
+    full::Displaced,
     memory::Memory,
+    record::{LaneRecord, Past},
+    slot::Slot,
 };
 use super::{
-    request::{AdmitRequest, Refusal},
+    request::{AdmitRequest, PreviewDecision},
     snapshot::LaneStats,
 };
 use crate::{
     clock::Instant,
-    lane::order::{Claim, Next, Part, Place, Queue, Taken, Turn},
+    lane::order::{Next, Place, Queue, Taken},
     learn::{AnswerReport, Changes, Learned, Observation, RouteKey},
-    limit::{Budget, Charge, Cost, Scope},
+    limit::{Budget, Charge},
     policy::{Policy, Trust},
 };
 
@@ -34,66 +54,48 @@ pub(super) struct State<T> {
     policy: Arc<Policy>,
     budget: Budget,
     learned: Learned,
-    queue: Queue<LineKey, Ticket<T>>,
+    /// What narrower rules allow some of the requests.
+    narrow: Narrow,
+    queue: Queue<LineKey, WaitingRequest<T>>,
+    /// What requests used lately.
+    usual: Vec<Usual>,
     in_flight: u32,
+    /// Of these: requests that do not draw on what is configured for all.
+    apart: u32,
+    /// The time since 1970 at [`Instant::START`].
+    epoch: Duration,
     stats: LaneStats,
     /// When the timer rings; `None` if it is not set.
     next_wakeup: Option<Instant>,
     /// What was learned since the last effects.
     changes: Changes,
+    /// Those that had to go since then.
+    displaced: Vec<Displaced<T>>,
     sorted: Sorted,
+    /// Until when an operator lets nothing leave; [`Instant::FAR`] if only an operator ends it.
+    held: Option<Instant>,
     /// Something has happened that may have opened a line.
     rechecks: bool,
+    /// Whether there is a store that keeps it.
+    kept: bool,
+    /// Something has happened that is not written down.
+    unwritten: bool,
     /// How many tickets have been moved from line to line, one by one.
     #[cfg(test)]
     moved: usize,
 }
 
-struct Ticket<T> {
+struct WaitingRequest<T> {
     grant: T,
     kind: RouteKey,
+    metered: bool,
     since: Instant,
-}
-
-/// The right to send one request now.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Slot {
-    pub(super) charge: Charge,
-    pub(super) kind: RouteKey,
-    /// By what its request claimed its turn.
-    pub(super) claim: Claim,
-    /// How many were under way when it was given, itself included.
-    crowd: u32,
-}
-
-/// A request that leaves now.
-struct Leaving {
-    cost: Cost,
-    kind: RouteKey,
-    claim: Claim,
-    scope: Scope,
-    /// Since when it has waited.
-    since: Instant,
-    /// When it could have left.
-    due: Instant,
-}
-
-/// How a request ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// It was never sent.
-    Unsent,
-    /// It was sent, and no answer will come.
-    Unanswered,
-    /// Its answer has been read.
-    Answered,
+    drawn: Option<Box<Drawn>>,
 }
 
 /// So many slots are given in one go, and so many tickets moved from line to line. The rest follows when others had the
 /// lock.
 const BATCH: usize = 64;
-/// Where nobody waits any more, a timer that rings within this time is left alone.
-const DOZE: Duration = Duration::from_secs(1);
 
 // === impl State ===
 
@@ -104,13 +106,21 @@ impl<T> State<T> {
         Self {
             budget: if policy.trust == Trust::Api { budget.yielding() } else { budget },
             learned: Learned::new(&policy),
+            narrow: Narrow::default(),
             queue: Queue::new(),
+            usual: Vec::new(),
             in_flight: 0,
+            apart: 0,
+            epoch,
             stats: LaneStats::default(),
             next_wakeup: None,
             changes: Changes::new(),
+            displaced: Vec::new(),
             sorted: Sorted::new(now),
+            held: None,
             rechecks: false,
+            kept: false,
+            unwritten: false,
             #[cfg(test)]
             moved: 0,
             policy,
@@ -123,13 +133,35 @@ impl<T> State<T> {
         self.budget.reconfigure(&policy.limits, policy.margin, now);
         self.budget.reconfigure_calendar(&policy.calendar, epoch);
         self.budget.set_yielding(policy.trust == Trust::Api);
+        self.budget.set_kept(self.kept);
         self.learned.reconfigure(&policy);
+        self.unwritten = true;
         self.policy = policy;
+        self.rechecks = true;
+    }
+
+    /// From `now` on narrower rules are these, by their names.
+    pub(super) fn narrower_rules(&mut self, now: Instant, rule_of: impl FnMut(&str) -> Option<Arc<Policy>>) {
+        for budget in self.narrow.reconfigured(now, self.epoch, rule_of) {
+            self.queue.recheck_budget(budget);
+        }
+        self.rechecks = true;
+    }
+
+    /// How many narrower budgets there are to look at.
+    pub(super) fn narrow_budgets(&self) -> u32 {
+        self.narrow.end()
+    }
+
+    /// Forgets narrower budgets that remember nothing, among the next `looks` of them.
+    pub(super) fn forget_idle(&mut self, now: Instant, looks: u32) {
+        self.narrow.forget_idle(looks, now);
     }
 
     /// From `now` on, requests that asked the lane of `other` ask this one.
     pub(super) fn absorbed(&mut self, now: Instant, other: &Budget) {
         self.budget.absorb(other, now);
+        self.unwritten = true;
     }
 
     pub(super) fn budget(&self) -> &Budget {
@@ -139,71 +171,101 @@ impl<T> State<T> {
     /// A request asks for a slot.
     pub(super) fn asked(&mut self, now: Instant, ask: &AdmitRequest) -> Decision {
         self.learned.asked(&ask.kind, now);
-        let line = line_of(&self.learned, &ask.kind);
-        if self.passes(now, ask.cost, line) {
-            let AdmitRequest { cost, kind, claim, .. } = *ask;
-            if !self.queue.is_empty() {
-                self.queue.charge(&line, &claim, cost);
+        let drawn = self.narrow.find(&ask.draws, now, self.epoch);
+        let cost = self.reserve(now, ask.cost);
+        let line = line_of(&self.learned, &ask.kind, cost.is_metered(), drawn.as_deref());
+        match self.decide(now, ask, cost, line, drawn.as_deref()) {
+            PreviewDecision::Send => {
+                // Whoever waits does so for something else, and is owed nothing for it.
+                let AdmitRequest { kind, claim, .. } = *ask;
+                let leaving = Leaving { cost, kind, claim, scope: line.scope, since: now, due: now, drawn };
+                Decision::Send(self.take(now, leaving))
             }
-            let leaving = Leaving { cost, kind, claim, scope: line.scope, since: now, due: now };
-            return Decision::Send(self.take(now, &leaving));
+            PreviewDecision::Refuse(refusal) => {
+                self.stats.refused += 1;
+                Decision::Refuse(refusal)
+            }
+            PreviewDecision::Wait { expected, ahead } => {
+                self.make_room(now, ask);
+                Decision::Wait(QueueOffer { line, expected, ahead, drawn })
+            }
         }
-        let expected = self.expected(now, ask, line);
-        if let Some(refusal) = self.refusal(now, expected, ask) {
-            self.stats.refused += 1;
-            return Decision::Refuse(refusal);
-        }
-        Decision::Wait(QueueOffer { line, expected })
     }
 
     /// The request that was made this `offer` takes it.
-    pub(super) fn enqueued(&mut self, now: Instant, ask: &AdmitRequest, offer: &QueueOffer, ticket: T) -> Place {
-        let ticket = Ticket { grant: ticket, kind: ask.kind, since: now };
-        self.queue.enqueue(offer.line, ask.claim, ask.cost, ask.turn, ticket)
+    pub(super) fn enqueued(&mut self, now: Instant, ask: &AdmitRequest, offer: QueueOffer, ticket: T) -> Place {
+        let QueueOffer { line, drawn, .. } = offer;
+        if let Some(drawn) = &drawn {
+            self.narrow.enqueued(drawn, ask.cost);
+        }
+        let budgets: SmallVec<[u32; 4]> = numbers(&drawn).into();
+        let ticket = WaitingRequest { grant: ticket, kind: ask.kind, metered: line.metered, since: now, drawn };
+        self.queue.enqueue(line, &budgets, ask.claim, ask.cost, ask.turn, ticket)
     }
 
     /// A waiting request goes away. Returns whether it was still waiting.
     pub(super) fn left(&mut self, place: Place) -> bool {
-        self.queue.remove(place).is_some()
+        self.take_out(place).is_some()
+    }
+
+    fn take_out(&mut self, place: Place) -> Option<Taken<WaitingRequest<T>>> {
+        let taken = self.queue.remove(place)?;
+        if let Some(drawn) = &taken.ticket.drawn {
+            self.narrow.dequeued(drawn, taken.cost);
+        }
+        Some(taken)
     }
 
     /// A request is being written.
-    pub(super) fn sent(&mut self, now: Instant, charge: Charge) {
-        self.budget.sent(charge, now);
+    pub(super) fn sent(&mut self, now: Instant, slot: &Slot) {
+        self.budget.sent(slot.charge, now);
+        if let Some(drawn) = &slot.drawn {
+            self.narrow.sent(drawn, now);
+        }
+        // Nobody knew when the API would count it.
+        self.queue.recheck_endless();
         self.stats.sent += 1;
         self.stats.active = Some((self.stats.active.map_or(now, |(first, _)| first), now));
     }
 
     /// What was sent has not been written after all. Returns whether its slot still holds.
-    pub(super) fn recalled(&mut self, charge: Charge) -> bool {
+    pub(super) fn recalled(&mut self, slot: &Slot) -> bool {
         self.stats.sent -= 1;
-        self.rechecks = true;
-        self.budget.recall(charge)
+        self.changed(slot);
+        let narrow = slot.drawn.as_ref().is_none_or(|drawn| self.narrow.recalled(drawn));
+        self.budget.recall(slot.charge) && narrow
     }
 
     /// The answer of what left at `sent` is here.
     pub(super) fn answered(&mut self, now: Instant, slot: &Slot, sent: Instant, heard: &AnswerReport<'_>) {
         self.budget.answered(slot.charge, sent, now);
         self.budget.observe(now, now.since(sent));
+        if let Some(drawn) = &slot.drawn {
+            self.narrow.answered(drawn, sent, now);
+            if heard.hint.cause == crate::hint::Cause::Quota {
+                self.narrow.refused(drawn, sent, now);
+            }
+        }
         self.stats.answered += 1;
         self.stats.refused_by_api += u64::from(heard.hint.cause == crate::hint::Cause::Quota);
         let seen = Observation {
             heard: *heard,
             charge: slot.charge,
             kind: slot.kind,
+            rule: slot.drawn.as_ref().and_then(|drawn| drawn.rule_of(slot.kind.budget())),
             crowd: slot.crowd,
             sent,
             at: now,
             waiting: !self.queue.is_empty(),
         };
-        self.rechecks = true;
+        self.changed(slot);
         let changes = self.learned.heard(&seen, &mut self.budget);
         self.changes.extend(changes);
     }
 
     /// What was taken could not be sent, broke off, or was not answered in time.
     pub(super) fn broke(&mut self, now: Instant, charge: Charge) {
-        self.rechecks = true;
+        (self.rechecks, self.unwritten) = (true, true);
         let changes = self.learned.broke(now, charge.seq);
         self.changes.extend(changes);
     }
@@ -211,7 +273,8 @@ impl<T> State<T> {
     /// A request has ended.
     pub(super) fn settled(&mut self, now: Instant, slot: &Slot, end: End) {
         self.in_flight -= 1;
-        self.rechecks = true;
+        self.apart -= u32::from(slot.charge.scope.is_apart());
+        self.changed(slot);
         if end != End::Answered {
             self.learned.ended(now, slot.charge, &slot.kind, end != End::Unsent);
         }
@@ -220,48 +283,17 @@ impl<T> State<T> {
             End::Unanswered => self.budget.abandoned(slot.charge, now),
             End::Answered => {}
         }
+        if let Some(drawn) = &slot.drawn {
+            self.narrow.settled(drawn, now, end);
+        }
     }
 
     /// The system's clock may have been set: by what it says now, [`Instant::START`] was at `epoch` since 1970.
     pub(super) fn clock_read(&mut self, epoch: Duration) {
+        self.epoch = epoch;
         self.budget.set_epoch(epoch);
-    }
-
-    /// The timer has rung, which was to do so at `due`; or at `now`, if it was told to [ring](Timer::Ring).
-    pub(super) fn woken(&mut self, now: Instant, due: Instant) -> Effects<T> {
-        let mut grants = Grants::new();
-        let next = self.give(now, due, &mut grants);
-        self.next_wakeup = (!self.queue.is_empty()).then_some(next);
-        let timer = self.next_wakeup.map_or(Timer::Keep, Timer::Set);
-        Effects { grants, timer, changes: std::mem::take(&mut self.changes) }
-    }
-
-    /// Whether the events since the last effects may have led to any. Where nobody waits nearly none do.
-    pub(super) fn has_effects(&self) -> bool {
-        !self.queue.is_empty() || self.next_wakeup.is_some() || !self.changes.is_empty()
-    }
-
-    /// What follows from the events since the last effects: slots that have matured are given, and the timer is set for the
-    /// next one.
-    pub(super) fn effects(&mut self, now: Instant) -> Effects<T> {
-        let (mut grants, mut timer) = (Grants::new(), Timer::Keep);
-        if !self.queue.is_empty() {
-            // A timer that rings late does not make a slot mature later.
-            let due = self.next_wakeup.map_or(now, |wakeup| wakeup.min(now));
-            let next = self.give(now, due, &mut grants);
-            match self.next_wakeup {
-                Some(wakeup) if next < wakeup => timer = Timer::Ring,
-                None if !self.queue.is_empty() => {
-                    self.next_wakeup = Some(next);
-                    timer = Timer::Set(next);
-                }
-                _ => {}
-            }
-        }
-        if self.queue.is_empty() && self.next_wakeup.is_some_and(|wakeup| wakeup > now + DOZE) {
-            timer = Timer::Ring;
-        }
-        Effects { grants, timer, changes: std::mem::take(&mut self.changes) }
+        self.narrow.set_epoch(epoch);
+        self.rechecks = true;
     }
 
     pub(super) fn learned(&mut self) -> &mut Learned {
@@ -292,61 +324,45 @@ impl<T> State<T> {
                 Next::At(at) => return at,
             };
             let Taken { claim, cost, ticket } = self.queue.serve(place).expect("the ticket is there whose turn it is");
-            let leaving = Leaving { cost, kind: ticket.kind, claim, scope: key.scope, since: ticket.since, due };
-            let slot = self.take(now, &leaving);
-            grants.push(Grant { ticket: ticket.grant, slot, waited: now.since(ticket.since) });
+            let WaitingRequest { grant, kind, since, drawn, .. } = ticket;
+            if let Some(drawn) = &drawn {
+                self.narrow.dequeued(drawn, cost);
+            }
+            let cost = self.reserve(now, cost);
+            let slot = self.take(now, Leaving { cost, kind, claim, scope: key.scope, since, due, drawn });
+            grants.push(Grant { ticket: grant, slot, waited: now.since(since) });
         }
         now
     }
 
     /// Lets a request go.
-    fn take(&mut self, now: Instant, leaving: &Leaving) -> Slot {
-        let &Leaving { cost, kind, claim, scope, since, due } = leaving;
+    fn take(&mut self, now: Instant, leaving: Leaving) -> Slot {
+        let Leaving { cost, kind, claim, scope, since, due, mut drawn } = leaving;
+        if let Some(drawn) = &mut drawn {
+            self.narrow.take(drawn, now, since, self.budget.spacing(), cost);
+            self.apart += u32::from(scope.is_apart());
+        }
         let charge = self.budget.take(now, due, cost, scope);
         let changes = self.learned.take(now, charge, &kind, now > since, &mut self.budget);
         self.changes.extend(changes);
         self.in_flight += 1;
+        self.unwritten = true;
         let waited = now.since(since);
         self.stats.waited += waited;
         self.stats.waited_most = self.stats.waited_most.max(waited);
-        Slot { charge, kind, claim, crowd: self.learned.unanswered() }
+        Slot { charge, kind, claim, crowd: self.learned.unanswered(), leased: self.budget.is_leased(now), drawn }
     }
 
-    /// When a request that asks now will have its slot, if everything goes as it should.
-    fn expected(&mut self, now: Instant, ask: &AdmitRequest, own: LineKey) -> Instant {
-        // Those in lines that pause are not in the way of others, until their pause is over.
-        let pauses =
-            |line: &LineKey| line.paused.and_then(|kind| self.learned.pause(&kind)).is_some_and(|until| until > now);
-        let before = |line: &LineKey, source| line.scope.includes(source) && (*line == own || !pauses(line));
-        // What has been sent before goes in front.
-        let first = ask.turn == Turn::Resent;
-        let part = if first { Part::NONE } else { self.queue.ahead(&ask.claim, ask.cost).part() };
-        let ahead = |source| part.of(self.queue.units(|line| before(line, source)));
-        // A kind with a limit of its own leaves one by one.
-        let alike = part.of(self.queue.units(|line| line.paused.is_some() && *line == own));
-        let slots = self.learned.slot(&ask.kind).saturating_mul(u32::try_from(alike).unwrap_or(u32::MAX));
-        let from = opens(&self.learned, now, own.scope, Some(&ask.kind)) + slots;
-        self.budget.project(now, from, ahead, ask.cost, own.scope)
-    }
-
-    fn refusal(&mut self, now: Instant, expected: Instant, ask: &AdmitRequest) -> Option<Refusal> {
-        let waiting = self.queue.len();
-        // Nobody knows when a place in flight becomes free, but it is not now.
-        let least = if self.has_room() { Duration::ZERO } else { Duration::from_millis(1) };
-        let wait = expected.since(now).max(least);
-        if waiting >= self.policy.max_waiting {
-            let next = self.next_slot(now);
-            let retry_after = if next == Instant::FAR { wait } else { next.since(now) };
-            return Some(Refusal::Full { waiting, retry_after });
+    /// What this request draws on may have changed.
+    fn changed(&mut self, slot: &Slot) {
+        (self.rechecks, self.unwritten) = (true, true);
+        for budget in numbers(&slot.drawn) {
+            self.queue.recheck_budget(*budget);
         }
-        let patience = ask.deadline.since(now).min(self.policy.max_wait);
-        (wait > patience).then(|| Refusal::TooLong { waiting, wait, patience, retry_after: wait - patience })
     }
 }
 
-/// When all pauses that hold requests of `scope`, and of `kind`, are over.
-fn opens(learned: &Learned, now: Instant, scope: Scope, kind: Option<&RouteKey>) -> Instant {
-    let closed = learned.closed(now, scope).map_or(now, |(until, _)| until);
-    let paused = kind.and_then(|kind| learned.pause(kind)).unwrap_or(now);
-    now.max(closed).max(paused)
+/// The numbers of the narrower budgets that are drawn on.
+fn numbers(drawn: &Option<Box<Drawn>>) -> &[u32] {
+    drawn.as_deref().map_or(&[], Drawn::numbers)
 }

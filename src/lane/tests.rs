@@ -1,20 +1,27 @@
 //! The promises of the pacing engine, tested in virtual time.
 
+mod costs;
+mod full;
 mod keeping;
 mod learning;
+mod narrow;
+mod pausing;
 mod random;
 mod reloading;
+mod steering;
 
 use std::{sync::Arc, time::Duration};
 
+use http::StatusCode;
 use parking_lot::Mutex;
 
 use super::{
     Admission, AdmitRequest, Lane, Lanes, Permit, Refusal,
-    order::{Claim, Turn},
+    order::{Claim, ClientId, Turn},
 };
 use crate::{
     clock::{Clock, Instant},
+    hint,
     learn::{AnswerReport, RouteKey},
     limit::{Cost, Limits, MarginSpec},
     metrics::Metrics,
@@ -57,7 +64,7 @@ impl World {
     async fn permit_for(&self, kind: RouteKey) -> Permit {
         match self.ask_for(kind) {
             Admission::Send(permit) => permit,
-            Admission::Wait(waiting) => waiting.await,
+            Admission::Wait(waiting) => waiting.await.unwrap(),
             Admission::Refuse(refusal) => panic!("refused: {refusal}"),
         }
     }
@@ -86,7 +93,7 @@ fn kind() -> RouteKey {
 
 /// A request that has all the time in the world.
 fn ask(kind: RouteKey) -> AdmitRequest {
-    AdmitRequest { cost: Cost::MIN, kind, claim: Claim::USUAL, deadline: Instant::FAR, turn: Turn::New }
+    AdmitRequest { cost: Cost::MIN, kind, claim: Claim::USUAL, deadline: Instant::FAR, turn: Turn::New, draws: None }
 }
 
 // === claims ===
@@ -107,7 +114,7 @@ async fn the_first_to_ask_is_the_first_to_leave() {
         let Admission::Wait(waiting) = world.ask() else { panic!("the slot is taken") };
         let order = &order;
         async move {
-            let _permit = waiting.await;
+            let _permit = waiting.await.unwrap();
             order.lock().push(name);
         }
     };
@@ -193,7 +200,7 @@ async fn what_comes_back_unseen_after_its_window_is_sent_anew_when_it_has_anothe
         if !permit.recall() {
             permit = match permit.renew(Instant::FAR) {
                 Admission::Send(permit) => permit,
-                Admission::Wait(waiting) => waiting.await,
+                Admission::Wait(waiting) => waiting.await.unwrap(),
                 Admission::Refuse(refusal) => panic!("refused: {refusal}"),
             };
         }
@@ -301,4 +308,66 @@ async fn thousands_leave_at_once_and_the_next_slot_is_served() {
     assert_eq!(world.waiting(), 1);
     let _permit = last.await;
     assert_eq!(world.clock.now().since(Instant::START), ms(100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_passed_while_another_kind_pauses_owes_nothing_for_it() {
+    let world = World::with("1000/s", |policy| policy.margin = MarginSpec::Fixed(ms(0)));
+    let of = |client: u8, kind| {
+        let claim = Claim { client: ClientId::of([10, 0, 0, client].into()), ..Claim::USUAL };
+        world.lane.admit(AdmitRequest { claim, ..ask(kind) })
+    };
+    for _ in 0..20 {
+        world.send().await;
+    }
+    let alone = RouteKey::new("POST", "/b");
+    let mut refused = world.permit_for(alone).await;
+    refused.sent();
+    let fields = [("x-ratelimit-limit", "100"), ("x-ratelimit-remaining", "60")];
+    let headers = fields.into_iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+    let (status, arrived) = (StatusCode::TOO_MANY_REQUESTS, Duration::from_secs(1_790_000_000));
+    let hint = hint::read(&hint::Answer { status, headers: &headers, body: None, arrived });
+    refused.answered(&AnswerReport { hint: &hint, failed: false, route: None }, Instant::START);
+    let Admission::Wait(_paused) = of(1, alone) else { panic!("its kind pauses") };
+    let answered = |mut permit: Permit| {
+        permit.sent();
+        permit.answered(&AnswerReport::SERVED, Instant::START);
+    };
+    for _ in 0..400 {
+        tokio::time::sleep(ms(2)).await;
+        let Admission::Send(permit) = of(1, kind()) else { panic!("other kinds do not pause") };
+        answered(permit);
+    }
+    // Now two want more than there is.
+    let (order, mut tasks) = (Arc::new(Mutex::new(Vec::new())), tokio::task::JoinSet::new());
+    for n in 0..40 {
+        // Who has not passed is the first to wait.
+        let client = 2 - n % 2;
+        match of(client, kind()) {
+            Admission::Wait(waiting) => {
+                let order = order.clone();
+                tasks.spawn(async move {
+                    answered(waiting.await.unwrap());
+                    order.lock().push(client);
+                });
+            }
+            Admission::Send(permit) => answered(permit),
+            Admission::Refuse(refusal) => panic!("refused: {refusal}"),
+        }
+    }
+    tasks.join_all().await;
+    let first = order.lock()[..20].iter().filter(|client| **client == 1).count();
+    assert!((9..=11).contains(&first), "{first} of the first 20");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_comes_back_late_does_not_let_two_leave_at_once() {
+    let world = World::new("10/s");
+    let held = world.permit().await;
+    tokio::time::sleep(ms(5000)).await;
+    assert_eq!(world.send().await, ms(5000));
+    let Admission::Wait(waiting) = world.ask() else { panic!("the slot is taken") };
+    drop(held);
+    let _permit = waiting.await.unwrap();
+    assert_eq!(world.clock.now().since(Instant::START), ms(5075), "a quarter closer than evenly");
 }

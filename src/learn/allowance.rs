@@ -131,7 +131,7 @@ impl Allowance {
             return self.after_news(now);
         }
         let left = self.left(now) / self.cost.max(f64::MIN_POSITIVE) - f64::from(unanswered);
-        let lacking = f64::from(cost.get()) - left;
+        let lacking = f64::from(cost.requests()) - left;
         if lacking > 0.0 {
             let refilled = (self.refill > 0.0).then(|| now + seconds(lacking * self.cost / self.refill));
             // Nobody says until when: it is tried now and then.
@@ -183,7 +183,8 @@ impl Allowance {
     /// A request was taken as `seq`.
     pub(super) fn take(&mut self, now: Instant, seq: Seq) {
         self.taken = now;
-        if self.reset.is_some_and(|reset| reset <= now) {
+        // Where nothing is left, and nobody says until when, it is a try.
+        if self.reset.map_or_else(|| self.left(now) < self.cost, |reset| reset <= now) {
             self.asking = Some((seq, now));
         }
     }

@@ -3,7 +3,7 @@
 use super::{Change, Changes, Grounds, Learned, OwnLimit, RouteKey};
 use crate::{
     clock::Instant,
-    limit::{Budget, Source, Usage},
+    limit::{Budget, LimitUsage, Source},
 };
 
 /// By how much a rate has to change to be worth a word.
@@ -49,7 +49,7 @@ impl Learned {
     }
 
     /// What a limit rests on; `None` if it is configured.
-    pub fn grounds(&self, limit: &Usage, now: Instant) -> Option<Grounds> {
+    pub fn grounds(&self, limit: &LimitUsage, now: Instant) -> Option<Grounds> {
         match limit.source {
             Source::Config => None,
             Source::Advertised(id) => self.told.grounds(id, &limit.spec),

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{clock::Instant, limit::Seq};
 
 /// Why a gate is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Reason {
     /// The API has asked for a wait.
     RetryAfter,
@@ -17,6 +20,8 @@ pub enum Reason {
     Banned,
     /// The upstream fails.
     Breaker,
+    /// An operator has paused it.
+    Operator,
 }
 
 /// A pause of a lane.
@@ -46,7 +51,8 @@ const LONGEST: Duration = Duration::from_secs(86_400);
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::RetryAfter, Self::Exhausted, Self::Refused, Self::Banned, Self::Breaker];
+    pub const ALL: [Self; 6] =
+        [Self::RetryAfter, Self::Exhausted, Self::Refused, Self::Banned, Self::Breaker, Self::Operator];
 
     /// As metrics, `/status` and logs have it.
     pub fn as_str(self) -> &'static str {
@@ -56,6 +62,7 @@ impl Reason {
             Self::Refused => "refused",
             Self::Banned => "banned",
             Self::Breaker => "breaker",
+            Self::Operator => "operator",
         }
     }
 }

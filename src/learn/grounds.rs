@@ -2,6 +2,8 @@
 
 use std::{cmp::Ordering, fmt, iter, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use crate::hint::Dialect;
 
 /// What a limit that was learned rests on.
@@ -31,7 +33,7 @@ pub struct RateGrounds {
 }
 
 /// What a rate was concluded from. Times are in seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) enum Basis {
     /// Nothing was measured: it is what is configured.
     #[default]
@@ -47,7 +49,7 @@ pub(super) enum Basis {
 }
 
 /// The refusals that have lowered a rate since it was concluded.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Lowered {
     times: u32,
     /// The lowest and the highest rate that was refused, and when the last was.
@@ -109,6 +111,8 @@ pub struct OwnGroup {
 pub(super) enum Who {
     /// A method and a path, as far as it may be shown.
     Route(Option<Box<str>>),
+    /// A budget of a narrower rule, which may be called by its name.
+    Rule(Option<Box<str>>),
     /// A credential: in the order in which they were found. Nothing that is made from it is shown.
     Credential(u32),
 }
@@ -239,6 +243,9 @@ impl OwnGroup {
     /// Why it is believed to have a limit of its own.
     pub fn evidence(&self) -> String {
         let Self { refused, others, .. } = *self;
+        if matches!(self.who, Who::Rule(_)) {
+            return "refused within what its rule allows, while others were served".to_owned();
+        }
         format!("at least {refused} refused while at least {others} others were served")
     }
 
@@ -253,6 +260,8 @@ impl fmt::Display for OwnGroup {
         match &self.who {
             Who::Route(Some(name)) => f.write_str(name),
             Who::Route(None) => f.write_str("one method and path"),
+            Who::Rule(Some(name)) => write!(f, "a budget of {name}"),
+            Who::Rule(None) => f.write_str("a budget of one rule"),
             Who::Credential(number) => write!(f, "credential {number}"),
         }
     }
@@ -370,6 +379,7 @@ mod tests {
         assert_eq!(group(Who::Route(Some("GET /search".into()))).to_string(), "GET /search");
         assert_eq!(group(Who::Route(None)).to_string(), "one method and path");
         assert_eq!(group(Who::Credential(1)).to_string(), "credential 1");
+        assert_eq!(group(Who::Rule(Some("tenant".into()))).to_string(), "a budget of tenant");
         let evidence = group(Who::Credential(1)).evidence();
         assert_eq!(evidence, "at least 3 refused while at least 12 others were served");
     }

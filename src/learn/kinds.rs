@@ -23,7 +23,7 @@ use crate::{clock::Instant, limit::Seq};
 pub(super) struct OwnLimits {
     routes: RefusalCounts,
     credentials: RefusalCounts,
-    own: HashMap<Group, GroupPace>,
+    own: HashMap<RouteGroup, GroupPace>,
     /// How many credentials turned out to have a limit of their own.
     numbered: u32,
     /// The kind that was asked for last, and when it was another one than before.
@@ -33,19 +33,24 @@ pub(super) struct OwnLimits {
     behind: Option<(RouteKey, Instant)>,
     /// The same one, until one of it is served: how many others were since.
     doubted: Option<(RouteKey, u32)>,
+    /// The budget of the request that was refused last, and when that left, until one of another that left later is served.
+    short: Option<(u32, Instant)>,
     /// When the groups were last looked through for those to forget.
     swept: Instant,
 }
 
 /// Requests that have something in common.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Group {
+enum RouteGroup {
     Route(u32),
     Credential(u32),
+    /// Those that draw on one budget of a narrower rule.
+    Budget(u32),
 }
 
 /// So many groups have limits of their own.
 const MOST: usize = 64;
+const MOST_BUDGETS: usize = 4096;
 /// How often they are looked through.
 const SWEEP: Duration = Duration::from_secs(10);
 /// If several kinds were asked for so lately, another one than was refused tries next; and so long it has the advantage.
@@ -71,14 +76,10 @@ impl OwnLimits {
         if self.behind.is_some_and(|(behind, _)| behind == *kind) {
             return Some(*kind);
         }
-        let route = route_pauses || self.own.contains_key(&Group::Route(kind.id()));
-        let credential = self.own.contains_key(&Group::Credential(kind.credential()));
-        match (route, credential) {
-            (false, false) => None,
-            (true, false) => Some(kind.without_credential()),
-            (false, true) => Some(kind.without_route()),
-            (true, true) => Some(*kind),
-        }
+        let route = route_pauses || self.own.contains_key(&RouteGroup::Route(kind.id()));
+        let credential = self.own.contains_key(&RouteGroup::Credential(kind.credential()));
+        let budget = self.own.contains_key(&RouteGroup::Budget(kind.budget()));
+        (route || credential || budget).then(|| kind.only(route, credential, budget))
     }
 
     /// How long one of this kind has to wait after the other, if they have a limit of their own.
@@ -147,6 +148,9 @@ impl OwnLimits {
 
     /// A request was served.
     pub(super) fn served(&mut self, kind: &RouteKey, answered: AnsweredRequest, estimator: &RateEstimator) {
+        if self.short.is_some_and(|(budget, sent)| budget != kind.budget() && sent < answered.sent) {
+            self.short = None;
+        }
         if self.is_own(kind) {
             self.each(kind, |own| own.served(answered));
             self.routes.passes(kind.id(), answered.sent, answered.at);
@@ -176,6 +180,29 @@ impl OwnLimits {
         self.each(kind, GroupPace::too_many);
     }
 
+    /// A request that draws on a budget of the narrower `rule` was refused, which had no limit but the rule's so far: it is
+    /// this budget that is short, unless others were refused just before. Says whether it is.
+    pub(super) fn is_short(
+        &mut self,
+        kind: &RouteKey,
+        rule: Option<&str>,
+        answered: AnsweredRequest,
+        newest: Seq,
+        estimator: &RateEstimator,
+    ) -> bool {
+        let budget = kind.budget();
+        let others = self.short.is_some_and(|(short, _)| short != budget);
+        self.short = Some((budget, answered.sent));
+        if budget == 0 || others || self.own.len() >= MOST_BUDGETS {
+            return false;
+        }
+        let since = answered.sent.since(Instant::START).as_secs_f64();
+        let who = OwnGroup { who: Who::Rule(rule.map(Into::into)), refused: 1, others: 0 };
+        let pace = GroupPace::new(estimator.of_kind(since, 0.0, 0.0), who, answered.at, newest);
+        self.own.insert(RouteGroup::Budget(budget), pace);
+        true
+    }
+
     /// A request that has no limit of its own was refused. Says whether it has one from now on: then the lane's is what is
     /// left if these refusals are not counted. `alone` says that this was suspected before.
     pub(super) fn suspect(
@@ -193,20 +220,21 @@ impl OwnLimits {
         let credential = credential.filter(|_| kind.credential() != 0);
         let route = route.filter(|_| kind.id() != 0);
         let (group, suspicion) = if contrast(&credential) > contrast(&route) {
-            (Group::Credential(kind.credential()), credential)
+            (RouteGroup::Credential(kind.credential()), credential)
         } else {
-            (Group::Route(kind.id()), route)
+            (RouteGroup::Route(kind.id()), route)
         };
-        let Some(Suspicion { since, served, share, refused, others, .. }) = suspicion.filter(|_| self.own.len() < MOST)
+        let Some(Suspicion { since, served, share, refused, others, .. }) =
+            suspicion.filter(|_| self.found_out() < MOST)
         else {
             return false;
         };
         let who = match group {
-            Group::Route(id) => {
+            RouteGroup::Route(id) => {
                 self.routes.forget(id);
                 Who::Route(route_name.map(|name| name.to_string().into()))
             }
-            Group::Credential(id) => {
+            RouteGroup::Credential(id) | RouteGroup::Budget(id) => {
                 self.credentials.forget(id);
                 self.numbered += 1;
                 Who::Credential(self.numbered)
@@ -239,6 +267,11 @@ impl OwnLimits {
         self.each(kind, |own| own.ended(seq));
     }
 
+    /// How many groups turned out to have limits of their own that nobody has said.
+    fn found_out(&self) -> usize {
+        self.own.keys().filter(|group| !matches!(group, RouteGroup::Budget(_))).count()
+    }
+
     fn each(&mut self, kind: &RouteKey, mut act: impl FnMut(&mut GroupPace)) {
         if !self.own.is_empty() {
             groups(kind).for_each(|group| self.own.get_mut(&group).into_iter().for_each(&mut act));
@@ -253,10 +286,11 @@ impl fmt::Debug for OwnLimits {
     }
 }
 
-fn groups(kind: &RouteKey) -> impl Iterator<Item = Group> {
-    let (route, credential) = (kind.id(), kind.credential());
-    let route = (route != 0).then_some(Group::Route(route));
-    route.into_iter().chain((credential != 0).then_some(Group::Credential(credential)))
+fn groups(kind: &RouteKey) -> impl Iterator<Item = RouteGroup> {
+    let (route, credential, budget) = (kind.id(), kind.credential(), kind.budget());
+    let route = (route != 0).then_some(RouteGroup::Route(route));
+    let credential = (credential != 0).then_some(RouteGroup::Credential(credential));
+    route.into_iter().chain(credential).chain((budget != 0).then_some(RouteGroup::Budget(budget)))
 }
 
 #[cfg(test)]
@@ -328,7 +362,7 @@ mod tests {
             assert_eq!(split, refused == free);
             assert_eq!(groups.is_own(&free), refused == free);
             assert!(!groups.is_own(&paid) && !groups.is_own(&route));
-            assert_eq!(groups.line(&free, false), split.then(|| free.without_route()), "whatever it asks for");
+            assert_eq!(groups.line(&free, false), split.then(|| free.only(false, true, false)), "whatever it asks for");
         }
     }
 
@@ -338,7 +372,9 @@ mod tests {
         let (kind, other) = (RouteKey::new("GET", "/a"), RouteKey::new("GET", "/b"));
         let at = |seconds| Instant::START + Duration::from_secs(seconds);
         let group = OwnGroup { who: Who::Route(None), refused: 3, others: 4 };
-        groups.own.insert(Group::Route(kind.id()), GroupPace::new(estimator.of_kind(0.0, 1.0, 0.1), group, at(0), 0));
+        groups
+            .own
+            .insert(RouteGroup::Route(kind.id()), GroupPace::new(estimator.of_kind(0.0, 1.0, 0.1), group, at(0), 0));
         groups.take(&other, 1, at(60), false);
         assert!(groups.is_own(&kind));
         groups.take(&other, 2, at(700), false);

@@ -9,8 +9,8 @@ use crate::clock::Instant;
 /// Level 0 has each of the last [`KEPT`] requests, every further level each [`STEP`]th of those that the level below has
 /// seen. So memory is bounded, and whatever is looked up is at most a sixteenth of its distance off.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ledger {
-    levels: [VecDeque<Entry>; LEVELS],
+pub(super) struct SentLog {
+    levels: [VecDeque<SentEntry>; LEVELS],
     /// Requests that count.
     count: u64,
     /// Requests that were ever written down.
@@ -18,7 +18,7 @@ pub(super) struct Ledger {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct SentEntry {
     at: Instant,
     number: u64,
 }
@@ -29,10 +29,10 @@ const STEP: u64 = 8;
 
 // === impl Ledger ===
 
-impl Ledger {
+impl SentLog {
     /// A request leaves at `now`.
     pub(super) fn sent(&mut self, now: Instant) {
-        let (entry, mut every) = (Entry { at: now, number: self.count }, 1);
+        let (entry, mut every) = (SentEntry { at: now, number: self.count }, 1);
         for level in &mut self.levels {
             if !self.written.is_multiple_of(every) {
                 break;
@@ -53,7 +53,7 @@ impl Ledger {
         self.later(sent).for_each(|entry| entry.number += 1);
         let level = &mut self.levels[0];
         let place = level.partition_point(|entry| entry.at <= sent);
-        level.insert(place, Entry { at: sent, number });
+        level.insert(place, SentEntry { at: sent, number });
         if level.len() > KEPT {
             level.pop_front();
         }
@@ -110,7 +110,7 @@ impl Ledger {
         (used * 0.9 <= ours as f64 + 1.0).then(|| self.departed(ours.saturating_sub(used as u64))).flatten()
     }
 
-    fn later(&mut self, than: Instant) -> impl Iterator<Item = &mut Entry> {
+    fn later(&mut self, than: Instant) -> impl Iterator<Item = &mut SentEntry> {
         let levels = self.levels.each_mut();
         let from: [usize; LEVELS] = array::from_fn(|at| levels[at].partition_point(|entry| entry.at <= than));
         levels.into_iter().zip(from).flat_map(|(level, from)| level.range_mut(from..))
@@ -127,8 +127,8 @@ mod tests {
         Instant::START + Duration::from_millis(of)
     }
 
-    fn ledger(count: u64) -> Ledger {
-        let mut ledger = Ledger::default();
+    fn ledger(count: u64) -> SentLog {
+        let mut ledger = SentLog::default();
         (0..count).for_each(|at| ledger.sent(ms(at * 10)));
         ledger
     }

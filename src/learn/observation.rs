@@ -39,6 +39,8 @@ pub struct Observation<'a> {
     pub charge: Charge,
     /// Its kind.
     pub kind: RouteKey,
+    /// The narrower rule whose budget it draws on.
+    pub rule: Option<&'a str>,
     /// How many were under way when it left, itself included.
     pub crowd: u32,
     /// When it left.

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use self::quota::{Born, Quota};
 use super::{
-    Grounds, Observation, Reason, RouteKey, allowance::Allowance, ledger::Ledger, scopes::Scopes,
+    Grounds, Observation, Reason, RouteKey, allowance::Allowance, ledger::SentLog, scopes::Scopes,
     window_estimator::WindowEstimator,
 };
 use crate::{
@@ -26,7 +26,7 @@ pub(super) struct Quotas {
     budgets: Vec<Quota>,
     scopes: Scopes,
     /// All requests that were sent.
-    ledger: Ledger,
+    ledger: SentLog,
     /// The last request that was taken.
     newest: Seq,
 }

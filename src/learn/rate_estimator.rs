@@ -9,18 +9,20 @@ mod closing;
 mod crowd;
 mod grounds;
 mod history;
+mod record;
 mod refusing;
 mod reopening;
 mod windows;
 
 use std::{num::NonZeroU32, time::Duration};
 
+pub(super) use self::record::EstimatorRecord;
 use self::{
     belief::Belief,
     closing::Closing,
     crowd::{Crowd, Served},
     grounds::Held,
-    history::History,
+    history::RateHistory,
     reopening::Ends,
 };
 use crate::{
@@ -37,7 +39,7 @@ pub(super) struct RateEstimator {
     /// When the last cycle began that is not minor, and when the first did.
     major: f64,
     began: f64,
-    history: History,
+    history: RateHistory,
     /// Whether a refusal has told something, and how many were served since the last that did.
     refused: bool,
     served: f64,
@@ -359,7 +361,7 @@ fn limit(rate: f64) -> LimitSpec {
     let count = (rate * OVER).clamp(1.0, 1e6) as u32;
     let count = NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
     let per = duration(f64::from(count.get()) / rate).clamp(Duration::from_micros(1), Duration::from_secs(86_400));
-    LimitSpec { rate: Rate { count, per }, burst: Some(NonZeroU32::MIN), strict: false }
+    LimitSpec { burst: Some(NonZeroU32::MIN), ..Rate { count, per }.into() }
 }
 
 fn seconds(at: Instant) -> f64 {

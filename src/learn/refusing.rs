@@ -57,6 +57,13 @@ impl Learned {
             && self.kinds.suspect(&seen.kind, seen.heard.route, answered(seen), newest, alone, &mut self.estimator)
     }
 
+    /// Whether this refusal is a matter of the narrower rule's budget that the request draws on.
+    pub(super) fn is_short(&mut self, seen: &Observation<'_>) -> bool {
+        let newest = self.gate.newest();
+        self.trust != Trust::Waits
+            && self.kinds.is_short(&seen.kind, seen.rule, answered(seen), newest, &self.estimator)
+    }
+
     /// What was taken for a limit of the lane is one of a kind of request: the lane is what it was without it.
     pub(super) fn blame_kind(&mut self, kind: &RouteKey, changes: &mut Changes) {
         self.routes.forget(kind);

@@ -12,12 +12,14 @@ pub struct RouteKey {
     /// How many of the segments there are; those behind repeat the last prefix.
     depth: u8,
     /// What it is sent with, if it is sent with a key or the like.
-    credential: Credential,
+    credential: Hidden,
+    /// The budget of a narrower rule that it draws on, if it does.
+    budget: Hidden,
 }
 
-/// A hash of a credential with a key that is never known, or nothing. It is shown nowhere.
+/// A hash with a key that is never known, or nothing. It is shown nowhere.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-struct Credential(u32);
+struct Hidden(u32);
 
 /// What a kind of request is called, as far as that may be shown.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +44,7 @@ const PLAIN_DIGITS: usize = 2;
 
 impl RouteKey {
     /// Not a request to an API, or one that nothing is learned from: a tunnel.
-    pub const NONE: Self = Self { prefixes: [0; SEGMENTS + 1], depth: 0, credential: Credential(0) };
+    pub const NONE: Self = Self { prefixes: [0; SEGMENTS + 1], depth: 0, credential: Hidden(0), budget: Hidden(0) };
 
     /// The kind of a request.
     pub fn new(method: &str, path: &str) -> Self {
@@ -57,22 +59,29 @@ impl RouteKey {
         }
         let last = prefixes[depth];
         prefixes[depth + 1..].fill(last);
-        Self { prefixes, depth: depth as u8, credential: Credential(0) }
+        Self { prefixes, depth: depth as u8, ..Self::NONE }
     }
 
     /// The same, sent with the credential that has this keyed hash.
     pub fn with_credential(self, credential: u32) -> Self {
-        Self { credential: Credential(credential), ..self }
+        Self { credential: Hidden(credential), ..self }
     }
 
-    /// The same, whoever sends it.
-    pub(super) fn without_credential(self) -> Self {
-        self.with_credential(0)
+    /// The same, drawing on the budget of a narrower rule that has this keyed hash.
+    pub fn with_budget(self, budget: u64) -> Self {
+        Self { budget: Hidden((budget as u32).max(1)), ..self }
     }
 
-    /// All that is sent with its credential.
-    pub(super) fn without_route(self) -> Self {
-        Self::NONE.with_credential(self.credential.0)
+    /// All that has its route, its credential, or its budget.
+    pub(super) fn only(self, route: bool, credential: bool, budget: bool) -> Self {
+        let kept = |hidden: Hidden, keep| if keep { hidden } else { Hidden(0) };
+        let (credential, budget) = (kept(self.credential, credential), kept(self.budget, budget));
+        Self { credential, budget, ..if route { self } else { Self::NONE } }
+    }
+
+    /// The hash of the budget of a narrower rule; 0 if it draws on none.
+    pub fn budget(&self) -> u32 {
+        self.budget.0
     }
 
     /// The hash of its credential; 0 if it has none.
@@ -126,9 +135,9 @@ impl fmt::Display for RouteName<'_> {
     }
 }
 
-// === impl Credential ===
+// === impl Hidden ===
 
-impl fmt::Debug for Credential {
+impl fmt::Debug for Hidden {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0 == 0 { "none" } else { "some" })
     }
@@ -183,7 +192,7 @@ mod tests {
         let key = RouteKey::new("GET", "/a").with_credential(305_419_896);
         assert_ne!(key, RouteKey::new("GET", "/a").with_credential(1));
         assert_eq!(key.id(), RouteKey::new("GET", "/a").id());
-        assert_eq!(key.without_credential(), RouteKey::new("GET", "/a"));
+        assert_eq!(key.only(true, false, false), RouteKey::new("GET", "/a"));
         let shown = format!("{key:?} {key:#x?}");
         assert!(!shown.contains("305419896") && !shown.contains("12345678"), "{shown}");
     }

@@ -12,7 +12,7 @@ use crate::limit::Scope;
 /// What is known of the kinds of requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scopes {
-    nodes: HashMap<u32, Node>,
+    nodes: HashMap<u32, ScopeNode>,
     /// All kinds together.
     root: Majority,
     /// How often something turned out otherwise than expected.
@@ -20,7 +20,7 @@ pub(super) struct Scopes {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct ScopeNode {
     /// What answers to exactly this kind reported, if there were any.
     reported: Option<Scope>,
     /// What holds for most of the kinds below.
@@ -75,7 +75,7 @@ impl Scopes {
             self.version += 1;
         }
         let mut turned = self.root.vote(now);
-        let new = Node { reported: None, below: Majority::default(), kind: *kind };
+        let new = ScopeNode { reported: None, below: Majority::default(), kind: *kind };
         for prefix in kind.prefixes() {
             turned |= self.nodes.entry(prefix).or_insert(new).below.vote(now);
         }
@@ -86,7 +86,7 @@ impl Scopes {
 
     /// Forgets what says the same as the prefix before it. Says whether there is room then.
     fn make_room(&mut self) -> bool {
-        let says_no_more = |(id, node): &(&u32, &Node)| {
+        let says_no_more = |(id, node): &(&u32, &ScopeNode)| {
             // With a credential it is none of its own prefixes: the longest is above it.
             let below = node.kind.prefixes().take_while(|prefix| prefix != *id).count() + 1;
             let below = if **id == node.kind.exact() { usize::from(node.kind.id() == **id) } else { below };

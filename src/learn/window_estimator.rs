@@ -5,7 +5,7 @@ mod tests;
 
 use std::time::Duration;
 
-use super::ledger::Ledger;
+use super::ledger::SentLog;
 use crate::{clock::Instant, hint::Bucket};
 
 /// What is known about the length of one budget's window.
@@ -98,7 +98,7 @@ impl WindowEstimator {
 
     /// How long the window is, after an answer has said this to a request that left at `sent`. `ledger` has the requests
     /// that draw on the budget.
-    pub(super) fn hear(&mut self, bucket: &Bucket, sent: Instant, ledger: &Ledger) -> Option<Duration> {
+    pub(super) fn hear(&mut self, bucket: &Bucket, sent: Instant, ledger: &SentLog) -> Option<Duration> {
         let told = bucket.window.filter(|told| !told.is_zero());
         let reset = bucket.reset.filter(|left| !left.is_zero());
         let (Some(limit @ 1.0..), Some(remaining), Some(left)) = (bucket.limit, bucket.remaining, reset) else {
@@ -179,7 +179,7 @@ impl WindowEstimator {
 
     /// A request that left at `sent` is the first that is seen of another window: `used` are used of it, and so much time is
     /// `left`. A window that is over before its time, twice, is shorter than was thought.
-    pub(super) fn restarted(&mut self, limit: f64, used: f64, left: Option<Duration>, sent: Instant, ledger: &Ledger) {
+    pub(super) fn restarted(&mut self, limit: f64, used: f64, left: Option<Duration>, sent: Instant, ledger: &SentLog) {
         let at = ledger.began(used, sent).unwrap_or(sent);
         let length = left.map_or(Duration::MAX, |left| (sent + left).since(at));
         let Some(before) = self.present.replace(Start { at, length, seen: sent }) else { return };

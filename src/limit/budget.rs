@@ -1,15 +1,27 @@
 //! All limits of one lane, asked together and charged together.
 
+mod limit;
 mod reconfigure;
+mod record;
+mod settle;
+mod shared;
 #[cfg(test)]
 mod tests;
 
 use std::{num::NonZeroU32, time::Duration};
 
+use smallvec::SmallVec;
+
+use self::{limit::Limit, shared::Shared};
+pub use self::{
+    record::{BudgetRecord, Gap},
+    shared::{ShareUsage, Spoken},
+};
 use super::{
-    CalendarCount, CalendarLimit, CalendarUsage, Gcra, LONGEST_PACE, LimitSpec, Margin, MarginSpec, Window,
-    charge::{Charge, Cost, Scope, Seq, Source},
-    history::History,
+    Amount, CalendarCount, CalendarLimit, CalendarUsage, Cost, LimitSpec, Margin, MarginSpec, Unit,
+    ahead::{WrittenAhead, lacks, written_ahead},
+    charge::{Charge, Scope, Seq, Source},
+    history::SpendHistory,
 };
 use crate::clock::Instant;
 
@@ -23,38 +35,32 @@ pub struct Budget {
     /// When something was taken last.
     last: Option<Instant>,
     since: Instant,
-    /// When units were taken, for limits that are added later.
-    history: History,
+    /// When units of each sort were taken, for limits that are added later.
+    histories: Vec<(Unit, SpendHistory)>,
     /// What was configured does not hold while something is known that was not.
     yields: bool,
+    /// What long limits may spend before more is written down; `None` if nothing is.
+    ahead: Option<Vec<(Unit, WrittenAhead)>>,
+    /// What it has to do with other processes; `None` if it is not shared.
+    shared: Option<Box<Shared>>,
 }
 
-/// One limit: even spacing, and the promise about every window.
-#[derive(Clone, Debug)]
-struct Limit {
-    source: Source,
-    /// What was charged before this seq was charged without it.
-    since: Seq,
-    spec: LimitSpec,
-    gcra: Gcra,
-    window: Window,
-    /// When something was last taken of it.
-    taken: Instant,
-    /// Until then its window may lack units that left before the limit was there: it counts no more than fill it.
-    lacks_until: Instant,
-}
+/// How many units a second limits allow, and who asks for each.
+pub type Rates = SmallVec<[(Source, f64); 4]>;
 
 /// How far one limit is used, for people to look at.
 #[derive(Clone, Debug)]
-pub struct Usage {
+pub struct LimitUsage {
     /// Who asks for it.
     pub source: Source,
     /// The limit.
     pub spec: LimitSpec,
-    /// Cost units that count in the current window.
+    /// Units that count in the current window.
     pub used: u32,
     /// The margin for jitter in force.
     pub margin: Duration,
+    /// What is held of it here, if it is shared with other processes.
+    pub share: Option<ShareUsage>,
 }
 
 // === impl Budget ===
@@ -70,8 +76,10 @@ impl Budget {
             next: 0,
             last: None,
             since: now,
-            history: History::default(),
+            histories: Vec::new(),
             yields: false,
+            ahead: None,
+            shared: None,
         }
     }
 
@@ -101,10 +109,34 @@ impl Budget {
         self.limits.iter().find(|limit| limit.source == source).map(|limit| limit.spec)
     }
 
-    /// Cost units that count in the window of the limit that `source` asks for.
+    /// How many requests a second each limit allows.
+    pub fn rates(&self) -> Rates {
+        let requests = self.limits.iter().filter(|limit| limit.spec.unit == Unit::REQUESTS);
+        requests.map(|limit| (limit.source, limit.spec.rate.per_second())).collect()
+    }
+
+    /// The longest time from one request to the next, of limits that are spaced evenly.
+    pub fn spacing(&self) -> Duration {
+        let even = self.limits.iter().filter(|limit| limit.spec.burst().get() == 1);
+        even.map(|limit| limit.spec.rate.interval()).max().unwrap_or_default()
+    }
+
+    /// Units that count in the window of the limit that `source` asks for.
     pub fn used(&mut self, source: Source, now: Instant) -> u32 {
         let Some(limit) = self.limits.iter_mut().find(|limit| limit.source == source) else { return 0 };
         limit.window.used(now, self.margin.of(limit.spec.rate.per))
+    }
+
+    /// How many units of this sort are free at `now`, under what is configured; `None` if nothing limits them.
+    pub fn room(&mut self, unit: Unit, now: Instant) -> Option<u32> {
+        let Self { limits, calendar, margin, .. } = self;
+        let windows = limits.iter_mut().filter(|limit| limit.source == Source::Config && limit.spec.unit == unit);
+        let windows = windows.map(|limit| {
+            let used = limit.window.used(now, margin.of(limit.spec.rate.per));
+            limit.spec.rate.count.get().saturating_sub(used)
+        });
+        let calendar = calendar.iter_mut().filter(|count| count.unit() == unit);
+        windows.chain(calendar.map(|count| count.count().get().saturating_sub(count.usage(now).used))).min()
     }
 
     /// `source` asks for `spec` from now on. If it has asked for nothing so far, `used` units of it were used at some
@@ -116,26 +148,26 @@ impl Budget {
         let mut limit = Limit::new(source, spec, self.next);
         // What has left keeps its distance as well.
         if let Some(last) = self.last.filter(|_| spec.burst() == NonZeroU32::MIN) {
-            limit.gcra.commit(last, last, Cost::MIN);
+            limit.gcra.commit(last, last, Amount::MIN);
         }
         self.limits.push(limit);
         for (used, at) in before {
-            if let Some(used) = Cost::new(*used.min(&spec.rate.count.get())) {
+            if let Some(used) = Amount::new(*used.min(&spec.rate.count.get())) {
                 self.count(source, used, *at, *at);
             }
         }
     }
 
-    /// `cost` units that nobody has taken count for `source` all the same: they left at `sent` and were answered at
+    /// `amount` units that nobody has taken count for `source` all the same: they left at `sent` and were answered at
     /// `answered`.
-    pub fn count(&mut self, source: Source, cost: Cost, sent: Instant, answered: Instant) {
+    pub fn count(&mut self, source: Source, amount: Amount, sent: Instant, answered: Instant) {
         let Some(limit) = self.limits.iter_mut().find(|limit| limit.source == source) else { return };
         // Units that no other limit knows of.
         let first = self.next;
-        self.next += u64::from(cost.get());
-        limit.window.take(first, cost);
-        limit.window.sent(first, cost, sent);
-        limit.window.answered(first, cost, sent, answered);
+        self.next += u64::from(amount.get());
+        limit.window.take(first, amount);
+        limit.window.sent(first, amount, sent);
+        limit.window.answered(first, amount, sent, answered);
     }
 
     /// `source` asks for nothing any more.
@@ -143,14 +175,28 @@ impl Budget {
         self.limits.retain(|limit| limit.source != source);
     }
 
+    /// Nothing but the configuration asks for anything any more.
+    pub fn unlearn_all(&mut self) {
+        self.limits.retain(|limit| limit.source == Source::Config);
+    }
+
     /// The first instant, not before `now`, at which every limit of `scope` has room for `cost`, as far as is known now;
     /// [`Instant::FAR`] if something that has no time yet must happen first.
     pub fn earliest(&mut self, now: Instant, cost: Cost, scope: Scope) -> Instant {
+        if !scope.is_apart() && self.ahead.as_mut().is_some_and(|ahead| lacks(ahead, &cost)) {
+            return Instant::FAR;
+        }
+        if self.shared.is_some() && !scope.is_apart() && self.lacks_tokens(now, cost) {
+            return Instant::FAR;
+        }
         let margin = &self.margin;
-        let renewed = self.calendar.iter_mut().fold(now, |at, limit| at.max(limit.earliest(now, cost)));
+        let renewed = counting(&mut self.calendar, &cost, scope)
+            .fold(now, |at, (limit, amount)| at.max(limit.earliest(now, amount)));
         holding(&mut self.limits, self.yields, scope).fold(renewed, |at, limit| {
+            // Whoever takes nothing of a unit does not wait for it.
+            let Some(amount) = cost.of(limit.spec.unit) else { return at };
             let margin = margin.of(limit.spec.rate.per);
-            let window = limit.window.earliest(now, cost, margin);
+            let window = limit.window.earliest(now, amount, margin);
             let spread = limit.window.spread(now, 0, limit.reserve(), margin, limit.taken);
             at.max(limit.gcra.earliest(now)).max(window).max(spread)
         })
@@ -160,34 +206,56 @@ impl Budget {
     /// [`earliest`](Self::earliest) has said `now`: a partial charge would starve requests that need only the limits that
     /// were charged.
     pub fn take(&mut self, now: Instant, due: Instant, cost: Cost, scope: Scope) -> Charge {
+        self.take_late(now, due, Duration::ZERO, cost, scope)
+    }
+
+    /// The same, for a request that may have waited up to `late` for its turn among others: no slots are lost for that.
+    pub fn take_late(&mut self, now: Instant, due: Instant, late: Duration, cost: Cost, scope: Scope) -> Charge {
         let seq = self.next;
-        self.next += u64::from(cost.get());
+        self.next += cost.span();
         self.last = Some(now);
-        self.history.take(now, cost);
-        for limit in self.limits.iter_mut().filter(|limit| scope.includes(limit.source)) {
-            limit.gcra.commit(now, due, cost);
-            limit.window.take(seq, cost);
-            limit.taken = now;
+        if !scope.is_apart() {
+            self.history(Unit::REQUESTS).take(now, seq, cost.of(Unit::REQUESTS).unwrap_or(Amount::MIN));
+            cost.others().for_each(|(unit, amount)| self.history(unit).take(now, seq, amount));
+            written_ahead(&mut self.ahead, &cost).for_each(|(ahead, amount)| ahead.take(amount));
         }
-        self.calendar.iter_mut().for_each(|limit| limit.take(now, seq, cost));
+        for limit in self.limits.iter_mut().filter(|limit| scope.includes(limit.source)) {
+            let Some(amount) = cost.of(limit.spec.unit) else { continue };
+            limit.gcra.commit_late(now, due, late, limit.whole(amount));
+            limit.window.take(seq, amount);
+            (limit.taken, limit.newest) = (now, seq);
+        }
+        counting(&mut self.calendar, &cost, scope).for_each(|(limit, amount)| limit.take(now, seq, amount));
+        if self.shared.is_some() && !scope.is_apart() {
+            self.took_tokens(now, cost);
+        }
         Charge { seq, cost, scope }
+    }
+
+    /// When units of one sort were taken.
+    fn history(&mut self, unit: Unit) -> &mut SpendHistory {
+        let known = self.histories.iter().position(|(other, _)| *other == unit);
+        let index = known.unwrap_or_else(|| {
+            self.histories.push((unit, SpendHistory::default()));
+            self.histories.len() - 1
+        });
+        &mut self.histories[index].1
     }
 
     /// A charge is on its way since `at`.
     pub fn sent(&mut self, charge: Charge, at: Instant) {
-        charged(&mut self.limits, charge).for_each(|limit| limit.window.sent(charge.seq, charge.cost, at));
-        self.calendar.iter_mut().for_each(|limit| limit.sent(at, charge.seq, charge.cost));
+        let Charge { seq, cost, scope } = charge;
+        charged(&mut self.limits, &charge).for_each(|(limit, amount)| limit.window.sent(seq, amount, at));
+        counting(&mut self.calendar, &cost, scope).for_each(|(limit, amount)| limit.sent(at, seq, amount));
     }
 
     /// A charge has been sent and will never be answered, as was decided at `at`: it may still be on its way. How long is
     /// a question of the margin; a strict limit, which believes in none, allows for the longest time that an answer has
     /// taken, or for a whole window before the first answer.
     pub fn abandoned(&mut self, charge: Charge, at: Instant) {
-        for limit in charged(&mut self.limits, charge) {
-            let per = limit.spec.rate.per;
-            let margin = self.margin.of(per);
-            let late = if limit.spec.strict { self.margin.longest().unwrap_or(per).max(margin) } else { margin };
-            limit.window.answered(charge.seq, charge.cost, Instant::START, at + late);
+        for (limit, amount) in charged(&mut self.limits, &charge) {
+            let late = limit.late(&self.margin);
+            limit.window.answered(charge.seq, amount, Instant::START, at + late);
         }
     }
 
@@ -195,28 +263,34 @@ impl Budget {
     /// limits: otherwise it has to be given back, and taken anew.
     pub fn recall(&mut self, charge: Charge) -> bool {
         let mut counts = true;
-        for limit in charged(&mut self.limits, charge) {
-            counts &= limit.window.recall(charge.seq, charge.cost);
+        for (limit, amount) in charged(&mut self.limits, &charge) {
+            counts &= limit.window.recall(charge.seq, amount);
         }
         counts
     }
 
     /// A charge that left at `sent`, as is known now, has been answered at `at`.
     pub fn answered(&mut self, charge: Charge, sent: Instant, at: Instant) {
-        let Charge { seq, cost, .. } = charge;
-        charged(&mut self.limits, charge).for_each(|limit| limit.window.answered(seq, cost, sent, at));
+        let answered = |(limit, amount): (&mut Limit, Amount)| limit.window.answered(charge.seq, amount, sent, at);
+        charged(&mut self.limits, &charge).for_each(answered);
     }
 
     /// A charge was never sent.
     pub fn give_back(&mut self, charge: Charge) {
-        self.history.give_back(charge.cost);
-        for limit in charged(&mut self.limits, charge) {
+        let Charge { seq, cost, scope } = charge;
+        if !scope.is_apart() {
+            for (unit, history) in &mut self.histories {
+                cost.of(*unit).into_iter().for_each(|amount| history.give_back(seq, amount));
+            }
+            written_ahead(&mut self.ahead, &cost).for_each(|(ahead, amount)| ahead.give_back(amount));
+        }
+        for (limit, amount) in charged(&mut self.limits, &charge) {
             // A slot that was over before it came back is nobody's.
-            if limit.window.give_back(charge.seq, charge.cost) {
-                limit.gcra.give_back(charge.cost);
+            if limit.window.give_back(seq, amount) {
+                limit.gcra.give_back(limit.whole(amount), seq == limit.newest);
             }
         }
-        self.calendar.iter_mut().for_each(|limit| limit.give_back(charge.seq, charge.cost));
+        counting(&mut self.calendar, &cost, scope).for_each(|(limit, amount)| limit.give_back(seq, amount));
     }
 
     /// An answer's head came `took` after its request: teaches the margin.
@@ -245,21 +319,22 @@ impl Budget {
     }
 
     /// When a request of `cost` and `scope` would leave if nothing does before `from` and then everything goes as it should.
-    /// `ahead` says how many cost units wait before it for a limit.
+    /// `ahead` says how much of a unit waits before it for a limit.
     pub fn project(
         &mut self,
         now: Instant,
         from: Instant,
-        ahead: impl Fn(Source) -> u64,
+        ahead: impl Fn(Source, Unit) -> u64,
         cost: Cost,
         scope: Scope,
     ) -> Instant {
         let margin = &self.margin;
-        let before = ahead(Source::Config);
-        let renewed = self.calendar.iter().fold(from, |at, limit| at.max(limit.project(from, before, cost)));
+        let renewed = counting(&mut self.calendar, &cost, scope)
+            .fold(from, |at, (limit, amount)| at.max(limit.project(from, ahead(Source::Config, limit.unit()), amount)));
         holding(&mut self.limits, self.yields, scope).fold(renewed, |at, limit| {
-            let (margin, ahead) = (margin.of(limit.spec.rate.per), ahead(limit.source));
-            let window = limit.window.project(now, from, ahead, cost, margin);
+            let Some(amount) = cost.of(limit.spec.unit) else { return at };
+            let (margin, ahead) = (margin.of(limit.spec.rate.per), ahead(limit.source, limit.spec.unit));
+            let window = limit.project(now, from, ahead, amount, margin);
             let spread = limit.window.spread(now, ahead, limit.reserve(), margin, limit.taken);
             at.max(limit.gcra.project(from, ahead)).max(window).max(spread)
         })
@@ -272,7 +347,10 @@ impl Budget {
         }
         let margin = &self.margin;
         let mut configured = self.limits.iter_mut().filter(|limit| limit.source == Source::Config);
-        configured.all(|limit| limit.gcra.is_idle(now) && limit.window.used(now, margin.of(limit.spec.rate.per)) == 0)
+        configured.all(|limit| {
+            let used = limit.window.used(now, margin.of(limit.spec.rate.per));
+            limit.gcra.is_idle(now) && used == 0 && limit.share.as_ref().is_none_or(|share| share.is_over())
+        })
     }
 
     /// How far each limit is used that a calendar renews.
@@ -281,46 +359,35 @@ impl Budget {
     }
 
     /// How far each limit is used.
-    pub fn usage(&mut self, now: Instant) -> Vec<Usage> {
+    pub fn usage(&mut self, now: Instant) -> Vec<LimitUsage> {
         let margin = &self.margin;
         let usage = |limit: &mut Limit| {
             let margin = margin.of(limit.spec.rate.per);
-            Usage { source: limit.source, spec: limit.spec, used: limit.window.used(now, margin), margin }
+            let (used, share) = (limit.window.used(now, margin), limit.share_usage(now, margin));
+            LimitUsage { source: limit.source, spec: limit.spec, used, margin, share }
         };
         self.limits.iter_mut().map(usage).collect()
     }
 }
 
-// === impl Limit ===
-
-impl Limit {
-    fn new(source: Source, spec: LimitSpec, since: Seq) -> Self {
-        Self {
-            source,
-            since,
-            spec,
-            gcra: Gcra::new(&spec),
-            window: Window::new(&spec),
-            taken: Instant::START,
-            lacks_until: Instant::START,
-        }
-    }
-
-    /// How many of the last units of a window are spread until something comes back: what does not leave in a burst, if
-    /// the API knows how much is left. Longer windows are allowances, and used up as they are asked for.
-    fn reserve(&self) -> u32 {
-        match (self.source, self.spec.burst().get()) {
-            (Source::Advertised(_), burst @ 2..) if self.spec.rate.per <= LONGEST_PACE => {
-                self.spec.rate.count.get() - burst
-            }
-            _ => 0,
-        }
-    }
+/// The limits that `charge` was taken from, and how much of each.
+fn charged<'a>(limits: &'a mut [Limit], charge: &Charge) -> impl Iterator<Item = (&'a mut Limit, Amount)> {
+    let Charge { seq, cost, scope } = *charge;
+    limits.iter_mut().filter_map(move |limit| {
+        let taken = scope.includes(limit.source) && limit.since <= seq;
+        cost.of(limit.spec.unit).filter(|_| taken).map(|amount| (limit, amount))
+    })
 }
 
-/// The limits that `charge` was taken from.
-fn charged(limits: &mut [Limit], charge: Charge) -> impl Iterator<Item = &mut Limit> {
-    limits.iter_mut().filter(move |limit| charge.scope.includes(limit.source) && limit.since <= charge.seq)
+/// The calendar limits that hold for requests of `scope`, of which `cost` takes something, and how much.
+fn counting<'a>(
+    calendar: &'a mut [CalendarCount],
+    cost: &Cost,
+    scope: Scope,
+) -> impl Iterator<Item = (&'a mut CalendarCount, Amount)> {
+    let cost = *cost;
+    let holding = calendar.iter_mut().filter(move |_| scope.includes(Source::Config));
+    holding.filter_map(move |limit| cost.of(limit.unit()).map(|amount| (limit, amount)))
 }
 
 /// The limits that hold for requests of `scope`: what is configured may yield to what was learned.

@@ -16,12 +16,18 @@ use jiff::{
     tz::TimeZone,
 };
 
+pub(super) use self::count::CalendarRecord;
 pub use self::count::{CalendarCount, CalendarUsage};
-use super::spec::{SpecError, parse_count};
+use super::{
+    Unit,
+    spec::{SpecError, parse_count, split_unit},
+};
 
 /// At most `count` from one renewal to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CalendarLimit {
+    /// What it counts.
+    pub unit: Unit,
     /// How many cost units a period has.
     pub count: NonZeroU32,
     renewal: Renewal,
@@ -83,7 +89,8 @@ impl FromStr for CalendarLimit {
         let wrong = |hint: String| SpecError::new(text, hint);
         let example =
             || wrong("write \"5000/day in America/Los_Angeles\" or \"100000/month from 5th in UTC\"".to_owned());
-        let mut words = text.split_whitespace();
+        let (counted, rate) = split_unit(text)?;
+        let mut words = rate.split_whitespace();
         let (count, unit) = words.next().and_then(|rate| rate.split_once('/')).ok_or_else(example)?;
         let count = parse_count(count).map_err(wrong)?;
         let (mut from, mut zone) = (None, None);
@@ -111,14 +118,15 @@ impl FromStr for CalendarLimit {
         if matches!(renewal, Renewal::Minute | Renewal::Hour) && zone != TimeZone::UTC {
             return Err(wrong(format!("full minutes and hours are those of UTC: write \"{count}/{unit} in UTC\"")));
         }
-        Ok(Self { count, renewal, zone })
+        Ok(Self { unit: counted, count, renewal, zone })
     }
 }
 
 impl fmt::Display for CalendarLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { count, renewal, zone } = self;
-        write!(f, "{count}/{renewal} in {}", zone.iana_name().unwrap_or("UTC"))
+        let Self { unit, count, renewal, zone } = self;
+        let unit = if *unit == Unit::REQUESTS { String::new() } else { format!(" {unit}") };
+        write!(f, "{count}{unit}/{renewal} in {}", zone.iana_name().unwrap_or("UTC"))
     }
 }
 

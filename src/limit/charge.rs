@@ -1,9 +1,6 @@
 //! What one request takes of a lane's limits, and of which of them.
 
-use std::num::NonZeroU32;
-
-/// What a request costs, in the limit's own units; nearly always one.
-pub type Cost = NonZeroU32;
+use super::Cost;
 
 /// Numbers the cost units that a lane has handed out, through its whole life.
 pub type Seq = u64;
@@ -13,14 +10,14 @@ pub type Seq = u64;
 pub struct Charge {
     /// The number of the first of its units.
     pub seq: Seq,
-    /// How many they are.
+    /// How many of each unit. Units of each sort are numbered from the same number on.
     pub cost: Cost,
     /// The budgets of the API that it draws on.
     pub scope: Scope,
 }
 
 /// The budgets of an API that a request draws on, of those that the API reports. What is configured, and what refusals
-/// taught, holds for every request.
+/// taught, holds for every request that is not [apart](Scope::apart).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Scope(u64);
 
@@ -42,6 +39,7 @@ impl Scope {
     pub const NONE: Self = Self(0);
     /// As many budgets of one API are told apart.
     pub const MOST: u8 = 32;
+    const APART: u64 = 1 << 63;
 
     /// The budget with this number alone.
     pub fn only(budget: u8) -> Self {
@@ -63,8 +61,18 @@ impl Scope {
     pub fn includes(self, source: Source) -> bool {
         match source {
             Source::Advertised(budget) => self.has(budget),
-            Source::Config | Source::Estimated => true,
+            Source::Config | Source::Estimated => !self.is_apart(),
         }
+    }
+
+    /// The same, for requests for which nothing holds that is configured for all, or that refusals taught of all.
+    pub fn apart(self) -> Self {
+        Self(self.0 | Self::APART)
+    }
+
+    /// Whether it is that of such requests.
+    pub fn is_apart(self) -> bool {
+        self.0 & Self::APART != 0
     }
 
     /// What is in either.

@@ -12,7 +12,7 @@ use governor::{
     state::{NotKeyed, StateStore},
 };
 
-use super::{Cost, LONGEST_PACE, LimitSpec};
+use super::{Amount, LONGEST_PACE, LimitSpec};
 use crate::clock::Instant;
 
 /// Slots that were due at most this long ago are still handed out one by one to those who waited for them. Timers are
@@ -61,13 +61,19 @@ impl Gcra {
     /// Call only when [`earliest`](Self::earliest) says `now`.
     ///
     /// A request may cost more than the burst: it leaves like any other, and what follows waits for all of its cost.
-    pub fn commit(&mut self, now: Instant, due: Instant, cost: Cost) {
+    pub fn commit(&mut self, now: Instant, due: Instant, cost: Amount) {
+        self.commit_late(now, due, Duration::ZERO, cost);
+    }
+
+    /// The same, for a request that has waited up to `late` for something that holds for others as well: that is caught up,
+    /// too.
+    pub fn commit_late(&mut self, now: Instant, due: Instant, late: Duration, cost: Amount) {
         let interval = self.quota.replenish_interval();
         let tolerance = nanos(interval) * u64::from(self.quota.burst_size().get() - 1);
         let matured = self.tat.map_or(now, |tat| {
             let free = Instant::from_nanos(tat.as_u64().saturating_sub(tolerance));
             // What only waited for its distance was missed before, and is still to be caught up.
-            if due <= self.spread { free } else { free.max(due).max(now - CATCH_UP).min(now) }
+            if due <= self.spread { free } else { free.max(due).max(now - (CATCH_UP + late)).min(now) }
         });
         let tat = self.decide(matured).unwrap_or_else(|at| {
             // Not ours to send yet: charge it all the same, so that a caller's mistake cannot raise the rate.
@@ -82,10 +88,24 @@ impl Gcra {
         }
     }
 
-    /// Undoes one [`commit`](Self::commit) of `cost`: its slots are free again.
-    pub fn give_back(&mut self, cost: Cost) {
+    /// Undoes one [`commit`](Self::commit) of `cost`: its slots are free again. Unless that was the `newest` one, what left
+    /// after it keeps its distance.
+    pub fn give_back(&mut self, cost: Amount, newest: bool) {
         self.shift(-i64::from(cost.get()));
-        self.spread = Instant::START;
+        if newest {
+            self.spread = Instant::START;
+        } else if self.quota.burst_size().get() == 1 {
+            self.tat = self.tat.map(|tat| tat.as_u64().max(self.spread.as_nanos()).into());
+        }
+    }
+
+    /// What was committed at `reserved` has turned out at `now` to take `used`: what is missing is paid before the next one.
+    pub fn settle(&mut self, now: Instant, reserved: u32, used: u32) {
+        if used > reserved {
+            let tat = self.tat.map_or(0, |tat| tat.as_u64()).max(now.as_nanos());
+            self.tat = Some(tat.into());
+        }
+        self.shift(i64::from(used) - i64::from(reserved));
     }
 
     /// The state, to be kept somewhere else.
@@ -149,6 +169,28 @@ impl Gcra {
         // It did not hold yet: no more than a whole burst is missing.
         let emptied = last.as_nanos().saturating_add(interval.saturating_mul(self.quota.burst_size().get().into()));
         self.tat = Some(tat.min(emptied).into());
+    }
+
+    /// How many could have left between `from`, up to which the state is known, and `until`.
+    pub fn possible(&self, from: Instant, until: Instant) -> u64 {
+        let free = self.known_from(from);
+        until.as_nanos().saturating_sub(free) / nanos(self.quota.replenish_interval())
+            + u64::from(self.quota.burst_size().get())
+    }
+
+    /// So many left right before `until`, or as many as could.
+    pub fn presume(&mut self, units: u32, until: Instant) {
+        let interval = nanos(self.quota.replenish_interval());
+        let units = units.min(self.quota.burst_size().get());
+        let emptied = until.as_nanos() + interval.saturating_mul(self.quota.burst_size().get().into());
+        let tat = self.tat.map_or(0, |tat| tat.as_u64()).max(until.as_nanos());
+        let charged = tat.saturating_add(interval.saturating_mul(units.into())).min(emptied.max(tat));
+        (self.tat, self.spread) = (Some(charged.into()), Instant::START);
+    }
+
+    /// When the next request was due at `from`, or had been and could have been caught up.
+    fn known_from(&self, from: Instant) -> u64 {
+        self.tat.map_or(0, |tat| tat.as_u64()).max((from - CATCH_UP).as_nanos())
     }
 
     /// When a request with `ahead` cost units before it would leave, if only the spacing counted.
@@ -222,7 +264,7 @@ mod tests {
 
     use super::*;
 
-    const ONE: Cost = Cost::MIN;
+    const ONE: Amount = Amount::MIN;
 
     fn gcra(limit: &str) -> Gcra {
         Gcra::new(&limit.parse().unwrap())
@@ -275,14 +317,28 @@ mod tests {
     fn what_is_given_back_is_free_again() {
         let mut gcra = gcra("10/s");
         gcra.commit(ms(0), ms(0), ONE);
-        gcra.give_back(ONE);
+        gcra.give_back(ONE, true);
         assert_eq!(gcra.earliest(ms(0)), ms(0));
+    }
+
+    #[test]
+    fn what_comes_back_late_does_not_let_two_leave_at_once() {
+        let mut gcra = gcra("10/s");
+        gcra.commit(ms(0), ms(0), ONE);
+        gcra.commit(ms(5000), ms(5000), ONE);
+        gcra.give_back(ONE, false);
+        let left = [(); 3].map(|()| {
+            let at = gcra.earliest(ms(5000));
+            gcra.commit(at, at, ONE);
+            at
+        });
+        assert_eq!(left, [5075, 5175, 5275].map(ms));
     }
 
     #[test]
     fn a_cost_beyond_the_burst_is_paid_in_waiting() {
         let mut gcra = gcra("10/s burst 2");
-        gcra.commit(ms(0), ms(0), Cost::new(5).unwrap());
+        gcra.commit(ms(0), ms(0), Amount::new(5).unwrap());
         // Five cells at 100 ms each, one of which the burst still forgives.
         assert_eq!(gcra.earliest(ms(0)), ms(400));
     }

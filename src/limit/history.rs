@@ -5,22 +5,24 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use super::Cost;
+use super::{Amount, Seq};
 use crate::clock::Instant;
 
 /// When the units of one lane were taken.
 #[derive(Clone, Debug, Default)]
-pub(super) struct History {
+pub(super) struct SpendHistory {
     /// In order of time.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<HistoryEntry>,
 }
 
 /// Units that were taken one after the other.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(super) struct HistoryEntry {
     first: Instant,
     pub(super) last: Instant,
     pub(super) units: u64,
+    /// The number of the first of them; of those of other lanes none is known.
+    seq: Option<Seq>,
 }
 
 /// Units taken within this time share an entry, however recent they are.
@@ -28,45 +30,58 @@ const FINEST: Duration = Duration::from_millis(100);
 
 // === impl History ===
 
-impl History {
-    /// `cost` units are taken at `now`.
-    pub(super) fn take(&mut self, now: Instant, cost: Cost) {
+impl SpendHistory {
+    /// `cost` units, numbered from `seq`, are taken at `now`.
+    pub(super) fn take(&mut self, now: Instant, seq: Seq, cost: Amount) {
         let units = u64::from(cost.get());
         match self.entries.back_mut() {
             Some(newest) if now.since(newest.first) < FINEST => {
                 newest.last = now;
                 newest.units += units;
+                newest.seq = newest.seq.or(Some(seq));
             }
             _ => {
-                self.entries.push_back(Entry { first: now, last: now, units });
+                self.entries.push_back(HistoryEntry { first: now, last: now, units, seq: Some(seq) });
                 self.coarsen(now);
             }
         }
     }
 
-    /// `cost` units that were taken are never sent. Those taken last are forgotten for them.
-    pub(super) fn give_back(&mut self, cost: Cost) {
-        let mut left = u64::from(cost.get());
-        while left > 0
-            && let Some(newest) = self.entries.back_mut()
-        {
-            let gone = left.min(newest.units);
-            newest.units -= gone;
-            left -= gone;
-            if newest.units == 0 {
-                self.entries.pop_back();
+    /// `cost` units, numbered from `seq`, that were taken are never sent.
+    pub(super) fn give_back(&mut self, seq: Seq, cost: Amount) {
+        let theirs = |entry: &HistoryEntry| entry.seq.is_some_and(|first| first <= seq);
+        if let Some(index) = self.entries.iter().rposition(theirs) {
+            let entry = &mut self.entries[index];
+            entry.units = entry.units.saturating_sub(cost.get().into());
+            if entry.units == 0 {
+                self.entries.remove(index);
             }
         }
     }
 
+    /// As it is written down: from when to when how many were taken.
+    pub(super) fn record(&self) -> Vec<(Instant, Instant, u64)> {
+        self.iter().map(|HistoryEntry { first, last, units, .. }| (first, last, units)).collect()
+    }
+
+    /// As it was written down.
+    pub(super) fn restored(record: &[(Instant, Instant, u64)]) -> Self {
+        Self {
+            entries: record
+                .iter()
+                .map(|&(first, last, units)| HistoryEntry { first, last, units, seq: None })
+                .collect(),
+        }
+    }
+
     /// The entries, oldest first.
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = Entry> {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = HistoryEntry> {
         self.entries.iter().copied()
     }
 
     /// What `other` has taken was taken here as well.
     pub(super) fn absorb(&mut self, other: &Self) {
-        self.entries.extend(other.iter());
+        self.entries.extend(other.iter().map(|entry| HistoryEntry { seq: None, ..entry }));
         self.entries.make_contiguous().sort_by_key(|entry| entry.last);
     }
 
@@ -76,8 +91,12 @@ impl History {
         for next in 1..self.entries.len() {
             let (earlier, later) = (self.entries[kept], self.entries[next]);
             if later.last.since(earlier.first) <= now.since(later.last) / 2 {
-                self.entries[kept] =
-                    Entry { first: earlier.first, last: later.last, units: earlier.units + later.units };
+                self.entries[kept] = HistoryEntry {
+                    first: earlier.first,
+                    last: later.last,
+                    units: earlier.units + later.units,
+                    seq: earlier.seq.or(later.seq),
+                };
             } else {
                 kept += 1;
                 self.entries[kept] = later;
@@ -99,21 +118,25 @@ mod tests {
 
     #[test]
     fn months_of_requests_are_known_by_few_entries() {
-        let mut history = History::default();
+        let mut history = SpendHistory::default();
         // One in 10 s, for 60 days.
         let count = 60 * 24 * 360;
-        (0..count).for_each(|n| history.take(at(n * 10_000), Cost::MIN));
+        (0..count).for_each(|n| history.take(at(n * 10_000), n, Amount::MIN));
         assert_eq!(history.iter().map(|entry| entry.units).sum::<u64>(), count);
         assert!(history.entries.len() < 100, "{}", history.entries.len());
     }
 
     #[test]
     fn what_was_never_sent_is_not_known() {
-        let mut history = History::default();
-        history.take(at(0), Cost::new(3).unwrap());
-        history.take(at(200), Cost::MIN);
-        history.give_back(Cost::new(2).unwrap());
-        assert_eq!(history.iter().map(|entry| (entry.last, entry.units)).collect::<Vec<_>>(), [(at(0), 2)]);
+        let mut history = SpendHistory::default();
+        let known = |history: &SpendHistory| history.iter().map(|entry| (entry.last, entry.units)).collect::<Vec<_>>();
+        history.take(at(0), 0, Amount::new(2).unwrap());
+        history.take(at(50), 2, Amount::MIN);
+        history.take(at(200), 3, Amount::MIN);
+        history.give_back(0, Amount::new(2).unwrap());
+        assert_eq!(known(&history), [(at(50), 1), (at(200), 1)], "what has left since is known");
+        history.give_back(3, Amount::MIN);
+        assert_eq!(known(&history), [(at(50), 1)]);
     }
 
     proptest! {
@@ -123,10 +146,10 @@ mod tests {
         fn no_unit_is_forgotten_and_few_seem_later_than_they_were(
             gaps in proptest::collection::vec(0u64..100_000, 1..300), per in 1u64..10_000_000,
         ) {
-            let (mut history, mut taken, mut now) = (History::default(), Vec::new(), 0);
+            let (mut history, mut taken, mut now) = (SpendHistory::default(), Vec::new(), 0);
             for gap in gaps {
                 now += gap;
-                history.take(at(now), Cost::MIN);
+                history.take(at(now), taken.len() as u64, Amount::MIN);
                 taken.push(now);
             }
             let from = now.saturating_sub(per);

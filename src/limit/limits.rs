@@ -4,7 +4,7 @@ use std::{fmt, num::NonZeroU32, str::FromStr};
 
 use super::{
     calendar::CalendarLimit,
-    spec::{LimitSpec, SpecError, parse_count},
+    spec::{LimitSpec, SpecError, parse_count, suggest},
 };
 
 /// Everything that one list of limits says.
@@ -33,18 +33,33 @@ impl FromStr for Limits {
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let mut limits = Self::default();
-        for part in text.split(',').map(str::trim) {
+        let mut parts = text.split(',').map(str::trim).peekable();
+        while let Some(part) = parts.next() {
             match part.strip_prefix("in-flight") {
                 Some(count) => {
                     let wrong = |_| SpecError::new(part, "write how many at once, as in \"in-flight 20\"".into());
                     limits.in_flight = Some(parse_count(count).map_err(wrong)?);
                 }
                 None if CalendarLimit::is_meant(part) => limits.calendar.push(part.parse()?),
-                None => limits.limits.push(part.parse()?),
+                None => limits.limits.push(part.parse().map_err(|error| {
+                    // A comma that was to make a number readable: "90,000/min".
+                    let is_number = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+                    let whole = parts.peek().filter(|rest| is_number && has_thousands(rest));
+                    whole.map_or(error, |rest| part_of_a_number(&format!("{part},{rest}")))
+                })?),
             }
         }
         Ok(limits)
     }
+}
+
+/// Whether a text begins with three digits and no more.
+fn has_thousands(text: &str) -> bool {
+    text.bytes().take_while(u8::is_ascii_digit).count() == 3
+}
+
+fn part_of_a_number(text: &str) -> SpecError {
+    SpecError::new(text, suggest(text))
 }
 
 impl fmt::Display for Limits {

@@ -7,7 +7,9 @@
 
 use std::time::Duration;
 
-use crate::clock::Instant;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::{Instant, nanos};
 
 /// How wide the margin for jitter on the way to the API is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,14 +26,14 @@ pub enum MarginSpec {
 pub struct Margin {
     spec: MarginSpec,
     /// Times to answer of the running epoch and of the one before.
-    epochs: [Epoch; 2],
+    epochs: [MarginEpoch; 2],
     /// What refusals have taught, as it was when the last of them was believed.
     floor: Duration,
     floor_since: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Epoch {
+struct MarginEpoch {
     since: Instant,
     samples: u32,
     shortest: Duration,
@@ -47,12 +49,38 @@ const INITIAL: Duration = Duration::from_millis(10);
 /// Half of what refusals have taught is forgotten after each of these without another.
 const HALF_LIFE: Duration = Duration::from_secs(600);
 
+/// What is written down of a margin. Durations are in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MarginRecord {
+    floor: u64,
+    floor_since: Instant,
+    /// Since when, how many, the shortest and the longest.
+    epochs: Vec<(Instant, u32, u64, u64)>,
+}
+
 // === impl Margin ===
 
 impl Margin {
     /// A margin that knows nothing yet.
     pub fn new(spec: MarginSpec) -> Self {
-        Self { spec, epochs: [Epoch::NONE; 2], floor: Duration::ZERO, floor_since: Instant::START }
+        Self { spec, epochs: [MarginEpoch::NONE; 2], floor: Duration::ZERO, floor_since: Instant::START }
+    }
+
+    /// As it is written down.
+    pub fn record(&self) -> MarginRecord {
+        let told = self.epochs.iter().filter(|epoch| epoch.samples > 0);
+        let epochs = told.map(|epoch| (epoch.since, epoch.samples, nanos(epoch.shortest), nanos(epoch.longest)));
+        MarginRecord { floor: nanos(self.floor), floor_since: self.floor_since, epochs: epochs.collect() }
+    }
+
+    /// As it was written down.
+    pub fn restored(spec: MarginSpec, record: &MarginRecord) -> Self {
+        let mut epochs = [MarginEpoch::NONE; 2];
+        for (epoch, &(since, samples, shortest, longest)) in epochs.iter_mut().zip(&record.epochs) {
+            let [shortest, longest] = [shortest, longest].map(Duration::from_nanos);
+            *epoch = MarginEpoch { since, samples, shortest, longest };
+        }
+        Self { spec, epochs, floor: Duration::from_nanos(record.floor), floor_since: record.floor_since }
     }
 
     /// Another specification from here on; what was learned is kept.
@@ -77,7 +105,7 @@ impl Margin {
     /// An answer came `took` after its request was sent.
     pub fn observe(&mut self, now: Instant, took: Duration) {
         if now.since(self.epochs[0].since) >= EPOCH {
-            self.epochs = [Epoch { since: now, ..Epoch::NONE }, self.epochs[0]];
+            self.epochs = [MarginEpoch { since: now, ..MarginEpoch::NONE }, self.epochs[0]];
         }
         let epoch = &mut self.epochs[0];
         epoch.samples += 1;
@@ -97,6 +125,11 @@ impl Margin {
         }
     }
 
+    /// The shortest time to an answer that is remembered, if any is.
+    pub fn shortest(&self) -> Option<Duration> {
+        self.epochs.iter().filter(|epoch| epoch.samples > 0).map(|epoch| epoch.shortest).min()
+    }
+
     /// The longest time to an answer that is remembered, if any is.
     pub fn longest(&self) -> Option<Duration> {
         self.epochs.iter().filter(|epoch| epoch.samples > 0).map(|epoch| epoch.longest).max()
@@ -109,7 +142,7 @@ impl Margin {
     }
 }
 
-impl Epoch {
+impl MarginEpoch {
     const NONE: Self = Self { since: Instant::START, samples: 0, shortest: Duration::MAX, longest: Duration::ZERO };
 }
 

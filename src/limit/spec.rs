@@ -1,7 +1,11 @@
 //! The grammar of one limit: `500/min`, `1/120s burst 3`, `10/s strict`.
 
-use std::{fmt, num::NonZeroU32, str::FromStr, time::Duration};
+mod suggest;
 
+use std::{borrow::Cow, fmt, num::NonZeroU32, str::FromStr, time::Duration};
+
+pub(super) use self::suggest::suggest;
+use super::Unit;
 use crate::clock;
 
 /// At most `count` per `per`.
@@ -16,6 +20,8 @@ pub struct Rate {
 /// One limit as somebody wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LimitSpec {
+    /// What it counts.
+    pub unit: Unit,
     /// The rate that must never be exceeded, in any window.
     pub rate: Rate,
     /// How many may leave back to back after a pause, if that was said; see [`settle`].
@@ -24,10 +30,11 @@ pub struct LimitSpec {
     pub strict: bool,
 }
 
-/// What is wrong with a limit, and what to write instead.
+/// What is wrong with a limit, or a cost, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected a limit, found {found:?}")]
+#[error("expected {expected}, found {found:?}")]
 pub struct SpecError {
+    expected: &'static str,
     found: String,
     hint: String,
 }
@@ -52,9 +59,21 @@ impl Rate {
         Duration::from_nanos((clock::nanos(self.per) / u64::from(self.count.get())).max(1))
     }
 
-    /// Requests per second.
+    /// Units per second.
     pub fn per_second(&self) -> f64 {
         f64::from(self.count.get()) / self.per.as_secs_f64()
+    }
+
+    fn write(&self, unit: Unit, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.count)?;
+        if unit != Unit::REQUESTS {
+            write!(f, " {unit}")?;
+        }
+        match UNITS.iter().find(|(_, length)| *length == self.per) {
+            Some((names, _)) => write!(f, "/{}", names[0]),
+            None if self.per.subsec_nanos() == 0 => write!(f, "/{}s", self.per.as_secs()),
+            None => write!(f, "/{}ms", self.per.as_millis()),
+        }
     }
 }
 
@@ -63,7 +82,7 @@ impl FromStr for Rate {
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let text = text.trim();
-        let wrong = |hint: String| SpecError { found: text.to_owned(), hint };
+        let wrong = |hint: String| SpecError::new(text, hint);
         let (count, per) = text.split_once('/').ok_or_else(|| wrong(suggest(text)))?;
         let count = parse_count(count).map_err(wrong)?;
         let per = parse_window(per.trim()).ok_or_else(|| wrong(suggest(text)))?;
@@ -79,11 +98,7 @@ impl FromStr for Rate {
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match UNITS.iter().find(|(_, length)| *length == self.per) {
-            Some((names, _)) => write!(f, "{}/{}", self.count, names[0]),
-            None if self.per.subsec_nanos() == 0 => write!(f, "{}/{}s", self.count, self.per.as_secs()),
-            None => write!(f, "{}/{}ms", self.count, self.per.as_millis()),
-        }
+        self.write(Unit::REQUESTS, f)
     }
 }
 
@@ -98,13 +113,23 @@ impl LimitSpec {
 
 /// Fills in the bursts that were left open, for limits that hold together.
 ///
-/// The shortest window sets the pace, evenly. Longer windows beside it, and all beyond an hour, are allowances that may
-/// be used as fast as the rest allows: spaced evenly, `100000/month` beside `500/min` would be one request in 27 s.
+/// Of each unit the shortest window sets the pace, evenly. Longer windows beside it, and all beyond an hour, are
+/// allowances that may be used as fast as the rest allows: spaced evenly, `100000/month` beside `500/min` would be one
+/// request in 27 s.
+///
+/// Amounts of other units than requests differ, and do not always fit into what is left of a window. Time that is lost
+/// by that is made up for by a burst of a tenth.
 pub fn settle(limits: &mut [LimitSpec]) {
-    let shortest = limits.iter().map(|limit| limit.rate.per).min().unwrap_or_default();
+    let windows: Vec<(Unit, Duration)> = limits.iter().map(|limit| (limit.unit, limit.rate.per)).collect();
     for limit in limits {
-        let paces = limit.rate.per == shortest && shortest <= LONGEST_PACE;
-        limit.burst.get_or_insert(if paces { NonZeroU32::MIN } else { limit.rate.count });
+        let shortest = windows.iter().filter(|(unit, _)| *unit == limit.unit).map(|(_, per)| *per).min();
+        let paces = shortest == Some(limit.rate.per) && limit.rate.per <= LONGEST_PACE;
+        let burst = match (paces, limit.unit) {
+            (false, _) => limit.rate.count,
+            (true, Unit::REQUESTS) => NonZeroU32::MIN,
+            (true, _) => NonZeroU32::new(limit.rate.count.get() / 10).unwrap_or(NonZeroU32::MIN),
+        };
+        limit.burst.get_or_insert(burst);
     }
 }
 
@@ -113,7 +138,7 @@ pub const LONGEST_PACE: Duration = Duration::from_secs(3600);
 
 impl From<Rate> for LimitSpec {
     fn from(rate: Rate) -> Self {
-        Self { rate, burst: None, strict: false }
+        Self { unit: Unit::REQUESTS, rate, burst: None, strict: false }
     }
 }
 
@@ -122,17 +147,21 @@ impl FromStr for LimitSpec {
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let text = text.trim();
-        let mut words = text.split_whitespace();
+        let (unit, rate) = split_unit(text)?;
+        let mut words = rate.split_whitespace();
         let mut spec: Self = words
             .next()
             .unwrap_or_default()
             .parse::<Rate>()
             .map_err(|e| {
                 // Blame the whole limit, not its first word: "500 a min" is what somebody wrote.
-                SpecError { found: text.to_owned(), hint: if text.contains('/') { e.hint } else { suggest(text) } }
+                let count = text.split('/').next().unwrap_or_default().trim();
+                let is_number = text.contains('/') && count.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
+                SpecError::new(text, if is_number { e.hint } else { suggest(text) })
             })?
             .into();
-        let wrong = |hint: String| SpecError { found: text.to_owned(), hint };
+        spec.unit = unit;
+        let wrong = |hint: String| SpecError::new(text, hint);
         while let Some(word) = words.next() {
             match word {
                 "strict" => spec.strict = true,
@@ -153,7 +182,7 @@ impl FromStr for LimitSpec {
 
 impl fmt::Display for LimitSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.rate)?;
+        self.rate.write(self.unit, f)?;
         if let Some(burst) = self.burst.filter(|burst| burst.get() > 1) {
             write!(f, " burst {burst}")?;
         }
@@ -168,12 +197,29 @@ impl fmt::Display for LimitSpec {
 
 impl SpecError {
     pub(super) fn new(found: &str, hint: String) -> Self {
-        Self { found: found.to_owned(), hint }
+        Self { expected: "a limit", found: found.to_owned(), hint }
+    }
+
+    pub(super) fn of_cost(found: &str, hint: String) -> Self {
+        Self { expected: "a cost", ..Self::new(found, hint) }
     }
 
     /// What to write instead.
     pub fn hint(&self) -> &str {
         &self.hint
+    }
+}
+
+/// `90000 input-tokens/min burst 5` counts `input-tokens`, and is otherwise written like `90000/min burst 5`.
+pub(super) fn split_unit(text: &str) -> Result<(Unit, Cow<'_, str>), SpecError> {
+    let split = text.split_once('/').and_then(|(before, after)| {
+        let (count, unit) = before.trim().split_once(char::is_whitespace)?;
+        let counts = count.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
+        counts.then(|| (unit.trim(), format!("{count}/{}", after.trim_start())))
+    });
+    match split {
+        None => Ok((Unit::REQUESTS, text.into())),
+        Some((unit, rest)) => Ok((Unit::named(unit).map_err(|hint| SpecError::new(text, hint))?, rest.into())),
     }
 }
 
@@ -197,25 +243,6 @@ fn parse_window(text: &str) -> Option<Duration> {
     let unit = unit.trim().to_ascii_lowercase();
     let (_, length) = UNITS.iter().find(|(names, _)| names.contains(&unit.as_str()))?;
     length.checked_mul(count)
-}
-
-/// What somebody who wrote `text` probably meant: a number and a unit are all that a limit needs.
-fn suggest(text: &str) -> String {
-    let count: String = text.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
-    let unit = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty()).find_map(|word| {
-        let word = word.to_ascii_lowercase();
-        UNITS.iter().map(|(names, _)| names).find(|names| names.contains(&word.as_str())).map(|names| names[0])
-    });
-    match (count.as_str(), unit) {
-        ("" | "0", _) => {
-            "write \"500/min\", \"10/s\", \"1/120s\", each optionally followed by \" burst 20\" or \" strict\""
-                .to_owned()
-        }
-        (count, Some(unit)) => format!("write \"{count}/{unit}\""),
-        (count, None) => {
-            format!("write \"{count}/s\", \"{count}/min\", \"{count}/h\", \"{count}/d\" or \"{count}/month\"")
-        }
-    }
 }
 
 #[cfg(test)]
@@ -247,6 +274,9 @@ mod tests {
         assert_eq!(hint("500 per minute"), "write \"500/min\"");
         assert!(hint("500").contains("\"500/s\""));
         assert!(hint("0/s").contains("lets nothing through"));
+        assert_eq!(hint("10/s, 90,000 tokens/min"), "write \"90000 tokens/min\"");
+        assert_eq!(hint("90k tokens/min"), "write \"90000 tokens/min\"");
+        assert_eq!("10/s burst 3,500/min".parse::<Limits>().unwrap().limits.len(), 2);
         assert!(hint("10/s burst 11").contains("more than 10/s"));
         assert!(hint("10/s burst").contains("burst 20"));
         assert!(hint("5000000000/s").contains("4294967295"));
@@ -268,11 +298,17 @@ mod tests {
         assert_eq!(settled("1000/d"), "1000/d burst 1000");
         assert_eq!(settled("1000/d burst 1"), "1000/d");
         assert_eq!(settled("10/s burst 3"), "10/s burst 3");
+        assert_eq!(
+            settled("500/min, 90000 input-tokens/min, 20000 output-tokens/h burst 1"),
+            "500/min, 90000 input-tokens/min burst 9000, 20000 output-tokens/h"
+        );
     }
 
     #[test]
     fn what_is_printed_reads_back_the_same() {
-        for text in ["500/min", "1/120s", "7/250ms", "10/s burst 4 strict", "9/week"] {
+        for text in
+            ["500/min", "90000 input-tokens/min burst 9 strict", "1/120s", "7/250ms", "10/s burst 4 strict", "9/week"]
+        {
             let spec: LimitSpec = text.parse().unwrap();
             assert_eq!(spec.to_string().parse::<LimitSpec>().unwrap(), spec);
         }

@@ -12,6 +12,9 @@
 //! Each unit is in exactly one state (held, unanswered, answered), and every event moves exactly the units that it is
 //! about. So a bucket's counters stay right however the lives of its requests overlap.
 
+mod bucket;
+mod lingering;
+mod record;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +22,9 @@ use std::{collections::VecDeque, time::Duration};
 
 use smallvec::SmallVec;
 
-use super::{Cost, LimitSpec, Seq};
+pub(super) use self::record::WindowEntry;
+use self::{bucket::UnitBucket, lingering::Lingering};
+use super::{Amount, LimitSpec, Seq};
 use crate::clock::Instant;
 
 /// How many buckets a window is kept in at most: 10 KiB of memory for a limit in full use.
@@ -32,29 +37,14 @@ pub struct Window {
     per: Duration,
     strict: bool,
     /// In order of their first units. Units are numbered through the whole life of a lane.
-    buckets: VecDeque<Bucket>,
+    buckets: VecDeque<UnitBucket>,
     /// Units that count at the moment: the sum over all buckets.
-    used: u32,
+    used: u64,
     /// Units below this may have left the window already, while later events still name them. No bucket is widened over
     /// such units: their events would change somebody else's counters.
     left_below: Seq,
-}
-
-/// Units that were taken one after the other, and leave the window together.
-#[derive(Clone, Debug)]
-struct Bucket {
-    first: Seq,
-    /// How many numbers it covers from `first` on, including those of units that were given back, or never taken of this
-    /// limit.
-    span: u32,
-    /// Units that count.
-    used: u32,
-    /// Of these: taken, but not on their way yet. Nobody knows when the API will count them.
-    held: u32,
-    /// Of these: on their way, not answered yet.
-    unanswered: u32,
-    last_sent: Instant,
-    last_answered: Instant,
+    /// For a limit that is shared with other processes.
+    shared: Option<Box<Lingering>>,
 }
 
 // === impl Window ===
@@ -69,17 +59,19 @@ impl Window {
             buckets: VecDeque::new(),
             used: 0,
             left_below: 0,
+            shared: None,
         }
     }
 
     /// The first instant from which `cost` more fit, as far as is known now: [`Instant::FAR`] if that depends on
     /// something that has no time yet, such as an answer under a strict limit.
-    pub fn earliest(&mut self, now: Instant, cost: Cost, margin: Duration) -> Instant {
+    pub fn earliest(&mut self, now: Instant, cost: Amount, margin: Duration) -> Instant {
         if self.used == 0 {
             return now;
         }
         self.forget(now, margin);
-        match self.lacking(u64::from(cost.get())) {
+        // What costs more than the whole limit fits an empty window.
+        match self.lacking(u64::from(cost.get())).min(self.used) {
             0 => now,
             lacking => self.freed(lacking, margin).max(now),
         }
@@ -88,7 +80,7 @@ impl Window {
     /// When a request with `ahead` cost units before it leaves if the last `reserve` units are spread over the time until
     /// something comes back. Nothing that comes back is lost by that. The last unit was taken at `taken`.
     pub fn spread(&self, now: Instant, ahead: u64, reserve: u32, margin: Duration, taken: Instant) -> Instant {
-        let left = self.count.saturating_sub(self.used);
+        let left = self.count.saturating_sub(u32::try_from(self.used).unwrap_or(u32::MAX));
         let Some(last) = self.buckets.back().filter(|_| left <= reserve) else { return now };
         // What has not left yet may at any moment. Those behind it keep their distance to when it could have.
         let since = if last.held > 0 { taken.max(last.last_sent) } else { last.last_sent };
@@ -102,10 +94,12 @@ impl Window {
     }
 
     /// Counts `cost` units, numbered from `first`, as taken but not yet on their way. Units are numbered upwards.
-    pub fn take(&mut self, first: Seq, cost: Cost) {
-        let per_bucket = self.per_bucket();
+    pub fn take(&mut self, first: Seq, cost: Amount) {
+        // What costs more than the whole limit has no more buckets than that.
+        let per_bucket = self.per_bucket().max(cost.get().div_ceil(BUCKETS));
         let (mut first, mut left) = (first, cost.get());
-        self.used += left;
+        self.used += u64::from(left);
+        self.shared.iter_mut().for_each(|lingering| lingering.take(left));
         while left > 0 {
             let room = self.buckets.back().and_then(|last| {
                 let room = per_bucket.saturating_sub(last.used).min(left);
@@ -113,7 +107,7 @@ impl Window {
                     .then_some(room)
             });
             let part = room.unwrap_or_else(|| {
-                self.buckets.push_back(Bucket::starting(first));
+                self.buckets.push_back(UnitBucket::starting(first));
                 left.min(per_bucket)
             });
             let bucket = self.buckets.back_mut().expect("there is one with room, or a new one");
@@ -126,7 +120,7 @@ impl Window {
     }
 
     /// These units, held until now, left for the API at `at`.
-    pub fn sent(&mut self, first: Seq, cost: Cost, at: Instant) {
+    pub fn sent(&mut self, first: Seq, cost: Amount, at: Instant) {
         self.each(first, cost, |bucket, units| {
             lessen(&mut bucket.held, units);
             bucket.unanswered += units;
@@ -136,7 +130,7 @@ impl Window {
 
     /// These units, sent until now, are not on their way after all: they are held again. Says whether all of them count; what
     /// has left the window does not, and may not be sent without being taken anew.
-    pub fn recall(&mut self, first: Seq, cost: Cost) -> bool {
+    pub fn recall(&mut self, first: Seq, cost: Amount) -> bool {
         let mut held = 0;
         self.each(first, cost, |bucket, units| {
             lessen(&mut bucket.unanswered, units);
@@ -148,7 +142,7 @@ impl Window {
 
     /// The API has answered these units at `at`: it cannot count them later than that. They left at `sent`, as is known
     /// now.
-    pub fn answered(&mut self, first: Seq, cost: Cost, sent: Instant, at: Instant) {
+    pub fn answered(&mut self, first: Seq, cost: Amount, sent: Instant, at: Instant) {
         self.each(first, cost, |bucket, units| {
             lessen(&mut bucket.unanswered, units);
             bucket.last_sent = bucket.last_sent.max(sent);
@@ -157,16 +151,27 @@ impl Window {
     }
 
     /// These units, held until now, will not be sent. Says whether all of them have counted until now.
-    pub fn give_back(&mut self, first: Seq, cost: Cost) -> bool {
+    pub fn give_back(&mut self, first: Seq, cost: Amount) -> bool {
         let mut freed = 0;
         self.each(first, cost, |bucket, units| {
             lessen(&mut bucket.held, units);
             lessen(&mut bucket.used, units);
             freed += units;
         });
-        self.used -= freed;
+        self.used -= u64::from(freed);
         self.tidy(first, cost);
         freed == cost.get()
+    }
+
+    /// These units, answered, were not used after all, and do not count any more.
+    pub fn refund(&mut self, first: Seq, cost: Amount) {
+        let mut freed = 0;
+        self.each(first, cost, |bucket, units| {
+            lessen(&mut bucket.used, units);
+            freed += units;
+        });
+        self.used -= u64::from(freed);
+        self.tidy(first, cost);
     }
 
     /// Another rate from here on; what was sent already stays sent.
@@ -175,16 +180,20 @@ impl Window {
     }
 
     /// When a request with `ahead` cost units before it would fit if only the window counted, and nothing left before `from`.
-    pub fn project(&mut self, now: Instant, from: Instant, ahead: u64, cost: Cost, margin: Duration) -> Instant {
+    pub fn project(&mut self, now: Instant, from: Instant, ahead: u64, cost: Amount, margin: Duration) -> Instant {
         self.forget(now, margin);
         match self.lacking(ahead + u64::from(cost.get())) {
             0 => from,
             lacking => {
-                // What is sent from here on leaves the window in its turn: the pattern repeats every window.
-                let (rounds, rest) = ((lacking - 1) / u64::from(self.count), (lacking - 1) % u64::from(self.count) + 1);
-                let first = match self.freed(rest, margin) {
+                // What is sent from here on leaves the window in its turn: the pattern repeats every window. What counts
+                // beyond the limit has no place in it.
+                let beyond = self.used.saturating_sub(self.count.into());
+                let lacking = lacking - beyond - 1;
+                let count = u64::from(self.count.max(1));
+                let (rounds, rest) = (lacking / count, lacking % count + 1);
+                let first = match self.freed(rest + beyond, margin) {
                     // It takes the place of one that leaves from then on.
-                    _ if rest > u64::from(self.used) => from + self.per,
+                    _ if rest > self.used => from + self.per,
                     Instant::FAR => from + self.per,
                     at => at.max(from),
                 };
@@ -196,7 +205,7 @@ impl Window {
     /// How many units count at `now`.
     pub fn used(&mut self, now: Instant, margin: Duration) -> u32 {
         self.forget(now, margin);
-        self.used
+        u32::try_from(self.used).unwrap_or(u32::MAX)
     }
 
     /// Forgets all units but those that are held or on their way, which count from now on as if they had left at `last` or
@@ -207,18 +216,18 @@ impl Window {
             bucket.last_sent = bucket.last_sent.max(last);
             bucket.used > 0
         });
-        self.used = self.buckets.iter().map(|bucket| bucket.used).sum();
-        self.used
+        self.used = self.buckets.iter().map(|bucket| u64::from(bucket.used)).sum();
+        u32::try_from(self.used).unwrap_or(u32::MAX)
     }
 
-    /// How many of `units` more do not fit at the moment. What costs more than the whole limit fits an empty window.
+    /// How many of `units` more do not fit at the moment.
     fn lacking(&self, units: u64) -> u64 {
-        (u64::from(self.used) + units).saturating_sub(u64::from(self.count)).min(u64::from(self.used).max(units))
+        (self.used + units).saturating_sub(u64::from(self.count))
     }
 
     /// When `units` of those that count now will have left the window.
     fn freed(&self, units: u64, margin: Duration) -> Instant {
-        let units = units.min(u64::from(self.used));
+        let units = units.min(self.used);
         let (mut leaving, mut sum, mut latest) = (SmallVec::<[(Instant, u32); 8]>::new(), 0, Instant::START);
         for bucket in &self.buckets {
             match bucket.counted_by(self.strict, margin) {
@@ -250,27 +259,33 @@ impl Window {
 
     fn forget(&mut self, now: Instant, margin: Duration) {
         let (strict, per) = (self.strict, self.per);
-        let out = |bucket: &Bucket| match bucket.counted_by(strict, margin) {
+        let out = |bucket: &UnitBucket| match bucket.counted_by(strict, margin) {
             Instant::FAR => false,
             counted => counted + per <= now,
         };
         while let Some(front) = self.buckets.front()
             && out(front)
         {
-            self.used -= front.used;
+            self.used -= u64::from(front.used);
             self.left_below = self.left_below.max(front.end());
+            if let Some(lingering) = &mut self.shared {
+                lingering.add(front.used, front.counted_by(strict, margin) + per);
+            }
             self.buckets.pop_front();
         }
         // Something without a time stands in front: those behind it leave all the same.
         if self.buckets.len() > 1
             && self.buckets.front().is_some_and(|front| front.counted_by(strict, margin) == Instant::FAR)
         {
-            let (used, left_below) = (&mut self.used, &mut self.left_below);
+            let (used, left_below, shared) = (&mut self.used, &mut self.left_below, &mut self.shared);
             self.buckets.retain(|bucket| {
                 let gone = out(bucket);
                 if gone {
-                    *used -= bucket.used;
+                    *used -= u64::from(bucket.used);
                     *left_below = (*left_below).max(bucket.end());
+                    if let Some(lingering) = shared {
+                        lingering.add(bucket.used, bucket.counted_by(strict, margin) + per);
+                    }
                 }
                 !gone
             });
@@ -279,7 +294,7 @@ impl Window {
 
     /// Removes the buckets that these units, which were given back, have left empty, and joins those that are nearly so:
     /// requests that are never sent leave nothing behind.
-    fn tidy(&mut self, first: Seq, cost: Cost) {
+    fn tidy(&mut self, first: Seq, cost: Amount) {
         let end = first + u64::from(cost.get());
         let mut at = self.buckets.partition_point(|bucket| bucket.end() <= first);
         while self.buckets.get(at).is_some_and(|bucket| bucket.first < end) {
@@ -307,7 +322,7 @@ impl Window {
 
     /// Runs `change` on every bucket that holds some of these units, with how many. Units whose bucket has left the
     /// window already concern nobody.
-    fn each(&mut self, first: Seq, cost: Cost, mut change: impl FnMut(&mut Bucket, u32)) {
+    fn each(&mut self, first: Seq, cost: Amount, mut change: impl FnMut(&mut UnitBucket, u32)) {
         let end = first + u64::from(cost.get());
         let start = self.buckets.partition_point(|bucket| bucket.end() <= first);
         for bucket in self.buckets.range_mut(start..) {
@@ -316,53 +331,6 @@ impl Window {
                 break;
             }
             change(bucket, (to - from) as u32);
-        }
-    }
-}
-
-// === impl Bucket ===
-
-impl Bucket {
-    fn starting(first: Seq) -> Self {
-        Self {
-            first,
-            span: 0,
-            used: 0,
-            held: 0,
-            unanswered: 0,
-            last_sent: Instant::START,
-            last_answered: Instant::START,
-        }
-    }
-
-    /// The first number behind those that it covers.
-    fn end(&self) -> Seq {
-        self.first + u64::from(self.span)
-    }
-
-    /// Whether it can be widened to cover all numbers below `end`.
-    fn covers_up_to(&self, end: Seq) -> bool {
-        u32::try_from(end - self.first).is_ok()
-    }
-
-    /// Takes in the bucket that follows. Both count until the last of their units is out.
-    fn join(&mut self, later: Self) {
-        self.span = (later.end() - self.first) as u32;
-        self.used += later.used;
-        self.held += later.held;
-        self.unanswered += later.unanswered;
-        self.last_sent = self.last_sent.max(later.last_sent);
-        self.last_answered = self.last_answered.max(later.last_answered);
-    }
-
-    /// The last instant at which the API may have counted any of these.
-    fn counted_by(&self, strict: bool, margin: Duration) -> Instant {
-        let by_margin = self.last_sent + margin;
-        match (self.held, self.unanswered, strict) {
-            (1.., _, _) | (_, 1.., true) => Instant::FAR,
-            (0, 1.., false) => by_margin,
-            (0, 0, false) => by_margin.min(self.last_answered),
-            (0, 0, true) => self.last_answered,
         }
     }
 }

@@ -21,8 +21,10 @@ pub(super) struct Families {
     pub(super) requests: IntCounterVec,
     pub(super) answers: IntCounterVec,
     pub(super) interceptions: IntCounterVec,
+    pub(super) draws: IntCounterVec,
     pub(super) hints: IntCounterVec,
     pub(super) retries: IntCounterVec,
+    pub(super) savings: IntCounterVec,
     pub(super) waiting: IntGaugeVec,
     pub(super) in_flight: IntGaugeVec,
     pub(super) wait: HistogramVec,
@@ -53,6 +55,16 @@ impl Families {
                     &["rule", "code"],
                 ),
             ),
+            draws: registered(
+                registry,
+                IntCounterVec::new(
+                    Opts::new(
+                        "andante_draws_total",
+                        "Requests that asked for a part of a rule's budget beside their host's.",
+                    ),
+                    rule,
+                ),
+            ),
             interceptions: registered(
                 registry,
                 IntCounterVec::new(
@@ -72,6 +84,13 @@ impl Families {
                 IntCounterVec::new(
                     Opts::new("andante_retries_total", "Requests that were sent again, by what had become of them."),
                     &["rule", "reason"],
+                ),
+            ),
+            savings: registered(
+                registry,
+                IntCounterVec::new(
+                    Opts::new("andante_slots_saved_total", "Requests that needed no slot, by what they got instead."),
+                    &["rule", "by"],
                 ),
             ),
             waiting: registered(

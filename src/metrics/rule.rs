@@ -1,15 +1,15 @@
 //! The numbers of one rule, their handles resolved once.
 
-use std::{array, sync::OnceLock};
+use std::{array, collections::BTreeMap, sync::OnceLock};
 
 use http::StatusCode;
-use prometheus::{GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge};
+use prometheus::{GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge, core::Metric as _};
 
 use super::families::Families;
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// The upstream answered, whatever it said.
     Answered,
     /// andante refused it: no slot in time, or the queue was full.
@@ -26,7 +26,7 @@ pub enum Outcome {
 
 /// What came through a tunnel that was intercepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interception {
+pub enum TunnelContent {
     /// TLS, with a certificate of ours that the worker took.
     Tls,
     /// HTTP in the clear.
@@ -56,14 +56,27 @@ pub enum RetryReason {
     NotProcessed,
 }
 
+/// What became of a slot that a request would have taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saving {
+    /// The request shared the call of an identical one.
+    Coalesced,
+    /// The request got the answer that another one with its `Idempotency-Key` got.
+    Replayed,
+}
+
 /// The numbers of one rule, or of one host without a rule. Counting takes no lock and allocates nothing.
 #[derive(Debug)]
 pub struct RuleMetrics {
     name: Box<str>,
-    outcomes: [IntCounter; Outcome::ALL.len()],
-    answers: Answers,
-    interceptions: [IntCounter; Interception::ALL.len()],
+    outcomes: [IntCounter; CallOutcome::ALL.len()],
+    answers: AnswerCounters,
+    interceptions: [IntCounter; TunnelContent::ALL.len()],
     retries: [IntCounter; RetryReason::ALL.len()],
+    /// Counted of rules for some requests alone.
+    draws: OnceLock<IntCounter>,
+    drawing: IntCounterVec,
+    savings: [IntCounter; Saving::ALL.len()],
     /// Looked up when it is counted: the dialects of an API are not known before.
     hints: IntCounterVec,
     limit: GaugeVec,
@@ -80,7 +93,7 @@ pub struct RuleMetrics {
 /// One counter per status code, made when the code is first seen: a label for each of 500 codes would drown the few
 /// that an API uses. Those of [`USUAL`] are there from the start.
 #[derive(Debug)]
-struct Answers {
+struct AnswerCounters {
     family: IntCounterVec,
     /// `1xx` to `5xx`.
     classes: [OnceLock<Box<Class>>; 5],
@@ -101,7 +114,7 @@ type Class = [OnceLock<IntCounter>; 100];
 
 // === impl Outcome ===
 
-impl Outcome {
+impl CallOutcome {
     const ALL: [Self; 6] = [Self::Answered, Self::Refused, Self::Failed, Self::Left, Self::Tunnelled, Self::Rejected];
 
     /// The value of the `outcome` label.
@@ -119,7 +132,7 @@ impl Outcome {
 
 // === impl Interception ===
 
-impl Interception {
+impl TunnelContent {
     const ALL: [Self; 5] = [Self::Tls, Self::Plain, Self::Untrusted, Self::Failed, Self::NotHttp];
 
     /// The value of the `outcome` label.
@@ -152,21 +165,38 @@ impl RetryReason {
     }
 }
 
+// === impl Saving ===
+
+impl Saving {
+    const ALL: [Self; 2] = [Self::Coalesced, Self::Replayed];
+
+    /// The value of the `by` label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Coalesced => "coalesced",
+            Self::Replayed => "replayed",
+        }
+    }
+}
+
 // === impl RuleMetrics ===
 
 impl RuleMetrics {
     pub(super) fn new(name: &str, families: &Families) -> Self {
         let metrics = Self {
             name: name.into(),
-            outcomes: Outcome::ALL.map(|outcome| families.requests.with_label_values(&[name, outcome.as_str()])),
-            answers: Answers {
+            outcomes: CallOutcome::ALL.map(|outcome| families.requests.with_label_values(&[name, outcome.as_str()])),
+            answers: AnswerCounters {
                 family: families.answers.clone(),
                 classes: [const { OnceLock::new() }; 5],
                 other: OnceLock::new(),
             },
-            interceptions: Interception::ALL
+            interceptions: TunnelContent::ALL
                 .map(|outcome| families.interceptions.with_label_values(&[name, outcome.as_str()])),
             retries: RetryReason::ALL.map(|reason| families.retries.with_label_values(&[name, reason.as_str()])),
+            draws: OnceLock::new(),
+            drawing: families.draws.clone(),
+            savings: Saving::ALL.map(|saving| families.savings.with_label_values(&[name, saving.as_str()])),
             hints: families.hints.clone(),
             limit: families.limit.clone(),
             waiting: families.waiting.with_label_values(&[name]),
@@ -186,28 +216,52 @@ impl RuleMetrics {
     }
 
     /// One tunnel was intercepted.
-    pub fn intercepted(&self, outcome: Interception) {
+    pub fn intercepted(&self, outcome: TunnelContent) {
         self.interceptions[outcome as usize].inc();
     }
 
     /// One request ended.
-    pub fn count(&self, outcome: Outcome) {
+    pub fn count(&self, outcome: CallOutcome) {
         self.outcomes[outcome as usize].inc();
     }
 
     /// How many requests ended this way so far.
-    pub fn counted(&self, outcome: Outcome) -> u64 {
+    pub fn counted(&self, outcome: CallOutcome) -> u64 {
         self.outcomes[outcome as usize].get()
     }
 
-    /// Whether no request has ended so far, in any way.
+    /// Whether no request has ended so far, in any way, or has asked for a part of its budget.
     pub fn is_unused(&self) -> bool {
-        self.outcomes.iter().all(|outcome| outcome.get() == 0)
+        self.outcomes.iter().all(|outcome| outcome.get() == 0) && self.draws.get().is_none_or(|draws| draws.get() == 0)
+    }
+
+    /// The counter of requests that ask for a part of the rule's budget beside their host's. Shown from now on.
+    pub fn draws(&self) -> IntCounter {
+        self.draws.get_or_init(|| self.drawing.with_label_values(&[&self.name])).clone()
     }
 
     /// One answer's head arrived. Codes past 599, which no standard defines, share the label `other`.
     pub fn answered(&self, status: StatusCode) {
         self.answers.of(&self.name, status).inc();
+    }
+
+    /// Answers so far, by status code.
+    pub fn answers(&self) -> BTreeMap<String, u64> {
+        self.answers.counted()
+    }
+
+    /// How long requests waited so far: how many at most so many seconds, the shortest first, each beside the ones before;
+    /// in the end all that waited longer.
+    pub fn waits(&self) -> Vec<(Option<f64>, u64)> {
+        let metric = self.wait_seconds.metric();
+        let histogram = metric.get_histogram();
+        let mut before = 0;
+        let mut beside = |total: u64| total.saturating_sub(std::mem::replace(&mut before, total));
+        let bounded = histogram.get_bucket().iter().filter(|bucket| bucket.upper_bound().is_finite());
+        let mut waits: Vec<_> =
+            bounded.map(|bucket| (Some(bucket.upper_bound()), beside(bucket.cumulative_count()))).collect();
+        waits.push((None, beside(histogram.get_sample_count())));
+        waits
     }
 
     /// The pace that the configuration asks for, in requests per second; not shown if it asks for none.
@@ -225,6 +279,11 @@ impl RuleMetrics {
         self.hints.with_label_values(&[self.name(), dialect]).inc();
     }
 
+    /// One request needed no slot.
+    pub fn saved(&self, saving: Saving) {
+        self.savings[saving as usize].inc();
+    }
+
     /// One request is sent again.
     pub fn retried(&self, reason: RetryReason) {
         self.retries[reason as usize].inc();
@@ -233,7 +292,18 @@ impl RuleMetrics {
 
 // === impl Answers ===
 
-impl Answers {
+impl AnswerCounters {
+    fn counted(&self) -> BTreeMap<String, u64> {
+        let of_class = |(class, codes): (usize, &OnceLock<Box<Class>>)| {
+            let codes = codes.get().into_iter().flat_map(|codes| codes.iter().enumerate());
+            codes
+                .filter_map(move |(code, count)| Some(((class * 100 + 100 + code).to_string(), count.get()?.get())))
+                .collect::<Vec<_>>()
+        };
+        let other = self.other.get().map(|other| ("other".to_owned(), other.get()));
+        self.classes.iter().enumerate().flat_map(of_class).chain(other).filter(|(_, count)| *count > 0).collect()
+    }
+
     fn of(&self, rule: &str, status: StatusCode) -> &IntCounter {
         let (class, rest) = (usize::from(status.as_u16() / 100), usize::from(status.as_u16() % 100));
         match self.classes.get(class.wrapping_sub(1)) {
@@ -250,19 +320,40 @@ mod tests {
 
     #[test]
     fn every_outcome_has_a_counter_of_its_own() {
+        for (at, saving) in Saving::ALL.into_iter().enumerate() {
+            assert_eq!(saving as usize, at);
+        }
         for (at, reason) in RetryReason::ALL.into_iter().enumerate() {
             assert_eq!(reason as usize, at);
         }
-        for (at, outcome) in Interception::ALL.into_iter().enumerate() {
+        for (at, outcome) in TunnelContent::ALL.into_iter().enumerate() {
             assert_eq!(outcome as usize, at);
         }
-        for (at, outcome) in Outcome::ALL.into_iter().enumerate() {
+        for (at, outcome) in CallOutcome::ALL.into_iter().enumerate() {
             assert_eq!(outcome as usize, at);
         }
         let metrics = crate::metrics::Metrics::new();
         let rule = metrics.rule("api");
-        rule.count(Outcome::Rejected);
-        assert_eq!(rule.counted(Outcome::Rejected), 1);
-        assert_eq!(rule.counted(Outcome::Answered), 0);
+        rule.count(CallOutcome::Rejected);
+        assert_eq!(rule.counted(CallOutcome::Rejected), 1);
+        assert_eq!(rule.counted(CallOutcome::Answered), 0);
+    }
+
+    #[test]
+    fn answers_are_known_by_code_and_waits_by_length() {
+        let metrics = crate::metrics::Metrics::new();
+        let rule = metrics.rule("api");
+        for code in [200, 200, 404, 999] {
+            rule.answered(StatusCode::from_u16(code).unwrap());
+        }
+        assert_eq!(rule.answers(), [("200".into(), 2), ("404".into(), 1), ("other".into(), 1)].into());
+        for seconds in [0.0, 0.0, 0.3, 1e9] {
+            rule.wait_seconds.observe(seconds);
+        }
+        let waits = rule.waits();
+        assert_eq!(waits.iter().map(|(_, count)| count).sum::<u64>(), 4);
+        assert_eq!((waits[0].1, *waits.last().unwrap()), (2, (None, 1)));
+        let (bound, _) = waits.iter().copied().find(|(bound, count)| *count == 1 && bound.is_some()).unwrap();
+        assert!(bound.unwrap() >= 0.3, "{bound:?}");
     }
 }

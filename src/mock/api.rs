@@ -9,7 +9,7 @@ use super::{
     limiter::Limiter,
     options::Options,
     server,
-    shared::{ApiState, Books},
+    shared::{ApiState, LimiterBooks},
     stats::{Stats, StatsRecorder},
 };
 use crate::{
@@ -34,7 +34,7 @@ impl Api {
     /// Outside a tokio runtime.
     pub fn start(options: Options, listener: TcpListener, clock: Clock) -> Self {
         let addr = listener.local_addr().expect("a listening socket has an address");
-        let books = Books {
+        let books = LimiterBooks {
             limiter: options.limit.map(|rate| options.limiter(rate)),
             limiters: 0,
             recorder: StatsRecorder::new(options.limit, clock.now()),

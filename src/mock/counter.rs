@@ -9,7 +9,7 @@ use crate::{
 
 /// How an API counts what it accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Window {
+pub enum CountingWindow {
     /// At most N in any window that ends now: exact, and the strictest.
     #[default]
     Sliding,
@@ -89,7 +89,7 @@ enum CounterState {
 
 // === impl Window ===
 
-impl fmt::Display for Window {
+impl fmt::Display for CountingWindow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Sliding => "sliding",
@@ -135,14 +135,14 @@ impl CounterVerdict {
 
 impl Counter {
     /// A counter that nobody has asked yet: the whole allowance is there.
-    pub(super) fn new(rate: Rate, window: Window) -> Self {
+    pub(super) fn new(rate: Rate, window: CountingWindow) -> Self {
         let state = match window {
-            Window::Sliding => CounterState::Sliding(VecDeque::new()),
-            Window::Fixed => CounterState::Fixed { began: None, used: 0 },
-            Window::Bucket => CounterState::bucket(None, rate),
-            Window::Gcra => CounterState::bucket(Some(1), rate),
-            Window::SlidingCounter => CounterState::SlidingCounter { began: None, used: 0, before: 0 },
-            Window::Concurrency => CounterState::Concurrency { open: 0 },
+            CountingWindow::Sliding => CounterState::Sliding(VecDeque::new()),
+            CountingWindow::Fixed => CounterState::Fixed { began: None, used: 0 },
+            CountingWindow::Bucket => CounterState::bucket(None, rate),
+            CountingWindow::Gcra => CounterState::bucket(Some(1), rate),
+            CountingWindow::SlidingCounter => CounterState::SlidingCounter { began: None, used: 0, before: 0 },
+            CountingWindow::Concurrency => CounterState::Concurrency { open: 0 },
         };
         Self { rate, state }
     }

@@ -20,28 +20,28 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 pub use self::facts::Facts;
 use self::words::DialectRow;
-use super::{counter::Window, limiter::Limiter};
+use super::{counter::CountingWindow, limiter::Limiter};
 use crate::limit::Rate;
 
 /// In whose words an API tells about its limit.
 #[derive(Clone, Copy)]
-pub struct Dialect(&'static DialectRow);
+pub struct MockDialect(&'static DialectRow);
 
-static ALL: LazyLock<Vec<Dialect>> = LazyLock::new(|| {
+static ALL: LazyLock<Vec<MockDialect>> = LazyLock::new(|| {
     let families = [ietf::ROWS, limiters::ROWS, services::ROWS, models::ROWS, clouds::ROWS, gateways::ROWS];
-    families.into_iter().flatten().map(Dialect).collect()
+    families.into_iter().flatten().map(MockDialect).collect()
 });
 
 // === impl Dialect ===
 
-impl Dialect {
+impl MockDialect {
     /// How its API counts by default.
-    pub fn window(self) -> Window {
+    pub fn window(self) -> CountingWindow {
         self.0.window
     }
 
     /// Its API's limits, made from `rate` and counted by `window`.
-    pub fn limiter(self, rate: Rate, window: Window) -> Limiter {
+    pub fn limiter(self, rate: Rate, window: CountingWindow) -> Limiter {
         Limiter::new(rate, window, self.0.layout)
     }
 
@@ -71,21 +71,21 @@ impl Dialect {
     }
 }
 
-impl Default for Dialect {
+impl Default for MockDialect {
     fn default() -> Self {
         Self(&ietf::ROWS[0])
     }
 }
 
-impl PartialEq for Dialect {
+impl PartialEq for MockDialect {
     fn eq(&self, other: &Self) -> bool {
         self.0.name == other.0.name
     }
 }
 
-impl Eq for Dialect {}
+impl Eq for MockDialect {}
 
-impl FromStr for Dialect {
+impl FromStr for MockDialect {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -96,7 +96,7 @@ impl FromStr for Dialect {
     }
 }
 
-impl clap::ValueEnum for Dialect {
+impl clap::ValueEnum for MockDialect {
     fn value_variants<'a>() -> &'a [Self] {
         &ALL
     }
@@ -106,13 +106,13 @@ impl clap::ValueEnum for Dialect {
     }
 }
 
-impl fmt::Display for Dialect {
+impl fmt::Display for MockDialect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.name)
     }
 }
 
-impl fmt::Debug for Dialect {
+impl fmt::Debug for MockDialect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.name)
     }

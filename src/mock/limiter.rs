@@ -4,7 +4,7 @@ use std::{collections::HashMap, num::NonZeroU32, time::Duration};
 
 use http::{HeaderMap, HeaderValue, Method, header::AUTHORIZATION};
 
-use super::counter::{Counter, CounterVerdict, Window};
+use super::counter::{Counter, CounterVerdict, CountingWindow};
 use crate::{
     clock::{Instant, nanos},
     limit::Rate,
@@ -26,7 +26,7 @@ pub enum Layout {
 
 /// What decides which limits a request counts against.
 #[derive(Clone, Debug, Default)]
-pub struct Caller {
+pub struct MockCaller {
     method: Method,
     key: Option<HeaderValue>,
 }
@@ -35,7 +35,7 @@ pub struct Caller {
 #[derive(Debug)]
 pub struct Limiter {
     rate: Rate,
-    window: Window,
+    window: CountingWindow,
     layout: Layout,
     counters: HashMap<CallerScope, Counter>,
 }
@@ -51,7 +51,7 @@ enum CallerScope {
 
 // === impl Caller ===
 
-impl Caller {
+impl MockCaller {
     /// Who sends a request with this method and these fields.
     pub fn new(method: Method, headers: &HeaderMap) -> Self {
         Self { method, key: headers.get(AUTHORIZATION).or_else(|| headers.get("x-api-key")).cloned() }
@@ -62,7 +62,7 @@ impl Caller {
 
 impl Limiter {
     /// A limiter that nobody has asked yet.
-    pub fn new(rate: Rate, window: Window, layout: Layout) -> Self {
+    pub fn new(rate: Rate, window: CountingWindow, layout: Layout) -> Self {
         Self { rate, window, layout, counters: HashMap::new() }
     }
 
@@ -84,7 +84,7 @@ impl Limiter {
     ///
     /// Limits are asked one after the other until one refuses. Those before it have counted the request, as stacked
     /// middlewares do.
-    pub fn ask(&mut self, caller: &Caller, now: Instant) -> (CounterVerdict, Rate) {
+    pub fn ask(&mut self, caller: &MockCaller, now: Instant) -> (CounterVerdict, Rate) {
         let (window, rate) = (self.window, self.rate);
         let mut last = None;
         let scopes = self.layout.scopes(caller);
@@ -102,7 +102,7 @@ impl Limiter {
     }
 
     /// A request that was accepted is answered, or given up.
-    pub fn done(&mut self, caller: &Caller) {
+    pub fn done(&mut self, caller: &MockCaller) {
         self.release(&self.layout.scopes(caller));
     }
 
@@ -119,7 +119,7 @@ impl Limiter {
 
 impl Layout {
     /// The limits of a request, in the order in which they are asked.
-    fn scopes(self, caller: &Caller) -> Vec<CallerScope> {
+    fn scopes(self, caller: &MockCaller) -> Vec<CallerScope> {
         match self {
             Self::Stacked => vec![CallerScope::All, CallerScope::AllBySecond],
             Self::PerRoute if caller.method == Method::POST => vec![CallerScope::Post],

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use super::{counter::Window, dialect::Dialect, limiter::Limiter};
+use super::{counter::CountingWindow, dialect::MockDialect, limiter::Limiter};
 use crate::limit::Rate;
 
 /// How an [`Api`](super::Api) behaves.
@@ -11,9 +11,9 @@ pub struct Options {
     /// What it enforces; `None` accepts everything.
     pub limit: Option<Rate>,
     /// How it counts; `None` leaves that to the dialect.
-    pub window: Option<Window>,
+    pub window: Option<CountingWindow>,
     /// How it tells about its limit, and which limits it makes of it.
-    pub dialect: Dialect,
+    pub dialect: MockDialect,
     /// How long every answer takes, counted from the arrival.
     pub latency: Duration,
     /// Uniformly up to this much comes on top of the latency. Delays the answer, never the counting.
@@ -33,7 +33,7 @@ impl Default for Options {
         Self {
             limit: None,
             window: None,
-            dialect: Dialect::default(),
+            dialect: MockDialect::default(),
             latency: Duration::ZERO,
             jitter: Duration::ZERO,
             fail: Percent::default(),
@@ -46,7 +46,7 @@ impl Default for Options {
 
 impl Options {
     /// How it counts.
-    pub fn counting(&self) -> Window {
+    pub fn counting(&self) -> CountingWindow {
         self.window.unwrap_or(self.dialect.window())
     }
 

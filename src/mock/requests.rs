@@ -10,9 +10,9 @@ use hyper::body::Incoming;
 use super::{
     control::{Down, How},
     dialect::Facts,
-    limiter::Caller,
+    limiter::MockCaller,
     pages,
-    shared::{ApiState, Books, ConnectionState, respond},
+    shared::{ApiState, ConnectionState, LimiterBooks, respond},
 };
 use crate::clock::Instant;
 
@@ -23,7 +23,7 @@ struct PlannedReply<'a> {
     arrived: Instant,
     /// What there is to tell about it; nothing without a limit.
     facts: Option<Facts>,
-    outcome: Reply,
+    outcome: MockReply,
     /// Held by what was accepted, until the answer is ready or the client is gone.
     _under_way: Option<UnderWay<'a>>,
 }
@@ -31,12 +31,12 @@ struct PlannedReply<'a> {
 /// An accepted request: tells the limiter when it is done.
 struct UnderWay<'a> {
     shared: &'a ApiState,
-    caller: Caller,
+    caller: MockCaller,
     /// Which limiter has accepted it.
     limiter: u64,
 }
 
-enum Reply {
+enum MockReply {
     Answer { number: u64 },
     Fail,
     Refuse(Facts),
@@ -75,8 +75,8 @@ impl ApiState {
             let close = HeaderMap::from_iter([(CONNECTION, HeaderValue::from_static("close"))]);
             return respond(StatusCode::METHOD_NOT_ALLOWED, close, body.to_owned());
         }
-        let decision = self.decide(Caller::new(request.method().clone(), request.headers()));
-        if let Reply::Down(Down { how: How::Refuse | How::Reset | How::Hang, .. }) = decision.outcome {
+        let decision = self.decide(MockCaller::new(request.method().clone(), request.headers()));
+        if let MockReply::Down(Down { how: How::Refuse | How::Reset | How::Hang, .. }) = decision.outcome {
             self.hang().await;
             connection.cut.notify_one();
             return std::future::pending().await;
@@ -95,30 +95,30 @@ impl ApiState {
             members = dialect.members(facts);
         }
         match decision.outcome {
-            Reply::Answer { number } => {
+            MockReply::Answer { number } => {
                 let received = if uploads { format!(r#","received":{received}"#) } else { String::new() };
                 respond(StatusCode::OK, headers, format!(r#"{{"number":{number}{received}{members}}}"#))
             }
-            Reply::Scripted { status, headers, body } => {
+            MockReply::Scripted { status, headers, body } => {
                 let mut response = Response::new(Full::new(body));
                 *response.status_mut() = status;
                 *response.headers_mut() = headers;
                 response
             }
-            Reply::Down(down) => {
+            MockReply::Down(down) => {
                 let status =
                     if down.how == How::BadGateway { StatusCode::BAD_GATEWAY } else { StatusCode::SERVICE_UNAVAILABLE };
                 respond(status, headers, r#"{"error":"down as asked"}"#.to_owned())
             }
-            Reply::Refuse(facts) => respond(dialect.refusal(), headers, dialect.complaint(&facts)),
-            Reply::Fail => {
+            MockReply::Refuse(facts) => respond(dialect.refusal(), headers, dialect.complaint(&facts)),
+            MockReply::Fail => {
                 respond(StatusCode::INTERNAL_SERVER_ERROR, headers, r#"{"error":"failed as asked"}"#.to_owned())
             }
         }
     }
 
     /// Counts a request that arrives now.
-    fn decide(&self, caller: Caller) -> PlannedReply<'_> {
+    fn decide(&self, caller: MockCaller) -> PlannedReply<'_> {
         let mut books = self.books.lock();
         let arrived = self.clock.now();
         let due = arrived + self.options.latency + self.options.jitter.mul_f64(books.dice.f64());
@@ -126,7 +126,7 @@ impl ApiState {
             books.recorder.script(arrived);
             return PlannedReply { due, arrived, facts: None, outcome, _under_way: None };
         }
-        let Books { limiter, limiters, recorder, dice, .. } = &mut *books;
+        let LimiterBooks { limiter, limiters, recorder, dice, .. } = &mut *books;
         let wall = self.wall_at_start + arrived.since(Instant::START);
         let facts = limiter.as_mut().map(|limiter| {
             let (verdict, limit) = limiter.ask(&caller, arrived);
@@ -135,15 +135,15 @@ impl ApiState {
         let outcome = match facts {
             Some(facts) if facts.refused() => {
                 recorder.refuse(arrived);
-                Reply::Refuse(facts)
+                MockReply::Refuse(facts)
             }
             _ => {
                 recorder.accept(arrived);
                 if dice.f64() < self.options.fail.fraction() {
                     recorder.fail();
-                    Reply::Fail
+                    MockReply::Fail
                 } else {
-                    Reply::Answer { number: recorder.accepted() }
+                    MockReply::Answer { number: recorder.accepted() }
                 }
             }
         };
@@ -153,13 +153,13 @@ impl ApiState {
     }
 
     /// What the control pages asked for, if they did; being down comes before the answers laid down.
-    fn scripted(&self, books: &mut Books, now: Instant) -> Option<Reply> {
+    fn scripted(&self, books: &mut LimiterBooks, now: Instant) -> Option<MockReply> {
         if let Some(down) = self.down.borrow().filter(|down| down.holds(now)) {
-            return Some(Reply::Down(down));
+            return Some(MockReply::Down(down));
         }
         let script = books.script.as_mut().filter(|script| script.count > 0)?;
         script.count -= 1;
-        Some(Reply::Scripted { status: script.status, headers: script.headers.clone(), body: script.body.clone() })
+        Some(MockReply::Scripted { status: script.status, headers: script.headers.clone(), body: script.body.clone() })
     }
 
     /// Waits until no request hangs any more.

@@ -23,12 +23,12 @@ pub(super) struct ApiState {
     pub(super) clock: Clock,
     /// The time of day at the clock's start: virtual time moves the time of day along.
     pub(super) wall_at_start: SystemTime,
-    pub(super) books: Mutex<Books>,
+    pub(super) books: Mutex<LimiterBooks>,
     pub(super) down: watch::Sender<Option<Down>>,
 }
 
 /// What is kept in step under one lock; time is read inside it, so that it never goes backwards here.
-pub(super) struct Books {
+pub(super) struct LimiterBooks {
     pub(super) limiter: Option<Limiter>,
     /// How many limiters there were before this one.
     pub(super) limiters: u64,

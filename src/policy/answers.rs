@@ -26,7 +26,7 @@ pub enum Trust {
 
 /// What is sent again if it fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retry {
+pub struct RetryPolicy {
     /// Request bodies up to this many bytes are kept, to be sent again.
     pub body: u64,
 }
@@ -59,12 +59,12 @@ impl Trust {
 
 // === impl Retry ===
 
-impl Retry {
+impl RetryPolicy {
     /// How many bytes of a body are kept by default.
     pub const BODY: u64 = 1024 * 1024;
 }
 
-impl Default for Retry {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self { body: Self::BODY }
     }

@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 use std::{fmt, path::PathBuf, sync::Arc};
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::HeaderValue;
 
 use super::{Origin, Scheme};
@@ -77,25 +78,12 @@ impl Parent {
     /// `Proxy-Authorization`, if it wants one (RFC 7617); marked as what must not be shown.
     pub fn authorization(&self) -> Option<HeaderValue> {
         let (user, password) = self.credentials.as_ref()?;
-        let mut value = HeaderValue::try_from(format!("Basic {}", base64(format!("{user}:{password}").as_bytes())))
-            .expect("base64 has visible characters only");
+        let mut value =
+            HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}"))))
+                .expect("base64 has visible characters only");
         value.set_sensitive(true);
         Some(value)
     }
-}
-
-/// RFC 4648 §4.
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let bits = (0..3).fold(0, |bits, index| bits << 8 | u32::from(chunk.get(index).copied().unwrap_or(0)));
-        for index in 0..4 {
-            let digit = ALPHABET[(bits >> (18 - 6 * index)) as usize & 63];
-            text.push(if index <= chunk.len() { digit.into() } else { '=' });
-        }
-    }
-    text
 }
 
 // Never with its password: it is printed where errors are.

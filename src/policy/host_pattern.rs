@@ -37,6 +37,11 @@ impl HostPattern {
         self.port.is_none() && matches!(&self.name, Name::Exactly(name) if name == host)
     }
 
+    /// Whether it is for one host only, at one port or at all.
+    pub fn is_single(&self) -> bool {
+        matches!(self.name, Name::Exactly(_))
+    }
+
     /// How much `host` is like one of the hosts meant, from 0 to 1: a name that was mistyped is like the right one.
     pub fn likeness(&self, host: &str) -> f64 {
         match &self.name {

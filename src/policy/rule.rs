@@ -1,14 +1,16 @@
 //! One rule, its single values put together.
 
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
 use super::{
-    answers::{Retry, Spend, Trust},
+    added::Added,
+    answers::{RetryPolicy, Spend, Trust},
     egress::Egress,
     host_pattern::HostPattern,
     turns::Turns,
+    usage::UsageSource,
 };
-use crate::limit::{CalendarLimit, LimitSpec, MarginSpec};
+use crate::limit::{CalendarLimit, Cost, LONGEST_PACE, LimitSpec, MarginSpec, Unit};
 
 /// What becomes of a CONNECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,15 @@ pub enum Https {
     Refuse,
 }
 
+/// A limit whose whole window is less than a request costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TooSmall {
+    /// The limit, as it would be written.
+    pub limit: String,
+    /// How much of its unit the request costs: `11`, or `5000 tokens`.
+    pub cost: String,
+}
+
 /// One rule: its hosts, and what holds for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -28,16 +39,24 @@ pub struct Policy {
     pub name: Arc<str>,
     /// The hosts it is for; each host that matches has a lane of its own.
     pub hosts: Vec<HostPattern>,
+    /// Which of their requests it is for, beside their own rule; `None` makes it their own rule.
+    pub added: Option<Added>,
     /// All of these must hold.
     pub limits: Vec<LimitSpec>,
     /// These as well.
     pub calendar: Vec<CalendarLimit>,
+    /// What a request costs that does not say so itself.
+    pub cost: Option<Cost>,
+    /// Where its answers say what their requests used.
+    pub usage: Vec<UsageSource>,
     /// How many requests may be on their way at once.
     pub in_flight: Option<NonZeroU32>,
     /// A ticket that cannot be served within this is refused on arrival.
     pub max_wait: Duration,
     /// How many may wait in one lane.
     pub max_waiting: usize,
+    /// Whether a request is refused that would wait for longer than clients here stay.
+    pub learns_patience: bool,
     /// Who may be urgent, and who gets more than others.
     pub turns: Turns,
     /// The margin for jitter.
@@ -53,14 +72,24 @@ pub struct Policy {
     /// How far andante trusts the limits that the API reports.
     pub trust: Trust,
     /// What is sent again if it fails; `None` passes every answer through.
-    pub retry: Option<Retry>,
+    pub retry: Option<RetryPolicy>,
     /// Whether a failing upstream is left alone for a while.
     pub breaker: bool,
+    /// Whether identical requests share one call.
+    pub coalesce: bool,
+    /// For how long the answer to a request with an `Idempotency-Key` is kept for further ones with it; `None` leaves the
+    /// key to the API.
+    pub idempotency_keys: Option<Duration>,
 }
 
 // === impl Policy ===
 
 impl Policy {
+    /// Whether a store in common shares this limit, which is one of its own.
+    pub fn shares(&self, limit: &LimitSpec) -> bool {
+        self.added.is_none() && limit.rate.per <= LONGEST_PACE && limit.unit == Unit::REQUESTS
+    }
+
     /// What logs and `/status` have in the place of a rule's name, for hosts without one.
     pub const UNRULED: &str = "default";
     /// How long a ticket waits at most unless a rule says otherwise.
@@ -71,6 +100,25 @@ impl Policy {
     /// Whether it makes anybody wait.
     pub fn is_limited(&self) -> bool {
         !self.limits.is_empty() || !self.calendar.is_empty() || self.in_flight.is_some()
+    }
+
+    /// The limit that never has room for a request of this cost, if one has not.
+    pub fn too_small_for(&self, cost: &Cost) -> Option<TooSmall> {
+        let limits = self.limits.iter().map(|limit| (limit.unit, limit.rate.count, limit as &dyn fmt::Display));
+        let calendar = self.calendar.iter().map(|limit| (limit.unit, limit.count, limit as &dyn fmt::Display));
+        let never = limits.chain(calendar).filter_map(|(unit, count, limit)| {
+            let amount = cost.of(unit).filter(|amount| *amount > count)?;
+            Some((count, unit, amount, limit))
+        });
+        let (_, unit, amount, limit) = never.min_by_key(|(count, ..)| *count)?;
+        let cost = if unit == Unit::REQUESTS { amount.to_string() } else { format!("{amount} {unit}") };
+        Some(TooSmall { limit: limit.to_string(), cost })
+    }
+
+    /// The units other than requests that its limits count; some of them more than once.
+    pub fn units(&self) -> impl Iterator<Item = Unit> {
+        let units = self.limits.iter().map(|limit| limit.unit).chain(self.calendar.iter().map(|limit| limit.unit));
+        units.filter(|unit| *unit != Unit::REQUESTS)
     }
 
     /// All limits, as they would be written.
@@ -89,11 +137,15 @@ impl Policy {
         Self {
             name: name.into(),
             hosts,
+            added: None,
             limits: Vec::new(),
             calendar: Vec::new(),
+            cost: None,
+            usage: Vec::new(),
             in_flight: None,
             max_wait: Self::MAX_WAIT,
             max_waiting: Self::MAX_WAITING,
+            learns_patience: false,
             turns: Turns::default(),
             margin: MarginSpec::Auto,
             allow_private: false,
@@ -101,8 +153,10 @@ impl Policy {
             egress: Egress::default(),
             spend: Spend::default(),
             trust: Trust::default(),
-            retry: Some(Retry::default()),
+            retry: Some(RetryPolicy::default()),
             breaker: true,
+            coalesce: false,
+            idempotency_keys: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{HostPattern, Https, Origin, Policy};
+use super::{HostPattern, Https, Origin, Policy, Scheme};
 use crate::limit;
 
 /// All rules, in the order in which they were written.
@@ -34,6 +34,17 @@ pub enum Unlisted {
     Intercept,
 }
 
+/// What says what becomes of a CONNECT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpsReason {
+    /// The list of intercepted hosts names it.
+    Listed,
+    /// Its rule does.
+    Rule,
+    /// Neither does, and this becomes of such hosts.
+    Unlisted(Unlisted),
+}
+
 // === impl Rules ===
 
 impl Rules {
@@ -59,6 +70,14 @@ impl Rules {
         Self { rules: self.rules.into_iter().map(same).collect(), unruled, ..self }
     }
 
+    /// The same rules, with `policy` in the place of the one with this number.
+    pub fn with(&self, position: usize, mut policy: Policy) -> Self {
+        limit::settle(&mut policy.limits);
+        let mut changed = self.clone();
+        changed.rules[position] = policy.into();
+        changed
+    }
+
     /// What holds for hosts without a rule.
     pub fn unruled(&self) -> &Arc<Policy> {
         &self.unruled
@@ -75,18 +94,30 @@ impl Rules {
     }
 
     /// What becomes of a CONNECT to `origin`, whose rule is `policy`.
+    pub fn https(&self, origin: &Origin, policy: &Policy) -> Https {
+        self.https_because(origin, policy).0
+    }
+
+    /// The same, and what says so.
     ///
     /// Of what a rule and the list of intercepted hosts say, the narrower holds: `*` is not meant for a host that is
     /// named as one to leave alone. What is refused is refused.
-    pub fn https(&self, origin: &Origin, policy: &Policy) -> Https {
+    pub fn https_because(&self, origin: &Origin, policy: &Policy) -> (Https, HttpsReason) {
         let narrowest =
             |hosts: &[HostPattern]| hosts.iter().filter(|host| host.matches(origin)).map(HostPattern::weight).max();
         let listed = narrowest(&self.interception.hosts);
         let said = policy.https.and_then(|_| narrowest(&policy.hosts));
         if policy.https != Some(Https::Refuse) && listed.is_some() && listed >= said {
-            return Https::Intercept;
+            return (Https::Intercept, HttpsReason::Listed);
         }
-        policy.https.unwrap_or(if self.interception.others.includes(policy) { Https::Intercept } else { Https::Tunnel })
+        if let Some(said) = policy.https {
+            return (said, HttpsReason::Rule);
+        }
+        // What is limited by path or method can be seen inside of a tunnel alone.
+        let limited = self.interception.others == Unlisted::InterceptLimited && self.added(origin).next().is_some();
+        let intercepted = limited || self.interception.others.includes(policy);
+        let https = if intercepted { Https::Intercept } else { Https::Tunnel };
+        (https, HttpsReason::Unlisted(self.interception.others))
     }
 
     /// Whether any CONNECT at all may be intercepted, so that a CA is needed.
@@ -107,7 +138,7 @@ impl Rules {
     /// The number of the rule for `origin`, in the order of [`iter`](Self::iter).
     pub fn position(&self, origin: &Origin) -> Option<usize> {
         let mut best = None;
-        for (position, rule) in self.rules.iter().enumerate() {
+        for (position, rule) in self.rules.iter().enumerate().filter(|(_, rule)| rule.added.is_none()) {
             for pattern in rule.hosts.iter().filter(|pattern| pattern.matches(origin)) {
                 if best.is_none_or(|(weight, _)| pattern.weight() > weight) {
                     best = Some((pattern.weight(), position));
@@ -115,6 +146,23 @@ impl Rules {
             }
         }
         best.map(|(_, position)| position)
+    }
+
+    /// Whether one rule at most, of those for whole hosts, limits requests to `host`, whatever their ports.
+    pub fn limits_alone(&self, host: &Arc<str>) -> bool {
+        let origin = |port| Origin { scheme: Scheme::Http, host: host.clone(), port };
+        let patterns = self.rules.iter().filter(|rule| rule.added.is_none()).flat_map(|rule| &rule.hosts);
+        let ports = patterns.filter_map(|pattern| pattern.port().filter(|port| pattern.matches(&origin(*port))));
+        // No pattern names port 0.
+        let rules = ports.chain([0]).filter_map(|port| self.position(&origin(port)));
+        let mut limiting = rules.filter(|rule| !self.rules[*rule].limits.is_empty());
+        limiting.next().is_none_or(|first| limiting.all(|rule| rule == first))
+    }
+
+    /// The rules for some of the requests to `origin`, in the order of writing. They hold beside its own.
+    pub fn added(&self, origin: &Origin) -> impl Iterator<Item = &Arc<Policy>> {
+        let added = self.rules.iter().filter(|rule| rule.added.is_some());
+        added.filter(|rule| rule.hosts.iter().any(|host| host.matches(origin)))
     }
 
     /// The rule with this number.

@@ -11,12 +11,12 @@ pub struct Turns {
     /// Who may be more urgent than usual; everybody if nobody is named.
     pub urgent: Option<Vec<IpNet>>,
     /// The weights of clients and of flows; all others have 1.
-    pub weights: Vec<Share>,
+    pub weights: Vec<AssignedWeight>,
 }
 
 /// The weight of somebody.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Share {
+pub struct AssignedWeight {
     /// Whose it is.
     pub of: ShareOf,
     /// How much more it gets than one of weight 1.
@@ -66,7 +66,7 @@ fn holds(network: &IpNet, address: IpAddr) -> bool {
 
 // === impl Share ===
 
-impl FromStr for Share {
+impl FromStr for AssignedWeight {
     type Err = BadShare;
 
     /// `live=10`, `10.1.0.0/16=2`: what is no network is the name of a flow.
@@ -81,7 +81,7 @@ impl FromStr for Share {
     }
 }
 
-impl fmt::Display for Share {
+impl fmt::Display for AssignedWeight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.of {
             ShareOf::Clients(network) => write!(f, "{network}={}", self.weight),
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn what_is_no_weight_is_refused() {
         for text in ["live", "live=0", "live=-1", "live=70000", "=3", "live="] {
-            assert_eq!(text.parse::<Share>(), Err(BadShare), "{text}");
+            assert_eq!(text.parse::<AssignedWeight>(), Err(BadShare), "{text}");
         }
     }
 }

@@ -7,12 +7,17 @@ use http::Response;
 use crate::{
     clock::Instant,
     error::Error,
-    lane::{Permit, order::Claim},
+    lane::{
+        Permit,
+        order::{Claim, Turn},
+    },
     limit::Cost,
     proxy::{
         exchange::Exchange,
         message::{gateway::LocationRewriter, request_body::BoxedRequest},
         outbound::{response_body::ResponseBody, route::Route},
+        request_stats::Wait,
+        sharing::SharedCall,
     },
 };
 
@@ -30,19 +35,24 @@ pub(crate) struct Call {
     pub(crate) route: Arc<Route>,
     /// By what it claims its turn.
     pub(crate) claim: Claim,
-    pub(crate) cost: Cost,
+    /// What it says that it costs.
+    pub(crate) cost: Option<Cost>,
+    /// Which requests it goes in front of.
+    pub(crate) turn: Turn,
     /// Until when it is willing to wait for its slots, however often it is sent (RFC 7240, `Prefer: wait`; `max-wait`).
     pub(crate) deadline: Instant,
     /// What keeps the worker on the gateway that it has come by.
     pub(crate) location: Option<Arc<LocationRewriter>>,
     /// Which attempt it is, if it was sent before.
     /// Boxed: rare, and held once more by each step while the request waits.
-    pub(crate) retry: Option<Box<Retry>>,
+    pub(crate) retry: Option<Box<RetryMark>>,
+    /// The place that it has in a call which several requests share.
+    pub(crate) place: Option<Arc<dyn SharedCall>>,
 }
 
 /// Marks a further attempt, and says why it is made.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Retry {
+pub(crate) struct RetryMark {
     pub(crate) reason: crate::metrics::RetryReason,
     /// The first attempt was 1.
     pub(crate) attempt: u32,
@@ -53,7 +63,7 @@ pub(crate) struct Retry {
 pub(crate) struct Admitted {
     pub(crate) call: Call,
     pub(crate) permit: Permit,
-    pub(crate) waited: Duration,
+    pub(crate) wait: Wait,
 }
 
 /// What a step above the retries gives back.

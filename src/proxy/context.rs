@@ -14,16 +14,18 @@ use crate::{
     dial::Dialer,
     lane::Lanes,
     metrics::{Metrics, RuleMetrics},
-    policy::{Gateway, Rules},
+    policy::{Gateway, Policy, Rules},
     proxy::{
         drain::Drain,
         incidents::Incidents,
         log_throttle::LogThrottle,
         message::replay_buffer::ReplayMemory,
         outbound::Outbound,
+        replays::Replays,
         request_stats::RequestIds,
         retry_log::RetryLog,
-        settings::{CurrentSettings, Reload, Settings},
+        settings::{CurrentSettings, ProxySettings, Reload},
+        sharing::SharedCalls,
     },
     tls::Tls,
 };
@@ -44,6 +46,10 @@ pub struct Proxy {
     pub(crate) reports: Reports,
     pub(crate) settings: CurrentSettings,
     pub(crate) replay_memory: Arc<ReplayMemory>,
+    /// The calls that identical requests share.
+    pub(crate) sharing: Arc<SharedCalls>,
+    /// The calls that requests with the same key share, and their answers.
+    pub(crate) replays: Arc<Replays>,
     pub(crate) request_ids: RequestIds,
     /// `1.1 andante-…`, `1.0 …` and `2 …`: unique to this process, so that a loop is told from a chain.
     pub(crate) via: [HeaderValue; 3],
@@ -73,7 +79,7 @@ pub(crate) struct Reports {
 }
 
 /// What a [`Proxy`] is made of.
-pub struct Parts {
+pub struct ProxyParts {
     /// The lanes.
     pub lanes: Lanes,
     /// Where things are counted.
@@ -108,7 +114,7 @@ pub struct Parts {
 
 impl Proxy {
     /// Puts a proxy together; it serves what is handed to [`serve`](super::serve).
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(parts: ProxyParts) -> Self {
         let via = |version| {
             HeaderValue::try_from(format!("{version} andante-{:08x}", parts.instance)).expect("letters and digits")
         };
@@ -118,7 +124,7 @@ impl Proxy {
             lanes: parts.lanes,
             clock: parts.clock,
             access: Access { exposed: parts.exposed, ports: parts.ports, admin: parts.admin },
-            settings: CurrentSettings::new(Settings {
+            settings: CurrentSettings::new(ProxySettings {
                 clients: parts.clients,
                 gateways: parts.gateways.into(),
                 timeouts: Arc::new(parts.timeouts),
@@ -144,6 +150,8 @@ impl Proxy {
                 access_log: parts.access_log,
             },
             replay_memory: Arc::new(ReplayMemory::new(MOST_KEPT)),
+            sharing: SharedCalls::new(),
+            replays: Replays::new(),
             request_ids: RequestIds::new(parts.instance),
             via: [via("1.1"), via("1.0"), via("2")],
             tunnels: AtomicUsize::new(0),
@@ -154,6 +162,18 @@ impl Proxy {
     /// their way end as they began. Must be called on a tokio runtime.
     pub fn reload(&self, rules: Rules, reload: Reload) {
         self.settings.replace(reload, || self.lanes.reload(rules));
+    }
+
+    /// From now on the rule called `name` is what `change` makes of it, if it makes anything of it. Requests that wait keep
+    /// their places. Returns the rule as it is now; `None` if nothing has changed. Must be called on a tokio runtime.
+    pub fn change_rule(&self, name: &str, change: impl FnOnce(&Arc<Policy>) -> Option<Policy>) -> Option<Arc<Policy>> {
+        self.settings.renew(|| {
+            let rules = self.lanes.rules();
+            let position = rules.iter().position(|rule| *rule.name == *name)?;
+            let changed = change(rules.get(position))?;
+            self.lanes.reload(rules.with(position, changed));
+            Some(self.lanes.rules().get(position).clone())
+        })
     }
 
     /// Bounds on everything that can hang, for what begins now.
@@ -191,6 +211,11 @@ impl Proxy {
         self.reports.retries.tell(self.clock.now(), all);
     }
 
+    /// Forgets answers that were kept for long enough. To be called every few seconds.
+    pub fn forget_answers(&self) {
+        self.replays.sweep(self.clock.now());
+    }
+
     /// What went wrong so far.
     pub fn incidents(&self) -> &Incidents {
         &self.reports.incidents
@@ -218,7 +243,7 @@ impl Proxy {
     pub(crate) fn with_rules(rules: Rules) -> Self {
         use crate::config;
         let (clock, metrics, config) = (Clock::start(), Metrics::new(), config::Config::default());
-        Self::new(Parts {
+        Self::new(ProxyParts {
             tls: Tls::new(&[], &[], &rules).unwrap(),
             lanes: Lanes::new(rules, metrics.clone(), clock),
             metrics,

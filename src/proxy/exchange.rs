@@ -32,6 +32,8 @@ pub(crate) struct Exchange {
     pub(crate) progress: Arc<Progress>,
     /// Those of the request under way, or of the last one.
     pub(crate) stats: RequestStats,
+    /// Its request is sent for several others: no client of its own waits for it.
+    pub(crate) shared: bool,
     /// What the worker is told before its answer.
     pub(crate) interim: Interim,
     /// Whether what is written answers a request that was read.
@@ -54,12 +56,18 @@ impl Exchange {
             proxy,
             session,
             stats: RequestStats::default(),
+            shared: false,
             interim: Interim::default(),
             answering: AtomicBool::new(false),
             takeover: Mutex::default(),
             unwritten: AtomicUsize::new(0),
             writer: Mutex::default(),
         }
+    }
+
+    /// What carries a request that several others share.
+    pub(crate) fn of_shared_call(session: Arc<Session>) -> Self {
+        Self { shared: true, ..Self::new(session) }
     }
 
     /// What the request under way is called.

@@ -3,10 +3,13 @@
 pub(crate) mod appetite;
 pub(crate) mod fields;
 pub(crate) mod gateway;
+pub(crate) mod incoming_body;
 pub(crate) mod interim;
 pub(crate) mod priority;
 pub(crate) mod progress;
 pub(crate) mod replay_buffer;
 pub(crate) mod request_body;
+pub(crate) mod shared_body;
 pub(crate) mod stream_body;
+pub(crate) mod usage;
 pub(crate) mod writes;

@@ -34,6 +34,16 @@ pub(crate) struct RequestStats {
     upstream: AtomicU64,
 }
 
+/// How long a request has waited for a slot, and what it had to expect when it came.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wait {
+    pub(crate) time: Duration,
+    /// `None`: nobody could know.
+    pub(crate) expected: Option<Duration>,
+    /// How many were to leave before it.
+    pub(crate) ahead: u32,
+}
+
 // === impl RequestIds ===
 
 impl RequestIds {
@@ -88,6 +98,12 @@ impl RequestStats {
     /// A try has taken this long, connecting included, until there was an answer's head or an error.
     pub(crate) fn was_upstream(&self, time: Duration) {
         self.upstream.fetch_add(crate::clock::nanos(time), Ordering::Relaxed);
+    }
+
+    /// Its tries were made elsewhere, in a call that others share.
+    pub(crate) fn add_tries_of(&self, call: &Self) {
+        self.attempts.fetch_add(call.attempts(), Ordering::Relaxed);
+        self.was_upstream(call.upstream_time());
     }
 
     /// How often it was sent, or tried to be.

@@ -22,7 +22,7 @@ use crate::{
             route::{Destination, FoundUnder, Route},
         },
         recent::Recent,
-        settings::Settings,
+        settings::ProxySettings,
     },
     tls::Protocol,
 };
@@ -92,7 +92,7 @@ impl Drop for ClientConnection {
 
 impl Session {
     pub(crate) fn new(proxy: Arc<Proxy>, pool: Arc<Pool>, client: Arc<ClientConnection>, address: IpAddr) -> Self {
-        let denied = (!proxy.settings.read().allows(address)).then_some(address);
+        let denied = (!proxy.settings.read().clients.allow(address)).then_some(address);
         Self { proxy, pool, client, address, denied, inside: None, h2c: false, routes: Mutex::default() }
     }
 
@@ -122,12 +122,13 @@ impl Session {
             origin: origin.clone(),
             authority: authority.parse().ok()?,
             lane: self.proxy.lanes.find(origin),
+            added: self.proxy.lanes.added(origin),
         };
         self.route(destination, &settings)
     }
 
     /// The way to `destination`, which was found under `settings`.
-    pub(crate) fn route(&self, destination: Destination<'_>, settings: &Settings) -> Option<Route> {
+    pub(crate) fn route(&self, destination: Destination<'_>, settings: &ProxySettings) -> Option<Route> {
         let found = FoundUnder { outbound: &settings.outbound, generation: settings.generation };
         Route::new(destination, found, &self.pool, self.h2c)
     }

@@ -1,11 +1,8 @@
 //! What a reload replaces, all at once.
 
-use std::{
-    net::IpAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use parking_lot::{RwLock, RwLockReadGuard};
@@ -21,7 +18,7 @@ use crate::{
 
 /// What a reload replaces beside the rules.
 #[derive(Clone)]
-pub(crate) struct Settings {
+pub(crate) struct ProxySettings {
     pub(crate) clients: Clients,
     /// Paths that stand for an API.
     pub(crate) gateways: Arc<[Gateway]>,
@@ -35,7 +32,7 @@ pub(crate) struct Settings {
 
 /// The settings that hold now.
 pub(crate) struct CurrentSettings {
-    settings: RwLock<Settings>,
+    settings: RwLock<ProxySettings>,
     /// The generation of the settings, to be compared for each request without a lock.
     generation: AtomicU64,
 }
@@ -54,37 +51,30 @@ pub struct Reload {
     pub ca: Option<Arc<Ca>>,
 }
 
-// === impl Settings ===
-
-impl Settings {
-    /// Whether a client at `address` may use the proxy.
-    pub(crate) fn allows(&self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        match &self.clients {
-            Clients::Any => true,
-            Clients::Loopback => address.is_loopback(),
-            Clients::Networks(networks) => {
-                address.is_loopback() || networks.iter().any(|network| network.contains(&address))
-            }
-        }
-    }
-}
-
 // === impl CurrentSettings ===
 
 impl CurrentSettings {
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: ProxySettings) -> Self {
         Self { generation: AtomicU64::new(settings.generation), settings: RwLock::new(settings) }
     }
 
     /// The settings. None are replaced while they are looked at, nor rules: what is found together belongs together.
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Settings> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, ProxySettings> {
         self.settings.read()
     }
 
     /// Which settings hold. A route that was found under others is looked for again.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
+    }
+
+    /// Goes on as it is; `rules` replaces the rules meanwhile, if they say so.
+    pub(crate) fn renew<R>(&self, rules: impl FnOnce() -> R) -> R {
+        let mut settings = self.settings.write();
+        settings.generation += 1;
+        let done = rules();
+        self.generation.store(settings.generation, Ordering::Relaxed);
+        done
     }
 
     /// Goes on with what `reload` says; `rules` replaces the rules meanwhile.

@@ -8,7 +8,7 @@
 //! [`Call`](super::call::Call) once its lane is known, and [`Admitted`] once it holds a permit. The steps have no state of their own, so
 //! that the whole stack is of size zero. Its futures are boxed only where the wait is over.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, pin::Pin};
 
 use http::Response;
 use tower::{Service, ServiceBuilder, layer::layer_fn, service_fn};
@@ -19,7 +19,7 @@ use super::{
     steps::{
         count, forward, read, respond,
         retry::{self, attempt::AttemptOutcome},
-        tunnel, wait,
+        share, tunnel, wait,
     },
 };
 use crate::error::Error;
@@ -34,6 +34,9 @@ pub(crate) fn stack()
         .layer(layer_fn(read::find_lane))
         // Above the queue, so that who leaves it is counted too; below the lane, whose rule names the counters.
         .layer(layer_fn(count::outcomes))
+        // Below the counters, so that each request is counted that shares a call; above the queue, in which the call waits
+        // once, and the retries, which are the call's.
+        .layer(layer_fn(share::answers))
         // Above the queue, so that each try takes a permit of its own.
         .layer(layer_fn(retry::what_failed))
         // The last thing before the upstream: while a request waits here its body is unread and no connection held.
@@ -41,12 +44,12 @@ pub(crate) fn stack()
         .service(service_fn(send))
 }
 
-/// The permit is in hand: spend it on a request, or on a tunnel.
-async fn send(admitted: Admitted) -> Result<AttemptOutcome, Error> {
+/// The permit is in hand: spend it on a request, or on a tunnel. Boxed: who still waits would carry the size of all that
+/// it may come to.
+fn send(admitted: Admitted) -> Pin<Box<dyn Future<Output = Result<AttemptOutcome, Error>> + Send>> {
     if admitted.call.request.method() == http::Method::CONNECT {
-        Box::pin(tunnel::open(admitted)).await.map(AttemptOutcome::Done)
+        Box::pin(async move { tunnel::open(admitted).await.map(AttemptOutcome::Done) })
     } else {
-        // BoxedRequest like the tunnel: who still waits would carry its size, and that of all that it may come to.
-        Box::pin(forward::forward(admitted)).await
+        Box::pin(forward::forward(admitted))
     }
 }

@@ -1,12 +1,20 @@
 //! The steps of a request's way, in the order of [`stack`](super::stack). A step knows those below it only as a service.
 
 pub(crate) mod access_log;
+pub(crate) mod ask;
+mod claim;
+mod coalesce;
 pub(crate) mod count;
 mod credential;
+pub(crate) mod draws;
 pub(crate) mod forward;
-mod keyed_hash;
+mod idempotency;
+pub(crate) mod keyed_hash;
 pub(crate) mod read;
 pub(crate) mod respond;
 pub(crate) mod retry;
+mod same_request;
+pub(crate) mod share;
+mod shared_call;
 pub(crate) mod tunnel;
 pub(crate) mod wait;

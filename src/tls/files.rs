@@ -11,7 +11,7 @@ use rustls::{
     sign::{CertifiedKey, SingleCertAndKey},
 };
 
-use crate::{error::Cause, policy::Identity};
+use crate::{error::BoxError, policy::Identity};
 
 /// Why TLS cannot be set up as it is configured. Names the file, never what is in it.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +40,7 @@ pub enum TlsError {
         /// What was looked for.
         what: &'static str,
         /// What is wrong with it.
-        source: Cause,
+        source: BoxError,
     },
     /// A client certificate and its key do not belong together.
     #[error("the key in {} is not the one of the certificate in {}", key.display(), certificate.display())]
@@ -123,7 +123,7 @@ impl PemReader {
     }
 }
 
-pub(super) fn unusable(path: &Path, what: &'static str, source: Cause) -> TlsError {
+pub(super) fn unusable(path: &Path, what: &'static str, source: BoxError) -> TlsError {
     TlsError::Unusable { path: path.to_owned(), what, source }
 }
 

@@ -6,7 +6,7 @@ use rustls::{AlertDescription, CertificateError};
 
 use super::{date::date, trust::Untrusted};
 use crate::{
-    error::{Cause, Error},
+    error::{BoxError, Error},
     policy::Origin,
 };
 
@@ -26,7 +26,7 @@ pub fn failure(origin: &Origin, error: &(dyn std::error::Error + 'static)) -> Op
 
 pub(super) fn of_handshake(origin: &Origin, error: io::Error) -> Error {
     failure(origin, &error).unwrap_or_else(|| {
-        let source: Cause = match error.kind() {
+        let source: BoxError = match error.kind() {
             io::ErrorKind::UnexpectedEof => "it closed the connection in the middle of the handshake".into(),
             _ => error.into(),
         };
@@ -41,7 +41,7 @@ pub(super) fn nameless(origin: &Origin) -> Error {
 
 fn of_tls(origin: &Origin, error: &rustls::Error) -> Error {
     let name = origin.to_string();
-    let source: Cause = match error {
+    let source: BoxError = match error {
         rustls::Error::InvalidCertificate(error) => return of_certificate(origin, error),
         rustls::Error::AlertReceived(alert) => {
             return Error::TlsAlert { origin: name, alert: alert_name(*alert), hint: alert_hint(*alert) };

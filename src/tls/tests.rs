@@ -60,7 +60,7 @@ impl Upstream {
     }
 
     /// Connects to it, by the name `host`.
-    async fn reach(&self, client: &Client, host: &str) -> Result<(TlsStream<TcpStream>, Protocol), Error> {
+    async fn reach(&self, client: &TlsClient, host: &str) -> Result<(TlsStream<TcpStream>, Protocol), Error> {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
         let (origin, patience) = (origin(host), std::time::Duration::from_secs(10));
         tokio::time::timeout(patience, client.connect(&origin, stream, false)).await.expect("it ends")

@@ -10,12 +10,17 @@ use serde_json::Value;
 
 use crate::support::{Andante, Client, Mock, Upstream};
 
+mod batch;
 mod ca;
+mod doctor;
+mod explain;
 mod health;
 mod install;
 mod mock;
 mod run;
 mod service;
+mod status;
+mod steering;
 mod summary;
 
 /// `andante` with `args`.

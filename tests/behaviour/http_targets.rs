@@ -243,3 +243,11 @@ fn own_address() -> Option<IpAddr> {
     socket.connect("203.0.113.1:9").ok()?;
     socket.local_addr().ok().map(|address| address.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
 }
+
+#[test]
+fn options_without_a_path_becomes_a_slash() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
+    let up = upstream.address();
+    Client::ask(andante.proxy(), format!("OPTIONS http://{up} HTTP/1.1\r\nHost: {up}\r\n\r\n"));
+    assert_eq!(upstream.request().line(), "OPTIONS / HTTP/1.1");
+}

@@ -1,13 +1,15 @@
 //! What andante does, seen from outside: the real program, over real sockets.
 //!
-//! Tests are named after what they claim; those that begin with `r` and a number hold andante to what HTTP asks of a
-//! proxy, family by family.
+//! Tests are named after what they claim. The files that begin with `http_` hold andante to what HTTP asks of a proxy.
 
 mod support;
 
 mod answers;
 mod calendar_limits;
+mod coalesce;
 mod commands;
+mod costs;
+mod fleet;
 mod flows;
 mod gateway;
 mod http2;
@@ -17,8 +19,11 @@ mod http_semantics;
 mod http_targets;
 mod http_upstream;
 mod https;
+mod idempotency;
 mod lifecycle;
 mod order;
 mod reload;
+mod rules;
 mod scenario;
+mod state;
 mod trying_again;

@@ -1,10 +1,14 @@
 //! Whose turn it is: clients share what waits, flows share what their client gets, and the urgent go first.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::{
+    net::{Ipv4Addr, SocketAddr, TcpStream},
+    time::Duration,
+};
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use serde_json::Value;
 
-use crate::support::{Andante, Client, Upstream, rejected};
+use crate::support::{Andante, Client, Mock, Upstream, rejected};
 
 /// A rule of 20 requests a second, the first of which has been used.
 fn busy(more: &str) -> (Upstream, Andante) {
@@ -134,6 +138,42 @@ fn what_costs_more_takes_more_and_what_costs_too_much_is_refused() {
 }
 
 #[test]
+fn a_cost_beyond_a_learned_limit_takes_one_window_and_no_more() {
+    let mock = Mock::start(&["--limit", "20/s", "--dialect", "ietf"]);
+    let andante = Andante::serve(&[]);
+    let ask = |fields: &str| {
+        let host = mock.address();
+        let request = format!("GET {} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n", mock.url("/"));
+        Client::ask(andante.proxy(), request).status()
+    };
+    assert!((0..25).all(|_| ask("") == 200));
+    let limits = andante.status()["lanes"][0]["limits"].clone();
+    assert_eq!(limits[0]["source"], "learned", "{limits}");
+    for cost in ["100000", "4294967295", "4294967295"] {
+        assert_eq!(ask(&format!("Andante-Cost: {cost}\r\nPrefer: wait=5\r\n")), 200, "{cost}");
+        assert_eq!(ask("Prefer: wait=5\r\n"), 200, "after {cost}");
+    }
+    let memory = crate::lifecycle::memory(&andante, "VmHWM:");
+    assert!(memory < 60 << 20, "{memory} bytes");
+}
+
+#[test]
+fn requests_of_the_largest_cost_are_shared_as_all_others() {
+    let upstream = Upstream::answering(|_| {
+        crate::lifecycle::pass(Duration::from_millis(2));
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    });
+    let host = upstream.address();
+    let andante = Andante::with_config(&format!("[[rule]]\nhost = \"{host}\"\nin-flight = 1\n"));
+    // Together they cost more than 64 bits of virtual time hold.
+    let waiting: Vec<_> = (0..300).map(|_| send(&andante, &upstream, 1, "/", "Andante-Cost: 4294967295\r\n")).collect();
+    for mut client in waiting {
+        assert_eq!(client.answer().status(), 200);
+    }
+    assert_eq!(send(&andante, &upstream, 3, "/", "").answer().status(), 200);
+}
+
+#[test]
 fn what_is_meant_for_andante_stays_with_it() {
     let upstream =
         Upstream::always("HTTP/1.1 200 OK\r\nAndante-Flow: x\r\nAndante-Cost: 1\r\nContent-Length: 2\r\n\r\nok");
@@ -145,4 +185,55 @@ fn what_is_meant_for_andante_stays_with_it() {
         assert!(!answer.has(name) && !request.has(name), "{name}");
     }
     assert_eq!(request.field("priority").as_deref(), Some("u=1"));
+}
+
+#[test]
+fn an_answer_says_what_its_request_had_to_expect_when_it_came() {
+    const SPACING: f64 = 250.0;
+    let upstream = Upstream::ok();
+    let host = upstream.address().to_string();
+    let andante = Andante::serve(&["--limit", &format!("{host}=4/s")]);
+    let first = Client::get(andante.proxy(), &upstream.url("/"));
+    assert_eq!(first.all("server-timing"), ["andante;dur=0"], "it has not waited");
+    let mut waiting: Vec<Client> = (0..4)
+        .map(|n| {
+            let mut client = Client::connect(andante.proxy());
+            client.send(format!("GET http://{host}/{n} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            let lane = |status: &Value, key: &str| status["lanes"][0][key].as_u64().unwrap();
+            andante.wait_for(|status| lane(status, "sent_total") + lane(status, "waiting") == n + 2);
+            client
+        })
+        .collect();
+    for (n, client) in waiting.iter_mut().enumerate() {
+        let timings = client.answer().field("server-timing").unwrap();
+        let timings: Vec<&str> = timings.split(", ").collect();
+        let ms = |timing: &str, name: &str| -> f64 {
+            let rest = timing.strip_prefix(name).and_then(|rest| rest.strip_prefix(";dur=")).expect(name);
+            rest.split(';').next().unwrap().parse().unwrap()
+        };
+        let (waited, expected) = (ms(timings[0], "andante"), ms(timings[1], "andante-expected"));
+        // Those who came before it, but for one who may have left in the meantime.
+        let ahead: usize =
+            timings[1].split_once(";desc=\"").unwrap().1.strip_suffix(" ahead\"").unwrap().parse().unwrap();
+        assert!(ahead <= n && ahead + 1 >= n, "request {n} was told that {ahead} were ahead");
+        assert!((waited - expected).abs() <= SPACING, "request {n} waited {waited} ms, and was told {expected}");
+    }
+}
+
+#[test]
+fn in_a_full_queue_the_newest_of_the_longest_flow_gives_way() {
+    let upstream = Upstream::ok();
+    let host = upstream.address();
+    let andante = Andante::with_config(&format!("[[rule]]\nhost = \"{host}\"\nlimits = [\"2/s\"]\nmax-waiting = 5\n"));
+    // One leaves at once, five wait; another one may have left meanwhile.
+    let mut flood: Vec<_> = (0..10).map(|_| send(&andante, &upstream, 1, "/flood", "")).collect();
+    wait_for(&andante, 5);
+    assert_eq!(send(&andante, &upstream, 2, "/other", "").answer().status(), 200);
+    let mut answers: Vec<_> = flood.iter_mut().map(Client::answer).collect();
+    answers.retain(|answer| answer.status() == 429);
+    let displaced: Vec<_> =
+        answers.iter().filter(|answer| answer.text().contains("made room for another flow")).collect();
+    assert_eq!(displaced.len(), 1, "{answers:?}");
+    assert_eq!(displaced[0].field("retry-after").as_deref(), Some("1"), "the next slot is half a second off at most");
+    assert!((4..=5).contains(&answers.len()), "{answers:?}");
 }

@@ -248,3 +248,56 @@ fn check_says_what_would_change() {
     assert_eq!(said, "~ rule a.example: limits: 10/s → 20/s\n+ rule b.example\n");
     assert!(output.status.success());
 }
+
+#[test]
+fn the_budgets_of_rules_for_some_requests_keep_what_they_remember() {
+    let upstream = Upstream::ok();
+    let host = upstream.address();
+    let rules = |limits: &str| {
+        format!(
+            "[[rule]]\nhost = \"{host}\"\nlimits = [\"100/s burst 50\"]\n[[rule]]\nname = \"tenant\"\nhost = \"{host}\"\n\
+             path = \"/{{tenant}}\"\nkey = \"path:tenant\"\nlimits = [\"{limits}\"]\nmax-wait = \"0s\"\n"
+        )
+    };
+    let running = Reloading::start(&rules("2/d burst 2"));
+    let get = |path: &str| running.get(&upstream.url(path));
+    assert_eq!([get("/a"), get("/a"), get("/a")], [200, 200, 429]);
+    running.reload(&rules("3/d burst 3"));
+    assert_eq!([get("/a"), get("/a")], [200, 429], "one more, and no fresh burst");
+    assert_eq!([get("/b"), get("/b"), get("/b"), get("/b")], [200, 200, 200, 429]);
+}
+
+#[test]
+fn a_pipe_is_read_once_and_its_limits_hold() {
+    let upstream = Upstream::ok();
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    // As `--config <(…)` of a shell.
+    let writer = thread::spawn({
+        let (pipe, toml) = (pipe.clone(), rule(upstream.address(), "limits = [\"1/h\"]"));
+        move || fs::write(pipe, toml)
+    });
+    let andante = Andante::serve(&["--config", pipe.to_str().unwrap()]);
+    writer.join().unwrap().unwrap();
+    pass(Duration::from_millis(2500));
+    let ask = |path| {
+        let host = upstream.address();
+        let url = upstream.url(path);
+        Client::ask(andante.proxy(), format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nPrefer: wait=1\r\n\r\n")).status()
+    };
+    assert_eq!([ask("/1"), ask("/2")], [200, 429]);
+}
+
+#[test]
+fn a_pipe_that_takes_the_place_of_the_file_is_not_waited_for() {
+    let mock = Mock::start(&["--limit", "60/s"]);
+    let andante = Reloading::start(&rule(mock.address(), "limits = '60/s'"));
+    fs::remove_file(andante.file()).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(andante.file()).status().unwrap().success());
+    andante.andante.signal(Signal::HUP);
+    let status = andante.andante.wait_for(|status| status["config"]["last_reload_successful"] == false);
+    assert!(status["config"]["problems"][0].as_str().unwrap().contains("pipe"), "{}", status["config"]);
+    assert_eq!(andante.get(&mock.url("/")), 200);
+    andante.reload(&rule(mock.address(), "limits = '50/s'"));
+}

@@ -11,6 +11,7 @@ pub(crate) mod message;
 mod mock;
 mod name_server;
 mod record;
+mod redis;
 pub(crate) mod tls;
 mod upstream;
 
@@ -24,6 +25,7 @@ pub(crate) use self::{
     message::{Message, Wire},
     mock::Mock,
     name_server::{Name, NameServer},
+    redis::Redis,
     upstream::{Connection, Upstream},
 };
 

@@ -36,7 +36,7 @@ class World:
         """Starts andante with `limit` for the API's port, or with nothing; returns the proxy's URL."""
         port = self.free_port()
         limits = ["--limit", f"{self.address}:{api}={limit}"] if limit else []
-        self.run([program, "serve", "--listen", f"{self.address}:{port}", "--admin", "off", *limits])
+        self.run([program, "serve", "--state", "off", "--listen", f"{self.address}:{port}", "--admin", "off", *limits])
         self.wait(port)
         return f"http://{self.address}:{port}"
 

@@ -52,7 +52,7 @@ class World:
     def __enter__(self):
         program = os.environ.get("ANDANTE") or PLACE.parent / "debug" / "andante"
         # Should this process be killed, andante goes with it.
-        command = ["setpriv", "--pdeathsig", "TERM", program, "serve", "--config", self.folder / "andante.toml"]
+        command = ["setpriv", "--pdeathsig", "TERM", program, "serve", "--state", "off", "--config", self.folder / "andante.toml"]
         self.log = open(self.folder / "andante.log", "w")
         self.andante = subprocess.Popen(list(map(str, command)), stdout=self.log, stderr=self.log)
         until = time.monotonic() + 15

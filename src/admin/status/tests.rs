@@ -47,7 +47,7 @@ fn the_json_is_the_contract() {
         left_seconds_max: 5.0,
         ..lane("api.example.com", 2)
     };
-    let (version, retries_total) = ("1.2.3".into(), 7);
+    let (version, retries_total, slots_saved_total) = ("1.2.3".into(), 7, 5);
     let incident = IncidentStatus {
         kind: "dns_error".into(),
         detail: "could not resolve a".into(),
@@ -61,6 +61,7 @@ fn the_json_is_the_contract() {
         uptime_s: 1.5,
         answers: [("200".into(), 3)].into(),
         retries_total,
+        slots_saved_total,
         incidents: vec![incident],
         unmatched_rules: vec!["apt".into()],
         lanes: vec![lane],
@@ -72,7 +73,7 @@ fn the_json_is_the_contract() {
     }]);
     let expected_lane = serde_json::json!({
         "rule": "api", "host": "api.example.com",
-        "limits": [{"limit": "500/min", "per_second": 8.25, "used": 3, "room": 497, "source": "config", "evidence": null, "margin_ms": 0.0, "renewed_in_s": null}],
+        "limits": [{"limit": "500/min", "per_second": 8.25, "used": 3, "room": 497, "source": "config", "evidence": null, "margin_ms": 0.0, "renewed_in_s": null, "share": null}],
         "at_once": {"most": 5, "evidence": "refused with 6 at once"},
         "own_limits": own_limits,
         "in_flight": 0, "in_flight_limit": null, "waiting": 2, "flows": [{"client": "10.1.2.3", "flow": null, "urgency": 3, "waiting": 2}],
@@ -84,15 +85,17 @@ fn the_json_is_the_contract() {
         "left_seconds_max": 5.0, "left_after_s": null, "wait_seconds_total": 0.0, "wait_seconds_max": 0.0, "active_s": 0.0,
     });
     let expected = serde_json::json!({
-        "version": "1.2.3", "uptime_s": 1.5, "draining": false,
+        "version": "1.2.3", "uptime_s": 1.5, "draining": false, "fleet": null,
         "config": {
             "file": null, "reloads_total": 0, "last_reload_successful": false, "loaded_s": 0.0, "problems": [],
         },
+        "state": null,
         "connections": {"client": 0, "upstream": 0}, "tunnels": 0, "certificates": 0,
         "requests": {"answered": 0, "refused": 0, "failed": 0, "left": 0, "tunnelled": 0, "rejected": 0},
         "answers": {"200": 3},
         "interceptions": {"tls": 0, "plain": 0, "untrusted": 0, "failed": 0, "stranger": 0},
         "retries_total": 7,
+        "slots_saved_total": 5,
         "incidents": [{
             "kind": "dns_error", "detail": "could not resolve a", "hint": "check it", "blame": "upstream", "total": 2,
             "last_s": 0.5,

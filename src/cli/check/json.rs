@@ -40,7 +40,7 @@ fn problem(problem: &Diagnostic) -> Value {
 
 fn rule(policy: &Policy, good: bool) -> Value {
     let texts = |items: Vec<String>| items;
-    json!({
+    let mut report = json!({
         "name": &*policy.name,
         "good": good,
         "hosts": texts(policy.hosts.iter().map(ToString::to_string).collect()),
@@ -48,7 +48,11 @@ fn rule(policy: &Policy, good: bool) -> Value {
         "in_flight": policy.in_flight,
         "max_wait_s": policy.max_wait.as_secs_f64(),
         "max_waiting": policy.max_waiting,
-    })
+    });
+    for (key, value) in super::super::describe::added(policy.added.as_ref()) {
+        report[key] = value.into();
+    }
+    report
 }
 
 #[cfg(test)]

@@ -4,8 +4,21 @@ use std::{cmp::Reverse, collections::VecDeque, num::NonZeroU32, time::Duration};
 
 use crate::{
     clock::{Instant, nanos},
-    limit::{CalendarCount, Cost, LimitSpec, Limits},
+    limit::{Amount, CalendarCount, Cost, LimitSpec, Limits},
 };
+
+/// Requests that arrive at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Burst {
+    /// How many; at least 1.
+    pub(super) requests: NonZeroU32,
+    /// What each of them costs.
+    pub(super) cost: Cost,
+    /// How long the API takes to answer.
+    pub(super) latency: Duration,
+    /// When they arrive, in time since 1970.
+    pub(super) arrives: Duration,
+}
 
 /// What will become of a burst that arrives at once, at lanes that were idle before.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +66,8 @@ struct Constraint {
     spacing: Option<Spacing>,
     echo: Option<Echo>,
     calendar: Option<CalendarCount>,
+    /// How much of its unit each request takes.
+    amount: Amount,
     per_second: f64,
 }
 
@@ -60,13 +75,13 @@ impl BurstForecast {
     /// As far as andante's clock reaches: 584 years.
     pub(super) const NEVER: Duration = Duration::from_nanos(u64::MAX);
 
-    /// Runs `requests` ≥ 1 through all limits at once: the next one leaves when the last of them agrees.
+    /// Runs its requests through all limits at once: the next one leaves when the last of them agrees.
     ///
     /// With one limit, request k (from 0) of N per W with a burst of b leaves at ⌊k/N⌋·W + max(0, k mod N + 1 − b)·W/N.
     /// Several limits can add up to more than the slowest of them, hence the simulation: a step per request, and eight
-    /// bytes for each that a window looks back. The burst arrives at `arrives`, in time since 1970.
-    pub(super) fn new(limits: &Limits, requests: NonZeroU32, latency: Duration, arrives: Duration) -> Self {
-        let constraints = constraints(limits, latency, arrives);
+    /// bytes for each that a window looks back.
+    pub(super) fn new(limits: &Limits, burst: &Burst) -> Self {
+        let (constraints, requests) = (constraints(limits, burst), burst.requests);
         let (last_leaves, held) = departures(constraints.clone(), requests);
         let held_back: Vec<usize> = (0..held.len()).filter(|index| held[*index] > 0).collect();
         let without = |index: usize| {
@@ -87,8 +102,8 @@ impl BurstForecast {
     }
 
     /// [`BurstForecast::last_leaves`] alone.
-    pub(super) fn last_leaves(limits: &Limits, requests: NonZeroU32, latency: Duration, arrives: Duration) -> Duration {
-        Duration::from_nanos(departures(constraints(limits, latency, arrives), requests).0)
+    pub(super) fn last_leaves(limits: &Limits, burst: &Burst) -> Duration {
+        Duration::from_nanos(departures(constraints(limits, burst), burst.requests).0)
     }
 }
 
@@ -125,7 +140,7 @@ impl Constraint {
     /// last one first. The other constraints, as far as they have been asked, do not let it go before `so_far`.
     fn earliest(&mut self, recent: &VecDeque<u64>, so_far: u64) -> u64 {
         if let Some(calendar) = &mut self.calendar {
-            return calendar.earliest(Instant::from_nanos(so_far), Cost::MIN).as_nanos();
+            return calendar.earliest(Instant::from_nanos(so_far), self.amount).as_nanos();
         }
 
         let spaced = self.spacing.as_ref().map_or(0, Spacing::earliest);
@@ -136,41 +151,47 @@ impl Constraint {
 
     fn leave(&mut self, now: u64, number: u64) {
         if let Some(spacing) = &mut self.spacing {
-            spacing.leave(now);
+            spacing.leave(now, self.amount);
         }
         if let Some(calendar) = &mut self.calendar {
-            calendar.take(Instant::from_nanos(now), number, Cost::MIN);
+            calendar.take(Instant::from_nanos(now), number, self.amount);
         }
     }
 }
 
-fn constraints(limits: &Limits, latency: Duration, arrives: Duration) -> Vec<Constraint> {
-    let mut constraints: Vec<_> =
-        limits.limits.iter().enumerate().map(|(index, limit)| limit_constraint(index, limit, latency)).collect();
+fn constraints(limits: &Limits, burst: &Burst) -> Vec<Constraint> {
+    let &Burst { cost, latency, arrives, .. } = burst;
+    let paces = limits.limits.iter().enumerate();
+    let mut constraints: Vec<_> = paces
+        .filter_map(|(index, limit)| Some(limit_constraint(index, limit, cost.of(limit.unit)?, latency)))
+        .collect();
     if let Some(count) = limits.in_flight.filter(|_| !latency.is_zero()) {
         constraints.push(Constraint {
             brake: Brake::InFlight,
             spacing: None,
             echo: Some(Echo { back: count.get() as usize, apart: nanos(latency) }),
             calendar: None,
+            amount: Amount::MIN,
             per_second: f64::from(count.get()) / latency.as_secs_f64(),
         });
     }
     // Last: calendars are asked for the time that the others agree on.
-    constraints.extend(limits.calendar.iter().enumerate().map(|(index, limit)| {
+    constraints.extend(limits.calendar.iter().enumerate().filter_map(|(index, limit)| {
+        let amount = cost.of(limit.unit)?;
         let mut count = CalendarCount::new(limit.clone(), arrives);
-        let per_second = f64::from(limit.count.get()) / count.usage(Instant::START).period.as_secs_f64();
-        Constraint { brake: Brake::Calendar(index), spacing: None, echo: None, calendar: Some(count), per_second }
+        let per_second = f64::from(limit.count.get() / amount) / count.usage(Instant::START).period.as_secs_f64();
+        let (brake, calendar) = (Brake::Calendar(index), Some(count));
+        Some(Constraint { brake, spacing: None, echo: None, calendar, amount, per_second })
     }));
     constraints
 }
 
-fn limit_constraint(index: usize, limit: &LimitSpec, latency: Duration) -> Constraint {
+fn limit_constraint(index: usize, limit: &LimitSpec, amount: Amount, latency: Duration) -> Constraint {
     let (count, per) = (limit.rate.count.get(), nanos(limit.rate.per));
     // A strict limit counts from the answer: the window is longer by the time to answer.
     let apart = if limit.strict { per.saturating_add(nanos(latency)) } else { per };
-    // Evenly spaced requests keep the window by themselves.
-    let needed = limit.burst().get() > 1 || apart > per;
+    // Evenly spaced requests keep the window by themselves, if it holds a whole number of them.
+    let needed = limit.burst().get() > 1 || apart > per || count % amount != 0;
     Constraint {
         brake: Brake::Limit(index),
         spacing: Some(Spacing {
@@ -179,9 +200,10 @@ fn limit_constraint(index: usize, limit: &LimitSpec, latency: Duration) -> Const
             tolerance: u128::from(limit.burst().get() - 1) * u128::from(per),
             due: 0,
         }),
-        echo: needed.then_some(Echo { back: count as usize, apart }),
+        echo: needed.then_some(Echo { back: (count / amount) as usize, apart }),
         calendar: None,
-        per_second: f64::from(count) / Duration::from_nanos(apart).as_secs_f64(),
+        amount,
+        per_second: f64::from(count / amount) / Duration::from_nanos(apart).as_secs_f64(),
     }
 }
 
@@ -193,8 +215,8 @@ impl Spacing {
         u64::try_from(self.due.saturating_sub(self.tolerance) / self.count).unwrap_or(u64::MAX)
     }
 
-    fn leave(&mut self, now: u64) {
-        self.due = self.due.max(u128::from(now) * self.count) + self.per;
+    fn leave(&mut self, now: u64, amount: Amount) {
+        self.due = self.due.max(u128::from(now) * self.count) + self.per * u128::from(amount.get());
     }
 }
 
@@ -208,8 +230,27 @@ mod tests {
     /// 2026-08-03 08:31:12 UTC.
     const ARRIVES: Duration = Duration::from_secs(1_785_745_872);
 
+    fn at_once(requests: u32, cost: Cost) -> Burst {
+        Burst { requests: requests.try_into().unwrap(), cost, latency: LATENCY, arrives: ARRIVES }
+    }
+
+    #[test]
+    fn what_requests_cost_takes_its_time() {
+        let tokens = crate::limit::Unit::named("tokens").unwrap();
+        let forecast = |limits: &str, amount, requests| {
+            BurstForecast::new(&limits.parse().unwrap(), &at_once(requests, Cost::MIN.with(tokens, amount)))
+        };
+        // 6,000 tokens take 4 s of 90,000 a minute, and 500 requests a minute are faster.
+        let plan = forecast("500/min, 90000 tokens/min", 6000, 16);
+        assert_eq!((plan.last_leaves, plan.binds), (Duration::from_secs(60), Some(Brake::Limit(1))));
+        assert_eq!(forecast("500/min, 90000 tokens/min", 0, 501).last_leaves, Duration::from_secs(60));
+        // Three of 3 are all that fit 10.
+        assert_eq!(forecast("10 tokens/s burst 10", 3, 4).last_leaves, Duration::from_secs(1));
+        assert_eq!(forecast("10 tokens/day in UTC", 5, 3).binds, Some(Brake::Calendar(0)));
+    }
+
     fn forecast(limits: &str, requests: u32) -> BurstForecast {
-        BurstForecast::new(&limits.parse().unwrap(), requests.try_into().unwrap(), LATENCY, ARRIVES)
+        BurstForecast::new(&limits.parse().unwrap(), &at_once(requests, Cost::MIN))
     }
 
     #[test]
@@ -296,7 +337,7 @@ mod tests {
             let rate = crate::limit::Rate { count: count.try_into().unwrap(), per: Duration::from_nanos(per * 1000) };
             let limit = LimitSpec { burst: NonZeroU32::new(burst), ..rate.into() };
             let limits = Limits { limits: vec![limit], ..Limits::default() };
-            let last = BurstForecast::new(&limits, requests.try_into().unwrap(), LATENCY, ARRIVES).last_leaves;
+            let last = BurstForecast::last_leaves(&limits, &at_once(requests, Cost::MIN));
             let (k, n, b) = (u64::from(requests - 1), u64::from(count), u64::from(burst));
             let expected = k / n * per * 1000 + (k % n + 1).saturating_sub(b) * per * 1000 / n;
             prop_assert_eq!(nanos(last), expected);

@@ -16,7 +16,7 @@ use rustix::termios;
 use super::signals;
 
 /// The line, and the thread that draws it.
-pub(super) struct Footer {
+pub(in crate::cli) struct Footer {
     lines: SyncSender<String>,
     thread: JoinHandle<()>,
 }
@@ -35,7 +35,7 @@ const FEWEST_ROWS: u16 = 5;
 
 impl Footer {
     /// `None` unless standard error is a terminal that understands us.
-    pub(super) fn open() -> Option<Self> {
+    pub(in crate::cli) fn open() -> Option<Self> {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
         if dumb || !termios::isatty(stderr()) {
             return None;
@@ -47,12 +47,12 @@ impl Footer {
     }
 
     /// Shows `line` instead of what was there.
-    pub(super) fn show(&self, line: String) {
+    pub(in crate::cli) fn show(&self, line: String) {
         let _ = self.lines.try_send(line);
     }
 
     /// Gives the row back.
-    pub(super) fn close(self) {
+    pub(in crate::cli) fn close(self) {
         drop(self.lines);
         let _ = self.thread.join();
     }

@@ -11,7 +11,7 @@ use crate::{
 
 /// How fast requests leave, smoothed over [`Pace::OVER`].
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(in crate::cli) struct Pace {
     seen: VecDeque<(Instant, u64)>,
 }
 
@@ -21,7 +21,7 @@ impl Pace {
     const OVER: Duration = Duration::from_secs(10);
 
     /// Requests per second, now that `sent` have been sent in all; `None` before there are two looks to compare.
-    pub(super) fn at(&mut self, now: Instant, sent: u64) -> Option<f64> {
+    pub(in crate::cli) fn at(&mut self, now: Instant, sent: u64) -> Option<f64> {
         self.seen.push_back((now, sent));
         // The oldest look stays just outside of the span, so that the span is covered.
         while self.seen.get(1).is_some_and(|(at, _)| now.since(*at) >= Self::OVER) {
@@ -34,7 +34,7 @@ impl Pace {
 }
 
 /// Requests sent so far.
-pub(super) fn sent(status: &Status) -> u64 {
+pub(in crate::cli) fn sent(status: &Status) -> u64 {
     status.lanes.iter().map(|lane| lane.sent_total).sum()
 }
 
@@ -67,7 +67,7 @@ pub(super) fn line(status: &Status, pace: Option<f64>) -> String {
 }
 
 /// The pause in which most wait.
-fn paused(status: &Status) -> Option<String> {
+pub(in crate::cli) fn paused(status: &Status) -> Option<String> {
     let waits = |lane: &&LaneStatus| lane.waiting > 0 && lane.gate.is_some();
     let gate = status.lanes.iter().filter(waits).max_by_key(|lane| lane.waiting)?.gate.as_ref()?;
     // When its time has come, one request finds out whether it is over.

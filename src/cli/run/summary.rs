@@ -12,7 +12,7 @@ use crate::{
         Status,
         status::{LaneStatus, LimitSource},
     },
-    limit::LimitSpec,
+    limit::{LimitSpec, Unit},
 };
 
 /// How many lanes are listed.
@@ -20,15 +20,29 @@ const LANES: usize = 10;
 
 /// Some lines on what happened in the `elapsed` time and why, the last one ending with a line feed.
 pub(super) fn render(status: &Status, elapsed: Duration, circumstances: &Circumstances<'_>) -> String {
-    let sum = |of: fn(&LaneStatus) -> u64| wording::count(status.lanes.iter().map(of).sum());
     let sent = progress::sent(status);
     let mut text = format!("andante: {} sent in {}\n", wording::several(sent, "request"), wording::short(elapsed));
     if diagnosis::is_unused(status) {
         return text + &diagnosis::nothing_came_through(circumstances);
     }
+    text += &queue(status);
+    let tunnels = status.requests.tunnelled + u64::try_from(status.tunnels).unwrap_or(0);
+    if tunnels > 0 {
+        let _ = writeln!(text, "  {}; nobody sees the requests inside", wording::several(tunnels, "tunnel"));
+    }
+    text + &diagnosis::departures(status, circumstances.ended)
+        + &diagnosis::causes(status)
+        + &lanes(status)
+        + &diagnosis::unmatched(circumstances.unmatched)
+}
+
+/// How long requests have waited, and what became of them.
+pub(in crate::cli) fn queue(status: &Status) -> String {
+    let sum = |of: fn(&LaneStatus) -> u64| wording::count(status.lanes.iter().map(of).sum());
+    let mut text = String::new();
     let waited: f64 = status.lanes.iter().map(|lane| lane.wait_seconds_total).sum();
     let longest = status.lanes.iter().map(|lane| lane.wait_seconds_max).fold(0.0, f64::max);
-    if sent > 0 {
+    if progress::sent(status) > 0 {
         let _ = writeln!(text, "  waited {} together, {} at most", wording::seconds(waited), wording::seconds(longest));
     }
     let _ = writeln!(
@@ -40,18 +54,11 @@ pub(super) fn render(status: &Status, elapsed: Duration, circumstances: &Circums
         wording::count(diagnosis::failed(status)),
         wording::count(status.requests.left),
     );
-    let tunnels = status.requests.tunnelled + u64::try_from(status.tunnels).unwrap_or(0);
-    if tunnels > 0 {
-        let _ = writeln!(text, "  {}; nobody sees the requests inside", wording::several(tunnels, "tunnel"));
-    }
-    text + &diagnosis::departures(status, circumstances.ended)
-        + &diagnosis::causes(status)
-        + &lanes(status)
-        + &diagnosis::unmatched(circumstances.unmatched)
+    text
 }
 
 /// The lanes that sent most.
-fn lanes(status: &Status) -> String {
+pub(in crate::cli) fn lanes(status: &Status) -> String {
     let mut lanes: Vec<&LaneStatus> = status.lanes.iter().filter(|lane| lane.sent_total > 0).collect();
     lanes.sort_by_key(|lane| (Reverse(lane.sent_total), &lane.host));
     let mut text = String::new();
@@ -83,6 +90,7 @@ pub(super) fn share(lane: &LaneStatus) -> Option<(f64, LimitSpec)> {
     // What was learned held for a part of the time only.
     let configured = lane.limits.iter().filter(|limit| limit.source == LimitSource::Config);
     let limits = configured.filter_map(|limit| limit.limit.parse::<LimitSpec>().ok());
+    let limits = limits.filter(|limit| limit.unit == Unit::REQUESTS);
     let allowed = |limit: &LimitSpec| f64::from(limit.burst().get()) + limit.rate.per_second() * lane.active_s;
     let tightest = limits.min_by(|a, b| allowed(a).total_cmp(&allowed(b)))?;
     Some((lane.sent_total as f64 / allowed(&tightest), tightest))

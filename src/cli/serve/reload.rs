@@ -4,7 +4,7 @@
 
 use std::{
     fs, io,
-    os::unix::fs::MetadataExt as _,
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -54,7 +54,9 @@ impl ConfigWatch {
     /// Watches the configuration file of `args`, if there is one. To be called before it is loaded: what changes after
     /// that is seen.
     pub(super) fn new(args: &ServeArgs) -> Option<Self> {
-        let file = args.file()?;
+        // A pipe says what it has to say once: asked again, it would say that there are no rules.
+        let path = args.path().filter(|path| !fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo()))?;
+        let file = File::read(path);
         let loaded = Seen { content: content(&file), named: Vec::new() };
         Some(Self { args: args.clone(), path: file.path, loaded, unfinished: None })
     }
@@ -86,7 +88,12 @@ impl ConfigWatch {
     /// Loads the file, and lets `running` go on with it; if something is wrong with it nothing changes. Logs which.
     pub(super) async fn reload(&mut self, running: &mut Running) {
         notify::reloading();
-        let (file, seen) = Seen::look(&self.path, running.config());
+        let (path, config) = (self.path.clone(), running.config().clone());
+        // Reading may take long where the file is on another machine.
+        let look = tokio::task::spawn_blocking(move || Seen::look(&path, &config)).await;
+        let Ok((file, seen)) = look.inspect_err(|failed| error!(%failed, "could not read the configuration")) else {
+            return notify::ready();
+        };
         let files = seen.named != self.loaded.named;
         (self.loaded, self.unfinished) = (seen, None);
         let sources = self.args.sources_with(Some(file));
@@ -136,7 +143,15 @@ fn kept(running: &Running, problems: &[Diagnostic]) {
 impl Seen {
     /// The file at `path`, and the files that `config` names.
     fn look(path: &Path, config: &Config) -> (File, Self) {
-        let file = File::read(path);
+        let file = match fs::metadata(path) {
+            // It would be waited for until somebody writes, and says what it has to say once.
+            Ok(it) if it.file_type().is_fifo() => {
+                let content =
+                    Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe, which is read at the start only"));
+                File { path: path.to_owned(), content }
+            }
+            _ => File::read(path),
+        };
         let content = content(&file);
         (file, Self { content, named: stamps(config) })
     }

@@ -1,14 +1,14 @@
 //! Claims about what is said of APIs' answers.
 
 use super::*;
-use crate::policy::{Retry, Spend, Trust};
+use crate::policy::{RetryPolicy, Spend, Trust};
 
 /// All four, as a policy has them.
 fn of(policy: &Policy) -> (Spend, Trust, Option<u64>, bool) {
     (policy.spend, policy.trust, policy.retry.map(|retry| retry.body), policy.breaker)
 }
 
-const USUAL: (Spend, Trust, Option<u64>, bool) = (Spend::Mostly, Trust::Stricter, Some(Retry::BODY), true);
+const USUAL: (Spend, Trust, Option<u64>, bool) = (Spend::Mostly, Trust::Stricter, Some(RetryPolicy::BODY), true);
 
 #[test]
 fn nothing_said_of_answers_means_the_defaults() {

@@ -23,6 +23,16 @@ pub(in crate::config) const TRUST: Grammar<Trust> = Grammar {
             .ok_or_else(ParseHint::default)
     },
 };
+/// Whether patience is learned.
+pub(in crate::config) const PATIENCE: Grammar<bool> = Grammar {
+    expected: "whose word on patience counts",
+    example: "\"stated\" or \"learn\"",
+    read: |text| match text {
+        "stated" => Ok(false),
+        "learn" => Ok(true),
+        _ => Err(ParseHint::default()),
+    },
+};
 /// Without the size of bodies, which has a key of its own.
 pub(in crate::config) const RETRY: Grammar<bool> = Grammar { read: retry, ..SWITCH };
 pub(in crate::config) const BREAKER: Grammar<bool> = SWITCH;

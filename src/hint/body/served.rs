@@ -79,15 +79,27 @@ pub(in crate::hint) fn only_complains(json: &Value) -> bool {
 
 /// Whether something stands in `body` that all of them have in quotes, so that others need not be parsed.
 pub(super) fn may_complain(body: &[u8]) -> bool {
-    let quotes = body.iter().enumerate().filter(|(_, byte)| **byte == b'"');
-    quotes.map(|(at, _)| &body[at + 1..]).any(|rest| match rest {
-        [b'e', ..] => rest.starts_with(b"error\"") || rest.starts_with(b"errors\""),
-        [b't', ..] => rest.starts_with(b"throttleStatus\""),
-        [b'b', ..] => rest.starts_with(b"backoff\""),
-        [b'q', ..] => rest.starts_with(b"quota_remaining\""),
-        [b'O', ..] => rest.starts_with(b"OVER_QUERY_LIMIT\""),
+    let mut rest = body;
+    // Quotes are close to each other in JSON: looking at each byte is as quick as searching for the next one.
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        if *first == b'"' && is_telling(rest) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether one of the words begins here.
+fn is_telling(text: &[u8]) -> bool {
+    match text {
+        [b'e', ..] => text.starts_with(b"error\"") || text.starts_with(b"errors\""),
+        [b't', ..] => text.starts_with(b"throttleStatus\""),
+        [b'b', ..] => text.starts_with(b"backoff\""),
+        [b'q', ..] => text.starts_with(b"quota_remaining\""),
+        [b'O', ..] => text.starts_with(b"OVER_QUERY_LIMIT\""),
         _ => false,
-    })
+    }
 }
 
 pub(super) fn read(json: &Value, now: Now, evidence: &mut Evidence) {

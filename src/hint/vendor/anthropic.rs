@@ -10,7 +10,7 @@ use crate::hint::{
 const STEM: &str = "anthropic-ratelimit-unified-";
 
 #[derive(Default)]
-struct Claim<'a> {
+struct UnifiedWindow<'a> {
     name: &'a str,
     status: Option<&'a str>,
     reset: Option<When>,
@@ -26,9 +26,9 @@ pub(super) fn read(fields: &mut Fields<'_>, now: Now, evidence: &mut Evidence) {
         if !matches!(what, "status" | "reset" | "utilization") {
             continue;
         }
-        let known = claims.iter().position(|claim: &Claim<'_>| claim.name == name);
+        let known = claims.iter().position(|claim: &UnifiedWindow<'_>| claim.name == name);
         let index = known.unwrap_or_else(|| {
-            claims.push(Claim { name, ..Claim::default() });
+            claims.push(UnifiedWindow { name, ..UnifiedWindow::default() });
             claims.len() - 1
         });
         match what {
@@ -72,7 +72,7 @@ fn short(claim: &str) -> String {
 
 // === impl Claim ===
 
-impl Claim<'_> {
+impl UnifiedWindow<'_> {
     fn is_rejected(&self) -> bool {
         self.status == Some("rejected")
     }

@@ -1,10 +1,11 @@
-//! Tells people what a lane has learned: once per change, in the log; and of refusals that it cannot explain.
+//! Tells people what a lane has learned: once per change, in the log and in the journal; and of refusals that it cannot
+//! explain.
 
 use tracing::{info, warn};
 
 use super::Lane;
 use crate::{
-    lane::unexplained::Episodes,
+    lane::{journal, unexplained::Episodes},
     learn::{Change, Changes, Reason},
 };
 
@@ -48,10 +49,12 @@ pub(super) fn log_changes(lane: &Lane, changes: &Changes) {
                 info!(%host, %rule, most, evidence = evidence.to_string(), "learned how many may be under way at once");
             }
             Change::Unexplained { sent, at } => {
-                if let Some(refusals) = lane.refused_without_reason(*sent, *at) {
-                    log_refusals(lane, refusals);
-                }
+                let Some(refusals) = lane.refused_without_reason(*sent, *at) else { continue };
+                log_refusals(lane, refusals);
             }
+        }
+        if let Some(journal) = &lane.journal {
+            journal.write(lane.now(), rule, host, journal::sentence(change));
         }
     }
 }

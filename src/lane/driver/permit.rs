@@ -15,7 +15,7 @@ use crate::{
     lane::{
         order::{Place, Turn},
         request::{AdmitRequest, Refusal},
-        state::{End, Slot},
+        state::{End, Slot, Usage},
     },
     learn::AnswerReport,
 };
@@ -53,16 +53,20 @@ pub enum Admission {
     Refuse(Refusal),
 }
 
-/// A ticket in the hands of a request: becomes a permit. Dropped, it leaves the queue at once and costs no slot.
+/// A ticket in the hands of a request: becomes a permit, or gives way in a full queue. Dropped, it leaves the queue at once
+/// and costs no slot.
 #[derive(Debug)]
 #[must_use]
 pub struct Waiting {
     pub(super) lane: Arc<Lane>,
     pub(super) place: Place,
-    pub(in crate::lane) grant: oneshot::Receiver<Permit>,
-    pub(super) granted: bool,
+    pub(in crate::lane) grant: oneshot::Receiver<Result<Permit, Refusal>>,
+    /// The lane has said what becomes of it.
+    pub(super) answered: bool,
     /// When the slot is expected to mature.
     pub expected: Instant,
+    /// How many leave before it, as things stood when it came.
+    pub ahead: u32,
 }
 
 // === impl Permit ===
@@ -77,6 +81,11 @@ impl Permit {
         if self.stage == Stage::Held {
             self.stage = Stage::Sent(self.lane.sent(&self.slot));
         }
+    }
+
+    /// Whether it may not be sent any more, because the lease is over under which it was taken.
+    pub fn has_lapsed(&self) -> bool {
+        self.stage == Stage::Held && self.slot.leased && self.lane.has_lapsed()
     }
 
     /// Not a byte of the request was written after all, or nobody has looked at it: it is to be sent on another connection.
@@ -94,9 +103,10 @@ impl Permit {
     /// Gives the slot back unused, and asks for another one before `deadline`, in front of those that have not been sent yet.
     pub fn renew(&mut self, deadline: Instant) -> Admission {
         let Slot { charge, kind, claim, .. } = self.slot;
-        let ask = AdmitRequest { cost: charge.cost, kind, claim, deadline, turn: Turn::Resent };
-        // In flight until the drop, which would be too late for a lane that lets one at a time through.
-        drop(Self { lane: self.lane.clone(), slot: self.slot, stage: mem::replace(&mut self.stage, Stage::Over) });
+        let draws = self.slot.draws();
+        let ask = AdmitRequest { cost: charge.cost, kind, claim, deadline, turn: Turn::Resent, draws };
+        // In flight until then, which would be too late at the drop for a lane that lets one at a time through.
+        self.settle();
         self.lane.admit(ask)
     }
 
@@ -111,6 +121,13 @@ impl Permit {
         }
     }
 
+    /// The answer has said what its request used of these units. Once: what it said last counts.
+    pub fn used(&self, usage: &Usage) {
+        if self.stage == Stage::Answered && !(usage.said.is_empty() && usage.at_least.is_empty()) {
+            self.lane.used(&self.slot, usage);
+        }
+    }
+
     /// The upstream could not be reached, broke off, or has not answered in time: the drop that follows settles the rest.
     pub fn broke(&self) {
         if matches!(self.stage, Stage::Held | Stage::Sent(_)) {
@@ -118,10 +135,21 @@ impl Permit {
         }
     }
 
+    /// The lane has it back.
+    fn settle(&mut self) {
+        let end = match mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Held => End::Unsent,
+            Stage::Sent(_) => End::Unanswered,
+            Stage::Answered => End::Answered,
+            Stage::Over => return,
+        };
+        self.lane.settled(&self.slot, end);
+    }
+
     /// The slot of a permit that nobody has, for the lane to take back.
     pub(super) fn into_slot(mut self) -> Slot {
         self.stage = Stage::Over;
-        self.slot
+        self.slot.take()
     }
 
     /// The lane it came from.
@@ -132,31 +160,25 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let end = match self.stage {
-            Stage::Held => End::Unsent,
-            Stage::Sent(_) => End::Unanswered,
-            Stage::Answered => End::Answered,
-            Stage::Over => return,
-        };
-        self.lane.settled(&self.slot, end);
+        self.settle();
     }
 }
 
 // === impl Waiting ===
 
 impl Future for Waiting {
-    type Output = Permit;
+    type Output = Result<Permit, Refusal>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Permit> {
-        let permit = ready!(Pin::new(&mut self.grant).poll(cx));
-        self.granted = true;
-        Poll::Ready(permit.expect("a lane keeps a ticket until it is served or left"))
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let said = ready!(Pin::new(&mut self.grant).poll(cx));
+        self.answered = true;
+        Poll::Ready(said.expect("a lane keeps a ticket until it is served, displaced or left"))
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if !self.granted {
+        if !self.answered {
             self.lane.left(self.place);
         }
     }

@@ -1,4 +1,6 @@
-//! How much waits of each flow, wherever it stands: what predictions and people ask for.
+//! How much waits of each flow, wherever it stands: what predictions and people ask for, and who gives way in a full queue.
+
+use std::collections::BTreeSet;
 
 use super::{
     bands::Bands,
@@ -11,16 +13,28 @@ use super::{
 pub(super) struct Backlog {
     bands: [Band; Urgency::COUNT],
     units: u64,
+    sizes: Option<Sizes>,
 }
+
+/// Who waits with how much, by size: there while it is asked for, as long as the queue is more than half as full.
+#[derive(Debug)]
+struct Sizes {
+    by_size: BTreeSet<(Size, u8, ClientId)>,
+    until: u64,
+}
+
+/// What waits of a client or a flow, by its weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Size(u64);
 
 #[derive(Debug, Default)]
 struct Band {
     units: u64,
-    clients: Map<ClientId, Client>,
+    clients: Map<ClientId, ClientBacklog>,
 }
 
 #[derive(Debug)]
-struct Client {
+struct ClientBacklog {
     units: u64,
     weight: Weight,
     flows: Map<FlowId, Flow>,
@@ -93,8 +107,15 @@ impl Backlog {
 
     /// A ticket of this cost waits from now on. Says whether a weight has changed.
     pub(super) fn add(&mut self, claim: &Claim, cost: u64) -> bool {
+        let before = self.size_of(claim);
+        let changed = self.count(claim, cost);
+        self.resized(claim, before);
+        changed
+    }
+
+    fn count(&mut self, claim: &Claim, cost: u64) -> bool {
         let band = &mut self.bands[band(claim)];
-        let new = || Client { units: 0, weight: claim.client_weight, flows: Map::default() };
+        let new = || ClientBacklog { units: 0, weight: claim.client_weight, flows: Map::default() };
         let client = band.clients.entry(claim.client).or_insert_with(new);
         let new = || Flow { units: 0, tickets: 0, weight: claim.flow_weight };
         let flow = client.flows.entry(claim.flow).or_insert_with(new);
@@ -109,6 +130,13 @@ impl Backlog {
 
     /// It waits no more.
     pub(super) fn subtract(&mut self, claim: &Claim, cost: u64) {
+        let before = self.size_of(claim);
+        self.discount(claim, cost);
+        self.resized(claim, before);
+        self.sizes.take_if(|sizes| self.units < sizes.until);
+    }
+
+    fn discount(&mut self, claim: &Claim, cost: u64) {
         let band = &mut self.bands[band(claim)];
         let client = band.clients.get_mut(&claim.client).expect("a ticket of it waits");
         let flow = client.flows.get_mut(&claim.flow).expect("a ticket of it waits");
@@ -145,11 +173,60 @@ impl Backlog {
         let mut bands = Bands::default();
         for (number, band) in (0..).zip(&self.bands) {
             if let Some(urgency) = Urgency::new(number).filter(|_| band.units > 0) {
-                bands.enter(urgency, 1);
+                bands.enter(urgency, 1, false);
             }
         }
         let units = bands.ahead(claim.urgency, own + flows + clients, urgent as f64);
         Ahead { units: (units.round() as u64).min(self.units), of: self.units }
+    }
+
+    /// Of which flow a request gives way to one of `claim` that costs so much: the longest flow of the client with most,
+    /// among those that are no more urgent. `None` if that is the flow of `claim` itself.
+    pub(super) fn gives_way(&mut self, claim: &Claim, cost: u64) -> Option<Claim> {
+        let sizes = self.sizes.take().unwrap_or_else(|| self.sizes());
+        let largest = sizes.by_size.iter().rev().find(|(_, band, _)| *band >= claim.urgency.get()).copied();
+        self.sizes = Some(sizes);
+        let (size, number, id) = largest?;
+        let clients = &self.bands[band(claim)].clients;
+        let own = clients.get(&claim.client);
+        let is_own = (number, id) == (claim.urgency.get(), claim.client);
+        if !is_own && size <= Size::of(own.map_or(0, |own| own.units) + cost, claim.client_weight) {
+            return None;
+        }
+        let client = &self.bands[usize::from(number)].clients[&id];
+        let sizes = client.flows.iter().map(|(id, flow)| (Size::of(flow.units, flow.weight), *id, flow.weight));
+        let (size, flow, flow_weight) = sizes.max_by_key(|(size, id, _)| (*size, *id))?;
+        if is_own {
+            let units = client.flows.get(&claim.flow).map_or(0, |flow| flow.units);
+            if flow == claim.flow || size <= Size::of(units + cost, claim.flow_weight) {
+                return None;
+            }
+        }
+        let urgency = Urgency::new(number)?;
+        Some(Claim { urgency, client: id, flow, client_weight: client.weight, flow_weight })
+    }
+
+    fn sizes(&self) -> Sizes {
+        let bands = (0..).zip(&self.bands);
+        let by_size =
+            bands.flat_map(|(number, band)| band.clients.iter().map(move |(id, client)| (client.size(), number, *id)));
+        Sizes { by_size: by_size.collect(), until: self.units / 2 }
+    }
+
+    /// How much waits of the client of `claim`, if anybody asks.
+    fn size_of(&self, claim: &Claim) -> Option<Size> {
+        self.sizes.as_ref()?;
+        self.bands[band(claim)].clients.get(&claim.client).map(ClientBacklog::size)
+    }
+
+    /// More or less waits of the client of `claim` than `before`.
+    fn resized(&mut self, claim: &Claim, before: Option<Size>) {
+        let now = self.size_of(claim);
+        if let Some(Sizes { by_size, .. }) = &mut self.sizes {
+            let (band, client) = (claim.urgency.get(), claim.client);
+            before.map(|size| by_size.remove(&(size, band, client)));
+            now.map(|size| by_size.insert((size, band, client)));
+        }
     }
 
     /// The flows of which most requests wait, `most` of them at most.
@@ -175,6 +252,22 @@ impl Backlog {
         }
         keep_longest(&mut flows, most);
         flows
+    }
+}
+
+// === impl ClientBacklog ===
+
+impl ClientBacklog {
+    fn size(&self) -> Size {
+        Size::of(self.units, self.weight)
+    }
+}
+
+// === impl Size ===
+
+impl Size {
+    fn of(units: u64, weight: Weight) -> Self {
+        Self(units.saturating_mul(1 << 16) / weight.get())
     }
 }
 

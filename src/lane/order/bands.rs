@@ -11,6 +11,8 @@ pub(super) struct Bands {
     served: u64,
     /// Of each urgency, how much will have been served by all when it has its guaranteed turn.
     due: [u64; Urgency::COUNT],
+    /// The same, for what was served of it alone: whoever leaves unserved leaves nothing behind.
+    paid: [u64; Urgency::COUNT],
 }
 
 /// Each lower urgency that waits gets a slot after so many of others.
@@ -19,12 +21,16 @@ const GUARANTEE: u64 = 20;
 // === impl Bands ===
 
 impl Bands {
-    /// Requests of this urgency wait from now on, the first of which costs `cost`. No share is owed for the time before.
-    pub(super) fn enter(&mut self, urgency: Urgency, cost: u64) {
+    /// Requests of this urgency wait from now on, the first of which costs `cost`. No share is owed for the time before,
+    /// unless it has waited elsewhere (`moved`): otherwise one whose turn comes while its line is closed would never get
+    /// it.
+    pub(super) fn enter(&mut self, urgency: Urgency, cost: u64, moved: bool) {
         if !self.has(urgency.get()) {
             self.waiting |= 1 << urgency.get();
-            let due = &mut self.due[usize::from(urgency.get())];
-            *due = (*due).max(self.served + cost * GUARANTEE);
+            if !moved {
+                let band = usize::from(urgency.get());
+                self.due[band] = self.paid[band].max(self.served + cost * GUARANTEE);
+            }
         }
     }
 
@@ -36,7 +42,9 @@ impl Bands {
     /// One of this urgency was served, at `cost`.
     pub(super) fn charge(&mut self, urgency: Urgency, cost: u64) {
         self.served += cost;
-        self.due[usize::from(urgency.get())] = self.served + cost * GUARANTEE;
+        let band = usize::from(urgency.get());
+        self.paid[band] = self.served + cost * GUARANTEE;
+        self.due[band] = self.paid[band];
     }
 
     /// The urgency whose turn it is.
@@ -67,7 +75,7 @@ mod tests {
     fn a_lower_urgency_gets_its_share_under_a_flood() {
         let mut bands = Bands::default();
         for urgency in [Urgency::MOST, Urgency::USUAL, Urgency::LEAST] {
-            bands.enter(urgency, 1);
+            bands.enter(urgency, 1, false);
         }
         let mut served = [0u32; Urgency::COUNT];
         for _ in 0..2100 {
@@ -84,9 +92,20 @@ mod tests {
     #[test]
     fn one_that_comes_is_not_owed_a_share_of_the_past() {
         let mut bands = Bands::default();
-        bands.enter(Urgency::MOST, 1);
+        bands.enter(Urgency::MOST, 1, false);
         (0..1000).for_each(|_| bands.charge(Urgency::MOST, 1));
-        bands.enter(Urgency::LEAST, 1);
+        bands.enter(Urgency::LEAST, 1, false);
         assert_eq!(bands.next(), Some(Urgency::MOST));
+    }
+
+    #[test]
+    fn one_that_leaves_unserved_costs_the_next_one_nothing() {
+        let mut bands = Bands::default();
+        bands.enter(Urgency::USUAL, 1, false);
+        bands.enter(Urgency::LEAST, 1000, false);
+        bands.leave(Urgency::LEAST);
+        bands.enter(Urgency::LEAST, 1, false);
+        (0..20).for_each(|_| bands.charge(Urgency::USUAL, 1));
+        assert_eq!(bands.next(), Some(Urgency::LEAST));
     }
 }

@@ -13,15 +13,15 @@ use super::{claim::Weight, slab::Slab};
 
 /// What has members has them by their numbers.
 pub(super) trait Members {
-    fn member(&mut self, id: u32) -> &mut Member;
+    fn member(&mut self, id: u32) -> &mut FairMember;
 }
 
 /// A client among clients, or a flow among the flows of its client.
 #[derive(Debug)]
-pub(super) struct Member {
-    start: u64,
+pub(super) struct FairMember {
+    start: u128,
     /// By what it is sorted where it is listed.
-    tag: u64,
+    tag: u128,
     weight: Weight,
     listed: Listed,
     active: bool,
@@ -39,35 +39,32 @@ enum Listed {
 /// Shares what it is told of among its members.
 #[derive(Debug, Default)]
 pub(super) struct Fair {
-    owed: BTreeSet<(u64, u32)>,
-    ahead: BTreeSet<(u64, u32)>,
+    owed: BTreeSet<(u128, u32)>,
+    ahead: BTreeSet<(u128, u32)>,
     /// The sum of the weights of active members.
     weights: u64,
     /// The sum of their starts, by weight.
     starts: u128,
     /// The virtual time while none is active.
-    rest: u64,
+    rest: u128,
     /// The largest cost so far: the length of a turn.
     largest: u64,
     active: u32,
 }
 
-/// What a unit of cost is in virtual time: a weight of 65,535 still leaves digits of it.
-const UNIT: u64 = 1 << 24;
+/// What a unit of cost is in virtual time: a weight of 65,535 still leaves digits of it. 128 bits, because a few hundred
+/// requests of the largest cost use up 64.
+const UNIT: u128 = 1 << 24;
 
 // === impl Member ===
 
-impl Member {
-    pub(super) fn weight(&self) -> Weight {
-        self.weight
-    }
-
+impl FairMember {
     pub(super) fn is_active(&self) -> bool {
         self.active
     }
 
-    fn virtual_time(&self, cost: u64) -> u64 {
-        cost * UNIT / self.weight.get()
+    fn virtual_time(&self, cost: u64) -> u128 {
+        u128::from(cost) * UNIT / u128::from(self.weight.get())
     }
 }
 
@@ -80,14 +77,14 @@ impl Fair {
     }
 
     /// A member that has had its due so far.
-    pub(super) fn newcomer(&self, weight: Weight) -> Member {
-        Member { start: self.virtual_time(), tag: 0, weight, listed: Listed::No, active: false }
+    pub(super) fn newcomer(&self, weight: Weight) -> FairMember {
+        FairMember { start: self.virtual_time(), tag: 0, weight, listed: Listed::No, active: false }
     }
 
     /// The member has something to send from now on. It keeps no credit from the time before, except for one turn if it
     /// waited elsewhere (`moved`): otherwise one whose turn comes while its line is closed would never get it. What it
     /// has received too much it still owes.
-    pub(super) fn activate(&mut self, id: u32, member: &mut Member, moved: bool) {
+    pub(super) fn activate(&mut self, id: u32, member: &mut FairMember, moved: bool) {
         let now = self.virtual_time();
         let credit = if moved && member.listed != Listed::No { member.virtual_time(self.largest) } else { 0 };
         self.unlist(id, member);
@@ -99,7 +96,7 @@ impl Fair {
     }
 
     /// The member has nothing to send any more. Says whether it may be forgotten.
-    pub(super) fn deactivate(&mut self, id: u32, member: &mut Member) -> bool {
+    pub(super) fn deactivate(&mut self, id: u32, member: &mut FairMember) -> bool {
         let now = self.virtual_time();
         self.unlist(id, member);
         self.subtract(member);
@@ -116,14 +113,16 @@ impl Fair {
     }
 
     /// The member has received `cost`.
-    pub(super) fn charge(&mut self, id: u32, member: &mut Member, cost: u64) {
+    pub(super) fn charge(&mut self, id: u32, member: &mut FairMember, cost: u64) {
         self.expect(cost);
         self.change(id, member, |member| member.start += member.virtual_time(cost));
     }
 
     /// The member's weight is another one from now on.
-    pub(super) fn reweigh(&mut self, id: u32, member: &mut Member, weight: Weight) {
-        self.change(id, member, |member| member.weight = weight);
+    pub(super) fn reweigh(&mut self, id: u32, member: &mut FairMember, weight: Weight) {
+        if member.weight != weight {
+            self.change(id, member, |member| member.weight = weight);
+        }
     }
 
     /// There are costs as large as this.
@@ -159,15 +158,15 @@ impl Fair {
         self.owed.iter().chain(&self.ahead).map(|(_, id)| *id)
     }
 
-    fn virtual_time(&self) -> u64 {
-        if self.weights == 0 { self.rest } else { (self.starts / u128::from(self.weights)) as u64 }
+    fn virtual_time(&self) -> u128 {
+        if self.weights == 0 { self.rest } else { self.starts / u128::from(self.weights) }
     }
 
-    fn is_owed(&self, start: u64) -> bool {
-        u128::from(start) * u128::from(self.weights) <= self.starts
+    fn is_owed(&self, start: u128) -> bool {
+        start * u128::from(self.weights) <= self.starts
     }
 
-    fn change(&mut self, id: u32, member: &mut Member, change: impl FnOnce(&mut Member)) {
+    fn change(&mut self, id: u32, member: &mut FairMember, change: impl FnOnce(&mut FairMember)) {
         self.unlist(id, member);
         if member.active {
             self.subtract(member);
@@ -179,22 +178,22 @@ impl Fair {
         self.list(id, member);
     }
 
-    fn add(&mut self, member: &Member) {
+    fn add(&mut self, member: &FairMember) {
         self.weights += member.weight.get();
-        self.starts += u128::from(member.weight.get()) * u128::from(member.start);
+        self.starts += u128::from(member.weight.get()) * member.start;
     }
 
-    fn subtract(&mut self, member: &Member) {
+    fn subtract(&mut self, member: &FairMember) {
         self.weights -= member.weight.get();
-        self.starts -= u128::from(member.weight.get()) * u128::from(member.start);
+        self.starts -= u128::from(member.weight.get()) * member.start;
     }
 
-    fn relist(&mut self, id: u32, member: &mut Member) {
+    fn relist(&mut self, id: u32, member: &mut FairMember) {
         self.unlist(id, member);
         self.list(id, member);
     }
 
-    fn list(&mut self, id: u32, member: &mut Member) {
+    fn list(&mut self, id: u32, member: &mut FairMember) {
         let end = member.start + member.virtual_time(self.largest);
         if member.active && self.is_owed(member.start) {
             (member.listed, member.tag) = (Listed::Owed, end);
@@ -206,7 +205,7 @@ impl Fair {
         }
     }
 
-    fn unlist(&mut self, id: u32, member: &mut Member) {
+    fn unlist(&mut self, id: u32, member: &mut FairMember) {
         let removed = match member.listed {
             Listed::No => true,
             Listed::Owed => self.owed.remove(&(member.tag, id)),
@@ -217,8 +216,8 @@ impl Fair {
     }
 }
 
-impl Members for Slab<Member> {
-    fn member(&mut self, id: u32) -> &mut Member {
+impl Members for Slab<FairMember> {
+    fn member(&mut self, id: u32) -> &mut FairMember {
         &mut self[id]
     }
 }

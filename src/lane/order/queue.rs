@@ -1,15 +1,18 @@
 //! Orders waiting requests. Owns no clock and never wakes anyone: the lane asks and sleeps itself.
 //!
-//! A ticket belongs to a *line*: that of the one thing beside what holds for all that can hold it up. The tickets of one
-//! flow in one line are a *strand*, first come first served. A strand stands in one place: in the *front*, where only what
-//! holds for all can be in its way, or *parked* in its line, which is closed. The front and each line rank what stands in
-//! them for themselves, by what has been served of it: so each budget is shared for itself, and where requests wait for
-//! it, the next slot goes to whoever has received least of it.
+//! A ticket belongs to a *line*: that of the one learned thing beside what holds for all that can hold it up. It may also
+//! draw on narrower *budgets*, which its line knows nothing of. The tickets of one flow that share both are a *strand*,
+//! first come first served. A strand stands in one place: in the *front*, where only what holds for all can be in its way,
+//! or *parked* at one closed thing: its line, or one of its budgets. The front and each of these rank for themselves what
+//! waits for them, by what has been served of it: so each budget is shared for itself, and where requests wait for it, the
+//! next slot goes to whoever has received least of it.
 //!
-//! A line that opens lets its strands to the front one by one, a further one with each slot that is given: so what stands
-//! in ten thousand lines costs no more than what stands in one.
+//! What opens lets its strands to the front one by one, a further one with each slot that is given: so what is parked in
+//! ten thousand places costs no more than what is parked in one.
 
 mod links;
+mod records;
+mod sets;
 mod standing;
 
 use std::{
@@ -17,13 +20,21 @@ use std::{
     hash::Hash,
 };
 
+use self::{
+    links::claimed,
+    records::{Line, Spot, State, Strand, Ticket},
+    sets::Sets,
+};
 use super::{
     backlog::{Ahead, Backlog, WaitingFlow},
     claim::Claim,
     ranking::Ranking,
     slab::{Map, Slab},
 };
-use crate::{clock::Instant, limit::Cost};
+use crate::{
+    clock::Instant,
+    limit::{Cost, Unit},
+};
 
 /// Where in the queue a ticket stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,11 +53,11 @@ pub enum Turn {
 }
 
 /// What the lane knows about tickets.
-pub trait Gate<K, T> {
+pub trait TicketRules<K, T> {
     /// The line into which a ticket belongs that stands in that of `key`. One that belongs nowhere else stays.
     fn line(&mut self, ticket: &T, key: &K) -> K;
-    /// What holds up the tickets of a line of which the first costs so much.
-    fn hold(&mut self, key: &K, cost: Cost) -> Hold;
+    /// What holds up the tickets of a line that draw on `budgets`, of which the first costs so much.
+    fn hold(&mut self, key: &K, budgets: &[u32], cost: Cost) -> Hold;
 }
 
 /// What holds up a ticket.
@@ -58,6 +69,8 @@ pub enum Hold {
     Shared(Instant),
     /// What holds for its line, until then.
     Own(Instant),
+    /// This one of its budgets, until then.
+    Budget(u32, Instant),
 }
 
 /// Whose turn it is.
@@ -90,13 +103,16 @@ pub struct Taken<T> {
 pub struct Queue<K, T> {
     tickets: Slab<Ticket<T>>,
     strands: Slab<Strand>,
-    strand_ids: Map<(u32, Claimed), u32>,
+    strand_ids: Map<(u32, u32, Claimed), u32>,
     lines: Slab<Line<K>>,
     line_ids: Map<K, u32>,
+    sets: Sets,
+    /// Where strands may be parked: one for each line, and one for each budget that is drawn on.
+    spots: Slab<Spot>,
     front: Ranking,
-    /// The closed lines, by the time when they are to be looked at.
+    /// The closed spots, by the time when they are to be looked at.
     closed: BTreeSet<(Instant, u32)>,
-    /// Lines that have opened and still have strands parked, in turn; or had when they were put here.
+    /// Spots that have opened and still have strands parked, in turn; or had when they were put here.
     open: VecDeque<u32>,
     backlog: Backlog,
     serial: u64,
@@ -104,49 +120,8 @@ pub struct Queue<K, T> {
     gave: bool,
 }
 
-/// What tells one strand of a line from another.
+/// What tells one strand of a line, and of a set of budgets, from another.
 type Claimed = (u8, u64, u64);
-
-#[derive(Debug)]
-struct Ticket<T> {
-    ticket: T,
-    key: u64,
-    cost: Cost,
-    strand: u32,
-    before: u32,
-    behind: u32,
-}
-
-/// The tickets of one flow in one line.
-#[derive(Debug)]
-struct Strand {
-    claim: Claim,
-    line: u32,
-    first: u32,
-    last: u32,
-    /// The ticket that was put between others last. Those that follow it are likely to stand behind it.
-    finger: u32,
-    parked: bool,
-}
-
-#[derive(Debug)]
-struct Line<K> {
-    key: K,
-    strands: u32,
-    parked: u32,
-    units: u64,
-    state: State,
-    /// Ranks what is parked here; `None` if nothing ever was.
-    ranking: Option<Box<Ranking>>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Its strands stand in the front, or are let there.
-    Open,
-    /// It is looked at again then.
-    Closed(Instant),
-}
 
 /// What is found out about the first ticket of a strand.
 enum Finding<K> {
@@ -176,6 +151,8 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             strand_ids: Map::default(),
             lines: Slab::new(),
             line_ids: Map::default(),
+            sets: Sets::default(),
+            spots: Slab::new(),
             front: Ranking::new(),
             closed: BTreeSet::new(),
             open: VecDeque::new(),
@@ -185,35 +162,36 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         }
     }
 
-    /// Puts `ticket` into the line of `key`, behind all others of its `turn` in its flow.
-    pub fn enqueue(&mut self, key: K, claim: Claim, cost: Cost, turn: Turn, ticket: T) -> Place {
+    /// Puts `ticket`, which draws on `budgets`, into the line of `key`, behind all others of its `turn` in its flow.
+    pub fn enqueue(&mut self, key: K, budgets: &[u32], claim: Claim, cost: Cost, turn: Turn, ticket: T) -> Place {
         let claim = self.backlog.resolve(claim);
         let place = self.serial | if turn == Turn::New { NEW } else { 0 };
         self.serial += 1;
-        if self.backlog.add(&claim, cost.get().into()) {
+        if self.backlog.add(&claim, cost.share()) {
             self.reweigh(&claim);
         }
         let ticket = Ticket { ticket, key: place, cost, strand: NONE, before: NONE, behind: NONE };
         let id = self.tickets.insert(ticket);
-        self.link(id, key, claim, false);
+        let set = self.set_of(budgets);
+        self.link(id, key, set, claim, false);
         Place { id, key: place }
     }
 
     /// Whose turn it is at `now`. Moves up to `moves` tickets that have come to the front of a line in which they do not
     /// belong, and takes that off. Says [`Next::At`] `now` if there is more to look at than is done in one go. Amortised
     /// O(log waiting).
-    pub fn next(&mut self, now: Instant, moves: &mut usize, gate: &mut impl Gate<K, T>) -> Next<K> {
+    pub fn next(&mut self, now: Instant, moves: &mut usize, gate: &mut impl TicketRules<K, T>) -> Next<K> {
         if std::mem::take(&mut self.gave) {
             self.let_one_forward(now, moves, gate);
         }
         let mut openings = OPENINGS;
         for _ in 0..LOOKS {
-            while let Some(&(at, line)) = self.closed.first()
+            while let Some(&(at, spot)) = self.closed.first()
                 && at <= now
                 && (openings > 0 || self.front.is_empty())
             {
                 openings = openings.saturating_sub(1);
-                self.look_at(line, now, moves, gate);
+                self.look_at(spot, now, moves, gate);
             }
             let wakeup = self.closed.first().map_or(Instant::FAR, |(at, _)| *at);
             let Some(strand) = self.front.next() else {
@@ -231,7 +209,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
                 Finding::Held(_, Hold::Shared(at)) => {
                     return Next::At(if wakeup > now { at.min(wakeup) } else { at });
                 }
-                Finding::Held(_, Hold::Own(at)) => self.park(strand, at),
+                Finding::Held(_, hold) => self.park(strand, &hold),
             }
         }
         Next::At(now)
@@ -241,17 +219,13 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     pub fn serve(&mut self, place: Place) -> Option<Taken<T>> {
         let ticket = self.tickets.get(place.id).filter(|ticket| ticket.key == place.key)?;
         let (strand, cost) = (&self.strands[ticket.strand], ticket.cost);
-        let (claim, line) = (strand.claim, strand.line);
+        let (claim, line, set) = (strand.claim, self.lines[strand.line].spot, strand.set);
         self.charge_to(&claim, cost, line);
+        for at in 0..self.sets.spots(set).len() {
+            self.charge_spot(self.sets.spots(set)[at], &claim, cost);
+        }
         self.gave = true;
         self.remove(place)
-    }
-
-    /// A request that did not have to wait, though others do, is charged to its flow.
-    pub fn charge(&mut self, key: &K, claim: &Claim, cost: Cost) {
-        let claim = self.backlog.resolve(*claim);
-        let line = self.line_ids.get(key).copied().unwrap_or(NONE);
-        self.charge_to(&claim, cost, line);
     }
 
     /// Takes out a ticket that is waited for no longer; `None` if it has been served already.
@@ -259,27 +233,41 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.tickets.get(place.id).filter(|ticket| ticket.key == place.key)?;
         let claim = self.unlink(place.id);
         let Ticket { ticket, cost, .. } = self.tickets.remove(place.id);
-        self.backlog.subtract(&claim, cost.get().into());
+        self.backlog.subtract(&claim, cost.share());
         if self.is_empty() {
             self.rest();
         }
         Some(Taken { claim, cost, ticket })
     }
 
-    /// Whatever holds lines up may have changed: closed ones are looked at anew. O(closed lines).
+    /// The ticket that gives way to one of `claim` that costs so much, if the queue is full: the newest of the longest
+    /// flow that has never been sent. O(strands + log clients).
+    pub fn gives_way(&mut self, claim: &Claim, cost: Cost) -> Option<Place> {
+        let claim = self.backlog.resolve(*claim);
+        let longest = claimed(&self.backlog.gives_way(&claim, cost.share())?);
+        let strands = self.strands.iter().filter(|(_, strand)| claimed(&strand.claim) == longest);
+        let lasts = strands.map(|(_, strand)| Place { id: strand.last, key: self.tickets[strand.last].key });
+        lasts.max_by_key(|place| place.key).filter(|place| place.key >= NEW)
+    }
+
+    /// Whatever holds lines up may have changed: closed ones are looked at anew. O(lines).
     pub fn recheck(&mut self) {
-        let closed = std::mem::take(&mut self.closed);
-        for (_, line) in closed {
-            self.close(line, Instant::START);
+        for (_, line) in self.lines.iter() {
+            recheck(&mut self.spots, &mut self.closed, line.spot);
         }
     }
 
-    /// What holds this line up may have changed.
-    pub fn recheck_line(&mut self, key: &K) {
-        if let Some(&line) = self.line_ids.get(key)
-            && let State::Closed(_) = self.lines[line].state
-        {
-            self.close(line, Instant::START);
+    /// What is held up without an end may have a time now. O(what is held up so).
+    pub fn recheck_endless(&mut self) {
+        while let Some(&(Instant::FAR, spot)) = self.closed.last() {
+            recheck(&mut self.spots, &mut self.closed, spot);
+        }
+    }
+
+    /// What is left of this budget may have changed.
+    pub fn recheck_budget(&mut self, budget: u32) {
+        if let Some(spot) = self.sets.spot_of(budget) {
+            recheck(&mut self.spots, &mut self.closed, spot);
         }
     }
 
@@ -307,14 +295,16 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.tickets.len() == 0
     }
 
-    /// Whether all that wait are parked in lines that are closed, or were when they were last looked at.
+    /// Whether all that wait are parked at what is closed, or was when it was last looked at.
     pub fn is_parked(&self) -> bool {
         self.front.is_empty() && self.open.is_empty()
     }
 
-    /// Whether any wait in this line.
-    pub fn has_line(&self, key: &K) -> bool {
-        self.line_ids.contains_key(key)
+    /// Whether any are parked in this line, or at one of these budgets.
+    pub fn parks(&self, key: &K, budgets: &[u32]) -> bool {
+        let line = self.line_ids.get(key).map(|line| self.lines[*line].spot);
+        let spots = budgets.iter().filter_map(|budget| self.sets.spot_of(*budget));
+        line.into_iter().chain(spots).any(|spot| self.spots[spot].parked > 0)
     }
 
     /// The lines in which any wait. O(lines).
@@ -322,14 +312,14 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.lines.iter().map(|(_, line)| &line.key)
     }
 
-    /// The cost of all that wait in lines for which `counts` holds, together. O(lines).
-    pub fn units(&self, counts: impl Fn(&K) -> bool) -> u64 {
-        self.lines.iter().filter(|(_, line)| counts(&line.key)).map(|(_, line)| line.units).sum()
+    /// How much of `unit` all take together that wait in lines for which `counts` holds. O(lines).
+    pub fn units(&self, unit: Unit, counts: impl Fn(&K) -> bool) -> u64 {
+        self.lines.iter().filter(|(_, line)| counts(&line.key)).map(|(_, line)| line.units.of(unit)).sum()
     }
 
     /// How much of what waits goes before a request that comes now.
     pub fn ahead(&self, claim: &Claim, cost: Cost) -> Ahead {
-        self.backlog.ahead(&self.backlog.resolve(*claim), cost.get().into())
+        self.backlog.ahead(&self.backlog.resolve(*claim), cost.share())
     }
 
     /// How many clients and flows are remembered in the front.
@@ -338,27 +328,37 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.front.remembered()
     }
 
+    /// How many places there are where strands may be parked.
+    #[cfg(test)]
+    pub(super) fn spots(&self) -> usize {
+        self.spots.len()
+    }
+
     /// The flows of which most requests wait, `most` of them at most. O(flows).
     pub fn longest(&self, most: usize) -> Vec<WaitingFlow> {
         self.backlog.longest(most)
     }
 
-    fn charge_to(&mut self, claim: &Claim, cost: Cost, line: u32) {
-        let cost = cost.get().into();
-        self.front.charge(claim, cost);
-        if line != NONE
-            && let Some(ranking) = &mut self.lines[line].ranking
-        {
-            ranking.charge(claim, cost);
+    /// Charges what is served to its flow, in the front and in its line, which has this `spot`.
+    fn charge_to(&mut self, claim: &Claim, cost: Cost, spot: u32) {
+        self.front.charge(claim, cost.share());
+        self.charge_spot(spot, claim, cost);
+    }
+
+    fn charge_spot(&mut self, spot: u32, claim: &Claim, cost: Cost) {
+        if let Some(ranking) = &mut self.spots[spot].ranking {
+            ranking.charge(claim, cost.share());
         }
     }
 
-    /// The weights of a claim have changed. O(lines), and seldom.
+    /// The weights of a claim have changed. O(strands + spots), and seldom.
     fn reweigh(&mut self, claim: &Claim) {
         self.front.reweigh(claim);
-        let lines: Vec<u32> = self.lines.iter().map(|(line, _)| line).collect();
-        for line in lines {
-            if let Some(ranking) = &mut self.lines[line].ranking {
+        for strand in self.strands.iter_mut().filter(|strand| claimed(&strand.claim) == claimed(claim)) {
+            strand.claim = *claim;
+        }
+        for spot in self.spots.iter_mut() {
+            if let Some(ranking) = &mut spot.ranking {
                 ranking.reweigh(claim);
             }
         }
@@ -370,9 +370,20 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             *self = Self { serial: self.serial, ..Self::new() };
         } else {
             self.front = Ranking::new();
-            self.open.clear();
+            while let Some(gone) = self.open.pop_front() {
+                self.spots.remove(gone);
+            }
             self.gave = false;
         }
+    }
+}
+
+/// Whatever has closed this spot may have changed.
+fn recheck(spots: &mut Slab<Spot>, closed: &mut BTreeSet<(Instant, u32)>, spot: u32) {
+    if let State::Closed(before) = spots[spot].state {
+        closed.remove(&(before, spot));
+        spots[spot].state = State::Closed(Instant::START);
+        closed.insert((Instant::START, spot));
     }
 }
 

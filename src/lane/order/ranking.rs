@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     bands::Bands,
     claim::{Claim, ClientId, FlowId, Urgency},
-    fair::{Fair, Member, Members},
+    fair::{Fair, FairMember, Members},
     slab::{Map, Slab},
 };
 
@@ -28,7 +28,7 @@ type NodeKey = (u8, ClientId, Option<FlowId>);
 #[derive(Debug)]
 struct Node {
     key: NodeKey,
-    member: Member,
+    member: FairMember,
     kind: Kind,
 }
 
@@ -59,7 +59,7 @@ impl Ranking {
     pub(super) fn insert(&mut self, claim: &Claim, strand: u32, key: u64, cost: u64, moved: bool) {
         let (client, flow) = self.nodes_of(claim);
         let band = usize::from(claim.urgency.get());
-        self.bands.enter(claim.urgency, cost);
+        self.bands.enter(claim.urgency, cost, moved);
         let over = self.clients[band].as_mut().expect("a client's node has one over it");
         let under = &mut self.flows[self.nodes[client].flows()];
         over.expect(cost);
@@ -67,10 +67,12 @@ impl Ranking {
         let node = &mut self.nodes[flow];
         node.strands().insert((key, strand));
         if !node.member.is_active() {
+            under.reweigh(flow, &mut node.member, claim.flow_weight);
             under.activate(flow, &mut node.member, moved);
         }
         let node = &mut self.nodes[client];
         if !node.member.is_active() {
+            over.reweigh(client, &mut node.member, claim.client_weight);
             over.activate(client, &mut node.member, moved);
         }
     }
@@ -116,13 +118,9 @@ impl Ranking {
             return;
         };
         let under = self.nodes[client].flows();
-        if self.nodes[flow].member.weight() != claim.flow_weight {
-            self.flows[under].reweigh(flow, &mut self.nodes[flow].member, claim.flow_weight);
-        }
-        if self.nodes[client].member.weight() != claim.client_weight {
-            let over = self.clients[usize::from(claim.urgency.get())].as_mut().expect("it has members");
-            over.reweigh(client, &mut self.nodes[client].member, claim.client_weight);
-        }
+        self.flows[under].reweigh(flow, &mut self.nodes[flow].member, claim.flow_weight);
+        let over = self.clients[usize::from(claim.urgency.get())].as_mut().expect("it has members");
+        over.reweigh(client, &mut self.nodes[client].member, claim.client_weight);
     }
 
     /// What was served of `claim`, wherever it stood, counts here.
@@ -180,7 +178,7 @@ impl Ranking {
         (client, flow)
     }
 
-    fn add(&mut self, key: NodeKey, member: Member, kind: Kind) -> u32 {
+    fn add(&mut self, key: NodeKey, member: FairMember, kind: Kind) -> u32 {
         let id = self.nodes.insert(Node { key, member, kind });
         self.ids.insert(key, id);
         id
@@ -200,7 +198,7 @@ impl Ranking {
 }
 
 impl Members for Slab<Node> {
-    fn member(&mut self, id: u32) -> &mut Member {
+    fn member(&mut self, id: u32) -> &mut FairMember {
         &mut self[id].member
     }
 }

@@ -8,26 +8,26 @@ use std::{
 
 /// Items by small numbers. The number of an item that was taken out is given to another one.
 #[derive(Debug)]
-pub(super) struct Slab<T> {
+pub(in crate::lane) struct Slab<T> {
     items: Vec<Option<T>>,
     free: Vec<u32>,
 }
 
 /// A map with a hash that is quick and keeps nobody from making collisions: for keys that are hashes or numbers of ours.
-pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
+pub(in crate::lane) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
 
 /// Multiplies and turns: see [`Map`].
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Mix(u64);
+pub(in crate::lane) struct Mix(u64);
 
 // === impl Slab ===
 
 impl<T> Slab<T> {
-    pub(super) const fn new() -> Self {
+    pub(in crate::lane) const fn new() -> Self {
         Self { items: Vec::new(), free: Vec::new() }
     }
 
-    pub(super) fn insert(&mut self, item: T) -> u32 {
+    pub(in crate::lane) fn insert(&mut self, item: T) -> u32 {
         match self.free.pop() {
             Some(id) => {
                 self.items[id as usize] = Some(item);
@@ -40,26 +40,43 @@ impl<T> Slab<T> {
         }
     }
 
-    pub(super) fn remove(&mut self, id: u32) -> T {
+    pub(in crate::lane) fn remove(&mut self, id: u32) -> T {
         self.free.push(id);
         self.items[id as usize].take().expect("an item is taken out once")
     }
 
-    pub(super) fn get(&self, id: u32) -> Option<&T> {
+    pub(in crate::lane) fn get(&self, id: u32) -> Option<&T> {
         self.items.get(id as usize)?.as_ref()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+    pub(in crate::lane) fn get_mut(&mut self, id: u32) -> Option<&mut T> {
+        self.items.get_mut(id as usize)?.as_mut()
+    }
+
+    /// Numbers are below this.
+    pub(in crate::lane) fn end(&self) -> u32 {
+        self.items.len() as u32
+    }
+
+    pub(in crate::lane) fn iter_mut_numbered(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
+        (0..).zip(&mut self.items).filter_map(|(id, item)| Some((id, item.as_mut()?)))
+    }
+
+    pub(in crate::lane) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         (0..).zip(&self.items).filter_map(|(id, item)| Some((id, item.as_ref()?)))
     }
 
+    pub(in crate::lane) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.items.iter_mut().flatten()
+    }
+
     /// How many items it has.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::lane) fn len(&self) -> usize {
         self.items.len() - self.free.len()
     }
 
     /// For how many items it has memory.
-    pub(super) fn room(&self) -> usize {
+    pub(in crate::lane) fn room(&self) -> usize {
         self.items.capacity()
     }
 }
@@ -74,6 +91,12 @@ impl<T> Index<u32> for Slab<T> {
 impl<T> IndexMut<u32> for Slab<T> {
     fn index_mut(&mut self, id: u32) -> &mut T {
         self.items[id as usize].as_mut().expect("the item is still there")
+    }
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -1,14 +1,19 @@
 //! What the order promises, against arithmetic.
 
+mod budgets;
+mod full;
 mod properties;
 
 use std::{collections::HashMap, num::NonZeroU16};
 
 use super::{
     claim::{Claim, ClientId, FlowId, Urgency, Weight},
-    queue::{Gate, Hold, Next, Place, Queue, Turn},
+    queue::{Hold, Next, Place, Queue, TicketRules, Turn},
 };
-use crate::{clock::Instant, limit::Cost};
+use crate::{
+    clock::Instant,
+    limit::{Cost, Unit},
+};
 
 /// A shared limit of `shared`, and lines with limits of their own: one request each so many nanoseconds.
 #[derive(Default)]
@@ -42,12 +47,12 @@ struct Item {
     line: u32,
 }
 
-impl Gate<u32, Item> for Limits {
+impl TicketRules<u32, Item> for Limits {
     fn line(&mut self, item: &Item, _: &u32) -> u32 {
         item.line
     }
 
-    fn hold(&mut self, line: &u32, _: Cost) -> Hold {
+    fn hold(&mut self, line: &u32, _: &[u32], _: Cost) -> Hold {
         let own = self.own.get(line).map_or(0, |own| own.1);
         match (own, self.shared.1) {
             (own, shared) if own > shared => Hold::Own(at(own)),
@@ -84,7 +89,7 @@ impl World {
     fn add_with(&mut self, line: u32, claim: Claim, cost: u32, turn: Turn) -> Place {
         self.number += 1;
         let item = Item { number: self.number, line };
-        self.queue.enqueue(line, claim, Cost::new(cost).unwrap(), turn, item)
+        self.queue.enqueue(line, &[], claim, Cost::new(cost).unwrap(), turn, item)
     }
 
     /// Lets leave what may until `end`.
@@ -101,7 +106,7 @@ impl World {
             match self.queue.next(at(self.now), &mut 64, &mut self.limits) {
                 Next::Ticket { place, key } => {
                     let taken = self.queue.serve(place).unwrap();
-                    let cost = taken.cost.get().into();
+                    let cost = taken.cost.share();
                     self.limits.take(self.now, key, cost);
                     return Some(Left { claim: taken.claim, item: taken.ticket, cost });
                 }
@@ -223,6 +228,26 @@ fn each_budget_is_shared_for_itself() {
 }
 
 #[test]
+fn the_last_get_a_share_of_a_budget_that_is_closed_most_of_the_time() {
+    for (shared, own) in [(S / 10, S), (S / 10, S * 7 / 10), (S / 10, S / 3), (S / 100, S / 5), (S / 7, S / 2)] {
+        let mut world = World::new(Limits::every(shared).with_line(1, own));
+        (0..20_000).for_each(|_| {
+            world.add(0, claim(1, 0));
+        });
+        (0..3000u64).for_each(|n| {
+            world.add(1, claim((n % 20) as u8, 1));
+        });
+        (0..200).for_each(|_| {
+            world.add(1, urgent(7, claim(21, 0)));
+        });
+        let left = world.run(210 * own);
+        let last = left.iter().filter(|left| left.claim.urgency == Urgency::LEAST).count();
+        // One after 20 of others: of its line's at least, and of all at most.
+        assert!(last >= 9 && last <= left.len() / 21 + 1, "{last} of 210 in the line, {} in all", left.len());
+    }
+}
+
+#[test]
 fn a_strand_that_waits_for_its_turn_hides_nobody() {
     let mut world = World::new(Limits::every(S / 100).with_line(1, S / 5));
     (0..20).for_each(|_| {
@@ -244,13 +269,13 @@ fn a_strand_that_waits_for_its_turn_hides_nobody() {
 fn ten_thousand_lines_cost_a_step_what_ten_do() {
     // One step looks at a handful of lines, however many are closed.
     struct Counted(Limits, usize);
-    impl Gate<u32, Item> for Counted {
+    impl TicketRules<u32, Item> for Counted {
         fn line(&mut self, item: &Item, key: &u32) -> u32 {
             self.0.line(item, key)
         }
-        fn hold(&mut self, line: &u32, cost: Cost) -> Hold {
+        fn hold(&mut self, line: &u32, budgets: &[u32], cost: Cost) -> Hold {
             self.1 += 1;
-            self.0.hold(line, cost)
+            self.0.hold(line, budgets, cost)
         }
     }
     let mut world = World::new(Limits::every(1));
@@ -293,6 +318,24 @@ fn a_changed_weight_holds_for_what_waits_already() {
 }
 
 #[test]
+fn a_changed_weight_holds_for_a_flow_that_had_nothing_waiting_when_it_was_changed() {
+    let mut world = World::new(Limits::every(1));
+    (0..4000).for_each(|_| {
+        world.add(0, claim(1, 1));
+    });
+    world.add(0, claim(1, 2));
+    while world.queue.longest(2).len() == 2 {
+        world.step(S);
+    }
+    (0..1000).for_each(|_| {
+        world.add(0, Claim { flow_weight: weight(9), ..claim(1, 2) });
+    });
+    let left = world.run(world.now + 1000);
+    let heavy = left.iter().filter(|left| left.claim.flow == FlowId(2)).count();
+    assert!(heavy.abs_diff(900) <= 2, "{heavy} of 1000");
+}
+
+#[test]
 fn tickets_that_change_lines_keep_their_order() {
     let mut world = World::new(Limits::every(1));
     (0..6).for_each(|_| {
@@ -300,7 +343,8 @@ fn tickets_that_change_lines_keep_their_order() {
     });
     world.add(2, claim(1, 0));
     world.queue.sort(|item| if item.number % 2 == 0 { 3 } else { 2 });
-    assert_eq!((world.queue.len(), world.queue.units(|line| *line == 3), world.queue.units(|_| true)), (7, 3, 7));
+    let units = |counts: fn(&u32) -> bool| world.queue.units(Unit::REQUESTS, counts);
+    assert_eq!((world.queue.len(), units(|line| *line == 3), units(|_| true)), (7, 3, 7));
     // As the gate says, they all belong elsewhere again.
     assert_eq!(numbers(&world.run(S)), [1, 2, 3, 4, 5, 6, 7]);
     assert!(world.queue.lines().next().is_none());

@@ -8,8 +8,10 @@ use crate::clock::Instant;
 /// What a lane would lose if it were forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::lane) enum Memory {
-    /// Requests are on their way, or count in the window of a configured limit.
+    /// Requests are on their way or wait, or somebody counts on it.
     Owed,
+    /// What was sent counts in the window of a configured limit, the last of it then.
+    Counted(Instant),
     /// A pause that an API has asked for.
     Pause,
     /// What answers have taught, the last of them to a request that was sent then.
@@ -24,13 +26,19 @@ const REMEMBERED: Duration = Duration::from_secs(3600);
 impl<T> State<T> {
     /// What would be lost if this lane were forgotten.
     pub(in crate::lane) fn memory(&mut self, now: Instant) -> Memory {
-        if self.in_flight > 0 || !self.queue.is_empty() || !self.budget.is_idle(now) {
+        self.narrow.forget_idle(u32::MAX, now);
+        let held = self.held_until(now).is_some();
+        let waits = self.in_flight > 0 || !self.queue.is_empty();
+        if held || waits || self.narrow.len() > 0 || self.budget.holds_shares() {
             return Memory::Owed;
+        }
+        let last = self.stats.active.map_or(Instant::START, |(_, last)| last);
+        if !self.budget.is_idle(now) {
+            return Memory::Counted(last);
         }
         if self.learned.last_pause().is_some_and(|until| until > now) {
             return Memory::Pause;
         }
-        let last = self.stats.active.map_or(Instant::START, |(_, last)| last);
         if self.learned.is_blank() || now.since(last) >= REMEMBERED { Memory::Nothing } else { Memory::Learned(last) }
     }
 }

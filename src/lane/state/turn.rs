@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use super::{BATCH, State, Ticket};
+use super::{
+    BATCH, State, WaitingRequest,
+    narrow::{Drawn, Narrow},
+    usage::{Usual, reserved},
+};
 use crate::{
     clock::Instant,
-    lane::order::{Gate, Hold, Next},
+    lane::order::{Hold, Next, TicketRules},
     learn::{Learned, RouteKey},
     limit::{Budget, Cost, Scope},
-    policy::Trust,
+    policy::{Policy, Trust},
 };
 
 /// What holds a waiting request up beside what holds up all: requests alike stand in one line.
@@ -17,6 +21,8 @@ pub(super) struct LineKey {
     pub(super) scope: Scope,
     /// Its kind, if that kind alone pauses.
     pub(super) paused: Option<RouteKey>,
+    /// Whether it takes of other units than requests, so that it may have to wait while others do not.
+    pub(super) metered: bool,
 }
 
 /// When all tickets were last put into the lines that they belong to, and as what was known of scopes then: `None` if more
@@ -32,8 +38,15 @@ struct Knowledge<'a> {
     now: Instant,
     budget: &'a mut Budget,
     learned: &'a mut Learned,
+    narrow: &'a mut Narrow,
+    policy: &'a Policy,
+    usual: &'a [Usual],
+    /// Whether all that is configured for the lane has as many in flight as may be.
+    crowded: bool,
     /// Whether what holds for all kinds of requests holds for each.
     shares: bool,
+    /// Whether nothing is in flight.
+    alone: bool,
 }
 
 /// The lines are not sorted anew more often than this.
@@ -43,7 +56,7 @@ impl<T> State<T> {
     /// When the next slot matures for those that wait, or for a request like most others if nobody does.
     pub(in crate::lane) fn next_slot(&mut self, now: Instant) -> Instant {
         if self.queue.is_empty() {
-            let usual = LineKey { scope: self.learned.usual_scope(), paused: None };
+            let usual = LineKey { scope: self.learned.usual_scope(), paused: None, metered: false };
             return self.earliest(now, Cost::MIN, usual);
         }
         match self.next(now, &mut { BATCH }) {
@@ -54,21 +67,29 @@ impl<T> State<T> {
 
     /// Whether a request that comes now may leave at once: nobody is before it in its line, and whoever waits in another
     /// one could not use the slot.
-    pub(super) fn passes(&mut self, now: Instant, cost: Cost, line: LineKey) -> bool {
+    pub(super) fn passes(&mut self, now: Instant, cost: Cost, line: LineKey, budgets: &[u32]) -> bool {
         let first = self.queue.is_empty()
-            || !self.queue.has_line(&line)
+            || !self.queue.parks(&line, budgets)
                 && matches!(self.next(now, &mut { BATCH }), Next::At(at) if at > now)
                 && self.queue.is_parked();
-        first && self.earliest(now, cost, line) <= now
+        first && self.earliest(now, cost, line) <= now && self.narrow.closed(budgets, now, cost).is_none()
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.policy.in_flight.is_none_or(|limit| self.in_flight < limit.get())
+        self.policy.in_flight.is_none_or(|limit| self.in_flight - self.apart < limit.get())
+    }
+
+    /// Whether what holds for all kinds of requests holds for each.
+    fn shares(&self) -> bool {
+        self.policy.trust != Trust::Api && !self.narrow.apart
     }
 
     /// The first instant at which a request of `cost` and `line` may leave, as far as is known now.
     fn earliest(&mut self, now: Instant, cost: Cost, line: LineKey) -> Instant {
-        if !self.has_room() {
+        if let Some(until) = self.held_until(now) {
+            return until;
+        }
+        if !self.has_room() && !line.scope.is_apart() {
             // An answer or a departure calls again: there is nothing to wait for.
             return Instant::FAR;
         }
@@ -78,20 +99,26 @@ impl<T> State<T> {
     /// Whose turn it is, or will be. Late binding: only when a slot has matured is the ticket chosen that gets it. Moves up
     /// to `moves` tickets that have come to the front of a line in which they do not belong, and takes that off.
     pub(super) fn next(&mut self, now: Instant, moves: &mut usize) -> Next<LineKey> {
-        if self.queue.is_empty() || !self.has_room() {
+        let (shares, crowded) = (self.shares(), !self.has_room());
+        if self.queue.is_empty() || shares && crowded {
             return Next::At(Instant::FAR);
+        }
+        if let Some(until) = self.held_until(now) {
+            return Next::At(until);
         }
         let version = Some(self.learned.scopes_version());
         if self.sorted.version != version && self.sorted.at + SORTING <= now {
-            self.queue.sort(|ticket| line_of(&self.learned, &ticket.kind));
+            self.queue.sort(|ticket| line_of(&self.learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref()));
             self.sorted = Sorted { at: now, version };
         }
         if std::mem::take(&mut self.rechecks) {
             self.queue.recheck();
         }
         let before = *moves;
-        let shares = self.policy.trust != Trust::Api;
-        let mut knowledge = Knowledge { now, budget: &mut self.budget, learned: &mut self.learned, shares };
+        let alone = self.in_flight == 0;
+        let Self { budget, learned, narrow, .. } = self;
+        let (policy, usual) = (&self.policy, &self.usual);
+        let mut knowledge = Knowledge { now, budget, learned, narrow, policy, usual, crowded, shares, alone };
         if self.sorted.version != version {
             // What is expected of those that come is computed from what waits in each line.
             self.queue.move_misplaced(moves, &mut knowledge);
@@ -112,16 +139,25 @@ impl<T> State<T> {
     }
 }
 
-impl<T> Gate<LineKey, Ticket<T>> for Knowledge<'_> {
+impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
     /// One whose kind pauses no more may stay where it is.
-    fn line(&mut self, ticket: &Ticket<T>, key: &LineKey) -> LineKey {
-        let line = line_of(self.learned, &ticket.kind);
+    fn line(&mut self, ticket: &WaitingRequest<T>, key: &LineKey) -> LineKey {
+        let line = line_of(self.learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref());
         LineKey { paused: line.paused.or(key.paused), ..line }
     }
 
-    fn hold(&mut self, key: &LineKey, cost: Cost) -> Hold {
+    fn hold(&mut self, key: &LineKey, budgets: &[u32], cost: Cost) -> Hold {
         let now = self.now;
-        let at = earliest(self.budget, self.learned, now, cost, *key);
+        let cost = reserved(self.policy, self.usual, cost, self.alone.then_some((&mut *self.budget, now)));
+        let at = match self.crowded && !key.scope.is_apart() {
+            true => Instant::FAR,
+            false => earliest(self.budget, self.learned, now, cost, *key),
+        };
+        if let Some((budget, until)) = self.narrow.closed(budgets, now, cost)
+            && until >= at
+        {
+            return Hold::Budget(budget, until);
+        }
         if at <= now {
             return Hold::Open;
         }
@@ -130,7 +166,7 @@ impl<T> Gate<LineKey, Ticket<T>> for Knowledge<'_> {
         }
         let shared = match *key {
             LineKey::SHARED => at,
-            _ => earliest(self.budget, self.learned, now, cost, LineKey::SHARED),
+            _ => earliest(self.budget, self.learned, now, cost.unmetered(), LineKey::SHARED),
         };
         if shared < at { Hold::Own(at) } else { Hold::Shared(shared) }
     }
@@ -140,7 +176,7 @@ impl<T> Gate<LineKey, Ticket<T>> for Knowledge<'_> {
 
 impl LineKey {
     /// What nothing but that holds up which holds up all.
-    const SHARED: Self = Self { scope: Scope::NONE, paused: None };
+    const SHARED: Self = Self { scope: Scope::NONE, paused: None, metered: false };
 }
 
 // === impl Sorted ===
@@ -150,10 +186,17 @@ impl Sorted {
     pub(super) fn new(now: Instant) -> Self {
         Self { at: now, version: Some(0) }
     }
+
+    /// More may stand in wrong lines than are moved one by one.
+    pub(super) fn forget(&mut self) {
+        self.version = None;
+    }
 }
 
-pub(super) fn line_of(learned: &Learned, kind: &RouteKey) -> LineKey {
-    LineKey { scope: learned.scope(kind), paused: learned.line(kind) }
+pub(super) fn line_of(learned: &Learned, kind: &RouteKey, metered: bool, drawn: Option<&Drawn>) -> LineKey {
+    let scope = learned.scope(kind);
+    let apart = drawn.is_some_and(Drawn::is_apart);
+    LineKey { scope: if apart { scope.apart() } else { scope }, paused: learned.line(kind), metered }
 }
 
 fn earliest(budget: &mut Budget, learned: &mut Learned, now: Instant, cost: Cost, line: LineKey) -> Instant {

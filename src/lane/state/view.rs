@@ -1,12 +1,12 @@
 //! A lane's state as people see it.
 
-use std::sync::Arc;
+use std::{num::NonZeroU32, sync::Arc};
 
-use super::{State, opens};
+use super::{State, predict::opens};
 use crate::{
     clock::Instant,
     lane::snapshot::{Forecast, Outlook, Snapshot},
-    limit::{Cost, Source},
+    limit::{Cost, Source, Unit},
 };
 
 /// So many of the flows that wait are shown.
@@ -33,14 +33,16 @@ impl<T> State<T> {
             calendar: self.budget.calendar(now),
             at_once: self.learned.at_once(),
             own_limits: self.learned.own_limits(now),
+            narrow: self.narrow.usage(now),
             in_flight: self.in_flight,
-            in_flight_limit: self.policy.in_flight.map(Cost::get),
+            in_flight_limit: self.policy.in_flight.map(NonZeroU32::get),
             waiting: self.queue.len(),
             flows: self.queue.longest(FLOWS),
             oldest: self.queue.eldest().map(|ticket| now.since(ticket.since)).max(),
             next_slot,
             drain,
             gate,
+            held: self.held(now),
             budgets: self.learned.budgets(now),
             failures: self.learned.failures(),
             stats: self.stats,
@@ -49,11 +51,19 @@ impl<T> State<T> {
 
     /// When all that wait now will have left.
     fn drained(&mut self, now: Instant) -> Instant {
-        let mut drained = now;
+        let held = self.held_until(now).unwrap_or(now);
+        if held == Instant::FAR {
+            return held;
+        }
+        let mut drained = self.narrow.drained(now).max(held);
         for &line in self.queue.lines() {
-            let ahead = |source: Source| self.queue.units(|line| line.scope.includes(source)).saturating_sub(1);
-            let from = opens(&self.learned, now, line.scope, line.paused.as_ref());
-            drained = drained.max(self.budget.project(now, from, ahead, Cost::MIN, line.scope));
+            let ahead = |source: Source, unit: Unit| {
+                self.queue.units(unit, |line| line.scope.includes(source)).saturating_sub(1)
+            };
+            let units = self.policy.units().filter(|_| line.metered);
+            let cost = units.fold(Cost::MIN, |cost, unit| cost.with(unit, 1));
+            let from = opens(&self.learned, now, line.scope, line.paused.as_ref()).max(held);
+            drained = drained.max(self.budget.project(now, from, ahead, cost, line.scope));
         }
         drained
     }

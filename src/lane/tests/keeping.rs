@@ -8,10 +8,13 @@ use super::{World, ask, kind, ms};
 use crate::{
     clock::{Clock, Instant},
     hint::{self, Hint},
-    lane::{Admission, Lane, Lanes},
+    lane::{
+        Admission, KeptLanes, Lane, Lanes,
+        state::{Decision, State},
+    },
     learn::{AnswerReport, RouteKey},
     metrics::Metrics,
-    policy::{Origin, Policy, Rules, Scheme},
+    policy::{Origin, Policy, Rules, Scheme, Trust},
 };
 
 /// Lanes of any host, without limits.
@@ -104,7 +107,7 @@ async fn a_burst_is_given_out_in_pieces_and_whole() {
     // One in flight: each that is dropped lets the next go, and none is forgotten.
     for waiting in waiting {
         match waiting {
-            Admission::Wait(waiting) => drop(waiting.await),
+            Admission::Wait(waiting) => drop(waiting.await.unwrap()),
             other => panic!("one is in flight: {other:?}"),
         }
     }
@@ -114,7 +117,7 @@ async fn a_burst_is_given_out_in_pieces_and_whole() {
     let mut permits = Vec::new();
     for waiting in waiting {
         let Admission::Wait(waiting) = waiting else { panic!("the gate is closed") };
-        let mut permit = waiting.await;
+        let mut permit = waiting.await.unwrap();
         permit.sent();
         permit.answered(&AnswerReport::SERVED, Instant::START);
         permits.push(permit);
@@ -140,4 +143,72 @@ async fn however_many_leave_before_they_are_handed_their_permits_the_next_one_ha
     let end = world.lane.snapshot();
     assert_eq!((end.waiting, end.in_flight), (0, 1));
     drop(left);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_another_to_be_written_leaves_when_that_is_out_of_the_window() {
+    // What an API holds up that is trusted stands in a line of its own.
+    let world = World::with("1/s", |policy| policy.trust = Trust::Api);
+    let mut first = world.permit().await;
+    let Admission::Wait(second) = world.ask() else { panic!("the slot is taken") };
+    first.sent();
+    let answer = tokio::spawn(async move {
+        tokio::time::sleep(ms(30_000)).await;
+        drop(first);
+    });
+    let _permit = second.await;
+    assert_eq!(world.clock.now().since(Instant::START), ms(1010), "its answer takes longer");
+    answer.abort();
+}
+
+#[test]
+fn who_waits_for_a_renewal_leaves_when_the_clock_is_set_beyond_it() {
+    let hour = Duration::from_secs(3600);
+    let calendar = vec!["1/day in UTC".parse().unwrap()];
+    let policy = Policy { trust: Trust::Api, calendar, ..Policy::unruled() };
+    let (now, ask) = (Instant::START, ask(kind()));
+    let mut state = State::new(policy.into(), now, hour * 23);
+    assert!(matches!(state.asked(now, &ask), Decision::Send(_)));
+    let Decision::Wait(offer) = state.asked(now, &ask) else { panic!("one a day") };
+    state.enqueued(now, &ask, offer, ());
+    assert_eq!(state.effects(now).grants.len(), 0);
+    state.clock_read(hour * 25);
+    assert_eq!(state.effects(now).grants.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_of_a_lane_counts_as_used_up() {
+    let limits = |policy: Policy| Policy { limits: vec!["5/min burst 5".parse().unwrap()], ..policy };
+    let rules = Rules::new(vec![limits(Policy::new("api", vec!["*".parse().unwrap()]))]);
+    let clock = Clock::resume(ms(5000));
+    let stored = [("api\nbad.test", &b"{\"budget\": 1}"[..])];
+    let (kept, unread) = KeptLanes::read(stored.into_iter(), None, Some(clock.now()), std::sync::mpsc::channel().0);
+    assert_eq!(unread.len(), 1);
+    let lanes = Lanes::new(rules, Metrics::new(), clock).keeping(kept);
+    assert!(matches!(find(&lanes, "good.test").admit(ask(kind())), Admission::Send(_)));
+    let bad = find(&lanes, "bad.test");
+    assert!(matches!(bad.admit(ask(kind())), Admission::Wait(_)));
+    tokio::time::advance(ms(61_000)).await;
+    assert!(matches!(bad.admit(ask(kind())), Admission::Send(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lanes_whose_windows_are_long_are_bounded_in_number() {
+    let policy = Policy::new("any", vec!["*".parse().unwrap()]);
+    let rules = Rules::new(vec![Policy { limits: vec!["1/month".parse().unwrap()], ..policy }]);
+    let lanes = Lanes::new(rules, Metrics::new(), Clock::start());
+    let busy = find(&lanes, "busy.test");
+    let Admission::Send(held) = busy.admit(ask(kind())) else { panic!("nothing was sent yet") };
+    drop(busy);
+    for host in 0..150_000 {
+        call(&find(&lanes, &format!("h{host}.test")), kind(), 200, &[]);
+        tokio::time::advance(ms(1)).await;
+    }
+    assert!(lanes.len() < 140_000, "{}", lanes.len());
+    lanes.sweep();
+    assert!((40_000..70_000).contains(&lanes.len()), "{}", lanes.len());
+    for known in ["busy.test", "h149999.test", "h120000.test"] {
+        assert!(!matches!(find(&lanes, known).admit(ask(kind())), Admission::Send(_)), "{known}");
+    }
+    drop(held);
 }

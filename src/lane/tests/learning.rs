@@ -25,7 +25,7 @@ use crate::{
     hint::{self, Hint},
     lane::{Admission, Permit, Waiting},
     learn::{AnswerReport, RouteKey},
-    mock::Window,
+    mock::CountingWindow,
     policy::Policy,
 };
 
@@ -132,7 +132,7 @@ fn every_dialect_in_a_table() {
     let said = |name: &str, otherwise: &str| std::env::var(name).unwrap_or(otherwise.into()).leak() as &'static str;
     let (limit, first) = (said("LIMIT", "100/10s"), said("FIRST", "10100").parse().unwrap());
     let windows = said("WINDOWS", "sliding fixed bucket");
-    for window in [Window::Sliding, Window::Fixed, Window::Bucket] {
+    for window in [CountingWindow::Sliding, CountingWindow::Fixed, CountingWindow::Bucket] {
         for dialect in
             said("DIALECTS", "none ietf").split_whitespace().filter(|_| windows.contains(&window.to_string()))
         {

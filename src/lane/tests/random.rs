@@ -1,6 +1,6 @@
 //! The promises under random load: arrivals, costs, departures, late timers, several limits, changed rates.
 
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -93,15 +93,15 @@ fn simulate(limits: &str, margin: MarginSpec, jobs: Vec<Job>) -> Vec<(Instant, u
 
 async fn one(lane: Arc<Lane>, clock: Clock, job: Job, arrivals: Arc<Mutex<Vec<(Instant, u32)>>>) {
     tokio::time::sleep(ms(job.arrives)).await;
-    let cost = NonZeroU32::new(job.cost).unwrap();
+    let cost = Cost::new(job.cost).unwrap();
     let mut permit = match lane.admit(AdmitRequest { cost, ..ask(kind()) }) {
         Admission::Send(permit) => permit,
         Admission::Wait(waiting) => match job.fate {
             Fate::Leaves(after) => match tokio::time::timeout(ms(after), waiting).await {
-                Ok(permit) => permit,
+                Ok(permit) => permit.unwrap(),
                 Err(_) => return,
             },
-            _ => waiting.await,
+            _ => waiting.await.unwrap(),
         },
         Admission::Refuse(refusal) => panic!("refused: {refusal}"),
     };
@@ -200,7 +200,7 @@ proptest! {
                 } else {
                     budget.sent(charge, now);
                     budget.answered(charge, now, now);
-                    taken.push((now, cost.get()));
+                    taken.push((now, cost.requests()));
                 }
             }
             for usage in budget.usage(now) {

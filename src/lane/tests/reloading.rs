@@ -1,12 +1,14 @@
 //! Rules that change while requests wait and leave.
 
 use super::*;
+use crate::policy::Trust;
 
 fn rules(of: &[(&str, &str, &str)]) -> Rules {
     let rule = |(name, host, limits): &(&str, &str, &str)| {
         let limits: Limits = limits.parse().unwrap();
         let mut policy = Policy::new(name, vec![host.parse().unwrap()]);
         (policy.limits, policy.in_flight, policy.margin) = (limits.limits, limits.in_flight, MarginSpec::Fixed(ms(0)));
+        policy.calendar = limits.calendar;
         policy
     };
     Rules::new(of.iter().map(rule).collect())
@@ -57,7 +59,7 @@ async fn those_who_wait_keep_their_places_and_leave_by_the_new_limit() {
     assert_eq!((fast.waiting(), &*fast.policy().name), (1, "fast"));
     let third = waits(&fast);
     let times = [first, second, third].map(|waiting| async {
-        send(waiting.await);
+        send(waiting.await.unwrap());
         clock.now().since(Instant::START)
     });
     let [first, second, third] = times;
@@ -67,6 +69,22 @@ async fn those_who_wait_keep_their_places_and_leave_by_the_new_limit() {
     for rule in ["slow", "fast"] {
         assert_eq!((metrics.rule(rule).waiting.get(), metrics.rule(rule).in_flight.get()), (0, 0), "{rule}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_raised_limit_of_an_api_that_is_trusted_holds_at_once() {
+    let trusting = |limit: &str| {
+        let policy = Policy::new("api", vec!["*".parse().unwrap()]);
+        Rules::new(vec![Policy { limits: vec![limit.parse().unwrap()], trust: Trust::Api, ..policy }])
+    };
+    let clock = Clock::start();
+    let lanes = Lanes::new(trusting("1/min"), Metrics::new(), clock);
+    let lane = lanes.find(&origin(80));
+    assert!(leaves(&lane));
+    let waiting = waits(&lane);
+    lanes.reload(trusting("1/s"));
+    send(waiting.await.unwrap());
+    assert_eq!(clock.now().since(Instant::START), ms(1000));
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,6 +123,33 @@ async fn a_rule_for_a_port_begins_with_what_the_host_has_sent() {
     assert!(!leaves(&lanes.find(&origin(8443))));
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_a_calendar_renews_begins_with_what_the_host_has_sent() {
+    const LIMIT: &str = "6/month in UTC";
+    let (one, two) = ([("host", "api.test", LIMIT)], [("host", "api.test", LIMIT), ("port", "api.test:8443", LIMIT)]);
+    let (lanes, _, _) = lanes(&one);
+    assert!((0..4).all(|_| leaves(&lanes.find(&origin(80)))));
+    lanes.reload(rules(&two));
+    let port = lanes.find(&origin(8443));
+    assert!(leaves(&port) && leaves(&port) && !leaves(&port));
+    // And back again: together they have sent as many.
+    lanes.reload(rules(&one));
+    assert!(!leaves(&lanes.find(&origin(80))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_back_unsent_hides_nothing_that_has_left_since() {
+    let (lanes, _, _) = lanes(&[("api", "api.test", "10/10s burst 10")]);
+    let before = lanes.find(&origin(80));
+    let Admission::Send(held) = before.admit(ask(kind())) else { panic!("nothing was sent yet") };
+    tokio::time::advance(ms(900)).await;
+    assert!(leaves(&before));
+    drop(held);
+    tokio::time::advance(ms(110)).await;
+    lanes.reload(rules(&[("api", "api.test", "1/s")]));
+    assert!(!leaves(&lanes.find(&origin(80))), "the last one left 110 ms ago");
+}
+
 /// Limits that change at random while five workers send what they can: in no window since a change is more than the limit
 /// that holds, and in no window that spans one more than the larger of both.
 #[tokio::test(start_paused = true)]
@@ -122,7 +167,7 @@ async fn random_reloads_under_load_break_no_window() {
                     loop {
                         let permit = match lanes.find(&origin(80)).admit(ask(kind())) {
                             Admission::Send(permit) => permit,
-                            Admission::Wait(waiting) => waiting.await,
+                            Admission::Wait(waiting) => waiting.await.unwrap(),
                             Admission::Refuse(refusal) => panic!("refused: {refusal}"),
                         };
                         send(permit);
@@ -154,4 +199,38 @@ async fn random_reloads_under_load_break_no_window() {
             }
         }
     }
+}
+
+/// Two processes of a fleet, each with its lanes, and the book that both call: what is said of a pool.
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_is_renamed_is_the_same_limit_to_the_store_unless_ports_have_limits_of_their_own() {
+    let pools = async |before: &[(&str, &str, &str)], after: &[(&str, &str, &str)]| {
+        let lease = crate::fleet::Lease::default();
+        let (wakes, _listening) = tokio::sync::mpsc::unbounded_channel();
+        let lanes = Lanes::new(rules(before), Metrics::new(), Clock::start())
+            .sharing(crate::lane::Sharing::new(lease.clone(), wakes));
+        lease.set(Instant::FAR);
+        let pool = |lanes: &Lanes| {
+            let lane = lanes.find(&origin(80));
+            let _waiting = lane.admit(ask(kind()));
+            let said = lane.speak(true).entries;
+            lane.unheard(&said);
+            said.iter().map(|entry| entry.pool.to_string()).collect::<Vec<_>>()
+        };
+        let first = pool(&lanes);
+        lanes.reload(rules(after));
+        (first, pool(&lanes))
+    };
+    let (api, renamed) = (("api", "api.test", "5/min"), ("port", "api.test:80", "5/min"));
+    let (before, after) = pools(&[api], &[renamed]).await;
+    assert_eq!((before.len(), before), (1, after));
+    let (before, after) = pools(&[api], &[api, ("other", "*.test:8080", "1/s"), ("all", "*", "1/s")]).await;
+    assert_eq!((before.len(), before), (1, after));
+    let (before, after) = pools(&[api], &[api, ("other", "api.test:8080", "1/s")]).await;
+    assert_eq!(before.len(), 1);
+    assert!(
+        !after.is_empty() && after.iter().all(|pool| !before.contains(pool) || pool.starts_with('\n')),
+        "{after:?}"
+    );
+    assert!(after.iter().any(|pool| pool.starts_with("api\n")), "{after:?}");
 }

@@ -10,16 +10,16 @@ use self::refused::Books;
 use super::{
     MOST_UNITS,
     reset_unit::ResetUnit,
-    trust::{Claim, CountChange, Credibility},
+    trust::{CountChange, Credibility, QuotaClaim},
 };
 use crate::{
     clock::Instant,
     hint::{Bucket, Dialect},
     learn::{
-        Grounds, Observation, allowance::Allowance, gate::Gate, grounds::SaidGrounds, ledger::Ledger,
+        Grounds, Observation, allowance::Allowance, gate::Gate, grounds::SaidGrounds, ledger::SentLog,
         window_estimator::WindowEstimator,
     },
-    limit::{Budget, Charge, LimitSpec, Rate, Seq, Source},
+    limit::{Budget, Charge, LimitSpec, Rate, Seq, Source, Unit},
     policy::Spend,
 };
 
@@ -47,7 +47,7 @@ pub(super) struct Quota {
     /// Closed while the API asks to wait for it.
     pub(super) gate: Gate,
     pub(super) window_estimator: WindowEstimator,
-    pub(super) ledger: Ledger,
+    pub(super) ledger: SentLog,
     trust: Credibility,
     unit: ResetUnit,
     /// The last request that was taken before it was heard of: whatever draws on it counts from there on.
@@ -91,7 +91,7 @@ pub(super) struct Born {
     /// Requests under way, each of which may draw on it.
     pub(super) unanswered: u32,
     /// All requests that were sent, each of which may have drawn on it.
-    pub(super) ledger: Ledger,
+    pub(super) ledger: SentLog,
     /// What is known of the window of another one of its name.
     pub(super) window_estimator: WindowEstimator,
 }
@@ -221,7 +221,12 @@ impl Quota {
         let unanswered = self.unanswered.saturating_sub(u32::from(self.counts(answer.charge)));
         if answer.charge.seq > self.newest && !answer.charge.scope.has(self.id) && !refused {
             // It was expected to draw on others.
-            budget.count(source, answer.charge.cost, answer.sent, now);
+            answer
+                .charge
+                .cost
+                .of(Unit::REQUESTS)
+                .into_iter()
+                .for_each(|requests| budget.count(source, requests, answer.sent, now));
             self.ledger.add(answer.sent);
         }
         self.said.answers = self.said.answers.saturating_add(1);
@@ -274,7 +279,7 @@ impl Quota {
     /// Compares what an answer says with what was sent.
     fn judge(&mut self, bucket: &Bucket, answer: &Observation<'_>, unanswered: u32) {
         let (Some(limit), Some(remaining)) = (bucket.limit, bucket.remaining) else { return };
-        let claim = Claim {
+        let claim = QuotaClaim {
             limit,
             remaining,
             reset: bucket.reset,
@@ -383,5 +388,5 @@ fn spec(limit: f64, window: Duration, spend: Spend) -> LimitSpec {
         Spend::Greedy => count.get(),
     };
     let per = window.max(Duration::from_micros(u64::from(count.get())));
-    LimitSpec { rate: Rate { count, per }, burst: NonZeroU32::new(burst), strict: false }
+    LimitSpec { burst: NonZeroU32::new(burst), ..Rate { count, per }.into() }
 }

@@ -4,7 +4,7 @@ use std::{cmp::Ordering, time::Duration};
 
 use crate::{
     clock::Instant,
-    learn::{grounds::Agreement, ledger::Ledger},
+    learn::{grounds::Agreement, ledger::SentLog},
 };
 
 /// What is thought of the numbers of one budget: they are believed as long as more speaks for them than against.
@@ -12,14 +12,14 @@ use crate::{
 pub(super) struct Credibility {
     score: i32,
     /// What was said last.
-    last: Option<Last>,
+    last: Option<LastQuota>,
     /// How many were served one after the other although nothing was left.
     served_empty: u32,
 }
 
 /// What was left, as an answer said that came at `at` to a request that had left at `sent`.
 #[derive(Clone, Copy, Debug)]
-struct Last {
+struct LastQuota {
     remaining: f64,
     sent: Instant,
     at: Instant,
@@ -31,7 +31,7 @@ struct Last {
 
 /// What an answer says of a budget, and what is known of it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Claim<'a> {
+pub(super) struct QuotaClaim<'a> {
     pub(super) limit: f64,
     pub(super) remaining: f64,
     pub(super) reset: Option<Duration>,
@@ -41,7 +41,7 @@ pub(super) struct Claim<'a> {
     pub(super) sent: Instant,
     pub(super) now: Instant,
     /// Our own requests that draw on the budget, and how many of them are under way.
-    pub(super) ledger: &'a Ledger,
+    pub(super) ledger: &'a SentLog,
     pub(super) unanswered: u32,
     /// The window, and when it began, as far as they are known.
     pub(super) window: Option<Duration>,
@@ -112,15 +112,20 @@ impl Credibility {
     }
 
     /// Compares what an answer says with what the last one said.
-    pub(super) fn hear(&mut self, claim: &Claim<'_>) -> CountChange {
+    pub(super) fn hear(&mut self, claim: &QuotaClaim<'_>) -> CountChange {
         self.hear_empty(claim);
-        let &Claim { limit, remaining, sent, now, .. } = claim;
+        let &QuotaClaim { limit, remaining, sent, now, .. } = claim;
         if !claim.requests {
             return CountChange::Same;
         }
-        let this =
-            Last { remaining, sent, at: now, end: claim.reset.map(|reset| now + reset), unanswered: claim.unanswered };
-        let Some(Last { remaining: before, sent: before_sent, at, end, unanswered }) = self.last else {
+        let this = LastQuota {
+            remaining,
+            sent,
+            at: now,
+            end: claim.reset.map(|reset| now + reset),
+            unanswered: claim.unanswered,
+        };
+        let Some(LastQuota { remaining: before, sent: before_sent, at, end, unanswered }) = self.last else {
             self.last = Some(this);
             return CountChange::Same;
         };
@@ -173,7 +178,7 @@ impl Credibility {
         }
     }
 
-    fn hear_empty(&mut self, claim: &Claim<'_>) {
+    fn hear_empty(&mut self, claim: &QuotaClaim<'_>) {
         if !claim.served || claim.remaining > 0.0 {
             self.served_empty = 0;
             return;

@@ -74,6 +74,12 @@ impl Crowd {
         Self { start: MANY, hypothesis: Hypothesis::Refuted, ..Self::default() }
     }
 
+    /// It was found that there may be so many.
+    pub(super) fn known(most: u32) -> Self {
+        let refused = most.saturating_add(1);
+        Self { start: MANY, cap: Some(most.into()), hypothesis: Hypothesis::Confirmed, refused, ..Self::default() }
+    }
+
     /// How many there may be.
     pub(super) fn most(&self) -> f64 {
         let start = if self.start >= MANY { f64::INFINITY } else { self.start };

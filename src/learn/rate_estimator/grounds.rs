@@ -1,5 +1,7 @@
 //! What the rate that was found, and the number at once, rest on.
 
+use serde::{Deserialize, Serialize};
+
 use super::{RateEstimator, UNLIMITED, seconds};
 use crate::{
     clock::Instant,
@@ -7,7 +9,7 @@ use crate::{
 };
 
 /// What the belief was concluded from, and what has lowered it since.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Held {
     pub(super) basis: Basis,
     pub(super) lowered: Lowered,

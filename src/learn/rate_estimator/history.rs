@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 /// Times are in seconds.
 #[derive(Clone, Debug, Default)]
-pub(super) struct History {
+pub(super) struct RateHistory {
     /// Instants, oldest first, and how many had been served by then.
     marks: VecDeque<(f64, f64)>,
     total: f64,
@@ -16,7 +16,7 @@ const MOST: usize = 128;
 
 // === impl History ===
 
-impl History {
+impl RateHistory {
     /// A request that left at `at` was served.
     pub(super) fn served(&mut self, at: f64) {
         if self.marks.back().is_none_or(|(last, _)| at - last >= STEP) {
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn it_knows_how_many_were_served_lately_and_about_how_many_long_ago() {
-        let mut history = History::default();
+        let mut history = RateHistory::default();
         // A burst of 100 every ten seconds, for an hour.
         for window in 0..360 {
             (0..100).for_each(|n| history.served(f64::from(window) * 10.0 + f64::from(n) * 0.01));

@@ -22,8 +22,8 @@ fn bucket(remaining: f64, reset: f64) -> Bucket {
 }
 
 /// A budget of which `sent` requests have left at these times.
-fn sent(times: impl IntoIterator<Item = f64>) -> Ledger {
-    let mut ledger = Ledger::default();
+fn sent(times: impl IntoIterator<Item = f64>) -> SentLog {
+    let mut ledger = SentLog::default();
     times.into_iter().for_each(|at| ledger.sent(s(at)));
     ledger
 }

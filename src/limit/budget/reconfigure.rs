@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Budget, Limit};
 use crate::{
     clock::Instant,
-    limit::{CalendarCount, CalendarLimit, Cost, Gcra, LimitSpec, MarginSpec, Seq, Source},
+    limit::{Amount, CalendarCount, CalendarLimit, Gcra, LimitSpec, MarginSpec, Seq, Source, Unit},
 };
 
 impl Budget {
@@ -22,15 +22,22 @@ impl Budget {
         }
         let (mut before, learned): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.limits).into_iter().partition(configured);
-        let longest = before.iter().max_by_key(|limit| limit.spec.rate.per).cloned();
+        let known: Vec<_> = before.iter().map(|limit| Limit { share: None, ..limit.clone() }).collect();
         for spec in limits {
-            let limit = match before.iter().position(|limit| limit.spec.rate.per == spec.rate.per) {
+            let alike = |limit: &&Limit| limit.spec.unit == spec.unit;
+            let same = before.iter().position(|limit| alike(&limit) && limit.spec.rate.per == spec.rate.per);
+            let limit = match same {
                 Some(same) => self.respecified(before.swap_remove(same), spec, now),
-                None => self.added(longest.as_ref(), spec, now),
+                None => {
+                    let longest = known.iter().filter(alike).max_by_key(|limit| limit.spec.rate.per);
+                    self.added(longest, spec, now)
+                }
             };
             self.limits.push(limit);
         }
         self.limits.extend(learned);
+        before.into_iter().for_each(|gone| self.end_share(gone));
+        self.share_limits();
     }
 
     /// From now on these limits hold that a calendar renews. One that is renewed as before keeps what was used of it; one
@@ -41,12 +48,7 @@ impl Budget {
             let kept = before.iter().find_map(|count| count.respecified(limit));
             let count = kept.unwrap_or_else(|| {
                 let mut count = CalendarCount::new(limit.clone(), epoch);
-                for entry in self.history.iter() {
-                    let units = u32::try_from(entry.units).unwrap_or(u32::MAX);
-                    // Numbers that no request has: what they stand for left long ago.
-                    Cost::new(units).into_iter().for_each(|cost| count.take(entry.last, self.next, cost));
-                    self.next += u64::from(units);
-                }
+                self.next = take_all(&mut count, self.spent(limit.unit), self.next);
                 count
             });
             self.calendar.push(count);
@@ -64,13 +66,19 @@ impl Budget {
         for index in 0..self.limits.len() {
             if self.limits[index].source == Source::Config {
                 let mut limit = self.limits[index].clone();
-                let spent = other.history.iter().rev().map(|entry| (entry.last, entry.units));
-                self.next = count(&mut limit, spent, self.next, now);
-                limit.gcra.charge_all(other.history.iter().map(|entry| (entry.last, entry.units)), self.last);
+                let spent = other.spent(limit.spec.unit);
+                self.next = count(&mut limit, spent.iter().rev().copied(), self.next, now);
+                limit.gcra.charge_all(spent.into_iter(), self.last);
                 self.limits[index] = limit;
             }
         }
-        self.history.absorb(&other.history);
+        for index in 0..self.calendar.len() {
+            let mut count = self.calendar[index].clone();
+            let spent = other.spent(count.unit());
+            self.next = take_all(&mut count, spent, self.next);
+            self.calendar[index] = count;
+        }
+        other.histories.iter().for_each(|(unit, history)| self.history(*unit).absorb(history));
     }
 
     /// `limit`, whose window is as long as that of `spec`, as `spec` has it.
@@ -91,7 +99,7 @@ impl Budget {
         limit.spec = *spec;
         limit.window.retune(spec);
         limit.gcra = Gcra::new(spec);
-        limit.gcra.charge_all(self.history.iter().map(|entry| (entry.last, entry.units)), self.last);
+        limit.gcra.charge_all(self.spent(spec.unit).into_iter(), self.last);
         self.count_history(&mut limit, now);
         limit
     }
@@ -100,13 +108,30 @@ impl Budget {
     /// way has to stay apart, for its events. Nobody knows which units of the history it is: it counts as the last ones.
     fn count_history(&mut self, limit: &mut Limit, now: Instant) {
         let mut under_way = u64::from(limit.window.forget_answered(self.last.unwrap_or(now)));
-        let settled = self.history.iter().rev().filter_map(|entry| {
-            let units = entry.units.saturating_sub(under_way);
-            under_way = under_way.saturating_sub(entry.units);
-            (units > 0).then_some((entry.last, units))
+        let settled = self.spent(limit.spec.unit).into_iter().rev().filter_map(|(at, spent)| {
+            let units = spent.saturating_sub(under_way);
+            under_way = under_way.saturating_sub(spent);
+            (units > 0).then_some((at, units))
         });
         self.next = count(limit, settled, self.next, now);
     }
+
+    /// How much of `unit` was taken, and when, as far as the history knows; oldest first.
+    fn spent(&self, unit: Unit) -> Vec<(Instant, u64)> {
+        let history = self.histories.iter().find(|(other, _)| *other == unit);
+        history.into_iter().flat_map(|(_, history)| history.iter()).map(|entry| (entry.last, entry.units)).collect()
+    }
+}
+
+/// Counts for `calendar` what was `spent`; its units are numbered from `next` on. Returns the next number.
+fn take_all(calendar: &mut CalendarCount, spent: Vec<(Instant, u64)>, mut next: Seq) -> Seq {
+    for (at, units) in spent {
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        // Numbers that no request has: what they stand for left long ago.
+        Amount::new(units).into_iter().for_each(|amount| calendar.take(at, next, amount));
+        next += u64::from(units);
+    }
+    next
 }
 
 /// Counts for `limit` what was `spent`, newest first, and still counts at `now`; its units are numbered from `next` on.
@@ -120,15 +145,15 @@ fn count(limit: &mut Limit, spent: impl Iterator<Item = (Instant, u64)>, mut nex
         if units > room {
             limit.lacks_until = now + per;
         }
-        let Some(cost) = u32::try_from(units.min(room)).ok().and_then(Cost::new) else { break };
-        room -= u64::from(cost.get());
-        counted.push((at, cost));
+        let Some(amount) = u32::try_from(units.min(room)).ok().and_then(Amount::new) else { break };
+        room -= u64::from(amount.get());
+        counted.push((at, amount));
     }
-    for (at, cost) in counted.into_iter().rev() {
-        limit.window.take(next, cost);
-        limit.window.sent(next, cost, at);
-        limit.window.answered(next, cost, at, at);
-        next += u64::from(cost.get());
+    for (at, amount) in counted.into_iter().rev() {
+        limit.window.take(next, amount);
+        limit.window.sent(next, amount, at);
+        limit.window.answered(next, amount, at, at);
+        next += u64::from(amount.get());
     }
     next
 }

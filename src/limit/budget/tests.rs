@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::limit::Limits;
+use crate::limit::{LONGEST_PACE, Limits};
 
 const ONE: Cost = Cost::MIN;
 

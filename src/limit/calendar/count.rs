@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::{CalendarLimit, Period};
 use crate::{
     clock::{Instant, nanos},
-    limit::{Cost, Seq},
+    limit::{Amount, Seq, Unit},
 };
 
 /// The API's clock and ours are taken to differ by this at most, in nanoseconds. What leaves so close to a renewal counts
@@ -35,12 +37,21 @@ pub struct CalendarCount {
 pub struct CalendarUsage {
     /// The limit.
     pub limit: CalendarLimit,
-    /// Cost units that were used since it was renewed.
+    /// Amount units that were used since it was renewed.
     pub used: u32,
     /// Until it is renewed again.
     pub renewed_in: Duration,
     /// From renewal to renewal.
     pub period: Duration,
+}
+
+/// What is written down of a limit that a calendar renews.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CalendarRecord {
+    /// As it is written in a configuration.
+    limit: String,
+    /// From when to when, in nanoseconds since 1970, how many were used.
+    periods: Vec<(u64, u64, u32)>,
 }
 
 /// What was used in one period.
@@ -52,14 +63,40 @@ struct Tally {
     first: Seq,
     /// and up to, but without, this one.
     end: Seq,
+    /// Those that were taken before and left in this period; by the first number of each.
+    late: Vec<Seq>,
 }
 
 // === impl CalendarCount ===
 
 impl CalendarCount {
+    /// What the limit counts.
+    pub(in crate::limit) fn unit(&self) -> Unit {
+        self.limit.unit
+    }
+
     /// Nothing used yet. `epoch` is the time since 1970 at [`Instant::START`].
     pub fn new(limit: CalendarLimit, epoch: Duration) -> Self {
         Self { limit, epoch: nanos(epoch), tallies: Vec::new(), last: 0 }
+    }
+
+    /// As it is written down.
+    pub fn record(&self) -> CalendarRecord {
+        let used = self.tallies.iter().filter(|tally| tally.used > 0);
+        let periods = used.map(|Tally { period, used, .. }| (period.start, period.end, *used)).collect();
+        CalendarRecord { limit: self.limit.to_string(), periods }
+    }
+
+    /// As it was written down; `None` if that limit cannot be read.
+    pub fn restored(record: &CalendarRecord, epoch: Duration) -> Option<Self> {
+        let period = |&(start, end, used): &_| Tally { used, ..Tally::new(Period { start, end }) };
+        let tallies = record.periods.iter().take(KEPT).map(period).collect();
+        Some(Self { tallies, ..Self::new(record.limit.parse().ok()?, epoch) })
+    }
+
+    /// How many units a period has.
+    pub fn count(&self) -> Amount {
+        self.limit.count
     }
 
     /// What was used, under `limit`, if that is renewed at the same times.
@@ -75,7 +112,7 @@ impl CalendarCount {
 
     /// The first instant, not before `now`, at which `cost` more fit. What costs more than the whole limit fits one that
     /// nothing was used of.
-    pub fn earliest(&mut self, now: Instant, cost: Cost) -> Instant {
+    pub fn earliest(&mut self, now: Instant, cost: Amount) -> Instant {
         let (mut at, count) = (self.unix(now), self.limit.count);
         for _ in 0..KEPT {
             let sides = [at.saturating_sub(SKEW), at.saturating_add(SKEW)];
@@ -89,28 +126,30 @@ impl CalendarCount {
     }
 
     /// Counts `cost` units, numbered from `first`, that are taken at `now`.
-    pub fn take(&mut self, now: Instant, first: Seq, cost: Cost) {
+    pub fn take(&mut self, now: Instant, first: Seq, cost: Amount) {
         self.near(now, |tally| tally.take(first, cost));
     }
 
     /// These units leave at `at`: if a renewal came since they were taken, they count after it as well.
-    pub fn sent(&mut self, at: Instant, first: Seq, cost: Cost) {
+    pub fn sent(&mut self, at: Instant, first: Seq, cost: Amount) {
         self.near(at, |tally| {
             if !tally.holds(first) {
                 tally.used = tally.used.saturating_add(cost.get());
+                tally.late.push(first);
             }
         });
     }
 
     /// These units were never sent.
-    pub fn give_back(&mut self, first: Seq, cost: Cost) {
+    pub fn give_back(&mut self, first: Seq, cost: Amount) {
         for tally in self.tallies.iter_mut().filter(|tally| tally.holds(first)) {
             tally.used = tally.used.saturating_sub(cost.get());
+            tally.late.retain(|late| *late != first);
         }
     }
 
     /// When a request with `ahead` cost units before it fits, if nothing leaves before `from`.
-    pub fn project(&self, from: Instant, ahead: u64, cost: Cost) -> Instant {
+    pub fn project(&self, from: Instant, ahead: u64, cost: Amount) -> Instant {
         let (mut at, mut ahead) = (self.unix(from), ahead);
         let count = u64::from(self.limit.count.get());
         for _ in 0..LOOKED_UP {
@@ -174,7 +213,7 @@ impl CalendarCount {
             let told = |index: &usize| (self.tallies[*index].used > 0, self.tallies[*index].period.end);
             self.tallies.swap_remove((0..KEPT).min_by_key(told).unwrap_or_default());
         }
-        self.tallies.push(Tally { period: self.limit.period(at), used: 0, first: 0, end: 0 });
+        self.tallies.push(Tally::new(self.limit.period(at)));
         self.tallies.len() - 1
     }
 
@@ -190,14 +229,19 @@ impl CalendarCount {
 // === impl Tally ===
 
 impl Tally {
+    fn new(period: Period) -> Self {
+        Self { period, used: 0, first: 0, end: 0, late: Vec::new() }
+    }
+
     /// When this period is over, if `cost` more do not fit into it.
-    fn renewed_for(&self, cost: Cost, count: Cost) -> Option<u64> {
+    fn renewed_for(&self, cost: Amount, count: Amount) -> Option<u64> {
         let needed = u64::from(self.used) + u64::from(cost.get());
         (self.used > 0 && needed > count.get().into()).then_some(self.period.end)
     }
 
-    fn take(&mut self, first: Seq, cost: Cost) {
-        if self.used == 0 {
+    fn take(&mut self, first: Seq, cost: Amount) {
+        // What was taken before the renewal and left after it is used, and has no number here.
+        if self.used == 0 || self.end == 0 {
             self.first = first;
         }
         self.end = first + u64::from(cost.get());
@@ -205,6 +249,6 @@ impl Tally {
     }
 
     fn holds(&self, unit: Seq) -> bool {
-        (self.first..self.end).contains(&unit)
+        (self.first..self.end).contains(&unit) || self.late.contains(&unit)
     }
 }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     clock::Instant,
-    limit::{Cost, Limits},
+    limit::{Amount, Limits},
 };
 
 fn limit(text: &str) -> CalendarLimit {
@@ -104,7 +104,7 @@ fn what_is_wrong_comes_with_what_to_write() {
     assert!(hint("0/day in UTC").contains("lets nothing through"));
 }
 
-const ONE: Cost = Cost::MIN;
+const ONE: Amount = Amount::MIN;
 
 fn seconds(of: u64) -> Instant {
     Instant::START + Duration::from_secs(of)
@@ -132,6 +132,32 @@ fn what_is_used_up_is_renewed_and_not_sooner() {
     count.give_back(1, ONE);
     assert_eq!(count.earliest(seconds(20), ONE), seconds(20));
     assert_eq!(count.usage(seconds(20)).used, 1);
+}
+
+#[test]
+fn what_leaves_after_the_renewal_that_it_was_taken_before_counts_after_it() {
+    let mut taken = count("10/day in UTC", "2026-11-22T23:00:00Z");
+    (0..4).for_each(|unit| taken.take(seconds(3595), unit, ONE));
+    taken.sent(seconds(3605), 0, ONE);
+    taken.take(seconds(3605), 4, ONE);
+    let mut given_back = taken.clone();
+    for unit in 1..4 {
+        taken.sent(seconds(3605), unit, ONE);
+        given_back.give_back(unit, ONE);
+    }
+    assert_eq!((taken.usage(seconds(3605)).used, given_back.usage(seconds(3605)).used), (5, 2));
+}
+
+#[test]
+fn what_leaves_twice_after_a_renewal_counts_once_and_comes_back_from_both_periods() {
+    let mut count = count("10/day in UTC", "2026-11-22T23:00:00Z");
+    count.take(seconds(3500), 0, ONE);
+    count.sent(seconds(3700), 0, ONE);
+    // Its connection failed before a byte of it was written, and it leaves by another one.
+    count.sent(seconds(3701), 0, ONE);
+    assert_eq!((count.usage(seconds(3500)).used, count.usage(seconds(3701)).used), (1, 1));
+    count.give_back(0, ONE);
+    assert_eq!((count.usage(seconds(3500)).used, count.usage(seconds(3701)).used), (0, 0));
 }
 
 #[test]
@@ -166,7 +192,7 @@ fn a_clock_that_is_set_takes_what_was_used_along() {
 
 #[test]
 fn what_costs_more_than_the_whole_limit_leaves_alone() {
-    let five = Cost::new(5).unwrap();
+    let five = Amount::new(5).unwrap();
     let mut count = count("2/day in UTC", "2026-11-22T23:00:00Z");
     assert_eq!(count.earliest(seconds(0), five), seconds(0));
     count.take(seconds(0), 0, ONE);
@@ -196,7 +222,7 @@ proptest! {
         let (mut now, mut unit) = (Instant::START, 0);
         for (pause, cost, fate) in steps {
             now = now + Duration::from_secs(if fate < 5 { 0 } else { pause });
-            let cost = Cost::new(cost.min(count)).unwrap();
+            let cost = Amount::new(cost.min(count)).unwrap();
             let leaves = ours.earliest(now, cost);
             // Full means full: what had to wait would not have fitted into the API's period, give or take the skew.
             if leaves > now {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const ONE: Cost = Cost::MIN;
+const ONE: Amount = Amount::MIN;
 const J: Duration = Duration::from_millis(5);
 
 fn window(limit: &str) -> Window {
@@ -50,6 +50,20 @@ fn a_strict_limit_counts_from_the_answer() {
 }
 
 #[test]
+fn what_costs_more_than_the_limit_takes_one_whole_window() {
+    let mut window = window("2/s");
+    send(&mut window, 0, ms(0));
+    assert_eq!(window.earliest(ms(500), Amount::MAX, J), ms(1005));
+    assert_eq!(window.earliest(ms(1005), Amount::MAX, J), ms(1005));
+    window.take(1, Amount::MAX);
+    window.sent(1, Amount::MAX, ms(1005));
+    assert!(window.buckets.len() <= BUCKETS as usize);
+    assert_eq!(window.earliest(ms(1100), ONE, J), ms(2010));
+    assert_eq!(window.project(ms(1100), ms(1100), 0, ONE, J), ms(2010));
+    assert_eq!(window.project(ms(1100), ms(1100), 2, ONE, J), ms(3010));
+}
+
+#[test]
 fn one_hanging_request_holds_up_one_slot_only() {
     let mut window = window("2/s strict");
     send(&mut window, 0, ms(0)); // never answered
@@ -75,11 +89,11 @@ fn a_permit_not_yet_sent_counts_without_end() {
 #[test]
 fn a_cost_may_span_buckets_and_exceed_the_limit() {
     let mut window = window("600/s");
-    let cost = Cost::new(601).unwrap();
+    let cost = Amount::new(601).unwrap();
     window.take(0, cost);
     window.sent(0, cost, ms(0));
     assert_eq!(window.used(ms(0), J), 601);
-    assert_eq!(window.earliest(ms(1), Cost::new(700).unwrap(), J), ms(1005));
+    assert_eq!(window.earliest(ms(1), Amount::new(700).unwrap(), J), ms(1005));
     window.answered(0, cost, ms(0), ms(1));
     assert_eq!(window.earliest(ms(1), ONE, J), ms(1001));
 }
@@ -91,7 +105,7 @@ fn a_large_limit_stays_small() {
         send(&mut window, seq, ms(seq / 1000));
     }
     assert!(window.buckets.len() <= 257);
-    assert_eq!(size_of::<Bucket>(), 40);
+    assert_eq!(size_of::<UnitBucket>(), 40);
 }
 
 #[test]
@@ -256,7 +270,7 @@ proptest! {
             }
             let counted = book.iter().flatten().filter(|until| **until > now).count();
             prop_assert!(window.used(now, J) as usize >= counted, "{} of {counted} count", window.used(now, J));
-            let sum: u32 = window.buckets.iter().map(|bucket| bucket.used).sum();
+            let sum: u64 = window.buckets.iter().map(|bucket| u64::from(bucket.used)).sum();
             prop_assert_eq!(sum, window.used);
         }
         // Once all that has an end is over, only what was sent and never answered can still count, if strict.

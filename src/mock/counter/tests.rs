@@ -5,7 +5,13 @@ use proptest::prelude::*;
 use super::*;
 
 /// Those that know when they accept the next one.
-const ALL: [Window; 5] = [Window::Sliding, Window::Fixed, Window::Bucket, Window::Gcra, Window::SlidingCounter];
+const ALL: [CountingWindow; 5] = [
+    CountingWindow::Sliding,
+    CountingWindow::Fixed,
+    CountingWindow::Bucket,
+    CountingWindow::Gcra,
+    CountingWindow::SlidingCounter,
+];
 
 fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -15,7 +21,7 @@ fn at(ms: u64) -> Instant {
     Instant::START + millis(ms)
 }
 
-fn counter(window: Window) -> Counter {
+fn counter(window: CountingWindow) -> Counter {
     Counter::new("3/s".parse().unwrap(), window)
 }
 
@@ -29,7 +35,7 @@ fn refuse(retry_after: u64, reset: u64) -> CounterVerdict {
 
 #[test]
 fn a_sliding_window_frees_each_slot_exactly_one_window_later() {
-    let mut counter = counter(Window::Sliding);
+    let mut counter = counter(CountingWindow::Sliding);
     assert_eq!(counter.ask(at(0)), accept(2, 1000));
     assert_eq!(counter.ask(at(400)), accept(1, 600));
     assert_eq!(counter.ask(at(400)), accept(0, 600));
@@ -40,7 +46,7 @@ fn a_sliding_window_frees_each_slot_exactly_one_window_later() {
 
 #[test]
 fn fixed_windows_are_aligned_to_the_first_request() {
-    let mut counter = counter(Window::Fixed);
+    let mut counter = counter(CountingWindow::Fixed);
     assert_eq!(counter.ask(at(700)), accept(2, 1000));
     assert_eq!(counter.ask(at(1699)), accept(1, 1));
     assert_eq!(counter.ask(at(1699)), accept(0, 1));
@@ -52,7 +58,7 @@ fn fixed_windows_are_aligned_to_the_first_request() {
 
 #[test]
 fn a_bucket_starts_full_and_refills_evenly() {
-    let mut counter = counter(Window::Bucket);
+    let mut counter = counter(CountingWindow::Bucket);
     let third = Duration::from_nanos(333_333_334);
     assert_eq!(counter.ask(at(0)), CounterVerdict::Accept { remaining: 2, reset: third });
     counter.ask(at(0));
@@ -64,7 +70,7 @@ fn a_bucket_starts_full_and_refills_evenly() {
 
 #[test]
 fn without_burst_requests_must_be_a_slot_apart() {
-    let mut counter = Counter::new("4/s".parse().unwrap(), Window::Gcra);
+    let mut counter = Counter::new("4/s".parse().unwrap(), CountingWindow::Gcra);
     assert_eq!(counter.ask(at(0)), accept(0, 250));
     assert_eq!(counter.ask(at(0)), refuse(250, 250));
     assert_eq!(counter.ask(at(249)), refuse(1, 1));
@@ -78,7 +84,7 @@ fn without_burst_requests_must_be_a_slot_apart() {
 /// <https://blog.cloudflare.com/counting-things-a-lot-of-different-things/>
 #[test]
 fn a_sliding_counter_weighs_the_last_window_by_what_it_still_covers() {
-    let mut counter = Counter::new("50/min".parse().unwrap(), Window::SlidingCounter);
+    let mut counter = Counter::new("50/min".parse().unwrap(), CountingWindow::SlidingCounter);
     (0..42).for_each(|_| assert!(matches!(counter.ask(at(0)), CounterVerdict::Accept { .. })));
     let left: Vec<_> = (0..18).map(|_| counter.ask(at(75_000)).remaining()).collect();
     // Before the first of them: 50 - 31.5 = 18.5, so that 18 fit.
@@ -91,7 +97,7 @@ fn a_sliding_counter_weighs_the_last_window_by_what_it_still_covers() {
 
 #[test]
 fn a_sliding_counter_forgets_what_is_two_windows_old() {
-    let mut counter = counter(Window::SlidingCounter);
+    let mut counter = counter(CountingWindow::SlidingCounter);
     (0..3).for_each(|_| assert!(matches!(counter.ask(at(0)), CounterVerdict::Accept { .. })));
     // Full until a third of the three has left: a third of the next window must be over.
     let free = Duration::from_nanos(1_333_333_334);
@@ -101,7 +107,7 @@ fn a_sliding_counter_forgets_what_is_two_windows_old() {
 
 #[test]
 fn a_concurrency_limit_counts_what_is_under_way() {
-    let mut counter = counter(Window::Concurrency);
+    let mut counter = counter(CountingWindow::Concurrency);
     let left: Vec<_> = (0..3).map(|_| counter.ask(at(0)).remaining()).collect();
     assert_eq!(left, [2, 1, 0]);
     // Time alone makes no room.
@@ -119,14 +125,14 @@ fn a_concurrency_limit_counts_what_is_under_way() {
 fn a_limit_lowered_in_mid_run_keeps_what_was_counted() {
     for (window, verdict) in [
         // Two of the three have to leave before one fits again.
-        (Window::Sliding, refuse(900, 900)),
-        (Window::Fixed, refuse(800, 800)),
+        (CountingWindow::Sliding, refuse(900, 900)),
+        (CountingWindow::Fixed, refuse(800, 800)),
         // Three of one are missing, less a fifth of three regained: empty.
-        (Window::Bucket, refuse(1000, 1000)),
+        (CountingWindow::Bucket, refuse(1000, 1000)),
         // The first alone was accepted, and 200 ms at 3/s gave back 0.6 of its token: 0.4 are missing, at 1/s.
-        (Window::Gcra, refuse(400, 400)),
+        (CountingWindow::Gcra, refuse(400, 400)),
         // Three of one in this window, so that all of the next one is theirs.
-        (Window::SlidingCounter, refuse(1800, 800)),
+        (CountingWindow::SlidingCounter, refuse(1800, 800)),
     ] {
         let mut counter = counter(window);
         for ms in [0, 50, 100] {
@@ -139,7 +145,9 @@ fn a_limit_lowered_in_mid_run_keeps_what_was_counted() {
 
 #[test]
 fn a_limit_raised_in_mid_run_gives_what_is_more() {
-    for window in [Window::Sliding, Window::Fixed, Window::Bucket, Window::SlidingCounter] {
+    for window in
+        [CountingWindow::Sliding, CountingWindow::Fixed, CountingWindow::Bucket, CountingWindow::SlidingCounter]
+    {
         let mut counter = counter(window);
         (0..3).for_each(|_| assert!(matches!(counter.ask(at(0)), CounterVerdict::Accept { .. })));
         counter.retune("6/2s".parse().unwrap(), at(0));
@@ -209,7 +217,7 @@ proptest! {
 
     #[test]
     fn no_sliding_window_holds_more_than_the_limit((rate, gaps) in traffic()) {
-        let sent = accepted(&mut Counter::new(rate, Window::Sliding), &gaps);
+        let sent = accepted(&mut Counter::new(rate, CountingWindow::Sliding), &gaps);
         for pair in sent.windows(rate.count.get() as usize + 1) {
             prop_assert!(pair[pair.len() - 1] - pair[0] >= nanos(rate.per));
         }
@@ -217,7 +225,7 @@ proptest! {
 
     #[test]
     fn no_fixed_window_holds_more_than_the_limit((rate, gaps) in traffic()) {
-        let sent = accepted(&mut Counter::new(rate, Window::Fixed), &gaps);
+        let sent = accepted(&mut Counter::new(rate, CountingWindow::Fixed), &gaps);
         for pair in sent.windows(rate.count.get() as usize + 1) {
             let index = |at: u64| (at - sent[0]) / nanos(rate.per);
             prop_assert!(index(pair[pair.len() - 1]) > index(pair[0]));
@@ -226,7 +234,7 @@ proptest! {
 
     #[test]
     fn without_burst_no_two_are_closer_than_a_slot((rate, gaps) in traffic()) {
-        let sent = accepted(&mut Counter::new(rate, Window::Gcra), &gaps);
+        let sent = accepted(&mut Counter::new(rate, CountingWindow::Gcra), &gaps);
         for pair in sent.windows(2) {
             prop_assert!((pair[1] - pair[0]) * u64::from(rate.count.get()) >= nanos(rate.per));
         }
@@ -234,7 +242,7 @@ proptest! {
 
     #[test]
     fn no_estimate_of_a_sliding_counter_exceeds_the_limit((rate, gaps) in traffic()) {
-        let sent = accepted(&mut Counter::new(rate, Window::SlidingCounter), &gaps);
+        let sent = accepted(&mut Counter::new(rate, CountingWindow::SlidingCounter), &gaps);
         let (count, per) = (f64::from(rate.count.get()), nanos(rate.per));
         for (number, at) in sent.iter().enumerate() {
             let (window, elapsed) = ((at - sent[0]) / per, (at - sent[0]) % per);
@@ -247,7 +255,7 @@ proptest! {
 
     #[test]
     fn a_bucket_never_gives_more_than_it_held_and_gained((rate, gaps) in traffic()) {
-        let sent = accepted(&mut Counter::new(rate, Window::Bucket), &gaps);
+        let sent = accepted(&mut Counter::new(rate, CountingWindow::Bucket), &gaps);
         let (count, per) = (u64::from(rate.count.get()), nanos(rate.per));
         for (i, from) in sent.iter().enumerate() {
             for (j, to) in sent.iter().enumerate().skip(i) {

@@ -4,7 +4,7 @@ use super::{
     ietf::SECONDS,
     words::{BARE, DialectRow},
 };
-use crate::mock::{counter::Window, limiter::Layout};
+use crate::mock::{counter::CountingWindow, limiter::Layout};
 
 const LIMIT: (&str, &str) = ("x-ratelimit-limit", "$limit");
 const REMAINING: (&str, &str) = ("x-ratelimit-remaining", "$remaining");
@@ -24,33 +24,33 @@ pub(super) const ROWS: &[DialectRow] = &[
         name: "late-reset",
         help: "slowapi: X-RateLimit-Reset in epoch seconds with decimals, a second late; Retry-After always; fixed windows",
         always: &[LIMIT, REMAINING, ("x-ratelimit-reset", "$reset.epoch_late"), ("retry-after", "$reset.s_late")],
-        window: Window::Fixed,
+        window: CountingWindow::Fixed,
         ..BARE
     },
     // === how they count ===
     DialectRow {
         name: "no-burst",
         help: "a bare 429; requests must be W/N apart (GCRA of burst 1, nginx's limit_req without burst)",
-        window: Window::Gcra,
+        window: CountingWindow::Gcra,
         ..BARE
     },
     DialectRow {
         name: "token-bucket",
         help: "a bare 429; a token bucket of N, refilled N per W",
-        window: Window::Bucket,
+        window: CountingWindow::Bucket,
         ..BARE
     },
     DialectRow {
         name: "sliding-counter",
         help: "a bare 429; this window's count and the last one's, weighted (Cloudflare, Flask-Limiter)",
-        window: Window::SlidingCounter,
+        window: CountingWindow::SlidingCounter,
         ..BARE
     },
     DialectRow {
         name: "concurrency-503",
         help: "a bare 503; at most N under way at once, whatever W is",
         status: 503,
-        window: Window::Concurrency,
+        window: CountingWindow::Concurrency,
         ..BARE
     },
     // === whom they count ===
@@ -62,7 +62,7 @@ pub(super) const ROWS: &[DialectRow] = &[
         ),
         always: &[LIMIT, REMAINING, ("x-ratelimit-reset", "$reset.epoch")],
         refused: &[SECONDS],
-        window: Window::Fixed,
+        window: CountingWindow::Fixed,
         layout: Layout::Stacked,
         ..BARE
     },

@@ -50,7 +50,7 @@ fn refused() -> Facts {
     })
 }
 
-fn said(dialect: Dialect, facts: &Facts) -> Vec<(String, String)> {
+fn said(dialect: MockDialect, facts: &Facts) -> Vec<(String, String)> {
     let mut headers = HeaderMap::new();
     dialect.describe(facts, &mut headers);
     headers.iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect()
@@ -86,7 +86,7 @@ fn shape(value: &str) -> String {
 
 #[test]
 fn every_dialect_is_recorded() {
-    let all: Vec<&str> = Dialect::value_variants().iter().map(|dialect| dialect.0.name).collect();
+    let all: Vec<&str> = MockDialect::value_variants().iter().map(|dialect| dialect.0.name).collect();
     let mut recorded: Vec<&str> = RECORDED.iter().map(|(name, ..)| *name).collect();
     let mut known = all.clone();
     known.sort_unstable();
@@ -99,7 +99,7 @@ fn every_dialect_is_recorded() {
 #[test]
 fn every_dialect_has_the_fields_and_the_syntax_of_the_real_one() {
     for (name, status, recorded) in RECORDED {
-        let dialect: Dialect = name.parse().unwrap();
+        let dialect: MockDialect = name.parse().unwrap();
         assert_eq!(dialect.refusal().as_u16(), *status, "{name}");
         let shapes = |of_refusal: bool| -> Vec<(String, String)> {
             let fields = recorded.iter().filter(|(field, _)| of_refusal || !field.starts_with('*'));
@@ -119,10 +119,10 @@ fn every_dialect_has_the_fields_and_the_syntax_of_the_real_one() {
 #[test]
 fn bodies_are_those_of_the_real_ones() {
     for (name, part) in BODIES {
-        let body = name.parse::<Dialect>().unwrap().complaint(&refused());
+        let body = name.parse::<MockDialect>().unwrap().complaint(&refused());
         assert!(body.contains(part), "{name}: {body}");
     }
-    for dialect in Dialect::value_variants() {
+    for dialect in MockDialect::value_variants() {
         for json in [dialect.complaint(&refused()), format!(r#"{{"number":1{}}}"#, dialect.members(&accepted()))] {
             let text = json.is_empty() || json.starts_with('<') || json == "Retry later\n";
             assert!(text || serde_json::from_str::<serde_json::Value>(&json).is_ok(), "{dialect}: {json}");
@@ -163,7 +163,7 @@ fn counts_and_resets_are_the_verdicts() {
 #[test]
 fn templates_name_facts_that_there_are() {
     // Ten per minute can be said by all: what a template asks for besides is a slip of the pen.
-    for dialect in Dialect::value_variants() {
+    for dialect in MockDialect::value_variants() {
         let DialectRow { always, refused: besides, complaint, members, .. } = dialect.0;
         for template in
             always.iter().chain(*besides).flat_map(|(name, value)| [name, value]).chain([complaint, members])
@@ -175,8 +175,8 @@ fn templates_name_facts_that_there_are() {
 
 #[test]
 fn an_unknown_name_is_told_the_names() {
-    let said = "klingon".parse::<Dialect>().unwrap_err();
-    let missing = Dialect::value_variants().iter().find(|dialect| !said.contains(dialect.0.name));
+    let said = "klingon".parse::<MockDialect>().unwrap_err();
+    let missing = MockDialect::value_variants().iter().find(|dialect| !said.contains(dialect.0.name));
     assert!(missing.is_none(), "{missing:?}: {said}");
-    assert_eq!(Dialect::default().to_string(), "retry-after");
+    assert_eq!(MockDialect::default().to_string(), "retry-after");
 }

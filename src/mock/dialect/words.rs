@@ -1,6 +1,6 @@
 //! A row of the table of dialects.
 
-use crate::mock::{counter::Window, limiter::Layout};
+use crate::mock::{counter::CountingWindow, limiter::Layout};
 
 /// One row: what is sent under which names. Values, names of fields and bodies are templates, see
 /// [`Facts::fill`](super::Facts::fill).
@@ -20,7 +20,7 @@ pub(super) struct DialectRow {
     /// Further members of an accepted request's JSON object, each with a comma before it.
     pub(super) members: &'static str,
     /// How it counts by default.
-    pub(super) window: Window,
+    pub(super) window: CountingWindow,
     /// Which limits there are.
     pub(super) layout: Layout,
 }
@@ -34,6 +34,6 @@ pub(super) const BARE: DialectRow = DialectRow {
     status: 429,
     complaint: r#"{"error":"too many requests"}"#,
     members: "",
-    window: Window::Sliding,
+    window: CountingWindow::Sliding,
     layout: Layout::Single,
 };

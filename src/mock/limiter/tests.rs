@@ -1,13 +1,16 @@
 //! What the dialects that are known by how they count accept, by their definitions.
 
 use super::*;
-use crate::mock::Dialect;
+use crate::mock::MockDialect;
 
-fn caller(method: Method, fields: &[(&'static str, &'static str)]) -> Caller {
-    Caller::new(method, &fields.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect())
+fn caller(method: Method, fields: &[(&'static str, &'static str)]) -> MockCaller {
+    MockCaller::new(
+        method,
+        &fields.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect(),
+    )
 }
 
-fn get() -> Caller {
+fn get() -> MockCaller {
     caller(Method::GET, &[])
 }
 
@@ -16,12 +19,12 @@ fn at(ms: u64) -> Instant {
 }
 
 fn limiter(dialect: &str, limit: &str) -> Limiter {
-    let dialect: Dialect = dialect.parse().unwrap();
+    let dialect: MockDialect = dialect.parse().unwrap();
     dialect.limiter(limit.parse().unwrap(), dialect.window())
 }
 
 /// Which of these requests are accepted: `+`, or `-` for those that are refused.
-fn accepted(limiter: &mut Limiter, requests: impl IntoIterator<Item = (u64, Caller)>) -> String {
+fn accepted(limiter: &mut Limiter, requests: impl IntoIterator<Item = (u64, MockCaller)>) -> String {
     let asked = requests.into_iter().map(|(ms, caller)| limiter.ask(&caller, at(ms)).0);
     asked.map(|verdict| if let CounterVerdict::Accept { .. } = verdict { '+' } else { '-' }).collect()
 }
@@ -82,7 +85,7 @@ fn of_two_limits_the_last_one_that_was_asked_is_told() {
 #[test]
 fn what_the_second_limit_refuses_holds_no_place_of_the_first() {
     // Ten at once, and five times a tenth of one, which is one.
-    let mut limiter = Limiter::new("10/100s".parse().unwrap(), Window::Concurrency, Layout::Stacked);
+    let mut limiter = Limiter::new("10/100s".parse().unwrap(), CountingWindow::Concurrency, Layout::Stacked);
     assert_eq!(accepted(&mut limiter, vec![(0, get()); 20]), "+-------------------");
     limiter.done(&get());
     assert_eq!(accepted(&mut limiter, [(0, get())]), "+");
@@ -111,7 +114,7 @@ fn each_key_has_a_limit_of_its_own() {
         caller(Method::GET, &[("x-api-key", "three")]),
     ];
     for caller in callers {
-        let other = Caller { method: Method::POST, ..caller.clone() };
+        let other = MockCaller { method: Method::POST, ..caller.clone() };
         assert_eq!(accepted(&mut limiter, [(0, caller), (0, other)]), "+-");
     }
 }

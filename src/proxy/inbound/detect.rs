@@ -2,7 +2,6 @@
 
 use std::{io, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use rustix::net::RecvFlags;
 use tokio::{io::Interest, net::TcpStream};
 
@@ -20,20 +19,34 @@ use crate::{
 
 /// How long a connection that has not said anything is listened to once the process drains.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
-/// Serves one connection until it ends, hangs, or the process drains. `pool` is the calling thread's.
-pub async fn serve(proxy: Arc<Proxy>, pool: Arc<Pool>, stream: TcpStream, address: IpAddr) {
+
+/// Serves one connection until it ends, hangs, or the process drains. `pool` is the calling thread's; `counted` is dropped
+/// at the end.
+pub fn serve(
+    proxy: Arc<Proxy>,
+    pool: Arc<Pool>,
+    stream: TcpStream,
+    address: IpAddr,
+    counted: impl Send,
+) -> impl Future<Output = ()> + Send {
     let client = Arc::new(ClientConnection::new(proxy.clone(), stream));
-    let exchange = Arc::new(Exchange::new(Arc::new(Session::new(proxy, pool, client.clone(), address))));
+    serve_exchange(Arc::new(Exchange::new(Arc::new(Session::new(proxy, pool, client, address)))), counted)
+}
+
+/// Apart from [`serve`], whose arguments every connection that waits would carry.
+async fn serve_exchange(exchange: Arc<Exchange>, _counted: impl Send) {
     match first_word(&exchange).await {
         Some(Protocol::Http1) => {
-            http1::serve(exchange.clone(), Socket::new(client, Bytes::new())).await;
+            http1::serve(exchange.clone(), Socket::new(exchange.session.client.clone())).await;
             if let Some(takeover) = exchange.take_over() {
                 // Boxed: every connection that waits would carry its size.
                 Box::pin(takeover::serve(exchange, *takeover)).await;
             }
         }
         Some(Protocol::Http2) => {
-            Box::pin(http2::serve(exchange.session.clone(), Socket::new(client, Bytes::new()))).await;
+            let session = exchange.session.clone();
+            let socket = Socket::new(session.client.clone());
+            Box::pin(http2::serve(session, socket)).await;
         }
         None => {}
     }

@@ -18,7 +18,7 @@ use tower::Service;
 use tracing::debug;
 
 use crate::{
-    error::Cause,
+    error::BoxError,
     proxy::{
         call::Arrival,
         exchange::Exchange,
@@ -64,7 +64,7 @@ where
         .max_headers(MAX_FIELDS)
         // The upstream's date is the answer's; we are no origin.
         .auto_date_header(false)
-        // PiecewiseIo of answers are written from where they were read to: no second copy waits for a slow worker.
+        // Pieces of answers are written from where they were read to: no second copy waits for a slow worker.
         .writev(true)
         .serve_connection(TokioIo::new(RewriteErrorsIo::new(stream, exchange.clone())), service)
         .with_upgrades();
@@ -114,9 +114,9 @@ where
 
 impl http_body::Body for Unhurried {
     type Data = Bytes;
-    type Error = Cause;
+    type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         ready!(self.exchange.poll_room(AT_ONCE, cx));
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         if let Some(Ok(frame)) = &frame {

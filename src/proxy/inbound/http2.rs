@@ -21,7 +21,7 @@ use tracing::debug;
 
 use crate::{
     clock::Instant,
-    error::Cause,
+    error::BoxError,
     proxy::{
         call::Arrival,
         exchange::Exchange,
@@ -170,9 +170,9 @@ enum StreamActivity {
 
 impl http_body::Body for Watched {
     type Data = Bytes;
-    type Error = Cause;
+    type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
             return Poll::Ready(frame);
         }

@@ -15,7 +15,7 @@ use tracing::{debug, warn};
 use super::{http1, http2, relay, socket::Socket};
 use crate::{
     ca::{Alpn, CaError},
-    metrics::Interception,
+    metrics::TunnelContent,
     policy::{Origin, Scheme},
     proxy::{
         exchange::Exchange, incidents::Incidents, log_throttle::LogTopic, outbound::route::Route, protocol::PREFACE,
@@ -103,7 +103,7 @@ pub(crate) async fn serve(exchange: Arc<Exchange>, mut client: Socket, route: Ar
             };
             match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                 Ok((stream, session)) => {
-                    metrics.intercepted(Interception::Tls);
+                    metrics.intercepted(TunnelContent::Tls);
                     let newer = stream.get_ref().1.alpn_protocol() == Some(b"h2");
                     spoken(session.clone(), stream, if newer { Protocol::Http2 } else { Protocol::Http1 }).await;
                     if session.routes.lock().is_empty() && !proxy.is_draining() {
@@ -114,14 +114,14 @@ pub(crate) async fn serve(exchange: Arc<Exchange>, mut client: Socket, route: Ar
             }
         }
         Ok((_, Some(protocol))) => {
-            metrics.intercepted(Interception::Plain);
+            metrics.intercepted(TunnelContent::Plain);
             let session = exchange.session.inside(Origin { scheme: Scheme::Http, ..route.origin.clone() }, protocol);
             spoken(Arc::new(session), client, protocol).await;
         }
         // Opened and closed without a word.
         Ok((None, _)) | Err(_) => debug!(origin = %route.origin, "nothing came through a tunnel"),
         Ok(_) => {
-            metrics.intercepted(Interception::NotHttp);
+            metrics.intercepted(TunnelContent::NotHttp);
             let (host, now) = (&route.origin.host, proxy.clock.now());
             let detail = format!("{host}: what came through a tunnel is neither TLS nor HTTP");
             proxy.reports.incidents.not_intercepted(Incidents::NOT_HTTP, detail, LEAVE_ALONE, now);
@@ -174,7 +174,7 @@ fn not_shaken(exchange: &Exchange, route: &Route, error: &io::Error) {
     let (proxy, host, now) = (&exchange.proxy, &route.origin.host, exchange.proxy.clock.now());
     let note = |kind, detail, hint: &str| proxy.reports.incidents.not_intercepted(kind, detail, hint, now);
     if let Some(unsigned) = error.get_ref().and_then(|error| error.downcast_ref::<CaError>()) {
-        route.lane.metrics().intercepted(Interception::Failed);
+        route.lane.metrics().intercepted(TunnelContent::Failed);
         let hint = unsigned.hint().unwrap_or_default();
         note(Incidents::NOT_INTERCEPTED, format!("{host}: {unsigned}"), &hint);
         if proxy.reports.throttle.is_due(LogTopic::Unsigned, host, now) {
@@ -188,7 +188,7 @@ fn not_shaken(exchange: &Exchange, route: &Route, error: &io::Error) {
     };
     // Some say so, some just go away.
     let untrusted = alert.map_or(went_away(error), is_distrust);
-    route.lane.metrics().intercepted(if untrusted { Interception::Untrusted } else { Interception::Failed });
+    route.lane.metrics().intercepted(if untrusted { TunnelContent::Untrusted } else { TunnelContent::Failed });
     if !untrusted {
         debug!(%host, %error, "a worker's TLS handshake failed");
         match error.kind() {

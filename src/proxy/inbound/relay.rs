@@ -35,7 +35,7 @@ where
     // Whoever asks sees it open until it is counted.
     let open = OpenTunnel::new(&exchange);
     copy(&exchange, client, upstream, permit).await;
-    metrics.count(metrics::Outcome::Tunnelled);
+    metrics.count(metrics::CallOutcome::Tunnelled);
     drop(open);
 }
 

@@ -24,12 +24,12 @@ pub(crate) struct RewriteErrorsIo<S> {
     exchange: Arc<Exchange>,
     /// What was read since there was no request.
     heard: HeadProgress,
-    /// What is still to be written of interim answers.
-    interim: Bytes,
+    /// What is still to be written of interim answers, or of our answer to something that hyper could not read.
+    unwritten: Bytes,
     /// All that hyper had to say before the request under way is written, and nothing yet of what it says to that.
     between: bool,
-    /// What is still to be written of our answer to something that hyper could not read.
-    instead: Option<Bytes>,
+    /// Our answer stands for what hyper says from now on.
+    instead: bool,
 }
 
 /// How much was read, as far as it takes to tell why hyper has had enough of a head.
@@ -43,7 +43,14 @@ struct HeadProgress {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
     pub(crate) fn new(stream: S, exchange: Arc<Exchange>) -> Self {
-        Self { stream, exchange, heard: HeadProgress::default(), interim: Bytes::new(), between: false, instead: None }
+        Self {
+            stream,
+            exchange,
+            heard: HeadProgress::default(),
+            unwritten: Bytes::new(),
+            between: false,
+            instead: false,
+        }
     }
 
     pub(crate) fn into_inner(self) -> S {
@@ -53,15 +60,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
     /// Writes what the upstream has answered for the time being.
     fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.between {
-            if self.interim.is_empty() {
-                self.interim = self.exchange.interim.take();
+            if self.unwritten.is_empty() {
+                self.unwritten = self.exchange.interim.take();
             }
-            if self.interim.is_empty() {
+            if self.unwritten.is_empty() {
                 break;
             }
-            let written = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.interim))?;
-            self.interim.advance(written);
+            ready!(self.poll_write_own(cx))?;
         }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes some of what is ours.
+    fn poll_write_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.unwritten))?;
+        self.unwritten.advance(written);
         Poll::Ready(Ok(()))
     }
 
@@ -69,7 +82,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
     ///
     /// Ready with `true` once all of that is written; `false`: there is nothing of the kind.
     fn poll_say_better(&mut self, cx: &mut Context<'_>, head: &[u8]) -> Poll<io::Result<bool>> {
-        if self.instead.is_none() {
+        if !self.instead {
             if self.exchange.is_answering() || !head.starts_with(b"HTTP/1.1 4") {
                 return Poll::Ready(Ok(false));
             }
@@ -78,11 +91,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
                 b"431" if self.heard.is_small() => b"400",
                 status => status,
             };
-            self.instead = Some(respond::to_unreadable(&self.exchange, status));
+            self.unwritten = respond::to_unreadable(&self.exchange, status);
+            self.instead = true;
         }
-        while let Some(rest) = self.instead.as_mut().filter(|rest| !rest.is_empty()) {
-            let written = ready!(Pin::new(&mut self.stream).poll_write(cx, rest))?;
-            rest.advance(written);
+        while !self.unwritten.is_empty() {
+            ready!(self.poll_write_own(cx))?;
         }
         self.exchange.set_answering(true);
         Poll::Ready(Ok(true))
@@ -156,7 +169,7 @@ impl HeadProgress {
     fn note(&mut self, read: &[u8]) {
         if self.bytes < MAX_HEAD {
             self.bytes += read.len();
-            self.lines += read.iter().filter(|byte| **byte == b'\n').count();
+            self.lines += memchr::memchr_iter(b'\n', read).count();
         }
     }
 

@@ -23,8 +23,8 @@ use crate::proxy::session::ClientConnection;
 /// The socket of a client.
 pub(crate) struct Socket {
     client: Arc<ClientConnection>,
-    /// What was read already, and is to be read again.
-    ahead: Bytes,
+    /// What was read already, and is to be read again. Boxed, because most connections have nothing of the kind.
+    ahead: Option<Box<Bytes>>,
 }
 
 /// How long a client may take to notice that we have closed our side.
@@ -37,23 +37,23 @@ const PEEK: usize = 4096;
 // === impl Socket ===
 
 impl Socket {
-    pub(crate) fn new(client: Arc<ClientConnection>, ahead: Bytes) -> Self {
-        Self { client, ahead }
+    pub(crate) fn new(client: Arc<ClientConnection>) -> Self {
+        Self { client, ahead: None }
     }
 
     /// The same socket, with what was read of it already.
     pub(crate) fn with_prefix(self, ahead: Bytes) -> Self {
-        Self { ahead, ..self }
+        Self { ahead: (!ahead.is_empty()).then(|| Box::new(ahead)), ..self }
     }
 
     /// What the client says first, without taking it away. Empty: it has closed its side.
     pub(crate) async fn peek(&mut self) -> io::Result<&[u8]> {
-        if self.ahead.is_empty() {
+        if self.ahead.is_none() {
             let mut heard = BytesMut::with_capacity(PEEK);
             self.read_buf(&mut heard).await?;
-            self.ahead = heard.freeze();
+            self.ahead = (!heard.is_empty()).then(|| Box::new(heard.freeze()));
         }
-        Ok(&self.ahead)
+        Ok(self.ahead.as_deref().map_or(&[], |ahead| ahead))
     }
 }
 
@@ -120,13 +120,12 @@ fn discard(stream: &TcpStream) -> io::Result<bool> {
 
 impl AsyncRead for Socket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if !self.ahead.is_empty() {
-            let n = self.ahead.len().min(buf.remaining());
-            buf.put_slice(&self.ahead[..n]);
-            self.ahead.advance(n);
-            if self.ahead.is_empty() {
-                // What is read to its end is still kept by those who can see it.
-                self.ahead = Bytes::new();
+        if let Some(ahead) = &mut self.ahead {
+            let n = ahead.len().min(buf.remaining());
+            buf.put_slice(&ahead[..n]);
+            ahead.advance(n);
+            if ahead.is_empty() {
+                self.ahead = None;
             }
             return Poll::Ready(Ok(()));
         }

@@ -1,19 +1,29 @@
 //! Header fields at the border: what is between two hops stays between them (RFC 9110 §7.6).
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Version,
-    header::{CONNECTION, CONTENT_LENGTH, EXPECT, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA},
+    header::{
+        CONNECTION, CONTENT_LENGTH, EXPECT, Entry, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+    },
 };
 use http_body::Frame;
+
+use crate::proxy::request_stats::Wait;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
 /// Ours, and never to be taken from anybody else (RFC 9209).
 pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+/// Whose answer it is: that of a cache, or of a call that others share (RFC 9211).
+pub(crate) const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 /// W3C Server Timing: what andante added to the time of an answer.
-pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+/// Our metrics in it: how long a request waited, and what it had to expect when it came.
+const OUR_METRICS: [&str; 2] = ["andante", "andante-expected"];
 /// What andante calls the request. Those of others who are called so are removed.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("andante-request-id");
 
@@ -52,7 +62,10 @@ pub(crate) fn remove_hop_by_hop(fields: &mut HeaderMap) -> bool {
         }
     }
     if found.proxy && fields.contains_key(PROXY_STATUS) {
-        remove_our_status(fields);
+        remove_our_status(fields, PROXY_STATUS);
+    }
+    if found.cache {
+        remove_our_status(fields, CACHE_STATUS);
     }
     if found.andante {
         remove_ours(fields);
@@ -123,6 +136,7 @@ struct Found {
     /// Another field that concerns one hop.
     rare: bool,
     proxy: bool,
+    cache: bool,
     andante: bool,
 }
 
@@ -133,6 +147,7 @@ impl Found {
             b"te" => (self.te, self.rare) = (true, true),
             b"transfer-encoding" => self.coding = true,
             b"content-length" => self.length = true,
+            b"cache-status" => self.cache = true,
             b"upgrade" | b"expect" | b"keep-alive" => self.rare = true,
             name if name.starts_with(b"proxy-") => self.proxy = true,
             name if name.starts_with(b"andante-") => self.andante = true,
@@ -234,18 +249,39 @@ fn belongs_into_head(name: &HeaderName) -> bool {
     ) || ["access-control-", "if-", "sec-", "x-forwarded-"].iter().any(|kind| name.starts_with(kind))
 }
 
-/// Removes every line of `Proxy-Status` that somebody else has signed with our name.
+/// Removes every line of the field `name` that somebody else has signed with our name.
 #[cold]
-fn remove_our_status(fields: &mut HeaderMap) {
+fn remove_our_status(fields: &mut HeaderMap, name: HeaderName) {
     let is_ours = |member: &str| {
         let name = member.split(';').next().unwrap_or_default();
         name.trim().trim_matches('"').eq_ignore_ascii_case("andante")
     };
-    let lines: Vec<HeaderValue> = fields.get_all(PROXY_STATUS).into_iter().cloned().collect();
-    fields.remove(PROXY_STATUS);
+    let lines: Vec<HeaderValue> = fields.get_all(&name).into_iter().cloned().collect();
+    fields.remove(&name);
     for line in lines {
         if !members(&line).any(is_ours) {
-            fields.append(PROXY_STATUS, line);
+            fields.append(&name, line);
+        }
+    }
+}
+
+/// Says how long the request has waited, in milliseconds as W3C Server Timing has it; and, in a metric of its own, what it
+/// had to expect when it came. Nobody else says so in our name.
+pub(crate) fn set_our_timing(fields: &mut HeaderMap, wait: Wait) {
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let (Wait { time, expected, ahead }, [waited, promised]) = (wait, OUR_METRICS);
+    let timing = if time.is_zero() {
+        HeaderValue::from_static("andante;dur=0")
+    } else {
+        let waited = format!("{waited};dur={:.1}", ms(time));
+        let promised = expected.map(|expected| format!(", {promised};dur={:.1};desc=\"{ahead} ahead\"", ms(expected)));
+        HeaderValue::try_from(waited + &promised.unwrap_or_default()).expect("visible ASCII")
+    };
+    match fields.entry(SERVER_TIMING) {
+        Entry::Vacant(none) => drop(none.insert(timing)),
+        Entry::Occupied(_) => {
+            remove_our_timing(fields);
+            fields.append(SERVER_TIMING, timing);
         }
     }
 }
@@ -257,7 +293,7 @@ pub(crate) fn remove_our_timing(fields: &mut HeaderMap) {
     }
     let is_ours = |metric: &&[u8]| {
         let name = metric.split(|byte| *byte == b';').next().unwrap_or_default();
-        name.trim_ascii().eq_ignore_ascii_case(b"andante")
+        OUR_METRICS.iter().any(|ours| name.trim_ascii().eq_ignore_ascii_case(ours.as_bytes()))
     };
     let lines: Vec<HeaderValue> = fields.get_all(SERVER_TIMING).into_iter().cloned().collect();
     fields.remove(SERVER_TIMING);

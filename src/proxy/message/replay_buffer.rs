@@ -10,10 +10,11 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use http_body::{Body as _, Frame};
-use hyper::body::Incoming;
+use http_body::Frame;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+
+use super::incoming_body::IncomingBody;
 
 /// What has been sent of a body so far.
 pub(crate) struct ReplayBuffer {
@@ -41,7 +42,7 @@ struct Contents {
     sized: bool,
     size: u64,
     /// What has not been read yet, when the one who read has stopped.
-    rest: Option<Incoming>,
+    rest: Option<IncomingBody>,
 }
 
 /// The memory that is left for bodies that may have to be sent again, over all requests.
@@ -74,7 +75,7 @@ impl ReplayBuffer {
     }
 
     /// Has it sent once more from its beginning, with what was not read of it yet; `None` if too much of it is gone.
-    pub(crate) async fn reopen(&self) -> Option<Option<Incoming>> {
+    pub(crate) async fn reopen(&self) -> Option<Option<IncomingBody>> {
         let back = async {
             loop {
                 let back = self.back.notified();
@@ -133,13 +134,13 @@ impl ReplayBuffer {
     }
 
     /// The one who read the body stops, with `rest` unread.
-    pub(crate) fn stop(&self, rest: &mut Option<Incoming>) {
+    pub(crate) fn stop(&self, rest: &mut Option<IncomingBody>) {
         let mut contents = self.contents.lock();
         if contents.gone {
             return;
         }
         // A length that was sent to its end leaves no last word.
-        contents.ended |= rest.as_ref().is_none_or(Incoming::is_end_stream);
+        contents.ended |= rest.as_ref().is_none_or(IncomingBody::is_end_stream);
         // What was read to its end has nothing more to say: its trailers are kept.
         contents.rest = rest.take().filter(|_| !contents.ended);
         drop(contents);

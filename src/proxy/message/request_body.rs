@@ -13,11 +13,12 @@ use hyper::body::Incoming;
 
 use super::{
     fields,
+    incoming_body::{BodyDigest, IncomingBody},
     progress::{Phase, Progress},
     replay_buffer::{ReplayBuffer, ReplayMemory},
     writes::Written,
 };
-use crate::error::Cause;
+use crate::error::BoxError;
 
 /// A request. Boxed, because every step's future would otherwise carry its 300 bytes once more while it waits.
 pub(crate) type BoxedRequest = Box<Request<RequestBody>>;
@@ -25,7 +26,7 @@ pub(crate) type BoxedRequest = Box<Request<RequestBody>>;
 /// The body of a request, from the moment on which its turn has come.
 pub(crate) struct RequestBody {
     /// `None`: there is none, whatever there was.
-    incoming: Option<Incoming>,
+    incoming: Option<IncomingBody>,
     progress: Arc<Progress>,
     /// Where it is kept, and how much of what is kept was sent this time.
     kept: Option<(Arc<ReplayBuffer>, usize)>,
@@ -37,7 +38,7 @@ pub(crate) struct RequestBody {
 
 impl RequestBody {
     pub(crate) fn new(incoming: Incoming, progress: Arc<Progress>) -> Self {
-        Self { incoming: Some(incoming), progress, kept: None, written: None }
+        Self { incoming: Some(IncomingBody::new(incoming)), progress, kept: None, written: None }
     }
 
     /// The body that `kept` has the beginning of, once more; `None` if too much of it is gone.
@@ -49,6 +50,15 @@ impl RequestBody {
     /// No body at all.
     pub(crate) fn empty(progress: Arc<Progress>) -> Self {
         Self { incoming: None, progress, kept: None, written: None }
+    }
+
+    /// Has `digest` see what is read of it, on an exchange with this `progress`.
+    pub(crate) fn hash_into(&mut self, digest: Arc<BodyDigest>, progress: Arc<Progress>) {
+        let connection = std::mem::replace(&mut self.progress, progress);
+        match &mut self.incoming {
+            Some(incoming) => incoming.hash_into(digest, connection),
+            None => digest.end(),
+        }
     }
 
     /// Keeps up to `most` bytes of what is sent of it, beside what is kept already.
@@ -92,18 +102,28 @@ impl RequestBody {
     }
 }
 
+/// A copy of `request` that has no body.
+pub(crate) fn copy_without_body(request: &Request<RequestBody>, progress: Arc<Progress>) -> Request<RequestBody> {
+    let mut copy = Request::new(RequestBody::empty(progress));
+    copy.method_mut().clone_from(request.method());
+    copy.uri_mut().clone_from(request.uri());
+    *copy.version_mut() = request.version();
+    copy.headers_mut().clone_from(request.headers());
+    copy
+}
+
 impl http_body::Body for RequestBody {
     type Data = Bytes;
-    type Error = Cause;
+    type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if let Some(frame) = self.replay() {
             self.note_write();
             return Poll::Ready(Some(Ok(frame)));
         }
         let Self { incoming: Some(incoming), progress, .. } = &mut *self else { return Poll::Ready(None) };
         let progress = progress.clone();
-        let mut frame = match Pin::new(incoming).poll_frame(cx) {
+        let mut frame = match incoming.poll_frame(cx) {
             Poll::Pending => {
                 // Once: asking again does not make a silence shorter.
                 if progress.phase() == Phase::Answer {
@@ -111,7 +131,7 @@ impl http_body::Body for RequestBody {
                 }
                 return Poll::Pending;
             }
-            Poll::Ready(frame) => frame.map(|frame| frame.map_err(Cause::from)),
+            Poll::Ready(frame) => frame.map(|frame| frame.map_err(BoxError::from)),
         };
         self.note_write();
         if let Some(Ok(trailers)) = &mut frame
@@ -143,12 +163,12 @@ impl http_body::Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        let read = self.incoming.as_ref().is_none_or(Incoming::is_end_stream);
+        let read = self.incoming.as_ref().is_none_or(IncomingBody::is_end_stream);
         read && self.kept.as_ref().is_none_or(|(kept, sent)| kept.is_all(*sent))
     }
 
     fn size_hint(&self) -> SizeHint {
-        let mut hint = self.incoming.as_ref().map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint);
+        let mut hint = self.incoming.as_ref().map_or_else(|| SizeHint::with_exact(0), IncomingBody::size_hint);
         if let Some((kept, sent)) = &self.kept {
             let Some(again) = kept.left(*sent) else { return SizeHint::new() };
             let (lower, upper) = (hint.lower() + again, hint.upper().map(|upper| upper + again));

@@ -18,7 +18,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
 
-use crate::error::Cause;
+use crate::error::BoxError;
 
 /// How much of an answer h2 takes from an API before it is read here.
 pub(crate) const STREAM_WINDOW: u32 = 512 * 1024;
@@ -33,7 +33,7 @@ const SHARE: usize = CONNECTION_WINDOW as usize / 2 / MOST_STREAMS;
 const AHEAD: usize = 64 * 1024;
 /// The same of pieces so short that they must not lie in h2.
 const MOST_AHEAD: usize = 512 * 1024;
-/// PiecewiseIo shorter than this are put together.
+/// Pieces shorter than this are put together.
 const JOINED: usize = 4 * 1024;
 /// What h2 counts for a piece that nobody has read is what it lacks of this (`DEFAULT_DATA_FRAME_OVERHEAD_THRESHOLD`).
 const SHORT: usize = 256;
@@ -46,6 +46,11 @@ pub(crate) struct StreamBody(Arc<Mutex<Buffer>>);
 #[error("the worker did not read its answer, which came in too many short pieces to be kept: its stream was reset")]
 pub(crate) struct Unread;
 
+/// The API has reset its stream, and says that all is well.
+#[derive(Debug, thiserror::Error)]
+#[error("the stream ended before all of its content had come")]
+struct Short;
+
 struct Buffer {
     /// Until it has ended, one way or the other.
     incoming: Option<Incoming>,
@@ -53,7 +58,9 @@ struct Buffer {
     pieces: VecDeque<Bytes>,
     joined: BytesMut,
     trailers: Option<HeaderMap>,
-    broken: Option<Cause>,
+    broken: Option<BoxError>,
+    /// The reader has taken a piece, which may not be written yet.
+    passing: bool,
     /// How many bytes there are, and what h2 would have counted for them.
     ahead: usize,
     overhead: usize,
@@ -76,6 +83,7 @@ impl StreamBody {
             joined: BytesMut::new(),
             trailers: None,
             broken: None,
+            passing: false,
             ahead: 0,
             overhead: 0,
             expected,
@@ -96,8 +104,13 @@ impl StreamBody {
         Self(buffer)
     }
 
-    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let mut buffer = self.0.lock();
+        // One turn later, so that what came before it has been written: an error takes with it what has not.
+        if buffer.is_broken() && std::mem::take(&mut buffer.passing) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         match buffer.take() {
             Some(frame) => Poll::Ready(Some(frame)),
             None if buffer.incoming.is_none() => Poll::Ready(None),
@@ -147,11 +160,17 @@ impl Buffer {
                 }
                 return Poll::Ready(Err(Unread));
             }
-            match Pin::new(incoming).poll_frame(cx) {
+            match Pin::new(&mut *incoming).poll_frame(cx) {
                 Poll::Pending => break,
                 Poll::Ready(Some(Ok(frame))) => self.keep(frame),
                 Poll::Ready(Some(Err(error))) => (self.incoming, self.broken) = (None, Some(error.into())),
-                Poll::Ready(None) => self.incoming = None,
+                Poll::Ready(None) => {
+                    // To hyper a stream that is reset for no error has ended; not so one that has said how long it is.
+                    if !incoming.is_end_stream() && self.expected.lower() > self.ahead as u64 {
+                        self.broken = Some(Short.into());
+                    }
+                    self.incoming = None;
+                }
             }
             if let Some(waker) = self.reader.take() {
                 waker.wake();
@@ -162,6 +181,11 @@ impl Buffer {
         }
         self.filler = Some(cx.waker().clone());
         Poll::Pending
+    }
+
+    /// Whether nothing is left but why it broke off.
+    fn is_broken(&self) -> bool {
+        self.broken.is_some() && self.ahead == 0 && self.trailers.is_none()
     }
 
     /// Whether a window full of such pieces would cost more than a stream's share.
@@ -189,12 +213,12 @@ impl Buffer {
     }
 
     /// The next piece, if there is one.
-    fn take(&mut self) -> Option<Result<Frame<Bytes>, Cause>> {
+    fn take(&mut self) -> Option<Result<Frame<Bytes>, BoxError>> {
         let joined = |joined: &mut BytesMut| (!joined.is_empty()).then(|| joined.split().freeze());
         if let Some(piece) = self.pieces.pop_front().or_else(|| joined(&mut self.joined)) {
             let left = self.ahead - piece.len();
             self.overhead = self.overhead * left / self.ahead;
-            self.ahead = left;
+            (self.ahead, self.passing) = (left, true);
             let left = |bytes: u64| bytes.saturating_sub(piece.len() as u64);
             let mut expected = SizeHint::new();
             expected.set_lower(left(self.expected.lower()));

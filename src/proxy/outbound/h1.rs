@@ -1,10 +1,19 @@
 //! HTTP/1 towards an upstream: how a connection begins.
 
-use std::sync::Arc;
+use std::{
+    convert::Infallible,
+    ops::{Deref, DerefMut},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::oneshot,
+};
 use tracing::debug;
 
 use crate::{
@@ -18,26 +27,57 @@ use crate::{
 /// The head of an answer.
 pub(crate) const MAX_HEAD: usize = 512 * 1024;
 
-/// Sends requests on a connection, one at a time.
-pub(crate) type Sender = http1::SendRequest<RequestBody>;
+/// How long a connection that nobody sends on any more may take to end. hyper writes first what it has begun to write,
+/// and an upstream that does not read would never let it.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Sends requests on a connection, one at a time. The connection ends without it.
+pub(crate) struct Sender {
+    requests: http1::SendRequest<RequestBody>,
+    _held: oneshot::Sender<Infallible>,
+}
 
 /// Makes an HTTP/1 connection of `stream`, whose writes are noted in `writes`.
 pub(crate) async fn handshake<S>(metrics: &Metrics, stream: S, writes: Arc<Writes>) -> Result<Sender, hyper::Error>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let (sender, connection) = http1::Builder::new()
+    let (requests, connection) = http1::Builder::new()
         .max_buf_size(MAX_HEAD)
         .writev(false)
         .handshake(TokioIo::new(PiecewiseIo::of(stream, writes)))
         .await?;
     let open = metrics.upstream_connections.clone();
     open.inc();
+    let (held, let_go) = oneshot::channel();
     tokio::spawn(async move {
-        if let Err(error) = connection.with_upgrades().await {
-            debug!(%error, "an upstream's connection ended early");
+        let mut connection = pin!(connection.with_upgrades());
+        let ended = tokio::select! {
+            ended = &mut connection => Ok(ended),
+            _ = let_go => tokio::time::timeout(LAST_WORDS, connection).await,
+        };
+        match ended {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => debug!(%error, "an upstream's connection ended early"),
+            Err(_) => debug!("ending the connection of an upstream that does not read"),
         }
         open.dec();
     });
-    Ok(sender)
+    Ok(Sender { requests, _held: held })
+}
+
+// === impl Sender ===
+
+impl Deref for Sender {
+    type Target = http1::SendRequest<RequestBody>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.requests
+    }
+}
+
+impl DerefMut for Sender {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.requests
+    }
 }

@@ -14,10 +14,10 @@ use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use crate::{
-    error::Cause,
+    error::BoxError,
     lane::Permit,
     proxy::{
-        message::{fields, progress::Progress, stream_body::StreamBody},
+        message::{fields, progress::Progress, shared_body::SharedReader, stream_body::StreamBody, usage::UsageReader},
         outbound::host_pool::PooledConnection,
     },
     tls::Protocol,
@@ -31,6 +31,8 @@ pub(crate) enum ResponseBody {
     Upstream(Box<UpstreamBody>),
     /// The upstream's, read to its end already.
     Held(VecDeque<Frame<Bytes>>),
+    /// The upstream's, which others read too.
+    Shared(Box<SharedReader>),
 }
 
 /// The body of an answer from upstream. Its end, or its being dropped, settles everything that the request holds.
@@ -38,8 +40,8 @@ pub(crate) struct UpstreamBody {
     /// What was read ahead.
     ahead: VecDeque<Frame<Bytes>>,
     /// How it broke off while it was read ahead.
-    broken: Option<Cause>,
-    source: Source,
+    broken: Option<BoxError>,
+    source: BodySource,
     progress: Arc<Progress>,
     connection: Option<PooledConnection>,
     ended: bool,
@@ -49,10 +51,12 @@ pub(crate) struct UpstreamBody {
     moving: bool,
     /// In flight until here: an API that counts concurrent requests counts this one until its last byte.
     permit: Permit,
+    /// Reads what the request used, if the rule says where that is.
+    usage: Option<Box<UsageReader>>,
 }
 
 /// Where the body comes from.
-enum Source {
+enum BodySource {
     /// A connection that carries nothing else meanwhile.
     Own(Incoming),
     /// A stream of an HTTP/2 connection.
@@ -63,13 +67,14 @@ enum Source {
 
 impl http_body::Body for ResponseBody {
     type Data = Bytes;
-    type Error = Cause;
+    type Error = BoxError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.get_mut() {
             Self::Own(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Upstream(body) => body.poll_frame(cx),
             Self::Held(frames) => Poll::Ready(frames.pop_front().map(Ok)),
+            Self::Shared(reader) => reader.poll_frame(cx),
         }
     }
 
@@ -78,6 +83,7 @@ impl http_body::Body for ResponseBody {
             Self::Own(bytes) => bytes.is_none(),
             Self::Upstream(body) => body.ahead.is_empty() && body.source.is_end_stream(),
             Self::Held(frames) => frames.is_empty(),
+            Self::Shared(reader) => reader.is_end_stream(),
         }
     }
 
@@ -88,6 +94,7 @@ impl http_body::Body for ResponseBody {
             // Trailers do not fit behind a length.
             Self::Held(frames) if frames.iter().any(Frame::is_trailers) => SizeHint::new(),
             Self::Held(frames) => SizeHint::with_exact(length(frames)),
+            Self::Shared(reader) => reader.size_hint(),
         }
     }
 }
@@ -106,11 +113,22 @@ impl UpstreamBody {
     ) -> Self {
         progress.moves();
         let source = match connection.protocol() {
-            Protocol::Http1 => Source::Own(incoming),
-            Protocol::Http2 => Source::Shared(StreamBody::new(incoming, unread)),
+            Protocol::Http1 => BodySource::Own(incoming),
+            Protocol::Http2 => BodySource::Shared(StreamBody::new(incoming, unread)),
         };
         let (ahead, connection) = (VecDeque::new(), Some(connection));
-        Self { ahead, broken: None, source, progress, connection, ended: false, silent: false, moving: false, permit }
+        Self {
+            ahead,
+            broken: None,
+            source,
+            progress,
+            connection,
+            ended: false,
+            silent: false,
+            moving: false,
+            permit,
+            usage: None,
+        }
     }
 
     /// Reads `most` bytes of it ahead, or what comes within `at_most`. Says whether that is all of it.
@@ -134,7 +152,7 @@ impl UpstreamBody {
     }
 
     /// Looks at what has come with the head. If that is broken, nothing of it has to be passed on.
-    pub(crate) async fn begin(&mut self) -> Result<(), Cause> {
+    pub(crate) async fn begin(&mut self) -> Result<(), BoxError> {
         let fresh = self.ahead.is_empty() && self.broken.is_none() && !self.ended;
         if fresh && !self.source.is_end_stream() {
             match poll_fn(|cx| Poll::Ready(self.poll_incoming(cx))).await {
@@ -168,6 +186,12 @@ impl UpstreamBody {
         &mut self.permit
     }
 
+    /// Has what the request used read from here on.
+    pub(crate) fn read_usage(&mut self, mut usage: Box<UsageReader>) {
+        self.ahead.iter().filter_map(Frame::data_ref).for_each(|piece| usage.read(piece));
+        self.usage = Some(usage);
+    }
+
     /// Its connection may be read on, to see how it ends.
     fn let_go(&mut self) -> Option<PooledConnection> {
         let connection = self.connection.take()?;
@@ -185,7 +209,7 @@ impl UpstreamBody {
         hint
     }
 
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.ahead.pop_front() {
             Some(frame) => Poll::Ready(Some(Ok(frame))),
             // One turn later, so that what was read before it has been written: an error takes with it what has not.
@@ -199,7 +223,7 @@ impl UpstreamBody {
         }
     }
 
-    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
+    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let Poll::Ready(mut frame) = self.source.poll_frame(cx) else {
             self.connection.iter().for_each(|connection| connection.appetite().whet());
             // Only what takes several turns needs a fresh deadline, and only what moves: to be asked again, as by the
@@ -217,6 +241,9 @@ impl UpstreamBody {
         }
         if let Some(Ok(frame)) = &mut frame {
             fields::clean_trailers(frame);
+            if let Some((usage, piece)) = self.usage.as_mut().zip(frame.data_ref()) {
+                usage.read(piece);
+            }
         }
         let trailers = matches!(&frame, Some(Ok(frame)) if frame.is_trailers());
         if trailers && self.connection.as_ref().is_some_and(|connection| connection.protocol() == Protocol::Http1) {
@@ -230,10 +257,10 @@ impl UpstreamBody {
 
 // === impl Source ===
 
-impl Source {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
+impl BodySource {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self {
-            Self::Own(incoming) => Pin::new(incoming).poll_frame(cx).map_err(Cause::from),
+            Self::Own(incoming) => Pin::new(incoming).poll_frame(cx).map_err(BoxError::from),
             Self::Shared(body) => body.poll_frame(cx),
         }
     }
@@ -255,10 +282,14 @@ impl Source {
 
 impl Drop for UpstreamBody {
     fn drop(&mut self) {
+        let whole = self.ended || self.source.is_end_stream();
+        if let Some(usage) = self.usage.take() {
+            self.permit.used(&usage.found(whole));
+        }
         let now = self.progress.rest();
         // Read to its end, the connection is good for another request; cut short, it dies with its connection.
         if let Some(connection) = self.let_go()
-            && (self.ended || self.source.is_end_stream())
+            && whole
         {
             connection.release(now);
         }

@@ -10,7 +10,7 @@ use std::{
 
 use http::{
     HeaderValue, Request, Uri, Version,
-    header::{CONNECTION, HOST, PROXY_AUTHORIZATION, TRANSFER_ENCODING},
+    header::{ACCEPT_ENCODING, CONNECTION, HOST, PROXY_AUTHORIZATION, TRANSFER_ENCODING},
     uri,
 };
 use tokio::{
@@ -23,8 +23,8 @@ use crate::{
     clock::Instant,
     dial::Dialer,
     error::Error,
-    lane::Lane,
-    policy::{Origin, Parent, Scheme},
+    lane::{AddedRule, Lane},
+    policy::{Origin, Parent, Scheme, UsageSource},
     proxy::{
         message::{request_body::RequestBody, writes::Writes},
         outbound::{
@@ -49,12 +49,14 @@ pub(crate) struct Route {
     named: Box<str>,
     pub(crate) origin: Origin,
     pub(crate) lane: Arc<Lane>,
+    /// The rules that are for some of the requests to the origin.
+    pub(crate) added: Box<[AddedRule]>,
     /// The authority, as the upstream is to see it.
     authority: uri::Authority,
     host: HeaderValue,
     outbound: Arc<Outbound>,
     host_pool: Arc<HostPool>,
-    tls: tls::Client,
+    tls: tls::TlsClient,
     h2c: bool,
     /// Requests are for a parent proxy, which wants them in the absolute form.
     absolute: bool,
@@ -75,6 +77,7 @@ pub(crate) struct Destination<'a> {
     /// As which the upstream is to see itself named.
     pub(crate) authority: uri::Authority,
     pub(crate) lane: Arc<Lane>,
+    pub(crate) added: Box<[AddedRule]>,
 }
 
 /// The settings that hold when a route is found.
@@ -90,7 +93,7 @@ impl Route {
     /// authority does not fit into a field.
     pub(crate) fn new(destination: Destination<'_>, found: FoundUnder<'_>, pool: &Pool, h2c: bool) -> Option<Self> {
         let FoundUnder { outbound, generation } = found;
-        let Destination { scheme, named, origin, authority, lane } = destination;
+        let Destination { scheme, named, origin, authority, lane, added } = destination;
         let policy = lane.policy();
         let parent = policy.egress.via.as_ref().filter(|_| policy.egress.absolute_form(&origin));
         Some(Self {
@@ -106,6 +109,7 @@ impl Route {
             authority,
             origin,
             lane,
+            added,
             answered: AtomicBool::new(false),
             generation,
         })
@@ -144,7 +148,7 @@ impl Route {
     pub(crate) async fn connection(&self, pool: &Pool, http1_only: bool) -> Result<PooledConnection, Error> {
         match self.host_pool.take(http1_only) {
             Some(connection) => Ok(connection),
-            // BoxedRequest, because it is large and rare: every request that waits would carry its size.
+            // Boxed, because it is large and rare: every request that waits would carry its size.
             None => Box::pin(self.dial_or_share(pool, http1_only)).await,
         }
     }
@@ -207,6 +211,10 @@ impl Route {
 
     /// Puts `request` into the form that a connection of `protocol` wants.
     pub(crate) fn prepare_for(&self, protocol: Protocol, request: &mut Request<RequestBody>) {
+        // What a compressed answer says of its use, nobody could read on the way.
+        if self.lane.policy().usage.iter().any(UsageSource::is_in_body) {
+            request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        }
         let is_plain = request.version() == Version::HTTP_11 && request.uri().authority().is_none();
         if protocol == Protocol::Http1 && !self.absolute && is_plain {
             return;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use http::{HeaderValue, Method, Request, StatusCode};
 use tracing::info;
 
-use crate::{clock::Instant, metrics::Outcome, proxy::exchange::Exchange};
+use crate::{clock::Instant, metrics::CallOutcome, proxy::exchange::Exchange};
 
 /// The target of the lines, by which they are told from the rest of the log.
 pub const ACCESS: &str = "access";
@@ -39,7 +39,7 @@ pub(crate) fn workers_id<B>(exchange: &Exchange, request: &Request<B>) -> Option
 }
 
 /// A request that ends before it has a lane.
-pub(crate) fn without_lane<B>(exchange: &Exchange, request: &Request<B>, outcome: Outcome, status: StatusCode) {
+pub(crate) fn without_lane<B>(exchange: &Exchange, request: &Request<B>, outcome: CallOutcome, status: StatusCode) {
     let uri = request.uri();
     AccessLine {
         method: Some(request.method()),
@@ -56,7 +56,7 @@ pub(crate) fn without_lane<B>(exchange: &Exchange, request: &Request<B>, outcome
 
 impl AccessLine<'_> {
     /// Writes it, if that is wanted.
-    pub(crate) fn write(self, exchange: &Exchange, outcome: Outcome) {
+    pub(crate) fn write(self, exchange: &Exchange, outcome: CallOutcome) {
         if !exchange.proxy.reports.access_log {
             return;
         }

@@ -57,7 +57,7 @@ where
 }
 
 /// What took too long, if something did.
-fn late(exchange: &Exchange, route: &Route) -> Option<Error> {
+pub(super) fn late(exchange: &Exchange, route: &Route) -> Option<Error> {
     let (origin, limits) = (|| route.origin.to_string(), exchange.progress.timeouts());
     match exchange.progress.phase() {
         Phase::LateUpload => Some(Error::Stalled { after: limits.idle }),
@@ -86,14 +86,14 @@ impl CountedRequest {
         self.ended = true;
         let lane = &self.route.lane;
         match outcome {
-            Ok(answer) if tunnel => self.log(metrics::Outcome::Tunnelled, Some(answer.status())),
+            Ok(answer) if tunnel => self.log(metrics::CallOutcome::Tunnelled, Some(answer.status())),
             Ok(answer) => {
                 lane.metrics().answered(answer.status());
-                lane.metrics().count(metrics::Outcome::Answered);
+                lane.metrics().count(metrics::CallOutcome::Answered);
                 if answer.status().is_server_error() {
                     lane.failed(format!("it answered {}", answer.status()));
                 }
-                self.log(metrics::Outcome::Answered, Some(answer.status()));
+                self.log(metrics::CallOutcome::Answered, Some(answer.status()));
             }
             Err(error) => {
                 lane.metrics().count(of_error(error));
@@ -121,7 +121,7 @@ impl CountedRequest {
         route.lane.failed(error);
     }
 
-    fn log(&self, outcome: metrics::Outcome, status: Option<StatusCode>) {
+    fn log(&self, outcome: metrics::CallOutcome, status: Option<StatusCode>) {
         let line = access_log::AccessLine {
             method: Some(&self.method),
             host: Some(&self.route.origin.host),
@@ -144,7 +144,7 @@ impl CountedRequest {
     fn left(&self) {
         let Self { exchange, route, .. } = self;
         let (proxy, lane) = (&exchange.proxy, &route.lane);
-        lane.metrics().count(metrics::Outcome::Left);
+        lane.metrics().count(metrics::CallOutcome::Left);
         let (now, queued) = (proxy.clock.now(), exchange.progress.phase() == Phase::Waiting);
         let Some(usual) = lane.departures().record(now, now.since(exchange.stats.begun()), queued) else { return };
         if proxy.reports.throttle.is_due(LogTopic::Departures, lane.host(), now) {
@@ -163,16 +163,16 @@ impl Drop for CountedRequest {
     fn drop(&mut self) {
         if !self.ended {
             self.left();
-            self.log(metrics::Outcome::Left, None);
+            self.log(metrics::CallOutcome::Left, None);
         }
     }
 }
 
 /// How a request that ended with `error` is counted.
-pub(crate) fn of_error(error: &Error) -> metrics::Outcome {
+pub(crate) fn of_error(error: &Error) -> metrics::CallOutcome {
     match error.blame() {
-        Blame::Client => metrics::Outcome::Rejected,
-        Blame::Us => metrics::Outcome::Refused,
-        Blame::Upstream => metrics::Outcome::Failed,
+        Blame::Client => metrics::CallOutcome::Rejected,
+        Blame::Us => metrics::CallOutcome::Refused,
+        Blame::Upstream => metrics::CallOutcome::Failed,
     }
 }

@@ -27,13 +27,16 @@ use super::{
 use crate::{
     clock::Instant,
     error::{Blame, Error},
-    lane::Permit,
+    lane::{Admission, Permit},
     metrics::RetryReason,
     proxy::{
         call::{Admitted, Call},
         exchange::Exchange,
-        message::request_body::BoxedRequest,
-        message::{fields, progress::Phase, request_body::RequestBody},
+        message::{
+            fields,
+            progress::Phase,
+            request_body::{BoxedRequest, RequestBody, copy_without_body},
+        },
         outbound::{host_pool::PooledConnection, route::Route},
     },
     tls::Protocol,
@@ -44,8 +47,9 @@ const UNSEEN: u32 = 3;
 
 /// Spends the permit on the request.
 pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error> {
-    let Admitted { call, mut permit, waited } = admitted;
+    let Admitted { call, mut permit, wait } = admitted;
     retry::begins(&call);
+    let first = call.retry.is_none();
     let Call { exchange, mut request, route, claim, cost, location, deadline, .. } = call;
     let begun = exchange.attempt_begins();
     let head = request.method() == Method::HEAD;
@@ -75,8 +79,9 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
             if error.blame() == Blame::Upstream && route.has_answered() {
                 permit.broke();
             }
-            if matches!(error, Error::NotProcessed { .. }) {
-                // It was not counted either: the next attempt has its slot, if that still holds.
+            if first && matches!(error, Error::NotProcessed { .. }) {
+                // It was not counted either: the next attempt has its slot, if that still holds. Once: an upstream that
+                // looks at nothing is asked no faster for it.
                 let _ = permit.recall();
             }
             return failed(context, replay, error);
@@ -84,7 +89,7 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     };
     route.answered();
     let written = connection.written();
-    let in_flight = InFlight { exchange, route, permit, waited, location, head, upgrade };
+    let in_flight = InFlight { exchange, route, permit, wait, location, head, upgrade };
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         return upgrade::switch(in_flight, answer, written).map(AttemptOutcome::Done);
     }
@@ -147,12 +152,17 @@ async fn send(
 ) -> Result<(Response<Incoming>, PooledConnection), Error> {
     loop {
         let mut connection = route.connection(&exchange.session.pool, http1_only).await?;
+        // As late as possible: setting up a connection may have taken longer than the lease.
+        while permit.has_lapsed() {
+            renew(exchange, route, permit, deadline).await?;
+        }
         route.prepare_for(connection.protocol(), &mut request);
         let copy = unsent_copy(&request, connection.protocol(), exchange);
         if connection.protocol() == Protocol::Http1 {
             pass_on_interim(exchange, &mut request);
         }
         permit.sent();
+        let mut unseen_before = false;
         match connection.send(*request).await {
             Ok(answer) => return Ok((answer, connection)),
             // The upstream had closed the connection, and no byte of the request was written: another one may have it.
@@ -161,17 +171,34 @@ async fn send(
             }
             Err(error) => match copy {
                 Some(copy) if unseen > 0 && failure::is_not_processed(error.error()) => {
+                    unseen_before = unseen < UNSEEN;
                     unseen -= 1;
                     *request = copy;
                 }
                 _ => return Err(failure::of(error.into_error(), route)),
             },
         }
-        // Another connection may take its time; the slot is spent when the request is written.
-        if !permit.recall() {
-            (*permit, _) = wait::wait(exchange, route, permit.renew(deadline), deadline, true).await?;
+        // Another connection may take its time; the slot is spent when the request is written. What comes back unseen
+        // for the second time has used its slot: an upstream that looks at nothing is asked no faster for it.
+        if unseen_before || !permit.recall() {
+            renew(exchange, route, permit, deadline).await?;
         }
     }
+}
+
+/// Waits for another slot in the place of one that does not hold any more.
+async fn renew(
+    exchange: &Arc<Exchange>,
+    route: &Arc<Route>,
+    permit: &mut Permit,
+    deadline: Instant,
+) -> Result<(), Error> {
+    *permit = match permit.renew(deadline) {
+        Admission::Send(permit) => permit,
+        Admission::Wait(waiting) => wait::wait(exchange, route, waiting, deadline, true).await?.0,
+        Admission::Refuse(refusal) => return Err(wait::refused(route, &refusal)),
+    };
+    Ok(())
 }
 
 /// The request once more, if it may come back from an HTTP/2 connection unseen, and has no body that would be gone.
@@ -183,12 +210,7 @@ fn unsent_copy(
     if protocol == Protocol::Http1 || !request.body().is_end_stream() {
         return None;
     }
-    let mut copy = Request::new(RequestBody::empty(exchange.progress.clone()));
-    copy.method_mut().clone_from(request.method());
-    copy.uri_mut().clone_from(request.uri());
-    *copy.version_mut() = request.version();
-    copy.headers_mut().clone_from(request.headers());
-    Some(copy)
+    Some(copy_without_body(request, exchange.progress.clone()))
 }
 
 /// Has what an upstream of HTTP/1 answers to `request` for the time being passed on, if its worker is to have it.

@@ -1,14 +1,13 @@
 //! Reads a request: is it one that can be forwarded, where to, and in whose lane?
 
-mod claim;
-mod rewrite;
+pub(crate) mod rewrite;
 mod target;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use http::{
-    HeaderName, HeaderValue, Method, Request, Response, Version,
-    header::{EXPECT, HOST, HeaderMap, MAX_FORWARDS, TRANSFER_ENCODING},
+    HeaderValue, Method, Request, Response, Version,
+    header::{EXPECT, HOST, MAX_FORWARDS, TRANSFER_ENCODING},
 };
 use http_body::Body as _;
 use tower::{Service, service_fn};
@@ -16,8 +15,9 @@ use tower::{Service, service_fn};
 use self::target::{RequestedTarget, bad_target};
 use crate::{
     error::Error,
-    metrics::Outcome,
-    policy::{self, Https, Names, Origin, Scheme},
+    lane::order::Turn,
+    metrics::CallOutcome,
+    policy::{self, Https, Names, Origin, Rules, Scheme},
     proxy::{
         call::{Arrival, Call},
         exchange::Exchange,
@@ -28,13 +28,14 @@ use crate::{
             route::{Destination, Route},
         },
         protocol::{MAX_FIELDS, MAX_HEAD},
-        steps::{access_log, count, respond},
+        steps::{
+            access_log,
+            ask::{self, RequestTerms},
+            count, respond,
+        },
         takeover::Takeover,
     },
 };
-
-/// What the worker is willing to put up with (RFC 7240).
-const PREFER: HeaderName = HeaderName::from_static("prefer");
 
 /// Finds each request's lane; what is malformed or denied ends here.
 pub(crate) fn find_lane<S>(
@@ -84,18 +85,16 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
     };
     if let Some(answer) = count_down(&mut request) {
         exchange.progress.rest();
-        exchange.proxy.nowhere.count(Outcome::Answered);
-        access_log::without_lane(&exchange, &request, Outcome::Answered, answer.status());
+        exchange.proxy.nowhere.count(CallOutcome::Answered);
+        access_log::without_lane(&exchange, &request, CallOutcome::Answered, answer.status());
         return Ok(ReadRequest::ForUs(Box::new(answer)));
     }
-    let patience = patience(request.headers()).min(route.lane.policy().max_wait);
-    let deadline = exchange.stats.begun() + patience;
-    let policy = route.lane.policy();
-    let claim = claim::read(request.headers(), exchange.session.address, policy);
-    let cost = match claim::cost(request.headers(), policy) {
-        Ok(cost) => cost,
+    let terms = match ask::terms(request.headers(), exchange.session.address, &route.lane, &route.added) {
+        Ok(terms) => terms,
         Err(error) => return Err((exchange, request, error)),
     };
+    let RequestTerms { claim, cost, patience } = terms;
+    let deadline = exchange.stats.begun() + patience;
     if request.method() == Method::CONNECT {
         return match exchange.proxy.lanes.rules().https(&route.origin, route.lane.policy()) {
             Https::Tunnel => Ok(ReadRequest::Call(Call {
@@ -104,9 +103,11 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
                 route,
                 claim,
                 cost,
+                turn: Turn::New,
                 deadline,
                 location: None,
                 retry: None,
+                place: None,
             })),
             Https::Intercept => Ok(ReadRequest::Inside(exchange, Takeover::Intercept { request, route })),
             Https::Refuse => {
@@ -116,8 +117,9 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
         };
     }
     let (path, location) = gateway.map(|found| (found.path, found.location)).unzip();
-    rewrite::rewrite(&exchange, &route, &mut request, path);
-    Ok(ReadRequest::Call(Call { exchange, request, route, claim, cost, deadline, location, retry: None }))
+    rewrite::rewrite(&exchange.proxy.via, route.host(), &mut request, path);
+    let (turn, retry, place) = (Turn::New, None, None);
+    Ok(ReadRequest::Call(Call { exchange, request, route, claim, cost, turn, deadline, location, retry, place }))
 }
 
 /// Everything that can be wrong with a request, and where it goes if nothing is.
@@ -191,28 +193,35 @@ fn find_route(
         return Err(Error::OtherHost);
     }
     let settings = proxy.settings.read();
-    let named = || {
-        let rules = proxy.lanes.rules();
-        let mut hosts = rules.iter().flat_map(|rule| &rule.hosts);
-        hosts.any(|host| host.port() == Some(origin.port) && host.matches(&origin))
-    };
-    if connect && proxy.access.exposed && origin.port != 443 && !named() {
-        return Err(Error::TunnelPort { origin: origin.to_string() });
+    if connect && proxy.access.exposed {
+        check_tunnel(&origin, || proxy.lanes.rules())?;
     }
-    let lane = proxy.lanes.find(&origin);
+    let (lane, added) = (proxy.lanes.find(&origin), proxy.lanes.added(&origin));
     let mut seen = authority.to_owned();
     if scheme == Scheme::Http && lane.policy().egress.secure {
         origin = origin.secured();
         seen = origin.authority();
     }
     let seen = seen.parse().map_err(|_| bad_target(request))?;
-    let destination = Destination { scheme, named: authority, origin, authority: seen, lane };
+    let destination = Destination { scheme, named: authority, origin, authority: seen, lane, added };
     let route = Arc::new(exchange.session.route(destination, &settings).ok_or_else(|| bad_target(request))?);
     // Nobody asks twice for a tunnel on one connection, and no port means something else there.
     if !connect {
         exchange.session.routes.lock().add(route.clone());
     }
     Ok(route)
+}
+
+/// Where workers on other machines are let in, a tunnel leads to port 443, or to one that a rule names.
+pub(crate) fn check_tunnel(origin: &Origin, rules: impl FnOnce() -> Arc<Rules>) -> Result<(), Error> {
+    let named = |rules: &Rules| {
+        let mut hosts = rules.iter().flat_map(|rule| &rule.hosts);
+        hosts.any(|host| host.port() == Some(origin.port) && host.matches(origin))
+    };
+    match origin.port == 443 || named(&rules()) {
+        true => Ok(()),
+        false => Err(Error::TunnelPort { origin: origin.to_string() }),
+    }
 }
 
 /// What hyper lets through although the next hop might read it differently (RFC 9112 §6.1, §6.3).
@@ -266,36 +275,4 @@ fn count_down(request: &mut Request<RequestBody>) -> Option<Response<ResponseBod
         return None;
     }
     Some(respond::last_hop(request))
-}
-
-/// How long the worker is willing to wait: `Prefer: wait=30`, in seconds (RFC 7240 §4.3).
-fn patience(fields: &HeaderMap) -> Duration {
-    if !fields.contains_key(PREFER) {
-        return Duration::MAX;
-    }
-    let preferences = fields.get_all(PREFER).iter().filter_map(|line| line.to_str().ok());
-    let mut preferences = preferences.flat_map(|line| line.split([',', ';']));
-    let wait = preferences.find_map(|preference| {
-        let (name, value) = preference.split_once('=')?;
-        name.trim().eq_ignore_ascii_case("wait").then(|| value.trim().trim_matches('"').parse::<u32>().ok())?
-    });
-    wait.map_or(Duration::MAX, |seconds| Duration::from_secs(u64::from(seconds)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patience_is_read_from_prefer() {
-        let wait = |value: &'static str| {
-            let mut fields = HeaderMap::new();
-            fields.insert("prefer", HeaderValue::from_static(value));
-            patience(&fields)
-        };
-        assert_eq!(wait("wait=30"), Duration::from_secs(30));
-        assert_eq!(wait("respond-async, Wait=\"7\""), Duration::from_secs(7));
-        assert_eq!(wait("wait=soon"), Duration::MAX);
-        assert_eq!(wait("return=minimal"), Duration::MAX);
-    }
 }

@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 
 use crate::{
     error::{Blame, Error},
-    metrics::Outcome,
+    metrics::CallOutcome,
     proxy::{
         call::Arrival,
         exchange::Exchange,
@@ -133,7 +133,7 @@ pub(crate) fn to_unreadable(exchange: &Exchange, status: &[u8]) -> Bytes {
     exchange.stats.begin(exchange.proxy.clock.now());
     exchange.proxy.nowhere.count(count::of_error(&error));
     access_log::AccessLine { status: Some(error.status()), ..access_log::AccessLine::default() }
-        .write(exchange, Outcome::Rejected);
+        .write(exchange, CallOutcome::Rejected);
     let mut answer = tell(exchange, &error);
     let ResponseBody::Own(body) = answer.body_mut() else { return Bytes::new() };
     let body = body.take().unwrap_or_default();

@@ -25,16 +25,21 @@ use self::{
 };
 use crate::{
     error::Error,
+    lane::order::Turn,
     proxy::{
-        call::{Answered, Call, Retry},
+        call::{Answered, Call, RetryMark},
         exchange::Exchange,
         message::progress::Phase,
         outbound::{response_body::ResponseBody, route::Route},
     },
 };
 
+/// Up to this try a request goes in front of those who have not been sent yet. What is refused once more may be to blame
+/// itself: another one tries then whether a gate may open.
+const FAVOURED: u32 = 2;
+
 /// Slots may be a little late: nobody is sent away for that.
-const GRACE: Duration = Duration::from_millis(500);
+pub(crate) const GRACE: Duration = Duration::from_millis(500);
 
 /// Sends again what has failed, for as long as its worker has patience.
 pub(crate) fn what_failed<S>(
@@ -47,12 +52,15 @@ where
         let mut inner = inner.clone();
         async move {
             let (exchange, route) = (call.exchange.clone(), call.route.clone());
-            let first = pin!(inner.call(call));
-            match in_time(&exchange, &route, first).await? {
-                AttemptOutcome::Done(answer) => Ok(answer),
-                // BoxedRequest, because it is large and rare.
-                AttemptOutcome::Failed(failed) => Box::pin(keep_trying(inner, failed)).await,
-            }
+            let failed = {
+                let first = pin!(inner.call(call));
+                match in_time(&exchange, &route, first).await? {
+                    AttemptOutcome::Done(answer) => return Ok(answer),
+                    AttemptOutcome::Failed(failed) => failed,
+                }
+            };
+            // Boxed, because it is large and rare.
+            Box::pin(keep_trying(inner, failed)).await
         }
     })
 }
@@ -92,9 +100,12 @@ where
             route: route.clone(),
             claim,
             cost,
+            // What is refused again and again does not stand in the way of others for ever.
+            turn: if tries < FAVOURED { Turn::Resent } else { Turn::New },
             deadline,
             location: location.clone(),
-            retry: Some(Box::new(Retry { reason, attempt: tries + 1, back_off: pause })),
+            retry: Some(Box::new(RetryMark { reason, attempt: tries + 1, back_off: pause })),
+            place: None,
         };
         progress.awaits_answer();
         match in_time(&exchange, &route, pin!(inner.call(call))).await {
@@ -115,7 +126,7 @@ fn settle(exchange: &Exchange, last: Answered) -> Answered {
 }
 
 /// Runs one try, for as long as its request may wait for a slot. Lent: moved in, a waiting request would hold it twice.
-async fn in_time<T>(
+pub(crate) async fn in_time<T>(
     exchange: &Exchange,
     route: &Route,
     mut one_try: Pin<&mut impl Future<Output = Result<T, Error>>>,
@@ -134,7 +145,7 @@ async fn in_time<T>(
 /// A further attempt has its permit: counted and logged only now, as many still wait when their workers lose patience.
 pub(crate) fn begins(call: &Call) {
     let Call { exchange, route, deadline, retry: Some(retry), .. } = call else { return };
-    let Retry { reason, attempt, back_off } = &**retry;
+    let RetryMark { reason, attempt, back_off } = &**retry;
     let (now, lane) = (exchange.proxy.clock.now(), &route.lane);
     lane.metrics().retried(*reason);
     exchange.proxy.reports.retries.add(lane.host(), &lane.policy().name, *reason, now);

@@ -1,6 +1,10 @@
 //! Waits in the lane for a slot.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::{Pending, pending},
+    sync::Arc,
+    time::Duration,
+};
 
 use http::Method;
 use tower::{Service, service_fn};
@@ -8,23 +12,22 @@ use tower::{Service, service_fn};
 use crate::{
     clock::Instant,
     error::Error,
-    lane::{Admission, AdmitRequest, Permit, order::Turn},
-    learn::RouteKey,
+    lane::{Admission, Permit, Refusal, Waiting},
     proxy::{
         call::{Admitted, Call},
         exchange::Exchange,
         message::progress::Phase,
         outbound::route::Route,
-        steps::{credential, retry::attempt::AttemptOutcome},
+        request_stats::Wait,
+        steps::{
+            ask::{self, Asking},
+            retry::attempt::AttemptOutcome,
+        },
     },
 };
 
 /// How long before its slot a connection is made ready for a request that waits.
 const WARM_UP: Duration = Duration::from_millis(500);
-
-/// Up to this try a request goes in front of those who have not been sent yet. What is refused once more may be to blame
-/// itself: another one tries then whether a gate may open.
-const FAVOURED: u32 = 2;
 
 /// Slots may be a little late: who was let in because his slot matures in time is not sent away for that.
 const GRACE: Duration = Duration::from_millis(500);
@@ -40,55 +43,79 @@ where
         let mut inner = inner.clone();
         async move {
             let (route, request) = (&call.route, &call.request);
-            // What is refused again and again does not stand in the way of others for ever.
-            let favoured = call.retry.as_ref().is_some_and(|retry| retry.attempt <= FAVOURED);
-            let turn = if favoured { Turn::Resent } else { Turn::New };
-            let kind = match *request.method() {
-                // What is inside of a tunnel is unknown.
-                Method::CONNECT => RouteKey::NONE,
-                _ => RouteKey::new(request.method().as_str(), request.uri().path())
-                    .with_credential(credential::hash(request.headers())),
+            let asking = Asking {
+                policy: route.lane.policy(),
+                added: &route.added,
+                claim: call.claim,
+                cost: call.cost,
+                turn: call.turn,
+                deadline: call.deadline,
             };
-            let ask = AdmitRequest { cost: call.cost, kind, claim: call.claim, deadline: call.deadline, turn };
+            let ask = ask::of(request, asking)?;
             // Tunnels make connections of their own.
             let warms = *request.method() != Method::CONNECT;
-            let (permit, waited) = wait(&call.exchange, route, route.lane.admit(ask), call.deadline, warms).await?;
-            inner.call(Admitted { call, permit, waited }).await
+            // A statement of its own: beside the wait, what the lane has said would be kept until that is over.
+            let waiting = match route.lane.admit(ask) {
+                Admission::Send(permit) => {
+                    if call.place.as_ref().is_some_and(|place| !place.elect()) {
+                        return too_late(permit).await;
+                    }
+                    return inner.call(Admitted { call, permit, wait: Wait::default() }).await;
+                }
+                Admission::Wait(waiting) => waiting,
+                Admission::Refuse(refusal) => return Err(refused(route, &refusal)),
+            };
+            if let Some(place) = &call.place {
+                place.expects(waiting.expected);
+            }
+            let (permit, wait) = wait(&call.exchange, route, waiting, call.deadline, warms).await?;
+            if call.place.as_ref().is_some_and(|place| !place.elect()) {
+                return too_late(permit).await;
+            }
+            inner.call(Admitted { call, permit, wait }).await
         }
     })
 }
 
+/// A lane has no slot for a request in the time it may wait.
+pub(crate) fn refused(route: &Route, refusal: &Refusal) -> Error {
+    if *refusal == Refusal::DroppedByOperator {
+        return Error::DroppedByOperator;
+    }
+    Error::Refused { host: route.origin.host.to_string(), why: refusal.to_string(), retry_after: refusal.retry_after() }
+}
+
+/// Another place has sent the request, and whoever waits in this one has been told to leave.
+fn too_late<T>(permit: Permit) -> Pending<T> {
+    drop(permit);
+    pending()
+}
+
 /// Waits until `deadline` for the permit that the lane of `route` has promised; `warms` says that a connection is to be
-/// ready then. Also says how long that took.
+/// ready then. Also says how that was. The request is refused if it has to give way in a full queue.
 pub(crate) async fn wait(
     exchange: &Exchange,
     route: &Arc<Route>,
-    admission: Admission,
+    waiting: Waiting,
     deadline: Instant,
     warms: bool,
-) -> Result<(Permit, Duration), Error> {
-    let waiting = match admission {
-        Admission::Send(permit) => return Ok((permit, Duration::ZERO)),
-        Admission::Wait(waiting) => waiting,
-        Admission::Refuse(refusal) => {
-            return Err(Error::Refused {
-                host: route.origin.host.to_string(),
-                why: refusal.to_string(),
-                retry_after: refusal.retry_after(),
-            });
-        }
-    };
+) -> Result<(Permit, Wait), Error> {
     let clock = exchange.proxy.clock;
     let since = clock.now();
     exchange.progress.enter_until(Phase::Waiting, deadline + GRACE);
     if warms {
         warm_for(route, waiting.expected);
     }
+    let (expected, ahead) = (waiting.expected, waiting.ahead);
     let record = WaitRecord { exchange, since };
-    let permit = waiting.await;
+    let permit = waiting.await.map_err(|refusal| refused(route, &refusal));
     drop(record);
+    let permit = permit?;
     exchange.progress.awaits_answer();
     let now = clock.now();
+    if !exchange.shared {
+        stayed(exchange, route);
+    }
     if warms {
         // The next one's connection, if it is so far off that ours will not be kept until then.
         let others = route.lane.queue_status();
@@ -96,7 +123,15 @@ pub(crate) async fn wait(
             warm_for(route, others.next_slot);
         }
     }
-    Ok((permit, now.since(since)))
+    let expected = (expected != Instant::FAR).then(|| expected.since(since));
+    Ok((permit, Wait { time: now.since(since), expected, ahead }))
+}
+
+/// Notes that the client of a request has waited until its slot.
+pub(crate) fn stayed(exchange: &Exchange, route: &Route) {
+    if route.lane.policy().learns_patience {
+        route.lane.departures().stayed(exchange.proxy.clock.now().since(exchange.stats.begun()));
+    }
 }
 
 /// Notes how long a request has waited, though its client leave.

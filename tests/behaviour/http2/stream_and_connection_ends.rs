@@ -1,7 +1,8 @@
 //! How streams and connections end, on either side, and who notices.
 
-use std::sync::Arc;
+use std::{sync::Arc, thread, time::Duration};
 
+use andante::clock::{Clock, Instant};
 use h2::Reason;
 use http::Request;
 use parking_lot::Mutex;
@@ -9,7 +10,7 @@ use rustix::process::Signal;
 
 use super::{
     streams::{frames, lane, rejected2},
-    upstreams::{MAX_CONCURRENT_STREAMS, andante, framed_first, halt, request},
+    upstreams::{MAX_CONCURRENT_STREAMS, andante, framed, framed_first, halt, request},
 };
 use crate::support::{
     Andante, Client, Upstream, eventually,
@@ -163,6 +164,30 @@ fn a_stream_that_is_refused_every_time_becomes_a_502() {
     assert!((2..10).contains(&upstream.requests().len()), "{}", upstream.requests().len());
 }
 
+/// RFC 9113 §8.7: such a request was not processed, and may be sent again. Its slot is good for one more try; each further
+/// one takes a slot, so no second sees more than two streams for each slot, and one that was under way.
+#[test]
+fn an_upstream_that_looks_at_nothing_is_asked_no_faster_for_it() {
+    let times = Arc::new(Mutex::new(Vec::new()));
+    let (seen, clock) = (times.clone(), Clock::start());
+    let upstream = Upstream2::serving(move |exchange| {
+        seen.lock().push(clock.now());
+        async move { exchange.refuse(Reason::REFUSED_STREAM) }
+    });
+    let andante = andante(upstream.address().port(), "limits = \"10/s\"");
+    thread::scope(|scope| {
+        for _ in 0..12 {
+            scope.spawn(|| assert_eq!(Client::get(andante.andante.proxy(), &upstream.url("/")).status(), 502));
+        }
+    });
+    let times = times.lock();
+    let second = Duration::from_secs(1);
+    let within_a_second =
+        |first: &Instant| times.iter().filter(|time| **time >= *first && **time < *first + second).count();
+    let most = times.iter().map(within_a_second).max().unwrap();
+    assert!((12..=21).contains(&most), "{most} of {}", times.len());
+}
+
 #[test]
 fn what_may_have_been_seen_is_not_sent_again() {
     for reason in [Reason::INTERNAL_ERROR, Reason::CANCEL, Reason::ENHANCE_YOUR_CALM] {
@@ -203,4 +228,33 @@ fn an_answer_that_breaks_off_is_broken_for_the_worker_too() {
     let broken = newer.next().expect("not an end in order");
     assert!(broken.as_ref().is_err_and(|error| error.is_reset()), "{broken:?}");
     assert_eq!(upstream.connections(), 1, "the connection lives on");
+}
+
+#[test]
+fn an_answer_that_breaks_off_at_once_shows_what_has_come_of_it() {
+    const LENGTH: &[(&str, &str)] = &[("content-length", "9")];
+    // With no error and no length nobody can tell (RFC 9113 §8.1).
+    for (reason, length) in [
+        (Reason::INTERNAL_ERROR, &[][..]),
+        (Reason::INTERNAL_ERROR, LENGTH),
+        (Reason::CANCEL, &[]),
+        (Reason::CANCEL, LENGTH),
+        (Reason::NO_ERROR, LENGTH),
+    ] {
+        let upstream = framed(&[], move |_, mut frames| {
+            while let Some(stream) = request(&mut frames) {
+                frames.headers(stream, &[&[(":status", "200")], length].concat(), false);
+                frames.data(stream, b"half", false);
+                frames.send(kind::RST_STREAM, 0, stream, &u32::from(reason).to_be_bytes());
+            }
+        });
+        let andante = andante(upstream.address().port(), "");
+        let mut client = Client::connect(andante.andante.proxy());
+        client.send(format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", upstream.url("/"), upstream.address()));
+        let rest = client.rest();
+        let come = String::from_utf8_lossy(&rest);
+        let case = format!("{reason:?} {length:?}: {come}");
+        assert!(come.starts_with("HTTP/1.1 200 ") && come.contains("half"), "{case}");
+        assert!(!come.ends_with("0\r\n\r\n"), "it ended as if all were there: {case}");
+    }
 }

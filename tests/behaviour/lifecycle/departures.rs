@@ -24,7 +24,13 @@ fn give_up(andante: &Andante, upstream: &Upstream, count: u64, patience: Duratio
 }
 
 fn busy(upstream: &Upstream) -> Andante {
-    let rule = format!("[[rule]]\nhost = \"{}\"\nlimits = [\"1/h\"]\nmax-wait = \"1000d\"\n", upstream.address());
+    busy_with(upstream, "")
+}
+
+/// A lane of one request an hour, which has been used; its rule says `more`.
+fn busy_with(upstream: &Upstream, more: &str) -> Andante {
+    let host = upstream.address();
+    let rule = format!("[[rule]]\nhost = \"{host}\"\nlimits = [\"1/h\"]\nmax-wait = \"1000d\"\n{more}\n");
     let andante = Andante::with_config(&rule);
     assert_eq!(Client::get(andante.proxy(), &upstream.url("/")).status(), 200);
     andante
@@ -79,4 +85,26 @@ fn clients_that_keep_leaving_after_the_same_time_are_told_of_once() {
     let lane = &andante.status()["lanes"][0];
     assert_eq!(lane["left_total"], 24);
     assert!((0.5..0.8).contains(&lane["left_after_s"].as_f64().unwrap()), "{lane:#}");
+}
+
+#[test]
+fn what_clients_would_not_wait_for_is_refused_at_once_if_the_rule_says_so() {
+    let upstream = Upstream::ok();
+    let andante = busy_with(&upstream, "patience = \"learn\"");
+    for _ in 0..2 {
+        give_up(&andante, &upstream, 8, Duration::from_millis(500));
+    }
+    let left_after = |status: &Value| status["lanes"][0]["left_after_s"].as_f64();
+    andante.wait_for(|status| left_after(status).is_some());
+    for _ in 0..15 {
+        let answer = Client::get(andante.proxy(), &upstream.url("/"));
+        assert_eq!(answer.status(), 429, "it would wait for an hour");
+        let retry_after: u64 = answer.field("retry-after").unwrap().parse().unwrap();
+        // An hour from the first request on, less what the others would have waited, and what has passed.
+        assert!((3500..=3600).contains(&retry_after), "{retry_after}");
+    }
+    let mut sixteenth = Client::connect(andante.proxy());
+    sixteenth.send(format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", upstream.url("/"), upstream.address()));
+    andante.wait_for(|status| waiting(status) == 1);
+    assert_eq!(andante.status()["requests"]["refused"], 15);
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::quiet;
-use crate::support::{Andante, Client, Upstream};
+use crate::support::{Andante, Client, Redis, Upstream};
 
 const SECRET: &str = "hunter2";
 
@@ -86,7 +86,14 @@ fn the_page_on_metrics_has_each_metric_with_its_type_and_no_other() {
          Content-Length: 0\r\n\r\n",
     );
     let host = upstream.address();
-    let andante = Andante::serve(&["--limit", &format!("{host}=100/s")]);
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("limits.redb");
+    let store = Redis::for_a_fleet();
+    let rule = format!("[[rule]]\nhost = \"{host}\"\nlimits = [\"100/s\"]\n");
+    let andante = Andante::with_config_and(
+        &format!("fleet-size = 2\n{rule}{rule}name = \"some\"\nmethod = \"GET\"\n"),
+        &["--state", state.to_str().unwrap(), "--store", &store.url()],
+    );
     assert_eq!(Client::get(andante.proxy(), &format!("http://{host}/")).status(), 200);
     let metrics = andante.metrics();
     // # TYPE name type

@@ -178,3 +178,26 @@ fn a_tunnel_in_which_nothing_moves_is_closed() {
     client.closed();
     andante.wait_for(quiet);
 }
+
+#[test]
+fn an_upload_that_its_upstream_never_reads_ends_with_its_request() {
+    let upstream = Upstream::scripted(|mut connection| {
+        connection.head();
+        pass(PATIENCE);
+    });
+    let andante = Andante::with_config("[timeouts]\nanswer = \"500ms\"\nkeep-alive = \"500ms\"\n");
+    let mut client = TcpStream::connect(andante.proxy()).unwrap();
+    let (url, host) = (upstream.url("/"), upstream.address());
+    write!(client, "POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100000000\r\n\r\n").unwrap();
+    let mut writer = client.try_clone().unwrap();
+    // More than the sockets on the way hold.
+    let upload = thread::spawn(move || writer.write_all(&vec![b'x'; 100_000_000]));
+    let mut answer = [0; 12];
+    client.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 504");
+    andante.wait_for(|status| {
+        quiet(status) && status["connections"]["upstream"] == 0 && status["connections"]["client"] == 0
+    });
+    drop(client);
+    assert!(upload.join().unwrap().is_err());
+}

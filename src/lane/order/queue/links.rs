@@ -2,10 +2,19 @@
 
 use std::hash::Hash;
 
-use super::{Claimed, Gate, Line, NONE, Queue, State, Strand, Ticket};
-use crate::lane::order::claim::Claim;
+use super::{Claimed, Line, NONE, Place, Queue, Spot, State, Strand, Ticket, TicketRules, recheck};
+use crate::{lane::order::claim::Claim, limit::Sum};
 
 impl<K: Copy + Eq + Hash, T> Queue<K, T> {
+    /// Where all tickets stand whose claim is `wanted`, in the order in which they came. O(waiting).
+    pub fn places(&self, wanted: impl Fn(&Claim) -> bool) -> Vec<Place> {
+        let wanted = |ticket: &Ticket<T>| wanted(&self.strands[ticket.strand].claim);
+        let tickets = self.tickets.iter().filter(|(_, ticket)| wanted(ticket));
+        let mut places: Vec<_> = tickets.map(|(id, ticket)| Place { id, key: ticket.key }).collect();
+        places.sort_unstable_by_key(|place| place.key);
+        places
+    }
+
     /// Puts each ticket into the line that `key_of` says, where it keeps its place. O(waiting).
     pub fn sort(&mut self, mut key_of: impl FnMut(&T) -> K) {
         let mut misplaced = Vec::new();
@@ -24,7 +33,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
 
     /// Moves up to `moves` tickets that stand first in a strand and belong into another line, and takes that off.
     /// O(strands + moves).
-    pub fn move_misplaced(&mut self, moves: &mut usize, gate: &mut impl Gate<K, T>) {
+    pub fn move_misplaced(&mut self, moves: &mut usize, gate: &mut impl TicketRules<K, T>) {
         let firsts: Vec<u32> = self.strands.iter().map(|(_, strand)| strand.first).collect();
         for mut id in firsts {
             while id != NONE && *moves > 0 {
@@ -41,45 +50,54 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         }
     }
 
-    /// Puts a ticket into the strand in which it belongs.
-    pub(super) fn link(&mut self, id: u32, key: K, claim: Claim, moved: bool) {
+    /// Puts a ticket, which draws on the budgets of `set`, into the strand in which it belongs.
+    pub(super) fn link(&mut self, id: u32, key: K, set: u32, claim: Claim, moved: bool) {
         let line = match self.line_ids.get(&key) {
             Some(line) => *line,
             None => {
-                let line = Line { key, strands: 0, parked: 0, units: 0, state: State::Open, ranking: None };
-                let line = self.lines.insert(line);
+                let spot = self.spots.insert(Spot::OPEN);
+                let line = self.lines.insert(Line { key, strands: 0, units: Sum::default(), spot });
                 self.line_ids.insert(key, line);
                 line
             }
         };
         let (place, cost) = (self.tickets[id].key, self.tickets[id].cost);
-        self.lines[line].units += u64::from(cost.get());
-        if let Some(&strand) = self.strand_ids.get(&(line, claimed(&claim))) {
+        self.lines[line].units.add(&cost);
+        if let Some(&strand) = self.strand_ids.get(&(line, set, claimed(&claim))) {
             self.tickets[id].strand = strand;
             self.put_between(id, strand);
             return;
         }
-        let strand = Strand { claim, line, first: id, last: id, finger: NONE, parked: false };
+        let strand = Strand { claim, line, set, first: id, last: id, finger: NONE, spot: NONE };
         let strand = self.strands.insert(strand);
-        self.strand_ids.insert((line, claimed(&claim)), strand);
+        self.strand_ids.insert((line, set, claimed(&claim)), strand);
         self.tickets[id].strand = strand;
         self.lines[line].strands += 1;
-        if self.lines[line].parked == 0 {
-            self.front.insert(&claim, strand, place, cost.get().into(), moved);
-        } else {
-            // What waits there already comes first, as the line has it. It may also be first itself.
-            self.put_into_line(strand, claim, line, place, cost, moved);
-            self.recheck_line(&key);
+        self.sets.keep(set);
+        let mut spots = std::iter::once(&self.lines[line].spot).chain(self.sets.spots(set));
+        match spots.find(|spot| self.spots[**spot].parked > 0).copied() {
+            None => self.front.insert(&claim, strand, place, cost.share(), moved),
+            // What waits there already comes first, as it is ranked there. This one may also be first itself.
+            Some(spot) => {
+                self.put_into_spot(strand, claim, spot, place, cost, moved);
+                self.recheck_for(spot, cost);
+            }
         }
+    }
+
+    /// The number of a set of budgets.
+    pub(super) fn set_of(&mut self, budgets: &[u32]) -> u32 {
+        let Self { sets, spots, .. } = self;
+        sets.number(budgets, || spots.insert(Spot::OPEN))
     }
 
     /// Takes a ticket out of its strand. Says by what it claimed its turn.
     pub(super) fn unlink(&mut self, id: u32) -> Claim {
         let Ticket { key, cost, strand: strand_id, before, behind, .. } = self.tickets[id];
         let strand = &mut self.strands[strand_id];
-        let (claim, line_id, parked) = (strand.claim, strand.line, strand.parked);
+        let (claim, line_id, set, spot) = (strand.claim, strand.line, strand.set, strand.spot);
         let line = &mut self.lines[line_id];
-        line.units -= u64::from(cost.get());
+        line.units.subtract(&cost);
         if before != NONE || behind != NONE {
             if strand.finger == id {
                 strand.finger = before;
@@ -95,27 +113,37 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             return claim;
         }
         line.strands -= 1;
-        if parked {
-            line.parked -= 1;
-            line.ranking.as_mut().expect("it was parked there").remove(&claim, strand_id, key);
-        } else {
+        if spot == NONE {
             self.front.remove(&claim, strand_id, key);
+        } else {
+            self.spots[spot].remove(&claim, strand_id, key);
+            if self.spots[spot].parked == 0 {
+                self.reopen(spot);
+            } else {
+                // What stood behind it may leave earlier.
+                recheck(&mut self.spots, &mut self.closed, spot);
+            }
         }
-        self.strand_ids.remove(&(line_id, claimed(&claim)));
+        self.strand_ids.remove(&(line_id, set, claimed(&claim)));
         self.strands.remove(strand_id);
-        let line = &self.lines[line_id];
-        if line.parked == 0 {
-            self.reopen(line_id);
-        } else if parked {
-            // What stood behind it may leave earlier.
-            let key = line.key;
-            self.recheck_line(&key);
-        }
         if self.lines[line_id].strands == 0 {
             let line = self.lines.remove(line_id);
             self.line_ids.remove(&line.key);
+            self.forget_spot(line.spot);
+        }
+        for spot in self.sets.release(set) {
+            self.forget_spot(spot);
         }
         claim
+    }
+
+    fn forget_spot(&mut self, spot: u32) {
+        debug_assert_eq!(self.spots[spot].parked, 0, "whatever is parked draws on it");
+        if self.spots[spot].listed {
+            self.spots[spot].state = State::Gone;
+        } else {
+            self.spots.remove(spot);
+        }
     }
 
     /// Puts a ticket where it belongs among the others of its strand. O(1), but for one that has stood elsewhere.
@@ -152,26 +180,27 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// Another ticket is the first of a strand, instead of the one with the key `old`.
     fn set_first(&mut self, strand: u32, id: u32, old: u64) {
         self.strands[strand].first = id;
-        let Strand { claim, line, parked, .. } = self.strands[strand];
+        let Strand { claim, spot, .. } = self.strands[strand];
         let new = self.tickets[id].key;
-        if parked {
-            let line = &mut self.lines[line];
-            line.ranking.as_mut().expect("it is parked there").rekey(&claim, strand, old, new);
-            // It may leave earlier than the one before it.
-            let key = line.key;
-            self.recheck_line(&key);
-        } else {
+        if spot == NONE {
             self.front.rekey(&claim, strand, old, new);
+        } else {
+            self.spots[spot].ranked().rekey(&claim, strand, old, new);
+            self.recheck_for(spot, self.tickets[id].cost);
         }
     }
 
     pub(super) fn move_to(&mut self, id: u32, key: K) {
+        let set = self.strands[self.tickets[id].strand].set;
+        self.sets.keep(set);
         let claim = self.unlink(id);
         (self.tickets[id].before, self.tickets[id].behind) = (NONE, NONE);
-        self.link(id, key, claim, true);
+        self.link(id, key, set, claim, true);
+        let unused = self.sets.release(set);
+        debug_assert!(unused.is_empty(), "its strand draws on it");
     }
 }
 
-fn claimed(claim: &Claim) -> Claimed {
+pub(super) fn claimed(claim: &Claim) -> Claimed {
     (claim.urgency.get(), claim.client.get(), claim.flow.0)
 }

@@ -1,8 +1,8 @@
-//! Where strands stand: in the front, or parked in their lines; and when they go from the one to the other.
+//! Where strands stand: in the front, or parked at what is closed; and when they go from the one to the other.
 
 use std::hash::Hash;
 
-use super::{Finding, Gate, Hold, Line, Queue, State, Strand};
+use super::{Finding, Hold, LOOKS, NONE, Queue, Spot, State, Strand, TicketRules, recheck};
 use crate::{
     clock::Instant,
     lane::order::{claim::Claim, ranking::Ranking},
@@ -10,35 +10,65 @@ use crate::{
 };
 
 impl<K: Copy + Eq + Hash, T> Queue<K, T> {
-    /// Looks whether the first of what is parked in a line may leave: then its strand goes to the front.
-    pub(super) fn look_at(&mut self, line: u32, now: Instant, moves: &mut usize, gate: &mut impl Gate<K, T>) -> bool {
-        loop {
-            let ranking = self.lines[line].ranking.as_mut().expect("something is parked there");
-            let strand = ranking.next().expect("something is parked there");
-            match self.find_out(self.strands[strand].first, now, moves, gate) {
-                // It was the last one there, and the line is gone; or the line waits for nothing any more.
-                Finding::Moved if self.lines.get(line).is_none_or(|line| line.parked == 0) => return false,
-                Finding::Moved => {}
-                Finding::Held(_, Hold::Own(at)) => {
-                    self.close(line, at);
-                    return false;
-                }
+    /// Looks whether the first of what is parked at a spot may leave: then its strand goes to the front.
+    pub(super) fn look_at(
+        &mut self,
+        spot: u32,
+        now: Instant,
+        moves: &mut usize,
+        gate: &mut impl TicketRules<K, T>,
+    ) -> bool {
+        for _ in 0..LOOKS {
+            let strand = self.spots[spot].ranked().next().expect("something is parked there");
+            let here = match self.find_out(self.strands[strand].first, now, moves, gate) {
+                // It was the last one there, and the line is gone; or nothing is parked there any more.
+                Finding::Moved if self.spots.get(spot).is_none_or(|spot| spot.parked == 0) => return false,
+                Finding::Moved => continue,
                 Finding::Held(_, Hold::Open | Hold::Shared(_)) => {
                     self.unpark(strand);
-                    if self.lines[line].parked > 0 && !self.open.contains(&line) {
-                        self.open.push_back(line);
+                    if self.spots[spot].parked > 0 && !self.spots[spot].listed {
+                        self.spots[spot].listed = true;
+                        self.open.push_back(spot);
                     }
                     return true;
                 }
+                Finding::Held(_, hold) => (self.spot_of(strand, &hold), hold),
+            };
+            match here {
+                (there, Hold::Own(at) | Hold::Budget(_, at)) if there == spot => {
+                    self.close(spot, at, Some(self.tickets[self.strands[strand].first].cost));
+                    return false;
+                }
+                // Something else holds it up longer: it is parked there.
+                (_, hold) => {
+                    self.unpark(strand);
+                    self.park(strand, &hold);
+                    if self.spots[spot].parked == 0 {
+                        return false;
+                    }
+                }
             }
         }
+        // The rest is looked at when others had the lock.
+        self.close(spot, now, None);
+        false
     }
 
-    /// Lets a strand to the front from the next line that is open, if one has any parked.
-    pub(super) fn let_one_forward(&mut self, now: Instant, moves: &mut usize, gate: &mut impl Gate<K, T>) -> bool {
-        while let Some(line) = self.open.pop_front() {
-            let parked = |line: &Line<K>| line.state == State::Open && line.parked > 0;
-            if self.lines.get(line).is_some_and(parked) && self.look_at(line, now, moves, gate) {
+    /// Lets a strand to the front from the next spot that is open, if one has any parked.
+    pub(super) fn let_one_forward(
+        &mut self,
+        now: Instant,
+        moves: &mut usize,
+        gate: &mut impl TicketRules<K, T>,
+    ) -> bool {
+        while let Some(id) = self.open.pop_front() {
+            let spot = &mut self.spots[id];
+            spot.listed = false;
+            if spot.state == State::Gone {
+                self.spots.remove(id);
+                continue;
+            }
+            if spot.state == State::Open && spot.parked > 0 && self.look_at(id, now, moves, gate) {
                 return true;
             }
         }
@@ -50,7 +80,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         id: u32,
         now: Instant,
         moves: &mut usize,
-        gate: &mut impl Gate<K, T>,
+        gate: &mut impl TicketRules<K, T>,
     ) -> Finding<K> {
         let ticket = &self.tickets[id];
         let here = self.lines[self.strands[ticket.strand].line].key;
@@ -60,61 +90,95 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             self.move_to(id, key);
             return Finding::Moved;
         }
-        let hold = match gate.hold(&key, ticket.cost) {
-            Hold::Shared(at) | Hold::Own(at) if at <= now => Hold::Open,
+        let set = self.strands[ticket.strand].set;
+        let hold = match gate.hold(&key, self.sets.budgets(set), ticket.cost) {
+            Hold::Shared(at) | Hold::Own(at) | Hold::Budget(_, at) if at <= now => Hold::Open,
             hold => hold,
         };
         Finding::Held(key, hold)
     }
 
-    /// A strand in the front does not leave before `at`, because of its line.
-    pub(super) fn park(&mut self, strand: u32, at: Instant) {
-        let (id, Strand { claim, line, first, .. }) = (strand, &self.strands[strand]);
-        let (claim, line, first) = (*claim, *line, &self.tickets[*first]);
+    /// A strand in the front does not leave because of its line, or of one of its budgets.
+    pub(super) fn park(&mut self, strand: u32, hold: &Hold) {
+        let (Hold::Own(at) | Hold::Budget(_, at)) = *hold else { unreachable!("what is open or shared parks nobody") };
+        let spot = self.spot_of(strand, hold);
+        let (id, Strand { claim, first, .. }) = (strand, &self.strands[strand]);
+        let (claim, first) = (*claim, &self.tickets[*first]);
         let (key, cost) = (first.key, first.cost);
         self.front.remove(&claim, id, key);
-        self.put_into_line(id, claim, line, key, cost, true);
-        let at = match self.lines[line].state {
+        self.put_into_spot(id, claim, spot, key, cost, true);
+        let (at, cost) = match self.spots[spot].state {
             // Another one that is parked there may leave earlier.
-            State::Closed(before) => before.min(at),
-            State::Open if self.lines[line].parked > 1 => Instant::START,
-            State::Open => at,
+            State::Closed(before) => (before.min(at), self.spots[spot].cost.map(|least| least.least(&cost))),
+            State::Open if self.spots[spot].parked > 1 => (Instant::START, Some(cost)),
+            State::Open | State::Gone => (at, Some(cost)),
         };
-        self.close(line, at);
+        self.close(spot, at, cost);
     }
 
-    pub(super) fn put_into_line(&mut self, strand: u32, claim: Claim, line: u32, key: u64, cost: Cost, moved: bool) {
-        self.strands[strand].parked = true;
-        let line = &mut self.lines[line];
-        line.parked += 1;
-        let ranking = line.ranking.get_or_insert_with(|| Box::new(Ranking::new()));
-        ranking.insert(&claim, strand, key, cost.get().into(), moved);
-    }
-
-    fn unpark(&mut self, strand: u32) {
-        let id = strand;
-        let strand = &mut self.strands[strand];
-        strand.parked = false;
-        let (claim, line, first) = (strand.claim, &mut self.lines[strand.line], &self.tickets[strand.first]);
-        line.parked -= 1;
-        line.ranking.as_mut().expect("it was parked there").remove(&claim, id, first.key);
-        self.front.insert(&claim, id, first.key, first.cost.get().into(), true);
-        let line = strand.line;
-        self.reopen(line);
-    }
-
-    /// The line is looked at again at `at`.
-    pub(super) fn close(&mut self, line: u32, at: Instant) {
-        if let State::Closed(before) = self.lines[line].state {
-            self.closed.remove(&(before, line));
+    /// Where a strand is parked that is held up by this.
+    fn spot_of(&self, strand: u32, hold: &Hold) -> u32 {
+        match hold {
+            Hold::Budget(budget, _) => self.sets.spot_of(*budget).expect("the strand draws on it"),
+            _ => self.lines[self.strands[strand].line].spot,
         }
-        self.lines[line].state = State::Closed(at);
-        self.closed.insert((at, line));
     }
 
-    pub(super) fn reopen(&mut self, line: u32) {
-        if let State::Closed(before) = std::mem::replace(&mut self.lines[line].state, State::Open) {
-            self.closed.remove(&(before, line));
+    pub(super) fn put_into_spot(&mut self, strand: u32, claim: Claim, spot: u32, key: u64, cost: Cost, moved: bool) {
+        self.strands[strand].spot = spot;
+        let spot = &mut self.spots[spot];
+        spot.parked += 1;
+        let ranking = spot.ranking.get_or_insert_with(|| Box::new(Ranking::new()));
+        ranking.insert(&claim, strand, key, cost.share(), moved);
+    }
+
+    fn unpark(&mut self, id: u32) {
+        let strand = &mut self.strands[id];
+        let spot = std::mem::replace(&mut strand.spot, NONE);
+        let (claim, first) = (strand.claim, &self.tickets[strand.first]);
+        self.spots[spot].remove(&claim, id, first.key);
+        self.front.insert(&claim, id, first.key, first.cost.share(), true);
+        self.reopen(spot);
+    }
+
+    /// The spot is looked at again at `at`, when what costs so much may leave; `None` if anything may leave earlier.
+    pub(super) fn close(&mut self, spot: u32, at: Instant, cost: Option<Cost>) {
+        self.spots[spot].cost = cost;
+        if let State::Closed(before) = self.spots[spot].state {
+            self.closed.remove(&(before, spot));
         }
+        self.spots[spot].state = State::Closed(at);
+        self.closed.insert((at, spot));
+    }
+
+    /// Something of this cost has come to a spot, or to the front of a strand there: it may leave earlier than what was there.
+    pub(super) fn recheck_for(&mut self, spot: u32, cost: Cost) {
+        if self.spots[spot].cost.is_none_or(|least| cost.takes_less(&least)) {
+            recheck(&mut self.spots, &mut self.closed, spot);
+        }
+    }
+
+    pub(super) fn reopen(&mut self, spot: u32) {
+        if let State::Closed(before) = std::mem::replace(&mut self.spots[spot].state, State::Open) {
+            self.closed.remove(&(before, spot));
+        }
+    }
+}
+
+// === impl Spot ===
+
+impl Spot {
+    /// Nothing is parked there.
+    pub(super) const OPEN: Self = Self { parked: 0, state: State::Open, cost: None, listed: false, ranking: None };
+
+    /// The ranking of what is parked here.
+    pub(super) fn ranked(&mut self) -> &mut Ranking {
+        self.ranking.as_mut().expect("something is parked here")
+    }
+
+    /// A strand is parked here no more.
+    pub(super) fn remove(&mut self, claim: &Claim, strand: u32, key: u64) {
+        self.parked -= 1;
+        self.ranked().remove(claim, strand, key);
     }
 }

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::{Limits, World, at, claim, urgent, weight};
 use crate::{
-    lane::order::{Claim, Gate, Hold, Place, Turn},
-    limit::Cost,
+    lane::order::{Claim, Hold, Place, TicketRules, Turn},
+    limit::{Cost, Unit},
 };
 
 /// As many get something as there are members: the furthest that one is from what fluid sharing would have given it, in
@@ -123,7 +123,7 @@ proptest! {
                 }
                 6 => {
                     world.limits.own.insert(line, (u64::from(cost), world.now + u64::from(cost) * 3));
-                    world.queue.recheck_line(&line);
+                    world.queue.recheck();
                 }
                 7 => world.queue.recheck(),
                 _ => {
@@ -136,7 +136,7 @@ proptest! {
                         prop_assert!(first.is_none_or(|first| (turn, number) < first), "the order within a flow");
                     }
                     for (.., line, cost, _) in &waiting {
-                        let hold = world.limits.hold(line, Cost::new(*cost).unwrap());
+                        let hold = world.limits.hold(line, &[], Cost::new(*cost).unwrap());
                         let held = matches!(hold, Hold::Shared(until) | Hold::Own(until) if until > at(world.now));
                         prop_assert!(held, "one of line {line} could leave");
                     }
@@ -145,7 +145,7 @@ proptest! {
             }
             prop_assert_eq!(world.queue.len(), waiting.len());
             let units: u64 = waiting.iter().map(|one| u64::from(one.4)).sum();
-            prop_assert_eq!(world.queue.units(|_| true), units);
+            prop_assert_eq!(world.queue.units(Unit::REQUESTS, |_| true), units);
             let told: u32 = world.queue.longest(1000).iter().map(|flow| flow.waiting).sum();
             prop_assert_eq!(told as usize, waiting.len());
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Trial, ms, s};
-use crate::mock::{Dialect, Window};
+use crate::mock::{CountingWindow, MockDialect};
 
 /// They tell what is left on every answer: nothing needs to be refused.
 const TELL: &[&str] = &[
@@ -100,12 +100,12 @@ const fn bare(dialect: &'static str) -> Limiter {
 /// Of a daily quota they say "come back tomorrow" after 100 requests: there is nothing more to get in a trial.
 const DAILY: &[&str] = &["zoom", "salesforce"];
 
-fn trial(dialect: &'static str, window: Window) -> Trial {
+fn trial(dialect: &'static str, window: CountingWindow) -> Trial {
     Trial { dialect, window, ..Trial::default() }
 }
 
 /// Long enough for the last tenth of the last window, which is spread to its end, not to count for much.
-fn long(dialect: &'static str, window: Window) -> Trial {
+fn long(dialect: &'static str, window: CountingWindow) -> Trial {
     Trial { requests: 6000, ..trial(dialect, window) }
 }
 
@@ -123,8 +123,8 @@ fn promises(trial: Trial, share: f64, most: usize, later: usize) {
 #[test]
 fn what_an_api_tells_is_used_and_nothing_is_refused() {
     for dialect in TELL {
-        promises(long(dialect, Window::Sliding), 0.97, 0, 0);
-        promises(long(dialect, Window::Fixed), 0.97, 0, 0);
+        promises(long(dialect, CountingWindow::Sliding), 0.97, 0, 0);
+        promises(long(dialect, CountingWindow::Fixed), 0.97, 0, 0);
     }
 }
 
@@ -132,7 +132,7 @@ fn what_an_api_tells_is_used_and_nothing_is_refused() {
 fn of_a_bucket_that_tells_all_is_used() {
     for seed in 0..8 {
         for dialect in TELL {
-            promises(Trial { seed, ..trial(dialect, Window::Bucket) }, 0.93, 2, 2);
+            promises(Trial { seed, ..trial(dialect, CountingWindow::Bucket) }, 0.93, 2, 2);
         }
     }
 }
@@ -140,10 +140,10 @@ fn of_a_bucket_that_tells_all_is_used() {
 #[test]
 fn an_api_that_asks_to_wait_refuses_in_its_first_window_only() {
     for dialect in ASK_TO_WAIT {
-        promises(trial(dialect, Window::Sliding), 0.95, 30, 0);
-        promises(trial(dialect, Window::Fixed), 0.95, 30, 0);
+        promises(trial(dialect, CountingWindow::Sliding), 0.95, 30, 0);
+        promises(trial(dialect, CountingWindow::Fixed), 0.95, 30, 0);
         // A bucket asks to wait for one request, which tells nothing of its size.
-        promises(trial(dialect, Window::Bucket), 0.98, 120, 30);
+        promises(trial(dialect, CountingWindow::Bucket), 0.98, 120, 30);
     }
 }
 
@@ -152,7 +152,7 @@ fn of_some_dialects_less_can_be_known() {
     for (dialect, why, share, most) in LESS {
         assert!(!why.is_empty());
         let trial = if *most == 0 { long } else { trial };
-        promises(trial(dialect, Window::Sliding), *share, *most, *most);
+        promises(trial(dialect, CountingWindow::Sliding), *share, *most, *most);
     }
 }
 
@@ -176,7 +176,7 @@ fn limiters_are_used_however_they_count() {
     let mut broken = Vec::new();
     for Limiter { dialect, senders, allowed, share, late } in LIMITERS {
         for seed in 0..4 {
-            let window = dialect.parse::<Dialect>().unwrap().window();
+            let window = dialect.parse::<MockDialect>().unwrap().window();
             let (shares, refused) = measured(Trial { senders, seed, ..trial(dialect, window) }, allowed);
             if shares.iter().any(|used| used < share) || refused > *late {
                 let refused = 100.0 * refused;
@@ -194,7 +194,8 @@ fn limiters_are_used_however_they_count() {
 #[test]
 fn as_many_are_under_way_as_a_limiter_allows() {
     for seed in 0..4 {
-        let trial = Trial { limit: "5/s", work: ms(180), seed, ..trial("concurrency-503", Window::Concurrency) };
+        let trial =
+            Trial { limit: "5/s", work: ms(180), seed, ..trial("concurrency-503", CountingWindow::Concurrency) };
         let (shares, refused) = measured(trial, &[5.0 / 0.201]);
         assert!(shares[0] >= 0.9, "seed {seed}: used {shares:.3?} of what is allowed");
         assert!(refused <= 0.02, "seed {seed}: {:.2}% refused", 100.0 * refused);
@@ -204,7 +205,7 @@ fn as_many_are_under_way_as_a_limiter_allows() {
 #[test]
 fn a_daily_quota_is_told_of_at_once_and_nothing_is_refused() {
     for dialect in DAILY {
-        let outcome = trial(dialect, Window::Sliding).run();
+        let outcome = trial(dialect, CountingWindow::Sliding).run();
         assert_eq!((outcome.accepted.len(), outcome.refused.len()), (100, 0), "{dialect}");
     }
 }
@@ -218,7 +219,8 @@ fn every_dialect_is_in_one_of_the_tables() {
             || LIMITERS.iter().any(|limiter| limiter.dialect == name)
             || name == "concurrency-503"
     };
-    let missing = crate::mock::Dialect::value_variants().iter().map(ToString::to_string).filter(|name| !listed(name));
+    let missing =
+        crate::mock::MockDialect::value_variants().iter().map(ToString::to_string).filter(|name| !listed(name));
     assert_eq!(missing.collect::<Vec<_>>(), [""; 0]);
 }
 
@@ -226,11 +228,11 @@ fn every_dialect_is_in_one_of_the_tables() {
 fn near_and_far_apis_are_used_alike() {
     for latency in [ms(1), ms(200)] {
         for dialect in TELL.iter() {
-            promises(Trial { latency, ..long(dialect, Window::Sliding) }, 0.97, 0, 0);
+            promises(Trial { latency, ..long(dialect, CountingWindow::Sliding) }, 0.97, 0, 0);
         }
         for dialect in ASK_TO_WAIT {
             // Whoever is under way when the first is refused is refused as well.
-            promises(Trial { latency, ..trial(dialect, Window::Sliding) }, 0.95, 64, 0);
+            promises(Trial { latency, ..trial(dialect, CountingWindow::Sliding) }, 0.95, 64, 0);
         }
     }
 }
@@ -239,10 +241,10 @@ fn near_and_far_apis_are_used_alike() {
 fn few_and_many_workers_use_it_alike() {
     for workers in [8, 500] {
         for dialect in TELL.iter() {
-            promises(Trial { workers, ..long(dialect, Window::Sliding) }, 0.97, 0, 0);
+            promises(Trial { workers, ..long(dialect, CountingWindow::Sliding) }, 0.97, 0, 0);
         }
         for dialect in ASK_TO_WAIT {
-            promises(Trial { workers, ..trial(dialect, Window::Sliding) }, 0.95, 30, 0);
+            promises(Trial { workers, ..trial(dialect, CountingWindow::Sliding) }, 0.95, 30, 0);
         }
     }
 }
@@ -250,20 +252,20 @@ fn few_and_many_workers_use_it_alike() {
 #[test]
 fn what_refills_is_used_though_its_reset_means_full() {
     for dialect in ["openai", "discord", "ietf", "linear"] {
-        promises(trial(dialect, Window::Bucket), 0.95, 0, 0);
+        promises(trial(dialect, CountingWindow::Bucket), 0.95, 0, 0);
     }
 }
 
 #[test]
 fn resets_in_milliseconds_are_found_out_by_the_time_that_passes() {
-    promises(trial("tiendanube", Window::Fixed), 0.95, 0, 0);
+    promises(trial("tiendanube", CountingWindow::Fixed), 0.95, 0, 0);
 }
 
 /// Half of the quota is somebody else's. Each slot that comes free is tried for, and he may have it first.
 #[test]
 fn somebody_else_may_spend_the_same_quota() {
     for dialect in ["ietf", "github", "anthropic", "discord", "openai"] {
-        let outcome = Trial { others: Some(ms(200)), requests: 1500, ..trial(dialect, Window::Sliding) }.run();
+        let outcome = Trial { others: Some(ms(200)), requests: 1500, ..trial(dialect, CountingWindow::Sliding) }.run();
         assert_eq!(outcome.passed_on, 0, "{dialect}: workers were told");
         let pace = outcome.pace(s(20), s(200));
         assert!(pace >= 4.5, "{dialect}: {pace} of the 5 per second that are left to us");

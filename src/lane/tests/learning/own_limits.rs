@@ -174,6 +174,24 @@ async fn a_budget_that_is_mentioned_no_more_holds_nothing_back_after_its_reset()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_budget_without_a_reset_that_is_mentioned_no_more_holds_nothing_back() {
+    let world = World::unlimited(|_| {});
+    for _ in 0..150 {
+        world.call(SERVED).await;
+    }
+    // Refusals alone speak of it: rack-attack's `throttled_responder`, when the reset is that very second.
+    world.call((429, &[("ratelimit-limit", "100"), ("ratelimit-remaining", "0")])).await;
+    tokio::time::sleep(s(10)).await;
+    world.call(SERVED).await;
+    let since = world.elapsed();
+    for _ in 0..60 {
+        world.call(SERVED).await;
+    }
+    let took = world.elapsed() - since;
+    assert!(took <= s(30), "sixty requests took {took:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_search_does_not_cap_what_has_a_budget_of_its_own() {
     let world = World::unlimited(|_| {});
     let (core, search) = (RouteKey::new("GET", "/users/a"), RouteKey::new("GET", "/search/code"));
@@ -218,13 +236,13 @@ async fn those_that_wait_for_their_kind_stand_in_the_queue_and_not_in_the_way() 
         other => panic!("its kind pauses: {other:?}"),
     });
     // The first one tries; as soon as it is served the others follow.
-    let mut first = order.next().unwrap().await;
+    let mut first = order.next().unwrap().await.unwrap();
     assert_eq!(world.clock.now(), since + s(1));
     first.sent();
     tokio::time::sleep(LATENCY).await;
     assert_eq!(world.waiting(), 2);
     world.answer(first, SERVED);
-    let rest: Vec<Permit> = [order.next().unwrap().await, order.next().unwrap().await].into();
+    let rest: Vec<Permit> = [order.next().unwrap().await.unwrap(), order.next().unwrap().await.unwrap()].into();
     assert_eq!((rest.len(), world.clock.now()), (2, since + s(1) + LATENCY));
 }
 

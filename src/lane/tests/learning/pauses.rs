@@ -211,7 +211,7 @@ async fn a_pause_whose_probe_fails_does_not_end_in_a_stampede() {
     world.call((429, &[("retry-after", "5")])).await;
     let queue: Vec<_> = (0..1000).map(|_| waits(world.ask())).collect();
     let mut queue = queue.into_iter();
-    let mut probe = queue.next().unwrap().await;
+    let mut probe = queue.next().unwrap().await.unwrap();
     probe.sent();
     tokio::time::sleep(LATENCY).await;
     world.answer(probe, (500, &[]));

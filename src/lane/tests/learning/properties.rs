@@ -133,7 +133,7 @@ impl Mind {
         let (charge, sent) = self.under_way.remove(at);
         self.budget.answered(charge, sent, self.now);
         let heard = AnswerReport { hint, failed, route: None };
-        let seen = Observation { heard, charge, kind: kind(), crowd: 1, sent, at: self.now, waiting: true };
+        let seen = Observation { heard, charge, kind: kind(), rule: None, crowd: 1, sent, at: self.now, waiting: true };
         self.learned.heard(&seen, &mut self.budget);
     }
 

@@ -40,7 +40,7 @@ async fn those_whose_pause_is_over_are_counted_among_those_ahead() {
     let room: CannedAnswer<'_> = (429, &[("x-ratelimit-limit", "100"), ("x-ratelimit-remaining", "60")]);
     world.call_for(paused, room).await;
     let mut queue: Vec<_> = (0..50).map(|_| waits(world.ask_for(paused))).collect();
-    let mut first = queue.remove(0).await;
+    let mut first = queue.remove(0).await.unwrap();
     first.sent();
     world.answer(first, SERVED);
     let Admission::Refuse(refusal) =

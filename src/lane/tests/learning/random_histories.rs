@@ -113,7 +113,7 @@ fn story(seed: u64, overtaking: bool) {
             while at < queue.len() {
                 match queue[at].1.as_mut().poll(&mut cx) {
                     Poll::Ready(permit) => {
-                        held.push(permit);
+                        held.push(permit.unwrap());
                         drop(queue.swap_remove(at));
                     }
                     Poll::Pending => at += 1,
@@ -146,8 +146,9 @@ fn story(seed: u64, overtaking: bool) {
             let mut at = 0;
             while at < queue.len() {
                 match queue[at].1.as_mut().poll(&mut cx) {
-                    Poll::Ready(mut permit) => {
+                    Poll::Ready(permit) => {
                         moved = true;
+                        let mut permit = permit.unwrap();
                         permit.sent();
                         log.push((world.clock.now(), 1));
                         tokio::time::sleep(ms(1)).await;

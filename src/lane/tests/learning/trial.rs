@@ -16,14 +16,14 @@ use crate::{
     learn::{AnswerReport, RouteKey},
     limit::{LimitSpec, Rate},
     metrics::Metrics,
-    mock::{Caller, Dialect, Facts, Limiter, Window},
+    mock::{CountingWindow, Facts, Limiter, MockCaller, MockDialect},
     policy::Policy,
 };
 
 /// An API that speaks.
 struct Api {
     limiter: Limiter,
-    dialect: Dialect,
+    dialect: MockDialect,
     /// When requests were accepted and refused, and as which of the senders those that were accepted came.
     accepted: Vec<Duration>,
     accepted_from: Vec<usize>,
@@ -35,7 +35,7 @@ struct Api {
 /// What is tried.
 pub(super) struct Trial {
     pub(super) limit: &'static str,
-    pub(super) window: Window,
+    pub(super) window: CountingWindow,
     pub(super) dialect: &'static str,
     pub(super) workers: usize,
     /// What the workers send, by turns: a method, and a key.
@@ -65,7 +65,7 @@ pub(super) struct Outcome {
 struct Sender {
     number: usize,
     kind: RouteKey,
-    caller: Caller,
+    caller: MockCaller,
 }
 
 /// What lies between the workers and the API.
@@ -81,7 +81,7 @@ impl Default for Trial {
     fn default() -> Self {
         Self {
             limit: "100/10s",
-            window: Window::Sliding,
+            window: CountingWindow::Sliding,
             dialect: "none",
             workers: 64,
             senders: &[("GET", "")],
@@ -130,7 +130,7 @@ impl Sender {
             headers.insert("authorization", key.parse().unwrap());
             kind = kind.with_credential(number as u32 + 1);
         }
-        Self { number, kind, caller: Caller::new(Method::from_bytes(method.as_bytes()).unwrap(), &headers) }
+        Self { number, kind, caller: MockCaller::new(Method::from_bytes(method.as_bytes()).unwrap(), &headers) }
     }
 }
 
@@ -148,7 +148,7 @@ impl Trial {
         let policy = Policy::new("", Vec::new());
         let lane = Arc::new(Lane::new("api.test".into(), policy.into(), Metrics::new().rule(""), clock));
         let rate: Rate = self.limit.parse().unwrap();
-        let dialect: Dialect = self.dialect.parse().unwrap();
+        let dialect: MockDialect = self.dialect.parse().unwrap();
         let way = Setup { clock, wall, latency: self.latency, work: self.work };
         let api = Arc::new(Mutex::new(Api {
             limiter: dialect.limiter(rate, self.window),
@@ -198,7 +198,7 @@ impl Trial {
             tokio::spawn(async move {
                 loop {
                     tokio::time::sleep(gap).await;
-                    api.lock().limiter.ask(&Caller::default(), clock.now());
+                    api.lock().limiter.ask(&MockCaller::default(), clock.now());
                 }
             })
         });
@@ -224,7 +224,7 @@ async fn call(lane: &Arc<Lane>, api: &Mutex<Api>, way: Setup, sender: &Sender, t
     let Setup { clock, wall, latency, work } = way;
     let mut permit = match lane.admit(AdmitRequest { turn, ..ask(sender.kind) }) {
         Admission::Send(permit) => permit,
-        Admission::Wait(waiting) => waiting.await,
+        Admission::Wait(waiting) => waiting.await.unwrap(),
         // Its patience is over: it gets what the API has said last.
         Admission::Refuse(_) => return Err(()),
     };

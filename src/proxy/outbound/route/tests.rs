@@ -37,8 +37,9 @@ async fn a_connection_to_be_made_ready_keeps_no_lane_when_everybody_has_left() {
         claim: Claim::USUAL,
         deadline: Instant::FAR,
         turn: Turn::New,
+        draws: None,
     };
-    let Admission::Send(mut permit) = route.lane.admit(ask) else { panic!("nothing is known") };
+    let Admission::Send(mut permit) = route.lane.admit(ask.clone()) else { panic!("nothing is known") };
     permit.sent();
     let headers = HeaderMap::from_iter([(RETRY_AFTER, "3000".parse().unwrap())]);
     let status = http::StatusCode::TOO_MANY_REQUESTS;

@@ -16,16 +16,13 @@ use crate::{
     proxy::{
         exchange::Exchange,
         log_throttle::LogTopic,
-        message::{
-            fields::{self, SERVER_TIMING},
-            gateway::LocationRewriter,
-            stream_body::Unread,
-        },
+        message::{fields, gateway::LocationRewriter, stream_body::Unread, usage::UsageReader},
         outbound::{
             host_pool::PooledConnection,
             response_body::{ResponseBody, UpstreamBody},
             route::Route,
         },
+        request_stats::Wait,
     },
 };
 
@@ -41,7 +38,7 @@ pub(crate) struct InFlight {
     pub(crate) exchange: Arc<Exchange>,
     pub(crate) route: Arc<Route>,
     pub(crate) permit: Permit,
-    pub(crate) waited: Duration,
+    pub(crate) wait: Wait,
     pub(crate) location: Option<Arc<LocationRewriter>>,
     /// The answer has no body, whatever its length says.
     pub(crate) head: bool,
@@ -58,7 +55,7 @@ pub(crate) async fn judge(
     connection: PooledConnection,
     written: Instant,
 ) -> Result<(Response<ResponseBody>, Hint, bool), Error> {
-    let InFlight { exchange, route, permit, waited, location, head, .. } = in_flight;
+    let InFlight { exchange, route, permit, wait, location, head, .. } = in_flight;
     let (mut parts, incoming) = answer.into_parts();
     let unread = log_unread(&exchange, &route.lane);
     let mut body = Box::new(UpstreamBody::new(incoming, exchange.progress.clone(), connection, permit, unread));
@@ -98,6 +95,9 @@ pub(crate) async fn judge(
     if broken.is_none() || refused {
         body.permit().answered(&AnswerReport { hint: &hint, failed, route: route_name }, written);
     }
+    if let Some(usage) = UsageReader::new(&route.lane.policy().usage, &parts.headers).filter(|_| !refused) {
+        body.read_usage(usage);
+    }
     if let Some(error) = broken {
         // Does nothing to what was answered, if only by a refusal.
         body.permit().broke();
@@ -118,8 +118,7 @@ pub(crate) async fn judge(
         location.rewrite(&mut parts.headers);
     }
     fields::add_via(&mut parts.headers, &exchange.proxy.via, parts.version);
-    fields::remove_our_timing(&mut parts.headers);
-    parts.headers.append(SERVER_TIMING, server_timing(waited));
+    fields::set_our_timing(&mut parts.headers, wait);
     parts.version = Version::HTTP_11;
     Ok((Response::from_parts(parts, ResponseBody::Upstream(body)), hint, done))
 }
@@ -163,12 +162,4 @@ fn locked_out(route: &Route) -> Option<Error> {
         None => "it wants a user name and a password, and `via` has none",
     };
     Some(Error::Parent { parent: parent.to_string(), origin: route.origin.to_string(), source: source.into() })
-}
-
-/// Milliseconds that the request has waited, as W3C Server Timing has it.
-fn server_timing(waited: Duration) -> HeaderValue {
-    if waited.is_zero() {
-        return HeaderValue::from_static("andante;dur=0");
-    }
-    HeaderValue::try_from(format!("andante;dur={:.1}", waited.as_secs_f64() * 1e3)).expect("digits and letters")
 }

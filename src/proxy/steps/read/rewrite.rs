@@ -5,19 +5,16 @@ use http::{
     header::{CONNECTION, CONTENT_LENGTH, COOKIE, HOST, TE, TRANSFER_ENCODING, UPGRADE},
     uri::PathAndQuery,
 };
-use http_body::Body as _;
+use http_body::Body;
 
-use crate::proxy::{
-    exchange::Exchange,
-    message::{fields, request_body::RequestBody},
-    outbound::route::Route,
-};
+use crate::proxy::message::fields;
 
-/// Rewrites `request` in place, into the form that HTTP/1.1 wants. `path` is what it asks for, if its target does not say.
-pub(crate) fn rewrite(
-    exchange: &Exchange,
-    route: &Route,
-    request: &mut Request<RequestBody>,
+/// Rewrites `request` to `host` in place, into the form that HTTP/1.1 wants. `via` is what we call ourselves, `path` what it
+/// asks for, if its target does not say.
+pub(crate) fn rewrite<B: Body>(
+    via: &[HeaderValue; 3],
+    host: &HeaderValue,
+    request: &mut Request<B>,
     path: Option<PathAndQuery>,
 ) {
     let received = request.version();
@@ -46,15 +43,15 @@ pub(crate) fn rewrite(
     if received == Version::HTTP_2 {
         join_cookies(fields);
     }
-    fields.insert(HOST, route.host().clone());
-    fields::add_via(fields, &exchange.proxy.via, received);
+    fields.insert(HOST, host.clone());
+    fields::add_via(fields, via, received);
     *request.version_mut() = Version::HTTP_11;
     *request.uri_mut() = path.map_or_else(|| origin_form(request.uri()), Uri::from);
 }
 
 /// What the worker wants to switch to: only by a GET without a body, where nobody can mistake what follows for one; and
 /// never to what would carry requests that nobody paces.
-fn upgrade(request: &Request<RequestBody>) -> Option<HeaderValue> {
+fn upgrade<B: Body>(request: &Request<B>) -> Option<HeaderValue> {
     let fields = request.headers();
     let wanted = fields.get(UPGRADE)?;
     let asked = fields::tokens(fields, &CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"));

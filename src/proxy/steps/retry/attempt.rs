@@ -43,7 +43,7 @@ pub(crate) struct AttemptContext {
     pub(crate) exchange: Arc<Exchange>,
     pub(crate) route: Arc<Route>,
     pub(crate) claim: Claim,
-    pub(crate) cost: Cost,
+    pub(crate) cost: Option<Cost>,
     pub(crate) location: Option<Arc<LocationRewriter>>,
     pub(crate) deadline: Instant,
 }

@@ -62,7 +62,7 @@ impl RetryReason {
         }
     }
 
-    /// Whether it waits by itself, and not with its lane.
+    /// Whether it waits by itself from its first time on, and not with its lane.
     pub(crate) fn waits(self) -> bool {
         !matches!(self, Self::Refused | Self::NotProcessed)
     }
@@ -74,7 +74,8 @@ impl RetryReason {
 
     /// How long to wait after `tries` tries: exponential with full jitter, and a floor. `dice` is from 0 to 1.
     pub(crate) fn back_off(self, tries: u32, dice: f64) -> Duration {
-        if !self.waits() {
+        // What an upstream has not looked at goes to another of its connections at once; that may help, but once.
+        if !self.waits() && (self != Self::NotProcessed || tries == 1) {
             return Duration::ZERO;
         }
         let most = FIRST.saturating_mul(2u32.saturating_pow(tries - 1)).min(LONGEST);
@@ -105,5 +106,7 @@ mod tests {
         assert_eq!((most(12), most(4_000_000_000)), (LONGEST, LONGEST));
         assert_eq!(RetryReason::Cut.back_off(1, 0.0), FLOOR);
         assert_eq!(RetryReason::Refused.back_off(3, 1.0), Duration::ZERO, "the lane knows");
+        let not_processed = |tries| RetryReason::NotProcessed.back_off(tries, 1.0);
+        assert_eq!([not_processed(1), not_processed(2), not_processed(3)], [Duration::ZERO, FIRST * 2, FIRST * 4]);
     }
 }

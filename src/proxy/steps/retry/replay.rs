@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Says that a request may be done twice.
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// What is needed to send a request once more.
 pub(crate) struct ReplayRequest {
@@ -33,7 +33,11 @@ pub(crate) struct ReplayRequest {
 
 impl ReplayRequest {
     /// Makes sure that `request` can be sent again.
-    pub(crate) fn of(request: &mut Request<RequestBody>, retry: policy::Retry, memory: &Arc<ReplayMemory>) -> Self {
+    pub(crate) fn of(
+        request: &mut Request<RequestBody>,
+        retry: policy::RetryPolicy,
+        memory: &Arc<ReplayMemory>,
+    ) -> Self {
         let kept = (!request.body().is_end_stream()).then(|| request.body_mut().keep(retry.body, memory));
         let mut head = Request::new(()).into_parts().0;
         head.method.clone_from(request.method());

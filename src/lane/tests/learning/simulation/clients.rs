@@ -78,6 +78,7 @@ impl Client for Andante {
             claim: Claim::USUAL,
             deadline: Instant::FAR,
             turn,
+            draws: None,
         };
         match self.state.asked(now, &ask) {
             Decision::Send(slot) => {
@@ -85,7 +86,7 @@ impl Client for Andante {
                 true
             }
             Decision::Wait(offer) => {
-                self.state.enqueued(now, &ask, &offer, worker);
+                self.state.enqueued(now, &ask, offer, worker);
                 false
             }
             Decision::Refuse(refusal) => panic!("refused: {refusal}"),
@@ -95,7 +96,7 @@ impl Client for Andante {
     fn serve(&mut self, now: Instant) -> (Vec<usize>, Instant) {
         let mut leaving = Vec::new();
         loop {
-            let Effects { grants, timer, changes } = self.state.woken(now, now);
+            let Effects { grants, timer, changes, .. } = self.state.woken(now, now);
             for grant in grants {
                 self.slots.insert(grant.ticket, (grant.slot, now));
                 leaving.push(grant.ticket);
@@ -112,7 +113,7 @@ impl Client for Andante {
     fn sent(&mut self, now: Instant, worker: usize) {
         let (slot, at) = self.slots.get_mut(&worker).expect("it has a slot");
         *at = now;
-        self.state.sent(now, slot.charge);
+        self.state.sent(now, slot);
     }
 
     fn answered(&mut self, now: Instant, worker: usize, answer: &Answer, _dice: &mut Dice) -> Option<Duration> {

@@ -1,0 +1,29 @@
+//! What an answer of the admin address is made of.
+
+use http::{HeaderValue, Response, StatusCode, header};
+use http_body_util::{Either, Full};
+use hyper::body::Bytes;
+
+use super::live::Streamed;
+
+/// An answer: whole, or one that goes on.
+pub(super) type PageAnswer = Response<Either<Full<Bytes>, Streamed>>;
+
+pub(super) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// A page that is whole.
+pub(super) fn page(status: StatusCode, kind: HeaderValue, text: impl Into<Bytes>) -> PageAnswer {
+    respond(status, kind, Either::Left(Full::new(text.into())))
+}
+
+/// A page that browsers must not cache, and whose type they must not guess.
+pub(super) fn respond(status: StatusCode, kind: HeaderValue, body: Either<Full<Bytes>, Streamed>) -> PageAnswer {
+    let mut answer = Response::new(body);
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_TYPE, kind);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answer
+}

@@ -1,0 +1,162 @@
+//! `/api/v1`: what operators change while andante runs. Every change needs the token, and is logged with who made it.
+
+mod changes;
+
+use std::net::IpAddr;
+
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use serde::{Serialize, de::DeserializeOwned};
+use tracing::info;
+
+use super::{
+    answer::{JSON, PageAnswer, page},
+    detail::LaneName,
+    explanation::Question,
+    source::{StatusSource, Steering},
+    token::Token,
+};
+
+/// What the API takes and gives, for programs and people.
+const DESCRIPTION: &str = include_str!("api/openapi.json");
+/// More than any change needs.
+const MOST_BYTES: usize = 16 * 1024;
+
+/// Why a change is not made ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)).
+#[derive(Serialize)]
+struct Problem<'a> {
+    title: &'a str,
+    status: u16,
+    detail: String,
+}
+
+/// Who asks.
+pub(super) struct Caller<'a> {
+    pub(super) fields: &'a HeaderMap,
+    pub(super) peer: String,
+    /// Whether the pages are on loopback.
+    pub(super) near: bool,
+}
+
+/// The answer to a request to `path`, which begins with `/api/v1/`.
+pub(super) async fn answer(
+    source: &dyn StatusSource,
+    token: Option<&Token>,
+    caller: Caller<'_>,
+    (method, path): (&Method, &str),
+    body: Incoming,
+) -> PageAnswer {
+    let reads = *method == Method::GET || *method == Method::HEAD;
+    // Comes as a POST so that no credential is in a URL, and changes nothing.
+    let explains = *method == Method::POST && path == "/api/v1/explain";
+    if !((reads || explains) && caller.near)
+        && let Some(refusal) = refusal(token, caller.fields)
+    {
+        return refusal;
+    }
+    match (reads, path) {
+        (true, "/api/v1/openapi.json") => page(StatusCode::OK, JSON, DESCRIPTION),
+        (true, "/api/v1/status") => json(StatusCode::OK, &source.status()),
+        (false, "/api/v1/explain") if explains => match question(caller.fields, body).await {
+            Ok((request, client)) => json(StatusCode::OK, &source.explain(&request, client)),
+            Err(refusal) => refusal,
+        },
+        (false, path) if *method == Method::POST && changes::PATHS.contains(&path) => {
+            match changes::asked(path, caller.fields, body).await {
+                Ok((lane, steering)) => steer(source, lane, &steering, &caller),
+                Err(refusal) => refusal,
+            }
+        }
+        (_, "/api/v1/openapi.json" | "/api/v1/status") => wrong_method("GET, HEAD"),
+        (_, "/api/v1/explain") => wrong_method("POST"),
+        (_, path) if changes::PATHS.contains(&path) => wrong_method("POST"),
+        _ => problem(StatusCode::NOT_FOUND, "unknown path", "see /api/v1/openapi.json".into()),
+    }
+}
+
+/// The request that is asked about, and who sends it.
+async fn question(fields: &HeaderMap, body: Incoming) -> Result<(Request<()>, IpAddr), PageAnswer> {
+    let question: Question = read(fields, body).await?;
+    let request = question.request().map_err(|error| bad(error.to_string()))?;
+    Ok((request, question.client()))
+}
+
+/// The JSON that was sent.
+async fn read<T: DeserializeOwned>(fields: &HeaderMap, body: Incoming) -> Result<T, PageAnswer> {
+    let kind = fields.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    // Forms of other sites cannot say this.
+    if !kind.to_ascii_lowercase().starts_with(b"application/json") {
+        let detail = "send JSON, and say `Content-Type: application/json`".to_owned();
+        return Err(problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, "no JSON", detail));
+    }
+    let body = Limited::new(body, MOST_BYTES).collect().await;
+    let body = body.map_err(|error| bad(format!("the body could not be read: {error}")))?.to_bytes();
+    serde_json::from_slice(&body).map_err(|error| bad(error.to_string()))
+}
+
+fn steer(source: &dyn StatusSource, lane: Option<LaneName>, steering: &Steering, caller: &Caller<'_>) -> PageAnswer {
+    let Some(steered) = source.steer(lane.as_ref(), steering) else {
+        return match steering.rule() {
+            Some(rule) => {
+                let detail = format!("no rule is called {rule:?}: /status names them");
+                problem(StatusCode::NOT_FOUND, "no such rule", detail)
+            }
+            None => {
+                let detail = "no request has come for it, or it was forgotten".into();
+                problem(StatusCode::NOT_FOUND, "no such lane", detail)
+            }
+        };
+    };
+    let agent = caller.fields.get(header::USER_AGENT).map(|agent| String::from_utf8_lossy(agent.as_bytes()));
+    let lane = match (lane, steering.rule()) {
+        (Some(lane), _) => lane.to_string(),
+        (None, Some(rule)) => rule.to_string(),
+        (None, None) => "every lane".to_owned(),
+    };
+    info!(
+        change = steering.as_str(), lane, lanes = steered.lanes, requests = steered.requests, detail = steering.detail(),
+        for_s = steering.length().map(|length| length.as_secs_f64()), peer = caller.peer, agent = ?agent,
+        "changed by an operator"
+    );
+    json(StatusCode::OK, &steered)
+}
+
+/// What a request without the token is answered; `None` if it has it.
+fn refusal(token: Option<&Token>, fields: &HeaderMap) -> Option<PageAnswer> {
+    let Some(token) = token else {
+        let detail = "no token is configured: write one into a file, and name that with `admin-token` or --admin-token";
+        return Some(problem(StatusCode::FORBIDDEN, "changes are off", detail.into()));
+    };
+    if fields.get_all(header::AUTHORIZATION).iter().any(|said| token.is_said_by(said.as_bytes())) {
+        return None;
+    }
+    let mut answer = problem(
+        StatusCode::UNAUTHORIZED,
+        "the token is missing or wrong",
+        "send `Authorization: Bearer TOKEN` with the token of `admin-token`".into(),
+    );
+    let challenge = HeaderValue::from_static("Bearer realm=\"andante\"");
+    answer.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    Some(answer)
+}
+
+fn bad(detail: String) -> PageAnswer {
+    problem(StatusCode::BAD_REQUEST, "not understood", detail)
+}
+
+fn wrong_method(allowed: &'static str) -> PageAnswer {
+    let mut answer = problem(StatusCode::METHOD_NOT_ALLOWED, "wrong method", format!("use {allowed}"));
+    answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+    answer
+}
+
+fn problem(status: StatusCode, title: &str, detail: String) -> PageAnswer {
+    let mut answer = json(status, &Problem { title, status: status.as_u16(), detail });
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    answer
+}
+
+fn json(status: StatusCode, value: &impl Serialize) -> PageAnswer {
+    page(status, JSON, serde_json::to_vec(value).unwrap_or_default())
+}

@@ -1,0 +1,123 @@
+//! What each change asks for.
+
+use std::time::Duration;
+
+use http::HeaderMap;
+use hyper::body::Incoming;
+use serde::Deserialize;
+
+use super::{PageAnswer, bad, read};
+use crate::{
+    admin::{
+        detail::LaneName,
+        source::{FlowName, Steering},
+    },
+    config::duration,
+    limit::Limits,
+};
+
+/// The paths of all changes.
+pub(super) const PATHS: [&str; 8] = [
+    "/api/v1/pause",
+    "/api/v1/resume",
+    "/api/v1/forget",
+    "/api/v1/limit",
+    "/api/v1/weights",
+    "/api/v1/drop",
+    "/api/v1/first",
+    "/api/v1/drain",
+];
+
+/// A lane; without `rule` and `host` every one.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LaneChange {
+    rule: Option<String>,
+    host: Option<String>,
+    /// For how long, for example `10m`.
+    #[serde(rename = "for")]
+    length: Option<String>,
+}
+
+/// Limits for a while, in the place of a rule's own.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LimitChange {
+    rule: String,
+    limits: String,
+    #[serde(rename = "for")]
+    length: String,
+}
+
+/// Weights, in the place of a rule's own.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WeightsChange {
+    rule: String,
+    weights: Vec<String>,
+}
+
+/// The requests of a client that wait in a lane, or those of one of its flows.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FlowChange {
+    rule: String,
+    host: String,
+    client: String,
+    flow: Option<String>,
+}
+
+/// Nothing else is said.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoChange {}
+
+/// What the request to `path` asks for, and of which lane.
+pub(super) async fn asked(
+    path: &str,
+    fields: &HeaderMap,
+    body: Incoming,
+) -> Result<(Option<LaneName>, Steering), PageAnswer> {
+    match path {
+        "/api/v1/limit" => {
+            let LimitChange { rule, limits, length } = read(fields, body).await?;
+            let limits: Limits = limits.parse().map_err(|error| bad(format!("`limits`: {error}")))?;
+            Ok((None, Steering::Limit { rule: rule.into(), limits, length: read_length(&length).map_err(bad)? }))
+        }
+        "/api/v1/weights" => {
+            let WeightsChange { rule, weights } = read(fields, body).await?;
+            let read = |text: &String| text.parse().map_err(|error| format!("`weights`: {text:?}: {error}"));
+            let weights = weights.iter().map(read).collect::<Result<_, String>>().map_err(bad)?;
+            Ok((None, Steering::Weights { rule: rule.into(), weights }))
+        }
+        "/api/v1/drop" | "/api/v1/first" => {
+            let FlowChange { rule, host, client, flow } = read(fields, body).await?;
+            let (lane, flow) = (LaneName { rule: rule.into(), host: host.into() }, FlowName { client, flow });
+            Ok((Some(lane), if path == "/api/v1/drop" { Steering::Drop(flow) } else { Steering::First(flow) }))
+        }
+        "/api/v1/drain" => {
+            let NoChange {} = read(fields, body).await?;
+            Ok((None, Steering::Drain))
+        }
+        _ => {
+            let LaneChange { rule, host, length } = read(fields, body).await?;
+            let lane = match (rule, host) {
+                (None, None) => None,
+                (Some(rule), Some(host)) => Some(LaneName { rule: rule.into(), host: host.into() }),
+                _ => return Err(bad("a lane has a `rule` and a `host`; without both, every lane is meant".into())),
+            };
+            let steering = match (path, length) {
+                ("/api/v1/pause", Some(length)) => Steering::Pause(Some(read_length(&length).map_err(bad)?)),
+                ("/api/v1/pause", None) => Steering::Pause(None),
+                (_, Some(_)) => return Err(bad("`for` is of a pause and of a limit only".into())),
+                ("/api/v1/forget", None) => Steering::Forget,
+                (_, None) => Steering::Resume,
+            };
+            Ok((lane, steering))
+        }
+    }
+}
+
+fn read_length(text: &str) -> Result<Duration, String> {
+    duration::parse(text).map_err(|_| format!("`for`: expected a duration, found {text:?}: write \"10m\""))
+}

@@ -1,0 +1,84 @@
+//! What the live page shows beside `/status`: one lane opened, and what happened lately.
+
+use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
+
+use serde::Serialize;
+
+use super::status::LaneStatus;
+
+/// Which lane: a rule's name and a host. Written with a space between them, which no host has.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LaneName {
+    /// The rule's name, as [`LaneStatus::rule`] has it.
+    pub rule: Arc<str>,
+    /// The host.
+    pub host: Arc<str>,
+}
+
+/// How many wait in a lane.
+#[derive(Clone, Debug)]
+pub struct QueueLength {
+    /// Which lane.
+    pub lane: LaneName,
+    /// So many.
+    pub waiting: u64,
+}
+
+/// One lane, with what is counted of its rule.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct LaneDetail {
+    /// The lane.
+    pub lane: LaneStatus,
+    /// How long requests of its rule waited for a slot, the shortest waits first.
+    pub waits: Vec<WaitBucket>,
+    /// Answers to requests of its rule so far, by status code.
+    pub answers: BTreeMap<String, u64>,
+}
+
+/// Requests that waited about as long.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct WaitBucket {
+    /// So many seconds at most; `null` in the last one, which has no bound.
+    pub at_most_s: Option<f64>,
+    /// How many waited so long, and longer than the bucket before says.
+    pub count: u64,
+}
+
+/// Something that happened in a lane.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct News {
+    /// Counts up from 1.
+    pub number: u64,
+    /// When, in seconds since the start.
+    pub at_s: f64,
+    /// The rule's name.
+    pub rule: String,
+    /// The host.
+    pub host: String,
+    /// What happened, in a sentence.
+    pub text: String,
+}
+
+// === impl LaneName ===
+
+impl LaneName {
+    /// The name of `lane`.
+    pub fn of(lane: &LaneStatus) -> Self {
+        Self { rule: lane.rule.as_str().into(), host: lane.host.as_str().into() }
+    }
+}
+
+impl fmt::Display for LaneName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.rule, self.host)
+    }
+}
+
+impl FromStr for LaneName {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (rule, host) = text.rsplit_once(' ').ok_or(())?;
+        Ok(Self { rule: rule.into(), host: host.into() })
+    }
+}

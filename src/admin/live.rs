@@ -1,0 +1,203 @@
+//! The stream behind the live page. What has changed is worked out once a second for all pages together, and only while
+//! one is open; how many wait is remembered always.
+
+mod board;
+mod history;
+mod stream;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use hyper::body::Bytes;
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, broadcast},
+    time,
+};
+
+pub(super) use self::stream::{Progress, Streamed};
+use self::{board::Board, history::History};
+use super::{
+    detail::{LaneName, News},
+    source::StatusSource,
+};
+
+/// How often pages are told what has changed.
+const TURN: Duration = Duration::from_secs(1);
+/// How often it is written down how many wait.
+const SAMPLE: Duration = Duration::from_secs(5);
+/// How many pages may be open at once. Probes need connections too.
+const PAGES: usize = 32;
+/// A page that is more turns behind than this is shown everything anew.
+const BEHIND: usize = 4;
+
+/// What pages are told.
+pub(super) struct Live {
+    source: Arc<dyn StatusSource>,
+    shared: Mutex<Shared>,
+    /// A page was opened, and has nothing to show yet.
+    joined: Notify,
+}
+
+struct Shared {
+    board: Board,
+    history: History,
+    /// `None` once andante stops.
+    turns: Option<broadcast::Sender<Arc<Turn>>>,
+    pages: usize,
+    /// The lanes that pages have opened, and how many pages have.
+    opened: HashMap<LaneName, usize>,
+}
+
+/// What pages are told at one instant.
+struct Turn {
+    number: u64,
+    changes: Bytes,
+    opened: HashMap<LaneName, Bytes>,
+}
+
+/// A page that is open.
+struct Page {
+    live: Arc<Live>,
+    lane: Option<LaneName>,
+}
+
+// === impl Live ===
+
+impl Live {
+    pub(super) fn new(source: Arc<dyn StatusSource>) -> Self {
+        let shared = Shared {
+            board: Board::default(),
+            history: History::default(),
+            turns: Some(broadcast::channel(BEHIND).0),
+            pages: 0,
+            opened: HashMap::new(),
+        };
+        Self { source, shared: Mutex::new(shared), joined: Notify::new() }
+    }
+
+    /// Works out what pages are told, for ever.
+    pub(super) async fn run(self: Arc<Self>) {
+        let (mut turns, mut samples) = (time::interval(TURN), time::interval(SAMPLE));
+        turns.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+        samples.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = samples.tick() => {
+                    let queues = self.source.queues();
+                    self.shared.lock().history.add(&queues);
+                    continue;
+                }
+                _ = turns.tick() => {}
+                () = self.joined.notified() => turns.reset(),
+            }
+            if self.shared.lock().pages > 0 {
+                let live = Arc::clone(&self);
+                // On a thread of its own: the present one may have slots to hand out.
+                let _ = tokio::task::spawn_blocking(move || live.turn()).await;
+            }
+        }
+    }
+
+    /// The stream of a page that has `lane` opened; `None` if there are too many pages. Ends once andante stops.
+    pub(super) fn open(self: &Arc<Self>, lane: Option<LaneName>, progress: Progress) -> Option<Streamed> {
+        let mut shared = self.shared.lock();
+        if shared.pages >= PAGES {
+            return None;
+        }
+        let turns = shared.turns.as_ref()?.subscribe();
+        shared.pages += 1;
+        if let Some(lane) = &lane {
+            *shared.opened.entry(lane.clone()).or_default() += 1;
+        }
+        drop(shared);
+        self.joined.notify_one();
+        let page = Page { live: Arc::clone(self), lane };
+        let (frames, streamed) = stream::channel(progress);
+        tokio::spawn(page.show(turns, frames));
+        Some(streamed)
+    }
+
+    /// Ends all streams.
+    pub(super) fn close(&self) {
+        self.shared.lock().turns = None;
+    }
+
+    /// Works out what has changed, and tells it.
+    fn turn(&self) {
+        let (after, opened) = {
+            let shared = self.shared.lock();
+            (shared.board.newest(), shared.opened.keys().cloned().collect::<Vec<_>>())
+        };
+        let (news, status) = (self.source.news(after), self.source.status());
+        let details: Vec<_> = opened.into_iter().map(|name| (self.source.lane(&name), name)).collect();
+        let mut shared = self.shared.lock();
+        let Shared { board, history, turns, .. } = &mut *shared;
+        let (number, changes) = board.update(status, news);
+        let opened = details.into_iter().map(|(detail, name)| {
+            let frame = board.lane(&name, detail, history.of(&name));
+            (name, frame)
+        });
+        let turn = Turn { number, changes, opened: opened.collect() };
+        if let Some(turns) = turns {
+            // The last page may have been closed meanwhile.
+            let _ = turns.send(Arc::new(turn));
+        }
+    }
+}
+
+// === impl Page ===
+
+impl Page {
+    /// Hands on each turn, beginning with all there is.
+    async fn show(self, mut turns: broadcast::Receiver<Arc<Turn>>, frames: stream::Frames) {
+        let mut shown = None;
+        loop {
+            let turn = tokio::select! {
+                () = frames.closed() => return,
+                turn = turns.recv() => turn,
+            };
+            let turn = match turn {
+                Ok(turn) => turn,
+                Err(broadcast::error::RecvError::Lagged(_)) => {
+                    shown = None;
+                    continue;
+                }
+                Err(broadcast::error::RecvError::Closed) => return,
+            };
+            let changes = match shown {
+                Some(shown) if shown >= turn.number => continue,
+                Some(_) => (turn.number, turn.changes.clone()),
+                None => self.live.shared.lock().board.whole(),
+            };
+            shown = Some(changes.0);
+            let lane = self.lane.as_ref().and_then(|lane| turn.opened.get(lane)).cloned();
+            for frame in [changes.1].into_iter().chain(lane) {
+                if frames.send(frame).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        let mut shared = self.live.shared.lock();
+        shared.pages -= 1;
+        let Some(lane) = &self.lane else { return };
+        if let Some(pages) = shared.opened.get_mut(lane) {
+            *pages -= 1;
+            if *pages == 0 {
+                shared.opened.remove(lane);
+            }
+        }
+        if shared.pages == 0 {
+            shared.board.clear();
+        }
+    }
+}
+
+/// Events of the lane called `name`.
+fn of_lane<'a>(news: impl Iterator<Item = &'a News>, name: &LaneName) -> Vec<&'a News> {
+    news.filter(|news| *news.rule == *name.rule && *news.host == *name.host).collect()
+}

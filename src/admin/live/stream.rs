@@ -1,0 +1,62 @@
+//! A body that goes on for as long as the page is open.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use http_body::{Body, Frame};
+use hyper::body::Bytes;
+use tokio::sync::mpsc;
+
+/// Takes what the body is made of.
+pub(super) type Frames = mpsc::Sender<Bytes>;
+
+/// Whether a stream goes on: set whenever the client has taken something.
+#[derive(Clone, Default)]
+pub(in crate::admin) struct Progress(Arc<AtomicBool>);
+
+/// The body.
+pub(in crate::admin) struct Streamed {
+    frames: mpsc::Receiver<Bytes>,
+    progress: Progress,
+}
+
+/// Server-Sent Events of this name, with `json` on its one line.
+pub(super) fn event(name: &str, json: &str) -> Bytes {
+    format!("event: {name}\ndata: {json}\n\n").into()
+}
+
+/// A body, and what it is made of.
+pub(super) fn channel(progress: Progress) -> (Frames, Streamed) {
+    let (sender, frames) = mpsc::channel(2);
+    (sender, Streamed { frames, progress })
+}
+
+// === impl Progress ===
+
+impl Progress {
+    /// Whether it went on since this was asked last.
+    pub(in crate::admin) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+// === impl Streamed ===
+
+impl Body for Streamed {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.frames.poll_recv(cx).map(|frame| {
+            self.progress.0.store(true, Ordering::Relaxed);
+            frame.map(|frame| Ok(Frame::data(frame)))
+        })
+    }
+}

@@ -1,0 +1,128 @@
+// Follows the stream of andante's state, and shows it.
+
+import { byId, el, facts, replace } from "/page/dom.js";
+import * as lane from "/page/lane.js";
+import * as lanes from "/page/lanes.js";
+import { events } from "/page/news.js";
+import { button } from "/page/steer.js";
+import { ago, duration, number, pace } from "/page/words.js";
+
+/** How long to wait after andante has refused the stream. */
+const AGAIN = 5000;
+/** How many events are shown. */
+const NEWS = 100;
+
+let stream = null;
+let status = null;
+let received = 0;
+let news = [];
+let again = null;
+
+/** The present, in seconds since andante's start. */
+function now() {
+  return status ? status.uptime_s + (performance.now() - received) / 1000 : 0;
+}
+
+function opened() {
+  const hash = location.hash;
+  try {
+    return hash.startsWith("#lane=") ? decodeURIComponent(hash.slice(6)) : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Follows the stream from here on; of the lane that is opened, too. */
+function follow() {
+  stream?.close();
+  clearTimeout(again);
+  const name = opened();
+  stream = new EventSource(name ? `/events?lane=${encodeURIComponent(name)}` : "/events");
+  stream.addEventListener("turn", (event) => turn(JSON.parse(event.data)));
+  stream.addEventListener("lane", (event) => lane.show(JSON.parse(event.data), now()));
+  stream.addEventListener("error", () => {
+    said("connection lost, trying again …", true);
+    if (stream.readyState === EventSource.CLOSED) again = setTimeout(follow, AGAIN);
+  });
+}
+
+function turn(turn) {
+  status = turn.status;
+  received = performance.now();
+  lanes.update(turn);
+  if (turn.whole) news = [];
+  const known = news.at(-1)?.number ?? 0;
+  news = [...news, ...turn.news.filter((event) => event.number > known)].slice(-NEWS);
+  show();
+}
+
+function show() {
+  if (!status) return;
+  const at = now();
+  const all = lanes.all();
+  const sum = (of) => all.reduce((sum, lane) => sum + of(lane), 0);
+  const waiting = sum((lane) => lane.waiting);
+  const paused = all.filter((lane) => lane.gate).length;
+  const drained = Math.max(...all.map((lane) => lane.drained_at_s ?? 0));
+  const version = `andante ${status.version}, up ${duration(status.uptime_s)}`;
+  said(status.draining ? `${version}, draining: takes nothing new` : version, false);
+  document.title = waiting ? `${number(waiting)} waiting – andante` : "andante";
+  replace(
+    byId("summary"),
+    facts([
+      ["waiting", number(waiting)],
+      ["pace", pace(sum((lane) => lane.pace))],
+      ["drained in", waiting && drained ? duration(drained - at) : null],
+      ["under way", number(sum((lane) => lane.in_flight))],
+      ["answered", number(status.requests.answered)],
+      ["paused", paused ? number(paused) : null],
+      ["sent again", status.retries_total ? number(status.retries_total) : null],
+      ["refused", status.requests.refused ? number(status.requests.refused) : null, "bad"],
+      ["failed", status.requests.failed ? number(status.requests.failed) : null, "bad"],
+      ["clients left", status.requests.left ? number(status.requests.left) : null, "bad"],
+    ]),
+  );
+  lanes.show(at, status.lanes_total);
+  problems();
+  replace(byId("news"), news.length ? events(news, at, true) : el("li", { class: "soft" }, "nothing worth telling has happened"));
+}
+
+function problems() {
+  const lines = [
+    ...status.config.problems.map((problem) => ["the configuration was not taken over", problem, null]),
+    ...(status.state?.problem ? [["what is sent is not written down", status.state.problem, null]] : []),
+    ...status.incidents.map(({ detail, hint, blame, total, last_s }) => [`${detail} (${blame}, ${number(total)} times, last ${ago(last_s)})`, hint, null]),
+    ...status.unmatched_rules.map((rule) => [`no request has matched the rule ${rule} so far`, "", null]),
+  ];
+  byId("problems").hidden = !lines.length;
+  replace(
+    byId("problems").querySelector("ul"),
+    lines.map(([what, hint]) => el("li", {}, el("strong", {}, what), hint ? ` ${hint}` : null)),
+  );
+}
+
+function said(text, lost) {
+  const state = byId("state");
+  state.classList.toggle("lost", lost);
+  // The time goes on each second; screen readers are told of changes that matter.
+  state.setAttribute("aria-live", lost || status?.draining ? "polite" : "off");
+  if (state.textContent !== text) state.textContent = text;
+}
+
+addEventListener("hashchange", () => {
+  lane.open(opened());
+  follow();
+  byId(opened() ? "lane" : "overview").querySelector("h2").scrollIntoView({ block: "nearest" });
+});
+// A browser has few connections to one address: pages that nobody looks at give theirs back.
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) {
+    stream?.close();
+    clearTimeout(again);
+  } else follow();
+});
+byId("filter").addEventListener("input", show);
+byId("sort").addEventListener("change", show);
+byId("all").append(button("pause"), " ", button("resume"));
+lane.open(opened());
+follow();

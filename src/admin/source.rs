@@ -1,0 +1,139 @@
+//! What the pages ask andante for.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use http::Request;
+use serde::Serialize;
+
+use super::{
+    detail::{LaneDetail, LaneName, News, QueueLength},
+    explanation::Explanation,
+    status::Status,
+};
+use crate::{limit::Limits, policy::AssignedWeight};
+
+/// What an operator does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Steering {
+    /// Nothing leaves for so long, or until somebody resumes it.
+    Pause(Option<Duration>),
+    /// Ends such a pause.
+    Resume,
+    /// What was learned from answers is forgotten.
+    Forget,
+    /// These limits hold in the place of the rule's own, for so long.
+    Limit {
+        /// The rule's name.
+        rule: Arc<str>,
+        /// What holds meanwhile.
+        limits: Limits,
+        /// For how long.
+        length: Duration,
+    },
+    /// These weights hold in the place of the rule's own, until the next reload.
+    Weights {
+        /// The rule's name.
+        rule: Arc<str>,
+        /// What holds from now on.
+        weights: Vec<AssignedWeight>,
+    },
+    /// The requests that wait are refused.
+    Drop(FlowName),
+    /// The oldest request that waits goes before all others.
+    First(FlowName),
+    /// What is here is finished, and nothing new is taken, as at SIGTERM.
+    Drain,
+}
+
+/// Whose requests, as `/status` says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowName {
+    /// The client.
+    pub client: String,
+    /// The hash of the flow; `None` is all requests of the client.
+    pub flow: Option<String>,
+}
+
+/// What a change has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Steered {
+    /// How many lanes it concerns.
+    pub lanes: usize,
+    /// How many requests that waited it concerns.
+    pub requests: usize,
+}
+
+/// Provides the state of andante. All methods are called often, and from any thread.
+pub trait StatusSource: Send + Sync {
+    /// andante now, with all its lanes in any order.
+    fn status(&self) -> Status;
+    /// How many wait in each lane: far cheaper than all of [`Self::status`].
+    fn queues(&self) -> Vec<QueueLength>;
+    /// All there is to say of one lane; `None` if there is none of this name.
+    fn lane(&self, name: &LaneName) -> Option<LaneDetail>;
+    /// What happened after the event of number `after`, the oldest first, as far as it is remembered.
+    fn news(&self, after: u64) -> Vec<News>;
+    /// What would become of `request`, if the client at `client` sent it now.
+    fn explain(&self, request: &Request<()>, client: IpAddr) -> Explanation;
+    /// Does this to the lane called `name`, or to all of them. `None` if there is nothing of this name.
+    fn steer(&self, name: Option<&LaneName>, steering: &Steering) -> Option<Steered>;
+    /// Whether requests are welcome.
+    fn ready(&self) -> bool;
+    /// What is not as it should be although requests are welcome.
+    fn caveat(&self) -> Option<&'static str> {
+        None
+    }
+    /// Why they are not, in a few words.
+    fn unready(&self) -> &'static str {
+        "draining"
+    }
+}
+
+// === impl Steering ===
+
+impl Steering {
+    /// As the log says it.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Pause(_) => "pause",
+            Self::Resume => "resume",
+            Self::Forget => "forget",
+            Self::Limit { .. } => "limit",
+            Self::Weights { .. } => "weights",
+            Self::Drop(_) => "drop",
+            Self::First(_) => "first",
+            Self::Drain => "drain",
+        }
+    }
+
+    /// For how long.
+    pub fn length(&self) -> Option<Duration> {
+        match self {
+            Self::Pause(length) => *length,
+            Self::Limit { length, .. } => Some(*length),
+            _ => None,
+        }
+    }
+
+    /// What else there is to say of it.
+    pub fn detail(&self) -> Option<String> {
+        match self {
+            Self::Limit { limits, .. } => Some(limits.written().join(", ")),
+            Self::Weights { weights, .. } => {
+                Some(weights.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+            }
+            Self::Drop(FlowName { client, flow }) | Self::First(FlowName { client, flow }) => {
+                Some(flow.as_ref().map_or_else(|| client.clone(), |flow| format!("{client} {flow}")))
+            }
+            _ => None,
+        }
+    }
+
+    /// The rule that it is of, if it is of a rule and not of lanes.
+    pub fn rule(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Limit { rule, .. } | Self::Weights { rule, .. } => Some(rule),
+            _ => None,
+        }
+    }
+}

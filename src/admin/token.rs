@@ -1,0 +1,57 @@
+//! The token that changes need.
+
+use std::fmt;
+
+/// The token.
+#[derive(Clone)]
+pub struct Token(Box<[u8]>);
+
+/// Shorter ones can be guessed.
+const LEAST: usize = 16;
+
+// === impl Token ===
+
+impl Token {
+    /// The token that is written in `text`; `None` if that is too short to be one.
+    pub fn new(text: &str) -> Option<Self> {
+        let text = text.trim();
+        (text.len() >= LEAST && text.bytes().all(|byte| byte.is_ascii_graphic())).then(|| Self(text.as_bytes().into()))
+    }
+
+    /// Whether this value of `Authorization` has it (RFC 6750 §2.1). Takes as long for any wrong one of its length.
+    pub(super) fn is_said_by(&self, value: &[u8]) -> bool {
+        let Some((scheme, said)) = value.split_at_checked(7) else { return false };
+        let differs = said.iter().zip(&self.0).fold(0, |differs, (said, own)| differs | (said ^ own));
+        scheme.eq_ignore_ascii_case(b"bearer ") && said.len() == self.0.len() && differs == 0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_but_the_token_is_the_token() {
+        let token = Token::new(" 0123456789abcdef\n").unwrap();
+        assert!(token.is_said_by(b"Bearer 0123456789abcdef") && token.is_said_by(b"bearer 0123456789abcdef"));
+        for wrong in ["", "Bearer", "Bearer ", "Bearer 0123456789abcde", "Bearer 0123456789abcdeg", "0123456789abcdef"]
+        {
+            assert!(!token.is_said_by(wrong.as_bytes()), "{wrong}");
+        }
+        assert!(!token.is_said_by(b"Bearer 0123456789abcdef0") && !token.is_said_by(b"Basic  0123456789abcdef"));
+        assert_eq!(format!("{token:?}"), "Token");
+    }
+
+    #[test]
+    fn what_can_be_guessed_is_no_token() {
+        for text in ["", "short", "0123456789 abcdef", "0123456789abcde"] {
+            assert!(Token::new(text).is_none(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! How a member stands with the store, for people.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use prometheus::{
+    core::{Collector, Desc},
+    proto::MetricFamily,
+};
+
+use super::{metrics::FleetMetrics, standing::Standing};
+use crate::{
+    admin::status::FleetStatus,
+    clock::Clock,
+    fleet::{Lease, MemberId},
+};
+
+/// How it goes, for people.
+#[derive(Debug)]
+pub(in crate::app) struct FleetReport {
+    pub(super) store: String,
+    lease: Lease,
+    clock: Clock,
+    pub(super) last: Mutex<Last>,
+    pub(super) metrics: FleetMetrics,
+}
+
+/// How it went last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Last {
+    pub(super) id: Option<MemberId>,
+    pub(super) standing: Standing,
+    pub(super) members: u32,
+    pub(super) epoch: u64,
+    pub(super) took: Duration,
+    pub(super) problem: Option<String>,
+    /// There are more members than floors.
+    pub(super) crowded: bool,
+}
+
+/// Reads the report whenever metrics are read.
+pub(super) struct OfFleet(pub(super) Arc<FleetReport>);
+
+// === impl OfFleet ===
+
+impl Collector for OfFleet {
+    fn desc(&self) -> Vec<&Desc> {
+        self.0.metrics.descs()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        self.0.metrics.read(&self.0.status())
+    }
+}
+
+// === impl FleetReport ===
+
+impl FleetReport {
+    pub(super) fn new(store: String, lease: Lease, clock: Clock) -> Self {
+        Self { store, lease, clock, last: Mutex::default(), metrics: FleetMetrics::new() }
+    }
+
+    pub(in crate::app) fn status(&self) -> FleetStatus {
+        let last = self.last.lock().clone();
+        FleetStatus {
+            store: self.store.clone(),
+            standing: last.standing.as_str().to_owned(),
+            member: last.id.map(|id| id.to_string()),
+            members: last.members,
+            epoch: last.epoch,
+            lease_left_s: self.lease.until().since(self.clock.now()).as_secs_f64(),
+            calls_total: self.metrics.calls("answered"),
+            failed_calls_total: self.metrics.calls("failed"),
+            last_call_ms: last.took.as_secs_f64() * 1e3,
+            problem: last.problem,
+        }
+    }
+
+    /// What is not as it should be although requests can leave.
+    pub(in crate::app) fn caveat(&self) -> Option<&'static str> {
+        match self.last.lock().standing {
+            Standing::Floor => Some("without the store: with this andante's floor of each shared limit"),
+            Standing::Open => Some("without the store: shared limits may be exceeded"),
+            _ => None,
+        }
+    }
+
+    /// Whether requests can leave.
+    pub(in crate::app) fn is_ready(&self) -> bool {
+        self.lease.holds(self.clock.now()) || self.lease.goes_on()
+    }
+}

@@ -1,0 +1,146 @@
+//! How a member stands with the store, and what people are told whenever that changes.
+
+use std::num::NonZeroU32;
+
+use tracing::{error, info, warn};
+
+use super::FleetMember;
+use crate::{
+    clock::Instant,
+    fleet::{Mode, StoreDown},
+    store::{Ledger, LedgerError},
+};
+
+/// What holds the budgets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// The store has not been heard of yet.
+    #[default]
+    Joining,
+    /// The store is new or has forgotten: what nobody reports is not given out yet.
+    Learning,
+    /// All is well.
+    Shared,
+    /// The store does not answer, and the lease goes on.
+    Silent,
+    /// The lease is over: nothing leaves.
+    CutOff,
+    /// The lease is over: what is never lent leaves.
+    Floor,
+    /// The lease is over: each member uses the part that it would have, and nobody watches over the sum.
+    Open,
+}
+
+// === impl Standing ===
+
+impl Standing {
+    pub(super) const ALL: [Self; 7] =
+        [Self::Joining, Self::Learning, Self::Shared, Self::Silent, Self::CutOff, Self::Floor, Self::Open];
+
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Joining => "joining",
+            Self::Learning => "learning",
+            Self::Shared => "shared",
+            Self::Silent => "silent",
+            Self::CutOff => "cut-off",
+            Self::Floor => "floor",
+            Self::Open => "open",
+        }
+    }
+}
+
+// === impl FleetMember ===
+
+impl<L: Ledger> FleetMember<L> {
+    /// The fleet has `members`, as far as is known: this one is among those that own a floor, unless there are too many.
+    pub(super) fn take_seat(&self, now: Instant, members: u32) {
+        let seated = self.lease.count(now, members);
+        let crowded = matches!(self.lease.down(), StoreDown::Floor(floor) if members > floor.members.get());
+        let was_crowded = std::mem::replace(&mut self.report.last.lock().crowded, crowded);
+        if crowded && !was_crowded {
+            let store = self.report.store.as_str();
+            error!(store, members, seated, "there are more andantes than fleet-size: the last ones have no floor");
+        }
+    }
+
+    /// Tells people how this member stands with the store, whenever that changes.
+    pub(super) fn stand(&self, failed: Option<&LedgerError>) {
+        let now = self.clock.now();
+        let leased = self.lease.holds(now);
+        let unheard = self.report.last.lock().id.is_none();
+        if self.failures > 0 && unheard && !self.lease.goes_on() && now.since(self.began) >= self.member.lease_length()
+        {
+            // As many as there are said to be: nobody else says anything.
+            let members = self.size.map_or(1, NonZeroU32::get);
+            self.take_seat(now, members);
+        }
+        let alone = match self.lease.down() {
+            _ if !self.lease.goes_on() => Standing::CutOff,
+            StoreDown::Wait => Standing::CutOff,
+            StoreDown::Floor(_) => Standing::Floor,
+            StoreDown::Open => Standing::Open,
+        };
+        let standing = match (self.failures > 0, self.member.mode()) {
+            (true, Mode::Joining) if alone != Standing::CutOff => alone,
+            (_, Mode::Joining) => Standing::Joining,
+            (true, _) | (false, Mode::Deposed | Mode::Disagreed(_)) if leased => Standing::Silent,
+            (true, _) | (false, Mode::Deposed | Mode::Disagreed(_)) => alone,
+            (false, Mode::Learning(_)) => Standing::Learning,
+            (false, Mode::Member) => Standing::Shared,
+        };
+        let problem = match self.member.mode() {
+            Mode::Deposed => Some("it is no longer the store that counts".to_owned()),
+            Mode::Disagreed(lease) => Some(format!("the fleet has a lease of {lease:?}: write the same")),
+            _ => failed.map(ToString::to_string),
+        };
+        let store = self.report.store.as_str();
+        failed.iter().for_each(|_| self.report.metrics.failed());
+        let mut last = self.report.last.lock();
+        if failed.is_some() || self.failures == 0 {
+            let first = last.problem.is_none();
+            last.problem = problem;
+            if let (Some(problem), true, Standing::Joining) = (&last.problem, first, standing) {
+                error!(
+                    store,
+                    problem, "cannot join the fleet: shared limits let nothing through until the store answers"
+                );
+            }
+        }
+        let before = std::mem::replace(&mut last.standing, standing);
+        if before == standing {
+            return;
+        }
+        let problem = last.problem.as_deref().unwrap_or("none");
+        match standing {
+            Standing::Joining => info!(store, "joining the fleet"),
+            Standing::Learning => {
+                let Mode::Learning(left) = self.member.mode() else { return };
+                let for_s = left.as_secs_f64();
+                warn!(
+                    store,
+                    for_s,
+                    "the store knows nothing yet: tokens that no member reports are given out after this and a window \
+                     (a store that is new: andante fleet init)"
+                );
+            }
+            Standing::Shared => info!(store, members = last.members, "limits are shared with the fleet"),
+            Standing::Silent => {
+                let lease_s = self.lease.until().since(now).as_secs_f64();
+                warn!(
+                    store,
+                    problem, lease_s, "the store does not answer: going on with what is held while the lease lasts"
+                );
+            }
+            Standing::CutOff => error!(store, problem, "the lease is over: shared limits let nothing through"),
+            Standing::Floor => {
+                warn!(store, problem, "the lease is over: going on with this andante's floor of each shared limit");
+            }
+            Standing::Open => error!(
+                store,
+                problem,
+                "the lease is over, and store-down is open: going on without the store; the limits may be exceeded"
+            ),
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! What outlives the process: opens the state, writes what has changed behind every second, blocks of long quotas at
+//! once, and the rest at the end.
+
+use std::{
+    env,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, mpsc},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tracing::{error, info, warn};
+
+use crate::{
+    admin::status::StateStatus,
+    clock::Clock,
+    config::{Config, StatePlace},
+    lane::{KeepRequest, KeptLanes, Lane, Lanes, write_down},
+    limit::Gap,
+    metrics::Metrics,
+    proxy::Proxy,
+    store::{Aside, Batch, Header, OpenError, Opened, Reading, StateFile, Store, StoreError, Stored},
+};
+
+/// The state of this process, before anything is sent.
+pub(super) struct Keeping {
+    path: PathBuf,
+    file: StateFile,
+    store: Box<dyn Store>,
+    header: Header,
+    requests: mpsc::Receiver<KeepRequest>,
+    sender: mpsc::Sender<KeepRequest>,
+    clock: Clock,
+}
+
+/// The thread that writes.
+pub(super) struct Writer {
+    requests: mpsc::Sender<KeepRequest>,
+    thread: JoinHandle<()>,
+    pub(super) report: Arc<StateReport>,
+}
+
+/// How it goes, for people.
+#[derive(Debug)]
+pub(super) struct StateReport {
+    path: PathBuf,
+    last: Mutex<Last>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Last {
+    commits: u64,
+    problem: Option<String>,
+}
+
+/// What has changed is written this often.
+const EVERY: Duration = Duration::from_secs(1);
+
+// === impl Keeping ===
+
+impl Keeping {
+    /// Opens the state that `config` names for a process that listens on `listen`, and what is kept of lanes in it.
+    /// Without one there is only a clock that begins now.
+    pub(super) fn open(
+        config: &Config,
+        listen: &[SocketAddr],
+        forget: bool,
+    ) -> Result<(Clock, Option<(Self, KeptLanes)>), OpenError> {
+        let (path, usual) = match &config.state {
+            StatePlace::Off => return Ok((Clock::start(), None)),
+            StatePlace::At(path) => (path.clone(), false),
+            StatePlace::Usual => match usual_path(config, listen) {
+                Some(path) => (path, true),
+                None => return Ok((Clock::start(), None)),
+            },
+        };
+        let opened = match StateFile::open(&path, forget) {
+            Ok(opened) => opened,
+            // Nobody has asked for it.
+            Err(OpenError::Io { path, source }) if usual => {
+                warn!(
+                    path = %path.display(), error = %source,
+                    "a restart will forget what was sent: the state cannot be kept here; name a place with --state FILE, \
+                     or say --state off"
+                );
+                return Ok((Clock::start(), None));
+            }
+            Err(error) => return Err(error),
+        };
+        let (keeping, kept) = Self::begin(path.clone(), opened).map_err(|source| OpenError::Store { path, source })?;
+        Ok((keeping.clock, Some((keeping, kept))))
+    }
+
+    fn begin(path: PathBuf, opened: Opened) -> Result<(Self, KeptLanes), StoreError> {
+        let Opened { file, mut store, stored, aside } = opened;
+        let Stored { header: before, lanes } = stored;
+        let reading = Reading::now();
+        let header = before.clone().unwrap_or_default();
+        let (clock, away) = match &before {
+            Some(header) => (reading.resume(&header.stamp), reading.since(&header.stamp)),
+            None => (Clock::start(), Duration::ZERO),
+        };
+        let now = clock.now();
+        let gap = match (&aside, &before) {
+            (Some(Aside { why: Some(_), .. }), _) => Some(Gap::lost(now)),
+            (_, Some(header)) if !header.clean => {
+                // An earlier one ends in this one: lanes that nobody has asked for since have both.
+                let stamp = Some(header.stamp.at);
+                let from = header.gap.map_or(stamp, |gap| gap.from.min(stamp));
+                Some(Gap { from, until: now })
+            }
+            (_, Some(header)) => header.gap,
+            (_, None) => None,
+        };
+        let (sender, requests) = mpsc::channel();
+        let stored = lanes.iter().map(|(id, text)| (id.as_str(), text.as_slice()));
+        let (kept, unread) = KeptLanes::read(stored, gap, before.as_ref().map(|_| now), sender.clone());
+        let shown = path.display();
+        match &aside {
+            Some(Aside { path: aside, why: Some(why) }) => error!(
+                path = %shown, aside = %aside.display(), why = %why,
+                "the state cannot be read and is set aside: all limits count as used up, long quotas until they are \
+                 renewed; restart with --forget if nothing was used of them"
+            ),
+            Some(Aside { path: aside, why: None }) => {
+                warn!(path = %shown, aside = %aside.display(), "the state is forgotten, as was asked for");
+            }
+            None => {}
+        }
+        if before.as_ref().is_some_and(|header| !header.clean) {
+            let unknown_s = away.as_secs_f64();
+            warn!(path = %shown, unknown_s, "andante did not end as it should: limits count as used to the full since");
+        }
+        for problem in unread {
+            error!(path = %shown, problem, "what was kept of a lane cannot be read: all of its limits count as used up");
+        }
+        if before.is_some() {
+            info!(path = %shown, lanes = kept.len(), away_s = away.as_secs_f64(), "going on where the last andante ended");
+        }
+        let header = Header {
+            version: Header::VERSION,
+            commits: header.commits + 1,
+            stamp: Reading::now().stamp(now),
+            clean: false,
+            gap,
+        };
+        store.commit(&Batch { header: &header, lanes: &[], gone: &[] })?;
+        let keeping = Self { path, file, store: Box::new(store), header, requests, sender, clock };
+        Ok((keeping, kept))
+    }
+
+    /// Writes what the lanes of `proxy` do, from now on.
+    pub(super) fn start(self, proxy: &Arc<Proxy>, metrics: &Metrics) -> std::io::Result<Writer> {
+        let report = Arc::new(StateReport { path: self.path.clone(), last: Mutex::default() });
+        let (requests, handle) = (self.sender.clone(), Handle::current());
+        let writing = Writing { keeping: self, report: report.clone(), metrics: metrics.clone() };
+        metrics.state_written(true);
+        metrics.show_state();
+        let proxy = Arc::downgrade(proxy);
+        let thread = thread::Builder::new().name("state".to_owned()).spawn(move || {
+            // Lanes whose blocks are written go on from here.
+            let _runtime = handle.enter();
+            writing.run(|| proxy.upgrade());
+        })?;
+        Ok(Writer { requests, thread, report })
+    }
+}
+
+impl Writer {
+    /// Writes the rest, and that nothing comes after it. Nothing may leave any more.
+    pub(super) async fn finish(self) {
+        // The thread ends before only if it failed, which it has told.
+        let _ = self.requests.send(KeepRequest::End);
+        let _ = tokio::task::spawn_blocking(move || self.thread.join()).await;
+    }
+}
+
+/// What the thread has.
+struct Writing {
+    keeping: Keeping,
+    report: Arc<StateReport>,
+    metrics: Metrics,
+}
+
+impl Writing {
+    fn run(mut self, proxy: impl Fn() -> Option<Arc<Proxy>>) {
+        let clock = self.keeping.clock;
+        let mut next = clock.now() + EVERY;
+        loop {
+            let wait = next.since(clock.now());
+            let (mut asked, mut ends) = (Vec::new(), false);
+            match self.keeping.requests.recv_timeout(wait) {
+                Ok(first) => {
+                    for request in std::iter::once(first).chain(self.keeping.requests.try_iter()) {
+                        match request {
+                            KeepRequest::Block(lane) => asked.push(lane),
+                            KeepRequest::End => ends = true,
+                        }
+                    }
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            }
+            let Some(proxy) = proxy() else { return };
+            let now = clock.now();
+            let due = ends || now >= next;
+            if due {
+                next = now + EVERY;
+            }
+            self.write(&proxy.lanes, &asked, due, ends);
+            if ends {
+                return;
+            }
+        }
+    }
+
+    /// Writes the lanes that have asked for it; when it is `due`, all that have changed as well.
+    fn write(&mut self, lanes: &Lanes, asked: &[Arc<Lane>], due: bool, last: bool) {
+        let keeping = &mut self.keeping;
+        // Before the lanes are looked at: what happens from here on is not surely in it.
+        // The clocks in this order: the next process' clock may be late, and must not be early.
+        let at = keeping.clock.now();
+        let stamp = Reading::now().stamp(at);
+        let mut written: Vec<_> = write_down(asked.iter(), true, last).collect();
+        if due {
+            written.extend(write_down(lanes.all().iter(), last, last));
+        }
+        let mut header = keeping.header.clone();
+        if due {
+            header.stamp = stamp;
+        }
+        header.clean = last;
+        let done = if written.is_empty() && !last {
+            if due { keeping.file.beat(&header).map_err(|error| StoreError::Failed(error.to_string())) } else { Ok(()) }
+        } else {
+            header.commits += 1;
+            let rows: Vec<_> = written.iter().map(|lane| (lane.id.clone(), lane.text.clone())).collect();
+            keeping.store.commit(&Batch { header: &header, lanes: &rows, gone: &[] })
+        };
+        if done.is_ok() {
+            keeping.header = header;
+        }
+        self.tell(done.as_ref().err());
+        written.iter().for_each(|lane| lane.done(done.is_ok()));
+    }
+
+    /// Tells people when it begins to fail, and when that is over.
+    fn tell(&self, failed: Option<&StoreError>) {
+        let mut last = self.report.last.lock();
+        last.commits = self.keeping.header.commits;
+        let path = self.keeping.path.display();
+        match (failed, last.problem.take()) {
+            (Some(failed), None) => error!(
+                %path, error = %failed,
+                "the state cannot be written: pacing goes on, and a restart before that is mended forgets what is sent"
+            ),
+            (None, Some(_)) => info!(%path, "the state is written again"),
+            (Some(_), Some(_)) | (None, None) => {}
+        }
+        self.metrics.state_written(failed.is_none());
+        last.problem = failed.map(ToString::to_string);
+    }
+}
+
+impl StateReport {
+    pub(super) fn status(&self) -> StateStatus {
+        let Last { commits, problem } = self.last.lock().clone();
+        StateStatus { file: self.path.display().to_string(), commits_total: commits, problem }
+    }
+}
+
+/// Where the state is if nobody says: in the folder for such things, under the address on which this andante listens, so
+/// that several have one each. `None` if a port is picked each time, or there is no such folder.
+fn usual_path(config: &Config, listen: &[SocketAddr]) -> Option<PathBuf> {
+    let first = *listen.first()?;
+    if config.listen.iter().any(|asked| asked.port() == 0) {
+        return None;
+    }
+    let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    // systemd separates several by colons; the first is ours.
+    let of_systemd =
+        || env::var("STATE_DIRECTORY").ok()?.split(':').next().map(PathBuf::from).filter(|path| path.is_absolute());
+    let of_user = || {
+        let state = folder("XDG_STATE_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/state")));
+        state.map(|state| state.join("andante"))
+    };
+    let folder = of_systemd().or_else(|| config.data.clone()).or_else(of_user)?;
+    let address: String =
+        first.to_string().chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
+    Some(folder.join(format!("limits-{address}.redb")))
+}

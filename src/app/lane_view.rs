@@ -1,0 +1,153 @@
+//! What `/status` shows of one lane.
+
+use crate::{
+    admin::status::{
+        AddedRuleStatus, AtOnceStatus, BudgetStatus, Failures, FlowStatus, GateStatus, LaneStatus, LastError,
+        LimitSource, LimitStatus, OwnLimitStatus, ShareStatus,
+    },
+    clock::Instant,
+    lane::{
+        Lane, NarrowUsage, Snapshot,
+        order::{FlowId, WaitingFlow},
+    },
+    learn::{Grounds, OwnLimit, QuotaSnapshot, Reason},
+    limit::{self, CalendarUsage, LimitUsage, ShareUsage},
+};
+
+/// The lane as it stands.
+pub(super) fn lane_status(lane: &Lane, now: Instant) -> LaneStatus {
+    let label = lane.metrics().name().to_owned();
+    let left = lane.departures().stats();
+    let last_error = lane.last_failure();
+    let mut lane = lane.snapshot();
+    lane.own_limits.sort_by(|one, other| one.group.in_order(&other.group));
+    let stats = &lane.stats;
+    let limits = lane.limits.iter().zip(&lane.grounds).map(|(usage, grounds)| limit_status(usage, *grounds));
+    LaneStatus {
+        rule: lane.rule.to_string(),
+        host: lane.host.to_string(),
+        label,
+        limits: limits.chain(lane.calendar.iter().map(calendar_status)).collect(),
+        at_once: lane.at_once.map(|(most, grounds)| AtOnceStatus { most, evidence: grounds.to_string() }),
+        own_limits: lane.own_limits.iter().map(own_limit_status).collect(),
+        rules: lane.narrow.iter().map(added_rule_status).collect(),
+        in_flight: lane.in_flight.into(),
+        in_flight_limit: lane.in_flight_limit,
+        waiting: lane.waiting as u64,
+        flows: lane.flows.iter().map(flow_status).collect(),
+        oldest_waiting_s: lane.oldest.map(|oldest| oldest.as_secs_f64()),
+        gate: gate_status(&lane),
+        budgets: lane.budgets.iter().map(budget_status).collect(),
+        failures: lane.failures.map(|(failed, of)| Failures { failed, of }),
+        last_error: last_error.map(|last| LastError { detail: last.what, last_s: now.since(last.at).as_secs_f64() }),
+        next_slot_s: lane.next_slot.map(|wait| wait.as_secs_f64()),
+        drain_eta_s: lane.drain.map(|wait| wait.as_secs_f64()),
+        sent_total: stats.sent,
+        refused_total: stats.refused,
+        answered_429_total: stats.refused_by_api,
+        left_total: left.total,
+        left_queued_total: left.queued,
+        left_seconds_total: left.waited.as_secs_f64(),
+        left_seconds_max: left.longest.as_secs_f64(),
+        left_after_s: left.usual.map(|usual| usual.as_secs_f64()),
+        wait_seconds_total: stats.waited.as_secs_f64(),
+        wait_seconds_max: stats.waited_most.as_secs_f64(),
+        active_s: stats.active.map_or(0.0, |(first, last)| last.since(first).as_secs_f64()),
+    }
+}
+
+/// Why nothing leaves: an operator's pause goes before all others.
+fn gate_status(lane: &Snapshot) -> Option<GateStatus> {
+    let (reason, opens_in) = match (lane.held, lane.gate) {
+        (Some(held), _) => (Reason::Operator, held.remaining),
+        (None, Some((reason, opens_in))) => (reason, Some(opens_in)),
+        (None, None) => return None,
+    };
+    Some(GateStatus { reason: reason.as_str().into(), opens_in_s: opens_in.map(|opens_in| opens_in.as_secs_f64()) })
+}
+
+fn budget_status(budget: &QuotaSnapshot) -> BudgetStatus {
+    BudgetStatus {
+        name: budget.name.as_deref().map(Into::into),
+        left: Some(budget.left).filter(|left| left.is_finite()),
+        limit: budget.limit,
+        reset_s: budget.reset.map(|reset| reset.as_secs_f64()),
+        requests: budget.requests,
+    }
+}
+
+fn own_limit_status(own: &OwnLimit) -> OwnLimitStatus {
+    OwnLimitStatus {
+        requests: own.group.to_string(),
+        per_second: own.per_second,
+        at_once: own.at_once,
+        evidence: own.evidence(),
+        next_slot_s: own.next_slot.as_secs_f64(),
+    }
+}
+
+/// The budgets of a rule for some requests.
+pub(super) fn added_rule_status(usage: &NarrowUsage) -> AddedRuleStatus {
+    let limits = usage.limits.iter().map(|usage| limit_status(usage, None));
+    AddedRuleStatus {
+        rule: usage.rule.to_string(),
+        budgets: usage.budgets as u64,
+        busy: usage.busy as u64,
+        waiting: usage.waiting,
+        in_flight: usage.in_flight,
+        limits: limits.chain(usage.calendar.iter().map(calendar_status)).collect(),
+    }
+}
+
+fn flow_status(flow: &WaitingFlow) -> FlowStatus {
+    let WaitingFlow { claim, waiting } = *flow;
+    FlowStatus {
+        client: claim.client.to_string(),
+        flow: (claim.flow != FlowId::default()).then(|| flow_hash(claim.flow)),
+        urgency: claim.urgency.get(),
+        waiting,
+    }
+}
+
+fn limit_status(usage: &LimitUsage, grounds: Option<Grounds>) -> LimitStatus {
+    LimitStatus {
+        limit: usage.spec.to_string(),
+        per_second: usage.spec.rate.per_second(),
+        used: usage.used.into(),
+        room: usage.spec.rate.count.get().saturating_sub(usage.used).into(),
+        source: match usage.source {
+            limit::Source::Config => LimitSource::Config,
+            _ => LimitSource::Learned,
+        },
+        evidence: grounds.map(|grounds| grounds.to_string()),
+        margin_ms: usage.margin.as_secs_f64() * 1e3,
+        renewed_in_s: None,
+        share: usage.share.map(|ShareUsage { held, free, own, target, wanted }| ShareStatus {
+            held,
+            free,
+            own,
+            target,
+            wanted,
+        }),
+    }
+}
+
+fn calendar_status(usage: &CalendarUsage) -> LimitStatus {
+    let count = usage.limit.count.get();
+    LimitStatus {
+        limit: usage.limit.to_string(),
+        per_second: f64::from(count) / usage.period.as_secs_f64(),
+        used: usage.used.into(),
+        room: count.saturating_sub(usage.used).into(),
+        source: LimitSource::Config,
+        evidence: None,
+        margin_ms: 0.0,
+        renewed_in_s: Some(usage.renewed_in.as_secs_f64()),
+        share: None,
+    }
+}
+
+/// A flow as people see it: what its clients call it is nowhere.
+pub(super) fn flow_hash(flow: FlowId) -> String {
+    format!("{:08x}", flow.0 as u32)
+}

@@ -1,0 +1,181 @@
+//! What operators do to a running andante.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use rustix::process::{Signal, getpid, kill_process};
+use tracing::info;
+
+use crate::{
+    admin::{FlowName, Steered, Steering, detail::LaneName},
+    lane::{
+        Lane,
+        order::{Claim, FlowId},
+    },
+    limit::Limits,
+    policy::{AssignedWeight, Policy},
+    proxy::Proxy,
+};
+
+/// Steers a proxy.
+pub(super) struct Steerer {
+    proxy: Arc<Proxy>,
+    changed: Arc<Mutex<ChangedRules>>,
+}
+
+/// The rules that operators have changed, by their names.
+#[derive(Default)]
+struct ChangedRules {
+    rules: HashMap<Arc<str>, ChangedRule>,
+    /// Numbers the changes, so that the end of one does not end another.
+    serial: u64,
+}
+
+struct ChangedRule {
+    /// As the configuration has it.
+    original: Arc<Policy>,
+    /// As it is now.
+    current: Arc<Policy>,
+    /// The limits that hold for a while, and the number of that change.
+    limits: Option<(u64, Limits)>,
+    weights: Option<Vec<AssignedWeight>>,
+}
+
+// === impl Steerer ===
+
+impl Steerer {
+    pub(super) fn new(proxy: Arc<Proxy>) -> Self {
+        Self { proxy, changed: Arc::default() }
+    }
+
+    /// Does this to the lane called `name`, or to all of them. Must be called on a tokio runtime.
+    pub(super) fn steer(&self, name: Option<&LaneName>, steering: &Steering) -> Option<Steered> {
+        let lanes = &self.proxy.lanes;
+        let found = match name {
+            Some(name) => vec![lanes.named(&name.rule, &name.host)?],
+            None => lanes.all(),
+        };
+        let done = |lanes| Some(Steered { lanes, requests: 0 });
+        let requests = |requests| Some(Steered { lanes: found.len(), requests });
+        match steering {
+            Steering::Pause(length) if name.is_none() => done(lanes.pause_all(*length)),
+            Steering::Resume if name.is_none() => done(lanes.resume_all()),
+            Steering::Pause(length) => done(found.iter().map(|lane| lane.pause(*length)).count()),
+            Steering::Resume => done(found.iter().map(Lane::resume).count()),
+            Steering::Forget => done(found.iter().map(Lane::forget_learned).count()),
+            Steering::Drop(flow) => requests(found.iter().map(|lane| lane.drop_waiting(|claim| is(flow, claim))).sum()),
+            Steering::First(flow) => {
+                requests(found.iter().filter(|lane| lane.let_first(|claim| is(flow, claim))).count())
+            }
+            Steering::Limit { rule, limits, length } => {
+                let number = self.change(rule, |changed, number| changed.limits = Some((number, limits.clone())))?;
+                self.end_later(rule, number, *length);
+                let text = format!("limited to {limits} for {length:?} by an operator");
+                Some(self.note(rule, &text))
+            }
+            Steering::Weights { rule, weights } => {
+                self.change(rule, |changed, _| changed.weights = Some(weights.clone()))?;
+                Some(self.note(rule, "given other weights by an operator"))
+            }
+            Steering::Drain => {
+                // As a service manager would: whoever started us sees to the rest.
+                let sent = kill_process(getpid(), Signal::TERM);
+                sent.is_ok()
+                    .then_some(Steered { lanes: found.len(), requests: found.iter().map(|lane| lane.waiting()).sum() })
+            }
+        }
+    }
+
+    /// Changes the rule called `name` beside what else was changed of it. Returns the number of this change.
+    fn change(&self, name: &Arc<str>, change: impl FnOnce(&mut ChangedRule, u64)) -> Option<u64> {
+        let mut changed = self.changed.lock();
+        changed.serial += 1;
+        let number = changed.serial;
+        let mut next = None;
+        self.proxy
+            .change_rule(name, |now| {
+                // What a reload has brought is what the configuration says.
+                let known = changed.rules.remove(name).filter(|known| Arc::ptr_eq(&known.current, now));
+                let mut rule = known.unwrap_or_else(|| ChangedRule::of(now));
+                change(&mut rule, number);
+                let policy = rule.policy();
+                next = Some(rule);
+                Some(policy)
+            })
+            .zip(next)
+            .map(|(current, rule)| {
+                changed.rules.insert(name.clone(), ChangedRule { current, ..rule });
+                number
+            })
+    }
+
+    /// Ends the change of limits with this `number` after so long.
+    fn end_later(&self, name: &Arc<str>, number: u64, length: Duration) {
+        let (proxy, changed, name) = (Arc::downgrade(&self.proxy), self.changed.clone(), name.clone());
+        let clock = self.proxy.clock;
+        let until = clock.now() + length;
+        tokio::spawn(async move {
+            clock.sleep_until(until).await;
+            end(&proxy, &changed, &name, number);
+        });
+    }
+
+    /// Writes into the journal of each lane of a rule. Says how many there are.
+    fn note(&self, rule: &str, text: &str) -> Steered {
+        let lanes = self.proxy.lanes.all();
+        let lanes = lanes.iter().filter(|lane| *lane.policy().name == *rule);
+        Steered { lanes: lanes.map(|lane| lane.note(text.to_owned())).count(), requests: 0 }
+    }
+}
+
+/// The limits of the rule called `name` are its own again, if the change with this `number` still holds.
+fn end(proxy: &Weak<Proxy>, changed: &Mutex<ChangedRules>, name: &Arc<str>, number: u64) {
+    let Some(proxy) = proxy.upgrade() else { return };
+    let mut changed = changed.lock();
+    let Some(rule) = changed.rules.get_mut(name) else { return };
+    if rule.limits.as_ref().is_none_or(|(of, _)| *of != number) {
+        return;
+    }
+    rule.limits = None;
+    let current = proxy.change_rule(name, |now| Arc::ptr_eq(&rule.current, now).then(|| rule.policy()));
+    match current {
+        Some(current) => {
+            rule.current = current;
+            info!(rule = &**name, "the limits that an operator has set are over");
+        }
+        // A reload has ended it before.
+        None => drop(changed.rules.remove(name)),
+    }
+}
+
+/// Whether `claim` is one of the `flow`'s, as `/status` names that.
+fn is(flow: &FlowName, claim: &Claim) -> bool {
+    let named = |hash: &String| claim.flow != FlowId::default() && *hash == super::lane_view::flow_hash(claim.flow);
+    claim.client.to_string() == flow.client && flow.flow.as_ref().is_none_or(named)
+}
+
+// === impl ChangedRule ===
+
+impl ChangedRule {
+    fn of(policy: &Arc<Policy>) -> Self {
+        Self { original: policy.clone(), current: policy.clone(), limits: None, weights: None }
+    }
+
+    /// The rule with all that was changed of it.
+    fn policy(&self) -> Policy {
+        let mut policy = Policy::clone(&self.original);
+        if let Some((_, limits)) = &self.limits {
+            policy.limits.clone_from(&limits.limits);
+            policy.calendar.clone_from(&limits.calendar);
+            policy.in_flight = limits.in_flight.or(policy.in_flight);
+        }
+        if let Some(weights) = &self.weights {
+            policy.turns.weights.clone_from(weights);
+        }
+        policy
+    }
+}

@@ -1,0 +1,338 @@
+//! The file with the answers: a line for each, written at once and never again.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::{File, OpenOptions},
+    io::{self, BufRead as _, BufReader, Write as _},
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap as _};
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::item::Id;
+
+/// The file.
+#[derive(Debug)]
+pub struct AnswerFile {
+    file: File,
+    path: PathBuf,
+    /// The length of its whole lines.
+    whole: u64,
+}
+
+/// What came of an item.
+#[derive(Debug)]
+pub enum ItemOutcome {
+    /// The API has answered.
+    Answered(Received),
+    /// It has not, for a reason that has a name ([RFC 9209] where andante says it) and a sentence.
+    ///
+    /// [RFC 9209]: https://www.rfc-editor.org/rfc/rfc9209
+    Failed {
+        /// Its name.
+        code: String,
+        /// The sentence.
+        message: String,
+    },
+}
+
+/// An answer that is here as a whole.
+#[derive(Debug)]
+pub struct Received {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its fields.
+    pub headers: HeaderMap,
+    /// Its content.
+    pub body: Bytes,
+}
+
+/// Why there is no place for answers.
+#[derive(Debug, thiserror::Error)]
+pub enum AnswersError {
+    /// The file cannot be read or written.
+    #[error("could not {what} {}", path.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file has something else.
+    #[error("{}, line {line}: this is no answer of a batch", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// The first line that is none.
+        line: u64,
+    },
+}
+
+/// A line as it is read again. What came of the item stays as it was written.
+#[derive(Deserialize)]
+struct AnswerLine<'a> {
+    id: Option<String>,
+    custom_id: Option<String>,
+    line: Option<String>,
+    #[serde(borrow)]
+    response: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct AnswerStatus {
+    status_code: u16,
+}
+
+/// What is written of an outcome, for each item that it is the outcome of.
+struct WrittenAnswer<'a> {
+    id: &'a Id,
+    response: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Serialize)]
+struct WrittenResponse<'a> {
+    status_code: u16,
+    headers: BTreeMap<&'a str, String>,
+    #[serde(flatten)]
+    body: WrittenBody,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum WrittenBody {
+    Body(Box<RawValue>),
+    BodyBase64(String),
+}
+
+/// Whether an answer with this status is what was wanted.
+pub(super) fn is_success(status: u16) -> bool {
+    status < 400
+}
+
+// === impl Answers ===
+
+impl AnswerFile {
+    /// Opens `path`, whatever a batch before has left there, and returns the names of the items that it answers, and
+    /// whether they have succeeded. What was cut off while it was written is removed. `twins` are written where only the
+    /// item that they equal has its answer.
+    pub fn open(path: &Path, twins: &dyn Fn(&str) -> Vec<Id>) -> Result<(Self, HashMap<String, bool>), AnswersError> {
+        let failed = |what| move |source| AnswersError::File { what, path: path.to_owned(), source };
+        let file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed("open"))?;
+        let mut answers = Self { file, path: path.to_owned(), whole: 0 };
+        let mut answered = HashMap::new();
+        let mut missing = Vec::new();
+        let (mut number, mut text) = (0, Vec::new());
+        let mut reader = BufReader::new(File::open(path).map_err(failed("read"))?);
+        loop {
+            text.clear();
+            let read = reader.read_until(b'\n', &mut text).map_err(failed("read"))?;
+            // Cut off anywhere, even within a character.
+            if text.last() != Some(&b'\n') {
+                break;
+            }
+            (number, answers.whole) = (number + 1, answers.whole + read as u64);
+            let foreign = || AnswersError::Foreign { path: path.to_owned(), line: number };
+            let line: AnswerLine<'_> = serde_json::from_slice(&text).map_err(|_| foreign())?;
+            let name = line.id.or(line.custom_id).or(line.line).ok_or_else(foreign)?;
+            let status = line.response.and_then(|response| serde_json::from_str::<AnswerStatus>(response.get()).ok());
+            let succeeded = status.is_some_and(|status| is_success(status.status_code));
+            for id in twins(&name) {
+                let written = WrittenAnswer { id: &id, response: line.response, error: line.error };
+                missing.push((id.name.clone(), succeeded, written.line()));
+            }
+            answered.insert(name, succeeded);
+        }
+        answers.file.set_len(answers.whole).map_err(failed("write"))?;
+        for (name, succeeded, line) in missing {
+            if answered.insert(name, succeeded).is_none() {
+                answers.append(&line)?;
+            }
+        }
+        Ok((answers, answered))
+    }
+
+    /// Writes what came of one item, for each of `ids`, which asked for the same.
+    pub fn write(&mut self, ids: &[&Id], outcome: &ItemOutcome) -> Result<(), AnswersError> {
+        let (response, error) = match outcome {
+            ItemOutcome::Answered(received) => (Some(to_raw_value(&received.written())), None),
+            ItemOutcome::Failed { code, message } => {
+                (None, Some(to_raw_value(&BTreeMap::from([("code", code), ("message", message)]))))
+            }
+        };
+        let [response, error] = [response, error].map(|part| part.map(|part| part.expect("all of it can be written")));
+        let lines: Vec<u8> = ids
+            .iter()
+            .flat_map(|id| WrittenAnswer { id, response: response.as_deref(), error: error.as_deref() }.line())
+            .collect();
+        self.append(&lines)
+    }
+
+    /// Returns when all that was written outlives a loss of power.
+    pub fn sync(&self) -> Result<(), AnswersError> {
+        self.file.sync_data().map_err(|source| self.failed(source))
+    }
+
+    /// Writes all of `lines` or nothing: what follows a piece of a line would be lost with it.
+    fn append(&mut self, lines: &[u8]) -> Result<(), AnswersError> {
+        if let Err(source) = self.file.write_all(lines) {
+            // A full disk lets files become shorter.
+            let _ = self.file.set_len(self.whole);
+            return Err(self.failed(source));
+        }
+        self.whole += lines.len() as u64;
+        Ok(())
+    }
+
+    fn failed(&self, source: io::Error) -> AnswersError {
+        AnswersError::File { what: "write", path: self.path.clone(), source }
+    }
+}
+
+// === impl Received ===
+
+impl Received {
+    fn written(&self) -> WrittenResponse<'_> {
+        let mut headers = BTreeMap::<&str, String>::new();
+        for (name, value) in &self.headers {
+            let value = String::from_utf8_lossy(value.as_bytes());
+            match headers.get_mut(name.as_str()) {
+                // RFC 9110 §5.3, but for Set-Cookie, whose lines a line feed keeps apart.
+                Some(before) => before.extend([if name == "set-cookie" { "\n" } else { ", " }, &value]),
+                None => drop(headers.insert(name.as_str(), value.into_owned())),
+            }
+        }
+        WrittenResponse { status_code: self.status.as_u16(), headers, body: self.written_body() }
+    }
+
+    /// JSON as it came, text as text, anything else in base64.
+    fn written_body(&self) -> WrittenBody {
+        let Ok(text) = std::str::from_utf8(&self.body) else {
+            return WrittenBody::BodyBase64(BASE64_STANDARD.encode(&self.body));
+        };
+        let kind = self.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if kind.contains("json") {
+            // Line feeds are only ever between its parts; the answer has to be one line.
+            if let Ok(json) = RawValue::from_string(text.trim().replace(['\n', '\r'], " ")) {
+                return WrittenBody::Body(json);
+            }
+        }
+        WrittenBody::Body(to_raw_value(text).expect("text can be written"))
+    }
+}
+
+// === impl Written ===
+
+impl WrittenAnswer<'_> {
+    fn line(&self) -> Vec<u8> {
+        let mut line = serde_json::to_vec(self).expect("all of it can be written");
+        line.push(b'\n');
+        line
+    }
+}
+
+impl Serialize for WrittenAnswer<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(3))?;
+        map.serialize_entry(self.id.member, &self.id.name)?;
+        map.serialize_entry("response", &self.response)?;
+        map.serialize_entry("error", &self.error)?;
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(name: &str) -> Id {
+        Id { member: Id::CUSTOM, name: name.into() }
+    }
+
+    fn received(kind: &'static str, body: &'static [u8]) -> ItemOutcome {
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, http::HeaderValue::from_static(kind))]);
+        ItemOutcome::Answered(Received { status: StatusCode::OK, headers, body: Bytes::from_static(body) })
+    }
+
+    fn nobody(_: &str) -> Vec<Id> {
+        Vec::new()
+    }
+
+    #[test]
+    fn a_line_is_as_openai_writes_it_and_json_stays_as_it_came() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let (mut answers, _) = AnswerFile::open(file.path(), &nobody).unwrap();
+        answers
+            .write(&[&id("a")], &received("application/json", b"{\"z\": 1,\n \"a\": 12345678901234567890}"))
+            .unwrap();
+        answers.write(&[&id("b")], &received("text/plain", b"two\nlines")).unwrap();
+        answers.write(&[&id("c")], &received("image/png", &[0xff, 0x00])).unwrap();
+        answers.write(&[&id("d")], &ItemOutcome::Failed { code: "dns_error".into(), message: "no".into() }).unwrap();
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let head =
+            |kind: &str| format!("\"response\":{{\"status_code\":200,\"headers\":{{\"content-type\":\"{kind}\"}}");
+        assert_eq!(
+            lines[0],
+            format!(
+                "{{\"custom_id\":\"a\",{},\"body\":{{\"z\": 1,  \"a\": 12345678901234567890}}}},\"error\":null}}",
+                head("application/json")
+            )
+        );
+        assert!(lines[1].contains(r#""body":"two\nlines""#), "{}", lines[1]);
+        // RFC 4648 §4: FF 00 is "/wA=".
+        assert!(lines[2].contains(r#""body_base64":"/wA=""#), "{}", lines[2]);
+        assert_eq!(lines[3], r#"{"custom_id":"d","response":null,"error":{"code":"dns_error","message":"no"}}"#);
+    }
+
+    #[test]
+    fn what_was_cut_off_within_a_character_is_removed_too() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let whole = "{\"id\":\"a\",\"response\":null,\"error\":{}}\n".as_bytes();
+        std::fs::write(file.path(), [whole, b"{\"id\":\"caf\xc3"].concat()).unwrap();
+        let (_, known) = AnswerFile::open(file.path(), &nobody).unwrap();
+        assert_eq!(known, HashMap::from([("a".to_owned(), false)]));
+        assert_eq!(std::fs::read(file.path()).unwrap(), whole);
+    }
+
+    #[test]
+    fn what_was_cut_off_is_removed_and_the_rest_is_known() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let whole = "{\"id\":\"a\",\"response\":null,\"error\":{}}\n";
+        std::fs::write(file.path(), format!("{whole}{{\"id\":\"b\",\"resp")).unwrap();
+        let (mut answers, known) = AnswerFile::open(file.path(), &nobody).unwrap();
+        assert_eq!(known, HashMap::from([("a".to_owned(), false)]), "it has failed");
+        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), whole);
+        answers.write(&[&id("b")], &received("text/plain", b"")).unwrap();
+        assert_eq!(AnswerFile::open(file.path(), &nobody).unwrap().1.len(), 2);
+    }
+
+    #[test]
+    fn a_twin_without_its_line_gets_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "{\"id\":\"a\",\"response\":{\"status_code\": 200},\"error\":null}\n").unwrap();
+        let twins = |name: &str| if name == "a" { vec![id("b")] } else { Vec::new() };
+        let (_, known) = AnswerFile::open(file.path(), &twins).unwrap();
+        assert_eq!(known.len(), 2);
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        assert!(text.ends_with("{\"custom_id\":\"b\",\"response\":{\"status_code\": 200},\"error\":null}\n"), "{text}");
+        assert_eq!(AnswerFile::open(file.path(), &twins).unwrap().1.len(), 2);
+        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), text, "once is enough");
+    }
+
+    #[test]
+    fn a_file_of_something_else_is_left_alone() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "my notes\nhalf").unwrap();
+        assert!(matches!(AnswerFile::open(file.path(), &nobody), Err(AnswersError::Foreign { line: 1, .. })));
+        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "my notes\nhalf");
+    }
+}

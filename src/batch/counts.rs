@@ -1,0 +1,63 @@
+//! How far a batch is, for whoever watches it.
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use parking_lot::Mutex;
+
+use super::answers::{ItemOutcome, is_success};
+
+/// How far it is.
+#[derive(Debug, Default)]
+pub struct Counts {
+    answered: AtomicU64,
+    failed: AtomicU64,
+    pub(super) unreached: AtomicBool,
+    by_status: Mutex<BTreeMap<String, u64>>,
+    pub(super) unknown: Mutex<Vec<String>>,
+}
+
+// === impl Counts ===
+
+impl Counts {
+    /// Requests whose answer is written, or that have failed for good.
+    pub fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// Those among them with a status from 400 on, or with none.
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Whether andante was not there when it was last looked for.
+    pub fn is_unreached(&self) -> bool {
+        self.unreached.load(Ordering::Relaxed)
+    }
+
+    /// How many had each status, or failed for which reason.
+    pub fn by_status(&self) -> BTreeMap<String, u64> {
+        self.by_status.lock().clone()
+    }
+
+    /// The names of those that may have been done, and must not be done twice.
+    pub fn unknown(&self) -> Vec<String> {
+        self.unknown.lock().clone()
+    }
+
+    /// Counts `outcome` for so `many`, and returns how many have failed so far.
+    pub(super) fn note(&self, outcome: &ItemOutcome, many: u64) -> u64 {
+        let (name, failed) = match outcome {
+            ItemOutcome::Answered(received) => {
+                (received.status.as_str().to_owned(), !is_success(received.status.as_u16()))
+            }
+            ItemOutcome::Failed { code, .. } => (code.clone(), true),
+        };
+        *self.by_status.lock().entry(name).or_default() += many;
+        self.answered.fetch_add(many, Ordering::Relaxed);
+        let more = if failed { many } else { 0 };
+        self.failed.fetch_add(more, Ordering::Relaxed) + more
+    }
+}

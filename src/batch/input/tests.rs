@@ -1,0 +1,87 @@
+use std::io::Write as _;
+
+use super::*;
+
+fn read(format: Format, defaults: &Defaults, text: &str) -> Vec<Result<Item, String>> {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    let input = Input::open(file.path(), format, defaults).unwrap();
+    input.map(|item| item.map_err(|error| error.to_string())).collect()
+}
+
+fn one(text: &str) -> Result<Item, String> {
+    let defaults = Defaults { base: Some("https://api.openai.com/v1".parse().unwrap()), ..Defaults::default() };
+    read(Format::JsonLines, &defaults, text).remove(0)
+}
+
+#[test]
+fn a_line_of_openais_batch_files_is_read_as_it_is() {
+    // https://platform.openai.com/docs/guides/batch
+    let line = r#"{"custom_id": "request-1", "method": "POST", "url": "/v1/chat/completions", "body": {"model": "gpt-4o", "max_tokens": 1000, "x": 12345678901234567890}}"#;
+    let item = one(line).unwrap();
+    assert_eq!(item.id, Id { member: "custom_id", name: "request-1".into() });
+    assert_eq!((item.method.as_str(), item.url.as_str()), ("POST", "https://api.openai.com/v1/chat/completions"));
+    assert_eq!(item.headers["content-type"], "application/json");
+    let expected = r#"{"model": "gpt-4o", "max_tokens": 1000, "x": 12345678901234567890}"#;
+    assert_eq!(item.body, expected, "byte for byte: no number loses a digit");
+    assert!(!item.is_repeatable());
+}
+
+#[test]
+fn an_address_that_no_request_can_have_is_a_mistake() {
+    let long = format!("https://a.example/{}", "x".repeat(70_000));
+    let why = read(Format::Urls, &Defaults::default(), &long).remove(0).unwrap_err();
+    assert!(why.starts_with("line 1: its URL") && why.len() < 200, "{why}");
+}
+
+#[test]
+fn members_become_fields() {
+    let line = r#"{"id": 7, "url": "https://a.example/", "headers": {"X-A": ["1", "2"], "Idempotency-Key": "k"}, "priority": 0, "cost": 3, "flow": "night", "body": "text"}"#;
+    let item = one(line).unwrap();
+    assert_eq!((item.id.member, item.id.name.as_str(), item.method.as_str()), ("id", "7", "POST"));
+    assert_eq!(item.headers.get_all("x-a").iter().collect::<Vec<_>>(), ["1", "2"]);
+    let field = |name: &str| item.headers[name].to_str().unwrap().to_owned();
+    assert_eq!([field("priority"), field("andante-cost"), field("andante-flow")], ["u=0", "3", "night"]);
+    assert_eq!(item.body, "text");
+    assert!(item.is_repeatable() && !item.headers.contains_key("content-type"));
+}
+
+#[test]
+fn what_is_no_request_is_told_with_its_line() {
+    let wrong = |line: &str| one(line).unwrap_err();
+    assert!(wrong(r#"{"url": "https://a.example/", "hedaers": {}}"#).contains("unknown field `hedaers`"));
+    assert!(wrong("{\"url\": 5}").starts_with("line 1: invalid type"));
+    assert!(wrong(r#"{"url": "ftp://a.example/"}"#).contains("has to be http or https"));
+    assert!(wrong(r#"{"url": "https://u:secret@a.example/"}"#).contains("Authorization"));
+    assert!(!wrong(r#"{"url": "https://u:secret@a.example/"}"#).contains("secret"));
+    assert!(wrong(r#"{"url": "https://a.example/", "priority": 8}"#).contains("0 to 7"));
+    assert!(wrong(r#"{"url": "https://a.example/", "headers": {"Host": "b"}}"#).contains("leave it out"));
+    assert!(wrong(r#"{"url": "https://a.example/", "method": "CONNECT"}"#).contains("cannot be sent"));
+    assert!(wrong(r#"{"url": "https://a.example/", "id": 1, "custom_id": "a"}"#).contains("write one"));
+    let relative = read(Format::Urls, &Defaults::default(), "\n/x\n").remove(0).unwrap_err();
+    assert!(relative.starts_with("line 2:") && relative.contains("--base-url"), "{relative}");
+}
+
+#[test]
+fn urls_are_named_by_their_lines() {
+    let items = read(Format::Urls, &Defaults::default(), "https://a.example/1\n\n# no\n https://a.example/2 \r\n");
+    let items: Vec<_> = items.into_iter().map(|item| item.unwrap()).map(|item| (item.id.name, item.url)).collect();
+    let url = |text: &str| text.parse::<Url>().unwrap();
+    assert_eq!(items, [("1".into(), url("https://a.example/1")), ("4".into(), url("https://a.example/2"))]);
+}
+
+#[test]
+fn rows_of_a_table_fill_an_address() {
+    let template = |text: &str| Defaults { template: Some(text.into()), ..Defaults::default() };
+    let items = read(Format::Csv, &template("https://a.example/{n}"), "id,n\nx,1\ny,\"a b\"\n");
+    let items: Vec<_> =
+        items.into_iter().map(|item| item.unwrap()).map(|item| (item.id.name, item.url.to_string())).collect();
+    assert_eq!(
+        items,
+        [("x".into(), "https://a.example/1".into()), ("y".into(), "https://a.example/a%20b".to_string())]
+    );
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"id,n\n").unwrap();
+    let unknown = Input::open(file.path(), Format::Csv, &template("https://a.example/{m}")).err().unwrap();
+    assert_eq!(unknown.to_string(), "there is no column \"m\"; there are: id, n");
+}

@@ -1,0 +1,176 @@
+//! One request through an andante, by its gateway address.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Request, StatusCode, Uri,
+    header::{EXPECT, HOST, USER_AGENT},
+};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use tokio::{net::TcpStream, sync::oneshot};
+
+use super::{
+    answers::Received,
+    item::{Item, gateway_address},
+};
+
+/// What is told when a request begins; it may not let it.
+pub(super) type Begins = Arc<dyn Fn() -> Result<(), NotBegun> + Send + Sync>;
+
+/// A request must not begin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NotBegun;
+
+/// A connection to an andante.
+pub(super) struct Link {
+    sender: SendRequest<AnnouncedBody>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SendError {
+    /// andante cannot be reached.
+    #[error("could not connect")]
+    Connect(#[source] io::Error),
+    /// The connection ended before the answer began.
+    #[error("the connection broke off")]
+    Broken(#[source] hyper::Error),
+    /// The answer has not come as a whole.
+    #[error("the answer broke off")]
+    Cut(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// A body that is sent once it was asked for, or at once if it is empty.
+pub(super) struct AnnouncedBody {
+    data: Bytes,
+    asked: Option<oneshot::Receiver<()>>,
+    begins: Begins,
+}
+
+/// No answer that is larger is kept.
+const LARGEST: usize = 256 << 20;
+
+/// Sends `item` through the andante at `proxy` (HOST:PORT), and calls `begins` before the API can see it.
+pub(super) async fn send(
+    link: &mut Option<Link>,
+    proxy: &str,
+    item: &Item,
+    begins: Begins,
+) -> Result<Received, SendError> {
+    let mut used = match link.take().filter(|link| !link.sender.is_closed()) {
+        Some(link) => link,
+        None => Link::open(proxy).await?,
+    };
+    used.sender.ready().await.map_err(SendError::Broken)?;
+    let announced = !item.body.is_empty();
+    let (request, answered_early) = request(proxy, item, begins);
+    let response = used.sender.send_request(request).await.map_err(SendError::Broken)?;
+    let (head, body) = response.into_parts();
+    let body = Limited::new(body, LARGEST).collect().await.map_err(SendError::Cut)?.to_bytes();
+    // After an answer that came before the body was sent, nothing more can be.
+    if !announced || answered_early.load(Ordering::Acquire) {
+        *link = Some(used);
+    }
+    Ok(Received { status: head.status, headers: head.headers, body })
+}
+
+/// `item` for a gateway address, and whether its body was asked for.
+fn request(proxy: &str, item: &Item, begins: Begins) -> (Request<AnnouncedBody>, Arc<AtomicBool>) {
+    let uri = Uri::try_from(gateway_address(&item.url)).expect("what is no URI was refused when it was read");
+    let (ask, asked) = oneshot::channel();
+    let was_asked = Arc::new(AtomicBool::new(false));
+    let announced = !item.body.is_empty();
+    let body = AnnouncedBody { data: item.body.clone(), asked: announced.then_some(asked), begins };
+    let mut request = Request::new(body);
+    *request.method_mut() = item.method.clone();
+    *request.uri_mut() = uri;
+    *request.headers_mut() = item.headers.clone();
+    let host = HeaderValue::try_from(proxy).unwrap_or(HeaderValue::from_static("localhost"));
+    request.headers_mut().insert(HOST, host);
+    // No page of a browser can send it: docs/gateway-addresses.md.
+    request.headers_mut().insert("andante-gateway", HeaderValue::from_static("1"));
+    let ours = HeaderValue::from_static(concat!("andante/", env!("CARGO_PKG_VERSION")));
+    request.headers_mut().entry(USER_AGENT).or_insert(ours);
+    if announced {
+        request.headers_mut().insert(EXPECT, HeaderValue::from_static("100-continue"));
+        let (ask, flag) = (parking_lot::Mutex::new(Some(ask)), was_asked.clone());
+        hyper::ext::on_informational(&mut request, move |interim| {
+            if interim.status() == StatusCode::CONTINUE {
+                flag.store(true, Ordering::Release);
+                // Nobody waits for it any more if the request was given up.
+                let _ = ask.lock().take().map(|ask| ask.send(()));
+            }
+        });
+    }
+    (request, was_asked)
+}
+
+// === impl SendError ===
+
+impl SendError {
+    /// Whether nothing of the request was written.
+    pub(super) fn is_unsent(&self) -> bool {
+        match self {
+            Self::Connect(_) => true,
+            Self::Broken(error) => error.is_canceled(),
+            Self::Cut(_) => false,
+        }
+    }
+}
+
+// === impl Link ===
+
+impl Link {
+    async fn open(proxy: &str) -> Result<Self, SendError> {
+        let stream = TcpStream::connect(proxy).await.map_err(SendError::Connect)?;
+        stream.set_nodelay(true).map_err(SendError::Connect)?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(SendError::Broken)?;
+        // Its end is seen by the request that it ends.
+        tokio::spawn(connection);
+        Ok(Self { sender })
+    }
+}
+
+// === impl AnnouncedBody ===
+
+impl Body for AnnouncedBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        if self.data.is_empty() {
+            return Poll::Ready(None);
+        }
+        if let Some(asked) = &mut self.asked {
+            // It never comes if the answer came instead; then the connection ends.
+            if ready!(Pin::new(asked).poll(cx)).is_err() {
+                return Poll::Ready(Some(Err(io::ErrorKind::ConnectionAborted.into())));
+            }
+            self.asked = None;
+        }
+        if (self.begins)().is_err() {
+            return Poll::Ready(Some(Err(io::ErrorKind::Other.into())));
+        }
+        Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.data)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.data.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.data.len() as u64)
+    }
+}

@@ -1,0 +1,351 @@
+//! Sends what is left of a batch, many requests at a time.
+
+use std::{
+    collections::{HashMap, HashSet},
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
+use parking_lot::Mutex;
+use tokio::{sync::watch, task::JoinSet};
+
+use super::{
+    answers::{AnswerFile, AnswersError, ItemOutcome, Received},
+    counts::Counts,
+    input::{Input, InputError},
+    item::{Id, Item},
+    journal::{BatchJournal, JournalError},
+    send::{self, Begins, Link, NotBegun, SendError},
+};
+use crate::clock::Clock;
+
+/// A batch at work.
+pub struct Work {
+    proxy: String,
+    input: Mutex<Input>,
+    /// What is not sent, by name: it was answered, or nobody knows whether it was done, or it equals another one.
+    skipped: HashSet<String>,
+    /// Those that equal an item and get its answer.
+    twins: HashMap<String, Vec<Id>>,
+    answers: Mutex<AnswerFile>,
+    journal: Mutex<BatchJournal>,
+    counts: Counts,
+    max_failures: u64,
+    clock: Clock,
+    stopped: watch::Sender<Option<Arc<Stopped>>>,
+}
+
+/// What is needed to begin.
+pub struct WorkParts {
+    /// The andante to send through, as HOST:PORT.
+    pub proxy: String,
+    /// The requests, from the first one on.
+    pub input: Input,
+    /// Names of those that are not sent.
+    pub skipped: HashSet<String>,
+    /// Those that equal the item of a name, and get its answer.
+    pub twins: HashMap<String, Vec<Id>>,
+    /// Where answers go.
+    pub answers: AnswerFile,
+    /// What has begun.
+    pub journal: BatchJournal,
+    /// How many may fail.
+    pub max_failures: u64,
+    /// Tells the time.
+    pub clock: Clock,
+}
+
+/// What comes of an item.
+enum Came {
+    Outcome(ItemOutcome),
+    /// It has begun, must not begin twice, and nobody knows how it ended.
+    Unknown,
+    /// It was not sent.
+    Nothing,
+}
+
+/// What an answer means.
+enum Verdict {
+    Came(Came),
+    /// It is to be sent again, so much later.
+    Again(Duration),
+}
+
+/// What andante's own answers say (RFC 9457).
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct ProblemDetails {
+    detail: String,
+    hint: Option<String>,
+}
+
+/// Why not all was sent.
+#[derive(Debug, thiserror::Error)]
+pub enum Stopped {
+    /// Somebody asked for it.
+    #[error("it was interrupted")]
+    Interrupted,
+    /// Too many requests have failed.
+    #[error("{0} requests have failed")]
+    Failures(u64),
+    /// andante was never there.
+    #[error("could not connect to {proxy}")]
+    NoProxy {
+        /// Where.
+        proxy: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Answers cannot be written.
+    #[error(transparent)]
+    Answers(AnswersError),
+    /// What begins cannot be written.
+    #[error(transparent)]
+    Journal(JournalError),
+    /// The input has changed while it was read.
+    #[error(transparent)]
+    Input(InputError),
+}
+
+/// The first pause after a connection failed; each further one is twice as long, up to [`LONGEST`].
+const FIRST: Duration = Duration::from_millis(50);
+/// So long is a pause at most.
+const LONGEST: Duration = Duration::from_secs(2);
+/// So often is an answer asked for that breaks off.
+const TRIES: u32 = 5;
+/// How often what was written is made to last.
+const SYNC: Duration = Duration::from_secs(1);
+
+// === impl Work ===
+
+impl Work {
+    /// A batch that has not begun.
+    pub fn new(parts: WorkParts) -> Self {
+        let WorkParts { proxy, input, skipped, twins, answers, journal, max_failures, clock } = parts;
+        let (input, answers, journal) = (Mutex::new(input), Mutex::new(answers), Mutex::new(journal));
+        Self {
+            proxy,
+            input,
+            skipped,
+            twins,
+            answers,
+            journal,
+            counts: Counts::default(),
+            max_failures,
+            clock,
+            stopped: watch::channel(None).0,
+        }
+    }
+
+    /// Sends what is left, `parallel` requests at a time, until all of it has its answer or something stops it.
+    pub async fn run(self: &Arc<Self>, parallel: usize) -> Option<Arc<Stopped>> {
+        let mut workers = JoinSet::new();
+        for _ in 0..parallel {
+            let work = self.clone();
+            workers.spawn(async move { work.one_after_the_other().await });
+        }
+        let mut next_sync = self.clock.now() + SYNC;
+        loop {
+            tokio::select! {
+                joined = workers.join_next() => if joined.is_none() { break },
+                () = self.clock.sleep_until(next_sync) => {
+                    next_sync = self.clock.now() + SYNC;
+                    self.sync();
+                }
+            }
+        }
+        self.sync();
+        self.stopped.borrow().clone()
+    }
+
+    /// Sends nothing more. What has begun gets its answer.
+    pub fn stop(&self, why: Stopped) {
+        self.stopped.send_if_modified(|stopped| {
+            let first = stopped.is_none();
+            if first {
+                *stopped = Some(Arc::new(why));
+            }
+            first
+        });
+    }
+
+    /// How far it is.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Forgets what had begun, as all of it is answered.
+    pub fn finish(self) -> Result<(), JournalError> {
+        self.journal.into_inner().finish()
+    }
+
+    fn sync(&self) {
+        let synced = self.answers.lock().sync();
+        synced.unwrap_or_else(|error| self.stop(Stopped::Answers(error)));
+        let synced = self.journal.lock().sync();
+        synced.unwrap_or_else(|error| self.stop(Stopped::Journal(error)));
+    }
+
+    async fn one_after_the_other(self: Arc<Self>) {
+        let mut link = None;
+        let mut stopped = self.stopped.subscribe();
+        while stopped.borrow_and_update().is_none() {
+            let Some(item) = self.next().map(Arc::new) else { return };
+            let begun = Arc::new(AtomicBool::new(false));
+            let mut sending = pin!(self.obtain(&item, &mut link, &begun));
+            let came = tokio::select! {
+                came = &mut sending => came,
+                () = is_stopped(&mut stopped) => {
+                    // What can be sent again is given up: it costs nothing where it only waits.
+                    if !begun.load(Ordering::Acquire) {
+                        return;
+                    }
+                    sending.await
+                }
+            };
+            self.record(&item, came);
+        }
+    }
+
+    /// The next request that is to be sent.
+    fn next(&self) -> Option<Item> {
+        let mut input = self.input.lock();
+        loop {
+            match input.next()? {
+                Ok(item) if self.skipped.contains(&item.id.name) => {}
+                Ok(item) => return Some(item),
+                Err(error) => {
+                    self.stop(Stopped::Input(error));
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// What comes of `item`.
+    async fn obtain(self: &Arc<Self>, item: &Arc<Item>, link: &mut Option<Link>, begun: &Arc<AtomicBool>) -> Came {
+        let (mut pause, mut tries) = (FIRST, 0);
+        loop {
+            begun.store(false, Ordering::Release);
+            // Without a body nothing is asked for, and nothing tells when the request begins.
+            if item.body.is_empty() && self.begins(item, begun).is_err() {
+                return Came::Nothing;
+            }
+            match send::send(link, &self.proxy, item, self.on_begin(item, begun)).await {
+                Ok(received) => {
+                    self.counts.unreached.store(false, Ordering::Relaxed);
+                    match Verdict::of(received, item) {
+                        Verdict::Came(came) => return came,
+                        Verdict::Again(wait) => self.clock.sleep_until(self.clock.now() + wait).await,
+                    }
+                    continue;
+                }
+                Err(error) => {
+                    *link = None;
+                    if begun.load(Ordering::Acquire) && !error.is_unsent() {
+                        return Came::Unknown;
+                    }
+                    match error {
+                        SendError::Cut(cause) => {
+                            tries += 1;
+                            if tries >= TRIES {
+                                let message = cause.to_string();
+                                return Came::Outcome(ItemOutcome::Failed { code: "incomplete".into(), message });
+                            }
+                        }
+                        SendError::Connect(source) if self.counts.answered() == 0 && pause >= LONGEST => {
+                            self.stop(Stopped::NoProxy { proxy: self.proxy.clone(), source });
+                        }
+                        SendError::Connect(_) | SendError::Broken(_) => {
+                            self.counts.unreached.store(true, Ordering::Relaxed);
+                        }
+                    }
+                }
+            }
+            self.clock.sleep_until(self.clock.now() + pause).await;
+            pause = (pause * 2).min(LONGEST);
+        }
+    }
+
+    fn on_begin(self: &Arc<Self>, item: &Arc<Item>, begun: &Arc<AtomicBool>) -> Begins {
+        let (work, item, begun) = (self.clone(), item.clone(), begun.clone());
+        Arc::new(move || work.begins(&item, &begun))
+    }
+
+    /// Writes down that `item` begins, if it must not begin twice. What cannot be written down does not begin.
+    fn begins(&self, item: &Item, begun: &AtomicBool) -> Result<(), NotBegun> {
+        if !item.is_repeatable() {
+            let written = self.journal.lock().begins(&item.id.name);
+            if let Err(error) = written {
+                self.stop(Stopped::Journal(error));
+                return Err(NotBegun);
+            }
+            begun.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn record(&self, item: &Item, came: Came) {
+        let twins = self.twins.get(&item.id.name).map_or(&[][..], Vec::as_slice);
+        let ids: Vec<&Id> = [&item.id].into_iter().chain(twins).collect();
+        let outcome = match came {
+            Came::Outcome(outcome) => outcome,
+            Came::Unknown => return self.counts.unknown.lock().extend(ids.iter().map(|id| id.name.clone())),
+            Came::Nothing => return,
+        };
+        let written = self.answers.lock().write(&ids, &outcome);
+        if let Err(error) = written {
+            return self.stop(Stopped::Answers(error));
+        }
+        let failed = self.counts.note(&outcome, ids.len() as u64);
+        if failed >= self.max_failures {
+            self.stop(Stopped::Failures(failed));
+        }
+    }
+}
+
+/// Waits until somebody has stopped the batch.
+async fn is_stopped(stopped: &mut watch::Receiver<Option<Arc<Stopped>>>) {
+    // The batch, which sends it, outlives whoever waits.
+    let _ = stopped.wait_for(Option::is_some).await;
+}
+
+// === impl Verdict ===
+
+impl Verdict {
+    /// What `received` means: the API's answers are answers; andante's own say why there is none.
+    fn of(received: Received, item: &Item) -> Self {
+        let Some(code) = own_error(&received.headers) else {
+            return Self::Came(Came::Outcome(ItemOutcome::Answered(received)));
+        };
+        // It has not been sent: the queue is full, or its patience would be over before its turn, or an equal one is under
+        // way, or andante is about to end.
+        let waits = [StatusCode::TOO_MANY_REQUESTS, StatusCode::CONFLICT].contains(&received.status);
+        let refused = (waits && code == "http_request_denied") || received.status == StatusCode::SERVICE_UNAVAILABLE;
+        if refused {
+            let asked = received.headers.get(RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
+            return Self::Again(Duration::from_secs(asked.unwrap_or(1)));
+        }
+        // The upstream may have done it (RFC 9209 §2.3).
+        if matches!(code.as_str(), "connection_terminated" | "http_response_timeout") && !item.is_repeatable() {
+            return Self::Came(Came::Unknown);
+        }
+        let problem: ProblemDetails = serde_json::from_slice(&received.body).unwrap_or_default();
+        let message = match problem.hint {
+            Some(hint) => format!("{}: {hint}", problem.detail),
+            None => problem.detail,
+        };
+        Self::Came(Came::Outcome(ItemOutcome::Failed { code, message }))
+    }
+}
+
+/// The name of the error, if andante itself has answered.
+fn own_error(headers: &HeaderMap) -> Option<String> {
+    let status = headers.get("proxy-status")?.to_str().ok()?;
+    Some(status.strip_prefix("andante; error=")?.to_owned())
+}

@@ -1,0 +1,278 @@
+//! `andante batch FILE`: hand over a file of requests, get a file of answers, whatever happens in between.
+
+mod input;
+mod report;
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    process::{self, ExitCode},
+    sync::Arc,
+    time::Duration,
+};
+
+use http::Method;
+use url::Url;
+
+use self::{input::Prepared, report::Report};
+use super::{
+    FAILED, Failure,
+    run::{footer::Footer, progress::Pace},
+    signals::Signals,
+    terminal,
+};
+use crate::{
+    app::Running,
+    batch::{JournalError, Stopped, Work, WorkParts, input::Defaults},
+    clock::{Clock, Instant},
+    config::{Config, StatePlace},
+    listen::Given,
+};
+
+/// What `--help` ends with.
+pub const EXAMPLES: &str = "\
+Examples:
+  andante batch urls.txt --out answers.jsonl --limit api.example.com=500/min
+  andante batch ids.csv --url 'https://api.example.com/v1/items/{id}' --out answers.jsonl
+  andante batch openai.jsonl --base-url https://api.openai.com --header @key.txt --out answers.jsonl
+  andante batch jobs.jsonl --out answers.jsonl --proxy http://gateway:3128
+
+Each line of a .jsonl FILE is one request: {\"id\": \"a\", \"method\": \"POST\", \"url\": \"https://…\", \"headers\": {}, \
+\"body\": {}}, all but the url being optional; also \"custom_id\" in the place of id, \"priority\" (0 to 7), \"cost\" and \
+\"flow\". A .csv FILE fills the places of --url. Anything else has one URL a line.
+
+After a crash or Ctrl-C the same command goes on where it was. What is known of the batch until all is answered is in \
+ANSWERS.journal, which stays where requests have no id, and ANSWERS.state. What may have been done, and must not be done twice (POST and PATCH without \
+Idempotency-Key), is not sent again: it is listed, and --resend-unknown sends it.
+
+Exit codes: 0 all answered with a status below 400, 1 not all, 130 interrupted.";
+
+/// What `batch` takes besides the flags of `serve`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct BatchOptions {
+    /// The requests; `-` reads them from standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Where the answers go, a line of JSON each
+    #[arg(long, short, value_name = "ANSWERS")]
+    pub out: PathBuf,
+    /// What URLs in FILE are relative to: the API's scheme and host
+    #[arg(long, value_name = "URL")]
+    pub base_url: Option<Url>,
+    /// The address for each row of a .csv FILE, with {COLUMN} where its value belongs
+    #[arg(long, value_name = "TEMPLATE")]
+    pub url: Option<String>,
+    /// The method where FILE names none [default: GET, or POST with a body]
+    #[arg(long, value_name = "METHOD")]
+    pub method: Option<Method>,
+    /// A field for each request that has none of this name, as in 'Accept: text/csv', or @FILE with one a line; may be
+    /// repeated
+    #[arg(long, value_name = "FIELD|@FILE")]
+    pub header: Vec<String>,
+    /// How FILE is written, where its name does not say it
+    #[arg(long, value_name = "jsonl|csv|urls", value_parser = ["jsonl", "csv", "urls"])]
+    pub format: Option<String>,
+    /// Send through a running andante instead of an own one
+    #[arg(long, value_name = "URL", conflicts_with_all = ["limit", "config", "listen"])]
+    pub proxy: Option<Url>,
+    /// How many requests wait or are under way at a time
+    #[arg(long, value_name = "N", default_value = "1000")]
+    pub parallel: NonZeroUsize,
+    /// Send requests that are the same once, and give all of them the answer
+    #[arg(long)]
+    pub dedupe: bool,
+    /// Stop when so many have failed [default: never]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_failures: Option<u64>,
+    /// Send again what may have been done before a crash
+    #[arg(long)]
+    pub resend_unknown: bool,
+    /// Show neither progress nor a summary
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// In the place of these, end with the summary as one line of JSON on standard error
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How often the line is refreshed.
+const REFRESH: Duration = Duration::from_millis(200);
+
+/// What holds for `batch` where neither flag nor environment nor file says otherwise.
+pub fn base(options: &BatchOptions) -> Config {
+    let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let state = StatePlace::At(beside(&options.out, "state"));
+    Config { listen: vec![free], admin: Some(free), state, ..Config::default() }
+}
+
+/// Sends the batch, and returns the exit code.
+pub async fn run(config: Config, options: BatchOptions) -> ExitCode {
+    match send(config, options).await {
+        Ok(code) => code,
+        Err(failure) => terminal::failure(&failure),
+    }
+}
+
+/// Where andante is, and whether it is our own.
+struct Through {
+    proxy: String,
+    own: Option<Running>,
+}
+
+async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure> {
+    let defaults = defaults(&options)?;
+    let prepared = Prepared::read(&options, &defaults)?;
+    let journal = beside(&options.out, "journal");
+    let own_state = options.proxy.is_none().then(|| beside(&options.out, "state"));
+    let opened = prepared.open(&options, &journal).await?;
+    let mut report = Report::new(&prepared, &opened, &options);
+    if opened.left == 0 {
+        report.say(None, Duration::ZERO);
+        if report.is_all_answered() {
+            opened.journal.finish().map_err(not_removed)?;
+        }
+        return Ok(report.exit_code(None));
+    }
+    let mut signals = Signals::listen().map_err(|error| Failure::new("could not listen for signals").because(error))?;
+    let through = Through::start(config, options.proxy.as_ref()).await?;
+    let clock = Clock::start();
+    let work = Arc::new(Work::new(WorkParts {
+        proxy: through.proxy.clone(),
+        input: prepared.again(&options, &defaults)?,
+        skipped: opened.skipped,
+        twins: prepared.twins.clone(),
+        answers: opened.answers,
+        journal: opened.journal,
+        max_failures: options.max_failures.unwrap_or(u64::MAX),
+        clock,
+    }));
+    let stopped = follow(&work, &through, &mut signals, &mut report, options.parallel, opened.left, &clock).await;
+    let elapsed = clock.now().since(Instant::START);
+    report.ended(work.counts());
+    let status = through.own.as_ref().map(Running::status);
+    if let Some(own) = through.own {
+        own.drain().await;
+    }
+    let done = report.is_all_answered();
+    if let Some(work) = Arc::into_inner(work).filter(|_| done) {
+        work.finish().map_err(not_removed)?;
+        // What counts against limits is forgotten with them: the next batch begins with all of its limits.
+        own_state.iter().flat_map(|state| [state.clone(), beside(state, "lock")]).for_each(|file| {
+            let _ = std::fs::remove_file(file);
+        });
+    }
+    match stopped.as_deref() {
+        None | Some(Stopped::Interrupted | Stopped::Failures(_)) => {}
+        Some(_) => {
+            let why = stopped.as_ref().map(ToString::to_string).unwrap_or_default();
+            let hint = "the same command goes on where it was, once that is mended";
+            terminal::failure(&Failure::new(why).hinting(hint));
+        }
+    }
+    report.say(status.as_ref(), elapsed);
+    Ok(report.exit_code(stopped.as_deref()))
+}
+
+/// Sends, shows how it goes, and listens to signals, until the end.
+async fn follow(
+    work: &Arc<Work>,
+    through: &Through,
+    signals: &mut Signals,
+    report: &mut Report,
+    parallel: NonZeroUsize,
+    left: u64,
+    clock: &Clock,
+) -> Option<Arc<Stopped>> {
+    let mut footer = if report.is_quiet() { None } else { Footer::open() };
+    let mut pace = Pace::default();
+    let mut tick = tokio::time::interval(REFRESH);
+    let parallel = parallel.get().min(usize::try_from(left).unwrap_or(usize::MAX));
+    let mut running = std::pin::pin!(work.run(parallel));
+    let mut asked = false;
+    let stopped = loop {
+        tokio::select! {
+            stopped = &mut running => break stopped,
+            stop = signals.stop() => {
+                if asked {
+                    process::exit(stop.exit_code().into());
+                }
+                asked = true;
+                work.stop(Stopped::Interrupted);
+            }
+            _ = tick.tick(), if footer.is_some() => {
+                let pace = pace.at(clock.now(), work.counts().answered());
+                let status = through.own.as_ref().map(Running::status);
+                footer.iter().for_each(|footer| footer.show(report::line(work.counts(), left, pace, status.as_ref(), asked)));
+            }
+        }
+    };
+    if let Some(footer) = footer.take() {
+        footer.close();
+    }
+    stopped
+}
+
+/// What holds for each request.
+fn defaults(options: &BatchOptions) -> Result<Defaults, Failure> {
+    let mut defaults = Defaults {
+        method: options.method.clone(),
+        base: options.base_url.clone(),
+        template: options.url.clone(),
+        ..Defaults::default()
+    };
+    for argument in &options.header {
+        let lines = match argument.strip_prefix('@') {
+            Some(path) => std::fs::read_to_string(path)
+                .map_err(|error| Failure::new(format!("could not read {path}, which --header names")).because(error))?,
+            None => argument.clone(),
+        };
+        for line in lines.lines().filter(|line| !line.trim().is_empty()) {
+            let field = line.split_once(':').ok_or_else(|| "it has no colon".to_owned());
+            let field = field.and_then(|(name, value)| crate::batch::input::header(name, value));
+            // Not the line itself: its value may be a secret.
+            let (name, value) = field.map_err(|why| {
+                Failure::new(format!("a field of --header cannot be sent: {why}")).hinting("write 'Name: value'")
+            })?;
+            defaults.headers.append(name, value);
+        }
+    }
+    Ok(defaults)
+}
+
+/// `path` with a further ending.
+fn not_removed(error: JournalError) -> Failure {
+    Failure::new("could not remove what is no longer needed").because(error)
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(ending);
+    name.into()
+}
+
+// === impl Through ===
+
+impl Through {
+    /// The andante at `proxy`, or else an own one.
+    async fn start(config: Config, proxy: Option<&Url>) -> Result<Self, Failure> {
+        if let Some(url) = proxy {
+            let wrong = || Failure::new("--proxy names no andante").hinting("write it as in http://127.0.0.1:3128");
+            let host =
+                url.host_str().filter(|_| url.scheme() == "http" && url.username().is_empty()).ok_or_else(wrong)?;
+            let port = url.port_or_known_default().ok_or_else(wrong)?;
+            return Ok(Self { proxy: format!("{host}:{port}"), own: None });
+        }
+        let running = Running::start(config, Given::default(), None).await.map_err(|error| {
+            let hint = error.hint();
+            let failure = Failure::new("the proxy did not start").because(error);
+            match hint {
+                Some(hint) => failure.hinting(hint),
+                None => failure,
+            }
+        })?;
+        let address = running.listen().first().copied().ok_or_else(|| Failure::new("the proxy listens nowhere"))?;
+        Ok(Self { proxy: address.to_string(), own: Some(running) })
+    }
+}

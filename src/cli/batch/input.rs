@@ -1,0 +1,179 @@
+//! Reads all requests once before the first one is sent, so that a mistake in the last line is told at once.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs,
+    io::{self, BufRead as _, BufReader},
+    os::unix::fs::FileTypeExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tempfile::NamedTempFile;
+
+use super::{BatchOptions, Failure};
+use crate::{
+    batch::{AnswerFile, BatchJournal, Format, Id, Input, InputError, JournalError, input::Defaults},
+    ca::sha256,
+    clock::{Clock, Instant},
+};
+
+/// A batch whose requests can all be read.
+pub(super) struct Prepared {
+    path: PathBuf,
+    format: Format,
+    /// Standard input as a file.
+    _spooled: Option<NamedTempFile>,
+    /// How many requests there are.
+    pub(super) total: u64,
+    /// Their names.
+    names: HashSet<String>,
+    /// Those that equal another one, by its name.
+    pub(super) twins: HashMap<String, Vec<Id>>,
+    /// What distinguishes it from other inputs, if its requests go by their lines.
+    fingerprint: Option<String>,
+}
+
+/// The files of a batch, with what an earlier run has left in them.
+pub(super) struct Opened {
+    pub(super) answers: AnswerFile,
+    pub(super) journal: BatchJournal,
+    /// What is not sent.
+    pub(super) skipped: HashSet<String>,
+    /// How many are answered already, and how many of these have failed.
+    pub(super) answered: u64,
+    pub(super) failed: u64,
+    /// What may have been done, and is not sent again.
+    pub(super) unknown: Vec<String>,
+    /// How many are to be sent.
+    pub(super) left: u64,
+}
+
+/// So many mistakes are told at a time.
+const MISTAKES: usize = 5;
+/// So long a batch that was killed may still have its journal, which is asked for in turns.
+const A_MOMENT: Duration = Duration::from_millis(500);
+const TURN: Duration = Duration::from_millis(20);
+
+// === impl Prepared ===
+
+impl Prepared {
+    pub(super) fn read(options: &BatchOptions, defaults: &Defaults) -> Result<Self, Failure> {
+        let (path, spooled) = spool(&options.file)?;
+        let unread =
+            |error: InputError| Failure::new(format!("could not read {}", options.file.display())).because(error);
+        let format = match options.format.as_deref() {
+            Some("jsonl") => Format::JsonLines,
+            Some("csv") => Format::Csv,
+            Some(_) => Format::Urls,
+            None if options.url.is_some() => Format::Csv,
+            None => Format::of(&path).map_err(unread)?,
+        };
+        let (mut names, mut mistakes) = (HashSet::new(), Vec::new());
+        let (mut total, mut by_line) = (0, false);
+        let (mut leaders, mut twins) = (HashMap::<[u8; 32], String>::new(), HashMap::<String, Vec<Id>>::new());
+        for item in Input::open(&path, format, defaults).map_err(unread)? {
+            let item = match item {
+                Ok(item) => item,
+                Err(error) => {
+                    mistakes.push(error.to_string());
+                    continue;
+                }
+            };
+            total += 1;
+            by_line |= item.id.member == Id::LINE;
+            if !names.insert(item.id.name.clone()) {
+                mistakes.push(format!("there are two requests called {:?}", item.id.name));
+            }
+            if options.dedupe {
+                let name = item.id.name.clone();
+                let leader = leaders.entry(sha256(&item.content())).or_insert_with(|| name.clone());
+                if *leader != name {
+                    twins.entry(leader.clone()).or_default().push(item.id);
+                }
+            }
+        }
+        if !mistakes.is_empty() {
+            let more = mistakes.len().saturating_sub(MISTAKES);
+            mistakes.truncate(MISTAKES);
+            if more > 0 {
+                mistakes.push(format!("and {more} more"));
+            }
+            return Err(Failure::new(format!("{} is no batch: {}", options.file.display(), mistakes.join("; ")))
+                .hinting("nothing was sent; `andante batch --help` shows what a line may say"));
+        }
+        let fingerprint = if by_line { Some(fingerprint(&path)?) } else { None };
+        Ok(Self { path, format, _spooled: spooled, total, names, twins, fingerprint })
+    }
+
+    /// The requests once more.
+    pub(super) fn again(&self, options: &BatchOptions, defaults: &Defaults) -> Result<Input, Failure> {
+        Input::open(&self.path, self.format, defaults)
+            .map_err(|error| Failure::new(format!("could not read {}", options.file.display())).because(error))
+    }
+
+    /// Opens the files that keep what happens.
+    pub(super) async fn open(&self, options: &BatchOptions, journal: &Path) -> Result<Opened, Failure> {
+        let clock = Clock::start();
+        let anew = fs::metadata(&options.out).map_or(true, |file| file.len() == 0);
+        let open = || BatchJournal::open(journal, self.fingerprint.clone(), anew);
+        let mut opened = open();
+        // Whoever was just killed has it for a moment more.
+        while matches!(opened, Err(JournalError::InUse { .. })) && clock.now().since(Instant::START) < A_MOMENT {
+            clock.sleep_until(clock.now() + TURN).await;
+            opened = open();
+        }
+        let (journal, begun) = opened.map_err(|error| {
+            Failure::new("could not open the journal of the batch")
+                .because(error)
+                .hinting("one batch at a time writes to a file, with one input: name another file by --out")
+        })?;
+        let twins = |name: &str| self.twins.get(name).cloned().unwrap_or_default();
+        let (answers, mut answered) = AnswerFile::open(&options.out, &twins).map_err(|error| {
+            Failure::new("could not open the file for the answers").because(error).hinting("name another file by --out")
+        })?;
+        // The file may have the answers of another batch, too.
+        answered.retain(|name, _| self.names.contains(name));
+        let mut unknown = Vec::new();
+        if !options.resend_unknown {
+            let ours = begun.into_iter().filter(|name| self.names.contains(name));
+            unknown.extend(ours.filter(|name| !answered.contains_key(name)));
+            unknown.sort();
+        }
+        let failed = answered.values().filter(|succeeded| !**succeeded).count() as u64;
+        let known = answered.len() as u64;
+        let twinned = |name: &String| self.twins.get(name).map_or(0, |twins| twins.len() as u64);
+        let unsent = unknown.len() as u64 + unknown.iter().map(twinned).sum::<u64>();
+        let twins = self.twins.values().flatten().map(|id| id.name.clone());
+        let skipped = answered.into_keys().chain(unknown.iter().cloned()).chain(twins).collect();
+        let left = self.total.saturating_sub(known + unsent);
+        Ok(Opened { answers, journal, skipped, answered: known, failed, unknown, left })
+    }
+}
+
+/// Where the requests are; what comes from standard input or a pipe is kept in a file, as it is read more than once.
+fn spool(file: &Path) -> Result<(PathBuf, Option<NamedTempFile>), Failure> {
+    let stdin = file == Path::new("-");
+    if !stdin && !fs::metadata(file).is_ok_and(|it| it.file_type().is_fifo() || it.file_type().is_char_device()) {
+        return Ok((file.to_owned(), None));
+    }
+    let failed = |error| Failure::new("could not keep what comes from standard input or a pipe").because(error);
+    let ending = file.extension().map(|ending| format!(".{}", ending.to_string_lossy())).unwrap_or_default();
+    let mut spooled = NamedTempFile::with_suffix(ending).map_err(failed)?;
+    if stdin {
+        io::copy(&mut io::stdin().lock(), &mut spooled).map_err(failed)?;
+    } else {
+        io::copy(&mut fs::File::open(file).map_err(failed)?, &mut spooled).map_err(failed)?;
+    }
+    Ok((spooled.path().to_owned(), Some(spooled)))
+}
+
+/// Differs for inputs whose lines differ.
+fn fingerprint(path: &Path) -> Result<String, Failure> {
+    let failed = |error| Failure::new(format!("could not read {}", path.display())).because(error);
+    let mut digest = [0; 32];
+    for line in BufReader::new(fs::File::open(path).map_err(failed)?).split(b'\n') {
+        digest = sha256(&[&digest[..], &line.map_err(failed)?].concat());
+    }
+    Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,150 @@
+//! How a batch goes, and how it went. Pure but for the writing.
+
+use std::{collections::BTreeMap, io::Write as _, process::ExitCode, time::Duration};
+
+use serde_json::json;
+
+use super::{
+    BatchOptions, FAILED,
+    input::{Opened, Prepared},
+};
+use crate::{
+    admin::Status,
+    batch::{Counts, Stopped},
+    cli::{
+        run::{progress, summary},
+        signals::Stop,
+        wording,
+    },
+};
+
+/// What is told at the end.
+pub(super) struct Report {
+    total: u64,
+    before: u64,
+    answered: u64,
+    failed: u64,
+    unknown: Vec<String>,
+    by_status: BTreeMap<String, u64>,
+    quiet: bool,
+    json: bool,
+}
+
+/// So many names are listed.
+const NAMES: usize = 5;
+
+// === impl Report ===
+
+impl Report {
+    pub(super) fn new(prepared: &Prepared, opened: &Opened, options: &BatchOptions) -> Self {
+        Self {
+            total: prepared.total,
+            before: opened.answered,
+            answered: opened.answered,
+            failed: opened.failed,
+            unknown: opened.unknown.clone(),
+            by_status: BTreeMap::new(),
+            quiet: options.quiet,
+            json: options.json,
+        }
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.quiet || self.json
+    }
+
+    /// Adds what this run has brought.
+    pub(super) fn ended(&mut self, counts: &Counts) {
+        self.answered += counts.answered();
+        self.failed += counts.failed();
+        self.unknown.extend(counts.unknown());
+        self.by_status = counts.by_status();
+    }
+
+    pub(super) fn is_all_answered(&self) -> bool {
+        self.answered >= self.total
+    }
+
+    pub(super) fn exit_code(&self, stopped: Option<&Stopped>) -> ExitCode {
+        match stopped {
+            Some(Stopped::Interrupted) => Stop::Interrupt.exit_code().into(),
+            None if self.is_all_answered() && self.failed == 0 => ExitCode::SUCCESS,
+            _ => FAILED.into(),
+        }
+    }
+
+    /// Tells how it went, unless nobody wants to know.
+    pub(super) fn say(&self, status: Option<&Status>, elapsed: Duration) {
+        let text = match (self.json, self.quiet) {
+            (true, _) => format!("{}\n", self.json(elapsed)),
+            (false, true) => return,
+            (false, false) => self.text(status, elapsed),
+        };
+        // The exit code says whether all went well, to whoever cannot read.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+    }
+
+    fn json(&self, elapsed: Duration) -> serde_json::Value {
+        json!({
+            "total": self.total,
+            "answered": self.answered,
+            "answered_before": self.before,
+            "failed": self.failed,
+            "unknown": self.unknown,
+            "answers": self.by_status,
+            "elapsed_s": elapsed.as_secs_f64(),
+        })
+    }
+
+    fn text(&self, status: Option<&Status>, elapsed: Duration) -> String {
+        let mut text = format!(
+            "andante: {} of {} answered in {}",
+            wording::count(self.answered),
+            wording::several(self.total, "request"),
+            wording::short(elapsed)
+        );
+        if self.before > 0 {
+            text += &format!(", {} of them before", wording::count(self.before));
+        }
+        text.push('\n');
+        if !self.by_status.is_empty() {
+            let each = self.by_status.iter().map(|(name, many)| format!("{name}: {}", wording::count(*many)));
+            text += &format!("  {}\n", each.collect::<Vec<_>>().join(", "));
+        }
+        if !self.unknown.is_empty() {
+            let listed = self.unknown.iter().take(NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
+            let more = if self.unknown.len() > NAMES { ", …" } else { "" };
+            text += &format!(
+                "  {} may have been done, and must not be done twice: {listed}{more}\n  --resend-unknown sends them again\n",
+                wording::several(self.unknown.len() as u64, "request"),
+            );
+        }
+        if self.answered + (self.unknown.len() as u64) < self.total {
+            text += "  the same command goes on from here\n";
+        }
+        status.map_or(text.clone(), |status| text + &summary::queue(status) + &summary::lanes(status))
+    }
+}
+
+/// `andante: 1,234 of 30,000, 8.3/s, 2 failed, paused 12 s: retry-after, 52m to go`.
+pub(super) fn line(counts: &Counts, left: u64, pace: Option<f64>, status: Option<&Status>, stopping: bool) -> String {
+    let answered = counts.answered();
+    let mut parts = vec![format!("{} of {}", wording::count(answered), wording::count(left))];
+    let pace = pace.filter(|pace| *pace > 0.0);
+    parts.extend(pace.map(wording::measured_pace));
+    if counts.failed() > 0 {
+        parts.push(format!("{} failed", wording::count(counts.failed())));
+    }
+    parts.extend(status.and_then(progress::paused));
+    if counts.is_unreached() {
+        parts.push("andante does not answer: waiting for it".to_owned());
+    }
+    if stopping {
+        parts.push("waiting for what has begun; once more ends at once".to_owned());
+    } else {
+        parts.extend(
+            pace.map(|pace| format!("{} to go", wording::seconds(left.saturating_sub(answered) as f64 / pace))),
+        );
+    }
+    format!("andante: {}", parts.join(", "))
+}

@@ -1,0 +1,216 @@
+//! `andante ctl`: changes a running andante by its admin API.
+
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+    time::Duration,
+};
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{admin_client::AdminArgs, terminal, wording};
+use crate::config::duration;
+
+/// Changes an andante that runs
+///
+/// Needs the token of its `admin-token`. Each change is in its log, with who made it.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    change: Change,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Change {
+    /// Lets nothing leave; what waits keeps its place
+    Pause {
+        #[command(flatten)]
+        lane: LaneArgs,
+        /// For how long, as in 10m; until it is resumed without it
+        #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
+        length: Option<Duration>,
+    },
+    /// Ends pauses that were made so
+    Resume {
+        #[command(flatten)]
+        lane: LaneArgs,
+    },
+    /// Sets the limits of a rule for a while; then its own hold again
+    Limit {
+        /// The rule, as `/status` names it
+        #[arg(value_name = "RULE")]
+        rule: String,
+        /// What holds meanwhile, as in 100/min,in-flight 5
+        #[arg(value_name = "LIMITS")]
+        limits: String,
+        /// For how long, as in 10m
+        #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
+        length: Duration,
+    },
+    /// Sets the weights of a rule, until the configuration is loaded again
+    Weights {
+        /// The rule, as `/status` names it
+        #[arg(value_name = "RULE")]
+        rule: String,
+        /// A flow or a network of clients, and its weight, as in batch=2 or 10.1.0.0/16=5
+        #[arg(value_name = "NAME=WEIGHT", required = true)]
+        weights: Vec<String>,
+    },
+    /// Forgets what answers have taught; what was sent still counts
+    Forget {
+        #[command(flatten)]
+        lane: LaneArgs,
+    },
+    /// Refuses the requests of a client, or of one of its flows, that wait in a lane
+    Drop(FlowArgs),
+    /// Lets the oldest request of a client, or of one of its flows, go before all that wait in a lane
+    First(FlowArgs),
+    /// Finishes what is here and takes nothing new, as at SIGTERM
+    Drain,
+}
+
+/// Whose requests, as `/status` lists them under `flows`.
+#[derive(Clone, Debug, clap::Args)]
+struct FlowArgs {
+    /// The host of the lane
+    #[arg(value_name = "HOST")]
+    host: String,
+    /// Its rule, as `/status` names it [default: HOST]
+    #[arg(long, value_name = "NAME")]
+    rule: Option<String>,
+    /// The client
+    #[arg(long, value_name = "IP")]
+    client: String,
+    /// The hash of the flow; all of the client's without it
+    #[arg(long, value_name = "HASH")]
+    flow: Option<String>,
+}
+
+/// What a change has done.
+#[derive(Deserialize)]
+struct Done {
+    lanes: u64,
+    requests: u64,
+}
+
+/// Which lane; every one without it.
+#[derive(Clone, Debug, clap::Args)]
+struct LaneArgs {
+    /// The host of the lane; of every lane without it
+    #[arg(value_name = "HOST")]
+    host: Option<String>,
+    /// Its rule, as `/status` names it [default: HOST]
+    #[arg(long, value_name = "NAME", requires = "host")]
+    rule: Option<String>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  andante ctl --token token pause --for 10m
+  andante ctl --token token pause api.example.com
+  andante ctl --token token resume
+  andante ctl --token token limit api.example.com 100/min --for 10m
+  andante ctl --token token drop api.example.com --client 10.0.0.7
+
+Exit codes: 0 done, 1 not done, 2 wrong usage.";
+
+/// Prints how many lanes are changed.
+pub async fn run(args: &Args) -> ExitCode {
+    let client = match args.admin.client("ctl").await {
+        Ok(client) => client,
+        Err(code) => return code,
+    };
+    let (path, change) = args.change.request();
+    match client.change::<Done>(path, &Value::Object(change)).await {
+        Ok(Done { lanes, requests }) => {
+            let lanes = wording::several(lanes, "lane");
+            let done = match args.change {
+                Change::Drop(_) | Change::First(_) => wording::several(requests, "request"),
+                Change::Drain => format!("draining, with {} waiting", wording::several(requests, "request")),
+                _ => lanes,
+            };
+            let _ = writeln!(io::stdout(), "{done}");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => terminal::failure(&failure),
+    }
+}
+
+// === impl Change ===
+
+impl Change {
+    /// Where it is asked for, and how.
+    fn request(&self) -> (&'static str, Map<String, Value>) {
+        match self {
+            Self::Pause { lane, length } => {
+                let mut change = lane.change();
+                change.extend(length.map(|length| ("for".to_owned(), milliseconds(length))));
+                ("/api/v1/pause", change)
+            }
+            Self::Resume { lane } => ("/api/v1/resume", lane.change()),
+            Self::Forget { lane } => ("/api/v1/forget", lane.change()),
+            Self::Limit { rule, limits, length } => {
+                let said = [("rule", rule.as_str().into()), ("limits", limits.as_str().into())];
+                ("/api/v1/limit", object(said.into_iter().chain([("for", milliseconds(*length))])))
+            }
+            Self::Weights { rule, weights } => {
+                ("/api/v1/weights", object([("rule", rule.as_str().into()), ("weights", weights.as_slice().into())]))
+            }
+            Self::Drop(flow) => ("/api/v1/drop", flow.change()),
+            Self::First(flow) => ("/api/v1/first", flow.change()),
+            Self::Drain => ("/api/v1/drain", Map::new()),
+        }
+    }
+}
+
+// === impl LaneArgs ===
+
+impl LaneArgs {
+    fn change(&self) -> Map<String, Value> {
+        let Some(host) = &self.host else { return Map::new() };
+        let rule = self.rule.as_ref().unwrap_or(host);
+        object([("rule", rule.as_str().into()), ("host", host.as_str().into())])
+    }
+}
+
+// === impl FlowArgs ===
+
+impl FlowArgs {
+    fn change(&self) -> Map<String, Value> {
+        let Self { host, rule, client, flow } = self;
+        let lane = [("rule", rule.as_ref().unwrap_or(host).as_str().into()), ("host", host.as_str().into())];
+        let flow = flow.iter().map(|flow| ("flow", flow.as_str().into()));
+        object(lane.into_iter().chain([("client", client.as_str().into())]).chain(flow))
+    }
+}
+
+fn object(members: impl IntoIterator<Item = (&'static str, Value)>) -> Map<String, Value> {
+    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn milliseconds(length: Duration) -> Value {
+    format!("{}ms", length.as_millis()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_is_called_after_its_host_unless_its_rule_is_named() {
+        let lane = |rule: Option<&str>| LaneArgs { host: Some("a".into()), rule: rule.map(Into::into) };
+        let said = |change: Change| Value::Object(change.request().1).to_string();
+        let length = Some(Duration::from_secs(90));
+        assert_eq!(said(Change::Pause { lane: lane(None), length }), r#"{"for":"90000ms","host":"a","rule":"a"}"#);
+        assert_eq!(said(Change::Resume { lane: lane(Some("b")) }), r#"{"host":"a","rule":"b"}"#);
+        assert_eq!(said(Change::Resume { lane: LaneArgs { host: None, rule: None } }), "{}");
+        let limit = Change::Limit { rule: "r".into(), limits: "1/s".into(), length: Duration::from_secs(1) };
+        assert_eq!(said(limit), r#"{"for":"1000ms","limits":"1/s","rule":"r"}"#);
+        let flow = FlowArgs { host: "a".into(), rule: None, client: "::1".into(), flow: Some("1f".into()) };
+        assert_eq!(said(Change::Drop(flow)), r#"{"client":"::1","flow":"1f","host":"a","rule":"a"}"#);
+    }
+}

@@ -1,0 +1,129 @@
+//! `andante doctor`: whether everything that andante and its workers need is as it should be, and what to do where it is
+//! not.
+
+mod machine;
+mod trial;
+mod trust;
+mod variables;
+
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
+
+use serde::Serialize;
+
+use super::{FAILED, Failure, serve::ServeArgs, terminal};
+use crate::config::Config;
+
+/// Checks what andante and its workers need: ports, the CA, variables, clock, files, store, and a paced request each way
+///
+/// Takes the flags of `andante serve` and looks at what that would use. Sends nothing to anybody but a mock API of its own
+/// on loopback, and the store if there is one. The variables are those of this shell: run it where the workers run, too.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    serve: ServeArgs,
+    /// Print one JSON array instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  andante doctor
+  andante doctor --config /etc/andante/andante.toml
+  andante doctor --json | jq '.[] | select(.ok | not)'
+
+Exit codes: 0 everything is ok, 1 something is not, 2 wrong usage.";
+
+/// What was found of one thing.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Finding {
+    /// What was looked at.
+    name: &'static str,
+    ok: bool,
+    /// What was tried, on what, and what came of it.
+    detail: String,
+    /// What to do.
+    hint: Option<String>,
+}
+
+// === impl Finding ===
+
+impl Finding {
+    fn ok(name: &'static str, detail: impl Into<String>) -> Self {
+        Self { name, ok: true, detail: detail.into(), hint: None }
+    }
+
+    fn not_ok(name: &'static str, detail: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { name, ok: false, detail: detail.into(), hint: Some(hint.into()) }
+    }
+
+    fn lines(&self) -> String {
+        let verdict = if self.ok { "ok    " } else { "not ok" };
+        let hint = self.hint.as_ref().map_or_else(String::new, |hint| format!("{:8}{:<12}{hint}\n", "", "-> do"));
+        format!("{verdict}  {:<12}{}\n{hint}", self.name, self.detail)
+    }
+}
+
+/// Prints what was found, each as soon as it is.
+pub async fn run(args: &Args) -> ExitCode {
+    let config = match args.serve.load(Config::default()) {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    let mut report = DoctorReport { findings: Vec::new(), json: args.json, unread: None };
+    let file = config.file.as_ref().map_or_else(|| "no file, defaults".to_owned(), |file| file.display().to_string());
+    report.add([Finding::ok("config", format!("{file}: {} rules", config.rules.iter().count()))]);
+    report.add(machine::ports(&config).await);
+    report.add([machine::files(), machine::clock().await]);
+    report.add(machine::state(&config));
+    report.add(machine::store(&config).await);
+    report.add(trust::findings(&config, |name| std::env::var_os(name)));
+    report.add(variables::findings(&config, |name| std::env::var_os(name)));
+    report.add(trial::findings().await);
+    report.end()
+}
+
+/// What was found so far.
+struct DoctorReport {
+    findings: Vec<Finding>,
+    json: bool,
+    unread: Option<io::Error>,
+}
+
+// === impl DoctorReport ===
+
+impl DoctorReport {
+    fn add(&mut self, found: impl IntoIterator<Item = Finding>) {
+        for finding in found {
+            if !self.json {
+                self.print(&finding.lines());
+            }
+            self.findings.push(finding);
+        }
+    }
+
+    fn print(&mut self, text: &str) {
+        if let Err(error) = io::stdout().write_all(text.as_bytes()) {
+            self.unread.get_or_insert(error);
+        }
+    }
+
+    fn end(mut self) -> ExitCode {
+        let wrong = self.findings.iter().filter(|finding| !finding.ok).count();
+        let text = match (self.json, wrong) {
+            (true, _) => serde_json::to_string_pretty(&self.findings).unwrap_or_default() + "\n",
+            (false, 0) => "everything is ok\n".to_owned(),
+            (false, wrong) => format!("{wrong} of {} not ok\n", self.findings.len()),
+        };
+        self.print(&text);
+        match self.unread {
+            Some(error) if error.kind() != io::ErrorKind::BrokenPipe => terminal::failure(&Failure::writing(error)),
+            _ if wrong > 0 => ExitCode::from(FAILED),
+            _ => ExitCode::SUCCESS,
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! `andante explain`: what would become of a request, by a configuration or in a running andante.
+
+mod text;
+
+use std::{
+    io::{self, Write as _},
+    net::IpAddr,
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use super::{Failure, USAGE, admin_client::AdminArgs, serve, terminal};
+use crate::{
+    admin::explanation::{Explanation, Question},
+    app,
+    config::{Config, Settings, Sources},
+};
+
+/// Says what would become of a request: which rules and limits hold for it, and whether it would leave
+///
+/// Sends nothing. Without --admin it goes by the configuration: then nothing waits, and nothing has been learned yet. With
+/// --admin the andante that runs there says what it would do with such a request now, and when it would leave.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The URL of the request, or the path of a gateway, as in /openai/v1/models
+    #[arg(value_name = "URL")]
+    url: String,
+    /// Its method
+    #[arg(short = 'X', long, value_name = "METHOD", default_value = "GET")]
+    method: String,
+    /// A header field of it; may be repeated. What values say is told apart by hashes, and shown nowhere
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    headers: Vec<String>,
+    /// Who sends it [default: 127.0.0.1]
+    #[arg(long, value_name = "IP")]
+    client: Option<IpAddr>,
+    /// Configuration file [env: ANDANTE_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// What a host allows, as in api.example.com=10/s,500/min; may be repeated [env: ANDANTE_LIMIT]
+    #[arg(long, value_name = "HOST=LIMITS", conflicts_with = "admin")]
+    limit: Vec<String>,
+    /// A host whose HTTPS is intercepted; may be repeated; or none [env: ANDANTE_INTERCEPT] [default: none]
+    #[arg(long, value_name = "HOST|none", conflicts_with = "admin")]
+    intercept: Vec<String>,
+    /// Ask the andante that has its admin pages here, as in 127.0.0.1:9128 or http://127.0.0.1:9128
+    #[arg(long, value_name = "URL", conflicts_with = "config")]
+    admin: Option<String>,
+    /// File with its token, which is needed on other machines
+    #[arg(long, value_name = "FILE", requires = "admin", env = "ANDANTE_ADMIN_TOKEN", hide_env_values = true)]
+    token: Option<PathBuf>,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  andante explain https://api.example.com/v1/users --config andante.toml
+  andante explain -X POST https://api.example.com/search -H 'X-Batch: 1' --config andante.toml
+  andante explain https://api.example.com/v1/users --admin 127.0.0.1:9128
+  andante explain /openai/v1/models --config andante.toml
+  andante explain --limit api.example.com=10/s http://api.example.com/ --json | jq .now
+
+Exit codes: 0 explained, also where andante would refuse the request; 1 not explained, 2 wrong usage.";
+
+/// Prints what would become of the request.
+pub async fn run(args: &Args) -> ExitCode {
+    let question = Question {
+        url: args.url.clone(),
+        method: args.method.clone(),
+        headers: args.headers.clone(),
+        client: args.client,
+    };
+    let request = match question.request() {
+        Ok(request) => request,
+        Err(error) => {
+            let (what, instead) = error.into_parts();
+            terminal::failure(&Failure::new(what).hinting(instead));
+            return ExitCode::from(USAGE);
+        }
+    };
+    let explained = match &args.admin {
+        Some(_) => ask(args, &question).await,
+        None => args.load().map(|config| app::explain_by(&config, &request, question.client())),
+    };
+    let explanation = match explained {
+        Ok(explanation) => explanation,
+        Err(code) => return code,
+    };
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&explanation).unwrap_or_default() + "\n",
+        false => text::of(&explanation, &question),
+    };
+    match io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => terminal::failure(&Failure::writing(error)),
+    }
+}
+
+async fn ask(args: &Args, question: &Question) -> Result<Explanation, ExitCode> {
+    let client = AdminArgs::of(None, args.admin.clone(), args.token.clone()).client("explain").await?;
+    let question = serde_json::to_value(question).expect("texts");
+    client.post("/api/v1/explain", &question).await.map_err(|failure| terminal::failure(&failure))
+}
+
+// === impl Args ===
+
+impl Args {
+    /// The configuration that it goes by. Warnings are no matter here.
+    fn load(&self) -> Result<Config, ExitCode> {
+        let flags = Settings { limits: self.limit.clone(), intercept: self.intercept.clone(), ..Settings::default() };
+        let file = serve::config_file(self.config.as_ref());
+        let loaded = Config::load(&Sources { file, environment: serve::environment(), flags });
+        loaded.map(|(config, _)| config).map_err(|problems| {
+            terminal::problems(&problems);
+            serve::exit_code(&problems)
+        })
+    }
+}

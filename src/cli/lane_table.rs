@@ -1,0 +1,239 @@
+//! The lanes of a running andante as rows of a table: which, in which order, and how wide. Pure.
+
+use crate::{
+    admin::status::{LaneStatus, Status},
+    cli::wording,
+};
+
+/// A lane as a row.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct LaneRow {
+    pub(super) rule: String,
+    pub(super) host: String,
+    pub(super) waiting: u64,
+    /// Requests sent in a second.
+    pub(super) pace: f64,
+    /// How far the fullest limit is used, from 0 to 1.
+    pub(super) used: Option<f64>,
+    /// Why nothing leaves, and for how long yet if that is known.
+    pub(super) gate: Option<(String, Option<f64>)>,
+    /// Until all that wait now are sent.
+    pub(super) eta_s: Option<f64>,
+    /// How long the oldest has waited.
+    pub(super) oldest_s: Option<f64>,
+}
+
+/// In which order lanes are listed: the most first, and names from A on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum SortBy {
+    #[default]
+    Waiting,
+    Pace,
+    Used,
+    Eta,
+    Oldest,
+    Lane,
+}
+
+/// The titles of the columns. The first is as wide as the longest name.
+const TITLES: [&str; 7] = ["LANE", "WAITING", "PACE", "USED", "ETA", "OLDEST", "PAUSED"];
+/// A name that is longer is cut.
+const LONGEST_NAME: usize = 48;
+
+/// Those of the lanes of `status` whose name has `filter` in it, in this order. `pace` says how fast each goes.
+pub(super) fn rows(status: &Status, filter: &str, by: SortBy, pace: impl Fn(&LaneStatus) -> f64) -> Vec<LaneRow> {
+    let wanted = filter.to_ascii_lowercase();
+    let rows = status.lanes.iter().map(|lane| LaneRow::of(lane, pace(lane)));
+    let mut rows: Vec<_> = rows.filter(|row| row.name().to_ascii_lowercase().contains(&wanted)).collect();
+    let most = |a: Option<f64>, b: Option<f64>| b.unwrap_or(-1.0).total_cmp(&a.unwrap_or(-1.0));
+    rows.sort_by(|a, b| {
+        let order = match by {
+            SortBy::Waiting => b.waiting.cmp(&a.waiting),
+            SortBy::Pace => b.pace.total_cmp(&a.pace),
+            SortBy::Used => most(a.used, b.used),
+            SortBy::Eta => most(a.eta_s, b.eta_s),
+            SortBy::Oldest => most(a.oldest_s, b.oldest_s),
+            SortBy::Lane => std::cmp::Ordering::Equal,
+        };
+        order.then_with(|| a.name().cmp(&b.name()))
+    });
+    rows
+}
+
+/// The pace of a lane since its first request.
+pub(super) fn pace_so_far(lane: &LaneStatus) -> f64 {
+    match lane.active_s > 0.0 {
+        true => lane.sent_total.saturating_sub(1) as f64 / lane.active_s,
+        false => 0.0,
+    }
+}
+
+/// The title and a line each row.
+pub(super) fn lines(rows: &[LaneRow]) -> Vec<String> {
+    let cells: Vec<[String; 7]> = rows.iter().map(LaneRow::cells).collect();
+    let mut widths = TITLES.map(str::len);
+    for row in &cells {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let line = |cells: &[String; 7]| {
+        let mut line = format!("{:<1$}", cells[0], widths[0]);
+        for (cell, width) in cells.iter().zip(widths).skip(1).take(5) {
+            line += &format!("  {cell:>width$}");
+        }
+        format!("{line}  {}", cells[6]).trim_end().to_owned()
+    };
+    [line(&TITLES.map(str::to_owned))].into_iter().chain(cells.iter().map(line)).collect()
+}
+
+/// `andante 0.1.0, up 3h 2m: 12 lanes, 1,204 waiting`.
+pub(super) fn headline(status: &Status) -> String {
+    let waiting = status.lanes.iter().map(|lane| lane.waiting).sum();
+    let draining = if status.draining { ", draining" } else { "" };
+    let (up, lanes) = (wording::seconds(status.uptime_s), wording::several(status.lanes_total, "lane"));
+    let text = format!("andante {}, up {up}{draining}: {lanes}, {} waiting", status.version, wording::count(waiting));
+    plain(&text)
+}
+
+/// Text from elsewhere, without what a terminal would obey.
+pub(super) fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).collect()
+}
+
+// === impl LaneRow ===
+
+impl LaneRow {
+    fn of(lane: &LaneStatus, pace: f64) -> Self {
+        Self {
+            rule: plain(&lane.rule),
+            host: plain(&lane.host),
+            waiting: lane.waiting,
+            pace,
+            used: lane.used_ratio(),
+            gate: lane.gate.as_ref().map(|gate| (plain(&gate.reason), gate.opens_in_s)),
+            eta_s: lane.drain_eta_s.filter(|_| lane.waiting > 0),
+            oldest_s: lane.oldest_waiting_s,
+        }
+    }
+
+    /// The host, and the rule before it if that is called otherwise.
+    pub(super) fn name(&self) -> String {
+        if self.rule == self.host { self.host.clone() } else { format!("{} {}", self.rule, self.host) }
+    }
+
+    fn cells(&self) -> [String; 7] {
+        let seconds = |of: Option<f64>| of.map_or_else(|| "-".to_owned(), wording::seconds);
+        let name = self.name();
+        let name = match name.char_indices().nth(LONGEST_NAME) {
+            Some(_) => name.chars().take(LONGEST_NAME - 1).chain(['…']).collect(),
+            None => name,
+        };
+        let paused = self.gate.as_ref().map_or_else(String::new, |(reason, opens)| match opens {
+            Some(opens) => format!("{reason}, {}", wording::seconds(*opens)),
+            None => reason.clone(),
+        });
+        [
+            name,
+            wording::count(self.waiting),
+            if self.pace > 0.0 { wording::measured_pace(self.pace) } else { "-".to_owned() },
+            self.used.map_or_else(|| "-".to_owned(), |used| format!("{:.0}%", used * 100.0)),
+            seconds(self.eta_s),
+            seconds(self.oldest_s),
+            paused,
+        ]
+    }
+}
+
+// === impl SortBy ===
+
+impl SortBy {
+    /// The next one, round and round.
+    pub(super) fn next(self) -> Self {
+        match self {
+            Self::Waiting => Self::Pace,
+            Self::Pace => Self::Used,
+            Self::Used => Self::Eta,
+            Self::Eta => Self::Oldest,
+            Self::Oldest => Self::Lane,
+            Self::Lane => Self::Waiting,
+        }
+    }
+
+    /// As it is written.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Pace => "pace",
+            Self::Used => "used",
+            Self::Eta => "eta",
+            Self::Oldest => "oldest",
+            Self::Lane => "lane",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::status::{GateStatus, LimitStatus};
+
+    fn status() -> Status {
+        let lane = |rule: &str, host: &str, waiting: u64, used: u64| LaneStatus {
+            rule: rule.into(),
+            host: host.into(),
+            waiting,
+            sent_total: used,
+            active_s: 2.0,
+            limits: vec![LimitStatus { used, room: 100 - used, ..LimitStatus::default() }],
+            drain_eta_s: Some(145.0),
+            oldest_waiting_s: (waiting > 0).then_some(3.2),
+            ..LaneStatus::default()
+        };
+        let mut paused = lane("batch", "b.test", 1204, 100);
+        paused.gate = Some(GateStatus { reason: "refused\x1b[2J".into(), opens_in_s: Some(12.0) });
+        let lanes = vec![lane("a.test", "a.test", 0, 41), paused, lane("c.test", "c.test", 7, 0)];
+        Status { lanes, lanes_total: 3, version: "1".into(), uptime_s: 61.0, ..Status::default() }
+    }
+
+    fn names(filter: &str, by: SortBy) -> Vec<String> {
+        rows(&status(), filter, by, pace_so_far).iter().map(LaneRow::name).collect()
+    }
+
+    #[test]
+    fn the_most_come_first_and_names_from_a_on() {
+        assert_eq!(names("", SortBy::Waiting), ["batch b.test", "c.test", "a.test"]);
+        assert_eq!(names("", SortBy::Used), ["batch b.test", "a.test", "c.test"]);
+        assert_eq!(names("", SortBy::Lane), ["a.test", "batch b.test", "c.test"]);
+        // Of nothing that waits there is no time until it has left.
+        assert_eq!(names("", SortBy::Eta), ["batch b.test", "c.test", "a.test"]);
+        assert_eq!(names("BATCH", SortBy::Waiting), ["batch b.test"]);
+    }
+
+    #[test]
+    fn a_row_says_what_waits_how_fast_it_goes_and_why_not() {
+        let lines = lines(&rows(&status(), "", SortBy::Waiting, pace_so_far));
+        let words: Vec<Vec<&str>> = lines.iter().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(words[0], ["LANE", "WAITING", "PACE", "USED", "ETA", "OLDEST", "PAUSED"]);
+        // 99 after the first in 2 s.
+        assert_eq!(
+            words[1],
+            ["batch", "b.test", "1,204", "50/s", "100%", "2m", "25s", "3.2", "s", "refused[2J,", "12", "s"]
+        );
+        assert_eq!(words[3], ["a.test", "0", "20/s", "41%", "-", "-"]);
+        assert_eq!(headline(&status()), "andante 1, up 1m 1s: 3 lanes, 1,211 waiting");
+        let long = LaneRow { host: "x".repeat(300), ..rows(&status(), "a.test", SortBy::Lane, |_| 0.0)[0].clone() };
+        assert!(super::lines(&[long])[1].chars().count() < 120);
+    }
+
+    #[test]
+    fn every_order_comes_round() {
+        let mut by = SortBy::default();
+        let mut orders = Vec::new();
+        for _ in 0..6 {
+            orders.push(by.as_str());
+            by = by.next();
+        }
+        assert_eq!((orders.concat().as_str(), by), ("waitingpaceusedetaoldestlane", SortBy::Waiting));
+    }
+}

@@ -1,0 +1,23 @@
+//! Where operators look, and what lets them change something.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use super::{Key, entry::Form::One};
+use crate::config::value::{self, upstream};
+
+pub(in crate::config) const ADMIN: Key<Option<SocketAddr>> = Key::new(
+    "admin",
+    value::ADMIN,
+    One("address or `\"off\"`"),
+    "the live page, `/metrics`, `/status`, `/healthz`, `/readyz`; no password, so keep it on loopback",
+)
+.default("\"127.0.0.1:9128\"")
+.flag("--admin", "ANDANTE_ADMIN", Some("127.0.0.1:9128"));
+pub(in crate::config) const ADMIN_TOKEN: Key<PathBuf> = Key::new(
+    "admin-token",
+    upstream::FILE,
+    One("file"),
+    "file with the token that changes by the admin API need, at least 16 characters; without it nothing can be changed",
+)
+.otherwise("no changes")
+.flag("--admin-token", "ANDANTE_ADMIN_TOKEN", None);

@@ -1,0 +1,50 @@
+//! How several andantes share their limits.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use super::{
+    Key,
+    entry::Form::{Number, One, Words},
+};
+use crate::config::{
+    fleet::StoreUrl,
+    value::{self, WhenDown},
+};
+
+pub(in crate::config) const STORE: Key<Option<StoreUrl>> = Key::new(
+    "store",
+    value::STORE,
+    One("URL of a Redis, or `\"off\"`"),
+    "where several andantes share their limits, so that together they keep them",
+)
+.default("\"off\"")
+.flag("--store", "ANDANTE_STORE", Some("off"));
+pub(in crate::config) const LEASE: Key<Duration> = Key::new(
+    "lease",
+    value::LEASE,
+    One("duration from 1s to 10m"),
+    "for how long an andante goes on without having heard from the store; the same for all of a fleet",
+)
+.default("\"10s\"");
+pub(in crate::config) const FLEET_SIZE: Key<NonZeroU32> = Key::new(
+    "fleet-size",
+    value::FLEET_SIZE,
+    Number("number from 1"),
+    "among how many andantes those limits are divided that a store does not share",
+)
+.otherwise("none: with a store, such limits are an error");
+pub(in crate::config) const STORE_DOWN: Key<WhenDown> = Key::new(
+    "store-down",
+    value::STORE_DOWN,
+    Words(&["wait", "floor", "open"]),
+    "what happens when the store has not answered for the length of the lease: requests wait; each andante goes on with \
+     its `floor`; or each goes on with its part as it knew it, which may exceed the limits",
+)
+.default("\"wait\"");
+pub(in crate::config) const FLOOR: Key<u8> = Key::new(
+    "floor",
+    value::FLOOR,
+    One("percentage from 1% to 90%"),
+    "for `store-down = \"floor\"`: the part of each limit that is never lent, and divided among `fleet-size` andantes",
+)
+.otherwise("20%");

@@ -1,0 +1,232 @@
+//! What a rule says of the requests that it matches.
+
+use std::{net::IpAddr, num::NonZeroU32, path::PathBuf, time::Duration};
+
+use ipnet::IpNet;
+
+use super::{
+    BREAKER, Key, RETRY, SPEND, Section, TRUST,
+    entry::Form::{Number, One, OneOrList, Switch, Words},
+};
+use crate::{
+    config::value::{
+        self, added, answers,
+        preset::{self, Preset},
+        upstream,
+    },
+    limit::{Cost, Limits, MarginSpec},
+    policy::{AssignedWeight, HostPattern, Https, KeyPart, Parent, PathPattern, UsageSource},
+};
+
+pub(in crate::config) const NAME: Key<String> = Key::new(
+    "name",
+    value::NAME,
+    One("text, up to 200 bytes"),
+    "what metrics, logs and status call it; no two rules share one",
+)
+.otherwise("the hosts as written");
+pub(in crate::config) const HOST: Key<HostPattern> = Key::new(
+    "host",
+    value::HOST,
+    OneOrList("host or list"),
+    "`\"api.example.com\"`, `\"*.example.com\"`, `\"api.example.com:8443\"`, `\"*\"`",
+);
+pub(in crate::config) const RULE_PATH: Key<PathPattern> = Key::new(
+    "path",
+    added::PATH,
+    One("path"),
+    "only requests with such a path: `{name}` is any segment, `*` at the end whatever follows",
+)
+.otherwise("any");
+pub(in crate::config) const METHOD: Key<Box<str>> =
+    Key::new("method", added::METHOD, OneOrList("method or list"), "only requests with one of these methods")
+        .otherwise("any");
+pub(in crate::config) const HEADER: Key<Box<str>> =
+    Key::new("header", added::HEADER, OneOrList("field or list"), "only requests that have all of these header fields")
+        .otherwise("any");
+pub(in crate::config) const KEY: Key<KeyPart> =
+    Key::new("key", added::KEY, OneOrList("part or list"), "what tells the rule's budgets apart").otherwise("the host");
+pub(in crate::config) const ONLY: Key<bool> = Key::new(
+    "only",
+    value::BOOLEAN,
+    Switch,
+    "neither later rules nor the limits of the host's own rule are for these requests",
+)
+.default("false")
+.purpose();
+pub(in crate::config) const LIMITS: Key<Limits> =
+    Key::new("limits", value::LIMITS, OneOrList("limits or list"), "what the API allows; all of it holds")
+        .otherwise("none");
+pub(in crate::config) const PRESET: Key<Preset> = Key::new(
+    "preset",
+    preset::PRESET,
+    Words(&["openai", "anthropic", "github-graphql", "shopify"]),
+    "whose API it is: what the provider says about `limits` and `usage` holds where the rule says nothing",
+)
+.otherwise("none");
+pub(in crate::config) const COST: Key<Cost> = Key::new(
+    "cost",
+    value::COST,
+    One("cost"),
+    "what a request takes of each unit, unless it says so itself (`Andante-Cost`)",
+)
+.otherwise("one request")
+.purpose();
+pub(in crate::config) const USAGE: Key<UsageSource> = Key::new(
+    "usage",
+    value::USAGE,
+    OneOrList("list of `UNIT=MEMBER`"),
+    "where answers say what their requests used: a member of JSON, or `header:NAME`",
+)
+.default("[]");
+pub(in crate::config) const IN_FLIGHT: Key<NonZeroU32> =
+    Key::new("in-flight", value::IN_FLIGHT, Number("number from 1"), "requests on their way at once")
+        .otherwise("no bound");
+pub(in crate::config) const MAX_WAIT: Key<Duration> = Key::new(
+    "max-wait",
+    value::DURATION,
+    One("duration"),
+    "a request that cannot leave within this is refused at once",
+)
+.default("\"2h\"")
+.purpose();
+pub(in crate::config) const MAX_WAITING: Key<usize> =
+    Key::new("max-waiting", value::WAITING, Number("number"), "requests waiting at once, per budget")
+        .default("100000")
+        .purpose();
+pub(in crate::config) const PATIENCE: Key<bool> = Key::new(
+    "patience",
+    answers::PATIENCE,
+    Words(&["stated", "learn"]),
+    "whether the wait is bounded by what clients say alone, or by the time after which they keep leaving, too",
+)
+.default("\"stated\"")
+.purpose();
+pub(in crate::config) const URGENT: Key<IpNet> = Key::new(
+    "urgent",
+    value::NETWORK,
+    OneOrList("network or list"),
+    "clients whose requests may be more urgent than usual (`Priority: u=0` to `u=2`)",
+)
+.otherwise("all clients");
+pub(in crate::config) const WEIGHTS: Key<AssignedWeight> = Key::new(
+    "weights",
+    value::SHARE,
+    OneOrList("list of `NAME=WEIGHT`"),
+    "flows, by name, and clients, by network, that get more than those of weight 1",
+)
+.default("[]");
+pub(in crate::config) const COALESCE: Key<bool> = Key::new(
+    "coalesce",
+    value::BOOLEAN,
+    Switch,
+    "identical GET and HEAD requests that wait or are under way share one call, and its slot",
+)
+.default("false")
+.purpose();
+pub(in crate::config) const IDEMPOTENCY_KEYS: Key<Option<Duration>> = Key::new(
+    "idempotency-keys",
+    value::KEEP,
+    One("duration or `\"off\"`"),
+    "how long the answer to a request with an `Idempotency-Key` is kept for others with the same key",
+)
+.default("\"off\"")
+.purpose();
+pub(in crate::config) const MARGIN: Key<MarginSpec> =
+    Key::new("margin", value::MARGIN, One("duration or `\"auto\"`"), "room for jitter on the way to the API")
+        .default("\"auto\"");
+pub(in crate::config) const STRICT: Key<bool> =
+    Key::new("strict", value::BOOLEAN, Switch, "makes all of the rule's limits strict").default("false");
+pub(in crate::config) const ALLOW_PRIVATE: Key<bool> = Key::new(
+    "allow-private",
+    value::BOOLEAN,
+    Switch,
+    "allows private, loopback and link-local targets although andante listens beyond loopback",
+)
+.default("false")
+.purpose();
+pub(in crate::config) const HTTPS: Key<Https> =
+    Key::new("https", upstream::HTTPS, Words(&["tunnel", "intercept", "refuse"]), "what becomes of a CONNECT")
+        .otherwise("see [HTTPS](#https)")
+        .purpose();
+pub(in crate::config) const UPSTREAM: Key<bool> = Key::new(
+    "upstream",
+    upstream::UPSTREAM,
+    Words(&["https", "http"]),
+    "`\"https\"`: what workers ask for as `http://` leaves as HTTPS; `\"http\"`: it leaves as they asked",
+)
+.default("\"http\"")
+.purpose();
+pub(in crate::config) const VIA: Key<Option<Parent>> =
+    Key::new("via", upstream::VIA, One("URL or `\"direct\"`"), "a parent proxy on the way")
+        .default("\"direct\"")
+        .purpose();
+pub(in crate::config) const RESOLVE: Key<IpAddr> = Key::new(
+    "resolve",
+    upstream::RESOLVE,
+    OneOrList("address or list"),
+    "addresses to connect to, in the place of what the name resolves to",
+)
+.default("[]")
+.purpose();
+pub(in crate::config) const SOURCE: Key<IpAddr> =
+    Key::new("source", upstream::SOURCE, One("address"), "the address of this machine to connect from")
+        .otherwise("the system's choice")
+        .purpose();
+pub(in crate::config) const SNI: Key<String> =
+    Key::new("sni", upstream::SNI, One("host name"), "the name to ask for and to verify in TLS")
+        .otherwise("the host's")
+        .purpose();
+pub(in crate::config) const CLIENT_CERT: Key<PathBuf> = Key::new(
+    "client-cert",
+    upstream::FILE,
+    One("file"),
+    "PEM file with the certificate, and its chain, to show to an API that asks who we are",
+)
+.otherwise("none")
+.purpose();
+pub(in crate::config) const CLIENT_KEY: Key<PathBuf> =
+    Key::new("client-key", upstream::FILE, One("file"), "PEM file with its key, without a passphrase")
+        .otherwise("the file of `client-cert`")
+        .purpose();
+
+/// The keys of a `[[rule]]`.
+pub(in crate::config) const RULE: Section = Section {
+    title: "a [[rule]]",
+    keys: &[
+        NAME.entry,
+        HOST.entry,
+        RULE_PATH.entry,
+        METHOD.entry,
+        HEADER.entry,
+        KEY.entry,
+        ONLY.entry,
+        LIMITS.entry,
+        PRESET.entry,
+        COST.entry,
+        USAGE.entry,
+        IN_FLIGHT.entry,
+        MAX_WAIT.entry,
+        MAX_WAITING.entry,
+        PATIENCE.entry,
+        URGENT.entry,
+        WEIGHTS.entry,
+        COALESCE.entry,
+        IDEMPOTENCY_KEYS.entry,
+        MARGIN.entry,
+        STRICT.entry,
+        ALLOW_PRIVATE.entry,
+        HTTPS.entry,
+        UPSTREAM.entry,
+        VIA.entry,
+        RESOLVE.entry,
+        SOURCE.entry,
+        SNI.entry,
+        CLIENT_CERT.entry,
+        CLIENT_KEY.entry,
+        SPEND.entry,
+        TRUST.entry,
+        RETRY.entry,
+        BREAKER.entry,
+    ],
+};

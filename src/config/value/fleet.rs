@@ -1,0 +1,43 @@
+//! How it is written what several andantes share.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use super::{grammar::ParseHint, length};
+use crate::config::fleet::StoreUrl;
+
+/// What is written of a store that does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::config) enum WhenDown {
+    Wait,
+    Floor,
+    Open,
+}
+
+pub(super) fn store(text: &str) -> Result<Option<StoreUrl>, ParseHint> {
+    if text == "off" { Ok(None) } else { text.parse().map(Some).map_err(|()| ParseHint::default()) }
+}
+
+pub(super) fn lease(text: &str) -> Result<Duration, ParseHint> {
+    let lease = length(text)?;
+    let bounds = Duration::from_secs(1)..=Duration::from_secs(600);
+    if bounds.contains(&lease) { Ok(lease) } else { Err(ParseHint::default()) }
+}
+
+pub(super) fn size(text: &str) -> Result<NonZeroU32, ParseHint> {
+    text.parse().map_err(|_| ParseHint::default())
+}
+
+pub(super) fn store_down(text: &str) -> Result<WhenDown, ParseHint> {
+    match text {
+        "wait" => Ok(WhenDown::Wait),
+        "floor" => Ok(WhenDown::Floor),
+        "open" => Ok(WhenDown::Open),
+        _ => Err(ParseHint::default()),
+    }
+}
+
+pub(super) fn floor(text: &str) -> Result<u8, ParseHint> {
+    let percent = text.strip_suffix('%').ok_or_else(ParseHint::default)?.trim_end();
+    let percent = percent.parse().ok().filter(|percent| (1..=90).contains(percent));
+    percent.ok_or_else(ParseHint::default)
+}

@@ -1,0 +1,16 @@
+//! One budget for several andantes: the token ledger. A limit of N per window is N tokens, and each is in one place: in the
+//! store's pool, free at a member, spent at a member, or withheld. Pure: calls go in with their time, replies come out.
+
+mod book;
+mod lease;
+mod member;
+mod share;
+mod words;
+
+pub use self::{
+    book::Book,
+    lease::{Floor, Lease, StoreDown},
+    member::{Member, Mode, Outcome},
+    share::{Look, Share, Stock},
+    words::{Basis, Entry, Epoch, Extent, Given, Hint, MemberId, Micros, Reply, Sync, Terms, micros, stretched},
+};

@@ -1,0 +1,238 @@
+//! The store's side of the ledger: who holds how many tokens of which pool. `store/ledger/sync.lua` does the same inside of
+//! a Redis, and a test holds both to the same replies.
+
+mod pool;
+mod turns;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use self::pool::Pool;
+use super::words::{Entry, Epoch, Extent, Given, Hint, MemberId, Micros, Reply, Sync, stretched};
+
+/// Everything that a store knows.
+#[derive(Clone, Debug, Default)]
+pub struct Book {
+    founded: Option<Founding>,
+    members: BTreeMap<MemberId, MemberRow>,
+    /// Members by the end of their leases.
+    leases: BTreeSet<(Micros, MemberId)>,
+    pools: BTreeMap<Arc<str>, Pool>,
+}
+
+/// The epoch, and the store's own clock.
+#[derive(Clone, Debug)]
+struct Founding {
+    epoch: Epoch,
+    /// The server process that has known everything since.
+    run: String,
+    /// The store's time: it never runs ahead of what members confirm.
+    time: Micros,
+    /// The server's clock at the last call, and how often that was set back.
+    wall: Micros,
+    resets: u32,
+    /// Up to then members report what they hold; and after that and a window nothing can be unknown.
+    claims_until: Micros,
+    lease: Micros,
+}
+
+#[derive(Clone, Debug)]
+struct MemberRow {
+    seq: u64,
+    /// The store's time at its last call, and how often the clock had been set back by then.
+    at: Micros,
+    resets: u32,
+    lease_end: Micros,
+    pools: BTreeSet<Arc<str>>,
+}
+
+/// What passes between two calls of which no member says how long it was.
+const UNKNOWN: Micros = 400_000;
+/// A call takes no longer than this on top of what a member reports.
+const ON_THE_WAY: Micros = 100_000;
+/// The store lets a lease end later than the member does.
+const GUARD: Micros = 500_000;
+/// An answer may be that late beyond what members know of.
+const LATEST: Micros = 2_000_000;
+/// So many members are looked after in one call.
+const SOME: usize = 8;
+
+impl Book {
+    /// A store of which somebody vouches that no member holds anything.
+    pub fn declared_new(run: &str, wall: Micros, lease: Micros, nonce: u32) -> Self {
+        let epoch = Epoch { counter: 1, id: nonce };
+        let founding =
+            Founding { epoch, run: run.to_owned(), time: 0, wall, resets: 0, claims_until: -Self::EVER, lease };
+        Self { founded: Some(founding), ..Self::default() }
+    }
+
+    /// Longer than any window.
+    const EVER: Micros = 1 << 50;
+
+    /// Executes a call at the server's time `wall`, by the server process `run`.
+    pub fn sync(&mut self, call: &Sync, wall: Micros, run: &str) -> (Reply, Vec<Hint>) {
+        let mut hints = Vec::new();
+        let reply = self.execute(call, wall, run, &mut hints);
+        (reply, hints)
+    }
+
+    fn execute(&mut self, call: &Sync, wall: Micros, run: &str, hints: &mut Vec<Hint>) -> Reply {
+        self.remember(call, wall, run);
+        if self.founding().lease != call.terms.lease {
+            return Reply::Disagreed(self.founding().lease);
+        }
+        self.advance(call, wall);
+        if let Some(known) = call.epoch.filter(|known| call.leased && known.counter > self.founding().epoch.counter) {
+            let founding = self.founding_mut();
+            if founding.time >= founding.claims_until {
+                return Reply::Deposed;
+            }
+            founding.epoch = Epoch { counter: known.counter + 1, id: call.nonce };
+        }
+        self.expire();
+        let (now, epoch) = (self.founding().time, self.founding().epoch);
+        let same = call.epoch == Some(epoch);
+        let claims = !same && call.epoch.is_some() && call.leased && now < self.founding().claims_until;
+        let new = call.epoch.is_none() && call.entries.iter().all(|entry| entry.holds == 0);
+        let row = self.members.get(&call.member);
+        if row.is_some_and(|row| call.seq <= row.seq) || row.is_none() && call.extent == Extent::Leaving {
+            return Reply::Ignored;
+        }
+        if !(claims || new || same && row.is_some()) {
+            return Reply::Reset;
+        }
+        if claims && call.extent == Extent::Some {
+            return Reply::Report;
+        }
+        // Else a pool in which it holds what the store knows nothing of would be given to others.
+        let unknown = |entry: &Entry| entry.holds > 0 && !self.has_row(call.member, &entry.pool);
+        if !claims && call.entries.iter().any(unknown) {
+            return Reply::Reset;
+        }
+        self.heard(call, now);
+        let given = call.entries.iter().map(|entry| self.entry(call.member, entry, claims, hints)).collect();
+        if call.extent == Extent::Leaving {
+            self.dismiss(call.member);
+        }
+        let learning = (self.founding().claims_until - now).max(0);
+        Reply::Done { epoch, learning, members: self.members.len() as u32, given }
+    }
+
+    /// Begins an epoch if there is none, or if another process has taken over.
+    fn remember(&mut self, call: &Sync, wall: Micros, run: &str) {
+        if self.founded.as_ref().is_some_and(|founding| founding.run == run) {
+            return;
+        }
+        let known = self.founded.as_ref().map_or(0, |founding| founding.epoch.counter);
+        let theirs = call.epoch.filter(|_| call.leased).map_or(0, |epoch| epoch.counter);
+        *self = Self::default();
+        self.founded = Some(Founding {
+            epoch: Epoch { counter: known.max(theirs) + 1, id: call.nonce },
+            run: run.to_owned(),
+            time: 0,
+            wall,
+            resets: 0,
+            claims_until: call.terms.split + stretched(call.terms.lease) + GUARD,
+            lease: call.terms.lease,
+        });
+    }
+
+    /// The server's clock may be set: the store's time goes on by no more than a member has seen pass.
+    fn advance(&mut self, call: &Sync, wall: Micros) {
+        let row = self.members.get(&call.member).map(|row| (row.seq, row.at, row.resets));
+        let founding = self.founding_mut();
+        let mut passed = wall - founding.wall;
+        founding.wall = wall;
+        if passed < 0 {
+            passed = 0;
+            founding.resets += 1;
+        }
+        let most = match (row, call.basis) {
+            (Some((seq, at, resets)), Some(basis))
+                if seq == basis.seq && resets == founding.resets && call.seq > seq =>
+            {
+                at + stretched(basis.elapsed) + ON_THE_WAY - founding.time
+            }
+            _ => UNKNOWN,
+        };
+        founding.time += passed.min(most.max(0));
+    }
+
+    /// Withholds what members had that were not heard of.
+    fn expire(&mut self) {
+        let now = self.founding().time;
+        for _ in 0..SOME {
+            let Some(&(_, member)) = self.leases.first().filter(|(end, _)| end + GUARD < now) else { return };
+            self.dismiss(member);
+        }
+    }
+
+    /// A member is no more: what it still had may be counted by the API for a while.
+    fn dismiss(&mut self, member: MemberId) {
+        let Some(row) = self.members.remove(&member) else { return };
+        self.leases.remove(&(row.lease_end, member));
+        let (now, claims_until) = (self.founding().time, self.founding().claims_until);
+        for name in &row.pools {
+            let Some(pool) = self.pools.get_mut(name) else { continue };
+            let Some(row) = pool.drop_row(member) else { continue };
+            let free = now + stretched(pool.per) + row.settle + GUARD;
+            // What is unknown may be the same as what is withheld.
+            let opens = claims_until + stretched(pool.per) + LATEST;
+            pool.withhold(row.holds, if now < opens { free.max(opens) } else { free });
+        }
+    }
+
+    fn heard(&mut self, call: &Sync, now: Micros) {
+        let (resets, lease_end) = (self.founding().resets, now + self.founding().lease);
+        let row = self.members.entry(call.member).or_insert_with(|| MemberRow {
+            seq: 0,
+            at: now,
+            resets,
+            lease_end,
+            pools: BTreeSet::new(),
+        });
+        self.leases.remove(&(row.lease_end, call.member));
+        self.leases.insert((lease_end, call.member));
+        (row.seq, row.at, row.resets, row.lease_end) = (call.seq, now, resets, lease_end);
+    }
+
+    fn entry(&mut self, member: MemberId, entry: &Entry, claims: bool, hints: &mut Vec<Hint>) -> Given {
+        let (now, claims_until) = (self.founding().time, self.founding().claims_until);
+        let pools = &mut self.members.get_mut(&member).expect("it was heard of just now").pools;
+        let pool = self.pools.entry(entry.pool.clone()).or_insert_with(|| Pool::new(entry.per));
+        pool.mature(now);
+        pool.open = now >= claims_until + stretched(pool.per) + LATEST;
+        pool.hear(member, entry, claims);
+        if let Some(ready) = entry.ends {
+            pools.remove(&entry.pool);
+            let row = pool.drop_row(member).expect("it was heard of just now");
+            pool.withhold(row.holds, now + stretched(ready) + GUARD);
+            if pool.is_empty() {
+                self.pools.remove(&entry.pool);
+            }
+            return Given::default();
+        }
+        pools.insert(entry.pool.clone());
+        pool.serve(member, entry, now, hints)
+    }
+
+    fn has_row(&self, member: MemberId, pool: &str) -> bool {
+        self.pools.get(pool).is_some_and(|pool| pool.rows.contains_key(&member))
+    }
+
+    fn founding(&self) -> &Founding {
+        self.founded.as_ref().expect("the first call founds the book")
+    }
+
+    fn founding_mut(&mut self) -> &mut Founding {
+        self.founded.as_mut().expect("the first call founds the book")
+    }
+
+    /// Whether each pool's sums are those of its rows.
+    #[cfg(test)]
+    pub(crate) fn is_sound(&self) -> bool {
+        self.pools.values().all(Pool::is_sound)
+    }
+}

@@ -1,0 +1,238 @@
+//! The tokens of one pool, and what each member's fair share of them is.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::fleet::words::{Entry, MemberId, Micros};
+
+/// One limit of one lane.
+#[derive(Clone, Debug)]
+pub(super) struct Pool {
+    pub(super) per: Micros,
+    /// What members hold.
+    pub(super) lent: i64,
+    /// What members have reported to a store that had forgotten.
+    claimed: i64,
+    /// Nothing is unknown any more.
+    pub(super) open: bool,
+    /// What becomes free, and when.
+    withheld: VecDeque<(i64, Micros)>,
+    pub(super) rows: BTreeMap<MemberId, Row>,
+    /// How many members are configured with each limit, and the last one heard of.
+    limits: BTreeMap<u32, u32>,
+    limit: u32,
+    /// The sum and the number of the demands of each size.
+    demands: [(u64, u32); SIZES],
+    /// In how many members requests wait.
+    pub(super) waiting: u32,
+    /// Who needs tokens, and who would use more than its share, by the time since.
+    pub(super) hungry: BTreeSet<(Micros, MemberId)>,
+    pub(super) more: BTreeSet<(Micros, MemberId)>,
+    /// When all members were last told that somebody wants what they have.
+    pub(super) called: Option<Micros>,
+}
+
+/// What one member has to do with a pool.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) holds: u32,
+    pub(super) demand: u32,
+    pub(super) cost: u32,
+    pub(super) need: u32,
+    pub(super) settle: Micros,
+    limit: u32,
+    pub(super) hungry: Option<Micros>,
+    pub(super) more: Option<Micros>,
+    /// When it was told that its turn has come.
+    pub(super) hinted: Option<Micros>,
+}
+
+/// Demands are told apart by the power of the square root of two that is above them.
+const SIZES: usize = 66;
+/// So many amounts are withheld apart from each other.
+const AMOUNTS: usize = 8;
+
+impl Pool {
+    pub(super) fn new(per: Micros) -> Self {
+        Self {
+            per,
+            lent: 0,
+            claimed: 0,
+            open: false,
+            withheld: VecDeque::new(),
+            rows: BTreeMap::new(),
+            limits: BTreeMap::new(),
+            limit: 0,
+            demands: [(0, 0); SIZES],
+            waiting: 0,
+            hungry: BTreeSet::new(),
+            more: BTreeSet::new(),
+            called: None,
+        }
+    }
+
+    /// Takes up what a member says; a claim is believed.
+    pub(super) fn hear(&mut self, member: MemberId, entry: &Entry, claims: bool) {
+        self.limit = entry.limit;
+        let before = self.rows.get(&member).cloned();
+        let held = before.as_ref().map_or(0, |row| row.holds);
+        let holds = if claims {
+            self.claimed += i64::from(entry.holds) - i64::from(held);
+            entry.holds
+        } else {
+            entry.holds.min(held)
+        };
+        self.lent += i64::from(holds) - i64::from(held);
+        if let Some(before) = &before {
+            self.forget_of(before);
+        }
+        *self.limits.entry(entry.limit).or_insert(0) += 1;
+        let size = &mut self.demands[size(entry.demand)];
+        *size = (size.0 + u64::from(entry.demand), size.1 + 1);
+        self.waiting += u32::from(entry.cost > 0);
+        let (hungry, more) = before.map_or((None, None), |row| (row.hungry, row.more));
+        let row = Row {
+            holds,
+            demand: entry.demand,
+            cost: entry.cost,
+            need: 0,
+            settle: entry.settle,
+            limit: entry.limit,
+            hungry,
+            more,
+            hinted: None,
+        };
+        self.rows.insert(member, row);
+    }
+
+    /// Takes `row` out of what is summed up.
+    fn forget_of(&mut self, row: &Row) {
+        if let Some(members) = self.limits.get_mut(&row.limit) {
+            *members -= 1;
+            if *members == 0 {
+                self.limits.remove(&row.limit);
+            }
+        }
+        let size = &mut self.demands[size(row.demand)];
+        *size = (size.0 - u64::from(row.demand), size.1 - 1);
+        self.waiting -= u32::from(row.cost > 0);
+    }
+
+    pub(super) fn drop_row(&mut self, member: MemberId) -> Option<Row> {
+        let row = self.rows.remove(&member)?;
+        self.forget_of(&row);
+        self.lent -= i64::from(row.holds);
+        row.hungry.map(|since| self.hungry.remove(&(since, member)));
+        row.more.map(|since| self.more.remove(&(since, member)));
+        Some(row)
+    }
+
+    pub(super) fn withhold(&mut self, units: u32, until: Micros) {
+        let units = i64::from(units);
+        if units == 0 {
+            return;
+        }
+        let full = self.withheld.len() >= AMOUNTS;
+        match self.withheld.back_mut().filter(|_| full) {
+            Some(last) => *last = (last.0 + units, last.1.max(until)),
+            None => self.withheld.push_back((units, until)),
+        }
+    }
+
+    pub(super) fn mature(&mut self, now: Micros) {
+        self.withheld.retain(|(_, until)| *until > now);
+    }
+
+    /// The limit of those that members are configured with which is the smallest.
+    pub(super) fn limit(&self) -> u32 {
+        self.limits.keys().next().copied().unwrap_or(self.limit)
+    }
+
+    /// How many tokens are known to exist.
+    pub(super) fn supply(&self) -> i64 {
+        let limit = i64::from(self.limit());
+        if self.open { limit } else { self.claimed.min(limit) }
+    }
+
+    fn withheld(&self) -> i64 {
+        self.withheld.iter().map(|(units, _)| units).sum()
+    }
+
+    /// How many tokens nobody has; fewer than none if the limit was lowered, or more was claimed.
+    pub(super) fn free(&self) -> i64 {
+        self.supply() - self.lent - self.withheld()
+    }
+
+    /// Whether members want more than there is, all together.
+    pub(super) fn is_short(&self) -> bool {
+        let wanted: u64 = self.demands.iter().map(|(sum, _)| sum).sum();
+        i64::try_from(wanted).unwrap_or(i64::MAX) > self.supply()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.withheld.is_empty()
+    }
+
+    /// The fair share of `member`: those that want less than the equal share get that, and leave the rest to the others.
+    /// Who is first in line gets what its request costs, should that be more.
+    pub(super) fn target(&self, member: MemberId) -> f64 {
+        let mut supply = (self.supply() - self.withheld()) as f64;
+        let mut demands = self.demands;
+        if let Some((_, head)) = self.hungry.first() {
+            let row = &self.rows[head];
+            let fair = supply / self.rows.len().max(1) as f64;
+            if f64::from(row.cost) > fair && row.holds < row.cost {
+                if *head == member {
+                    return f64::from(row.cost);
+                }
+                let size = &mut demands[size(row.demand)];
+                *size = (size.0 - u64::from(row.demand), size.1 - 1);
+                supply -= f64::from(row.cost);
+            }
+        }
+        if supply <= 0.0 {
+            return 0.0;
+        }
+        let own = f64::from(self.rows[&member].demand);
+        let wanted: u64 = demands.iter().map(|(sum, _)| sum).sum();
+        let members: u32 = demands.iter().map(|(_, members)| members).sum();
+        if members == 0 {
+            return supply;
+        }
+        if wanted as f64 <= supply {
+            return own + (supply - wanted as f64) / f64::from(members);
+        }
+        let (mut below, mut rest) = (0.0, members);
+        for (size, (sum, members)) in demands.iter().enumerate().filter(|(_, (_, members))| *members > 0) {
+            let level = (supply - below) / f64::from(rest);
+            if level < bound(size) || rest <= *members {
+                return own.min(level.max(0.0));
+            }
+            below += *sum as f64;
+            rest -= members;
+        }
+        own.min(supply)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_sound(&self) -> bool {
+        let lent: i64 = self.rows.values().map(|row| i64::from(row.holds)).sum();
+        let demand: u64 = self.rows.values().map(|row| u64::from(row.demand)).sum();
+        lent == self.lent && demand == self.demands.iter().map(|(sum, _)| sum).sum::<u64>()
+    }
+}
+
+/// Which of the [`SIZES`] a demand has.
+fn size(demand: u32) -> usize {
+    let power = 32 - demand.leading_zeros();
+    let part = f64::from(demand) / 2f64.powi(power as i32);
+    2 * power as usize + usize::from(part >= std::f64::consts::FRAC_1_SQRT_2)
+}
+
+/// No demand of this size is above it.
+fn bound(size: usize) -> f64 {
+    if size == 0 {
+        return 0.0;
+    }
+    let power = 2f64.powi((size / 2) as i32);
+    if size % 2 == 1 { power } else { power * std::f64::consts::FRAC_1_SQRT_2 }
+}

@@ -1,0 +1,123 @@
+//! Who gets tokens of a pool, and who is told to come for them.
+
+use super::pool::Pool;
+use crate::fleet::words::{Entry, Given, Hint, MemberId, Micros};
+
+/// Who is told that its turn has come, or everybody that somebody wants tokens, is not told again before this.
+const PATIENCE: Micros = 300_000;
+/// Up to so many tokens are shared out one by one.
+const FEW: f64 = 20.0;
+
+impl Pool {
+    /// Grants what is due to `member`, or puts it into the line.
+    pub(super) fn serve(&mut self, member: MemberId, entry: &Entry, now: Micros, hints: &mut Vec<Hint>) -> Given {
+        self.pass_over(member, now);
+        let target = self.target(member);
+        let granted = self.grant(member, entry, target);
+        self.queue(member, entry, granted, target, now);
+        self.call(member, entry, now, hints);
+        let row = &self.rows[&member];
+        Given {
+            holds: row.holds,
+            target,
+            wanted: !self.hungry.is_empty() || self.free() < 0 || self.is_short(),
+            over: self.free() < 0,
+            queued: row.hungry.is_some(),
+            limit: self.limit(),
+            pace: self.supply() as f64 / f64::from(self.waiting.max(1)),
+        }
+    }
+
+    /// The first in line was told, and has not come: it stands in nobody's way.
+    fn pass_over(&mut self, member: MemberId, now: Micros) {
+        while let Some(&(since, head)) = self.hungry.first() {
+            let row = self.rows.get_mut(&head).expect("who is hungry has a row");
+            if head == member || row.hinted.is_none_or(|hinted| now <= hinted + PATIENCE) {
+                return;
+            }
+            (row.hungry, row.hinted) = (None, None);
+            self.hungry.remove(&(since, head));
+        }
+    }
+
+    fn grant(&mut self, member: MemberId, entry: &Entry, target: f64) -> u32 {
+        let row = &self.rows[&member];
+        let holds = f64::from(row.holds);
+        let before =
+            self.hungry.first().filter(|(since, head)| *head != member && row.hungry.is_none_or(|own| *since <= own));
+        let others = self.hungry.iter().take(2).any(|(_, hungry)| *hungry != member);
+        let reserved = before.map_or(0, |(_, head)| i64::from(self.rows[head].need));
+        let lacks = if !others {
+            i64::from(entry.want)
+        } else {
+            let share = if target < FEW { (target - holds - 1e-9).ceil() } else { (target - holds).floor() } as i64;
+            let needs = if before.is_none() { i64::from(entry.cost) - i64::from(row.holds) } else { 0 };
+            share.max(needs)
+        };
+        let granted = i64::from(entry.want).min(self.free() - reserved).min(lacks).max(0);
+        self.lent += granted;
+        let row = self.rows.get_mut(&member).expect("it was heard of just now");
+        row.holds += granted as u32;
+        row.need = entry.cost.saturating_sub(row.holds).max(1);
+        granted as u32
+    }
+
+    fn queue(&mut self, member: MemberId, entry: &Entry, granted: u32, target: f64, now: Micros) {
+        let row = self.rows.get_mut(&member).expect("it was heard of just now");
+        let holds = f64::from(row.holds);
+        let below = if target < FEW { holds < target - 1e-9 } else { holds <= target - 1.0 };
+        let lacks = entry.want > granted;
+        let hungry = lacks && (row.holds < entry.cost || below);
+        if let Some(since) = row.hungry.filter(|_| !hungry || granted > 0 && row.holds >= entry.cost) {
+            self.hungry.remove(&(since, member));
+            row.hungry = None;
+        }
+        if hungry && row.hungry.is_none() {
+            row.hungry = Some(now);
+            self.hungry.insert((now, member));
+        }
+        let more = lacks && !hungry;
+        if let Some(since) = row.more.filter(|_| !more) {
+            self.more.remove(&(since, member));
+            row.more = None;
+        }
+        if more && row.more.is_none() {
+            row.more = Some(now);
+            self.more.insert((now, member));
+        }
+    }
+
+    /// Tells the first in line that there is enough for it; or one that wants more than its share, if nobody is in line; or
+    /// everybody that somebody is.
+    fn call(&mut self, member: MemberId, entry: &Entry, now: Micros, hints: &mut Vec<Hint>) {
+        let free = self.free();
+        let hint = |member| Hint { member, pool: entry.pool.clone() };
+        let Some(&(_, head)) = self.hungry.first() else {
+            let other = self.more.iter().take(2).find(|(_, other)| *other != member).copied();
+            match other.filter(|_| free > 0) {
+                Some((since, other)) => {
+                    self.more.remove(&(since, other));
+                    self.rows.get_mut(&other).expect("who wants more has a row").more = None;
+                    hints.push(hint(Some(other)));
+                }
+                None if free < 0 => self.call_all(now, hints, hint(None)),
+                None => {}
+            }
+            return;
+        };
+        let row = self.rows.get_mut(&head).expect("who is hungry has a row");
+        if head != member && free >= i64::from(row.need) && row.hinted.is_none() {
+            row.hinted = Some(now);
+            hints.push(hint(Some(head)));
+        } else if row.hinted.is_none() {
+            self.call_all(now, hints, hint(None));
+        }
+    }
+
+    fn call_all(&mut self, now: Micros, hints: &mut Vec<Hint>, hint: Hint) {
+        if self.called.is_none_or(|called| now > called + PATIENCE) {
+            self.called = Some(now);
+            hints.push(hint);
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Until when a member may spend what it holds, and what it may spend after that.
+
+use std::{
+    num::NonZeroU32,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::clock::Instant;
+
+/// Until when a member may spend what it holds, and what it may spend without the store. All lanes look at it.
+#[derive(Clone, Debug, Default)]
+pub struct Lease {
+    clocks: Arc<Clocks>,
+    down: StoreDown,
+}
+
+/// What a member does once the store has not answered for the length of the lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StoreDown {
+    /// It lets nothing through.
+    #[default]
+    Wait,
+    /// It goes on with its floor.
+    Floor(Floor),
+    /// It goes on with the part that it would have among as many members as it knew of. All together may exceed the limit.
+    Open,
+}
+
+/// The part of each limit that is never lent: every member owns as much of it as every other, for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Floor {
+    /// How large the part is, from 1 to 90.
+    pub percent: u8,
+    /// Among how many members it is divided.
+    pub members: NonZeroU32,
+}
+
+#[derive(Debug)]
+struct Clocks {
+    until: AtomicU64,
+    /// Since when this member is one of those that own a floor.
+    seated: AtomicU64,
+    /// How many members there are, as far as is known; 0 if nothing is.
+    members: AtomicU32,
+}
+
+// === impl Clocks ===
+
+impl Default for Clocks {
+    fn default() -> Self {
+        Self { until: AtomicU64::new(0), seated: AtomicU64::new(Instant::FAR.as_nanos()), members: AtomicU32::new(0) }
+    }
+}
+
+// === impl Floor ===
+
+impl Floor {
+    /// What one member owns of `limit` units. What all own is never more than the part.
+    pub fn of(&self, limit: u32) -> u32 {
+        let part = u64::from(limit) * u64::from(self.percent) / 100;
+        (part / u64::from(self.members.get())) as u32
+    }
+
+    /// What all members own together.
+    pub fn of_all(&self, limit: u32) -> u32 {
+        self.of(limit) * self.members.get()
+    }
+
+    /// What is left for the store to lend.
+    pub fn lendable(&self, limit: u32) -> u32 {
+        limit - self.of_all(limit)
+    }
+}
+
+// === impl Lease ===
+
+impl Lease {
+    /// A lease that has not begun.
+    pub fn new(down: StoreDown) -> Self {
+        Self { clocks: Arc::default(), down }
+    }
+
+    /// What happens when it is over.
+    pub fn down(&self) -> StoreDown {
+        self.down
+    }
+
+    /// It ends then.
+    pub fn until(&self) -> Instant {
+        Instant::from_nanos(self.clocks.until.load(Ordering::Relaxed))
+    }
+
+    /// Whether it holds.
+    pub fn holds(&self, now: Instant) -> bool {
+        now < self.until()
+    }
+
+    /// It ends at `until` from now on.
+    pub fn set(&self, until: Instant) {
+        self.clocks.until.store(until.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// The store has told of so many members, this one among them. Says whether there is a floor for it: of members beyond
+    /// those that floors were made for, the last ones own none.
+    pub fn count(&self, now: Instant, members: u32) -> bool {
+        self.clocks.members.store(members, Ordering::Relaxed);
+        match self.down {
+            StoreDown::Floor(floor) if members > floor.members.get() => self.is_seated(),
+            _ => {
+                self.clocks.seated.fetch_min(now.as_nanos(), Ordering::Relaxed);
+                true
+            }
+        }
+    }
+
+    /// Whether this member may own a floor.
+    pub fn is_seated(&self) -> bool {
+        self.seated() < Instant::FAR
+    }
+
+    /// Nothing is spent any more.
+    pub fn end(&self) {
+        self.clocks.until.store(0, Ordering::Relaxed);
+        self.clocks.seated.store(Instant::FAR.as_nanos(), Ordering::Relaxed);
+        self.clocks.members.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether something may be spent although the lease is over.
+    pub fn goes_on(&self) -> bool {
+        match self.down {
+            StoreDown::Wait => false,
+            StoreDown::Floor(_) => self.is_seated(),
+            StoreDown::Open => self.clocks.members.load(Ordering::Relaxed) > 0,
+        }
+    }
+
+    /// How many of `limit` units may be lent at all.
+    pub fn lendable(&self, limit: u32) -> u32 {
+        match self.down {
+            StoreDown::Floor(floor) => floor.lendable(limit),
+            StoreDown::Wait | StoreDown::Open => limit,
+        }
+    }
+
+    /// How many of `limit` units are this member's own. What a member before it spent of them is out of the API's window
+    /// after the time in which a unit `clears`.
+    pub fn own(&self, now: Instant, limit: u32, clears: Duration) -> u32 {
+        match self.down {
+            StoreDown::Floor(floor) if self.is_seated() && now >= self.seated() + clears => floor.of(limit),
+            _ => 0,
+        }
+    }
+
+    /// How many of `limit` units may be used when the lease is over.
+    pub fn alone(&self, now: Instant, limit: u32, clears: Duration) -> u32 {
+        match self.down {
+            StoreDown::Wait => 0,
+            StoreDown::Floor(_) => self.own(now, limit, clears),
+            StoreDown::Open => {
+                limit.checked_div(self.clocks.members.load(Ordering::Relaxed)).map_or(0, |part| part.max(1))
+            }
+        }
+    }
+
+    fn seated(&self) -> Instant {
+        Instant::from_nanos(self.clocks.seated.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn floor(percent: u8, members: u32) -> Lease {
+        Lease::new(StoreDown::Floor(Floor { percent, members: NonZeroU32::new(members).unwrap() }))
+    }
+
+    const CLEARS: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_fifth_of_five_hundred_is_twenty_five_for_each_of_four() {
+        let lease = floor(20, 4);
+        let now = Instant::START + Duration::from_secs(100);
+        assert!(lease.count(now, 4));
+        assert_eq!(lease.lendable(500), 400);
+        // A process before this one may have spent it.
+        assert_eq!(lease.own(now + CLEARS - Duration::from_nanos(1), 500, CLEARS), 0);
+        assert_eq!(lease.own(now + CLEARS, 500, CLEARS), 25);
+        assert_eq!(lease.alone(now + CLEARS, 500, CLEARS), 25);
+        lease.end();
+        assert_eq!(lease.own(now + CLEARS, 500, CLEARS), 0);
+    }
+
+    #[test]
+    fn one_more_than_the_floors_are_for_owns_none() {
+        let (lease, now) = (floor(20, 4), Instant::START + CLEARS);
+        assert!(!lease.count(now, 5) && !lease.goes_on());
+        assert_eq!(lease.own(now + CLEARS, 500, CLEARS), 0);
+        // One has left, and what that spent clears.
+        assert!(lease.count(now + CLEARS, 4) && lease.goes_on());
+        assert_eq!(lease.own(now + CLEARS, 500, CLEARS), 0);
+        // What it has once it keeps.
+        assert!(lease.count(now + CLEARS, 5));
+        assert_eq!(lease.own(now + CLEARS + CLEARS, 500, CLEARS), 25);
+    }
+
+    #[test]
+    fn an_open_one_goes_on_with_its_part_of_what_it_knew() {
+        let (lease, now) = (Lease::new(StoreDown::Open), Instant::START);
+        assert_eq!(lease.alone(now, 500, CLEARS), 0);
+        lease.count(now, 4);
+        assert_eq!((lease.alone(now, 500, CLEARS), lease.own(now, 500, CLEARS)), (125, 0));
+        assert_eq!(lease.alone(now, 2, CLEARS), 1);
+        assert_eq!((Lease::default().alone(now, 500, CLEARS), Lease::default().lendable(500)), (0, 500));
+    }
+
+    proptest! {
+        #[test]
+        fn floors_and_what_is_lent_are_the_limit(limit in 1..u32::MAX, percent in 1..=90_u8, members in 1..5000_u32) {
+            let lease = floor(percent, members);
+            lease.count(Instant::START, 1);
+            let owned = u64::from(lease.own(Instant::START, limit, Duration::ZERO)) * u64::from(members);
+            prop_assert_eq!(owned + u64::from(lease.lendable(limit)), u64::from(limit));
+            prop_assert!(owned * 100 <= u64::from(limit) * u64::from(percent) && lease.lendable(limit) > 0);
+        }
+    }
+}

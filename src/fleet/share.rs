@@ -1,0 +1,315 @@
+//! What a member holds of one limit: how much of that it may use, what it gives back, and when it asks for more.
+
+use std::{sync::Arc, time::Duration};
+
+use super::words::Given;
+use crate::clock::Instant;
+
+/// What a member holds of one limit.
+#[derive(Clone, Debug)]
+pub struct Share {
+    /// The name of the pool that it comes from.
+    pub pool: Arc<str>,
+    held: u32,
+    /// Units that are this member's beside them, and never the store's.
+    own: u32,
+    /// Tokens that were granted and not used since: they are used once before somebody else may have them.
+    credit: u32,
+    /// What the store said last.
+    given: Given,
+    /// Whether the store has a row of it.
+    known: bool,
+    /// The demand that the store knows of.
+    told: u32,
+    /// The store may not have heard what was said last.
+    unheard: bool,
+    /// A call is under way that speaks of it.
+    asking: bool,
+    /// It does not ask again before.
+    ask_at: Instant,
+    /// Without any reason it asks again then, while it is used or wanted.
+    refresh_at: Instant,
+    /// A part of a token is passed on then.
+    rotate_at: Instant,
+    /// When it was used last.
+    used_at: Instant,
+}
+
+/// What a member has of a limit at one instant, and what it needs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stock {
+    /// Units that count in the member's own windows.
+    pub used: u32,
+    /// Units that count no more for itself, and still do for others.
+    pub lingering: u32,
+    /// Units that wait.
+    pub backlog: u32,
+    /// What the next request takes at once; 0 if none waits.
+    pub cost: u32,
+}
+
+/// What is to be said to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Whether anything is.
+    pub speaks: bool,
+    /// How many more are of use.
+    pub want: u32,
+    /// What is to be told of the demand.
+    pub demand: u32,
+    /// Nothing is held and needed any more.
+    pub ends: bool,
+}
+
+/// Two calls for one pool are this far apart at least; where nothing but the demand has changed, this far.
+const GAP: Duration = Duration::from_millis(5);
+const LONG_GAP: Duration = Duration::from_millis(50);
+/// A pool that is used or wanted is spoken of this often.
+const REFRESH: Duration = Duration::from_secs(1);
+/// A part of a token goes to the next member after this.
+const ROTATE: Duration = Duration::from_secs(2);
+/// Up to so many tokens are shared out one by one.
+const FEW: f64 = 20.0;
+/// What is not used for that long is given back, as if it had never been asked for.
+const IDLE: Duration = Duration::from_secs(30);
+
+// === impl Stock ===
+
+impl Stock {
+    /// What is used beyond `own` units, which no store knows of.
+    fn beyond(self, own: u32) -> Self {
+        let lingering = self.lingering.saturating_sub(own.saturating_sub(self.used));
+        Self { used: self.used.saturating_sub(own), lingering, ..self }
+    }
+}
+
+// === impl Share ===
+
+impl Share {
+    /// Nothing of `pool`, which has `limit` tokens.
+    pub fn new(pool: Arc<str>, limit: u32) -> Self {
+        Self {
+            pool,
+            held: 0,
+            own: 0,
+            credit: 0,
+            given: Given { limit, ..Given::default() },
+            known: false,
+            told: 0,
+            unheard: false,
+            asking: false,
+            ask_at: Instant::START,
+            refresh_at: Instant::START,
+            rotate_at: Instant::START,
+            used_at: Instant::START,
+        }
+    }
+
+    /// How many tokens are here, spent ones included.
+    pub fn held(&self) -> u32 {
+        self.held
+    }
+
+    /// Whether a call is under way that speaks of it.
+    pub fn is_asking(&self) -> bool {
+        self.asking
+    }
+
+    /// How many units are this member's for ever.
+    pub fn own(&self) -> u32 {
+        self.own
+    }
+
+    /// So many units are this member's from now on, and never the store's.
+    pub fn set_own(&mut self, units: u32) {
+        self.own = units;
+    }
+
+    /// Whether nothing is held, and the store knows of nothing.
+    pub fn is_over(&self) -> bool {
+        self.held == 0 && !self.known
+    }
+
+    /// How many tokens the limit has by what all members are configured with.
+    pub fn limit(&self) -> u32 {
+        self.given.limit
+    }
+
+    /// What the store said last.
+    pub fn given(&self) -> &Given {
+        &self.given
+    }
+
+    /// How many of what is held may be used: what is above the target goes to others as it comes free.
+    pub fn usable(&self, now: Instant) -> u32 {
+        self.own + self.lent(now)
+    }
+
+    fn lent(&self, now: Instant) -> u32 {
+        self.held - self.surplus(now).saturating_sub(self.credit).min(self.held)
+    }
+
+    /// At what part of the limit requests are spaced: the larger of what is here and what is due.
+    pub fn pace(&self) -> u32 {
+        let due = self.given.target.max(self.given.pace).round() as u32;
+        self.own + due.max(self.held).clamp(1, self.given.limit.max(1))
+    }
+
+    /// Units were taken.
+    pub fn take(&mut self, now: Instant, units: u32) {
+        self.credit = self.credit.saturating_sub(units);
+        self.used_at = now;
+    }
+
+    /// Whether it is worth a look, for a request that has to wait.
+    pub fn calls(&self, now: Instant) -> bool {
+        !self.asking && !self.given.queued && now >= self.ask_at
+    }
+
+    /// Decides what to say to the store. Gifts are taken off at once, and never taken back.
+    pub fn look(&mut self, now: Instant, stock: Stock, leased: bool, reports: bool) -> Look {
+        let stock = stock.beyond(self.own);
+        let free = self.held.saturating_sub(stock.used + stock.lingering);
+        let demand = stock.used.saturating_add(stock.backlog).min(self.given.limit);
+        let quiet = Look { speaks: false, want: 0, demand, ends: false };
+        if self.asking {
+            return quiet;
+        }
+        if self.known && demand == 0 && free == self.held && now.since(self.used_at) > IDLE {
+            // All of it is free, and the pool's at once.
+            (self.held, self.credit) = (0, 0);
+            return Look { speaks: true, ends: true, ..quiet };
+        }
+        let give = self.gift(now, stock, free);
+        let enough = free + stock.lingering;
+        let hold = self.held - self.lent(now);
+        let stuck = stock.backlog > 0 && enough.saturating_sub(hold) < stock.cost;
+        let below = f64::from(self.held) < self.given.target - if self.given.target < FEW { 0.0 } else { 1.0 }
+            || self.held < stock.cost
+            || !leased;
+        // More would be due to it if the store knew; not so if it has its part of what is short.
+        let grown = demand > self.told && f64::from(self.told) <= self.given.target;
+        let spare = self.spare(demand);
+        let asks =
+            now >= self.ask_at && (stuck && !self.given.queued && (below || grown) || spare > 0 && enough * 8 < spare);
+        let refresh = self.known && now >= self.refresh_at && (stock.backlog > 0 || self.given.wanted);
+        if !(give > 0 || asks || refresh || self.unheard || reports && (self.held > 0 || self.known)) {
+            return quiet;
+        }
+        if give > 0 {
+            self.rotate_at = now + ROTATE;
+        }
+        self.held -= give;
+        self.credit = self.credit.min(free - give);
+        let needs = if stock.backlog > 0 { stock.backlog.max(stock.cost).saturating_sub(free - give) } else { 0 };
+        let want = needs.max(if give == 0 { spare } else { 0 }).min(self.given.limit);
+        Look { speaks: true, want, demand, ends: false }
+    }
+
+    /// When to look again although nothing happens; `freed` is when a token that is held comes free for others.
+    pub fn next_look(&self, now: Instant, stock: Stock, freed: Instant) -> Instant {
+        if self.asking {
+            return Instant::FAR;
+        }
+        let mut next = Instant::FAR;
+        if stock.backlog > 0 || self.given.wanted {
+            next = self.refresh_at;
+        }
+        if stock.backlog > 0 && !self.given.queued {
+            next = next.min(self.ask_at);
+        }
+        if self.given.wanted && (stock.backlog == 0 && self.held > 0 || self.surplus(now) > 0) {
+            next = next.min(freed);
+        } else if self.given.wanted && self.part() > 0.0 {
+            next = next.min(self.rotate_at.max(freed));
+        }
+        if self.known {
+            next = next.min(self.used_at.max(now) + IDLE + GAP);
+        }
+        next.max(now + Duration::from_millis(1))
+    }
+
+    /// What [`look`](Self::look) has said is under way.
+    pub fn told(&mut self, now: Instant, demand: u32) {
+        (self.asking, self.unheard, self.told, self.known) = (true, false, demand, true);
+        self.ask_at = now + GAP;
+        self.refresh_at = now + REFRESH;
+    }
+
+    /// No reply came.
+    pub fn unheard(&mut self) {
+        (self.asking, self.unheard) = (false, true);
+    }
+
+    /// The store has forgotten it, as was asked for.
+    pub fn ended(&mut self) {
+        let (pool, limit, own) = (self.pool.clone(), self.given.limit, self.own);
+        *self = Self { own, ..Self::new(pool, limit) };
+    }
+
+    /// The store's reply.
+    pub fn heard(&mut self, now: Instant, given: Given) {
+        self.asking = false;
+        if given.holds >= self.held {
+            self.credit += given.holds - self.held;
+        } else {
+            self.credit = self.credit.min(given.holds);
+        }
+        self.held = given.holds;
+        if f64::from(self.told) <= given.target && f64::from(self.held) >= given.target.floor() {
+            self.ask_at = self.ask_at.max(now + LONG_GAP);
+        }
+        self.given = given;
+    }
+
+    /// Somebody is to call: its turn has come, or others want what it has.
+    pub fn hinted(&mut self, now: Instant, turn: bool) {
+        if turn {
+            self.given.queued = false;
+            (self.ask_at, self.refresh_at) = (now, now);
+        } else {
+            self.given.wanted = true;
+        }
+    }
+
+    fn gift(&self, now: Instant, stock: Stock, free: u32) -> u32 {
+        if !self.given.wanted {
+            return 0;
+        }
+        if stock.backlog == 0 {
+            return free;
+        }
+        let credit = if !self.given.over && free + stock.lingering >= stock.cost { self.credit.min(free) } else { 0 };
+        let above = self.surplus(now).saturating_sub(credit).min(free - credit);
+        above.max(free.saturating_sub(stock.backlog.max(stock.cost)))
+    }
+
+    /// How many tokens are above the target, if others want them.
+    fn surplus(&self, now: Instant) -> u32 {
+        if !self.given.wanted {
+            return 0;
+        }
+        let above = f64::from(self.held) - self.given.target;
+        if self.given.over {
+            return (above - 1e-9).ceil().max(0.0) as u32;
+        }
+        if above >= 1.0 {
+            return above.floor() as u32;
+        }
+        let few = self.given.target < FEW && above > 1e-6;
+        u32::from(few && (self.given.target < 1.0 || now >= self.rotate_at))
+    }
+
+    /// What is held beyond the target of less than a token.
+    fn part(&self) -> f64 {
+        if self.given.target < FEW { (f64::from(self.held) - self.given.target).max(0.0) } else { 0.0 }
+    }
+
+    /// What a member that uses a limit may keep at hand while nobody else wants it.
+    fn spare(&self, demand: u32) -> u32 {
+        if demand == 0 || self.given.wanted || !self.known {
+            return 0;
+        }
+        (self.given.target.floor() as u32).saturating_sub(self.held)
+    }
+}

@@ -1,0 +1,175 @@
+//! What a member and the store say to each other. Only relative times cross the wire.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+/// A time or a duration in whole microseconds, as the store's scripts reckon.
+pub type Micros = i64;
+
+/// One process, from its start to its end: a process that starts again is another member.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberId(pub u64);
+
+/// Since when a store has known everything. Two differ if anything may have been forgotten between them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Epoch {
+    /// Grows with each beginning.
+    pub counter: u64,
+    /// Tells apart two beginnings with the same counter.
+    pub id: u32,
+}
+
+/// What all members of a fleet have to agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// For how long a member may spend what it holds without having heard from the store.
+    pub lease: Micros,
+    /// For how long a store may go on answering after another one has taken its place.
+    pub split: Micros,
+}
+
+/// One call of a member.
+#[derive(Clone, Debug)]
+pub struct Sync {
+    /// Who calls.
+    pub member: MemberId,
+    /// Grows with each call of this member: what arrives late or twice is known by it.
+    pub seq: u64,
+    /// The epoch that the member knows; `None` before its first reply.
+    pub epoch: Option<Epoch>,
+    /// Whether its lease holds, by its own clock.
+    pub leased: bool,
+    /// The call before this one and the time since that was sent, if its reply came soon.
+    pub basis: Option<Basis>,
+    /// What it takes for agreed.
+    pub terms: Terms,
+    /// Names an epoch, should one begin.
+    pub nonce: u32,
+    /// Which of its pools it speaks of.
+    pub extent: Extent,
+    /// One for each of these pools.
+    pub entries: Vec<Entry>,
+}
+
+/// An answered call, as a measure of time that the store can believe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Basis {
+    /// Its number.
+    pub seq: u64,
+    /// The time since it was sent.
+    pub elapsed: Micros,
+}
+
+/// Of which of its pools a member speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Of some.
+    Some,
+    /// Of all in which it holds anything.
+    All,
+    /// Of all, and it leaves.
+    Leaving,
+}
+
+/// What a member says of one pool: one limit of one lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The name of the pool.
+    pub pool: Arc<str>,
+    /// How many tokens the limit has by the member's configuration.
+    pub limit: u32,
+    /// The length of its window.
+    pub per: Micros,
+    /// How long after it was sent a request may be counted by the API, the shortest way to it included.
+    pub settle: Micros,
+    /// What the member holds, gifts already taken off.
+    pub holds: u32,
+    /// How many more it would use now.
+    pub want: u32,
+    /// What the next request that waits takes at once; 0 if none waits.
+    pub cost: u32,
+    /// Units that wait or were used lately.
+    pub demand: u32,
+    /// The member forgets this pool: what it holds is free after this time.
+    pub ends: Option<Micros>,
+}
+
+/// What the store says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// The call was executed.
+    Done {
+        /// The store's epoch.
+        epoch: Epoch,
+        /// How long nothing is given out that nobody has reported, where windows are short.
+        learning: Micros,
+        /// How many members have a lease.
+        members: u32,
+        /// In the order of the entries.
+        given: Vec<Given>,
+    },
+    /// The store has another epoch: report everything.
+    Report,
+    /// The member's tokens are the store's again: it has to begin anew, under another name.
+    Reset,
+    /// This store is no longer the one that counts.
+    Deposed,
+    /// The fleet has agreed on another lease, which is this.
+    Disagreed(Micros),
+    /// The call came late, or twice.
+    Ignored,
+}
+
+/// What the store says of one pool.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Given {
+    /// What the member holds now.
+    pub holds: u32,
+    /// What it may keep while others want more.
+    pub target: f64,
+    /// Somebody wants more than there is.
+    pub wanted: bool,
+    /// More was given out than there is.
+    pub over: bool,
+    /// The member stands in line, and will be told.
+    pub queued: bool,
+    /// The smallest limit that a member is configured with.
+    pub limit: u32,
+    /// What would be the share of each member in which requests wait.
+    pub pace: f64,
+}
+
+/// Somebody is to call soon. It wakes, and never grants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hint {
+    /// Who; `None` is everybody else.
+    pub member: Option<MemberId>,
+    /// For the sake of this pool.
+    pub pool: Arc<str>,
+}
+
+/// Clock rates differ by one part in so many at most.
+const DRIFT: Micros = 4000;
+
+/// The time that has surely passed on every clock once this much has on one of them.
+pub fn stretched(time: Micros) -> Micros {
+    time + time / DRIFT + 1
+}
+
+/// Whole microseconds, rounded up.
+pub fn micros(of: Duration) -> Micros {
+    Micros::try_from(of.as_nanos().div_ceil(1000)).unwrap_or(Micros::MAX / 8)
+}
+
+// === impl MemberId ===
+
+impl fmt::Display for MemberId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for MemberId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}

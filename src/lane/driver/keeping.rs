@@ -1,0 +1,73 @@
+//! What a lane has to do with the store that keeps it.
+
+use std::sync::{Arc, mpsc};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::{Lane, Shared, symptoms::Symptoms};
+use crate::{
+    clock::Clock,
+    lane::state::{LaneRecord, Past, State},
+    metrics::RuleMetrics,
+    policy::Policy,
+};
+
+/// What lanes ask whoever stores them.
+#[derive(Debug)]
+pub enum KeepRequest {
+    /// This lane needs the next block of a long quota.
+    Block(Arc<Lane>),
+    /// Nothing leaves any more.
+    End,
+}
+
+/// Where a lane is kept.
+pub(in crate::lane) struct KeptLane {
+    /// What the store knows it by, whatever its rule is called later.
+    pub(in crate::lane) id: Arc<str>,
+    /// Whom it asks for blocks of its long quotas.
+    pub(in crate::lane) requests: mpsc::Sender<KeepRequest>,
+}
+
+impl Lane {
+    /// A lane that goes on with what is written down of it.
+    pub(in crate::lane) fn restored(
+        host: Arc<str>,
+        policy: Arc<Policy>,
+        metrics: Arc<RuleMetrics>,
+        clock: Clock,
+        (kept, record, past): (KeptLane, Option<&LaneRecord>, Past),
+    ) -> Self {
+        let now = clock.now();
+        let state = Mutex::new(State::restored(policy.clone(), now, clock.epoch(), record, past));
+        let shared =
+            Shared { state, wake: Notify::new(), symptoms: Symptoms::new(now), kept: Some(kept), sharing: None };
+        Self { host, policy, metrics, clock, journal: None, shared: Arc::new(shared) }
+    }
+
+    /// What the store knows it by, if it is kept.
+    pub(in crate::lane) fn kept_as(&self) -> Option<&Arc<str>> {
+        self.shared.kept.as_ref().map(|kept| &kept.id)
+    }
+
+    /// What is to be written down; `None` if that is nothing new, and it is not asked for `anyway`. If `last`, nothing
+    /// will leave any more.
+    pub(in crate::lane) fn record(&self, anyway: bool, last: bool) -> Option<LaneRecord> {
+        let now = self.clock.now();
+        let mut state = self.shared.state.lock();
+        (state.is_worth_keeping() && (anyway || state.is_unwritten())).then(|| state.record(now, last))
+    }
+
+    /// The record that was made last is written; or cannot be, if not `fully`, and what leaves does so all the same.
+    pub(in crate::lane) fn written(self: &Arc<Self>, fully: bool) {
+        self.tell(|state, _| state.written(fully));
+    }
+
+    pub(super) fn ask_for_block(self: &Arc<Self>) {
+        if let Some(kept) = &self.shared.kept {
+            // Nobody writes any more only at the very end.
+            let _ = kept.requests.send(KeepRequest::Block(self.clone()));
+        }
+    }
+}

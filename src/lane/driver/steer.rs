@@ -1,0 +1,58 @@
+//! What operators do to a lane.
+
+use std::{sync::Arc, time::Duration};
+
+use super::Lane;
+use crate::{
+    clock::Instant,
+    lane::{journal, order::Claim, state::State},
+};
+
+impl Lane {
+    /// Nothing leaves for so long, or until [`Self::resume`]. What waits keeps its place.
+    pub fn pause(self: &Arc<Self>, length: Option<Duration>) {
+        let until = |now: Instant| length.map_or(Instant::FAR, |length| now + length);
+        self.tell(|state, now| state.hold(until(now)));
+        self.note(journal::paused(length));
+    }
+
+    /// Ends a pause that an operator has made. Returns whether there was one.
+    pub fn resume(self: &Arc<Self>) -> bool {
+        let resumed = self.tell(State::release);
+        if resumed {
+            self.note("resumed by an operator".into());
+        }
+        resumed
+    }
+
+    /// Forgets what answers have taught. What was sent still counts.
+    pub fn forget_learned(self: &Arc<Self>) {
+        self.tell(|state, _| state.forget_learned());
+        self.note("what was learned was forgotten by an operator".into());
+    }
+
+    /// Refuses the requests that wait and are `wanted`. Returns how many those are.
+    pub fn drop_waiting(self: &Arc<Self>, wanted: impl Fn(&Claim) -> bool) -> usize {
+        let dropped = self.tell(|state, _| state.drop_waiting(wanted));
+        if dropped > 0 {
+            self.note(format!("{dropped} waiting requests were dropped by an operator"));
+        }
+        dropped
+    }
+
+    /// The one of the `wanted` requests that came first goes before all others. Returns whether one waits.
+    pub fn let_first(self: &Arc<Self>, wanted: impl Fn(&Claim) -> bool) -> bool {
+        let found = self.tell(|state, _| state.let_first(wanted));
+        if found {
+            self.note("an operator let one request go first".into());
+        }
+        found
+    }
+
+    /// Writes into the journal what happened here.
+    pub fn note(&self, text: String) {
+        if let Some(journal) = &self.journal {
+            journal.write(self.now(), &self.policy.name, &self.host, text);
+        }
+    }
+}

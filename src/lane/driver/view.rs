@@ -1,0 +1,104 @@
+//! What of a lane others may know.
+
+use std::{sync::Arc, time::Duration};
+
+use super::Lane;
+use crate::{
+    lane::{
+        request::{AdmitRequest, Preview},
+        snapshot::{QueueStatus, Snapshot},
+        state::Memory,
+    },
+    metrics::RuleMetrics,
+    policy::Policy,
+};
+
+impl Lane {
+    /// What would become of a request that asked now. Nothing is taken, and nobody waits.
+    pub fn preview(&self, ask: &AdmitRequest) -> Preview {
+        let now = self.clock.now();
+        self.shared.state.lock().preview(now, ask)
+    }
+
+    /// Whether the upstream is left alone because it fails.
+    pub fn is_broken(&self) -> bool {
+        self.shared.state.lock().learned().is_broken()
+    }
+
+    /// Whether the API serves requests, so that a 503 refuses one and says nothing of an outage.
+    pub fn is_alive(&self) -> bool {
+        self.shared.state.lock().learned().is_alive()
+    }
+
+    /// For how long nothing leaves, as far as is known.
+    pub fn closed_for(&self) -> Duration {
+        let now = self.clock.now();
+        let mut state = self.shared.state.lock();
+        let learned = state.learned();
+        learned.closed(now, learned.usual_scope()).map_or(Duration::ZERO, |(until, _)| until.since(now))
+    }
+
+    /// Whether one more request may be sent again although the upstream is in trouble; counts it if so.
+    pub fn may_retry(&self) -> bool {
+        self.shared.state.lock().learned().may_retry()
+    }
+
+    /// How many answers were no refusals.
+    pub fn served(&self) -> u64 {
+        let state = self.shared.state.lock();
+        state.stats().answered - state.stats().refused_by_api
+    }
+
+    /// The policy that holds here.
+    pub fn policy(&self) -> &Arc<Policy> {
+        &self.policy
+    }
+
+    /// Where this lane is counted.
+    pub fn metrics(&self) -> &Arc<RuleMetrics> {
+        &self.metrics
+    }
+
+    /// The host whose budget this is.
+    pub fn host(&self) -> &Arc<str> {
+        &self.host
+    }
+
+    /// How many wait, and when the next slot matures.
+    pub fn queue_status(&self) -> QueueStatus {
+        let now = self.clock.now();
+        let mut state = self.shared.state.lock();
+        QueueStatus { waiting: state.waiting(), next_slot: state.next_slot(now) }
+    }
+
+    /// How many wait.
+    pub fn waiting(&self) -> usize {
+        self.shared.state.lock().waiting()
+    }
+
+    /// The lane as it stands.
+    pub fn snapshot(&self) -> Snapshot {
+        let now = self.clock.now();
+        self.shared.state.lock().snapshot(now, self.host.clone())
+    }
+
+    /// Whether somebody waits although a slot has matured.
+    #[cfg(test)]
+    pub(in crate::lane) fn loses_slots(&self) -> bool {
+        let now = self.clock.now();
+        let mut state = self.shared.state.lock();
+        state.waiting() > 0 && state.next_slot(now) <= now
+    }
+
+    /// How many that wait have been moved from line to line, one by one.
+    #[cfg(test)]
+    pub(in crate::lane) fn moved(&self) -> usize {
+        self.shared.state.lock().moved()
+    }
+
+    /// What would be lost if this lane were forgotten.
+    pub(in crate::lane) fn memory(&self) -> Memory {
+        let now = self.clock.now();
+        self.shared.state.lock().memory(now)
+    }
+}

@@ -1,0 +1,174 @@
+//! What is kept of lanes beyond the end of the process: as text, for whoever stores it.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, mpsc},
+};
+
+use parking_lot::Mutex;
+
+use super::{
+    Lane,
+    driver::{KeepRequest, KeptLane},
+    state::{LaneRecord, Past},
+};
+use crate::{
+    clock::{Clock, Instant},
+    limit::Gap,
+    metrics::RuleMetrics,
+    policy::{Policy, Rules},
+};
+
+/// What was kept of lanes that nobody has asked for since the start, and where those that are there ask for blocks of
+/// their long quotas.
+pub struct KeptLanes {
+    records: Mutex<HashMap<String, LaneRecord>>,
+    /// Of which lanes there is a record that cannot be read.
+    unread: HashSet<String>,
+    past: Past,
+    requests: mpsc::Sender<KeepRequest>,
+}
+
+/// A lane as it is to be stored.
+pub struct WrittenLane {
+    /// What the store knows it by.
+    pub id: Arc<str>,
+    /// What is written down of it.
+    pub text: Vec<u8>,
+    /// The lane, that waits to [hear](Self::done) of it.
+    lane: Arc<Lane>,
+}
+
+/// Between the names of a rule and of a host: in neither.
+const BETWEEN: char = '\n';
+
+// === impl KeptLanes ===
+
+impl KeptLanes {
+    /// Reads what was stored, and says of what that failed. In the time of the `gap` lanes have sent what they could; the
+    /// process before this one ended before `until`.
+    pub fn read<'a>(
+        stored: impl Iterator<Item = (&'a str, &'a [u8])>,
+        gap: Option<Gap>,
+        until: Option<Instant>,
+        requests: mpsc::Sender<KeepRequest>,
+    ) -> (Self, Vec<String>) {
+        let (mut records, mut unread, mut problems) = (HashMap::new(), HashSet::new(), Vec::new());
+        for (id, text) in stored {
+            match serde_json::from_slice(text) {
+                Ok(record) => drop(records.insert(id.to_owned(), record)),
+                Err(error) => {
+                    problems.push(format!("{}: {error}", id.replace(BETWEEN, " ")));
+                    unread.insert(id.to_owned());
+                }
+            }
+        }
+        (Self { records: Mutex::new(records), unread, past: Past { gap, until }, requests }, problems)
+    }
+
+    /// How many lanes are kept that nobody has asked for.
+    pub fn len(&self) -> usize {
+        self.records.lock().len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) fn open(
+        &self,
+        host: Arc<str>,
+        policy: Arc<Policy>,
+        metrics: Arc<RuleMetrics>,
+        clock: Clock,
+        rules: &Rules,
+    ) -> Lane {
+        let id = id_of(&policy, &host);
+        let own = self.records.lock().remove(&*id);
+        self.restored(own, id, host, policy, metrics, clock, rules)
+    }
+
+    /// The same lane for a question: what is kept of it stays for the one that requests will come to.
+    pub(super) fn look_up(
+        &self,
+        host: Arc<str>,
+        policy: Arc<Policy>,
+        metrics: Arc<RuleMetrics>,
+        clock: Clock,
+        rules: &Rules,
+    ) -> Lane {
+        let id = id_of(&policy, &host);
+        let own = self.records.lock().get(&*id).cloned();
+        self.restored(own, id, host, policy, metrics, clock, rules)
+    }
+
+    /// The lane called `id`, of which there is an `own` record, or perhaps one under a rule that is not there any more.
+    #[expect(clippy::too_many_arguments, reason = "what a lane is made of")]
+    fn restored(
+        &self,
+        own: Option<LaneRecord>,
+        id: Arc<str>,
+        host: Arc<str>,
+        policy: Arc<Policy>,
+        metrics: Arc<RuleMetrics>,
+        clock: Clock,
+        rules: &Rules,
+    ) -> Lane {
+        let lost = own.is_none() && self.is_lost(&id, &host, rules);
+        let record = own.or_else(|| self.of_gone_rule(&host, rules)).filter(|_| !lost);
+        // As of a state of which nothing can be read.
+        let nothing = Gap::lost(self.past.until.unwrap_or(Instant::START));
+        let past = if lost { Past { gap: Some(nothing), ..self.past } } else { self.past };
+        let kept = KeptLane { id, requests: self.requests.clone() };
+        Lane::restored(host, policy, metrics, clock, (kept, record.as_ref(), past))
+    }
+
+    /// Whether there is a record of this lane, or of one for its host under a rule that is not there any more, that cannot
+    /// be read.
+    fn is_lost(&self, id: &str, host: &str, rules: &Rules) -> bool {
+        self.unread.iter().any(|unread| unread == id || is_of_gone_rule(unread, host, rules))
+    }
+
+    /// The latest record of a lane for `host` under a rule that is not there any more.
+    fn of_gone_rule(&self, host: &str, rules: &Rules) -> Option<LaneRecord> {
+        let records = self.records.lock();
+        let other = records.iter().filter(|(id, _)| is_of_gone_rule(id, host, rules));
+        other.max_by_key(|(_, record)| record.budget.at).map(|(_, record)| record.clone())
+    }
+}
+
+/// Whether `id` is that of a lane for `host` under a rule that is not there any more.
+fn is_of_gone_rule(id: &str, host: &str, rules: &Rules) -> bool {
+    let gone = |name: &str| name == Policy::UNRULED || rules.iter().all(|rule| &*rule.name != name);
+    id.split_once(BETWEEN).is_some_and(|(rule, of)| of == host && gone(rule))
+}
+
+/// What the store knows a lane by.
+fn id_of(policy: &Policy, host: &str) -> Arc<str> {
+    format!("{}{BETWEEN}{host}", policy.name).into()
+}
+
+// === impl WrittenLane ===
+
+impl WrittenLane {
+    /// It is stored; or cannot be, if not `fully`.
+    pub fn done(&self, fully: bool) {
+        self.lane.written(fully);
+    }
+}
+
+/// What is to be stored of those of `lanes` that have changed, or of all of them, if it is `asked` for. If `last`, nothing
+/// will leave any more.
+pub fn write_down<'a>(
+    lanes: impl Iterator<Item = &'a Arc<Lane>>,
+    asked: bool,
+    last: bool,
+) -> impl Iterator<Item = WrittenLane> {
+    lanes.filter_map(move |lane| {
+        let id = lane.kept_as()?.clone();
+        let record = lane.record(asked, last)?;
+        let text = serde_json::to_vec(&record).expect("it has no maps and no numbers that JSON lacks");
+        Some(WrittenLane { id, text, lane: lane.clone() })
+    })
+}

@@ -1,0 +1,99 @@
+//! Which budgets tickets draw on, beside what holds for all: each set has a number, each budget a spot.
+
+use std::collections::HashMap;
+
+use smallvec::SmallVec;
+
+use super::NONE;
+use crate::lane::order::slab::{Map, Slab};
+
+/// The sets of budgets that tickets draw on which wait.
+#[derive(Debug, Default)]
+pub(super) struct Sets {
+    sets: Slab<Set>,
+    /// Its numbers are ours, but a set has many: nobody else chooses which of them.
+    numbers: HashMap<Numbers, u32>,
+    budgets: Map<u32, Shared>,
+}
+
+type Numbers = SmallVec<[u32; 4]>;
+
+#[derive(Debug)]
+struct Set {
+    budgets: Numbers,
+    spots: Numbers,
+    users: u32,
+}
+
+/// A budget: where those are parked that wait for it, and how many sets have it.
+#[derive(Debug)]
+struct Shared {
+    spot: u32,
+    sets: u32,
+}
+
+impl Sets {
+    /// The number of this set: [`NONE`] if it is empty. A budget that nobody drew on gets a `new_spot`.
+    pub(super) fn number(&mut self, budgets: &[u32], mut new_spot: impl FnMut() -> u32) -> u32 {
+        if budgets.is_empty() {
+            return NONE;
+        }
+        if let Some(set) = self.numbers.get(budgets) {
+            return *set;
+        }
+        let spots = budgets.iter().map(|budget| {
+            let shared = self.budgets.entry(*budget).or_insert_with(|| Shared { spot: new_spot(), sets: 0 });
+            shared.sets += 1;
+            shared.spot
+        });
+        let spots = spots.collect();
+        let set = self.sets.insert(Set { budgets: budgets.into(), spots, users: 0 });
+        self.numbers.insert(budgets.into(), set);
+        set
+    }
+
+    /// One more uses it.
+    pub(super) fn keep(&mut self, set: u32) {
+        if set != NONE {
+            self.sets[set].users += 1;
+        }
+    }
+
+    /// One less uses it: the spots of budgets that nobody draws on any more.
+    pub(super) fn release(&mut self, set: u32) -> Numbers {
+        let mut unused = Numbers::new();
+        if set == NONE {
+            return unused;
+        }
+        self.sets[set].users -= 1;
+        if self.sets[set].users > 0 {
+            return unused;
+        }
+        let Set { budgets, .. } = self.sets.remove(set);
+        self.numbers.remove(&budgets);
+        for budget in budgets {
+            let shared = self.budgets.get_mut(&budget).expect("a set has it");
+            shared.sets -= 1;
+            if shared.sets == 0 {
+                unused.push(shared.spot);
+                self.budgets.remove(&budget);
+            }
+        }
+        unused
+    }
+
+    /// The budgets of a set.
+    pub(super) fn budgets(&self, set: u32) -> &[u32] {
+        if set == NONE { &[] } else { &self.sets[set].budgets }
+    }
+
+    /// The spots of a set's budgets.
+    pub(super) fn spots(&self, set: u32) -> &[u32] {
+        if set == NONE { &[] } else { &self.sets[set].spots }
+    }
+
+    /// Where those are parked that wait for this budget, if any draw on it.
+    pub(super) fn spot_of(&self, budget: u32) -> Option<u32> {
+        self.budgets.get(&budget).map(|shared| shared.spot)
+    }
+}

@@ -1,0 +1,44 @@
+//! A full queue: who gives way to whom.
+
+use std::time::Duration;
+
+use super::State;
+use crate::{
+    clock::Instant,
+    lane::request::{AdmitRequest, Refusal},
+};
+
+/// A request that has waited and has to go, and why.
+pub(in crate::lane) struct Displaced<T> {
+    pub(in crate::lane) ticket: T,
+    pub(in crate::lane) refusal: Refusal,
+}
+
+impl<T> State<T> {
+    /// Whether as many wait as may.
+    pub(super) fn is_full(&self) -> bool {
+        self.queue.len() >= self.policy.max_waiting
+    }
+
+    /// How long it is until the next slot; `None` if an answer must come first.
+    pub(super) fn until_next_slot(&mut self, now: Instant) -> Option<Duration> {
+        let next = self.next_slot(now);
+        (next != Instant::FAR).then(|| next.since(now))
+    }
+
+    /// Makes room for a request that [may wait](Self::refusal) although the queue is full: the newest of the longest flow
+    /// has to go.
+    pub(super) fn make_room(&mut self, now: Instant, ask: &AdmitRequest) {
+        if !self.is_full() {
+            return;
+        }
+        let waiting = self.queue.len();
+        // Nobody knows when an answer comes, but it is not now.
+        let retry_after = self.until_next_slot(now).unwrap_or(Duration::from_millis(1));
+        if let Some(taken) = self.queue.gives_way(&ask.claim, ask.cost).and_then(|place| self.take_out(place)) {
+            self.stats.refused += 1;
+            let refusal = Refusal::GaveWay { waiting, retry_after };
+            self.displaced.push(Displaced { ticket: taken.ticket.grant, refusal });
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! A pause that an operator makes.
+
+use super::State;
+use crate::{clock::Instant, lane::snapshot::OperatorPause};
+
+impl<T> State<T> {
+    /// Nothing leaves before `until`, or before it is [released](Self::release). What waits keeps its place.
+    pub(in crate::lane) fn hold(&mut self, until: Instant) {
+        self.held = Some(until);
+        self.rechecks = true;
+    }
+
+    /// Nothing is held any more. Returns whether something was.
+    pub(in crate::lane) fn release(&mut self, now: Instant) -> bool {
+        self.rechecks = true;
+        let held = self.held_until(now).is_some();
+        self.held = None;
+        held
+    }
+
+    /// Until when an operator lets nothing leave.
+    pub(super) fn held_until(&self, now: Instant) -> Option<Instant> {
+        self.held.filter(|until| *until > now)
+    }
+
+    /// The same for people.
+    pub(super) fn held(&self, now: Instant) -> Option<OperatorPause> {
+        let until = self.held_until(now)?;
+        Some(OperatorPause { remaining: (until != Instant::FAR).then(|| until.since(now)) })
+    }
+}

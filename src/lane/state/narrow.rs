@@ -1,0 +1,388 @@
+//! The budgets of narrower rules: some of a lane's requests draw on them, beside what holds for all of it. All or nothing:
+//! a request takes of all its budgets at once, or of none.
+
+mod trial;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use smallvec::SmallVec;
+
+use super::End;
+use crate::{
+    clock::Instant,
+    lane::{
+        order::{Map, Slab},
+        request::{Draw, Draws},
+        snapshot::NarrowUsage,
+    },
+    learn::RouteKey,
+    limit::{Budget, Charge, Cost, Rates, Scope, Source, Sum, Unit},
+    policy::Policy,
+};
+
+/// The budgets of narrower rules that were drawn on lately.
+#[derive(Debug, Default)]
+pub(super) struct Narrow {
+    budgets: Slab<NarrowBudget>,
+    ids: Map<u64, u32>,
+    /// Where the idle ones are looked for next.
+    hand: u32,
+    /// Some requests do not draw on what is configured for the lane.
+    pub(super) apart: bool,
+    /// Up to when a process before this one may have drawn on them, without anybody writing it down.
+    pub(super) unknown_until: Option<Instant>,
+    crowd: NarrowBacklog,
+}
+
+/// What waits for narrower budgets, all together.
+#[derive(Clone, Copy, Debug, Default)]
+struct NarrowBacklog {
+    /// How many requests wait, by what they cost of these. What waits for two of them counts once.
+    units: u64,
+    /// Of how many of them something waits, and how many units a second those let go, in millionths.
+    budgets: u64,
+    pace: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct NarrowBudget {
+    key: u64,
+    pub(super) rule: Arc<Policy>,
+    pub(super) budget: Budget,
+    pub(super) in_flight: u32,
+    pub(super) waiting: u32,
+    units: Sum,
+}
+
+/// What one request draws on beside its lane's own budget, and has taken of it.
+#[derive(Debug)]
+pub(in crate::lane) struct Drawn {
+    pub(in crate::lane) draws: Arc<[Draw]>,
+    numbers: SmallVec<[u32; 2]>,
+    charges: SmallVec<[Charge; 2]>,
+}
+
+/// Why a narrower budget lets nobody wait.
+pub(super) struct Full {
+    pub(super) waiting: usize,
+    pub(super) next_slot: Instant,
+}
+
+/// With each new budget so many others are looked at whether they can be forgotten.
+const LOOKS: u32 = 4;
+/// The pace of what is limited by no rate.
+const BOUNDLESS: u64 = u64::MAX >> 16;
+
+// === impl Narrow ===
+
+impl Narrow {
+    /// The budgets of `draws`, those that are new included.
+    pub(super) fn find(&mut self, draws: &Draws, now: Instant, epoch: Duration) -> Option<Box<Drawn>> {
+        let draws = draws.as_ref()?;
+        let mut numbers = SmallVec::new();
+        if draws.iter().any(|draw| !self.ids.contains_key(&draw.budget)) {
+            self.forget_idle(LOOKS, now);
+        }
+        for Draw { budget: key, rule } in &**draws {
+            let budgets = &mut self.budgets;
+            self.apart |= rule.added.as_ref().is_some_and(|added| added.only);
+            numbers.push(*self.ids.entry(*key).or_insert_with(|| {
+                let mut budget = Budget::new(&rule.limits, rule.margin, now).with_calendar(&rule.calendar, epoch);
+                self.unknown_until.into_iter().for_each(|until| budget.presume_short(until));
+                let rule = rule.clone();
+                budgets.insert(NarrowBudget {
+                    key: *key,
+                    rule,
+                    budget,
+                    in_flight: 0,
+                    waiting: 0,
+                    units: Sum::default(),
+                })
+            }));
+        }
+        numbers.sort_unstable();
+        numbers.dedup();
+        Some(Box::new(Drawn { draws: draws.clone(), numbers, charges: SmallVec::new() }))
+    }
+
+    /// Which of these budgets lets nothing leave at `now` for longest, and until when.
+    pub(super) fn closed(&mut self, numbers: &[u32], now: Instant, cost: Cost) -> Option<(u32, Instant)> {
+        let earliest = numbers.iter().map(|number| (*number, self.budgets[*number].earliest(now, cost)));
+        earliest.filter(|(_, at)| *at > now).max_by_key(|(_, at)| *at)
+    }
+
+    /// Takes `cost` of all budgets for a request that has waited since `since`. What it has waited for the lane's own budget,
+    /// which lets one go every `spacing`, is no reason to lose slots of these.
+    pub(super) fn take(&mut self, drawn: &mut Drawn, now: Instant, since: Instant, spacing: Duration, cost: Cost) {
+        for number in &drawn.numbers {
+            let narrow = &mut self.budgets[*number];
+            narrow.in_flight += 1;
+            drawn.charges.push(narrow.budget.take_late(now, since, spacing, cost, Scope::NONE));
+        }
+    }
+
+    pub(super) fn sent(&mut self, drawn: &Drawn, now: Instant) {
+        self.each(drawn, |narrow, charge| narrow.budget.sent(charge, now));
+    }
+
+    /// Says whether what was taken still holds.
+    pub(super) fn recalled(&mut self, drawn: &Drawn) -> bool {
+        let mut holds = true;
+        self.each(drawn, |narrow, charge| holds &= narrow.budget.recall(charge));
+        holds
+    }
+
+    pub(super) fn answered(&mut self, drawn: &Drawn, sent: Instant, now: Instant) {
+        self.each(drawn, |narrow, charge| {
+            narrow.budget.answered(charge, sent, now);
+            narrow.budget.observe(now, now.since(sent));
+        });
+    }
+
+    /// The API refused what was sent at `sent` within these limits.
+    pub(super) fn refused(&mut self, drawn: &Drawn, sent: Instant, now: Instant) {
+        self.each(drawn, |narrow, _| narrow.budget.refused(now, sent));
+    }
+
+    pub(super) fn settled(&mut self, drawn: &Drawn, now: Instant, end: End) {
+        self.each(drawn, |narrow, charge| {
+            narrow.in_flight -= 1;
+            match end {
+                End::Unsent => narrow.budget.give_back(charge),
+                End::Unanswered => narrow.budget.abandoned(charge, now),
+                End::Answered => {}
+            }
+        });
+    }
+
+    /// Its answer has said how much of `unit` it used.
+    pub(super) fn settle(&mut self, drawn: &Drawn, unit: Unit, used: u32, now: Instant) {
+        for (number, charge) in drawn.numbers.iter().zip(&drawn.charges) {
+            self.budgets[*number].budget.settle(*charge, unit, used, now);
+        }
+    }
+
+    /// A request of this cost waits from now on.
+    pub(super) fn enqueued(&mut self, drawn: &Drawn, cost: Cost) {
+        self.crowd.units += u64::from(cost.requests());
+        for number in &drawn.numbers {
+            let narrow = &mut self.budgets[*number];
+            if narrow.waiting == 0 {
+                self.crowd.budgets += 1;
+                self.crowd.pace += narrow.pace();
+            }
+            narrow.waiting += 1;
+            narrow.units.add(&cost);
+        }
+    }
+
+    /// It waits no more.
+    pub(super) fn dequeued(&mut self, drawn: &Drawn, cost: Cost) {
+        self.crowd.units -= u64::from(cost.requests());
+        for number in &drawn.numbers {
+            let narrow = &mut self.budgets[*number];
+            narrow.waiting -= 1;
+            narrow.units.subtract(&cost);
+            if narrow.waiting == 0 {
+                self.crowd.budgets -= 1;
+                self.crowd.pace -= narrow.pace();
+            }
+        }
+    }
+
+    /// Whether anybody waits for a narrower budget.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.crowd.units > 0
+    }
+
+    /// How many of `units` that wait go before one that comes now, for a limit of the lane that `source` asks for, at one of
+    /// these `rates`: of those that wait for narrower budgets, no more than these let go meanwhile.
+    pub(super) fn ahead(&self, units: u64, source: Source, rates: &Rates) -> u64 {
+        let NarrowBacklog { units: narrow, budgets, pace } = self.crowd;
+        let rates = rates.iter().filter(|(of, _)| *of == source).map(|(_, rate)| *rate);
+        let Some(rate) = rates.reduce(f64::min) else { return units };
+        let (narrow, pace) = (narrow.min(units), pace as f64 / 1e6);
+        let free = (units - narrow) as f64 + budgets as f64;
+        if pace >= rate {
+            return units;
+        }
+        units.min(units - narrow + budgets + (pace * free / (rate - pace)) as u64)
+    }
+
+    /// When a request would leave by these budgets alone, behind this part of what waits for each.
+    pub(super) fn project(
+        &mut self,
+        drawn: &Drawn,
+        now: Instant,
+        from: Instant,
+        ahead: impl Fn(u64) -> u64,
+        cost: Cost,
+    ) -> Instant {
+        drawn.numbers.iter().fold(from, |at, number| {
+            let narrow = &mut self.budgets[*number];
+            let units = narrow.units.clone();
+            let ahead = |_, unit| ahead(units.of(unit));
+            // Nobody knows when a place in flight becomes free.
+            let room = if narrow.has_room() { at } else { at.max(now + Duration::from_millis(1)) };
+            room.max(narrow.budget.project(now, from, ahead, cost, Scope::NONE))
+        })
+    }
+
+    /// For how long a request may wait at most, by its narrower rules.
+    pub(super) fn max_wait(drawn: &Drawn) -> Duration {
+        drawn.draws.iter().map(|draw| draw.rule.max_wait).min().unwrap_or(Duration::MAX)
+    }
+
+    /// The budget that has as many waiting as may, if one has.
+    pub(super) fn full(&mut self, drawn: &Drawn, now: Instant) -> Option<Full> {
+        drawn.numbers.iter().find_map(|number| {
+            let narrow = &mut self.budgets[*number];
+            let waiting = narrow.waiting as usize;
+            let full = waiting >= narrow.rule.max_waiting;
+            full.then(|| Full { waiting, next_slot: narrow.earliest(now, Cost::MIN) })
+        })
+    }
+
+    /// When the last of those will have left that wait for one of these budgets.
+    pub(super) fn drained(&mut self, now: Instant) -> Instant {
+        let waits = self.budgets.iter_mut().filter(|narrow| narrow.waiting > 0);
+        let drained = waits.map(|narrow| {
+            let units = narrow.units.clone();
+            let ahead = |_, unit| units.of(unit).saturating_sub(1);
+            let cost = narrow.rule.units().fold(Cost::MIN, |cost, unit| cost.with(unit, 1));
+            narrow.budget.project(now, now, ahead, cost, Scope::NONE)
+        });
+        drained.max().unwrap_or(now)
+    }
+
+    /// `rule_of` says which rule is now called what a rule was called. A budget of a rule that is gone limits nothing any
+    /// more.
+    pub(super) fn reconfigured(
+        &mut self,
+        now: Instant,
+        epoch: Duration,
+        mut rule_of: impl FnMut(&str) -> Option<Arc<Policy>>,
+    ) -> Vec<u32> {
+        let mut changed = Vec::new();
+        self.apart = false;
+        for (number, narrow) in self.budgets.iter_mut_numbered() {
+            let rule = rule_of(&narrow.rule.name);
+            self.apart |= rule.as_ref().and_then(|rule| rule.added.as_ref()).is_some_and(|added| added.only);
+            let rule = rule.unwrap_or_else(|| Policy::new(&narrow.rule.name, Vec::new()).into());
+            if Arc::ptr_eq(&rule, &narrow.rule) {
+                continue;
+            }
+            let before = narrow.pace();
+            narrow.budget.reconfigure(&rule.limits, rule.margin, now);
+            narrow.budget.reconfigure_calendar(&rule.calendar, epoch);
+            narrow.rule = rule;
+            if narrow.waiting > 0 {
+                self.crowd.pace = self.crowd.pace - before + narrow.pace();
+            }
+            changed.push(number);
+        }
+        changed
+    }
+
+    /// How far budgets are used, rule by rule, in the order of their names. O(budgets).
+    pub(super) fn usage(&mut self, now: Instant) -> Vec<NarrowUsage> {
+        let mut rules: BTreeMap<Arc<str>, (NarrowUsage, u32)> = BTreeMap::new();
+        let mut most: BTreeMap<Arc<str>, u32> = BTreeMap::new();
+        for (number, narrow) in self.budgets.iter() {
+            let name = &narrow.rule.name;
+            let (usage, crowd) = rules.entry(name.clone()).or_insert_with(|| (NarrowUsage::none(name.clone()), 0));
+            usage.budgets += 1;
+            usage.busy += usize::from(narrow.waiting > 0);
+            usage.waiting += u64::from(narrow.waiting);
+            usage.in_flight += u64::from(narrow.in_flight);
+            if usage.budgets == 1 || narrow.waiting > *crowd {
+                *crowd = narrow.waiting;
+                most.insert(name.clone(), number);
+            }
+        }
+        let usage = rules.into_values().zip(most.into_values()).map(|((usage, _), number)| {
+            let budget = &mut self.budgets[number].budget;
+            NarrowUsage { limits: budget.usage(now), calendar: budget.calendar(now), ..usage }
+        });
+        usage.collect()
+    }
+
+    pub(super) fn set_epoch(&mut self, epoch: Duration) {
+        self.budgets.iter_mut().for_each(|narrow| narrow.budget.set_epoch(epoch));
+    }
+
+    /// Their numbers are below this.
+    pub(super) fn end(&self) -> u32 {
+        self.budgets.end()
+    }
+
+    /// How many budgets there are.
+    pub(super) fn len(&self) -> usize {
+        self.budgets.len()
+    }
+
+    /// Forgets budgets that remember nothing, among the next `looks` of them.
+    pub(super) fn forget_idle(&mut self, looks: u32, now: Instant) {
+        let end = self.budgets.end();
+        for _ in 0..looks.min(end) {
+            self.hand = if self.hand + 1 >= end { 0 } else { self.hand + 1 };
+            if self.budgets.get_mut(self.hand).is_some_and(|narrow| narrow.is_idle(now)) {
+                let narrow = self.budgets.remove(self.hand);
+                self.ids.remove(&narrow.key);
+            }
+        }
+        if self.budgets.len() == 0 && end > 0 {
+            (self.budgets, self.ids) = Default::default();
+        }
+    }
+
+    fn each(&mut self, drawn: &Drawn, mut act: impl FnMut(&mut NarrowBudget, Charge)) {
+        for (number, charge) in drawn.numbers.iter().zip(&drawn.charges) {
+            act(&mut self.budgets[*number], *charge);
+        }
+    }
+}
+
+// === impl NarrowBudget ===
+
+impl NarrowBudget {
+    /// The first instant at which it lets a request of `cost` leave.
+    fn earliest(&mut self, now: Instant, cost: Cost) -> Instant {
+        // An answer or a departure looks at it again.
+        if self.has_room() { self.budget.earliest(now, cost, Scope::NONE) } else { Instant::FAR }
+    }
+
+    fn has_room(&self) -> bool {
+        self.rule.in_flight.is_none_or(|limit| self.in_flight < limit.get())
+    }
+
+    /// How many units a second it lets go, in millionths.
+    fn pace(&self) -> u64 {
+        let slowest = self.budget.rates().iter().map(|(_, rate)| *rate).reduce(f64::min);
+        slowest.map_or(BOUNDLESS, |rate| (rate * 1e6) as u64)
+    }
+
+    fn is_idle(&mut self, now: Instant) -> bool {
+        self.in_flight == 0 && self.waiting == 0 && self.budget.is_idle(now)
+    }
+}
+
+// === impl Drawn ===
+
+impl Drawn {
+    /// The numbers of the budgets.
+    pub(super) fn numbers(&self) -> &[u32] {
+        &self.numbers
+    }
+
+    /// The name of the rule whose budget has this hash, as kinds of requests have it.
+    pub(super) fn rule_of(&self, budget: u32) -> Option<&str> {
+        let draw = self.draws.iter().find(|draw| RouteKey::NONE.with_budget(draw.budget).budget() == budget);
+        draw.map(|draw| &*draw.rule.name)
+    }
+
+    /// Whether it does not draw on what is configured for the lane.
+    pub(super) fn is_apart(&self) -> bool {
+        self.draws.iter().any(|draw| draw.rule.added.as_ref().is_some_and(|added| added.only))
+    }
+}

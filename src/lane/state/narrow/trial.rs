@@ -1,0 +1,46 @@
+//! Asks narrower budgets what they would say, and takes off again what was only made for the question.
+
+use smallvec::SmallVec;
+
+use super::{Narrow, NarrowUsage};
+use crate::{
+    clock::Instant,
+    lane::request::{Draw, Draws},
+};
+
+/// What was not there before a question.
+pub(in crate::lane::state) struct Trial {
+    new: SmallVec<[u64; 4]>,
+    apart: bool,
+}
+
+impl Narrow {
+    /// Begins a question about these budgets.
+    pub(in crate::lane::state) fn try_out(&self, draws: &Draws) -> Trial {
+        let budgets = draws.iter().flat_map(|draws| &**draws).map(|draw| draw.budget);
+        Trial { new: budgets.filter(|budget| !self.ids.contains_key(budget)).collect(), apart: self.apart }
+    }
+
+    /// Ends it: budgets that nobody has drawn on are not there.
+    pub(in crate::lane::state) fn end_trial(&mut self, trial: Trial) {
+        let Trial { new, apart } = trial;
+        for budget in new {
+            if let Some(number) = self.ids.remove(&budget) {
+                self.budgets.remove(number);
+            }
+        }
+        self.apart = apart;
+    }
+
+    /// How far the budget of this `draw` is used.
+    pub(in crate::lane::state) fn usage_of(&mut self, draw: &Draw, now: Instant) -> NarrowUsage {
+        let mut usage = NarrowUsage::none(draw.rule.name.clone());
+        if let Some(number) = self.ids.get(&draw.budget) {
+            let narrow = &mut self.budgets[*number];
+            (usage.budgets, usage.busy) = (1, usize::from(narrow.waiting > 0));
+            (usage.waiting, usage.in_flight) = (narrow.waiting.into(), narrow.in_flight.into());
+            (usage.limits, usage.calendar) = (narrow.budget.usage(now), narrow.budget.calendar(now));
+        }
+        usage
+    }
+}

@@ -1,0 +1,131 @@
+//! When a request will have its slot, and whether it may wait for it.
+
+use std::time::Duration;
+
+use super::{
+    State,
+    narrow::{Drawn, Full, Narrow},
+    turn::{LineKey, line_of},
+};
+use crate::{
+    clock::Instant,
+    lane::{
+        order::{Part, Turn},
+        request::{AdmitRequest, Preview, PreviewDecision, Refusal},
+    },
+    learn::{Learned, RouteKey},
+    limit::{Cost, Scope, Unit},
+};
+
+impl<T> State<T> {
+    /// Whether a request that asks now leaves, waits or is refused. Nothing is taken yet.
+    pub(super) fn decide(
+        &mut self,
+        now: Instant,
+        ask: &AdmitRequest,
+        cost: Cost,
+        line: LineKey,
+        drawn: Option<&Drawn>,
+    ) -> PreviewDecision {
+        if self.passes(now, cost, line, drawn.map_or(&[], Drawn::numbers)) {
+            return PreviewDecision::Send;
+        }
+        let expected = self.expected(now, ask, cost, line, drawn);
+        match self.refusal(now, expected, ask, drawn) {
+            Some(refusal) => PreviewDecision::Refuse(refusal),
+            None => PreviewDecision::Wait { expected, ahead: self.ahead(ask) },
+        }
+    }
+
+    /// What would become of a request that asked now. Leaves no trace of it.
+    pub(in crate::lane) fn preview(&mut self, now: Instant, ask: &AdmitRequest) -> Preview {
+        let trial = self.narrow.try_out(&ask.draws);
+        let drawn = self.narrow.find(&ask.draws, now, self.epoch);
+        let cost = self.reserve(now, ask.cost);
+        let line = line_of(&self.learned, &ask.kind, cost.is_metered(), drawn.as_deref());
+        let decision = self.decide(now, ask, cost, line, drawn.as_deref());
+        let budgets = ask.draws.iter().flat_map(|draws| &**draws).map(|draw| self.narrow.usage_of(draw, now)).collect();
+        self.narrow.end_trial(trial);
+        Preview { decision, budgets }
+    }
+
+    /// How many of those that wait leave before a request that asks now.
+    pub(super) fn ahead(&self, ask: &AdmitRequest) -> u32 {
+        match ask.turn {
+            Turn::Resent => 0,
+            Turn::New => {
+                let ahead = self.queue.ahead(&ask.claim, ask.cost).part().of(self.queue.len() as u64);
+                u32::try_from(ahead).unwrap_or(u32::MAX)
+            }
+        }
+    }
+
+    /// When a request that asks now, and for which `cost` is taken, will have its slot, if everything goes as it should.
+    pub(super) fn expected(
+        &mut self,
+        now: Instant,
+        ask: &AdmitRequest,
+        cost: Cost,
+        own: LineKey,
+        drawn: Option<&Drawn>,
+    ) -> Instant {
+        // Those in lines that pause are not in the way of others, until their pause is over.
+        let pauses =
+            |line: &LineKey| line.paused.and_then(|kind| self.learned.pause(&kind)).is_some_and(|until| until > now);
+        let before = |line: &LineKey, source| line.scope.includes(source) && (*line == own || !pauses(line));
+        // What has been sent before goes in front.
+        let first = ask.turn == Turn::Resent;
+        let part = if first { Part::NONE } else { self.queue.ahead(&ask.claim, ask.cost).part() };
+        let rates = self.narrow.is_waited_for().then(|| self.budget.rates());
+        let ahead = |source, unit| {
+            let units = self.queue.units(unit, |line| before(line, source));
+            let rates = rates.as_ref().filter(|_| unit == Unit::REQUESTS);
+            part.of(rates.map_or(units, |rates| self.narrow.ahead(units, source, rates)))
+        };
+        // A kind with a limit of its own leaves one by one.
+        let alike = part.of(self.queue.units(Unit::REQUESTS, |line| line.paused.is_some() && *line == own));
+        let slots = self.learned.slot(&ask.kind).saturating_mul(u32::try_from(alike).unwrap_or(u32::MAX));
+        // Nobody knows how long a pause without an end lasts: it sends nobody away.
+        let held = self.held_until(now).filter(|until| *until != Instant::FAR).unwrap_or(now);
+        let from = opens(&self.learned, now, own.scope, Some(&ask.kind)).max(held) + slots;
+        let at = self.budget.project(now, from, ahead, cost, own.scope);
+        match drawn {
+            Some(drawn) => at.max(self.narrow.project(drawn, now, from, |units| part.of(units), ask.cost)),
+            None => at,
+        }
+    }
+
+    /// Why a request that is expected to leave at `expected` may not wait.
+    pub(super) fn refusal(
+        &mut self,
+        now: Instant,
+        expected: Instant,
+        ask: &AdmitRequest,
+        drawn: Option<&Drawn>,
+    ) -> Option<Refusal> {
+        let waiting = self.queue.len();
+        // Nobody knows when a place in flight becomes free, but it is not now.
+        let least = if self.has_room() { Duration::ZERO } else { Duration::from_millis(1) };
+        let wait = expected.since(now).max(least);
+        if let Some(Full { waiting, next_slot }) = drawn.and_then(|drawn| self.narrow.full(drawn, now)) {
+            let retry_after = if next_slot == Instant::FAR { wait } else { next_slot.since(now) };
+            return Some(Refusal::Full { waiting, retry_after });
+        }
+        let patience = ask.deadline.since(now).min(self.policy.max_wait);
+        let patience = drawn.map_or(patience, |drawn| patience.min(Narrow::max_wait(drawn)));
+        if wait > patience {
+            return Some(Refusal::TooLong { waiting, wait, patience, retry_after: wait - patience });
+        }
+        if self.is_full() && self.queue.gives_way(&ask.claim, ask.cost).is_none() {
+            return Some(Refusal::Full { waiting, retry_after: self.until_next_slot(now).unwrap_or(wait) });
+        }
+        None
+    }
+}
+
+/// When all pauses that hold requests of `scope`, and of `kind`, are over.
+pub(super) fn opens(learned: &Learned, now: Instant, scope: Scope, kind: Option<&RouteKey>) -> Instant {
+    let closed = learned.closed(now, scope).map_or(now, |(until, _)| until);
+    let paused = kind.and_then(|kind| learned.pause(kind)).unwrap_or(now);
+    now.max(closed).max(paused)
+}

@@ -1,0 +1,88 @@
+//! A lane as it is written down, and how one begins with that.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::State;
+use crate::{
+    clock::Instant,
+    learn::LearnedRecord,
+    limit::{Budget, BudgetRecord, Gap},
+    policy::{Policy, Trust},
+};
+
+/// What is written down of a lane. Its queue is not: whoever waited has gone with its connection.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(in crate::lane) struct LaneRecord {
+    pub(in crate::lane) budget: BudgetRecord,
+    pub(in crate::lane) learned: LearnedRecord,
+}
+
+/// What is known of the processes before this one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::lane) struct Past {
+    /// When nobody wrote down what was sent.
+    pub(in crate::lane) gap: Option<Gap>,
+    /// When they ended; `None` if there were none.
+    pub(in crate::lane) until: Option<Instant>,
+}
+
+impl<T> State<T> {
+    /// A lane of which `record` is what a process before this one wrote down; `None` if it wrote nothing. If there was a
+    /// `gap` in its memory, as much was sent in that as could be.
+    pub(in crate::lane) fn restored(
+        policy: Arc<Policy>,
+        now: Instant,
+        epoch: Duration,
+        record: Option<&LaneRecord>,
+        Past { gap, until }: Past,
+    ) -> Self {
+        let mut state = Self::new(policy, now, epoch);
+        let policy = &state.policy;
+        if let Some(record) = record {
+            let mut budget = Budget::restored(&record.budget, policy.margin, gap, now, epoch);
+            budget.reconfigure(&policy.limits, policy.margin, now);
+            budget.reconfigure_calendar(&policy.calendar, epoch);
+            budget.set_yielding(policy.trust == Trust::Api);
+            state.budget = budget;
+            state.learned.restore(&record.learned, now);
+        } else if let Some(gap) = gap.filter(|gap| gap.is_lost() || !state.budget.has_long_limits()) {
+            // Blocks are written down before they are spent: a lane that has them has spent nothing if it has no record.
+            state.budget.presume(gap);
+        }
+        state.narrow.unknown_until = until;
+        state.kept = true;
+        state.budget.set_kept(true);
+        state
+    }
+
+    /// What is to be written down. If `last`, nothing will leave any more.
+    pub(in crate::lane) fn record(&mut self, now: Instant, last: bool) -> LaneRecord {
+        self.unwritten = false;
+        LaneRecord { budget: self.budget.record(now, last), learned: self.learned.record(now) }
+    }
+
+    /// The record that was made last is written; or cannot be, and what leaves does so all the same.
+    pub(in crate::lane) fn written(&mut self, fully: bool) {
+        self.unwritten |= !fully;
+        self.budget.written();
+        self.rechecks = true;
+    }
+
+    /// Whether a lane that knows nothing would do anything else than this one, once it has been idle for a while.
+    pub(in crate::lane) fn is_worth_keeping(&self) -> bool {
+        !self.policy.limits.is_empty() || !self.policy.calendar.is_empty() || !self.learned.is_blank()
+    }
+
+    /// Whether something has happened that is not written down.
+    pub(in crate::lane) fn is_unwritten(&self) -> bool {
+        self.unwritten
+    }
+
+    /// Whether the next block of a long quota is to be written down. Says so once.
+    pub(in crate::lane) fn asks_for_block(&mut self) -> bool {
+        self.budget.asks_for_block()
+    }
+}

@@ -1,0 +1,51 @@
+//! The right to send a request.
+
+use super::narrow::Drawn;
+use crate::{
+    clock::Instant,
+    lane::{order::Claim, request::Draws},
+    learn::RouteKey,
+    limit::{Charge, Cost, Scope},
+};
+
+/// The right to send one request now.
+#[derive(Debug)]
+pub(in crate::lane) struct Slot {
+    pub(in crate::lane) charge: Charge,
+    pub(in crate::lane) kind: RouteKey,
+    /// By what its request claimed its turn.
+    pub(in crate::lane) claim: Claim,
+    /// How many were under way when it was given, itself included.
+    pub(super) crowd: u32,
+    /// Whether the lease of what several processes share held by then: it may be sent under no other.
+    pub(in crate::lane) leased: bool,
+    /// What it has taken of narrower budgets.
+    pub(super) drawn: Option<Box<Drawn>>,
+}
+
+/// A request that leaves now.
+pub(super) struct Leaving {
+    pub(super) cost: Cost,
+    pub(super) kind: RouteKey,
+    pub(super) claim: Claim,
+    pub(super) scope: Scope,
+    /// Since when it has waited.
+    pub(super) since: Instant,
+    /// When it could have left.
+    pub(super) due: Instant,
+    pub(super) drawn: Option<Box<Drawn>>,
+}
+
+// === impl Slot ===
+
+impl Slot {
+    /// The narrower budgets that its request draws on.
+    pub(in crate::lane) fn draws(&self) -> Draws {
+        self.drawn.as_ref().map(|drawn| drawn.draws.clone())
+    }
+
+    /// All of it, for whoever has it from now on.
+    pub(in crate::lane) fn take(&mut self) -> Self {
+        Self { drawn: self.drawn.take(), ..*self }
+    }
+}

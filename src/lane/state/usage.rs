@@ -1,0 +1,149 @@
+//! What requests used, as their answers say, and what is reserved for those that come.
+
+use super::{Slot, State};
+use crate::{
+    clock::Instant,
+    limit::{Budget, Cost, Unit},
+    policy::Policy,
+};
+
+/// What requests used of one unit lately.
+pub(super) struct Usual {
+    unit: Unit,
+    /// The last of them, in a ring.
+    used: Vec<u32>,
+    next: usize,
+    /// So much, or less, was used by 95 of 100.
+    most: u32,
+    /// What the last streams used, and how many bytes they were; in a ring.
+    streams: Vec<(u32, u64)>,
+    next_stream: usize,
+}
+
+/// So many answers are remembered.
+const REMEMBERED: usize = 64;
+/// Of fewer streams nothing is concluded.
+const ENOUGH: usize = 8;
+
+/// What an answer has said that its request used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// All that was used of these units.
+    pub said: Vec<(Unit, u32)>,
+    /// What was used of these at least: the answer was cut short.
+    pub at_least: Vec<(Unit, u32)>,
+    /// The bytes that have come, if they came as they were made: of a stream.
+    pub streamed: Option<u64>,
+}
+
+impl<T> State<T> {
+    /// The answer of this slot's request has said what it used.
+    pub(in crate::lane) fn used(&mut self, now: Instant, slot: &Slot, usage: &Usage) {
+        for &(unit, used) in &usage.said {
+            self.settle(now, slot, unit, used);
+            self.usual(unit).remember(used, usage.streamed);
+        }
+        for &(unit, least) in &usage.at_least {
+            let passed = usage.streamed.and_then(|bytes| self.usual(unit).of_bytes(bytes));
+            // What nothing is known of keeps its reservation, unless more was used already.
+            let reserved = slot.charge.cost.of(unit).map_or(0, |reserved| reserved.get());
+            match passed {
+                Some(passed) => self.settle(now, slot, unit, passed.max(least)),
+                None if least > reserved => self.settle(now, slot, unit, least),
+                None => {}
+            }
+        }
+        self.changed(slot);
+    }
+
+    /// What is [taken](reserved) for a request of this cost at `now`.
+    pub(super) fn reserve(&mut self, now: Instant, cost: Cost) -> Cost {
+        let alone = (self.in_flight == 0).then_some((&mut self.budget, now));
+        reserved(&self.policy, &self.usual, cost, alone)
+    }
+
+    fn settle(&mut self, now: Instant, slot: &Slot, unit: Unit, used: u32) {
+        self.budget.settle(slot.charge, unit, used, now);
+        if let Some(drawn) = &slot.drawn {
+            self.narrow.settle(drawn, unit, used, now);
+        }
+    }
+
+    fn usual(&mut self, unit: Unit) -> &mut Usual {
+        let at = self.usual.iter().position(|usual| usual.unit == unit).unwrap_or_else(|| {
+            self.usual.push(Usual::new(unit));
+            self.usual.len() - 1
+        });
+        &mut self.usual[at]
+    }
+}
+
+/// What is taken for a request of this cost when it leaves: of units of which it says nothing and its answer will, as
+/// much as is enough for 95 of 100. One that is `alone` takes no more than is free: no other answer will come that could
+/// show that less is enough.
+pub(super) fn reserved(
+    policy: &Policy,
+    usual: &[Usual],
+    cost: Cost,
+    mut alone: Option<(&mut Budget, Instant)>,
+) -> Cost {
+    if policy.usage.is_empty() {
+        return cost;
+    }
+    let mut most = |unit| {
+        let most = usual.iter().find(|usual| usual.unit == unit).map_or(1, |usual| usual.most.max(1));
+        let room = alone.as_mut().and_then(|(budget, now)| budget.room(unit, *now));
+        room.map_or(most, |room| most.min(room.max(1)))
+    };
+    let open = policy.usage.iter().map(|source| source.unit).filter(|unit| cost.of(*unit).is_none());
+    open.fold(cost, |cost, unit| cost.with(unit, most(unit)))
+}
+
+// === impl Usual ===
+
+impl Usual {
+    fn new(unit: Unit) -> Self {
+        Self { unit, used: Vec::new(), next: 0, most: 0, streams: Vec::new(), next_stream: 0 }
+    }
+
+    /// A whole answer used so much; as a stream it had so many bytes.
+    fn remember(&mut self, used: u32, streamed: Option<u64>) {
+        put(&mut self.used, &mut self.next, used);
+        if let Some(bytes) = streamed.filter(|bytes| *bytes > 0) {
+            put(&mut self.streams, &mut self.next_stream, (used, bytes));
+        }
+        let mut sorted = self.used.clone();
+        sorted.sort_unstable();
+        self.most = sorted[(sorted.len() * 95).div_ceil(100) - 1];
+    }
+
+    /// What so many bytes of a stream stand for, if that depends on them more than it varies by itself: what goes into a
+    /// request is the same however much of the answer has come.
+    fn of_bytes(&self, bytes: u64) -> Option<u32> {
+        let streams = || self.streams.iter().map(|(used, bytes)| (f64::from(*used), *bytes as f64));
+        if self.streams.len() < ENOUGH
+            || spread(streams().map(|(used, bytes)| used / bytes))? >= spread(streams().map(|(used, _)| used))?
+        {
+            return None;
+        }
+        let (used, length) = streams().fold((0.0, 0.0), |sum, stream| (sum.0 + stream.0, sum.1 + stream.1));
+        // As saturating casts do: 0 at least, and `u32::MAX` at most.
+        Some((bytes as f64 * used / length).ceil() as u32)
+    }
+}
+
+/// Puts `value` into a ring.
+fn put<V>(ring: &mut Vec<V>, next: &mut usize, value: V) {
+    match ring.get_mut(*next) {
+        Some(place) => *place = value,
+        None => ring.push(value),
+    }
+    *next = (*next + 1) % REMEMBERED;
+}
+
+/// The variance of numbers, relative to the square of their mean; `None` if all of them are 0.
+fn spread(numbers: impl Iterator<Item = f64>) -> Option<f64> {
+    let (count, sum, squares) = numbers
+        .fold((0.0, 0.0, 0.0), |(count, sum, squares), number| (count + 1.0, sum + number, squares + number * number));
+    (sum > 0.0).then(|| squares * count / (sum * sum) - 1.0)
+}

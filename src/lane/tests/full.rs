@@ -1,0 +1,135 @@
+//! A full queue: the newest request of the longest flow gives way to one of a shorter flow.
+
+use super::*;
+use crate::lane::{
+    Waiting,
+    order::{FlowId, Urgency, Weight},
+};
+
+/// One slot a second, of which the first is taken, and room for so many that wait.
+async fn full(most: usize) -> World {
+    let world = World::with("1/s", |policy| policy.max_waiting = most);
+    world.send().await;
+    world
+}
+
+fn client(number: u8) -> Claim {
+    Claim { client: ClientId::of([10, 0, 0, number].into()), ..Claim::USUAL }
+}
+
+impl World {
+    fn ask_as(&self, claim: Claim) -> Admission {
+        self.lane.admit(AdmitRequest { claim, ..ask(kind()) })
+    }
+
+    fn waits_as(&self, claim: Claim) -> Waiting {
+        match self.ask_as(claim) {
+            Admission::Wait(waiting) => waiting,
+            other => panic!("it does not wait: {other:?}"),
+        }
+    }
+
+    fn refuses(&self, claim: Claim) -> bool {
+        matches!(self.ask_as(claim), Admission::Refuse(Refusal::Full { .. }))
+    }
+}
+
+/// Those that had to go, of those that waited.
+async fn gone(waiting: &mut Vec<Waiting>) -> Vec<usize> {
+    let mut gone = Vec::new();
+    for (number, waiting) in waiting.iter_mut().enumerate() {
+        if let Ok(Err(refusal)) = tokio::time::timeout(Duration::ZERO, waiting).await {
+            assert!(matches!(refusal, Refusal::GaveWay { waiting: 4, .. }), "{refusal:?}");
+            gone.push(number);
+        }
+    }
+    gone.iter().rev().for_each(|number| drop(waiting.remove(*number)));
+    gone
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_newest_of_the_longest_flow_gives_way_until_all_are_as_long() {
+    let world = full(4).await;
+    let mut flood: Vec<_> = (0..4).map(|_| world.waits_as(client(1))).collect();
+    assert!(world.refuses(client(1)), "its own flow is the longest");
+    let _first = world.waits_as(client(2));
+    assert_eq!(gone(&mut flood).await, [3]);
+    // Three and one: after it two and two.
+    let _second = world.waits_as(client(2));
+    assert_eq!(gone(&mut flood).await, [2]);
+    assert!(world.refuses(client(2)), "it would be longer than the other");
+    assert!(world.refuses(client(1)));
+    assert_eq!((gone(&mut flood).await, world.waiting()), (vec![], 4));
+    let refused = world.lane.snapshot().stats.refused;
+    assert_eq!(refused, 5, "two that gave way, and three that were refused at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_gives_way_costs_no_slot_and_the_others_leave_on_time() {
+    let world = full(4).await;
+    let mut flood: Vec<_> = (0..4).map(|_| world.waits_as(client(1))).collect();
+    let other = world.waits_as(client(2));
+    assert_eq!(gone(&mut flood).await, [3]);
+    let mut left = Vec::new();
+    for waiting in flood.into_iter().chain([other]) {
+        let clock = world.clock;
+        left.push(tokio::spawn(async move {
+            let mut permit = waiting.await.unwrap();
+            permit.sent();
+            permit.answered(&AnswerReport::SERVED, Instant::START);
+            clock.now().since(Instant::START).as_millis()
+        }));
+    }
+    let mut at = Vec::new();
+    for left in left {
+        at.push(left.await.unwrap());
+    }
+    at.sort_unstable();
+    assert_eq!(at, [1000, 2000, 3000, 4000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_gives_way_to_what_is_less_urgent() {
+    let world = full(4).await;
+    let urgent = |claim| Claim { urgency: Urgency::MOST, ..claim };
+    let mut flood: Vec<_> = (0..4).map(|_| world.waits_as(urgent(client(1)))).collect();
+    assert!(world.refuses(client(2)));
+    let _other = world.waits_as(urgent(client(2)));
+    assert_eq!(gone(&mut flood).await, [3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_been_sent_before_does_not_give_way() {
+    let world = full(4).await;
+    let resent = AdmitRequest { turn: Turn::Resent, claim: client(1), ..ask(kind()) };
+    let mut flood: Vec<_> = (0..4).map(|_| world.lane.admit(resent.clone())).collect();
+    assert!(world.refuses(client(2)));
+    flood.truncate(3);
+    let newest = world.waits_as(client(1));
+    let _other = world.waits_as(client(2));
+    assert_eq!(gone(&mut vec![newest]).await, [0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn flows_of_one_client_give_way_to_each_other_and_weights_count() {
+    let world = full(4).await;
+    let flow = |number| Claim { flow: FlowId(number), ..client(1) };
+    let mut flood: Vec<_> = (0..4).map(|_| world.waits_as(flow(1))).collect();
+    let _other = world.waits_as(flow(2));
+    assert_eq!(gone(&mut flood).await, [3]);
+    // Three of a client that counts double are less than two of another.
+    let world = full(4).await;
+    let heavy = Claim { client_weight: Weight(2.try_into().unwrap()), ..client(1) };
+    let _heavy: Vec<_> = (0..3).map(|_| world.waits_as(heavy)).collect();
+    let _light = world.waits_as(client(2));
+    assert!(world.refuses(client(2)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_would_wait_too_long_displaces_nobody() {
+    let world = full(4).await;
+    let mut flood: Vec<_> = (0..4).map(|_| world.waits_as(client(1))).collect();
+    let hasty = AdmitRequest { claim: client(2), deadline: world.clock.now() + ms(500), ..ask(kind()) };
+    assert!(matches!(world.lane.admit(hasty), Admission::Refuse(Refusal::TooLong { .. })));
+    assert_eq!(gone(&mut flood).await, Vec::<usize>::new());
+}

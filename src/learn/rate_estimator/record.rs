@@ -1,0 +1,55 @@
+//! What refusals have taught, as it is written down: what is believed, and not how that came about.
+
+use serde::{Deserialize, Serialize};
+
+use super::{RateEstimator, belief::Belief, crowd::Crowd, grounds::Held, seconds};
+use crate::clock::Instant;
+
+/// What is written down of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(in crate::learn) struct EstimatorRecord {
+    rate: Option<RateRecord>,
+    /// How many at once, if that is certain.
+    at_once: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct RateRecord {
+    /// A second.
+    rate: f64,
+    span: f64,
+    count: f64,
+    rising: bool,
+    held: Held,
+}
+
+impl RateEstimator {
+    /// What is believed at `now`.
+    pub(in crate::learn) fn record(&self, now: Instant) -> EstimatorRecord {
+        // What nobody was told is only what is configured, or faster than matters.
+        let belief = self.belief.as_ref().filter(|_| self.told.is_some());
+        let rate = belief.map(|belief| RateRecord {
+            rate: belief.rate(seconds(now)),
+            span: belief.span,
+            count: belief.count,
+            rising: belief.is_rising(),
+            held: self.held,
+        });
+        EstimatorRecord { rate, at_once: self.crowd.cap().filter(|_| self.crowd.is_certain()) }
+    }
+
+    /// Believes at `now` what is written down.
+    pub(in crate::learn) fn restore(&mut self, record: &EstimatorRecord, now: Instant) {
+        let valid = |rate: &RateRecord| [rate.rate, rate.span].iter().all(|value| value.is_finite() && *value > 0.0);
+        if let Some(RateRecord { rate, span, count, rising, held }) = record.rate.filter(valid) {
+            let begin = if rising { Belief::at_least } else { Belief::of_window };
+            (self.belief, self.held) = (Some(begin(rate, span, count, seconds(now))), held);
+            (self.refused, self.crowd) = (true, Crowd::unlimited());
+        }
+        if let Some(most) = record.at_once {
+            (self.refused, self.crowd) = (true, Crowd::known(most));
+        }
+        self.seen = seconds(now);
+    }
+}

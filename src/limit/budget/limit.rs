@@ -1,0 +1,69 @@
+//! One limit of a budget.
+
+use std::time::Duration;
+
+use super::super::{
+    Amount, Gcra, LONGEST_PACE, LimitSpec, Margin, Window,
+    charge::{Seq, Source},
+};
+use crate::{clock::Instant, fleet::Share};
+
+/// One limit: even spacing, and the promise about every window.
+#[derive(Clone, Debug)]
+pub(super) struct Limit {
+    pub(super) source: Source,
+    /// What was charged before this seq was charged without it.
+    pub(super) since: Seq,
+    pub(super) spec: LimitSpec,
+    pub(super) gcra: Gcra,
+    pub(super) window: Window,
+    /// When something was last taken of it, and its number.
+    pub(super) taken: Instant,
+    pub(super) newest: Seq,
+    /// Until then its window may lack units that left before the limit was there: it counts no more than fill it.
+    pub(super) lacks_until: Instant,
+    /// What we hold of it, if it is shared with other processes.
+    pub(super) share: Option<Box<Share>>,
+}
+
+// === impl Limit ===
+
+impl Limit {
+    pub(super) fn new(source: Source, spec: LimitSpec, since: Seq) -> Self {
+        Self {
+            source,
+            since,
+            spec,
+            gcra: Gcra::new(&spec),
+            window: Window::new(&spec),
+            taken: Instant::START,
+            newest: 0,
+            lacks_until: Instant::START,
+            share: None,
+        }
+    }
+
+    /// What a request that costs `amount` takes of it: one that costs more than there is takes a whole window of it.
+    pub(super) fn whole(&self, amount: Amount) -> Amount {
+        let count = self.share.as_ref().and_then(|share| Amount::new(share.limit())).unwrap_or(Amount::MAX);
+        amount.min(self.spec.rate.count).min(count)
+    }
+
+    /// How long after it was sent a request may be counted of which nobody will hear.
+    pub(super) fn late(&self, margin: &Margin) -> Duration {
+        let per = self.spec.rate.per;
+        let usual = margin.of(per);
+        if self.spec.strict { margin.longest().unwrap_or(per).max(usual) } else { usual }
+    }
+
+    /// How many of the last units of a window are spread until something comes back: what does not leave in a burst, if
+    /// the API knows how much is left. Longer windows are allowances, and used up as they are asked for.
+    pub(super) fn reserve(&self) -> u32 {
+        match (self.source, self.spec.burst().get()) {
+            (Source::Advertised(_), burst @ 2..) if self.spec.rate.per <= LONGEST_PACE => {
+                self.spec.rate.count.get() - burst
+            }
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! A budget as it is written down, so that a restart goes on where it ended. Times are on a clock that goes on too.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Budget, Limit};
+use crate::{
+    clock::Instant,
+    limit::{
+        Amount, CalendarCount, LimitSpec, Margin, MarginSpec, Rate, Source, Unit,
+        ahead::{self, LONG, WrittenAhead},
+        calendar::CalendarRecord,
+        history::SpendHistory,
+        margin::MarginRecord,
+        window::WindowEntry,
+    },
+};
+
+/// What is written down of a budget. What was learned of its limits is not in it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BudgetRecord {
+    /// When it was made.
+    pub at: Instant,
+    limits: Vec<LimitRecord>,
+    calendar: Vec<CalendarRecord>,
+    histories: Vec<(Unit, HistoryRecord)>,
+    margin: MarginRecord,
+    last: Option<Instant>,
+    /// So much more of each unit may have been taken since; `None` if nobody wrote that down.
+    ahead: Option<Vec<(Unit, u32)>>,
+}
+
+/// From when to when how many were taken.
+type HistoryRecord = Vec<(Instant, Instant, u64)>;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct LimitRecord {
+    unit: Unit,
+    count: Amount,
+    /// In nanoseconds.
+    per: u64,
+    burst: Option<Amount>,
+    strict: bool,
+    tat: Option<Instant>,
+    taken: Instant,
+    lacks_until: Instant,
+    window: Vec<WindowEntry>,
+}
+
+/// A time of which nobody wrote down what was taken in it: it counts as used to the full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap {
+    /// All that was taken up to this instant is written down; `None` if nothing at all is known.
+    pub from: Option<Instant>,
+    /// From this one on it is known again.
+    pub until: Instant,
+}
+
+// === impl Gap ===
+
+impl Gap {
+    /// Nothing at all is known of what was taken before `until`.
+    pub fn lost(until: Instant) -> Self {
+        Self { from: None, until }
+    }
+
+    /// Whether nothing at all is known.
+    pub fn is_lost(&self) -> bool {
+        self.from.is_none()
+    }
+}
+
+impl Budget {
+    /// Whether a limit is so long that it is spent in blocks, if it is written down.
+    pub fn has_long_limits(&self) -> bool {
+        !self.calendar.is_empty() || self.long_limits().next().is_some()
+    }
+
+    /// Whether what is taken has to be written down before.
+    pub fn set_kept(&mut self, kept: bool) {
+        let mut before = self.ahead.take().unwrap_or_default();
+        let mut units: Vec<Unit> = self.long_limits().map(|limit| limit.spec.unit).collect();
+        units.extend(self.calendar.iter().map(|limit| limit.unit()));
+        units.sort_unstable();
+        units.dedup();
+        let mut ahead_of = |unit| {
+            let known = before.iter().position(|(other, _)| *other == unit);
+            (unit, known.map(|known| before.swap_remove(known).1).unwrap_or_default())
+        };
+        self.ahead = (kept && !units.is_empty()).then(|| units.into_iter().map(&mut ahead_of).collect());
+    }
+
+    /// Whether the next block has to be written down. Says so once.
+    pub fn asks_for_block(&mut self) -> bool {
+        let Some(ahead) = &mut self.ahead else { return false };
+        let low = ahead.iter().any(|(_, ahead)| ahead.is_low());
+        if low {
+            // One record has the next block of each unit.
+            ahead.iter_mut().for_each(|(_, ahead)| ahead.ask());
+        }
+        low
+    }
+
+    /// What is to be written down. If `last`, nothing more will be taken.
+    pub fn record(&mut self, now: Instant, last: bool) -> BudgetRecord {
+        let promised = self.ahead.take().map(|mut ahead| {
+            let mut promise = |(unit, ahead): &mut (Unit, WrittenAhead)| {
+                (*unit, if last { 0 } else { ahead.promise(self.block(*unit, now)) })
+            };
+            let promised = ahead.iter_mut().map(&mut promise).collect();
+            self.ahead = Some(ahead);
+            promised
+        });
+        let margin = &self.margin;
+        let configured = self.limits.iter_mut().filter(|limit| limit.source == Source::Config);
+        let limits = configured.map(|limit| limit.record(now, margin)).collect();
+        BudgetRecord {
+            at: now,
+            limits,
+            calendar: self.calendar.iter().map(CalendarCount::record).collect(),
+            histories: self.histories.iter().map(|(unit, history)| (*unit, history.record())).collect(),
+            margin: self.margin.record(),
+            last: self.last,
+            ahead: promised,
+        }
+    }
+
+    /// The record that was made last is written.
+    pub fn written(&mut self) {
+        self.ahead.iter_mut().flatten().for_each(|(_, ahead)| ahead.written());
+    }
+
+    /// The budget of `record`, under the limits that held when it was made. If there was a `gap` since, it was used to the
+    /// full in that. `epoch` is the time since 1970 at [`Instant::START`].
+    pub fn restored(
+        record: &BudgetRecord,
+        margin: MarginSpec,
+        gap: Option<Gap>,
+        now: Instant,
+        epoch: Duration,
+    ) -> Self {
+        let mut budget = Self::new(&[], margin, now);
+        // What learns tells units apart from those before by their numbers, and begins at nought.
+        budget.next = 1;
+        budget.margin = Margin::restored(margin, &record.margin);
+        let history = |(unit, entries): &(Unit, Vec<_>)| (*unit, SpendHistory::restored(entries));
+        budget.histories = record.histories.iter().map(history).collect();
+        budget.last = record.last.map(|last| last.min(now));
+        for limit in &record.limits {
+            let limit = limit.restored(&mut budget, now);
+            budget.limits.push(limit);
+        }
+        let calendar = record.calendar.iter().filter_map(|record| CalendarCount::restored(record, epoch));
+        budget.calendar = calendar.collect();
+        // Whoever is to write down what he takes ahead, and ends well, takes that word back.
+        let unknown = Gap { from: Some(record.at), until: now };
+        let gap = gap.filter(|gap| record.at < gap.until);
+        for unit in budget.units() {
+            let ahead = record.ahead.iter().flatten().find(|(other, ahead)| *other == unit && *ahead > 0);
+            match (gap, ahead) {
+                (gap, Some((_, ahead))) => budget.presume_of(unit, gap.unwrap_or(unknown), Some(*ahead)),
+                (Some(gap), None) => {
+                    budget.presume_of(unit, Gap { from: gap.from.max(Some(record.at)), ..gap }, None);
+                }
+                (None, None) => {}
+            }
+        }
+        budget
+    }
+
+    /// In a `gap` as much was taken as could be, at its end.
+    pub fn presume(&mut self, gap: Gap) {
+        self.units().into_iter().for_each(|unit| self.presume_of(unit, gap, None));
+    }
+
+    /// What its limits count; requests, even if none does.
+    fn units(&self) -> Vec<Unit> {
+        let mut units: Vec<Unit> = self.limits.iter().map(|limit| limit.spec.unit).collect();
+        units.extend(self.calendar.iter().map(|limit| limit.unit()).chain([Unit::REQUESTS]));
+        units.sort_unstable();
+        units.dedup();
+        units
+    }
+
+    /// In a `gap` as much of `unit` was taken as could be, at its end; no more than `most`.
+    fn presume_of(&mut self, unit: Unit, gap: Gap, most: Option<u32>) {
+        let most = u64::from(most.unwrap_or(u32::MAX));
+        let configured = self
+            .limits
+            .iter()
+            .filter(|limit| limit.source == Source::Config && limit.spec.unit == unit && !self.yields);
+        // What one limit did not let pass none has counted.
+        let possible = |limit: &Limit| gap.from.map_or(most, |from| limit.gcra.possible(from, gap.until));
+        let units = u32::try_from(configured.map(possible).fold(most, u64::min)).unwrap_or(u32::MAX);
+        let Some(all) = Amount::new(units) else { return };
+        for limit in self.limits.iter_mut().filter(|limit| limit.spec.unit == unit) {
+            let per = limit.spec.rate.per;
+            let margin = self.margin.of(per);
+            let free = limit.spec.rate.count.get().saturating_sub(limit.window.used(gap.until, margin));
+            limit.gcra.presume(units, gap.until);
+            let Some(cost) = Amount::new(units.min(free)) else { continue };
+            let late = limit.late(&self.margin);
+            limit.window.take(self.next, cost);
+            limit.window.sent(self.next, cost, gap.until);
+            limit.window.answered(self.next, cost, gap.until, gap.until + late);
+            limit.taken = gap.until;
+            self.next += u64::from(cost.get());
+        }
+        for limit in self.calendar.iter_mut().filter(|limit| limit.unit() == unit) {
+            limit.take(gap.until, self.next, all.min(limit.count()));
+            self.next += u64::from(units);
+        }
+        if units < u32::MAX {
+            let next = self.next;
+            self.history(unit).take(gap.until, next, all);
+        }
+        self.last = self.last.max(Some(gap.until));
+    }
+
+    /// Nothing is known of what was taken before `until`: short limits count as used up. Long ones do not, as that would
+    /// hold up requests for more than it is worth.
+    pub fn presume_short(&mut self, until: Instant) {
+        let long = self.limits.extract_if(.., |limit| limit.spec.rate.per >= LONG).collect::<Vec<_>>();
+        let calendar = std::mem::take(&mut self.calendar);
+        self.presume(Gap::lost(until));
+        self.limits.extend(long);
+        self.calendar = calendar;
+    }
+
+    fn long_limits(&self) -> impl Iterator<Item = &Limit> {
+        self.limits.iter().filter(|limit| limit.source == Source::Config && limit.spec.rate.per >= LONG)
+    }
+
+    /// How much of `unit` is written down at once, under its long limits.
+    fn block(&mut self, unit: Unit, now: Instant) -> u32 {
+        let margin = &self.margin;
+        let is_long = |limit: &&mut Limit| limit.source == Source::Config && limit.spec.rate.per >= LONG;
+        let long = self.limits.iter_mut().filter(is_long).filter(|limit| limit.spec.unit == unit);
+        let rolling = long.map(|limit| {
+            let count = limit.spec.rate.count.get();
+            (count, count.saturating_sub(limit.window.used(now, margin.of(limit.spec.rate.per))))
+        });
+        let calendar = self.calendar.iter_mut().filter(|limit| limit.unit() == unit).map(|limit| {
+            let count = limit.count().get();
+            (count, count.saturating_sub(limit.usage(now).used))
+        });
+        rolling.chain(calendar).map(|(count, left)| ahead::block(count, left)).min().unwrap_or(1)
+    }
+}
+
+// === impl Limit ===
+
+impl Limit {
+    fn record(&mut self, now: Instant, margin: &Margin) -> LimitRecord {
+        let LimitSpec { unit, rate, burst, strict } = self.spec;
+        LimitRecord {
+            unit,
+            count: rate.count,
+            per: crate::clock::nanos(rate.per),
+            burst,
+            strict,
+            tat: self.gcra.tat(),
+            taken: self.taken,
+            lacks_until: self.lacks_until,
+            window: self.window.record(now, margin.of(rate.per)),
+        }
+    }
+}
+
+// === impl LimitRecord ===
+
+impl LimitRecord {
+    /// This limit for `budget`. Nothing that is on its way will be heard of any more.
+    fn restored(&self, budget: &mut Budget, now: Instant) -> Limit {
+        // A file that somebody wrote by hand must not end in a division by nothing.
+        let per = Duration::from_nanos(self.per.max(u64::from(self.count.get())));
+        let rate = Rate { count: self.count, per };
+        let mut limit = Limit::new(
+            Source::Config,
+            LimitSpec {
+                unit: self.unit,
+                rate,
+                burst: self.burst.map(|burst| burst.min(self.count)),
+                strict: self.strict,
+            },
+            0,
+        );
+        limit.gcra.restore(self.tat);
+        limit.taken = self.taken.min(now);
+        limit.lacks_until = self.lacks_until;
+        let late = limit.late(&budget.margin);
+        limit.window.restore(&self.window, now, late, &mut budget.next);
+        limit
+    }
+}

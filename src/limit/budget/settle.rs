@@ -1,0 +1,47 @@
+//! What requests took, once their answers have said it.
+
+use super::Budget;
+use crate::{
+    clock::Instant,
+    limit::{Amount, Charge, Unit},
+};
+
+impl Budget {
+    /// The answer to `charge`, which is here, said up to `now` how much of `unit` its request used.
+    ///
+    /// That counts from now on, in the place of what was reserved: an API knows it no sooner. What was used beyond the
+    /// reservation is a debt, which is paid before the next request leaves.
+    pub fn settle(&mut self, charge: Charge, unit: Unit, used: u32, now: Instant) {
+        let Charge { seq, cost, scope } = charge;
+        let (reserved, used) = (cost.of(unit), Amount::new(used));
+        let next = self.next;
+        self.next += used.map_or(0, |used| used.get().into());
+        let limits = self.limits.iter_mut().filter(|limit| limit.spec.unit == unit && scope.includes(limit.source));
+        for limit in limits {
+            let reserved = reserved.filter(|_| limit.since <= seq);
+            reserved.into_iter().for_each(|reserved| limit.window.refund(seq, reserved));
+            if let Some(used) = used {
+                limit.window.take(next, used);
+                limit.window.sent(next, used, now);
+                limit.window.answered(next, used, now, now);
+            }
+            let whole = |amount: Option<Amount>| amount.map_or(0, |amount| limit.spec.rate.count.min(amount).get());
+            let (reserved, used) = (whole(reserved), whole(used));
+            limit.gcra.settle(now, reserved, used);
+        }
+        if scope.is_apart() {
+            return;
+        }
+        for limit in self.calendar.iter_mut().filter(|limit| limit.unit() == unit) {
+            reserved.into_iter().for_each(|reserved| limit.give_back(seq, reserved));
+            used.into_iter().for_each(|used| limit.take(now, next, used));
+        }
+        let history = self.history(unit);
+        reserved.into_iter().for_each(|reserved| history.give_back(seq, reserved));
+        used.into_iter().for_each(|used| history.take(now, next, used));
+        if let Some((_, ahead)) = self.ahead.iter_mut().flatten().find(|(other, _)| *other == unit) {
+            reserved.into_iter().for_each(|reserved| ahead.give_back(reserved));
+            used.into_iter().for_each(|used| ahead.take(used));
+        }
+    }
+}

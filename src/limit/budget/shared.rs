@@ -1,0 +1,301 @@
+//! A budget that is shared with other processes: of each of its limits only some units are ours at a time.
+
+#[cfg(test)]
+mod histories;
+mod limit_share;
+#[cfg(test)]
+mod tests;
+
+use std::{sync::Arc, time::Duration};
+
+use smallvec::SmallVec;
+
+use super::{Budget, Limit};
+use crate::{
+    clock::Instant,
+    fleet::{Entry, Given, Lease, Look, Micros, Share, Stock, micros},
+    limit::{Amount, Cost, Gcra, Margin, Source, Window},
+};
+
+/// What a budget has to do with other processes.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    lease: Lease,
+    /// Whether the lease held when windows were fitted to what may be used.
+    leased: bool,
+    /// It needs more of some limit, or has too much: somebody has to look.
+    calls: bool,
+    /// The most that a request lacked since the last look.
+    lacks: u32,
+    /// Limits that are there no more, and when what is held of them is free.
+    ended: Vec<(Entry, Instant)>,
+}
+
+/// What is said of a budget to the store.
+#[derive(Debug)]
+pub struct Spoken {
+    /// One for each limit that is spoken of.
+    pub entries: Vec<Entry>,
+    /// When to look again although nothing happens.
+    pub next: Instant,
+}
+
+/// What is held of a limit that is shared with other processes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ShareUsage {
+    /// How many units are here, free or in use.
+    pub held: u32,
+    /// Of these: what may be used or given away now.
+    pub free: u32,
+    /// How many are this process' beside them, which the store never lends.
+    pub own: u32,
+    /// How many are due to this process.
+    pub target: f64,
+    /// Others want more than there is.
+    pub wanted: bool,
+}
+
+/// The shortest way to an API from which no answer has come yet: longer than most are.
+const UNKNOWN_WAY: Duration = Duration::from_millis(300);
+
+// === impl Budget ===
+
+impl Budget {
+    /// From now on the configured limits are shared: nothing is held of any yet, and nothing leaves unless the `lease`
+    /// holds, or lets something be used without the store. What was sent so far concerns the process that sent it.
+    pub fn share(&mut self, lease: Lease) {
+        self.shared = Some(Box::new(Shared { lease, leased: false, calls: false, lacks: 0, ended: Vec::new() }));
+        for limit in self.limits.iter_mut().filter(|limit| limit.source == Source::Config && limit.is_short()) {
+            (limit.window, limit.gcra) = (Window::new(&limit.spec), Gcra::new(&limit.spec));
+        }
+        self.share_limits();
+    }
+
+    /// Whether somebody has to look what is to be said to the store. Says so once.
+    pub fn calls(&mut self) -> bool {
+        self.shared.as_mut().is_some_and(|shared| std::mem::take(&mut shared.calls))
+    }
+
+    /// What is to be said now of the limits of the lane called `name`, in which units of `backlog` wait. Gifts are taken off.
+    /// Everything is said that the store must know if it has forgotten, should it want `reports`.
+    pub fn speak(&mut self, now: Instant, name: &str, backlog: u64, reports: bool) -> Spoken {
+        let mut spoken = Spoken { entries: Vec::new(), next: Instant::FAR };
+        let Some(mut shared) = self.shared.take() else { return spoken };
+        let backlog = u32::try_from(backlog).unwrap_or(u32::MAX);
+        let cost = if backlog > 0 { shared.lacks.max(1) } else { 0 };
+        let numbers = self.numbers();
+        for (limit, number) in self.limits.iter_mut().zip(numbers).filter(|(limit, _)| limit.share.is_some()) {
+            shared.ended.extend(limit.rename(now, name, number, &self.margin, &shared.lease));
+            // What was held of the same pool before has to be heard of first: in one call the one would free the other.
+            if shared.ended.iter().any(|(gone, _)| limit.share.as_ref().is_some_and(|share| share.pool == gone.pool)) {
+                continue;
+            }
+            let stock = Stock {
+                backlog,
+                cost: limit.whole(Amount::new(cost).unwrap_or(Amount::MIN)).get().min(cost),
+                ..limit.stock(now, &self.margin)
+            };
+            let settle = settle(limit, &self.margin);
+            let freed = limit.window.lingering(now, self.margin.of(limit.spec.rate.per)).1;
+            let share = limit.share.as_mut().expect("only those that have one");
+            let Look { speaks, want, demand, ends } = share.look(now, stock, shared.lease.holds(now), reports);
+            if speaks {
+                share.told(now, demand);
+                let entry = Entry {
+                    pool: share.pool.clone(),
+                    limit: shared.lease.lendable(limit.spec.rate.count.get()),
+                    per: micros(limit.spec.rate.per),
+                    settle,
+                    holds: share.held(),
+                    want,
+                    cost: stock.cost,
+                    demand,
+                    ends: ends.then_some(0),
+                };
+                spoken.entries.push(entry);
+            }
+            spoken.next = spoken.next.min(share.next_look(now, stock, freed));
+            limit.refit(now, &self.margin, &shared.lease);
+        }
+        let ended = shared.ended.drain(..);
+        spoken.entries.extend(ended.map(|(entry, free)| Entry { ends: Some(micros(free.since(now))), ..entry }));
+        (shared.calls, shared.lacks) = (false, 0);
+        self.shared = Some(shared);
+        spoken
+    }
+
+    /// What the store gave of the limits that were spoken of.
+    pub fn given<'a>(&mut self, now: Instant, given: impl Iterator<Item = (&'a Entry, &'a Given)>) {
+        for (entry, given) in given {
+            // It may be of a limit that is gone, though another one is there that has the same pool.
+            let Some(share) = self.asking_of(&entry.pool) else { continue };
+            if entry.ends.is_some() { share.ended() } else { share.heard(now, given.clone()) }
+        }
+        self.refit(now);
+    }
+
+    /// No reply came to what was said of these.
+    pub fn unheard(&mut self, now: Instant, entries: &[Entry]) {
+        for entry in entries {
+            match self.asking_of(&entry.pool) {
+                Some(share) => share.unheard(),
+                None if entry.ends.is_none() => {}
+                None => self.shared.iter_mut().for_each(|shared| {
+                    // Later than it was, which is safe.
+                    shared.ended.push((entry.clone(), now + duration(entry.ends.unwrap_or(0))));
+                }),
+            }
+        }
+    }
+
+    /// Whether the store knows of anything that is held here.
+    pub fn holds_shares(&self) -> bool {
+        self.limits.iter().any(|limit| limit.share.as_ref().is_some_and(|share| !share.is_over()))
+    }
+
+    /// Whether what is taken now is taken under a lease.
+    pub fn is_leased(&self, now: Instant) -> bool {
+        self.shared.as_ref().is_some_and(|shared| shared.lease.holds(now))
+    }
+
+    /// Nothing is held any more: this process is another member from now on.
+    pub fn lose_shares(&mut self, now: Instant) {
+        for share in self.limits.iter_mut().filter_map(|limit| limit.share.as_mut()) {
+            share.ended();
+        }
+        self.shared.iter_mut().for_each(|shared| shared.ended.clear());
+        self.refit(now);
+    }
+
+    /// Somebody is to call for the sake of `pool`. Says whether that is a pool of this budget.
+    pub fn hinted(&mut self, now: Instant, pool: &str, turn: bool) -> bool {
+        let Some(share) = self.of_pool(pool).and_then(|limit| limit.share.as_mut()) else { return false };
+        share.hinted(now, turn);
+        self.refit(now);
+        true
+    }
+
+    /// One token more than were granted.
+    #[cfg(test)]
+    fn add_token(&mut self, now: Instant) {
+        for share in self.limits.iter_mut().filter_map(|limit| limit.share.as_mut()) {
+            let given = Given { holds: share.held() + 1, ..share.given().clone() };
+            share.heard(now, given);
+        }
+        self.refit(now);
+    }
+
+    /// What is held of all limits, for the store that this process leaves.
+    pub fn leave(&mut self, now: Instant) -> Vec<Entry> {
+        let mut ended = Vec::new();
+        let Some(shared) = &self.shared else { return Vec::new() };
+        for limit in self.limits.iter_mut() {
+            ended.extend(limit.end(now, &self.margin, &shared.lease));
+        }
+        self.refit(now);
+        ended.into_iter().map(|(entry, free)| Entry { ends: Some(micros(free.since(now))), ..entry }).collect()
+    }
+
+    /// Whether a request of `cost` cannot leave for lack of tokens, whatever time it is.
+    pub(super) fn lacks_tokens(&mut self, now: Instant, cost: Cost) -> bool {
+        let Some(shared) = &self.shared else { return false };
+        // Without a lease nobody says when there is something else to go on with.
+        if !shared.leased || !shared.lease.holds(now) {
+            self.refit(now);
+        }
+        let Some(shared) = &mut self.shared else { return false };
+        let mut lacks = false;
+        for limit in &mut self.limits {
+            let Some(amount) = cost.of(limit.spec.unit) else { continue };
+            let whole = limit.whole(amount).get();
+            let Some(share) = &limit.share else { continue };
+            lacks |= limit.window.count() < whole;
+            if limit.window.used(now, self.margin.of(limit.spec.rate.per)) + whole > limit.window.count()
+                && share.calls(now)
+            {
+                shared.calls = true;
+                shared.lacks = shared.lacks.max(amount.get());
+            }
+        }
+        lacks
+    }
+
+    /// A request has left.
+    pub(super) fn took_tokens(&mut self, now: Instant, cost: Cost) {
+        let Some(shared) = &mut self.shared else { return };
+        for limit in &mut self.limits {
+            let Some(amount) = cost.of(limit.spec.unit) else { continue };
+            let whole = limit.whole(amount).get();
+            let used = limit.window.used(now, self.margin.of(limit.spec.rate.per));
+            let Some(share) = &mut limit.share else { continue };
+            share.take(now, whole);
+            // Before it runs dry, and not after: whoever comes then would have to wait for the store.
+            let low = limit.window.count().saturating_sub(used) <= limit.window.count() / 8;
+            shared.calls |= low && share.calls(now);
+            limit.refit(now, &self.margin, &shared.lease);
+        }
+    }
+
+    /// A limit that was configured is so no more.
+    pub(super) fn end_share(&mut self, mut gone: Limit) {
+        let Some(shared) = &mut self.shared else { return };
+        if let Some(ended) = gone.end(self.last.unwrap_or(Instant::START), &self.margin, &shared.lease) {
+            shared.ended.push(ended);
+            shared.calls = true;
+        }
+    }
+
+    /// All that can be shared is.
+    pub(super) fn share_limits(&mut self) {
+        let Some(shared) = &mut self.shared else { return };
+        for limit in self.limits.iter_mut().filter(|limit| limit.source == Source::Config && limit.is_short()) {
+            if limit.share.is_none() {
+                limit.share =
+                    Some(Box::new(Share::new(Arc::from(""), shared.lease.lendable(limit.spec.rate.count.get()))));
+                shared.calls = true;
+            }
+            limit.refit(self.last.unwrap_or(Instant::START), &self.margin, &shared.lease);
+        }
+    }
+
+    /// Which of those with its window each limit is, the smallest first: all members of a fleet number them alike.
+    fn numbers(&self) -> SmallVec<[usize; 4]> {
+        let of = |at: usize| (self.limits[at].spec.rate.count, self.limits[at].spec.strict, at);
+        let alike = |a: usize, b: usize| {
+            let [a, b] = [&self.limits[a], &self.limits[b]];
+            a.share.is_some() && b.share.is_some() && a.spec.rate.per == b.spec.rate.per
+        };
+        let all = 0..self.limits.len();
+        all.clone().map(|at| all.clone().filter(|other| alike(*other, at) && of(*other) < of(at)).count()).collect()
+    }
+
+    fn of_pool(&mut self, pool: &str) -> Option<&mut Limit> {
+        self.limits.iter_mut().find(|limit| limit.share.as_ref().is_some_and(|share| *share.pool == *pool))
+    }
+
+    /// What is held of the pool, if a call is under way that speaks of it.
+    fn asking_of(&mut self, pool: &str) -> Option<&mut Share> {
+        self.of_pool(pool)?.share.as_deref_mut().filter(|share| share.is_asking())
+    }
+
+    fn refit(&mut self, now: Instant) {
+        let Some(shared) = &mut self.shared else { return };
+        shared.leased = shared.lease.holds(now);
+        for limit in &mut self.limits {
+            limit.refit(now, &self.margin, &shared.lease);
+        }
+    }
+}
+
+/// How long after it was sent a request may be counted, by an API to which the way is short for others.
+fn settle(limit: &Limit, margin: &Margin) -> Micros {
+    micros(limit.late(margin) + way(margin))
+}
+
+fn duration(of: Micros) -> Duration {
+    Duration::from_micros(of.unsigned_abs())
+}
+
+fn way(margin: &Margin) -> Duration {
+    margin.shortest().unwrap_or(UNKNOWN_WAY)
+}

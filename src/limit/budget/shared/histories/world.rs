@@ -1,0 +1,336 @@
+//! Members, a store, the network between them, and an API that counts.
+
+mod fault;
+mod process;
+mod talk;
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, VecDeque},
+    fmt,
+    num::NonZeroU32,
+    time::Duration,
+};
+
+pub(super) use self::fault::{Fault, Wrong};
+use self::process::Process;
+use crate::{
+    clock::Instant,
+    fleet::{Book, Floor, Lease, Member, MemberId, Micros, Reply, StoreDown, Sync, Terms},
+    limit::{Budget, Charge, LimitSpec, MarginSpec},
+};
+
+#[derive(Debug)]
+enum Event {
+    Wake(usize),
+    Execute(usize, u32, Box<Sync>),
+    Reply(usize, u32, u64, Reply),
+    Arrive,
+    Answer(usize, u32, Charge, Instant),
+    Hint(usize, u32),
+    Fault(Fault),
+    Demand(usize),
+}
+
+pub(super) struct World {
+    dice: u64,
+    now: Micros,
+    count: u64,
+    events: BinaryHeap<Reverse<(Micros, u64)>>,
+    what: std::collections::HashMap<u64, Event>,
+    spec: LimitSpec,
+    per: Micros,
+    jitter: Micros,
+    rtt: Micros,
+    ends: Micros,
+    faults: Vec<Fault>,
+    wrong: Option<Wrong>,
+    book: Book,
+    run: u64,
+    wall: Micros,
+    frozen_until: Micros,
+    processes: Vec<Process>,
+    names: u64,
+    down: StoreDown,
+    arrived: VecDeque<Micros>,
+    accepted: u64,
+    story: VecDeque<String>,
+}
+
+const MS: Micros = 1000;
+const S: Micros = 1_000_000;
+const LEASE: Micros = 10 * S;
+
+// === impl World ===
+
+impl World {
+    pub(super) fn random(seed: u64, faults: &[Fault], wrong: Option<Wrong>) -> Self {
+        let mut world = Self {
+            dice: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x51,
+            now: S,
+            count: 0,
+            events: BinaryHeap::new(),
+            what: Default::default(),
+            spec: "1/s".parse().unwrap(),
+            per: S,
+            jitter: 5 * MS,
+            rtt: MS,
+            ends: 0,
+            faults: faults.to_vec(),
+            wrong,
+            book: Book::default(),
+            run: 1,
+            wall: 1_700_000_000 * S,
+            frozen_until: 0,
+            processes: Vec::new(),
+            names: seed << 20,
+            down: StoreDown::Wait,
+            arrived: VecDeque::new(),
+            accepted: 0,
+            story: VecDeque::new(),
+        };
+        let n = world.pick(&[1, 1, 2, 3, 4, 6, 10, 20, 60]);
+        let seconds = world.pick(&[1, 1, 2, 5, 15]);
+        let burst = world.pick(&[1, n]);
+        world.spec = format!("{n}/{seconds}s burst {burst}").parse().unwrap();
+        world.per = seconds * S;
+        world.jitter = world.pick(&[5 * MS, 20 * MS]).min(world.per / 20);
+        world.rtt = world.pick(&[MS, 5 * MS, 40 * MS]);
+        world.ends = 25 * S + world.below(20 * S) + 3 * world.per;
+        if world.below(10) < 7 {
+            world.book = Book::declared_new("1", world.wall, LEASE, 7);
+        }
+        let processes = world.pick(&[2, 2, 3, 4]);
+        let floors = matches!(wrong, Some(Wrong::SeatedAtOnce | Wrong::LendsFloors)) || world.below(3) == 0;
+        if floors {
+            let members = NonZeroU32::new(processes as u32).expect("it is one of these");
+            world.down = StoreDown::Floor(Floor { percent: world.pick(&[20, 50, 90]) as u8, members });
+        }
+        for at in 0..processes as usize {
+            let process = world.process(0);
+            world.processes.push(process);
+            let begins = world.now + world.below(500 * MS);
+            world.wake_at(at, begins);
+            let mut when = world.now;
+            while when < world.ends && world.below(3) > 0 {
+                when += 500 * MS + world.below(10 * S);
+                world.at(when, Event::Demand(at));
+            }
+        }
+        for fault in faults.iter().filter(|fault| !matches!(fault, Fault::Net | Fault::Rate | Fault::Way)) {
+            for _ in 0..world.below(4) {
+                let when = 2 * S + world.below(world.ends - 2 * S);
+                world.at(when, Event::Fault(*fault));
+            }
+        }
+        world
+    }
+
+    /// Everybody has more to send than there are tokens.
+    pub(super) fn saturated(mut self) -> Self {
+        self.what.retain(|_, event| !matches!(event, Event::Demand(_)));
+        self.processes.iter_mut().for_each(|process| process.greedy = true);
+        self.ends += 10 * self.per;
+        self.book = Book::declared_new("1", self.wall, LEASE, 7);
+        self
+    }
+
+    /// How many requests arrived, and how many the least of all members has sent.
+    pub(super) fn used(&self) -> (f64, u64) {
+        let least = self.processes.iter().map(|process| process.sent).min().unwrap_or(0);
+        (self.accepted as f64, least)
+    }
+
+    /// How many the API would have let in, but for the time that is lost of each window.
+    pub(super) fn most(&self) -> f64 {
+        let lost = (2 * self.jitter + 3 * self.rtt + 30 * MS) as f64;
+        (self.ends - S) as f64 / (self.per as f64 + lost) * f64::from(self.spec.rate.count.get())
+    }
+
+    /// Goes on to the end; the last of the story if a window had too many.
+    pub(super) fn run(&mut self) -> Option<String> {
+        while let Some(Reverse((at, number))) = self.events.pop() {
+            let Some(event) = self.what.remove(&number) else { continue };
+            if at > self.ends {
+                break;
+            }
+            self.now = self.now.max(at);
+            self.happens(event);
+            let most = self.spec.rate.count.get() as usize;
+            if self.arrived.len() > most {
+                let story: Vec<String> = self.story.drain(..).collect();
+                return Some(format!(
+                    "{} within {} µs: {}\n{}",
+                    self.arrived.len(),
+                    self.per,
+                    self.spec,
+                    story.join("\n")
+                ));
+            }
+        }
+        None
+    }
+
+    fn happens(&mut self, event: Event) {
+        let now = self.now;
+        match event {
+            Event::Wake(at) if self.processes[at].wakes_at == now => self.wake(at),
+            Event::Wake(_) => {}
+            Event::Execute(at, life, call) => self.execute(at, life, *call),
+            Event::Reply(at, life, seq, reply) => self.replied(at, life, seq, reply),
+            Event::Arrive => {
+                while self.arrived.front().is_some_and(|first| *first <= now - self.per) {
+                    self.arrived.pop_front();
+                }
+                self.arrived.push_back(now);
+                self.accepted += 1;
+            }
+            Event::Answer(at, life, charge, sent) => {
+                let process = &mut self.processes[at];
+                if process.life == life {
+                    let local = process.at(now);
+                    process.budget.answered(charge, sent, local);
+                    process.budget.observe(local, local.since(sent));
+                    self.wake(at);
+                }
+            }
+            Event::Hint(at, turn) => {
+                let grants = self.wrong == Some(Wrong::HintGrants) && turn == 1;
+                let process = &mut self.processes[at];
+                let local = process.at(now);
+                if process.cut_until <= now && process.starts_at <= now {
+                    process.budget.hinted(local, &pool(self.per), turn == 1);
+                    process.next_look = now;
+                    if grants {
+                        process.budget.add_token(local);
+                    }
+                    self.wake(at);
+                }
+            }
+            Event::Fault(fault) => self.fault(fault),
+            Event::Demand(at) => {
+                let most = Micros::from(self.spec.rate.count.get()) * 2 + 2;
+                let (units, flip) = (self.below(most) as u32, self.below(2) == 0);
+                let process = &mut self.processes[at];
+                if flip {
+                    process.greedy = !process.greedy;
+                } else {
+                    process.waiting += units;
+                }
+                self.wake(at);
+            }
+        }
+    }
+
+    fn fault(&mut self, fault: Fault) {
+        let now = self.now;
+        let at = self.below(self.processes.len() as Micros) as usize;
+        self.tell(|| format!("--- {fault:?} ({at})"));
+        match fault {
+            Fault::Crash => {
+                let before = &self.processes[at];
+                let (id, greedy, waiting, life, sent) =
+                    (before.member.id(), before.greedy, before.waiting, before.life, before.sent);
+                let mut process = self.process(life + 1);
+                (process.greedy, process.waiting, process.sent) = (greedy, waiting, sent);
+                process.way = self.processes[at].way;
+                process.starts_at = now + self.below(3 * S);
+                process.began = process.starts_at;
+                if self.wrong == Some(Wrong::SameName) {
+                    process.member.begin_anew(id);
+                    // As one that counts on where it ended.
+                    process.member.skip(1_000_000);
+                }
+                self.processes[at] = process;
+                self.wake(at);
+            }
+            Fault::Cut => {
+                let long = self.below(2) == 0;
+                self.processes[at].cut_until =
+                    now + if long { 9 * S + self.below(20 * S) } else { S + self.below(8 * S) };
+            }
+            Fault::Flush => {
+                self.run += 1;
+                self.book = Book::default();
+                if self.wrong == Some(Wrong::OpensAtOnce) {
+                    self.book = Book::declared_new(&self.run.to_string(), self.wall + now, LEASE, 9);
+                }
+                self.frozen_until = now + self.below(2) * self.below(6 * S);
+            }
+            Fault::Jump => self.wall += self.pick(&[-3600 * S, -5 * S, 3 * S, 60 * S, 3600 * S]),
+            Fault::Freeze => self.frozen_until = now + S + self.below(20 * S),
+            Fault::Net | Fault::Rate | Fault::Way => {}
+        }
+    }
+
+    fn process(&mut self, life: u32) -> Process {
+        let lease = Lease::new(self.down);
+        let terms = Terms { lease: LEASE, split: 0 };
+        let now = self.now;
+        let faster = if self.faults.contains(&Fault::Rate) { self.below(200) - 100 } else { 0 };
+        let way = if self.faults.contains(&Fault::Way) { self.pick(&[MS, 5 * MS, 40 * MS, 120 * MS]) } else { 3 * MS };
+        let ahead = self.below(1000 * S);
+        let margin = MarginSpec::Fixed(Duration::from_micros(self.jitter as u64));
+        let mut budget = Budget::new(&[self.spec], margin, Instant::START);
+        budget.share(lease.clone());
+        Process {
+            life,
+            budget,
+            member: Member::new(self.name(), terms, lease.clone()),
+            lease,
+            under_way: None,
+            reports: false,
+            next_look: now,
+            next_beat: now,
+            not_before: now,
+            waiting: 0,
+            greedy: self.below(2) == 0,
+            sent: 0,
+            ahead,
+            faster,
+            way,
+            cut_until: 0,
+            starts_at: 0,
+            began: now,
+            wakes_at: now,
+        }
+    }
+
+    fn name(&mut self) -> MemberId {
+        self.names += 1;
+        MemberId(self.names)
+    }
+
+    fn at(&mut self, when: Micros, event: Event) {
+        self.count += 1;
+        self.events.push(Reverse((when.max(self.now), self.count)));
+        self.what.insert(self.count, event);
+    }
+
+    fn tell(&mut self, text: impl FnOnce() -> String) {
+        if self.story.len() >= 60 {
+            self.story.pop_front();
+        }
+        self.story.push_back(format!("{:10.4}  {}", self.now as f64 / 1e6, text()));
+    }
+
+    fn below(&mut self, most: Micros) -> Micros {
+        self.dice = self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.dice >> 20) % most.max(1).unsigned_abs()) as Micros
+    }
+
+    fn pick(&mut self, from: &[Micros]) -> Micros {
+        from[self.below(from.len() as Micros) as usize]
+    }
+}
+
+fn pool(per: Micros) -> String {
+    format!("api\nhost\n{per}")
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sent: Vec<u64> = self.processes.iter().map(|process| process.sent).collect();
+        write!(f, "{} in {} s, sent {sent:?}", self.spec, self.ends / S)
+    }
+}

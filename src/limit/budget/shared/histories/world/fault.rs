@@ -1,0 +1,74 @@
+//! What goes wrong in a history, and the rules that can be left out.
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Fault {
+    /// Calls and replies are lost, late, or executed twice.
+    Net,
+    /// A process is killed, and another one started.
+    Crash,
+    /// A member is cut off.
+    Cut,
+    /// The store forgets.
+    Flush,
+    /// The store's clock is set.
+    Jump,
+    /// The store answers nobody for a while.
+    Freeze,
+    /// Clocks go at different rates.
+    Rate,
+    /// Some have a longer way to the API.
+    Way,
+}
+
+/// A rule that is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Wrong {
+    /// The lease is counted from the reply, and without a guard.
+    LeaseFromReply,
+    /// A store that has forgotten gives everything out.
+    OpensAtOnce,
+    /// What is spent is given back.
+    GivesSpent,
+    /// A call that comes twice is executed twice.
+    NoSeq,
+    /// The reply to a call that was given up counts.
+    LateReply,
+    /// A process that starts again has the name of the one before.
+    SameName,
+    /// A message grants.
+    HintGrants,
+    /// What a dead member held is free when its lease is over.
+    NoWindowAfterDeath,
+    /// A process uses its floor from its first moment on.
+    SeatedAtOnce,
+    /// What is never lent is lent as well.
+    LendsFloors,
+}
+
+// === impl Fault ===
+
+impl Fault {
+    pub(in super::super) const ALL: [Self; 8] =
+        [Self::Net, Self::Crash, Self::Cut, Self::Flush, Self::Jump, Self::Freeze, Self::Rate, Self::Way];
+}
+
+// === impl Wrong ===
+
+impl Wrong {
+    /// Those that a few hundred histories find.
+    pub(in super::super) const SOON: [Self; 5] =
+        [Self::OpensAtOnce, Self::GivesSpent, Self::NoWindowAfterDeath, Self::SeatedAtOnce, Self::LendsFloors];
+    pub(in super::super) const ALL: [Self; 10] = [
+        Self::LeaseFromReply,
+        Self::OpensAtOnce,
+        Self::GivesSpent,
+        Self::NoSeq,
+        Self::LateReply,
+        Self::SameName,
+        Self::HintGrants,
+        Self::NoWindowAfterDeath,
+        Self::SeatedAtOnce,
+        Self::LendsFloors,
+    ];
+}

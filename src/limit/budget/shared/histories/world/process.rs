@@ -1,0 +1,56 @@
+//! One process of a fleet, with a clock of its own.
+
+use crate::{
+    clock::Instant,
+    fleet::{Entry, Lease, Member, Micros},
+    limit::Budget,
+};
+
+/// One process.
+pub(super) struct Process {
+    /// How often it was started.
+    pub(super) life: u32,
+    pub(super) budget: Budget,
+    pub(super) member: Member,
+    pub(super) lease: Lease,
+    pub(super) under_way: Option<(u64, Micros, Vec<Entry>)>,
+    pub(super) reports: bool,
+    pub(super) next_look: Micros,
+    pub(super) next_beat: Micros,
+    pub(super) not_before: Micros,
+    pub(super) waiting: u32,
+    pub(super) greedy: bool,
+    pub(super) sent: u64,
+    /// Its clock: ahead by this, and faster by so many parts of a million.
+    pub(super) ahead: Micros,
+    pub(super) faster: i64,
+    /// The shortest way to the API.
+    pub(super) way: Micros,
+    pub(super) cut_until: Micros,
+    pub(super) starts_at: Micros,
+    /// When it began, by the one clock.
+    pub(super) began: Micros,
+    pub(super) wakes_at: Micros,
+}
+
+// === impl Process ===
+
+impl Process {
+    pub(super) fn at(&self, now: Micros) -> Instant {
+        let local = now + now / 1_000_000 * self.faster + self.ahead;
+        Instant::from_nanos(local.unsigned_abs() * 1000)
+    }
+
+    /// When its clock shows `local`, or right after.
+    pub(super) fn truly(&self, local: Instant) -> Micros {
+        if local == Instant::FAR {
+            return Micros::MAX;
+        }
+        let local = (local.as_nanos() / 1000) as Micros - self.ahead;
+        local - local / 1_000_000 * self.faster + 2
+    }
+
+    pub(super) fn backlog(&self) -> u64 {
+        if self.greedy { 50 } else { self.waiting.into() }
+    }
+}

@@ -1,0 +1,208 @@
+//! What a process says to the store, and what it makes of the replies: as `app/fleet.rs` does it.
+
+use std::time::Duration;
+
+use super::{Event, Fault, LEASE, MS, S, World, Wrong, pool};
+use crate::{
+    clock::Instant,
+    fleet::{Extent, Micros, Mode, Outcome, Reply, Sync},
+    limit::{Cost, Scope},
+};
+
+impl World {
+    /// What the task that talks to the store does, and what a lane does.
+    pub(super) fn wake(&mut self, at: usize) {
+        let (now, wrong, members) = (self.now, self.wrong, self.processes.len() as u32);
+        let process = &mut self.processes[at];
+        if process.starts_at > now {
+            let starts = process.starts_at;
+            return self.wake_at(at, starts);
+        }
+        let local = process.at(now);
+        if wrong == Some(Wrong::SeatedAtOnce) {
+            process.lease.count(Instant::START, 1);
+        }
+        if !process.member.has_joined() && now - process.began >= LEASE {
+            process.lease.count(local, members);
+        }
+        if let Some((_, since, _)) = process.under_way
+            && now - since >= S
+        {
+            let (_, _, entries) = process.under_way.take().expect("it was looked at just now");
+            process.budget.unheard(local, &entries);
+            (process.next_look, process.not_before) = (now, now + 10 * MS);
+        }
+        let mut leave = Vec::new();
+        while process.backlog() > 0 && process.budget.earliest(local, Cost::MIN, Scope::NONE) <= local {
+            let charge = process.budget.take(local, local, Cost::MIN, Scope::NONE);
+            process.budget.sent(charge, local);
+            process.waiting = process.waiting.saturating_sub(u32::from(!process.greedy));
+            process.sent += 1;
+            leave.push(charge);
+        }
+        if process.budget.calls() {
+            process.next_look = now;
+        }
+        let (life, way) = (process.life, process.way);
+        for charge in leave {
+            let jitter = self.below(self.jitter + 1);
+            let back = way + self.below(5 * MS);
+            self.tell(|| format!("{at} sends"));
+            self.at(now + way + jitter, Event::Arrive);
+            self.at(now + way + jitter + back, Event::Answer(at, life, charge, local));
+        }
+        self.talk(at);
+        let process = &mut self.processes[at];
+        let mut next = process.next_beat.max(process.not_before);
+        if let Some((_, since, _)) = process.under_way {
+            next = since + S;
+        } else if process.member.has_joined() {
+            next = next.min(process.next_look.max(process.not_before));
+        }
+        if process.backlog() > 0 {
+            let slot = process.budget.earliest(local, Cost::MIN, Scope::NONE);
+            next = next.min(process.truly(slot));
+        }
+        self.wake_at(at, next.max(now + 50));
+    }
+
+    /// It is woken then, and not when it was to be woken before.
+    pub(super) fn wake_at(&mut self, at: usize, when: Micros) {
+        self.processes[at].wakes_at = when;
+        self.at(when, Event::Wake(at));
+    }
+
+    fn talk(&mut self, at: usize) {
+        let now = self.now;
+        let (net, per, wrong) = (self.faults.contains(&Fault::Net), self.per, self.wrong);
+        let limit = self.spec.rate.count.get();
+        let process = &mut self.processes[at];
+        let (beat, look) = (now >= process.next_beat, now >= process.next_look);
+        if process.under_way.is_some() || now < process.not_before || !(beat || look || process.reports) {
+            return;
+        }
+        let local = process.at(now);
+        let mut entries = Vec::new();
+        if process.member.has_joined() {
+            let spoken = process.budget.speak(local, "api\nhost", process.backlog(), process.reports);
+            process.next_look = process.truly(spoken.next);
+            entries = spoken.entries;
+        }
+        if entries.is_empty() && !beat && !process.reports {
+            return;
+        }
+        let extent = if process.reports { Extent::All } else { Extent::Some };
+        let call = process.member.call(local, extent, entries);
+        process.under_way = Some((call.seq, now, call.entries.clone()));
+        process.next_beat = now + LEASE / 3;
+        let mut said = call.clone();
+        for entry in &mut said.entries {
+            match wrong {
+                Some(Wrong::GivesSpent) => entry.holds = entry.holds.saturating_sub(1),
+                Some(Wrong::NoWindowAfterDeath) => entry.settle = -per - S,
+                Some(Wrong::LendsFloors) => entry.limit = limit,
+                _ => {}
+            }
+        }
+        let (life, cut) = (process.life, process.cut_until > now);
+        self.tell(|| format!("{at} says {} {:?} {:?}", call.seq, call.extent, call.entries));
+        let way = self.rtt / 2 + self.below(self.rtt);
+        if cut || net && self.below(33) == 0 {
+            return;
+        }
+        if net && self.below(25) == 0 {
+            let late = now + S / 2 + self.below(24 * S);
+            return self.at(late, Event::Execute(at, life, Box::new(said)));
+        }
+        if net && self.below(25) == 0 {
+            let mut twice = said.clone();
+            twice.seq += u64::from(wrong == Some(Wrong::NoSeq));
+            let late = now + self.below(20 * S);
+            self.at(late, Event::Execute(at, u32::MAX, Box::new(twice)));
+        }
+        self.at(now + way, Event::Execute(at, life, Box::new(said)));
+    }
+
+    pub(super) fn execute(&mut self, at: usize, life: u32, call: Sync) {
+        let now = self.now;
+        if self.frozen_until > now {
+            let later = self.frozen_until + self.below(MS);
+            return self.at(later, Event::Execute(at, life, Box::new(call)));
+        }
+        let (reply, hints) = self.book.sync(&call, self.wall + now, &self.run.to_string());
+        assert!(self.book.is_sound(), "{:?}", self.book);
+        self.tell(|| format!("the store hears {} of {at} and says {reply:?}", call.seq));
+        let net = self.faults.contains(&Fault::Net);
+        for hint in hints {
+            for other in 0..self.processes.len() {
+                let id = self.processes[other].member.id();
+                if id != call.member && hint.member.is_none_or(|told| told == id) && !(net && self.below(10) == 0) {
+                    let way = now + self.rtt / 2 + self.below(self.rtt);
+                    self.at(way, Event::Hint(other, u32::from(hint.member.is_some())));
+                }
+            }
+        }
+        let mut way = self.rtt / 2 + self.below(self.rtt);
+        if self.processes[at].cut_until > now || net && self.below(33) == 0 {
+            return;
+        }
+        if net && self.below(25) == 0 {
+            way += self.below(12 * S);
+        }
+        self.at(now + way, Event::Reply(at, life, call.seq, reply));
+    }
+
+    pub(super) fn replied(&mut self, at: usize, life: u32, seq: u64, reply: Reply) {
+        let now = self.now;
+        let wrong = self.wrong;
+        let id = self.name();
+        let process = &mut self.processes[at];
+        if process.life != life || process.starts_at > now {
+            return;
+        }
+        let local = process.at(now);
+        if process.under_way.as_ref().is_none_or(|(under_way, ..)| *under_way != seq) {
+            // Nobody listens to it any more.
+            let pool = pool(self.per);
+            if let (Reply::Done { given, .. }, Some(Wrong::LateReply)) = (&reply, wrong)
+                && let (Some(given), [limit, ..]) = (given.first(), &mut process.budget.limits[..])
+                && let Some(share) = limit.share.as_mut().filter(|share| *share.pool == *pool)
+            {
+                share.heard(local, given.clone());
+            }
+            return;
+        }
+        match process.member.heard(local, seq, reply) {
+            Outcome::Stale => return,
+            Outcome::Given(given) => {
+                let (_, _, entries) = process.under_way.take().expect("it was answered");
+                process.reports = false;
+                process.budget.given(local, entries.iter().zip(&given));
+                if wrong == Some(Wrong::LeaseFromReply) {
+                    process.lease.set(local + Duration::from_micros(LEASE as u64 + 800_000));
+                }
+            }
+            Outcome::Report => {
+                let (_, _, entries) = process.under_way.take().expect("it was answered");
+                process.budget.unheard(local, &entries);
+                process.reports = true;
+            }
+            Outcome::Reset => {
+                process.under_way = None;
+                process.budget.lose_shares(local);
+                process.member.begin_anew(id);
+                (process.reports, process.next_beat) = (false, now);
+            }
+            Outcome::Refused => {
+                let (_, _, entries) = process.under_way.take().expect("it was answered");
+                process.budget.unheard(local, &entries);
+                process.not_before = now + S / 2;
+            }
+        }
+        if process.member.mode() == Mode::Member {
+            process.lease.count(local, process.member.members());
+        }
+        process.next_look = now;
+        self.wake(at);
+    }
+}

@@ -1,0 +1,120 @@
+//! One limit that is shared with other processes.
+
+use std::time::Duration;
+
+use super::{Limit, ShareUsage, duration, way};
+use crate::{
+    clock::Instant,
+    fleet::{Entry, Lease, Share, Stock, micros, stretched},
+    limit::{Amount, LONGEST_PACE, LimitSpec, Margin, Unit},
+};
+
+// === impl Limit ===
+
+impl Limit {
+    /// Whether it is shared by tokens. What a member takes with it for longer than this would be missed for too long; other
+    /// units than requests are not spoken of.
+    pub(super) fn is_short(&self) -> bool {
+        self.spec.rate.per <= LONGEST_PACE && self.spec.unit == Unit::REQUESTS
+    }
+
+    /// The window and the spacing are those of what may be used.
+    pub(super) fn refit(&mut self, now: Instant, margin: &Margin, lease: &Lease) {
+        let (clears, count) = (self.clears(margin), self.spec.rate.count.get());
+        let Some(share) = &mut self.share else { return };
+        share.set_own(lease.own(now, count, clears));
+        let leased = lease.holds(now);
+        let usable = if leased { share.usable(now) } else { lease.alone(now, count, clears) };
+        let per = duration(stretched(micros(self.spec.rate.per)));
+        self.window.share(usable, per, way(margin));
+        let pace = if leased { share.pace() } else { usable }.clamp(1, count);
+        let part = |of: Amount| {
+            Amount::new((u64::from(of.get()) * u64::from(pace) / u64::from(self.spec.rate.count.get())) as u32)
+        };
+        let burst = self.spec.burst.map(|burst| part(burst).unwrap_or(Amount::MIN));
+        let mut spec = LimitSpec { burst, ..self.spec };
+        spec.rate.count = Amount::new(pace).unwrap_or(Amount::MIN);
+        self.gcra.retune(&spec);
+    }
+
+    /// When a request with `ahead` units before it would leave if only the window counted, and nothing left before `from`.
+    pub(in crate::limit::budget) fn project(
+        &mut self,
+        now: Instant,
+        from: Instant,
+        ahead: u64,
+        amount: Amount,
+        margin: Duration,
+    ) -> Instant {
+        let whole = self.whole(amount);
+        let Some(share) = &self.share else { return self.window.project(now, from, ahead, whole, margin) };
+        // What is expected is what is due, and not what is here at the moment.
+        let (held, pace) = (self.window.count(), share.pace());
+        self.window.set_count(pace);
+        let at = self.window.project(now, from, ahead, whole, margin);
+        self.window.set_count(held);
+        at
+    }
+
+    /// How long after it was taken a unit counts for nobody any more.
+    pub(super) fn clears(&self, margin: &Margin) -> Duration {
+        duration(stretched(micros(self.spec.rate.per))) + self.late(margin) + way(margin)
+    }
+
+    pub(super) fn stock(&mut self, now: Instant, margin: &Margin) -> Stock {
+        let margin = margin.of(self.spec.rate.per);
+        let (lingering, _) = self.window.lingering(now, margin);
+        Stock { used: self.window.used(now, margin), lingering, ..Stock::default() }
+    }
+
+    /// The lane is called `name` now, and this is the limit of that `number` with its window: what comes from the pool of
+    /// another one ends.
+    pub(super) fn rename(
+        &mut self,
+        now: Instant,
+        name: &str,
+        number: usize,
+        margin: &Margin,
+        lease: &Lease,
+    ) -> Option<(Entry, Instant)> {
+        let per = micros(self.spec.rate.per);
+        let pool = if number == 0 { format!("{name}\n{per}") } else { format!("{name}\n{per}\n{number}") };
+        let share = self.share.as_ref()?;
+        if *share.pool == *pool {
+            return None;
+        }
+        let ended = self.end(now, margin, lease);
+        self.share = Some(Box::new(Share::new(pool.into(), lease.lendable(self.spec.rate.count.get()))));
+        ended
+    }
+
+    /// Nothing more is sent by what it holds. Says when that is free for others, if the store knows of it.
+    pub(super) fn end(&mut self, now: Instant, margin: &Margin, lease: &Lease) -> Option<(Entry, Instant)> {
+        let share = self.share.take().filter(|share| !share.is_over())?;
+        let per = self.spec.rate.per;
+        let late = self.late(margin) + way(margin);
+        let (lingering, _) = self.window.lingering(now, margin.of(per));
+        let counts = lingering > 0 || self.window.used(now, margin.of(per)) > 0;
+        let free = if counts { now + self.clears(margin) } else { now };
+        let entry = Entry {
+            pool: share.pool.clone(),
+            limit: lease.lendable(self.spec.rate.count.get()),
+            per: micros(per),
+            settle: micros(late),
+            holds: share.held(),
+            want: 0,
+            cost: 0,
+            demand: 0,
+            ends: None,
+        };
+        Some((entry, free))
+    }
+
+    pub(in crate::limit::budget) fn share_usage(&mut self, now: Instant, margin: Duration) -> Option<ShareUsage> {
+        let used = self.window.used(now, margin);
+        let share = self.share.as_ref()?;
+        let given = share.given();
+        let free = (share.held() + share.own()).saturating_sub(used);
+        Some(ShareUsage { held: share.held(), free, own: share.own(), target: given.target, wanted: given.wanted })
+    }
+}

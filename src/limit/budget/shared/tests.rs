@@ -1,0 +1,139 @@
+//! Members of one fleet, each with a budget of its own, and the book that all of them call.
+
+use super::*;
+use crate::{
+    fleet::{Book, Extent, Member, MemberId, Outcome, Terms},
+    limit::{LimitSpec, MarginSpec, Scope},
+};
+
+struct World {
+    book: Book,
+    members: Vec<(Member, Budget)>,
+    now: Instant,
+    name: &'static str,
+}
+
+const LEASE: Micros = 10_000_000;
+const LIMIT: &str = "5/min burst 5";
+
+fn ms(of: u64) -> Duration {
+    Duration::from_millis(of)
+}
+
+fn limits(text: &str) -> Vec<LimitSpec> {
+    text.split(", ").filter(|limit| !limit.is_empty()).map(|limit| limit.parse().unwrap()).collect()
+}
+
+/// One request, answered at once.
+fn send(budget: &mut Budget, now: Instant) {
+    let charge = budget.take(now, now, Cost::MIN, Scope::NONE);
+    budget.sent(charge, now);
+    budget.answered(charge, now, now);
+}
+
+impl World {
+    fn new(members: u64, limit: &str) -> Self {
+        let now = Instant::START + ms(1000);
+        let member = |id| {
+            let (lease, terms) = (Lease::default(), Terms { lease: LEASE, split: 0 });
+            let mut budget = Budget::new(&limits(limit), MarginSpec::Fixed(ms(0)), now);
+            budget.share(lease.clone());
+            (Member::new(MemberId(id), terms, lease), budget)
+        };
+        let book = Book::declared_new("0", 0, LEASE, 1);
+        let mut world = Self { book, members: (1..=members).map(member).collect(), now, name: "api" };
+        (0..members as usize).for_each(|member| world.talk(member, 0));
+        world
+    }
+
+    /// One call of this member, in which so many requests wait.
+    fn talk(&mut self, member: usize, waiting: u64) {
+        let (member, budget) = &mut self.members[member];
+        let joined = member.has_joined();
+        let entries = if joined { budget.speak(self.now, self.name, waiting, false).entries } else { Vec::new() };
+        let call = member.call(self.now, Extent::Some, entries);
+        let (reply, _) = self.book.sync(&call, micros(self.now.since(Instant::START)), "0");
+        match member.heard(self.now, call.seq, reply) {
+            Outcome::Given(given) => budget.given(self.now, call.entries.iter().zip(&given)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// How many leave by this member within `time`; it asks for all that it can get.
+    fn sends(&mut self, member: usize, time: Duration) -> u32 {
+        let (mut sent, until) = (0, self.now + time);
+        while self.now < until {
+            self.talk(member, 5);
+            let (now, budget) = (self.now, &mut self.members[member].1);
+            while budget.earliest(now, Cost::MIN, Scope::NONE) <= now {
+                send(budget, now);
+                sent += 1;
+                assert!(sent < 100, "nothing is limited");
+            }
+            self.now = now + ms(100);
+        }
+        sent
+    }
+
+    fn reconfigure(&mut self, member: usize, limit: &str) {
+        self.members[member].1.reconfigure(&limits(limit), MarginSpec::Fixed(ms(0)), self.now);
+    }
+}
+
+#[test]
+fn a_limit_of_a_member_that_is_alone_is_used_and_kept() {
+    let mut world = World::new(1, LIMIT);
+    assert_eq!(world.sends(0, ms(50_000)), 5);
+    assert_eq!(world.sends(0, ms(40_000)), 5);
+}
+
+#[test]
+fn a_limit_that_is_added_counts_what_this_process_has_sent_before() {
+    let mut world = World::new(1, "");
+    let now = world.now;
+    (0..5).for_each(|_| send(&mut world.members[0].1, now));
+    world.now = now + ms(1000);
+    world.reconfigure(0, LIMIT);
+    assert_eq!(world.sends(0, ms(55_000)), 0);
+    assert_eq!(world.sends(0, ms(30_000)), 5);
+}
+
+#[test]
+fn a_member_that_is_alone_sends_no_more_for_a_limit_that_is_renamed() {
+    let mut world = World::new(1, LIMIT);
+    assert_eq!(world.sends(0, ms(5000)), 5);
+    world.name = "renamed";
+    assert_eq!(world.sends(0, ms(50_000)), 0);
+    assert_eq!(world.sends(0, ms(30_000)), 5);
+}
+
+#[test]
+fn what_is_held_of_a_limit_that_is_gone_is_said_until_a_reply_comes() {
+    let mut world = World::new(1, LIMIT);
+    assert_eq!(world.sends(0, ms(5000)), 5);
+    world.reconfigure(0, "");
+    let (now, budget) = (world.now, &mut world.members[0].1);
+    let said = |entries: Vec<Entry>| -> Vec<_> {
+        entries.into_iter().map(|entry| (entry.holds, entry.ends.is_some())).collect()
+    };
+    let gone = budget.speak(now, "api", 0, false).entries;
+    assert_eq!(said(gone.clone()), [(5, true)]);
+    budget.reconfigure(&limits(LIMIT), MarginSpec::Fixed(ms(0)), now);
+    budget.unheard(now, &gone);
+    assert_eq!(said(budget.speak(now + ms(600), "api", 3, true).entries), [(5, true)]);
+}
+
+#[test]
+fn two_limits_with_one_window_have_a_pool_each_in_whatever_order_they_are_written() {
+    for limits in ["5/min burst 5, 3/min burst 3", "3/min burst 3, 5/min burst 5", "3/min, 3/min strict"] {
+        let mut world = World::new(1, limits);
+        for _ in 0..5 {
+            world.talk(0, 10);
+            world.now = world.now + ms(1000);
+        }
+        let usage = world.members[0].1.usage(world.now);
+        let held = |usage: &crate::limit::LimitUsage| (usage.spec.rate.count.get(), usage.share.unwrap().held);
+        // One that is alone gets all of each.
+        assert!(usage.iter().map(held).all(|(count, held)| count == held), "{limits}: {usage:?}");
+    }
+}

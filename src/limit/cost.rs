@@ -1,0 +1,288 @@
+//! How much of each unit a request takes.
+
+use std::{fmt, num::NonZeroU32, str::FromStr};
+
+use super::{LimitSpec, SpecError, Unit};
+use crate::clock::nanos;
+
+/// How much of one unit.
+pub type Amount = NonZeroU32;
+
+/// How much of each unit a request takes: requests, nearly always one, and other units that its rule counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cost {
+    requests: Amount,
+    share: Amount,
+    /// Units other than requests; an amount of 0 ends the list.
+    units: [Unit; Self::MOST],
+    amounts: [u32; Self::MOST],
+}
+
+/// How much of each unit several requests take together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    requests: u64,
+    others: Vec<(Unit, u64)>,
+}
+
+/// The longest window divided by this still is a share of 1, so that shares differ where costs do.
+const SHARES: u64 = 1 << 16;
+
+// === impl Cost ===
+
+impl Cost {
+    /// One request, and nothing else.
+    pub const MIN: Self = Self {
+        requests: Amount::MIN,
+        share: Amount::MIN,
+        units: [Unit::REQUESTS; Self::MOST],
+        amounts: [0; Self::MOST],
+    };
+    /// A request takes of so many units at most, beside requests.
+    pub const MOST: usize = 3;
+
+    /// So many requests, and nothing else.
+    pub fn new(requests: u32) -> Option<Self> {
+        Some(Amount::new(requests)?.into())
+    }
+
+    /// This cost, and `amount` of `unit`. What a request takes beyond [`MOST`](Self::MOST) units is not counted: no rule
+    /// has so many.
+    #[must_use]
+    pub fn with(mut self, unit: Unit, amount: u32) -> Self {
+        if unit == Unit::REQUESTS {
+            self.requests = Amount::new(amount).unwrap_or(Amount::MIN);
+            self.share = self.requests;
+            return self;
+        }
+        let place = (0..Self::MOST).find(|&place| self.amounts[place] == 0 || self.units[place] == unit);
+        if let Some(place) = place.filter(|_| amount > 0) {
+            (self.units[place], self.amounts[place]) = (unit, amount);
+        }
+        self
+    }
+
+    /// How much of `unit` it takes, if anything.
+    pub fn of(&self, unit: Unit) -> Option<Amount> {
+        if unit == Unit::REQUESTS {
+            return Some(self.requests);
+        }
+        self.others().find(|(other, _)| *other == unit).map(|(_, amount)| amount)
+    }
+
+    /// As how many requests it counts.
+    pub fn requests(&self) -> u32 {
+        self.requests.get()
+    }
+
+    /// What it takes of units other than requests.
+    pub fn others(&self) -> impl Iterator<Item = (Unit, Amount)> {
+        self.units.into_iter().zip(self.amounts).map_while(|(unit, amount)| Some((unit, Amount::new(amount)?)))
+    }
+
+    /// What both of them take of each unit.
+    #[must_use]
+    pub fn least(&self, other: &Self) -> Self {
+        let mut least = Self { share: self.share.min(other.share), ..self.requests.min(other.requests).into() };
+        for (unit, amount) in self.others() {
+            least = least.with(unit, other.of(unit).map_or(0, |others| others.min(amount).get()));
+        }
+        least
+    }
+
+    /// Whether it takes less of any unit than `other`, so that it may find room where that finds none.
+    pub fn takes_less(&self, other: &Self) -> bool {
+        let less = |(unit, amount)| self.of(unit).is_none_or(|own| own < amount);
+        self.requests < other.requests || other.others().any(less)
+    }
+
+    /// Whether it takes of other units than requests.
+    pub fn is_metered(&self) -> bool {
+        self.amounts[0] > 0
+    }
+
+    /// What it takes of requests alone.
+    #[must_use]
+    pub fn unmetered(&self) -> Self {
+        self.requests.into()
+    }
+
+    /// The largest of its amounts: so many numbers its units have.
+    pub(super) fn span(&self) -> u64 {
+        self.amounts
+            .iter()
+            .fold(self.requests, |span, amount| span.max(Amount::new(*amount).unwrap_or(span)))
+            .get()
+            .into()
+    }
+
+    /// How much it counts among requests that wait: for a rule that counts requests alone, as how many requests.
+    pub fn share(&self) -> u64 {
+        self.share.get().into()
+    }
+
+    /// This cost with its share under `limits`: the longest time that one of them takes to give as much.
+    #[must_use]
+    pub fn shared(self, limits: &[LimitSpec]) -> Self {
+        if limits.iter().all(|limit| limit.unit == Unit::REQUESTS) {
+            return Self { share: self.requests, ..self };
+        }
+        let shortest = limits.iter().map(|limit| nanos(limit.rate.per)).min().unwrap_or_default();
+        let times = limits.iter().filter_map(|limit| {
+            let amount = self.of(limit.unit)?;
+            Some(nanos(limit.rate.interval()).saturating_mul(amount.get().into()))
+        });
+        let share = times.max().unwrap_or_default().div_ceil((shortest / SHARES).max(1));
+        let share = Amount::new(u32::try_from(share).unwrap_or(u32::MAX)).unwrap_or(Amount::MIN);
+        Self { share, ..self }
+    }
+}
+
+impl From<Amount> for Cost {
+    fn from(requests: Amount) -> Self {
+        Self { requests, share: requests, ..Self::MIN }
+    }
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if self.requests.get() > 1 || !self.is_metered() {
+            parts.push(format!("requests={}", self.requests));
+        }
+        parts.extend(self.others().map(|(unit, amount)| format!("{unit}={amount}")));
+        f.write_str(&parts.join(", "))
+    }
+}
+
+impl FromStr for Cost {
+    type Err = SpecError;
+
+    /// `5`, or `input-tokens=1200, output-tokens=500`.
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let wrong = |hint: &str| SpecError::of_cost(text, hint.to_owned());
+        let example =
+            "write how many requests it counts as, from 1, or units with theirs, as in \"tokens=1200, points=3\"";
+        if let Ok(requests) = text.trim().parse() {
+            return Self::new(requests).ok_or_else(|| wrong(example));
+        }
+        let mut cost = Self::MIN;
+        for part in text.split(',') {
+            let (name, amount) = part.split_once('=').ok_or_else(|| wrong(example))?;
+            let amount: u32 = amount.trim().parse().map_err(|_| wrong(example))?;
+            let unit = Unit::named(name.trim()).map_err(|hint| wrong(&hint))?;
+            if unit == Unit::REQUESTS && amount == 0 {
+                return Err(wrong("a request counts as one at least"));
+            }
+            let others = cost.others().count();
+            cost = cost.with(unit, amount);
+            if unit != Unit::REQUESTS && amount > 0 && cost.others().count() == others && others == Self::MOST {
+                return Err(wrong("a request takes of three units at most, beside requests"));
+            }
+        }
+        Ok(cost)
+    }
+}
+
+// === impl Sum ===
+
+impl Sum {
+    /// `cost` more.
+    pub fn add(&mut self, cost: &Cost) {
+        self.requests += u64::from(cost.requests());
+        for (unit, amount) in cost.others() {
+            let amount = u64::from(amount.get());
+            match self.others.iter_mut().find(|(other, _)| *other == unit) {
+                Some((_, sum)) => *sum += amount,
+                None => self.others.push((unit, amount)),
+            }
+        }
+    }
+
+    /// `cost` less, which was added before.
+    pub fn subtract(&mut self, cost: &Cost) {
+        self.requests -= u64::from(cost.requests());
+        for (unit, amount) in cost.others() {
+            if let Some((_, sum)) = self.others.iter_mut().find(|(other, _)| *other == unit) {
+                *sum -= u64::from(amount.get());
+            }
+        }
+    }
+
+    /// How much of `unit`.
+    pub fn of(&self, unit: Unit) -> u64 {
+        if unit == Unit::REQUESTS {
+            return self.requests;
+        }
+        self.others.iter().find(|(other, _)| *other == unit).map_or(0, |(_, sum)| *sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::Limits;
+
+    fn unit(name: &str) -> Unit {
+        Unit::named(name).unwrap()
+    }
+
+    #[test]
+    fn a_cost_says_how_much_of_each_unit() {
+        let (tokens, points) = (unit("tokens"), unit("points"));
+        let cost = Cost::MIN.with(tokens, 500).with(points, 0).with(Unit::REQUESTS, 2);
+        assert_eq!((cost.requests(), cost.of(Unit::REQUESTS), cost.of(tokens)), (2, Amount::new(2), Amount::new(500)));
+        assert_eq!(cost.of(points), None);
+        assert!(cost.is_metered() && !Cost::MIN.is_metered() && !cost.unmetered().is_metered());
+        assert_eq!((cost.span(), Cost::new(9).unwrap().span()), (500, 9));
+    }
+
+    #[test]
+    fn what_takes_less_of_one_unit_may_find_room() {
+        let (tokens, points) = (unit("tokens"), unit("points"));
+        let of = |tokens_, points_| Cost::MIN.with(tokens, tokens_).with(points, points_);
+        assert!(of(1, 9).takes_less(&of(2, 1)) && of(0, 9).takes_less(&of(2, 1)) && of(2, 0).takes_less(&of(2, 1)));
+        assert!(!of(2, 1).takes_less(&of(2, 1)) && !of(3, 9).takes_less(&of(2, 1)) && !of(9, 9).takes_less(&Cost::MIN));
+        assert!(Cost::MIN.takes_less(&Cost::new(2).unwrap()));
+        let least = |one: Cost, other: Cost| one.least(&other).others().collect::<Vec<_>>();
+        assert_eq!(least(of(1, 9), of(2, 1)), [(tokens, Amount::MIN), (points, Amount::MIN)]);
+        assert_eq!(least(of(1, 0), of(0, 1)), [], "they have nothing in common");
+    }
+
+    #[test]
+    fn the_scarcest_unit_is_what_counts_among_others() {
+        let limits: Limits = "600/min, 60000 tokens/min".parse().unwrap();
+        let share = |tokens| Cost::MIN.with(unit("tokens"), tokens).shared(&limits.limits).share();
+        // A request is 100 ms, and so are 100 tokens.
+        assert_eq!(share(1), share(100));
+        let (one, ten) = (share(100) as f64, share(1000) as f64);
+        assert!((ten / one - 10.0).abs() < 0.1, "{one} {ten}");
+        let requests: Limits = "600/min".parse().unwrap();
+        assert_eq!(Cost::new(7).unwrap().with(unit("tokens"), 5000).shared(&requests.limits).share(), 7);
+    }
+
+    #[test]
+    fn a_cost_is_read_as_it_is_written() {
+        let cost = |text: &str| text.parse::<Cost>();
+        assert_eq!(cost("5").unwrap(), Cost::new(5).unwrap());
+        assert_eq!(cost("tokens=500,points = 0").unwrap(), Cost::MIN.with(unit("tokens"), 500));
+        for text in ["requests=5", "tokens=500, points=3", "requests=2, tokens=1"] {
+            assert_eq!(cost(text).unwrap().to_string(), text);
+        }
+        for text in ["", "0", "many", "tokens", "tokens=-1", "Tokens=1", "requests=0", "a=1, b=1, c=1, d=1"] {
+            assert!(cost(text).is_err(), "{text}");
+        }
+        assert_eq!(cost("many").unwrap_err().to_string(), "expected a cost, found \"many\"");
+    }
+
+    #[test]
+    fn what_was_added_can_be_taken_off() {
+        let tokens = unit("tokens");
+        let (mut sum, cost) = (Sum::default(), Cost::MIN.with(tokens, 500));
+        sum.add(&cost);
+        sum.add(&Cost::new(3).unwrap());
+        assert_eq!((sum.of(Unit::REQUESTS), sum.of(tokens)), (4, 500));
+        sum.subtract(&cost);
+        assert_eq!((sum.of(Unit::REQUESTS), sum.of(tokens)), (3, 0));
+    }
+}

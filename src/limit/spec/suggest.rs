@@ -1,0 +1,77 @@
+//! What somebody who wrote a limit in other words probably meant.
+
+use super::UNITS;
+
+/// Words that stand between a number and its window and name no unit.
+const FILLERS: [&str; 14] =
+    ["per", "a", "an", "every", "each", "in", "requests", "request", "reqs", "req", "calls", "call", "burst", "strict"];
+
+/// What to write in the place of `text`: a number and a window are all that a limit needs.
+pub(in crate::limit) fn suggest(text: &str) -> String {
+    let Some((count, rest)) = number(text).filter(|(count, _)| *count > 0) else {
+        return "write \"500/min\", \"10/s\", \"1/120s\", each optionally followed by \" burst 20\" or \" strict\""
+            .to_owned();
+    };
+    let is_part = |c: char| c.is_ascii_alphabetic() || c == '-' || c == '_';
+    let words = || rest.split(|c| !is_part(c)).filter(|word| !word.is_empty()).map(str::to_ascii_lowercase);
+    let window = words().find_map(|word| {
+        UNITS.iter().map(|(names, _)| names).find(|names| names.contains(&word.as_str())).map(|names| names[0])
+    });
+    let is_window = |word: &str| UNITS.iter().any(|(names, _)| names.contains(&word));
+    let unit = Some(rest.trim_start()).filter(|rest| rest.starts_with(is_part)).and_then(|_| words().next());
+    let unit = unit.filter(|word| !FILLERS.contains(&word.as_str()) && !is_window(word));
+    let unit = unit.map_or_else(String::new, |unit| format!(" {unit}"));
+    match window {
+        Some(window) => format!("write \"{count}{unit}/{window}\""),
+        None => {
+            let forms = ["s", "min", "h", "d", "month"].map(|window| format!("\"{count}{unit}/{window}\""));
+            format!("write {} or {}", forms[..4].join(", "), forms[4])
+        }
+    }
+}
+
+/// The first number in `text`, as people write them (`90000`, `90,000`, `90k`, `1.5M`, `1e6`), and what follows it.
+fn number(text: &str) -> Option<(u64, &str)> {
+    let from = &text[text.find(|c: char| c.is_ascii_digit())?..];
+    let mut end = from.find(|c: char| !matches!(c, '0'..='9' | ',' | '_' | '.')).unwrap_or(from.len());
+    // A power of ten belongs to it.
+    let power = from[end..].strip_prefix(['e', 'E']).map(|power| power.bytes().take_while(u8::is_ascii_digit).count());
+    if let Some(digits @ 1..) = power {
+        end += 1 + digits;
+    }
+    let value: f64 = from[..end].replace([',', '_'], "").parse().ok()?;
+    let rest = &from[end..];
+    let times = [(['k', 'K'], 1e3), (['m', 'M'], 1e6)].into_iter().find_map(|(letters, times)| {
+        let rest = rest.strip_prefix(letters)?;
+        (!rest.starts_with(|c: char| c.is_ascii_alphanumeric())).then_some((times, rest))
+    });
+    let (times, rest) = times.unwrap_or((1.0, rest));
+    Some(((value * times) as u64, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_units_and_windows_are_understood_as_people_write_them() {
+        for (text, meant) in [
+            ("500 a min", "\"500/min\""),
+            ("500 requests per minute", "\"500/min\""),
+            ("90000 tokens per minute", "\"90000 tokens/min\""),
+            ("90k tokens/min", "\"90000 tokens/min\""),
+            ("1e6 tokens/min", "\"1000000 tokens/min\""),
+            ("1.5M tokens a day", "\"1500000 tokens/d\""),
+            ("90,000 input-tokens/min", "\"90000 input-tokens/min\""),
+            ("90000tokens/min", "\"90000 tokens/min\""),
+            ("at most 20 in a second", "\"20/s\""),
+        ] {
+            assert_eq!(suggest(text), format!("write {meant}"), "{text}");
+        }
+        assert!(suggest("500").ends_with("\"500/d\" or \"500/month\""));
+        assert!(suggest("500 points").contains("\"500 points/s\", \"500 points/min\""));
+        for text in ["", "many", "0 a minute"] {
+            assert!(suggest(text).starts_with("write \"500/min\", "), "{text}");
+        }
+    }
+}

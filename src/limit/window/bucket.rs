@@ -1,0 +1,70 @@
+//! Units that leave a window together.
+
+use std::time::Duration;
+
+use super::Seq;
+use crate::clock::Instant;
+
+/// Units that were taken one after the other, and leave the window together.
+#[derive(Clone, Debug)]
+pub(super) struct UnitBucket {
+    pub(super) first: Seq,
+    /// How many numbers it covers from `first` on, including those of units that were given back, or never taken of this
+    /// limit.
+    pub(super) span: u32,
+    /// Units that count.
+    pub(super) used: u32,
+    /// Of these: taken, but not on their way yet. Nobody knows when the API will count them.
+    pub(super) held: u32,
+    /// Of these: on their way, not answered yet.
+    pub(super) unanswered: u32,
+    pub(super) last_sent: Instant,
+    pub(super) last_answered: Instant,
+}
+
+// === impl Bucket ===
+
+impl UnitBucket {
+    pub(super) fn starting(first: Seq) -> Self {
+        Self {
+            first,
+            span: 0,
+            used: 0,
+            held: 0,
+            unanswered: 0,
+            last_sent: Instant::START,
+            last_answered: Instant::START,
+        }
+    }
+
+    /// The first number behind those that it covers.
+    pub(super) fn end(&self) -> Seq {
+        self.first + u64::from(self.span)
+    }
+
+    /// Whether it can be widened to cover all numbers below `end`.
+    pub(super) fn covers_up_to(&self, end: Seq) -> bool {
+        u32::try_from(end - self.first).is_ok()
+    }
+
+    /// Takes in the bucket that follows. Both count until the last of their units is out.
+    pub(super) fn join(&mut self, later: Self) {
+        self.span = (later.end() - self.first) as u32;
+        self.used += later.used;
+        self.held += later.held;
+        self.unanswered += later.unanswered;
+        self.last_sent = self.last_sent.max(later.last_sent);
+        self.last_answered = self.last_answered.max(later.last_answered);
+    }
+
+    /// The last instant at which the API may have counted any of these.
+    pub(super) fn counted_by(&self, strict: bool, margin: Duration) -> Instant {
+        let by_margin = self.last_sent + margin;
+        match (self.held, self.unanswered, strict) {
+            (1.., _, _) | (_, 1.., true) => Instant::FAR,
+            (0, 1.., false) => by_margin,
+            (0, 0, false) => by_margin.min(self.last_answered),
+            (0, 0, true) => self.last_answered,
+        }
+    }
+}

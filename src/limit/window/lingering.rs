@@ -1,0 +1,96 @@
+//! A window of which other processes have a part.
+
+use std::{collections::VecDeque, time::Duration};
+
+use super::Window;
+use crate::clock::Instant;
+
+/// Units that count no more for those that go our way to the API, and may still do for others, whose way is shorter.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lingering {
+    /// For how long.
+    time: Duration,
+    /// How many, and until when.
+    units: VecDeque<(u32, Instant)>,
+}
+
+// === impl Window ===
+
+impl Window {
+    /// It is shared with other processes: only `count` units are ours. What has left it may be given to others `lingers`
+    /// later; `per` is its length, with all that clocks may differ.
+    pub fn share(&mut self, count: u32, per: Duration, lingers: Duration) {
+        (self.count, self.per) = (count, per);
+        self.shared.get_or_insert_default().time = lingers;
+    }
+
+    /// So many units may be used at all.
+    pub fn set_count(&mut self, count: u32) {
+        self.count = count;
+    }
+
+    /// How many units may be used at all.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// How many units have left it that others may not have yet, and when the next one that counts may be theirs.
+    pub fn lingering(&mut self, now: Instant, margin: Duration) -> (u32, Instant) {
+        self.forget(now, margin);
+        let next = if self.used == 0 { Instant::FAR } else { self.freed(1, margin) };
+        let Some(lingering) = &mut self.shared else { return (0, next) };
+        while lingering.units.front().is_some_and(|(_, until)| *until <= now) {
+            lingering.units.pop_front();
+        }
+        let units = lingering.units.iter().map(|(units, _)| units).sum();
+        (units, lingering.units.front().map_or(next + lingering.time, |(_, until)| *until))
+    }
+}
+
+// === impl Lingering ===
+
+impl Lingering {
+    /// These units left the window at `left`.
+    pub(super) fn add(&mut self, units: u32, left: Instant) {
+        if units > 0 {
+            self.units.push_back((units, left + self.time));
+        }
+    }
+
+    /// Units are used again by us: those that left first.
+    pub(super) fn take(&mut self, mut units: u32) {
+        while let Some((oldest, _)) = self.units.front_mut().filter(|_| units > 0) {
+            let used = units.min(*oldest);
+            (*oldest, units) = (*oldest - used, units - used);
+            if *oldest == 0 {
+                self.units.pop_front();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::Amount;
+
+    /// W + min(sent + J, answered) for ourselves, and the shortest way more for others.
+    #[test]
+    fn what_has_left_is_ours_before_it_may_be_given_away() {
+        let (margin, way, second) = (Duration::from_millis(10), Duration::from_millis(40), Duration::from_secs(1));
+        let at = |ms: u64| Instant::START + Duration::from_millis(ms);
+        let mut window = Window::new(&"5/s".parse().unwrap());
+        window.share(3, second, way);
+        let two = Amount::new(2).unwrap();
+        window.take(0, two);
+        window.sent(0, two, at(100));
+        assert_eq!(window.lingering(at(1109), margin), (0, at(1150)));
+        assert_eq!(window.used(at(1110), margin), 0);
+        assert_eq!(window.lingering(at(1110), margin), (2, at(1150)));
+        // What we use again is the first of it.
+        window.take(2, Amount::MIN);
+        window.sent(2, Amount::MIN, at(1120));
+        assert_eq!(window.lingering(at(1149), margin).0, 1);
+        assert_eq!(window.lingering(at(1150), margin), (0, at(2170)));
+    }
+}

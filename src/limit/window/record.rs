@@ -1,0 +1,46 @@
+//! A window as it is written down.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{UnitBucket, Window};
+use crate::{
+    clock::Instant,
+    limit::{Amount, Seq},
+};
+
+/// Units that leave the window together: how many, when the last of them was sent, and when it was answered. `None` if
+/// that had not happened yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::limit) struct WindowEntry(u32, Option<Instant>, Option<Instant>);
+
+impl Window {
+    /// What counts at `now`.
+    pub(in crate::limit) fn record(&mut self, now: Instant, margin: Duration) -> Vec<WindowEntry> {
+        self.forget(now, margin);
+        self.buckets.iter().filter(|bucket| bucket.used > 0).map(UnitBucket::record).collect()
+    }
+
+    /// Counts what was written down, `now` that nobody will hear any more of what was on its way: the API has counted it
+    /// `late` after it was sent at most. Units are numbered from `next` on.
+    pub(in crate::limit) fn restore(&mut self, record: &[WindowEntry], now: Instant, late: Duration, next: &mut Seq) {
+        for &WindowEntry(units, sent, answered) in record {
+            let Some(cost) = Amount::new(units) else { continue };
+            let sent = sent.map_or(now, |sent| sent.min(now));
+            let answered = answered.unwrap_or(if self.strict { now } else { sent } + late);
+            self.take(*next, cost);
+            self.sent(*next, cost, sent);
+            self.answered(*next, cost, sent, answered);
+            *next += u64::from(units);
+        }
+    }
+}
+
+impl UnitBucket {
+    fn record(&self) -> WindowEntry {
+        let sent = (self.held == 0).then_some(self.last_sent);
+        let answered = (self.held == 0 && self.unanswered == 0).then_some(self.last_answered);
+        WindowEntry(self.used, sent, answered)
+    }
+}

@@ -1,0 +1,328 @@
+//! Rules that are for some requests of their hosts only. They hold beside the hosts' own rule.
+
+use std::{borrow::Cow, fmt, str::FromStr};
+
+use smallvec::SmallVec;
+
+/// Which requests to its hosts a rule is for, and what tells its budgets apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Added {
+    /// What their paths look like.
+    pub path: Option<PathPattern>,
+    /// Their methods; empty means any.
+    pub methods: Vec<Box<str>>,
+    /// Header fields that all must be there, in small letters.
+    pub headers: Vec<Box<str>>,
+    /// What its budgets are told apart by, besides the host.
+    pub key: Vec<KeyPart>,
+    /// No further rule is for these requests, nor the limits of the hosts' own rule.
+    pub only: bool,
+}
+
+/// What a path looks like: `/v1/{tenant}/*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathPattern {
+    segments: Vec<Segment>,
+    /// What follows does not matter.
+    open: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Segment {
+    Plain(Box<str>),
+    Any,
+    Named(Box<str>),
+}
+
+/// What tells the budgets of a rule apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyPart {
+    /// The host.
+    Host,
+    /// The method.
+    Method,
+    /// A segment of the path that the rule's `path` names.
+    Path(Box<str>),
+    /// The value of a header field.
+    Header(Box<str>),
+    /// The value of a parameter of the query.
+    Query(Box<str>),
+    /// The flow (`Andante-Flow`).
+    Flow,
+    /// The client.
+    Client,
+}
+
+/// Why a rule is not for a request to one of its hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mismatch<'a> {
+    /// It is for other methods.
+    Method,
+    /// It is for other paths.
+    Path,
+    /// It is for requests with this header field.
+    Header(&'a str),
+}
+
+/// Why a text is no pattern, or no part of a key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadPart(&'static str);
+
+/// A path in segments as most servers read it: without empty ones, `.` and `..`, and with what was escaped.
+pub type Segments<'a> = SmallVec<[Cow<'a, str>; 8]>;
+
+/// The segments of `path`.
+pub fn segments(path: &str) -> Segments<'_> {
+    let mut segments = Segments::new();
+    for segment in path.split('/').filter(|segment| !segment.is_empty()) {
+        match unescaped(segment) {
+            segment if segment == "." => {}
+            segment if segment == ".." => _ = segments.pop(),
+            segment => segments.push(segment),
+        }
+    }
+    segments
+}
+
+fn unescaped(segment: &str) -> Cow<'_, str> {
+    if !segment.contains('%') {
+        return segment.into();
+    }
+    let (mut bytes, mut rest) = (Vec::with_capacity(segment.len()), segment.as_bytes());
+    while let [first, after @ ..] = rest {
+        let escaped = after.get(..2).filter(|_| *first == b'%').and_then(|digits| {
+            let digits = std::str::from_utf8(digits).ok()?;
+            u8::from_str_radix(digits, 16).ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        });
+        bytes.push(escaped.unwrap_or(*first));
+        rest = if escaped.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&bytes).into_owned().into()
+}
+
+// === impl Added ===
+
+impl Added {
+    /// Why it is not for requests with this method, path and header fields; `None` if it is.
+    pub fn mismatch(
+        &self,
+        method: &str,
+        path: &Segments<'_>,
+        has_header: impl Fn(&str) -> bool,
+    ) -> Option<Mismatch<'_>> {
+        if !self.methods.is_empty() && self.methods.iter().all(|one| **one != *method) {
+            return Some(Mismatch::Method);
+        }
+        if self.path.as_ref().is_some_and(|pattern| !pattern.matches(path)) {
+            return Some(Mismatch::Path);
+        }
+        self.headers.iter().find(|header| !has_header(header)).map(|header| Mismatch::Header(header))
+    }
+
+    /// What its key says of a path that it is [for](Self::mismatch): the segment called `name`.
+    pub fn named<'a>(&self, name: &str, path: &'a Segments<'_>) -> Option<&'a str> {
+        let at = self.path.as_ref()?.position(name)?;
+        path.get(at).map(|segment| &**segment)
+    }
+}
+
+impl fmt::Display for Mismatch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Method => f.write_str("it is for other methods"),
+            Self::Path => f.write_str("it is for other paths"),
+            Self::Header(name) => write!(f, "it is for requests with the field {name}"),
+        }
+    }
+}
+
+// === impl PathPattern ===
+
+impl PathPattern {
+    /// Whether it names a segment `name`.
+    pub fn names(&self, name: &str) -> bool {
+        self.position(name).is_some()
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
+        self.segments.iter().position(|segment| matches!(segment, Segment::Named(named) if **named == *name))
+    }
+
+    fn matches(&self, path: &Segments<'_>) -> bool {
+        let fits = if self.open { path.len() >= self.segments.len() } else { path.len() == self.segments.len() };
+        fits && self.segments.iter().zip(path).all(|(segment, found)| match segment {
+            Segment::Plain(plain) => **plain == **found,
+            Segment::Any | Segment::Named(_) => true,
+        })
+    }
+}
+
+impl FromStr for PathPattern {
+    type Err = BadPart;
+
+    fn from_str(text: &str) -> Result<Self, BadPart> {
+        let below = text.strip_prefix('/').ok_or(BadPart("a path begins with /"))?;
+        if text.contains(['?', '#']) {
+            return Err(BadPart("a path has no ? and no #"));
+        }
+        let (below, open) = match below.strip_suffix('*') {
+            Some(before) if before.is_empty() || before.ends_with('/') => (before, true),
+            _ => (below, false),
+        };
+        let mut segments: Vec<Segment> = Vec::new();
+        for text in below.split('/').filter(|segment| !segment.is_empty()) {
+            segments.push(match text.strip_prefix('{').map(|named| named.strip_suffix('}')) {
+                _ if text == "*" => Segment::Any,
+                Some(Some(name)) if is_name(name) => Segment::Named(name.into()),
+                None if !text.contains(['{', '}', '*']) => Segment::Plain(unescaped(text).into()),
+                _ => return Err(BadPart("a segment is a text, a name like {tenant}, or *")),
+            });
+        }
+        let mut names: Vec<_> = segments
+            .iter()
+            .filter_map(|segment| if let Segment::Named(name) = segment { Some(name) } else { None })
+            .collect();
+        names.sort_unstable();
+        if names.windows(2).any(|two| two[0] == two[1]) {
+            return Err(BadPart("two segments have one name"));
+        }
+        Ok(Self { segments, open })
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+}
+
+impl fmt::Display for PathPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for segment in &self.segments {
+            match segment {
+                Segment::Plain(text) => write!(f, "/{text}")?,
+                Segment::Any => f.write_str("/*")?,
+                Segment::Named(name) => write!(f, "/{{{name}}}")?,
+            }
+        }
+        match (self.open, self.segments.is_empty()) {
+            (true, _) => f.write_str("/*"),
+            (false, true) => f.write_str("/"),
+            (false, false) => Ok(()),
+        }
+    }
+}
+
+// === impl KeyPart ===
+
+impl FromStr for KeyPart {
+    type Err = BadPart;
+
+    fn from_str(text: &str) -> Result<Self, BadPart> {
+        Ok(match text.split_once(':') {
+            None if text == "host" => Self::Host,
+            None if text == "method" => Self::Method,
+            None if text == "flow" => Self::Flow,
+            None if text == "client" => Self::Client,
+            Some(("path", name)) if is_name(name) => Self::Path(name.into()),
+            Some(("header", name)) if is_name(name) => Self::Header(name.to_ascii_lowercase().into()),
+            Some(("query", name)) if !name.is_empty() => Self::Query(name.into()),
+            _ => return Err(BadPart("it is none of host, method, flow, client, path:…, header:… and query:…")),
+        })
+    }
+}
+
+impl fmt::Display for KeyPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host => f.write_str("host"),
+            Self::Method => f.write_str("method"),
+            Self::Path(name) => write!(f, "path:{name}"),
+            Self::Header(name) => write!(f, "header:{name}"),
+            Self::Query(name) => write!(f, "query:{name}"),
+            Self::Flow => f.write_str("flow"),
+            Self::Client => f.write_str("client"),
+        }
+    }
+}
+
+impl fmt::Display for Added {
+    /// `POST /search with x-batch`: as it names a rule that has no name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut words = Vec::new();
+        if !self.methods.is_empty() {
+            words.push(self.methods.join(","));
+        }
+        words.extend(self.path.as_ref().map(PathPattern::to_string));
+        if !self.headers.is_empty() {
+            words.push(format!("with {}", self.headers.join(",")));
+        }
+        let key: Vec<_> = self.key.iter().filter(|part| **part != KeyPart::Host).map(KeyPart::to_string).collect();
+        if !key.is_empty() {
+            words.push(format!("by {}", key.join(",")));
+        }
+        f.write_str(&words.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, path: &str) -> bool {
+        pattern.parse::<PathPattern>().unwrap().matches(&segments(path))
+    }
+
+    #[test]
+    fn a_path_is_matched_as_servers_read_it() {
+        for path in ["/search", "/search/", "//search", "/%73earch", "/a/../search", "/./search"] {
+            assert!(matches("/search", path), "{path}");
+        }
+        for path in ["/", "/search/more", "/Search", "/a/search", "/search%2Fmore"] {
+            assert!(!matches("/search", path), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_star_at_the_end_is_whatever_follows_and_elsewhere_one_segment() {
+        for path in ["/v1/acme", "/v1/acme/", "/v1/acme/a/b"] {
+            assert!(matches("/v1/{tenant}/*", path), "{path}");
+        }
+        assert!(!matches("/v1/{tenant}/*", "/v1"));
+        assert!(!matches("/v1/{tenant}", "/v1/acme/a"));
+        assert!(matches("/*", "/") && matches("/*", "/a/b"));
+        assert!(matches("/a/*/c", "/a/b/c") && !matches("/a/*/c", "/a/c"));
+    }
+
+    #[test]
+    fn segments_are_called_by_names() {
+        let added = Added { path: Some("/v1/{tenant}/*".parse().unwrap()), ..Added::default() };
+        let named = |path: &str| added.named("tenant", &segments(path)).map(str::to_owned);
+        assert_eq!(named("/v1/acme/things"), Some("acme".into()));
+        assert_eq!(named("/v1/%61cme"), Some("acme".into()));
+        assert_eq!(added.named("other", &segments("/v1/acme")), None);
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused_and_what_is_one_is_written_as_it_was() {
+        for wrong in ["", "search", "/a?b", "/{}", "/{a}/{a}", "/a*", "/{a", "/{a b}"] {
+            assert!(wrong.parse::<PathPattern>().is_err(), "{wrong}");
+        }
+        for good in ["/", "/*", "/search", "/v1/{tenant}/*", "/a/*/c"] {
+            assert_eq!(good.parse::<PathPattern>().unwrap().to_string(), good);
+        }
+        for good in ["host", "method", "flow", "client", "path:tenant", "header:x-api-key", "query:api_key"] {
+            assert_eq!(good.parse::<KeyPart>().unwrap().to_string(), good);
+        }
+        assert!("header:".parse::<KeyPart>().is_err() && "cookie".parse::<KeyPart>().is_err());
+    }
+
+    #[test]
+    fn method_and_header_must_be_there() {
+        let added = Added { methods: vec!["POST".into()], headers: vec!["x-batch".into()], ..Added::default() };
+        let path = segments("/");
+        assert_eq!(added.mismatch("POST", &path, |name| name == "x-batch"), None);
+        assert_eq!(added.mismatch("GET", &path, |_| true), Some(Mismatch::Method));
+        assert_eq!(added.mismatch("POST", &path, |_| false), Some(Mismatch::Header("x-batch")));
+        assert_eq!(added.to_string(), "POST with x-batch");
+    }
+}

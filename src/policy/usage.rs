@@ -1,0 +1,69 @@
+//! Where answers say what their requests used.
+
+use std::{fmt, str::FromStr};
+
+use crate::limit::Unit;
+
+/// Where answers say how much of a unit was used: `output-tokens=completion_tokens`, `points=header:x-points`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageSource {
+    /// The unit.
+    pub unit: Unit,
+    /// Where it is said.
+    pub place: UsagePlace,
+}
+
+/// Where an answer says something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UsagePlace {
+    /// In this header field.
+    Header(Box<str>),
+    /// In the last member of this name in a JSON body, or in those of the events of a stream.
+    Member(Box<str>),
+}
+
+// === impl UsageSource ===
+
+impl UsageSource {
+    /// Whether it is said in the body.
+    pub fn is_in_body(&self) -> bool {
+        matches!(self.place, UsagePlace::Member(_))
+    }
+}
+
+impl FromStr for UsageSource {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let example = || "write \"output-tokens=completion_tokens\" or \"points=header:x-points\"".to_owned();
+        let (unit, place) = text.split_once('=').ok_or_else(example)?;
+        let unit = Unit::named(unit.trim())?;
+        if unit == Unit::REQUESTS {
+            return Err("how many requests one is, no answer says".to_owned());
+        }
+        let place = match place.trim().strip_prefix("header:") {
+            Some(name) => {
+                let name = http::HeaderName::from_bytes(name.as_bytes()).map_err(|_| example())?;
+                UsagePlace::Header(name.as_str().into())
+            }
+            None => {
+                let member = place.trim();
+                let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+                if member.is_empty() || !member.bytes().all(plain) {
+                    return Err(example());
+                }
+                UsagePlace::Member(member.into())
+            }
+        };
+        Ok(Self { unit, place })
+    }
+}
+
+impl fmt::Display for UsageSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            UsagePlace::Header(name) => write!(f, "{}=header:{name}", self.unit),
+            UsagePlace::Member(name) => write!(f, "{}={name}", self.unit),
+        }
+    }
+}

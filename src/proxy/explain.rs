@@ -1,0 +1,252 @@
+//! Says what would become of a request, by the very code that a request goes through. Sends nothing, takes nothing, and
+//! leaves no trace.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Uri, header::HOST, uri::Authority};
+use http_body_util::Empty;
+
+use super::{
+    context::Proxy,
+    message::gateway,
+    steps::{
+        ask::{self, Asking, RequestTerms},
+        draws, keyed_hash,
+        read::{check_tunnel, rewrite},
+    },
+};
+use crate::{
+    clock::Clock,
+    config::Clients,
+    error::Error,
+    lane::{
+        AddedRule, AdmitRequest, Lane, Lanes, LookedUp, Preview,
+        order::{Claim, Turn},
+    },
+    policy::{self, Gateway, Https, HttpsReason, KeyPart, Origin, Policy, Scheme},
+};
+
+/// What decides what becomes of a request.
+pub struct ExplainContext<'a> {
+    /// The lanes, and with them the rules.
+    pub lanes: &'a Lanes,
+    /// The time.
+    pub clock: Clock,
+    /// Who may use the proxy.
+    pub clients: &'a Clients,
+    /// Paths that stand for an API.
+    pub gateways: &'a [Gateway],
+    /// The ports that workers connect to.
+    pub ports: &'a [u16],
+    /// Whether workers on other machines are let in.
+    pub exposed: bool,
+}
+
+/// What would become of a request.
+pub struct Explained {
+    /// The method, as andante sees it: of what is inside of a tunnel it sees nothing.
+    pub method: Method,
+    /// The target, as it sees it: a URL, or the host and port of a tunnel.
+    pub target: String,
+    /// Where it goes.
+    pub origin: Origin,
+    /// What becomes of the tunnel that a client opens for it, if it does, and what says so.
+    pub https: Option<(Https, HttpsReason)>,
+    /// Its lane.
+    pub lane: Arc<Lane>,
+    /// Whether requests have come to the lane before.
+    pub open: bool,
+    /// Whether a rule is for the host.
+    pub ruled: bool,
+    /// The rules for some of the requests to the host, in their order.
+    pub rules: Vec<ExplainedRule>,
+    /// By what it claims its turn.
+    pub claim: Claim,
+    /// For how long it may wait.
+    pub patience: Duration,
+    /// What it asks of the lane, and what the lane would do; or why it never gets there.
+    pub asked: Result<(AdmitRequest, Preview), Error>,
+}
+
+/// A rule for some of the requests to a host.
+pub struct ExplainedRule {
+    /// The rule.
+    pub policy: Arc<Policy>,
+    /// Why it is not for this request; `None` if it is.
+    pub mismatch: Option<String>,
+    /// What its key says of the request, as hashes that mean nothing elsewhere.
+    pub key: Vec<(KeyPart, Option<u64>)>,
+}
+
+/// Where a request leads.
+struct ExplainedTarget {
+    scheme: Scheme,
+    authority: String,
+    /// What the upstream is asked for.
+    path: Uri,
+    /// Whether it came by an address of ours, so that no client opens a tunnel for it.
+    by_gateway: bool,
+}
+
+impl Proxy {
+    /// What would become of `request`, if the client at `client` sent it now.
+    ///
+    /// # Errors
+    /// Why andante would refuse it before it looks for a lane.
+    pub fn explain(&self, request: &Request<()>, client: IpAddr) -> Result<Explained, Error> {
+        if self.is_draining() {
+            return Err(Error::Draining);
+        }
+        let (clients, gateways) = {
+            let settings = self.settings.read();
+            (settings.clients.clone(), settings.gateways.clone())
+        };
+        let context = ExplainContext {
+            lanes: &self.lanes,
+            clock: self.clock,
+            clients: &clients,
+            gateways: &gateways,
+            ports: &self.access.ports,
+            exposed: self.access.exposed,
+        };
+        explain(&context, request, client)
+    }
+}
+
+/// What would become of `request`, if the client at `client` sent it now.
+///
+/// # Errors
+/// Why andante would refuse it before it looks for a lane.
+pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAddr) -> Result<Explained, Error> {
+    if !context.clients.allow(client) {
+        return Err(Error::ClientDenied { client });
+    }
+    let target = target(context, request)?;
+    if target.authority.contains('@') {
+        return Err(Error::UserInfo);
+    }
+    let wrong = || Error::BadTarget { method: request.method().clone() };
+    let mut origin =
+        Origin::parse(target.scheme, &target.authority, Some(target.scheme.default_port())).map_err(|_| wrong())?;
+    let tunnelled = target.scheme == Scheme::Https && !target.by_gateway;
+    if tunnelled && context.exposed {
+        check_tunnel(&origin, || context.lanes.rules())?;
+    }
+    let LookedUp { lane, open, rules } = context.lanes.look_up(&origin);
+    let added: Vec<_> = rules.added(&origin).cloned().map(AddedRule::uncounted).collect();
+    let ruled = !Arc::ptr_eq(lane.policy(), rules.unruled());
+    let https = tunnelled.then(|| rules.https_because(&origin, lane.policy()));
+    if target.scheme == Scheme::Http && lane.policy().egress.secure {
+        origin = origin.secured();
+    }
+    let seen = match https {
+        Some((Https::Tunnel | Https::Refuse, _)) => connect(&origin).ok_or_else(wrong)?,
+        _ => inside(request, &origin, target.path).ok_or_else(wrong)?,
+    };
+    // What is for us alone is gone from what is sent.
+    let fields = if seen.method() == Method::CONNECT { seen.headers() } else { request.headers() };
+    let terms = ask::terms(fields, client, &lane, &added);
+    let (claim, patience) = match &terms {
+        Ok(terms) => (terms.claim, terms.patience),
+        Err(_) => (Claim::USUAL, lane.policy().max_wait),
+    };
+    let refused = https.is_some_and(|(https, _)| https == Https::Refuse);
+    let asked = match terms {
+        _ if refused => Err(Error::TunnelRefused { origin: origin.to_string() }),
+        Err(error) => Err(error),
+        Ok(RequestTerms { cost, .. }) => {
+            let deadline = context.clock.now() + patience;
+            let asking = Asking { policy: lane.policy(), added: &added, claim, cost, turn: Turn::New, deadline };
+            ask::of(&seen, asking).map(|ask| {
+                let preview = lane.preview(&ask);
+                (ask, preview)
+            })
+        }
+    };
+    let tunnel = format!("{origin}");
+    Ok(Explained {
+        method: seen.method().clone(),
+        target: match *seen.method() {
+            Method::CONNECT => tunnel,
+            _ => format!("{}://{}{}", origin.scheme.as_str(), origin.authority(), seen.uri().path()),
+        },
+        rules: explained_rules(&added, &seen, &claim),
+        origin,
+        https,
+        lane,
+        open,
+        ruled,
+        claim,
+        patience,
+        asked,
+    })
+}
+
+/// Where `request` leads: what its target says, or the path of an address of ours.
+fn target(context: &ExplainContext<'_>, request: &Request<()>) -> Result<ExplainedTarget, Error> {
+    let uri = request.uri();
+    let scheme = match uri.scheme_str() {
+        None => None,
+        Some("http") => Some(Scheme::Http),
+        Some("https") => Some(Scheme::Https),
+        Some(other) => return Err(Error::Scheme { scheme: other.to_owned() }),
+    };
+    let path = uri.path_and_query().ok_or(Error::NoTarget)?;
+    let by_gateway = || gateway::target(path, context.gateways);
+    let found = match (scheme, uri.authority()) {
+        (Some(scheme), Some(authority)) => match is_own(context.ports, authority).then(by_gateway).flatten() {
+            Some(found) => found?,
+            None => {
+                let authority = authority.to_string();
+                return Ok(ExplainedTarget { scheme, authority, path: uri.clone(), by_gateway: false });
+            }
+        },
+        (None, Some(_)) => return Err(Error::NoTarget),
+        _ => by_gateway().ok_or(Error::NoTarget)??,
+    };
+    let gateway::Target { scheme, authority, path, .. } = found;
+    Ok(ExplainedTarget { scheme, authority, path: path.into(), by_gateway: true })
+}
+
+/// Whether `authority` is one of ours.
+fn is_own(ports: &[u16], authority: &Authority) -> bool {
+    let host = authority.host().trim_matches(['[', ']']);
+    let here = host.parse::<IpAddr>().map_or_else(|_| host.eq_ignore_ascii_case("localhost"), |ip| ip.is_loopback());
+    here && authority.port_u16().is_some_and(|port| ports.contains(&port))
+}
+
+/// The CONNECT that a client sends first, of which alone andante sees something.
+fn connect(origin: &Origin) -> Option<Request<Empty<Bytes>>> {
+    let host = HeaderValue::try_from(origin.to_string()).ok()?;
+    let request = Request::connect(origin.to_string()).header(HOST, host);
+    request.body(Empty::new()).ok()
+}
+
+/// `request` as the upstream at `origin` is to get it.
+fn inside(request: &Request<()>, origin: &Origin, path: Uri) -> Option<Request<Empty<Bytes>>> {
+    let mut seen = Request::new(Empty::new());
+    (*seen.method_mut(), *seen.uri_mut()) = (request.method().clone(), path);
+    *seen.headers_mut() = request.headers().clone();
+    let (via, host) = ([const { HeaderValue::from_static("1.1 andante") }; 3], origin.authority());
+    rewrite::rewrite(&via, &HeaderValue::try_from(host).ok()?, &mut seen, None);
+    Some(seen)
+}
+
+fn explained_rules<B>(added: &[AddedRule], seen: &Request<B>, claim: &Claim) -> Vec<ExplainedRule> {
+    let path = policy::segments(seen.uri().path());
+    let drawn: Vec<_> = draws::matching(added, seen, &path).map(|(rule, _)| Arc::as_ptr(&rule.policy)).collect();
+    let explained = added.iter().filter_map(|AddedRule { policy, .. }| {
+        let added = policy.added.as_ref()?;
+        let mismatch = match draws::mismatch(added, seen, &path) {
+            Some(mismatch) => Some(mismatch.to_string()),
+            None if drawn.contains(&Arc::as_ptr(policy)) => None,
+            None => Some("a rule before it says `only`".to_owned()),
+        };
+        let hashed = draws::values(added, seen, &path, claim).into_iter();
+        let hashed = hashed.map(|value| value.map(|value| keyed_hash::of((&*policy.name, &*value))));
+        let key = added.key.iter().cloned().zip(hashed).collect();
+        Some(ExplainedRule { policy: policy.clone(), mismatch, key })
+    });
+    explained.collect()
+}

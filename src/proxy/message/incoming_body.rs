@@ -1,0 +1,155 @@
+//! Requests' bodies as they come from their connections; and a hash of one, made as it passes. Of its bytes none is kept.
+
+use std::{
+    hash::{BuildHasher, DefaultHasher, Hasher, RandomState},
+    pin::Pin,
+    sync::{Arc, LazyLock},
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+use hyper::body::Incoming;
+use parking_lot::Mutex;
+
+use super::progress::Progress;
+
+/// A body that has not been read yet, or not all of it.
+pub(crate) struct IncomingBody {
+    incoming: Incoming,
+    /// Boxed: few are hashed.
+    tap: Option<Box<Tap>>,
+}
+
+/// What notes what passes.
+struct Tap {
+    digest: Arc<BodyDigest>,
+    /// That of the connection by which it comes, on which another request may follow.
+    connection: Arc<Progress>,
+}
+
+/// A hash of a body that passes by.
+pub(crate) struct BodyDigest(Mutex<State>);
+
+struct State {
+    hashers: [DefaultHasher; 2],
+    length: u64,
+    complete: bool,
+}
+
+/// What tells one body from another. Two hashes, as 64 bits are few where a mistake hands out another request's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fingerprint {
+    hashes: [u64; 2],
+    length: u64,
+}
+
+// === impl IncomingBody ===
+
+impl IncomingBody {
+    pub(crate) fn new(incoming: Incoming) -> Self {
+        Self { incoming, tap: None }
+    }
+
+    /// Has `digest` see what is read of it. It comes by the connection with this progress.
+    pub(crate) fn hash_into(&mut self, digest: Arc<BodyDigest>, connection: Arc<Progress>) {
+        if self.incoming.is_end_stream() {
+            digest.end();
+        }
+        self.tap = Some(Box::new(Tap { digest, connection }));
+    }
+
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let polled = Pin::new(&mut self.incoming).poll_frame(cx);
+        if let (Some(tap), Poll::Ready(frame)) = (&self.tap, &polled) {
+            tap.note(frame.as_ref(), self.incoming.is_end_stream());
+        }
+        polled
+    }
+
+    pub(crate) fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}
+
+// === impl Tap ===
+
+impl Tap {
+    fn note(&self, frame: Option<&Result<Frame<Bytes>, hyper::Error>>, last: bool) {
+        match frame {
+            Some(Ok(frame)) => {
+                frame.data_ref().into_iter().for_each(|data| self.digest.add(data));
+                if frame.is_trailers() {
+                    self.connection.set_last();
+                }
+                if last || frame.is_trailers() {
+                    self.digest.end();
+                }
+            }
+            Some(Err(_)) => {}
+            None => self.digest.end(),
+        }
+    }
+}
+
+// === impl BodyDigest ===
+
+impl BodyDigest {
+    /// Of a body of which nothing has passed yet.
+    pub(crate) fn new() -> Arc<Self> {
+        // Random, and dead with this process: nobody can make two bodies collide.
+        static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(), RandomState::new()]);
+        let hashers = [KEYS[0].build_hasher(), KEYS[1].build_hasher()];
+        Arc::new(Self(Mutex::new(State { hashers, length: 0, complete: false })))
+    }
+
+    fn add(&self, data: &[u8]) {
+        let mut state = self.0.lock();
+        state.hashers.iter_mut().for_each(|hasher| hasher.write(data));
+        state.length += data.len() as u64;
+    }
+
+    /// All of the body has passed.
+    pub(crate) fn end(&self) {
+        self.0.lock().complete = true;
+    }
+
+    /// What the body is known by; `None` before all of it has passed.
+    pub(crate) fn fingerprint(&self) -> Option<Fingerprint> {
+        let state = self.0.lock();
+        let hashes = [state.hashers[0].finish(), state.hashers[1].finish()];
+        state.complete.then_some(Fingerprint { hashes, length: state.length })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(pieces: &[&str]) -> Option<Fingerprint> {
+        let digest = BodyDigest::new();
+        pieces.iter().for_each(|piece| digest.add(piece.as_bytes()));
+        digest.end();
+        digest.fingerprint()
+    }
+
+    #[test]
+    fn the_pieces_in_which_a_body_comes_do_not_matter_and_each_byte_does() {
+        assert_eq!(of(&["one body"]), of(&["o", "", "ne bo", "dy"]));
+        assert_eq!(of(&["0123456789abcdef", "g"]), of(&["0123456", "789abcdefg"]));
+        assert_eq!(of(&[]), of(&[""]));
+        assert_ne!(of(&["one body"]), of(&["one bodY"]));
+        assert_ne!(of(&[""]), of(&["\0"]));
+    }
+
+    #[test]
+    fn what_has_not_passed_wholly_is_known_by_nothing() {
+        let digest = BodyDigest::new();
+        digest.add(b"half");
+        assert_eq!(digest.fingerprint(), None);
+    }
+}

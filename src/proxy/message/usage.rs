@@ -1,0 +1,183 @@
+//! What an answer says that its request used, read as it passes: nothing is kept but the number that is being read.
+
+use http::{
+    HeaderMap,
+    header::{CONTENT_ENCODING, CONTENT_TYPE},
+};
+
+use crate::{
+    lane::Usage,
+    limit::Unit,
+    policy::{UsagePlace, UsageSource},
+};
+
+/// Reads what an answer says that its request used.
+#[derive(Debug)]
+pub(crate) struct UsageReader {
+    /// What fields said.
+    fields: Vec<(Unit, u32)>,
+    members: Vec<JsonMember>,
+    /// How many bytes have come, of a stream.
+    streamed: Option<u64>,
+}
+
+/// Looks for `"name": 123`. In JSON a quote inside of a text has a backslash before it, so what looks like a member is one.
+#[derive(Debug)]
+struct JsonMember {
+    unit: Unit,
+    name: Box<[u8]>,
+    state: Seeking,
+    /// What the last of them said.
+    last: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seeking {
+    /// The name with its quotes, of which so much has come.
+    Name(usize),
+    Colon,
+    Value,
+    Number(u32),
+}
+
+// === impl UsageReader ===
+
+impl UsageReader {
+    /// For an answer with these fields; `None` if it says nothing that could be read.
+    pub(crate) fn new(sources: &[UsageSource], fields: &HeaderMap) -> Option<Box<Self>> {
+        if sources.is_empty() {
+            return None;
+        }
+        let of = |name| fields.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let kind = of(CONTENT_TYPE).to_ascii_lowercase();
+        let plain = matches!(of(CONTENT_ENCODING), "" | "identity");
+        let streams = kind.starts_with("text/event-stream");
+        let readable = plain && (kind.contains("json") || streams);
+        let (mut said, mut members) = (Vec::new(), Vec::new());
+        for UsageSource { unit, place } in sources {
+            match place {
+                UsagePlace::Header(name) => {
+                    let value = fields.get(&**name).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+                    said.extend(value.map(|used| (*unit, used)));
+                }
+                UsagePlace::Member(name) if readable => {
+                    let name = format!("\"{name}\"").into_bytes().into();
+                    members.push(JsonMember { unit: *unit, name, state: Seeking::Name(0), last: None });
+                }
+                UsagePlace::Member(_) => {}
+            }
+        }
+        (!said.is_empty() || !members.is_empty())
+            .then(|| Box::new(Self { fields: said, members, streamed: streams.then_some(0) }))
+    }
+
+    /// Further bytes of the body.
+    pub(crate) fn read(&mut self, bytes: &[u8]) {
+        self.streamed.iter_mut().for_each(|streamed| *streamed += bytes.len() as u64);
+        for member in &mut self.members {
+            for byte in bytes {
+                member.last = member.read(*byte).or(member.last);
+            }
+        }
+    }
+
+    /// What was said last of each unit, by all that speak of it together: all of it, if the body came `whole`.
+    pub(crate) fn found(&self, whole: bool) -> Usage {
+        let mut usage = Usage { streamed: self.streamed, ..Usage::default() };
+        let open = |unit: Unit| !whole && self.members.iter().any(|member| member.unit == unit);
+        let fields = self.fields.iter().map(|(unit, used)| (*unit, Some(*used)));
+        for (unit, used) in fields.chain(self.members.iter().map(|member| (member.unit, member.last))) {
+            let found = if open(unit) { &mut usage.at_least } else { &mut usage.said };
+            // Of a unit of which a whole answer says nothing, nothing is known.
+            let Some(used) = used.or(open(unit).then_some(0)) else { continue };
+            match found.iter_mut().find(|(other, _)| *other == unit) {
+                Some((_, sum)) => *sum = sum.saturating_add(used),
+                None => found.push((unit, used)),
+            }
+        }
+        usage
+    }
+}
+
+// === impl Member ===
+
+impl JsonMember {
+    /// The number, once it has ended.
+    fn read(&mut self, byte: u8) -> Option<u32> {
+        let again = if byte == b'"' { Seeking::Name(1) } else { Seeking::Name(0) };
+        let (state, found) = match self.state {
+            Seeking::Name(come) if self.name[come] != byte => (again, None),
+            Seeking::Name(come) if come + 1 == self.name.len() => (Seeking::Colon, None),
+            Seeking::Name(come) => (Seeking::Name(come + 1), None),
+            Seeking::Colon if byte == b':' => (Seeking::Value, None),
+            Seeking::Value if byte.is_ascii_digit() => (Seeking::Number(u32::from(byte - b'0')), None),
+            Seeking::Colon | Seeking::Value if byte.is_ascii_whitespace() => (self.state, None),
+            Seeking::Colon | Seeking::Value => (again, None),
+            Seeking::Number(number) if byte.is_ascii_digit() => {
+                (Seeking::Number(number.saturating_mul(10).saturating_add(u32::from(byte - b'0'))), None)
+            }
+            Seeking::Number(number) => (again, Some(number)),
+        };
+        self.state = state;
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(content: &str, sources: &[&str], body: &str) -> Vec<u32> {
+        let sources: Vec<UsageSource> = sources.iter().map(|source| source.parse().unwrap()).collect();
+        let mut fields = HeaderMap::new();
+        fields.insert(CONTENT_TYPE, content.parse().unwrap());
+        fields.insert("x-points", "7".parse().unwrap());
+        let numbers = |piece: usize| {
+            let Some(mut reader) = UsageReader::new(&sources, &fields) else { return Vec::new() };
+            body.as_bytes().chunks(piece).for_each(|bytes| reader.read(bytes));
+            reader.found(true).said.iter().map(|(_, used)| *used).collect::<Vec<_>>()
+        };
+        let whole = numbers(body.len());
+        assert_eq!(numbers(1), whole, "however it is cut");
+        whole
+    }
+
+    #[test]
+    fn the_last_member_of_a_name_says_it_and_no_text_that_looks_like_one() {
+        let json = r#"{"choices":[{"text":"\"completion_tokens\": 1, \\"}],"usage":{"prompt_tokens": 12,"completion_tokens" :345}}"#;
+        let sources = ["usage-in=prompt_tokens", "usage-out=completion_tokens"];
+        assert_eq!(found("application/json", &sources, json), [12, 345]);
+        assert_eq!(found("text/html", &sources, json), [0; 0]);
+        // https://docs.anthropic.com/en/docs/build-with-claude/streaming: counts of message_delta are cumulative.
+        let events = "event: message_start\ndata: {\"usage\":{\"input_tokens\":25,\"output_tokens\":1}}\n\n\
+                      event: message_delta\ndata: {\"usage\":{\"output_tokens\": 15}}\n\n";
+        let sources = ["usage-in=input_tokens", "usage-out=output_tokens"];
+        assert_eq!(found("text/event-stream; charset=utf-8", &sources, events), [25, 15]);
+        // https://platform.claude.com/docs/en/api/rate-limits: what is written to a cache counts as input, what is read does not.
+        let json = r#"{"input_tokens":25,"cache_creation_input_tokens":100,"cache_read_input_tokens":9000}"#;
+        let sources = ["usage-in=input_tokens", "usage-in=cache_creation_input_tokens"];
+        assert_eq!(found("application/json", &sources, json), [125]);
+        assert_eq!(found("application/json", &sources, r#"{"input_tokens":25}"#), [25]);
+        assert_eq!(found("application/json", &["usage-out=n"], r#"{"n":null, "n" "n":"5", "n":[1]}"#), [0; 0]);
+        assert_eq!(found("image/png", &["usage-in=header:X-Points"], "{}"), [7]);
+    }
+
+    #[test]
+    fn what_a_stream_has_said_that_was_cut_short_is_the_least_that_was_used() {
+        let sources: Vec<UsageSource> = ["usage-in=input_tokens", "usage-out=output_tokens", "usage-p=header:x-points"]
+            .map(|s| s.parse().unwrap())
+            .into();
+        let mut fields = HeaderMap::new();
+        fields.insert(CONTENT_TYPE, "text/event-stream".parse().unwrap());
+        fields.insert("x-points", "7".parse().unwrap());
+        let mut reader = UsageReader::new(&sources, &fields).unwrap();
+        let begun = "data: {\"usage\":{\"input_tokens\":25}}\n\n";
+        reader.read(begun.as_bytes());
+        let [input, output, points] = ["usage-in", "usage-out", "usage-p"].map(|name| Unit::named(name).unwrap());
+        let usage = reader.found(false);
+        assert_eq!(usage.said, [(points, 7)], "a field has said all that there is");
+        assert_eq!(usage.at_least, [(input, 25), (output, 0)]);
+        assert_eq!(usage.streamed, Some(begun.len() as u64));
+        assert_eq!(reader.found(true).said, [(points, 7), (input, 25)]);
+    }
+}

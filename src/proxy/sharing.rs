@@ -1,0 +1,365 @@
+//! Requests that share one call: who waits for it, with whose ticket it leaves, and what came of it.
+//!
+//! A call belongs to none of its members. It runs in a task of its own, so that a member may leave without it, and ends with
+//! its last member. Members that claim their turn in different ways hold a ticket each, and the call leaves with the first
+//! one whose turn comes: sharing makes nobody wait for longer.
+
+mod candidate;
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use http::response;
+use lru::LruCache;
+use parking_lot::Mutex;
+use tokio::{sync::watch, task::AbortHandle};
+
+pub(crate) use self::candidate::Candidate;
+use crate::{
+    clock::Instant,
+    error::Error,
+    lane::order::Claim,
+    proxy::{
+        message::shared_body::{SharedBody, SharedMemory},
+        request_stats::RequestStats,
+    },
+};
+
+/// As much memory is used for answers that are shared, over all of them.
+const MEMORY: usize = 64 * 1024 * 1024;
+/// For how long requests whose answer could not be shared are not held back for one.
+const ALONE_FOR: Duration = Duration::from_secs(60);
+/// So many of them are remembered.
+const ALONE: std::num::NonZeroUsize = std::num::NonZeroUsize::new(4096).expect("more than none");
+/// Origins are told apart by this many counters; two that share one are only shared a little less.
+const EPOCHS: usize = 64;
+
+/// What makes two requests the same; a keyed hash of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    /// Of the request.
+    pub(crate) request: [u64; 2],
+    /// Of its origin.
+    pub(crate) origin: u64,
+}
+
+/// The calls that are shared now.
+pub(crate) struct SharedCalls {
+    groups: Mutex<HashMap<Key, Weak<CallGroup>>>,
+    alone: Mutex<LruCache<Key, Instant>>,
+    /// How many requests that may have changed something each origin has answered.
+    epochs: [AtomicU64; EPOCHS],
+    pub(crate) memory: Arc<SharedMemory>,
+}
+
+/// The requests that share one call.
+pub(crate) struct CallGroup {
+    key: Key,
+    sharing: Arc<SharedCalls>,
+    stage: watch::Sender<CallStage>,
+    state: Mutex<State>,
+}
+
+/// How far the call has come.
+#[derive(Clone)]
+pub(crate) enum CallStage {
+    /// It waits for a slot.
+    Waiting,
+    /// It has one.
+    Sent,
+    /// This is the answer.
+    Answered(Arc<SharedAnswer>),
+    /// It has failed.
+    Failed,
+}
+
+/// The answer of a call.
+pub(crate) struct SharedAnswer {
+    pub(crate) head: response::Parts,
+    pub(crate) body: Arc<SharedBody>,
+    /// The tries that it took.
+    pub(crate) tries: RequestStats,
+    /// Whether it is for all members, or for the one alone whose call it was.
+    pub(crate) for_all: bool,
+}
+
+#[derive(Default)]
+struct State {
+    places: Vec<SharedTicket>,
+    next: u32,
+    members: usize,
+    /// The place with which the call was sent, and what its origin had answered by then.
+    elected: Option<(u32, u64)>,
+    /// Nothing more is to be had of it.
+    over: bool,
+}
+
+/// A ticket of the call, and the members that claim their turn as it does.
+struct SharedTicket {
+    number: u32,
+    claim: Claim,
+    members: usize,
+    task: Option<AbortHandle>,
+    /// When its slot is expected to mature.
+    expected: Option<Instant>,
+    failed: bool,
+    error: Option<Error>,
+}
+
+/// One request that shares a call.
+pub(crate) struct CallMember {
+    group: Arc<CallGroup>,
+    place: u32,
+    /// It is its request that is sent.
+    pub(crate) is_owner: bool,
+    stage: watch::Receiver<CallStage>,
+}
+
+/// What a call stands for whose answer is for several requests.
+pub(crate) trait SharedCall: Send + Sync {
+    /// Its slot is expected to mature at `expected`.
+    fn expects(&self, expected: Instant);
+
+    /// It has a slot. Says whether it is the one that sends the request; then no other is.
+    #[must_use = "only one place may send the request"]
+    fn elect(&self) -> bool;
+}
+
+/// What a member gets of its call.
+pub(crate) enum SharedOutcome {
+    /// The call has a slot.
+    Sent,
+    /// The answer.
+    Answer(Arc<SharedAnswer>),
+    /// What became of the request: it was this one that was sent.
+    Error(Error),
+    /// Nothing, and the ticket is gone: it may share another call.
+    Again,
+    /// Nothing: it goes on by itself.
+    Alone,
+}
+
+// === impl Sharing ===
+
+impl SharedCalls {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            groups: Mutex::default(),
+            alone: Mutex::new(LruCache::new(ALONE)),
+            epochs: std::array::from_fn(|_| AtomicU64::new(0)),
+            memory: Arc::new(SharedMemory::new(MEMORY)),
+        })
+    }
+
+    /// Makes the request with this `key` a member of a call: of one under way, or of a new one. Also gives the place that
+    /// is to wait for a slot, if that is a new one.
+    pub(crate) fn join(self: &Arc<Self>, key: Key, claim: Claim) -> (CallMember, Option<Arc<Candidate>>) {
+        loop {
+            // Never under the lock: the last one to drop a group takes it.
+            let known = self.groups.lock().get(&key).cloned();
+            if let Some(joined) = known.as_ref().and_then(Weak::upgrade).and_then(|group| group.join(claim)) {
+                return joined;
+            }
+            let group = Arc::new(CallGroup {
+                key,
+                sharing: self.clone(),
+                stage: watch::Sender::new(CallStage::Waiting),
+                state: Mutex::default(),
+            });
+            let mut groups = self.groups.lock();
+            let same = match (groups.get(&key), &known) {
+                (Some(now), Some(known)) => now.ptr_eq(known),
+                (now, _) => now.is_none(),
+            };
+            if same {
+                groups.insert(key, Arc::downgrade(&group));
+                drop(groups);
+                return group.join(claim).expect("nothing has come of a new call");
+            }
+            drop(groups);
+        }
+    }
+
+    /// Whether the answer to such a request could not be shared lately.
+    pub(crate) fn is_alone(&self, key: Key, now: Instant) -> bool {
+        self.alone.lock().get(&key).is_some_and(|until| now < *until)
+    }
+
+    /// The answer to such a request could not be shared.
+    pub(crate) fn set_alone(&self, key: Key, now: Instant) {
+        self.alone.lock().put(key, now + ALONE_FOR);
+    }
+
+    /// A request that may have changed something was answered by the origin with this hash: what was sent to it before is
+    /// not for those that come from now on.
+    pub(crate) fn changed(&self, origin: u64) {
+        self.epoch(origin).fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn epoch(&self, origin: u64) -> &AtomicU64 {
+        &self.epochs[origin as usize % EPOCHS]
+    }
+}
+
+// === impl Group ===
+
+impl CallGroup {
+    fn join(self: &Arc<Self>, claim: Claim) -> Option<(CallMember, Option<Arc<Candidate>>)> {
+        let mut state = self.state.lock();
+        let epoch = self.sharing.epoch(self.key.origin).load(Ordering::SeqCst);
+        if state.over || state.elected.is_some_and(|(_, sent)| sent != epoch) {
+            return None;
+        }
+        let elected = state.elected.map(|(place, _)| place);
+        let same = |place: &&mut SharedTicket| match elected {
+            Some(elected) => place.number == elected,
+            None => !place.failed && place.claim == claim,
+        };
+        let (place, is_owner) = match state.places.iter_mut().find(same) {
+            Some(place) => {
+                place.members += 1;
+                (place.number, false)
+            }
+            None if elected.is_some() => return None,
+            None => {
+                let number = state.next;
+                state.next += 1;
+                let place =
+                    SharedTicket { number, claim, members: 1, task: None, expected: None, failed: false, error: None };
+                state.places.push(place);
+                (number, true)
+            }
+        };
+        state.members += 1;
+        drop(state);
+        let candidate = is_owner.then(|| Arc::new(Candidate { group: Arc::downgrade(self), place }));
+        Some((CallMember { group: self.clone(), place, is_owner, stage: self.stage.subscribe() }, candidate))
+    }
+
+    /// Forgets the call: nobody else is to share it.
+    fn close(&self) {
+        self.state.lock().over = true;
+    }
+}
+
+impl Drop for CallGroup {
+    fn drop(&mut self) {
+        let mut groups = self.sharing.groups.lock();
+        if groups.get(&self.key).is_some_and(|group| group.strong_count() == 0) {
+            groups.remove(&self.key);
+        }
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn place(&mut self, number: u32) -> Option<&mut SharedTicket> {
+        self.places.iter_mut().find(|place| place.number == number)
+    }
+}
+
+// === impl Ticket ===
+
+impl SharedTicket {
+    fn abort(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
+    }
+}
+
+// === impl Member ===
+
+impl CallMember {
+    /// When the call is expected to leave.
+    pub(crate) fn expected(&self) -> Option<Instant> {
+        let mut state = self.group.state.lock();
+        if state.elected.is_some() { None } else { state.place(self.place).and_then(|place| place.expected) }
+    }
+
+    /// What comes of the call next, after `sent` says whether it was sent already.
+    pub(crate) async fn next(&mut self, sent: bool) -> SharedOutcome {
+        loop {
+            let stage = self.stage.borrow_and_update().clone();
+            match stage {
+                CallStage::Waiting => {
+                    let mut state = self.group.state.lock();
+                    if let Some(place) = state.place(self.place).filter(|place| place.failed) {
+                        // Only the one whose request it is has the error.
+                        let error = if self.is_owner { place.error.take() } else { None };
+                        return error.map_or(SharedOutcome::Again, SharedOutcome::Error);
+                    }
+                }
+                CallStage::Sent if !sent => return SharedOutcome::Sent,
+                CallStage::Sent => {}
+                CallStage::Answered(answer) if answer.for_all || self.is_elected() => {
+                    return SharedOutcome::Answer(answer);
+                }
+                CallStage::Answered(_) => return SharedOutcome::Alone,
+                CallStage::Failed if self.is_elected() => {
+                    let error = self.group.state.lock().place(self.place).and_then(|place| place.error.take());
+                    return error.map_or(SharedOutcome::Alone, SharedOutcome::Error);
+                }
+                CallStage::Failed => return SharedOutcome::Alone,
+            }
+            if self.stage.changed().await.is_err() {
+                return SharedOutcome::Alone;
+            }
+        }
+    }
+
+    /// Whether it is this request that was sent.
+    pub(crate) fn is_elected(&self) -> bool {
+        self.is_owner && self.group.state.lock().elected.is_some_and(|(place, _)| place == self.place)
+    }
+}
+
+impl Drop for CallMember {
+    fn drop(&mut self) {
+        let mut state = self.group.state.lock();
+        state.members -= 1;
+        if let Some(place) = state.place(self.place) {
+            place.members -= 1;
+        }
+        let (last, elected) = (state.members == 0, state.elected.is_some());
+        // A ticket that nobody claims any more leaves the queue; once the request was sent, it is everybody's.
+        for place in state.places.iter_mut().filter(|place| last || (!elected && place.members == 0)) {
+            place.failed = true;
+            place.abort();
+        }
+        state.over |= last;
+    }
+}
+
+// === impl Key ===
+
+impl Key {
+    /// Two hashes, as 64 bits are few where a mistake hands an answer to somebody else. `hash` is told which one it makes.
+    pub(crate) fn new(origin: u64, hash: impl Fn(u8) -> u64) -> Self {
+        Self { request: [hash(0), hash(1)], origin }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_error_is_for_the_one_whose_request_has_failed_whoever_looks_first() {
+        let sharing = SharedCalls::new();
+        let key = Key::new(1, u64::from);
+        let (mut owner, candidate) = sharing.join(key, Claim::USUAL);
+        let (mut other, none) = sharing.join(key, Claim::USUAL);
+        assert!(none.is_none());
+        candidate.unwrap().failed(Error::UriTooLong);
+        assert!(matches!(other.next(false).await, SharedOutcome::Again));
+        assert!(matches!(owner.next(false).await, SharedOutcome::Error(Error::UriTooLong)));
+    }
+}

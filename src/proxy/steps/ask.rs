@@ -1,0 +1,110 @@
+//! What a request asks of its lane: by what it claims its turn, for how long it may wait, what it costs, and on which budgets
+//! it draws. Pure: the proxy asks with it, and `andante explain` says it.
+
+use std::{net::IpAddr, time::Duration};
+
+use http::{HeaderName, Method, Request, header::HeaderMap};
+
+use super::{claim, credential, draws};
+use crate::{
+    clock::Instant,
+    error::Error,
+    lane::{
+        AddedRule, AdmitRequest, Lane,
+        order::{Claim, Turn},
+    },
+    learn::RouteKey,
+    limit::Cost,
+    policy::Policy,
+};
+
+/// What the worker is willing to put up with (RFC 7240).
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+
+/// What a request says of itself, in fields that the upstream does not see.
+pub(crate) struct RequestTerms {
+    /// By what it claims its turn.
+    pub(crate) claim: Claim,
+    /// What it says that it costs.
+    pub(crate) cost: Option<Cost>,
+    /// For how long it may wait.
+    pub(crate) patience: Duration,
+}
+
+/// What waits for a slot.
+pub(crate) struct Asking<'a> {
+    /// The policy of its lane.
+    pub(crate) policy: &'a Policy,
+    /// The rules for some of the requests to its origin.
+    pub(crate) added: &'a [AddedRule],
+    pub(crate) claim: Claim,
+    /// What it says that it costs.
+    pub(crate) cost: Option<Cost>,
+    pub(crate) turn: Turn,
+    pub(crate) deadline: Instant,
+}
+
+/// What the request with these `fields` says of itself, which comes from the client at `address` and is for `lane`.
+pub(crate) fn terms(
+    fields: &HeaderMap,
+    address: IpAddr,
+    lane: &Lane,
+    added: &[AddedRule],
+) -> Result<RequestTerms, Error> {
+    let policy = lane.policy();
+    let learned = policy.learns_patience.then(|| lane.departures().patience()).flatten();
+    let patience = patience(fields).min(policy.max_wait).min(learned.unwrap_or(Duration::MAX));
+    let (claim, cost) = (claim::read(fields, address, policy), claim::cost(fields, policy, added)?);
+    Ok(RequestTerms { claim, cost, patience })
+}
+
+/// What `request`, as it will be sent, asks of its lane.
+pub(crate) fn of<B>(request: &Request<B>, asking: Asking<'_>) -> Result<AdmitRequest, Error> {
+    let Asking { policy, added, claim, cost, turn, deadline } = asking;
+    let cost = cost.unwrap_or_else(|| draws::cost(added, request, policy)).shared(&policy.limits);
+    let draws = draws::of(added, request, &claim, cost)?;
+    let kind = match *request.method() {
+        // What is inside of a tunnel is unknown.
+        Method::CONNECT => RouteKey::NONE,
+        _ => draws::of_kind(
+            &draws,
+            RouteKey::new(request.method().as_str(), request.uri().path())
+                .with_credential(credential::hash(request.headers())),
+        ),
+    };
+    Ok(AdmitRequest { cost, kind, claim, deadline, turn, draws })
+}
+
+/// How long the worker is willing to wait: `Prefer: wait=30`, in seconds (RFC 7240 §4.3).
+fn patience(fields: &HeaderMap) -> Duration {
+    if !fields.contains_key(PREFER) {
+        return Duration::MAX;
+    }
+    let preferences = fields.get_all(PREFER).iter().filter_map(|line| line.to_str().ok());
+    let mut preferences = preferences.flat_map(|line| line.split([',', ';']));
+    let wait = preferences.find_map(|preference| {
+        let (name, value) = preference.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("wait").then(|| value.trim().trim_matches('"').parse::<u32>().ok())?
+    });
+    wait.map_or(Duration::MAX, |seconds| Duration::from_secs(u64::from(seconds)))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn patience_is_read_from_prefer() {
+        let wait = |value: &'static str| {
+            let mut fields = HeaderMap::new();
+            fields.insert("prefer", HeaderValue::from_static(value));
+            patience(&fields)
+        };
+        assert_eq!(wait("wait=30"), Duration::from_secs(30));
+        assert_eq!(wait("respond-async, Wait=\"7\""), Duration::from_secs(7));
+        assert_eq!(wait("wait=soon"), Duration::MAX);
+        assert_eq!(wait("return=minimal"), Duration::MAX);
+    }
+}

@@ -1,0 +1,180 @@
+//! By what a request claims its turn, and what it costs: `Priority`, `Andante-Flow`, `Andante-Cost`, and whose it is.
+
+use std::net::IpAddr;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sfv::{Dictionary, ListEntry, Parser};
+
+use crate::{
+    error::Error,
+    lane::{
+        AddedRule,
+        order::{Claim, ClientId, FlowId, Urgency, Weight},
+    },
+    limit::{Cost, Unit},
+    policy::{Policy, TooSmall},
+    proxy::{message::priority, steps::keyed_hash},
+};
+
+const FLOW: HeaderName = HeaderName::from_static("andante-flow");
+const COST: HeaderName = HeaderName::from_static("andante-cost");
+/// From here on everybody may say how urgent a request is.
+const FREE: u8 = 3;
+
+/// By what the request with these fields claims its turn, which comes from the client at `address`.
+pub(super) fn read(fields: &HeaderMap, address: IpAddr, policy: &Policy) -> Claim {
+    let turns = &policy.turns;
+    let urgency = priority::urgency(fields).and_then(Urgency::new).unwrap_or(Urgency::USUAL);
+    let urgency = if urgency.get() < FREE && !turns.may_be_urgent(address) { Urgency::USUAL } else { urgency };
+    let flow = fields.get(FLOW).map(http::HeaderValue::as_bytes);
+    Claim {
+        urgency,
+        client: ClientId::of(address),
+        flow: flow.map_or(FlowId::default(), |name| FlowId(keyed_hash::of(name))),
+        client_weight: Weight(turns.weight_of_client(address)),
+        flow_weight: Weight(flow.map_or(std::num::NonZeroU16::MIN, |flow| turns.weight_of_flow(flow))),
+    }
+}
+
+/// What the request with these fields says that it costs, if it says anything.
+pub(super) fn cost(fields: &HeaderMap, policy: &Policy, narrower: &[AddedRule]) -> Result<Option<Cost>, Error> {
+    if !fields.contains_key(COST) {
+        return Ok(None);
+    }
+    let cost = said(fields, policy, narrower)?;
+    match policy.too_small_for(&cost) {
+        Some(TooSmall { cost, limit }) => Err(Error::TooCostly { cost, limit }),
+        None => Ok(Some(cost)),
+    }
+}
+
+/// What `Andante-Cost` says: how many requests, or how much of each unit, as a structured dictionary (RFC 9651 §3.2).
+fn said(fields: &HeaderMap, policy: &Policy, narrower: &[AddedRule]) -> Result<Cost, Error> {
+    let counted = || policy.units().chain(narrower.iter().flat_map(|rule| rule.policy.units()));
+    let lines: Vec<_> = fields.get_all(COST).iter().map(HeaderValue::as_bytes).collect();
+    let text = lines.join(&b", "[..]);
+    let bad = || Error::BadCost { found: String::from_utf8_lossy(&text).into_owned() };
+    // As RFC 9110 §8.6 writes numbers: `+5` is none.
+    if !text.is_empty() && text.iter().all(u8::is_ascii_digit) {
+        let requests = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
+        return requests.and_then(Cost::new).ok_or_else(bad);
+    }
+    let dictionary: Dictionary = Parser::new(&text).parse().map_err(|_| bad())?;
+    let mut cost = Cost::MIN;
+    for (name, entry) in &dictionary {
+        let ListEntry::Item(item) = entry else { return Err(bad()) };
+        let amount = item.bare_item.as_integer().and_then(|amount| u32::try_from(amount).ok()).ok_or_else(bad)?;
+        let unit = Unit::known(name.as_str());
+        match unit {
+            Some(Unit::REQUESTS) if amount == 0 => return Err(bad()),
+            Some(unit) if unit == Unit::REQUESTS || counted().any(|counted| counted == unit) => {
+                cost = cost.with(unit, amount);
+            }
+            _ if counted().next().is_some() => {
+                let mut counted: Vec<_> = counted().map(Unit::name).collect();
+                counted.sort_unstable();
+                counted.dedup();
+                return Err(Error::UncountedUnit { found: name.as_str().to_owned(), counted: counted.join(", ") });
+            }
+            // A worker may say the same to all APIs.
+            _ => {}
+        }
+    }
+    if dictionary.is_empty() { Err(bad()) } else { Ok(cost) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{limit::Limits, policy::Turns};
+
+    fn fields(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut fields = HeaderMap::new();
+        for (name, value) in lines {
+            fields.append(*name, HeaderValue::from_static(value));
+        }
+        fields
+    }
+
+    fn policy(turns: Turns) -> Policy {
+        Policy { turns, limits: vec!["10/s".parse().unwrap(), "500/min".parse().unwrap()], ..Policy::new("", vec![]) }
+    }
+
+    fn claim(lines: &[(&'static str, &'static str)], turns: Turns) -> Claim {
+        read(&fields(lines), [10, 1, 2, 3].into(), &policy(turns))
+    }
+
+    #[test]
+    fn a_request_that_says_nothing_is_one_of_its_clients_nameless_flow() {
+        let usual = claim(&[], Turns::default());
+        assert_eq!(usual, Claim { client: ClientId::of([10, 1, 2, 3].into()), ..Claim::USUAL });
+    }
+
+    #[test]
+    fn a_rule_says_who_may_be_urgent_and_everybody_may_be_patient() {
+        let urgency = |value, turns| claim(&[("priority", value)], turns).urgency.get();
+        let only = |network: &str| Turns { urgent: Some(vec![network.parse().unwrap()]), ..Turns::default() };
+        assert_eq!(urgency("u=0", Turns::default()), 0);
+        assert_eq!(urgency("u=0", only("10.1.0.0/16")), 0);
+        assert_eq!(urgency("u=0", only("10.2.0.0/16")), 3);
+        assert_eq!(urgency("u=7", only("10.2.0.0/16")), 7);
+    }
+
+    #[test]
+    fn weights_are_those_of_the_rule() {
+        let weights = ["batch=2", "10.1.0.0/16=7"].map(|text| text.parse().unwrap()).to_vec();
+        let turns = Turns { weights, ..Turns::default() };
+        let batch = claim(&[("andante-flow", "batch")], turns.clone());
+        assert_eq!((batch.flow_weight.0.get(), batch.client_weight.0.get()), (2, 7));
+        let live = claim(&[("andante-flow", "live")], turns);
+        assert_eq!(live.flow_weight, Weight::ONE);
+        assert_ne!((live.flow, batch.flow), (FlowId::default(), live.flow));
+    }
+
+    #[test]
+    fn a_cost_is_a_whole_number_that_the_smallest_limit_can_give() {
+        let cost = |value| cost(&fields(&[("andante-cost", value)]), &policy(Turns::default()), &[]);
+        assert_eq!(cost("10").unwrap(), Cost::new(10));
+        assert_eq!(cost("tokens=5000, requests=2").unwrap(), Cost::new(2), "nothing counts tokens here");
+        for wrong in ["0", "-1", "+1", "1.5", "many", "", "99999999999"] {
+            assert!(matches!(cost(wrong), Err(Error::BadCost { .. })), "{wrong}");
+        }
+        let Err(error) = cost("11") else { panic!("10 in a second are all that there are") };
+        assert_eq!(error.to_string(), "a request that costs 11 fits no window of 10/s");
+    }
+
+    #[test]
+    fn a_cost_is_one_that_a_calendar_can_give() {
+        let policy = Policy { calendar: vec!["5/day in UTC".parse().unwrap()], ..Policy::new("", vec![]) };
+        let cost = |value| cost(&fields(&[("andante-cost", value)]), &policy, &[]);
+        assert_eq!(cost("5").unwrap().map(|cost| cost.requests()), Some(5));
+        let Err(error) = cost("6") else { panic!("5 in a day are all that there are") };
+        assert_eq!(error.to_string(), "a request that costs 6 fits no window of 5/day in UTC");
+    }
+
+    #[test]
+    fn a_cost_names_the_units_that_the_limits_count() {
+        let limits: Limits = "10/s, 900 in-tokens/min, 200 out-tokens/min, 5000 in-tokens/day in UTC".parse().unwrap();
+        let policy = Policy { limits: limits.limits, calendar: limits.calendar, ..Policy::new("", vec![]) };
+        let cost = |lines: &[&'static str]| {
+            let lines: Vec<_> = lines.iter().map(|line| ("andante-cost", *line)).collect();
+            cost(&fields(&lines), &policy, &[])
+        };
+        let of = |cost: Cost, unit: &str| cost.of(Unit::named(unit).unwrap()).map(std::num::NonZeroU32::get);
+        for lines in [&["in-tokens=900, out-tokens=20"][..], &["in-tokens=900", "out-tokens=20;x=1"]] {
+            let cost = cost(lines).unwrap().unwrap();
+            assert_eq!((of(cost, "in-tokens"), of(cost, "out-tokens"), cost.requests()), (Some(900), Some(20), 1));
+        }
+        assert_eq!(of(cost(&["in-tokens=0"]).unwrap().unwrap(), "in-tokens"), None);
+        assert_eq!(cost(&["4"]).unwrap().unwrap().requests(), 4);
+        for wrong in
+            ["in-tokens", "in-tokens=-1", "in-tokens=1.5", "in-tokens=(1)", "in-tokens=99999999999", "requests=0"]
+        {
+            assert!(matches!(cost(&[wrong]), Err(Error::BadCost { .. })), "{wrong}");
+        }
+        let error = |line| cost(&[line]).unwrap_err().to_string();
+        assert_eq!(error("out-tokens=201"), "a request that costs 201 out-tokens fits no window of 200 out-tokens/min");
+        let counted = "but the limits here count in-tokens, out-tokens";
+        assert_eq!(error("in_tokens=5"), format!("Andante-Cost names \"in_tokens\", {counted}"));
+    }
+}

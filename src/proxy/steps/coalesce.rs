@@ -1,0 +1,162 @@
+//! Lets identical requests share one call. Does nothing where the rule does not ask for it.
+//!
+//! The call runs in a task of its own, with an exchange of its own, and belongs to no worker. `key` says which requests are
+//! identical, and which answers are for all of them. Who waits for it stands in
+//! [`sharing`](crate::proxy::sharing).
+
+mod key;
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use http::Response;
+use http_body::Body as _;
+use tower::Service;
+
+use super::shared_call::{self, note};
+use crate::{
+    error::Error,
+    lane::order::Turn,
+    metrics::Saving,
+    proxy::{
+        call::{Answered, Call},
+        message::{fields, request_body::copy_without_body, shared_body::SharedBody},
+        outbound::response_body::ResponseBody,
+        request_stats::Wait,
+        sharing::{CallMember, Candidate, SharedAnswer, SharedCalls, SharedOutcome},
+    },
+};
+
+/// What a request has of the call that it shares.
+enum Followed {
+    /// An answer, or an error that is its own.
+    Ended(Answered),
+    /// Nothing, but it may share another one.
+    Again,
+    /// Nothing: it goes on by itself.
+    Alone,
+}
+
+/// Has the origin's answers from before forgotten when a request is over that may have changed something.
+pub(super) struct OriginChange {
+    sharing: Arc<SharedCalls>,
+    origin: u64,
+}
+
+/// Has `call` share a call with others that ask for the same.
+pub(super) async fn share<S>(mut inner: S, mut call: Call) -> Answered
+where
+    S: Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+{
+    let (sharing, clock) = (call.exchange.proxy.sharing.clone(), call.exchange.proxy.clock);
+    if let Some(_change) = OriginChange::of(&call) {
+        return inner.call(call).await;
+    }
+    let origin = key::origin(&call.route.origin);
+    let Some(key) = key::of(&call, origin).filter(|key| !sharing.is_alone(*key, clock.now())) else {
+        return inner.call(call).await;
+    };
+    // Whoever has waited for a call that came to nothing tries another one once: if that has no luck either, it is not
+    // for lack of company.
+    for _ in 0..2 {
+        let (member, candidate) = sharing.join(key, call.claim);
+        if let Some(candidate) = candidate {
+            let exchange = shared_call::exchange(&call);
+            let request = Box::new(copy_without_body(&call.request, exchange.progress.clone()));
+            let shared = shared_call::of(&call, request, exchange, candidate.clone());
+            let task = tokio::spawn(run(inner.clone(), shared, candidate.clone()));
+            candidate.runs_in(task.abort_handle());
+        }
+        match follow(&call, member).await {
+            Followed::Ended(answered) => return answered,
+            Followed::Again => call.turn = Turn::Resent,
+            Followed::Alone => {
+                sharing.set_alone(key, clock.now());
+                break;
+            }
+        }
+    }
+    // It has waited as long as the others of its flow that came before it.
+    call.turn = Turn::Resent;
+    call.exchange.progress.awaits_answer();
+    let mut answer = inner.call(call).await?;
+    note(&mut answer, "andante; fwd=miss; collapsed=?0");
+    Ok(answer)
+}
+
+/// Runs `call`, and hands what comes of it to those that share it.
+async fn run<S>(mut inner: S, call: Call, candidate: Arc<Candidate>)
+where
+    S: Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send>,
+{
+    let (exchange, route) = (call.exchange.clone(), call.route.clone());
+    let (head, body) = match shared_call::watched(&exchange, &route, pin!(inner.call(call))).await {
+        Ok(answer) => answer.into_parts(),
+        Err(error) => return candidate.failed(error),
+    };
+    let size = body.size_hint();
+    let for_all = key::is_for_all(&head, &size);
+    let shared = SharedBody::new(size, exchange.proxy.sharing.memory.clone());
+    candidate.answered(SharedAnswer { head, body: shared.clone(), tries: shared_call::tries(&exchange), for_all });
+    let end = shared_call::pump(body, &shared, &exchange).await;
+    // Nobody joins what is over.
+    candidate.ended();
+    shared.finish(end);
+}
+
+/// Waits for what comes of the call that `member` shares, for as long as `call` may.
+async fn follow(call: &Call, mut member: CallMember) -> Followed {
+    let (first, waited) = match shared_call::has_slot(call, member.expected(), member.next(false)).await {
+        Ok(first) => first,
+        Err(error) => return Followed::Ended(Err(error)),
+    };
+    if matches!(first, SharedOutcome::Sent | SharedOutcome::Answer(_)) {
+        shared_call::is_sent(call);
+    }
+    let outcome = match first {
+        SharedOutcome::Sent => member.next(true).await,
+        outcome => outcome,
+    };
+    match outcome {
+        SharedOutcome::Answer(answer) => match read(call, member, &answer, waited) {
+            Some(answer) => Followed::Ended(Ok(answer)),
+            None => Followed::Alone,
+        },
+        SharedOutcome::Error(error) => Followed::Ended(Err(error)),
+        SharedOutcome::Again => Followed::Again,
+        SharedOutcome::Alone | SharedOutcome::Sent => Followed::Alone,
+    }
+}
+
+/// The answer as the worker of `call` gets it; `None` if its beginning is gone already.
+fn read(call: &Call, member: CallMember, shared: &SharedAnswer, waited: Duration) -> Option<Response<ResponseBody>> {
+    let elected = member.is_elected();
+    let reader = shared.body.reader(call.exchange.progress.clone(), member)?;
+    call.exchange.progress.moves();
+    let mut answer = Response::from_parts(shared.head.clone(), ResponseBody::Shared(Box::new(reader)));
+    if elected {
+        call.exchange.stats.add_tries_of(&shared.tries);
+        note(&mut answer, "andante; fwd=miss");
+    } else {
+        // What the call had to expect is in its own answer.
+        fields::set_our_timing(answer.headers_mut(), Wait { time: waited, ..Wait::default() });
+        call.route.lane.metrics().saved(Saving::Coalesced);
+        note(&mut answer, "andante; fwd=miss; collapsed");
+    }
+    Some(answer)
+}
+
+// === impl Change ===
+
+impl OriginChange {
+    /// That of `call`, if it may change something, and its rule has requests share calls.
+    pub(super) fn of(call: &Call) -> Option<Self> {
+        let shares = call.route.lane.policy().coalesce && !call.request.method().is_safe();
+        shares.then(|| Self { sharing: call.exchange.proxy.sharing.clone(), origin: key::origin(&call.route.origin) })
+    }
+}
+
+impl Drop for OriginChange {
+    fn drop(&mut self) {
+        self.sharing.changed(self.origin);
+    }
+}

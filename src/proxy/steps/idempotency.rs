@@ -1,0 +1,210 @@
+//! Sends a request with an `Idempotency-Key` once, and gives its answer to all that bring the key
+//! (draft-ietf-httpapi-idempotency-key-header-07).
+//!
+//! The first request's body is hashed while it is sent. Further ones leave theirs unread until there is an answer, so that
+//! one of them can be sent if the first one fails; then it is hashed, and they have the answer if it is the same.
+
+use std::{
+    future::poll_fn,
+    mem,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
+
+use http::{Response, StatusCode, header::UPGRADE, response};
+use http_body::Body as _;
+use tower::Service;
+
+use super::{
+    coalesce::OriginChange,
+    keyed_hash, retry,
+    same_request::{fields_hash, varies},
+    shared_call::{self, note},
+};
+use crate::{
+    error::Error,
+    lane::order::Turn,
+    metrics::Saving,
+    proxy::{
+        call::{Answered, Call},
+        message::{
+            fields,
+            incoming_body::{BodyDigest, Fingerprint},
+            request_body::{RequestBody, copy_without_body},
+            shared_body::{BodyEnd, SharedBody},
+        },
+        outbound::response_body::ResponseBody,
+        replays::{KeyFound, KeyedAnswer, KeyedCall, KeyedPlace, Lead},
+        request_stats::Wait,
+        sharing::Key,
+    },
+};
+
+/// What tells `call` from others, if it is to be sent once: who asks, for what, and the key. A hash of it.
+pub(super) fn key(call: &Call) -> Option<Key> {
+    let (request, fields) = (&call.request, call.request.headers());
+    let mut keys = fields.get_all(retry::replay::IDEMPOTENCY_KEY).iter();
+    let one = keys.next().is_some_and(|key| !key.is_empty()) && keys.next().is_none();
+    // Safe methods are idempotent without it (RFC 9110 §9.2.2). CONNECT has no answer that could be kept.
+    if !one || request.method().is_safe() || request.method() == http::Method::CONNECT || fields.contains_key(UPGRADE) {
+        return None;
+    }
+    // A gateway's answers lead back to where their worker came in.
+    let location = call.location.as_ref().map(|location| format!("{location:?}"));
+    let origin = keyed_hash::of(&call.route.origin);
+    let target = (request.method().as_str(), request.uri().path_and_query());
+    Some(Key::new(origin, |half| keyed_hash::of((half, origin, target, fields_hash(fields, half), &location))))
+}
+
+/// Sends `call`, unless another one with its `key` was sent: then it gets the answer to that one. An answer is kept for
+/// `keep`.
+pub(super) async fn once<S>(inner: S, mut call: Call, key: Key, keep: Duration) -> Answered
+where
+    S: Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+{
+    let (replays, clock) = (call.exchange.proxy.replays.clone(), call.exchange.proxy.clock);
+    loop {
+        let followed = match replays.find(key, clock.now()) {
+            KeyFound::New(place) => return lead(inner, call, place, keep).await,
+            KeyFound::UnderWay(shared) => follow(&mut call, &shared).await?,
+            KeyFound::Kept(shared) => replay(&mut call, &shared, Wait::default(), "andante; hit").await?,
+        };
+        match followed {
+            Some(answer) => return Ok(answer),
+            // It has waited as long as the others of its flow that came before it.
+            None => call.turn = Turn::Resent,
+        }
+    }
+}
+
+/// Sends `call` in `place`, in a task of its own.
+async fn lead<S>(inner: S, mut call: Call, place: Arc<KeyedPlace>, keep: Duration) -> Answered
+where
+    S: Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+{
+    let (shared, exchange, change) = (place.call().clone(), shared_call::exchange(&call), OriginChange::of(&call));
+    let rest = Box::new(copy_without_body(&call.request, call.exchange.progress.clone()));
+    let mut request = mem::replace(&mut call.request, rest);
+    request.body_mut().hash_into(shared.body.clone(), exchange.progress.clone());
+    let sent = shared_call::of(&call, request, exchange, place.clone());
+    let task = tokio::spawn(run(inner, sent, place, keep, change)).abort_handle();
+    let lead = Lead { call: shared, task };
+    if let (true, _) = shared_call::has_slot(&call, None, lead.call.has_slot()).await? {
+        shared_call::is_sent(&call);
+    }
+    let Some(answer) = lead.call.answer().await else {
+        return Err(lead.call.take_error().unwrap_or(Error::KeyInUse));
+    };
+    call.exchange.stats.add_tries_of(&answer.tries);
+    read(&call, &answer, "andante; fwd=miss").ok_or(Error::KeyInUse)
+}
+
+/// Runs `call`, hands what comes of it to those that bring its key, and keeps it for `keep`.
+async fn run<S>(mut inner: S, call: Call, place: Arc<KeyedPlace>, keep: Duration, change: Option<OriginChange>)
+where
+    S: Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send>,
+{
+    let (exchange, route) = (call.exchange.clone(), call.route.clone());
+    let answered = shared_call::watched(&exchange, &route, pin!(inner.call(call))).await;
+    drop(change);
+    let (head, body) = match answered {
+        Ok(answer) => answer.into_parts(),
+        Err(error) => return place.failed(error),
+    };
+    // What was answered before all of it was sent is known by nothing that another one could be compared with.
+    let for_all = is_result(&head) && !varies(&head.headers) && place.call().body.fingerprint().is_some();
+    let shared = SharedBody::new(body.size_hint(), place.memory().clone());
+    place.answered(KeyedAnswer { head, body: shared.clone(), tries: shared_call::tries(&exchange), for_all });
+    let end = shared_call::pump(body, &shared, &exchange).await;
+    if for_all && matches!(end, BodyEnd::Complete) {
+        place.keep(exchange.proxy.clock.now() + keep);
+    }
+    // What is not kept is forgotten before anybody could know that it is over.
+    drop(place);
+    shared.finish(end);
+}
+
+/// Waits for the answer of the call that `shared` is; `None` if there is none that is for `call`.
+async fn follow(call: &mut Call, shared: &KeyedCall) -> Result<Option<Response<ResponseBody>>, Error> {
+    let (true, time) = shared_call::has_slot(call, shared.expected(), shared.has_slot()).await? else {
+        return Ok(None);
+    };
+    shared_call::is_sent(call);
+    replay(call, shared, Wait { time, ..Wait::default() }, "andante; fwd=miss; collapsed").await
+}
+
+/// The answer that `shared` got or gets, if that is for all, and `call` is the same request.
+async fn replay(
+    call: &mut Call,
+    shared: &KeyedCall,
+    wait: Wait,
+    status: &'static str,
+) -> Result<Option<Response<ResponseBody>>, Error> {
+    let Some(answer) = shared.answer().await.filter(|answer| answer.for_all) else { return Ok(None) };
+    if Some(fingerprint(call).await?) != shared.body.fingerprint() {
+        return Err(Error::KeyReused);
+    }
+    let mut answer = read(call, &answer, status).ok_or(Error::KeyInUse)?;
+    fields::set_our_timing(answer.headers_mut(), wait);
+    call.route.lane.metrics().saved(Saving::Replayed);
+    Ok(Some(answer))
+}
+
+/// Reads the body of `call` to its end, and says what it is known by.
+async fn fingerprint(call: &mut Call) -> Result<Fingerprint, Error> {
+    let (digest, progress) = (BodyDigest::new(), call.exchange.progress.clone());
+    progress.awaits_answer();
+    let body = call.request.body_mut();
+    body.hash_into(digest.clone(), progress.clone());
+    while !body.is_end_stream() {
+        match poll_fn(|cx| Pin::<&mut RequestBody>::new(body).poll_frame(cx)).await {
+            Some(Ok(_)) => {}
+            Some(Err(source)) => return Err(Error::Body { source }),
+            None => break,
+        }
+    }
+    progress.awaits_answer();
+    digest.fingerprint().ok_or_else(|| Error::Body { source: "it ended early".into() })
+}
+
+/// `shared` as the worker of `call` gets it; `None` if its beginning is gone already.
+fn read(call: &Call, shared: &KeyedAnswer, status: &'static str) -> Option<Response<ResponseBody>> {
+    let reader = shared.body.reader(call.exchange.progress.clone(), ())?;
+    call.exchange.progress.moves();
+    let mut answer = Response::from_parts(shared.head.clone(), ResponseBody::Shared(Box::new(reader)));
+    note(&mut answer, status);
+    Some(answer)
+}
+
+/// Whether an answer is what came of the request: what says that nothing was done, or comes from somebody on the way who
+/// does not know, is no result, and the request may be sent again.
+fn is_result(head: &response::Parts) -> bool {
+    const NONE: [StatusCode; 6] = [
+        StatusCode::UNAUTHORIZED,
+        StatusCode::FORBIDDEN,
+        StatusCode::REQUEST_TIMEOUT,
+        StatusCode::CONFLICT,
+        StatusCode::TOO_EARLY,
+        StatusCode::TOO_MANY_REQUESTS,
+    ];
+    let status = head.status;
+    let failed = status.is_server_error() && status != StatusCode::INTERNAL_SERVER_ERROR;
+    !failed && !status.is_informational() && !NONE.contains(&status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_that_tell_what_came_of_the_request_are_kept_and_others_are_not() {
+        let is_result = |status: u16| is_result(&Response::builder().status(status).body(()).unwrap().into_parts().0);
+        for status in [200, 201, 202, 204, 303, 400, 402, 404, 410, 422, 500] {
+            assert!(is_result(status), "{status}");
+        }
+        for status in [401, 403, 408, 409, 425, 429, 501, 502, 503, 504, 520, 529] {
+            assert!(!is_result(status), "{status}");
+        }
+    }
+}

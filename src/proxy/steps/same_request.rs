@@ -1,0 +1,120 @@
+//! What tells a request from another: the fields to which an API could answer differently.
+
+use http::{HeaderMap, HeaderName, header::VARY};
+
+use super::keyed_hash;
+use crate::proxy::message::fields;
+
+/// Fields that change from one try of a request to the next, and change no answer: names of requests and of traces,
+/// numbers of tries, and how a body is sent. Whatever else a request says may be whose it is, or what it wants.
+const IGNORED: [&str; 34] = [
+    // The body itself is compared.
+    "content-length",
+    "transfer-encoding",
+    "expect",
+    "via",
+    "priority",
+    "traceparent",
+    "tracestate",
+    "request-id",
+    "x-request-id",
+    "correlation-id",
+    "x-correlation-id",
+    "x-amzn-trace-id",
+    "x-cloud-trace-context",
+    "sentry-trace",
+    "uber-trace-id",
+    "b3",
+    "x-b3-traceid",
+    "x-b3-spanid",
+    "x-b3-parentspanid",
+    "x-b3-sampled",
+    "x-b3-flags",
+    "x-datadog-trace-id",
+    "x-datadog-parent-id",
+    "x-datadog-sampling-priority",
+    "x-datadog-origin",
+    "x-datadog-tags",
+    "x-client-request-id",
+    // Of the client libraries of OpenAI and Anthropic, AWS, Google and Stripe, and of many others.
+    "x-stainless-retry-count",
+    "amz-sdk-request",
+    "amz-sdk-invocation-id",
+    "x-goog-api-client",
+    "x-stripe-client-telemetry",
+    "x-retry-count",
+    "x-retry-attempt",
+];
+
+/// A hash of the fields that tell a request apart; `half` says which of the two. Their order does not matter.
+pub(super) fn fields_hash(fields: &HeaderMap, half: u8) -> u64 {
+    let telling = fields.keys().filter(|name| !is_ignored(name.as_str()) && !is_patience(fields, name));
+    let hashes = telling.map(|name| {
+        let values: Vec<_> = fields.get_all(name).iter().map(http::HeaderValue::as_bytes).collect();
+        keyed_hash::of((half, name.as_str(), values))
+    });
+    hashes.fold(0, u64::wrapping_add)
+}
+
+/// Whether an answer with these fields may be another one where requests are told apart by [`fields_hash`].
+pub(super) fn varies(answer: &HeaderMap) -> bool {
+    fields::tokens(answer, &VARY)
+        .map(str::to_ascii_lowercase)
+        .any(|name| name == "*" || name == "prefer" || is_ignored(&name))
+}
+
+fn is_ignored(name: &str) -> bool {
+    IGNORED.contains(&name)
+}
+
+/// Whether the field says nothing but how long the worker is willing to wait, which each may say for itself.
+fn is_patience(fields: &HeaderMap, name: &HeaderName) -> bool {
+    let mut preferences = fields::tokens(fields, name);
+    name == "prefer" && preferences.all(|preference| preference.to_ascii_lowercase().starts_with("wait="))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_say_whose_a_request_is_or_what_it_wants_tells_requests_apart() {
+        let of = |lines: &[(&'static str, &'static str)]| {
+            fields_hash(&lines.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect(), 0)
+        };
+        let one = of(&[("authorization", "one"), ("idempotency-key", "k"), ("accept", "*/*")]);
+        assert_eq!(
+            one,
+            of(&[("idempotency-key", "k"), ("accept", "*/*"), ("authorization", "one"), ("x-retry-count", "1")])
+        );
+        for name in [
+            "stripe-account",
+            "cookie",
+            "openai-organization",
+            "x-session",
+            "x-jwt",
+            "dpop",
+            "x-user-id",
+            "x-on-behalf-of",
+            "x-http-method-override",
+            "accept-encoding",
+            "if-match",
+            "range",
+            "baggage",
+            "x-datadog-api-key",
+        ] {
+            let other = of(&[("authorization", "one"), ("idempotency-key", "k"), ("accept", "*/*"), (name, "a")]);
+            assert_ne!(one, other, "{name}");
+        }
+        assert_ne!(one, of(&[("authorization", "two"), ("idempotency-key", "k"), ("accept", "*/*")]));
+        assert_ne!(one, of(&[("authorization", "one"), ("idempotency-key", "l"), ("accept", "*/*")]));
+        assert_eq!(
+            one,
+            of(&[("authorization", "one"), ("idempotency-key", "k"), ("accept", "*/*"), ("prefer", "wait=5")])
+        );
+        assert_ne!(
+            one,
+            of(&[("authorization", "one"), ("idempotency-key", "k"), ("accept", "*/*"), ("prefer", "return=minimal")])
+        );
+    }
+}

@@ -1,0 +1,50 @@
+//! Has requests share calls and answers, where their rule says so. Does nothing where no rule asks for it.
+
+use http::Response;
+use tower::{Service, service_fn};
+
+use super::{coalesce, idempotency};
+use crate::{
+    error::Error,
+    proxy::{
+        call::{Answered, Call},
+        outbound::response_body::ResponseBody,
+    },
+};
+
+/// Has requests share one call that ask for the same, or bring the same `Idempotency-Key`.
+pub(crate) fn answers<S>(
+    inner: S,
+) -> impl Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static
+where
+    S: Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+{
+    service_fn(move |call: Call| {
+        let mut inner = inner.clone();
+        async move {
+            let policy = call.route.lane.policy();
+            if policy.coalesce || policy.idempotency_keys.is_some() {
+                // Boxed: rare, and every request would carry its size.
+                return Box::pin(share(inner, call)).await;
+            }
+            inner.call(call).await
+        }
+    })
+}
+
+async fn share<S>(mut inner: S, call: Call) -> Answered
+where
+    S: Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+{
+    let policy = call.route.lane.policy();
+    let (coalesces, keep) = (policy.coalesce, policy.idempotency_keys);
+    if let Some(keep) = keep
+        && let Some(key) = idempotency::key(&call)
+    {
+        return idempotency::once(inner, call, key, keep).await;
+    }
+    if coalesces {
+        return coalesce::share(inner, call).await;
+    }
+    inner.call(call).await
+}

@@ -1,0 +1,148 @@
+//! A call whose answer is for several requests: it runs by itself, on an exchange of its own, and they read what it brings.
+
+use std::{
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use http::{HeaderValue, Response};
+use http_body::Body as _;
+
+use super::{count, retry, wait};
+use crate::{
+    clock::Instant,
+    error::Error,
+    proxy::{
+        call::Call,
+        exchange::Exchange,
+        message::{
+            fields::CACHE_STATUS,
+            progress::Phase,
+            request_body::BoxedRequest,
+            shared_body::{BodyEnd, SharedBody},
+        },
+        outbound::{response_body::ResponseBody, route::Route},
+        request_stats::RequestStats,
+        sharing::SharedCall,
+    },
+};
+
+/// For so long a reader that has not kept up may hold up the others.
+const HOLD_UP: Duration = Duration::from_secs(5);
+
+/// An exchange like that of `call`, that is no worker's.
+pub(super) fn exchange(call: &Call) -> Arc<Exchange> {
+    let exchange = Arc::new(Exchange::of_shared_call(call.exchange.session.clone()));
+    exchange.stats.begin(exchange.progress.awaits_answer());
+    exchange
+}
+
+/// The same as `call` with this `request`, on `exchange`, in `place`.
+pub(super) fn of(call: &Call, request: BoxedRequest, exchange: Arc<Exchange>, place: Arc<dyn SharedCall>) -> Call {
+    Call {
+        exchange,
+        request,
+        route: call.route.clone(),
+        claim: call.claim,
+        cost: call.cost,
+        turn: call.turn,
+        deadline: call.deadline,
+        location: call.location.clone(),
+        retry: None,
+        place: Some(place),
+    }
+}
+
+/// Has the call fail when what it is at takes too long, as a worker's connection does for its requests.
+pub(super) async fn watched<T>(
+    exchange: &Exchange,
+    route: &Route,
+    mut call: Pin<&mut impl Future<Output = Result<T, Error>>>,
+) -> Result<T, Error> {
+    let (clock, progress) = (exchange.proxy.clock, &exchange.progress);
+    let mut timer = pin!(tokio::time::sleep_until(clock.to_tokio(progress.deadline())));
+    poll_fn(|cx| {
+        loop {
+            if let Poll::Ready(answered) = call.as_mut().poll(cx) {
+                return Poll::Ready(answered);
+            }
+            if let Some(error) = count::late(exchange, route) {
+                return Poll::Ready(Err(error));
+            }
+            let deadline = clock.to_tokio(progress.deadline());
+            if timer.deadline() != deadline {
+                timer.as_mut().reset(deadline);
+            }
+            if timer.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            if !progress.give_up(false) {
+                // What is read ahead has bounds of its own.
+                progress.enter(progress.phase(), progress.timeouts().idle);
+            }
+        }
+    })
+    .await
+}
+
+/// Reads `body` as fast as its readers do, and says how it ended.
+pub(super) async fn pump(mut body: ResponseBody, shared: &SharedBody, exchange: &Exchange) -> BodyEnd {
+    let idle = exchange.progress.timeouts().idle;
+    while !body.is_end_stream() {
+        while tokio::time::timeout(HOLD_UP, poll_fn(|cx| shared.poll_room(cx))).await.is_err() {
+            if shared.is_abandoned() {
+                return BodyEnd::Broken("nobody reads it, and it is too large to be kept".into());
+            }
+            shared.cut_the_slowest();
+        }
+        match tokio::time::timeout(idle, poll_fn(|cx: &mut Context<'_>| Pin::new(&mut body).poll_frame(cx))).await {
+            Ok(Some(Ok(frame))) => shared.push(frame),
+            Ok(Some(Err(error))) => return BodyEnd::Broken(error.to_string().into()),
+            Ok(None) => break,
+            Err(_) => return BodyEnd::Broken(format!("the API sent nothing for {idle:?}").into()),
+        }
+    }
+    BodyEnd::Complete
+}
+
+/// The tries that the call on `exchange` took.
+pub(super) fn tries(exchange: &Exchange) -> RequestStats {
+    let tries = RequestStats::default();
+    tries.add_tries_of(&exchange.stats);
+    tries
+}
+
+/// Waits for `slot`, that of the call which `call` shares, for as long as `call` may; that slot is `expected` then. Also says
+/// how long that was.
+pub(super) async fn has_slot<T>(
+    call: &Call,
+    expected: Option<Instant>,
+    slot: impl Future<Output = T>,
+) -> Result<(T, Duration), Error> {
+    let Call { exchange, route, .. } = call;
+    let (clock, progress) = (exchange.proxy.clock, &exchange.progress);
+    if let Some(wait) = expected.map(|expected| expected.since(call.deadline)).filter(|wait| !wait.is_zero()) {
+        let why = "the call that it would share leaves later than it may wait".into();
+        return Err(Error::Refused { host: route.origin.host.to_string(), why, retry_after: wait });
+    }
+    let since = clock.now();
+    progress.enter_until(Phase::Waiting, call.deadline + retry::GRACE);
+    let slot = retry::in_time(exchange, route, pin!(async { Ok(slot.await) })).await;
+    let waited = clock.now().since(since);
+    exchange.stats.waited(waited);
+    Ok((slot?, waited))
+}
+
+/// The call which `call` shares has a slot: its own watch sees to it that it ends.
+pub(super) fn is_sent(call: &Call) {
+    wait::stayed(&call.exchange, &call.route);
+    call.exchange.progress.enter_until(Phase::Answer, Instant::FAR);
+}
+
+/// Says whose answer it is (RFC 9211): the last member of the list is that of the cache next to the worker.
+pub(super) fn note(answer: &mut Response<ResponseBody>, status: &'static str) {
+    answer.headers_mut().append(CACHE_STATUS, HeaderValue::from_static(status));
+}

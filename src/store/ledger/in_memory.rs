@@ -1,0 +1,74 @@
+//! A ledger in this process: for tests, and for several andantes in one process.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+use super::{Ledger, LedgerError, Told};
+use crate::{
+    clock::Clock,
+    fleet::{Book, MemberId, Reply, Sync, micros},
+};
+
+/// A ledger in this process. Clones are the same one.
+#[derive(Clone, Debug)]
+pub struct InMemoryLedger {
+    clock: Clock,
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    book: Book,
+    /// How often it has begun anew.
+    run: u32,
+    listeners: BTreeMap<MemberId, mpsc::UnboundedSender<Told>>,
+}
+
+// === impl InMemoryLedger ===
+
+impl InMemoryLedger {
+    /// A ledger that knows nothing.
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, shared: Arc::default() }
+    }
+
+    /// A ledger of which somebody vouches that no member holds anything.
+    pub fn declared_new(clock: Clock, lease: i64) -> Self {
+        let ledger = Self::new(clock);
+        ledger.shared.lock().book =
+            Book::declared_new("0", micros(clock.now().since(crate::clock::Instant::START)), lease, 1);
+        ledger
+    }
+
+    /// It forgets everything.
+    pub fn forget(&self) {
+        let mut shared = self.shared.lock();
+        (shared.book, shared.run) = (Book::default(), shared.run + 1);
+    }
+}
+
+impl Ledger for InMemoryLedger {
+    async fn sync(&mut self, call: &Sync) -> Result<Reply, LedgerError> {
+        let wall = micros(self.clock.now().since(crate::clock::Instant::START));
+        let mut shared = self.shared.lock();
+        let run = shared.run.to_string();
+        let (reply, hints) = shared.book.sync(call, wall, &run);
+        for hint in hints {
+            for (member, listener) in &shared.listeners {
+                if hint.member.is_none_or(|told| told == *member) && *member != call.member {
+                    // Who listens no more is gone.
+                    let _ = listener.send(Told { pool: hint.pool.to_string(), turn: hint.member.is_some() });
+                }
+            }
+        }
+        Ok(reply)
+    }
+
+    fn listen(&mut self, member: MemberId) -> mpsc::UnboundedReceiver<Told> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.shared.lock().listeners.insert(member, sender);
+        receiver
+    }
+}

@@ -1,0 +1,228 @@
+//! The ledger in a Redis or a Valkey, by one script. Everything is in one slot of a cluster.
+
+use std::time::Duration;
+
+use redis::{
+    AsyncConnectionConfig, Client, ErrorKind, IntoConnectionInfo as _, ProtocolVersion, PushKind, RedisError,
+    ServerErrorKind, Value, aio::MultiplexedConnection,
+};
+use tokio::sync::mpsc;
+
+use super::{Ledger, LedgerError, Told};
+use crate::{
+    config::StoreUrl,
+    fleet::{Epoch, Extent, Given, MemberId, Micros, Reply, Sync},
+};
+
+/// The ledger in a Redis.
+#[derive(Debug)]
+pub struct RedisLedger {
+    client: Client,
+    connection: Option<MultiplexedConnection>,
+    script: redis::Script,
+}
+
+/// What the ledger's keys begin with: in one slot, whatever a pool is called.
+const PREFIX: &str = "{andante}:";
+/// Setting up a connection may take this long.
+const CONNECT: Duration = Duration::from_secs(2);
+/// So many values are said of each pool in a reply.
+const VALUES: usize = 7;
+const SCRIPT: &str = include_str!("sync.lua");
+
+/// Speaks the protocol in which messages are pushed.
+fn client(url: &str) -> Result<Client, RedisError> {
+    let info = url.into_connection_info()?;
+    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    Client::open(info.set_redis_settings(settings))
+}
+
+// === impl RedisLedger ===
+
+impl RedisLedger {
+    /// The ledger at `url`. Connects when it is used.
+    pub fn new(url: &StoreUrl) -> Result<Self, LedgerError> {
+        let client = client(url.revealed()).map_err(|error| failed(&error))?;
+        Ok(Self { client, connection: None, script: redis::Script::new(SCRIPT) })
+    }
+
+    /// Declares that no member holds anything, so that everything may be given out at once. Returns `false`, and does
+    /// nothing, if there is a ledger already.
+    pub async fn declare_new(&mut self, lease: Micros, nonce: u32) -> Result<bool, LedgerError> {
+        const DECLARE: &str = include_str!("declare.lua");
+        let mut connection = self.connection().await?;
+        let mut eval = redis::cmd("EVAL");
+        eval.arg(DECLARE).arg(1).arg(format!("{PREFIX}ledger")).arg(lease).arg(nonce);
+        eval.query_async(&mut connection).await.map_err(|error| failed(&error))
+    }
+
+    /// Whether the store answers.
+    pub async fn ping(&mut self) -> Result<(), LedgerError> {
+        let mut connection = self.connection().await?;
+        redis::cmd("PING").query_async::<()>(&mut connection).await.map_err(|error| failed(&error))
+    }
+
+    async fn connection(&mut self) -> Result<MultiplexedConnection, LedgerError> {
+        if let Some(connection) = &self.connection {
+            return Ok(connection.clone());
+        }
+        let connecting = tokio::time::timeout(CONNECT, self.client.get_multiplexed_async_connection());
+        let connection = match connecting.await {
+            Ok(connected) => connected.map_err(|error| failed(&error))?,
+            Err(_) => return Err(LedgerError(format!("no connection within {CONNECT:?}"))),
+        };
+        self.connection = Some(connection.clone());
+        Ok(connection)
+    }
+
+    /// Executes a call; `given` are the time and the process that the script is to believe, for tests.
+    pub(super) async fn run(&mut self, call: &Sync, given: Option<(Micros, &str)>) -> Result<Vec<String>, LedgerError> {
+        let mut connection = self.connection().await?;
+        let arguments = arguments(call, given);
+        let ask = |name: &str, script: &str| {
+            let mut ask = redis::cmd(name);
+            ask.arg(script).arg(2).arg(format!("{PREFIX}ledger")).arg(format!("{PREFIX}leases")).arg(&arguments);
+            ask
+        };
+        let mut replied = ask("EVALSHA", self.script.get_hash()).query_async(&mut connection).await;
+        if matches!(&replied, Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)) {
+            // Not by SCRIPT LOAD: proxies before managed servers refuse that.
+            replied = ask("EVAL", SCRIPT).query_async(&mut connection).await;
+        }
+        replied.map_err(|error: RedisError| {
+            if error.is_io_error() || error.is_unrecoverable_error() || error.is_connection_dropped() {
+                self.connection = None;
+            }
+            failed(&error)
+        })
+    }
+}
+
+impl Ledger for RedisLedger {
+    async fn sync(&mut self, call: &Sync) -> Result<Reply, LedgerError> {
+        let said = self.run(call, None).await?;
+        read(&said).ok_or_else(|| LedgerError(format!("a reply that makes no sense: {said:?}")))
+    }
+
+    fn listen(&mut self, member: MemberId) -> mpsc::UnboundedReceiver<Told> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        tokio::spawn(listen(self.client.clone(), member, sender));
+        receiver
+    }
+
+    fn give_up(&mut self) {
+        self.connection = None;
+    }
+}
+
+/// Passes on what is published for `member`, for as long as somebody wants to hear it. Connects anew as often as it must.
+async fn listen(client: Client, member: MemberId, sender: mpsc::UnboundedSender<Told>) {
+    const PAUSE: Duration = Duration::from_millis(500);
+    let own = format!("{PREFIX}hint:{member}");
+    let channels = [own.clone(), format!("{PREFIX}hints")];
+    while !sender.is_closed() {
+        let (pushes, mut pushed) = mpsc::unbounded_channel();
+        let config = AsyncConnectionConfig::new().set_push_sender(pushes).set_connection_timeout(Some(CONNECT));
+        if let Ok(mut connection) = client.get_multiplexed_async_connection_with_config(&config).await
+            && connection.subscribe(&channels).await.is_ok()
+        {
+            loop {
+                tokio::select! {
+                    () = sender.closed() => return,
+                    push = pushed.recv() => match push.map(|push| (push.kind, told(&push.data, &own))) {
+                        Some((PushKind::Message, Some(told))) => drop(sender.send(told)),
+                        Some((PushKind::Disconnection, _)) | None => break,
+                        Some(_) => {}
+                    }
+                }
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// A message as it was pushed: its channel, and the name of a pool.
+fn told(data: &[Value], own: &str) -> Option<Told> {
+    let [channel, pool] = data else { return None };
+    let text = |value: &Value| redis::from_redis_value_ref::<String>(value).ok();
+    Some(Told { pool: text(pool)?, turn: text(channel)? == own })
+}
+
+/// What went wrong, without what was sent.
+fn failed(error: &RedisError) -> LedgerError {
+    let detail = error.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
+    let text = if error.is_io_error() { error.to_string() } else { format!("{}{detail}", error.category()) };
+    LedgerError(text)
+}
+
+fn arguments(call: &Sync, given: Option<(Micros, &str)>) -> Vec<String> {
+    let or_empty = |value: Option<i64>| value.map(|value| value.to_string()).unwrap_or_default();
+    let extent = match call.extent {
+        Extent::Some => "some",
+        Extent::All => "all",
+        Extent::Leaving => "leaving",
+    };
+    let mut arguments = vec![
+        call.member.to_string(),
+        call.seq.to_string(),
+        call.epoch.map(|epoch| epoch.counter.to_string()).unwrap_or_default(),
+        call.epoch.map(|epoch| epoch.id.to_string()).unwrap_or_default(),
+        u8::from(call.leased).to_string(),
+        call.basis.map(|basis| basis.seq.to_string()).unwrap_or_default(),
+        or_empty(call.basis.map(|basis| basis.elapsed)),
+        call.terms.lease.to_string(),
+        call.terms.split.to_string(),
+        call.nonce.to_string(),
+        extent.to_owned(),
+        or_empty(given.map(|(time, _)| time)),
+        given.map(|(_, run)| run.to_owned()).unwrap_or_default(),
+    ];
+    for entry in &call.entries {
+        arguments.push(entry.pool.to_string());
+        let numbers = [
+            entry.limit.into(),
+            entry.per,
+            entry.settle,
+            entry.holds.into(),
+            entry.want.into(),
+            entry.cost.into(),
+            entry.demand.into(),
+        ];
+        arguments.extend(numbers.map(|number| number.to_string()));
+        arguments.push(or_empty(entry.ends));
+    }
+    arguments
+}
+
+/// The script's reply; `None` if it is none.
+pub(super) fn read(said: &[String]) -> Option<Reply> {
+    let [word, rest @ ..] = said else { return None };
+    Some(match word.as_str() {
+        "done" => {
+            let [counter, id, learning, members, entries, rest @ ..] = rest else { return None };
+            let entries: usize = entries.parse().ok()?;
+            let given = rest.get(..entries * VALUES)?.chunks(VALUES).map(given).collect::<Option<_>>()?;
+            let epoch = Epoch { counter: counter.parse().ok()?, id: id.parse().ok()? };
+            Reply::Done { epoch, learning: learning.parse().ok()?, members: members.parse().ok()?, given }
+        }
+        "report" => Reply::Report,
+        "reset" => Reply::Reset,
+        "deposed" => Reply::Deposed,
+        "disagreed" => Reply::Disagreed(rest.first()?.parse().ok()?),
+        "ignored" => Reply::Ignored,
+        _ => return None,
+    })
+}
+
+fn given(values: &[String]) -> Option<Given> {
+    let [holds, target, wanted, over, queued, limit, pace] = values else { return None };
+    Some(Given {
+        holds: holds.parse().ok()?,
+        target: target.parse().ok()?,
+        wanted: wanted == "1",
+        over: over == "1",
+        queued: queued == "1",
+        limit: limit.parse().ok()?,
+        pace: pace.parse().ok()?,
+    })
+}

@@ -1,0 +1,387 @@
+-- One call of a member: src/fleet/book.rs in Lua, and a test holds both to the same replies.
+--
+-- KEYS[1]  the ledger: one hash without an expiry, so that the epoch and the tokens are lost together or not at all
+-- KEYS[2]  members by the end of their leases. What is beside the ledger may be lost: tokens then move later, never twice.
+-- ARGV     1 member, 2 seq, 3 epoch's counter or '', 4 its id, 5 leased, 6 basis' seq or '', 7 its age, 8 lease, 9 split,
+--          10 nonce, 11 extent, 12 time or '', 13 run or ''; then for each entry:
+--          pool, limit, per, settle, holds, want, cost, demand, ends or ''
+-- Returns  a word, and what belongs to it. Times are microseconds.
+local UNKNOWN, ON_THE_WAY, GUARD, LATEST, SOME = 400000, 100000, 500000, 2000000, 8
+local PATIENCE, FEW, AMOUNTS, SIZES = 300000, 20, 8, 66
+local ROOT = 0.70710678118654752440
+
+local ledger, leases = KEYS[1], KEYS[2]
+local prefix = string.sub(ledger, 1, -7)
+local member, seq = ARGV[1], tonumber(ARGV[2])
+local known = ARGV[3] ~= '' and { counter = tonumber(ARGV[3]), id = tonumber(ARGV[4]) } or nil
+local leased, extent = ARGV[5] == '1', ARGV[11]
+local lease, split, nonce = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
+
+local function stretched(time) return time + math.floor(time / 4000) + 1 end
+
+-- What was read, and what is to be written: all in one step at the end, because a script that fails undoes nothing.
+local cache, written = {}, {}
+local function get(field)
+  if cache[field] == nil then
+    local packed = redis.call('HGET', ledger, field)
+    cache[field] = packed and cmsgpack.unpack(packed) or false
+  end
+  return cache[field] or nil
+end
+local function put(field, value)
+  cache[field] = value or false
+  written[field] = true
+end
+local function finish(reply)
+  local set, gone = {}, {}
+  for field in pairs(written) do
+    if cache[field] then
+      set[#set + 1] = field
+      set[#set + 1] = cmsgpack.pack(cache[field])
+    else
+      gone[#gone + 1] = field
+    end
+  end
+  -- In portions: Lua's stack is bounded.
+  for from = 1, #gone, 1000 do redis.call('HDEL', ledger, unpack(gone, from, math.min(from + 999, #gone))) end
+  if #set > 0 and #set <= 4000 then redis.call('HSET', ledger, unpack(set)) end
+  if #set > 4000 then
+    for from = 1, #set, 4000 do redis.call('HSET', ledger, unpack(set, from, math.min(from + 3999, #set))) end
+  end
+  return reply
+end
+
+local wall, run
+if ARGV[12] ~= '' then
+  wall, run = tonumber(ARGV[12]), ARGV[13]
+else
+  local time = redis.call('TIME')
+  wall = tonumber(time[1]) * 1000000 + tonumber(time[2])
+  run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+end
+
+-- Begins an epoch if there is none, or if another process has taken over.
+local f = get('f')
+if not f or f.run ~= run then
+  local counter = math.max(f and f.counter or 0, leased and known and known.counter or 0) + 1
+  redis.call('DEL', ledger, leases)
+  cache, written = {}, {}
+  f = { counter = counter, id = nonce, run = run, time = 0, wall = wall, resets = 0, lease = lease, lines = nonce,
+        claims = split + stretched(lease) + GUARD }
+end
+put('f', f)
+if f.lease ~= lease then return finish({ 'disagreed', tostring(f.lease) }) end
+
+-- The server's clock may be set: the store's time goes on by no more than a member has seen pass.
+local row = get('m:' .. member)
+do
+  local passed = wall - f.wall
+  f.wall = wall
+  if passed < 0 then
+    passed = 0
+    f.resets = f.resets + 1
+  end
+  local most = UNKNOWN
+  if row and ARGV[6] ~= '' and row.seq == tonumber(ARGV[6]) and row.resets == f.resets and seq > row.seq then
+    most = row.at + stretched(tonumber(ARGV[7])) + ON_THE_WAY - f.time
+  end
+  f.time = f.time + math.min(passed, math.max(most, 0))
+end
+if known and leased and known.counter > f.counter then
+  if f.time >= f.claims then return finish({ 'deposed' }) end
+  f.counter, f.id = known.counter + 1, nonce
+end
+local now = f.time
+
+local function row_of(name, pool) return 'r:' .. name .. ':' .. pool end
+-- What is beside the ledger: of another ledger's lines none is mistaken for one of this, and what nobody uses goes.
+local function line(kind, pool) return prefix .. kind .. ':' .. f.lines .. ':' .. pool end
+local function keep(key) redis.call('EXPIRE', key, 86400) end
+
+local function size(demand)
+  local part, power = math.frexp(demand)
+  return 2 * power + (part >= ROOT and 1 or 0)
+end
+local function bound(size)
+  if size == 0 then return 0 end
+  local power = 2 ^ math.floor(size / 2)
+  return size % 2 == 1 and power or power * ROOT
+end
+local function count(pool, demand, by)
+  local size = size(demand)
+  local entry = pool.demands[size] or { 0, 0 }
+  entry = { entry[1] + by * demand, entry[2] + by }
+  pool.demands[size] = entry[2] > 0 and entry or nil
+end
+local function limit_of(pool)
+  local least
+  for limit in pairs(pool.limits) do if not least or limit < least then least = limit end end
+  return least or pool.limit
+end
+local function is_open(pool) return now >= f.claims + stretched(pool.per) + LATEST end
+local function supply(pool)
+  local limit = limit_of(pool)
+  return is_open(pool) and limit or math.min(pool.claimed, limit)
+end
+local function withheld(pool)
+  local sum = 0
+  for _, amount in ipairs(pool.withheld) do sum = sum + amount[1] end
+  return sum
+end
+local function free(pool) return supply(pool) - pool.lent - withheld(pool) end
+local function withhold(pool, units, at)
+  if units == 0 then return end
+  local last = pool.withheld[#pool.withheld]
+  if #pool.withheld >= AMOUNTS then
+    last[1], last[2] = last[1] + units, math.max(last[2], at)
+  else
+    pool.withheld[#pool.withheld + 1] = { units, at }
+  end
+end
+local function forget_of(pool, row)
+  local members = (pool.limits[row.limit] or 1) - 1
+  pool.limits[row.limit] = members > 0 and members or nil
+  count(pool, row.demand, -1)
+  if row.cost > 0 then pool.waiting = pool.waiting - 1 end
+end
+local function drop_row(name, pool_name, pool)
+  local row = get(row_of(name, pool_name))
+  if not row then return end
+  forget_of(pool, row)
+  pool.lent, pool.rows = pool.lent - row.holds, pool.rows - 1
+  if row.hungry then redis.call('ZREM', line('hungry', pool_name), name) end
+  if row.more then redis.call('ZREM', line('more', pool_name), name) end
+  put(row_of(name, pool_name), nil)
+  return row
+end
+
+-- A member is no more: what it still had may be counted by the API for a while.
+local function dismiss(name)
+  redis.call('ZREM', leases, name)
+  if not get('m:' .. name) then return end
+  put('m:' .. name, nil)
+  local pools = line('member', name)
+  for _, pool_name in ipairs(redis.call('SMEMBERS', pools)) do
+    local pool = get('p:' .. pool_name)
+    local row = pool and drop_row(name, pool_name, pool)
+    if row then
+      local at = now + stretched(pool.per) + row.settle + GUARD
+      local opens = f.claims + stretched(pool.per) + LATEST
+      withhold(pool, row.holds, now < opens and math.max(at, opens) or at)
+      put('p:' .. pool_name, pool)
+    end
+  end
+  redis.call('DEL', pools)
+end
+for _ = 1, SOME do
+  local first = redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')
+  if not first[1] or tonumber(first[2]) + GUARD >= now then break end
+  dismiss(first[1])
+end
+
+-- What may be said, and by whom.
+row = get('m:' .. member)
+local entries, new, unknown = {}, not known, false
+for at = 14, #ARGV, 9 do
+  local entry = { pool = ARGV[at], limit = tonumber(ARGV[at + 1]), per = tonumber(ARGV[at + 2]),
+    settle = tonumber(ARGV[at + 3]), holds = tonumber(ARGV[at + 4]), want = tonumber(ARGV[at + 5]),
+    cost = tonumber(ARGV[at + 6]), demand = tonumber(ARGV[at + 7]), ends = tonumber(ARGV[at + 8]) }
+  entries[#entries + 1] = entry
+  if entry.holds > 0 then
+    new = false
+    unknown = unknown or not get(row_of(member, entry.pool))
+  end
+end
+local same = known and known.counter == f.counter and known.id == f.id
+local claims = known and not same and leased and now < f.claims
+if row and seq <= row.seq or not row and extent == 'leaving' then return finish({ 'ignored' }) end
+if not (claims or new or same and row) then return finish({ 'reset' }) end
+if claims and extent == 'some' then return finish({ 'report' }) end
+if not claims and unknown then return finish({ 'reset' }) end
+
+row = { seq = seq, at = now, resets = f.resets, lease_end = now + f.lease }
+put('m:' .. member, row)
+redis.call('ZADD', leases, string.format('%.0f', row.lease_end), member)
+
+local hints = {}
+local function hint(to, pool_name)
+  hints[#hints + 1] = to
+  hints[#hints + 1] = pool_name
+  redis.call('PUBLISH', to == '*' and prefix .. 'hints' or prefix .. 'hint:' .. to, pool_name)
+end
+
+-- Takes up what a member says; a claim is believed.
+local function hear(entry, pool)
+  pool.limit = entry.limit
+  local before = get(row_of(member, entry.pool))
+  local held = before and before.holds or 0
+  local holds = claims and entry.holds or math.min(entry.holds, held)
+  if claims then pool.claimed = pool.claimed + entry.holds - held end
+  pool.lent = pool.lent + holds - held
+  if before then forget_of(pool, before) else pool.rows = pool.rows + 1 end
+  pool.limits[entry.limit] = (pool.limits[entry.limit] or 0) + 1
+  count(pool, entry.demand, 1)
+  if entry.cost > 0 then pool.waiting = pool.waiting + 1 end
+  local row = { holds = holds, demand = entry.demand, cost = entry.cost, need = 0, settle = entry.settle,
+    limit = entry.limit, hungry = before and before.hungry, more = before and before.more }
+  put(row_of(member, entry.pool), row)
+  return row
+end
+
+-- The first in a line, and whose turn that is; entries without a row are what a lost reply has left.
+local function head_of(kind, pool_name)
+  while true do
+    local first = redis.call('ZRANGE', line(kind, pool_name), 0, 0, 'WITHSCORES')
+    if not first[1] then return end
+    local row = get(row_of(first[1], pool_name))
+    if row then return first[1], row, tonumber(first[2]) end
+    redis.call('ZREM', line(kind, pool_name), first[1])
+  end
+end
+local function others(kind, pool_name)
+  for _, name in ipairs(redis.call('ZRANGE', line(kind, pool_name), 0, 1)) do
+    if name ~= member then return name end
+  end
+end
+
+local function target(entry, pool, own)
+  local supply = supply(pool) - withheld(pool)
+  local taken_size, taken
+  local head, first = head_of('hungry', entry.pool)
+  if head and first.cost > supply / math.max(pool.rows, 1) and first.holds < first.cost then
+    if head == member then return first.cost end
+    taken_size, taken = size(first.demand), first.demand
+    supply = supply - first.cost
+  end
+  if supply <= 0 then return 0 end
+  local wanted, members = 0, 0
+  for _, demand in pairs(pool.demands) do wanted, members = wanted + demand[1], members + demand[2] end
+  if taken then wanted, members = wanted - taken, members - 1 end
+  if members == 0 then return supply end
+  if wanted <= supply then return own.demand + (supply - wanted) / members end
+  local below, rest = 0, members
+  for size = 0, SIZES - 1 do
+    local demand = pool.demands[size]
+    if demand then
+      local sum, members = demand[1], demand[2]
+      if size == taken_size then sum, members = sum - taken, members - 1 end
+      if members > 0 then
+        local level = (supply - below) / rest
+        if level < bound(size) or rest <= members then return math.min(own.demand, math.max(level, 0)) end
+        below, rest = below + sum, rest - members
+      end
+    end
+  end
+  return math.min(own.demand, supply)
+end
+
+local function call_all(pool, pool_name)
+  if not pool.called or now > pool.called + PATIENCE then
+    pool.called = now
+    hint('*', pool_name)
+  end
+end
+
+-- Grants what is due to the member, or puts it into the line.
+local function serve(entry, pool, own)
+  while true do
+    local head, first = head_of('hungry', entry.pool)
+    if not head or head == member or not first.hinted or now <= first.hinted + PATIENCE then break end
+    first.hungry, first.hinted = nil, nil
+    put(row_of(head, entry.pool), first)
+    redis.call('ZREM', line('hungry', entry.pool), head)
+  end
+  local target = target(entry, pool, own)
+  local head, first, since = head_of('hungry', entry.pool)
+  local before = head and head ~= member and (not own.hungry or since <= own.hungry)
+  local lacks = entry.want
+  if others('hungry', entry.pool) then
+    lacks = target < FEW and math.ceil(target - own.holds - 1e-9) or math.floor(target - own.holds)
+    lacks = math.max(lacks, before and 0 or entry.cost - own.holds)
+  end
+  local granted = math.max(math.min(entry.want, free(pool) - (before and first.need or 0), lacks), 0)
+  pool.lent = pool.lent + granted
+  own.holds = own.holds + granted
+  own.need = math.max(math.max(entry.cost - own.holds, 0), 1)
+
+  local below
+  if target < FEW then below = own.holds < target - 1e-9 else below = own.holds <= target - 1 end
+  local lacking = entry.want > granted
+  local hungry = lacking and (own.holds < entry.cost or below)
+  if own.hungry and (not hungry or granted > 0 and own.holds >= entry.cost) then
+    redis.call('ZREM', line('hungry', entry.pool), member)
+    own.hungry = nil
+  end
+  if hungry then
+    own.hungry = own.hungry or now
+    redis.call('ZADD', line('hungry', entry.pool), string.format('%.0f', own.hungry), member)
+    keep(line('hungry', entry.pool))
+  end
+  local more = lacking and not hungry
+  if own.more and not more then
+    redis.call('ZREM', line('more', entry.pool), member)
+    own.more = nil
+  end
+  if more then
+    own.more = own.more or now
+    redis.call('ZADD', line('more', entry.pool), string.format('%.0f', own.more), member)
+    keep(line('more', entry.pool))
+  end
+
+  head, first = head_of('hungry', entry.pool)
+  if not head then
+    local other = free(pool) > 0 and others('more', entry.pool)
+    if other then
+      redis.call('ZREM', line('more', entry.pool), other)
+      local theirs = get(row_of(other, entry.pool))
+      if theirs then
+        theirs.more = nil
+        put(row_of(other, entry.pool), theirs)
+        hint(other, entry.pool)
+      end
+    elseif free(pool) < 0 then
+      call_all(pool, entry.pool)
+    end
+  elseif head ~= member and free(pool) >= first.need and not first.hinted then
+    first.hinted = now
+    put(row_of(head, entry.pool), first)
+    hint(head, entry.pool)
+  elseif not first.hinted then
+    call_all(pool, entry.pool)
+  end
+
+  local wanted = 0
+  for _, demand in pairs(pool.demands) do wanted = wanted + demand[1] end
+  return { own.holds, string.format('%.17g', target),
+    (head or free(pool) < 0 or wanted > supply(pool)) and 1 or 0, free(pool) < 0 and 1 or 0, own.hungry and 1 or 0,
+    limit_of(pool), string.format('%.17g', supply(pool) / math.max(pool.waiting, 1)) }
+end
+
+local reply = { 'done', f.counter, f.id, string.format('%.0f', math.max(f.claims - now, 0)),
+  redis.call('ZCARD', leases) - (extent == 'leaving' and 1 or 0), #entries }
+local function answer(values) for _, value in ipairs(values) do reply[#reply + 1] = tostring(value) end end
+for _, entry in ipairs(entries) do
+  local name = 'p:' .. entry.pool
+  local pool = get(name) or { per = entry.per, lent = 0, claimed = 0, withheld = {}, limits = {}, limit = 0,
+    demands = {}, waiting = 0, rows = 0 }
+  local kept = {}
+  for _, amount in ipairs(pool.withheld) do if amount[2] > now then kept[#kept + 1] = amount end end
+  pool.withheld = kept
+  local own = hear(entry, pool)
+  if entry.ends then
+    redis.call('SREM', line('member', member), entry.pool)
+    local held = drop_row(member, entry.pool, pool).holds
+    withhold(pool, held, now + stretched(entry.ends) + GUARD)
+    put(name, (pool.rows > 0 or #pool.withheld > 0) and pool or nil)
+    answer({ 0, 0, 0, 0, 0, 0, 0 })
+  else
+    redis.call('SADD', line('member', member), entry.pool)
+    answer(serve(entry, pool, own))
+    put(row_of(member, entry.pool), own)
+    put(name, pool)
+  end
+end
+if extent == 'leaving' then dismiss(member) else keep(line('member', member)) end
+for at, value in ipairs(reply) do reply[at] = tostring(value) end
+for _, value in ipairs(hints) do reply[#reply + 1] = value end
+return finish(reply)

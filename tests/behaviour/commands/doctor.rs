@@ -1,0 +1,85 @@
+//! `andante doctor`: each thing that is not as it should be is named, with what to do.
+
+use std::net::TcpListener;
+
+use serde_json::Value;
+
+use super::{andante, file, outcome};
+use crate::support::{DeadPort, Redis};
+
+const HERE: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "off"];
+
+/// What it finds with these flags and variables, and its exit code.
+fn found(flags: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, Vec<Value>) {
+    let mut command = andante(&[&["doctor", "--json"], &HERE[..], flags].concat());
+    command.envs(variables.iter().copied());
+    let (code, stdout, stderr) = outcome(command);
+    assert_eq!(stderr, "");
+    (code, serde_json::from_str(&stdout).unwrap())
+}
+
+fn not_ok(found: &[Value]) -> Vec<&Value> {
+    found.iter().filter(|finding| finding["ok"] == false).collect()
+}
+
+#[test]
+fn a_machine_that_is_as_it_should_be_is_ok_and_requests_are_paced_each_way() {
+    let (code, found) = found(&[], &[]);
+    assert_eq!((code, not_ok(&found)), (Some(0), vec![]), "{found:#?}");
+    for name in ["config", "port", "open files", "clock", "CA trust", "variables", "plain", "tunnel", "intercept"] {
+        assert!(found.iter().any(|finding| finding["name"] == name), "{name}: {found:#?}");
+    }
+    let (code, text, _) = outcome(andante(&[&["doctor"], &HERE[..]].concat()));
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.ends_with("everything is ok\n") && text.contains("ok      intercept   3 requests"), "{text}");
+}
+
+#[test]
+fn what_is_not_ok_is_named_with_what_to_do() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().to_string();
+    let held = DeadPort::reserve();
+    let dead = held.address();
+    let folder = tempfile::tempdir().unwrap();
+    let config = file(&format!(
+        "intercept = 'api.test'\ndata = '{0}'\nstate = '{0}/none/state'\nstore = 'redis://{dead}'\n\
+         [[rule]]\nhost = 'api.test'\nlimits = '1/s'\n",
+        folder.path().display()
+    ));
+    let mut command = andante(&["doctor", "--admin", "off", "--listen", &port, "--config"]);
+    command.arg(config.path()).envs([("HTTP_PROXY", "http://127.0.0.1:1"), ("NO_PROXY", "api.test")]);
+    let (code, text, _) = outcome(command);
+    assert_eq!(code, Some(1), "{text}");
+    for words in [
+        format!("not ok  port        could not listen on {port}"),
+        "ss -ltnp".into(),
+        format!("not ok  state       could not write into {}/none", folder.path().display()),
+        format!("not ok  store       could not ask redis://{dead}"),
+        "not ok  CA trust    there is no CA in".into(),
+        "andante ca init".into(),
+        "without http_proxy, which is all that curl reads".into(),
+        "HTTP_PROXY is http://127.0.0.1:1: andante listens on".into(),
+        "HTTPS_PROXY is not".into(),
+        "NO_PROXY has api.test: requests to api.test".into(),
+        "ok      plain".into(),
+    ] {
+        assert!(text.contains(&words), "{words}\n{text}");
+    }
+    let hints = text.matches("-> do").count();
+    assert_eq!(hints, text.matches("not ok  ").count(), "each says what to do: {text}");
+}
+
+#[test]
+fn a_store_that_answers_is_ok() {
+    let redis = Redis::start();
+    let (code, found) = found(&["--store", &redis.url()], &[]);
+    assert_eq!(code, Some(0), "{found:#?}");
+    assert!(found.iter().any(|finding| finding["name"] == "store" && finding["ok"] == true), "{found:#?}");
+}
+
+#[test]
+fn a_mistake_in_the_configuration_is_said_as_elsewhere() {
+    let (code, _, stderr) = outcome(andante(&["doctor", "--limit", "a=1 per s"]));
+    assert_eq!(code, Some(2), "{stderr}");
+    assert!(stderr.contains("hint: write 1/s"), "{stderr}");
+}

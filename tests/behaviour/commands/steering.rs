@@ -1,0 +1,177 @@
+//! `andante ctl`: what operators change while andante runs.
+
+use std::fs;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::{andante, outcome};
+use crate::support::{Andante, Client, Message, Upstream};
+
+const TOKEN: &str = "0123456789abcdef";
+
+/// An andante with a rule called `api` for an API that answers at once, and somebody who may change it.
+struct Steered {
+    andante: Andante,
+    upstream: Upstream,
+    token: tempfile::NamedTempFile,
+}
+
+impl Steered {
+    fn start(rule: &str) -> Self {
+        let upstream = Upstream::ok();
+        let token = tempfile::NamedTempFile::new().unwrap();
+        fs::write(token.path(), TOKEN).unwrap();
+        let (host, file) = (upstream.address(), token.path().display());
+        let toml = format!("admin-token = '{file}'\n[[rule]]\nname = 'api'\nhost = '{host}'\n{rule}\n");
+        Self { andante: Andante::with_config(&toml), upstream, token }
+    }
+
+    fn ctl(&self, args: &[&str]) -> (Option<i32>, String, String) {
+        let admin = self.andante.admin().to_string();
+        let token = self.token.path().to_str().unwrap();
+        outcome(andante(&[&["ctl", "--admin", &admin, "--token", token], args].concat()))
+    }
+
+    fn ask(&self, fields: &str) -> Client {
+        let mut client = Client::connect(self.andante.proxy());
+        let (url, host) = (self.upstream.url("/"), self.upstream.address());
+        client.send(format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n"));
+        client
+    }
+
+    /// Whether one more leaves at once.
+    fn served(&self) -> bool {
+        self.ask("Prefer: wait=0\r\n").answer().status() == 200
+    }
+
+    fn waiting(&self, count: u64) -> Value {
+        self.andante.wait_for(|status| status["lanes"][0]["waiting"] == count)
+    }
+
+    fn host(&self) -> String {
+        self.upstream.address().ip().to_string()
+    }
+}
+
+#[test]
+fn a_limit_holds_for_a_while_and_then_the_rules_own_holds_again() {
+    let world = Steered::start("limits = '2/h burst 2'");
+    assert!(world.served() && world.served() && !world.served());
+    let (code, said, stderr) = world.ctl(&["limit", "api", "36000/h", "--for", "2s"]);
+    assert_eq!((code, said.as_str()), (Some(0), "1 lane\n"), "{stderr}");
+    let limits = |status: &Value| status["lanes"][0]["limits"][0]["limit"].clone();
+    let used = || world.andante.status()["lanes"][0]["limits"][0]["used"].clone();
+    assert_eq!((limits(&world.andante.status()), used()), ("36000/h".into(), 2.into()), "what was sent counts");
+    // Ten a second: whoever waits a little is served.
+    assert!((0..2).all(|_| world.ask("").answer().status() == 200));
+    assert_eq!(used(), 4);
+    world.andante.wait_for(|status| limits(status) == "2/h burst 2");
+    assert!(!world.served());
+    let log = world.andante.stderr();
+    assert!(log.contains("changed by an operator") && log.contains("36000/h"), "{log}");
+    assert!(log.contains("the limits that an operator has set are over"), "{log}");
+    for (args, words) in [
+        (&["limit", "none", "5/h", "--for", "1s"][..], "no such rule"),
+        (&["limit", "api", "much", "--for", "1s"], "400"),
+    ] {
+        let (code, _, stderr) = world.ctl(args);
+        assert!(code == Some(1) && stderr.contains(words) && stderr.contains("hint: "), "{args:?}: {stderr}");
+    }
+    assert_eq!(world.ctl(&["limit", "api", "5/h"]).0, Some(2), "for how long?");
+}
+
+#[test]
+fn a_reload_ends_a_limit_that_was_set_for_a_while() {
+    let world = Steered::start("limits = '2/h burst 2'");
+    assert!(world.served());
+    assert_eq!(world.ctl(&["limit", "api", "9/h", "--for", "1h"]).0, Some(0));
+    world.andante.signal(Signal::HUP);
+    world.andante.wait_for(|status| status["lanes"][0]["limits"][0]["limit"] == "2/h burst 2");
+    // It is set anew beside other weights, and both hold.
+    assert_eq!(world.ctl(&["limit", "api", "9/h burst 9", "--for", "3s"]).0, Some(0));
+    assert_eq!(world.ctl(&["weights", "api", "batch=2"]).0, Some(0));
+    assert_eq!(world.andante.status()["lanes"][0]["limits"][0]["limit"], "9/h burst 9");
+    world.andante.wait_for(|status| status["lanes"][0]["limits"][0]["limit"] == "2/h burst 2");
+    let (code, _, stderr) = world.ctl(&["weights", "api", "batch"]);
+    assert_eq!(code, Some(1), "{stderr}");
+}
+
+#[test]
+fn a_flow_that_waits_is_dropped_and_others_stay() {
+    let world = Steered::start("limits = '1/1800s'");
+    assert!(world.served());
+    let mut dropped: Vec<_> = (0..2).map(|_| world.ask("Andante-Flow: batch\r\n")).collect();
+    world.waiting(2);
+    let _stays = world.ask("");
+    let status = world.waiting(3);
+    let flows = status["lanes"][0]["flows"].as_array().unwrap();
+    let flow = flows.iter().find_map(|flow| flow["flow"].as_str()).expect("a flow has a name");
+    let host = world.host();
+    let lane = [&host[..], "--rule", "api", "--client", "127.0.0.1"];
+    let (code, said, stderr) = world.ctl(&[&["drop"], &lane[..], &["--flow", flow]].concat());
+    assert_eq!((code, said.as_str()), (Some(0), "2 requests\n"), "{stderr}");
+    for client in &mut dropped {
+        let answer: Message = client.answer();
+        assert_eq!(answer.status(), 503, "{answer:?}");
+        assert!(answer.json()["detail"].as_str().unwrap().contains("operator"), "{answer:?}");
+    }
+    world.waiting(1);
+    let (code, said, stderr) = world.ctl(&[&["first"], &lane[..]].concat());
+    assert_eq!((code, said.as_str()), (Some(0), "1 request\n"), "{stderr}");
+    world.waiting(1);
+    let (code, said, _) = world.ctl(&[&["drop"], &lane[..]].concat());
+    assert_eq!((code, said.as_str()), (Some(0), "1 request\n"));
+    world.waiting(0);
+    let (code, _, stderr) = world.ctl(&["drop", "elsewhere", "--client", "::1"]);
+    assert!(code == Some(1) && stderr.contains("no such lane"), "{stderr}");
+}
+
+#[test]
+fn what_was_learned_is_forgotten() {
+    let upstream = Upstream::answering(|request| match &*request.target() {
+        "/bad" => "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 3000\r\nContent-Length: 0\r\n\r\n",
+        _ => "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+    });
+    let token = tempfile::NamedTempFile::new().unwrap();
+    fs::write(token.path(), TOKEN).unwrap();
+    let andante_now = Andante::serve(&["--admin-token", token.path().to_str().unwrap(), "--retry", "off"]);
+    let url = upstream.url("/bad");
+    assert_eq!(Client::get(andante_now.proxy(), &url).status(), 429);
+    andante_now.wait_for(|status| status["lanes"][0]["gate"]["opens_in_s"].as_f64() > Some(2000.0));
+    let admin = andante_now.admin().to_string();
+    let token = token.path().to_str().unwrap();
+    let (code, said, stderr) = outcome(andante(&["ctl", "--admin", &admin, "--token", token, "forget"]));
+    assert_eq!((code, said.as_str()), (Some(0), "1 lane\n"), "{stderr}");
+    assert!(andante_now.status()["lanes"][0]["gate"].is_null());
+    assert_eq!(Client::get(andante_now.proxy(), &upstream.url("/good")).status(), 200);
+}
+
+#[test]
+fn drain_ends_it_as_a_service_manager_would() {
+    let mut world = Steered::start("limits = '9/s'");
+    assert!(world.served());
+    let (code, said, stderr) = world.ctl(&["drain"]);
+    assert_eq!((code, said.as_str()), (Some(0), "draining, with 0 requests waiting\n"), "{stderr}");
+    assert!(world.andante.ended().success());
+}
+
+#[test]
+fn no_change_is_made_without_the_token() {
+    let world = Steered::start("limits = '9/s'");
+    assert!(world.served());
+    let admin = world.andante.admin().to_string();
+    for change in [
+        &["limit", "api", "1/s", "--for", "1m"][..],
+        &["weights", "api", "a=2"],
+        &["forget"],
+        &["drop", "127.0.0.1", "--client", "127.0.0.1"],
+        &["first", "127.0.0.1", "--client", "127.0.0.1"],
+        &["drain"],
+    ] {
+        let (code, _, stderr) = outcome(andante(&[&["ctl", "--admin", &admin], change].concat()));
+        assert!(code == Some(1) && stderr.contains("changes need a token"), "{change:?}: {stderr}");
+    }
+    assert_eq!(world.ask("").answer().status(), 200, "it is as it was");
+    assert!(!world.andante.stderr().contains("changed by an operator"));
+}

@@ -1,0 +1,311 @@
+//! Several andantes with one store keep one limit: the real programs, and a real Redis.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{Andante, Client, Mock, Redis, eventually};
+
+/// An API, a store, and the andantes that share it.
+struct World {
+    api: Mock,
+    store: Redis,
+    limits: String,
+    members: Vec<Andante>,
+}
+
+impl World {
+    fn new(limit: &str, members: usize) -> Self {
+        Self::with_store(Redis::for_a_fleet(), limit, members)
+    }
+
+    fn with_store(store: Redis, limit: &str, members: usize) -> Self {
+        let api = Mock::start(&["--limit", limit]);
+        let limits = format!("{}={limit}", api.address());
+        let mut world = Self { api, store, limits, members: Vec::new() };
+        for _ in 0..members {
+            world.join();
+        }
+        world
+    }
+
+    fn join(&mut self) {
+        let args = ["--store", &self.store.url(), "--limit", &self.limits];
+        self.members.push(Andante::serve(&args));
+    }
+
+    /// Workers that ask `member` for more and more, until it goes away.
+    fn press(&self, member: usize, workers: usize) {
+        for _ in 0..workers {
+            let proxy: SocketAddr = self.members[member].proxy();
+            let ask = format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", self.api.url("/"), self.api.address());
+            thread::spawn(move || {
+                let Ok(mut stream) = TcpStream::connect(proxy) else { return };
+                let mut answer = [0; 4096];
+                while stream.write_all(ask.as_bytes()).is_ok() && stream.read(&mut answer).is_ok_and(|read| read > 0) {}
+            });
+        }
+    }
+
+    fn press_all(&self) {
+        (0..self.members.len()).for_each(|member| self.press(member, 10));
+    }
+
+    /// How many requests the API accepts in this time.
+    fn accepts_in(&self, time: Duration) -> u64 {
+        let before = self.count("accepted");
+        thread::park_timeout(time);
+        self.count("accepted") - before
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        self.api.stats()[name].as_u64().unwrap()
+    }
+
+    fn sent(&self, member: usize) -> u64 {
+        self.members[member].status()["lanes"][0]["sent_total"].as_u64().unwrap_or(0)
+    }
+
+    fn standing(&self, member: usize) -> Value {
+        self.members[member].status()["fleet"]["standing"].clone()
+    }
+
+    /// Nothing was ever refused, and no window had more than there are.
+    fn kept(&self, limit: u64) {
+        let stats = self.api.stats();
+        assert_eq!(stats["refused"], 0, "{stats}");
+        assert!(stats["worst_window"].as_u64().unwrap() <= limit, "{stats}");
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn three_andantes_keep_one_limit_and_share_it_alike() {
+    let world = World::new("60/s", 3);
+    world.press_all();
+    thread::park_timeout(2 * SECOND);
+    let before = [0, 1, 2].map(|member| world.sent(member));
+    let accepted = world.accepts_in(4 * SECOND);
+    assert!(accepted >= 200, "{accepted} of 240");
+    for (member, before) in before.into_iter().enumerate() {
+        let sent = world.sent(member) - before;
+        assert!((60..=105).contains(&sent), "{sent} of 80 by {member}");
+    }
+    let status = world.members[0].status();
+    assert_eq!((&status["fleet"]["standing"], &status["fleet"]["members"]), (&"shared".into(), &3.into()));
+    let share = &status["lanes"][0]["limits"][0]["share"];
+    assert!((15..=25).contains(&share["held"].as_u64().unwrap()), "{share}");
+    let metrics = world.members[0].metrics();
+    for line in
+        ["andante_fleet_members 3", "andante_fleet_mode{mode=\"shared\"} 1", "andante_fleet_mode{mode=\"open\"} 0"]
+    {
+        assert!(metrics.lines().any(|shown| shown == line), "{line}: {metrics}");
+    }
+    let tokens = metrics.lines().filter(|line| line.starts_with("andante_tokens{"));
+    let tokens: f64 = tokens.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum();
+    assert!((15.0..=25.0).contains(&tokens), "{tokens}");
+    world.kept(60);
+}
+
+#[test]
+fn one_that_is_alone_has_everything_and_a_second_one_its_part() {
+    let mut world = World::new("50/s", 1);
+    world.press(0, 10);
+    thread::park_timeout(2 * SECOND);
+    let alone = world.accepts_in(2 * SECOND);
+    assert!(alone >= 90, "{alone} of 100");
+    world.join();
+    world.press(1, 10);
+    thread::park_timeout(2 * SECOND);
+    let before = world.sent(1);
+    thread::park_timeout(2 * SECOND);
+    let sent = world.sent(1) - before;
+    assert!((38..=62).contains(&sent), "{sent} of 50");
+    // One that ends well leaves nothing that has to be waited for.
+    let mut first = world.members.remove(0);
+    first.signal(Signal::TERM);
+    assert!(first.ended().success());
+    thread::park_timeout(2 * SECOND);
+    let alone = world.accepts_in(2 * SECOND);
+    assert!(alone >= 88, "{alone} of 100");
+    world.kept(50);
+}
+
+#[test]
+fn no_window_has_more_whatever_becomes_of_the_store() {
+    let mut world = World::new("60/s", 3);
+    world.press_all();
+    thread::park_timeout(2 * SECOND);
+    // It forgets everything.
+    assert_eq!(world.store.ask("FLUSHALL").as_deref(), Some("+OK\r\n"));
+    let flushed = world.accepts_in(2 * SECOND);
+    // It answers nobody.
+    world.store.signal(Signal::STOP);
+    let stopped = world.accepts_in(3 * SECOND);
+    world.store.signal(Signal::CONT);
+    // Another one takes its place that knows nothing, and a member dies meanwhile.
+    world.store.kill();
+    drop(world.members.remove(0));
+    thread::park_timeout(SECOND);
+    world.store.restart();
+    world.join();
+    world.press(2, 10);
+    let restarted = world.accepts_in(3 * SECOND);
+    assert!(
+        flushed >= 95 && stopped >= 140 && restarted >= 90,
+        "{flushed} of 120, {stopped} of 180, {restarted} of 120"
+    );
+    world.kept(60);
+}
+
+#[test]
+fn without_a_store_nothing_leaves_once_the_lease_is_over() {
+    let mut world = World::with_store(Redis::start(), "100/s", 0);
+    let url = world.store.url();
+    let config = format!(
+        "lease = \"1s\"\nstore = \"{url}\"\n[[rule]]\nname = \"api\"\nhost = \"{}\"\nlimits = [\"100/s\"]\nallow-private = true\n",
+        world.api.address()
+    );
+    world.members = vec![Andante::with_config(&config)];
+    // A store that knows nothing could be one that has forgotten: a lease and a window, and what is guarded against.
+    world.press(0, 4);
+    eventually("that it learns", || (world.standing(0) == "learning").then_some(()));
+    assert_eq!(world.accepts_in(SECOND), 0);
+    eventually("the first request", || (world.count("accepted") > 0).then_some(()));
+    assert_eq!(world.standing(0), "shared");
+    assert_eq!(world.members[0].page("/readyz").status(), 200);
+    world.store.kill();
+    eventually("that it is cut off", || (world.standing(0) == "cut-off").then_some(()));
+    assert_eq!(world.accepts_in(SECOND), 0);
+    assert_eq!(world.members[0].page("/readyz").status(), 503);
+    assert!(world.members[0].stderr().contains("the lease is over"));
+    world.store.restart();
+    let before = world.count("accepted");
+    eventually("that it goes on", || (world.count("accepted") > before).then_some(()));
+    world.kept(100);
+}
+
+/// Members of a fleet that is configured by `keys`, each with 10 workers, and a lease of two seconds.
+fn configured(keys: &str, members: usize) -> World {
+    let mut world = World::with_store(Redis::for_a_fleet_with(&["--lease", "2s"]), "100/s", 0);
+    let (url, host) = (world.store.url(), world.api.address());
+    let config = format!(
+        "lease = \"2s\"\nstore = \"{url}\"\n{keys}\n[[rule]]\nname = \"api\"\nhost = \"{host}\"\nlimits = [\"100/s\"]\nallow-private = true\n"
+    );
+    for member in 0..members {
+        world.members.push(Andante::with_config(&config));
+        eventually("that it joins", || (world.standing(member) == "shared").then_some(()));
+    }
+    world.press_all();
+    world
+}
+
+#[test]
+fn without_a_store_each_goes_on_with_its_floor() {
+    // Two own 20 each of 100, and 60 are lent. The third comes too late for a floor.
+    let mut world = configured("store-down = \"floor\"\nfleet-size = 2\nfloor = \"40%\"", 3);
+    // What processes before them may have spent has left the window by then.
+    thread::park_timeout(3 * SECOND);
+    let shared = world.accepts_in(3 * SECOND);
+    assert!(shared >= 240, "{shared} of 300");
+    assert!(world.members[2].stderr().contains("more andantes than fleet-size"));
+    assert_eq!(world.members[0].status()["lanes"][0]["limits"][0]["share"]["own"], 20);
+    world.store.kill();
+    for (member, standing) in ["floor", "floor", "cut-off"].into_iter().enumerate() {
+        eventually("the end of the lease", || (world.standing(member) == standing).then_some(()));
+    }
+    thread::park_timeout(2 * SECOND);
+    let (alone, before) = (world.accepts_in(5 * SECOND), world.sent(2));
+    assert!((160..=204).contains(&alone), "{alone} of 200");
+    assert_eq!(world.sent(2), before);
+    let ready = world.members[0].page("/readyz");
+    assert!(ready.status() == 200 && ready.text().contains("floor"), "{ready:?}");
+    assert_eq!(world.members[2].page("/readyz").status(), 503);
+    assert!(world.members[0].stderr().contains("going on with this andante's floor"));
+    // It has forgotten everything. Floors go on while it learns, and nothing but them.
+    world.store.restart();
+    eventually("that it is back", || (world.standing(0) == "shared").then_some(()));
+    thread::park_timeout(4 * SECOND);
+    let again = world.accepts_in(2 * SECOND);
+    assert!(again >= 160, "{again} of 200");
+    world.kept(100);
+}
+
+#[test]
+fn an_open_fleet_goes_on_without_a_store_and_says_what_it_risks() {
+    let mut world = configured("store-down = \"open\"", 2);
+    thread::park_timeout(2 * SECOND);
+    assert_eq!(world.members[0].page("/readyz").text(), "ready\n");
+    world.store.kill();
+    for member in [0, 1] {
+        eventually("the end of the lease", || (world.standing(member) == "open").then_some(()));
+    }
+    thread::park_timeout(SECOND);
+    let alone = world.accepts_in(3 * SECOND);
+    assert!((240..=310).contains(&alone), "{alone} of 300");
+    let ready = world.members[0].page("/readyz");
+    assert!(ready.status() == 200 && ready.text().contains("may be exceeded"), "{ready:?}");
+    assert!(world.members[0].stderr().contains("the limits may be exceeded"));
+}
+
+/// Whether `andante check` finds this good, and what it says.
+fn check(toml: &str) -> (bool, String) {
+    let file = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
+    std::fs::write(file.path(), toml).unwrap();
+    let done = Andante::command().arg("check").arg(file.path()).output().unwrap();
+    (done.status.success(), String::from_utf8(done.stdout).unwrap() + &String::from_utf8(done.stderr).unwrap())
+}
+
+#[test]
+fn a_floor_is_checked_against_the_fleet_and_its_limits() {
+    let rule = "store = \"redis://store.example\"\n[[rule]]\nhost = \"api.example\"\nlimits = [\"500/min\"]\n";
+    for (keys, words) in [
+        ("store-down = \"floor\"", "fleet-size = N"),
+        ("floor = \"20%\"", "store-down = \"floor\""),
+        ("store-down = \"open\"\nfloor = \"20%\"", "is for nothing"),
+        ("store-down = \"perhaps\"", "\"wait\", \"floor\" or \"open\""),
+        ("store-down = \"floor\"\nfleet-size = 4\nfloor = \"95%\"", "from 1% to 90%"),
+        ("store-down = \"floor\"\nfleet-size = 4\nfloor = \"0%\"", "from 1% to 90%"),
+    ] {
+        let (good, said) = check(&format!("{keys}\n{rule}"));
+        assert!(!good && said.contains(words), "{keys}: {said}");
+    }
+    let (good, said) = check(&format!("store-down = \"floor\"\nfleet-size = 3\n{rule}"));
+    assert!(good && said.contains("33 for each of 3 of 500/min: 99 together, and 401 are lent"), "{said}");
+    let (good, said) = check(&format!("store-down = \"floor\"\nfleet-size = 101\n{rule}"));
+    assert!(good && said.contains("less than 1 for each of 101"), "{said}");
+}
+
+#[test]
+fn what_is_not_shared_is_divided_or_refused() {
+    let rule = "store = \"redis://:hunter2@store.example\"\n[[rule]]\nhost = \"api.example\"\nlimits = [\"10/s\", \"90/day\"]\n";
+    let (good, said) = check(rule);
+    assert!(!good && said.contains("90/d") && said.contains("fleet-size") && !said.contains("hunter2"), "{said}");
+    let (good, said) = check(&format!("fleet-size = 3\n{rule}"));
+    assert!(good && said.contains("30/d") && said.contains("10/s") && !said.contains("hunter2"), "{said}");
+    let (good, said) = check(&format!("fleet-size = 100\n{rule}"));
+    assert!(!good && said.contains("cannot be divided"), "{said}");
+}
+
+#[test]
+fn the_password_of_a_store_is_shown_nowhere() {
+    // Nobody listens there.
+    let store = "redis://someone:hunter2@127.0.0.1:1";
+    let andante = Andante::with_environment("ANDANTE_STORE", store);
+    eventually("its complaint", || andante.stderr().contains("cannot join the fleet").then_some(()));
+    let status = andante.status();
+    assert_eq!(status["fleet"]["store"], "redis://…@127.0.0.1:1");
+    assert!(status["fleet"]["problem"].as_str().is_some_and(|problem| !problem.is_empty()), "{status}");
+    for said in [andante.stderr(), status.to_string(), andante.metrics()] {
+        assert!(!said.contains("hunter2") && !said.contains("someone"), "{said}");
+    }
+    let answer = Client::ask(andante.admin(), "GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    assert_eq!(answer.status(), 503);
+}
