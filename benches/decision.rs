@@ -9,7 +9,7 @@ use andante::{
     clock::{Clock, Instant},
     lane::{
         Admission, AdmitRequest, Lane, Lanes, Permit,
-        order::{Claim, ClientId, FlowId, Gate, Hold, Next, Queue, Turn},
+        order::{Claim, ClientId, FlowId, Hold, Next, Queue, TicketRules, Turn},
     },
     learn::{AnswerReport, RouteKey},
     limit::{Budget, Cost, Limits, MarginSpec, Scope},
@@ -28,6 +28,7 @@ const ASK: AdmitRequest = AdmitRequest {
     claim: Claim::USUAL,
     deadline: Instant::FAR,
     turn: Turn::New,
+    draws: None,
 };
 
 fn policy(limits: &str) -> Policy {
@@ -121,12 +122,12 @@ struct Pace {
     lines: Vec<u64>,
 }
 
-impl Gate<u32, u32> for Pace {
+impl TicketRules<u32, u32> for Pace {
     fn line(&mut self, ticket: &u32, _: &u32) -> u32 {
         *ticket
     }
 
-    fn hold(&mut self, line: &u32, _: Cost) -> Hold {
+    fn hold(&mut self, line: &u32, _: &[u32], _: Cost) -> Hold {
         match (self.lines[*line as usize], self.shared) {
             (own, _) if own > self.now => Hold::Own(Instant::from_nanos(own)),
             (_, shared) if shared > self.now => Hold::Shared(Instant::from_nanos(shared)),
@@ -173,7 +174,7 @@ fn queue(c: &mut Criterion) {
             let (flow, line) = (random >> 11, (random >> 40) % lines as u64);
             let client = ClientId::of(std::net::IpAddr::from([10, 0, 0, (flow % clients) as u8]));
             let claim = Claim { client, flow: FlowId(flow % flows), ..Claim::USUAL };
-            queue.enqueue(line as u32, claim, Cost::MIN, Turn::New, line as u32)
+            queue.enqueue(line as u32, &[], claim, Cost::MIN, Turn::New, line as u32)
         };
         for _ in 0..WAITING {
             push(&mut queue);

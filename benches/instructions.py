@@ -206,7 +206,7 @@ class World:
             return [str(self.args.forwarder), f"127.0.0.1:{port}", f"127.0.0.1:{ports['PLAIN']}"], port
         state = self.folder / "state"
         port = ports["ANDANTE"]
-        return [str(self.args.andante), "serve", "--listen", f"127.0.0.1:{port}", "--admin", "off", "--threads", "1",
+        return [str(self.args.andante), "serve", "--state", "off", "--listen", f"127.0.0.1:{port}", "--admin", "off", "--threads", "1",
                 "--limit", "*=1000000/s", "--intercept", "localhost", "--upstream-ca", str(self.folder / "ca.pem"),
                 "--data", str(state)], port
 

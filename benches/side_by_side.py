@@ -118,7 +118,7 @@ def run(args, folder):
         "upstream": ["taskset", "-c", "1", "nginx", "-c", write("upstream.conf", UPSTREAM)],
         "nginx": ["taskset", "-c", "0", "nginx", "-c", write("nginx.conf", NGINX)],
         "haproxy": ["taskset", "-c", "0", "haproxy", "-db", "-f", write("haproxy.cfg", HAPROXY)],
-        "andante": ["taskset", "-c", "0", args.andante, "serve", "--listen", f"127.0.0.1:{ports['andante']}", "--admin",
+        "andante": ["taskset", "-c", "0", args.andante, "serve", "--state", "off", "--listen", f"127.0.0.1:{ports['andante']}", "--admin",
                     "off", "--limit", "*=1000000/s"],
     }
     script = write("forward.lua", WRK)

@@ -7,13 +7,16 @@ usage: waiting.py [--andante PATH] [--requests N]
 Needs a release build; everything stays on loopback.
 """
 import argparse
+import contextlib
 import pathlib
 import re
 import resource
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+import urllib.request
 
 from instructions import ROOT, frame, wait_for
 
@@ -21,6 +24,16 @@ from instructions import ROOT, frame, wait_for
 FIELDS = {"user-agent": "python-requests/2.32.3", "accept-encoding": "gzip, deflate", "accept": "*/*",
           "authorization": "Bearer 0123456789abcdef0123456789abcdef"}
 STREAMS = 100
+# One leaves at once, and the next in an hour: an upstream that never answers will do.
+CONFIG = """
+listen = ["127.0.0.1:{port}"]
+admin = "127.0.0.1:{admin}"
+threads = 1
+[[rule]]
+host = "127.0.0.1:{up}"
+limits = ["1/h"]
+max-wait = "20000h"
+"""
 
 
 def main():
@@ -36,27 +49,41 @@ def main():
 
 def measure(args, connections, ask):
     """Resident bytes of all that wait."""
-    with socket.create_server(("127.0.0.1", 0)) as upstream, socket.create_server(("127.0.0.1", 0)) as listener:
-        up, port = upstream.getsockname()[1], listener.getsockname()[1]
-        listener.close()
-        # One leaves at once, and the next in an hour: an upstream that never answers will do.
-        andante = [str(args.andante), "serve", "--listen", f"127.0.0.1:{port}", "--admin", "off", "--threads", "1",
-                   "--limit", f"127.0.0.1:{up}=1/h"]
-        process = subprocess.Popen(andante, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with contextlib.ExitStack() as stack:
+        listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        up, port, admin = (listener.getsockname()[1] for listener in listeners)
+        for listener in listeners[1:]:
+            listener.close()
+        config = stack.enter_context(tempfile.NamedTemporaryFile("w", suffix=".toml"))
+        config.write(CONFIG.format(up=up, port=port, admin=admin))
+        config.flush()
+        process = subprocess.Popen([str(args.andante), "serve", "--state", "off", "--config", config.name],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             wait_for(port)
             first = [ask(port, up) for _ in range(2)]
             time.sleep(1)
-            before = resident(process.pid)
-            waiting = [ask(port, up) for _ in range(connections)]
-            time.sleep(3)
+            before, already = resident(process.pid), waiting(admin)
+            clients = [ask(port, up) for _ in range(connections)]
+            until = time.monotonic() + 60
+            while (more := waiting(admin) - already) < args.requests:
+                if time.monotonic() > until:
+                    sys.exit(f"{more} of {args.requests} wait: the others were answered, or have not arrived")
+                time.sleep(0.5)
             after = resident(process.pid)
-            for client in (*first, *waiting):
+            for client in (*first, *clients):
                 client.close()
             return after - before
         finally:
             process.terminate()
             process.wait()
+
+
+def waiting(admin):
+    """How many requests wait, by andante's own count."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{admin}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(int(line.split()[-1]) for line in lines if line.startswith("andante_waiting{"))
 
 
 def http1(port, up):
