@@ -27,13 +27,13 @@ use crate::{
 
 /// The state of this process, before anything is sent.
 pub(super) struct Keeping {
-    path: PathBuf,
     file: StateFile,
     store: Box<dyn Store>,
     header: Header,
     requests: mpsc::Receiver<KeepRequest>,
     sender: mpsc::Sender<KeepRequest>,
     clock: Clock,
+    report: Arc<StateReport>,
 }
 
 /// The thread that writes.
@@ -90,15 +90,14 @@ impl Keeping {
             }
             Err(error) => return Err(error),
         };
-        let (keeping, kept) = Self::begin(path.clone(), opened).map_err(|source| OpenError::Store { path, source })?;
+        let (keeping, kept) = Self::begin(path, opened);
         Ok((keeping.clock, Some((keeping, kept))))
     }
 
-    fn begin(path: PathBuf, opened: Opened) -> Result<(Self, KeptLanes), StoreError> {
-        let Opened { file, mut store, stored, aside } = opened;
+    fn begin(path: PathBuf, opened: Opened) -> (Self, KeptLanes) {
+        let Opened { file, store, stored, commits, aside } = opened;
         let Stored { header: before, lanes } = stored;
         let reading = Reading::now();
-        let header = before.clone().unwrap_or_default();
         let (clock, away) = match &before {
             Some(header) => (reading.resume(&header.stamp), reading.since(&header.stamp)),
             None => (Clock::start(), Duration::ZERO),
@@ -140,24 +139,63 @@ impl Keeping {
         if before.is_some() {
             info!(path = %shown, lanes = kept.len(), away_s = away.as_secs_f64(), "going on where the last andante ended");
         }
-        let header = Header {
-            version: Header::VERSION,
-            commits: header.commits + 1,
-            stamp: Reading::now().stamp(now),
-            clean: false,
-            gap,
-        };
-        store.commit(&Batch { header: &header, lanes: &[], gone: &[] })?;
-        let keeping = Self { path, file, store: Box::new(store), header, requests, sender, clock };
-        Ok((keeping, kept))
+        let stamp = Reading::now().stamp(now);
+        let header = Header { version: Header::VERSION, commits, stamp, clean: false, gap };
+        let report = Arc::new(StateReport { path, last: Mutex::default() });
+        let mut keeping = Self { file, store: Box::new(store), header, requests, sender, clock, report };
+        keeping.commit(keeping.header.clone(), &[]);
+        (keeping, kept)
+    }
+
+    /// Whether what was to be written last could not be.
+    fn fails(&self) -> bool {
+        self.report.last.lock().problem.is_some()
+    }
+
+    /// Commits `lanes`, after which the store stands as in `header`; says whether that is sure to last.
+    fn commit(&mut self, header: Header, lanes: &[(Arc<str>, Vec<u8>)]) -> bool {
+        let header = Header { commits: header.commits + 1, ..header };
+        let done = self.store.commit(&Batch { header: &header, lanes, gone: &[] });
+        if done.is_ok() {
+            // If it cannot be said, the next one believes the store.
+            let _ = self.file.beat(&header);
+            self.header = header;
+        }
+        self.tell(done.err())
+    }
+
+    /// Says that nothing has changed up to the stamp of `header`.
+    fn beat(&mut self, header: Header) -> bool {
+        let done = self.file.beat(&header).map_err(|error| StoreError::Failed(error.to_string()));
+        if done.is_ok() {
+            self.header = header;
+        }
+        self.tell(done.err())
+    }
+
+    /// Tells people when it begins to fail, and when that is over. Returns whether it goes well.
+    fn tell(&self, failed: Option<StoreError>) -> bool {
+        let mut last = self.report.last.lock();
+        last.commits = self.header.commits;
+        let path = self.report.path.display();
+        match (&failed, last.problem.take()) {
+            (Some(failed), None) => error!(
+                %path, error = %failed,
+                "the state cannot be written, which is tried again each second: pacing goes on; a kill before that is \
+                 mended forgets what was taken of long quotas meanwhile"
+            ),
+            (None, Some(_)) => info!(%path, "the state is written again"),
+            (Some(_), Some(_)) | (None, None) => {}
+        }
+        last.problem = failed.as_ref().map(ToString::to_string);
+        failed.is_none()
     }
 
     /// Writes what the lanes of `proxy` do, from now on.
     pub(super) fn start(self, proxy: &Arc<Proxy>, metrics: &Metrics) -> std::io::Result<Writer> {
-        let report = Arc::new(StateReport { path: self.path.clone(), last: Mutex::default() });
-        let (requests, handle) = (self.sender.clone(), Handle::current());
-        let writing = Writing { keeping: self, report: report.clone(), metrics: metrics.clone() };
-        metrics.state_written(true);
+        let (requests, handle, report) = (self.sender.clone(), Handle::current(), self.report.clone());
+        metrics.state_written(!self.fails());
+        let writing = Writing { keeping: self, metrics: metrics.clone() };
         metrics.show_state();
         let proxy = Arc::downgrade(proxy);
         let thread = thread::Builder::new().name("state".to_owned()).spawn(move || {
@@ -181,7 +219,6 @@ impl Writer {
 /// What the thread has.
 struct Writing {
     keeping: Keeping,
-    report: Arc<StateReport>,
     metrics: Metrics,
 }
 
@@ -220,6 +257,7 @@ impl Writing {
     /// Writes the lanes that have asked for it; when it is `due`, all that have changed as well.
     fn write(&mut self, lanes: &Lanes, asked: &[Arc<Lane>], due: bool, last: bool) {
         let keeping = &mut self.keeping;
+        let failing = keeping.fails();
         // Before the lanes are looked at: what happens from here on is not surely in it.
         // The clocks in this order: the next process' clock may be late, and must not be early.
         let at = keeping.clock.now();
@@ -233,35 +271,17 @@ impl Writing {
             header.stamp = stamp;
         }
         header.clean = last;
-        let done = if written.is_empty() && !last {
-            if due { keeping.file.beat(&header).map_err(|error| StoreError::Failed(error.to_string())) } else { Ok(()) }
-        } else {
-            header.commits += 1;
+        let done = if failing && !due {
+            // Once a second is often enough to find out whether the disk is full: opening the store reads all of it.
+            false
+        } else if !written.is_empty() || last || failing {
             let rows: Vec<_> = written.iter().map(|lane| (lane.id.clone(), lane.text.clone())).collect();
-            keeping.store.commit(&Batch { header: &header, lanes: &rows, gone: &[] })
+            keeping.commit(header, &rows)
+        } else {
+            !due || keeping.beat(header)
         };
-        if done.is_ok() {
-            keeping.header = header;
-        }
-        self.tell(done.as_ref().err());
-        written.iter().for_each(|lane| lane.done(done.is_ok()));
-    }
-
-    /// Tells people when it begins to fail, and when that is over.
-    fn tell(&self, failed: Option<&StoreError>) {
-        let mut last = self.report.last.lock();
-        last.commits = self.keeping.header.commits;
-        let path = self.keeping.path.display();
-        match (failed, last.problem.take()) {
-            (Some(failed), None) => error!(
-                %path, error = %failed,
-                "the state cannot be written: pacing goes on, and a restart before that is mended forgets what is sent"
-            ),
-            (None, Some(_)) => info!(%path, "the state is written again"),
-            (Some(_), Some(_)) | (None, None) => {}
-        }
-        self.metrics.state_written(failed.is_none());
-        last.problem = failed.map(ToString::to_string);
+        self.metrics.state_written(!keeping.fails());
+        written.iter().for_each(|lane| lane.done(done));
     }
 }
 

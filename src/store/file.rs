@@ -4,7 +4,7 @@
 mod tests;
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, TryLockError},
     io::{self, Read as _},
     os::unix::fs::{FileExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Disk, Header, Reading, Stamp, Store as _, StoreError, Stored};
+use super::{Disk, Header, Reading, Stamp, StoreError, Stored, disk};
 
 /// The lock of a state. Beside the number of its process it says until when that was alive and had written all.
 #[derive(Debug)]
@@ -25,10 +25,12 @@ pub struct StateFile {
 pub struct Opened {
     /// The lock; given up with the process.
     pub file: StateFile,
-    /// The store.
+    /// The store. It is opened with its first commit, which is where a disk that is full shows.
     pub store: Disk,
     /// What is in it. The stamp of its header is the latest that is known.
     pub stored: Stored,
+    /// How many commits are known, be it of what was set aside.
+    pub commits: u64,
     /// What was there and is not any more.
     pub aside: Option<Aside>,
 }
@@ -61,25 +63,24 @@ pub enum OpenError {
         /// What it said.
         source: io::Error,
     },
-    /// It may be in order, but cannot be read now.
-    #[error("could not read the state in {path}", path = path.display())]
-    Store {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        source: StoreError,
-    },
 }
 
 /// What stands in a lock: who has it, and that all was written which had happened by then.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Heartbeat {
     pid: u32,
     /// It is true of the store as it was after so many commits.
     commits: u64,
     stamp: Stamp,
+    /// A process goes on from there, though the store may not say so: its disk may be full.
+    begun: bool,
 }
+
+/// No state of andante's is nearly as large.
+const MOST: u64 = 1 << 30;
+/// A heartbeat is shorter.
+const LINE: u64 = 4096;
 
 // === impl StateFile ===
 
@@ -91,58 +92,76 @@ impl StateFile {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(failed)?;
         }
-        let mut lock = options().open(beside(path, "lock")).map_err(failed)?;
-        let mut said = String::new();
+        let lock = regular(&beside(path, "lock")).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 // Advisory: it can be read all the same.
-                let heartbeat = lock.read_to_string(&mut said).ok().and_then(|_| read(&said)).unwrap_or_default();
-                return Err(OpenError::InUse { path: path.to_owned(), pid: heartbeat.pid.to_string() });
+                let pid = Heartbeat::read(&lock).pid.to_string();
+                return Err(OpenError::InUse { path: path.to_owned(), pid });
             }
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
-        lock.read_to_string(&mut said).map_err(failed)?;
-        let heartbeat = read(&said);
+        let mut heartbeat = Heartbeat::read(&lock);
+        let file = Self { lock };
         let mut aside = None;
-        if forget && path.exists() {
-            aside = Some(Aside { path: set_aside(path).map_err(failed)?, why: None });
-        }
-        let (store, mut stored) = match open_store(path) {
-            Ok(opened) => opened,
-            Err(Failed::Io(source)) => return Err(failed(source)),
-            Err(Failed::Store(source @ StoreError::Failed(_))) => {
-                return Err(OpenError::Store { path: path.to_owned(), source });
+        if forget {
+            heartbeat = Heartbeat::default();
+            // On a full disk it is not longer than it was.
+            let _ = file.say(heartbeat.clone());
+            if path.exists() {
+                aside = Some(Aside { path: set_aside(path).map_err(failed)?, why: None });
             }
+        }
+        let mut stored = match read_store(path, heartbeat.commits) {
+            Ok(stored) => stored,
+            Err(Failed::Io(source)) => return Err(failed(source)),
             Err(Failed::Store(why)) => {
+                // Killed before the next store says that something was lost, this does.
+                heartbeat.commits = heartbeat.commits.max(1);
+                let _ = file.say(heartbeat.clone());
                 aside = Some(Aside { path: set_aside(path).map_err(failed)?, why: Some(why) });
-                open_store(path).map_err(|error| match error {
-                    Failed::Io(source) => failed(source),
-                    Failed::Store(source) => OpenError::Store { path: path.to_owned(), source },
-                })?
+                Stored::default()
             }
         };
-        if let (Some(header), Some(Heartbeat { commits, stamp, .. })) = (&mut stored.header, heartbeat)
-            && header.commits == commits
-            && stamp.at > header.stamp.at
+        if let Some(header) = &mut stored.header
+            && header.commits == heartbeat.commits
         {
-            header.stamp = stamp;
+            header.clean &= !heartbeat.begun;
+            if heartbeat.stamp.at > header.stamp.at {
+                header.stamp = heartbeat.stamp.clone();
+            }
         }
+        let store = Disk::in_file(regular(path).map_err(failed)?);
         sync_folder(path).map_err(failed)?;
-        let file = Self { lock };
-        file.beat(&stored.header.clone().unwrap_or_default()).map_err(failed)?;
-        Ok(Opened { file, store, stored, aside })
+        let commits = stored.header.as_ref().map_or(heartbeat.commits, |header| header.commits);
+        let stamp = stored.header.as_ref().map(|header| header.stamp.clone()).unwrap_or_default();
+        let _ = file.say(Heartbeat { pid: 0, commits, stamp, begun: true });
+        Ok(Opened { file, store, stored, commits, aside })
     }
 
     /// All that happened until the stamp of `header` is written. Survives a kill; not always a power failure, which only
     /// makes the gap longer.
     pub fn beat(&self, header: &Header) -> io::Result<()> {
-        let Header { commits, stamp, .. } = header;
-        let heartbeat = Heartbeat { pid: std::process::id(), commits: *commits, stamp: stamp.clone() };
+        let Header { commits, stamp, clean, .. } = header;
+        self.say(Heartbeat { pid: 0, commits: *commits, stamp: stamp.clone(), begun: !clean })
+    }
+
+    fn say(&self, heartbeat: Heartbeat) -> io::Result<()> {
+        let heartbeat = Heartbeat { pid: std::process::id(), ..heartbeat };
         let mut text = serde_json::to_string(&heartbeat).map_err(io::Error::other)?;
         // As long as what may have stood there.
         text = format!("{text:<400}\n");
         self.lock.write_all_at(text.as_bytes(), 0)
+    }
+}
+
+impl Heartbeat {
+    /// What stands in `lock`; nothing, if that is no heartbeat.
+    fn read(lock: &File) -> Self {
+        let mut text = Vec::new();
+        let read = lock.take(LINE).read_to_end(&mut text);
+        read.ok().and_then(|_| serde_json::from_slice(text.trim_ascii()).ok()).unwrap_or_default()
     }
 }
 
@@ -151,30 +170,46 @@ enum Failed {
     Store(StoreError),
 }
 
-fn open_store(path: &Path) -> Result<(Disk, Stored), Failed> {
-    let file = options().open(path).map_err(Failed::Io)?;
-    if !file.metadata().map_err(Failed::Io)?.is_file() {
-        return Err(Failed::Io(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")));
+/// What is in the store at `path`, in which there were `commits` once. It is read from a copy: a disk that is full, or
+/// cannot be written to, keeps nobody from reading.
+fn read_store(path: &Path, commits: u64) -> Result<Stored, Failed> {
+    let mut file = regular(path).map_err(Failed::Io)?;
+    let corrupt = |what: &str| Err(Failed::Store(StoreError::Corrupt(what.to_owned())));
+    if file.metadata().map_err(Failed::Io)?.len() > MOST {
+        return corrupt("it is larger than any state");
     }
-    let store = Disk::open(file).map_err(Failed::Store)?;
-    let stored = store.read().map_err(Failed::Store)?;
-    Ok((store, stored))
+    let mut copy = Vec::new();
+    file.read_to_end(&mut copy).map_err(Failed::Io)?;
+    if disk::is_unmade(&copy) && commits == 0 {
+        return Ok(Stored::default());
+    }
+    if copy.is_empty() {
+        return corrupt("it is empty or was removed, and there was something in it");
+    }
+    let stored = Disk::read_copy(&copy).map_err(Failed::Store)?;
+    if stored.header.as_ref().map_or(0, |header| header.commits) < commits {
+        return corrupt("it is older than what was kept last");
+    }
+    Ok(stored)
 }
 
-/// For reading and writing, made if it is not there, for its owner alone: it says which APIs somebody uses.
-fn options() -> OpenOptions {
-    let mut options = File::options();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    options
-}
-
-fn read(heartbeat: &str) -> Option<Heartbeat> {
-    serde_json::from_str(heartbeat.trim()).ok()
+/// Opens the file at `path` for reading and writing. It is made if it is not there, for its owner alone: it says which
+/// APIs somebody uses.
+fn regular(path: &Path) -> io::Result<File> {
+    let file = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        // A pipe would have to be waited for.
+        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is no regular file", path.display())))
+    }
 }
 
 /// Renames `path` to a name that nobody has.
 fn set_aside(path: &Path) -> io::Result<PathBuf> {
-    let to = beside(path, &format!("aside-{}", Reading::now().unix_seconds()));
+    let now = Reading::now().unix_seconds();
+    let mut names = (now..).map(|second| beside(path, &format!("aside-{second}")));
+    let to = names.find(|to| !to.exists()).expect("there are more seconds than files");
     fs::rename(path, &to)?;
     Ok(to)
 }

@@ -5,7 +5,7 @@ use std::{
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Command, Stdio},
     thread,
     time::Duration,
 };
@@ -54,8 +54,13 @@ impl World {
 
     /// Asks once, with little patience; says whether it was sent.
     fn asks(&self, andante: &Andante) -> bool {
+        self.asks_within(andante, 1)
+    }
+
+    /// Asks once, with so many seconds of patience; says whether it was sent.
+    fn asks_within(&self, andante: &Andante, seconds: u32) -> bool {
         let (url, host) = (self.api.url("/"), self.api.address());
-        let ask = format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nPrefer: wait=1\r\n\r\n");
+        let ask = format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nPrefer: wait={seconds}\r\n\r\n");
         Client::ask(andante.proxy(), ask).status() == 200
     }
 
@@ -170,4 +175,97 @@ fn a_state_that_cannot_be_read_is_set_aside_and_quotas_count_as_used() {
     drop(andante);
     let andante = world.serve(&["--forget"]);
     assert!(world.asks(&andante), "somebody says that nothing was");
+}
+
+/// How many damages are tried.
+fn damages() -> u64 {
+    std::env::var("ANDANTE_DAMAGES").ok().and_then(|damages| damages.parse().ok()).unwrap_or(25)
+}
+
+#[test]
+fn no_damage_keeps_it_from_starting_and_none_is_passed_over() {
+    let world = World::new("100/s", "100/s, 100000/d");
+    let (file, lock) = (world.file(), world.file().with_extension("redb.lock"));
+    let other = Mock::start(&[]);
+    // After a kill, and after an orderly end.
+    for signal in [Signal::KILL, Signal::TERM] {
+        let limit = format!("{}=10/min", other.address());
+        let mut andante = world.serve(&["--limit", &limit]);
+        world.press(andante.proxy());
+        Client::get(andante.proxy(), &other.url("/"));
+        andante.wait_for(|status| status["state"]["commits_total"].as_u64().unwrap() > 3);
+        andante.signal(signal);
+        andante.ended();
+        let whole = [&file, &lock].map(|path| fs::read(path).unwrap());
+        let mut aside = 0;
+        for damage in 0..damages() {
+            let mut state = whole[0].clone();
+            match damage % 5 {
+                0 => state.truncate(fastrand::usize(..state.len())),
+                1 => state[fastrand::usize(..512)] ^= 1 << fastrand::u8(..8),
+                2 => (0..100).for_each(|_| state[fastrand::usize(..whole[0].len())] ^= 1 << fastrand::u8(..8)),
+                3 => state[fastrand::usize(..whole[0].len() / 4096) * 4096..][..4096].fill(fastrand::u8(..)),
+                _ => state[fastrand::usize(..whole[0].len())] ^= 1 << fastrand::u8(..8),
+            }
+            fs::write(&file, &state).unwrap();
+            fs::write(&lock, &whole[1]).unwrap();
+            // It does not return otherwise.
+            let mut andante = world.serve(&[]);
+            // The second before a kill counts as used to the full.
+            let answered = world.asks_within(&andante, 5);
+            andante.signal(Signal::TERM);
+            assert!(andante.ended().success());
+            let said = andante.stderr();
+            // Where a panic ends only its thread, as in this build, it would have ended all in a release.
+            assert!(!said.contains("panic") && !said.contains("cannot be written"), "{said}");
+            let is_aside = said.contains("cannot be read and is set aside");
+            assert!(answered != is_aside, "the day counts as used up, or it goes on: {said}");
+            aside += u64::from(is_aside);
+        }
+        println!("{aside} of {} damages were set aside, after {signal:?}", damages());
+        assert!(aside > 0);
+        fs::write(&file, &whole[0]).unwrap();
+        fs::write(&lock, &whole[1]).unwrap();
+    }
+}
+
+/// A disk of 256 KiB, which only the process has that is started on it.
+const SMALL_DISK: &str = "mount -t tmpfs -o size=256k tmpfs \"$0\" && if [ -n \"$FULL\" ]; then \
+     dd if=/dev/zero of=\"$0\"/full bs=1k; fi; exec \"$@\" --state \"$0\"/limits.redb --limit \"$LIMIT\"";
+
+#[test]
+fn a_full_disk_is_said_once_and_written_to_once_there_is_room() {
+    let is_allowed = Command::new("unshare").args(["--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]).output();
+    if !is_allowed.is_ok_and(|output| output.status.success()) {
+        eprintln!("not tried: this user cannot mount a disk");
+        return;
+    }
+    let world = World::new("100/s", "100/s, 100000/d");
+    let folder = world.folder.path().to_str().unwrap();
+    for full in ["", "FULL=1"] {
+        let limit = format!("LIMIT={}", world.limits);
+        let program = ["env", &limit, full, "unshare", "--mount", "sh", "-c", SMALL_DISK, folder];
+        let program: Vec<&str> = program.into_iter().filter(|word| !word.is_empty()).collect();
+        let andante = Andante::started_by(&program);
+        let filler = format!("/proc/{}/root{folder}/full", andante.pid().as_raw_nonzero());
+        if full.is_empty() {
+            assert!(andante.status()["state"]["problem"].is_null());
+            // As much as there is room for.
+            let _ = fs::write(&filler, [7; 256 << 10]);
+        }
+        assert!(world.asks(&andante), "pacing goes on");
+        andante.wait_for(|status| status["state"]["problem"].as_str().is_some_and(|problem| problem.contains("space")));
+        assert!(andante.metrics().contains("\nandante_state_written 0\n"));
+        thread::park_timeout(Duration::from_millis(2500));
+        assert!(world.asks(&andante), "pacing goes on");
+        let commits = andante.status()["state"]["commits_total"].as_u64().unwrap();
+        fs::remove_file(&filler).unwrap();
+        andante.wait_for(|status| status["state"]["problem"].is_null());
+        assert!(andante.metrics().contains("\nandante_state_written 1\n"));
+        assert!(world.asks(&andante));
+        andante.wait_for(|status| status["state"]["commits_total"].as_u64().unwrap() > commits + 1);
+        let said = andante.stderr();
+        let count = |what: &str| said.matches(what).count();
+        assert_eq!((count("cannot be written"), count("is written again")), (1, 1), "{said}");
+    }
 }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::{clock::Instant, store::Batch};
+use crate::{
+    clock::Instant,
+    store::{Batch, Store as _},
+};
 
 fn write(opened: &mut Opened, commits: u64) -> Header {
     let stamp = Reading::now().stamp(Instant::from_nanos(commits));
@@ -70,4 +73,99 @@ fn what_is_to_be_forgotten_is_set_aside_too() {
     let opened = StateFile::open(&path, true).unwrap();
     assert!(opened.aside.unwrap().why.is_none());
     assert_eq!(opened.stored, Stored::default());
+}
+
+/// What is found where there was a state with three commits, all of which its lock knows of.
+fn found(change: impl FnOnce(&Path)) -> Opened {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.redb");
+    let mut opened = StateFile::open(&path, false).unwrap();
+    for commits in 1..=3 {
+        let header = write(&mut opened, commits);
+        opened.file.beat(&header).unwrap();
+    }
+    drop(opened);
+    change(&path);
+    StateFile::open(&path, false).unwrap()
+}
+
+#[test]
+fn what_was_kept_and_is_not_there_any_more_is_missed() {
+    let is_missed = |change: fn(&Path)| {
+        let Opened { aside, stored, commits, .. } = found(change);
+        assert_eq!((stored, commits), (Stored::default(), 3));
+        matches!(aside, Some(Aside { why: Some(StoreError::Corrupt(_)), .. }))
+    };
+    assert!(is_missed(|path| File::options().write(true).open(path).unwrap().set_len(0).unwrap()), "it is empty");
+    assert!(is_missed(|path| fs::remove_file(path).unwrap()), "it was removed");
+    assert!(is_missed(|path| fs::write(path, [0; 100]).unwrap()), "it is nothing but zeros");
+    assert!(is_missed(|path| fs::write(path, [7; 100]).unwrap()), "it is a hundred bytes of something");
+    assert!(is_missed(|path| File::options().write(true).open(path).unwrap().set_len(MOST + 1).unwrap()), "it is huge");
+    assert!(is_missed(older), "it is from a backup");
+}
+
+/// Puts a state of one commit in the place of what is at `path`.
+fn older(path: &Path) {
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().join("other");
+    drop(write(&mut StateFile::open(&other, false).unwrap(), 1));
+    fs::copy(other, path).unwrap();
+}
+
+#[test]
+fn what_is_missed_stays_missed_until_a_store_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.redb");
+    fs::write(&path, [7; 100]).unwrap();
+    let is_missed = || StateFile::open(&path, false).unwrap().aside.is_some_and(|aside| aside.why.is_some());
+    assert!(is_missed(), "it is damaged");
+    assert!(is_missed(), "and the process was killed before it wrote that down");
+    let mut opened = StateFile::open(&path, true).unwrap();
+    let commits = opened.commits + 1;
+    drop(write(&mut opened, commits));
+    drop(opened);
+    assert!(!is_missed(), "somebody knows better");
+}
+
+#[test]
+fn a_store_whose_making_was_interrupted_is_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.redb");
+    fs::write(&path, [0; 73_728]).unwrap();
+    let mut opened = StateFile::open(&path, false).unwrap();
+    assert!(opened.aside.is_none(), "nothing was ever in it");
+    write(&mut opened, 1);
+}
+
+#[test]
+fn an_end_that_could_not_be_taken_back_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.redb");
+    let mut opened = StateFile::open(&path, false).unwrap();
+    let clean = Header { clean: true, ..write(&mut opened, 1) };
+    opened.store.commit(&Batch { header: &clean, lanes: &[], gone: &[] }).unwrap();
+    opened.file.beat(&clean).unwrap();
+    drop(opened);
+    let is_clean = || StateFile::open(&path, false).unwrap().stored.header.unwrap().clean;
+    assert!(is_clean(), "all was written");
+    assert!(!is_clean(), "a process has begun, and whatever it sent could not be written");
+}
+
+#[test]
+fn a_lock_says_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.redb");
+    drop(write(&mut StateFile::open(&path, false).unwrap(), 1));
+    let lock = beside(&path, "lock");
+    for nonsense in [&b"\xff\xfe\0"[..], b"", b"{\"commits\": -1}", &[b' '; 10_000]] {
+        fs::write(&lock, nonsense).unwrap();
+        assert_eq!(StateFile::open(&path, false).unwrap().stored.lanes.len(), 1);
+    }
+    fs::remove_file(&lock).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &lock, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    assert!(matches!(StateFile::open(&path, false), Err(OpenError::Io { .. })), "it is not waited for");
+    fs::remove_file(&lock).unwrap();
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert!(matches!(StateFile::open(&path, false), Err(OpenError::Io { .. })), "a folder is no file");
 }
