@@ -13,6 +13,8 @@ pub struct Share {
     held: u32,
     /// Units that are this member's beside them, and never the store's.
     own: u32,
+    /// How many units are some member's, and never the store's.
+    never_lent: u32,
     /// Tokens that were granted and not used since: they are used once before somebody else may have them.
     credit: u32,
     /// What the store said last.
@@ -21,6 +23,8 @@ pub struct Share {
     known: bool,
     /// The demand that the store knows of.
     told: u32,
+    /// It stands in line for a large request.
+    waits: bool,
     /// The store may not have heard what was said last.
     unheard: bool,
     /// A call is under way that speaks of it.
@@ -55,6 +59,10 @@ pub struct Look {
     pub speaks: bool,
     /// How many more are of use.
     pub want: u32,
+    /// How many the next request takes; 0 if none waits.
+    pub cost: u32,
+    /// How many of these it lacks.
+    pub need: u32,
     /// What is to be told of the demand.
     pub demand: u32,
     /// Nothing is held and needed any more.
@@ -70,16 +78,21 @@ const REFRESH: Duration = Duration::from_secs(1);
 const ROTATE: Duration = Duration::from_secs(2);
 /// Up to so many tokens are shared out one by one.
 const FEW: f64 = 20.0;
+/// A request is large that takes more than this part of the target.
+const LARGE: f64 = 16.0;
 /// What is not used for that long is given back, as if it had never been asked for.
 const IDLE: Duration = Duration::from_secs(30);
 
 // === impl Stock ===
 
 impl Stock {
-    /// What is used beyond `own` units, which no store knows of.
-    fn beyond(self, own: u32) -> Self {
-        let lingering = self.lingering.saturating_sub(own.saturating_sub(self.used));
-        Self { used: self.used.saturating_sub(own), lingering, ..self }
+    /// What is used and needed beyond `own` units, which no store knows of. What takes more than `most` tokens nobody can
+    /// grant.
+    fn beyond(self, own: u32, most: u32) -> Self {
+        let free = own.saturating_sub(self.used);
+        let cost = self.cost.saturating_sub(free).max(self.cost.min(1));
+        let (backlog, cost) = if cost > most { (0, 0) } else { (self.backlog, cost) };
+        Self { used: self.used.saturating_sub(own), lingering: self.lingering.saturating_sub(free), backlog, cost }
     }
 }
 
@@ -92,10 +105,12 @@ impl Share {
             pool,
             held: 0,
             own: 0,
+            never_lent: 0,
             credit: 0,
             given: Given { limit, ..Given::default() },
             known: false,
             told: 0,
+            waits: false,
             unheard: false,
             asking: false,
             ask_at: Instant::START,
@@ -120,9 +135,9 @@ impl Share {
         self.own
     }
 
-    /// So many units are this member's from now on, and never the store's.
-    pub fn set_own(&mut self, units: u32) {
-        self.own = units;
+    /// So many units are this member's from now on, of `never_lent` that are all members' own.
+    pub fn set_own(&mut self, units: u32, never_lent: u32) {
+        (self.own, self.never_lent) = (units, never_lent);
     }
 
     /// Whether nothing is held, and the store knows of nothing.
@@ -130,9 +145,9 @@ impl Share {
         self.held == 0 && !self.known
     }
 
-    /// How many tokens the limit has by what all members are configured with.
+    /// How many units the limit has by what all members are configured with.
     pub fn limit(&self) -> u32 {
-        self.given.limit
+        self.given.limit.saturating_add(self.never_lent)
     }
 
     /// What the store said last.
@@ -161,6 +176,11 @@ impl Share {
         self.used_at = now;
     }
 
+    /// Whether it stands in line for a large request, which may have left by now.
+    pub fn waits(&self) -> bool {
+        self.waits && self.given.queued && !self.asking
+    }
+
     /// Whether it is worth a look, for a request that has to wait.
     pub fn calls(&self, now: Instant) -> bool {
         !self.asking && !self.given.queued && now >= self.ask_at
@@ -168,10 +188,10 @@ impl Share {
 
     /// Decides what to say to the store. Gifts are taken off at once, and never taken back.
     pub fn look(&mut self, now: Instant, stock: Stock, leased: bool, reports: bool) -> Look {
-        let stock = stock.beyond(self.own);
+        let stock = stock.beyond(self.own, self.given.limit);
         let free = self.held.saturating_sub(stock.used + stock.lingering);
         let demand = stock.used.saturating_add(stock.backlog).min(self.given.limit);
-        let quiet = Look { speaks: false, want: 0, demand, ends: false };
+        let quiet = Look { speaks: false, want: 0, cost: stock.cost, need: 0, demand, ends: false };
         if self.asking {
             return quiet;
         }
@@ -180,10 +200,12 @@ impl Share {
             (self.held, self.credit) = (0, 0);
             return Look { speaks: true, ends: true, ..quiet };
         }
-        let give = self.gift(now, stock, free);
         let enough = free + stock.lingering;
         let hold = self.held - self.lent(now);
         let stuck = stock.backlog > 0 && enough.saturating_sub(hold) < stock.cost;
+        let large = stuck && self.is_large(stock.cost);
+        // What does not suffice here may suffice elsewhere.
+        let give = if large && self.given.wanted { free } else { self.gift(now, stock, free) };
         let below = f64::from(self.held) < self.given.target - if self.given.target < FEW { 0.0 } else { 1.0 }
             || self.held < stock.cost
             || !leased;
@@ -193,7 +215,8 @@ impl Share {
         let asks =
             now >= self.ask_at && (stuck && !self.given.queued && (below || grown) || spare > 0 && enough * 8 < spare);
         let refresh = self.known && now >= self.refresh_at && (stock.backlog > 0 || self.given.wanted);
-        if !(give > 0 || asks || refresh || self.unheard || reports && (self.held > 0 || self.known)) {
+        let leaves = self.given.queued && self.waits && !stuck;
+        if !(give > 0 || asks || leaves || refresh || self.unheard || reports && (self.held > 0 || self.known)) {
             return quiet;
         }
         if give > 0 {
@@ -201,9 +224,19 @@ impl Share {
         }
         self.held -= give;
         self.credit = self.credit.min(free - give);
-        let needs = if stock.backlog > 0 { stock.backlog.max(stock.cost).saturating_sub(free - give) } else { 0 };
+        self.waits = large && self.given.wanted;
+        let need = match large {
+            true => stock.cost - (enough - give).saturating_sub(hold.saturating_sub(give)),
+            false => stock.cost.saturating_sub(self.held),
+        };
+        let needs = match stock.backlog {
+            0 => 0,
+            // More would lie idle until it is time for the request behind this one.
+            _ if self.waits => need,
+            backlog => backlog.max(stock.cost).saturating_sub(free - give),
+        };
         let want = needs.max(if give == 0 { spare } else { 0 }).min(self.given.limit);
-        Look { speaks: true, want, demand, ends: false }
+        Look { speaks: true, want, need, ..quiet }
     }
 
     /// When to look again although nothing happens; `freed` is when a token that is held comes free for others.
@@ -211,6 +244,7 @@ impl Share {
         if self.asking {
             return Instant::FAR;
         }
+        let stock = stock.beyond(self.own, self.given.limit);
         let mut next = Instant::FAR;
         if stock.backlog > 0 || self.given.wanted {
             next = self.refresh_at;
@@ -222,6 +256,9 @@ impl Share {
             next = next.min(freed);
         } else if self.given.wanted && self.part() > 0.0 {
             next = next.min(self.rotate_at.max(freed));
+        }
+        if self.given.wanted && self.is_large(stock.cost) {
+            next = next.min(freed);
         }
         if self.known {
             next = next.min(self.used_at.max(now) + IDLE + GAP);
@@ -243,8 +280,8 @@ impl Share {
 
     /// The store has forgotten it, as was asked for.
     pub fn ended(&mut self) {
-        let (pool, limit, own) = (self.pool.clone(), self.given.limit, self.own);
-        *self = Self { own, ..Self::new(pool, limit) };
+        let (pool, limit, own, never_lent) = (self.pool.clone(), self.given.limit, self.own, self.never_lent);
+        *self = Self { own, never_lent, ..Self::new(pool, limit) };
     }
 
     /// The store's reply.
@@ -270,6 +307,11 @@ impl Share {
         } else {
             self.given.wanted = true;
         }
+    }
+
+    /// Whether a request takes so much that what is kept for it until it fits would be missed elsewhere.
+    fn is_large(&self, cost: u32) -> bool {
+        cost > 1 && f64::from(cost) * LARGE > self.given.target
     }
 
     fn gift(&self, now: Instant, stock: Stock, free: u32) -> u32 {

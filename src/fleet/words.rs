@@ -87,6 +87,8 @@ pub struct Entry {
     pub want: u32,
     /// What the next request that waits takes at once; 0 if none waits.
     pub cost: u32,
+    /// How many of these it lacks: fewer are of no use to it.
+    pub need: u32,
     /// Units that wait or were used lately.
     pub demand: u32,
     /// The member forgets this pool: what it holds is free after this time.

@@ -94,7 +94,7 @@ impl Pool {
             holds,
             demand: entry.demand,
             cost: entry.cost,
-            need: 0,
+            need: entry.need,
             settle: entry.settle,
             limit: entry.limit,
             hungry,
@@ -172,22 +172,34 @@ impl Pool {
         self.rows.is_empty() && self.withheld.is_empty()
     }
 
-    /// The fair share of `member`: those that want less than the equal share get that, and leave the rest to the others.
-    /// Who is first in line gets what its request costs, should that be more.
+    /// What `member` may keep: who is first in line what its request lacks, should that be more than its fair share, and the
+    /// others their fair shares of the rest.
     pub(super) fn target(&self, member: MemberId) -> f64 {
+        let head = self.hungry.first().map(|(_, head)| *head);
+        match head.and_then(|head| Some((head, self.due(head)?))) {
+            Some((head, due)) if head == member => due,
+            head => self.fair(member, head),
+        }
+    }
+
+    /// What the first in line has to hold for its next request, if that is more than an equal share.
+    fn due(&self, head: MemberId) -> Option<f64> {
+        let row = &self.rows[&head];
+        let equal = (self.supply() - self.withheld()) as f64 / self.rows.len().max(1) as f64;
+        let due = f64::from(if row.need > 1 { row.holds + row.need } else { row.cost });
+        (due > equal && (row.need > 1 || row.holds < row.cost)).then_some(due)
+    }
+
+    /// The fair share of `member`: those that want less than the equal share get that, and leave the rest to the others.
+    /// What is due to the `head` of the line comes first.
+    pub(super) fn fair(&self, member: MemberId, head: Option<(MemberId, f64)>) -> f64 {
         let mut supply = (self.supply() - self.withheld()) as f64;
         let mut demands = self.demands;
-        if let Some((_, head)) = self.hungry.first() {
-            let row = &self.rows[head];
-            let fair = supply / self.rows.len().max(1) as f64;
-            if f64::from(row.cost) > fair && row.holds < row.cost {
-                if *head == member {
-                    return f64::from(row.cost);
-                }
-                let size = &mut demands[size(row.demand)];
-                *size = (size.0 - u64::from(row.demand), size.1 - 1);
-                supply -= f64::from(row.cost);
-            }
+        if let Some((head, due)) = head {
+            let demand = self.rows[&head].demand;
+            let size = &mut demands[size(demand)];
+            *size = (size.0 - u64::from(demand), size.1 - 1);
+            supply -= due;
         }
         if supply <= 0.0 {
             return 0.0;

@@ -7,6 +7,8 @@ use crate::fleet::words::{Entry, Given, Hint, MemberId, Micros};
 const PATIENCE: Micros = 300_000;
 /// Up to so many tokens are shared out one by one.
 const FEW: f64 = 20.0;
+/// Among so many that want more than their share one is looked for to whom what there is is of use.
+const MANY: usize = 4;
 
 impl Pool {
     /// Grants what is due to `member`, or puts it into the line.
@@ -51,24 +53,33 @@ impl Pool {
             i64::from(entry.want)
         } else {
             let share = if target < FEW { (target - holds - 1e-9).ceil() } else { (target - holds).floor() } as i64;
-            let needs = if before.is_none() { i64::from(entry.cost) - i64::from(row.holds) } else { 0 };
-            share.max(needs)
+            if before.is_none() { share.max(entry.need.into()) } else { share }
         };
         let granted = i64::from(entry.want).min(self.free() - reserved).min(lacks).max(0);
+        // All or nothing: what does not suffice would lie idle until more comes.
+        let granted = if granted < entry.need.into() { 0 } else { granted };
         self.lent += granted;
         let row = self.rows.get_mut(&member).expect("it was heard of just now");
         row.holds += granted as u32;
-        row.need = entry.cost.saturating_sub(row.holds).max(1);
+        row.need = if granted < entry.need.into() { entry.need.max(1) } else { 1 };
         granted as u32
     }
 
     fn queue(&mut self, member: MemberId, entry: &Entry, granted: u32, target: f64, now: Micros) {
+        // Who is first in line stays there for its fair share, and not for what is due to it because it is the first.
+        let first = self.hungry.first().is_some_and(|(_, head)| *head == member);
+        let fair = if first { self.fair(member, None) } else { target };
         let row = self.rows.get_mut(&member).expect("it was heard of just now");
         let holds = f64::from(row.holds);
-        let below = if target < FEW { holds < target - 1e-9 } else { holds <= target - 1.0 };
+        let below = match f64::from(entry.need) {
+            // As near to the fair share as whole requests come.
+            need if need > 1.0 => holds + need / 2.0 <= fair,
+            _ if fair < FEW => holds < fair - 1e-9,
+            _ => holds <= fair - 1.0,
+        };
         let lacks = entry.want > granted;
         let hungry = lacks && (row.holds < entry.cost || below);
-        if let Some(since) = row.hungry.filter(|_| !hungry || granted > 0 && row.holds >= entry.cost) {
+        if let Some(since) = row.hungry.filter(|_| !hungry || granted > 0) {
             self.hungry.remove(&(since, member));
             row.hungry = None;
         }
@@ -93,8 +104,8 @@ impl Pool {
         let free = self.free();
         let hint = |member| Hint { member, pool: entry.pool.clone() };
         let Some(&(_, head)) = self.hungry.first() else {
-            let other = self.more.iter().take(2).find(|(_, other)| *other != member).copied();
-            match other.filter(|_| free > 0) {
+            let fits = |other: &MemberId| *other != member && free >= self.rows[other].need.into();
+            match self.more.iter().take(MANY).find(|(_, other)| fits(other)).copied() {
                 Some((since, other)) => {
                     self.more.remove(&(since, other));
                     self.rows.get_mut(&other).expect("who wants more has a row").more = None;

@@ -25,7 +25,7 @@ pub(super) struct Shared {
     leased: bool,
     /// It needs more of some limit, or has too much: somebody has to look.
     calls: bool,
-    /// The most that a request lacked since the last look.
+    /// What the next request takes of which it is known that there is not enough.
     lacks: u32,
     /// Limits that are there no more, and when what is held of them is free.
     ended: Vec<(Entry, Instant)>,
@@ -82,7 +82,8 @@ impl Budget {
         let mut spoken = Spoken { entries: Vec::new(), next: Instant::FAR };
         let Some(mut shared) = self.shared.take() else { return spoken };
         let backlog = u32::try_from(backlog).unwrap_or(u32::MAX);
-        let cost = if backlog > 0 { shared.lacks.max(1) } else { 0 };
+        shared.lacks = if backlog > 0 { shared.lacks.max(1) } else { 0 };
+        let cost = shared.lacks;
         let numbers = self.numbers();
         for (limit, number) in self.limits.iter_mut().zip(numbers).filter(|(limit, _)| limit.share.is_some()) {
             shared.ended.extend(limit.rename(now, name, number, &self.margin, &shared.lease));
@@ -98,7 +99,8 @@ impl Budget {
             let settle = settle(limit, &self.margin);
             let freed = limit.window.lingering(now, self.margin.of(limit.spec.rate.per)).1;
             let share = limit.share.as_mut().expect("only those that have one");
-            let Look { speaks, want, demand, ends } = share.look(now, stock, shared.lease.holds(now), reports);
+            let Look { speaks, want, cost, need, demand, ends } =
+                share.look(now, stock, shared.lease.holds(now), reports);
             if speaks {
                 share.told(now, demand);
                 let entry = Entry {
@@ -108,7 +110,8 @@ impl Budget {
                     settle,
                     holds: share.held(),
                     want,
-                    cost: stock.cost,
+                    cost,
+                    need,
                     demand,
                     ends: ends.then_some(0),
                 };
@@ -119,7 +122,7 @@ impl Budget {
         }
         let ended = shared.ended.drain(..);
         spoken.entries.extend(ended.map(|(entry, free)| Entry { ends: Some(micros(free.since(now))), ..entry }));
-        (shared.calls, shared.lacks) = (false, 0);
+        shared.calls = false;
         self.shared = Some(shared);
         spoken
     }
@@ -210,10 +213,8 @@ impl Budget {
             let whole = limit.whole(amount).get();
             let Some(share) = &limit.share else { continue };
             lacks |= limit.window.count() < whole;
-            if limit.window.used(now, self.margin.of(limit.spec.rate.per)) + whole > limit.window.count()
-                && share.calls(now)
-            {
-                shared.calls = true;
+            if limit.window.used(now, self.margin.of(limit.spec.rate.per)) + whole > limit.window.count() {
+                shared.calls |= share.calls(now);
                 shared.lacks = shared.lacks.max(amount.get());
             }
         }
@@ -223,6 +224,7 @@ impl Budget {
     /// A request has left.
     pub(super) fn took_tokens(&mut self, now: Instant, cost: Cost) {
         let Some(shared) = &mut self.shared else { return };
+        shared.lacks = 0;
         for limit in &mut self.limits {
             let Some(amount) = cost.of(limit.spec.unit) else { continue };
             let whole = limit.whole(amount).get();
@@ -231,7 +233,7 @@ impl Budget {
             share.take(now, whole);
             // Before it runs dry, and not after: whoever comes then would have to wait for the store.
             let low = limit.window.count().saturating_sub(used) <= limit.window.count() / 8;
-            shared.calls |= low && share.calls(now);
+            shared.calls |= low && share.calls(now) || share.waits();
             limit.refit(now, &self.margin, &shared.lease);
         }
     }

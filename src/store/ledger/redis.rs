@@ -186,6 +186,7 @@ fn arguments(call: &Sync, given: Option<(Micros, &str)>) -> Vec<String> {
             entry.holds.into(),
             entry.want.into(),
             entry.cost.into(),
+            entry.need.into(),
             entry.demand.into(),
         ];
         arguments.extend(numbers.map(|number| number.to_string()));

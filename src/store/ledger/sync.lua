@@ -4,10 +4,10 @@
 -- KEYS[2]  members by the end of their leases. What is beside the ledger may be lost: tokens then move later, never twice.
 -- ARGV     1 member, 2 seq, 3 epoch's counter or '', 4 its id, 5 leased, 6 basis' seq or '', 7 its age, 8 lease, 9 split,
 --          10 nonce, 11 extent, 12 time or '', 13 run or ''; then for each entry:
---          pool, limit, per, settle, holds, want, cost, demand, ends or ''
+--          pool, limit, per, settle, holds, want, cost, need, demand, ends or ''
 -- Returns  a word, and what belongs to it. Times are microseconds.
 local UNKNOWN, ON_THE_WAY, GUARD, LATEST, SOME = 400000, 100000, 500000, 2000000, 8
-local PATIENCE, FEW, AMOUNTS, SIZES = 300000, 20, 8, 66
+local PATIENCE, FEW, MANY, AMOUNTS, SIZES = 300000, 20, 4, 8, 66
 local ROOT = 0.70710678118654752440
 
 local ledger, leases = KEYS[1], KEYS[2]
@@ -182,10 +182,11 @@ end
 -- What may be said, and by whom.
 row = get('m:' .. member)
 local entries, new, unknown = {}, not known, false
-for at = 14, #ARGV, 9 do
+for at = 14, #ARGV, 10 do
   local entry = { pool = ARGV[at], limit = tonumber(ARGV[at + 1]), per = tonumber(ARGV[at + 2]),
     settle = tonumber(ARGV[at + 3]), holds = tonumber(ARGV[at + 4]), want = tonumber(ARGV[at + 5]),
-    cost = tonumber(ARGV[at + 6]), demand = tonumber(ARGV[at + 7]), ends = tonumber(ARGV[at + 8]) }
+    cost = tonumber(ARGV[at + 6]), need = tonumber(ARGV[at + 7]), demand = tonumber(ARGV[at + 8]),
+    ends = tonumber(ARGV[at + 9]) }
   entries[#entries + 1] = entry
   if entry.holds > 0 then
     new = false
@@ -222,7 +223,7 @@ local function hear(entry, pool)
   pool.limits[entry.limit] = (pool.limits[entry.limit] or 0) + 1
   count(pool, entry.demand, 1)
   if entry.cost > 0 then pool.waiting = pool.waiting + 1 end
-  local row = { holds = holds, demand = entry.demand, cost = entry.cost, need = 0, settle = entry.settle,
+  local row = { holds = holds, demand = entry.demand, cost = entry.cost, need = entry.need, settle = entry.settle,
     limit = entry.limit, hungry = before and before.hungry, more = before and before.more }
   put(row_of(member, entry.pool), row)
   return row
@@ -244,14 +245,28 @@ local function others(kind, pool_name)
   end
 end
 
-local function target(entry, pool, own)
+-- Of those that want more than their share, one to which this many tokens are of use.
+local function fitting(pool_name, free)
+  for _, name in ipairs(redis.call('ZRANGE', line('more', pool_name), 0, MANY - 1)) do
+    local row = get(row_of(name, pool_name))
+    if not row then redis.call('ZREM', line('more', pool_name), name) end
+    if row and name ~= member and free >= row.need then return name, row end
+  end
+end
+
+-- What the first in line has to hold for its next request, if that is more than an equal share.
+local function due_to(first, pool)
+  local equal = (supply(pool) - withheld(pool)) / math.max(pool.rows, 1)
+  local due = first.need > 1 and first.holds + first.need or first.cost
+  if due > equal and (first.need > 1 or first.holds < first.cost) then return due end
+end
+-- The fair share of a member; what is due to the first in line comes before that.
+local function fair(pool, own, first, due)
   local supply = supply(pool) - withheld(pool)
   local taken_size, taken
-  local head, first = head_of('hungry', entry.pool)
-  if head and first.cost > supply / math.max(pool.rows, 1) and first.holds < first.cost then
-    if head == member then return first.cost end
+  if due then
     taken_size, taken = size(first.demand), first.demand
-    supply = supply - first.cost
+    supply = supply - due
   end
   if supply <= 0 then return 0 end
   local wanted, members = 0, 0
@@ -273,6 +288,14 @@ local function target(entry, pool, own)
     end
   end
   return math.min(own.demand, supply)
+end
+
+-- What a member may keep.
+local function target(entry, pool, own)
+  local head, first = head_of('hungry', entry.pool)
+  local due = head and due_to(first, pool)
+  if due and head == member then return due end
+  return fair(pool, own, first, due)
 end
 
 local function call_all(pool, pool_name)
@@ -297,18 +320,28 @@ local function serve(entry, pool, own)
   local lacks = entry.want
   if others('hungry', entry.pool) then
     lacks = target < FEW and math.ceil(target - own.holds - 1e-9) or math.floor(target - own.holds)
-    lacks = math.max(lacks, before and 0 or entry.cost - own.holds)
+    if not before then lacks = math.max(lacks, entry.need) end
   end
   local granted = math.max(math.min(entry.want, free(pool) - (before and first.need or 0), lacks), 0)
+  -- All or nothing: what does not suffice would lie idle until more comes.
+  if granted < entry.need then granted = 0 end
   pool.lent = pool.lent + granted
   own.holds = own.holds + granted
-  own.need = math.max(math.max(entry.cost - own.holds, 0), 1)
+  own.need = math.max(granted < entry.need and entry.need or 1, 1)
 
-  local below
-  if target < FEW then below = own.holds < target - 1e-9 else below = own.holds <= target - 1 end
+  -- Who is first in line stays there for its fair share, and not for what is due to it because it is the first.
+  head, first = head_of('hungry', entry.pool)
+  local fair, below = head == member and fair(pool, own) or target, nil
+  if entry.need > 1 then
+    below = own.holds + entry.need / 2 <= fair
+  elseif fair < FEW then
+    below = own.holds < fair - 1e-9
+  else
+    below = own.holds <= fair - 1
+  end
   local lacking = entry.want > granted
   local hungry = lacking and (own.holds < entry.cost or below)
-  if own.hungry and (not hungry or granted > 0 and own.holds >= entry.cost) then
+  if own.hungry and (not hungry or granted > 0) then
     redis.call('ZREM', line('hungry', entry.pool), member)
     own.hungry = nil
   end
@@ -330,15 +363,12 @@ local function serve(entry, pool, own)
 
   head, first = head_of('hungry', entry.pool)
   if not head then
-    local other = free(pool) > 0 and others('more', entry.pool)
+    local other, theirs = fitting(entry.pool, free(pool))
     if other then
       redis.call('ZREM', line('more', entry.pool), other)
-      local theirs = get(row_of(other, entry.pool))
-      if theirs then
-        theirs.more = nil
-        put(row_of(other, entry.pool), theirs)
-        hint(other, entry.pool)
-      end
+      theirs.more = nil
+      put(row_of(other, entry.pool), theirs)
+      hint(other, entry.pool)
     elseif free(pool) < 0 then
       call_all(pool, entry.pool)
     end

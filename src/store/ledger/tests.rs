@@ -63,6 +63,7 @@ impl Chatterer {
                 holds: self.holds[at],
                 want: if cost == 0 { 0 } else { dice.below(u64::from(*limit)) as u32 },
                 cost,
+                need: dice.below(u64::from(cost) * u64::from(*limit) / 8 + 1) as u32,
                 demand: dice.below(u64::from(*limit) + 1) as u32,
                 ends: ends.then(|| dice.below(5_000_000) as Micros),
             });

@@ -56,3 +56,29 @@ fn all_is_used_and_everybody_has_a_part_when_nothing_goes_wrong() {
         assert!(least > 0, "seed {seed}: somebody has nothing: {world:?}");
     }
 }
+
+/// What does not fit into a member's equal part gets through all the same, as if one member sent everything.
+#[test]
+fn requests_that_cost_much_get_through_whoever_sends_them() {
+    for (limit, members, costs) in [
+        ("20/s", 2, &[11][..]),
+        ("20/s", 3, &[11]),
+        ("20/s", 2, &[20]),
+        ("20/s", 2, &[6, 1]),
+        ("20/s", 4, &[6, 1]),
+        ("60/s", 4, &[20]),
+        ("60/s", 3, &[1, 1, 1, 25]),
+        ("300/s", 2, &[73]),
+        ("300/s", 2, &[1, 63, 12, 13]),
+    ] {
+        let used = |members| {
+            let mut world = World::costly(members, limit, costs);
+            assert_eq!(world.run(), None);
+            let (used, least) = world.used();
+            assert!(least as f64 > 0.5 * used / members as f64, "somebody has little of {costs:?}: {world:?}");
+            used
+        };
+        let (alone, together) = (used(1), used(members));
+        assert!(together >= 0.9 * alone, "{limit}, {members} members, {costs:?}: {together} of {alone}");
+    }
+}

@@ -22,7 +22,7 @@ impl Limit {
     pub(super) fn refit(&mut self, now: Instant, margin: &Margin, lease: &Lease) {
         let (clears, count) = (self.clears(margin), self.spec.rate.count.get());
         let Some(share) = &mut self.share else { return };
-        share.set_own(lease.own(now, count, clears));
+        share.set_own(lease.own(now, count, clears), count - lease.lendable(count));
         let leased = lease.holds(now);
         let usable = if leased { share.usable(now) } else { lease.alone(now, count, clears) };
         let per = duration(stretched(micros(self.spec.rate.per)));
@@ -104,6 +104,7 @@ impl Limit {
             holds: share.held(),
             want: 0,
             cost: 0,
+            need: 0,
             demand: 0,
             ends: None,
         };

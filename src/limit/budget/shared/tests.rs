@@ -1,8 +1,10 @@
 //! Members of one fleet, each with a budget of its own, and the book that all of them call.
 
+use std::num::NonZeroU32;
+
 use super::*;
 use crate::{
-    fleet::{Book, Extent, Member, MemberId, Outcome, Terms},
+    fleet::{Book, Extent, Floor, Member, MemberId, Outcome, StoreDown, Terms},
     limit::{LimitSpec, MarginSpec, Scope},
 };
 
@@ -33,9 +35,13 @@ fn send(budget: &mut Budget, now: Instant) {
 
 impl World {
     fn new(members: u64, limit: &str) -> Self {
+        Self::configured(members, limit, StoreDown::Wait)
+    }
+
+    fn configured(members: u64, limit: &str, down: StoreDown) -> Self {
         let now = Instant::START + ms(1000);
         let member = |id| {
-            let (lease, terms) = (Lease::default(), Terms { lease: LEASE, split: 0 });
+            let (lease, terms) = (Lease::new(down), Terms { lease: LEASE, split: 0 });
             let mut budget = Budget::new(&limits(limit), MarginSpec::Fixed(ms(0)), now);
             budget.share(lease.clone());
             (Member::new(MemberId(id), terms, lease), budget)
@@ -136,4 +142,29 @@ fn two_limits_with_one_window_have_a_pool_each_in_whatever_order_they_are_writte
         // One that is alone gets all of each.
         assert!(usage.iter().map(held).all(|(count, held)| count == held), "{limits}: {usage:?}");
     }
+}
+
+/// Of 20 two members own 5 each, and 10 are lent: the API counts all of what a request takes.
+#[test]
+fn a_request_that_takes_more_than_is_lent_counts_in_full() {
+    let floor = Floor { percent: 50, members: NonZeroU32::new(2).unwrap() };
+    let mut world = World::configured(1, "20/s burst 20", StoreDown::Floor(floor));
+    world.members[0].1.shared.as_ref().unwrap().lease.count(world.now, 1);
+    world.now = world.now + ms(3000);
+    let cost = Cost::new(11).unwrap();
+    for _ in 0..10 {
+        world.talk(0, 11);
+        world.now = world.now + ms(100);
+        if world.members[0].1.earliest(world.now, cost, Scope::NONE) <= world.now {
+            break;
+        }
+    }
+    let (now, budget) = (world.now, &mut world.members[0].1);
+    assert_eq!(budget.earliest(now, cost, Scope::NONE), now, "it has 15");
+    budget.take(now, now, cost, Scope::NONE);
+    assert_eq!(budget.usage(now)[0].used, 11);
+    // What nobody can have is not asked for, and holds nobody up.
+    let cost = Cost::new(16).unwrap();
+    assert_eq!(budget.earliest(now, cost, Scope::NONE), Instant::FAR);
+    assert!(budget.speak(now + ms(2000), "api", 16, false).entries.iter().all(|entry| entry.want == 0));
 }

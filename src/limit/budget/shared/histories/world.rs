@@ -16,7 +16,7 @@ pub(super) use self::fault::{Fault, Wrong};
 use self::process::Process;
 use crate::{
     clock::Instant,
-    fleet::{Book, Floor, Lease, Member, MemberId, Micros, Reply, StoreDown, Sync, Terms},
+    fleet::{Book, Floor, Lease, Member, MemberId, Micros, Reply, StoreDown, Sync, Terms, micros},
     limit::{Budget, Charge, LimitSpec, MarginSpec},
 };
 
@@ -25,7 +25,7 @@ enum Event {
     Wake(usize),
     Execute(usize, u32, Box<Sync>),
     Reply(usize, u32, u64, Reply),
-    Arrive,
+    Arrive(u32),
     Answer(usize, u32, Charge, Instant),
     Hint(usize, u32),
     Fault(Fault),
@@ -52,6 +52,9 @@ pub(super) struct World {
     processes: Vec<Process>,
     names: u64,
     down: StoreDown,
+    /// What requests cost, one after the other.
+    costs: Vec<u32>,
+    /// When each unit of the last window arrived.
     arrived: VecDeque<Micros>,
     accepted: u64,
     story: VecDeque<String>,
@@ -85,6 +88,7 @@ impl World {
             processes: Vec::new(),
             names: seed << 20,
             down: StoreDown::Wait,
+            costs: vec![1],
             arrived: VecDeque::new(),
             accepted: 0,
             story: VecDeque::new(),
@@ -123,6 +127,13 @@ impl World {
                 world.at(when, Event::Fault(*fault));
             }
         }
+        if world.below(3) == 0 {
+            for _ in 0..world.below(4) {
+                let most = world.pick(&[1, n / 2, n]);
+                let cost = 1 + world.below(most) as u32;
+                world.costs.push(cost);
+            }
+        }
         world
     }
 
@@ -135,7 +146,25 @@ impl World {
         self
     }
 
-    /// How many requests arrived, and how many the least of all members has sent.
+    /// So many members, which share `limit`, and whose requests take `costs` in turn.
+    pub(super) fn costly(members: usize, limit: &str, costs: &[u32]) -> Self {
+        let mut world = Self::random(7, &[], None);
+        (world.spec, world.costs) = (limit.parse().unwrap(), costs.to_vec());
+        (world.per, world.jitter, world.rtt) = (micros(world.spec.rate.per), 5 * MS, 5 * MS);
+        (world.down, world.ends) = (StoreDown::Wait, 40 * S);
+        world.processes.clear();
+        world.events.clear();
+        world.what.clear();
+        for at in 0..members {
+            let process = world.process(0);
+            world.processes.push(process);
+            let begins = world.now + world.below(500 * MS);
+            world.wake_at(at, begins);
+        }
+        world.saturated()
+    }
+
+    /// How many units arrived, and how many the least of all members has sent.
     pub(super) fn used(&self) -> (f64, u64) {
         let least = self.processes.iter().map(|process| process.sent).min().unwrap_or(0);
         (self.accepted as f64, least)
@@ -178,12 +207,12 @@ impl World {
             Event::Wake(_) => {}
             Event::Execute(at, life, call) => self.execute(at, life, *call),
             Event::Reply(at, life, seq, reply) => self.replied(at, life, seq, reply),
-            Event::Arrive => {
+            Event::Arrive(units) => {
                 while self.arrived.front().is_some_and(|first| *first <= now - self.per) {
                     self.arrived.pop_front();
                 }
-                self.arrived.push_back(now);
-                self.accepted += 1;
+                self.arrived.extend((0..units).map(|_| now));
+                self.accepted += u64::from(units);
             }
             Event::Answer(at, life, charge, sent) => {
                 let process = &mut self.processes[at];
@@ -284,6 +313,7 @@ impl World {
             next_beat: now,
             not_before: now,
             waiting: 0,
+            turn: 0,
             greedy: self.below(2) == 0,
             sent: 0,
             ahead,

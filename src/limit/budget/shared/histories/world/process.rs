@@ -3,7 +3,7 @@
 use crate::{
     clock::Instant,
     fleet::{Entry, Lease, Member, Micros},
-    limit::Budget,
+    limit::{Budget, Cost},
 };
 
 /// One process.
@@ -18,7 +18,9 @@ pub(super) struct Process {
     pub(super) next_look: Micros,
     pub(super) next_beat: Micros,
     pub(super) not_before: Micros,
+    /// How many requests wait, and how many have left.
     pub(super) waiting: u32,
+    pub(super) turn: usize,
     pub(super) greedy: bool,
     pub(super) sent: u64,
     /// Its clock: ahead by this, and faster by so many parts of a million.
@@ -50,7 +52,18 @@ impl Process {
         local - local / 1_000_000 * self.faster + 2
     }
 
-    pub(super) fn backlog(&self) -> u64 {
+    pub(super) fn requests(&self) -> u64 {
         if self.greedy { 50 } else { self.waiting.into() }
+    }
+
+    /// How many units wait.
+    pub(super) fn backlog(&self, costs: &[u32]) -> u64 {
+        let next = (0..self.requests() as usize).map(|ahead| costs[(self.turn + ahead) % costs.len()]);
+        next.map(u64::from).sum()
+    }
+
+    /// What the next request takes.
+    pub(super) fn cost(&self, costs: &[u32]) -> Cost {
+        Cost::new(costs[self.turn % costs.len()]).expect("nothing is for nothing")
     }
 }

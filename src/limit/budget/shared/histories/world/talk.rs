@@ -6,7 +6,7 @@ use super::{Event, Fault, LEASE, MS, S, World, Wrong, pool};
 use crate::{
     clock::Instant,
     fleet::{Extent, Micros, Mode, Outcome, Reply, Sync},
-    limit::{Cost, Scope},
+    limit::Scope,
 };
 
 impl World {
@@ -33,11 +33,15 @@ impl World {
             (process.next_look, process.not_before) = (now, now + 10 * MS);
         }
         let mut leave = Vec::new();
-        while process.backlog() > 0 && process.budget.earliest(local, Cost::MIN, Scope::NONE) <= local {
-            let charge = process.budget.take(local, local, Cost::MIN, Scope::NONE);
+        while process.requests() > 0
+            && let cost = process.cost(&self.costs)
+            && process.budget.earliest(local, cost, Scope::NONE) <= local
+        {
+            let charge = process.budget.take(local, local, cost, Scope::NONE);
             process.budget.sent(charge, local);
             process.waiting = process.waiting.saturating_sub(u32::from(!process.greedy));
-            process.sent += 1;
+            process.turn += 1;
+            process.sent += u64::from(cost.requests());
             leave.push(charge);
         }
         if process.budget.calls() {
@@ -48,7 +52,7 @@ impl World {
             let jitter = self.below(self.jitter + 1);
             let back = way + self.below(5 * MS);
             self.tell(|| format!("{at} sends"));
-            self.at(now + way + jitter, Event::Arrive);
+            self.at(now + way + jitter, Event::Arrive(charge.cost.requests()));
             self.at(now + way + jitter + back, Event::Answer(at, life, charge, local));
         }
         self.talk(at);
@@ -59,8 +63,8 @@ impl World {
         } else if process.member.has_joined() {
             next = next.min(process.next_look.max(process.not_before));
         }
-        if process.backlog() > 0 {
-            let slot = process.budget.earliest(local, Cost::MIN, Scope::NONE);
+        if process.requests() > 0 {
+            let slot = process.budget.earliest(local, process.cost(&self.costs), Scope::NONE);
             next = next.min(process.truly(slot));
         }
         self.wake_at(at, next.max(now + 50));
@@ -84,7 +88,7 @@ impl World {
         let local = process.at(now);
         let mut entries = Vec::new();
         if process.member.has_joined() {
-            let spoken = process.budget.speak(local, "api\nhost", process.backlog(), process.reports);
+            let spoken = process.budget.speak(local, "api\nhost", process.backlog(&self.costs), process.reports);
             process.next_look = process.truly(spoken.next);
             entries = spoken.entries;
         }
