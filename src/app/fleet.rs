@@ -3,6 +3,8 @@
 mod metrics;
 mod report;
 mod standing;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -36,7 +38,7 @@ pub(super) struct FleetMember<L> {
     lease: Lease,
     clock: Clock,
     wakes: mpsc::UnboundedReceiver<Arc<Lane>>,
-    told: mpsc::UnboundedReceiver<Told>,
+    told: mpsc::Receiver<Told>,
     lanes: HashMap<u64, Weak<Lane>>,
     /// The lanes whose pools were spoken of.
     pools: HashMap<Arc<str>, u64>,
@@ -48,6 +50,8 @@ pub(super) struct FleetMember<L> {
     next_beat: Instant,
     not_before: Instant,
     failures: u32,
+    /// So many replies in a row have led to nothing.
+    astray: u32,
     began: Instant,
     /// How many andantes are said to be in the fleet.
     size: Option<NonZeroU32>,
@@ -66,6 +70,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// After a failure the next call waits, longer each time.
 const PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// Calls keep this distance at least, whatever the store says.
+const GAP: Duration = Duration::from_millis(2);
+/// A store that has forgotten asks for a report, and may not know it: more replies in a row that lead to nothing are failures.
+const ASTRAY: u32 = 2;
 /// So many pools are spoken of in one call, unless everything has to be reported.
 const MOST: usize = 500;
 /// While the store does not answer, lanes look this often at what may leave.
@@ -97,6 +105,7 @@ impl<L: Ledger> FleetMember<L> {
             next_beat: Instant::START,
             not_before: Instant::START,
             failures: 0,
+            astray: 0,
             began: clock.now(),
             size: config.size,
             report: Arc::new(FleetReport::new(store, lease.clone(), clock)),
@@ -127,7 +136,7 @@ impl<L: Ledger> FleetMember<L> {
                 Some(lane) = self.wakes.recv() => self.woken(lane),
                 Some(told) = self.told.recv() => self.hinted(&told),
                 () = self.clock.sleep_until(at) => self.talk(&proxy).await,
-                () = self.clock.sleep_until(recheck), if self.failures > 0 => self.recheck(),
+                () = self.clock.sleep_until(recheck) => self.recheck(),
             }
         }
         // What is said to be free now must not be used any more.
@@ -195,21 +204,18 @@ impl<L: Ledger> FleetMember<L> {
         let heard = self.clock.now();
         self.next_beat = now + self.member.lease_length() / 3;
         let outcome = match replied {
-            Ok(reply) => self.member.heard(heard, call.seq, reply),
-            Err(error) => {
-                self.failures += 1;
-                let pause = PAUSE.saturating_mul(1 << self.failures.min(8)).min(LONGEST_PAUSE);
-                (self.not_before, self.next_beat) = (heard + pause, heard + pause);
-                self.unheard(&spoken);
-                return self.stand(Some(&error));
-            }
+            Ok(reply) if reply.answers(&call) => self.member.heard(heard, call.seq, reply),
+            Ok(_) => return self.failed(heard, &spoken, &LedgerError("a reply that makes no sense".to_owned())),
+            Err(error) => return self.failed(heard, &spoken, &error),
         };
         self.report.metrics.answered(heard.since(now));
+        self.not_before = now + GAP;
         let was_leased = self.lease.holds(now);
         self.failures = 0;
+        self.astray += 1;
         match outcome {
             Outcome::Given(given) => {
-                self.reports = false;
+                (self.reports, self.astray) = (false, 0);
                 let mut given = call.entries.iter().zip(&given);
                 for (number, lane, entries) in &spoken {
                     lane.given(given.by_ref().take(entries.len()));
@@ -221,7 +227,9 @@ impl<L: Ledger> FleetMember<L> {
                 self.reports = true;
             }
             Outcome::Reset => {
-                warn!(store = self.report.store, "the store has given away what this member held: it begins anew");
+                if self.astray <= ASTRAY {
+                    warn!(store = self.report.store, "the store has given away what this member held: it begins anew");
+                }
                 self.alive().iter().for_each(|(_, lane)| lane.lose_shares());
                 let id = fresh();
                 self.member.begin_anew(id);
@@ -232,6 +240,12 @@ impl<L: Ledger> FleetMember<L> {
                 self.unheard(&spoken);
                 self.not_before = heard + LONGEST_PAUSE;
             }
+        }
+        // These say themselves what is wrong.
+        let refused = matches!(self.member.mode(), Mode::Deposed | Mode::Disagreed(_));
+        if self.astray > ASTRAY && !refused {
+            let problem = "it lets this andante begin anew, report or repeat itself, and no more";
+            return self.failed(heard, &[], &LedgerError(problem.to_owned()));
         }
         if matches!(self.member.mode(), Mode::Learning(_)) {
             self.next_beat = self.next_beat.min(heard + Duration::from_secs(1));
@@ -251,6 +265,15 @@ impl<L: Ledger> FleetMember<L> {
         if !was_leased && self.lease.holds(heard) {
             self.alive().iter().for_each(|(_, lane)| lane.leased());
         }
+    }
+
+    /// A call was of no use: the next one waits, longer each time.
+    fn failed(&mut self, heard: Instant, spoken: &[(u64, Arc<Lane>, Vec<Entry>)], why: &LedgerError) {
+        self.failures = (self.failures + 1).max(self.astray);
+        let pause = PAUSE.saturating_mul(1 << self.failures.min(8)).min(LONGEST_PAUSE);
+        (self.not_before, self.next_beat) = (heard + pause, heard + pause);
+        self.unheard(spoken);
+        self.stand(Some(why));
     }
 
     /// What is to be said of the lanes that are due; of all, if everything has to be reported.

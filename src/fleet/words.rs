@@ -149,6 +149,37 @@ pub struct Hint {
     pub pool: Arc<str>,
 }
 
+// === impl Reply ===
+
+impl Reply {
+    /// Whether a store can say this to `call`: none gives more than was asked for.
+    pub fn answers(&self, call: &Sync) -> bool {
+        match self {
+            Self::Done { epoch, learning, given, .. } => {
+                let sound = |(entry, given): (&Entry, &Given)| given.answers(entry);
+                epoch.counter < EXACT
+                    && (0..EXACT as Micros).contains(learning)
+                    && given.len() == call.entries.len()
+                    && call.entries.iter().zip(given).all(sound)
+            }
+            Self::Disagreed(lease) => *lease > 0,
+            Self::Report | Self::Reset | Self::Deposed | Self::Ignored => true,
+        }
+    }
+}
+
+// === impl Given ===
+
+impl Given {
+    fn answers(&self, entry: &Entry) -> bool {
+        let counts = |number: f64| (0.0..=f64::from(u32::MAX)).contains(&number);
+        let most = if entry.ends.is_some() { 0 } else { entry.holds.saturating_add(entry.want) };
+        self.holds <= most && counts(self.target) && counts(self.pace) && (self.limit > 0 || entry.ends.is_some())
+    }
+}
+
+/// Scripts reckon in numbers that are exact up to here.
+const EXACT: u64 = 1 << 53;
 /// Clock rates differ by one part in so many at most.
 const DRIFT: Micros = 4000;
 

@@ -16,7 +16,7 @@ pub trait Ledger: Send + 'static {
     fn sync(&mut self, call: &Sync) -> impl Future<Output = Result<Reply, LedgerError>> + Send;
 
     /// What this member is told from now on. A hint may be lost.
-    fn listen(&mut self, member: MemberId) -> mpsc::UnboundedReceiver<Told>;
+    fn listen(&mut self, member: MemberId) -> mpsc::Receiver<Told>;
 
     /// Nobody knows what has become of the last call: the next one goes another way, if there is one.
     fn give_up(&mut self) {}
@@ -30,6 +30,9 @@ pub struct Told {
     /// Its turn has come; otherwise somebody wants what it has.
     pub turn: bool,
 }
+
+/// So many hints wait to be heard at most.
+const HINTS: usize = 1024;
 
 /// Why a store did not execute a call, without any password.
 #[derive(Clone, Debug, thiserror::Error)]

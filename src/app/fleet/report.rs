@@ -11,7 +11,7 @@ use prometheus::{
 use super::{metrics::FleetMetrics, standing::Standing};
 use crate::{
     admin::status::FleetStatus,
-    clock::Clock,
+    clock::{Clock, Instant},
     fleet::{Lease, MemberId},
 };
 
@@ -30,6 +30,9 @@ pub(in crate::app) struct FleetReport {
 pub(super) struct Last {
     pub(super) id: Option<MemberId>,
     pub(super) standing: Standing,
+    /// What the log says, and since when.
+    pub(super) logged: Standing,
+    pub(super) logged_at: Option<Instant>,
     pub(super) members: u32,
     pub(super) epoch: u64,
     pub(super) took: Duration,

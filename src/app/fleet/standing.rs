@@ -1,6 +1,6 @@
 //! How a member stands with the store, and what people are told whenever that changes.
 
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, time::Duration};
 
 use tracing::{error, info, warn};
 
@@ -30,6 +30,9 @@ pub(super) enum Standing {
     /// The lease is over: each member uses the part that it would have, and nobody watches over the sum.
     Open,
 }
+
+/// Whether the store answers or not is logged once in this time at most.
+const QUIET: Duration = Duration::from_secs(2);
 
 // === impl Standing ===
 
@@ -107,10 +110,13 @@ impl<L: Ledger> FleetMember<L> {
                 );
             }
         }
-        let before = std::mem::replace(&mut last.standing, standing);
-        if before == standing {
+        last.standing = standing;
+        // A store that answers now and then is not worth two lines each time.
+        let passing = matches!(standing, Standing::Silent | Standing::Shared);
+        if last.logged == standing || passing && last.logged_at.is_some_and(|at| now.since(at) < QUIET) {
             return;
         }
+        (last.logged, last.logged_at) = (standing, Some(now));
         let problem = last.problem.as_deref().unwrap_or("none");
         match standing {
             Standing::Joining => info!(store, "joining the fleet"),

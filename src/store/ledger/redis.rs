@@ -8,7 +8,7 @@ use redis::{
 };
 use tokio::sync::mpsc;
 
-use super::{Ledger, LedgerError, Told};
+use super::{HINTS, Ledger, LedgerError, Told};
 use crate::{
     config::StoreUrl,
     fleet::{Epoch, Extent, Given, MemberId, Micros, Reply, Sync},
@@ -28,6 +28,8 @@ const PREFIX: &str = "{andante}:";
 const CONNECT: Duration = Duration::from_secs(2);
 /// So many values are said of each pool in a reply.
 const VALUES: usize = 7;
+/// So much is shown of what a store says.
+const SHOWN: usize = 120;
 const SCRIPT: &str = include_str!("sync.lua");
 
 /// Speaks the protocol in which messages are pushed.
@@ -90,9 +92,8 @@ impl RedisLedger {
             replied = ask("EVAL", SCRIPT).query_async(&mut connection).await;
         }
         replied.map_err(|error: RedisError| {
-            if error.is_io_error() || error.is_unrecoverable_error() || error.is_connection_dropped() {
-                self.connection = None;
-            }
+            // A new connection says its password anew, and may lead to another server by the same name.
+            self.connection = None;
             failed(&error)
         })
     }
@@ -101,11 +102,11 @@ impl RedisLedger {
 impl Ledger for RedisLedger {
     async fn sync(&mut self, call: &Sync) -> Result<Reply, LedgerError> {
         let said = self.run(call, None).await?;
-        read(&said).ok_or_else(|| LedgerError(format!("a reply that makes no sense: {said:?}")))
+        read(&said).ok_or_else(|| LedgerError(format!("a reply that makes no sense: {}", shown(&said))))
     }
 
-    fn listen(&mut self, member: MemberId) -> mpsc::UnboundedReceiver<Told> {
-        let (sender, receiver) = mpsc::unbounded_channel();
+    fn listen(&mut self, member: MemberId) -> mpsc::Receiver<Told> {
+        let (sender, receiver) = mpsc::channel(HINTS);
         tokio::spawn(listen(self.client.clone(), member, sender));
         receiver
     }
@@ -116,7 +117,7 @@ impl Ledger for RedisLedger {
 }
 
 /// Passes on what is published for `member`, for as long as somebody wants to hear it. Connects anew as often as it must.
-async fn listen(client: Client, member: MemberId, sender: mpsc::UnboundedSender<Told>) {
+async fn listen(client: Client, member: MemberId, sender: mpsc::Sender<Told>) {
     const PAUSE: Duration = Duration::from_millis(500);
     let own = format!("{PREFIX}hint:{member}");
     let channels = [own.clone(), format!("{PREFIX}hints")];
@@ -130,7 +131,7 @@ async fn listen(client: Client, member: MemberId, sender: mpsc::UnboundedSender<
                 tokio::select! {
                     () = sender.closed() => return,
                     push = pushed.recv() => match push.map(|push| (push.kind, told(&push.data, &own))) {
-                        Some((PushKind::Message, Some(told))) => drop(sender.send(told)),
+                        Some((PushKind::Message, Some(told))) => drop(sender.try_send(told)),
                         Some((PushKind::Disconnection, _)) | None => break,
                         Some(_) => {}
                     }
@@ -148,11 +149,23 @@ fn told(data: &[Value], own: &str) -> Option<Told> {
     Some(Told { pool: text(pool)?, turn: text(channel)? == own })
 }
 
+/// The beginning of what a store says, for people.
+fn shown(said: &[impl AsRef<str>]) -> String {
+    let words = said.iter().flat_map(|word| word.as_ref().chars().chain([' ']));
+    let shown: String = words.take(SHOWN).map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    shown.trim_end().to_owned()
+}
+
 /// What went wrong, without what was sent.
 fn failed(error: &RedisError) -> LedgerError {
-    let detail = error.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
-    let text = if error.is_io_error() { error.to_string() } else { format!("{}{detail}", error.category()) };
-    LedgerError(text)
+    let detail = error.detail().unwrap_or_default();
+    // Where in the script it happened is of no use to whoever runs the store.
+    let detail = detail.split(" script: ").next().unwrap_or_default();
+    LedgerError(match error.code() {
+        _ if error.is_io_error() => error.to_string(),
+        Some(code) => shown(&[code, detail]),
+        None => shown(&[error.category(), detail]),
+    })
 }
 
 fn arguments(call: &Sync, given: Option<(Micros, &str)>) -> Vec<String> {
@@ -202,7 +215,7 @@ pub(super) fn read(said: &[String]) -> Option<Reply> {
         "done" => {
             let [counter, id, learning, members, entries, rest @ ..] = rest else { return None };
             let entries: usize = entries.parse().ok()?;
-            let given = rest.get(..entries * VALUES)?.chunks(VALUES).map(given).collect::<Option<_>>()?;
+            let given = rest.get(..entries.checked_mul(VALUES)?)?.chunks(VALUES).map(given).collect::<Option<_>>()?;
             let epoch = Epoch { counter: counter.parse().ok()?, id: id.parse().ok()? };
             Reply::Done { epoch, learning: learning.parse().ok()?, members: members.parse().ok()?, given }
         }

@@ -2,10 +2,17 @@
 
 mod server;
 
-use std::sync::Arc;
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpListener,
+    sync::Arc,
+    thread,
+};
+
+use proptest::prelude::*;
 
 use self::server::Server;
-use super::redis::read;
+use super::{Ledger as _, RedisLedger, redis::read};
 use crate::fleet::{Basis, Book, Entry, Epoch, Extent, MemberId, Micros, Reply, Sync, Terms};
 
 /// The same numbers each time.
@@ -138,4 +145,149 @@ async fn the_script_says_what_the_book_says() {
     }
     let words: Vec<&str> = seen.iter().map(String::as_str).collect();
     assert_eq!(words, ["disagreed", "done", "ignored", "report", "reset"], "nothing is left out");
+}
+
+/// A first call, which any store can answer.
+fn first_call() -> Sync {
+    let (member, terms) = (MemberId(7), Terms { lease: LEASE, split: 0 });
+    Sync {
+        member,
+        seq: 1,
+        epoch: None,
+        leased: false,
+        basis: None,
+        terms,
+        nonce: 5,
+        extent: Extent::Some,
+        entries: vec![],
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_a_redis_refuses_is_said_and_goes_by_when_it_is_mended() {
+    let server = Server::start();
+    server.flush().await;
+    let breaks: [(&[&str], &str, &[&str]); 4] = [
+        (&["SET", "{andante}:ledger", "1"], "WRONGTYPE", &["DEL", "{andante}:ledger"]),
+        (&["CONFIG", "SET", "maxmemory", "1"], "OOM", &["CONFIG", "SET", "maxmemory", "0"]),
+        (&["REPLICAOF", "127.0.0.1", "1"], "READONLY", &["REPLICAOF", "NO", "ONE"]),
+        (&["CONFIG", "SET", "requirepass", "hunter2"], "NOAUTH", &["CONFIG", "SET", "requirepass", ""]),
+    ];
+    let mut operator = server.connection().await;
+    for (breaks, word, mends) in breaks {
+        let mut tell = async |words: &[&str]| {
+            redis::cmd(words[0]).arg(&words[1..]).query_async::<()>(&mut operator).await.unwrap();
+        };
+        server.ledger().sync(&first_call()).await.unwrap();
+        tell(breaks).await;
+        // A connection that has said its password once need not do so again.
+        let mut ledger = server.ledger();
+        for seq in 2..4 {
+            let error = ledger.sync(&Sync { seq, ..first_call() }).await.unwrap_err().to_string();
+            assert!(error.contains(word) && error.len() < 300, "{word}: {error}");
+        }
+        tell(mends).await;
+        let reply = ledger.sync(&Sync { seq: 5, ..first_call() }).await;
+        assert!(matches!(reply, Ok(Reply::Done { .. })), "{word}: {reply:?}");
+        server.flush().await;
+    }
+}
+
+/// A server that says `greets` to the first commands of a connection, and this `reply` to each script.
+fn says(reply: Vec<u8>) -> RedisLedger {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (Ok(mut stream), reply) = (stream, reply.clone()) else { return };
+            thread::spawn(move || {
+                let mut said = [0; 65536];
+                while let Ok(read @ 1..) = stream.read(&mut said) {
+                    let text = String::from_utf8_lossy(&said[..read]).to_uppercase();
+                    let hello = text.matches("HELLO\r\n").count();
+                    let others = text.matches("CLIENT\r\n").count();
+                    let mut answer = b"%1\r\n+proto\r\n:3\r\n".repeat(hello);
+                    answer.extend(b"+OK\r\n".repeat(others));
+                    if text.contains("EVAL") {
+                        answer.extend(&reply);
+                    }
+                    if stream.write_all(&answer).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    RedisLedger::new(&format!("redis://{address}").parse().unwrap()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_server_that_speaks_nonsense_is_an_error_with_the_beginning_of_it() {
+    let array = |words: &[&str]| {
+        let words: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+        words.into_bytes()
+    };
+    let of = |words: &[&str]| [format!("*{}\r\n", words.len()).into_bytes(), array(words)].concat();
+    let (many, long) = (u64::MAX.to_string(), "x".repeat(5000));
+    let cases = [
+        (of(&["done", "1", "2", "0", "1", &many]), "makes no sense: done 1 2 0 1 1844"),
+        (of(&["done", "-1", "2", "0", "1", "0"]), "makes no sense"),
+        (of(&["done", "1", "2", "nan", "1", "0"]), "makes no sense"),
+        (of(&[&long]), "makes no sense: xxx"),
+        (of(&["\u{1b}[2J\n"]), "makes no sense:  [2J"),
+        (b"$-1\r\n".to_vec(), ""),
+        (b":5\r\n".to_vec(), ""),
+        (b"-LOADING Redis is loading the dataset in memory\r\n".to_vec(), "loading"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), ""),
+    ];
+    for (reply, words) in cases {
+        let mut ledger = says(reply.clone());
+        let error = ledger.sync(&first_call()).await.unwrap_err().to_string();
+        assert!(error.contains(words) && error.len() < 300, "{}: {error}", String::from_utf8_lossy(&reply));
+    }
+}
+
+const WORDS: [&str; 14] = [
+    "0",
+    "1",
+    "-1",
+    "7",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "18446744073709551615",
+    "4294967295",
+    "nan",
+    "inf",
+    "-inf",
+    "1e308",
+    "",
+    "x",
+];
+
+proptest! {
+    /// Whatever a store says, it is no reply, or one that gives no more than was asked for.
+    #[test]
+    fn a_reply_is_sound_or_none(
+        word in 0..6_usize, numbers in proptest::collection::vec(0..WORDS.len(), 0..30), entries in 0..3_usize, want in 0..5_u32
+    ) {
+        let mut said = vec![["done", "report", "reset", "deposed", "disagreed", "ignored"][word].to_owned()];
+        said.extend(numbers.iter().map(|at| WORDS[*at].to_owned()));
+        let entry = Entry {
+            pool: "api".into(),
+            limit: 20,
+            per: 1_000_000,
+            settle: 0,
+            holds: 2,
+            want,
+            cost: 1,
+            need: 0,
+            demand: 5,
+            ends: None,
+        };
+        let call = Sync { entries: vec![entry; entries], ..first_call() };
+        if let Some(Reply::Done { given, .. }) = read(&said).filter(|reply| reply.answers(&call)) {
+            prop_assert!(given.len() == entries && given.iter().all(|given| given.holds <= 2 + want));
+            prop_assert!(given.iter().all(|given| given.target.is_finite() && given.pace >= 0.0 && given.limit > 0));
+        }
+    }
 }

@@ -28,6 +28,11 @@ impl Server {
         RedisLedger::new(&self.url().parse().unwrap()).unwrap()
     }
 
+    /// For an operator.
+    pub(super) async fn connection(&self) -> redis::aio::MultiplexedConnection {
+        redis::Client::open(self.url()).unwrap().get_multiplexed_async_connection().await.unwrap()
+    }
+
     /// Forgets everything. Waits for the server to be there, if it has just been started.
     pub(super) async fn flush(&self) {
         let client = redis::Client::open(self.url()).unwrap();

@@ -1,0 +1,131 @@
+//! A member and a store that does what it likes, in virtual time.
+
+use std::{
+    io,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use parking_lot::Mutex;
+
+use super::*;
+use crate::{
+    fleet::{Given, Reply, Sync},
+    store::InMemoryLedger,
+};
+
+/// What a store does with each call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Manner {
+    Sound,
+    Fails,
+    SaysReset,
+    SaysReport,
+    SaysIgnored,
+    SaysDeposed,
+    GivesUnasked,
+    /// Every other call fails.
+    Falters,
+    Hangs,
+}
+
+#[derive(Clone)]
+struct Unruly {
+    manner: Arc<Mutex<Manner>>,
+    calls: Arc<AtomicU32>,
+    sound: InMemoryLedger,
+}
+
+impl Ledger for Unruly {
+    async fn sync(&mut self, call: &Sync) -> Result<Reply, LedgerError> {
+        let calls = self.calls.fetch_add(1, Ordering::Relaxed);
+        let manner = *self.manner.lock();
+        match manner {
+            Manner::Sound => {}
+            Manner::Falters if calls.is_multiple_of(2) => {}
+            Manner::Fails | Manner::Falters => return Err(LedgerError("out of order".to_owned())),
+            Manner::SaysReset => return Ok(Reply::Reset),
+            Manner::SaysReport => return Ok(Reply::Report),
+            Manner::SaysIgnored => return Ok(Reply::Ignored),
+            Manner::SaysDeposed => return Ok(Reply::Deposed),
+            Manner::Hangs => return std::future::pending().await,
+            Manner::GivesUnasked => {
+                let Reply::Done { epoch, learning, members, mut given } = self.sound.sync(call).await? else {
+                    return Ok(Reply::Reset);
+                };
+                given.push(Given { holds: u32::MAX, target: f64::NAN, ..Given::default() });
+                return Ok(Reply::Done { epoch, learning, members, given });
+            }
+        }
+        self.sound.sync(call).await
+    }
+
+    fn listen(&mut self, member: MemberId) -> mpsc::Receiver<Told> {
+        self.sound.listen(member)
+    }
+}
+
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Written {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.lock().extend(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_out_of_its_mind_is_asked_seldom_and_told_of_seldom() {
+    use Manner::{Fails, Falters, GivesUnasked, Hangs, SaysDeposed, SaysIgnored, SaysReport, SaysReset};
+    for manner in [Fails, SaysReset, SaysReport, SaysIgnored, SaysDeposed, GivesUnasked, Falters, Hangs] {
+        let log = Written::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        let _guard = tracing::subscriber::set_default(subscriber);
+        let lines = || String::from_utf8(log.0.lock().clone()).unwrap();
+
+        let (config, clock) = (FleetConfig::default(), Clock::start());
+        let ledger = Unruly {
+            manner: Arc::new(Mutex::new(Manner::Sound)),
+            calls: Arc::default(),
+            sound: InMemoryLedger::declared_new(clock, micros(config.lease)),
+        };
+        let (member, _sharing) = FleetMember::new(ledger.clone(), "redis://store.example".into(), &config, clock);
+        let report = member.report.clone();
+        let (leave, left) = oneshot::channel();
+        let task = tokio::spawn(member.run(Weak::new(), left));
+        tokio::time::sleep(MINUTE).await;
+        assert_eq!(report.status().standing, "shared", "{}", lines());
+
+        *ledger.manner.lock() = manner;
+        let before = ledger.calls.swap(0, Ordering::Relaxed);
+        assert!(before <= 30, "{before} calls of a store that is well");
+        tokio::time::sleep(MINUTE).await;
+        let (calls, status) = (ledger.calls.swap(0, Ordering::Relaxed), report.status());
+        assert!((5..=150).contains(&calls), "{manner:?}: {calls} calls in a minute");
+        let said = lines();
+        let most = if manner == Falters { 32 } else { 5 };
+        assert!(said.lines().count() <= most, "{manner:?}: {} lines: {said}", said.lines().count());
+        if manner == Falters {
+            assert!(report.is_ready());
+        } else {
+            assert!(["cut-off", "joining"].contains(&status.standing.as_str()), "{manner:?}: {status:?}");
+            assert!(status.problem.is_some_and(|problem| said.contains(&problem)), "{manner:?}: {said}");
+            assert!(!report.is_ready());
+        }
+
+        *ledger.manner.lock() = Manner::Sound;
+        tokio::time::sleep(MINUTE).await;
+        let status = report.status();
+        assert_eq!((status.standing.as_str(), status.problem), ("shared", None), "{manner:?}: {}", lines());
+        assert!(lines().lines().last().is_some_and(|line| line.contains("shared with the fleet")), "{}", lines());
+        leave.send(()).unwrap();
+        task.await.unwrap();
+    }
+}
