@@ -12,5 +12,7 @@ pub use self::{
     lease::{Floor, Lease, StoreDown},
     member::{Member, Mode, Outcome},
     share::{Look, Share, Stock},
-    words::{Basis, Entry, Epoch, Extent, Given, Hint, MemberId, Micros, Reply, Sync, Terms, micros, stretched},
+    words::{
+        Basis, Division, Entry, Epoch, Extent, Given, Hint, MemberId, Micros, Reply, Sync, Terms, micros, stretched,
+    },
 };

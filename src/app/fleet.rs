@@ -24,7 +24,7 @@ use self::report::OfFleet;
 use crate::{
     clock::{Clock, Instant},
     config::FleetConfig,
-    fleet::{Entry, Extent, Lease, Member, MemberId, Mode, Outcome, Terms, micros},
+    fleet::{Division, Entry, Extent, Lease, Member, MemberId, Mode, Outcome, StoreDown, Terms, micros},
     lane::{Lane, Sharing},
     metrics::Metrics,
     proxy::Proxy,
@@ -86,7 +86,9 @@ const FAREWELL: Duration = Duration::from_secs(1);
 impl<L: Ledger> FleetMember<L> {
     /// A member as `config` has it, and how its lanes wake it.
     pub(super) fn new(mut ledger: L, store: String, config: &FleetConfig, clock: Clock) -> (Self, Sharing) {
-        let terms = Terms { lease: micros(config.lease), split: 0 };
+        let floor = if let StoreDown::Floor(floor) = config.down { floor.percent } else { 0 };
+        let division = Division { members: config.size.map_or(0, NonZeroU32::get), floor };
+        let terms = Terms { lease: micros(config.lease), split: 0, division };
         let (lease, id) = (Lease::new(config.down), fresh());
         let (sender, wakes) = mpsc::unbounded_channel();
         let told = ledger.listen(id);
@@ -259,7 +261,7 @@ impl<L: Ledger> FleetMember<L> {
         }
         // A store that is learning does not know yet how many there are.
         if self.member.mode() == Mode::Member {
-            self.take_seat(heard, self.member.members());
+            self.take_seat(heard, self.member.members(), self.member.differing());
         }
         self.stand(None);
         if !was_leased && self.lease.holds(heard) {

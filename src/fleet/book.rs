@@ -10,7 +10,7 @@ use std::{
 };
 
 use self::pool::Pool;
-use super::words::{Entry, Epoch, Extent, Given, Hint, MemberId, Micros, Reply, Sync, stretched};
+use super::words::{Division, Entry, Epoch, Extent, Given, Hint, MemberId, Micros, Reply, Sync, stretched};
 
 /// Everything that a store knows.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +20,8 @@ pub struct Book {
     /// Members by the end of their leases.
     leases: BTreeSet<(Micros, MemberId)>,
     pools: BTreeMap<Arc<str>, Pool>,
+    /// How many members divide in each way.
+    divisions: BTreeMap<Division, u32>,
 }
 
 /// The epoch, and the store's own clock.
@@ -45,6 +47,7 @@ struct MemberRow {
     at: Micros,
     resets: u32,
     lease_end: Micros,
+    division: Division,
     pools: BTreeSet<Arc<str>>,
 }
 
@@ -116,8 +119,10 @@ impl Book {
         if call.extent == Extent::Leaving {
             self.dismiss(call.member);
         }
+        let members = self.members.len() as u32;
+        let differing = members - self.divisions.get(&call.terms.division).copied().unwrap_or(0).min(members);
         let learning = (self.founding().claims_until - now).max(0);
-        Reply::Done { epoch, learning, members: self.members.len() as u32, given }
+        Reply::Done { epoch, learning, members, differing, given }
     }
 
     /// Begins an epoch if there is none, or if another process has taken over.
@@ -173,6 +178,7 @@ impl Book {
     fn dismiss(&mut self, member: MemberId) {
         let Some(row) = self.members.remove(&member) else { return };
         self.leases.remove(&(row.lease_end, member));
+        self.forget_of(row.division);
         let (now, claims_until) = (self.founding().time, self.founding().claims_until);
         for name in &row.pools {
             let Some(pool) = self.pools.get_mut(name) else { continue };
@@ -186,16 +192,31 @@ impl Book {
 
     fn heard(&mut self, call: &Sync, now: Micros) {
         let (resets, lease_end) = (self.founding().resets, now + self.founding().lease);
+        let division = call.terms.division;
+        if let Some(before) = self.members.get(&call.member).map(|row| row.division) {
+            self.forget_of(before);
+        }
+        *self.divisions.entry(division).or_insert(0) += 1;
         let row = self.members.entry(call.member).or_insert_with(|| MemberRow {
             seq: 0,
             at: now,
             resets,
             lease_end,
+            division,
             pools: BTreeSet::new(),
         });
         self.leases.remove(&(row.lease_end, call.member));
         self.leases.insert((lease_end, call.member));
-        (row.seq, row.at, row.resets, row.lease_end) = (call.seq, now, resets, lease_end);
+        (row.seq, row.at, row.resets, row.lease_end, row.division) = (call.seq, now, resets, lease_end, division);
+    }
+
+    fn forget_of(&mut self, division: Division) {
+        if let Some(members) = self.divisions.get_mut(&division) {
+            *members -= 1;
+            if *members == 0 {
+                self.divisions.remove(&division);
+            }
+        }
     }
 
     fn entry(&mut self, member: MemberId, entry: &Entry, claims: bool, hints: &mut Vec<Hint>) -> Given {

@@ -104,12 +104,13 @@ impl Lease {
         self.clocks.until.store(until.as_nanos(), Ordering::Relaxed);
     }
 
-    /// The store has told of so many members, this one among them. Says whether there is a floor for it: of members beyond
-    /// those that floors were made for, the last ones own none.
-    pub fn count(&self, now: Instant, members: u32) -> bool {
+    /// The store has told of so many members, this one among them, of which some divide otherwise. Says whether there is a
+    /// floor for it: of members beyond those that floors were made for, the last ones own none, and none that comes to
+    /// others with other floors.
+    pub fn count(&self, now: Instant, members: u32, differing: u32) -> bool {
         self.clocks.members.store(members, Ordering::Relaxed);
         match self.down {
-            StoreDown::Floor(floor) if members > floor.members.get() => self.is_seated(),
+            StoreDown::Floor(floor) if members > floor.members.get() || differing > 0 => self.is_seated(),
             _ => {
                 self.clocks.seated.fetch_min(now.as_nanos(), Ordering::Relaxed);
                 true
@@ -187,7 +188,7 @@ mod tests {
     fn a_fifth_of_five_hundred_is_twenty_five_for_each_of_four() {
         let lease = floor(20, 4);
         let now = Instant::START + Duration::from_secs(100);
-        assert!(lease.count(now, 4));
+        assert!(lease.count(now, 4, 0));
         assert_eq!(lease.lendable(500), 400);
         // A process before this one may have spent it.
         assert_eq!(lease.own(now + CLEARS - Duration::from_nanos(1), 500, CLEARS), 0);
@@ -200,21 +201,32 @@ mod tests {
     #[test]
     fn one_more_than_the_floors_are_for_owns_none() {
         let (lease, now) = (floor(20, 4), Instant::START + CLEARS);
-        assert!(!lease.count(now, 5) && !lease.goes_on());
+        assert!(!lease.count(now, 5, 0) && !lease.goes_on());
         assert_eq!(lease.own(now + CLEARS, 500, CLEARS), 0);
         // One has left, and what that spent clears.
-        assert!(lease.count(now + CLEARS, 4) && lease.goes_on());
+        assert!(lease.count(now + CLEARS, 4, 0) && lease.goes_on());
         assert_eq!(lease.own(now + CLEARS, 500, CLEARS), 0);
         // What it has once it keeps.
-        assert!(lease.count(now + CLEARS, 5));
+        assert!(lease.count(now + CLEARS, 5, 0));
         assert_eq!(lease.own(now + CLEARS + CLEARS, 500, CLEARS), 25);
+    }
+
+    /// Floors of a fifth for four, and one that was configured with a half for two: 4 × 25 + 1 × 125 + 400 would be 625.
+    #[test]
+    fn one_that_comes_to_others_with_other_floors_owns_none() {
+        let (lease, now) = (floor(50, 2), Instant::START + CLEARS);
+        assert!(!lease.count(now, 2, 1) && !lease.goes_on());
+        assert_eq!(lease.own(now + CLEARS, 500, CLEARS), 0);
+        // The other one has gone, or says the same now.
+        assert!(lease.count(now + CLEARS, 2, 0));
+        assert_eq!(lease.own(now + CLEARS + CLEARS, 500, CLEARS), 125);
     }
 
     #[test]
     fn an_open_one_goes_on_with_its_part_of_what_it_knew() {
         let (lease, now) = (Lease::new(StoreDown::Open), Instant::START);
         assert_eq!(lease.alone(now, 500, CLEARS), 0);
-        lease.count(now, 4);
+        lease.count(now, 4, 0);
         assert_eq!((lease.alone(now, 500, CLEARS), lease.own(now, 500, CLEARS)), (125, 0));
         assert_eq!(lease.alone(now, 2, CLEARS), 1);
         assert_eq!((Lease::default().alone(now, 500, CLEARS), Lease::default().lendable(500)), (0, 500));
@@ -224,7 +236,7 @@ mod tests {
         #[test]
         fn floors_and_what_is_lent_are_the_limit(limit in 1..u32::MAX, percent in 1..=90_u8, members in 1..5000_u32) {
             let lease = floor(percent, members);
-            lease.count(Instant::START, 1);
+            lease.count(Instant::START, 1, 0);
             let owned = u64::from(lease.own(Instant::START, limit, Duration::ZERO)) * u64::from(members);
             prop_assert_eq!(owned + u64::from(lease.lendable(limit)), u64::from(limit));
             prop_assert!(owned * 100 <= u64::from(limit) * u64::from(percent) && lease.lendable(limit) > 0);

@@ -21,6 +21,7 @@ pub struct Member {
     basis: Option<Call>,
     mode: Mode,
     members: u32,
+    differing: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +70,18 @@ const SOON: Duration = Duration::from_millis(300);
 impl Member {
     /// A process that has not heard of the store yet.
     pub fn new(id: MemberId, terms: Terms, lease: Lease) -> Self {
-        Self { id, terms, seq: 0, epoch: None, lease, under_way: None, basis: None, mode: Mode::Joining, members: 0 }
+        Self {
+            id,
+            terms,
+            seq: 0,
+            epoch: None,
+            lease,
+            under_way: None,
+            basis: None,
+            mode: Mode::Joining,
+            members: 0,
+            differing: 0,
+        }
     }
 
     /// Its name.
@@ -90,6 +102,11 @@ impl Member {
     /// How many members have a lease.
     pub fn members(&self) -> u32 {
         self.members
+    }
+
+    /// How many of them divide otherwise what is not lent.
+    pub fn differing(&self) -> u32 {
+        self.differing
     }
 
     /// How long a lease is.
@@ -125,9 +142,9 @@ impl Member {
         let Some(call) = self.under_way.take_if(|call| call.seq == seq) else { return Outcome::Stale };
         self.basis = (now.since(call.sent) <= SOON).then_some(call);
         match reply {
-            Reply::Done { epoch, learning, members, given } => {
+            Reply::Done { epoch, learning, members, differing, given } => {
                 self.epoch = Some(epoch);
-                self.members = members;
+                (self.members, self.differing) = (members, differing);
                 let learning = Duration::from_micros(learning.unsigned_abs());
                 self.mode = if learning.is_zero() { Mode::Member } else { Mode::Learning(learning) };
                 let length = self.lease_length();

@@ -25,6 +25,17 @@ pub struct Terms {
     pub lease: Micros,
     /// For how long a store may go on answering after another one has taken its place.
     pub split: Micros,
+    /// How what is not lent is divided. A member with another one is let in, and told so.
+    pub division: Division,
+}
+
+/// How a fleet divides what is not lent: the same for all members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Division {
+    /// Among how many; 0 if nothing is divided.
+    pub members: u32,
+    /// How large floors are, in percent; 0 without any.
+    pub floor: u8,
 }
 
 /// One call of a member.
@@ -106,6 +117,8 @@ pub enum Reply {
         learning: Micros,
         /// How many members have a lease.
         members: u32,
+        /// How many of them divide otherwise.
+        differing: u32,
         /// In the order of the entries.
         given: Vec<Given>,
     },
@@ -191,6 +204,14 @@ pub fn stretched(time: Micros) -> Micros {
 /// Whole microseconds, rounded up.
 pub fn micros(of: Duration) -> Micros {
     Micros::try_from(of.as_nanos().div_ceil(1000)).unwrap_or(Micros::MAX / 8)
+}
+
+// === impl Division ===
+
+impl fmt::Display for Division {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.members, self.floor)
+    }
 }
 
 // === impl MemberId ===

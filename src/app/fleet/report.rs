@@ -39,6 +39,8 @@ pub(super) struct Last {
     pub(super) problem: Option<String>,
     /// There are more members than floors.
     pub(super) crowded: bool,
+    /// How many members divide otherwise what is not lent.
+    pub(super) differing: u32,
 }
 
 /// Reads the report whenever metrics are read.

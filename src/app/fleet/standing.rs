@@ -31,6 +31,8 @@ pub(super) enum Standing {
     Open,
 }
 
+/// What `/status` says where nothing worse is wrong.
+const DIFFERING: &str = "others of the fleet have another fleet-size or floor";
 /// Whether the store answers or not is logged once in this time at most.
 const QUIET: Duration = Duration::from_secs(2);
 
@@ -57,14 +59,25 @@ impl Standing {
 
 impl<L: Ledger> FleetMember<L> {
     /// The fleet has `members`, as far as is known: this one is among those that own a floor, unless there are too many.
-    pub(super) fn take_seat(&self, now: Instant, members: u32) {
-        let seated = self.lease.count(now, members);
+    pub(super) fn take_seat(&self, now: Instant, members: u32, differing: u32) {
+        let seated = self.lease.count(now, members, differing);
         let crowded = matches!(self.lease.down(), StoreDown::Floor(floor) if members > floor.members.get());
-        let was_crowded = std::mem::replace(&mut self.report.last.lock().crowded, crowded);
-        if crowded && !was_crowded {
-            let store = self.report.store.as_str();
+        let store = self.report.store.as_str();
+        let mut last = self.report.last.lock();
+        if crowded && !std::mem::replace(&mut last.crowded, crowded) {
             error!(store, members, seated, "there are more andantes than fleet-size: the last ones have no floor");
         }
+        if differing > 0 && last.differing == 0 {
+            error!(
+                store,
+                members,
+                differing,
+                seated,
+                "others of the fleet have another fleet-size or floor: write the same for all, or limits that are divided \
+                 may be exceeded; who comes to others with another floor has none"
+            );
+        }
+        (last.crowded, last.differing) = (crowded, differing);
     }
 
     /// Tells people how this member stands with the store, whenever that changes.
@@ -76,7 +89,7 @@ impl<L: Ledger> FleetMember<L> {
         {
             // As many as there are said to be: nobody else says anything.
             let members = self.size.map_or(1, NonZeroU32::get);
-            self.take_seat(now, members);
+            self.take_seat(now, members, 0);
         }
         let alone = match self.lease.down() {
             _ if !self.lease.goes_on() => Standing::CutOff,
@@ -95,6 +108,7 @@ impl<L: Ledger> FleetMember<L> {
         let problem = match self.member.mode() {
             Mode::Deposed => Some("it is no longer the store that counts".to_owned()),
             Mode::Disagreed(lease) => Some(format!("the fleet has a lease of {lease:?}: write the same")),
+            _ if failed.is_none() && self.report.last.lock().differing > 0 => Some(DIFFERING.to_owned()),
             _ => failed.map(ToString::to_string),
         };
         let store = self.report.store.as_str();

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::{
-    fleet::{Given, Reply, Sync},
+    fleet::{Floor, Given, Reply, Sync},
     store::InMemoryLedger,
 };
 
@@ -49,11 +49,12 @@ impl Ledger for Unruly {
             Manner::SaysDeposed => return Ok(Reply::Deposed),
             Manner::Hangs => return std::future::pending().await,
             Manner::GivesUnasked => {
-                let Reply::Done { epoch, learning, members, mut given } = self.sound.sync(call).await? else {
+                let Reply::Done { epoch, learning, members, differing, mut given } = self.sound.sync(call).await?
+                else {
                     return Ok(Reply::Reset);
                 };
                 given.push(Given { holds: u32::MAX, target: f64::NAN, ..Given::default() });
-                return Ok(Reply::Done { epoch, learning, members, given });
+                return Ok(Reply::Done { epoch, learning, members, differing, given });
             }
         }
         self.sound.sync(call).await
@@ -66,6 +67,20 @@ impl Ledger for Unruly {
 
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl Written {
+    /// What is logged from now on.
+    fn new() -> (Self, tracing::subscriber::DefaultGuard) {
+        let log = Self::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().clone()).unwrap()
+    }
+}
 
 impl io::Write for Written {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
@@ -84,12 +99,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 async fn a_store_that_is_out_of_its_mind_is_asked_seldom_and_told_of_seldom() {
     use Manner::{Fails, Falters, GivesUnasked, Hangs, SaysDeposed, SaysIgnored, SaysReport, SaysReset};
     for manner in [Fails, SaysReset, SaysReport, SaysIgnored, SaysDeposed, GivesUnasked, Falters, Hangs] {
-        let log = Written::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-        let _guard = tracing::subscriber::set_default(subscriber);
-        let lines = || String::from_utf8(log.0.lock().clone()).unwrap();
-
+        let (log, _guard) = Written::new();
+        let lines = || log.text();
         let (config, clock) = (FleetConfig::default(), Clock::start());
         let ledger = Unruly {
             manner: Arc::new(Mutex::new(Manner::Sound)),
@@ -128,4 +139,40 @@ async fn a_store_that_is_out_of_its_mind_is_asked_seldom_and_told_of_seldom() {
         leave.send(()).unwrap();
         task.await.unwrap();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_with_other_floors_are_told_and_the_last_one_has_none() {
+    let (log, _guard) = Written::new();
+    let clock = Clock::start();
+    let ledger = InMemoryLedger::declared_new(clock, micros(FleetConfig::default().lease));
+    let mut members = Vec::new();
+    for (percent, size) in [(20, 4), (20, 4), (50, 2)] {
+        let size = NonZeroU32::new(size).unwrap();
+        let down = StoreDown::Floor(Floor { percent, members: size });
+        let config = FleetConfig { size: Some(size), down, ..FleetConfig::default() };
+        let (member, sharing) = FleetMember::new(ledger.clone(), "redis://store.example".into(), &config, clock);
+        let report = member.report.clone();
+        let (leave, left) = oneshot::channel();
+        let task = tokio::spawn(member.run(Weak::new(), left));
+        members.push((leave, task, report, sharing));
+        tokio::time::sleep(MINUTE).await;
+    }
+    let told = "others of the fleet have another fleet-size or floor";
+    assert_eq!(log.text().matches(told).count(), 3, "{}", log.text());
+    for (_, _, report, _) in &members {
+        let status = report.status();
+        assert_eq!((status.standing.as_str(), status.problem.as_deref()), ("shared", Some(told)));
+    }
+    let seated = |members: &Vec<(_, _, _, Sharing)>| -> Vec<bool> {
+        members.iter().map(|(_, _, _, sharing)| sharing.lease.is_seated()).collect()
+    };
+    assert_eq!(seated(&members), [true, true, false]);
+    // The others end: there is nobody any more with whom it disagrees.
+    for (leave, task, ..) in members.drain(..2) {
+        leave.send(()).unwrap();
+        task.await.unwrap();
+    }
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!((seated(&members), members[0].2.status().problem), (vec![true], None));
 }

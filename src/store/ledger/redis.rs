@@ -189,6 +189,7 @@ fn arguments(call: &Sync, given: Option<(Micros, &str)>) -> Vec<String> {
         extent.to_owned(),
         or_empty(given.map(|(time, _)| time)),
         given.map(|(_, run)| run.to_owned()).unwrap_or_default(),
+        call.terms.division.to_string(),
     ];
     for entry in &call.entries {
         arguments.push(entry.pool.to_string());
@@ -213,11 +214,17 @@ pub(super) fn read(said: &[String]) -> Option<Reply> {
     let [word, rest @ ..] = said else { return None };
     Some(match word.as_str() {
         "done" => {
-            let [counter, id, learning, members, entries, rest @ ..] = rest else { return None };
+            let [counter, id, learning, members, differing, entries, rest @ ..] = rest else { return None };
             let entries: usize = entries.parse().ok()?;
             let given = rest.get(..entries.checked_mul(VALUES)?)?.chunks(VALUES).map(given).collect::<Option<_>>()?;
             let epoch = Epoch { counter: counter.parse().ok()?, id: id.parse().ok()? };
-            Reply::Done { epoch, learning: learning.parse().ok()?, members: members.parse().ok()?, given }
+            Reply::Done {
+                epoch,
+                learning: learning.parse().ok()?,
+                members: members.parse().ok()?,
+                differing: differing.parse().ok()?,
+                given,
+            }
         }
         "report" => Reply::Report,
         "reset" => Reply::Reset,

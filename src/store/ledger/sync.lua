@@ -3,7 +3,7 @@
 -- KEYS[1]  the ledger: one hash without an expiry, so that the epoch and the tokens are lost together or not at all
 -- KEYS[2]  members by the end of their leases. What is beside the ledger may be lost: tokens then move later, never twice.
 -- ARGV     1 member, 2 seq, 3 epoch's counter or '', 4 its id, 5 leased, 6 basis' seq or '', 7 its age, 8 lease, 9 split,
---          10 nonce, 11 extent, 12 time or '', 13 run or ''; then for each entry:
+--          10 nonce, 11 extent, 12 time or '', 13 run or '', 14 how it divides what is not lent; then for each entry:
 --          pool, limit, per, settle, holds, want, cost, need, demand, ends or ''
 -- Returns  a word, and what belongs to it. Times are microseconds.
 local UNKNOWN, ON_THE_WAY, GUARD, LATEST, SOME = 400000, 100000, 500000, 2000000, 8
@@ -14,7 +14,7 @@ local ledger, leases = KEYS[1], KEYS[2]
 local prefix = string.sub(ledger, 1, -7)
 local member, seq = ARGV[1], tonumber(ARGV[2])
 local known = ARGV[3] ~= '' and { counter = tonumber(ARGV[3]), id = tonumber(ARGV[4]) } or nil
-local leased, extent = ARGV[5] == '1', ARGV[11]
+local leased, extent, division = ARGV[5] == '1', ARGV[11], ARGV[14]
 local lease, split, nonce = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 
 local function stretched(time) return time + math.floor(time / 4000) + 1 end
@@ -66,7 +66,7 @@ if not f or f.run ~= run then
   local counter = math.max(f and f.counter or 0, leased and known and known.counter or 0) + 1
   redis.call('DEL', ledger, leases)
   cache, written = {}, {}
-  f = { counter = counter, id = nonce, run = run, time = 0, wall = wall, resets = 0, lease = lease, lines = nonce,
+  f = { counter = counter, id = nonce, run = run, time = 0, wall = wall, resets = 0, lease = lease, lines = nonce, divisions = {},
         claims = split + stretched(lease) + GUARD }
 end
 put('f', f)
@@ -155,10 +155,19 @@ local function drop_row(name, pool_name, pool)
   return row
 end
 
+-- How many members divide what is not lent in each way.
+f.divisions = f.divisions or {}
+local function divides(how, by)
+  local members = math.max((f.divisions[how] or 0) + by, 0)
+  f.divisions[how] = members > 0 and members or nil
+end
+
 -- A member is no more: what it still had may be counted by the API for a while.
 local function dismiss(name)
   redis.call('ZREM', leases, name)
-  if not get('m:' .. name) then return end
+  local gone = get('m:' .. name)
+  if not gone then return end
+  if gone.division then divides(gone.division, -1) end
   put('m:' .. name, nil)
   local pools = line('member', name)
   for _, pool_name in ipairs(redis.call('SMEMBERS', pools)) do
@@ -182,7 +191,7 @@ end
 -- What may be said, and by whom.
 row = get('m:' .. member)
 local entries, new, unknown = {}, not known, false
-for at = 14, #ARGV, 10 do
+for at = 15, #ARGV, 10 do
   local entry = { pool = ARGV[at], limit = tonumber(ARGV[at + 1]), per = tonumber(ARGV[at + 2]),
     settle = tonumber(ARGV[at + 3]), holds = tonumber(ARGV[at + 4]), want = tonumber(ARGV[at + 5]),
     cost = tonumber(ARGV[at + 6]), need = tonumber(ARGV[at + 7]), demand = tonumber(ARGV[at + 8]),
@@ -200,7 +209,9 @@ if not (claims or new or same and row) then return finish({ 'reset' }) end
 if claims and extent == 'some' then return finish({ 'report' }) end
 if not claims and unknown then return finish({ 'reset' }) end
 
-row = { seq = seq, at = now, resets = f.resets, lease_end = now + f.lease }
+if row and row.division then divides(row.division, -1) end
+divides(division, 1)
+row = { seq = seq, at = now, resets = f.resets, lease_end = now + f.lease, division = division }
 put('m:' .. member, row)
 redis.call('ZADD', leases, string.format('%.0f', row.lease_end), member)
 
@@ -387,8 +398,10 @@ local function serve(entry, pool, own)
     limit_of(pool), string.format('%.17g', supply(pool) / math.max(pool.waiting, 1)) }
 end
 
-local reply = { 'done', f.counter, f.id, string.format('%.0f', math.max(f.claims - now, 0)),
-  redis.call('ZCARD', leases) - (extent == 'leaving' and 1 or 0), #entries }
+local left = extent == 'leaving' and 1 or 0
+local members = redis.call('ZCARD', leases) - left
+local reply = { 'done', f.counter, f.id, string.format('%.0f', math.max(f.claims - now, 0)), members,
+  math.max(members - f.divisions[division] + left, 0), #entries }
 local function answer(values) for _, value in ipairs(values) do reply[#reply + 1] = tostring(value) end end
 for _, entry in ipairs(entries) do
   local name = 'p:' .. entry.pool

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use self::server::Server;
 use super::{Ledger as _, RedisLedger, redis::read};
-use crate::fleet::{Basis, Book, Entry, Epoch, Extent, MemberId, Micros, Reply, Sync, Terms};
+use crate::fleet::{Basis, Book, Division, Entry, Epoch, Extent, MemberId, Micros, Reply, Sync, Terms};
 
 /// The same numbers each time.
 struct Dice(u64);
@@ -83,7 +83,11 @@ impl Chatterer {
             epoch: self.epoch,
             leased: self.epoch.is_some() && !dice.once_in(10),
             basis,
-            terms: Terms { lease: if dice.once_in(60) { LEASE / 2 } else { LEASE }, split: 0 },
+            terms: Terms {
+                lease: if dice.once_in(60) { LEASE / 2 } else { LEASE },
+                split: 0,
+                division: Division { members: 4, floor: if dice.once_in(20) { 0 } else { 20 } },
+            },
             nonce: dice.below(1 << 31) as u32,
             extent,
             entries,
@@ -136,7 +140,7 @@ async fn the_script_says_what_the_book_says() {
                     .iter()
                     .flat_map(|hint| [hint.member.map_or("*".into(), |id| id.to_string()), hint.pool.to_string()])
                     .collect();
-                assert_eq!(said[6 + 7 * given.len()..], told, "seed {seed}, step {step}");
+                assert_eq!(said[7 + 7 * given.len()..], told, "seed {seed}, step {step}");
             }
             assert!(book.is_sound(), "seed {seed}, step {step}: {book:?}");
             seen.insert(said[0].clone());
@@ -149,7 +153,7 @@ async fn the_script_says_what_the_book_says() {
 
 /// A first call, which any store can answer.
 fn first_call() -> Sync {
-    let (member, terms) = (MemberId(7), Terms { lease: LEASE, split: 0 });
+    let (member, terms) = (MemberId(7), Terms { lease: LEASE, split: 0, division: Division::default() });
     Sync {
         member,
         seq: 1,
@@ -230,9 +234,9 @@ async fn a_server_that_speaks_nonsense_is_an_error_with_the_beginning_of_it() {
     let of = |words: &[&str]| [format!("*{}\r\n", words.len()).into_bytes(), array(words)].concat();
     let (many, long) = (u64::MAX.to_string(), "x".repeat(5000));
     let cases = [
-        (of(&["done", "1", "2", "0", "1", &many]), "makes no sense: done 1 2 0 1 1844"),
-        (of(&["done", "-1", "2", "0", "1", "0"]), "makes no sense"),
-        (of(&["done", "1", "2", "nan", "1", "0"]), "makes no sense"),
+        (of(&["done", "1", "2", "0", "1", "0", &many]), "makes no sense: done 1 2 0 1 0 1844"),
+        (of(&["done", "-1", "2", "0", "1", "0", "0"]), "makes no sense"),
+        (of(&["done", "1", "2", "nan", "1", "0", "0"]), "makes no sense"),
         (of(&[&long]), "makes no sense: xxx"),
         (of(&["\u{1b}[2J\n"]), "makes no sense:  [2J"),
         (b"$-1\r\n".to_vec(), ""),

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use super::*;
 use crate::{
-    fleet::{Book, Extent, Floor, Member, MemberId, Outcome, StoreDown, Terms},
+    fleet::{Book, Division, Extent, Floor, Member, MemberId, Outcome, StoreDown, Terms},
     limit::{LimitSpec, MarginSpec, Scope},
 };
 
@@ -41,7 +41,7 @@ impl World {
     fn configured(members: u64, limit: &str, down: StoreDown) -> Self {
         let now = Instant::START + ms(1000);
         let member = |id| {
-            let (lease, terms) = (Lease::new(down), Terms { lease: LEASE, split: 0 });
+            let (lease, terms) = (Lease::new(down), Terms { lease: LEASE, split: 0, division: Division::default() });
             let mut budget = Budget::new(&limits(limit), MarginSpec::Fixed(ms(0)), now);
             budget.share(lease.clone());
             (Member::new(MemberId(id), terms, lease), budget)
@@ -149,7 +149,7 @@ fn two_limits_with_one_window_have_a_pool_each_in_whatever_order_they_are_writte
 fn a_request_that_takes_more_than_is_lent_counts_in_full() {
     let floor = Floor { percent: 50, members: NonZeroU32::new(2).unwrap() };
     let mut world = World::configured(1, "20/s burst 20", StoreDown::Floor(floor));
-    world.members[0].1.shared.as_ref().unwrap().lease.count(world.now, 1);
+    world.members[0].1.shared.as_ref().unwrap().lease.count(world.now, 1, 0);
     world.now = world.now + ms(3000);
     let cost = Cost::new(11).unwrap();
     for _ in 0..10 {

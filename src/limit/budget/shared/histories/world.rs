@@ -16,7 +16,7 @@ pub(super) use self::fault::{Fault, Wrong};
 use self::process::Process;
 use crate::{
     clock::Instant,
-    fleet::{Book, Floor, Lease, Member, MemberId, Micros, Reply, StoreDown, Sync, Terms, micros},
+    fleet::{Book, Division, Floor, Lease, Member, MemberId, Micros, Reply, StoreDown, Sync, Terms, micros},
     limit::{Budget, Charge, LimitSpec, MarginSpec},
 };
 
@@ -294,7 +294,7 @@ impl World {
 
     fn process(&mut self, life: u32) -> Process {
         let lease = Lease::new(self.down);
-        let terms = Terms { lease: LEASE, split: 0 };
+        let terms = Terms { lease: LEASE, split: 0, division: Division::default() };
         let now = self.now;
         let faster = if self.faults.contains(&Fault::Rate) { self.below(200) - 100 } else { 0 };
         let way = if self.faults.contains(&Fault::Way) { self.pick(&[MS, 5 * MS, 40 * MS, 120 * MS]) } else { 3 * MS };

@@ -20,10 +20,10 @@ impl World {
         }
         let local = process.at(now);
         if wrong == Some(Wrong::SeatedAtOnce) {
-            process.lease.count(Instant::START, 1);
+            process.lease.count(Instant::START, 1, 0);
         }
         if !process.member.has_joined() && now - process.began >= LEASE {
-            process.lease.count(local, members);
+            process.lease.count(local, members, 0);
         }
         if let Some((_, since, _)) = process.under_way
             && now - since >= S
@@ -204,7 +204,7 @@ impl World {
             }
         }
         if process.member.mode() == Mode::Member {
-            process.lease.count(local, process.member.members());
+            process.lease.count(local, process.member.members(), 0);
         }
         process.next_look = now;
         self.wake(at);
