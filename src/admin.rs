@@ -176,7 +176,7 @@ async fn connection(
     mut stopped: watch::Receiver<()>,
 ) {
     let peer = stream.peer_addr().ok();
-    let progress = live::Progress::default();
+    let progress = live::StreamProgress::default();
     let goes_on = progress.clone();
     let answer = service_fn(move |request: http::Request<hyper::body::Incoming>| {
         asked.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What answers teach a lane: how much is left, when to pause, and how fast it may go when nobody says. Pure.
+//! What answers teach a lane: how much is left, when to pause, and how fast it may go where no answer tells. Pure.
 
 mod allowance;
 mod breaker;
@@ -33,7 +33,7 @@ use self::{
 pub use self::{
     gate::Reason,
     grounds::{Grounds, OwnGroup, OwnLimit},
-    observation::{AnswerReport, Change, Changes, Observation},
+    observation::{AnswerReport, Changes, LearnedChange, Observation},
     record::LearnedRecord,
     route_key::{RouteKey, RouteName},
 };
@@ -65,7 +65,7 @@ pub struct Learned {
     noted: Option<f64>,
     /// How many at once it had found when people were told last.
     at_once: Option<u32>,
-    /// Requests that are under way, and of which no answer tells yet.
+    /// Requests under way that no answer has reported on yet.
     unanswered: u32,
     /// When the last request was taken.
     taken: Instant,
@@ -89,7 +89,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const RETRY_SHARE: f64 = 0.2;
 const EXTRA_AT_FIRST: f64 = 10.0;
 const RETRY_BUDGET_MOST: f64 = 1000.0;
-/// So many unanswered requests show that more would be sent if they could.
+/// With this many unanswered requests, more would be sent if they could.
 const CROWDED: u32 = 3;
 
 /// How long to wait for what an answer says.
@@ -232,7 +232,7 @@ impl Learned {
         self.answered = true;
         let mut changes = Changes::new();
         if short {
-            changes.extend(self.kinds.group_of(&kind).map(|group| Change::Apart(Box::new(group))));
+            changes.extend(self.kinds.group_of(&kind).map(|group| LearnedChange::Apart(Box::new(group))));
         } else if split {
             self.blame_kind(&kind, &mut changes);
         }
@@ -240,7 +240,7 @@ impl Learned {
         if !claims.limits.is_empty() && self.estimator.forget() {
             budget.unlearn(Source::Estimated);
         }
-        changes.extend(claims.limits.iter().map(|(limit, grounds)| Change::Limit(*limit, Box::new(*grounds))));
+        changes.extend(claims.limits.iter().map(|(limit, grounds)| LearnedChange::Limit(*limit, Box::new(*grounds))));
         match hint.cause {
             Cause::None if failed => self.fail(now, charge.seq, &mut changes),
             Cause::None => self.serve(seen, &mut changes),
@@ -289,10 +289,10 @@ impl Learned {
                 // The budget holds back all that draw on it.
                 None if claims.explains => {}
                 // It is about a budget, and all that draw on it.
-                Some((wait, news)) => changes.extend(news.then_some(Change::Route(wait))),
+                Some((wait, news)) => changes.extend(news.then_some(LearnedChange::Route(wait))),
                 None => {
                     let pause = self.routes.refused(&kind, wait(hint), sent, now);
-                    changes.extend(pause.map(Change::Route));
+                    changes.extend(pause.map(LearnedChange::Route));
                 }
             }
         } else if quota {
@@ -301,7 +301,7 @@ impl Learned {
             }
             // A ban, and a bill that was not paid, have nothing to do with limits.
             if !matches!(hint.signal, Signal::Banned | Signal::FatalQuota) {
-                changes.push(Change::Unexplained { sent, at: now });
+                changes.push(LearnedChange::Unexplained { sent, at: now });
             }
         }
         changes
@@ -314,7 +314,7 @@ impl Learned {
         changes
     }
 
-    /// A request of `kind` will not be answered any more. `sent` says that it may have been counted all the same.
+    /// A request of `kind` will not be answered any more. `sent` tells that the API may have counted it nevertheless.
     pub fn ended(&mut self, now: Instant, charge: Charge, kind: &RouteKey, sent: bool) {
         self.unanswered = self.unanswered.saturating_sub(1);
         self.gate.ended(charge.seq);
@@ -355,8 +355,8 @@ impl Learned {
         self.told.left(now)
     }
 
-    /// Whether what this says is about another limit than the lane's: one that we cannot see, since what we can see has
-    /// room and the request was refused, or that of its kind.
+    /// Whether `hint` is about a limit that is not the lane's: one that answers do not report, since all that they
+    /// report has room and the request was refused, or that of its kind.
     fn is_elsewhere(&self, hint: &Hint, kind: &RouteKey) -> bool {
         let mut seen = hint.buckets.iter().filter_map(|bucket| bucket.remaining).peekable();
         let unseen = hint.cause == Cause::Quota
@@ -371,7 +371,7 @@ impl Learned {
         self.told.is_empty() && self.gate.is_open() && self.estimator.is_blank() && self.kinds.is_empty()
     }
 
-    /// The last instant until which something pauses that was asked to: nothing may leave before that, whoever asks.
+    /// The end of the longest pause that was asked for: nothing may leave before it.
     pub fn last_pause(&self) -> Option<Instant> {
         self.gate
             .until()

@@ -32,7 +32,7 @@ const CONFIG: [[&str; 2]; 2] = [
 /// Everything that andante counts. Clones share the same numbers.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    shared: Arc<Shared>,
+    shared: Arc<MetricsState>,
     /// Open connections from workers.
     pub client_connections: IntGauge,
     /// Open connections to upstreams.
@@ -44,7 +44,7 @@ pub struct Metrics {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct MetricsState {
     registry: Registry,
     families: Families,
     rules: Mutex<Known>,
@@ -89,10 +89,10 @@ impl Metrics {
                 "Whether what is sent is written down for a restart, if it is kept.",
             )
             .expect("the name is valid"),
-            shared: Arc::new(Shared { registry, families, rules: Mutex::default() }),
+            shared: Arc::new(MetricsState { registry, families, rules: Mutex::default() }),
         };
         #[cfg(target_os = "linux")]
-        metrics.register(Box::new(process::Process::new()));
+        metrics.register(Box::new(process::ProcessMetrics::new()));
         metrics
     }
 
@@ -226,7 +226,7 @@ mod tests {
         assert!(Arc::ptr_eq(&metrics.rule("api"), &metrics.rule("api")));
         assert!(metrics.render().contains("andante_requests_total{outcome=\"answered\",rule=\"api\"} 2\n"));
         metrics.unruled("elsewhere").count(CallOutcome::Answered);
-        assert_eq!((metrics.counted(CallOutcome::Answered), metrics.counted(CallOutcome::Left)), (3, 0));
+        assert_eq!((metrics.counted(CallOutcome::Answered), metrics.counted(CallOutcome::ClientLeft)), (3, 0));
     }
 
     #[test]

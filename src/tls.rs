@@ -105,7 +105,7 @@ impl Tls {
     }
 }
 
-// === impl Client ===
+// === impl TlsClient ===
 
 impl TlsClient {
     fn new(egress: &Egress, shared: &Arc<ClientBasis>) -> Result<Self, TlsError> {

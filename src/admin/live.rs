@@ -14,7 +14,7 @@ use tokio::{
     time,
 };
 
-pub(super) use self::stream::{Progress, Streamed};
+pub(super) use self::stream::{StreamProgress, Streamed};
 use self::{board::Board, history::History};
 use super::{
     detail::{LaneName, News},
@@ -33,23 +33,23 @@ const BEHIND: usize = 4;
 /// What pages are told.
 pub(super) struct Live {
     source: Arc<dyn StatusSource>,
-    shared: Mutex<Shared>,
+    shared: Mutex<LiveState>,
     /// A page was opened, and has nothing to show yet.
     joined: Notify,
 }
 
-struct Shared {
+struct LiveState {
     board: Board,
     history: History,
     /// `None` once andante stops.
-    turns: Option<broadcast::Sender<Arc<Turn>>>,
+    turns: Option<broadcast::Sender<Arc<LiveUpdate>>>,
     pages: usize,
     /// The lanes that pages have opened, and how many pages have.
     opened: HashMap<LaneName, usize>,
 }
 
 /// What pages are told at one instant.
-struct Turn {
+struct LiveUpdate {
     number: u64,
     changes: Bytes,
     opened: HashMap<LaneName, Bytes>,
@@ -65,7 +65,7 @@ struct Page {
 
 impl Live {
     pub(super) fn new(source: Arc<dyn StatusSource>) -> Self {
-        let shared = Shared {
+        let shared = LiveState {
             board: Board::default(),
             history: History::default(),
             turns: Some(broadcast::channel(BEHIND).0),
@@ -99,7 +99,7 @@ impl Live {
     }
 
     /// The stream of a page that has `lane` opened; `None` if there are too many pages. Ends once andante stops.
-    pub(super) fn open(self: &Arc<Self>, lane: Option<LaneName>, progress: Progress) -> Option<Streamed> {
+    pub(super) fn open(self: &Arc<Self>, lane: Option<LaneName>, progress: StreamProgress) -> Option<Streamed> {
         let mut shared = self.shared.lock();
         if shared.pages >= PAGES {
             return None;
@@ -131,13 +131,13 @@ impl Live {
         let (news, status) = (self.source.news(after), self.source.status());
         let details: Vec<_> = opened.into_iter().map(|name| (self.source.lane(&name), name)).collect();
         let mut shared = self.shared.lock();
-        let Shared { board, history, turns, .. } = &mut *shared;
+        let LiveState { board, history, turns, .. } = &mut *shared;
         let (number, changes) = board.update(status, news);
         let opened = details.into_iter().map(|(detail, name)| {
             let frame = board.lane(&name, detail, history.of(&name));
             (name, frame)
         });
-        let turn = Turn { number, changes, opened: opened.collect() };
+        let turn = LiveUpdate { number, changes, opened: opened.collect() };
         if let Some(turns) = turns {
             // The last page may have been closed meanwhile.
             let _ = turns.send(Arc::new(turn));
@@ -149,7 +149,7 @@ impl Live {
 
 impl Page {
     /// Hands on each turn, beginning with all there is.
-    async fn show(self, mut turns: broadcast::Receiver<Arc<Turn>>, frames: stream::Frames) {
+    async fn show(self, mut turns: broadcast::Receiver<Arc<LiveUpdate>>, frames: stream::FrameSender) {
         let mut shown = None;
         loop {
             let turn = tokio::select! {

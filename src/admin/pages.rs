@@ -10,7 +10,7 @@ use super::{
     answer::{JSON, PageAnswer, TEXT, page, respond},
     api::{self, Caller},
     assets,
-    live::{Live, Progress},
+    live::{Live, StreamProgress},
     source::StatusSource,
     status::Status,
     token::Token,
@@ -67,7 +67,7 @@ impl Pages {
         self: Arc<Self>,
         request: Request<Incoming>,
         peer: Option<SocketAddr>,
-        progress: Progress,
+        progress: StreamProgress,
     ) -> PageAnswer {
         let (request, body) = request.into_parts();
         if request.uri.path().starts_with("/api/v1/") {
@@ -90,7 +90,7 @@ impl Pages {
         api::answer(&*self.state, self.token.as_ref(), caller, (&request.method, request.uri.path()), body).await
     }
 
-    async fn page(self: Arc<Self>, request: &Parts, progress: Progress) -> PageAnswer {
+    async fn page(self: Arc<Self>, request: &Parts, progress: StreamProgress) -> PageAnswer {
         if !matches!(request.method, Method::GET | Method::HEAD) {
             let mut answer = page(StatusCode::METHOD_NOT_ALLOWED, TEXT, "these pages are only for reading: use GET\n");
             answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -136,7 +136,7 @@ impl Pages {
     }
 
     /// What the live page shows, from now on; with `?lane=NAME` what it shows of this lane, too.
-    fn events(&self, query: Option<&str>, progress: Progress) -> PageAnswer {
+    fn events(&self, query: Option<&str>, progress: StreamProgress) -> PageAnswer {
         let lane = last(query, "lane").and_then(|name| name.parse().ok());
         match self.live.open(lane, progress) {
             Some(events) => respond(StatusCode::OK, EVENTS, Either::Right(events)),

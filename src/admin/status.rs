@@ -362,7 +362,7 @@ impl Requests {
             answered: metrics.counted(CallOutcome::Answered),
             refused: metrics.counted(CallOutcome::Refused),
             failed: metrics.counted(CallOutcome::Failed),
-            left: metrics.counted(CallOutcome::Left),
+            left: metrics.counted(CallOutcome::ClientLeft),
             tunnelled: metrics.counted(CallOutcome::Tunnelled),
             rejected: metrics.counted(CallOutcome::Rejected),
         }

@@ -31,7 +31,7 @@ pub(super) struct StoredCa {
     pub(super) certificate: Certificate,
 }
 
-// === impl Stored ===
+// === impl StoredCa ===
 
 impl StoredCa {
     pub(super) fn generate(constraints: &Constraints, now: SystemTime) -> Result<Self, CaError> {

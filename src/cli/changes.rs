@@ -10,17 +10,17 @@ use crate::{
 
 /// One difference between two configurations.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Change {
+pub(super) struct ConfigChange {
     /// The name of the rule, if it is about one.
     pub(super) rule: Option<String>,
-    pub(super) what: What,
+    pub(super) what: ConfigDifference,
     /// Whether only a restart brings it about.
     pub(super) restart: bool,
 }
 
 /// What is different.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum ConfigDifference {
     /// There is a rule that was not there.
     RuleAdded,
     /// A rule is gone.
@@ -30,7 +30,7 @@ pub(super) enum What {
 }
 
 /// A key and its value, as text.
-type Row = (String, String);
+type KeyRow = (String, String);
 
 /// Keys that only a restart changes.
 const AT_START: [&str; 12] = [
@@ -49,51 +49,51 @@ const AT_START: [&str; 12] = [
 ];
 
 /// What `new` has otherwise than `old`: keys of all first, then those of rules, in their order.
-pub(super) fn between(old: &Config, new: &Config) -> Vec<Change> {
-    let mut changes: Vec<Change> = rows(&common(old), &common(new))
+pub(super) fn between(old: &Config, new: &Config) -> Vec<ConfigChange> {
+    let mut changes: Vec<ConfigChange> = rows(&common(old), &common(new))
         .map(|what| {
-            let restart = matches!(&what, What::Key { key, .. } if AT_START.contains(&key.as_str()));
-            Change { rule: None, what, restart }
+            let restart = matches!(&what, ConfigDifference::Key { key, .. } if AT_START.contains(&key.as_str()));
+            ConfigChange { rule: None, what, restart }
         })
         .collect();
     let found = |config: &Config, name: &str| config.rules.iter().find(|rule| *rule.name == *name).cloned();
-    let change = |rule: &Policy, what| Change { rule: Some(rule.name.to_string()), what, restart: false };
+    let change = |rule: &Policy, what| ConfigChange { rule: Some(rule.name.to_string()), what, restart: false };
     for rule in new.rules.iter() {
         match found(old, &rule.name) {
-            None => changes.push(change(rule, What::RuleAdded)),
+            None => changes.push(change(rule, ConfigDifference::RuleAdded)),
             Some(before) => {
-                let mut differs: Vec<What> = rows(&of_rule(&before), &of_rule(rule)).collect();
+                let mut differs: Vec<ConfigDifference> = rows(&of_rule(&before), &of_rule(rule)).collect();
                 if differs.is_empty() && before != *rule {
                     // What is not shown: a password.
                     let [old, new] = ["one user name and password", "another"].map(|text| Some(text.to_owned()));
-                    differs.push(What::Key { key: "via".to_owned(), old, new });
+                    differs.push(ConfigDifference::Key { key: "via".to_owned(), old, new });
                 }
                 changes.extend(differs.into_iter().map(|what| change(rule, what)));
             }
         }
     }
     let gone = old.rules.iter().filter(|rule| found(new, &rule.name).is_none());
-    changes.extend(gone.map(|rule| change(rule, What::RuleRemoved)));
+    changes.extend(gone.map(|rule| change(rule, ConfigDifference::RuleRemoved)));
     changes
 }
 
 /// The keys whose values differ.
-fn rows(old: &[Row], new: &[Row]) -> impl Iterator<Item = What> {
-    let value = |rows: &[Row], key: &str| rows.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
-    let changed = |(key, now): &Row| {
+fn rows(old: &[KeyRow], new: &[KeyRow]) -> impl Iterator<Item = ConfigDifference> {
+    let value = |rows: &[KeyRow], key: &str| rows.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
+    let changed = |(key, now): &KeyRow| {
         let old = value(old, key);
-        (old.as_ref() != Some(now)).then(|| What::Key { key: key.clone(), old, new: Some(now.clone()) })
+        (old.as_ref() != Some(now)).then(|| ConfigDifference::Key { key: key.clone(), old, new: Some(now.clone()) })
     };
-    let removed = |(key, before): &Row| {
-        let what = What::Key { key: key.clone(), old: Some(before.clone()), new: None };
+    let removed = |(key, before): &KeyRow| {
+        let what = ConfigDifference::Key { key: key.clone(), old: Some(before.clone()), new: None };
         value(new, key).is_none().then_some(what)
     };
-    let all: Vec<What> = new.iter().filter_map(changed).chain(old.iter().filter_map(removed)).collect();
+    let all: Vec<ConfigDifference> = new.iter().filter_map(changed).chain(old.iter().filter_map(removed)).collect();
     all.into_iter()
 }
 
 /// What is not about a rule.
-fn common(config: &Config) -> Vec<Row> {
+fn common(config: &Config) -> Vec<KeyRow> {
     let timeouts = &config.timeouts;
     let time = |key: &str, value| (key.to_owned(), wording::duration(value));
     let text = |key: &str, value: String| (key.to_owned(), value);
@@ -137,7 +137,7 @@ fn clients(clients: &Clients) -> String {
     }
 }
 
-fn of_rule(rule: &Policy) -> Vec<Row> {
+fn of_rule(rule: &Policy) -> Vec<KeyRow> {
     let text = |key: &str, value: String| (key.to_owned(), value);
     let mut rows = vec![
         text("host", describe::listed(&rule.hosts, "none")),
@@ -160,7 +160,7 @@ fn of_rule(rule: &Policy) -> Vec<Row> {
     rows
 }
 
-fn on_answers(policy: &Policy) -> [Row; 4] {
+fn on_answers(policy: &Policy) -> [KeyRow; 4] {
     [
         ("spend".to_owned(), policy.spend.as_str().to_owned()),
         ("trust".to_owned(), policy.trust.as_str().to_owned()),
@@ -169,15 +169,15 @@ fn on_answers(policy: &Policy) -> [Row; 4] {
     ]
 }
 
-// === impl Change ===
+// === impl ConfigChange ===
 
-impl fmt::Display for Change {
+impl fmt::Display for ConfigChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rule, what, restart } = self;
         match (rule, what) {
-            (Some(rule), What::RuleAdded) => write!(f, "+ rule {rule}")?,
-            (Some(rule), What::RuleRemoved) => write!(f, "- rule {rule}")?,
-            (rule, What::Key { key, old, new }) => {
+            (Some(rule), ConfigDifference::RuleAdded) => write!(f, "+ rule {rule}")?,
+            (Some(rule), ConfigDifference::RuleRemoved) => write!(f, "- rule {rule}")?,
+            (rule, ConfigDifference::Key { key, old, new }) => {
                 f.write_str("~ ")?;
                 if let Some(rule) = rule {
                     write!(f, "rule {rule}: ")?;
@@ -186,7 +186,7 @@ impl fmt::Display for Change {
                     |value: &Option<String>| value.clone().filter(|text| !text.is_empty()).unwrap_or("none".to_owned());
                 write!(f, "{key}: {} → {}", said(old), said(new))?;
             }
-            (None, What::RuleAdded | What::RuleRemoved) => {}
+            (None, ConfigDifference::RuleAdded | ConfigDifference::RuleRemoved) => {}
         }
         if *restart { f.write_str(" (needs a restart)") } else { Ok(()) }
     }

@@ -19,7 +19,7 @@ use std::{
 use tokio::sync::oneshot;
 
 use self::{
-    burst::{Burst, BurstProgress},
+    burst::{BurstProgress, DemoLoad},
     burst_outcome::BurstOutcome,
     stalls::Stalls,
     table::{Style, table},
@@ -152,7 +152,7 @@ async fn send(
     proxy: Option<SocketAddr>,
     clock: Clock,
 ) -> Result<BurstOutcome, Failure> {
-    let burst = Burst { workers: args.workers, requests: args.requests, api: api.addr(), proxy };
+    let burst = DemoLoad { workers: args.workers, requests: args.requests, api: api.addr(), proxy };
     let (progress, mut stalls) = (Arc::new(BurstProgress::default()), Stalls::default());
     let on_terminal = io::stderr().is_terminal();
     let took = tokio::select! {

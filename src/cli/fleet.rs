@@ -15,11 +15,11 @@ use crate::{
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: FleetCommand,
 }
 
 #[derive(Clone, Debug, clap::Subcommand)]
-enum Command {
+enum FleetCommand {
     /// Declares that a store is new: no andante holds anything of its limits
     ///
     /// Without that a store that knows nothing could be one that has forgotten: whatever no member reports is given out
@@ -44,7 +44,7 @@ Examples:
 
 /// Does what was asked for.
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let Command::Init(InitArgs { store, lease }) = args.command;
+    let FleetCommand::Init(InitArgs { store, lease }) = args.command;
     let url: StoreUrl = store.parse().map_err(|()| {
         Failure::new("--store is not the URL of a Redis")
             .hinting("write redis://HOST:PORT, or rediss://HOST:PORT with TLS")

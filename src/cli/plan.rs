@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::json;
 
-use self::forecast::{Brake, Burst, BurstForecast};
+use self::forecast::{Brake, BurstForecast, PlannedBurst};
 use super::{failure::Failure, wording};
 use crate::{
     config::duration,
@@ -70,7 +70,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     limit::settle(&mut limits.limits);
     let now = SystemTime::now();
     let arrives = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let burst = Burst { requests: args.requests, cost: args.cost, latency: args.latency, arrives };
+    let burst = PlannedBurst { requests: args.requests, cost: args.cost, latency: args.latency, arrives };
     if let Some(limit) = too_small(&limits, &burst.cost) {
         return Err(Failure::new(format!("a request that costs {} fits no window of {limit}", burst.cost)));
     }
@@ -86,7 +86,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 /// A burst, what becomes of it, and what would become of it under other limits.
 struct Plan {
     limits: Limits,
-    burst: Burst,
+    burst: PlannedBurst,
     forecast: BurstForecast,
     faster: Vec<(Limits, Duration)>,
 }
@@ -94,7 +94,7 @@ struct Plan {
 // === impl Plan ===
 
 impl Plan {
-    fn new(limits: Limits, burst: Burst) -> Self {
+    fn new(limits: Limits, burst: PlannedBurst) -> Self {
         let forecast = BurstForecast::new(&limits, &burst);
         let bound = forecast.last_leaves.mul_f64(1.0 - WORTH_TELLING);
         let mut faster: Vec<_> = alternatives(&limits, &forecast, &burst)
@@ -181,8 +181,8 @@ fn cost(text: &str) -> Result<Cost, String> {
 }
 
 /// Other limits under which the burst might leave sooner; each changes one thing about what holds it back.
-fn alternatives(limits: &Limits, forecast: &BurstForecast, burst: &Burst) -> Vec<Limits> {
-    let &Burst { requests, cost, latency, .. } = burst;
+fn alternatives(limits: &Limits, forecast: &BurstForecast, burst: &PlannedBurst) -> Vec<Limits> {
+    let &PlannedBurst { requests, cost, latency, .. } = burst;
     match forecast.binds {
         // What a calendar renews was bought, and is no setting.
         None | Some(Brake::Calendar(_)) => Vec::new(),
@@ -256,7 +256,7 @@ mod tests {
     fn plan(limits: &str, count: u32) -> Plan {
         let latency = Duration::from_millis(200);
         let requests = count.try_into().unwrap();
-        let burst = Burst { requests, cost: Cost::MIN, latency, arrives: ARRIVES };
+        let burst = PlannedBurst { requests, cost: Cost::MIN, latency, arrives: ARRIVES };
         Plan::new(super::limits(limits).unwrap(), burst)
     }
 

@@ -108,7 +108,7 @@ enum Trouble {
 }
 
 /// The line that tells how it goes, while there is a terminal to show it on.
-struct Live {
+struct LiveFooter {
     tick: Interval,
     pace: Pace,
     footer: Footer,
@@ -159,7 +159,7 @@ async fn around(config: Config, options: RunOptions) -> Result<u8, Trouble> {
         .envs(variables)
         .spawn()
         .map_err(|source| Trouble::Command { command: program.clone(), source })?;
-    let mut live = if options.quiet || options.json { None } else { Live::open() };
+    let mut live = if options.quiet || options.json { None } else { LiveFooter::open() };
     let ended = follow(&mut child, &mut signals, &running, &clock, &mut live).await;
     if let Some(live) = live {
         live.footer.close();
@@ -221,13 +221,13 @@ async fn follow(
     signals: &mut CommandSignals,
     running: &Running,
     clock: &Clock,
-    live: &mut Option<Live>,
+    live: &mut Option<LiveFooter>,
 ) -> io::Result<ExitStatus> {
     loop {
         tokio::select! {
             ended = child.wait() => return ended,
             signal = signals.next() => signals::pass_on(signal, child),
-            live = Live::tick(live) => {
+            live = LiveFooter::tick(live) => {
                 let status = running.status();
                 let pace = live.pace.at(clock.now(), progress::sent(&status));
                 live.footer.show(progress::line(&status, pace));
@@ -242,9 +242,9 @@ fn exit_code(ended: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(1)
 }
 
-// === impl Live ===
+// === impl LiveFooter ===
 
-impl Live {
+impl LiveFooter {
     fn open() -> Option<Self> {
         Some(Self { footer: Footer::open()?, tick: interval(REFRESH), pace: Pace::default() })
     }

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use self::reload::ConfigWatch;
 use super::{
     FAILED, Failure, USAGE, log, notify,
-    signals::{Request, Signals, Stop},
+    signals::{SignalRequest, Signals, Stop},
     terminal,
 };
 use crate::{
@@ -154,8 +154,8 @@ async fn until_stopped(running: &mut Running, signals: &mut Signals, watch: Opti
     let Some(mut watch) = watch else {
         loop {
             match signals.next().await {
-                Request::Stop(stop) => return stop,
-                Request::Reload => warn!(
+                SignalRequest::Stop(stop) => return stop,
+                SignalRequest::Reload => warn!(
                     signal = "SIGHUP",
                     "not reloaded: there is no configuration file (--config, ANDANTE_CONFIG), or it is a pipe; flags and \
                      variables take a restart (SIGTERM lets requests finish first)"
@@ -167,8 +167,8 @@ async fn until_stopped(running: &mut Running, signals: &mut Signals, watch: Opti
     loop {
         tokio::select! {
             request = signals.next() => match request {
-                Request::Stop(stop) => return stop,
-                Request::Reload => {}
+                SignalRequest::Stop(stop) => return stop,
+                SignalRequest::Reload => {}
             },
             () = watch.changed(running.config()) => {}
         }

@@ -20,7 +20,7 @@ pub(super) struct Signals {
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Request {
+pub(super) enum SignalRequest {
     /// The end.
     Stop(Stop),
     /// SIGHUP: to load the configuration again.
@@ -57,8 +57,8 @@ impl Signals {
     pub(super) async fn stop(&mut self) -> Stop {
         loop {
             match self.next().await {
-                Request::Stop(stop) => return stop,
-                Request::Reload => {
+                SignalRequest::Stop(stop) => return stop,
+                SignalRequest::Reload => {
                     warn!(signal = "SIGHUP", "andante is about to end: the configuration stays as it is")
                 }
             }
@@ -66,15 +66,15 @@ impl Signals {
     }
 
     /// Waits for the next signal that asks for something, and logs all others. Loses none when dropped and called again.
-    pub(super) async fn next(&mut self) -> Request {
+    pub(super) async fn next(&mut self) -> SignalRequest {
         let [user1, user2] = &mut self.user;
         loop {
             tokio::select! {
-                _ = self.interrupt.recv() => return Request::Stop(Stop::Interrupt),
-                _ = self.terminate.recv() => return Request::Stop(Stop::Terminate),
+                _ = self.interrupt.recv() => return SignalRequest::Stop(Stop::Interrupt),
+                _ = self.terminate.recv() => return SignalRequest::Stop(Stop::Terminate),
                 () = received(&mut self.hangup) => {
                     let gone = self.terminal && !has_terminal();
-                    return if gone { Request::Stop(Stop::Hangup) } else { Request::Reload };
+                    return if gone { SignalRequest::Stop(Stop::Hangup) } else { SignalRequest::Reload };
                 }
                 _ = user1.recv() => meaningless("SIGUSR1"),
                 _ = user2.recv() => meaningless("SIGUSR2"),

@@ -89,14 +89,14 @@ async fn show(args: &Args, client: &AdminClient) -> Result<(), Failure> {
                 // The terminal is gone.
                 None => TopAction::End,
             },
-            _ = turns.tick() => TopAction::Ask,
+            _ = turns.tick() => TopAction::Refresh,
             _ = resized.recv() => TopAction::None,
             _ = signals.stop() => TopAction::End,
         };
         match action {
             TopAction::None => {}
             TopAction::End => return Ok(()),
-            TopAction::Ask => ask(client, &mut view).await,
+            TopAction::Refresh => ask(client, &mut view).await,
             TopAction::Change { path, lane, what } => {
                 let change = lane.map_or_else(|| json!({}), |lane| json!({ "rule": &*lane.rule, "host": &*lane.host }));
                 match client.change::<Value>(path, &change).await {

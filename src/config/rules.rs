@@ -216,7 +216,7 @@ fn place_limit(drafts: &mut Vec<RawRule>, limit: &Spanned<(HostPattern, Limits)>
     }
 }
 
-// === impl Extent ===
+// === impl RuleExtent ===
 
 impl RuleExtent {
     /// Whether `place` is in the rule.

@@ -43,8 +43,8 @@ pub(super) struct ReportedBudget {
     pub(super) bucket: Bucket,
     /// When a try makes sense if this is what refused it and nothing tells when it is reset.
     pub(super) probe: Option<Duration>,
-    /// Whether being used up stops our requests. Not what everybody shares, what is only announced or counts those in
-    /// flight.
+    /// Whether being used up stops our requests. Not so for budgets that all clients share, that are only announced, or
+    /// that count requests in flight.
     pub(super) binds: bool,
     /// The API says that this one is the nearest to its limit.
     pub(super) foremost: bool,
@@ -96,7 +96,7 @@ impl Evidence {
 // === impl ReportedBudget ===
 
 impl ReportedBudget {
-    /// Of `name`, of which nothing else is known yet. `None` is what an answer calls its limit without more words.
+    /// A budget of this `name`, of which nothing else is known yet. `None` is an answer's limit without a name.
     pub(super) fn new(name: Option<&str>) -> Self {
         let mut name = name.map(legible).filter(|name| !name.is_empty());
         name.iter_mut().for_each(|name| name.make_ascii_lowercase());

@@ -1,8 +1,8 @@
 //! Families of fields that are told apart by their names: `RateLimit-Limit`, `X-RateLimit-Remaining-Tokens`,
 //! `x-hubspot-ratelimit-daily`, `anthropic-ratelimit-requests-reset` …
 //!
-//! A name says whose words these are (what stands before `ratelimit`), what is told (limit, remaining, used, reset,
-//! window), and of which dimension (all the rest). Each dimension is a budget of its own.
+//! A name tells the vendor (before `ratelimit`), the quantity (limit, remaining, used, reset, window), and the
+//! dimension (all the rest). Each dimension is a budget of its own.
 
 mod name;
 
@@ -319,7 +319,7 @@ impl<'a> Labels<'a> {
         Some(name.to_ascii_lowercase().into())
     }
 
-    /// Whether the numbers are those of all clients together: what is left of them is not left for us.
+    /// Whether the numbers count all clients together: what is left of them is not left for us.
     fn is_everybodys(&self) -> bool {
         let own = |zone: &str| ["ip", "user", "key", "token", "account", "client"].iter().any(|own| zone.contains(own));
         let shared = self.scope == Some("shared") || self.who.is_some_and(|who| who.contains("shed"));

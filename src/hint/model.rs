@@ -11,7 +11,7 @@ pub struct Hint {
     pub cause: Cause,
     /// From the arrival until the next try makes sense; `None` if the answer does not say.
     pub wait: Option<Duration>,
-    /// The wait that the answer asks for in so many words (`Retry-After` and its kin).
+    /// The wait that the answer asks for explicitly (`Retry-After` and similar fields).
     pub retry_after: Option<Duration>,
     /// What the wait is for, if the answer says: a route, a user, a resource.
     pub scope: Option<Box<str>>,

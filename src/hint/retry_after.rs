@@ -1,4 +1,4 @@
-//! `Retry-After` and its kin: the wait that an answer asks for in so many words.
+//! `Retry-After` and similar fields: the wait that an answer asks for explicitly.
 
 use std::time::Duration;
 

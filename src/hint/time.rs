@@ -80,7 +80,7 @@ impl When {
 
     /// `number` of `unit` (of a second) since 1970.
     fn epoch(number: f64, unit: f64) -> Self {
-        // Microseconds of centuries are whole numbers still; beyond is nobody's reset.
+        // Microseconds of centuries are still whole numbers; no reset is further away.
         let micros = (number * (1e6 / unit)).min(4e15) as u64;
         let at = Duration::from_micros(micros);
         Self::At { at, coarse: at.subsec_nanos() == 0 }

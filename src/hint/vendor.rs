@@ -1,5 +1,5 @@
-//! What some APIs say in ways of their own. Each looks at how a value is built, or at words in a name, and takes what
-//! it understands away from those who come after it.
+//! What some APIs report in formats of their own. Each reader looks at the form of a value or at words in a name, and
+//! removes what it understands before the next one.
 
 mod anthropic;
 mod names;

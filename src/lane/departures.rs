@@ -40,13 +40,13 @@ struct Departure {
     waited: Duration,
 }
 
-/// So many of the last departures are looked at.
+/// How many of the last departures are looked at.
 const LAST: usize = 16;
 /// With fewer than these nothing is concluded.
 const LEAST: usize = 8;
 /// Times are the same if they differ from their median by no more than a tenth of it.
 const TOLERANCE: u32 = 10;
-/// One client of so many is not sent away for what others did.
+/// One client in this many is not refused for what others did, so that a change shows.
 const TRIAL: u32 = 16;
 /// Departures within this are of one moment: a program that was ended leaves with all its requests. Only if they had
 /// waited for a whole number of seconds, give or take `WHOLE`, that was a time-out.
@@ -84,8 +84,8 @@ impl Departures {
         (!record.bounded.is_multiple_of(TRIAL)).then_some(usual)
     }
 
-    /// A client has waited for `time`, and got its slot. Whoever stays for clearly longer than the others did has another
-    /// time-out than they: what they taught is forgotten.
+    /// A client has waited for `time`, and got its slot. A client that stays clearly longer than the others did has
+    /// another time-out: what the others taught is forgotten.
     pub fn stayed(&self, time: Duration) {
         let mut record = self.0.lock();
         if record.stats.usual.is_some_and(|usual| time > usual + usual / TOLERANCE) {

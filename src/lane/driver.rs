@@ -1,8 +1,8 @@
 //! One lane: the state behind one short lock, the one timer, and the permits. Tells the state what happens, and does what
 //! that leads to.
 //!
-//! If nobody waits and every limit says *now*, a request passes on the spot. Otherwise it takes a ticket. While somebody
-//! waits, one task per lane sleeps until the next slot matures, and only then is the ticket chosen that gets it.
+//! If nobody waits and every limit says *now*, a request passes on the spot. Otherwise it takes a ticket. While
+//! requests wait, one task per lane sleeps until the next slot matures; only then is the ticket chosen that gets it.
 
 mod keeping;
 mod log;
@@ -30,7 +30,7 @@ use crate::{
     clock::{Clock, Instant},
     lane::{
         journal::Journal,
-        order::Place,
+        order::QueuePlace,
         request::{AdmitRequest, Refusal},
         state::{Decision, Displaced, Effects, End, Grant, Slot, State, Timer, Usage},
     },
@@ -61,7 +61,7 @@ struct Shared {
     symptoms: Symptoms,
     /// Where it is kept.
     kept: Option<KeptLane>,
-    /// Who is woken if its limits are shared with other processes.
+    /// The task that talks to the store, if its limits are shared with other processes.
     sharing: Option<SharedLane>,
 }
 
@@ -71,7 +71,7 @@ struct GrantSender {
     sender: oneshot::Sender<Result<Permit, Refusal>>,
 }
 
-/// So many narrower budgets are looked at in one go whether they can be forgotten.
+/// How many narrower budgets a sweep looks at in one go, to forget those that remember nothing.
 const SOME: u32 = 1000;
 
 // === impl Lane ===
@@ -143,7 +143,7 @@ impl Lane {
         Arc::strong_count(&self.shared) == 1
     }
 
-    /// Asks for a slot. Must be called on a tokio runtime, which drives the lane while somebody waits.
+    /// Asks for a slot. Must be called on a tokio runtime, which drives the lane while requests wait.
     pub fn admit(self: &Arc<Self>, ask: AdmitRequest) -> Admission {
         let now = self.clock.now();
         let mut state = self.shared.state.lock();
@@ -216,7 +216,7 @@ impl Lane {
     }
 
     /// A ticket is dropped.
-    pub(super) fn left(self: &Arc<Self>, place: Place) {
+    pub(super) fn left(self: &Arc<Self>, place: QueuePlace) {
         if self.tell(|state, _| state.left(place)) {
             self.metrics.waiting.dec();
         }
@@ -277,7 +277,7 @@ impl Lane {
         }
     }
 
-    /// The one timer of this lane: sleeps until `at`, and then from slot to slot while somebody waits.
+    /// The one timer of this lane: sleeps until `at`, and then from slot to slot while requests wait.
     async fn drive(self: Arc<Self>, mut at: Instant) {
         let mut now = self.clock.now();
         loop {

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::{
     clock::Instant,
-    learn::{Change, Reason},
+    learn::{LearnedChange, Reason},
 };
 
 /// The journal of all lanes.
@@ -37,7 +37,7 @@ struct Ring {
 /// A length of time as people say it.
 struct SpokenDuration(Duration);
 
-/// So many events are remembered.
+/// How many events are remembered.
 const REMEMBERED: usize = 500;
 
 // === impl Journal ===
@@ -63,10 +63,10 @@ impl Journal {
 }
 
 /// What has changed, in a sentence.
-pub(super) fn sentence(change: &Change) -> String {
+pub(super) fn sentence(change: &LearnedChange) -> String {
     match change {
-        Change::Limit(limit, evidence) => format!("learned a limit of {limit}: {evidence}"),
-        Change::Closed(reason, wait) => {
+        LearnedChange::Limit(limit, evidence) => format!("learned a limit of {limit}: {evidence}"),
+        LearnedChange::Closed(reason, wait) => {
             let why = match reason {
                 Reason::RetryAfter => "the API asked for a wait",
                 Reason::Exhausted => "the API reports that nothing is left until its reset",
@@ -77,25 +77,27 @@ pub(super) fn sentence(change: &Change) -> String {
             };
             format!("paused for {}: {why}", SpokenDuration(*wait))
         }
-        Change::Opened => "going on after a pause".into(),
-        Change::Route(wait) => {
+        LearnedChange::Opened => "going on after a pause".into(),
+        LearnedChange::Route(wait) => {
             format!("paused requests of one kind for {}: refused although there is room", SpokenDuration(*wait))
         }
-        Change::Apart(group) => format!("pacing {group} apart from all others: {}", group.evidence()),
-        Change::OwnLimit(own) => {
+        LearnedChange::Apart(group) => format!("pacing {group} apart from all others: {}", group.evidence()),
+        LearnedChange::OwnLimit(own) => {
             let pace = own.per_second.map(|pace| format!(" {pace:.3}/s"));
             let most = own.at_once.map(|most| format!(" {most} at once"));
             let limit = [pace, most].into_iter().flatten().collect::<Vec<_>>().join(",");
             format!("learned that {} have a limit of their own:{limit} ({})", own.group, own.evidence())
         }
-        Change::ConcurrencyLimit(most, evidence) => {
+        LearnedChange::ConcurrencyLimit(most, evidence) => {
             format!("learned that {most} requests may be under way at once: {evidence}")
         }
-        Change::Unexplained { .. } => "the API refuses requests again and again although the limits are kept".into(),
+        LearnedChange::Unexplained { .. } => {
+            "the API refuses requests again and again although the limits are kept".into()
+        }
     }
 }
 
-/// An operator has paused a lane, for so long.
+/// An operator has paused a lane, for `length` or until it is resumed.
 pub(super) fn paused(length: Option<Duration>) -> String {
     match length {
         Some(length) => format!("paused by an operator for {}", SpokenDuration(length)),
@@ -103,7 +105,7 @@ pub(super) fn paused(length: Option<Duration>) -> String {
     }
 }
 
-// === impl Spoken ===
+// === impl SpokenDuration ===
 
 impl fmt::Display for SpokenDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -137,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_pause_says_for_how_long_and_why() {
-        let said = |seconds| sentence(&Change::Closed(Reason::RetryAfter, Duration::from_secs_f64(seconds)));
+        let said = |seconds| sentence(&LearnedChange::Closed(Reason::RetryAfter, Duration::from_secs_f64(seconds)));
         assert_eq!(said(5.0), "paused for 5 s: the API asked for a wait");
         assert!(said(0.25).contains("250 ms") && said(2.53).contains("2.5 s") && said(600.0).contains("10 min"));
     }

@@ -1,4 +1,4 @@
-//! What is kept of lanes beyond the end of the process: as text, for whoever stores it.
+//! Lanes as they outlive the process: records in JSON, for the state file.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,11 +19,11 @@ use crate::{
     policy::{Policy, Rules},
 };
 
-/// What was kept of lanes that nobody has asked for since the start, and where those that are there ask for blocks of
-/// their long quotas.
+/// Stored records of lanes that no request has asked for since the start, and where open lanes ask for blocks of their
+/// long quotas.
 pub struct KeptLanes {
     records: Mutex<HashMap<String, LaneRecord>>,
-    /// Of which lanes there is a record that cannot be read.
+    /// The lanes whose records cannot be read.
     unread: HashSet<String>,
     past: Past,
     requests: mpsc::Sender<KeepRequest>,
@@ -33,7 +33,7 @@ pub struct KeptLanes {
 pub struct WrittenLane {
     /// What the store knows it by.
     pub id: Arc<str>,
-    /// What is written down of it.
+    /// Its record, as JSON.
     pub text: Vec<u8>,
     /// The lane, that waits to [hear](Self::done) of it.
     lane: Arc<Lane>,
@@ -66,7 +66,7 @@ impl KeptLanes {
         (Self { records: Mutex::new(records), unread, past: Past { gap, until }, requests }, problems)
     }
 
-    /// How many lanes are kept that nobody has asked for.
+    /// How many records no request has asked for yet.
     pub fn len(&self) -> usize {
         self.records.lock().len()
     }
@@ -89,7 +89,7 @@ impl KeptLanes {
         self.restored(own, id, host, policy, metrics, clock, rules)
     }
 
-    /// The same lane for a question: what is kept of it stays for the one that requests will come to.
+    /// The same lane for a question: its record stays for the lane that requests will open.
     pub(super) fn look_up(
         &self,
         host: Arc<str>,
@@ -103,7 +103,7 @@ impl KeptLanes {
         self.restored(own, id, host, policy, metrics, clock, rules)
     }
 
-    /// The lane called `id`, of which there is an `own` record, or perhaps one under a rule that is not there any more.
+    /// The lane called `id`, from its `own` record, or from one under a rule that was removed.
     #[expect(clippy::too_many_arguments, reason = "what a lane is made of")]
     fn restored(
         &self,
@@ -117,7 +117,7 @@ impl KeptLanes {
     ) -> Lane {
         let lost = own.is_none() && self.is_lost(&id, &host, rules);
         let record = own.or_else(|| self.of_gone_rule(&host, rules)).filter(|_| !lost);
-        // As of a state of which nothing can be read.
+        // As if the whole state was unreadable.
         let nothing = Gap::lost(self.past.until.unwrap_or(Instant::START));
         let past = if lost { Past { gap: Some(nothing), ..self.past } } else { self.past };
         let kept = KeptLane { id, requests: self.requests.clone() };
@@ -138,7 +138,7 @@ impl KeptLanes {
     }
 }
 
-/// Whether `id` is that of a lane for `host` under a rule that is not there any more.
+/// Whether `id` names a lane for `host` under a rule that was removed.
 fn is_of_gone_rule(id: &str, host: &str, rules: &Rules) -> bool {
     let gone = |name: &str| name == Policy::UNRULED || rules.iter().all(|rule| &*rule.name != name);
     id.split_once(BETWEEN).is_some_and(|(rule, of)| of == host && gone(rule))
@@ -158,8 +158,7 @@ impl WrittenLane {
     }
 }
 
-/// What is to be stored of those of `lanes` that have changed, or of all of them, if it is `asked` for. If `last`, nothing
-/// will leave any more.
+/// The records of those `lanes` that have changed, or of all if `asked`. With `last`, nothing will leave any more.
 pub fn write_down<'a>(
     lanes: impl Iterator<Item = &'a Arc<Lane>>,
     asked: bool,

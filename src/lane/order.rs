@@ -15,5 +15,5 @@ mod tests;
 
 pub use backlog::{Ahead, Part, WaitingFlow};
 pub use claim::{Claim, ClientId, FlowId, Urgency, Weight};
-pub use queue::{Hold, Next, Place, Queue, Taken, TicketRules, Turn};
+pub use queue::{Hold, Next, Queue, QueuePlace, Taken, TicketRules, Turn};
 pub(super) use slab::{Map, Slab};

@@ -15,7 +15,7 @@ use crate::{clock::Instant, learn::RouteKey, limit::Cost, policy::Policy};
 pub struct AdmitRequest {
     /// What the request costs.
     pub cost: Cost,
-    /// Its kind, by which the budgets are known that it draws on.
+    /// Its kind, which tells on which of the API's budgets it draws.
     pub kind: RouteKey,
     /// By what it claims its turn.
     pub claim: Claim,

@@ -26,6 +26,7 @@ use self::{
     effects::Grants,
     narrow::{Drawn, Narrow},
     slot::Leaving,
+    steer::LetFirst,
     turn::{LineKey, Sorted, line_of},
     usage::Usual,
 };
@@ -43,7 +44,7 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    lane::order::{Next, Place, Queue, Taken},
+    lane::order::{Next, Queue, QueuePlace, Taken},
     learn::{AnswerReport, Changes, Learned, Observation, RouteKey},
     limit::{Budget, Charge},
     policy::{Policy, Trust},
@@ -71,6 +72,8 @@ pub(super) struct State<T> {
     changes: Changes,
     /// Those that had to go since then.
     displaced: Vec<Displaced<T>>,
+    /// Requests that an operator has let go first, and that still wait.
+    let_first: Vec<LetFirst>,
     sorted: Sorted,
     /// Until when an operator lets nothing leave; [`Instant::FAR`] if only an operator ends it.
     held: Option<Instant>,
@@ -116,6 +119,7 @@ impl<T> State<T> {
             next_wakeup: None,
             changes: Changes::new(),
             displaced: Vec::new(),
+            let_first: Vec::new(),
             sorted: Sorted::new(now),
             held: None,
             rechecks: false,
@@ -193,7 +197,7 @@ impl<T> State<T> {
     }
 
     /// The request that was made this `offer` takes it.
-    pub(super) fn enqueued(&mut self, now: Instant, ask: &AdmitRequest, offer: QueueOffer, ticket: T) -> Place {
+    pub(super) fn enqueued(&mut self, now: Instant, ask: &AdmitRequest, offer: QueueOffer, ticket: T) -> QueuePlace {
         let QueueOffer { line, drawn, .. } = offer;
         if let Some(drawn) = &drawn {
             self.narrow.enqueued(drawn, ask.cost);
@@ -204,11 +208,12 @@ impl<T> State<T> {
     }
 
     /// A waiting request goes away. Returns whether it was still waiting.
-    pub(super) fn left(&mut self, place: Place) -> bool {
+    pub(super) fn left(&mut self, place: QueuePlace) -> bool {
+        let place = self.place_of(place);
         self.take_out(place).is_some()
     }
 
-    fn take_out(&mut self, place: Place) -> Option<Taken<WaitingRequest<T>>> {
+    fn take_out(&mut self, place: QueuePlace) -> Option<Taken<WaitingRequest<T>>> {
         let taken = self.queue.remove(place)?;
         if let Some(drawn) = &taken.ticket.drawn {
             self.narrow.dequeued(drawn, taken.cost);

@@ -1,7 +1,7 @@
-//! Refusals that come again and again although we keep our own limits: somebody else uses the same quota, or it is smaller
-//! than we were told.
+//! Refusals that recur although the limits are kept: another sender uses the same quota, or the quota is smaller than
+//! configured.
 //!
-//! One or two are no sign of that: requests may arrive closer than they left, and the margin learns that from them.
+//! One or two are no sign of that: requests may arrive closer together than they left, and the margin learns from them.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) struct Episodes {
     last: Option<Instant>,
 }
 
-/// So many are told of.
+/// How many refusals in a row are reported.
 const REPEATED: u32 = 3;
 /// After so long without one, counting starts again.
 const QUIET: Duration = Duration::from_secs(600);
@@ -39,10 +39,10 @@ impl UnexplainedRefusals {
         Self { since: now, episodes: Mutex::default() }
     }
 
-    /// What was sent at `sent` was refused at `now`; `window` is that of the shortest limit. Says what is to be told, once
-    /// each time that there is something.
+    /// A request sent at `sent` was refused at `now`; `window` is that of the shortest limit. Returns what is to be
+    /// logged, once each time.
     pub(super) fn record(&self, sent: Instant, now: Instant, window: Duration) -> Option<Episodes> {
-        // In the first window the API may still count what somebody sent before us.
+        // In the first window the API may still count what another process sent before this one began.
         if sent.since(self.since) < window {
             return None;
         }

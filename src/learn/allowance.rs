@@ -1,4 +1,4 @@
-//! What is left of one budget of an API, as its answers tell, less what they cannot know of yet.
+//! What is left of one budget of an API, as its answers report, less requests that they cannot include yet.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub(super) struct Allowance {
     pub(super) overruled: bool,
     /// When the last request was taken.
     taken: Instant,
-    /// Since what is said is outdated: whether a request is under way that will bring news, and since when.
+    /// The request under way that will renew an outdated report, and since when.
     asking: Option<(Seq, Instant)>,
 }
 
@@ -116,8 +116,8 @@ impl Allowance {
         };
     }
 
-    /// The first instant at which `cost` more may be sent, with `unanswered` requests of which no answer tells yet. What
-    /// is further away than a day is looked at anew after a day.
+    /// The first instant at which `cost` more may be sent, with `unanswered` requests that no answer has reported on
+    /// yet. An instant further away than a day is looked at anew after a day.
     pub(super) fn earliest(&self, now: Instant, cost: Cost, unanswered: u32, spend: Spend) -> Instant {
         self.due(now, cost, unanswered, spend).min(self.look_anew()).max(now)
     }
@@ -134,7 +134,7 @@ impl Allowance {
         let lacking = f64::from(cost.requests()) - left;
         if lacking > 0.0 {
             let refilled = (self.refill > 0.0).then(|| now + seconds(lacking * self.cost / self.refill));
-            // Nobody says until when: it is tried now and then.
+            // No reset is reported: it is tried now and then.
             let reset = self.reset.unwrap_or(self.taken.max(self.said) + NEWS);
             return refilled.map_or(reset, |refilled| refilled.min(reset));
         }
@@ -172,10 +172,10 @@ impl Allowance {
         self.unpriced = self.unpriced.saturating_add(1);
         let asked = self.asking.take_if(|(asked, _)| *asked <= seq);
         if asked.is_some() && served {
-            // Its window is over, and nobody speaks of it any more: it holds nothing back until somebody does.
+            // Its window is over, and no answer reports it any more: it holds nothing back until one does.
             self.start_over();
         } else if served && self.requests && seq > self.seq {
-            // It was counted all the same, as far as is known.
+            // As far as is known, it was counted nevertheless.
             self.remaining -= self.cost;
         }
     }
@@ -183,13 +183,13 @@ impl Allowance {
     /// A request was taken as `seq`.
     pub(super) fn take(&mut self, now: Instant, seq: Seq) {
         self.taken = now;
-        // Where nothing is left, and nobody says until when, it is a try.
+        // Where nothing is left and no reset is reported, it is a try.
         if self.reset.map_or_else(|| self.left(now) < self.cost, |reset| reset <= now) {
             self.asking = Some((seq, now));
         }
     }
 
-    /// The request `seq` will bring no answer. `sent` says that it was sent all the same, and may have been counted.
+    /// The request `seq` will bring no answer. `sent` tells that the API may have counted it nevertheless.
     pub(super) fn ended(&mut self, seq: Seq, sent: bool) {
         self.asking.take_if(|(asked, _)| *asked == seq);
         if sent {
@@ -219,7 +219,7 @@ impl Allowance {
         self.reset.map_or(now.since(self.said) < Duration::from_secs(60), |reset| reset > now)
     }
 
-    /// The window is over, and nobody has said yet what fits into the next: one request asks, and after a while another.
+    /// The window is over, and no answer has reported the next one yet: one request asks, and after a while another.
     fn after_news(&self, now: Instant) -> Instant {
         // The reset of whole seconds may be up to one later.
         let over = self.reset.unwrap_or(now)

@@ -19,7 +19,7 @@ pub(super) struct Breaker {
 const WINDOW: u32 = 50;
 /// Fewer say nothing.
 const LEAST: u32 = 10;
-/// What is older says nothing about now.
+/// Older failures tell nothing about now.
 const STALE: Duration = Duration::from_secs(30);
 /// The first pause of an outage.
 const FIRST: Duration = Duration::from_millis(500);

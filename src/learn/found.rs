@@ -1,6 +1,6 @@
 //! What refusals have taught: brought into a lane's limits, and told people with what it rests on.
 
-use super::{Change, Changes, Grounds, Learned, OwnLimit, RouteKey};
+use super::{Changes, Grounds, Learned, LearnedChange, OwnLimit, RouteKey};
 use crate::{
     clock::Instant,
     limit::{Budget, LimitUsage, Source},
@@ -9,7 +9,7 @@ use crate::{
 /// By how much a rate has to change to be worth a word.
 const NEWS: f64 = 0.1;
 
-/// Whether people are to be told of `rate`, who were told of `noted` last.
+/// Whether `rate` is worth a log line, after `noted` was logged last.
 pub(super) fn is_news(rate: f64, noted: Option<f64>) -> bool {
     noted.is_none_or(|noted| (rate / noted - 1.0).abs() >= NEWS)
 }
@@ -23,7 +23,7 @@ impl Learned {
             changes.extend(
                 at_once
                     .zip(self.estimator.at_once_grounds())
-                    .map(|(most, why)| Change::ConcurrencyLimit(most, Box::new(why))),
+                    .map(|(most, why)| LearnedChange::ConcurrencyLimit(most, Box::new(why))),
             );
         }
         self.at_once = at_once;
@@ -34,7 +34,7 @@ impl Learned {
                 if is_news(rate, self.noted) {
                     self.noted = Some(rate);
                     changes.extend(
-                        self.estimator.rate_grounds(now).map(|grounds| Change::Limit(limit, Box::new(grounds))),
+                        self.estimator.rate_grounds(now).map(|grounds| LearnedChange::Limit(limit, Box::new(grounds))),
                     );
                 }
             }

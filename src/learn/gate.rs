@@ -44,7 +44,7 @@ struct Closed {
 
 /// A request that tries whether a gate may open is given this long before another one tries as well: it may hang.
 const TRYING: Duration = Duration::from_secs(2);
-/// A gate is closed at most for so long, whatever an API says: beyond that it is looked at anew.
+/// The longest that a gate stays closed, whatever an API says: after that it is looked at anew.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
 // === impl Reason ===
@@ -79,7 +79,7 @@ impl Gate {
         }
     }
 
-    /// Until when it is closed, as far as is known; for those who want to know how long that will take.
+    /// Until when it is closed, as far as is known, and why.
     pub(super) fn until(&self) -> Option<(Instant, Reason)> {
         self.closed.map(|closed| (closed.until, closed.reason))
     }
@@ -126,7 +126,7 @@ impl Gate {
         }
     }
 
-    /// A request leaves as `seq`: who passes a closed gate is its probe.
+    /// A request leaves as `seq`: one that passes a closed gate is its probe.
     pub(super) fn take(&mut self, now: Instant, seq: Seq) {
         self.newest = seq;
         if let Some(closed) = &mut self.closed {
@@ -152,7 +152,7 @@ impl Gate {
 
     /// Whether `seq` is trying whether the gate may open.
     pub(super) fn is_probe(&self, seq: Seq) -> bool {
-        // One that takes its time is followed by others, and opens the gate all the same.
+        // A slow probe is followed by others, and opens the gate nevertheless.
         self.closed.is_some() && !self.knows(seq)
     }
 }

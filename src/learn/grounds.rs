@@ -21,7 +21,7 @@ pub enum Grounds {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateGrounds {
     pub(super) basis: Basis,
-    /// What is configured, a second.
+    /// The configured rate, per second.
     pub(super) configured: Option<f64>,
     pub(super) lowered: Lowered,
     /// When this is said.
@@ -35,14 +35,14 @@ pub struct RateGrounds {
 /// What a rate was concluded from. Times are in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) enum Basis {
-    /// Nothing was measured: it is what is configured.
+    /// Nothing was measured: the rate is the configured one.
     #[default]
     Configured,
-    /// So many were served in a time, the next was refused, and after a pause requests were served again.
+    /// `served` requests in `took` seconds, then a refusal, and after a pause requests were served again.
     Cycle { served: f64, took: f64, pause: f64 },
-    /// So many were served in the time that ended when requests were served again after a pause.
+    /// `served` requests in a time that ended when requests were served again after a pause.
     Window { served: f64, length: f64, pause: f64 },
-    /// So many were served lately.
+    /// `served` requests lately, in `over` seconds.
     Lately { served: f64, over: f64 },
     /// A group of requests has had this share of what all were served lately.
     Share { served: f64, over: f64 },

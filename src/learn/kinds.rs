@@ -44,11 +44,11 @@ pub(super) struct OwnLimits {
 enum RouteGroup {
     Route(u32),
     Credential(u32),
-    /// Those that draw on one budget of a narrower rule.
+    /// Requests that draw on one budget of a narrower rule.
     Budget(u32),
 }
 
-/// So many groups have limits of their own.
+/// The most groups that have limits of their own.
 const MOST: usize = 64;
 const MOST_BUDGETS: usize = 4096;
 /// How often they are looked through.
@@ -56,7 +56,7 @@ const SWEEP: Duration = Duration::from_secs(10);
 /// If several kinds were asked for so lately, another one than was refused tries next; and so long it has the advantage.
 const LATELY: Duration = Duration::from_secs(20);
 const ADVANTAGE: Duration = Duration::from_millis(2);
-/// After so many of others what was refused is not waited for.
+/// After this many requests of others, a refused one is not waited for any more.
 const BESIDE: u32 = 10;
 
 // === impl OwnLimits ===
@@ -71,7 +71,7 @@ impl OwnLimits {
         groups(kind).filter_map(|group| self.own.get(&group)).map(GroupPace::earliest).chain(behind).max()
     }
 
-    /// Those that requests of this kind pause together with, if they do.
+    /// The group that requests of this kind pause with, if any.
     pub(super) fn line(&self, kind: &RouteKey, route_pauses: bool) -> Option<RouteKey> {
         if self.behind.is_some_and(|(behind, _)| behind == *kind) {
             return Some(*kind);
@@ -203,8 +203,8 @@ impl OwnLimits {
         true
     }
 
-    /// A request that has no limit of its own was refused. Says whether it has one from now on: then the lane's is what is
-    /// left if these refusals are not counted. `alone` says that this was suspected before.
+    /// A request without a limit of its own was refused. Returns whether it has one from now on: then the lane's limit
+    /// is what follows without these refusals. `alone` tells that this was suspected before.
     pub(super) fn suspect(
         &mut self,
         kind: &RouteKey,
@@ -267,7 +267,7 @@ impl OwnLimits {
         self.each(kind, |own| own.ended(seq));
     }
 
-    /// How many groups turned out to have limits of their own that nobody has said.
+    /// How many groups turned out to have limits of their own that no answer reports.
     fn found_out(&self) -> usize {
         self.own.keys().filter(|group| !matches!(group, RouteGroup::Budget(_))).count()
     }
@@ -280,7 +280,7 @@ impl OwnLimits {
 }
 
 impl fmt::Debug for OwnLimits {
-    /// What is kept of credentials is not shown.
+    /// Hashes of credentials are not shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OwnLimits").field("own", &self.own.len()).finish_non_exhaustive()
     }

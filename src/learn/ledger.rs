@@ -27,7 +27,7 @@ const LEVELS: usize = 5;
 const KEPT: usize = 128;
 const STEP: u64 = 8;
 
-// === impl Ledger ===
+// === impl SentLog ===
 
 impl SentLog {
     /// A request leaves at `now`.
@@ -47,7 +47,7 @@ impl SentLog {
         self.count += 1;
     }
 
-    /// A request that left at `sent` counts all the same, though nobody had thought so.
+    /// A request that left at `sent` counts after all.
     pub(super) fn add(&mut self, sent: Instant) {
         let number = self.up_to(sent);
         self.later(sent).for_each(|entry| entry.number += 1);

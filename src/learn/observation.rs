@@ -60,7 +60,7 @@ impl Observation<'_> {
 
 /// What has changed by an answer, for people to be told.
 #[derive(Clone, Debug)]
-pub enum Change {
+pub enum LearnedChange {
     /// Another limit holds, and this is why.
     Limit(LimitSpec, Box<Grounds>),
     /// Nothing leaves until an answer says otherwise.
@@ -73,7 +73,7 @@ pub enum Change {
     Apart(Box<OwnGroup>),
     /// Such a group has another limit than was known.
     OwnLimit(Box<OwnLimit>),
-    /// So many requests may be under way at once, and this is why.
+    /// Only this many requests may be under way at once, and why.
     ConcurrencyLimit(u32, Box<Grounds>),
     /// A request was refused although what is configured was kept.
     Unexplained {
@@ -85,4 +85,4 @@ pub enum Change {
 }
 
 /// What an answer has changed: mostly nothing.
-pub type Changes = SmallVec<[Change; 1]>;
+pub type Changes = SmallVec<[LearnedChange; 1]>;

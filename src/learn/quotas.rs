@@ -1,4 +1,4 @@
-//! The budgets that an API tells of, each with what is left of it and the limit that it comes to.
+//! The budgets that an API reports, each with what is left of it and the limit that follows.
 
 mod quota;
 mod reset_unit;
@@ -61,7 +61,7 @@ pub(super) struct Claims {
 
 /// A larger limit is none; windows count in 32 bits.
 const MOST_UNITS: f64 = 1e9;
-/// What was not heard of for so long is gone.
+/// A budget that was not reported for this long is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
 // === impl Quotas ===
@@ -128,7 +128,7 @@ impl Quotas {
         }
     }
 
-    /// A request will bring no answer. `sent` says that it was sent all the same, and may have been counted.
+    /// A request will bring no answer. `sent` tells that the API may have counted it nevertheless.
     pub(super) fn ended(&mut self, charge: Charge, sent: bool) {
         if !sent {
             self.ledger.remove(Instant::FAR);

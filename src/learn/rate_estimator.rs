@@ -54,7 +54,7 @@ pub(super) struct RateEstimator {
     /// What it rests on, for people.
     held: Held,
     crowd: Crowd,
-    /// What is configured: a belief that is not worth a word before refusals lower it.
+    /// The configured rate: a belief that is not logged before refusals lower it.
     configured: Option<f64>,
     /// A share that is refused however slowly requests leave.
     noise: Option<f64>,
@@ -112,29 +112,29 @@ struct Cycle {
     minor: bool,
 }
 
-/// Faster than this nobody needs to be paced.
+/// Faster rates than this need no pacing.
 const UNLIMITED: f64 = 20_000.0;
-/// A limit is watched over so many seconds: what it spaces is not held back a second time.
+/// Over how many seconds a limit is watched: requests that it spaces are not held back a second time.
 const OVER: f64 = 10.0;
 /// After so long without a request a cycle begins anew.
 const IDLE: f64 = 10.0;
-/// A request that is not answered for so long holds up no others: at least and at most, and before anything was refused.
+/// After how many seconds an unanswered request holds up no others: at least, at most, and before anything was refused.
 const HANGS: f64 = 2.0;
 const HANGS_LONG: f64 = 60.0;
 const AT_FIRST: f64 = 0.025;
-/// A share is one of about so many.
+/// A share is a mean over about this many requests.
 const OF: f64 = 64.0;
 /// Smaller changes are not worth a word.
 const NOTABLE: f64 = 0.005;
-/// What was delivered for so long may be believed of a part as well.
+/// A rate that was delivered for this long may be believed of a part as well.
 const KNOWN: f64 = 30.0;
-/// For so long at most it grows between two looks.
+/// For how long at most it grows between two looks.
 const SLOWEST: f64 = 30.0;
 
 // === impl RateEstimator ===
 
 impl RateEstimator {
-    /// Knows nothing, or what is configured: so many requests a second.
+    /// Knows nothing, or the `configured` rate in requests per second.
     pub(super) fn new(configured: Option<f64>) -> Self {
         Self {
             belief: configured.filter(|rate| rate.is_finite()).map(|rate| Belief::of_window(rate, 1.0, rate, 0.0)),
@@ -195,9 +195,9 @@ impl RateEstimator {
         f64::from(unanswered) + 1.0 <= self.crowd.most()
     }
 
-    /// A request that is not answered for so long does not hold up others.
+    /// After how long an unanswered request does not hold up others.
     pub(super) fn hangs(&self) -> Duration {
-        // At first, who answers slowly is only sent one after the other.
+        // At first, a slow API is sent one request after the other.
         duration(if self.is_new() { AT_FIRST } else { (4.0 * self.way.usual).clamp(HANGS, HANGS_LONG) })
     }
 
@@ -217,7 +217,7 @@ impl RateEstimator {
         self.crowd.cap()
     }
 
-    /// Whether a rate or a number is believed in beyond what is configured.
+    /// Whether nothing is believed beyond the configured rate.
     pub(super) fn is_blank(&self) -> bool {
         self.told.is_none() && self.crowd.cap().is_none() && self.closing.is_none()
     }
@@ -233,7 +233,7 @@ impl RateEstimator {
             (self.cycle, self.began, self.major) = (Some(begun), now, now);
         }
         if let Some(belief) = &mut self.belief {
-            // A rate that nobody needs does not grow.
+            // A rate that is not used up does not grow.
             let slot = 4.0 / belief.rate(now);
             let idle = now - self.seen - slot.clamp(1.0, SLOWEST);
             if !waited || idle > 0.0 {
@@ -306,7 +306,7 @@ impl RateEstimator {
     pub(super) fn change(&mut self, now: Instant) -> Option<Option<LimitSpec>> {
         let now = seconds(now);
         let rate = self.belief.as_mut().map(|belief| belief.rate(now)).filter(|rate| *rate < UNLIMITED);
-        // What is configured holds anyway, until it is refused.
+        // The configured rate holds anyway, until a request is refused.
         let rate =
             rate.filter(|rate| self.configured.is_none_or(|most| self.refused && *rate < most * (1.0 - NOTABLE)));
         match (self.told, rate) {
@@ -356,7 +356,7 @@ impl Latency {
     }
 }
 
-/// Evenly: nobody knows how large a burst may be.
+/// Evenly: it is not known how large a burst may be.
 fn limit(rate: f64) -> LimitSpec {
     let count = (rate * OVER).clamp(1.0, 1e6) as u32;
     let count = NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);

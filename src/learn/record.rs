@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Learned, Reason, rate_estimator::EstimatorRecord};
 use crate::clock::Instant;
 
-/// What is written down of it.
+/// What was learned, as it is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LearnedRecord {
@@ -25,7 +25,7 @@ impl Learned {
         LearnedRecord { closed, found: self.estimator.record(now) }
     }
 
-    /// Knows at `now` what is written down.
+    /// Goes on from `record` at `now`.
     pub fn restore(&mut self, record: &LearnedRecord, now: Instant) {
         if let Some((until, reason)) = record.closed.filter(|(until, _)| *until > now) {
             self.gate.close(now, until, reason);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    AnswerReport, BAN, CROWDED, Change, Changes, FIRST_PAUSE, LONGEST_PAUSE, Learned, Observation, Reason, RouteKey,
-    SHORTEST_PAUSE, answered, quotas::Claims, rate_estimator::ApiRefusal, wait,
+    AnswerReport, BAN, CROWDED, Changes, FIRST_PAUSE, LONGEST_PAUSE, Learned, LearnedChange, Observation, Reason,
+    RouteKey, SHORTEST_PAUSE, answered, quotas::Claims, rate_estimator::ApiRefusal, wait,
 };
 use crate::{
     clock::Instant,
@@ -67,7 +67,7 @@ impl Learned {
     /// What was taken for a limit of the lane is one of a kind of request: the lane is what it was without it.
     pub(super) fn blame_kind(&mut self, kind: &RouteKey, changes: &mut Changes) {
         self.routes.forget(kind);
-        changes.extend(self.kinds.group_of(kind).map(|group| Change::Apart(Box::new(group))));
+        changes.extend(self.kinds.group_of(kind).map(|group| LearnedChange::Apart(Box::new(group))));
         if self.gate.until().is_some_and(|(_, reason)| matches!(reason, Reason::RetryAfter | Reason::Refused)) {
             self.gate.open();
             self.open(changes);
@@ -83,7 +83,7 @@ impl Learned {
         SHORTEST_PAUSE.mul_f64(2f64.powi(self.waits.saturating_sub(2).min(20) as i32)).min(LONGEST_PAUSE)
     }
 
-    /// Nothing leaves for so long.
+    /// Nothing leaves for `wait`.
     pub(super) fn close(&mut self, now: Instant, wait: Duration, reason: Reason, changes: &mut Changes) {
         let was = self.gate.until();
         if self.gate.close(now, now + wait, reason)
@@ -92,7 +92,7 @@ impl Learned {
             // What a moment more or less makes of the same pause is no news.
             let news = was.is_none_or(|(before, was)| was != reason || until.since(before) > FIRST_PAUSE);
             if news {
-                changes.push(Change::Closed(reason, until.since(now)));
+                changes.push(LearnedChange::Closed(reason, until.since(now)));
             }
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A kind of request, by hashes of its method and of the first segments of its path.
 ///
-/// The shorter prefixes are kept too: a kind of which nothing is known is likely to be treated like those next to it.
+/// The shorter prefixes are kept too: an unknown kind is likely to be treated like those next to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RouteKey {
     /// The method alone, and the method with one, two, … segments of the path.
@@ -30,7 +30,7 @@ pub struct RouteName<'a> {
     pub path: &'a str,
 }
 
-/// So many segments of a path count.
+/// How many segments of a path count.
 const SEGMENTS: usize = 4;
 /// A segment of this length with digits in it is an identifier.
 const LONG: usize = 16;
@@ -113,7 +113,7 @@ impl RouteKey {
 // === impl RouteName ===
 
 impl fmt::Display for RouteName<'_> {
-    /// `GET /users/*/posts`: objects are `*`, and what is no plain word is `…`, since it may be a secret.
+    /// `GET /users/*/posts`: objects are `*`, and a segment that is no plain word is `…`, since it may be a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.method)?;
         let mut segments = self.path.split('/').filter(|segment| !segment.is_empty());
@@ -153,8 +153,8 @@ fn is_id(segment: &str) -> bool {
     segment.bytes().all(|b| b.is_ascii_digit()) || segment.len() >= LONG && digits(segment)
 }
 
-/// Whether it may be a word of an API: small letters, and few digits (`v1`, `1.1`, `chat-completions`). A name that somebody
-/// chose (`alice`) is one as well.
+/// Whether it may be a word of an API: small letters, and few digits (`v1`, `1.1`, `chat-completions`). A chosen name
+/// (`alice`) is one as well.
 fn is_plain(segment: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_' | b'.');
     segment.split(['-', '_', '.']).all(|word| word.len() <= WORD)

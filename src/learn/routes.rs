@@ -37,13 +37,13 @@ const LONGEST: Duration = Duration::from_secs(60);
 const A_DAY: Duration = Duration::from_secs(86_400);
 /// A request that tries for all is given this long before another one tries as well.
 const TRYING: Duration = Duration::from_secs(2);
-/// After so many refusals of one kind alone it is this kind that is refused, and not all.
+/// After this many refusals of one kind alone, this kind is refused, and not all.
 const ALONE: u32 = 3;
-/// So many others must have been served meanwhile.
+/// How many others must have been served meanwhile.
 const OTHERS: u32 = 10;
-/// So many kinds are suspected at once.
+/// How many kinds are suspected at once.
 const SUSPECTS: usize = 8;
-/// After so many kinds were refused, one after the other, and none was served, it is not a matter of kinds.
+/// After this many kinds were refused in a row, and none served, it is not a matter of kinds.
 const STRANGERS: u32 = 16;
 /// More kinds than this are not told apart any more.
 const MOST: usize = 256;

@@ -1,8 +1,8 @@
 //! Which of an API's budgets each kind of request draws on.
 //!
-//! A budget holds for exactly the kinds of requests whose answers report it: GitHub's search has 30 a minute of its own, and
-//! its repositories have nothing to do with that. A kind that was not answered yet is taken for what the kinds next to it
-//! mostly are: those that share the longest prefix of method and path.
+//! A budget holds for exactly the kinds of requests whose answers report it: GitHub's search has 30 a minute of its
+//! own, and its repositories have nothing to do with that. A kind without an answer yet is taken for what its
+//! neighbours mostly are: those that share the longest prefix of method and path.
 
 use std::collections::HashMap;
 
@@ -36,7 +36,7 @@ struct Majority {
     lead: u32,
 }
 
-/// So many prefixes are remembered. Beyond, only what differs from the prefix before it.
+/// How many prefixes are remembered. Beyond, only those that differ from the prefix before them.
 const MOST: usize = 1024;
 
 // === impl Scopes ===
@@ -80,7 +80,7 @@ impl Scopes {
             turned |= self.nodes.entry(prefix).or_insert(new).below.vote(now);
         }
         self.nodes.entry(kind.exact()).or_insert(new).reported = Some(now);
-        // What is expected of those that are not known has changed.
+        // The expectation of unknown kinds has changed.
         self.version += u64::from(turned);
     }
 

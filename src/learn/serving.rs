@@ -1,6 +1,6 @@
 //! What a lane does when it is served, or the upstream fails.
 
-use super::{Change, Changes, Learned, Observation, Reason, answered};
+use super::{Changes, Learned, LearnedChange, Observation, Reason, answered};
 use crate::{clock::Instant, limit::Seq};
 
 impl Learned {
@@ -9,7 +9,7 @@ impl Learned {
         self.waits = 0;
         self.kinds.opened();
         self.estimator.opened(self.unanswered);
-        changes.push(Change::Opened);
+        changes.push(LearnedChange::Opened);
     }
 
     pub(super) fn serve(&mut self, seen: &Observation<'_>, changes: &mut Changes) {
@@ -31,7 +31,7 @@ impl Learned {
 
     pub(super) fn fail(&mut self, now: Instant, seq: Seq, changes: &mut Changes) {
         if !self.answered {
-            // Its name may be wrong: whoever asks for it should know soon.
+            // Its name may be wrong, and the log should tell so soon.
             return;
         }
         let probe = self.gate.is_probe(seq) && self.is_broken();

@@ -49,8 +49,8 @@ enum Shape {
     /// used.
     #[default]
     Window,
-    /// The more was used, the later the reset was: perhaps a bucket, of between so many seconds. It has still to be seen
-    /// that the reset goes on like that.
+    /// The more was used, the later the reset was: perhaps a bucket, of between `least` and `most` seconds. The next
+    /// resets have to confirm it.
     Growing { used: f64, least: f64, most: f64 },
     /// Little by little: the reset is when all of it is back, and the later the more is used. `odd` counts how often it was
     /// not, in a row.
@@ -62,7 +62,7 @@ enum Shape {
 pub(super) enum Return {
     /// All of it at the reset.
     AtReset,
-    /// In parts, each a window after it was used, and somebody else may use it then.
+    /// In parts, each a window after it was used, and another sender may use it then.
     InParts,
     /// All the time, as much in each second.
     Refill,
@@ -81,9 +81,9 @@ const FADING: f64 = 0.998;
 const SECOND: Duration = Duration::from_millis(1050);
 /// Resets are rounded up, or a second late: a window may be shorter by this much.
 const LATE: Duration = Duration::from_millis(1150);
-/// So many parts that have come back show that not all of it does at once.
+/// How many parts that came back show that not all of it does at once.
 const SLIDES: u8 = 4;
-/// So many windows that were over in time say more of their length than a single answer does.
+/// How many windows that ended in time tell more of their length than a single answer does.
 const KEPT: u8 = 3;
 /// Contradicted so often, a bucket is none.
 const ODD: u8 = 4;
@@ -91,7 +91,7 @@ const ODD: u8 = 4;
 // === impl WindowEstimator ===
 
 impl WindowEstimator {
-    /// That of a budget of the same name with another limit: its allowance comes back in the same way.
+    /// The estimate for a budget of the same name with another limit: its allowance comes back in the same way.
     pub(super) fn like(other: &Self) -> Self {
         Self { shape: other.shape, seen: other.seen, ..Self::default() }
     }
@@ -115,7 +115,7 @@ impl WindowEstimator {
             self.present = began.zip(length).map(|(at, length)| Start { at, length, seen: sent });
         }
         if let Some(told) = told.filter(|_| !bucket.refills) {
-            // A window that begins with so little left of it is not as long as somebody says who only knows the provider.
+            // A window that begins with so little left of it is not as long as the provider's documentation says.
             let short = length.is_some_and(|length| length + blur < told / 2);
             self.doubted = left < told / 2 && (self.doubted || self.known.is_none() && short);
             if !self.doubted {
@@ -196,7 +196,7 @@ impl WindowEstimator {
             self.shorter = None;
             return;
         }
-        // Alike, or the same window of those that people choose fits into both: it begins when somebody comes.
+        // Alike, or the same usual window fits into both: it begins with the first request.
         let fits = |length: Duration| usual_within(Duration::ZERO, length.mul_f64(1.02));
         let alike = |other: &Duration| {
             lasted.abs_diff(*other) <= lasted / 10 + Duration::from_millis(50) || fits(lasted) == fits(*other)
@@ -312,8 +312,8 @@ fn at_most(known: Duration) -> Duration {
     known.mul_f64(1.05) + LATE
 }
 
-/// The window that somebody will have meant whose answers show one of `length`: a little shorter, since resets are late,
-/// and otherwise a longer one.
+/// The usual window that was most likely configured where answers show one of `length`: a little shorter, since resets
+/// are late, and otherwise a longer one.
 fn round(length: Duration) -> Duration {
     let least = length.mul_f64(0.95).saturating_sub(LATE);
     usual_within(least, length.mul_f64(1.02) + Duration::from_millis(50))

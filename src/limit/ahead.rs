@@ -1,13 +1,13 @@
 //! Blocks of a long quota that are written down before they are spent.
 //!
-//! A process that is killed has spent nobody knows how much of its last block, and all of it counts as used. So a kill
-//! costs at most one block, and no quota is ever exceeded.
+//! Nobody knows how much of its last block a killed process has spent, so all of it counts as used. A kill costs at
+//! most one block, and no quota is ever exceeded.
 
 use std::time::Duration;
 
 use super::{Amount, Cost, Unit};
 
-/// Limits with windows as long as this, or longer, are spent in blocks. What is lost of a shorter one comes back soon.
+/// Limits with windows of at least this length are spent in blocks. What a kill loses of a shorter one comes back soon.
 pub(super) const LONG: Duration = Duration::from_secs(600);
 
 /// A block is at most this share of the quota, and of what is left of it.
@@ -43,7 +43,7 @@ pub(super) fn lacks(ahead: &mut [(Unit, WrittenAhead)], cost: &Cost) -> bool {
     each.fold(false, |any, lacks| any | lacks)
 }
 
-/// What is written down of each unit that `cost` takes of, and how much of it that is.
+/// The units that `cost` takes of and that are written ahead, each with how much it takes.
 pub(super) fn written_ahead<'a>(
     ahead: &'a mut Option<Vec<(Unit, WrittenAhead)>>,
     cost: &'a Cost,
@@ -51,7 +51,7 @@ pub(super) fn written_ahead<'a>(
     ahead.iter_mut().flatten().filter_map(|(unit, ahead)| Some((ahead, cost.of(*unit)?)))
 }
 
-// === impl Ahead ===
+// === impl WrittenAhead ===
 
 impl WrittenAhead {
     /// Whether `cost` more must not be taken yet.

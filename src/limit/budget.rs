@@ -41,11 +41,11 @@ pub struct Budget {
     yields: bool,
     /// What long limits may spend before more is written down; `None` if nothing is.
     ahead: Option<Vec<(Unit, WrittenAhead)>>,
-    /// What it has to do with other processes; `None` if it is not shared.
+    /// The fleet's side of it; `None` if the budget is not shared.
     shared: Option<Box<Shared>>,
 }
 
-/// How many units a second limits allow, and who asks for each.
+/// The rate of each limit in units per second, with its source.
 pub type Rates = SmallVec<[(Source, f64); 4]>;
 
 /// How far one limit is used, for people to look at.
@@ -59,7 +59,7 @@ pub struct LimitUsage {
     pub used: u32,
     /// The margin for jitter in force.
     pub margin: Duration,
-    /// What is held of it here, if it is shared with other processes.
+    /// This process' share of it, if a fleet shares it.
     pub share: Option<ShareUsage>,
 }
 
@@ -94,7 +94,7 @@ impl Budget {
         self.calendar.iter_mut().for_each(|limit| limit.set_epoch(epoch));
     }
 
-    /// From now on what is configured holds only until something was learned.
+    /// Configured limits hold only until a limit is learned.
     pub fn yielding(self) -> Self {
         Self { yields: true, ..self }
     }
@@ -158,7 +158,7 @@ impl Budget {
         }
     }
 
-    /// `amount` units that nobody has taken count for `source` all the same: they left at `sent` and were answered at
+    /// Counts `amount` units for `source` that were not taken here: they left at `sent` and were answered at
     /// `answered`.
     pub fn count(&mut self, source: Source, amount: Amount, sent: Instant, answered: Instant) {
         let Some(limit) = self.limits.iter_mut().find(|limit| limit.source == source) else { return };
@@ -193,7 +193,7 @@ impl Budget {
         let renewed = counting(&mut self.calendar, &cost, scope)
             .fold(now, |at, (limit, amount)| at.max(limit.earliest(now, amount)));
         holding(&mut self.limits, self.yields, scope).fold(renewed, |at, limit| {
-            // Whoever takes nothing of a unit does not wait for it.
+            // A request that takes nothing of a unit does not wait for it.
             let Some(amount) = cost.of(limit.spec.unit) else { return at };
             let margin = margin.of(limit.spec.rate.per);
             let window = limit.window.earliest(now, amount, margin);
@@ -202,9 +202,9 @@ impl Budget {
         })
     }
 
-    /// Takes `cost` from all limits of `scope` for a slot that was due at `due`. Only when
-    /// [`earliest`](Self::earliest) has said `now`: a partial charge would starve requests that need only the limits that
-    /// were charged.
+    /// Takes `cost` from all limits of `scope` for a slot that was due at `due`. Call it only when
+    /// [`earliest`](Self::earliest) returned `now`: a partial charge would starve requests that need only the limits
+    /// that were charged.
     pub fn take(&mut self, now: Instant, due: Instant, cost: Cost, scope: Scope) -> Charge {
         self.take_late(now, due, Duration::ZERO, cost, scope)
     }
@@ -285,7 +285,7 @@ impl Budget {
             written_ahead(&mut self.ahead, &cost).for_each(|(ahead, amount)| ahead.give_back(amount));
         }
         for (limit, amount) in charged(&mut self.limits, &charge) {
-            // A slot that was over before it came back is nobody's.
+            // A slot that passed before it came back is lost.
             if limit.window.give_back(seq, amount) {
                 limit.gcra.give_back(limit.whole(amount), seq == limit.newest);
             }
@@ -300,10 +300,10 @@ impl Budget {
         }
     }
 
-    /// The API refused what was sent at `sent`: if nobody else can have used up the limit, the margin is too small.
+    /// The API refused what was sent at `sent`: if no other sender can have used up the limit, the margin is too small.
     pub fn refused(&mut self, now: Instant, sent: Instant) {
         let Some(per) = self.limits.iter().map(|limit| limit.spec.rate.per).min() else { return };
-        // For the first window the API may still be counting what somebody sent before us.
+        // During the first window the API may still count what another process sent before this one began.
         if sent.since(self.since) >= per {
             self.margin.refused(now, sent, per);
         }
@@ -318,8 +318,8 @@ impl Budget {
         }
     }
 
-    /// When a request of `cost` and `scope` would leave if nothing does before `from` and then everything goes as it should.
-    /// `ahead` says how much of a unit waits before it for a limit.
+    /// Predicts when a request of `cost` and `scope` leaves if nothing leaves before `from` and no answer changes a
+    /// limit. `ahead` returns how much of a unit waits before it for a limit.
     pub fn project(
         &mut self,
         now: Instant,
@@ -379,7 +379,7 @@ fn charged<'a>(limits: &'a mut [Limit], charge: &Charge) -> impl Iterator<Item =
     })
 }
 
-/// The calendar limits that hold for requests of `scope`, of which `cost` takes something, and how much.
+/// The calendar limits that hold for requests of `scope` and that `cost` takes of, each with how much it takes.
 fn counting<'a>(
     calendar: &'a mut [CalendarCount],
     cost: &Cost,
@@ -390,7 +390,7 @@ fn counting<'a>(
     holding.filter_map(move |limit| cost.of(limit.unit()).map(|amount| (limit, amount)))
 }
 
-/// The limits that hold for requests of `scope`: what is configured may yield to what was learned.
+/// The limits that hold for requests of `scope`: configured ones may yield to learned ones.
 fn holding(limits: &mut [Limit], yields: bool, scope: Scope) -> impl Iterator<Item = &mut Limit> {
     let known = |limit: &Limit| limit.source != Source::Config && scope.includes(limit.source);
     let yields = yields && limits.iter().any(known);

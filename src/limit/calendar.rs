@@ -1,7 +1,7 @@
 //! Limits that a calendar renews: `100000/month from 5th in Europe/Berlin`, `5000/day in America/Los_Angeles`.
 //!
-//! A rolling window of 31 days is safe for whoever counts a month, and wastes what is left on its last day. A provider's
-//! page says when its limit is renewed; then this says it too. Zones and their changes of the clock come from the IANA
+//! A rolling window of 31 days is safe for a monthly quota, and wastes what is left on its last day. A provider's page
+//! says when its limit is renewed; then this says it too. Zones and their changes of the clock come from the IANA
 //! database that `jiff` brings along, since images often have none.
 
 mod count;

@@ -21,7 +21,7 @@ pub struct Charge {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Scope(u64);
 
-/// Who asks for a limit.
+/// Where a limit comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The configuration.
@@ -70,7 +70,7 @@ impl Scope {
         Self(self.0 | Self::APART)
     }
 
-    /// Whether it is that of such requests.
+    /// Whether it is the scope of such requests.
     pub fn is_apart(self) -> bool {
         self.0 & Self::APART != 0
     }

@@ -23,7 +23,7 @@ const CATCH_UP: Duration = Duration::from_millis(50);
 /// this where that is more.
 const CLOSER: Duration = Duration::from_millis(5);
 
-/// For the sake of that distance a missed slot waits so long at most: where every timer is late, slots would be lost
+/// A missed slot waits at most this long for the sake of that distance: where every timer is late, slots would be lost
 /// otherwise.
 const SPREAD: Duration = Duration::from_millis(25);
 
@@ -76,7 +76,7 @@ impl Gcra {
             if due <= self.spread { free } else { free.max(due).max(now - (CATCH_UP + late)).min(now) }
         });
         let tat = self.decide(matured).unwrap_or_else(|at| {
-            // Not ours to send yet: charge it all the same, so that a caller's mistake cannot raise the rate.
+            // It may not be sent yet: charge it nevertheless, so that a caller's mistake cannot raise the rate.
             (at.as_nanos() + tolerance + nanos(interval)).into()
         });
         self.tat = Some(tat);
@@ -99,7 +99,7 @@ impl Gcra {
         }
     }
 
-    /// What was committed at `reserved` has turned out at `now` to take `used`: what is missing is paid before the next one.
+    /// A commit of `reserved` turned out at `now` to have used `used`: a difference is paid before the next one.
     pub fn settle(&mut self, now: Instant, reserved: u32, used: u32) {
         if used > reserved {
             let tat = self.tat.map_or(0, |tat| tat.as_u64()).max(now.as_nanos());
@@ -159,7 +159,7 @@ impl Gcra {
         self.tat = Some(at.max(last + new).as_nanos().into());
     }
 
-    /// For a limit that is new: units were taken, so many at each instant, in the order of time, the last at `last`.
+    /// For a new limit: charges the units that were taken at each instant, oldest first, the last at `last`.
     pub fn charge_all(&mut self, taken: impl Iterator<Item = (Instant, u64)>, last: Option<Instant>) {
         let Some(last) = last else { return };
         let interval = nanos(self.quota.replenish_interval());
@@ -178,7 +178,7 @@ impl Gcra {
             + u64::from(self.quota.burst_size().get())
     }
 
-    /// So many left right before `until`, or as many as could.
+    /// Charges `units`, or as many as the burst allows, as if they left right before `until`.
     pub fn presume(&mut self, units: u32, until: Instant) {
         let interval = nanos(self.quota.replenish_interval());
         let units = units.min(self.quota.burst_size().get());
@@ -234,7 +234,7 @@ fn nanos(of: Duration) -> u64 {
     crate::clock::nanos(of)
 }
 
-// === impl governor's traits ===
+// === impl Tat ===
 
 impl StateStore for Tat {
     type Key = NotKeyed;

@@ -28,7 +28,7 @@ pub(super) struct HistoryEntry {
 /// Units taken within this time share an entry, however recent they are.
 const FINEST: Duration = Duration::from_millis(100);
 
-// === impl History ===
+// === impl SpendHistory ===
 
 impl SpendHistory {
     /// `cost` units, numbered from `seq`, are taken at `now`.

@@ -21,7 +21,7 @@ pub struct Limits {
 // === impl Limits ===
 
 impl Limits {
-    /// Each limit of either sort, as it would be written. Without `in-flight`.
+    /// All limits as a configuration writes them, without `in-flight`.
     pub fn written(&self) -> Vec<String> {
         let limits = self.limits.iter().map(LimitSpec::to_string);
         limits.chain(self.calendar.iter().map(CalendarLimit::to_string)).collect()

@@ -49,7 +49,7 @@ const INITIAL: Duration = Duration::from_millis(10);
 /// Half of what refusals have taught is forgotten after each of these without another.
 const HALF_LIFE: Duration = Duration::from_secs(600);
 
-/// What is written down of a margin. Durations are in nanoseconds.
+/// A margin as it is stored. Durations are in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MarginRecord {
     floor: u64,

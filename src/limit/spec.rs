@@ -17,7 +17,7 @@ pub struct Rate {
     pub per: Duration,
 }
 
-/// One limit as somebody wrote it.
+/// One limit as it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LimitSpec {
     /// What it counts.
@@ -47,7 +47,7 @@ const UNITS: &[(&[&str], Duration)] = &[
     (&["h", "hr", "hour", "hours"], Duration::from_secs(3600)),
     (&["d", "day", "days"], Duration::from_secs(86_400)),
     (&["week", "w", "weeks"], Duration::from_secs(7 * 86_400)),
-    // A rolling month is as long as the longest one, to be on the safe side of whoever counts.
+    // A rolling month is as long as the longest one, to be safe however the API counts.
     (&["month", "months"], Duration::from_secs(31 * 86_400)),
 ];
 
@@ -154,7 +154,7 @@ impl FromStr for LimitSpec {
             .unwrap_or_default()
             .parse::<Rate>()
             .map_err(|e| {
-                // Blame the whole limit, not its first word: "500 a min" is what somebody wrote.
+                // Blame the whole limit, not its first word: people write "500 a min".
                 let count = text.split('/').next().unwrap_or_default().trim();
                 let is_number = text.contains('/') && count.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
                 SpecError::new(text, if is_number { e.hint } else { suggest(text) })

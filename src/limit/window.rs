@@ -41,7 +41,7 @@ pub struct Window {
     /// Units that count at the moment: the sum over all buckets.
     used: u64,
     /// Units below this may have left the window already, while later events still name them. No bucket is widened over
-    /// such units: their events would change somebody else's counters.
+    /// such units: their events would change other units' counters.
     left_below: Seq,
     /// For a limit that is shared with other processes.
     shared: Option<Box<Lingering>>,
@@ -273,7 +273,7 @@ impl Window {
             }
             self.buckets.pop_front();
         }
-        // Something without a time stands in front: those behind it leave all the same.
+        // A bucket without a time stands in front: those behind it leave the window nevertheless.
         if self.buckets.len() > 1
             && self.buckets.front().is_some_and(|front| front.counted_by(strict, margin) == Instant::FAR)
         {
@@ -321,7 +321,7 @@ impl Window {
     }
 
     /// Runs `change` on every bucket that holds some of these units, with how many. Units whose bucket has left the
-    /// window already concern nobody.
+    /// window are skipped.
     fn each(&mut self, first: Seq, cost: Amount, mut change: impl FnMut(&mut UnitBucket, u32)) {
         let end = first + u64::from(cost.get());
         let start = self.buckets.partition_point(|bucket| bucket.end() <= first);

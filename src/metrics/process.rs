@@ -12,15 +12,15 @@ use crate::clock;
 const CPU: &str = "process_cpu_seconds_total";
 
 /// The library's collector, with processor time as the system has it.
-pub(super) struct Process(ProcessCollector);
+pub(super) struct ProcessMetrics(ProcessCollector);
 
-impl Process {
+impl ProcessMetrics {
     pub(super) fn new() -> Self {
         Self(ProcessCollector::for_self())
     }
 }
 
-impl Collector for Process {
+impl Collector for ProcessMetrics {
     fn desc(&self) -> Vec<&Desc> {
         self.0.desc()
     }

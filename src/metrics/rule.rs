@@ -17,7 +17,7 @@ pub enum CallOutcome {
     /// The upstream could not be reached, or broke off before its answer's head.
     Failed,
     /// The worker went away first.
-    Left,
+    ClientLeft,
     /// A `CONNECT` tunnel that was opened has ended.
     Tunnelled,
     /// A bad request, or a target that is denied.
@@ -112,10 +112,11 @@ const USUAL: [StatusCode; 6] = [
 
 type Class = [OnceLock<IntCounter>; 100];
 
-// === impl Outcome ===
+// === impl CallOutcome ===
 
 impl CallOutcome {
-    const ALL: [Self; 6] = [Self::Answered, Self::Refused, Self::Failed, Self::Left, Self::Tunnelled, Self::Rejected];
+    const ALL: [Self; 6] =
+        [Self::Answered, Self::Refused, Self::Failed, Self::ClientLeft, Self::Tunnelled, Self::Rejected];
 
     /// The value of the `outcome` label.
     pub fn as_str(self) -> &'static str {
@@ -123,14 +124,14 @@ impl CallOutcome {
             Self::Answered => "answered",
             Self::Refused => "refused",
             Self::Failed => "failed",
-            Self::Left => "left",
+            Self::ClientLeft => "left",
             Self::Tunnelled => "tunnelled",
             Self::Rejected => "rejected",
         }
     }
 }
 
-// === impl Interception ===
+// === impl TunnelContent ===
 
 impl TunnelContent {
     const ALL: [Self; 5] = [Self::Tls, Self::Plain, Self::Untrusted, Self::Failed, Self::NotHttp];
@@ -290,7 +291,7 @@ impl RuleMetrics {
     }
 }
 
-// === impl Answers ===
+// === impl AnswerCounters ===
 
 impl AnswerCounters {
     fn counted(&self) -> BTreeMap<String, u64> {

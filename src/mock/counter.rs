@@ -87,7 +87,7 @@ enum CounterState {
     },
 }
 
-// === impl Window ===
+// === impl CountingWindow ===
 
 impl fmt::Display for CountingWindow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -32,7 +32,7 @@ static ALL: LazyLock<Vec<MockDialect>> = LazyLock::new(|| {
     families.into_iter().flatten().map(MockDialect).collect()
 });
 
-// === impl Dialect ===
+// === impl MockDialect ===
 
 impl MockDialect {
     /// How its API counts by default.

@@ -49,7 +49,7 @@ enum CallerScope {
     Key(Option<HeaderValue>),
 }
 
-// === impl Caller ===
+// === impl MockCaller ===
 
 impl MockCaller {
     /// Who sends a request with this method and these fields.

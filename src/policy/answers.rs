@@ -1,4 +1,4 @@
-//! What is made of an API's answers: whether its word is taken, and what happens when it fails.
+//! How an API's answers are used: whether its limits are believed, and what happens when it fails.
 
 /// How andante spends an allowance that the API reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Trust {
     }
 }
 
-// === impl Retry ===
+// === impl RetryPolicy ===
 
 impl RetryPolicy {
     /// How many bytes of a body are kept by default.

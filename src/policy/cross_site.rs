@@ -11,16 +11,15 @@ use super::{Origin, Scheme};
 
 /// Set by browsers, and by no page (W3C Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// What comes after the last dot of names that nobody can register, and so point here (RFC 6761, RFC 6762, RFC 8375,
-/// ICANN's
+/// Top-level domains in which nobody can register names that point here (RFC 6761, RFC 6762, RFC 8375, ICANN's
 /// `internal`; `svc` is Kubernetes').
 const PRIVATE: &[&str] = &["localhost", "local", "internal", "test", "svc", "home.arpa"];
 
 /// The names by which a browser may address andante.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// Addresses, and names that always mean this machine. For what listens on loopback: another name is one that
-    /// somebody pointed here, so that a page of theirs and we share an origin (DNS rebinding).
+    /// Addresses, and names that always mean this machine. For what listens on loopback: any other name was pointed
+    /// here from outside, so that a foreign page shares an origin with andante (DNS rebinding).
     Loopback,
     /// Also names that nobody outside can register: without a dot, or below a private domain.
     Private,

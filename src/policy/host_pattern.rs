@@ -7,12 +7,12 @@ use super::origin::{HostError, Origin, canonical_host, parse_port, split_port};
 /// What the hosts of a rule look like: a name, `*.example.com`, `host:port`, or `*`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostPattern {
-    name: Name,
+    name: HostMatch,
     port: Option<u16>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Name {
+enum HostMatch {
     Any,
     /// Everything below this suffix, which is kept with its leading dot.
     Below(String),
@@ -26,28 +26,28 @@ impl HostPattern {
     pub fn matches(&self, origin: &Origin) -> bool {
         self.port.is_none_or(|port| port == origin.port)
             && match &self.name {
-                Name::Any => true,
-                Name::Exactly(name) => **name == *origin.host,
-                Name::Below(suffix) => origin.host.len() > suffix.len() && origin.host.ends_with(suffix.as_str()),
+                HostMatch::Any => true,
+                HostMatch::Exactly(name) => **name == *origin.host,
+                HostMatch::Below(suffix) => origin.host.len() > suffix.len() && origin.host.ends_with(suffix.as_str()),
             }
     }
 
     /// Whether it names `host`, and no other, at every port.
     pub fn is_exactly(&self, host: &str) -> bool {
-        self.port.is_none() && matches!(&self.name, Name::Exactly(name) if name == host)
+        self.port.is_none() && matches!(&self.name, HostMatch::Exactly(name) if name == host)
     }
 
     /// Whether it is for one host only, at one port or at all.
     pub fn is_single(&self) -> bool {
-        matches!(self.name, Name::Exactly(_))
+        matches!(self.name, HostMatch::Exactly(_))
     }
 
     /// How much `host` is like one of the hosts meant, from 0 to 1: a name that was mistyped is like the right one.
     pub fn likeness(&self, host: &str) -> f64 {
         match &self.name {
-            Name::Any => 0.0,
-            Name::Exactly(name) => strsim::normalized_damerau_levenshtein(name, host),
-            Name::Below(suffix) => {
+            HostMatch::Any => 0.0,
+            HostMatch::Exactly(name) => strsim::normalized_damerau_levenshtein(name, host),
+            HostMatch::Below(suffix) => {
                 // As many labels as the suffix has.
                 let labels = suffix.matches('.').count();
                 let tail = host.rmatch_indices('.').nth(labels - 1).map_or(host, |(dot, _)| &host[dot + 1..]);
@@ -71,9 +71,9 @@ impl HostPattern {
     /// The name that it is, or that all its hosts are below; `None` if it is `*`.
     pub fn name(&self) -> Option<&str> {
         match &self.name {
-            Name::Any => None,
-            Name::Exactly(name) => Some(name),
-            Name::Below(suffix) => Some(&suffix[1..]),
+            HostMatch::Any => None,
+            HostMatch::Exactly(name) => Some(name),
+            HostMatch::Below(suffix) => Some(&suffix[1..]),
         }
     }
 
@@ -81,9 +81,9 @@ impl HostPattern {
     /// suffixes the longer one wins.
     pub(super) fn weight(&self) -> (usize, usize, bool) {
         match &self.name {
-            Name::Exactly(_) => (2, 0, self.port.is_some()),
-            Name::Below(suffix) => (1, suffix.len(), self.port.is_some()),
-            Name::Any => (0, 0, self.port.is_some()),
+            HostMatch::Exactly(_) => (2, 0, self.port.is_some()),
+            HostMatch::Below(suffix) => (1, suffix.len(), self.port.is_some()),
+            HostMatch::Any => (0, 0, self.port.is_some()),
         }
     }
 }
@@ -96,10 +96,10 @@ impl FromStr for HostPattern {
         let (host, port) = split_port(text.trim()).ok_or_else(wrong)?;
         let port = port.map(|port| parse_port(port).ok_or_else(wrong)).transpose()?;
         let name = match host {
-            "*" => Name::Any,
+            "*" => HostMatch::Any,
             _ => match host.strip_prefix("*.") {
-                Some(below) => Name::Below(format!(".{}", canonical_host(below).ok_or_else(wrong)?)),
-                None => Name::Exactly(canonical_host(host).ok_or_else(wrong)?),
+                Some(below) => HostMatch::Below(format!(".{}", canonical_host(below).ok_or_else(wrong)?)),
+                None => HostMatch::Exactly(canonical_host(host).ok_or_else(wrong)?),
             },
         };
         Ok(Self { name, port })
@@ -109,10 +109,10 @@ impl FromStr for HostPattern {
 impl fmt::Display for HostPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.name {
-            Name::Any => f.write_str("*")?,
-            Name::Below(suffix) => write!(f, "*{suffix}")?,
-            Name::Exactly(name) if name.contains(':') => write!(f, "[{name}]")?,
-            Name::Exactly(name) => f.write_str(name)?,
+            HostMatch::Any => f.write_str("*")?,
+            HostMatch::Below(suffix) => write!(f, "*{suffix}")?,
+            HostMatch::Exactly(name) if name.contains(':') => write!(f, "[{name}]")?,
+            HostMatch::Exactly(name) => f.write_str(name)?,
         }
         self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
     }

@@ -1,20 +1,20 @@
-//! Whose turn it is among those that wait, as far as a rule says.
+//! What a rule says about the order of waiting requests.
 
 use core::net::IpAddr;
 use std::{fmt, num::NonZeroU16, str::FromStr};
 
 use ipnet::IpNet;
 
-/// Who may be urgent, and who gets more than others.
+/// Which clients may be urgent, and which clients and flows get more than others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Turns {
-    /// Who may be more urgent than usual; everybody if nobody is named.
+    /// The networks that may be more urgent than usual; `None` for all.
     pub urgent: Option<Vec<IpNet>>,
     /// The weights of clients and of flows; all others have 1.
     pub weights: Vec<AssignedWeight>,
 }
 
-/// The weight of somebody.
+/// The weight of a network or a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssignedWeight {
     /// Whose it is.
@@ -23,7 +23,7 @@ pub struct AssignedWeight {
     pub weight: NonZeroU16,
 }
 
-/// Who has a weight.
+/// What has a weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShareOf {
     /// Each client in this network, among clients.
@@ -64,7 +64,7 @@ fn holds(network: &IpNet, address: IpAddr) -> bool {
     network.contains(&address.to_canonical())
 }
 
-// === impl Share ===
+// === impl AssignedWeight ===
 
 impl FromStr for AssignedWeight {
     type Err = BadShare;

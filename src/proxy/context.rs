@@ -30,7 +30,7 @@ use crate::{
     tls::Tls,
 };
 
-/// As much of requests' bodies is kept at once, over all requests, in case they have to be sent again.
+/// How many bytes of request bodies are kept at once, over all requests, in case they have to be sent again.
 const MOST_KEPT: usize = 64 * 1024 * 1024;
 
 /// What every connection of this process shares.
@@ -58,13 +58,13 @@ pub struct Proxy {
     pub(crate) tunnels: AtomicUsize,
 }
 
-/// By which addresses the proxy is used.
+/// The addresses by which the proxy is used.
 pub(crate) struct Access {
     /// Whether workers on other machines are let in, so that targets need a closer look.
     pub(crate) exposed: bool,
     /// The ports that workers connect to.
     pub(crate) ports: Vec<u16>,
-    /// Where people find out more, for answers to those who took andante for a web server.
+    /// Where people find out more, for answers to clients that take andante for a web server.
     pub(crate) admin: String,
 }
 
@@ -186,7 +186,7 @@ impl Proxy {
         self.settings.read().ca.clone()
     }
 
-    /// Whether there is somebody to sign the certificates of intercepted hosts.
+    /// Whether there is a CA to sign the certificates of intercepted hosts.
     pub fn signs(&self) -> bool {
         self.settings.read().ca.is_some()
     }

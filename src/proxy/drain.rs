@@ -14,7 +14,7 @@ pub(crate) struct Drain {
     /// Wakes every connection, to look at the two above.
     begins: Notify,
     open: AtomicUsize,
-    /// Wakes whoever waits for the last connection to end.
+    /// Wakes the drain when the last connection ends.
     empty: Notify,
 }
 

@@ -1,4 +1,4 @@
-//! What the parts of one exchange share: whom it is with, how far it has come, and what the worker is still to be sent.
+//! What the parts of one exchange share: its session, its progress, and what is still to be sent to the worker.
 
 use std::{
     sync::{

@@ -1,5 +1,5 @@
-//! Says what would become of a request, by the very code that a request goes through. Sends nothing, takes nothing, and
-//! leaves no trace.
+//! Explains what andante would do with a request, by the code that requests go through. Sends nothing, takes nothing,
+//! and leaves no trace.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -43,15 +43,15 @@ pub struct ExplainContext<'a> {
     pub exposed: bool,
 }
 
-/// What would become of a request.
+/// What andante would do with a request.
 pub struct Explained {
-    /// The method, as andante sees it: of what is inside of a tunnel it sees nothing.
+    /// The method that andante sees: CONNECT, if the request is inside of a tunnel.
     pub method: Method,
     /// The target, as it sees it: a URL, or the host and port of a tunnel.
     pub target: String,
     /// Where it goes.
     pub origin: Origin,
-    /// What becomes of the tunnel that a client opens for it, if it does, and what says so.
+    /// What andante does with the tunnel that a client opens for it, if it opens one, and why.
     pub https: Option<(Https, HttpsReason)>,
     /// Its lane.
     pub lane: Arc<Lane>,
@@ -144,7 +144,7 @@ pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAd
         Some((Https::Tunnel | Https::Refuse, _)) => connect(&origin).ok_or_else(wrong)?,
         _ => inside(request, &origin, target.path).ok_or_else(wrong)?,
     };
-    // What is for us alone is gone from what is sent.
+    // Fields for andante alone are not in what is sent.
     let fields = if seen.method() == Method::CONNECT { seen.headers() } else { request.headers() };
     let terms = ask::terms(fields, client, &lane, &added);
     let (claim, patience) = match &terms {
@@ -216,7 +216,7 @@ fn is_own(ports: &[u16], authority: &Authority) -> bool {
     here && authority.port_u16().is_some_and(|port| ports.contains(&port))
 }
 
-/// The CONNECT that a client sends first, of which alone andante sees something.
+/// The CONNECT that a client sends first; andante sees nothing else of a tunnel.
 fn connect(origin: &Origin) -> Option<Request<Empty<Bytes>>> {
     let host = HeaderValue::try_from(origin.to_string()).ok()?;
     let request = Request::connect(origin.to_string()).header(HOST, host);

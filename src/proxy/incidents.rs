@@ -1,4 +1,4 @@
-//! What went wrong so far, told apart by cause, for whoever asks why.
+//! What went wrong so far, by cause, for `/status`.
 
 use parking_lot::Mutex;
 
@@ -20,7 +20,7 @@ pub struct Incident {
     pub detail: String,
     /// What to do about it.
     pub hint: String,
-    /// Who has to do it: `client`, `proxy` or `upstream`.
+    /// Where it is to be mended: `client`, `proxy` or `upstream`.
     pub blame: &'static str,
     /// How many requests it has cost, or tunnels.
     pub total: u64,
@@ -28,7 +28,7 @@ pub struct Incident {
     pub last: Instant,
 }
 
-/// So many are told apart. In the place of a further one the one is forgotten that has not happened for longest.
+/// How many are told apart. A further one replaces the one that has not happened for longest.
 const MOST: usize = 50;
 
 // === impl Incidents ===

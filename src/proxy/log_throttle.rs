@@ -1,4 +1,4 @@
-//! What is said in the log once in a while, however often it happens.
+//! Logs a condition once in a while, however often it happens.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -33,7 +33,7 @@ pub(crate) enum LogTopic {
     /// Connections for which there is no file descriptor left.
     Descriptors,
     /// Something in an intercepted tunnel that is neither TLS nor HTTP.
-    Stranger,
+    NotHttp,
     /// A worker whose answer was cut because it did not read.
     Unread,
 }
@@ -94,7 +94,7 @@ mod tests {
     fn many_hosts_do_not_fill_the_memory() {
         let notices = LogThrottle::default();
         for host in 0..2 * MOST {
-            notices.is_due(LogTopic::Stranger, &host.to_string().into(), Instant::START);
+            notices.is_due(LogTopic::NotHttp, &host.to_string().into(), Instant::START);
             notices.is_newly_unseen(&host.to_string().into());
         }
         assert_eq!(notices.unseen.lock().len(), MOST_UNSEEN);

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 #[derive(Debug)]
 pub(crate) struct Recent<T>(SmallVec<[T; 1]>);
 
-/// So many are remembered: few workers call more hosts than this by turns on one connection.
+/// How many are remembered: few workers call more hosts than this by turns on one connection.
 const MOST: usize = 8;
 
 // === impl Recent ===

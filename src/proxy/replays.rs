@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// As much memory is used for answers, over all of them.
+/// How many bytes of answers are kept, over all of them.
 const MEMORY: usize = 64 * 1024 * 1024;
 /// What an answer costs beside its body and its fields.
 const ENTRY: usize = 1024;
@@ -315,8 +315,7 @@ impl Drop for Lead {
     }
 }
 
-/// The head with values of its own: what has been read is a piece of the buffer that it was read into, and would keep all of
-/// that.
+/// The head with values of its own: a value that was read is a piece of its read buffer, and would keep all of that.
 fn settled(head: &response::Parts) -> response::Parts {
     let mut settled = head.clone();
     for value in settled.headers.values_mut() {

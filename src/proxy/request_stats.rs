@@ -1,4 +1,4 @@
-//! What is noted of a request on its way: what it is called, how often it was sent, and where its time went.
+//! What is recorded of a request on its way: its name, how often it was sent, and where its time went.
 
 use std::{
     fmt,
@@ -27,7 +27,7 @@ pub(crate) struct RequestIds {
 pub(crate) struct RequestStats {
     /// When it came, in nanoseconds of the clock.
     begun: AtomicU64,
-    /// Its number; 0 if nobody has asked for it.
+    /// Its number; 0 until it is asked for.
     number: AtomicU64,
     attempts: AtomicU32,
     waited: AtomicU64,
@@ -38,7 +38,7 @@ pub(crate) struct RequestStats {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wait {
     pub(crate) time: Duration,
-    /// `None`: nobody could know.
+    /// `None` if it could not be predicted.
     pub(crate) expected: Option<Duration>,
     /// How many were to leave before it.
     pub(crate) ahead: u32,

@@ -9,7 +9,7 @@ use crate::{clock::Instant, metrics::RetryReason};
 
 /// So often the same cause is told of, while it goes on.
 const PAUSE: Duration = Duration::from_secs(60);
-/// So many causes are told apart. What comes on top is in the metrics alone.
+/// How many causes are told apart. Further ones are in the metrics alone.
 const MOST: usize = 1000;
 
 /// What has been sent again and not been told of yet, by cause.

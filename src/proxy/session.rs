@@ -1,4 +1,4 @@
-//! A worker's connection, and whom the requests on it come from.
+//! A worker's connection, and the sender of the requests on it.
 
 use std::{
     net::IpAddr,
@@ -35,7 +35,7 @@ pub(crate) struct ClientConnection {
     unread: AtomicBool,
 }
 
-/// Whom requests come from: the worker at the end of a connection, or what speaks inside of its tunnel.
+/// The sender of requests: the worker at the end of a connection, or inside of its tunnel.
 pub(crate) struct Session {
     pub(crate) proxy: Arc<Proxy>,
     /// The pool of the thread that serves this connection.
@@ -71,7 +71,7 @@ impl ClientConnection {
         self.unread.store(unread, Ordering::Relaxed);
     }
 
-    /// Whether the client has closed its side, as far as the system has told. Wakes nobody, and costs no system call.
+    /// Whether the client has closed its side, as far as the system has told. Wakes no task, and costs no system call.
     pub(crate) fn has_left(&self) -> bool {
         let ready = pin!(self.stream.ready(Interest::READABLE));
         match ready.poll(&mut Context::from_waker(Waker::noop())) {
@@ -96,8 +96,8 @@ impl Session {
         Self { proxy, pool, client, address, denied, inside: None, h2c: false, routes: Mutex::default() }
     }
 
-    /// What speaks `protocol` inside of a tunnel to `origin`, in the clear if the origin's scheme is. Whoever opened the
-    /// tunnel was let in.
+    /// The sender inside of a tunnel to `origin`, which speaks `protocol`, in the clear if the origin's scheme is. It
+    /// may use the proxy: the tunnel was allowed.
     pub(crate) fn inside(&self, origin: Origin, protocol: Protocol) -> Self {
         Self {
             proxy: self.proxy.clone(),

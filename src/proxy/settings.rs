@@ -47,7 +47,7 @@ pub struct Reload {
     pub gateways: Vec<Gateway>,
     /// How upstreams are reached, if that changes: connections that were made the old way carry no new request.
     pub outbound: Option<(Dialer, Tls)>,
-    /// Who signs the certificates of intercepted hosts, if nobody does so far.
+    /// The CA that signs the certificates of intercepted hosts, if there is none so far.
     pub ca: Option<Arc<Ca>>,
 }
 

@@ -1,8 +1,8 @@
-//! Requests that share one call: who waits for it, with whose ticket it leaves, and what came of it.
+//! Requests that share one call: which of them wait for it, with which ticket it leaves, and its answer.
 //!
-//! A call belongs to none of its members. It runs in a task of its own, so that a member may leave without it, and ends with
-//! its last member. Members that claim their turn in different ways hold a ticket each, and the call leaves with the first
-//! one whose turn comes: sharing makes nobody wait for longer.
+//! A call belongs to none of its members. It runs in a task of its own, so that a member may leave without it, and ends
+//! with its last member. Members that claim their turn in different ways hold a ticket each, and the call leaves with
+//! the first one whose turn comes: sharing makes no request wait for longer.
 
 mod candidate;
 
@@ -31,11 +31,11 @@ use crate::{
     },
 };
 
-/// As much memory is used for answers that are shared, over all of them.
+/// How many bytes of shared answers are kept, over all of them.
 const MEMORY: usize = 64 * 1024 * 1024;
 /// For how long requests whose answer could not be shared are not held back for one.
 const ALONE_FOR: Duration = Duration::from_secs(60);
-/// So many of them are remembered.
+/// How many of them are remembered.
 const ALONE: std::num::NonZeroUsize = std::num::NonZeroUsize::new(4096).expect("more than none");
 /// Origins are told apart by this many counters; two that share one are only shared a little less.
 const EPOCHS: usize = 64;
@@ -63,7 +63,7 @@ pub(crate) struct CallGroup {
     key: Key,
     sharing: Arc<SharedCalls>,
     stage: watch::Sender<CallStage>,
-    state: Mutex<State>,
+    state: Mutex<GroupState>,
 }
 
 /// How far the call has come.
@@ -90,7 +90,7 @@ pub(crate) struct SharedAnswer {
 }
 
 #[derive(Default)]
-struct State {
+struct GroupState {
     places: Vec<SharedTicket>,
     next: u32,
     members: usize,
@@ -140,12 +140,12 @@ pub(crate) enum SharedOutcome {
     /// What became of the request: it was this one that was sent.
     Error(Error),
     /// Nothing, and the ticket is gone: it may share another call.
-    Again,
+    Rejoin,
     /// Nothing: it goes on by itself.
     Alone,
 }
 
-// === impl Sharing ===
+// === impl SharedCalls ===
 
 impl SharedCalls {
     pub(crate) fn new() -> Arc<Self> {
@@ -196,8 +196,8 @@ impl SharedCalls {
         self.alone.lock().put(key, now + ALONE_FOR);
     }
 
-    /// A request that may have changed something was answered by the origin with this hash: what was sent to it before is
-    /// not for those that come from now on.
+    /// The origin with this hash answered a request that may have changed something: calls sent to it before are not
+    /// shared with later requests.
     pub(crate) fn changed(&self, origin: u64) {
         self.epoch(origin).fetch_add(1, Ordering::SeqCst);
     }
@@ -207,7 +207,7 @@ impl SharedCalls {
     }
 }
 
-// === impl Group ===
+// === impl CallGroup ===
 
 impl CallGroup {
     fn join(self: &Arc<Self>, claim: Claim) -> Option<(CallMember, Option<Arc<Candidate>>)> {
@@ -242,7 +242,7 @@ impl CallGroup {
         Some((CallMember { group: self.clone(), place, is_owner, stage: self.stage.subscribe() }, candidate))
     }
 
-    /// Forgets the call: nobody else is to share it.
+    /// Closes the call: no further request may share it.
     fn close(&self) {
         self.state.lock().over = true;
     }
@@ -257,15 +257,15 @@ impl Drop for CallGroup {
     }
 }
 
-// === impl State ===
+// === impl GroupState ===
 
-impl State {
+impl GroupState {
     fn place(&mut self, number: u32) -> Option<&mut SharedTicket> {
         self.places.iter_mut().find(|place| place.number == number)
     }
 }
 
-// === impl Ticket ===
+// === impl SharedTicket ===
 
 impl SharedTicket {
     fn abort(&mut self) {
@@ -275,7 +275,7 @@ impl SharedTicket {
     }
 }
 
-// === impl Member ===
+// === impl CallMember ===
 
 impl CallMember {
     /// When the call is expected to leave.
@@ -284,7 +284,7 @@ impl CallMember {
         if state.elected.is_some() { None } else { state.place(self.place).and_then(|place| place.expected) }
     }
 
-    /// What comes of the call next, after `sent` says whether it was sent already.
+    /// The next outcome of the call; `sent` tells whether the member knows that it was sent.
     pub(crate) async fn next(&mut self, sent: bool) -> SharedOutcome {
         loop {
             let stage = self.stage.borrow_and_update().clone();
@@ -294,7 +294,7 @@ impl CallMember {
                     if let Some(place) = state.place(self.place).filter(|place| place.failed) {
                         // Only the one whose request it is has the error.
                         let error = if self.is_owner { place.error.take() } else { None };
-                        return error.map_or(SharedOutcome::Again, SharedOutcome::Error);
+                        return error.map_or(SharedOutcome::Rejoin, SharedOutcome::Error);
                     }
                 }
                 CallStage::Sent if !sent => return SharedOutcome::Sent,
@@ -329,7 +329,7 @@ impl Drop for CallMember {
             place.members -= 1;
         }
         let (last, elected) = (state.members == 0, state.elected.is_some());
-        // A ticket that nobody claims any more leaves the queue; once the request was sent, it is everybody's.
+        // A ticket without members leaves the queue; once the request was sent, it belongs to all members.
         for place in state.places.iter_mut().filter(|place| last || (!elected && place.members == 0)) {
             place.failed = true;
             place.abort();
@@ -341,7 +341,8 @@ impl Drop for CallMember {
 // === impl Key ===
 
 impl Key {
-    /// Two hashes, as 64 bits are few where a mistake hands an answer to somebody else. `hash` is told which one it makes.
+    /// Two hashes, as 64 bits are few where a collision hands out another request's answer. `hash` is told which one it
+    /// makes.
     pub(crate) fn new(origin: u64, hash: impl Fn(u8) -> u64) -> Self {
         Self { request: [hash(0), hash(1)], origin }
     }
@@ -359,7 +360,7 @@ mod tests {
         let (mut other, none) = sharing.join(key, Claim::USUAL);
         assert!(none.is_none());
         candidate.unwrap().failed(Error::UriTooLong);
-        assert!(matches!(other.next(false).await, SharedOutcome::Again));
+        assert!(matches!(other.next(false).await, SharedOutcome::Rejoin));
         assert!(matches!(owner.next(false).await, SharedOutcome::Error(Error::UriTooLong)));
     }
 }

@@ -32,7 +32,8 @@ pub(crate) fn stack()
         .layer(layer_fn(respond::answer_errors))
         // Nothing below sees a request that is malformed, denied or without a lane.
         .layer(layer_fn(read::find_lane))
-        // Above the queue, so that who leaves it is counted too; below the lane, whose rule names the counters.
+        // Above the queue, so that requests that leave it are counted too; below the lane, whose rule names the
+        // counters.
         .layer(layer_fn(count::outcomes))
         // Below the counters, so that each request is counted that shares a call; above the queue, in which the call waits
         // once, and the retries, which are the call's.
@@ -44,8 +45,8 @@ pub(crate) fn stack()
         .service(service_fn(send))
 }
 
-/// The permit is in hand: spend it on a request, or on a tunnel. Boxed: who still waits would carry the size of all that
-/// it may come to.
+/// The permit is in hand: spend it on a request, or on a tunnel. Boxed: a waiting request would carry the size of all
+/// that may follow.
 fn send(admitted: Admitted) -> Pin<Box<dyn Future<Output = Result<AttemptOutcome, Error>> + Send>> {
     if admitted.call.request.method() == http::Method::CONNECT {
         Box::pin(async move { tunnel::open(admitted).await.map(AttemptOutcome::Done) })

@@ -15,7 +15,7 @@ use super::{date::date, der};
 /// Why a certificate is refused. Follows "the certificate of so-and-so".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
-pub(super) struct Fault {
+pub(super) struct CertificateFault {
     reason: String,
     pub(super) hint: &'static str,
 }
@@ -68,7 +68,7 @@ impl<'a> Chain<'a> {
         name: &ServerName<'_>,
         revoked: &[CertificateRevocationListDer<'_>],
         now: UnixTime,
-    ) -> Option<Fault> {
+    ) -> Option<CertificateFault> {
         match error {
             CertificateError::BadSignature => self.small_key(),
             CertificateError::UnsupportedSignatureAlgorithmContext { .. }
@@ -82,16 +82,16 @@ impl<'a> Chain<'a> {
     }
 
     /// The handshake was not signed by the key of the certificate, as far as that can be verified.
-    pub(super) fn explain_handshake(&self) -> Option<Fault> {
-        small(&self.leaf).map(|bits| Fault { reason: format!("has {bits}"), hint: RENEW })
+    pub(super) fn explain_handshake(&self) -> Option<CertificateFault> {
+        small(&self.leaf).map(|bits| CertificateFault { reason: format!("has {bits}"), hint: RENEW })
     }
 
     /// A signature that cannot be verified for the key that it was made with.
-    fn small_key(&self) -> Option<Fault> {
+    fn small_key(&self) -> Option<CertificateFault> {
         let issuers = self.above.iter().chain(&self.named).filter(|issuer| self.has_signed(issuer));
         let (issuer, bits) = issuers.filter_map(|issuer| Some((issuer, small(issuer)?))).next()?;
         let hint = if self.named.contains(issuer) { RENEW } else { RENEW_CHAIN };
-        Some(Fault { reason: format!("is signed by {}, which has {bits}", name(issuer)), hint })
+        Some(CertificateFault { reason: format!("is signed by {}, which has {bits}", name(issuer)), hint })
     }
 
     fn has_signed(&self, issuer: &X509Certificate<'_>) -> bool {
@@ -99,7 +99,7 @@ impl<'a> Chain<'a> {
         std::iter::once(&self.leaf).chain(&self.above).any(|signed| signed.issuer().as_raw() == subject)
     }
 
-    fn outdated_signature(&self) -> Option<Fault> {
+    fn outdated_signature(&self) -> Option<CertificateFault> {
         self.first(|certificate| {
             let number = certificate.signature_algorithm.algorithm.to_id_string();
             let (_, outdated) = OUTDATED.iter().find(|(known, _)| *known == number)?;
@@ -108,7 +108,7 @@ impl<'a> Chain<'a> {
     }
 
     /// Of the chain's own the dates are told by those who know the words.
-    fn dates(&self, now: UnixTime) -> Option<Fault> {
+    fn dates(&self, now: UnixTime) -> Option<CertificateFault> {
         let wrong = |certificate: &X509Certificate<'_>| {
             let at = |time: x509_parser::time::ASN1Time| {
                 UnixTime::since_unix_epoch(std::time::Duration::from_secs(time.timestamp().try_into().unwrap_or(0)))
@@ -122,10 +122,10 @@ impl<'a> Chain<'a> {
         if wrong(&self.leaf).is_some() {
             return None;
         }
-        Some(Fault { hint: CLOCK, ..self.first(wrong)? })
+        Some(CertificateFault { hint: CLOCK, ..self.first(wrong)? })
     }
 
-    fn revoked(&self, lists: &[CertificateRevocationListDer<'_>]) -> Option<Fault> {
+    fn revoked(&self, lists: &[CertificateRevocationListDer<'_>]) -> Option<CertificateFault> {
         let lists: Vec<_> = lists.iter().filter_map(|list| parse_x509_crl(list.as_ref()).ok()).collect();
         self.first(|certificate| {
             let listed = lists.iter().any(|(_, list)| {
@@ -137,19 +137,19 @@ impl<'a> Chain<'a> {
     }
 
     /// An address in the place of a name, where clients do not look for addresses (RFC 5280 §4.2.1.6).
-    fn address_as_name(&self, name: &ServerName<'_>) -> Option<Fault> {
+    fn address_as_name(&self, name: &ServerName<'_>) -> Option<CertificateFault> {
         let ServerName::IpAddress(address) = name else { return None };
         let address = std::net::IpAddr::from(*address).to_string();
         let names = self.leaf.subject_alternative_name().ok()??;
         let written = |name: &GeneralName<'_>| matches!(name, GeneralName::DNSName(name) if **name == address);
-        names.value.general_names.iter().any(written).then(|| Fault {
+        names.value.general_names.iter().any(written).then(|| CertificateFault {
             reason: format!("has {address} as a DNS name and not as an IP address, where it would count"),
             hint: ADDRESS,
         })
     }
 
     /// What webpki calls by a word of its own.
-    fn rule(&self, word: &str) -> Option<Fault> {
+    fn rule(&self, word: &str) -> Option<CertificateFault> {
         match word {
             "NameConstraintViolation" => {
                 let constrains =
@@ -157,18 +157,18 @@ impl<'a> Chain<'a> {
                 let issuer = self.above.iter().chain(&self.named).find(constrains).map(name);
                 let issuer = issuer.unwrap_or_else(|| "an authority above it".to_owned());
                 let reason = format!("has a name that {issuer} may not sign for (name constraints)");
-                Some(Fault { reason, hint: RENEW })
+                Some(CertificateFault { reason, hint: RENEW })
             }
             "EndEntityUsedAsCa" => {
                 let usual = |issuer: &&X509Certificate<'_>| !issuer.is_ca() && self.has_signed(issuer);
                 let issuer = self.above.iter().find(usual).map_or_else(|| "another certificate".to_owned(), name);
                 let reason = format!("is signed by {issuer}, which is not the certificate of an authority (CA:TRUE)");
-                Some(Fault { reason, hint: RENEW })
+                Some(CertificateFault { reason, hint: RENEW })
             }
             "PathLenConstraintViolated" => {
                 let reason =
                     "is at the end of a longer chain than an authority above it allows (path length)".to_owned();
-                Some(Fault { reason, hint: RENEW_CHAIN })
+                Some(CertificateFault { reason, hint: RENEW_CHAIN })
             }
             "UnsupportedCertVersion" => self.first(|certificate| {
                 let old = certificate.version.0 != 2;
@@ -189,13 +189,13 @@ impl<'a> Chain<'a> {
 
     /// The first certificate of the chain of which `wrong` knows what is wrong with it, beginning with the upstream's
     /// own.
-    fn first(&self, wrong: impl Fn(&X509Certificate<'_>) -> Option<String>) -> Option<Fault> {
+    fn first(&self, wrong: impl Fn(&X509Certificate<'_>) -> Option<String>) -> Option<CertificateFault> {
         if let Some(reason) = wrong(&self.leaf) {
-            return Some(Fault { reason, hint: RENEW });
+            return Some(CertificateFault { reason, hint: RENEW });
         }
         let (above, wrong) = self.above.iter().find_map(|above| Some((above, wrong(above)?)))?;
         let reason = format!("depends on the intermediate certificate {}, which {wrong}", name(above));
-        Some(Fault { reason, hint: RENEW_CHAIN })
+        Some(CertificateFault { reason, hint: RENEW_CHAIN })
     }
 }
 

@@ -18,7 +18,7 @@ use tracing::{debug, warn};
 
 use super::{
     der,
-    fault::{Chain, Fault},
+    fault::{CertificateFault, Chain},
     files::{PemReader, TlsError, unusable},
 };
 use crate::{
@@ -58,7 +58,7 @@ pub(super) enum Untrusted {
     #[error("is that of an authority (CA:TRUE), and is none that is trusted here")]
     Authority,
     #[error(transparent)]
-    Fault(Fault),
+    CertificateFault(CertificateFault),
 }
 
 // === impl TrustRoots ===
@@ -159,7 +159,7 @@ impl ServerCertVerifier for Verifier {
             Err(rustls::Error::InvalidCertificate(error)) => {
                 let chain = Chain::read(certificate, intermediates, &self.named);
                 match chain.and_then(|chain| chain.explain(error, name, &self.revoked, now)) {
-                    Some(fault) => Untrusted::Fault(fault),
+                    Some(fault) => Untrusted::CertificateFault(fault),
                     None => return outcome,
                 }
             }
@@ -195,7 +195,7 @@ impl ServerCertVerifier for Verifier {
 fn explained<T>(outcome: Result<T, rustls::Error>, certificate: &CertificateDer<'_>) -> Result<T, rustls::Error> {
     let wrong = matches!(outcome, Err(rustls::Error::InvalidCertificate(CertificateError::BadSignature)));
     match Chain::read(certificate, &[], &[]).filter(|_| wrong).and_then(|chain| chain.explain_handshake()) {
-        Some(fault) => Err(Untrusted::Fault(fault).into()),
+        Some(fault) => Err(Untrusted::CertificateFault(fault).into()),
         None => outcome,
     }
 }
@@ -229,7 +229,7 @@ impl Untrusted {
             Self::SelfSigned | Self::Authority => {
                 "if it is the one you expect, add it with --upstream-ca FILE (`upstream-ca`)"
             }
-            Self::Fault(fault) => fault.hint,
+            Self::CertificateFault(fault) => fault.hint,
             Self::Unknown(_) => {
                 "add its CA with --upstream-ca FILE (`upstream-ca`), or have the upstream send its intermediate certificates"
             }

@@ -22,7 +22,7 @@ pub(crate) use self::{
     client::Client,
     dead_port::DeadPort,
     log::Log,
-    message::{Message, Wire},
+    message::{Message, RawConnection},
     mock::Mock,
     name_server::{Name, NameServer},
     redis::Redis,

@@ -101,6 +101,29 @@ fn no_file_is_two_ideas_and_parents_stand_beside_their_children() {
 }
 
 #[test]
+fn a_header_above_an_impl_names_its_type() {
+    for (path, text) in sources() {
+        for (name, below) in impl_headers(&text) {
+            let words: Vec<&str> = below.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+            assert!(words.contains(&name), "{}: `=== impl {name} ===` stands above `{below}`", path.display());
+        }
+    }
+    let stale = "struct A;\n// === impl B ===\n\nimpl fmt::Debug for A {";
+    assert_eq!(impl_headers(stale).collect::<Vec<_>>(), [("B", "impl fmt::Debug for A {")]);
+}
+
+/// The names in headers `// === impl Name ===` of `text`, each with the line of code that follows.
+fn impl_headers(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let is_code = |line: &&&str| !line.trim().is_empty() && !line.trim_start().starts_with(['/', '#']);
+    let lines: Vec<&str> = text.lines().collect();
+    (0..lines.len()).filter_map(move |at| {
+        let header = lines[at].trim().strip_prefix("// === impl ")?.strip_suffix(" ===")?;
+        let name = header.split(['<', '(']).next()?;
+        Some((name, lines[at + 1..].iter().find(is_code).copied().unwrap_or_default()))
+    })
+}
+
+#[test]
 fn the_check_finds_what_it_is_for() {
     let wrong = |path: &str, text: &str| violations(Path::new(path), text).len();
     for (path, text) in [

@@ -25,7 +25,7 @@ pub(super) struct Board {
     number: u64,
     /// The newest event's.
     newest: u64,
-    lanes: HashMap<LaneName, Shown>,
+    lanes: HashMap<LaneName, ShownLane>,
     news: VecDeque<News>,
     /// All but the lanes, as JSON.
     status: String,
@@ -33,7 +33,7 @@ pub(super) struct Board {
 
 /// A lane as pages show it.
 #[derive(Default)]
-struct Shown {
+struct ShownLane {
     /// Its row, as JSON.
     row: String,
     /// How many were sent until when, in the last turns.
@@ -45,7 +45,7 @@ struct Shown {
 /// A row of the page's table. Instants are in seconds since the start, so that a lane in which nothing happens does not
 /// change.
 #[derive(Serialize)]
-struct Row<'a> {
+struct LaneRow<'a> {
     rule: &'a str,
     host: &'a str,
     waiting: u64,
@@ -122,7 +122,7 @@ impl Board {
             let shown = self.lanes.entry(LaneName::of(&lane)).or_default();
             shown.seen = self.number;
             shown.add(now, lane.sent_total);
-            let row = json(&Row::new(&lane, now, shown.pace()));
+            let row = json(&LaneRow::new(&lane, now, shown.pace()));
             if row != shown.row {
                 shown.row = row;
                 changed.push(shown.row.clone());
@@ -158,16 +158,16 @@ impl Board {
         detail: Option<LaneDetail>,
         history: impl Iterator<Item = u32>,
     ) -> Bytes {
-        let pace = self.lanes.get(name).map_or(0.0, Shown::pace);
+        let pace = self.lanes.get(name).map_or(0.0, ShownLane::pace);
         let news = super::of_lane(self.news.iter(), name);
         let opened = OpenedLane { name: name.to_string(), detail, pace, history: history.collect(), news };
         event("lane", &json(&opened))
     }
 }
 
-// === impl Shown ===
+// === impl ShownLane ===
 
-impl Shown {
+impl ShownLane {
     fn add(&mut self, now: f64, sent: u64) {
         if self.sent.len() > PACE {
             self.sent.pop_front();
@@ -183,9 +183,9 @@ impl Shown {
     }
 }
 
-// === impl Row ===
+// === impl LaneRow ===
 
-impl<'a> Row<'a> {
+impl<'a> LaneRow<'a> {
     fn new(lane: &'a LaneStatus, now: f64, pace: f64) -> Self {
         Self {
             rule: &lane.rule,

@@ -15,16 +15,16 @@ use hyper::body::Bytes;
 use tokio::sync::mpsc;
 
 /// Takes what the body is made of.
-pub(super) type Frames = mpsc::Sender<Bytes>;
+pub(super) type FrameSender = mpsc::Sender<Bytes>;
 
 /// Whether a stream goes on: set whenever the client has taken something.
 #[derive(Clone, Default)]
-pub(in crate::admin) struct Progress(Arc<AtomicBool>);
+pub(in crate::admin) struct StreamProgress(Arc<AtomicBool>);
 
 /// The body.
 pub(in crate::admin) struct Streamed {
     frames: mpsc::Receiver<Bytes>,
-    progress: Progress,
+    progress: StreamProgress,
 }
 
 /// Server-Sent Events of this name, with `json` on its one line.
@@ -33,14 +33,14 @@ pub(super) fn event(name: &str, json: &str) -> Bytes {
 }
 
 /// A body, and what it is made of.
-pub(super) fn channel(progress: Progress) -> (Frames, Streamed) {
+pub(super) fn channel(progress: StreamProgress) -> (FrameSender, Streamed) {
     let (sender, frames) = mpsc::channel(2);
     (sender, Streamed { frames, progress })
 }
 
-// === impl Progress ===
+// === impl StreamProgress ===
 
-impl Progress {
+impl StreamProgress {
     /// Whether it went on since this was asked last.
     pub(in crate::admin) fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)

@@ -21,8 +21,8 @@ pub(super) struct Args {
     #[command(flatten)]
     data: DataArgs,
     /// Who reads it
-    #[arg(long, value_enum, default_value_t = Format::Sh)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = EnvFormat::Sh)]
+    format: EnvFormat,
     /// Where workers reach andante
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3128", value_parser = proxy)]
     proxy: String,
@@ -32,7 +32,7 @@ pub(super) struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
+enum EnvFormat {
     /// `export` lines for eval
     Sh,
     /// A file for `docker run --env-file`
@@ -61,7 +61,7 @@ Give containers these files (Java also bundle.p12, PHP also andante.ini) and not
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let (dir, certificate) = args.data.certificate()?;
     // Only a shell's variables are those of the workers.
-    let current = |name: &str| (args.format == Format::Sh).then(|| std::env::var_os(name)).flatten();
+    let current = |name: &str| (args.format == EnvFormat::Sh).then(|| std::env::var_os(name)).flatten();
     let mut trust = TrustVariables::in_folder(&dir, &certificate, current)
         .map_err(|error| failed("there is no bundle to point to", error))?;
     if let Some(at) = &args.at {
@@ -82,7 +82,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         let _ = writeln!(text, "{line}");
         object.insert(name.to_owned(), plain.into());
     }
-    if args.format == Format::Json {
+    if args.format == EnvFormat::Json {
         text = format!("{:#}\n", serde_json::Value::from(object));
     }
     say(&text)
@@ -95,9 +95,9 @@ fn proxy(text: &str) -> Result<String, String> {
     }
 }
 
-// === impl Format ===
+// === impl EnvFormat ===
 
-impl Format {
+impl EnvFormat {
     /// One variable, or `None` if the format has no way to say it.
     fn line(self, name: &str, value: &str) -> Option<String> {
         // An env-file has no quotes, and what reads .env files does not agree on what is in them.
@@ -147,14 +147,14 @@ mod tests {
     #[test]
     fn each_format_quotes_in_its_own_way() {
         for (format, value, line) in [
-            (Format::Sh, "/a b/it's $HOME\n", Some("export X='/a b/it'\\''s $HOME\n'")),
-            (Format::Docker, "/a b/it's $HOME", Some("X=/a b/it's $HOME")),
-            (Format::Docker, "a\nY=1", None),
-            (Format::Kubernetes, "/a \"b\"/$(HOME)", Some("- name: X\n  value: \"/a \\\"b\\\"/$$(HOME)\"")),
-            (Format::Dotenv, "http://[::1]:3128", Some("X=http://[::1]:3128")),
-            (Format::Dotenv, "/a #b/$HOME", Some("X='/a #b/$HOME'")),
-            (Format::Dotenv, "/it's $HOME", Some("X=\"/it's \\$HOME\"")),
-            (Format::Dotenv, "a\nY=1", None),
+            (EnvFormat::Sh, "/a b/it's $HOME\n", Some("export X='/a b/it'\\''s $HOME\n'")),
+            (EnvFormat::Docker, "/a b/it's $HOME", Some("X=/a b/it's $HOME")),
+            (EnvFormat::Docker, "a\nY=1", None),
+            (EnvFormat::Kubernetes, "/a \"b\"/$(HOME)", Some("- name: X\n  value: \"/a \\\"b\\\"/$$(HOME)\"")),
+            (EnvFormat::Dotenv, "http://[::1]:3128", Some("X=http://[::1]:3128")),
+            (EnvFormat::Dotenv, "/a #b/$HOME", Some("X='/a #b/$HOME'")),
+            (EnvFormat::Dotenv, "/it's $HOME", Some("X=\"/it's \\$HOME\"")),
+            (EnvFormat::Dotenv, "a\nY=1", None),
         ] {
             assert_eq!(format.line("X", value).as_deref(), line, "{format:?}");
         }

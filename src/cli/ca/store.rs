@@ -36,7 +36,7 @@ Examples:
   sudo andante ca trust --remove --data ~/.local/share/andante";
 
 /// The folder from which a family of systems takes further roots.
-struct Store {
+struct TrustStore {
     folder: &'static str,
     extension: &'static str,
     /// The command that takes new files of the folder in.
@@ -46,30 +46,30 @@ struct Store {
 }
 
 /// The first whose folder exists is the system's.
-const STORES: [Store; 4] = [
+const STORES: [TrustStore; 4] = [
     // Fedora, RHEL.
-    Store {
+    TrustStore {
         folder: "etc/pki/ca-trust/source/anchors",
         extension: "pem",
         update: &["update-ca-trust"],
         forget: &["update-ca-trust"],
     },
     // SUSE.
-    Store {
+    TrustStore {
         folder: "etc/pki/trust/anchors",
         extension: "pem",
         update: &["update-ca-certificates"],
         forget: &["update-ca-certificates"],
     },
     // Arch.
-    Store {
+    TrustStore {
         folder: "etc/ca-certificates/trust-source/anchors",
         extension: "crt",
         update: &["update-ca-trust"],
         forget: &["update-ca-trust"],
     },
     // Debian, Ubuntu, Alpine.
-    Store {
+    TrustStore {
         folder: "usr/local/share/ca-certificates",
         extension: "crt",
         update: &["update-ca-certificates"],

@@ -21,7 +21,7 @@ use crate::{cli::Failure, clock::Clock};
 
 /// What is sent, by how many workers, and through which proxy.
 #[derive(Clone, Debug)]
-pub(super) struct Burst {
+pub(super) struct DemoLoad {
     pub(super) workers: u64,
     pub(super) requests: u64,
     /// The API.
@@ -42,7 +42,7 @@ pub(super) struct BurstProgress {
 
 /// One worker's way to the API.
 struct DemoWorker {
-    burst: Burst,
+    burst: DemoLoad,
     clock: Clock,
     dice: fastrand::Rng,
     connection: Option<SendRequest<Empty<Bytes>>>,
@@ -62,7 +62,7 @@ const A_LITTLE: Duration = Duration::from_secs(1);
 const CONNECTION_TRIES: u32 = 3;
 
 /// Sends all requests and returns how long it took until the last was answered.
-pub(super) async fn send(burst: &Burst, progress: &Arc<BurstProgress>, clock: Clock) -> Result<Duration, Failure> {
+pub(super) async fn send(burst: &DemoLoad, progress: &Arc<BurstProgress>, clock: Clock) -> Result<Duration, Failure> {
     let began = clock.now();
     let mut workers = JoinSet::new();
     for seed in 0..burst.workers {
@@ -168,7 +168,7 @@ mod tests {
         let listener = mock::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let clock = Clock::start();
         let api = Api::start(Options { limit: Some("5/s".parse().unwrap()), ..Options::default() }, listener, clock);
-        let burst = Burst { workers: 8, requests: 20, api: api.addr(), proxy: None };
+        let burst = DemoLoad { workers: 8, requests: 20, api: api.addr(), proxy: None };
         let progress = Arc::new(BurstProgress::default());
         let took = send(&burst, &progress, clock).await.unwrap();
         let stats = api.stats();

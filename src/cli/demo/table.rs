@@ -12,7 +12,7 @@ pub(super) enum Style {
     Coloured,
 }
 
-struct Row {
+struct TableRow {
     label: &'static str,
     /// Without and with andante.
     cells: [Cell; 2],
@@ -44,15 +44,15 @@ pub(super) fn table(requests: u64, limit: Rate, without: &BurstOutcome, with: &B
     let title = format!("{} requests at {limit}", wording::count(requests));
     table.push_str(&format!("│ {title:<LABEL$} │ {} │ {} │\n", heading("without andante"), heading("with andante")));
     table.push_str(&line("├", "┼", "┤"));
-    for Row { label, cells: [without, with] } in rows(requests, limit, without, with) {
+    for TableRow { label, cells: [without, with] } in rows(requests, limit, without, with) {
         table.push_str(&format!("│ {label:<LABEL$} │ {} │ {} │\n", without.show(style), with.show(style)));
     }
     table.push_str(&line("└", "┴", "┘"));
     table
 }
 
-fn rows(requests: u64, limit: Rate, without: &BurstOutcome, with: &BurstOutcome) -> Vec<Row> {
-    let row = |label, cell: &dyn Fn(&BurstOutcome) -> Cell| Row { label, cells: [cell(without), cell(with)] };
+fn rows(requests: u64, limit: Rate, without: &BurstOutcome, with: &BurstOutcome) -> Vec<TableRow> {
+    let row = |label, cell: &dyn Fn(&BurstOutcome) -> Cell| TableRow { label, cells: [cell(without), cell(with)] };
     let allowed = u64::from(limit.count.get());
     // Evenly spaced, the first one at once.
     let ideal = limit.per.mul_f64(requests.saturating_sub(1) as f64 / allowed as f64);

@@ -9,7 +9,7 @@ use crate::{
 
 /// Requests that arrive at once.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Burst {
+pub(super) struct PlannedBurst {
     /// How many; at least 1.
     pub(super) requests: NonZeroU32,
     /// What each of them costs.
@@ -80,7 +80,7 @@ impl BurstForecast {
     /// With one limit, request k (from 0) of N per W with a burst of b leaves at ⌊k/N⌋·W + max(0, k mod N + 1 − b)·W/N.
     /// Several limits can add up to more than the slowest of them, hence the simulation: a step per request, and eight
     /// bytes for each that a window looks back.
-    pub(super) fn new(limits: &Limits, burst: &Burst) -> Self {
+    pub(super) fn new(limits: &Limits, burst: &PlannedBurst) -> Self {
         let (constraints, requests) = (constraints(limits, burst), burst.requests);
         let (last_leaves, held) = departures(constraints.clone(), requests);
         let held_back: Vec<usize> = (0..held.len()).filter(|index| held[*index] > 0).collect();
@@ -102,7 +102,7 @@ impl BurstForecast {
     }
 
     /// [`BurstForecast::last_leaves`] alone.
-    pub(super) fn last_leaves(limits: &Limits, burst: &Burst) -> Duration {
+    pub(super) fn last_leaves(limits: &Limits, burst: &PlannedBurst) -> Duration {
         Duration::from_nanos(departures(constraints(limits, burst), burst.requests).0)
     }
 }
@@ -159,8 +159,8 @@ impl Constraint {
     }
 }
 
-fn constraints(limits: &Limits, burst: &Burst) -> Vec<Constraint> {
-    let &Burst { cost, latency, arrives, .. } = burst;
+fn constraints(limits: &Limits, burst: &PlannedBurst) -> Vec<Constraint> {
+    let &PlannedBurst { cost, latency, arrives, .. } = burst;
     let paces = limits.limits.iter().enumerate();
     let mut constraints: Vec<_> = paces
         .filter_map(|(index, limit)| Some(limit_constraint(index, limit, cost.of(limit.unit)?, latency)))
@@ -230,8 +230,8 @@ mod tests {
     /// 2026-08-03 08:31:12 UTC.
     const ARRIVES: Duration = Duration::from_secs(1_785_745_872);
 
-    fn at_once(requests: u32, cost: Cost) -> Burst {
-        Burst { requests: requests.try_into().unwrap(), cost, latency: LATENCY, arrives: ARRIVES }
+    fn at_once(requests: u32, cost: Cost) -> PlannedBurst {
+        PlannedBurst { requests: requests.try_into().unwrap(), cost, latency: LATENCY, arrives: ARRIVES }
     }
 
     #[test]

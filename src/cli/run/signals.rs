@@ -22,7 +22,7 @@ pub(super) struct CommandSignals {
     streams: Vec<(Signal, unix::Signal)>,
 }
 
-// === impl Signals ===
+// === impl CommandSignals ===
 
 impl CommandSignals {
     /// Catches all that are to be passed on, but for those that we were told to ignore (`nohup`): the command inherits

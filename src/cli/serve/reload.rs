@@ -32,12 +32,12 @@ pub(super) struct ConfigWatch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     content: Result<Vec<u8>, io::ErrorKind>,
-    named: Vec<Option<Stamp>>,
+    named: Vec<Option<FileStamp>>,
 }
 
 /// What changes with a file's content, without reading it: lists of revoked certificates are large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     device: u64,
     inode: u64,
     size: u64,
@@ -161,15 +161,15 @@ fn content(file: &File) -> Result<Vec<u8>, io::ErrorKind> {
     file.content.as_ref().map(Clone::clone).map_err(io::Error::kind)
 }
 
-fn stamps(config: &Config) -> Vec<Option<Stamp>> {
+fn stamps(config: &Config) -> Vec<Option<FileStamp>> {
     let identities = config.rules.iter().filter_map(|rule| rule.egress.identity.as_ref());
     let keys = identities.flat_map(|identity| [&identity.certificate, &identity.key]);
-    config.upstream_ca.iter().chain(&config.upstream_crl).chain(keys).map(|path| Stamp::of(path)).collect()
+    config.upstream_ca.iter().chain(&config.upstream_crl).chain(keys).map(|path| FileStamp::of(path)).collect()
 }
 
-// === impl Stamp ===
+// === impl FileStamp ===
 
-impl Stamp {
+impl FileStamp {
     /// `None` if there is no such file. Follows links.
     fn of(path: &Path) -> Option<Self> {
         let file = fs::metadata(path).ok()?;

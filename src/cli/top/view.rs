@@ -41,7 +41,7 @@ enum TopMode {
 pub(super) enum TopAction {
     None,
     /// To ask anew.
-    Ask,
+    Refresh,
     End,
     /// A change of a lane, or of all of them.
     Change {

@@ -1,4 +1,4 @@
-//! Words by which APIs call their refusals.
+//! The codes by which APIs name their refusals.
 
 use crate::hint::{Cause, evidence::Evidence};
 
@@ -29,7 +29,7 @@ pub(super) enum Code {
     Throttle,
     Concurrency,
     Overload,
-    /// Somebody has to pay first.
+    /// A payment is due first.
     Billing,
 }
 

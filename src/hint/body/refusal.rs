@@ -116,7 +116,7 @@ fn violation(json: &Value, evidence: &mut Evidence) {
     let windows = [("PerDay", 86_400.0), ("PerHour", 3600.0), ("PerMinute", 60.0), ("PerSecond", 1.0)];
     let window = windows.into_iter().find(|(word, _)| id.contains(word));
     budget.bucket.window = window.map(|(_, seconds)| time::duration(seconds));
-    // It was refused by this, and nobody says until when.
+    // This refused it, and no reset is reported.
     budget.binds = false;
     evidence.concerns(id);
     evidence.push(budget);

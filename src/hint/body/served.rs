@@ -1,4 +1,4 @@
-//! JSON of an answer with status 200, which may be a refusal all the same: GraphQL, Kraken, Slack, Telegram; or which
+//! JSON of an answer with status 200, which may nevertheless be a refusal: GraphQL, Kraken, Slack, Telegram; or which
 //! tells of a budget: the cost of GraphQL, Stack Exchange.
 
 use std::time::Duration;

@@ -37,7 +37,7 @@ pub(super) enum What {
     Label(Label),
 }
 
-/// What is told in words.
+/// What a field reports, in the words of its name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Label {
     Resource,

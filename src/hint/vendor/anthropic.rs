@@ -70,7 +70,7 @@ fn short(claim: &str) -> String {
     format!("{number}{unit}{more}")
 }
 
-// === impl Claim ===
+// === impl UnifiedWindow ===
 
 impl UnifiedWindow<'_> {
     fn is_rejected(&self) -> bool {
@@ -87,7 +87,7 @@ impl UnifiedWindow<'_> {
         budget.resets(self.reset, now);
         let bucket = &mut budget.bucket;
         bucket.window = evidence::window_in(self.name);
-        // A share of what nobody tells.
+        // A share of a limit that is not reported.
         bucket.requests = false;
         if let Some(utilization) = self.utilization {
             (bucket.limit, bucket.remaining) = (Some(1.0), Some((1.0 - utilization).max(0.0)));

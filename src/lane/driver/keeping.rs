@@ -1,4 +1,4 @@
-//! What a lane has to do with the store that keeps it.
+//! Keeps a lane beyond the process: what it gives to the state's writer, and gets back.
 
 use std::sync::{Arc, mpsc};
 
@@ -13,7 +13,7 @@ use crate::{
     policy::Policy,
 };
 
-/// What lanes ask whoever stores them.
+/// What lanes ask of the state's writer.
 #[derive(Debug)]
 pub enum KeepRequest {
     /// This lane needs the next block of a long quota.
@@ -26,12 +26,12 @@ pub enum KeepRequest {
 pub(in crate::lane) struct KeptLane {
     /// What the store knows it by, whatever its rule is called later.
     pub(in crate::lane) id: Arc<str>,
-    /// Whom it asks for blocks of its long quotas.
+    /// Where it asks for blocks of its long quotas.
     pub(in crate::lane) requests: mpsc::Sender<KeepRequest>,
 }
 
 impl Lane {
-    /// A lane that goes on with what is written down of it.
+    /// A lane that goes on from its stored record.
     pub(in crate::lane) fn restored(
         host: Arc<str>,
         policy: Arc<Policy>,
@@ -51,22 +51,22 @@ impl Lane {
         self.shared.kept.as_ref().map(|kept| &kept.id)
     }
 
-    /// What is to be written down; `None` if that is nothing new, and it is not asked for `anyway`. If `last`, nothing
-    /// will leave any more.
+    /// Its record; `None` if nothing has changed, unless it is wanted `anyway`. With `last`, nothing will leave any
+    /// more.
     pub(in crate::lane) fn record(&self, anyway: bool, last: bool) -> Option<LaneRecord> {
         let now = self.clock.now();
         let mut state = self.shared.state.lock();
         (state.is_worth_keeping() && (anyway || state.is_unwritten())).then(|| state.record(now, last))
     }
 
-    /// The record that was made last is written; or cannot be, if not `fully`, and what leaves does so all the same.
+    /// The last record is written. If not `fully`, it cannot be, and requests leave nevertheless.
     pub(in crate::lane) fn written(self: &Arc<Self>, fully: bool) {
         self.tell(|state, _| state.written(fully));
     }
 
     pub(super) fn ask_for_block(self: &Arc<Self>) {
         if let Some(kept) = &self.shared.kept {
-            // Nobody writes any more only at the very end.
+            // The writer is gone only at the very end.
             let _ = kept.requests.send(KeepRequest::Block(self.clone()));
         }
     }

@@ -6,7 +6,7 @@ use tracing::{info, warn};
 use super::Lane;
 use crate::{
     lane::{journal, unexplained::Episodes},
-    learn::{Change, Changes, Reason},
+    learn::{Changes, LearnedChange, Reason},
 };
 
 /// A pause longer than this is worth a warning.
@@ -17,38 +17,38 @@ pub(super) fn log_changes(lane: &Lane, changes: &Changes) {
     let (host, rule) = (lane.host(), &lane.policy().name);
     for change in changes {
         match change {
-            Change::Limit(limit, evidence) => {
+            LearnedChange::Limit(limit, evidence) => {
                 info!(%host, %rule, %limit, evidence = evidence.to_string(), "learned a limit");
             }
-            Change::Closed(reason, wait) => {
+            LearnedChange::Closed(reason, wait) => {
                 if matches!(reason, Reason::Banned | Reason::Breaker) || *wait > LONG {
                     warn!(%host, %rule, reason = reason.as_str(), wait_s = wait.as_secs_f64(), "pausing");
                 } else {
                     info!(%host, %rule, reason = reason.as_str(), wait_s = wait.as_secs_f64(), "pausing");
                 }
             }
-            Change::Opened => info!(%host, %rule, "going on after a pause"),
-            Change::Route(wait) => {
+            LearnedChange::Opened => info!(%host, %rule, "going on after a pause"),
+            LearnedChange::Route(wait) => {
                 let wait_s = wait.as_secs_f64();
                 info!(%host, %rule, wait_s, "refused although there is room: pausing requests of this kind");
             }
-            Change::Apart(group) => {
+            LearnedChange::Apart(group) => {
                 info!(
                     %host, %rule, requests = group.to_string(), evidence = group.evidence(),
                     "an API that limits this kind of request, or this key, by itself: pacing it apart from all others"
                 );
             }
-            Change::OwnLimit(own) => {
+            LearnedChange::OwnLimit(own) => {
                 let evidence = own.evidence();
                 info!(
                     %host, %rule, requests = own.group.to_string(), per_second = own.per_second, at_once = own.at_once, evidence,
                     "learned a limit of some requests"
                 );
             }
-            Change::ConcurrencyLimit(most, evidence) => {
+            LearnedChange::ConcurrencyLimit(most, evidence) => {
                 info!(%host, %rule, most, evidence = evidence.to_string(), "learned how many may be under way at once");
             }
-            Change::Unexplained { sent, at } => {
+            LearnedChange::Unexplained { sent, at } => {
                 let Some(refusals) = lane.refused_without_reason(*sent, *at) else { continue };
                 log_refusals(lane, refusals);
             }

@@ -13,7 +13,7 @@ use super::Lane;
 use crate::{
     clock::Instant,
     lane::{
-        order::{Place, Turn},
+        order::{QueuePlace, Turn},
         request::{AdmitRequest, Refusal},
         state::{End, Slot, Usage},
     },
@@ -59,7 +59,7 @@ pub enum Admission {
 #[must_use]
 pub struct Waiting {
     pub(super) lane: Arc<Lane>,
-    pub(super) place: Place,
+    pub(super) place: QueuePlace,
     pub(in crate::lane) grant: oneshot::Receiver<Result<Permit, Refusal>>,
     /// The lane has said what becomes of it.
     pub(super) answered: bool,
@@ -88,9 +88,8 @@ impl Permit {
         self.stage == Stage::Held && self.slot.leased && self.lane.has_lapsed()
     }
 
-    /// Not a byte of the request was written after all, or nobody has looked at it: it is to be sent on another connection.
-    /// Says whether its slot still holds. After a whole window others have had it, and the request needs [another
-    /// one](Self::renew).
+    /// The request was not written after all, or not processed: it is to be sent on another connection. Returns whether
+    /// its slot still holds; after a whole window it does not, and the request needs [another one](Self::renew).
     #[must_use = "without a slot it may not be sent"]
     pub fn recall(&mut self) -> bool {
         if let Stage::Sent(_) = self.stage {
@@ -105,15 +104,15 @@ impl Permit {
         let Slot { charge, kind, claim, .. } = self.slot;
         let draws = self.slot.draws();
         let ask = AdmitRequest { cost: charge.cost, kind, claim, deadline, turn: Turn::Resent, draws };
-        // In flight until then, which would be too late at the drop for a lane that lets one at a time through.
+        // Settled here and not in `drop`, which would be too late for a lane that lets one request through at a time.
         self.settle();
         self.lane.admit(ask)
     }
 
     /// The answer's head is here. The request stays in flight until the permit is dropped.
     ///
-    /// `written` is when the request's last byte was: a process that was stopped between [`sent`](Self::sent) and the
-    /// writing would otherwise count from too early.
+    /// `written` is when its last byte was written: counted from [`sent`](Self::sent), a process that was stopped in
+    /// between would count from too early.
     pub fn answered(&mut self, heard: &AnswerReport<'_>, written: Instant) {
         if let Stage::Sent(at) = self.stage {
             self.stage = Stage::Answered;
@@ -146,7 +145,7 @@ impl Permit {
         self.lane.settled(&self.slot, end);
     }
 
-    /// The slot of a permit that nobody has, for the lane to take back.
+    /// The slot of a permit that was not delivered, for the lane to take back.
     pub(super) fn into_slot(mut self) -> Slot {
         self.stage = Stage::Over;
         self.slot.take()

@@ -1,4 +1,4 @@
-//! What a lane has to do with the fleet: it wakes whoever talks to the store, and hears what that has got.
+//! The fleet's side of a lane: it wakes the task that talks to the store, and gets the replies.
 
 use std::sync::{
     Arc,
@@ -17,9 +17,9 @@ use crate::{
 /// How lanes of this process share their limits with other processes.
 #[derive(Clone, Debug)]
 pub struct Sharing {
-    /// Until when what is held may be spent.
+    /// Until when shares may be spent.
     pub lease: Lease,
-    /// Wakes whoever talks to the store.
+    /// Wakes the task that talks to the store.
     pub wakes: mpsc::UnboundedSender<Arc<Lane>>,
     /// How many lanes there have been.
     numbers: Arc<AtomicU64>,
@@ -57,7 +57,7 @@ impl Lane {
         self.shared.sharing.as_ref().map(|shared| shared.number)
     }
 
-    /// What is to be said of it to the store. If it `reports`, all that it holds.
+    /// What the next call reports of it to the store; with `reports`, all that it holds.
     pub fn speak(self: &Arc<Self>, reports: bool) -> Spoken {
         let name = self.shared.sharing.as_ref().map(|shared| shared.name.lock().clone()).unwrap_or_default();
         self.tell(|state, now| state.speak(now, &name, reports))
@@ -106,7 +106,7 @@ impl Lane {
 
     pub(super) fn call(self: &Arc<Self>) {
         if let Some(sharing) = &self.shared.sharing {
-            // Nobody listens any more only at the very end.
+            // The receiver is gone only at the very end.
             let _ = sharing.wakes.send(self.clone());
         }
     }

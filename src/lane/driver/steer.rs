@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Lane {
-    /// Nothing leaves for so long, or until [`Self::resume`]. What waits keeps its place.
+    /// Nothing leaves for `length`, or until [`Self::resume`]. Waiting requests keep their places.
     pub fn pause(self: &Arc<Self>, length: Option<Duration>) {
         let until = |now: Instant| length.map_or(Instant::FAR, |length| now + length);
         self.tell(|state, now| state.hold(until(now)));

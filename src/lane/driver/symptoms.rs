@@ -55,7 +55,8 @@ impl Lane {
         self.shared.symptoms.last_failure.lock().clone()
     }
 
-    /// The API refused, at `now`, what was sent at `sent` within our limits. Says what is to be told of such refusals.
+    /// The API refused, at `now`, what was sent at `sent` within our limits. Returns what is to be logged of such
+    /// refusals.
     pub(super) fn refused_without_reason(&self, sent: Instant, now: Instant) -> Option<Episodes> {
         let window = self.policy().limits.iter().map(|limit| limit.rate.per).min()?;
         self.shared.symptoms.refusals.record(sent, now, window)

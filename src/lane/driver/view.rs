@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Lane {
-    /// What would become of a request that asked now. Nothing is taken, and nobody waits.
+    /// What would happen to a request that asked now. Takes nothing, and leaves no ticket.
     pub fn preview(&self, ask: &AdmitRequest) -> Preview {
         let now = self.clock.now();
         self.shared.state.lock().preview(now, ask)
@@ -82,7 +82,7 @@ impl Lane {
         self.shared.state.lock().snapshot(now, self.host.clone())
     }
 
-    /// Whether somebody waits although a slot has matured.
+    /// Whether a request waits although a slot has matured.
     #[cfg(test)]
     pub(in crate::lane) fn loses_slots(&self) -> bool {
         let now = self.clock.now();

@@ -1,4 +1,5 @@
-//! How much waits of each flow, wherever it stands: what predictions and people ask for, and who gives way in a full queue.
+//! How much waits of each flow, wherever it stands: for predictions, for `/status`, and to choose what gives way in a
+//! full queue.
 
 use std::collections::BTreeSet;
 
@@ -16,16 +17,16 @@ pub(super) struct Backlog {
     sizes: Option<Sizes>,
 }
 
-/// Who waits with how much, by size: there while it is asked for, as long as the queue is more than half as full.
+/// Clients by the size of their backlogs. Kept from the first question until the queue is half as full.
 #[derive(Debug)]
 struct Sizes {
-    by_size: BTreeSet<(Size, u8, ClientId)>,
+    by_size: BTreeSet<(WeightedBacklog, u8, ClientId)>,
     until: u64,
 }
 
 /// What waits of a client or a flow, by its weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Size(u64);
+struct WeightedBacklog(u64);
 
 #[derive(Debug, Default)]
 struct Band {
@@ -65,9 +66,9 @@ pub struct WaitingFlow {
     pub waiting: u32,
 }
 
-/// So many flows of a client are told apart by their names while they wait. What comes beyond shares as many more.
+/// The most flows of a client that are told apart by name while they wait. Further ones share as many places.
 const EXACT: usize = 256;
-/// Predictions look at so many clients and flows, and take the others to be like them.
+/// The most clients and flows that a prediction looks at; the others are taken to be like them.
 const SAMPLE: usize = 64;
 
 /// A part of what waits.
@@ -180,8 +181,8 @@ impl Backlog {
         Ahead { units: (units.round() as u64).min(self.units), of: self.units }
     }
 
-    /// Of which flow a request gives way to one of `claim` that costs so much: the longest flow of the client with most,
-    /// among those that are no more urgent. `None` if that is the flow of `claim` itself.
+    /// The flow of which a request gives way to one of `claim` and `cost`: the longest flow of the client with the
+    /// largest backlog, among those that are no more urgent. `None` if that is the flow of `claim` itself.
     pub(super) fn gives_way(&mut self, claim: &Claim, cost: u64) -> Option<Claim> {
         let sizes = self.sizes.take().unwrap_or_else(|| self.sizes());
         let largest = sizes.by_size.iter().rev().find(|(_, band, _)| *band >= claim.urgency.get()).copied();
@@ -190,15 +191,16 @@ impl Backlog {
         let clients = &self.bands[band(claim)].clients;
         let own = clients.get(&claim.client);
         let is_own = (number, id) == (claim.urgency.get(), claim.client);
-        if !is_own && size <= Size::of(own.map_or(0, |own| own.units) + cost, claim.client_weight) {
+        if !is_own && size <= WeightedBacklog::of(own.map_or(0, |own| own.units) + cost, claim.client_weight) {
             return None;
         }
         let client = &self.bands[usize::from(number)].clients[&id];
-        let sizes = client.flows.iter().map(|(id, flow)| (Size::of(flow.units, flow.weight), *id, flow.weight));
+        let sizes =
+            client.flows.iter().map(|(id, flow)| (WeightedBacklog::of(flow.units, flow.weight), *id, flow.weight));
         let (size, flow, flow_weight) = sizes.max_by_key(|(size, id, _)| (*size, *id))?;
         if is_own {
             let units = client.flows.get(&claim.flow).map_or(0, |flow| flow.units);
-            if flow == claim.flow || size <= Size::of(units + cost, claim.flow_weight) {
+            if flow == claim.flow || size <= WeightedBacklog::of(units + cost, claim.flow_weight) {
                 return None;
             }
         }
@@ -214,13 +216,13 @@ impl Backlog {
     }
 
     /// How much waits of the client of `claim`, if anybody asks.
-    fn size_of(&self, claim: &Claim) -> Option<Size> {
+    fn size_of(&self, claim: &Claim) -> Option<WeightedBacklog> {
         self.sizes.as_ref()?;
         self.bands[band(claim)].clients.get(&claim.client).map(ClientBacklog::size)
     }
 
     /// More or less waits of the client of `claim` than `before`.
-    fn resized(&mut self, claim: &Claim, before: Option<Size>) {
+    fn resized(&mut self, claim: &Claim, before: Option<WeightedBacklog>) {
         let now = self.size_of(claim);
         if let Some(Sizes { by_size, .. }) = &mut self.sizes {
             let (band, client) = (claim.urgency.get(), claim.client);
@@ -229,7 +231,7 @@ impl Backlog {
         }
     }
 
-    /// The flows of which most requests wait, `most` of them at most.
+    /// The flows with the most waiting requests, `most` of them at most.
     pub(super) fn longest(&self, most: usize) -> Vec<WaitingFlow> {
         let mut flows = Vec::new();
         for (number, band) in (0..).zip(&self.bands) {
@@ -258,14 +260,14 @@ impl Backlog {
 // === impl ClientBacklog ===
 
 impl ClientBacklog {
-    fn size(&self) -> Size {
-        Size::of(self.units, self.weight)
+    fn size(&self) -> WeightedBacklog {
+        WeightedBacklog::of(self.units, self.weight)
     }
 }
 
-// === impl Size ===
+// === impl WeightedBacklog ===
 
-impl Size {
+impl WeightedBacklog {
     fn of(units: u64, weight: Weight) -> Self {
         Self(units.saturating_mul(1 << 16) / weight.get())
     }

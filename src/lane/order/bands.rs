@@ -11,19 +11,19 @@ pub(super) struct Bands {
     served: u64,
     /// Of each urgency, how much will have been served by all when it has its guaranteed turn.
     due: [u64; Urgency::COUNT],
-    /// The same, for what was served of it alone: whoever leaves unserved leaves nothing behind.
+    /// The same, counting only what was served: a request that leaves unserved changes nothing.
     paid: [u64; Urgency::COUNT],
 }
 
-/// Each lower urgency that waits gets a slot after so many of others.
+/// Each lower urgency that waits gets one slot after this many of others.
 const GUARANTEE: u64 = 20;
 
 // === impl Bands ===
 
 impl Bands {
-    /// Requests of this urgency wait from now on, the first of which costs `cost`. No share is owed for the time before,
-    /// unless it has waited elsewhere (`moved`): otherwise one whose turn comes while its line is closed would never get
-    /// it.
+    /// Requests of this urgency wait from now on; the first costs `cost`. No share is owed for the time before, unless
+    /// the request was `moved` here from another place: otherwise one whose turn comes while its line is closed would
+    /// never get it.
     pub(super) fn enter(&mut self, urgency: Urgency, cost: u64, moved: bool) {
         if !self.has(urgency.get()) {
             self.waiting |= 1 << urgency.get();

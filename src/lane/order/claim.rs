@@ -7,7 +7,8 @@ use std::{fmt, num::NonZeroU16};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Urgency(u8);
 
-/// Who sends a request: an IPv4 address, or the first half of an IPv6 address, since one host has a whole /64 for itself.
+/// The client that sends a request: an IPv4 address, or the first half of an IPv6 address, since one host has a whole
+/// /64.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(u64);
 
@@ -41,7 +42,7 @@ impl Urgency {
     pub const COUNT: usize = 8;
     /// The first.
     pub const MOST: Self = Self(0);
-    /// That of a request that does not say (RFC 9218 §4.1).
+    /// The urgency of a request that does not name one (RFC 9218 §4.1).
     pub const USUAL: Self = Self(3);
     /// The last.
     pub const LEAST: Self = Self(7);
@@ -60,7 +61,7 @@ impl Urgency {
 // === impl ClientId ===
 
 impl ClientId {
-    /// Nobody in particular.
+    /// No client in particular.
     pub const NONE: Self = Self(0);
 
     /// The client at `address`.
@@ -96,7 +97,7 @@ impl fmt::Debug for ClientId {
 // === impl Weight ===
 
 impl Weight {
-    /// That of a client or a flow for which none is configured.
+    /// The weight of a client or a flow without a configured one.
     pub const ONE: Self = Self(NonZeroU16::MIN);
 
     pub(super) fn get(self) -> u64 {
@@ -107,7 +108,7 @@ impl Weight {
 // === impl Claim ===
 
 impl Claim {
-    /// That of a request of which nothing is known.
+    /// The claim of a request that says nothing.
     pub const USUAL: Self = Self {
         urgency: Urgency::USUAL,
         client: ClientId::NONE,

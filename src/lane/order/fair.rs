@@ -1,7 +1,7 @@
 //! One level of fair queueing: EEVDF, with the virtual time as the weighted mean of all start tags, as Linux has it.
 //!
-//! Each member has a *start*: the virtual time at which what it has received was its due. A member whose start is not
-//! after the virtual time is owed something; of those the one is next whose turn would end first. So each member stays
+//! Each member has a *start*: the virtual time at which it was due what it has received. A member whose start is not
+//! after the virtual time is owed something; of those, the one whose turn would end first is next. So each member stays
 //! within one largest cost of its share, whatever the weights are, and because the virtual time is a mean, members that
 //! join or leave need no special case.
 //!
@@ -30,9 +30,9 @@ pub(super) struct FairMember {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Listed {
     No,
-    /// Among those that are owed something, by the ends of their turns.
+    /// With those that are owed something, by the ends of their turns.
     Owed,
-    /// Among those that had their due, by their starts.
+    /// With those that are owed nothing, by their starts.
     Ahead,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Fair {
 /// requests of the largest cost use up 64.
 const UNIT: u128 = 1 << 24;
 
-// === impl Member ===
+// === impl FairMember ===
 
 impl FairMember {
     pub(super) fn is_active(&self) -> bool {
@@ -82,8 +82,8 @@ impl Fair {
     }
 
     /// The member has something to send from now on. It keeps no credit from the time before, except for one turn if it
-    /// waited elsewhere (`moved`): otherwise one whose turn comes while its line is closed would never get it. What it
-    /// has received too much it still owes.
+    /// was `moved` here from another place: otherwise one whose turn comes while its line is closed would never get it.
+    /// It still owes what it received too much.
     pub(super) fn activate(&mut self, id: u32, member: &mut FairMember, moved: bool) {
         let now = self.virtual_time();
         let credit = if moved && member.listed != Listed::No { member.virtual_time(self.largest) } else { 0 };

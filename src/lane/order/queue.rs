@@ -22,7 +22,7 @@ use std::{
 
 use self::{
     links::claimed,
-    records::{Line, Spot, State, Strand, Ticket},
+    records::{Line, Spot, SpotState, Strand, Ticket},
     sets::Sets,
 };
 use super::{
@@ -38,12 +38,12 @@ use crate::{
 
 /// Where in the queue a ticket stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct QueuePlace {
     id: u32,
     key: u64,
 }
 
-/// Which requests of a flow go in front of which.
+/// Whether a request goes in front of others of its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Turn {
     /// It has been sent before.
@@ -54,9 +54,9 @@ pub enum Turn {
 
 /// What the lane knows about tickets.
 pub trait TicketRules<K, T> {
-    /// The line into which a ticket belongs that stands in that of `key`. One that belongs nowhere else stays.
+    /// The line that `ticket`, which stands in the line `key`, belongs to now: `key` itself, mostly.
     fn line(&mut self, ticket: &T, key: &K) -> K;
-    /// What holds up the tickets of a line that draw on `budgets`, of which the first costs so much.
+    /// What holds up those tickets of a line that draw on `budgets`; the first of them costs `cost`.
     fn hold(&mut self, key: &K, budgets: &[u32], cost: Cost) -> Hold;
 }
 
@@ -79,7 +79,7 @@ pub enum Next<K> {
     /// That of this ticket, now, which leaves as one of the line `key`.
     Ticket {
         /// Where it stands.
-        place: Place,
+        place: QueuePlace,
         /// The line to which it belongs.
         key: K,
     },
@@ -123,8 +123,8 @@ pub struct Queue<K, T> {
 /// What tells one strand of a line, and of a set of budgets, from another.
 type Claimed = (u8, u64, u64);
 
-/// What is found out about the first ticket of a strand.
-enum Finding<K> {
+/// What a look at the first ticket of a strand finds.
+enum HeadFinding<K> {
     Held(K, Hold),
     /// It belonged into another line, and stands there now.
     Moved,
@@ -133,17 +133,17 @@ enum Finding<K> {
 const NONE: u32 = u32::MAX;
 /// Keys of tickets that have never been sent are larger than those of others.
 const NEW: u64 = 1 << 63;
-/// The memory of so many tickets is kept when none waits any more.
+/// For how many tickets memory is kept when none waits any more.
 const FEW: usize = 64;
-/// So many strands are looked at in one go.
+/// How many strands are looked at in one go.
 const LOOKS: u32 = 64;
-/// So many lines are looked at in one go because their time has come, as long as others can be served.
+/// How many lines are looked at in one go because their time has come, while others can be served.
 const OPENINGS: u32 = 8;
 
 // === impl Queue ===
 
 impl<K: Copy + Eq + Hash, T> Queue<K, T> {
-    /// Nobody waits yet.
+    /// An empty queue.
     pub fn new() -> Self {
         Self {
             tickets: Slab::new(),
@@ -163,7 +163,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     }
 
     /// Puts `ticket`, which draws on `budgets`, into the line of `key`, behind all others of its `turn` in its flow.
-    pub fn enqueue(&mut self, key: K, budgets: &[u32], claim: Claim, cost: Cost, turn: Turn, ticket: T) -> Place {
+    pub fn enqueue(&mut self, key: K, budgets: &[u32], claim: Claim, cost: Cost, turn: Turn, ticket: T) -> QueuePlace {
         let claim = self.backlog.resolve(claim);
         let place = self.serial | if turn == Turn::New { NEW } else { 0 };
         self.serial += 1;
@@ -174,7 +174,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         let id = self.tickets.insert(ticket);
         let set = self.set_of(budgets);
         self.link(id, key, set, claim, false);
-        Place { id, key: place }
+        QueuePlace { id, key: place }
     }
 
     /// Whose turn it is at `now`. Moves up to `moves` tickets that have come to the front of a line in which they do not
@@ -202,21 +202,21 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             };
             let id = self.strands[strand].first;
             match self.find_out(id, now, moves, gate) {
-                Finding::Moved => {}
-                Finding::Held(key, Hold::Open) => {
-                    return Next::Ticket { place: Place { id, key: self.tickets[id].key }, key };
+                HeadFinding::Moved => {}
+                HeadFinding::Held(key, Hold::Open) => {
+                    return Next::Ticket { place: QueuePlace { id, key: self.tickets[id].key }, key };
                 }
-                Finding::Held(_, Hold::Shared(at)) => {
+                HeadFinding::Held(_, Hold::Shared(at)) => {
                     return Next::At(if wakeup > now { at.min(wakeup) } else { at });
                 }
-                Finding::Held(_, hold) => self.park(strand, &hold),
+                HeadFinding::Held(_, hold) => self.park(strand, &hold),
             }
         }
         Next::At(now)
     }
 
     /// Takes out a ticket because it is served: it is charged to its flow.
-    pub fn serve(&mut self, place: Place) -> Option<Taken<T>> {
+    pub fn serve(&mut self, place: QueuePlace) -> Option<Taken<T>> {
         let ticket = self.tickets.get(place.id).filter(|ticket| ticket.key == place.key)?;
         let (strand, cost) = (&self.strands[ticket.strand], ticket.cost);
         let (claim, line, set) = (strand.claim, self.lines[strand.line].spot, strand.set);
@@ -229,8 +229,8 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     }
 
     /// Takes out a ticket that is waited for no longer; `None` if it has been served already.
-    pub fn remove(&mut self, place: Place) -> Option<Taken<T>> {
-        self.tickets.get(place.id).filter(|ticket| ticket.key == place.key)?;
+    pub fn remove(&mut self, place: QueuePlace) -> Option<Taken<T>> {
+        self.holds(place).then_some(())?;
         let claim = self.unlink(place.id);
         let Ticket { ticket, cost, .. } = self.tickets.remove(place.id);
         self.backlog.subtract(&claim, cost.share());
@@ -242,11 +242,11 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
 
     /// The ticket that gives way to one of `claim` that costs so much, if the queue is full: the newest of the longest
     /// flow that has never been sent. O(strands + log clients).
-    pub fn gives_way(&mut self, claim: &Claim, cost: Cost) -> Option<Place> {
+    pub fn gives_way(&mut self, claim: &Claim, cost: Cost) -> Option<QueuePlace> {
         let claim = self.backlog.resolve(*claim);
         let longest = claimed(&self.backlog.gives_way(&claim, cost.share())?);
         let strands = self.strands.iter().filter(|(_, strand)| claimed(&strand.claim) == longest);
-        let lasts = strands.map(|(_, strand)| Place { id: strand.last, key: self.tickets[strand.last].key });
+        let lasts = strands.map(|(_, strand)| QueuePlace { id: strand.last, key: self.tickets[strand.last].key });
         lasts.max_by_key(|place| place.key).filter(|place| place.key >= NEW)
     }
 
@@ -257,7 +257,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         }
     }
 
-    /// What is held up without an end may have a time now. O(what is held up so).
+    /// Looks again at what is held up without an end: it may have a time now. O(such spots).
     pub fn recheck_endless(&mut self) {
         while let Some(&(Instant::FAR, spot)) = self.closed.last() {
             recheck(&mut self.spots, &mut self.closed, spot);
@@ -290,7 +290,12 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.tickets.len()
     }
 
-    /// Whether nobody waits.
+    /// Whether a ticket waits at `place`.
+    pub fn holds(&self, place: QueuePlace) -> bool {
+        self.tickets.get(place.id).is_some_and(|ticket| ticket.key == place.key)
+    }
+
+    /// Whether no ticket waits.
     pub fn is_empty(&self) -> bool {
         self.tickets.len() == 0
     }
@@ -334,7 +339,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.spots.len()
     }
 
-    /// The flows of which most requests wait, `most` of them at most. O(flows).
+    /// The flows with the most waiting requests, `most` of them at most. O(flows).
     pub fn longest(&self, most: usize) -> Vec<WaitingFlow> {
         self.backlog.longest(most)
     }
@@ -364,7 +369,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         }
     }
 
-    /// Nobody waits: nobody is owed anything.
+    /// The queue is empty: no share is owed.
     fn rest(&mut self) {
         if self.tickets.room() > FEW {
             *self = Self { serial: self.serial, ..Self::new() };
@@ -380,9 +385,9 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
 
 /// Whatever has closed this spot may have changed.
 fn recheck(spots: &mut Slab<Spot>, closed: &mut BTreeSet<(Instant, u32)>, spot: u32) {
-    if let State::Closed(before) = spots[spot].state {
+    if let SpotState::Closed(before) = spots[spot].state {
         closed.remove(&(before, spot));
-        spots[spot].state = State::Closed(Instant::START);
+        spots[spot].state = SpotState::Closed(Instant::START);
         closed.insert((Instant::START, spot));
     }
 }

@@ -29,11 +29,11 @@ type NodeKey = (u8, ClientId, Option<FlowId>);
 struct Node {
     key: NodeKey,
     member: FairMember,
-    kind: Kind,
+    kind: NodeKind,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum NodeKind {
     /// A client, with the number of what is shared among its flows.
     Client(u32),
     /// A flow of a client, with its strands by the keys of their first tickets.
@@ -164,7 +164,7 @@ impl Ranking {
             None => {
                 let over = self.clients[usize::from(claim.urgency.get())].get_or_insert_default();
                 let member = over.newcomer(claim.client_weight);
-                let kind = Kind::Client(self.flows.insert(Fair::default()));
+                let kind = NodeKind::Client(self.flows.insert(Fair::default()));
                 self.add(client_key(claim), member, kind)
             }
         };
@@ -172,13 +172,13 @@ impl Ranking {
             Some(flow) => *flow,
             None => {
                 let member = self.flows[self.nodes[client].flows()].newcomer(claim.flow_weight);
-                self.add(flow_key(claim), member, Kind::Flow { strands: BTreeSet::new() })
+                self.add(flow_key(claim), member, NodeKind::Flow { strands: BTreeSet::new() })
             }
         };
         (client, flow)
     }
 
-    fn add(&mut self, key: NodeKey, member: FairMember, kind: Kind) -> u32 {
+    fn add(&mut self, key: NodeKey, member: FairMember, kind: NodeKind) -> u32 {
         let id = self.nodes.insert(Node { key, member, kind });
         self.ids.insert(key, id);
         id
@@ -188,7 +188,7 @@ impl Ranking {
     fn forget(&mut self, id: u32) {
         let node = self.nodes.remove(id);
         self.ids.remove(&node.key);
-        if let Kind::Client(flows) = node.kind {
+        if let NodeKind::Client(flows) = node.kind {
             for flow in self.flows.remove(flows).members() {
                 let flow = self.nodes.remove(flow);
                 self.ids.remove(&flow.key);
@@ -209,15 +209,15 @@ impl Node {
     /// The number of what is shared among a client's flows.
     fn flows(&self) -> u32 {
         match self.kind {
-            Kind::Client(flows) => flows,
-            Kind::Flow { .. } => unreachable!("only a client is asked for its flows"),
+            NodeKind::Client(flows) => flows,
+            NodeKind::Flow { .. } => unreachable!("only a client is asked for its flows"),
         }
     }
 
     fn strands(&mut self) -> &mut BTreeSet<(u64, u32)> {
         match &mut self.kind {
-            Kind::Flow { strands } => strands,
-            Kind::Client(_) => unreachable!("only a flow is asked for its strands"),
+            NodeKind::Flow { strands } => strands,
+            NodeKind::Client(_) => unreachable!("only a flow is asked for its strands"),
         }
     }
 }

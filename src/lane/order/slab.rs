@@ -13,7 +13,7 @@ pub(in crate::lane) struct Slab<T> {
     free: Vec<u32>,
 }
 
-/// A map with a hash that is quick and keeps nobody from making collisions: for keys that are hashes or numbers of ours.
+/// A map with a quick hash that does not resist collisions: for keys that are hashes or numbers of ours.
 pub(in crate::lane) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
 
 /// Multiplies and turns: see [`Map`].

@@ -8,7 +8,7 @@ use std::{collections::HashMap, num::NonZeroU16};
 
 use super::{
     claim::{Claim, ClientId, FlowId, Urgency, Weight},
-    queue::{Hold, Next, Place, Queue, TicketRules, Turn},
+    queue::{Hold, Next, Queue, QueuePlace, TicketRules, Turn},
 };
 use crate::{
     clock::Instant,
@@ -71,7 +71,7 @@ struct World {
 
 /// What has left.
 #[derive(Clone, Copy, Debug)]
-struct Left {
+struct Departure {
     claim: Claim,
     item: Item,
     cost: u64,
@@ -82,18 +82,18 @@ impl World {
         Self { queue: Queue::new(), limits, now: 0, number: 0 }
     }
 
-    fn add(&mut self, line: u32, claim: Claim) -> Place {
+    fn add(&mut self, line: u32, claim: Claim) -> QueuePlace {
         self.add_with(line, claim, 1, Turn::New)
     }
 
-    fn add_with(&mut self, line: u32, claim: Claim, cost: u32, turn: Turn) -> Place {
+    fn add_with(&mut self, line: u32, claim: Claim, cost: u32, turn: Turn) -> QueuePlace {
         self.number += 1;
         let item = Item { number: self.number, line };
         self.queue.enqueue(line, &[], claim, Cost::new(cost).unwrap(), turn, item)
     }
 
     /// Lets leave what may until `end`.
-    fn run(&mut self, end: u64) -> Vec<Left> {
+    fn run(&mut self, end: u64) -> Vec<Departure> {
         let mut left = Vec::new();
         while let Some(one) = self.step(end) {
             left.push(one);
@@ -101,14 +101,14 @@ impl World {
         left
     }
 
-    fn step(&mut self, end: u64) -> Option<Left> {
+    fn step(&mut self, end: u64) -> Option<Departure> {
         loop {
             match self.queue.next(at(self.now), &mut 64, &mut self.limits) {
                 Next::Ticket { place, key } => {
                     let taken = self.queue.serve(place).unwrap();
                     let cost = taken.cost.share();
                     self.limits.take(self.now, key, cost);
-                    return Some(Left { claim: taken.claim, item: taken.ticket, cost });
+                    return Some(Departure { claim: taken.claim, item: taken.ticket, cost });
                 }
                 Next::At(next) => {
                     assert!(next >= at(self.now), "a wake-up in the past");
@@ -138,7 +138,7 @@ fn weight(weight: u16) -> Weight {
     Weight(NonZeroU16::new(weight).unwrap())
 }
 
-fn numbers(left: &[Left]) -> Vec<u64> {
+fn numbers(left: &[Departure]) -> Vec<u64> {
     left.iter().map(|left| left.item.number).collect()
 }
 

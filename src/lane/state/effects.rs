@@ -17,7 +17,7 @@ pub(in crate::lane) struct Effects<T> {
     pub(in crate::lane) timer: Timer,
     /// The next block of a long quota is to be written down.
     pub(in crate::lane) block: bool,
-    /// Somebody has to look what is to be said to the store.
+    /// The store is to be called.
     pub(in crate::lane) calls: bool,
     /// What was learned, for the log.
     pub(in crate::lane) changes: Changes,
@@ -64,7 +64,7 @@ pub(in crate::lane) struct QueueOffer {
     pub(in crate::lane) ahead: u32,
 }
 
-/// Where nobody waits any more, a timer that rings within this time is left alone.
+/// Where no request waits any more, a timer that fires within this time is left alone.
 const DOZE: Duration = Duration::from_secs(1);
 
 // === impl State ===
@@ -79,7 +79,7 @@ impl<T> State<T> {
         self.finish(grants, timer)
     }
 
-    /// Whether the events since the last effects may have led to any. Where nobody waits nearly none do.
+    /// Whether the events since the last effects may have led to any. While no request waits, hardly any do.
     pub(in crate::lane) fn has_effects(&self) -> bool {
         !self.queue.is_empty() || self.next_wakeup.is_some() || !self.changes.is_empty() || !self.displaced.is_empty()
     }

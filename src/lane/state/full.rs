@@ -1,4 +1,4 @@
-//! A full queue: who gives way to whom.
+//! A full queue: which waiting request gives way to a new one.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl<T> State<T> {
             return;
         }
         let waiting = self.queue.len();
-        // Nobody knows when an answer comes, but it is not now.
+        // It is not known when an answer comes, but it is not now.
         let retry_after = self.until_next_slot(now).unwrap_or(Duration::from_millis(1));
         if let Some(taken) = self.queue.gives_way(&ask.claim, ask.cost).and_then(|place| self.take_out(place)) {
             self.stats.refused += 1;

@@ -8,7 +8,7 @@ use crate::clock::Instant;
 /// What a lane would lose if it were forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::lane) enum Memory {
-    /// Requests are on their way or wait, or somebody counts on it.
+    /// Requests wait or are under way, or an operator or a fleet counts on it.
     Owed,
     /// What was sent counts in the window of a configured limit, the last of it then.
     Counted(Instant),
@@ -20,7 +20,7 @@ pub(in crate::lane) enum Memory {
     Nothing,
 }
 
-/// What was learned is remembered for so long after the last request, though there are many lanes.
+/// For how long after its last request a lane remembers what it learned, however many lanes there are.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
 impl<T> State<T> {

@@ -62,15 +62,15 @@ pub(in crate::lane) struct Drawn {
     charges: SmallVec<[Charge; 2]>,
 }
 
-/// Why a narrower budget lets nobody wait.
+/// Why no more requests may wait for a narrower budget.
 pub(super) struct Full {
     pub(super) waiting: usize,
     pub(super) next_slot: Instant,
 }
 
-/// With each new budget so many others are looked at whether they can be forgotten.
+/// How many others each new budget has looked at, to forget those that remember nothing.
 const LOOKS: u32 = 4;
-/// The pace of what is limited by no rate.
+/// The pace of a budget without a rate.
 const BOUNDLESS: u64 = u64::MAX >> 16;
 
 // === impl Narrow ===
@@ -195,8 +195,8 @@ impl Narrow {
         self.crowd.units > 0
     }
 
-    /// How many of `units` that wait go before one that comes now, for a limit of the lane that `source` asks for, at one of
-    /// these `rates`: of those that wait for narrower budgets, no more than these let go meanwhile.
+    /// How many of the waiting `units` go before a request that comes now, for the limit of the lane from `source`,
+    /// given these `rates`: of those that wait for narrower budgets, no more than these let go meanwhile.
     pub(super) fn ahead(&self, units: u64, source: Source, rates: &Rates) -> u64 {
         let NarrowBacklog { units: narrow, budgets, pace } = self.crowd;
         let rates = rates.iter().filter(|(of, _)| *of == source).map(|(_, rate)| *rate);
@@ -209,7 +209,7 @@ impl Narrow {
         units.min(units - narrow + budgets + (pace * free / (rate - pace)) as u64)
     }
 
-    /// When a request would leave by these budgets alone, behind this part of what waits for each.
+    /// Predicts when a request leaves if only these budgets counted, behind this part of what waits for each.
     pub(super) fn project(
         &mut self,
         drawn: &Drawn,
@@ -222,7 +222,7 @@ impl Narrow {
             let narrow = &mut self.budgets[*number];
             let units = narrow.units.clone();
             let ahead = |_, unit| ahead(units.of(unit));
-            // Nobody knows when a place in flight becomes free.
+            // It is not known when a place in flight becomes free.
             let room = if narrow.has_room() { at } else { at.max(now + Duration::from_millis(1)) };
             room.max(narrow.budget.project(now, from, ahead, cost, Scope::NONE))
         })

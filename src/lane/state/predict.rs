@@ -37,7 +37,7 @@ impl<T> State<T> {
         }
     }
 
-    /// What would become of a request that asked now. Leaves no trace of it.
+    /// What would happen to a request that asked now. Leaves no trace of the question.
     pub(in crate::lane) fn preview(&mut self, now: Instant, ask: &AdmitRequest) -> Preview {
         let trial = self.narrow.try_out(&ask.draws);
         let drawn = self.narrow.find(&ask.draws, now, self.epoch);
@@ -85,7 +85,7 @@ impl<T> State<T> {
         // A kind with a limit of its own leaves one by one.
         let alike = part.of(self.queue.units(Unit::REQUESTS, |line| line.paused.is_some() && *line == own));
         let slots = self.learned.slot(&ask.kind).saturating_mul(u32::try_from(alike).unwrap_or(u32::MAX));
-        // Nobody knows how long a pause without an end lasts: it sends nobody away.
+        // How long a pause without an end lasts is not known: it refuses nothing.
         let held = self.held_until(now).filter(|until| *until != Instant::FAR).unwrap_or(now);
         let from = opens(&self.learned, now, own.scope, Some(&ask.kind)).max(held) + slots;
         let at = self.budget.project(now, from, ahead, cost, own.scope);
@@ -104,7 +104,7 @@ impl<T> State<T> {
         drawn: Option<&Drawn>,
     ) -> Option<Refusal> {
         let waiting = self.queue.len();
-        // Nobody knows when a place in flight becomes free, but it is not now.
+        // It is not known when a place in flight becomes free, but it is not now.
         let least = if self.has_room() { Duration::ZERO } else { Duration::from_millis(1) };
         let wait = expected.since(now).max(least);
         if let Some(Full { waiting, next_slot }) = drawn.and_then(|drawn| self.narrow.full(drawn, now)) {

@@ -12,7 +12,7 @@ use crate::{
     policy::{Policy, Trust},
 };
 
-/// What is written down of a lane. Its queue is not: whoever waited has gone with its connection.
+/// A lane as it is stored. Its queue is not in it: waiting requests ended with their connections.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(in crate::lane) struct LaneRecord {
@@ -20,18 +20,18 @@ pub(in crate::lane) struct LaneRecord {
     pub(in crate::lane) learned: LearnedRecord,
 }
 
-/// What is known of the processes before this one.
+/// What is known of earlier processes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::lane) struct Past {
-    /// When nobody wrote down what was sent.
+    /// The time without a record of what was sent.
     pub(in crate::lane) gap: Option<Gap>,
     /// When they ended; `None` if there were none.
     pub(in crate::lane) until: Option<Instant>,
 }
 
 impl<T> State<T> {
-    /// A lane of which `record` is what a process before this one wrote down; `None` if it wrote nothing. If there was a
-    /// `gap` in its memory, as much was sent in that as could be.
+    /// A lane from the `record` of an earlier process; `None` if there is none. A `gap` in its memory counts as used to
+    /// the full.
     pub(in crate::lane) fn restored(
         policy: Arc<Policy>,
         now: Instant,
@@ -58,20 +58,20 @@ impl<T> State<T> {
         state
     }
 
-    /// What is to be written down. If `last`, nothing will leave any more.
+    /// Its record. With `last`, nothing will leave any more.
     pub(in crate::lane) fn record(&mut self, now: Instant, last: bool) -> LaneRecord {
         self.unwritten = false;
         LaneRecord { budget: self.budget.record(now, last), learned: self.learned.record(now) }
     }
 
-    /// The record that was made last is written; or cannot be, and what leaves does so all the same.
+    /// The last record is written. If not `fully`, it cannot be, and requests leave nevertheless.
     pub(in crate::lane) fn written(&mut self, fully: bool) {
         self.unwritten |= !fully;
         self.budget.written();
         self.rechecks = true;
     }
 
-    /// Whether a lane that knows nothing would do anything else than this one, once it has been idle for a while.
+    /// Whether a new lane would behave differently from this one, once this one has been idle for a while.
     pub(in crate::lane) fn is_worth_keeping(&self) -> bool {
         !self.policy.limits.is_empty() || !self.policy.calendar.is_empty() || !self.learned.is_blank()
     }
@@ -81,7 +81,7 @@ impl<T> State<T> {
         self.unwritten
     }
 
-    /// Whether the next block of a long quota is to be written down. Says so once.
+    /// Whether the next block of a long quota is to be written down. True once for each block.
     pub(in crate::lane) fn asks_for_block(&mut self) -> bool {
         self.budget.asks_for_block()
     }

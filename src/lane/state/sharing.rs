@@ -1,4 +1,4 @@
-//! What a lane has to do with the store where several andantes share its limits.
+//! The fleet's side of a lane, where several andantes share its limits.
 
 use super::State;
 use crate::{
@@ -14,12 +14,12 @@ impl<T> State<T> {
         self.rechecks = true;
     }
 
-    /// Whether somebody has to look what is to be said to the store. Says so once.
+    /// Whether the store is to be called. True once for each reason.
     pub(in crate::lane) fn calls(&mut self) -> bool {
         self.budget.calls()
     }
 
-    /// What is to be said of this lane, by its `name`. If it `reports`, all that it holds.
+    /// What the next call reports of this lane, by its `name`; with `reports`, all that it holds.
     pub(in crate::lane) fn speak(&mut self, now: Instant, name: &str, reports: bool) -> Spoken {
         self.rechecks = true;
         let backlog = self.queue.units(Unit::REQUESTS, |line| line.scope.includes(Source::Config));
@@ -43,7 +43,7 @@ impl<T> State<T> {
         self.rechecks = true;
     }
 
-    /// Somebody is to call for the sake of `pool`. Says whether that is a pool of this lane.
+    /// The store asks for a call because of `pool`. Returns whether that is a pool of this lane.
     pub(in crate::lane) fn hinted(&mut self, now: Instant, pool: &str, turn: bool) -> bool {
         let ours = self.budget.hinted(now, pool, turn);
         self.rechecks |= ours;

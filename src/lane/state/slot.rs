@@ -44,7 +44,7 @@ impl Slot {
         self.drawn.as_ref().map(|drawn| drawn.draws.clone())
     }
 
-    /// All of it, for whoever has it from now on.
+    /// Moves it out, for its next owner.
     pub(in crate::lane) fn take(&mut self) -> Self {
         Self { drawn: self.drawn.take(), ..*self }
     }

@@ -1,13 +1,21 @@
-//! What operators do to those that wait, and to what was learned.
+//! What operators do to waiting requests, and to learned limits.
 
 use super::{State, full::Displaced, numbers, turn::line_of};
 use crate::lane::{
-    order::{Claim, Taken, Turn, Urgency},
+    order::{Claim, QueuePlace, Taken, Turn, Urgency},
     request::Refusal,
 };
 
+/// A request that was let go first.
+pub(super) struct LetFirst {
+    /// The place that its client knows.
+    known: QueuePlace,
+    /// The one that it has now.
+    place: QueuePlace,
+}
+
 impl<T> State<T> {
-    /// Those that wait and are `wanted` have to go. Returns how many those are.
+    /// Drops the waiting requests that are `wanted`. Returns how many there were.
     pub(in crate::lane) fn drop_waiting(&mut self, wanted: impl Fn(&Claim) -> bool) -> usize {
         let before = self.displaced.len();
         for place in self.queue.places(wanted) {
@@ -19,24 +27,30 @@ impl<T> State<T> {
         self.displaced.len() - before
     }
 
-    /// The one of those that are `wanted` that came first is as urgent as can be, and goes before all that have not been
-    /// sent before. Returns whether there is one.
+    /// Gives the oldest of the `wanted` requests the highest urgency, in front of all that have not been sent before.
+    /// Returns whether there is one.
     pub(in crate::lane) fn let_first(&mut self, wanted: impl Fn(&Claim) -> bool) -> bool {
-        let Some(taken) = self.queue.places(wanted).into_iter().next().and_then(|place| self.queue.remove(place))
-        else {
-            return false;
-        };
-        let Taken { claim, cost, ticket } = taken;
+        let Some(before) = self.queue.places(wanted).into_iter().next() else { return false };
+        let Some(Taken { claim, cost, ticket }) = self.queue.remove(before) else { return false };
         let claim = Claim { urgency: Urgency::MOST, ..claim };
         let line = line_of(&self.learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref());
         let budgets = numbers(&ticket.drawn).to_vec();
-        // Whoever waits knows the place it had: should it leave, its turn is given to the next when it comes.
-        self.queue.enqueue(line, &budgets, claim, cost, Turn::Resent, ticket);
+        let place = self.queue.enqueue(line, &budgets, claim, cost, Turn::Resent, ticket);
+        match self.let_first.iter_mut().find(|moved| moved.place == before) {
+            Some(moved) => moved.place = place,
+            None => self.let_first.push(LetFirst { known: before, place }),
+        }
+        self.let_first.retain(|moved| self.queue.holds(moved.place));
         self.rechecks = true;
         true
     }
 
-    /// Nothing was learned from answers. What was sent stays known, and what is configured holds.
+    /// Where a request waits that was put at `place`.
+    pub(super) fn place_of(&self, place: QueuePlace) -> QueuePlace {
+        self.let_first.iter().find(|moved| moved.known == place).map_or(place, |moved| moved.place)
+    }
+
+    /// Forgets what was learned from answers. What was sent stays known, and configured limits hold.
     pub(in crate::lane) fn forget_learned(&mut self) {
         self.learned.forget(&self.policy, &mut self.budget);
         self.usual.clear();

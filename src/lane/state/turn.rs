@@ -53,7 +53,7 @@ struct Knowledge<'a> {
 const SORTING: Duration = Duration::from_millis(100);
 
 impl<T> State<T> {
-    /// When the next slot matures for those that wait, or for a request like most others if nobody does.
+    /// When the next slot matures for the waiting requests, or for one like most others if none waits.
     pub(in crate::lane) fn next_slot(&mut self, now: Instant) -> Instant {
         if self.queue.is_empty() {
             let usual = LineKey { scope: self.learned.usual_scope(), paused: None, metered: false };
@@ -65,8 +65,8 @@ impl<T> State<T> {
         }
     }
 
-    /// Whether a request that comes now may leave at once: nobody is before it in its line, and whoever waits in another
-    /// one could not use the slot.
+    /// Whether a request that comes now may leave at once: none is before it in its line, and none that waits in
+    /// another line could use the slot.
     pub(super) fn passes(&mut self, now: Instant, cost: Cost, line: LineKey, budgets: &[u32]) -> bool {
         let first = self.queue.is_empty()
             || !self.queue.parks(&line, budgets)
@@ -120,7 +120,7 @@ impl<T> State<T> {
         let (policy, usual) = (&self.policy, &self.usual);
         let mut knowledge = Knowledge { now, budget, learned, narrow, policy, usual, crowded, shares, alone };
         if self.sorted.version != version {
-            // What is expected of those that come is computed from what waits in each line.
+            // Predictions for new requests are computed from what waits in each line.
             self.queue.move_misplaced(moves, &mut knowledge);
         }
         let next = self.queue.next(now, moves, &mut knowledge);
@@ -182,7 +182,7 @@ impl LineKey {
 // === impl Sorted ===
 
 impl Sorted {
-    /// Nobody waits yet.
+    /// No request waits yet.
     pub(super) fn new(now: Instant) -> Self {
         Self { at: now, version: Some(0) }
     }

@@ -9,7 +9,7 @@ use crate::{
     limit::{Cost, Source, Unit},
 };
 
-/// So many of the flows that wait are shown.
+/// How many waiting flows are shown.
 const FLOWS: usize = 5;
 
 impl<T> State<T> {

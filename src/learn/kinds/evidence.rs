@@ -1,4 +1,4 @@
-//! Who is refused while others are served.
+//! Counts which groups are refused while others are served.
 
 use std::time::Duration;
 
@@ -57,20 +57,20 @@ const FADING: f64 = 0.84;
 const EACH: Duration = Duration::from_secs(5);
 /// So often nothing is left.
 const MOST_TIMES: u128 = 1000;
-/// A cycle that began so many seconds ago is not kept beside the lane's.
+/// The age in seconds at which a cycle is not kept beside the lane's any more.
 const LONG: f64 = 300.0;
-/// So many groups are told apart.
+/// How many groups are told apart.
 const GROUPS: usize = 32;
-/// So many of a group must have been refused, and so many others served.
+/// How many of a group must have been refused, and how many others served.
 const REFUSED: f64 = 2.5;
 const OTHERS: f64 = 10.0;
-/// So many of those others while the group was refused.
+/// How many of those others while the group was refused.
 const PASSED: f64 = 4.0;
 /// Or so often one of the group was refused after others were served, none of it being served meanwhile.
 const TURNS: u32 = 3;
 /// If others are refused as well, this must be so unlikely.
 const CHANCE: f64 = 1e-4;
-/// So many times as often as others it must be refused.
+/// How many times as often as others it must be refused.
 const CONTRAST: f64 = 4.0;
 /// So unlikely chance must be: twice the logarithm of a likelihood ratio.
 const UNLIKELY: f64 = 10.0;
@@ -205,7 +205,8 @@ impl Count {
     }
 }
 
-/// How unlikely it is that two groups, of which so many were served and refused, are refused alike (a G-test).
+/// How unlikely it is that two groups, each with its numbers of served and refused requests, are refused alike (a
+/// G-test).
 fn unlikely(one: [f64; 2], other: [f64; 2]) -> f64 {
     let of = |part: f64, whole: f64| if part > 0.0 { part * (part / whole).ln() } else { 0.0 };
     let apart = |[served, refused]: [f64; 2]| of(served, served + refused) + of(refused, served + refused);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     clock::Instant,
     learn::{
-        Change, Changes, Reason,
+        Changes, LearnedChange, Reason,
         found::is_news,
         gate::Gate,
         grounds::{OwnGroup, OwnLimit},
@@ -25,17 +25,17 @@ pub(super) struct GroupPace {
     due: Instant,
     slot: Duration,
     refused: Instant,
-    /// Who they are, and why they are believed to have a limit of their own.
+    /// Its requests, and why they are believed to have a limit of their own.
     group: OwnGroup,
     /// The rate, and how many at once, that people were told of last.
     noted: (Option<f64>, Option<u32>),
 }
 
-/// A group that nobody uses is forgotten after this.
+/// A group without requests is forgotten after this.
 const UNUSED: Duration = Duration::from_secs(600);
-/// One of which nothing is believed any more, after this.
+/// A group without a belief is forgotten after this.
 const UNLIMITED: Duration = Duration::from_secs(120);
-/// Who comes so late gets the slot back that it has missed.
+/// A request that is at most this late still gets the slot that it missed.
 const LATE: Duration = Duration::from_millis(20);
 
 // === impl GroupPace ===
@@ -60,7 +60,7 @@ impl GroupPace {
         self.gate.until().map(|(until, _)| until)
     }
 
-    /// Who they are.
+    /// Its requests.
     pub(super) fn group(&self) -> OwnGroup {
         self.group.clone()
     }
@@ -117,7 +117,7 @@ impl GroupPace {
         }
         self.noted.1 = at_once;
         if new_rate || new_at_once {
-            changes.push(Change::OwnLimit(Box::new(self.looked_at(now))));
+            changes.push(LearnedChange::OwnLimit(Box::new(self.looked_at(now))));
         }
     }
 

@@ -23,12 +23,12 @@ use crate::{
     policy::Spend,
 };
 
-/// For so long the same is not told again, and not more than so many changes are.
+/// For how long a change is not logged again.
 const NEWS: Duration = Duration::from_secs(60);
 const WORDS: usize = 8;
-/// What is used by others, without our having to notice: this share of a limit.
+/// The share of a limit that others may use without being noticed.
 const OTHERS: f64 = 0.02;
-/// What was sent before a limit was known is written into its books in so many parts.
+/// In how many parts requests are counted that were sent before a limit was known.
 const PARTS: u64 = 16;
 /// A budget is dormant if it is silent for so much of its window while others of its name are told of.
 const SILENT: f64 = 1.2;
@@ -52,7 +52,7 @@ pub(super) struct Quota {
     unit: ResetUnit,
     /// The last request that was taken before it was heard of: whatever draws on it counts from there on.
     newest: Seq,
-    /// Requests that may draw on it, are under way, and of which no answer tells yet.
+    /// Requests under way that may draw on it, and that no answer has reported on yet.
     pub(super) unanswered: u32,
     /// The limits that people were told of lately, and since when that is.
     news: (SmallVec<[LimitSpec; 1]>, Instant),
@@ -73,7 +73,7 @@ pub(super) struct Quota {
     said: ReportStats,
 }
 
-/// Who has said what it is, and what has borne it out: for people.
+/// Where it is known from, and what confirmed it: for people.
 #[derive(Clone, Copy, Debug)]
 struct ReportStats {
     dialect: Dialect,
@@ -82,7 +82,7 @@ struct ReportStats {
     resets: u32,
 }
 
-/// What is there already when a budget is heard of.
+/// What is known already when a budget is first reported.
 #[derive(Clone, Debug)]
 pub(super) struct Born {
     pub(super) id: u8,
@@ -172,7 +172,7 @@ impl Quota {
             && (self.kept || bucket.reset.is_some_and(|reset| !reset.is_zero()))
     }
 
-    /// Whether nearly all of it was used when it was heard of last: who is refused without a word of it then has met it.
+    /// Whether nearly all of it was used at the last report: a refusal that does not name it then is its.
     pub(super) fn is_spent(&self, now: Instant) -> bool {
         let nearly = self.left.limit.map_or(0.0, |limit| limit * OTHERS);
         self.kept && self.trust.holds() && self.left.left(now) < 1.0 + nearly
@@ -206,8 +206,8 @@ impl Quota {
         if self.common || self.dormant { window * 3 } else { (window * 20).max(RARE) }
     }
 
-    /// An answer reports `bucket`, which is this one. Teaches `budget` the limit that it comes to, and says so if that is
-    /// new. `refused` says that the request was refused.
+    /// An answer reports `bucket`, which is this one. Teaches `budget` the limit that follows, and returns it if it is
+    /// new. `refused` tells that the request was refused.
     pub(super) fn hear(
         &mut self,
         bucket: &Bucket,
@@ -254,13 +254,13 @@ impl Quota {
             used <= f64::from(budget.used(source, now)) + f64::from(unanswered) + 1.0 + limit * OTHERS
         };
         let Some(window) = window.filter(|window| !window.is_zero()) else {
-            // Until when nobody says: what was found out by refusals knows better.
+            // No reset is reported: what refusals taught knows better.
             self.left.overruled =
                 bucket.reset.is_none() && budget.limit(Source::Estimated).is_some() && ours(budget, Source::Estimated);
             return None;
         };
         if bucket.remaining.is_none() && !self.kept {
-            // What nobody counts may be for others, or for something else.
+            // What is not counted may be for others, or for something else.
             return None;
         }
         let spec = spec(limit, window, if now < self.even_until { Spend::Even } else { spend });
@@ -304,7 +304,7 @@ impl Quota {
         }
     }
 
-    /// Has `spec` kept by the lane's books. Says so if that is news.
+    /// Has the lane's budget keep `spec`. Returns it if that is new.
     fn keep(
         &mut self,
         spec: LimitSpec,

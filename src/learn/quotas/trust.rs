@@ -7,7 +7,7 @@ use crate::{
     learn::{grounds::Agreement, ledger::SentLog},
 };
 
-/// What is thought of the numbers of one budget: they are believed as long as more speaks for them than against.
+/// Whether the numbers of one budget are believed: as long as there is more evidence for them than against.
 #[derive(Clone, Debug)]
 pub(super) struct Credibility {
     score: i32,
@@ -29,7 +29,7 @@ struct LastQuota {
     unanswered: u32,
 }
 
-/// What an answer says of a budget, and what is known of it.
+/// What an answer reports of a budget, and what is known of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QuotaClaim<'a> {
     pub(super) limit: f64,
@@ -57,7 +57,7 @@ pub(super) struct QuotaClaim<'a> {
 /// What has become of a budget between two answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CountChange {
-    /// Nothing that was not expected, or nobody can know.
+    /// As expected, or not to be told.
     Same,
     /// A part of it has come back.
     Risen,

@@ -45,7 +45,7 @@ const CUT: f64 = 0.01;
 const MOST_CUT: f64 = 0.15;
 /// Where a larger share is refused it is the rate that is too high.
 const MOST_NOISE: f64 = 0.4;
-/// What was delivered is remembered for so long, or for so many requests.
+/// For how many seconds, or requests, deliveries are remembered.
 const REMEMBERED: f64 = 15.0;
 const REMEMBERED_REQUESTS: f64 = 100.0;
 
@@ -57,7 +57,7 @@ impl Belief {
         Self { most: rate, at: now, calm: calm(rate, span), steepness: STEEPNESS, span, count, ..Self::default() }
     }
 
-    /// The same, kept for so long at least before more is tried.
+    /// The same, kept for at least `time` seconds before more is tried.
     pub(super) fn kept(mut self, time: f64) -> Self {
         self.calm = self.calm.max(time);
         self
@@ -88,7 +88,7 @@ impl Belief {
         self.rising.is_some()
     }
 
-    /// Nobody needed it for so long.
+    /// It was not used up for `idle` seconds.
     pub(super) fn rest(&mut self, idle: f64) {
         self.at += idle.max(0.0);
     }
@@ -119,7 +119,7 @@ impl Belief {
         self.most > super::UNLIMITED
     }
 
-    /// Counts what is delivered, as BBR does it: what was served lately can be served again.
+    /// Counts deliveries, as BBR does: a rate that was served lately can be served again.
     pub(super) fn delivered(&mut self, now: f64) {
         if self.rising.is_some() {
             return;

@@ -54,7 +54,7 @@ impl Closing {
     pub(super) fn next_probe(&self, now: f64, since: f64, slot: f64, margin: f64) -> f64 {
         let base = if self.consistent { self.at } else { since };
         let step = ((now - base) / 4.0).min((now - self.at).max(FIRST)).max(slot).clamp(SHORTEST, LONGEST);
-        // It may be an outage: a tenth of what is lost anyway.
+        // It may be an outage: a tenth of the time that is lost anyway.
         let step = if self.overload && self.tries > 0 { step.min(((now - self.at) / 10.0).max(OUTAGE)) } else { step };
         let mut next = now + step;
         for usual in USUAL {

@@ -41,7 +41,7 @@ enum Hypothesis {
     Refuted,
 }
 
-/// So many leave at once when nothing is known.
+/// How many leave at once when nothing is known.
 const FIRST: f64 = 8.0;
 /// By so much it grows with each that is served, until one is refused: so few of a window's end are refused.
 const SLOWLY: f64 = 0.2;
@@ -69,12 +69,12 @@ impl Default for Crowd {
 }
 
 impl Crowd {
-    /// Who has configured a rate knows that it is one.
+    /// A configured rate is known to be a rate, and no limit of concurrency.
     pub(super) fn unlimited() -> Self {
         Self { start: MANY, hypothesis: Hypothesis::Refuted, ..Self::default() }
     }
 
-    /// It was found that there may be so many.
+    /// It was found that `most` may be under way.
     pub(super) fn known(most: u32) -> Self {
         let refused = most.saturating_add(1);
         Self { start: MANY, cap: Some(most.into()), hypothesis: Hypothesis::Confirmed, refused, ..Self::default() }

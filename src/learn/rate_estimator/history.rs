@@ -14,7 +14,7 @@ pub(super) struct RateHistory {
 const STEP: f64 = 0.05;
 const MOST: usize = 128;
 
-// === impl History ===
+// === impl RateHistory ===
 
 impl RateHistory {
     /// A request that left at `at` was served.

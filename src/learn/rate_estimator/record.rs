@@ -1,11 +1,11 @@
-//! What refusals have taught, as it is written down: what is believed, and not how that came about.
+//! What refusals taught, as it is stored: the beliefs without their evidence.
 
 use serde::{Deserialize, Serialize};
 
 use super::{RateEstimator, belief::Belief, crowd::Crowd, grounds::Held, seconds};
 use crate::clock::Instant;
 
-/// What is written down of it.
+/// The estimator as it is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(in crate::learn) struct EstimatorRecord {
@@ -27,7 +27,7 @@ struct RateRecord {
 impl RateEstimator {
     /// What is believed at `now`.
     pub(in crate::learn) fn record(&self, now: Instant) -> EstimatorRecord {
-        // What nobody was told is only what is configured, or faster than matters.
+        // What was never logged is only the configured rate, or faster than matters.
         let belief = self.belief.as_ref().filter(|_| self.told.is_some());
         let rate = belief.map(|belief| RateRecord {
             rate: belief.rate(seconds(now)),
@@ -39,7 +39,7 @@ impl RateEstimator {
         EstimatorRecord { rate, at_once: self.crowd.cap().filter(|_| self.crowd.is_certain()) }
     }
 
-    /// Believes at `now` what is written down.
+    /// Believes the `record` from `now` on.
     pub(in crate::learn) fn restore(&mut self, record: &EstimatorRecord, now: Instant) {
         let valid = |rate: &RateRecord| [rate.rate, rate.span].iter().all(|value| value.is_finite() && *value > 0.0);
         if let Some(RateRecord { rate, span, count, rising, held }) = record.rate.filter(valid) {

@@ -13,7 +13,7 @@ struct RefusalReading {
     goes_on: bool,
 }
 
-/// After so many served a refusal says that the rate is a little too high, and no more.
+/// After this many served requests a refusal shows that the rate is a little too high, and no more.
 const ENOUGH: f64 = 40.0;
 /// So few served in slow start say nothing yet.
 const TOO_SOON: f64 = 6.0;
@@ -21,7 +21,7 @@ const TOO_SOON: f64 = 6.0;
 const SHORT: f64 = 5.0;
 /// A larger share is not taken for noise, whatever was.
 const MOST_TOLERATED: f64 = 0.45;
-/// So many refusals in a row are no noise.
+/// A run of refusals that is less likely than this is no noise.
 const UNLIKELY: f64 = 0.01;
 /// No pause is shorter.
 const SHORTEST: f64 = 0.02;
@@ -84,7 +84,7 @@ impl RateEstimator {
         let until = if reading.consistent {
             now + (slots / 2.0).max(SHORTEST)
         } else if self.belief.is_none() && self.crowd.is_open() {
-            // Perhaps it is over when what is under way is answered.
+            // It may be over once the requests under way are answered.
             now + self.way.usual.max(0.03)
         } else {
             closing.next_probe(now, cycle.since, slots, self.way.margin())

@@ -21,15 +21,15 @@ struct Measured {
     last: f64,
 }
 
-/// What an API says itself is not tried again for so long, and not for long if it says so by a wait as short as the second to
-/// which waits are rounded up.
+/// For how long a rate that an API reported itself is not tried again; shorter if it reported it by a wait of a second,
+/// to which waits are rounded up.
 const KEPT: f64 = 600.0;
 const BRIEFLY: f64 = 20.0;
 const SHORT: f64 = 2.0;
 /// Fewer in less than a moment are a bucket's last ones, and tell no window.
 const SOME: f64 = 3.0;
 const MOMENT: f64 = 0.5;
-/// So few do not make a rate if nobody waits.
+/// Fewer requests than this do not make a rate while none waits.
 const FEW: f64 = 10.0;
 /// A pause that takes less than this share of the time that is known says that the rate was a little too high.
 const SMALL: f64 = 0.12;
@@ -58,8 +58,8 @@ impl RateEstimator {
             return Ends::Yes;
         }
         if self.belief.is_none() && (cycle.served < 1.0 || !closing.pressed && cycle.served < FEW) {
-            // Of nothing no rate is made; and who sends little and is refused now and then learns what he sends, and not
-            // what he might.
+            // Nothing makes no rate; and a client that sends little and is refused now and then would learn what it
+            // sends, and not what it might send.
             return Ends::Yes;
         }
         let measured = self.measure(&closing, cycle, sent);

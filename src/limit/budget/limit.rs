@@ -49,7 +49,7 @@ impl Limit {
         amount.min(self.spec.rate.count).min(count)
     }
 
-    /// How long after it was sent a request may be counted of which nobody will hear.
+    /// How long after it was sent the API may still count a request whose answer never comes.
     pub(super) fn late(&self, margin: &Margin) -> Duration {
         let per = self.spec.rate.per;
         let usual = margin.of(per);

@@ -55,7 +55,7 @@ impl Budget {
         }
     }
 
-    /// Whether what is configured holds only until something was learned.
+    /// Whether configured limits hold only until a limit is learned.
     pub fn set_yielding(&mut self, yields: bool) {
         self.yields = yields;
     }
@@ -81,7 +81,7 @@ impl Budget {
         other.histories.iter().for_each(|(unit, history)| self.history(*unit).absorb(history));
     }
 
-    /// `limit`, whose window is as long as that of `spec`, as `spec` has it.
+    /// `limit` with the count, burst and strictness of `spec`, which has the same window.
     fn respecified(&mut self, mut limit: Limit, spec: &LimitSpec, now: Instant) -> Limit {
         limit.gcra.reconfigure(&limit.spec, spec, self.last, now);
         limit.window.retune(spec);
@@ -92,8 +92,8 @@ impl Budget {
         limit
     }
 
-    /// A limit with a window as no limit had before. The `longest` of these knows what is under way, and the history what
-    /// was sent.
+    /// A limit with a window that no limit had before. The `longest` earlier one knows which requests are under way,
+    /// the history what was sent.
     fn added(&mut self, longest: Option<&Limit>, spec: &LimitSpec, now: Instant) -> Limit {
         let mut limit = longest.cloned().unwrap_or_else(|| Limit::new(Source::Config, *spec, self.next));
         limit.spec = *spec;
@@ -104,8 +104,9 @@ impl Budget {
         limit
     }
 
-    /// Counts for `limit` what the history knows, in the place of what it knew itself, and each unit once. What is under
-    /// way has to stay apart, for its events. Nobody knows which units of the history it is: it counts as the last ones.
+    /// Counts for `limit` what the history knows, in the place of what it knew itself, and each unit once. Requests
+    /// under way stay apart, because their events are still to come. The history does not tell which units are theirs:
+    /// the last ones are taken to be.
     fn count_history(&mut self, limit: &mut Limit, now: Instant) {
         let mut under_way = u64::from(limit.window.forget_answered(self.last.unwrap_or(now)));
         let settled = self.spent(limit.spec.unit).into_iter().rev().filter_map(|(at, spent)| {

@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// What is written down of a budget. What was learned of its limits is not in it.
+/// A budget as it is stored. Learned limits are not in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BudgetRecord {
@@ -31,7 +31,7 @@ pub struct BudgetRecord {
     histories: Vec<(Unit, HistoryRecord)>,
     margin: MarginRecord,
     last: Option<Instant>,
-    /// So much more of each unit may have been taken since; `None` if nobody wrote that down.
+    /// How much of each unit may have been taken since; `None` if that was not written down.
     ahead: Option<Vec<(Unit, u32)>>,
 }
 
@@ -52,7 +52,7 @@ struct LimitRecord {
     window: Vec<WindowEntry>,
 }
 
-/// A time of which nobody wrote down what was taken in it: it counts as used to the full.
+/// A time span without a record of what was taken: it counts as used to the full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
     /// All that was taken up to this instant is written down; `None` if nothing at all is known.
@@ -81,7 +81,7 @@ impl Budget {
         !self.calendar.is_empty() || self.long_limits().next().is_some()
     }
 
-    /// Whether what is taken has to be written down before.
+    /// Sets whether units of long limits are written down before they are taken.
     pub fn set_kept(&mut self, kept: bool) {
         let mut before = self.ahead.take().unwrap_or_default();
         let mut units: Vec<Unit> = self.long_limits().map(|limit| limit.spec.unit).collect();
@@ -95,7 +95,7 @@ impl Budget {
         self.ahead = (kept && !units.is_empty()).then(|| units.into_iter().map(&mut ahead_of).collect());
     }
 
-    /// Whether the next block has to be written down. Says so once.
+    /// Whether the next block has to be written down. True once for each block.
     pub fn asks_for_block(&mut self) -> bool {
         let Some(ahead) = &mut self.ahead else { return false };
         let low = ahead.iter().any(|(_, ahead)| ahead.is_low());
@@ -106,7 +106,7 @@ impl Budget {
         low
     }
 
-    /// What is to be written down. If `last`, nothing more will be taken.
+    /// The record to be stored. With `last`, nothing more will be taken after it.
     pub fn record(&mut self, now: Instant, last: bool) -> BudgetRecord {
         let promised = self.ahead.take().map(|mut ahead| {
             let mut promise = |(unit, ahead): &mut (Unit, WrittenAhead)| {
@@ -157,7 +157,7 @@ impl Budget {
         }
         let calendar = record.calendar.iter().filter_map(|record| CalendarCount::restored(record, epoch));
         budget.calendar = calendar.collect();
-        // Whoever is to write down what he takes ahead, and ends well, takes that word back.
+        // A process that writes ahead and ends in order takes the promise back.
         let unknown = Gap { from: Some(record.at), until: now };
         let gap = gap.filter(|gap| record.at < gap.until);
         for unit in budget.units() {
@@ -173,7 +173,7 @@ impl Budget {
         budget
     }
 
-    /// In a `gap` as much was taken as could be, at its end.
+    /// Counts as much as could be taken in `gap`, as if it was taken at the end of it.
     pub fn presume(&mut self, gap: Gap) {
         self.units().into_iter().for_each(|unit| self.presume_of(unit, gap, None));
     }
@@ -187,7 +187,7 @@ impl Budget {
         units
     }
 
-    /// In a `gap` as much of `unit` was taken as could be, at its end; no more than `most`.
+    /// The same for one `unit`, and no more than `most`.
     fn presume_of(&mut self, unit: Unit, gap: Gap, most: Option<u32>) {
         let most = u64::from(most.unwrap_or(u32::MAX));
         let configured = self
@@ -222,8 +222,8 @@ impl Budget {
         self.last = self.last.max(Some(gap.until));
     }
 
-    /// Nothing is known of what was taken before `until`: short limits count as used up. Long ones do not, as that would
-    /// hold up requests for more than it is worth.
+    /// Nothing is known of what was taken before `until`: short limits count as used up. Long ones do not: requests
+    /// would wait for far longer than the risk is worth.
     pub fn presume_short(&mut self, until: Instant) {
         let long = self.limits.extract_if(.., |limit| limit.spec.rate.per >= LONG).collect::<Vec<_>>();
         let calendar = std::mem::take(&mut self.calendar);
@@ -277,7 +277,7 @@ impl Limit {
 impl LimitRecord {
     /// This limit for `budget`. Nothing that is on its way will be heard of any more.
     fn restored(&self, budget: &mut Budget, now: Instant) -> Limit {
-        // A file that somebody wrote by hand must not end in a division by nothing.
+        // A file written by hand must not lead to a division by zero.
         let per = Duration::from_nanos(self.per.max(u64::from(self.count.get())));
         let rate = Rate { count: self.count, per };
         let mut limit = Limit::new(

@@ -14,10 +14,10 @@ use crate::{
 /// on both sides of it. Nothing is lost by that: what is left of a limit then can still be used right after.
 const SKEW: u64 = 2_000_000_000;
 
-/// So many periods are kept: the clock of the system may be set back into one that was over.
+/// The number of periods that are kept: the system's clock may be set back into an earlier one.
 const KEPT: usize = 4;
 
-/// So many renewals ahead are looked up one by one; beyond that all are as far apart as the last two.
+/// The number of renewals that are looked up one by one; later ones are taken to be as far apart as the last two.
 const LOOKED_UP: u32 = 8;
 
 /// How far a limit is used.
@@ -27,7 +27,7 @@ pub struct CalendarCount {
     /// When [`Instant::START`] was, in nanoseconds since 1970.
     epoch: u64,
     /// In no order.
-    tallies: Vec<Tally>,
+    tallies: Vec<PeriodCount>,
     /// The place of the tally that was asked for last.
     last: usize,
 }
@@ -37,7 +37,7 @@ pub struct CalendarCount {
 pub struct CalendarUsage {
     /// The limit.
     pub limit: CalendarLimit,
-    /// Amount units that were used since it was renewed.
+    /// Units used since it was renewed.
     pub used: u32,
     /// Until it is renewed again.
     pub renewed_in: Duration,
@@ -45,7 +45,7 @@ pub struct CalendarUsage {
     pub period: Duration,
 }
 
-/// What is written down of a limit that a calendar renews.
+/// A calendar limit as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CalendarRecord {
     /// As it is written in a configuration.
@@ -56,14 +56,14 @@ pub struct CalendarRecord {
 
 /// What was used in one period.
 #[derive(Clone, Debug)]
-struct Tally {
+struct PeriodCount {
     period: Period,
     used: u32,
     /// The numbers of the units that count here: from this one on,
     first: Seq,
     /// and up to, but without, this one.
     end: Seq,
-    /// Those that were taken before and left in this period; by the first number of each.
+    /// Charges that were taken before this period and left in it, by the first number of each.
     late: Vec<Seq>,
 }
 
@@ -83,13 +83,13 @@ impl CalendarCount {
     /// As it is written down.
     pub fn record(&self) -> CalendarRecord {
         let used = self.tallies.iter().filter(|tally| tally.used > 0);
-        let periods = used.map(|Tally { period, used, .. }| (period.start, period.end, *used)).collect();
+        let periods = used.map(|PeriodCount { period, used, .. }| (period.start, period.end, *used)).collect();
         CalendarRecord { limit: self.limit.to_string(), periods }
     }
 
     /// As it was written down; `None` if that limit cannot be read.
     pub fn restored(record: &CalendarRecord, epoch: Duration) -> Option<Self> {
-        let period = |&(start, end, used): &_| Tally { used, ..Tally::new(Period { start, end }) };
+        let period = |&(start, end, used): &_| PeriodCount { used, ..PeriodCount::new(Period { start, end }) };
         let tallies = record.periods.iter().take(KEPT).map(period).collect();
         Some(Self { tallies, ..Self::new(record.limit.parse().ok()?, epoch) })
     }
@@ -177,7 +177,7 @@ impl CalendarCount {
     /// How far it is used.
     pub fn usage(&mut self, now: Instant) -> CalendarUsage {
         let at = self.unix(now);
-        let &mut Tally { period, used, .. } = self.tally(at);
+        let &mut PeriodCount { period, used, .. } = self.tally(at);
         CalendarUsage {
             limit: self.limit.clone(),
             used,
@@ -186,8 +186,8 @@ impl CalendarCount {
         }
     }
 
-    /// Runs `change` on the tally of `at`, and on that of a period which begins or ends close to it.
-    fn near(&mut self, at: Instant, mut change: impl FnMut(&mut Tally)) {
+    /// Runs `change` on the period of `at`, and on one that begins or ends close to it.
+    fn near(&mut self, at: Instant, mut change: impl FnMut(&mut PeriodCount)) {
         let at = self.unix(at);
         let earlier = self.tally(at.saturating_sub(SKEW));
         let period = earlier.period;
@@ -199,8 +199,8 @@ impl CalendarCount {
     }
 
     /// The tally of the period that `at` is in, in nanoseconds since 1970.
-    fn tally(&mut self, at: u64) -> &mut Tally {
-        let covers = |tally: &Tally| tally.period.covers(at);
+    fn tally(&mut self, at: u64) -> &mut PeriodCount {
+        let covers = |tally: &PeriodCount| tally.period.covers(at);
         if !self.tallies.get(self.last).is_some_and(covers) {
             self.last = self.tallies.iter().position(covers).unwrap_or_else(|| self.open(at));
         }
@@ -213,7 +213,7 @@ impl CalendarCount {
             let told = |index: &usize| (self.tallies[*index].used > 0, self.tallies[*index].period.end);
             self.tallies.swap_remove((0..KEPT).min_by_key(told).unwrap_or_default());
         }
-        self.tallies.push(Tally::new(self.limit.period(at)));
+        self.tallies.push(PeriodCount::new(self.limit.period(at)));
         self.tallies.len() - 1
     }
 
@@ -226,9 +226,9 @@ impl CalendarCount {
     }
 }
 
-// === impl Tally ===
+// === impl PeriodCount ===
 
-impl Tally {
+impl PeriodCount {
     fn new(period: Period) -> Self {
         Self { period, used: 0, first: 0, end: 0, late: Vec::new() }
     }

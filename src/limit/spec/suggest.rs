@@ -1,4 +1,4 @@
-//! What somebody who wrote a limit in other words probably meant.
+//! Suggests how to write a limit that was put into other words.
 
 use super::UNITS;
 

@@ -22,7 +22,7 @@ pub(super) struct UnitBucket {
     pub(super) last_answered: Instant,
 }
 
-// === impl Bucket ===
+// === impl UnitBucket ===
 
 impl UnitBucket {
     pub(super) fn starting(first: Seq) -> Self {

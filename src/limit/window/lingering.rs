@@ -1,11 +1,11 @@
-//! A window of which other processes have a part.
+//! A window that is shared with other processes.
 
 use std::{collections::VecDeque, time::Duration};
 
 use super::Window;
 use crate::clock::Instant;
 
-/// Units that count no more for those that go our way to the API, and may still do for others, whose way is shorter.
+/// Units that have left this process' window, and may still count for members with a shorter way to the API.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lingering {
     /// For how long.
@@ -24,7 +24,7 @@ impl Window {
         self.shared.get_or_insert_default().time = lingers;
     }
 
-    /// So many units may be used at all.
+    /// Sets how many units may be used at all.
     pub fn set_count(&mut self, count: u32) {
         self.count = count;
     }
@@ -57,7 +57,7 @@ impl Lingering {
         }
     }
 
-    /// Units are used again by us: those that left first.
+    /// This process uses units again: those that left first.
     pub(super) fn take(&mut self, mut units: u32) {
         while let Some((oldest, _)) = self.units.front_mut().filter(|_| units > 0) {
             let used = units.min(*oldest);

@@ -22,8 +22,8 @@ impl Window {
         self.buckets.iter().filter(|bucket| bucket.used > 0).map(UnitBucket::record).collect()
     }
 
-    /// Counts what was written down, `now` that nobody will hear any more of what was on its way: the API has counted it
-    /// `late` after it was sent at most. Units are numbered from `next` on.
+    /// Counts the units of `record`. Answers to what was under way will not arrive: the API counted it at most `late`
+    /// after it was sent. Units are numbered from `next` on.
     pub(in crate::limit) fn restore(&mut self, record: &[WindowEntry], now: Instant, late: Duration, next: &mut Seq) {
         for &WindowEntry(units, sent, answered) in record {
             let Some(cost) = Amount::new(units) else { continue };

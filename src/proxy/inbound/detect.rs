@@ -59,7 +59,7 @@ async fn first_word(exchange: &Exchange) -> Option<Protocol> {
     drain.as_mut().enable();
     loop {
         if proxy.is_draining() {
-            // Whoever has connected at the last moment may be about to speak; a silent one must not hold up the end.
+            // A client that connected at the last moment may be about to send; a silent one must not hold up the end.
             deadline = deadline.min(proxy.clock.now() + LAST_MOMENT);
         }
         tokio::select! {
@@ -83,7 +83,7 @@ fn peek(client: &ClientConnection) -> Option<Protocol> {
     let mut heard = [0; PREFACE.len()];
     let read = || match rustix::net::recv(&client.stream, &mut heard, RecvFlags::PEEK)? {
         (n, _) if n > 0 && n < PREFACE.len() && PREFACE.starts_with(&heard[..n]) => {
-            // What is there is no news any more, but whoever reads on has to know of it.
+            // The socket will not report again what is there already, so the next reader has to know of it.
             client.set_unread(true);
             Err(io::ErrorKind::WouldBlock.into())
         }

@@ -30,11 +30,11 @@ use crate::{
     },
 };
 
-/// As much of an answer hyper may hold before it gets another piece.
+/// How many bytes of an answer hyper may hold before it gets another piece.
 const AT_ONCE: usize = 16 * 1024;
 
-/// An answer's body of which hyper gets more when the worker has taken what there was: it would keep as much as fits into
-/// the longest head, and a piece more.
+/// An answer's body that gives hyper more only when the worker has taken what there was: hyper would hold as much as
+/// the longest head may have, and a piece more.
 struct Unhurried {
     body: ResponseBody,
     exchange: Arc<Exchange>,
@@ -72,7 +72,7 @@ where
     let mut connection = pin!(connection);
     let mut watch = Watchdog::new(exchange.clone());
     let mut drain = pin!(exchange.proxy.drain.notified());
-    // Registers this task once; whoever drains wakes it, and the flags say what has happened.
+    // Registers this task once; the drain wakes it, and the flags say what has happened.
     drain.as_mut().enable();
     let mut shutting_down = false;
     let finished = poll_fn(|cx| {

@@ -112,7 +112,8 @@ where
                 StreamActivity::Idle if now < idle_until => {}
                 StreamActivity::Idle if idle => return Poll::Ready(()),
                 StreamActivity::Idle => {
-                    // A request may be on its way to us: who is told first knows what became of it (RFC 9113 §6.8).
+                    // A request may be on its way: a client that gets GOAWAY first knows what became of it (RFC 9113
+                    // §6.8).
                     idle = true;
                     connection.as_mut().graceful_shutdown();
                     cx.waker().wake_by_ref();

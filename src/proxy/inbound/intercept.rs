@@ -67,7 +67,7 @@ pub(crate) fn protocol(first: &[u8]) -> Option<Protocol> {
     (method > 0 && first.get(method).is_none_or(|after| *after == b' ')).then_some(Protocol::Http1)
 }
 
-/// Serves what is spoken inside of a tunnel. It can be upgraded, and not be a tunnel to somewhere else.
+/// Serves the requests inside of a tunnel. They may ask for an upgrade, but not for another tunnel.
 async fn spoken<S>(session: Arc<Session>, stream: S, protocol: Protocol)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -98,7 +98,7 @@ pub(crate) async fn serve(exchange: Arc<Exchange>, mut client: Socket, route: Ar
         Ok((Some(HANDSHAKE), _)) => {
             let shaken = tokio::select! {
                 shaken = tokio::time::timeout(patience, shake_hands(&exchange, client, &route)) => shaken,
-                // No request has come yet, and who is slow to finish must not hold up the end.
+                // No request has come yet, and a slow handshake must not hold up the end.
                 () = proxy.drain.begun() => return,
             };
             match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
@@ -125,7 +125,7 @@ pub(crate) async fn serve(exchange: Arc<Exchange>, mut client: Socket, route: Ar
             let (host, now) = (&route.origin.host, proxy.clock.now());
             let detail = format!("{host}: what came through a tunnel is neither TLS nor HTTP");
             proxy.reports.incidents.not_intercepted(Incidents::NOT_HTTP, detail, LEAVE_ALONE, now);
-            if proxy.reports.throttle.is_due(LogTopic::Stranger, host, now) {
+            if proxy.reports.throttle.is_due(LogTopic::NotHttp, host, now) {
                 warn!(
                     %host,
                     "ended a tunnel: its host is intercepted, and what came through it is neither TLS nor HTTP/1; \
@@ -151,7 +151,7 @@ async fn shake_hands(
         Ok(Protocol::Http2) | Err(_) => Alpn::Http2First,
     };
     if exchange.session.client.has_left() {
-        // Who would not wait for that has nothing against our certificate.
+        // A client that does not wait for that has not rejected our certificate.
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
     let ca = proxy.ca().ok_or_else(|| io::Error::other("there is no certificate authority"))?;
@@ -160,7 +160,7 @@ async fn shake_hands(
     Ok((stream, Arc::new(exchange.session.inside(route.origin.clone(), Protocol::Http1))))
 }
 
-/// Whoever goes away before it has asked for TLS has seen no certificate that it could distrust.
+/// A client that leaves before its ClientHello has seen no certificate that it could distrust.
 fn unasked(error: io::Error) -> io::Error {
     if went_away(&error) { io::Error::other("the client went away in its ClientHello") } else { error }
 }
@@ -211,8 +211,8 @@ fn not_shaken(exchange: &Exchange, route: &Route, error: &io::Error) {
     }
 }
 
-/// Says that a worker took our certificate and left without a request, if nothing has ever been sent to the host: whoever
-/// pins a certificate looks at it only after the handshake. Others open connections that they may need later.
+/// Logs that a worker took our certificate and left without a request, if nothing has ever been sent to the host:
+/// clients that pin a certificate look at it only after the handshake. Others open connections in advance.
 fn left_unused(exchange: &Exchange, route: &Route) {
     let (proxy, host, now) = (&exchange.proxy, &route.origin.host, exchange.proxy.clock.now());
     if route.lane.snapshot().stats.sent > 0 {

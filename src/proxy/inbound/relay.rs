@@ -32,7 +32,7 @@ where
     U: AsyncRead + AsyncWrite + Unpin,
 {
     let metrics = permit.lane().metrics().clone();
-    // Whoever asks sees it open until it is counted.
+    // `/status` shows it open until it is counted.
     let open = OpenTunnel::new(&exchange);
     copy(&exchange, client, upstream, permit).await;
     metrics.count(metrics::CallOutcome::Tunnelled);

@@ -78,7 +78,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// What hyper says on its own account, to a client whose request it could not read, helps nobody. Says it better.
+    /// Replaces the empty 4xx with which hyper answers a request that it could not read.
     ///
     /// Ready with `true` once all of that is written; `false`: there is nothing of the kind.
     fn poll_say_better(&mut self, cx: &mut Context<'_>, head: &[u8]) -> Poll<io::Result<bool>> {

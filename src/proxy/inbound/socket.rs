@@ -31,7 +31,7 @@ pub(crate) struct Socket {
 const LINGER: Duration = Duration::from_secs(2);
 /// The same while the process ends.
 const HURRY: Duration = Duration::from_millis(100);
-/// As much as is looked at to find out what a client speaks.
+/// How many bytes are read to find out what a client speaks.
 const PEEK: usize = 4096;
 
 // === impl Socket ===
@@ -83,9 +83,9 @@ impl ClientConnection {
         }
     }
 
-    /// We have said all, and the client may still be sending: a body that was answered early, for instance. Closed with that
-    /// unread, the system would tell the client to forget our answer (RFC 9112 §9.6). Waits until it closes, too; not for
-    /// long, and not for clients that go on and on.
+    /// All is written, but the client may still be sending, such as a body that was answered early. Closed with data
+    /// unread, the system would reset the connection, and the client lose our answer (RFC 9112 §9.6). Waits until it
+    /// closes, too; not for long, and not for clients that go on and on.
     pub(crate) async fn linger(&self) {
         let until = self.proxy.clock.now() + if self.proxy.is_draining() { HURRY } else { LINGER };
         // hyper does that itself, but not after a CONNECT that was refused.

@@ -18,8 +18,8 @@ use crate::{
     tls::Protocol,
 };
 
-/// How long the slot of a tunnel is kept for whoever says nothing in it. Unspent it holds up its lane: as many silent
-/// tunnels as a limit has slots, and nobody else would get one.
+/// How long a silent tunnel keeps its slot. Unspent, a slot holds up its lane: silent tunnels could take all slots of a
+/// limit.
 const FIRST_WORD: Duration = Duration::from_millis(500);
 
 /// Serves what the last request on a connection has made of it, to its end.
@@ -104,8 +104,8 @@ async fn first_word(exchange: &Exchange, client: &mut Socket, upstream: &TcpStre
     tokio::select! {
         biased;
         first = client.peek() => first.map(intercept::protocol),
-        // Whoever waits for the upstream to speak first is not speaking HTTP. Looked at, because a connection that a
-        // parent proxy has made is still noted as readable after its answer.
+        // A client that waits for the upstream to send first does not speak HTTP. Looked at, because a connection that
+        // a parent proxy has made is still noted as readable after its answer.
         _ = upstream.peek(&mut there) => Ok(None),
         () = proxy.clock.sleep_until(proxy.clock.now() + exchange.progress.timeouts().idle) => Ok(None),
         () = proxy.drain.begun() => Ok(None),

@@ -30,8 +30,8 @@ impl Watchdog {
         Self { exchange, tick, timer: Box::pin(tokio::time::sleep(tick)) }
     }
 
-    /// Ready when what the exchange is at has taken too long, and there is nobody left to tell. Before that it makes the
-    /// request fail that is under way. To be asked before that is polled.
+    /// Ready when the current phase has taken too long and there is no request to fail. Before that it makes the
+    /// request under way fail, so it is to be polled before that.
     pub(crate) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let exchange = self.exchange.clone();
         while self.timer.as_mut().poll(cx).is_ready() {

@@ -38,7 +38,7 @@ impl Appetite {
         }
         let mut reader = self.reader.lock();
         *reader = Some(cx.waker().clone());
-        // Whoever has whetted it before the waker was there has woken nobody.
+        // It may have been whetted before the waker was there.
         if self.sated.load(Ordering::Relaxed) { Poll::Pending } else { Poll::Ready(()) }
     }
 }

@@ -1,4 +1,4 @@
-//! Header fields at the border: what is between two hops stays between them (RFC 9110 §7.6).
+//! Header fields at the border: fields of one hop stay on that hop (RFC 9110 §7.6).
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
 /// Ours, and never to be taken from anybody else (RFC 9209).
 pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
-/// Whose answer it is: that of a cache, or of a call that others share (RFC 9211).
+/// How a cache, or a call that several requests share, made the answer (RFC 9211).
 pub(crate) const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 /// W3C Server Timing: what andante added to the time of an answer.
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 /// Our metrics in it: how long a request waited, and what it had to expect when it came.
 const OUR_METRICS: [&str; 2] = ["andante", "andante-expected"];
-/// What andante calls the request. Those of others who are called so are removed.
+/// andante's name of the request. Fields of that name from others are removed.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("andante-request-id");
 
 /// Removes what concerns only the hop that the message came by (RFC 9110 §7.6.1), and its framing, which is made anew.
@@ -32,7 +32,7 @@ pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("andante-reque
 /// Says whether the message allowed trailers, which `TE` does and which is to be allowed again.
 pub(crate) fn remove_hop_by_hop(fields: &mut HeaderMap) -> bool {
     // One pass over what there is, which is little, instead of a dozen look-ups of what mostly is not there.
-    let mut found = Found::default();
+    let mut found = FoundFields::default();
     for name in fields.keys() {
         found.note(name);
     }
@@ -128,7 +128,7 @@ pub(crate) fn is_token(name: &HeaderName) -> bool {
 
 /// What there is to remove.
 #[derive(Default)]
-struct Found {
+struct FoundFields {
     connection: bool,
     te: bool,
     coding: bool,
@@ -140,7 +140,7 @@ struct Found {
     andante: bool,
 }
 
-impl Found {
+impl FoundFields {
     fn note(&mut self, name: &HeaderName) {
         match name.as_str().as_bytes() {
             b"connection" => self.connection = true,
@@ -202,8 +202,8 @@ pub(crate) fn clean_trailers(frame: &mut Frame<Bytes>) {
     remove_our_timing(trailers);
 }
 
-/// Whether a field frames, routes, authenticates, modifies or controls its message, or says what its content is: it means
-/// nothing after that, unless to somebody whom it deceives (RFC 9110 §6.5.1).
+/// Whether a field frames, routes, authenticates, modifies or controls its message, or says what its content is: in
+/// trailers it is of no use, and may deceive a recipient (RFC 9110 §6.5.1).
 fn belongs_into_head(name: &HeaderName) -> bool {
     let name = name.as_str();
     matches!(
@@ -249,7 +249,7 @@ fn belongs_into_head(name: &HeaderName) -> bool {
     ) || ["access-control-", "if-", "sec-", "x-forwarded-"].iter().any(|kind| name.starts_with(kind))
 }
 
-/// Removes every line of the field `name` that somebody else has signed with our name.
+/// Removes every line of the field `name` in which another hop uses our name.
 #[cold]
 fn remove_our_status(fields: &mut HeaderMap, name: HeaderName) {
     let is_ours = |member: &str| {
@@ -265,8 +265,8 @@ fn remove_our_status(fields: &mut HeaderMap, name: HeaderName) {
     }
 }
 
-/// Says how long the request has waited, in milliseconds as W3C Server Timing has it; and, in a metric of its own, what it
-/// had to expect when it came. Nobody else says so in our name.
+/// Sets how long the request has waited, in milliseconds as in W3C Server Timing, and in a metric of its own what was
+/// predicted when it came. Replaces metrics of the same names.
 pub(crate) fn set_our_timing(fields: &mut HeaderMap, wait: Wait) {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let (Wait { time, expected, ahead }, [waited, promised]) = (wait, OUR_METRICS);
@@ -286,7 +286,7 @@ pub(crate) fn set_our_timing(fields: &mut HeaderMap, wait: Wait) {
     }
 }
 
-/// Removes from `Server-Timing` the metrics that somebody else has given our name.
+/// Removes from `Server-Timing` the metrics of our names.
 pub(crate) fn remove_our_timing(fields: &mut HeaderMap) {
     if !fields.contains_key(SERVER_TIMING) {
         return;

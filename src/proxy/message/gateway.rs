@@ -1,5 +1,6 @@
-//! Requests that name no proxy's target but a path of ours: `/https://api.example.com/v1`, or a named route's. Pure:
-//! says where a path leads, and how the answer must read for the client to stay here. Never decides who may.
+//! Requests for a path of ours in the place of a proxy's target: `/https://api.example.com/v1`, or the path of a named
+//! route. Pure: tells where a path leads, and how the answer must read for the client to stay here. Never decides who
+//! may use it.
 //!
 //! ```text
 //! GET /https://api.example.com/v1/x?y  →  GET /v1/x?y of https://api.example.com

@@ -24,14 +24,14 @@ pub(crate) struct IncomingBody {
 /// What notes what passes.
 struct Tap {
     digest: Arc<BodyDigest>,
-    /// That of the connection by which it comes, on which another request may follow.
+    /// The progress of the connection by which it comes; another request may follow on it.
     connection: Arc<Progress>,
 }
 
 /// A hash of a body that passes by.
-pub(crate) struct BodyDigest(Mutex<State>);
+pub(crate) struct BodyDigest(Mutex<DigestState>);
 
-struct State {
+struct DigestState {
     hashers: [DefaultHasher; 2],
     length: u64,
     complete: bool,
@@ -51,7 +51,7 @@ impl IncomingBody {
         Self { incoming, tap: None }
     }
 
-    /// Has `digest` see what is read of it. It comes by the connection with this progress.
+    /// Hashes what is read of it into `digest`. `connection` is the progress of the connection by which it comes.
     pub(crate) fn hash_into(&mut self, digest: Arc<BodyDigest>, connection: Arc<Progress>) {
         if self.incoming.is_end_stream() {
             digest.end();
@@ -99,12 +99,12 @@ impl Tap {
 // === impl BodyDigest ===
 
 impl BodyDigest {
-    /// Of a body of which nothing has passed yet.
+    /// The digest of a body that has not been read yet.
     pub(crate) fn new() -> Arc<Self> {
-        // Random, and dead with this process: nobody can make two bodies collide.
+        // Random in each process: clients cannot make two bodies collide.
         static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(), RandomState::new()]);
         let hashers = [KEYS[0].build_hasher(), KEYS[1].build_hasher()];
-        Arc::new(Self(Mutex::new(State { hashers, length: 0, complete: false })))
+        Arc::new(Self(Mutex::new(DigestState { hashers, length: 0, complete: false })))
     }
 
     fn add(&self, data: &[u8]) {

@@ -48,7 +48,7 @@ impl Interim {
         self.0.lock().open
     }
 
-    /// Wakes whoever asks when there is something to write.
+    /// Wakes the calling task when there is something to write.
     pub(crate) fn wake(&self, cx: &Context<'_>) {
         let mut state = self.0.lock();
         if state.open && !state.writer.as_ref().is_some_and(|writer| writer.will_wake(cx.waker())) {

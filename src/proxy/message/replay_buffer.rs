@@ -29,7 +29,7 @@ struct Contents {
     trailers: Option<HeaderMap>,
     /// All of it is here.
     ended: bool,
-    /// Not to be sent again: it is too large, or nobody will want it.
+    /// It cannot be sent again: it is too large, or no further attempt will be made.
     gone: bool,
     /// What is here is being sent again.
     in_use: bool,
@@ -41,7 +41,7 @@ struct Contents {
     /// Its length was told beforehand. Otherwise it is not told later either: trailers would not fit behind a length.
     sized: bool,
     size: u64,
-    /// What has not been read yet, when the one who read has stopped.
+    /// What has not been read yet, once the reader has stopped.
     rest: Option<IncomingBody>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct ReplayMemory(AtomicUsize);
 
 /// A body is kept, and sent again, in pieces of up to this many bytes.
 const PIECE: usize = 64 * 1024;
-/// How long the one who read a body may take to let go of it.
+/// How long the reader of a body may take to let go of it.
 const LETTING_GO: Duration = Duration::from_secs(1);
 
 // === impl ReplayBuffer ===
@@ -133,7 +133,7 @@ impl ReplayBuffer {
         Some(contents.pieces.len())
     }
 
-    /// The one who read the body stops, with `rest` unread.
+    /// The reader of the body stops, with `rest` unread.
     pub(crate) fn stop(&self, rest: &mut Option<IncomingBody>) {
         let mut contents = self.contents.lock();
         if contents.gone {
@@ -158,7 +158,7 @@ impl ReplayBuffer {
         contents.sized.then(|| contents.pieces.iter().skip(sent).map(|piece| piece.len() as u64).sum())
     }
 
-    /// Nobody will want it any more.
+    /// No further attempt will be made.
     pub(crate) fn let_go(&self) {
         self.contents.lock().let_go();
     }

@@ -52,7 +52,7 @@ impl RequestBody {
         Self { incoming: None, progress, kept: None, written: None }
     }
 
-    /// Has `digest` see what is read of it, on an exchange with this `progress`.
+    /// Hashes what is read of it into `digest`, on an exchange with this `progress`.
     pub(crate) fn hash_into(&mut self, digest: Arc<BodyDigest>, progress: Arc<Progress>) {
         let connection = std::mem::replace(&mut self.progress, progress);
         match &mut self.incoming {

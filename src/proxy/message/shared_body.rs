@@ -22,16 +22,16 @@ use parking_lot::Mutex;
 use super::progress::Progress;
 use crate::error::BoxError;
 
-/// As much of one body is kept.
+/// How many bytes of one body are kept.
 pub(crate) const MOST: usize = 1024 * 1024;
-/// As much of one body is kept when the memory for all of them is used up.
+/// The same, when the memory for all bodies is used up.
 const LEAST: usize = 64 * 1024;
 /// What a piece costs beside its bytes.
 const PIECE: usize = 64;
 
 /// The body.
 pub(crate) struct SharedBody {
-    state: Mutex<State>,
+    state: Mutex<SharedBodyState>,
     memory: Arc<SharedMemory>,
     /// Its length, as far as that was known at its beginning.
     size: SizeHint,
@@ -62,7 +62,7 @@ pub(crate) struct SharedReader {
 }
 
 #[derive(Default)]
-struct State {
+struct SharedBodyState {
     pieces: VecDeque<Piece>,
     /// The number of the first piece that is kept.
     first: u64,
@@ -70,7 +70,7 @@ struct State {
     kept: usize,
     end: Option<BodyEnd>,
     readers: Vec<Option<Position>>,
-    /// So many readers are to come that nothing is forgotten before.
+    /// How many readers are still to come; nothing is forgotten before.
     expected: usize,
     writer: Option<Waker>,
 }
@@ -102,12 +102,12 @@ struct BrokenOff(Arc<str>);
 // === impl SharedBody ===
 
 impl SharedBody {
-    /// A body of `size` of which nothing has come yet.
+    /// A body of `size` that has not begun.
     pub(crate) fn new(size: SizeHint, memory: Arc<SharedMemory>) -> Arc<Self> {
         Arc::new(Self { state: Mutex::default(), memory, size })
     }
 
-    /// Nothing is forgotten before this many readers have begun: those that wait for it are told of it one by one.
+    /// Nothing is forgotten before this many readers have begun: they wake one by one.
     pub(crate) fn expect(&self, readers: usize) {
         self.state.lock().expected = readers;
     }
@@ -218,14 +218,14 @@ impl Drop for SharedBody {
     }
 }
 
-// === impl State ===
+// === impl SharedBodyState ===
 
-impl State {
+impl SharedBodyState {
     fn is_full(&self, memory: &SharedMemory) -> bool {
         self.kept >= if memory.is_full() { LEAST } else { MOST }
     }
 
-    /// Forgets what every reader has read. Says what that cost. From then on nobody may join.
+    /// Forgets what every reader has read, and returns its cost. From then on no reader may join.
     fn trim(&mut self) -> usize {
         if self.expected > 0 {
             return 0;

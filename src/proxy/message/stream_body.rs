@@ -29,7 +29,7 @@ pub(crate) const MOST_STREAMS: usize = 256;
 pub(crate) const CONNECTION_WINDOW: u32 = STREAM_WINDOW * MOST_STREAMS as u32;
 /// What unread short pieces of one stream may cost.
 const SHARE: usize = CONNECTION_WINDOW as usize / 2 / MOST_STREAMS;
-/// As much is read ahead of a worker.
+/// How many bytes are read ahead of a worker.
 const AHEAD: usize = 64 * 1024;
 /// The same of pieces so short that they must not lie in h2.
 const MOST_AHEAD: usize = 512 * 1024;
@@ -66,7 +66,7 @@ struct Buffer {
     overhead: usize,
     /// How much is still to be taken, as far as that is known.
     expected: SizeHint,
-    /// Who waits for more of it, and who waits for room.
+    /// The task that waits for more of it, and the one that waits for room.
     reader: Option<Waker>,
     filler: Option<Waker>,
 }
@@ -146,7 +146,8 @@ impl Drop for StreamBody {
 // === impl Buffer ===
 
 impl Buffer {
-    /// Reads what has come, as far as there is room. Ready when no more is to come; with an error if nobody takes it.
+    /// Reads what has come, as far as there is room. Ready when no more is to come; with an error if the worker does
+    /// not read.
     fn fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Unread>> {
         loop {
             let full = self.ahead >= AHEAD && !self.must_be_read();

@@ -33,7 +33,7 @@ struct JsonMember {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seeking {
-    /// The name with its quotes, of which so much has come.
+    /// The name with its quotes: how many of its bytes have come.
     Name(usize),
     Colon,
     Value,
@@ -88,7 +88,7 @@ impl UsageReader {
         let fields = self.fields.iter().map(|(unit, used)| (*unit, Some(*used)));
         for (unit, used) in fields.chain(self.members.iter().map(|member| (member.unit, member.last))) {
             let found = if open(unit) { &mut usage.at_least } else { &mut usage.said };
-            // Of a unit of which a whole answer says nothing, nothing is known.
+            // A whole answer that does not name a unit tells nothing of it.
             let Some(used) = used.or(open(unit).then_some(0)) else { continue };
             match found.iter_mut().find(|(other, _)| *other == unit) {
                 Some((_, sum)) => *sum = sum.saturating_add(used),
@@ -99,7 +99,7 @@ impl UsageReader {
     }
 }
 
-// === impl Member ===
+// === impl JsonMember ===
 
 impl JsonMember {
     /// The number, once it has ended.

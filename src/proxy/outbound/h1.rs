@@ -27,8 +27,8 @@ use crate::{
 /// The head of an answer.
 pub(crate) const MAX_HEAD: usize = 512 * 1024;
 
-/// How long a connection that nobody sends on any more may take to end. hyper writes first what it has begun to write,
-/// and an upstream that does not read would never let it.
+/// How long a connection without a sender may take to end. hyper writes first what it has begun to write, and an
+/// upstream that does not read would never let it.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Sends requests on a connection, one at a time. The connection ends without it.

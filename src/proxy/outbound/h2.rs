@@ -39,11 +39,11 @@ const UNTOLD: usize = 7919;
 const PING: Duration = Duration::from_secs(20);
 
 /// Sends requests on a connection, many at a time.
-type Sender = http2::SendRequest<RequestBody>;
+type H2Sender = http2::SendRequest<RequestBody>;
 
 /// An HTTP/2 connection.
 pub(crate) struct SharedConnection {
-    sender: Sender,
+    sender: H2Sender,
     writes: Arc<Writes>,
     /// How many requests are under way on it.
     active: AtomicUsize,
@@ -88,7 +88,7 @@ where
     let (told, settled) = oneshot::channel();
     let open = metrics.upstream_connections.clone();
     open.inc();
-    // Weakly, because the connection ends when nobody can send on it any more.
+    // Weakly, because the connection ends with its last sender.
     let (weak, mut told) = (Arc::downgrade(&shared), Some(told));
     tokio::spawn(async move {
         let (mut connection, mut frames, mut ended) = (Some(Box::pin(connection)), executor.frames(), None);
@@ -111,7 +111,7 @@ where
                     connection = None;
                 }
             }
-            // Streams outlive those who could open more.
+            // Streams outlive the senders that could open more.
             if frames.is_none() { ended.take().map_or(Poll::Pending, Poll::Ready) } else { Poll::Pending }
         });
         if let Err(error) = ended.await {
@@ -134,14 +134,14 @@ where
 
 impl SharedConnection {
     /// One on which no request may be sent yet.
-    fn new(sender: Sender, writes: Arc<Writes>, clock: Clock) -> Self {
+    fn new(sender: H2Sender, writes: Arc<Writes>, clock: Clock) -> Self {
         let since = AtomicU64::new(clock.now().as_nanos());
         Self { sender, writes, active: AtomicUsize::new(0), allowed: AtomicUsize::new(0), since, clock }
     }
 
     /// Room for one more request, if the upstream allows it.
     pub(crate) fn open(self: &Arc<Self>) -> Option<Stream> {
-        // One thread's pool: nobody else comes in between.
+        // The pool is one thread's: nothing comes in between.
         self.has_room().then(|| {
             self.active.fetch_add(1, Ordering::Relaxed);
             Stream(self.clone())
@@ -165,7 +165,7 @@ impl SharedConnection {
         Instant::from_nanos(self.since.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn sender(&self) -> Sender {
+    pub(crate) fn sender(&self) -> H2Sender {
         self.sender.clone()
     }
 

@@ -1,8 +1,8 @@
 //! Runs what hyper makes of an HTTP/2 connection: the frames in the task that asked for the connection, the rest in tasks
 //! of their own.
 //!
-//! hyper tells nobody what the upstream allows, and would have another task read the frames that say so. In one task with
-//! them the answer is looked up whenever it may have changed.
+//! hyper does not expose how many streams the upstream allows, and would read the frames that say so in another task.
+//! In one task with them the answer is looked up whenever it may have changed.
 
 use std::{
     future::Future,

@@ -1,4 +1,4 @@
-//! The connections to one upstream: those that nobody uses, those that many share, and one in a request's hands.
+//! The connections to one upstream: unused ones, shared ones, and one in a request's hands.
 
 use std::{
     sync::{
@@ -57,11 +57,11 @@ struct Idle {
     sender: Sender,
     writes: Arc<Writes>,
     since: Instant,
-    _counted: Counted,
+    _counted: IdleCount,
 }
 
 /// Counts an unused connection while there is one.
-struct Counted(Arc<AtomicUsize>);
+struct IdleCount(Arc<AtomicUsize>);
 
 /// A connection in use. Dropped it is closed, unless it was released or is one that others use, too.
 pub(crate) struct PooledConnection {
@@ -161,7 +161,7 @@ impl HostPool {
 
     fn put(&self, sender: Sender, writes: Arc<Writes>, since: Instant) {
         if self.unused.load(Ordering::Relaxed) < MOST_UNUSED {
-            self.idle.lock().push(Idle { sender, writes, since, _counted: Counted::new(&self.unused) });
+            self.idle.lock().push(Idle { sender, writes, since, _counted: IdleCount::new(&self.unused) });
         }
     }
 }
@@ -236,16 +236,16 @@ impl PooledConnection {
     }
 }
 
-// === impl Counted ===
+// === impl IdleCount ===
 
-impl Counted {
+impl IdleCount {
     fn new(unused: &Arc<AtomicUsize>) -> Self {
         unused.fetch_add(1, Ordering::Relaxed);
         Self(unused.clone())
     }
 }
 
-impl Drop for Counted {
+impl Drop for IdleCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

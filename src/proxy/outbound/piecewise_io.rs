@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf, Take};
 
 use crate::proxy::message::writes::Writes;
 
-/// As much is read at once. One byte more, and hyper, which has room for a power of two, would make twice the room.
+/// How many bytes are read at once. With one byte more, hyper, whose buffer is a power of two, would double it.
 const PIECE: u64 = 32 * 1024 - 1;
 
 /// A connection that is read in pieces.

@@ -31,7 +31,7 @@ pub struct Pool {
 pub(crate) struct PoolKey {
     pub(crate) origin: Origin,
     pub(crate) rule: Arc<str>,
-    /// In the clear, and by HTTP/2 all the same.
+    /// HTTP/2 in the clear (h2c).
     pub(crate) h2c: bool,
     /// See [`Outbound::way`](super::Outbound).
     pub(crate) way: u64,
@@ -51,7 +51,7 @@ impl Pool {
         self.hosts.lock().entry(key).or_insert_with(|| new().into()).clone()
     }
 
-    /// Closes connections that were not used for long, and forgets upstreams that nobody calls.
+    /// Closes connections that were not used for long, and forgets upstreams without any.
     pub fn sweep(&self) {
         let oldest = self.clock.now() - self.keep_alive;
         self.hosts.lock().retain(|_, host| host.sweep(oldest) || Arc::strong_count(host) > 1);

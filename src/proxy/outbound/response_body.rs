@@ -137,7 +137,7 @@ impl UpstreamBody {
             while !self.ended && self.broken.is_none() && length(&self.ahead) < most {
                 match poll_fn(|cx| self.poll_incoming(cx)).await {
                     Some(Ok(frame)) => self.ahead.push_back(frame),
-                    // For whoever reads on: asked again, hyper would say that it has ended.
+                    // Kept for the next read: polled again, hyper would report the end.
                     Some(Err(error)) => self.broken = Some(error),
                     None => {}
                 }
@@ -255,7 +255,7 @@ impl UpstreamBody {
     }
 }
 
-// === impl Source ===
+// === impl BodySource ===
 
 impl BodySource {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {

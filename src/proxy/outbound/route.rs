@@ -39,7 +39,7 @@ use crate::{
 
 /// How long others wait for a connection that one has begun to make, before they make one of their own.
 const HEAD_START: Duration = Duration::from_secs(1);
-/// A connection that is to be made ready for its slot is wanted no more if nobody waits; this often that is looked at.
+/// How often it is checked whether requests still wait for the slot that a connection is to be made ready for.
 const STILL_WANTED: Duration = Duration::from_secs(1);
 
 /// Where a request goes, found once and remembered by the connection it came on.
@@ -153,8 +153,8 @@ impl Route {
         }
     }
 
-    /// Makes a connection shortly after `at`, unless there is one then, nobody waits any more, or somebody is at it
-    /// already: never one per ticket.
+    /// Makes a connection shortly after `at`, unless there is one then, no request waits any more, or one is being
+    /// made: never one per ticket.
     pub(crate) fn warm(self: &Arc<Self>, at: Instant) {
         if self.host_pool.is_warm() || self.host_pool.warming.swap(true, Ordering::Relaxed) {
             return;
@@ -178,7 +178,8 @@ impl Route {
         });
     }
 
-    /// Waits for `at`, as long as somebody waits for a slot: a lane may pause for hours, and is not to be kept for nobody.
+    /// Waits for `at`, as long as requests wait for a slot: a lane may pause for hours, and must not be kept for
+    /// nothing.
     async fn is_wanted_at(&self, at: Instant) -> bool {
         let clock = &self.outbound.clock;
         loop {
@@ -193,7 +194,7 @@ impl Route {
         }
     }
 
-    /// What the upstream speaks. If nobody knows yet, a connection is made, which the next request will use.
+    /// The upstream's protocol. If it is not known yet, makes a connection, which the next request will use.
     pub(crate) async fn protocol(&self, pool: &Pool) -> Result<Protocol, Error> {
         if let Some(known) = self.host_pool.protocol() {
             return Ok(known);
@@ -211,7 +212,7 @@ impl Route {
 
     /// Puts `request` into the form that a connection of `protocol` wants.
     pub(crate) fn prepare_for(&self, protocol: Protocol, request: &mut Request<RequestBody>) {
-        // What a compressed answer says of its use, nobody could read on the way.
+        // What a compressed answer reports could not be read on the way.
         if self.lane.policy().usage.iter().any(UsageSource::is_in_body) {
             request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
@@ -251,13 +252,13 @@ impl Route {
         }
         let writes = Writes::new(self.outbound.clock);
         let mut connection = self.http1(SensorIo::new(stream, note(writes.clone())), writes).await?;
-        // Whoever it is for asks at once.
+        // The request that it is for asks at once.
         connection.settle().await;
         connection.release(self.outbound.clock.now());
         Ok(())
     }
 
-    /// Dials, unless somebody else just has.
+    /// Dials, unless another request just has.
     async fn dial_or_share(&self, pool: &Pool, http1_only: bool) -> Result<PooledConnection, Error> {
         let mut first = None;
         if self.may_share(http1_only) {
@@ -265,14 +266,14 @@ impl Route {
             if let Some(connection) = self.host_pool.take(http1_only) {
                 return Ok(connection);
             }
-            // The first may have found out that nobody has to wait for anybody.
+            // The first request may have found out that none has to wait for another.
             first = first.filter(|_| self.may_share(http1_only));
         }
         let _first = first;
         pool.with_room(|| self.dial(http1_only)).await
     }
 
-    /// Whether one connection may do for all who want one now.
+    /// Whether one connection may do for all requests that want one now.
     fn may_share(&self, http1_only: bool) -> bool {
         let newer =
             self.h2c || self.origin.scheme == Scheme::Https && self.host_pool.protocol() != Some(Protocol::Http1);

@@ -1,4 +1,4 @@
-//! An upstream's socket that tells somebody whenever bytes have moved.
+//! An upstream's socket that calls back whenever bytes have moved.
 
 use std::{
     io,
@@ -8,7 +8,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The socket, and whom to tell.
+/// The socket, and the callback.
 pub(crate) struct SensorIo<S, F> {
     stream: S,
     note: F,

@@ -50,7 +50,7 @@ impl Candidate {
         let Some(group) = self.group.upgrade() else { return };
         let mut state = group.state.lock();
         state.over |= !answer.for_all;
-        // Whoever joins from now on comes later, and may find its beginning gone.
+        // A request that joins later may find its beginning gone.
         answer.body.expect(if answer.for_all { state.members } else { 1 });
         drop(state);
         group.stage.send_replace(CallStage::Answered(Arc::new(answer)));

@@ -11,7 +11,7 @@ use crate::{clock::Instant, metrics::CallOutcome, proxy::exchange::Exchange};
 pub const ACCESS: &str = "access";
 /// What workers call their requests, if they do. Passed on as it is.
 const WORKERS_ID: &str = "x-request-id";
-/// Nobody's own id is longer.
+/// Longer ids of clients are not logged.
 const LONGEST_ID: usize = 128;
 /// Segments of a path that are at least this long may be keys.
 const LIKE_A_KEY: usize = 20;

@@ -1,8 +1,8 @@
 //! Lets identical requests share one call. Does nothing where the rule does not ask for it.
 //!
-//! The call runs in a task of its own, with an exchange of its own, and belongs to no worker. `key` says which requests are
-//! identical, and which answers are for all of them. Who waits for it stands in
-//! [`sharing`](crate::proxy::sharing).
+//! The call runs in a task of its own, with an exchange of its own, and belongs to no worker. `key` tells which
+//! requests are identical, and which answers are for all of them; [`sharing`](crate::proxy::sharing) keeps the members
+//! of calls.
 
 mod key;
 
@@ -31,7 +31,7 @@ enum Followed {
     /// An answer, or an error that is its own.
     Ended(Answered),
     /// Nothing, but it may share another one.
-    Again,
+    Rejoin,
     /// Nothing: it goes on by itself.
     Alone,
 }
@@ -55,8 +55,7 @@ where
     let Some(key) = key::of(&call, origin).filter(|key| !sharing.is_alone(*key, clock.now())) else {
         return inner.call(call).await;
     };
-    // Whoever has waited for a call that came to nothing tries another one once: if that has no luck either, it is not
-    // for lack of company.
+    // A request whose call came to nothing tries another one once, and then goes on by itself.
     for _ in 0..2 {
         let (member, candidate) = sharing.join(key, call.claim);
         if let Some(candidate) = candidate {
@@ -68,7 +67,7 @@ where
         }
         match follow(&call, member).await {
             Followed::Ended(answered) => return answered,
-            Followed::Again => call.turn = Turn::Resent,
+            Followed::Rejoin => call.turn = Turn::Resent,
             Followed::Alone => {
                 sharing.set_alone(key, clock.now());
                 break;
@@ -83,7 +82,7 @@ where
     Ok(answer)
 }
 
-/// Runs `call`, and hands what comes of it to those that share it.
+/// Runs `call`, and hands its outcome to the requests that share it.
 async fn run<S>(mut inner: S, call: Call, candidate: Arc<Candidate>)
 where
     S: Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send>,
@@ -98,12 +97,12 @@ where
     let shared = SharedBody::new(size, exchange.proxy.sharing.memory.clone());
     candidate.answered(SharedAnswer { head, body: shared.clone(), tries: shared_call::tries(&exchange), for_all });
     let end = shared_call::pump(body, &shared, &exchange).await;
-    // Nobody joins what is over.
+    // No request may join a call that is over.
     candidate.ended();
     shared.finish(end);
 }
 
-/// Waits for what comes of the call that `member` shares, for as long as `call` may.
+/// Waits for the outcome of the call that `member` shares, for as long as `call` may wait.
 async fn follow(call: &Call, mut member: CallMember) -> Followed {
     let (first, waited) = match shared_call::has_slot(call, member.expected(), member.next(false)).await {
         Ok(first) => first,
@@ -122,7 +121,7 @@ async fn follow(call: &Call, mut member: CallMember) -> Followed {
             None => Followed::Alone,
         },
         SharedOutcome::Error(error) => Followed::Ended(Err(error)),
-        SharedOutcome::Again => Followed::Again,
+        SharedOutcome::Rejoin => Followed::Rejoin,
         SharedOutcome::Alone | SharedOutcome::Sent => Followed::Alone,
     }
 }
@@ -145,10 +144,10 @@ fn read(call: &Call, member: CallMember, shared: &SharedAnswer, waited: Duration
     Some(answer)
 }
 
-// === impl Change ===
+// === impl OriginChange ===
 
 impl OriginChange {
-    /// That of `call`, if it may change something, and its rule has requests share calls.
+    /// The change that `call` may make, if its method is unsafe and its rule has requests share calls.
     pub(super) fn of(call: &Call) -> Option<Self> {
         let shares = call.route.lane.policy().coalesce && !call.request.method().is_safe();
         shares.then(|| Self { sharing: call.exchange.proxy.sharing.clone(), origin: key::origin(&call.route.origin) })

@@ -140,11 +140,11 @@ impl CountedRequest {
     }
 
     /// Its client has left. Clients that keep doing so after the same time have a time-out that is too short for the
-    /// queue, and nobody sees that but us.
+    /// queue, and only andante can see that.
     fn left(&self) {
         let Self { exchange, route, .. } = self;
         let (proxy, lane) = (&exchange.proxy, &route.lane);
-        lane.metrics().count(metrics::CallOutcome::Left);
+        lane.metrics().count(metrics::CallOutcome::ClientLeft);
         let (now, queued) = (proxy.clock.now(), exchange.progress.phase() == Phase::Waiting);
         let Some(usual) = lane.departures().record(now, now.since(exchange.stats.begun()), queued) else { return };
         if proxy.reports.throttle.is_due(LogTopic::Departures, lane.host(), now) {
@@ -163,7 +163,7 @@ impl Drop for CountedRequest {
     fn drop(&mut self) {
         if !self.ended {
             self.left();
-            self.log(metrics::CallOutcome::Left, None);
+            self.log(metrics::CallOutcome::ClientLeft, None);
         }
     }
 }

@@ -70,8 +70,8 @@ pub(super) fn of_kind(draws: &Draws, kind: RouteKey) -> RouteKey {
     narrowest.map_or(kind, |draw| kind.with_budget(draw.budget))
 }
 
-/// What `request` costs that does not say so itself: as the first of the narrower `rules` says that is for it, or else
-/// `own`, that of its host.
+/// The cost of a request that does not name it: that of the first narrower rule that matches it and has one, or else of
+/// `own`, the rule of its host.
 pub(super) fn cost<B>(rules: &[AddedRule], request: &Request<B>, own: &Policy) -> Cost {
     let mut said = rules.iter().filter_map(|rule| Some((rule.policy.added.as_ref()?, rule.policy.cost?))).peekable();
     if said.peek().is_none() {

@@ -201,7 +201,7 @@ async fn renew(
     Ok(())
 }
 
-/// The request once more, if it may come back from an HTTP/2 connection unseen, and has no body that would be gone.
+/// A copy of the request, if an HTTP/2 connection may return it unprocessed, and it has no body that would be gone.
 fn unsent_copy(
     request: &Request<RequestBody>,
     protocol: Protocol,

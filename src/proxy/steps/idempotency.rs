@@ -41,7 +41,7 @@ use crate::{
     },
 };
 
-/// What tells `call` from others, if it is to be sent once: who asks, for what, and the key. A hash of it.
+/// A hash of the client's credentials and fields, the target and the key, if `call` is to be sent once.
 pub(super) fn key(call: &Call) -> Option<Key> {
     let (request, fields) = (&call.request, call.request.headers());
     let mut keys = fields.get_all(retry::replay::IDEMPOTENCY_KEY).iter();
@@ -100,7 +100,7 @@ where
     read(&call, &answer, "andante; fwd=miss").ok_or(Error::KeyInUse)
 }
 
-/// Runs `call`, hands what comes of it to those that bring its key, and keeps it for `keep`.
+/// Runs `call`, hands its outcome to the requests with its key, and keeps the answer for `keep`.
 async fn run<S>(mut inner: S, call: Call, place: Arc<KeyedPlace>, keep: Duration, change: Option<OriginChange>)
 where
     S: Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send>,
@@ -120,7 +120,7 @@ where
     if for_all && matches!(end, BodyEnd::Complete) {
         place.keep(exchange.proxy.clock.now() + keep);
     }
-    // What is not kept is forgotten before anybody could know that it is over.
+    // An answer that is not kept is forgotten before a request can see that it is over.
     drop(place);
     shared.finish(end);
 }
@@ -177,8 +177,8 @@ fn read(call: &Call, shared: &KeyedAnswer, status: &'static str) -> Option<Respo
     Some(answer)
 }
 
-/// Whether an answer is what came of the request: what says that nothing was done, or comes from somebody on the way who
-/// does not know, is no result, and the request may be sent again.
+/// Whether an answer is the request's result. Statuses that say that nothing was done, or that come from a gateway that
+/// does not know, are none: the request may be sent again.
 fn is_result(head: &response::Parts) -> bool {
     const NONE: [StatusCode; 6] = [
         StatusCode::UNAUTHORIZED,

@@ -5,8 +5,8 @@ use std::{
     sync::LazyLock,
 };
 
-/// The hash of `value`. Its key is random and dies with this process: what is kept tells whether two values are the same,
-/// and nothing else, and nobody can make two of them collide.
+/// The hash of `value`. Its key is random in each process: a hash tells whether two values are the same, and nothing
+/// else, and clients cannot make two of them collide.
 pub(crate) fn of(value: impl Hash) -> u64 {
     static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     KEY.hash_one(value)

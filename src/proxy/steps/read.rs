@@ -160,9 +160,9 @@ fn check(exchange: &Arc<Exchange>, request: &Request<RequestBody>) -> Result<(Ar
     Ok((route, gateway))
 }
 
-/// Whether a web page could have a browser send this, to an andante whose names nobody has told us: a page can ask for any
-/// URL, but has to be asked back before it may send a field of its own (Fetch §4.8, CORS-preflight), unless it has pointed
-/// a name of its own here.
+/// Whether a web page could have made a browser send this, to an andante whose host names are not configured. A page
+/// may request any URL, but needs a CORS preflight to send fields of its own (Fetch §4.8), unless it has pointed a name
+/// of its own here.
 fn may_be_a_page(request: &Request<RequestBody>) -> bool {
     let (fields, authority) = (request.headers(), request.uri().authority().map(http::uri::Authority::as_str));
     let vouched = fields.keys().any(|name| name.as_str().starts_with("andante-"));
@@ -205,7 +205,7 @@ fn find_route(
     let seen = seen.parse().map_err(|_| bad_target(request))?;
     let destination = Destination { scheme, named: authority, origin, authority: seen, lane, added };
     let route = Arc::new(exchange.session.route(destination, &settings).ok_or_else(|| bad_target(request))?);
-    // Nobody asks twice for a tunnel on one connection, and no port means something else there.
+    // A connection asks for a tunnel once, and a missing port has no default there.
     if !connect {
         exchange.session.routes.lock().add(route.clone());
     }

@@ -44,7 +44,7 @@ where
             let old = arrival.request.version() == Version::HTTP_10;
             let mut answer = match inner.call(arrival).await {
                 Ok(mut answer) => {
-                    // Whoever keeps no log of requests has nothing to look the name up in.
+                    // Without an access log there is nothing to look the name up in.
                     if exchange.proxy.reports.access_log && !connect {
                         add_id(&mut answer, &exchange);
                     }

@@ -1,7 +1,8 @@
-//! Sends again what may be sent again. Each attempt takes a permit of its own, in front of those who have not been sent yet.
+//! Sends again what may be sent again. Each attempt takes a permit of its own, in front of requests that have not been
+//! sent yet.
 //!
-//! What was refused was not done, and what never arrived was not either: any request may be sent again then. What broke
-//! off may have been done, and only requests that may be repeated are (RFC 9110 §9.2.2), or those that say so themselves.
+//! A request that was refused, or never arrived, was not processed: any may be sent again then. One that broke off may
+//! have been processed: it is sent again only if it is idempotent (RFC 9110 §9.2.2) or has an `Idempotency-Key`.
 //! `policy` decides, `replay` keeps what is sent again, `attempt` is what passes between this step and those below.
 
 pub(crate) mod attempt;
@@ -34,11 +35,11 @@ use crate::{
     },
 };
 
-/// Up to this try a request goes in front of those who have not been sent yet. What is refused once more may be to blame
-/// itself: another one tries then whether a gate may open.
+/// Up to this try a request goes in front of those that have not been sent yet. One that is refused once more may be at
+/// fault itself: another one tries then whether a gate may open.
 const FAVOURED: u32 = 2;
 
-/// Slots may be a little late: nobody is sent away for that.
+/// Slots may be a little late: no request is refused for that.
 pub(crate) const GRACE: Duration = Duration::from_millis(500);
 
 /// Sends again what has failed, for as long as its worker has patience.

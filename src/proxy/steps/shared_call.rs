@@ -30,10 +30,10 @@ use crate::{
     },
 };
 
-/// For so long a reader that has not kept up may hold up the others.
+/// How long a slow reader may hold up the others.
 const HOLD_UP: Duration = Duration::from_secs(5);
 
-/// An exchange like that of `call`, that is no worker's.
+/// An exchange like that of `call`, without a worker.
 pub(super) fn exchange(call: &Call) -> Arc<Exchange> {
     let exchange = Arc::new(Exchange::of_shared_call(call.exchange.session.clone()));
     exchange.stats.begin(exchange.progress.awaits_answer());
@@ -115,8 +115,8 @@ pub(super) fn tries(exchange: &Exchange) -> RequestStats {
     tries
 }
 
-/// Waits for `slot`, that of the call which `call` shares, for as long as `call` may; that slot is `expected` then. Also says
-/// how long that was.
+/// Waits for the `slot` of the shared call, for as long as `call` may wait; the slot is `expected` then. Also returns
+/// how long that took.
 pub(super) async fn has_slot<T>(
     call: &Call,
     expected: Option<Instant>,
@@ -142,7 +142,7 @@ pub(super) fn is_sent(call: &Call) {
     call.exchange.progress.enter_until(Phase::Answer, Instant::FAR);
 }
 
-/// Says whose answer it is (RFC 9211): the last member of the list is that of the cache next to the worker.
+/// Adds a `Cache-Status` (RFC 9211): the last member of the list is that of the cache next to the worker.
 pub(super) fn note(answer: &mut Response<ResponseBody>, status: &'static str) {
     answer.headers_mut().append(CACHE_STATUS, HeaderValue::from_static(status));
 }

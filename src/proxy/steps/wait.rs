@@ -21,16 +21,13 @@ use crate::{
         request_stats::Wait,
         steps::{
             ask::{self, Asking},
-            retry::attempt::AttemptOutcome,
+            retry::{self, attempt::AttemptOutcome},
         },
     },
 };
 
 /// How long before its slot a connection is made ready for a request that waits.
 const WARM_UP: Duration = Duration::from_millis(500);
-
-/// Slots may be a little late: who was let in because his slot matures in time is not sent away for that.
-const GRACE: Duration = Duration::from_millis(500);
 
 /// Lets each request pass when its lane has a slot for it.
 pub(crate) fn for_a_slot<S>(
@@ -54,7 +51,7 @@ where
             let ask = ask::of(request, asking)?;
             // Tunnels make connections of their own.
             let warms = *request.method() != Method::CONNECT;
-            // A statement of its own: beside the wait, what the lane has said would be kept until that is over.
+            // A statement of its own: a temporary would be kept for as long as the request waits.
             let waiting = match route.lane.admit(ask) {
                 Admission::Send(permit) => {
                     if call.place.as_ref().is_some_and(|place| !place.elect()) {
@@ -85,7 +82,7 @@ pub(crate) fn refused(route: &Route, refusal: &Refusal) -> Error {
     Error::Refused { host: route.origin.host.to_string(), why: refusal.to_string(), retry_after: refusal.retry_after() }
 }
 
-/// Another place has sent the request, and whoever waits in this one has been told to leave.
+/// Another place has sent the request, and the task of this one is being aborted.
 fn too_late<T>(permit: Permit) -> Pending<T> {
     drop(permit);
     pending()
@@ -102,7 +99,7 @@ pub(crate) async fn wait(
 ) -> Result<(Permit, Wait), Error> {
     let clock = exchange.proxy.clock;
     let since = clock.now();
-    exchange.progress.enter_until(Phase::Waiting, deadline + GRACE);
+    exchange.progress.enter_until(Phase::Waiting, deadline + retry::GRACE);
     if warms {
         warm_for(route, waiting.expected);
     }
@@ -146,7 +143,7 @@ impl Drop for WaitRecord<'_> {
     }
 }
 
-/// Sees to it that a connection is ready when the slot is: a set-up after it would be the largest jitter of all.
+/// Makes a connection ready for the slot: a set-up after it would be the largest jitter of all.
 fn warm_for(route: &Arc<Route>, slot: Instant) {
     if slot != Instant::FAR {
         route.warm(slot - WARM_UP);

@@ -15,11 +15,11 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct InMemoryLedger {
     clock: Clock,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<LedgerState>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct LedgerState {
     book: Book,
     /// How often it has begun anew.
     run: u32,

@@ -2,11 +2,11 @@
 
 use std::net::{SocketAddr, TcpStream};
 
-use super::{Message, Wire};
+use super::{Message, RawConnection};
 
 /// A client on one connection.
 pub(crate) struct Client {
-    wire: Wire,
+    wire: RawConnection,
     /// What the other side has shown in TLS, in DER.
     pub(crate) certificate: Vec<u8>,
     /// What was agreed on in TLS.
@@ -16,16 +16,16 @@ pub(crate) struct Client {
 impl Client {
     /// Connects to `address`.
     pub(crate) fn connect(address: SocketAddr) -> Self {
-        Self::secure(Wire::new(TcpStream::connect(address).unwrap()), Vec::new(), None)
+        Self::secure(RawConnection::new(TcpStream::connect(address).unwrap()), Vec::new(), None)
     }
 
     /// A client on a connection that is there.
     pub(crate) fn over(stream: TcpStream) -> Self {
-        Self::secure(Wire::new(stream), Vec::new(), None)
+        Self::secure(RawConnection::new(stream), Vec::new(), None)
     }
 
     /// Speaks over `wire`.
-    pub(super) fn secure(wire: Wire, certificate: Vec<u8>, alpn: Option<String>) -> Self {
+    pub(super) fn secure(wire: RawConnection, certificate: Vec<u8>, alpn: Option<String>) -> Self {
         Self { wire, certificate, alpn }
     }
 

@@ -26,7 +26,7 @@ pub(crate) struct Message {
 }
 
 /// A connection, and what was read from it but not asked for yet.
-pub(crate) struct Wire {
+pub(crate) struct RawConnection {
     stream: Box<dyn Stream>,
     buffer: Vec<u8>,
 }
@@ -103,9 +103,9 @@ impl fmt::Debug for Message {
     }
 }
 
-// === impl Wire ===
+// === impl RawConnection ===
 
-impl Wire {
+impl RawConnection {
     pub(crate) fn new(stream: TcpStream) -> Self {
         Self::over(Box::new(stream))
     }

@@ -16,7 +16,7 @@ use rustls::{
 };
 use tempfile::TempDir;
 
-use super::{Andante, Client, Message, PATIENCE, Wire, message::Stream};
+use super::{Andante, Client, Message, PATIENCE, RawConnection, message::Stream};
 
 mod authority;
 mod blind;
@@ -90,7 +90,7 @@ impl Server {
     }
 
     /// Answers a handshake; says what was asked for, and how it went.
-    pub(crate) fn accept(&self, mut socket: TcpStream) -> (Option<Hello>, io::Result<Wire>) {
+    pub(crate) fn accept(&self, mut socket: TcpStream) -> (Option<Hello>, io::Result<RawConnection>) {
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut acceptor = Acceptor::default();
         let accepted = loop {
@@ -123,7 +123,7 @@ impl Server {
         };
         let mut side = Side { tls: connection.into(), socket };
         let shaken = side.tls.complete_io(&mut side.socket);
-        (Some(hello), shaken.map(|_| Wire::over(Box::new(side))))
+        (Some(hello), shaken.map(|_| RawConnection::over(Box::new(side))))
     }
 }
 
@@ -174,7 +174,7 @@ impl Worker {
         side.tls.complete_io(&mut side.socket)?;
         let leaf = side.tls.peer_certificates().and_then(|chain| chain.first()).map(|leaf| leaf.to_vec());
         let alpn = side.tls.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned());
-        Ok(Client::secure(Wire::over(Box::new(side)), leaf.unwrap_or_default(), alpn))
+        Ok(Client::secure(RawConnection::over(Box::new(side)), leaf.unwrap_or_default(), alpn))
     }
 
     /// Shakes hands over `client`.

@@ -14,7 +14,7 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    Message, Wire, eventually,
+    Message, RawConnection, eventually,
     h2::Frames,
     message::Stream,
     record::Record,
@@ -28,7 +28,7 @@ pub(crate) struct Upstream {
 
 /// One connection to an [`Upstream`].
 pub(crate) struct Connection {
-    wire: Wire,
+    wire: RawConnection,
     seen: Arc<Seen>,
 }
 
@@ -69,7 +69,7 @@ impl Upstream {
                 thread::spawn(move || {
                     let wire = match tls {
                         Some(tls) => seen.shaken(tls.accept(stream)),
-                        None => Some(Wire::new(stream)),
+                        None => Some(RawConnection::new(stream)),
                     };
                     if let Some(wire) = wire {
                         script(Connection { wire, seen: seen.clone() });
@@ -168,7 +168,7 @@ impl Seen {
         }
     }
 
-    fn shaken(&self, (hello, shaken): (Option<Hello>, io::Result<Wire>)) -> Option<Wire> {
+    fn shaken(&self, (hello, shaken): (Option<Hello>, io::Result<RawConnection>)) -> Option<RawConnection> {
         self.hellos.lock().extend(hello);
         shaken.ok()
     }

@@ -2,15 +2,15 @@
 
 use std::hash::Hash;
 
-use super::{Claimed, Line, NONE, Place, Queue, Spot, State, Strand, Ticket, TicketRules, recheck};
+use super::{Claimed, Line, NONE, Queue, QueuePlace, Spot, SpotState, Strand, Ticket, TicketRules, recheck};
 use crate::{lane::order::claim::Claim, limit::Sum};
 
 impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// Where all tickets stand whose claim is `wanted`, in the order in which they came. O(waiting).
-    pub fn places(&self, wanted: impl Fn(&Claim) -> bool) -> Vec<Place> {
+    pub fn places(&self, wanted: impl Fn(&Claim) -> bool) -> Vec<QueuePlace> {
         let wanted = |ticket: &Ticket<T>| wanted(&self.strands[ticket.strand].claim);
         let tickets = self.tickets.iter().filter(|(_, ticket)| wanted(ticket));
-        let mut places: Vec<_> = tickets.map(|(id, ticket)| Place { id, key: ticket.key }).collect();
+        let mut places: Vec<_> = tickets.map(|(id, ticket)| QueuePlace { id, key: ticket.key }).collect();
         places.sort_unstable_by_key(|place| place.key);
         places
     }
@@ -140,7 +140,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     fn forget_spot(&mut self, spot: u32) {
         debug_assert_eq!(self.spots[spot].parked, 0, "whatever is parked draws on it");
         if self.spots[spot].listed {
-            self.spots[spot].state = State::Gone;
+            self.spots[spot].state = SpotState::Gone;
         } else {
             self.spots.remove(spot);
         }

@@ -43,8 +43,8 @@ pub(super) struct Line<K> {
 #[derive(Debug)]
 pub(super) struct Spot {
     pub(super) parked: u32,
-    pub(super) state: State,
-    /// What the ticket costs for which it is closed: one that costs as much cannot leave earlier.
+    pub(super) state: SpotState,
+    /// The cost of the ticket for which it is closed: one that costs as much or more cannot leave earlier.
     pub(super) cost: Option<Cost>,
     /// Whether it is among the open ones.
     pub(super) listed: bool,
@@ -53,11 +53,11 @@ pub(super) struct Spot {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum SpotState {
     /// Its strands stand in the front, or are let there.
     Open,
     /// It is looked at again then.
     Closed(Instant),
-    /// Nobody can be parked there any more. It is forgotten once it is not listed.
+    /// Nothing is parked there any more. It is forgotten once it is not listed.
     Gone,
 }

@@ -11,9 +11,10 @@ use crate::lane::order::slab::{Map, Slab};
 #[derive(Debug, Default)]
 pub(super) struct Sets {
     sets: Slab<Set>,
-    /// Its numbers are ours, but a set has many: nobody else chooses which of them.
+    /// Budgets have numbers of ours, but clients choose which of them come together in a set: this hash resists
+    /// collisions.
     numbers: HashMap<Numbers, u32>,
-    budgets: Map<u32, Shared>,
+    budgets: Map<u32, BudgetSpot>,
 }
 
 type Numbers = SmallVec<[u32; 4]>;
@@ -27,13 +28,13 @@ struct Set {
 
 /// A budget: where those are parked that wait for it, and how many sets have it.
 #[derive(Debug)]
-struct Shared {
+struct BudgetSpot {
     spot: u32,
     sets: u32,
 }
 
 impl Sets {
-    /// The number of this set: [`NONE`] if it is empty. A budget that nobody drew on gets a `new_spot`.
+    /// The number of this set: [`NONE`] if it is empty. A budget that no set had before gets a `new_spot`.
     pub(super) fn number(&mut self, budgets: &[u32], mut new_spot: impl FnMut() -> u32) -> u32 {
         if budgets.is_empty() {
             return NONE;
@@ -42,7 +43,7 @@ impl Sets {
             return *set;
         }
         let spots = budgets.iter().map(|budget| {
-            let shared = self.budgets.entry(*budget).or_insert_with(|| Shared { spot: new_spot(), sets: 0 });
+            let shared = self.budgets.entry(*budget).or_insert_with(|| BudgetSpot { spot: new_spot(), sets: 0 });
             shared.sets += 1;
             shared.spot
         });
@@ -59,7 +60,7 @@ impl Sets {
         }
     }
 
-    /// One less uses it: the spots of budgets that nobody draws on any more.
+    /// One strand less uses it. Returns the spots of budgets that no set has any more.
     pub(super) fn release(&mut self, set: u32) -> Numbers {
         let mut unused = Numbers::new();
         if set == NONE {

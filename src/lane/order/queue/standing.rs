@@ -2,7 +2,7 @@
 
 use std::hash::Hash;
 
-use super::{Finding, Hold, LOOKS, NONE, Queue, Spot, State, Strand, TicketRules, recheck};
+use super::{HeadFinding, Hold, LOOKS, NONE, Queue, Spot, SpotState, Strand, TicketRules, recheck};
 use crate::{
     clock::Instant,
     lane::order::{claim::Claim, ranking::Ranking},
@@ -22,9 +22,9 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             let strand = self.spots[spot].ranked().next().expect("something is parked there");
             let here = match self.find_out(self.strands[strand].first, now, moves, gate) {
                 // It was the last one there, and the line is gone; or nothing is parked there any more.
-                Finding::Moved if self.spots.get(spot).is_none_or(|spot| spot.parked == 0) => return false,
-                Finding::Moved => continue,
-                Finding::Held(_, Hold::Open | Hold::Shared(_)) => {
+                HeadFinding::Moved if self.spots.get(spot).is_none_or(|spot| spot.parked == 0) => return false,
+                HeadFinding::Moved => continue,
+                HeadFinding::Held(_, Hold::Open | Hold::Shared(_)) => {
                     self.unpark(strand);
                     if self.spots[spot].parked > 0 && !self.spots[spot].listed {
                         self.spots[spot].listed = true;
@@ -32,7 +32,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
                     }
                     return true;
                 }
-                Finding::Held(_, hold) => (self.spot_of(strand, &hold), hold),
+                HeadFinding::Held(_, hold) => (self.spot_of(strand, &hold), hold),
             };
             match here {
                 (there, Hold::Own(at) | Hold::Budget(_, at)) if there == spot => {
@@ -64,11 +64,11 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         while let Some(id) = self.open.pop_front() {
             let spot = &mut self.spots[id];
             spot.listed = false;
-            if spot.state == State::Gone {
+            if spot.state == SpotState::Gone {
                 self.spots.remove(id);
                 continue;
             }
-            if spot.state == State::Open && spot.parked > 0 && self.look_at(id, now, moves, gate) {
+            if spot.state == SpotState::Open && spot.parked > 0 && self.look_at(id, now, moves, gate) {
                 return true;
             }
         }
@@ -81,21 +81,21 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         now: Instant,
         moves: &mut usize,
         gate: &mut impl TicketRules<K, T>,
-    ) -> Finding<K> {
+    ) -> HeadFinding<K> {
         let ticket = &self.tickets[id];
         let here = self.lines[self.strands[ticket.strand].line].key;
         let key = gate.line(&ticket.ticket, &here);
         if key != here && *moves > 0 {
             *moves -= 1;
             self.move_to(id, key);
-            return Finding::Moved;
+            return HeadFinding::Moved;
         }
         let set = self.strands[ticket.strand].set;
         let hold = match gate.hold(&key, self.sets.budgets(set), ticket.cost) {
             Hold::Shared(at) | Hold::Own(at) | Hold::Budget(_, at) if at <= now => Hold::Open,
             hold => hold,
         };
-        Finding::Held(key, hold)
+        HeadFinding::Held(key, hold)
     }
 
     /// A strand in the front does not leave because of its line, or of one of its budgets.
@@ -109,9 +109,9 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.put_into_spot(id, claim, spot, key, cost, true);
         let (at, cost) = match self.spots[spot].state {
             // Another one that is parked there may leave earlier.
-            State::Closed(before) => (before.min(at), self.spots[spot].cost.map(|least| least.least(&cost))),
-            State::Open if self.spots[spot].parked > 1 => (Instant::START, Some(cost)),
-            State::Open | State::Gone => (at, Some(cost)),
+            SpotState::Closed(before) => (before.min(at), self.spots[spot].cost.map(|least| least.least(&cost))),
+            SpotState::Open if self.spots[spot].parked > 1 => (Instant::START, Some(cost)),
+            SpotState::Open | SpotState::Gone => (at, Some(cost)),
         };
         self.close(spot, at, cost);
     }
@@ -144,10 +144,10 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// The spot is looked at again at `at`, when what costs so much may leave; `None` if anything may leave earlier.
     pub(super) fn close(&mut self, spot: u32, at: Instant, cost: Option<Cost>) {
         self.spots[spot].cost = cost;
-        if let State::Closed(before) = self.spots[spot].state {
+        if let SpotState::Closed(before) = self.spots[spot].state {
             self.closed.remove(&(before, spot));
         }
-        self.spots[spot].state = State::Closed(at);
+        self.spots[spot].state = SpotState::Closed(at);
         self.closed.insert((at, spot));
     }
 
@@ -159,7 +159,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     }
 
     pub(super) fn reopen(&mut self, spot: u32) {
-        if let State::Closed(before) = std::mem::replace(&mut self.spots[spot].state, State::Open) {
+        if let SpotState::Closed(before) = std::mem::replace(&mut self.spots[spot].state, SpotState::Open) {
             self.closed.remove(&(before, spot));
         }
     }
@@ -169,7 +169,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
 
 impl Spot {
     /// Nothing is parked there.
-    pub(super) const OPEN: Self = Self { parked: 0, state: State::Open, cost: None, listed: false, ranking: None };
+    pub(super) const OPEN: Self = Self { parked: 0, state: SpotState::Open, cost: None, listed: false, ranking: None };
 
     /// The ranking of what is parked here.
     pub(super) fn ranked(&mut self) -> &mut Ranking {

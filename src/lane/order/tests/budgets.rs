@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{S, at, claim, urgent};
 use crate::{
     clock::Instant,
-    lane::order::{Claim, ClientId, Hold, Next, Place, Queue, TicketRules, Turn},
+    lane::order::{Claim, ClientId, Hold, Next, Queue, QueuePlace, TicketRules, Turn},
     limit::Cost,
 };
 
@@ -62,7 +62,7 @@ struct World {
 }
 
 /// What has left.
-struct Left {
+struct Departure {
     at: u64,
     number: u64,
     claim: Claim,
@@ -76,17 +76,17 @@ impl World {
         Self { queue: Queue::new(), limits, drawn: HashMap::new(), now: 0, number: 0, most: 0 }
     }
 
-    fn add(&mut self, claim: Claim, budgets: &[u32]) -> Place {
+    fn add(&mut self, claim: Claim, budgets: &[u32]) -> QueuePlace {
         self.add_with(claim, budgets, 1, Turn::New)
     }
 
-    fn add_with(&mut self, claim: Claim, budgets: &[u32], cost: u32, turn: Turn) -> Place {
+    fn add_with(&mut self, claim: Claim, budgets: &[u32], cost: u32, turn: Turn) -> QueuePlace {
         self.number += 1;
         self.drawn.insert(self.number, (claim, budgets.to_vec()));
         self.queue.enqueue(0, budgets, claim, Cost::new(cost).unwrap(), turn, self.number)
     }
 
-    fn step(&mut self, end: u64) -> Option<Left> {
+    fn step(&mut self, end: u64) -> Option<Departure> {
         loop {
             self.limits.looks = 0;
             let next = self.queue.next(at(self.now), &mut 64, &mut self.limits);
@@ -96,7 +96,7 @@ impl World {
                     let taken = self.queue.serve(place).unwrap();
                     let (claim, budgets) = self.drawn.remove(&taken.ticket).unwrap();
                     self.limits.take(self.now, &budgets, taken.cost.share());
-                    return Some(Left { at: self.now, number: taken.ticket, claim, budgets });
+                    return Some(Departure { at: self.now, number: taken.ticket, claim, budgets });
                 }
                 Next::At(next) => {
                     if next >= at(end) || next == Instant::FAR {
@@ -108,12 +108,12 @@ impl World {
         }
     }
 
-    fn run(&mut self, end: u64) -> Vec<Left> {
+    fn run(&mut self, end: u64) -> Vec<Departure> {
         std::iter::from_fn(|| self.step(end)).collect()
     }
 }
 
-fn of(left: &[Left], client: ClientId) -> usize {
+fn of(left: &[Departure], client: ClientId) -> usize {
     left.iter().filter(|left| left.claim.client == client).count()
 }
 
@@ -191,7 +191,7 @@ proptest! {
         steps in proptest::collection::vec((0u8..12, 0u8..=255, 0u8..3, 0u64..3, 0u8..3, 1u32..6), 1..400),
     ) {
         let mut world = World::new(shared, (0..8).zip(intervals));
-        let mut waiting: Vec<(Place, u64, Claim, Vec<u32>, u32, Turn)> = Vec::new();
+        let mut waiting: Vec<(QueuePlace, u64, Claim, Vec<u32>, u32, Turn)> = Vec::new();
         for (step, mask, client, flow, band, cost) in steps {
             let claim = urgent([0, 3, 7][usize::from(band)], claim(client, flow));
             match step {
@@ -218,7 +218,7 @@ proptest! {
                     while let Some(left) = world.step(end + 1) {
                         let index = waiting.iter().position(|one| one.1 == left.number).unwrap();
                         let (_, number, claim, budgets, _, turn) = waiting.remove(index);
-                        let alike = |one: &&(Place, u64, Claim, Vec<u32>, u32, Turn)| one.2 == claim && one.3 == budgets;
+                        let alike = |one: &&(QueuePlace, u64, Claim, Vec<u32>, u32, Turn)| one.2 == claim && one.3 == budgets;
                         let first = waiting.iter().filter(alike).map(|one| (one.5, one.1)).min();
                         prop_assert!(first.is_none_or(|first| (turn, number) < first), "the order within a flow");
                     }

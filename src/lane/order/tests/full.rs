@@ -13,7 +13,7 @@ struct One {
     cost: u64,
     resent: bool,
     number: usize,
-    place: Place,
+    place: QueuePlace,
 }
 
 /// What waits by weight, in 65,536ths.

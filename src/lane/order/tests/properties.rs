@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::{Limits, World, at, claim, urgent, weight};
 use crate::{
-    lane::order::{Claim, Hold, Place, TicketRules, Turn},
+    lane::order::{Claim, Hold, QueuePlace, TicketRules, Turn},
     limit::{Cost, Unit},
 };
 
@@ -108,7 +108,7 @@ proptest! {
             limits = limits.with_line(line, u64::from(seed / 4 % 5) * u64::from(line));
         }
         let mut world = World::new(limits);
-        let mut waiting: Vec<(Place, u64, Claim, u32, u32, Turn)> = Vec::new();
+        let mut waiting: Vec<(QueuePlace, u64, Claim, u32, u32, Turn)> = Vec::new();
         for (step, line, client, flow, band, cost) in steps {
             let claim = urgent([0, 3, 7][usize::from(band)], claim(client, flow));
             match step {
@@ -131,7 +131,7 @@ proptest! {
                     while let Some(left) = world.step(end + 1) {
                         let index = waiting.iter().position(|one| one.1 == left.item.number).unwrap();
                         let (_, number, claim, line, _, turn) = waiting.remove(index);
-                        let alike = |one: &&(Place, u64, Claim, u32, u32, Turn)| one.2 == claim && one.3 == line;
+                        let alike = |one: &&(QueuePlace, u64, Claim, u32, u32, Turn)| one.2 == claim && one.3 == line;
                         let first = waiting.iter().filter(alike).map(|one| (one.5, one.1)).min();
                         prop_assert!(first.is_none_or(|first| (turn, number) < first), "the order within a flow");
                     }

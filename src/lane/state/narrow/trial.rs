@@ -1,4 +1,4 @@
-//! Asks narrower budgets what they would say, and takes off again what was only made for the question.
+//! Asks narrower budgets a question, and removes those that were made only for it.
 
 use smallvec::SmallVec;
 
@@ -21,7 +21,7 @@ impl Narrow {
         Trial { new: budgets.filter(|budget| !self.ids.contains_key(budget)).collect(), apart: self.apart }
     }
 
-    /// Ends it: budgets that nobody has drawn on are not there.
+    /// Ends it: removes the budgets that no request has drawn on.
     pub(in crate::lane::state) fn end_trial(&mut self, trial: Trial) {
         let Trial { new, apart } = trial;
         for budget in new {

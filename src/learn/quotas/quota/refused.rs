@@ -10,8 +10,8 @@ use crate::{
     policy::Spend,
 };
 
-/// Where our books had room and a request was refused, the budget is spent evenly for so many windows, and not longer than
-/// this.
+/// For how many windows, and how long at most, a budget is spent evenly after a refusal although our own count had
+/// room.
 const EVEN_WINDOWS: u32 = 3;
 const EVEN_AT_MOST: Duration = Duration::from_secs(600);
 /// The first pause after a refusal that a budget explains; later ones, one after the other, are twice as long each.
@@ -21,10 +21,10 @@ const LONGEST_HOLD: Duration = Duration::from_secs(60);
 /// What our books of a quota say to a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Books {
-    /// They kept the limit, and nobody else was known to use it: the API counts otherwise than we do, which even pacing
-    /// does not notice.
+    /// The limit was kept, and no other sender is known: the API counts differently from us, which does not matter with
+    /// even pacing.
     Contradicted,
-    /// They did not keep the limit yet, or somebody else was known to use it too: the reset has to be waited for.
+    /// The limit was not kept yet, or another sender is known: wait for the reset.
     Incomplete,
 }
 

@@ -106,7 +106,7 @@ impl LocationRewriter {
             Some(b"/") => b"",
             Some(path) => path,
         };
-        // What is for all of a host is for all of a route that stands for a part of it.
+        // A path for the whole host becomes the path of the whole route.
         let rest = self.base.as_bytes().strip_prefix(path);
         let above = rest.is_some_and(|rest| rest.starts_with(b"/") || path.ends_with(b"/") && !rest.is_empty());
         Some(if above { self.prefix.as_bytes().to_vec() } else { self.own(path) })

@@ -49,8 +49,8 @@ pub(crate) fn rewrite<B: Body>(
     *request.uri_mut() = path.map_or_else(|| origin_form(request.uri()), Uri::from);
 }
 
-/// What the worker wants to switch to: only by a GET without a body, where nobody can mistake what follows for one; and
-/// never to what would carry requests that nobody paces.
+/// The protocol that the worker wants to switch to: only by a GET without a body, where nothing that follows can be
+/// mistaken for one; and never to HTTP, whose requests would not be paced.
 fn upgrade<B: Body>(request: &Request<B>) -> Option<HeaderValue> {
     let fields = request.headers();
     let wanted = fields.get(UPGRADE)?;

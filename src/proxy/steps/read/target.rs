@@ -1,4 +1,4 @@
-//! What a request asks for, in whichever form it says so (RFC 9112 §3.2, RFC 9113 §8.3.1).
+//! The target of a request, in whichever form it comes (RFC 9112 §3.2, RFC 9113 §8.3.1).
 
 use http::{Method, Request, Uri, Version, header::HOST};
 
@@ -112,8 +112,7 @@ fn check_path(request: &Request<RequestBody>) -> Result<(), Error> {
     }
 }
 
-/// Inside of a tunnel only its own host may be asked for, of which the request says as much as elsewhere an origin is
-/// told.
+/// Inside a tunnel only the tunnel's host may be requested, in origin form.
 fn by_tunnel<'a>(
     inside: &Origin,
     scheme: Option<Scheme>,

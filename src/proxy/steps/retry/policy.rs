@@ -46,7 +46,7 @@ impl RetryReason {
             Cause::Overload if hint.retry_after.is_some() => Some(Self::Refused),
             // While others are served a 503 is a limiter's (nginx): the lane knows when to try again.
             Cause::Overload if replay.is_repeatable() && lane.is_alive() => Some(Self::Refused),
-            // What is refused for overload alone (529) has not been done either.
+            // A request that is refused for overload alone (529) was not processed either.
             Cause::Overload if status != StatusCode::SERVICE_UNAVAILABLE => Some(Self::Failed),
             _ => (matches!(status.as_u16(), 502..=504) && replay.is_repeatable()).then_some(Self::Failed),
         }

@@ -17,7 +17,7 @@ use crate::{
         order::{Claim, Turn},
         state::{Decision, Effects, End, Slot, State, Timer},
     },
-    learn::{AnswerReport, Change, RouteKey},
+    learn::{AnswerReport, LearnedChange, RouteKey},
     limit::{Cost, Limits},
     policy::Policy,
 };
@@ -42,7 +42,7 @@ pub(super) struct Andante {
     kinds: Vec<RouteKey>,
     slots: BTreeMap<usize, (Slot, Instant)>,
     /// What has changed, and when.
-    pub(super) log: Vec<(Instant, Change)>,
+    pub(super) log: Vec<(Instant, LearnedChange)>,
 }
 
 /// What many write by hand: `Retry-After` is obeyed, everything else waits twice as long each time, at random.
