@@ -41,6 +41,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 COMMITTED = pathlib.Path(__file__).resolve().with_suffix(".json")
 # Instructions may grow by this much before somebody has to say why.
 TOLERANCE = 0.03
+# So many times are they counted for that; the fewest count.
+ROUNDS = 3
 # Requests that are not counted: connections are made by them, and what is made once; and those that are.
 WARM, REQUESTS = 500, 2000
 # HTTP/1 connections; HTTP/2 has an eighth of them, with eight streams each.
@@ -142,7 +144,8 @@ def main():
 def check(world, counts):
     """Compares plain requests with the committed figure."""
     committed = json.loads(COMMITTED.read_text())["plain, dev profile"]
-    found = counts.measure(world, "andante", "plain")["user instructions"]
+    # What else a machine does adds instructions, since the proxy then wakes up more often. It never takes any away.
+    found = min(counts.measure(world, "andante", "plain")["user instructions"] for _ in range(ROUNDS))
     growth = found / committed - 1
     print(f"user instructions of a plain request, dev profile: {found:,.0f}, {growth:+.1%} of the committed {committed:,}")
     if growth > TOLERANCE:

@@ -77,29 +77,54 @@ pub(in crate::hint) fn only_complains(json: &Value) -> bool {
     fails && members.iter().all(|(name, value)| is_aside(name) || !full(value))
 }
 
-/// Whether something stands in `body` that all of them have in quotes, so that others need not be parsed.
+/// Each complaint and each report has one of these, so that a body without any need not be parsed.
+const WORDS: [&[u8]; 6] = [
+    b"\"error\"",
+    b"\"errors\"",
+    b"\"throttleStatus\"",
+    b"\"backoff\"",
+    b"\"quota_remaining\"",
+    b"\"OVER_QUERY_LIMIT\"",
+];
+
+/// The length of the shortest word.
+const SHORTEST: usize = WORDS[0].len();
+
+/// How far a window of the shortest word's length may move on whose last byte is this one: no word begins before (R. N.
+/// Horspool, "Practical fast searching in strings", 1980, for several words).
+const SHIFTS: [u8; 256] = {
+    let mut shifts = [SHORTEST as u8; 256];
+    let mut word = 0;
+    while word < WORDS.len() {
+        let mut at = 0;
+        while at < SHORTEST {
+            let (byte, shift) = (WORDS[word][at] as usize, (SHORTEST - 1 - at) as u8);
+            if shift < shifts[byte] {
+                shifts[byte] = shift;
+            }
+            at += 1;
+        }
+        word += 1;
+    }
+    shifts
+};
+
+/// Whether one of the [`WORDS`] stands in `body`.
 pub(super) fn may_complain(body: &[u8]) -> bool {
-    let mut rest = body;
-    // Quotes are close to each other in JSON: looking at each byte is as quick as searching for the next one.
-    while let [first, tail @ ..] = rest {
-        rest = tail;
-        if *first == b'"' && is_telling(rest) {
+    let mut last = SHORTEST - 1;
+    while let Some(byte) = body.get(last) {
+        let shift = usize::from(SHIFTS[usize::from(*byte)]);
+        if shift == 0 && is_word(&body[last + 1 - SHORTEST..]) {
             return true;
         }
+        last += shift.max(1);
     }
     false
 }
 
-/// Whether one of the words begins here.
-fn is_telling(text: &[u8]) -> bool {
-    match text {
-        [b'e', ..] => text.starts_with(b"error\"") || text.starts_with(b"errors\""),
-        [b't', ..] => text.starts_with(b"throttleStatus\""),
-        [b'b', ..] => text.starts_with(b"backoff\""),
-        [b'q', ..] => text.starts_with(b"quota_remaining\""),
-        [b'O', ..] => text.starts_with(b"OVER_QUERY_LIMIT\""),
-        _ => false,
-    }
+/// Whether one of the words begins `text`.
+fn is_word(text: &[u8]) -> bool {
+    text.starts_with(b"\"") && WORDS.iter().any(|word| text.starts_with(word))
 }
 
 pub(super) fn read(json: &Value, now: Now, evidence: &mut Evidence) {

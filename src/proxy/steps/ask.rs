@@ -52,6 +52,9 @@ pub(crate) fn terms(
     added: &[AddedRule],
 ) -> Result<RequestTerms, Error> {
     let policy = lane.policy();
+    // Most requests say nothing of the kind: one look at all names is less than one look-up for each field.
+    let none = HeaderMap::new();
+    let fields = if fields.keys().any(is_term) { fields } else { &none };
     let learned = policy.learns_patience.then(|| lane.departures().patience()).flatten();
     let patience = patience(fields).min(policy.max_wait).min(learned.unwrap_or(Duration::MAX));
     let (claim, cost) = (claim::read(fields, address, policy), claim::cost(fields, policy, added)?);
@@ -73,6 +76,11 @@ pub(crate) fn of<B>(request: &Request<B>, asking: Asking<'_>) -> Result<AdmitReq
         ),
     };
     Ok(AdmitRequest { cost, kind, claim, deadline, turn, draws })
+}
+
+/// Whether a field may be one by which a request speaks of itself: `Prefer`, `Priority`, `Andante-…`.
+fn is_term(name: &HeaderName) -> bool {
+    matches!(name.as_str().as_bytes(), [b'p', b'r', ..] | [b'a', b'n', b'd', ..])
 }
 
 /// How long the worker is willing to wait: `Prefer: wait=30`, in seconds (RFC 7240 §4.3).
