@@ -1,10 +1,10 @@
 //! Reads the requests of a batch: JSON lines, a table with an address for each row, or one URL a line.
 
+mod line;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::BTreeMap,
     fs::File,
     io::{self, BufRead as _, BufReader, Lines},
     path::{Path, PathBuf},
@@ -15,10 +15,9 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Uri,
     header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, TRANSFER_ENCODING, UPGRADE},
 };
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use url::Url;
 
+use self::line::{InputLine, LineBody};
 use super::{
     item::{Id, Item, gateway_address},
     template::Template,
@@ -85,48 +84,8 @@ pub enum InputError {
     Template(String),
 }
 
-/// A line as it is written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct InputLine<'a> {
-    #[serde(default)]
-    id: Option<TextOrNumber>,
-    #[serde(default)]
-    custom_id: Option<TextOrNumber>,
-    #[serde(default)]
-    method: Option<String>,
-    url: String,
-    #[serde(default)]
-    headers: BTreeMap<String, OneOrMany>,
-    #[serde(borrow, default)]
-    body: Option<&'a RawValue>,
-    #[serde(default)]
-    priority: Option<u8>,
-    #[serde(default)]
-    cost: Option<TextOrNumber>,
-    #[serde(default)]
-    flow: Option<String>,
-}
-
-/// A text, or a number that is meant as one.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum TextOrNumber {
-    Text(String),
-    Number(serde_json::Number),
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum OneOrMany {
-    One(String),
-    Many(Vec<String>),
-}
-
 /// What a request is sent with is not the input's to say: hop by hop (RFC 9110 §7.6.1), or about the length.
 const OURS: [HeaderName; 6] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION, UPGRADE, EXPECT];
-/// RFC 9218 §4.1: urgency is 0 to 7.
-const LEAST_URGENT: u8 = 7;
 
 // === impl Format ===
 
@@ -181,49 +140,17 @@ impl Input {
     }
 
     fn json(&self, number: u64, text: &str) -> Result<Item, String> {
-        let line: InputLine<'_> =
-            serde_json::from_str(text).map_err(|error| error.to_string().replace("at line 1 column", "at column"))?;
-        let id = match (line.id, line.custom_id) {
-            (Some(_), Some(_)) => return Err("it has both \"id\" and \"custom_id\": write one".into()),
-            (Some(name), None) => Id { member: Id::MEMBER, name: name.into() },
-            (None, Some(name)) => Id { member: Id::CUSTOM, name: name.into() },
-            (None, None) => numbered(number),
-        };
-        let mut headers = HeaderMap::new();
-        for (name, values) in line.headers {
-            let values = match values {
-                OneOrMany::One(value) => vec![value],
-                OneOrMany::Many(values) => values,
-            };
-            for value in values {
-                let (name, value) = header(&name, &value)?;
-                headers.append(name, value);
-            }
-        }
-        if let Some(urgency) = line.priority {
-            if urgency > LEAST_URGENT {
-                return Err(format!("\"priority\" is {urgency}: it is an urgency from 0 to 7 (RFC 9218)"));
-            }
-            headers.insert("priority", HeaderValue::try_from(format!("u={urgency}")).expect("digits are visible"));
-        }
-        for (name, value) in [("andante-cost", line.cost.map(String::from)), ("andante-flow", line.flow)] {
-            if let Some(value) = value {
-                let (name, value) = header(name, &value)?;
-                headers.insert(name, value);
-            }
-        }
-        let body = match line.body.map(RawValue::get) {
-            None | Some("null") => Bytes::new(),
-            // Text is sent as it is, everything else as JSON.
-            Some(text) if text.starts_with('"') => {
-                serde_json::from_str::<String>(text).map_err(|error| error.to_string())?.into()
-            }
-            Some(json) => {
+        let line = InputLine::parse(text)?;
+        let mut headers = line.headers()?;
+        let body = match line.body()? {
+            None => Bytes::new(),
+            Some(LineBody::Text(text)) => text.into(),
+            Some(LineBody::Json(json)) => {
                 headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
                 Bytes::copy_from_slice(json.as_bytes())
             }
         };
-        self.item(id, line.method.as_deref(), &line.url, headers, body)
+        self.item(line.id(number)?, line.method()?.as_deref(), &line.url()?, headers, body)
     }
 
     fn item(
@@ -235,7 +162,7 @@ impl Input {
         body: Bytes,
     ) -> Result<Item, String> {
         let method = match method {
-            Some(name) => name.parse().map_err(|_| format!("{name:?} is no method"))?,
+            Some(name) => name.parse().map_err(|_| format!("`method`: {name:?} is no method"))?,
             None if body.is_empty() => self.defaults.method.clone().unwrap_or(Method::GET),
             None => self.defaults.method.clone().unwrap_or(Method::POST),
         };
@@ -257,17 +184,18 @@ impl Input {
         };
         let url = parsed.map_err(|error| match error {
             url::ParseError::RelativeUrlWithoutBase => {
-                "its URL is not a whole one: name the API by --base-url".to_owned()
+                "`url` is not a whole one: name the API by --base-url".to_owned()
             }
-            error => format!("its URL cannot be read: {error}"),
+            error => format!("`url` cannot be read: {error}"),
         })?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(format!("its URL is of {:?}: it has to be http or https", url.scheme()));
+            // What stands before the first colon may be a user name.
+            return Err("`url` has to be http or https: begin it with http:// or https://".into());
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("its URL has a user name or password: send an Authorization field instead".into());
+            return Err("`url` has a user name or password: send an Authorization field instead".into());
         }
-        Uri::try_from(gateway_address(&url)).map_err(|error| format!("its URL cannot be sent: {error}"))?;
+        Uri::try_from(gateway_address(&url)).map_err(|error| format!("`url` cannot be sent: {error}"))?;
         Ok(url)
     }
 }
@@ -335,22 +263,11 @@ fn numbered(line: u64) -> Id {
 
 /// A field that an input may set.
 pub fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let known: HeaderName = name.trim().parse().map_err(|_| format!("{name:?} is no field name"))?;
+    // What is no name may have its value in it, and that may be a secret.
+    let known: HeaderName = name.trim().parse().map_err(|_| "what stands before its colon is no field name")?;
     if OURS.contains(&known) || known.as_str().starts_with("proxy-") {
         return Err(format!("the field {known} is not for a request to say: leave it out"));
     }
-    // The value may be a secret.
     let value = HeaderValue::from_str(value.trim()).map_err(|_| format!("the value of {known} is no field value"))?;
     Ok((known, value))
-}
-
-// === impl Name ===
-
-impl From<TextOrNumber> for String {
-    fn from(name: TextOrNumber) -> Self {
-        match name {
-            TextOrNumber::Text(text) => text,
-            TextOrNumber::Number(number) => number.to_string(),
-        }
-    }
 }

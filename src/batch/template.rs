@@ -27,7 +27,8 @@ impl Template {
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('{') {
             let Some((column, further)) = after.split_once('}') else {
-                return Err(format!("{text:?} has a \"{{\" without a \"}}\""));
+                // Not the address itself: a key may be in it.
+                return Err("the address of --url has a \"{\" without a \"}\"".into());
             };
             parts.push(TemplatePart::Text(before.to_owned()));
             parts.push(TemplatePart::Column(column.trim().to_owned()));

@@ -31,7 +31,7 @@ fn a_line_of_openais_batch_files_is_read_as_it_is() {
 fn an_address_that_no_request_can_have_is_a_mistake() {
     let long = format!("https://a.example/{}", "x".repeat(70_000));
     let why = read(Format::Urls, &Defaults::default(), &long).remove(0).unwrap_err();
-    assert!(why.starts_with("line 1: its URL") && why.len() < 200, "{why}");
+    assert!(why.starts_with("line 1: `url`") && why.len() < 200, "{why}");
 }
 
 #[test]
@@ -50,7 +50,8 @@ fn members_become_fields() {
 fn what_is_no_request_is_told_with_its_line() {
     let wrong = |line: &str| one(line).unwrap_err();
     assert!(wrong(r#"{"url": "https://a.example/", "hedaers": {}}"#).contains("unknown field `hedaers`"));
-    assert!(wrong("{\"url\": 5}").starts_with("line 1: invalid type"));
+    assert_eq!(wrong("{\"url\": 5}"), "line 1: `url`: expected a text, found a number");
+    assert_eq!(wrong("{}"), "line 1: it has no `url`");
     assert!(wrong(r#"{"url": "ftp://a.example/"}"#).contains("has to be http or https"));
     assert!(wrong(r#"{"url": "https://u:secret@a.example/"}"#).contains("Authorization"));
     assert!(!wrong(r#"{"url": "https://u:secret@a.example/"}"#).contains("secret"));
@@ -60,6 +61,42 @@ fn what_is_no_request_is_told_with_its_line() {
     assert!(wrong(r#"{"url": "https://a.example/", "id": 1, "custom_id": "a"}"#).contains("write one"));
     let relative = read(Format::Urls, &Defaults::default(), "\n/x\n").remove(0).unwrap_err();
     assert!(relative.starts_with("line 2:") && relative.contains("--base-url"), "{relative}");
+}
+
+#[test]
+fn a_mistake_names_its_line_and_member_and_tells_no_value() {
+    // Each has a credential where it does not belong, as people write it.
+    let url = r#""url": "https://a.example/""#;
+    for (line, member) in [
+        (format!(r#"{{{url}, "headers": "Authorization: Bearer s3cret"}}"#), "`headers`"),
+        (format!(r#"{{{url}, "headers": ["Authorization: Bearer s3cret"]}}"#), "`headers`"),
+        (format!(r#"{{{url}, "headers": {{"Authorization: Bearer s3cret": ""}}}}"#), "`headers`"),
+        (format!(r#"{{{url}, "headers": {{"Authorization": {{"Bearer": "s3cret"}}}}}}"#), "`headers.authorization`"),
+        (format!(r#"{{{url}, "headers": {{"Authorization": ["s3cret", 5]}}}}"#), "`headers.authorization`"),
+        (format!(r#"{{{url}, "headers": {{"Authorization": "s3cret\n"}}, "priority": "s3cret"}}"#), "`priority`"),
+        (format!(r#"{{{url}, "headers": {{"X-A": "s3cret\u0000"}}}}"#), "x-a"),
+        (format!(r#"{{{url}, "headers": {{"Proxy-Authorization": "s3cret"}}}}"#), "proxy-authorization"),
+        (format!(r#"{{{url}, "body": "s3cret\ud800"}}"#), "`body`"),
+        (r#"{"url": ["https://u:s3cret@a.example/?key=s3cret"]}"#.into(), "`url`"),
+        (r#"{"url": "https://u:s3cret@a.example/?key=s3cret"}"#.into(), "`url`"),
+        (r#"{"url": "s3cret:x@a.example/?key=s3cret"}"#.into(), "`url`"),
+        (r#"{"url": "https://[s3cret]/?key=s3cret"}"#.into(), "`url`"),
+        (format!(r#"{{{url}, "flow": ["s3cret"]}}"#), "`flow`"),
+        (format!(r#"{{{url}, "cost": {{"s3cret": 1}}}}"#), "`cost`"),
+        (r#""https://u:s3cret@a.example/""#.into(), "expected an object"),
+        (format!(r#"{{{url}, "headers": {{"Authorization": "Bearer s3cret" "X": 1}}}}"#), "at column"),
+    ] {
+        let told = one(&line).map(|item| item.url).unwrap_err();
+        assert!(told.starts_with("line 1: ") && told.contains(member), "{line}: {told}");
+        assert!(!told.contains("s3cret"), "{line}: {told}");
+    }
+    let address = "https://a.example/?key=s3cret&id={id";
+    let template = Defaults { template: Some(address.into()), ..Defaults::default() };
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let told = Input::open(file.path(), Format::Csv, &template).err().unwrap().to_string();
+    assert!(told.contains("--url") && !told.contains("s3cret"), "{told}");
+    let told = header("Bearer s3cret", "").unwrap_err();
+    assert!(!told.contains("s3cret"), "{told}");
 }
 
 #[test]

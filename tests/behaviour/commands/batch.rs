@@ -227,7 +227,7 @@ fn a_mistake_in_the_last_line_is_told_before_the_first_is_sent() {
     let good = format!("{{\"url\":\"http://{}/\"}}\n", upstream.address());
     for (bad, word) in [
         ("{\"url\":\"http://a/\",\"boddy\":1}", "line 2: unknown field `boddy`"),
-        ("{\"url\":\"/relative\"}", "line 2: its URL is not a whole one: name the API by --base-url"),
+        ("{\"url\":\"/relative\"}", "line 2: `url` is not a whole one: name the API by --base-url"),
         ("not json", "line 2: expected"),
         ("{\"id\":\"1\",\"url\":\"http://a/\"}\n{\"id\":\"1\",\"url\":\"http://a/\"}", "two requests called \"1\""),
     ] {

@@ -1,0 +1,180 @@
+//! One line of JSON. What is wrong with it is told by the member's name, never by its value, which may be a secret.
+
+use std::collections::BTreeMap;
+
+use http::{HeaderMap, HeaderName};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+
+use super::{header, numbered};
+use crate::batch::item::Id;
+
+/// A line as it is written: its members are read one by one, so that each mistake has a name.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InputLine<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    custom_id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    method: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    url: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    headers: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    body: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    priority: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    cost: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    flow: Option<&'a RawValue>,
+}
+
+/// A text, or a number that is meant as one.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum TextOrNumber {
+    Text(String),
+    Number(serde_json::Number),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// What a line says of a body.
+pub(super) enum LineBody<'a> {
+    Text(String),
+    Json(&'a str),
+}
+
+const TEXT: &str = "a text";
+const TEXT_OR_NUMBER: &str = "a text or a number";
+/// RFC 9218 §4.1: urgency is 0 to 7.
+const LEAST_URGENT: u64 = 7;
+
+// === impl InputLine ===
+
+impl<'a> InputLine<'a> {
+    pub(super) fn parse(text: &'a str) -> Result<Self, String> {
+        if !text.starts_with('{') {
+            return Err(format!("expected an object, as in {{\"url\": \"https://…\"}}, found {}", kind(text)));
+        }
+        // These errors tell a place, or the name of a member.
+        serde_json::from_str(text).map_err(|error| error.to_string().replace("at line 1 column", "at column"))
+    }
+
+    /// What it is called; `number` is that of the line.
+    pub(super) fn id(&self, number: u64) -> Result<Id, String> {
+        let name = |member, said| read::<TextOrNumber>(member, said, TEXT_OR_NUMBER);
+        match (name(Id::MEMBER, self.id)?, name(Id::CUSTOM, self.custom_id)?) {
+            (Some(_), Some(_)) => Err("it has both `id` and `custom_id`: write one".into()),
+            (Some(name), None) => Ok(Id { member: Id::MEMBER, name: name.into() }),
+            (None, Some(name)) => Ok(Id { member: Id::CUSTOM, name: name.into() }),
+            (None, None) => Ok(numbered(number)),
+        }
+    }
+
+    pub(super) fn method(&self) -> Result<Option<String>, String> {
+        read("method", self.method, TEXT)
+    }
+
+    pub(super) fn url(&self) -> Result<String, String> {
+        read("url", self.url, TEXT)?.ok_or_else(|| "it has no `url`".to_owned())
+    }
+
+    /// Its fields, those among them that members of their own stand for.
+    pub(super) fn headers(&self) -> Result<HeaderMap, String> {
+        let mut headers = HeaderMap::new();
+        let fields = "an object of fields, as in {\"Accept\": \"text/csv\"}";
+        let said: BTreeMap<String, &RawValue> = match self.headers {
+            Some(said) => serde_json::from_str(said.get()).map_err(|_| unexpected("headers", fields, said))?,
+            None => BTreeMap::new(),
+        };
+        for (name, values) in said {
+            // What is no name may have its value in it.
+            let known: HeaderName = name.trim().parse().map_err(|_| "`headers`: a name in it is no field name")?;
+            let member = format!("headers.{known}");
+            let values = match read_one(&member, values, "a text or a list of texts")? {
+                OneOrMany::One(value) => vec![value],
+                OneOrMany::Many(values) => values,
+            };
+            for value in values {
+                let (name, value) = header(&name, &value).map_err(|what| format!("`headers`: {what}"))?;
+                headers.append(name, value);
+            }
+        }
+        let urgency = read::<serde_json::Number>("priority", self.priority, "a number")?;
+        if let Some(other) = urgency.as_ref().filter(|said| said.as_u64().is_none_or(|said| said > LEAST_URGENT)) {
+            return Err(format!("`priority`: expected an urgency from 0 to 7 (RFC 9218), found {other}"));
+        }
+        let cost = read::<TextOrNumber>("cost", self.cost, TEXT_OR_NUMBER)?.map(String::from);
+        let flow = read::<String>("flow", self.flow, TEXT)?;
+        let urgency = urgency.map(|urgency| format!("u={urgency}"));
+        for (member, name, value) in
+            [("priority", "priority", urgency), ("cost", "andante-cost", cost), ("flow", "andante-flow", flow)]
+        {
+            if let Some(value) = value {
+                let (name, value) = header(name, &value).map_err(|what| format!("`{member}`: {what}"))?;
+                headers.insert(name, value);
+            }
+        }
+        Ok(headers)
+    }
+
+    /// Text is sent as it is, everything else as JSON, byte for byte.
+    pub(super) fn body(&self) -> Result<Option<LineBody<'a>>, String> {
+        match self.body {
+            Some(text) if text.get().starts_with('"') => {
+                let half = |_| "`body`: its text has half of a surrogate pair".to_owned();
+                Ok(Some(LineBody::Text(serde_json::from_str(text.get()).map_err(half)?)))
+            }
+            other => Ok(other.map(|json| LineBody::Json(json.get()))),
+        }
+    }
+}
+
+/// The value of `member`, if it is there.
+fn read<T: DeserializeOwned>(member: &str, said: Option<&RawValue>, expected: &str) -> Result<Option<T>, String> {
+    said.map(|said| read_one(member, said, expected)).transpose()
+}
+
+fn read_one<T: DeserializeOwned>(member: &str, said: &RawValue, expected: &str) -> Result<T, String> {
+    serde_json::from_str(said.get()).map_err(|_| unexpected(member, expected, said))
+}
+
+fn unexpected(member: &str, expected: &str, found: &RawValue) -> String {
+    format!("`{member}`: expected {expected}, found {}", kind(found.get()))
+}
+
+/// What `json` is, by its first character.
+fn kind(json: &str) -> &'static str {
+    if json == "null" {
+        return "null";
+    }
+    match json.bytes().next() {
+        Some(b'"') => "a text",
+        Some(b'{') => "an object",
+        Some(b'[') => "a list",
+        Some(b't' | b'f') => "true or false",
+        Some(b'-' | b'0'..=b'9') => "a number",
+        _ => "something else",
+    }
+}
+
+// === impl TextOrNumber ===
+
+impl From<TextOrNumber> for String {
+    fn from(name: TextOrNumber) -> Self {
+        match name {
+            TextOrNumber::Text(text) => text,
+            TextOrNumber::Number(number) => number.to_string(),
+        }
+    }
+}
