@@ -9,6 +9,7 @@
 
 pub mod answers;
 pub mod counts;
+mod group_commit;
 pub mod input;
 pub mod item;
 pub mod journal;

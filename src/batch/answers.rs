@@ -5,6 +5,7 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, BufRead as _, BufReader, Write as _},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -13,12 +14,12 @@ use http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::item::Id;
+use super::{item::Id, journal::sync_name};
 
 /// The file.
 #[derive(Debug)]
 pub struct AnswerFile {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     /// The length of its whole lines.
     whole: u64,
@@ -127,7 +128,7 @@ impl AnswerFile {
     pub fn open(path: &Path, twins: &dyn Fn(&str) -> Vec<Id>) -> Result<(Self, HashMap<String, bool>), AnswersError> {
         let failed = |what| move |source| AnswersError::File { what, path: path.to_owned(), source };
         let file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed("open"))?;
-        let mut answers = Self { file, path: path.to_owned(), whole: 0 };
+        let mut answers = Self { file: Arc::new(file), path: path.to_owned(), whole: 0 };
         let mut answered = HashMap::new();
         let mut missing = Vec::new();
         let (mut number, mut text) = (0, Vec::new());
@@ -152,6 +153,7 @@ impl AnswerFile {
             answered.insert(name, succeeded);
         }
         answers.file.set_len(answers.whole).map_err(failed("write"))?;
+        sync_name(path).map_err(failed("write"))?;
         for (name, succeeded, line) in missing {
             if answered.insert(name, succeeded).is_none() {
                 answers.append(&line)?;
@@ -176,14 +178,15 @@ impl AnswerFile {
         self.append(&lines)
     }
 
-    /// Returns when all that was written outlives a loss of power.
-    pub fn sync(&self) -> Result<(), AnswersError> {
-        self.file.sync_data().map_err(|source| self.failed(source))
+    /// What makes all that was written so far outlive a loss of power. It blocks its thread, and lets others write.
+    pub fn sync(&self) -> impl FnOnce() -> Result<(), AnswersError> + Send + 'static {
+        let (file, path) = (self.file.clone(), self.path.clone());
+        move || file.sync_data().map_err(|source| AnswersError::File { what: "write", path, source })
     }
 
     /// Writes all of `lines` or nothing: what follows a piece of a line would be lost with it.
     fn append(&mut self, lines: &[u8]) -> Result<(), AnswersError> {
-        if let Err(source) = self.file.write_all(lines) {
+        if let Err(source) = (&*self.file).write_all(lines) {
             // A full disk lets files become shorter.
             let _ = self.file.set_len(self.whole);
             return Err(self.failed(source));

@@ -14,11 +14,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug)]
 pub struct BatchJournal {
     file: File,
-    path: PathBuf,
+    pub(super) path: PathBuf,
     /// The length of its first line, which stays if items go by their lines.
     head: Option<u64>,
     /// The length of its whole lines.
     whole: u64,
+    /// How much of the file each sync has made to last.
+    #[cfg(test)]
+    pub(super) synced: Vec<u64>,
 }
 
 /// Why there is no journal.
@@ -80,7 +83,14 @@ impl BatchJournal {
             Err(TryLockError::WouldBlock) => return Err(JournalError::InUse { path: path.to_owned() }),
             Err(TryLockError::Error(source)) => return Err(failed("lock")(source)),
         }
-        let mut journal = Self { file, path: path.to_owned(), head: None, whole: 0 };
+        let mut journal = Self {
+            file,
+            path: path.to_owned(),
+            head: None,
+            whole: 0,
+            #[cfg(test)]
+            synced: Vec::new(),
+        };
         let mut begun = HashSet::new();
         let (mut number, mut head, mut other, mut text) = (0, 0, false, Vec::new());
         let mut reader = BufReader::new(File::open(path).map_err(failed("read"))?);
@@ -105,49 +115,59 @@ impl BatchJournal {
         }
         journal.file.set_len(journal.whole).map_err(failed("write"))?;
         if number == 0 {
-            journal.append(&BatchEntry::Input(input.clone()))?;
+            journal.append(&[BatchEntry::Input(input.clone())])?;
             head = journal.whole;
+            sync_name(path).map_err(failed("write"))?;
         }
         journal.head = input.map(|_| head);
         Ok((journal, begun))
     }
 
-    /// The item called `name` is about to begin.
-    pub fn begins(&mut self, name: &str) -> Result<(), JournalError> {
-        self.append(&BatchEntry::Begun(name.to_owned()))
-    }
-
-    /// Returns when all that was written outlives a loss of power.
-    pub fn sync(&self) -> Result<(), JournalError> {
-        self.file.sync_data().map_err(|source| self.failed(source))
+    /// The items of these names are about to begin. Returns when that outlives a loss of power.
+    pub fn begin(&mut self, names: &[String]) -> Result<(), JournalError> {
+        let entries: Vec<_> = names.iter().cloned().map(BatchEntry::Begun).collect();
+        self.append(&entries)?;
+        self.file.sync_data().map_err(|source| self.failed(source))?;
+        #[cfg(test)]
+        self.synced.push(self.whole);
+        Ok(())
     }
 
     /// All is answered. Where items go by their lines, it stays known which input that was.
-    pub fn finish(self) -> Result<(), JournalError> {
+    pub fn finish(&self) -> Result<(), JournalError> {
         match self.head {
             Some(head) => self.file.set_len(head).map_err(|source| self.failed(source)),
             None => fs::remove_file(&self.path).map_err(|source| JournalError::File {
                 what: "remove",
-                path: self.path,
+                path: self.path.clone(),
                 source,
             }),
         }
     }
 
-    fn append(&mut self, entry: &BatchEntry) -> Result<(), JournalError> {
-        let mut line = serde_json::to_vec(entry).expect("names can be written");
-        line.push(b'\n');
-        if let Err(source) = self.file.write_all(&line) {
+    fn append(&mut self, entries: &[BatchEntry]) -> Result<(), JournalError> {
+        let mut lines = Vec::new();
+        for entry in entries {
+            serde_json::to_writer(&mut lines, entry).expect("names can be written");
+            lines.push(b'\n');
+        }
+        if let Err(source) = self.file.write_all(&lines) {
             let _ = self.file.set_len(self.whole);
             return Err(self.failed(source));
         }
-        self.whole += line.len() as u64;
+        self.whole += lines.len() as u64;
         Ok(())
     }
 
     fn failed(&self, source: io::Error) -> JournalError {
         JournalError::File { what: "write", path: self.path.clone(), source }
     }
+}
+
+/// Returns when the name of the file at `path` outlives a loss of power: it stands in its folder, not in the file.
+pub(super) fn sync_name(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
 }
 
 #[cfg(test)]
@@ -160,7 +180,7 @@ mod tests {
         let path = folder.path().join("journal");
         let (mut journal, begun) = BatchJournal::open(&path, None, false).unwrap();
         assert!(begun.is_empty());
-        journal.begins("a\n\"").unwrap();
+        journal.begin(&["a\n\"".to_owned()]).unwrap();
         assert!(matches!(BatchJournal::open(&path, None, false), Err(JournalError::InUse { .. })));
         drop(journal);
         fs::write(&path, fs::read_to_string(&path).unwrap() + "{\"begun\":\"hal").unwrap();
@@ -175,7 +195,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         let (mut journal, _) = BatchJournal::open(&path, None, false).unwrap();
-        journal.begins("caf\u{e9}").unwrap();
+        journal.begin(&["caf\u{e9}".to_owned()]).unwrap();
         drop(journal);
         fs::write(&path, [&fs::read(&path).unwrap()[..], b"{\"begun\":\"caf\xc3"].concat()).unwrap();
         let (_, begun) = BatchJournal::open(&path, None, false).unwrap();
@@ -188,7 +208,7 @@ mod tests {
         let path = folder.path().join("journal");
         let open = |input: &str, anew| BatchJournal::open(&path, Some(input.into()), anew);
         let (mut journal, _) = open("one", true).unwrap();
-        journal.begins("1").unwrap();
+        journal.begin(&["1".to_owned()]).unwrap();
         drop(journal);
         assert!(matches!(open("other", true), Err(JournalError::OtherInput { .. })), "its first item has begun");
         open("one", false).unwrap().0.finish().unwrap();

@@ -26,8 +26,8 @@ use super::{
     item::{Item, gateway_address},
 };
 
-/// What is told when a request begins; it may not let it.
-pub(super) type Begins = Arc<dyn Fn() -> Result<(), NotBegun> + Send + Sync>;
+/// What is waited for before a request begins; it may not let it.
+pub(super) type Begins = Pin<Box<dyn Future<Output = Result<(), NotBegun>> + Send>>;
 
 /// A request must not begin.
 #[derive(Clone, Copy, Debug)]
@@ -52,22 +52,22 @@ pub(super) enum SendError {
     Cut(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// A body that is sent once it was asked for, or at once if it is empty.
+/// A body that is sent once it was asked for and may begin, or at once if it is empty.
 pub(super) struct AnnouncedBody {
     data: Bytes,
     asked: Option<oneshot::Receiver<()>>,
-    begins: Begins,
+    begins: Option<Begins>,
 }
 
 /// No answer that is larger is kept.
 const LARGEST: usize = 256 << 20;
 
-/// Sends `item` through the andante at `proxy` (HOST:PORT), and calls `begins` before the API can see it.
+/// Sends `item` through the andante at `proxy` (HOST:PORT), and waits for `begins` before the API can see its body.
 pub(super) async fn send(
     link: &mut Option<Link>,
     proxy: &str,
     item: &Item,
-    begins: Begins,
+    begins: Option<Begins>,
 ) -> Result<Received, SendError> {
     let mut used = match link.take().filter(|link| !link.sender.is_closed()) {
         Some(link) => link,
@@ -87,7 +87,7 @@ pub(super) async fn send(
 }
 
 /// `item` for a gateway address, and whether its body was asked for.
-fn request(proxy: &str, item: &Item, begins: Begins) -> (Request<AnnouncedBody>, Arc<AtomicBool>) {
+fn request(proxy: &str, item: &Item, begins: Option<Begins>) -> (Request<AnnouncedBody>, Arc<AtomicBool>) {
     let uri = Uri::try_from(gateway_address(&item.url)).expect("what is no URI was refused when it was read");
     let (ask, asked) = oneshot::channel();
     let was_asked = Arc::new(AtomicBool::new(false));
@@ -160,8 +160,11 @@ impl Body for AnnouncedBody {
             }
             self.asked = None;
         }
-        if (self.begins)().is_err() {
-            return Poll::Ready(Some(Err(io::ErrorKind::Other.into())));
+        if let Some(begins) = &mut self.begins {
+            if ready!(begins.as_mut().poll(cx)).is_err() {
+                return Poll::Ready(Some(Err(io::ErrorKind::Other.into())));
+            }
+            self.begins = None;
         }
         Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.data)))))
     }

@@ -12,11 +12,15 @@ use std::{
 
 use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
 use parking_lot::Mutex;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{
+    sync::watch,
+    task::{self, JoinSet},
+};
 
 use super::{
     answers::{AnswerFile, AnswersError, ItemOutcome, Received},
     counts::Counts,
+    group_commit::{GroupCommit, NotCommitted},
     input::{Input, InputError},
     item::{Id, Item},
     journal::{BatchJournal, JournalError},
@@ -33,7 +37,7 @@ pub struct Work {
     /// Those that equal an item and get its answer.
     twins: HashMap<String, Vec<Id>>,
     answers: Mutex<AnswerFile>,
-    journal: Mutex<BatchJournal>,
+    journal: Arc<GroupCommit>,
     counts: Counts,
     max_failures: u64,
     clock: Clock,
@@ -127,7 +131,7 @@ impl Work {
     /// A batch that has not begun.
     pub fn new(parts: WorkParts) -> Self {
         let WorkParts { proxy, input, skipped, twins, answers, journal, max_failures, clock } = parts;
-        let (input, answers, journal) = (Mutex::new(input), Mutex::new(answers), Mutex::new(journal));
+        let (input, answers, journal) = (Mutex::new(input), Mutex::new(answers), Arc::new(GroupCommit::new(journal)));
         Self {
             proxy,
             input,
@@ -155,11 +159,11 @@ impl Work {
                 joined = workers.join_next() => if joined.is_none() { break },
                 () = self.clock.sleep_until(next_sync) => {
                     next_sync = self.clock.now() + SYNC;
-                    self.sync();
+                    self.sync().await;
                 }
             }
         }
-        self.sync();
+        self.sync().await;
         self.stopped.borrow().clone()
     }
 
@@ -180,22 +184,21 @@ impl Work {
     }
 
     /// Forgets what had begun, as all of it is answered.
-    pub fn finish(self) -> Result<(), JournalError> {
-        self.journal.into_inner().finish()
+    pub fn finish(&self) -> Result<(), JournalError> {
+        self.journal.finish()
     }
 
-    fn sync(&self) {
-        let synced = self.answers.lock().sync();
+    async fn sync(&self) {
+        let sync = self.answers.lock().sync();
+        let synced = task::spawn_blocking(sync).await.expect("a sync does not panic");
         synced.unwrap_or_else(|error| self.stop(Stopped::Answers(error)));
-        let synced = self.journal.lock().sync();
-        synced.unwrap_or_else(|error| self.stop(Stopped::Journal(error)));
     }
 
     async fn one_after_the_other(self: Arc<Self>) {
         let mut link = None;
         let mut stopped = self.stopped.subscribe();
         while stopped.borrow_and_update().is_none() {
-            let Some(item) = self.next().map(Arc::new) else { return };
+            let Some(item) = self.next() else { return };
             let begun = Arc::new(AtomicBool::new(false));
             let mut sending = pin!(self.obtain(&item, &mut link, &begun));
             let came = tokio::select! {
@@ -228,15 +231,19 @@ impl Work {
     }
 
     /// What comes of `item`.
-    async fn obtain(self: &Arc<Self>, item: &Arc<Item>, link: &mut Option<Link>, begun: &Arc<AtomicBool>) -> Came {
+    async fn obtain(self: &Arc<Self>, item: &Item, link: &mut Option<Link>, begun: &Arc<AtomicBool>) -> Came {
         let (mut pause, mut tries) = (FIRST, 0);
         loop {
             begun.store(false, Ordering::Release);
             // Without a body nothing is asked for, and nothing tells when the request begins.
-            if item.body.is_empty() && self.begins(item, begun).is_err() {
-                return Came::Nothing;
-            }
-            match send::send(link, &self.proxy, item, self.on_begin(item, begun)).await {
+            let begins = match self.begins(item, begun) {
+                Some(begins) if item.body.is_empty() => match begins.await {
+                    Ok(()) => None,
+                    Err(NotBegun) => return Came::Nothing,
+                },
+                begins => begins,
+            };
+            match send::send(link, &self.proxy, item, begins).await {
                 Ok(received) => {
                     self.counts.unreached.store(false, Ordering::Relaxed);
                     match Verdict::of(received, item) {
@@ -272,22 +279,20 @@ impl Work {
         }
     }
 
-    fn on_begin(self: &Arc<Self>, item: &Arc<Item>, begun: &Arc<AtomicBool>) -> Begins {
-        let (work, item, begun) = (self.clone(), item.clone(), begun.clone());
-        Arc::new(move || work.begins(&item, &begun))
-    }
-
     /// Writes down that `item` begins, if it must not begin twice. What cannot be written down does not begin.
-    fn begins(&self, item: &Item, begun: &AtomicBool) -> Result<(), NotBegun> {
-        if !item.is_repeatable() {
-            let written = self.journal.lock().begins(&item.id.name);
-            if let Err(error) = written {
-                self.stop(Stopped::Journal(error));
-                return Err(NotBegun);
-            }
-            begun.store(true, Ordering::Release);
+    fn begins(self: &Arc<Self>, item: &Item, begun: &Arc<AtomicBool>) -> Option<Begins> {
+        if item.is_repeatable() {
+            return None;
         }
-        Ok(())
+        let (work, name, begun) = (self.clone(), item.id.name.clone(), begun.clone());
+        Some(Box::pin(async move {
+            // From here on nobody gives it up: it would be in the journal, and in doubt.
+            begun.store(true, Ordering::Release);
+            let Err(NotCommitted(why)) = work.journal.begins(name).await else { return Ok(()) };
+            begun.store(false, Ordering::Release);
+            why.into_iter().for_each(|error| work.stop(Stopped::Journal(error)));
+            Err(NotBegun)
+        }))
     }
 
     fn record(&self, item: &Item, came: Came) {

@@ -155,7 +155,7 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
         own.drain().await;
     }
     let done = report.is_all_answered();
-    if let Some(work) = Arc::into_inner(work).filter(|_| done) {
+    if done {
         work.finish().map_err(not_removed)?;
         // What counts against limits is forgotten with them: the next batch begins with all of its limits.
         own_state.iter().flat_map(|state| [state.clone(), beside(state, "lock")]).for_each(|file| {
