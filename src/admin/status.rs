@@ -1,6 +1,7 @@
 //! The content of `/status`, which is a contract. Times are in seconds unless a name says otherwise.
 
 mod fleet;
+mod limits;
 #[cfg(test)]
 mod tests;
 
@@ -8,7 +9,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::fleet::{FleetStatus, ShareStatus};
+pub use self::{
+    fleet::{FleetStatus, ShareStatus},
+    limits::{AddedRuleStatus, AtOnceStatus, BudgetStatus, LimitSource, LimitStatus, OwnLimitStatus},
+};
 use crate::metrics::{CallOutcome, Metrics, TunnelContent};
 
 /// andante at one instant.
@@ -206,32 +210,6 @@ pub struct LaneStatus {
     pub active_s: f64,
 }
 
-/// One limit at one instant.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct LimitStatus {
-    /// As it would be written in the configuration: `500/min burst 20`.
-    pub limit: String,
-    /// Its pace: requests per second.
-    pub per_second: f64,
-    /// Cost units that count in the current window.
-    pub used: u64,
-    /// Cost units that still fit into it.
-    pub room: u64,
-    /// Who asked for it.
-    pub source: LimitSource,
-    /// What it rests on, in a line for people; `null` if it is configured.
-    #[serde(default)]
-    pub evidence: Option<String>,
-    /// The margin for jitter in force, in milliseconds.
-    pub margin_ms: f64,
-    /// Until a calendar renews it; `null` if its window rolls.
-    #[serde(default)]
-    pub renewed_in_s: Option<f64>,
-    /// What this andante holds of it; `null` if it is not shared with others.
-    #[serde(default)]
-    pub share: Option<ShareStatus>,
-}
-
 /// A flow that waits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowStatus {
@@ -243,73 +221,6 @@ pub struct FlowStatus {
     pub urgency: u8,
     /// How many of its requests wait.
     pub waiting: u32,
-}
-
-/// How many requests an API was found to allow at once.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct AtOnceStatus {
-    /// So many.
-    pub most: u32,
-    /// What that rests on, in a line for people.
-    pub evidence: String,
-}
-
-/// A group of requests that has a limit of its own.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct OwnLimitStatus {
-    /// Which: a method and a path (`GET /users/*`), or `credential 1`, whose value is nowhere.
-    pub requests: String,
-    /// Its pace, if that is known.
-    pub per_second: Option<f64>,
-    /// How many of them may be under way at once, if that is limited.
-    pub at_once: Option<u32>,
-    /// What that rests on, in a line for people.
-    pub evidence: String,
-    /// Time until the next of them may leave, as far as this limit is concerned.
-    pub next_slot_s: f64,
-}
-
-/// A rule for some of a lane's requests.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct AddedRuleStatus {
-    /// Its name.
-    pub rule: String,
-    /// How many budgets of it remember something.
-    pub budgets: u64,
-    /// How many of them some requests wait for, and how many requests.
-    pub busy: u64,
-    /// See there.
-    pub waiting: u64,
-    /// Requests on their way or being answered.
-    pub in_flight: u64,
-    /// How far the budget is used that most wait for.
-    pub limits: Vec<LimitStatus>,
-}
-
-/// Who asked for a limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LimitSource {
-    /// The configuration, flags included.
-    #[default]
-    Config,
-    /// The API's answers.
-    Learned,
-}
-
-/// One budget of an API, as its answers tell.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct BudgetStatus {
-    /// What the API calls it, if it has a name.
-    pub name: Option<String>,
-    /// How much is left, if the API says so.
-    pub left: Option<f64>,
-    /// How much fits into a window, if the API says so.
-    pub limit: Option<f64>,
-    /// Time until it is reset, if the API says so.
-    pub reset_s: Option<f64>,
-    /// Whether it counts requests, and not tokens or the like.
-    pub requests: bool,
 }
 
 /// What became of the last requests to an upstream.

@@ -23,11 +23,14 @@ pub(super) fn lane_status(lane: &Lane, now: Instant) -> LaneStatus {
     lane.own_limits.sort_by(|one, other| one.group.in_order(&other.group));
     let stats = &lane.stats;
     let limits = lane.limits.iter().zip(&lane.grounds).map(|(usage, grounds)| limit_status(usage, *grounds));
+    let total = |limit: LimitStatus, unit| LimitStatus { used_total: stats.used.of(unit), ..limit };
+    let limits = limits.zip(&lane.limits).map(|(limit, usage)| total(limit, usage.spec.unit));
+    let calendar = lane.calendar.iter().map(|usage| total(calendar_status(usage), usage.limit.unit));
     LaneStatus {
         rule: lane.rule.to_string(),
         host: lane.host.to_string(),
         label,
-        limits: limits.chain(lane.calendar.iter().map(calendar_status)).collect(),
+        limits: limits.chain(calendar).collect(),
         at_once: lane.at_once.map(|(most, grounds)| AtOnceStatus { most, evidence: grounds.to_string() }),
         own_limits: lane.own_limits.iter().map(own_limit_status).collect(),
         rules: lane.narrow.iter().map(added_rule_status).collect(),
@@ -114,6 +117,7 @@ fn limit_status(usage: &LimitUsage, grounds: Option<Grounds>) -> LimitStatus {
         limit: usage.spec.to_string(),
         per_second: usage.spec.rate.per_second(),
         used: usage.used.into(),
+        used_total: 0,
         room: usage.spec.rate.count.get().saturating_sub(usage.used).into(),
         source: match usage.source {
             limit::Source::Config => LimitSource::Config,
@@ -138,6 +142,7 @@ fn calendar_status(usage: &CalendarUsage) -> LimitStatus {
         limit: usage.limit.to_string(),
         per_second: f64::from(count) / usage.period.as_secs_f64(),
         used: usage.used.into(),
+        used_total: 0,
         room: count.saturating_sub(usage.used).into(),
         source: LimitSource::Config,
         evidence: None,

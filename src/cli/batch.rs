@@ -128,7 +128,7 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
     let opened = prepared.open(&options, &journal).await?;
     let mut report = Report::new(&prepared, &opened, &options);
     if opened.left == 0 {
-        report.say(None, Duration::ZERO);
+        report.say(None, Duration::ZERO, None);
         if report.is_all_answered() {
             opened.journal.finish().map_err(not_removed)?;
         }
@@ -170,7 +170,7 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
             terminal::failure(&Failure::new(why).hinting(hint));
         }
     }
-    report.say(status.as_ref(), elapsed);
+    report.say(status.as_ref(), elapsed, stopped.as_deref());
     Ok(report.exit_code(stopped.as_deref()))
 }
 

@@ -6,14 +6,16 @@ use crate::{
     clock::Instant,
     lane::order::WaitingFlow,
     learn::{Grounds, OwnLimit, QuotaSnapshot, Reason},
-    limit::{CalendarUsage, LimitUsage},
+    limit::{CalendarUsage, LimitUsage, Sum},
 };
 
 /// What a lane has done so far.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct LaneStats {
     /// Requests sent.
     pub sent: u64,
+    /// What these took of each unit, as far as their answers have said it; what was reserved otherwise.
+    pub used: Sum,
     /// Requests refused by us.
     pub refused: u64,
     /// Answers' heads that came.

@@ -230,12 +230,14 @@ impl<T> State<T> {
         // Nobody knew when the API would count it.
         self.queue.recheck_endless();
         self.stats.sent += 1;
+        self.stats.used.add(&slot.charge.cost);
         self.stats.active = Some((self.stats.active.map_or(now, |(first, _)| first), now));
     }
 
     /// What was sent has not been written after all. Returns whether its slot still holds.
     pub(super) fn recalled(&mut self, slot: &Slot) -> bool {
         self.stats.sent -= 1;
+        self.stats.used.subtract(&slot.charge.cost);
         self.changed(slot);
         let narrow = slot.drawn.as_ref().is_none_or(|drawn| self.narrow.recalled(drawn));
         self.budget.recall(slot.charge) && narrow

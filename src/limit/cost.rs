@@ -203,6 +203,21 @@ impl Sum {
     pub fn subtract(&mut self, cost: &Cost) {
         self.requests -= u64::from(cost.requests());
         for (unit, amount) in cost.others() {
+    /// What was added as `reserved` of `unit` has come to `used`.
+    pub fn settle(&mut self, unit: Unit, reserved: u64, used: u64) {
+        let sum = if unit == Unit::REQUESTS {
+            &mut self.requests
+        } else {
+            let known = self.others.iter().position(|(other, _)| *other == unit);
+            let index = known.unwrap_or_else(|| {
+                self.others.push((unit, 0));
+                self.others.len() - 1
+            });
+            &mut self.others[index].1
+        };
+        *sum = (*sum + used).saturating_sub(reserved);
+    }
+
             if let Some((_, sum)) = self.others.iter_mut().find(|(other, _)| *other == unit) {
                 *sum -= u64::from(amount.get());
             }

@@ -74,11 +74,11 @@ impl Report {
     }
 
     /// Tells how it went, unless nobody wants to know.
-    pub(super) fn say(&self, status: Option<&Status>, elapsed: Duration) {
+    pub(super) fn say(&self, status: Option<&Status>, elapsed: Duration, stopped: Option<&Stopped>) {
         let text = match (self.json, self.quiet) {
             (true, _) => format!("{}\n", self.json(elapsed)),
             (false, true) => return,
-            (false, false) => self.text(status, elapsed),
+            (false, false) => self.text(status, elapsed, stopped),
         };
         // The exit code says whether all went well, to whoever cannot read.
         let _ = std::io::stderr().write_all(text.as_bytes());
@@ -96,7 +96,7 @@ impl Report {
         })
     }
 
-    fn text(&self, status: Option<&Status>, elapsed: Duration) -> String {
+    fn text(&self, status: Option<&Status>, elapsed: Duration, stopped: Option<&Stopped>) -> String {
         let mut text = format!(
             "andante: {} of {} answered in {}",
             wording::count(self.answered),
@@ -122,7 +122,13 @@ impl Report {
         if self.answered + (self.unknown.len() as u64) < self.total {
             text += "  the same command goes on from here\n";
         }
-        status.map_or(text.clone(), |status| text + &summary::queue(status) + &summary::lanes(status))
+        // The batch is the only client of its andante: nobody else can have left.
+        let left = match stopped {
+            Some(Stopped::Interrupted) => "taken back at the interrupt",
+            Some(_) => "taken back when it stopped",
+            None => "given up",
+        };
+        status.map_or(text.clone(), |status| text + &summary::queue(status, left) + &summary::lanes(status))
     }
 }
 
@@ -147,4 +153,29 @@ pub(super) fn line(counts: &Counts, left: u64, pace: Option<f64>, status: Option
         );
     }
     format!("andante: {}", parts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::status::Requests;
+
+    #[test]
+    fn what_an_interrupt_takes_back_is_no_client_that_left() {
+        let report = Report {
+            total: 3,
+            before: 0,
+            answered: 1,
+            failed: 0,
+            unknown: Vec::new(),
+            by_status: BTreeMap::new(),
+            quiet: false,
+            json: false,
+        };
+        let status = Status { requests: Requests { left: 2, ..Requests::default() }, ..Status::default() };
+        let text = report.text(Some(&status), Duration::ZERO, Some(&Stopped::Interrupted));
+        assert!(text.contains("taken back at the interrupt: 2") && !text.contains("client"), "{text}");
+        let text = report.text(Some(&status), Duration::ZERO, Some(&Stopped::Failures(1)));
+        assert!(text.contains("taken back when it stopped: 2"), "{text}");
+    }
 }

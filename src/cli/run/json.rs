@@ -8,6 +8,7 @@ use super::{diagnosis, progress, summary};
 use crate::{
     admin::{Status, status::LaneStatus},
     app::Unmatched,
+    limit::{LimitSpec, Unit},
 };
 
 /// What the text of the summary says, with the numbers as they are.
@@ -34,13 +35,16 @@ pub(super) fn summary(status: &Status, elapsed: Duration, exit_code: u8, unmatch
 }
 
 fn host(lane: &LaneStatus) -> Value {
-    let (used, limit) = summary::share(lane).unzip();
+    let shares = summary::shares(lane);
+    let tightest =
+        shares.iter().find(|share| share.limit.parse().is_ok_and(|limit: LimitSpec| limit.unit == Unit::REQUESTS));
     json!({
         "host": lane.host,
         "rule": lane.rule,
         "sent": lane.sent_total,
-        "limit": limit.map(|limit| limit.to_string()),
-        "used_ratio": used,
+        "limit": tightest.map(|share| &share.limit),
+        "used_ratio": tightest.map(|share| share.used_ratio),
+        "limits": shares,
         "learned": summary::learned(lane),
         "left": lane.left_total,
         "left_after_s": lane.left_after_s,

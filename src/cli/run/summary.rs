@@ -15,6 +15,15 @@ use crate::{
     limit::{LimitSpec, Unit},
 };
 
+/// How much of a limit was used.
+#[derive(Debug, PartialEq, serde::Serialize)]
+pub(super) struct LimitShare {
+    /// The limit, as it would be written.
+    pub(super) limit: String,
+    /// From 0; 1 is all of it.
+    pub(super) used_ratio: f64,
+}
+
 /// How many lanes are listed.
 const LANES: usize = 10;
 
@@ -25,7 +34,7 @@ pub(super) fn render(status: &Status, elapsed: Duration, circumstances: &Circums
     if diagnosis::is_unused(status) {
         return text + &diagnosis::nothing_came_through(circumstances);
     }
-    text += &queue(status);
+    text += &queue(status, "given up by the client");
     let tunnels = status.requests.tunnelled + u64::try_from(status.tunnels).unwrap_or(0);
     if tunnels > 0 {
         let _ = writeln!(text, "  {}; nobody sees the requests inside", wording::several(tunnels, "tunnel"));
@@ -36,8 +45,8 @@ pub(super) fn render(status: &Status, elapsed: Duration, circumstances: &Circums
         + &diagnosis::unmatched(circumstances.unmatched)
 }
 
-/// How long requests have waited, and what became of them.
-pub(in crate::cli) fn queue(status: &Status) -> String {
+/// How long requests have waited, and what became of them; `left` says what those did that nobody waits for any more.
+pub(in crate::cli) fn queue(status: &Status, left: &str) -> String {
     let sum = |of: fn(&LaneStatus) -> u64| wording::count(status.lanes.iter().map(of).sum());
     let mut text = String::new();
     let waited: f64 = status.lanes.iter().map(|lane| lane.wait_seconds_total).sum();
@@ -47,7 +56,7 @@ pub(in crate::cli) fn queue(status: &Status) -> String {
     }
     let _ = writeln!(
         text,
-        "  answered with 429: {}, sent again: {}, refused by andante: {}, failed: {}, given up by the client: {}",
+        "  answered with 429: {}, sent again: {}, refused by andante: {}, failed: {}, {left}: {}",
         sum(|lane| lane.answered_429_total),
         wording::count(status.retries_total),
         wording::count(status.requests.refused),
@@ -64,8 +73,8 @@ pub(in crate::cli) fn lanes(status: &Status) -> String {
     let mut text = String::new();
     for lane in lanes.iter().take(LANES) {
         let _ = write!(text, "  {}: {} sent", lane.host, wording::count(lane.sent_total));
-        if let Some((share, limit)) = share(lane) {
-            let _ = write!(text, ", {:.1}% of {limit}", share * 100.0);
+        for LimitShare { limit, used_ratio } in shares(lane) {
+            let _ = write!(text, ", {:.1}% of {limit}", used_ratio * 100.0);
         }
         if let Some(learned) = learned(lane) {
             let _ = write!(text, ", learned {learned}");
@@ -78,22 +87,40 @@ pub(in crate::cli) fn lanes(status: &Status) -> String {
     text
 }
 
-/// How much of what its limits allowed a lane sent between its first and its last request, and the limit that held it
-/// back; `None` where there is nothing to compare.
+/// How much of what its limits allowed a lane took between its first and its last request: for each unit of the limit that
+/// held it back, and of what calendars renew. Nothing where there is nothing to compare.
 ///
-/// The bound is that of even spacing after a burst, `burst + rate × time`: 1 means that no slot was left unused. A limit
+/// The bound is that of even spacing after a burst, `burst + rate × time`: 1 means that nothing was left unused. A limit
 /// that could not have been reached in the time does not count against the lane.
-pub(super) fn share(lane: &LaneStatus) -> Option<(f64, LimitSpec)> {
+pub(super) fn shares(lane: &LaneStatus) -> Vec<LimitShare> {
     if lane.sent_total < 2 || lane.active_s <= 0.0 {
-        return None;
+        return Vec::new();
     }
     // What was learned held for a part of the time only.
-    let configured = lane.limits.iter().filter(|limit| limit.source == LimitSource::Config);
-    let limits = configured.filter_map(|limit| limit.limit.parse::<LimitSpec>().ok());
-    let limits = limits.filter(|limit| limit.unit == Unit::REQUESTS);
+    let configured = || lane.limits.iter().filter(|limit| limit.source == LimitSource::Config);
     let allowed = |limit: &LimitSpec| f64::from(limit.burst().get()) + limit.rate.per_second() * lane.active_s;
-    let tightest = limits.min_by(|a, b| allowed(a).total_cmp(&allowed(b)))?;
-    Some((lane.sent_total as f64 / allowed(&tightest), tightest))
+    let mut tightest: Vec<(LimitSpec, u64)> = Vec::new();
+    for status in configured().filter(|limit| limit.renewed_in_s.is_none()) {
+        let Ok(limit) = status.limit.parse::<LimitSpec>() else { continue };
+        match tightest.iter_mut().find(|(other, _)| other.unit == limit.unit) {
+            Some((other, _)) if allowed(other) <= allowed(&limit) => {}
+            Some(other) => *other = (limit, status.used_total),
+            None => tightest.push((limit, status.used_total)),
+        }
+    }
+    let rolling = tightest.into_iter().map(|(limit, used)| {
+        let used_ratio = used as f64 / allowed(&limit);
+        // Where costs differ there is a burst that nobody has written.
+        let burst = limit.burst.filter(|_| limit.unit == Unit::REQUESTS);
+        LimitShare { used_ratio, limit: LimitSpec { burst, ..limit }.to_string() }
+    });
+    // These count from the beginning of their month or day on, whoever has sent it.
+    let renewed = configured().filter(|limit| limit.renewed_in_s.is_some() && limit.used + limit.room > 0);
+    let renewed = renewed.map(|status| LimitShare {
+        limit: status.limit.clone(),
+        used_ratio: status.used as f64 / (status.used + status.room) as f64,
+    });
+    rolling.chain(renewed).collect()
 }
 
 /// The slowest limit that a lane has learned: as the API says it, or the pace if that was found by trying.
@@ -117,7 +144,7 @@ mod tests {
     }
 
     fn lane(host: &str, limits: &[&str], sent: u64, active_s: f64) -> LaneStatus {
-        let limit = |text: &&str| LimitStatus { limit: (*text).into(), ..LimitStatus::default() };
+        let limit = |text: &&str| LimitStatus { limit: (*text).into(), used_total: sent, ..LimitStatus::default() };
         LaneStatus {
             host: host.into(),
             limits: limits.iter().map(limit).collect(),
@@ -157,12 +184,27 @@ andante: 1,236 requests sent in 2m 30s
 
     #[test]
     fn the_share_is_that_of_the_limit_which_held_the_lane_back() {
-        let (half, limit) = share(&lane("a", &["10/s", "500/min"], 42, 9.96)).unwrap();
+        let share = |limits: &[&str], sent, active_s| {
+            let shares = shares(&lane("a", limits, sent, active_s)).into_iter();
+            shares.map(|share| (share.used_ratio, share.limit)).collect::<Vec<_>>()
+        };
+        let [(half, limit)] = &share(&["10/s", "500/min"], 42, 9.96)[..] else { panic!("one unit has one share") };
         assert!((half - 0.5).abs() < 0.001, "{half}");
-        assert_eq!(limit.to_string(), "500/min");
-        assert_eq!(share(&lane("a", &["10/s", "1000/min burst 500"], 101, 10.0)).unwrap().0, 1.0);
-        assert_eq!(share(&lane("a", &["10/s"], 1, 0.0)), None);
-        assert_eq!(share(&lane("a", &[], 100, 9.0)), None);
+        assert_eq!(limit, "500/min");
+        assert_eq!(share(&["10/s", "1000/min burst 500"], 101, 10.0)[0].0, 1.0);
+        assert!(share(&["10/s"], 1, 0.0).is_empty() && share(&[], 100, 9.0).is_empty());
+    }
+
+    #[test]
+    fn each_unit_and_each_calendar_has_its_share() {
+        let limit = |text: &str, used_total| LimitStatus { limit: text.into(), used_total, ..LimitStatus::default() };
+        let mut lane = lane("api", &["600/min"], 51, 10.0);
+        // 60,000 a minute are 10,000 in 10 s, and the burst is a tenth of 60,000: 4,000 of 16,000 are a quarter.
+        lane.limits.extend([limit("1000000 tokens/h burst 1000000", 4000), limit("60000 tokens/min burst 6000", 4000)]);
+        let month = LimitStatus { used: 51, room: 949, renewed_in_s: Some(60.0), ..limit("1000/month in UTC", 51) };
+        lane.limits.push(month);
+        let text = lanes(&Status { lanes: vec![lane], ..Status::default() });
+        assert_eq!(text, "  api: 51 sent, 50.5% of 600/min, 25.0% of 60000 tokens/min, 5.1% of 1000/month in UTC\n");
     }
 
     #[test]

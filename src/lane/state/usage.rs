@@ -68,6 +68,8 @@ impl<T> State<T> {
             self.narrow.settle(drawn, unit, used, now);
         }
     }
+        let reserved = slot.charge.cost.of(unit).map_or(0, |reserved| reserved.get());
+        self.stats.used.settle(unit, reserved.into(), used.into());
 
     fn usual(&mut self, unit: Unit) -> &mut Usual {
         let at = self.usual.iter().position(|usual| usual.unit == unit).unwrap_or_else(|| {

@@ -45,7 +45,7 @@ impl<T> State<T> {
             held: self.held(now),
             budgets: self.learned.budgets(now),
             failures: self.learned.failures(),
-            stats: self.stats,
+            stats: self.stats.clone(),
         }
     }
 

@@ -191,6 +191,7 @@ fn an_interrupt_ends_it_and_the_same_command_goes_on() {
     let (code, _, stderr) = told(child.wait_with_output().unwrap());
     assert_eq!(code, Some(130), "{stderr}");
     assert!(stderr.contains("the same command goes on from here") && !stderr.contains("twice"), "{stderr}");
+    assert!(stderr.contains("taken back at the interrupt: ") && !stderr.contains("client"), "{stderr}");
     assert!(batch.lines("") < 40);
     assert_eq!(batch.run(&[]).0, Some(0));
     assert_eq!(batch.answers().len(), 40);
