@@ -95,7 +95,7 @@ fn facts(error: &Error) -> ErrorFacts {
         Error::Expectation => row(S::EXPECTATION_FAILED, "http_request_error", Client, Never, KeepAlive,
             "leave the Expect field out"),
         Error::BadCost { .. } => row(S::BAD_REQUEST, "http_request_error", Client, Never, KeepAlive,
-            "write how many requests it counts as, from 1, or leave the field out"),
+            "write a whole number for each unit, as in \"tokens=500\", or how many requests it counts as, from 1"),
         Error::TooCostly { .. } => row(S::BAD_REQUEST, "http_request_error", Client, Never, KeepAlive,
             "split the request, or lower its cost: no limit gives more than its count at once"),
         Error::KeyReused => row(S::UNPROCESSABLE_ENTITY, "http_request_error", Client, Never, KeepAlive,

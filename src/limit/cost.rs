@@ -13,7 +13,7 @@ pub type Amount = NonZeroU32;
 pub struct Cost {
     requests: Amount,
     share: Amount,
-    /// Units other than requests; an amount of 0 ends the list.
+    /// Units other than requests, of which something is said: [`Unit::REQUESTS`] ends the list.
     units: [Unit; Self::MOST],
     amounts: [u32; Self::MOST],
 }
@@ -46,8 +46,8 @@ impl Cost {
         Some(Amount::new(requests)?.into())
     }
 
-    /// This cost, and `amount` of `unit`. What a request takes beyond [`MOST`](Self::MOST) units is not counted: no rule
-    /// has so many.
+    /// This cost, and `amount` of `unit`, which may be nothing. What a request takes beyond [`MOST`](Self::MOST) units is
+    /// not counted: no rule has so many.
     #[must_use]
     pub fn with(mut self, unit: Unit, amount: u32) -> Self {
         if unit == Unit::REQUESTS {
@@ -55,8 +55,8 @@ impl Cost {
             self.share = self.requests;
             return self;
         }
-        let place = (0..Self::MOST).find(|&place| self.amounts[place] == 0 || self.units[place] == unit);
-        if let Some(place) = place.filter(|_| amount > 0) {
+        let place = (0..Self::MOST).find(|&place| [Unit::REQUESTS, unit].contains(&self.units[place]));
+        if let Some(place) = place {
             (self.units[place], self.amounts[place]) = (unit, amount);
         }
         self
@@ -70,6 +70,11 @@ impl Cost {
         self.others().find(|(other, _)| *other == unit).map(|(_, amount)| amount)
     }
 
+    /// Whether it says how much of `unit` it takes, if only that it takes nothing.
+    pub fn says(&self, unit: Unit) -> bool {
+        unit == Unit::REQUESTS || self.units.contains(&unit)
+    }
+
     /// As how many requests it counts.
     pub fn requests(&self) -> u32 {
         self.requests.get()
@@ -77,7 +82,7 @@ impl Cost {
 
     /// What it takes of units other than requests.
     pub fn others(&self) -> impl Iterator<Item = (Unit, Amount)> {
-        self.units.into_iter().zip(self.amounts).map_while(|(unit, amount)| Some((unit, Amount::new(amount)?)))
+        self.units.into_iter().zip(self.amounts).filter_map(|(unit, amount)| Some((unit, Amount::new(amount)?)))
     }
 
     /// What both of them take of each unit.
@@ -98,7 +103,7 @@ impl Cost {
 
     /// Whether it takes of other units than requests.
     pub fn is_metered(&self) -> bool {
-        self.amounts[0] > 0
+        self.amounts.iter().any(|amount| *amount > 0)
     }
 
     /// What it takes of requests alone.
@@ -174,9 +179,8 @@ impl FromStr for Cost {
             if unit == Unit::REQUESTS && amount == 0 {
                 return Err(wrong("a request counts as one at least"));
             }
-            let others = cost.others().count();
             cost = cost.with(unit, amount);
-            if unit != Unit::REQUESTS && amount > 0 && cost.others().count() == others && others == Self::MOST {
+            if !cost.says(unit) {
                 return Err(wrong("a request takes of three units at most, beside requests"));
             }
         }
@@ -199,10 +203,6 @@ impl Sum {
         }
     }
 
-    /// `cost` less, which was added before.
-    pub fn subtract(&mut self, cost: &Cost) {
-        self.requests -= u64::from(cost.requests());
-        for (unit, amount) in cost.others() {
     /// What was added as `reserved` of `unit` has come to `used`.
     pub fn settle(&mut self, unit: Unit, reserved: u64, used: u64) {
         let sum = if unit == Unit::REQUESTS {
@@ -218,6 +218,10 @@ impl Sum {
         *sum = (*sum + used).saturating_sub(reserved);
     }
 
+    /// `cost` less, which was added before.
+    pub fn subtract(&mut self, cost: &Cost) {
+        self.requests -= u64::from(cost.requests());
+        for (unit, amount) in cost.others() {
             if let Some((_, sum)) = self.others.iter_mut().find(|(other, _)| *other == unit) {
                 *sum -= u64::from(amount.get());
             }
@@ -247,7 +251,7 @@ mod tests {
         let (tokens, points) = (unit("tokens"), unit("points"));
         let cost = Cost::MIN.with(tokens, 500).with(points, 0).with(Unit::REQUESTS, 2);
         assert_eq!((cost.requests(), cost.of(Unit::REQUESTS), cost.of(tokens)), (2, Amount::new(2), Amount::new(500)));
-        assert_eq!(cost.of(points), None);
+        assert_eq!((cost.of(points), cost.says(points), Cost::MIN.says(points)), (None, true, false));
         assert!(cost.is_metered() && !Cost::MIN.is_metered() && !cost.unmetered().is_metered());
         assert_eq!((cost.span(), Cost::new(9).unwrap().span()), (500, 9));
     }
@@ -280,7 +284,10 @@ mod tests {
     fn a_cost_is_read_as_it_is_written() {
         let cost = |text: &str| text.parse::<Cost>();
         assert_eq!(cost("5").unwrap(), Cost::new(5).unwrap());
-        assert_eq!(cost("tokens=500,points = 0").unwrap(), Cost::MIN.with(unit("tokens"), 500));
+        let some = cost("tokens=500,points = 0").unwrap();
+        assert_eq!(some, Cost::MIN.with(unit("tokens"), 500).with(unit("points"), 0));
+        assert_eq!((some.of(unit("points")), some.says(unit("points"))), (None, true));
+        assert!(cost("a=0, b=0, c=0, d=1").is_err(), "of four units it says something");
         for text in ["requests=5", "tokens=500, points=3", "requests=2, tokens=1"] {
             assert_eq!(cost(text).unwrap().to_string(), text);
         }

@@ -10,7 +10,7 @@ use super::{
     turns::Turns,
     usage::UsageSource,
 };
-use crate::limit::{CalendarLimit, Cost, LONGEST_PACE, LimitSpec, MarginSpec, Unit};
+use crate::limit::{Amount, CalendarLimit, Cost, LONGEST_PACE, LimitSpec, MarginSpec, Unit};
 
 /// What becomes of a CONNECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +113,13 @@ impl Policy {
         let (_, unit, amount, limit) = never.min_by_key(|(count, ..)| *count)?;
         let cost = if unit == Unit::REQUESTS { amount.to_string() } else { format!("{amount} {unit}") };
         Some(TooSmall { limit: limit.to_string(), cost })
+    }
+
+    /// What the smallest of its limits of `unit` holds.
+    pub fn least_of(&self, unit: Unit) -> Option<Amount> {
+        let limits = self.limits.iter().map(|limit| (limit.unit, limit.rate.count));
+        let calendar = self.calendar.iter().map(|limit| (limit.unit, limit.count));
+        limits.chain(calendar).filter(|(of, _)| *of == unit).map(|(_, count)| count).min()
     }
 
     /// The units other than requests that its limits count; some of them more than once.

@@ -40,6 +40,9 @@ fn a_cost_that_no_window_has_room_for_is_refused_at_once() {
     for wrong in ["tokens=1001", "tokens=-1", "tokens", "tokens=1.5", "token=5"] {
         rejected(&ask(&andante, &upstream, &format!("Andante-Cost: {wrong}\r\n")), 400, "http_request_error", wrong);
     }
+    let hint = ask(&andante, &upstream, "Andante-Cost: tokens=abc\r\n");
+    rejected(&hint, 400, "http_request_error", "tokens=abc");
+    assert!(hint.text().contains("write a whole number for each unit, as in \\\"tokens=500\\\""), "{}", hint.text());
     let problem = ask(&andante, &upstream, "Andante-Cost: tokens=1001\r\n");
     let problem = problem.text();
     assert!(problem.contains("a request that costs 1001 tokens fits no window of 1000 tokens/h"), "{problem}");

@@ -22,6 +22,9 @@ pub(super) struct Usual {
 
 /// So many answers are remembered.
 const REMEMBERED: usize = 64;
+/// What an answer used is believed up to so many times what the smallest window of its unit holds. Answers of several
+/// times a minute's tokens exist.
+const WINDOWS: u32 = 4;
 /// Of fewer streams nothing is concluded.
 const ENOUGH: usize = 8;
 
@@ -39,7 +42,8 @@ pub struct Usage {
 impl<T> State<T> {
     /// The answer of this slot's request has said what it used.
     pub(in crate::lane) fn used(&mut self, now: Instant, slot: &Slot, usage: &Usage) {
-        for &(unit, used) in &usage.said {
+        for &(unit, said) in &usage.said {
+            let used = said.min(self.most(slot, unit));
             self.settle(now, slot, unit, used);
             self.usual(unit).remember(used, usage.streamed);
         }
@@ -47,9 +51,10 @@ impl<T> State<T> {
             let passed = usage.streamed.and_then(|bytes| self.usual(unit).of_bytes(bytes));
             // What nothing is known of keeps its reservation, unless more was used already.
             let reserved = slot.charge.cost.of(unit).map_or(0, |reserved| reserved.get());
+            let most = self.most(slot, unit);
             match passed {
-                Some(passed) => self.settle(now, slot, unit, passed.max(least)),
-                None if least > reserved => self.settle(now, slot, unit, least),
+                Some(passed) => self.settle(now, slot, unit, passed.max(least).min(most)),
+                None if least > reserved => self.settle(now, slot, unit, least.min(most)),
                 None => {}
             }
         }
@@ -63,13 +68,21 @@ impl<T> State<T> {
     }
 
     fn settle(&mut self, now: Instant, slot: &Slot, unit: Unit, used: u32) {
+        let reserved = slot.charge.cost.of(unit).map_or(0, |reserved| reserved.get());
+        self.stats.used.settle(unit, reserved.into(), used.into());
         self.budget.settle(slot.charge, unit, used, now);
         if let Some(drawn) = &slot.drawn {
             self.narrow.settle(drawn, unit, used, now);
         }
     }
-        let reserved = slot.charge.cost.of(unit).map_or(0, |reserved| reserved.get());
-        self.stats.used.settle(unit, reserved.into(), used.into());
+
+    /// How much of `unit` an answer to this slot's request can have used: a body may repeat what its request has said,
+    /// and a number that is made up must not stop a lane for long.
+    fn most(&self, slot: &Slot, unit: Unit) -> u32 {
+        let narrower = slot.drawn.iter().flat_map(|drawn| drawn.draws.iter()).map(|draw| &*draw.rule);
+        let smallest = narrower.chain([&*self.policy]).filter_map(|policy| policy.least_of(unit)).min();
+        smallest.map_or(u32::MAX, |count| count.get().saturating_mul(WINDOWS))
+    }
 
     fn usual(&mut self, unit: Unit) -> &mut Usual {
         let at = self.usual.iter().position(|usual| usual.unit == unit).unwrap_or_else(|| {
@@ -97,7 +110,7 @@ pub(super) fn reserved(
         let room = alone.as_mut().and_then(|(budget, now)| budget.room(unit, *now));
         room.map_or(most, |room| most.min(room.max(1)))
     };
-    let open = policy.usage.iter().map(|source| source.unit).filter(|unit| cost.of(*unit).is_none());
+    let open = policy.usage.iter().map(|source| source.unit).filter(|unit| !cost.says(*unit));
     open.fold(cost, |cost, unit| cost.with(unit, most(unit)))
 }
 

@@ -222,6 +222,48 @@ async fn a_debt_is_paid_before_the_next_one_leaves() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_number_that_is_made_up_stops_a_lane_for_four_windows_at_most() {
+    let world = told("6000/min burst 6000, 1000 out-tokens/min burst 1000, 5000 out-tokens/h burst 5000");
+    let output = Unit::named("out-tokens").unwrap();
+    let mut permit = world.permit().await;
+    permit.sent();
+    permit.answered(&AnswerReport::SERVED, Instant::START);
+    // As a body says it that repeats what its request has said.
+    permit.used(&whole(output, u32::MAX));
+    drop(permit);
+    assert_eq!(world.lane.snapshot().limits[1].used, 4 * 1000);
+    let stats = world.lane.snapshot().stats;
+    assert_eq!((stats.used.of(Unit::REQUESTS), stats.used.of(output)), (1, 4000));
+    // 4,000 are four windows of 1,000: the smallest limit says what is too much, for the others as well.
+    let Admission::Wait(waiting) =
+        world.lane.admit(AdmitRequest { cost: cost(&world, &[("out-tokens", 1000)]), ..ask(kind()) })
+    else {
+        panic!("a debt is there")
+    };
+    drop(waiting.await.unwrap());
+    let at = world.clock.now().since(Instant::START);
+    assert!(at <= Duration::from_secs(4 * 60) + ms(2), "{at:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_to_be_nothing_reserves_nothing() {
+    let world = told("6000/min burst 6000, 600000 out-tokens/min burst 600000");
+    let output = Unit::named("out-tokens").unwrap();
+    let mut permit = world.permit().await;
+    permit.sent();
+    permit.answered(&AnswerReport::SERVED, Instant::START);
+    permit.used(&whole(output, 500));
+    drop(permit);
+    let used = || world.lane.snapshot().limits.iter().map(|limit| limit.used).collect::<Vec<_>>();
+    assert_eq!(used(), [1, 500]);
+    let nothing = AdmitRequest { cost: cost(&world, &[("out-tokens", 0)]), ..ask(kind()) };
+    let Admission::Send(_none) = world.lane.admit(nothing) else { panic!("there is room") };
+    assert_eq!(used(), [2, 500], "one request and no tokens");
+    let _usual = world.permit().await;
+    assert_eq!(used(), [3, 1000], "what says nothing reserves what was usual");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_not_said_is_reserved_as_most_have_used() {
     let world = told("6000/min burst 6000, 600000 out-tokens/min burst 600000");
     let output = Unit::named("out-tokens").unwrap();
