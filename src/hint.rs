@@ -81,6 +81,13 @@ pub fn is_complaint(body: &[u8]) -> bool {
     serde_json::from_slice(body).is_ok_and(|json| body::only_complains(&json))
 }
 
+/// Whether a JSON body of an answer with status 200 tells of a refusal by itself, if only of a part of what was asked.
+pub fn complains(body: &[u8]) -> bool {
+    let headers = HeaderMap::new();
+    read(&Answer { status: StatusCode::OK, headers: &headers, body: Some(body), arrived: Duration::ZERO }).cause
+        != Cause::None
+}
+
 /// Whether the head asks for a wait in so many words.
 pub fn asks_to_wait(headers: &HeaderMap) -> bool {
     retry_after::is_told(headers)
@@ -89,6 +96,11 @@ pub fn asks_to_wait(headers: &HeaderMap) -> bool {
 /// Whether the body may say more than the head does, so that its beginning should be read before the answer is judged.
 pub fn wants_body(status: StatusCode, headers: &HeaderMap) -> bool {
     body::is_wanted(status, headers)
+}
+
+/// The same of the answer to a request for `path`: GraphQL's are of unknown length mostly.
+pub fn wants_body_of(path: &str, status: StatusCode, headers: &HeaderMap) -> bool {
+    body::is_wanted(status, headers) || body::is_graphql(status, headers, path)
 }
 
 /// A time of day as people and APIs write it (`2026-08-03T08:31:12.5Z`), since 1970.

@@ -62,7 +62,7 @@ pub(super) fn is_wanted(status: StatusCode, headers: &HeaderMap) -> bool {
     let of_kind =
         |word: &str| kind.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
     let legible = match status.as_u16() {
-        200 => return (kind.starts_with("application/json") || of_kind("json")) && is_small(headers),
+        200 => return of_kind("json") && is_small(headers),
         400 | 403 | 503 => of_kind("json") || of_kind("xml") || of_kind("text/plain"),
         401 | 402 | 418 | 420 | 429 | 509 => of_kind("json") || of_kind("text/plain") || kind.is_empty(),
         500 | 529 => of_kind("json"),
@@ -71,12 +71,26 @@ pub(super) fn is_wanted(status: StatusCode, headers: &HeaderMap) -> bool {
     legible && is_small(headers) && !retry_after::is_told(headers)
 }
 
+/// Whether it is the answer to a query of GraphQL whose length is not known before its end. Most servers of it send such
+/// ones, refusals among them; a JSON document that is made bit by bit for its reader is no answer to a query.
+pub(super) fn is_graphql(status: StatusCode, headers: &HeaderMap, path: &str) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let endpoint = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    status == StatusCode::OK
+        && matches!(endpoint, "graphql" | "graphql.json")
+        && kind.contains("json")
+        && !headers.contains_key(CONTENT_LENGTH)
+        && is_plain(headers)
+}
+
+fn is_plain(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_ENCODING).is_none_or(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
+}
+
 fn is_small(headers: &HeaderMap) -> bool {
     let digits = headers.get(CONTENT_LENGTH).map_or(&[][..], |length| length.as_bytes());
     // No more of them than the longest one has.
     let length = (digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit))
         .then(|| digits.iter().fold(0, |length, digit| length * 10 + usize::from(digit - b'0')));
-    let encoding =
-        headers.get(CONTENT_ENCODING).is_none_or(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"identity"));
-    encoding && length.is_some_and(|length| (1..=LONGEST).contains(&length))
+    is_plain(headers) && length.is_some_and(|length| (1..=LONGEST).contains(&length))
 }

@@ -62,6 +62,16 @@ fn bodies_tell_what_heads_do_not() {
         ("200 | {\"error\":[],\"result\":{\"a\":\"EAPI:Rate limit exceeded\"}}", (Ok, GO, NONE)),
         ("200 | {\"ok\":false,\"error\":\"ratelimited\"}", (Backoff, None, NONE)),
         ("200 | {\"errors\":[{\"message\":\"no such field\"}]}", (Ok, GO, NONE)),
+        // GraphQL (https://spec.graphql.org/draft/#sec-Response-Format): what failed is null, whatever else has come.
+        (
+            "200 | {\"data\":{\"x\":null},\"errors\":[{\"type\":\"RATE_LIMITED\",\"path\":[\"x\"]}]}",
+            (Backoff, None, NONE),
+        ),
+        ("200 | {\"data\":null,\"errors\":[{\"extensions\":{\"code\":\"THROTTLED\"}}]}", (Backoff, None, NONE)),
+        (
+            "200 | {\"data\":{\"x\":null,\"y\":{\"id\":1}},\"errors\":[{\"extensions\":{\"code\":\"THROTTLED\"},\"path\":[\"x\"]}]}",
+            (Backoff, None, NONE),
+        ),
         (
             "200 | {\"data\":{\"retry_after\":5,\"code\":\"RATE_LIMITED\",\"error\":\"Rate limit exceeded\"}}",
             (Ok, GO, NONE),

@@ -60,7 +60,8 @@ pub(crate) async fn judge(
     let unread = log_unread(&exchange, &route.lane);
     let mut body = Box::new(UpstreamBody::new(incoming, exchange.progress.clone(), connection, permit, unread));
     let mut beginning = None;
-    if !head && hint::wants_body(parts.status, &parts.headers) {
+    let path = route_name.map_or("", |name| name.path);
+    if !head && hint::wants_body_of(path, parts.status, &parts.headers) {
         body.read_ahead(PEEK, PEEKING).await;
         beginning = Some(body.beginning());
     }
@@ -72,8 +73,11 @@ pub(crate) async fn judge(
     });
     // A closer look only where there is something to see.
     let refused = hint.cause != Cause::None;
-    let done = refused && parts.status.is_success() && !beginning.is_some_and(|body| hint::is_complaint(&body));
-    if refused && (done && hint::asks_to_wait(&parts.headers) || !may_refuse(parts.status)) {
+    let body_says = beginning.as_deref().filter(|_| refused && parts.status.is_success());
+    let done = refused && parts.status.is_success() && !body_says.is_some_and(hint::is_complaint);
+    // A part of it was refused, as GraphQL has it: so much for what was asked, but the next one waits.
+    let complains = done && body_says.is_some_and(hint::complains);
+    if refused && (done && hint::asks_to_wait(&parts.headers) && !complains || !may_refuse(parts.status)) {
         // It says when to ask for this again (RFC 9110 §10.2.3), or has failed, and refuses nothing.
         hint.accept();
     }
