@@ -103,7 +103,7 @@ fn steer(source: &dyn StatusSource, lane: Option<LaneName>, steering: &Steering,
                 problem(StatusCode::NOT_FOUND, "no such rule", detail)
             }
             None => {
-                let detail = "no request has come for it, or it was forgotten".into();
+                let detail = "no rule is for it, and no request has come for it: /status names lanes and rules".into();
                 problem(StatusCode::NOT_FOUND, "no such lane", detail)
             }
         };

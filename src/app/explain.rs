@@ -1,6 +1,6 @@
 //! What would become of a request, as people and programs read it.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
 use http::Request;
 
@@ -55,7 +55,7 @@ pub(super) fn explanation(explained: Result<Explained, Error>, now: Instant) -> 
     Explanation {
         seen: format!("{method} {target}"),
         https: https.map(|(https, because)| https_explanation(https, because)),
-        lane: Some(lane_view::lane_status(&lane, now)),
+        lane: Some(lane_view::lane_status(&lane, &HashMap::new(), now)),
         open,
         ruled,
         rules: rule_explanations(rules, asked.as_ref()),

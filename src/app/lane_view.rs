@@ -1,5 +1,7 @@
 //! What `/status` shows of one lane.
 
+use std::{collections::HashMap, sync::Arc};
+
 use crate::{
     admin::status::{
         AddedRuleStatus, AtOnceStatus, BudgetStatus, Failures, FlowStatus, GateStatus, LaneStatus, LastError,
@@ -14,8 +16,8 @@ use crate::{
     limit::{self, CalendarUsage, LimitUsage, ShareUsage},
 };
 
-/// The lane as it stands.
-pub(super) fn lane_status(lane: &Lane, now: Instant) -> LaneStatus {
+/// The lane as it stands. `ends` says until when the limits of which rules are not their own.
+pub(super) fn lane_status(lane: &Lane, ends: &HashMap<Arc<str>, Instant>, now: Instant) -> LaneStatus {
     let label = lane.metrics().name().to_owned();
     let left = lane.departures().stats();
     let last_error = lane.last_failure();
@@ -23,7 +25,12 @@ pub(super) fn lane_status(lane: &Lane, now: Instant) -> LaneStatus {
     lane.own_limits.sort_by(|one, other| one.group.in_order(&other.group));
     let stats = &lane.stats;
     let limits = lane.limits.iter().zip(&lane.grounds).map(|(usage, grounds)| limit_status(usage, *grounds));
-    let total = |limit: LimitStatus, unit| LimitStatus { used_total: stats.used.of(unit), ..limit };
+    let ends_in_s = ends.get(&lane.rule).map(|until| until.since(now).as_secs_f64());
+    let total = |limit: LimitStatus, unit| LimitStatus {
+        used_total: stats.used.of(unit),
+        ends_in_s: ends_in_s.filter(|_| limit.source == LimitSource::Config),
+        ..limit
+    };
     let limits = limits.zip(&lane.limits).map(|(limit, usage)| total(limit, usage.spec.unit));
     let calendar = lane.calendar.iter().map(|usage| total(calendar_status(usage), usage.limit.unit));
     LaneStatus {
@@ -118,6 +125,7 @@ fn limit_status(usage: &LimitUsage, grounds: Option<Grounds>) -> LimitStatus {
         per_second: usage.spec.rate.per_second(),
         used: usage.used.into(),
         used_total: 0,
+        ends_in_s: None,
         room: usage.spec.rate.count.get().saturating_sub(usage.used).into(),
         source: match usage.source {
             limit::Source::Config => LimitSource::Config,
@@ -143,6 +151,7 @@ fn calendar_status(usage: &CalendarUsage) -> LimitStatus {
         per_second: f64::from(count) / usage.period.as_secs_f64(),
         used: usage.used.into(),
         used_total: 0,
+        ends_in_s: None,
         room: count.saturating_sub(usage.used).into(),
         source: LimitSource::Config,
         evidence: None,

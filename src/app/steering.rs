@@ -3,7 +3,6 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Weak},
-    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -12,6 +11,7 @@ use tracing::info;
 
 use crate::{
     admin::{FlowName, Steered, Steering, detail::LaneName},
+    clock::Instant,
     lane::{
         Lane,
         order::{Claim, FlowId},
@@ -40,9 +40,16 @@ struct ChangedRule {
     original: Arc<Policy>,
     /// As it is now.
     current: Arc<Policy>,
-    /// The limits that hold for a while, and the number of that change.
-    limits: Option<(u64, Limits)>,
+    limits: Option<TemporaryLimits>,
     weights: Option<Vec<AssignedWeight>>,
+}
+
+/// The limits that hold for a while.
+struct TemporaryLimits {
+    /// The number of the change that has set them.
+    number: u64,
+    limits: Limits,
+    until: Instant,
 }
 
 // === impl Steerer ===
@@ -56,7 +63,7 @@ impl Steerer {
     pub(super) fn steer(&self, name: Option<&LaneName>, steering: &Steering) -> Option<Steered> {
         let lanes = &self.proxy.lanes;
         let found = match name {
-            Some(name) => vec![lanes.named(&name.rule, &name.host)?],
+            Some(name) => vec![lanes.named_or_opened(&name.rule, &name.host)?],
             None => lanes.all(),
         };
         let done = |lanes| Some(Steered { lanes, requests: 0 });
@@ -72,8 +79,10 @@ impl Steerer {
                 requests(found.iter().filter(|lane| lane.let_first(|claim| is(flow, claim))).count())
             }
             Steering::Limit { rule, limits, length } => {
-                let number = self.change(rule, |changed, number| changed.limits = Some((number, limits.clone())))?;
-                self.end_later(rule, number, *length);
+                let until = self.proxy.clock.now() + *length;
+                let temporary = |number| TemporaryLimits { number, limits: limits.clone(), until };
+                let number = self.change(rule, |changed, number| changed.limits = Some(temporary(number)))?;
+                self.end_later(rule, number, until);
                 let text = format!("limited to {limits} for {length:?} by an operator");
                 Some(self.note(rule, &text))
             }
@@ -113,11 +122,18 @@ impl Steerer {
             })
     }
 
-    /// Ends the change of limits with this `number` after so long.
-    fn end_later(&self, name: &Arc<str>, number: u64, length: Duration) {
+    /// Until when the limits of each rule are not its own.
+    pub(super) fn ends(&self) -> HashMap<Arc<str>, Instant> {
+        let (changed, rules) = (self.changed.lock(), self.proxy.lanes.rules());
+        // A reload has ended what others say.
+        let hold = changed.rules.iter().filter(|(_, rule)| rules.iter().any(|now| Arc::ptr_eq(now, &rule.current)));
+        hold.filter_map(|(name, rule)| Some((name.clone(), rule.limits.as_ref()?.until))).collect()
+    }
+
+    /// Ends the change of limits with this `number` then.
+    fn end_later(&self, name: &Arc<str>, number: u64, until: Instant) {
         let (proxy, changed, name) = (Arc::downgrade(&self.proxy), self.changed.clone(), name.clone());
         let clock = self.proxy.clock;
-        let until = clock.now() + length;
         tokio::spawn(async move {
             clock.sleep_until(until).await;
             end(&proxy, &changed, &name, number);
@@ -137,7 +153,7 @@ fn end(proxy: &Weak<Proxy>, changed: &Mutex<ChangedRules>, name: &Arc<str>, numb
     let Some(proxy) = proxy.upgrade() else { return };
     let mut changed = changed.lock();
     let Some(rule) = changed.rules.get_mut(name) else { return };
-    if rule.limits.as_ref().is_none_or(|(of, _)| *of != number) {
+    if rule.limits.as_ref().is_none_or(|limits| limits.number != number) {
         return;
     }
     rule.limits = None;
@@ -168,7 +184,7 @@ impl ChangedRule {
     /// The rule with all that was changed of it.
     fn policy(&self) -> Policy {
         let mut policy = Policy::clone(&self.original);
-        if let Some((_, limits)) = &self.limits {
+        if let Some(TemporaryLimits { limits, .. }) = &self.limits {
             policy.limits.clone_from(&limits.limits);
             policy.calendar.clone_from(&limits.calendar);
             policy.in_flight = limits.in_flight.or(policy.in_flight);

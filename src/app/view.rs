@@ -50,7 +50,8 @@ impl StatusSource for View {
             client: proxy.metrics.client_connections.get(),
             upstream: proxy.metrics.upstream_connections.get(),
         };
-        let lanes: Vec<_> = proxy.lanes.all().iter().map(|lane| lane_view::lane_status(lane, now)).collect();
+        let ends = self.steerer.ends();
+        let lanes: Vec<_> = proxy.lanes.all().iter().map(|lane| lane_view::lane_status(lane, &ends, now)).collect();
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_s: now.since(proxy.clock.began()).as_secs_f64(),
@@ -85,7 +86,11 @@ impl StatusSource for View {
         let lane = self.proxy.lanes.named(&name.rule, &name.host)?;
         let waits = lane.metrics().waits().into_iter().map(|(at_most_s, count)| WaitBucket { at_most_s, count });
         let (waits, answers) = (waits.collect(), lane.metrics().answers());
-        Some(LaneDetail { lane: lane_view::lane_status(&lane, self.proxy.clock.now()), waits, answers })
+        Some(LaneDetail {
+            lane: lane_view::lane_status(&lane, &self.steerer.ends(), self.proxy.clock.now()),
+            waits,
+            answers,
+        })
     }
 
     fn news(&self, after: u64) -> Vec<News> {

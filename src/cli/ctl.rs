@@ -127,11 +127,14 @@ pub async fn run(args: &Args) -> ExitCode {
     let (path, change) = args.change.request();
     match client.change::<Done>(path, &Value::Object(change)).await {
         Ok(Done { lanes, requests }) => {
-            let lanes = wording::several(lanes, "lane");
             let done = match args.change {
+                // It holds for what is to come, too.
+                Change::Pause { .. } | Change::Limit { .. } | Change::Weights { .. } if lanes == 0 => {
+                    "done, for the lanes to come: no request has come yet".to_owned()
+                }
                 Change::Drop(_) | Change::First(_) => wording::several(requests, "request"),
                 Change::Drain => format!("draining, with {} waiting", wording::several(requests, "request")),
-                _ => lanes,
+                _ => wording::several(lanes, "lane"),
             };
             let _ = writeln!(io::stdout(), "{done}");
             ExitCode::SUCCESS

@@ -1,5 +1,7 @@
 //! Finds the lane of a request, or makes it; forgets lanes that remember nothing.
 
+mod named;
+
 use std::{
     collections::{HashMap, hash_map::Entry},
     sync::{
@@ -258,11 +260,6 @@ impl Lanes {
     /// What happened in them lately.
     pub fn journal(&self) -> &Journal {
         &self.journal
-    }
-
-    /// The lane of the rule called `rule` for `host`, if there is one.
-    pub fn named(&self, rule: &str, host: &str) -> Option<Arc<Lane>> {
-        self.all().into_iter().find(|lane| *lane.policy().name == *rule && **lane.host() == *host)
     }
 
     /// The rules that the lanes are made by.

@@ -20,6 +20,9 @@ pub struct LimitStatus {
     pub used_total: u64,
     /// Who asked for it.
     pub source: LimitSource,
+    /// Time until the rule's own limits hold again; `null` if an operator has not set this one for a while.
+    #[serde(default)]
+    pub ends_in_s: Option<f64>,
     /// What it rests on, in a line for people; `null` if it is configured.
     #[serde(default)]
     pub evidence: Option<String>,

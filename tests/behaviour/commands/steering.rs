@@ -63,10 +63,12 @@ fn a_limit_holds_for_a_while_and_then_the_rules_own_holds_again() {
     let limits = |status: &Value| status["lanes"][0]["limits"][0]["limit"].clone();
     let used = || world.andante.status()["lanes"][0]["limits"][0]["used"].clone();
     assert_eq!((limits(&world.andante.status()), used()), ("36000/h".into(), 2.into()), "what was sent counts");
+    assert!(world.andante.status()["lanes"][0]["limits"][0]["ends_in_s"].as_f64() <= Some(2.0), "it says until when");
     // Ten a second: whoever waits a little is served.
     assert!((0..2).all(|_| world.ask("").answer().status() == 200));
     assert_eq!(used(), 4);
     world.andante.wait_for(|status| limits(status) == "2/h burst 2");
+    assert!(world.andante.status()["lanes"][0]["limits"][0]["ends_in_s"].is_null());
     assert!(!world.served());
     let log = world.andante.stderr();
     assert!(log.contains("changed by an operator") && log.contains("36000/h"), "{log}");
@@ -79,6 +81,25 @@ fn a_limit_holds_for_a_while_and_then_the_rules_own_holds_again() {
         assert!(code == Some(1) && stderr.contains(words) && stderr.contains("hint: "), "{args:?}: {stderr}");
     }
     assert_eq!(world.ctl(&["limit", "api", "5/h"]).0, Some(2), "for how long?");
+}
+
+#[test]
+fn what_is_changed_before_the_first_request_holds_for_it() {
+    let world = Steered::start("limits = '9/s burst 9'");
+    let (host, upstream) = (world.host(), world.upstream.address().to_string());
+    let (code, said, stderr) = world.ctl(&["pause", &host, "--rule", "api"]);
+    assert_eq!((code, said.as_str()), (Some(0), "1 lane\n"), "{stderr}");
+    assert!(!world.served(), "{upstream}");
+    assert_eq!(world.ctl(&["resume", &host]).1, "1 lane\n", "a host stands for the rule that is for it");
+    assert!(world.served());
+    let other = Steered::start("limits = '9/s burst 9'");
+    let (code, said, stderr) = other.ctl(&["limit", "api", "1/h burst 1", "--for", "10m"]);
+    assert!(code == Some(0) && said.starts_with("done, for the lanes to come"), "{said}{stderr}");
+    assert!(other.served() && !other.served());
+    let ends = other.andante.status()["lanes"][0]["limits"][0]["ends_in_s"].as_f64().unwrap();
+    assert!((500.0..=600.0).contains(&ends), "{ends}");
+    let (code, _, stderr) = other.ctl(&["pause", "slip.example"]);
+    assert!(code == Some(1) && stderr.contains("no such lane"), "what no rule is for may be a slip: {stderr}");
 }
 
 #[test]
