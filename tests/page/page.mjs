@@ -45,7 +45,7 @@ async function api() {
   const server = http.createServer((request, response) => {
     const pause = request.url.includes('/pause') && !asked.has(request.url)
     asked.add(request.url)
-    response.writeHead(pause ? 429 : 200, pause ? { 'retry-after': '9' } : {})
+    response.writeHead(pause ? 429 : 200, pause ? { 'retry-after': '20' } : {})
     response.end()
   })
   await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve))
@@ -93,6 +93,10 @@ const seconds = (text) => {
 }
 const count = (text) => Number((text ?? '').replaceAll(',', ''))
 
+/** The texts of what is there at this moment: nothing is waited for. */
+const texts = (locator) => locator.evaluateAll((found) => found.map((one) => one.checkVisibility() ? one.textContent : ''))
+const says = async (locator, text) => (await texts(locator)).some((said) => said.includes(text))
+
 /** What the page says of itself: problems of accessibility, and whether it is wider than the screen. */
 async function examine(page, what) {
   await page.evaluate(axe)
@@ -119,20 +123,45 @@ async function steered(page, lane, complaints) {
   await dialog.getByRole('button', { name: 'Do it' }).click()
   const refused = await until(async () => (await dialog.getByRole('alert').textContent()).includes('the token is missing or wrong'))
   holds('a wrong one is refused', refused)
-  // The browser reports the refusal itself.
+  // The browser reports the refusal itself, whenever it gets to it.
+  await until(() => complaints.length)
   holds('which is all that the console says', complaints.splice(0).every((complaint) => complaint.includes('401')))
   await dialog.getByLabel('Token').fill(TOKEN)
   await dialog.getByLabel('For').selectOption('10m')
   await dialog.getByRole('button', { name: 'Do it' }).click()
-  holds('the lane is paused', await until(async () => (await pause.isVisible()) && (await pause.textContent()).includes('paused by an operator')))
+  holds('the lane is paused', await until(() => says(pause, 'paused by an operator')))
+  holds('for as long as was said', await says(pause, ' left:'), await texts(pause))
   holds('and the dialog closed', await until(async () => !(await dialog.isVisible())))
+  // What had its slot by then is on its way, and is counted with the next turn of the page.
+  await later(1500)
   const before = await sent.textContent()
   await later(2000)
   holds('nothing leaves meanwhile', (await sent.textContent()) === before, [before, await sent.textContent()])
   await lane.getByRole('button', { name: 'Resume' }).click()
   await dialog.getByRole('button', { name: 'Do it' }).click()
-  holds('it is resumed', await until(async () => !(await pause.isVisible())))
+  holds('it is resumed', await until(async () => !(await says(pause, 'operator'))))
   holds('and goes on', await until(async () => count(await sent.textContent()) > count(before)))
+
+  /** Presses a button, fills what it asks for, and says whether it was done. */
+  const change = async (name, fill) => {
+    await lane.getByRole('button', { name }).click()
+    await fill?.()
+    await dialog.getByRole('button', { name: 'Do it' }).click()
+    const done = await until(async () => !(await dialog.isVisible()))
+    holds(`${JSON.stringify(name)} is done`, done, await dialog.getByRole('alert').textContent())
+    if (!done) await dialog.getByRole('button', { name: 'Cancel' }).click()
+  }
+  const waiting = lane.locator('dt', { hasText: /^waiting$/ }).locator('xpath=../dd')
+  const there = count(await waiting.textContent())
+  await change('Limit', () => dialog.getByLabel('Limits').fill('1/h'))
+  holds('the limit holds, and it is told for how long', await until(() => says(lane.locator('tr'), 'set by an operator, for')))
+  await change('Weights', () => dialog.getByLabel('Weights').fill('live=10, batch=1'))
+  await change('Let first', () => dialog.getByLabel('Whose requests').selectOption({ index: 0 }))
+  await change('Forget what was learned')
+  holds('many still wait', there > 10 && count(await waiting.textContent()) > 10, there)
+  await examine(page, 'a lane with a limit for a while')
+  await change('Drop', () => dialog.getByLabel('Whose requests').selectOption({ index: 0 }))
+  holds('which waits no more', await until(async () => (await waiting.textContent()) === '0'), await waiting.textContent())
 }
 
 async function main() {
@@ -155,12 +184,21 @@ async function main() {
   const row = (host) => page.locator('#lanes tbody tr').filter({ has: page.getByRole('link', { name: host, exact: true }) })
   const cell = (host, label) => row(host).locator(`td[data-label="${label}"]`)
   const load = ask(andante.listen, `${fast}:${port}`, '/', QUEUE)
-  const tries = ask(andante.listen, `${slow}:${port}`, '/', 90)
+  const tries = ask(andante.listen, `${slow}:${port}`, '/', 600)
   const held = ask(andante.listen, `${paused}:${port}`, '/pause', 20)
 
   // The pause comes first: the long queue takes longer.
   const pause = row(paused).locator('.pause')
-  holds('a pause is shown, with its reason', await until(async () => (await pause.isVisible()) && (await pause.textContent()).includes('asked for a wait')))
+  holds('a pause is shown, with its reason', await until(() => says(pause, 'asked for a wait')))
+  // Before anything that takes its time: the queue drains all the while.
+  const most = await until(async () => {
+    const [waiting] = await texts(cell(fast, 'Waiting'))
+    return count(waiting) > 1000 && count(waiting)
+  })
+  holds('a long queue is shown', most > 1000, most)
+  // Both of one moment.
+  const [seen, drained] = await row(fast).evaluate((row) => ['Waiting', 'Drained in'].map((label) => row.querySelector(`td[data-label="${label}"]`).textContent))
+  holds('and when it will be drained, as its limit says', Math.abs(seconds(drained) - count(seen) / LIMIT) <= 2.5, [seen, drained])
   await picture(page, 'light')
   await page.emulateMedia({ colorScheme: 'dark' })
   await picture(page, 'dark')
@@ -169,20 +207,14 @@ async function main() {
   await page.emulateMedia({ colorScheme: 'light' })
   await page.setViewportSize({ width: 1280, height: 640 })
   const left = []
-  for (const end = performance.now() + 12_000; performance.now() < end && (await pause.isVisible()); await later(250)) {
-    const said = seconds(await pause.textContent())
-    if (!Number.isNaN(said)) left.push(said)
+  for (const end = performance.now() + 25_000; performance.now() < end; await later(250)) {
+    const [said] = await texts(pause)
+    if (!said) break
+    if (!Number.isNaN(seconds(said))) left.push(seconds(said))
   }
   const falls = left.every((value, at) => !at || value <= left[at - 1])
   holds('it counts down to its end', left[0] > 3 && left.at(-1) < 2 && falls, left)
 
-  const most = await until(async () => {
-    const waiting = count(await cell(fast, 'Waiting').textContent())
-    return waiting > 1000 && waiting
-  })
-  holds('a long queue is shown', most > 1000, most)
-  const eta = seconds(await cell(fast, 'Drained in').textContent())
-  holds('and when it will be drained, as its limit says', Math.abs(eta - most / LIMIT) <= 2.5, [eta, most])
   await examine(page, 'the page')
   await page.emulateMedia({ colorScheme: 'dark' })
   const background = await page.evaluate(() => getComputedStyle(document.body).backgroundColor)
@@ -218,13 +250,19 @@ async function main() {
   await steered(page, lane, complaints)
   await page.getByRole('link', { name: 'all lanes' }).click()
   await page.locator('#filter').fill('')
-  holds('the events tell of the pause', await until(async () => (await page.textContent('#news')).includes('paused for 9 s: the API asked for a wait')))
+  holds('the events tell of the pause', await until(async () => (await page.textContent('#news')).includes('paused for 20 s: the API asked for a wait')))
 
   holds('the queue drains to its end', await until(async () => (await cell(fast, 'Waiting').textContent()) === '0', 30_000))
   holds('and every request is answered', await until(() => load.answered === QUEUE, 5000), load.answered)
-  holds('those that had to pause, too', held.answered === 20, held.answered)
+  holds('those that had to pause, too', await until(() => held.answered === 20), held.answered)
   holds('the console says nothing', !complaints.length, complaints)
   holds('nothing is asked of anybody else', !elsewhere.length, elsewhere)
+  const ended = new Promise((resolve) => andante.child.once('exit', () => resolve(true)))
+  await page.getByRole('button', { name: 'Drain andante' }).click()
+  await page.getByRole('dialog').getByRole('button', { name: 'Do it' }).click()
+  // Its clients keep their connections, until they are told that these end.
+  for (const { sessions } of [load, tries, held]) sessions.forEach((session) => session.close())
+  holds('andante drains and ends at a button', await Promise.race([ended, later(40_000)]))
 
   await browser.close()
   for (const { sessions } of [load, tries, held]) sessions.forEach((session) => session.destroy())

@@ -12,10 +12,13 @@ const STEP = 5;
 const SAMPLES = 180;
 
 let opened = null;
+/** Who waits in it. */
+let flows = [];
 
 /** The lane that is opened is another one now; nothing is known of it yet. */
 export function open(name) {
   opened = name;
+  flows = [];
   const section = byId("lane");
   section.hidden = !name;
   byId("overview").hidden = Boolean(name);
@@ -27,6 +30,7 @@ export function show({ name, detail, pace: sent, history, news }, now) {
   const section = byId("lane");
   if (!detail) return replace(section, head(name), el("p", {}, "There is no such lane: no request has asked for it, or it was forgotten."));
   const lane = detail.lane;
+  flows = lane.flows;
   const parts = [
     el("dl", { class: "facts", "aria-label": "This lane now" }, facts(numbers(lane, sent))),
     el("div", { class: "charts" }, line("Waiting", history, STEP, SAMPLES), bars("How long requests waited", waits(detail.waits), "nothing has been sent"), bars("Answers of this rule by code", codes(detail.answers), "no answer yet")),
@@ -43,8 +47,9 @@ export function show({ name, detail, pace: sent, history, news }, now) {
 
 function head(name) {
   const at = name.lastIndexOf(" ");
-  const lane = { rule: name.slice(0, at), host: name.slice(at + 1) };
-  return el("div", {}, el("h2", { id: "lane-title" }, lane.host), el("span", { class: "soft" }, `rule ${lane.rule}`), button("pause", lane), button("resume", lane), el("a", { href: "#" }, "all lanes"));
+  const lane = { rule: name.slice(0, at), host: name.slice(at + 1), flows: () => flows };
+  const changes = ["pause", "resume", "limit", "weights", "first", "drop", "forget"].map((action) => button(action, lane));
+  return el("div", {}, el("h2", { id: "lane-title" }, lane.host), el("span", { class: "soft" }, `rule ${lane.rule}`), ...changes, el("a", { href: "#" }, "all lanes"));
 }
 
 function pauseOf(lane, now) {
@@ -72,10 +77,10 @@ function numbers(lane, sent) {
 }
 
 function limits(lane) {
-  const row = ({ limit: written, used, room, source, evidence, margin_ms, renewed_in_s }) => [
+  const row = ({ limit: written, used, room, source, evidence, margin_ms, renewed_in_s, ends_in_s }) => [
     limit({ limit: written, used, of: used + room, learned: source === "learned" }),
     `${number(used)} of ${number(used + room)}${renewed_in_s === null || renewed_in_s === undefined ? "" : `, renewed in ${duration(renewed_in_s)}`}`,
-    `${source === "learned" ? `learned: ${evidence ?? ""}` : "configured"}${margin_ms >= 1 ? ` (margin ${number(Math.round(margin_ms))} ms)` : ""}`,
+    `${source === "learned" ? `learned: ${evidence ?? ""}` : (ends_in_s ?? null) === null ? "configured" : `set by an operator, for ${duration(ends_in_s)} more`}${margin_ms >= 1 ? ` (margin ${number(Math.round(margin_ms))} ms)` : ""}`,
   ];
   const own = (one) => [one.requests, [one.per_second ? pace(one.per_second) : null, one.at_once ? `${one.at_once} at once` : null].filter(Boolean).join(", "), `learned: ${one.evidence}`];
   const atOnce = lane.at_once ? [[`${lane.at_once.most} at once`, number(lane.in_flight), `learned: ${lane.at_once.evidence}`]] : [];

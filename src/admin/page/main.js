@@ -123,6 +123,6 @@ document.addEventListener("visibilitychange", () => {
 });
 byId("filter").addEventListener("input", show);
 byId("sort").addEventListener("change", show);
-byId("all").append(button("pause"), " ", button("resume"));
+byId("all").append(button("pause"), " ", button("resume"), " ", button("drain"));
 lane.open(opened());
 follow();

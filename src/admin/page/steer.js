@@ -1,30 +1,66 @@
-// What operators change: asks for the token, and for how long. The token stays in this page's memory.
+// What operators change: asks for what a change needs, and for the token, which stays in this page's memory.
 
-import { byId, el } from "/page/dom.js";
+import { byId, el, replace } from "/page/dom.js";
+import { flow } from "/page/lanes.js";
 
 let token = "";
 
+/** Each change: how it is called, for which rule or lane it is, which fields it needs, and what they come to. */
+const CHANGES = {
+  pause: { words: "Pause", of: inLane, fields: ["duration"], says: ({ duration }) => (duration.value ? { for: duration.value } : {}) },
+  resume: { words: "Resume", of: inLane, fields: [], says: () => ({}) },
+  limit: { words: "Limit", of: inRule, fields: ["limits", "duration"], says: ({ limits, duration }) => ({ limits: limits.value, for: duration.value }) },
+  weights: { words: "Weights", of: inRule, fields: ["weights"], says: ({ weights }) => ({ weights: parts(weights.value) }) },
+  first: { words: "Let first", of: inLane, fields: ["flow"], says: ({ flow }) => JSON.parse(flow.value) },
+  drop: { words: "Drop", of: inLane, fields: ["flow"], says: ({ flow }) => JSON.parse(flow.value) },
+  forget: { words: "Forget what was learned", of: inLane, fields: [], says: () => ({}) },
+  drain: { words: "Drain andante", of: () => ({}), fields: [], says: () => ({}) },
+};
+
 /** A button that asks what is to be done, to this lane, or without one to all. */
 export function button(action, lane) {
-  const words = { pause: lane ? "Pause …" : "Pause all …", resume: lane ? "Resume …" : "Resume all …" };
-  const made = el("button", { type: "button", "data-action": action }, words[action]);
-  made.addEventListener("click", () => ask(action, lane, words[action].replace(" …", "")));
+  const { words } = CHANGES[action];
+  const title = lane || action === "drain" ? words : `${words} all`;
+  const made = el("button", { type: "button", "data-action": action }, `${title} …`);
+  made.addEventListener("click", () => ask(action, lane, title));
   return made;
 }
 
+function inLane(lane) {
+  return lane ? { rule: lane.rule, host: lane.host } : {};
+}
+
+function inRule(lane) {
+  return { rule: lane.rule };
+}
+
+function parts(text) {
+  return text.split(",").map((part) => part.trim()).filter(Boolean);
+}
+
 function ask(action, lane, title) {
+  const { of, fields, says } = CHANGES[action];
   const dialog = byId("steer");
   const form = dialog.querySelector("form");
-  byId("steer-title").textContent = lane ? `${title} ${lane.host}` : title;
-  byId("steer-length").hidden = action !== "pause";
-  form.elements.token.value = token;
-  said("");
+  const given = form.elements;
+  byId("steer-title").textContent = lane ? `${title}: ${of === inRule ? `rule ${lane.rule}` : lane.host}` : title;
+  for (const label of form.querySelectorAll("label[data-field]")) {
+    label.hidden = !fields.includes(label.dataset.field);
+    // What is hidden must not be asked for.
+    label.querySelector("input, select").disabled = label.hidden;
+  }
+  const [forever] = given.duration.options;
+  forever.hidden = forever.disabled = action === "limit";
+  given.duration.value = action === "limit" ? "10m" : "";
+  given.token.value = token;
+  const flows = fields.includes("flow") ? lane.flows() : [];
+  replace(given.flow, flows.map((one) => el("option", { value: JSON.stringify({ client: one.client, ...(one.flow ? { flow: one.flow } : {}) }) }, flow(one))));
+  said(fields.includes("flow") && !flows.length ? "Nobody waits here." : "");
   form.onsubmit = (event) => {
     if (event.submitter?.value !== "do") return;
     event.preventDefault();
-    token = form.elements.token.value.trim();
-    const length = action === "pause" ? form.elements.length.value : "";
-    send(action, { ...(lane ? { rule: lane.rule, host: lane.host } : {}), ...(length ? { for: length } : {}) }).then(
+    token = given.token.value.trim();
+    send(action, { ...of(lane), ...says(given) }).then(
       () => dialog.close(),
       (problem) => said(problem.message),
     );
