@@ -45,6 +45,8 @@ fn rule(policy: &Policy, good: bool) -> Value {
         "good": good,
         "hosts": texts(policy.hosts.iter().map(ToString::to_string).collect()),
         "limits": texts(policy.written_limits()),
+        "cost": policy.cost.map(|cost| cost.to_string()),
+        "usage": texts(policy.usage.iter().map(ToString::to_string).collect()),
         "in_flight": policy.in_flight,
         "max_wait_s": policy.max_wait.as_secs_f64(),
         "max_waiting": policy.max_waiting,
@@ -62,19 +64,21 @@ mod tests {
 
     #[test]
     fn the_report_has_all_that_the_text_has() {
-        let text = "[[rule]]\nname = 'good'\nhost = 'a'\nlimits = '500/min'\nin-flight = 3\n[[rule]]\nhost = 'b'\nlimits = '500 a min'";
+        let text = "[[rule]]\nname = 'good'\nhost = 'a'\nlimits = ['500/min', '9 points/s']\nin-flight = 3\ncost = 'points=2'\n\
+                    usage = ['points=header:X-Used']\n[[rule]]\nhost = 'b'\nlimits = '500 a min'";
         let file = File { path: "a.toml".into(), content: Ok(text.into()) };
         let report = report(&Config::check(&Sources { file: Some(file), ..Sources::default() }));
         let expected = json!({
             "good": false, "file": "a.toml", "errors": 1, "warnings": 0,
             "problems": [{
-                "severity": "error", "source": "a.toml", "line": 8, "column": 10, "key": "limits",
+                "severity": "error", "source": "a.toml", "line": 10, "column": 10, "key": "limits",
                 "what": "expected a limit, found \"500 a min\"", "hint": "write \"500/min\"",
             }],
             "rules": [
-                {"name": "good", "good": true, "hosts": ["a"], "limits": ["500/min"], "in_flight": 3,
+                {"name": "good", "good": true, "hosts": ["a"], "limits": ["500/min", "9 points/s"], "cost": "points=2",
+                 "usage": ["points=header:x-used"], "in_flight": 3,
                  "max_wait_s": 7200.0, "max_waiting": 100000},
-                {"name": "b", "good": false, "hosts": ["b"], "limits": [], "in_flight": null,
+                {"name": "b", "good": false, "hosts": ["b"], "limits": [], "cost": null, "usage": [], "in_flight": null,
                  "max_wait_s": 7200.0, "max_waiting": 100000},
             ],
         });
