@@ -245,25 +245,18 @@ impl Share {
             return Instant::FAR;
         }
         let stock = stock.beyond(self.own, self.given.limit);
-        let mut next = Instant::FAR;
-        if stock.backlog > 0 || self.given.wanted {
-            next = self.refresh_at;
-        }
-        if stock.backlog > 0 && !self.given.queued {
-            next = next.min(self.ask_at);
-        }
-        if self.given.wanted && (stock.backlog == 0 && self.held > 0 || self.surplus(now) > 0) {
-            next = next.min(freed);
-        } else if self.given.wanted && self.part() > 0.0 {
-            next = next.min(self.rotate_at.max(freed));
-        }
-        if self.given.wanted && self.is_large(stock.cost) {
-            next = next.min(freed);
-        }
-        if self.known {
-            next = next.min(self.used_at.max(now) + IDLE + GAP);
-        }
-        next.max(now + Duration::from_millis(1))
+        let waits = stock.backlog > 0;
+        let (gives, passes) = (!waits && self.held > 0 || self.surplus(now) > 0, self.part() > 0.0);
+        let reasons = [
+            (waits || self.given.wanted, self.refresh_at),
+            (waits && !self.given.queued, self.ask_at),
+            (self.given.wanted && (gives || self.is_large(stock.cost)), freed),
+            (self.given.wanted && passes, self.rotate_at.max(freed)),
+            (self.known, self.used_at.max(now) + IDLE + GAP),
+        ];
+        // What was due by now has just been looked at.
+        let next = reasons.into_iter().filter(|(holds, at)| *holds && *at > now).map(|(_, at)| at).min();
+        next.map_or(Instant::FAR, |next| next.max(now + Duration::from_millis(1)))
     }
 
     /// What [`look`](Self::look) has said is under way.

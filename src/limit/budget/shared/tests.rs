@@ -168,3 +168,21 @@ fn a_request_that_takes_more_than_is_lent_counts_in_full() {
     assert_eq!(budget.earliest(now, cost, Scope::NONE), Instant::FAR);
     assert!(budget.speak(now + ms(2000), "api", 16, false).entries.iter().all(|entry| entry.want == 0));
 }
+
+#[test]
+fn a_member_that_has_used_its_share_is_not_looked_at_before_something_can_change() {
+    let mut world = World::new(2, "20/s burst 20");
+    for _ in 0..30 {
+        (0..2).for_each(|member| world.talk(member, 40));
+        let (now, budget) = (world.now, &mut world.members[0].1);
+        while budget.earliest(now, Cost::MIN, Scope::NONE) <= now {
+            send(budget, now);
+        }
+        world.now = now + ms(100);
+    }
+    // It has 10, all of them used within this second.
+    let (now, budget) = (world.now, &mut world.members[0].1);
+    let spoken = budget.speak(now, "api", 40, false);
+    let again = spoken.next.since(now);
+    assert!(spoken.entries.is_empty() && again > ms(20), "{again:?}: {spoken:?}");
+}
