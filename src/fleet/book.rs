@@ -62,6 +62,11 @@ const LATEST: Micros = 2_000_000;
 /// So many members are looked after in one call.
 const SOME: usize = 8;
 
+/// Names an epoch. A call that comes late may begin one more than once: these differ by the time.
+fn name_of(nonce: u32, wall: Micros) -> u32 {
+    (Micros::from(nonce) + wall).rem_euclid(1 << 32) as u32
+}
+
 impl Book {
     /// A store of which somebody vouches that no member holds anything.
     pub fn declared_new(run: &str, wall: Micros, lease: Micros, nonce: u32) -> Self {
@@ -92,7 +97,7 @@ impl Book {
             if founding.time >= founding.claims_until {
                 return Reply::Deposed;
             }
-            founding.epoch = Epoch { counter: known.counter + 1, id: call.nonce };
+            founding.epoch = Epoch { counter: known.counter + 1, id: name_of(call.nonce, wall) };
         }
         self.expire();
         let (now, epoch) = (self.founding().time, self.founding().epoch);
@@ -134,7 +139,7 @@ impl Book {
         let theirs = call.epoch.filter(|_| call.leased).map_or(0, |epoch| epoch.counter);
         *self = Self::default();
         self.founded = Some(Founding {
-            epoch: Epoch { counter: known.max(theirs) + 1, id: call.nonce },
+            epoch: Epoch { counter: known.max(theirs) + 1, id: name_of(call.nonce, wall) },
             run: run.to_owned(),
             time: 0,
             wall,

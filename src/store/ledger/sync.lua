@@ -61,12 +61,14 @@ else
 end
 
 -- Begins an epoch if there is none, or if another process has taken over.
+-- A call that comes late may begin an epoch more than once: these differ by the time.
+local id = (nonce + wall) % 2 ^ 32
 local f = get('f')
 if not f or f.run ~= run then
   local counter = math.max(f and f.counter or 0, leased and known and known.counter or 0) + 1
   redis.call('DEL', ledger, leases)
   cache, written = {}, {}
-  f = { counter = counter, id = nonce, run = run, time = 0, wall = wall, resets = 0, lease = lease, lines = nonce, divisions = {},
+  f = { counter = counter, id = id, run = run, time = 0, wall = wall, resets = 0, lease = lease, lines = nonce, divisions = {},
         claims = split + stretched(lease) + GUARD }
 end
 put('f', f)
@@ -89,7 +91,7 @@ do
 end
 if known and leased and known.counter > f.counter then
   if f.time >= f.claims then return finish({ 'deposed' }) end
-  f.counter, f.id = known.counter + 1, nonce
+  f.counter, f.id = known.counter + 1, id
 end
 local now = f.time
 
@@ -400,7 +402,7 @@ end
 
 local left = extent == 'leaving' and 1 or 0
 local members = redis.call('ZCARD', leases) - left
-local reply = { 'done', f.counter, f.id, string.format('%.0f', math.max(f.claims - now, 0)), members,
+local reply = { 'done', f.counter, string.format('%.0f', f.id), string.format('%.0f', math.max(f.claims - now, 0)), members,
   math.max(members - f.divisions[division] + left, 0), #entries }
 local function answer(values) for _, value in ipairs(values) do reply[#reply + 1] = tostring(value) end end
 for _, entry in ipairs(entries) do

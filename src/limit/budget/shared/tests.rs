@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use super::*;
 use crate::{
-    fleet::{Book, Division, Extent, Floor, Member, MemberId, Outcome, StoreDown, Terms},
+    fleet::{Book, Division, Epoch, Extent, Floor, Member, MemberId, Outcome, Reply, StoreDown, Sync, Terms},
     limit::{LimitSpec, MarginSpec, Scope},
 };
 
@@ -185,4 +185,26 @@ fn a_member_that_has_used_its_share_is_not_looked_at_before_something_can_change
     let spoken = budget.speak(now, "api", 40, false);
     let again = spoken.next.since(now);
     assert!(spoken.entries.is_empty() && again > ms(20), "{again:?}: {spoken:?}");
+}
+
+/// A call that founded an epoch comes once more, late, to a store that has forgotten: what members hold may be other than it
+/// says.
+#[test]
+fn a_late_call_does_not_begin_the_same_epoch_twice() {
+    let call = Sync {
+        member: MemberId(1),
+        seq: 46,
+        epoch: Some(Epoch { counter: 1, id: 7 }),
+        leased: true,
+        basis: None,
+        terms: Terms { lease: LEASE, split: 0, division: Division::default() },
+        nonce: 5,
+        extent: Extent::All,
+        entries: Vec::new(),
+    };
+    let began = |wall| match Book::default().sync(&call, wall, "1").0 {
+        Reply::Done { epoch, .. } => epoch,
+        other => panic!("{other:?}"),
+    };
+    assert_ne!(began(1_000_000), began(9_000_000));
 }
