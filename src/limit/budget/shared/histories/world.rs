@@ -288,6 +288,7 @@ impl World {
             }
             Fault::Jump => self.wall += self.pick(&[-3600 * S, -5 * S, 3 * S, 60 * S, 3600 * S]),
             Fault::Freeze => self.frozen_until = now + S + self.below(20 * S),
+            Fault::Stop => self.processes[at].stops = true,
             Fault::Net | Fault::Rate | Fault::Way => {}
         }
     }
@@ -320,6 +321,8 @@ impl World {
             faster,
             way,
             cut_until: 0,
+            stops: false,
+            stopped_until: 0,
             starts_at: 0,
             began: now,
             wakes_at: now,

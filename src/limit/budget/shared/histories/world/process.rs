@@ -29,6 +29,9 @@ pub(super) struct Process {
     /// The shortest way to the API.
     pub(super) way: Micros,
     pub(super) cut_until: Micros,
+    /// The system stops it when it waits for the next reply; up to when it does.
+    pub(super) stops: bool,
+    pub(super) stopped_until: Micros,
     pub(super) starts_at: Micros,
     /// When it began, by the one clock.
     pub(super) began: Micros,

@@ -18,6 +18,10 @@ impl World {
             let starts = process.starts_at;
             return self.wake_at(at, starts);
         }
+        if process.stopped_until > now {
+            let goes_on = process.stopped_until;
+            return self.wake_at(at, goes_on);
+        }
         let local = process.at(now);
         if wrong == Some(Wrong::SeatedAtOnce) {
             process.lease.count(Instant::START, 1, 0);
@@ -153,6 +157,12 @@ impl World {
         if net && self.below(25) == 0 {
             way += self.below(12 * S);
         }
+        if std::mem::take(&mut self.processes[at].stops) {
+            way += self.below(9 * S);
+            let cut_until = now + way + self.below(20 * S);
+            let process = &mut self.processes[at];
+            (process.stopped_until, process.cut_until) = (now + way + 1, cut_until);
+        }
         self.at(now + way, Event::Reply(at, life, call.seq, reply));
     }
 
@@ -183,7 +193,7 @@ impl World {
                 process.reports = false;
                 process.budget.given(local, entries.iter().zip(&given));
                 if wrong == Some(Wrong::LeaseFromReply) {
-                    process.lease.set(local + Duration::from_micros(LEASE as u64 + 800_000));
+                    process.lease.set(local + Duration::from_micros(LEASE as u64));
                 }
             }
             Outcome::Report => {
