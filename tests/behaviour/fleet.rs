@@ -42,9 +42,15 @@ impl World {
 
     /// Workers that ask `member` for more and more, until it goes away.
     fn press(&self, member: usize, workers: usize) {
+        self.press_with(member, workers, "");
+    }
+
+    /// The same, with these fields in each request.
+    fn press_with(&self, member: usize, workers: usize, fields: &str) {
         for _ in 0..workers {
             let proxy: SocketAddr = self.members[member].proxy();
-            let ask = format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", self.api.url("/"), self.api.address());
+            let (url, host) = (self.api.url("/"), self.api.address());
+            let ask = format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n");
             thread::spawn(move || {
                 let Ok(mut stream) = TcpStream::connect(proxy) else { return };
                 let mut answer = [0; 4096];
@@ -136,6 +142,21 @@ fn one_that_is_alone_has_everything_and_a_second_one_its_part() {
     let alone = world.accepts_in(2 * SECOND);
     assert!(alone >= 88, "{alone} of 100");
     world.kept(50);
+}
+
+/// One of 11 fits into each window of 20/s, whoever sends it; the API counts requests, and not what they cost.
+#[test]
+fn requests_that_cost_more_than_an_equal_part_have_their_turns() {
+    let world = World::new("20/s", 3);
+    (0..3).for_each(|member| world.press_with(member, 3, "Andante-Cost: 11\r\n"));
+    thread::park_timeout(2 * SECOND);
+    let before = [0, 1, 2].map(|member| world.sent(member));
+    let accepted = world.accepts_in(10 * SECOND);
+    assert!((9..=10).contains(&accepted), "{accepted} of 10");
+    for (member, before) in before.into_iter().enumerate() {
+        let sent = world.sent(member) - before;
+        assert!((2..=5).contains(&sent), "{sent} of 3 by {member}");
+    }
 }
 
 #[test]
