@@ -6,6 +6,7 @@
 
 mod keeping;
 mod log;
+mod merge;
 mod permit;
 mod sharing;
 mod steer;
@@ -20,7 +21,7 @@ use tokio::sync::{Notify, oneshot};
 
 pub use self::keeping::KeepRequest;
 pub(in crate::lane) use self::keeping::KeptLane;
-use self::{log::log_changes, sharing::SharedLane, symptoms::Symptoms};
+use self::{log::log_changes, permit::Dismissal, sharing::SharedLane, symptoms::Symptoms};
 pub use self::{
     permit::{Admission, Permit, Waiting},
     sharing::Sharing,
@@ -68,7 +69,7 @@ struct Shared {
 /// How a waiting request gets its permit, and the lane that it came to.
 struct GrantSender {
     lane: Arc<Lane>,
-    sender: oneshot::Sender<Result<Permit, Refusal>>,
+    sender: oneshot::Sender<Result<Permit, Dismissal>>,
 }
 
 /// How many narrower budgets a sweep looks at in one go, to forget those that remember nothing.
@@ -314,7 +315,7 @@ fn deliver(grant: Grant<GrantSender>) -> Result<(), Slot> {
 fn dismiss(displaced: Displaced<GrantSender>) {
     let Displaced { ticket: GrantSender { lane, sender }, refusal } = displaced;
     lane.metrics.waiting.dec();
-    let _ = sender.send(Err(refusal));
+    let _ = sender.send(Err(Dismissal::Refused(refusal)));
 }
 
 impl fmt::Debug for Lane {

@@ -196,8 +196,8 @@ impl Lanes {
                     moved.share_as(shared_name(rules, policy, &origin.host));
                     place.insert(OpenLane { lane: moved, origin });
                 }
-                // Two rules for ports of one host have become one. Requests that wait in the lane that goes leave as before.
-                Entry::Occupied(taken) => taken.get().lane.absorb(&moved),
+                // Two rules for ports of one host have become one.
+                Entry::Occupied(taken) => taken.get().lane.inherit(&moved),
             }
         }
         *table = next;

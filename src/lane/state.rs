@@ -7,6 +7,7 @@ mod end;
 mod full;
 mod hold;
 mod memory;
+mod merge;
 mod narrow;
 mod predict;
 mod record;
@@ -35,6 +36,7 @@ pub(super) use self::{
     end::End,
     full::Displaced,
     memory::Memory,
+    merge::Moving,
     record::{LaneRecord, Past},
     slot::Slot,
 };

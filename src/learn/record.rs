@@ -27,9 +27,14 @@ impl Learned {
 
     /// Goes on from `record` at `now`.
     pub fn restore(&mut self, record: &LearnedRecord, now: Instant) {
+        self.absorb(record, now);
+        self.estimator.restore(&record.found, now);
+    }
+
+    /// What is paused at `now` as is written down is so here, too; for longer, if it is already.
+    pub fn absorb(&mut self, record: &LearnedRecord, now: Instant) {
         if let Some((until, reason)) = record.closed.filter(|(until, _)| *until > now) {
             self.gate.close(now, until, reason);
         }
-        self.estimator.restore(&record.found, now);
     }
 }

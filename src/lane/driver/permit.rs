@@ -60,13 +60,22 @@ pub enum Admission {
 pub struct Waiting {
     pub(super) lane: Arc<Lane>,
     pub(super) place: QueuePlace,
-    pub(in crate::lane) grant: oneshot::Receiver<Result<Permit, Refusal>>,
+    pub(in crate::lane) grant: oneshot::Receiver<Result<Permit, Dismissal>>,
     /// The lane has said what becomes of it.
     pub(super) answered: bool,
     /// When the slot is expected to mature.
     pub expected: Instant,
     /// How many leave before it, as things stood when it came.
     pub ahead: u32,
+}
+
+/// Why a request stands in a queue no more.
+#[derive(Debug)]
+pub(in crate::lane) enum Dismissal {
+    /// It has to go.
+    Refused(Refusal),
+    /// It waits in another lane, of which its own is a part now.
+    Moved(Waiting),
 }
 
 // === impl Permit ===
@@ -169,9 +178,18 @@ impl Future for Waiting {
     type Output = Result<Permit, Refusal>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let said = ready!(Pin::new(&mut self.grant).poll(cx));
-        self.answered = true;
-        Poll::Ready(said.expect("a lane keeps a ticket until it is served, displaced or left"))
+        loop {
+            let said = ready!(Pin::new(&mut self.grant).poll(cx));
+            self.answered = true;
+            return Poll::Ready(match said.expect("a lane keeps a ticket until it is served, displaced or left") {
+                Ok(permit) => Ok(permit),
+                Err(Dismissal::Refused(refusal)) => Err(refusal),
+                Err(Dismissal::Moved(waiting)) => {
+                    *self = waiting;
+                    continue;
+                }
+            });
+        }
     }
 }
 

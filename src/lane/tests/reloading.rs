@@ -234,3 +234,57 @@ async fn a_rule_that_is_renamed_is_the_same_limit_to_the_store_unless_ports_have
     );
     assert!(after.iter().any(|pool| pool.starts_with("api\n")), "{after:?}");
 }
+
+/// Rules for two ports of a host, each with `limit`, and the one that is there in their place later.
+fn two_become_one(limit: &'static str) -> ([(&'static str, &'static str, &'static str); 2], Rules) {
+    let two = [("one", "api.test:80", limit), ("other", "api.test:8443", limit)];
+    (two, rules(&[("both", "api.test", limit)]))
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_in_lanes_that_become_one_leave_within_one_limit() {
+    let (two, one) = two_become_one("1/s");
+    let (lanes, metrics, clock) = lanes(&two);
+    let [http, https] = [80, 8443].map(|port| lanes.find(&origin(port)));
+    assert!(leaves(&http) && leaves(&https));
+    let waiting: Vec<_> = (0..3).flat_map(|_| [waits(&http), waits(&https)]).collect();
+    let [mut polled, unpolled] = [waits(&http), waits(&https)];
+    lanes.reload(one);
+    let both = lanes.find(&origin(80));
+    assert_eq!(both.waiting(), 8);
+    // One that waits in another lane than it came to leaves that.
+    assert!(tokio::time::timeout(ms(0), &mut polled).await.is_err());
+    drop((polled, unpolled));
+    assert_eq!(both.waiting(), 6);
+    let mut tasks = tokio::task::JoinSet::new();
+    for waiting in waiting {
+        tasks.spawn(async move {
+            send(waiting.await.unwrap());
+            clock.now().since(Instant::START).as_millis()
+        });
+    }
+    let mut times = tasks.join_all().await;
+    times.sort_unstable();
+    assert!(times[0] >= 1000, "both have left at the start: {times:?}");
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 1000), "one a second: {times:?}");
+    for rule in ["one", "other", "both"] {
+        assert_eq!((metrics.rule(rule).waiting.get(), metrics.rule(rule).in_flight.get()), (0, 0), "{rule}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_lanes_that_become_one_the_longest_pause_holds() {
+    for paused in [80, 8443] {
+        let (two, one) = two_become_one("100/s");
+        let (lanes, _, _) = lanes(&two);
+        for port in [80, 8443] {
+            assert!(leaves(&lanes.find(&origin(port))));
+        }
+        lanes.find(&origin(paused)).pause(None);
+        lanes.reload(one);
+        tokio::time::advance(ms(3_600_000)).await;
+        let both = lanes.find(&origin(80));
+        assert!(!leaves(&both), "an operator has paused port {paused}");
+        assert!(both.resume() && leaves(&both));
+    }
+}

@@ -1,0 +1,75 @@
+//! A lane that becomes part of another one.
+
+use super::{State, WaitingRequest, line_of, numbers};
+use crate::{
+    clock::Instant,
+    lane::{
+        order::{Claim, QueuePlace, Taken, Turn},
+        request::Draws,
+    },
+    learn::{LearnedRecord, RouteKey},
+    limit::{Budget, Cost},
+};
+
+/// What a lane leaves to the one that goes on for it.
+pub(in crate::lane) struct Legacy<T> {
+    budget: Budget,
+    learned: LearnedRecord,
+    held: Option<Instant>,
+    /// In the order in which they came.
+    pub(in crate::lane) waiting: Vec<Moving<T>>,
+}
+
+/// A waiting request between two lanes.
+pub(in crate::lane) struct Moving<T> {
+    pub(in crate::lane) grant: T,
+    claim: Claim,
+    cost: Cost,
+    kind: RouteKey,
+    metered: bool,
+    since: Instant,
+    draws: Draws,
+}
+
+impl<T> State<T> {
+    /// From `now` on another lane goes on for this one. Nothing waits here any more: two queues would leave at twice the
+    /// pace.
+    pub(in crate::lane) fn bequeathed(&mut self, now: Instant) -> Legacy<T> {
+        let places = self.queue.places(|_| true);
+        let waiting = places.into_iter().filter_map(|place| self.take_out(place)).map(Moving::from).collect();
+        self.rechecks = true;
+        Legacy { budget: self.budget.clone(), learned: self.learned.record(now), held: self.held_until(now), waiting }
+    }
+
+    /// From `now` on this lane goes on for the one that has left this: what was sent there counts here, and whatever held
+    /// it up holds up this one.
+    pub(in crate::lane) fn inherited(&mut self, now: Instant, legacy: &Legacy<T>) {
+        self.absorbed(now, &legacy.budget);
+        self.learned.absorb(&legacy.learned, now);
+        self.held = self.held_until(now).max(legacy.held);
+        self.rechecks = true;
+    }
+
+    /// A request that has waited in another lane waits in this one.
+    pub(in crate::lane) fn adopted(&mut self, now: Instant, moving: Moving<T>) -> QueuePlace {
+        let Moving { grant, claim, cost, kind, metered, since, draws } = moving;
+        self.learned.asked(&kind, now);
+        let drawn = self.narrow.find(&draws, now, self.epoch);
+        if let Some(drawn) = &drawn {
+            self.narrow.enqueued(drawn, cost);
+        }
+        let line = line_of(&self.learned, &kind, metered, drawn.as_deref());
+        let budgets = numbers(&drawn).to_vec();
+        self.rechecks = true;
+        let ticket = WaitingRequest { grant, kind, metered, since, drawn };
+        self.queue.enqueue(line, &budgets, claim, cost, Turn::New, ticket)
+    }
+}
+
+impl<T> From<Taken<WaitingRequest<T>>> for Moving<T> {
+    fn from(taken: Taken<WaitingRequest<T>>) -> Self {
+        let Taken { claim, cost, ticket: WaitingRequest { grant, kind, metered, since, drawn } } = taken;
+        let draws = drawn.map(|drawn| drawn.draws.clone());
+        Self { grant, claim, cost, kind, metered, since, draws }
+    }
+}
