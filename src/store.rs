@@ -20,7 +20,7 @@ pub use self::{
     memory::InMemory,
     stamp::{Reading, Stamp},
 };
-use crate::limit::Gap;
+use crate::{clock::Instant, limit::Gap};
 
 /// A place that keeps lanes.
 pub trait Store: Send {
@@ -65,6 +65,8 @@ pub struct Header {
     pub clean: bool,
     /// The last time of which nobody knows what was sent in it.
     pub gap: Option<Gap>,
+    /// Before then, nothing is known of lanes that are not in the store: an earlier one could not be read.
+    pub lost: Option<Instant>,
 }
 
 /// Why a store does not do what it should.

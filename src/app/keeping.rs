@@ -18,7 +18,7 @@ use crate::{
     admin::status::StateStatus,
     clock::Clock,
     config::{Config, StatePlace},
-    lane::{KeepRequest, KeptLanes, Lane, Lanes, write_down},
+    lane::{KeepRequest, KeptLanes, Lane, Lanes, Past, UnreadLane, write_down},
     limit::Gap,
     metrics::Metrics,
     proxy::Proxy,
@@ -103,20 +103,18 @@ impl Keeping {
             None => (Clock::start(), Duration::ZERO),
         };
         let now = clock.now();
-        let gap = match (&aside, &before) {
-            (Some(Aside { why: Some(_), .. }), _) => Some(Gap::lost(now)),
-            (_, Some(header)) if !header.clean => {
-                // An earlier one ends in this one: lanes that nobody has asked for since have both.
-                let stamp = Some(header.stamp.at);
-                let from = header.gap.map_or(stamp, |gap| gap.from.min(stamp));
-                Some(Gap { from, until: now })
-            }
-            (_, Some(header)) => header.gap,
-            (_, None) => None,
-        };
+        let gap = before.as_ref().and_then(|header| {
+            // An earlier one ends in this one: lanes that nobody has asked for since have both.
+            let stamp = Some(header.stamp.at);
+            let from = header.gap.map_or(stamp, |gap| gap.from.min(stamp));
+            if header.clean { header.gap } else { Some(Gap { from, until: now }) }
+        });
+        let is_lost = aside.as_ref().is_some_and(|aside| aside.why.is_some());
+        let lost = if is_lost { Some(now) } else { before.as_ref().and_then(|header| header.lost) };
+        let past = Past { gap, lost, until: before.as_ref().map(|_| now) };
         let (sender, requests) = mpsc::channel();
         let stored = lanes.iter().map(|(id, text)| (id.as_str(), text.as_slice()));
-        let (kept, unread) = KeptLanes::read(stored, gap, before.as_ref().map(|_| now), sender.clone());
+        let (kept, unread) = KeptLanes::read(stored, past, now, sender.clone());
         let shown = path.display();
         match &aside {
             Some(Aside { path: aside, why: Some(why) }) => error!(
@@ -133,17 +131,18 @@ impl Keeping {
             let unknown_s = away.as_secs_f64();
             warn!(path = %shown, unknown_s, "andante did not end as it should: limits count as used to the full since");
         }
-        for problem in unread {
+        for UnreadLane { problem, .. } in &unread {
             error!(path = %shown, problem, "what was kept of a lane cannot be read: all of its limits count as used up");
         }
         if before.is_some() {
             info!(path = %shown, lanes = kept.len(), away_s = away.as_secs_f64(), "going on where the last andante ended");
         }
         let stamp = Reading::now().stamp(now);
-        let header = Header { version: Header::VERSION, commits, stamp, clean: false, gap };
+        let header = Header { version: Header::VERSION, commits, stamp, clean: false, gap, lost };
         let report = Arc::new(StateReport { path, last: Mutex::default() });
         let mut keeping = Self { file, store: Box::new(store), header, requests, sender, clock, report };
-        keeping.commit(keeping.header.clone(), &[]);
+        let rows: Vec<_> = unread.into_iter().map(|UnreadLane { id, text, .. }| (id, text)).collect();
+        keeping.commit(keeping.header.clone(), &rows);
         (keeping, kept)
     }
 

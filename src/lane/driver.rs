@@ -32,7 +32,7 @@ use crate::{
     lane::{
         journal::Journal,
         order::QueuePlace,
-        request::{AdmitRequest, Refusal},
+        request::AdmitRequest,
         state::{Decision, Displaced, Effects, End, Grant, Slot, State, Timer, Usage},
     },
     learn::AnswerReport,

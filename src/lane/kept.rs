@@ -1,7 +1,7 @@
 //! Lanes as they outlive the process: records in JSON, for the state file.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     sync::{Arc, mpsc},
 };
 
@@ -14,7 +14,6 @@ use super::{
 };
 use crate::{
     clock::{Clock, Instant},
-    limit::Gap,
     metrics::RuleMetrics,
     policy::{Policy, Rules},
 };
@@ -23,10 +22,21 @@ use crate::{
 /// long quotas.
 pub struct KeptLanes {
     records: Mutex<HashMap<String, LaneRecord>>,
-    /// The lanes whose records cannot be read.
-    unread: HashSet<String>,
+    /// Up to when nothing is known of what lanes have sent of which there was a record that could not be read.
+    lost: HashMap<String, Instant>,
     past: Past,
     requests: mpsc::Sender<KeepRequest>,
+}
+
+/// A lane of which there is a record that cannot be read.
+pub struct UnreadLane {
+    /// Which, and why.
+    pub problem: String,
+    /// What the store knows it by.
+    pub id: Arc<str>,
+    /// What is to be stored in its place: that nothing is known of what it has sent by now. Otherwise it would not be at
+    /// each start, and the limit of a month never more than used up.
+    pub text: Vec<u8>,
 }
 
 /// A lane as it is to be stored.
@@ -45,25 +55,27 @@ const BETWEEN: char = '\n';
 // === impl KeptLanes ===
 
 impl KeptLanes {
-    /// Reads what was stored, and says of what that failed. In the time of the `gap` lanes have sent what they could; the
-    /// process before this one ended before `until`.
+    /// Reads at `now` what was stored, and says of what that failed.
     pub fn read<'a>(
         stored: impl Iterator<Item = (&'a str, &'a [u8])>,
-        gap: Option<Gap>,
-        until: Option<Instant>,
+        past: Past,
+        now: Instant,
         requests: mpsc::Sender<KeepRequest>,
-    ) -> (Self, Vec<String>) {
-        let (mut records, mut unread, mut problems) = (HashMap::new(), HashSet::new(), Vec::new());
+    ) -> (Self, Vec<UnreadLane>) {
+        let (mut records, mut lost, mut unread) = (HashMap::new(), HashMap::new(), Vec::new());
         for (id, text) in stored {
-            match serde_json::from_slice(text) {
-                Ok(record) => drop(records.insert(id.to_owned(), record)),
-                Err(error) => {
-                    problems.push(format!("{}: {error}", id.replace(BETWEEN, " ")));
-                    unread.insert(id.to_owned());
-                }
+            let record = serde_json::from_slice::<LaneRecord>(text).unwrap_or_else(|error| {
+                let problem = format!("{}: {error}", id.replace(BETWEEN, " "));
+                let record = LaneRecord { lost: Some(now), ..LaneRecord::default() };
+                unread.push(UnreadLane { problem, id: id.into(), text: written(&record) });
+                record
+            });
+            match record.lost {
+                Some(until) => drop(lost.insert(id.to_owned(), until)),
+                None => drop(records.insert(id.to_owned(), record)),
             }
         }
-        (Self { records: Mutex::new(records), unread, past: Past { gap, until }, requests }, problems)
+        (Self { records: Mutex::new(records), lost, past, requests }, unread)
     }
 
     /// How many records no request has asked for yet.
@@ -115,19 +127,18 @@ impl KeptLanes {
         clock: Clock,
         rules: &Rules,
     ) -> Lane {
-        let lost = own.is_none() && self.is_lost(&id, &host, rules);
-        let record = own.or_else(|| self.of_gone_rule(&host, rules)).filter(|_| !lost);
-        // As if the whole state was unreadable.
-        let nothing = Gap::lost(self.past.until.unwrap_or(Instant::START));
-        let past = if lost { Past { gap: Some(nothing), ..self.past } } else { self.past };
+        let lost = if own.is_none() { self.lost_until(&id, &host, rules) } else { None };
+        let record = own.or_else(|| self.of_gone_rule(&host, rules)).filter(|_| lost.is_none());
+        let past = Past { lost: self.past.lost.max(lost), ..self.past };
         let kept = KeptLane { id, requests: self.requests.clone() };
         Lane::restored(host, policy, metrics, clock, (kept, record.as_ref(), past))
     }
 
-    /// Whether there is a record of this lane, or of one for its host under a rule that is not there any more, that cannot
-    /// be read.
-    fn is_lost(&self, id: &str, host: &str, rules: &Rules) -> bool {
-        self.unread.iter().any(|unread| unread == id || is_of_gone_rule(unread, host, rules))
+    /// Until when nothing is known of this lane, or of one for its host under a rule that is not there any more, if its
+    /// record could not be read.
+    fn lost_until(&self, id: &str, host: &str, rules: &Rules) -> Option<Instant> {
+        let of_this = |other: &str| other == id || is_of_gone_rule(other, host, rules);
+        self.lost.iter().filter(|(other, _)| of_this(other)).map(|(_, until)| *until).max()
     }
 
     /// The latest record of a lane for `host` under a rule that is not there any more.
@@ -167,7 +178,10 @@ pub fn write_down<'a>(
     lanes.filter_map(move |lane| {
         let id = lane.kept_as()?.clone();
         let record = lane.record(asked, last)?;
-        let text = serde_json::to_vec(&record).expect("it has no maps and no numbers that JSON lacks");
-        Some(WrittenLane { id, text, lane: lane.clone() })
+        Some(WrittenLane { id, text: written(&record), lane: lane.clone() })
     })
+}
+
+fn written(record: &LaneRecord) -> Vec<u8> {
+    serde_json::to_vec(record).expect("it has no maps and no numbers that JSON lacks")
 }

@@ -22,7 +22,6 @@ use std::{sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
-pub use self::usage::Usage;
 use self::{
     effects::Grants,
     narrow::{Drawn, Narrow},
@@ -37,9 +36,10 @@ pub(super) use self::{
     full::Displaced,
     memory::Memory,
     merge::Moving,
-    record::{LaneRecord, Past},
+    record::LaneRecord,
     slot::Slot,
 };
+pub use self::{record::Past, usage::Usage};
 use super::{
     request::{AdmitRequest, PreviewDecision},
     snapshot::LaneStats,

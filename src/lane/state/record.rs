@@ -18,26 +18,32 @@ use crate::{
 pub(in crate::lane) struct LaneRecord {
     pub(in crate::lane) budget: BudgetRecord,
     pub(in crate::lane) learned: LearnedRecord,
+    /// All that was kept of it could not be read, and it has not been asked for since: nothing is known of what it had
+    /// sent by then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::lane) lost: Option<Instant>,
 }
 
 /// What is known of earlier processes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::lane) struct Past {
+pub struct Past {
     /// The time without a record of what was sent.
-    pub(in crate::lane) gap: Option<Gap>,
+    pub gap: Option<Gap>,
+    /// Before then, nothing is known of lanes of which there is no record: it could not be read.
+    pub lost: Option<Instant>,
     /// When they ended; `None` if there were none.
-    pub(in crate::lane) until: Option<Instant>,
+    pub until: Option<Instant>,
 }
 
 impl<T> State<T> {
-    /// A lane from the `record` of an earlier process; `None` if there is none. A `gap` in its memory counts as used to
-    /// the full.
+    /// A lane from the `record` of an earlier process; `None` if there is none, or it is `lost`. A `gap` in its memory
+    /// counts as used to the full.
     pub(in crate::lane) fn restored(
         policy: Arc<Policy>,
         now: Instant,
         epoch: Duration,
         record: Option<&LaneRecord>,
-        Past { gap, until }: Past,
+        Past { gap, lost, until }: Past,
     ) -> Self {
         let mut state = Self::new(policy, now, epoch);
         let policy = &state.policy;
@@ -48,9 +54,16 @@ impl<T> State<T> {
             budget.set_yielding(policy.trust == Trust::Api);
             state.budget = budget;
             state.learned.restore(&record.learned, now);
-        } else if let Some(gap) = gap.filter(|gap| gap.is_lost() || !state.budget.has_long_limits()) {
+        } else {
+            if let Some(lost) = lost {
+                state.budget.presume(Gap::lost(lost));
+                // Once: from here on it is known again.
+                state.unwritten = true;
+            }
             // Blocks are written down before they are spent: a lane that has them has spent nothing if it has no record.
-            state.budget.presume(gap);
+            if let Some(gap) = gap.filter(|_| !state.budget.has_long_limits()) {
+                state.budget.presume(gap);
+            }
         }
         state.narrow.unknown_until = until;
         state.kept = true;
@@ -61,7 +74,7 @@ impl<T> State<T> {
     /// Its record. With `last`, nothing will leave any more.
     pub(in crate::lane) fn record(&mut self, now: Instant, last: bool) -> LaneRecord {
         self.unwritten = false;
-        LaneRecord { budget: self.budget.record(now, last), learned: self.learned.record(now) }
+        LaneRecord { budget: self.budget.record(now, last), learned: self.learned.record(now), lost: None }
     }
 
     /// The last record is written. If not `fully`, it cannot be, and requests leave nevertheless.

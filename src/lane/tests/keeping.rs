@@ -9,8 +9,9 @@ use crate::{
     clock::{Clock, Instant},
     hint::{self, Hint},
     lane::{
-        Admission, KeptLanes, Lane, Lanes,
+        Admission, KeptLanes, Lane, Lanes, Past, UnreadLane,
         state::{Decision, State},
+        write_down,
     },
     learn::{AnswerReport, RouteKey},
     metrics::Metrics,
@@ -182,7 +183,7 @@ async fn what_cannot_be_read_of_a_lane_counts_as_used_up() {
     let rules = Rules::new(vec![limits(Policy::new("api", vec!["*".parse().unwrap()]))]);
     let clock = Clock::resume(ms(5000));
     let stored = [("api\nbad.test", &b"{\"budget\": 1}"[..])];
-    let (kept, unread) = KeptLanes::read(stored.into_iter(), None, Some(clock.now()), std::sync::mpsc::channel().0);
+    let (kept, unread) = read(&stored, clock);
     assert_eq!(unread.len(), 1);
     let lanes = Lanes::new(rules, Metrics::new(), clock).keeping(kept);
     assert!(matches!(find(&lanes, "good.test").admit(ask(kind())), Admission::Send(_)));
@@ -190,6 +191,45 @@ async fn what_cannot_be_read_of_a_lane_counts_as_used_up() {
     assert!(matches!(bad.admit(ask(kind())), Admission::Wait(_)));
     tokio::time::advance(ms(61_000)).await;
     assert!(matches!(bad.admit(ask(kind())), Admission::Send(_)));
+}
+
+/// What is kept of lanes, as an orderly end left it.
+fn read(stored: &[(&str, &[u8])], clock: Clock) -> (KeptLanes, Vec<UnreadLane>) {
+    let now = clock.now();
+    let past = Past { until: Some(now), ..Past::default() };
+    KeptLanes::read(stored.iter().copied(), past, now, std::sync::mpsc::channel().0)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_counts_as_used_up_once_and_not_at_each_start() {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let policy = Policy::new("api", vec!["*".parse().unwrap()]);
+    let rules = || Rules::new(vec![Policy { calendar: vec!["3/day in UTC".parse().unwrap()], ..policy.clone() }]);
+    let (mut clock, mut text) = (Clock::resume(DAY), b"{\"budget\": 1}".to_vec());
+    // Nobody asks for it: it stays as it was written in its place.
+    for restart in 0..3 {
+        let (_, unread) = read(&[("api\nbad.test", &text)], clock);
+        assert_eq!(unread.len(), usize::from(restart == 0));
+        if let Some(unread) = unread.into_iter().next() {
+            text = unread.text;
+        }
+        tokio::time::advance(ms(1000)).await;
+        clock = Clock::resume(DAY + ms(1000) * restart);
+    }
+    let lanes = |clock| {
+        let (kept, _) = read(&[("api\nbad.test", &text)], clock);
+        Lanes::new(rules(), Metrics::new(), clock).keeping(kept)
+    };
+    let sends = |lanes: &Lanes| {
+        let bad = find(lanes, "bad.test");
+        let written: Vec<_> = write_down([&bad].into_iter(), false, false).collect();
+        assert_eq!(written.len(), 1, "it is written down as any other");
+        // A block of the day is written before any of it is spent.
+        written.iter().for_each(|lane| lane.done(true));
+        matches!(bad.admit(ask(kind())), Admission::Send(_))
+    };
+    assert!(!sends(&lanes(clock)), "the day was used up");
+    assert!(sends(&lanes(Clock::resume(DAY * 3))), "that day is over, whatever happened since");
 }
 
 #[tokio::test(start_paused = true)]

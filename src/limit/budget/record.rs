@@ -68,11 +68,6 @@ impl Gap {
     pub fn lost(until: Instant) -> Self {
         Self { from: None, until }
     }
-
-    /// Whether nothing at all is known.
-    pub fn is_lost(&self) -> bool {
-        self.from.is_none()
-    }
 }
 
 impl Budget {

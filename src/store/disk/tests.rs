@@ -95,7 +95,7 @@ fn disk(file: &FaultyFile) -> Disk {
 }
 
 fn header(commits: u64) -> Header {
-    Header { version: Header::VERSION, commits, stamp: Stamp::default(), clean: false, gap: None }
+    Header { version: Header::VERSION, commits, stamp: Stamp::default(), clean: false, gap: None, lost: None }
 }
 
 fn rows(of: &[(u8, u16)]) -> Vec<(Arc<str>, Vec<u8>)> {
