@@ -210,6 +210,7 @@ impl Running {
             tasks.spawn(accept(listener, workers.clone()));
         }
         tasks.spawn(sweep(proxy.clone()));
+        proxy.lanes.open_kept();
         let writer = keeping.map(|keeping| keeping.start(&proxy, &metrics)).transpose();
         let writer = writer.map_err(|source| StartError::Thread { source })?;
         let state = writer.as_ref().map(|writer| writer.report.clone());

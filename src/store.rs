@@ -48,7 +48,7 @@ pub struct Batch<'a> {
     /// The lanes that have changed.
     pub lanes: &'a [(Arc<str>, Vec<u8>)],
     /// The lanes that are to be forgotten.
-    pub gone: &'a [String],
+    pub gone: &'a [Arc<str>],
 }
 
 /// How a store stands.

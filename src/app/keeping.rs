@@ -1,6 +1,9 @@
 //! What outlives the process: opens the state, writes what has changed behind every second, blocks of long quotas at
 //! once, and the rest at the end.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     env,
     net::SocketAddr,
@@ -142,7 +145,7 @@ impl Keeping {
         let report = Arc::new(StateReport { path, last: Mutex::default() });
         let mut keeping = Self { file, store: Box::new(store), header, requests, sender, clock, report };
         let rows: Vec<_> = unread.into_iter().map(|UnreadLane { id, text, .. }| (id, text)).collect();
-        keeping.commit(keeping.header.clone(), &rows);
+        keeping.commit(keeping.header.clone(), &rows, &[]);
         (keeping, kept)
     }
 
@@ -151,10 +154,11 @@ impl Keeping {
         self.report.last.lock().problem.is_some()
     }
 
-    /// Commits `lanes`, after which the store stands as in `header`; says whether that is sure to last.
-    fn commit(&mut self, header: Header, lanes: &[(Arc<str>, Vec<u8>)]) -> bool {
+    /// Commits `lanes`, and that others are `gone`, after which the store stands as in `header`; says whether that is sure
+    /// to last.
+    fn commit(&mut self, header: Header, lanes: &[(Arc<str>, Vec<u8>)], gone: &[Arc<str>]) -> bool {
         let header = Header { commits: header.commits + 1, ..header };
-        let done = self.store.commit(&Batch { header: &header, lanes, gone: &[] });
+        let done = self.store.commit(&Batch { header: &header, lanes, gone });
         if done.is_ok() {
             // If it cannot be said, the next one believes the store.
             let _ = self.file.beat(&header);
@@ -261,6 +265,8 @@ impl Writing {
         // The clocks in this order: the next process' clock may be late, and must not be early.
         let at = keeping.clock.now();
         let stamp = Reading::now().stamp(at);
+        // Before that, too: a lane that is asked for again in between is written after it is removed.
+        let gone = if due { lanes.gone() } else { Vec::new() };
         let mut written: Vec<_> = write_down(asked.iter(), true, last).collect();
         if due {
             written.extend(write_down(lanes.all().iter(), last, last));
@@ -273,14 +279,17 @@ impl Writing {
         let done = if failing && !due {
             // Once a second is often enough to find out whether the disk is full: opening the store reads all of it.
             false
-        } else if !written.is_empty() || last || failing {
+        } else if !written.is_empty() || !gone.is_empty() || last || failing {
             let rows: Vec<_> = written.iter().map(|lane| (lane.id.clone(), lane.text.clone())).collect();
-            keeping.commit(header, &rows)
+            keeping.commit(header, &rows, &gone)
         } else {
             !due || keeping.beat(header)
         };
         self.metrics.state_written(!keeping.fails());
         written.iter().for_each(|lane| lane.done(done));
+        if !done {
+            lanes.forgotten(gone);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, mpsc},
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -15,7 +16,7 @@ use super::{
 use crate::{
     clock::{Clock, Instant},
     metrics::RuleMetrics,
-    policy::{Policy, Rules},
+    policy::{Origin, Policy, Rules},
 };
 
 /// Stored records of lanes that no request has asked for since the start, and where open lanes ask for blocks of their
@@ -26,6 +27,10 @@ pub struct KeptLanes {
     lost: HashMap<String, Instant>,
     past: Past,
     requests: mpsc::Sender<KeepRequest>,
+    /// What the store is to forget.
+    gone: Mutex<Vec<Arc<str>>>,
+    /// When it is looked next which records say nothing any more.
+    looks: Mutex<Instant>,
 }
 
 /// A lane of which there is a record that cannot be read.
@@ -49,6 +54,10 @@ pub struct WrittenLane {
     lane: Arc<Lane>,
 }
 
+/// It is looked this often which records of lanes that nobody has asked for say nothing any more.
+const LOOKS: Duration = Duration::from_secs(600);
+/// So many of them are kept, the latest.
+const MOST: usize = 65_536;
 /// Between the names of a rule and of a host: in neither.
 const BETWEEN: char = '\n';
 
@@ -75,7 +84,8 @@ impl KeptLanes {
                 None => drop(records.insert(id.to_owned(), record)),
             }
         }
-        (Self { records: Mutex::new(records), lost, past, requests }, unread)
+        let (gone, looks) = (Mutex::default(), Mutex::new(now + LOOKS));
+        (Self { records: Mutex::new(records), lost, past, requests, gone, looks }, unread)
     }
 
     /// How many records no request has asked for yet.
@@ -88,31 +98,79 @@ impl KeptLanes {
         self.len() == 0
     }
 
+    /// The store is to forget these lanes, which remember nothing.
+    pub(super) fn forget(&self, gone: impl IntoIterator<Item = Arc<str>>) {
+        self.gone.lock().extend(gone);
+    }
+
+    /// What the store is to forget.
+    pub(super) fn gone(&self) -> Vec<Arc<str>> {
+        std::mem::take(&mut self.gone.lock())
+    }
+
+    /// Forgets the records of lanes that nobody has asked for, and that say nothing any more; now and then.
+    pub(super) fn sweep(&self, now: Instant, epoch: Duration) {
+        let mut looks = self.looks.lock();
+        if now < *looks {
+            return;
+        }
+        *looks = now + LOOKS;
+        let mut records = self.records.lock();
+        let mut kept = Vec::new();
+        records.retain(|id, record| {
+            let says = !record.is_over(self.past, now, epoch);
+            let id = Arc::<str>::from(&**id);
+            if says {
+                kept.push((record.budget.at, id));
+            } else {
+                self.forget([id]);
+            }
+            says
+        });
+        kept.sort_unstable();
+        for (_, id) in kept.drain(..kept.len().saturating_sub(MOST)) {
+            records.remove(&*id);
+            self.forget([id]);
+        }
+    }
+
+    /// To which origins requests went whose lanes are kept, if they would come to the same lanes under `rules`, or to those
+    /// that go on for lanes of rules that are not there any more.
+    pub(super) fn origins(&self, rules: &Rules) -> Vec<Origin> {
+        let records = self.records.lock();
+        let origins = records.iter().filter_map(|(id, record)| {
+            let origin = record.origin.as_ref()?.to_origin()?;
+            let policy = rules.position(&origin).map_or(rules.unruled(), |rule| rules.get(rule));
+            (*id_of(policy, &origin.host) == **id || is_of_gone_rule(id, &origin.host, rules)).then_some(origin)
+        });
+        origins.collect()
+    }
+
     pub(super) fn open(
         &self,
-        host: Arc<str>,
+        origin: &Origin,
         policy: Arc<Policy>,
         metrics: Arc<RuleMetrics>,
         clock: Clock,
         rules: &Rules,
     ) -> Lane {
-        let id = id_of(&policy, &host);
+        let id = id_of(&policy, &origin.host);
         let own = self.records.lock().remove(&*id);
-        self.restored(own, id, host, policy, metrics, clock, rules)
+        self.restored(own, id, origin, policy, metrics, clock, rules)
     }
 
     /// The same lane for a question: its record stays for the lane that requests will open.
     pub(super) fn look_up(
         &self,
-        host: Arc<str>,
+        origin: &Origin,
         policy: Arc<Policy>,
         metrics: Arc<RuleMetrics>,
         clock: Clock,
         rules: &Rules,
     ) -> Lane {
-        let id = id_of(&policy, &host);
+        let id = id_of(&policy, &origin.host);
         let own = self.records.lock().get(&*id).cloned();
-        self.restored(own, id, host, policy, metrics, clock, rules)
+        self.restored(own, id, origin, policy, metrics, clock, rules)
     }
 
     /// The lane called `id`, from its `own` record, or from one under a rule that was removed.
@@ -121,16 +179,17 @@ impl KeptLanes {
         &self,
         own: Option<LaneRecord>,
         id: Arc<str>,
-        host: Arc<str>,
+        origin: &Origin,
         policy: Arc<Policy>,
         metrics: Arc<RuleMetrics>,
         clock: Clock,
         rules: &Rules,
     ) -> Lane {
+        let host = origin.host.clone();
         let lost = if own.is_none() { self.lost_until(&id, &host, rules) } else { None };
         let record = own.or_else(|| self.of_gone_rule(&host, rules)).filter(|_| lost.is_none());
         let past = Past { lost: self.past.lost.max(lost), ..self.past };
-        let kept = KeptLane { id, requests: self.requests.clone() };
+        let kept = KeptLane { id, origin: origin.into(), requests: self.requests.clone() };
         Lane::restored(host, policy, metrics, clock, (kept, record.as_ref(), past))
     }
 

@@ -1,5 +1,6 @@
 //! Finds the lane of a request, or makes it; forgets lanes that remember nothing.
 
+mod forgetting;
 mod named;
 
 use std::{
@@ -11,16 +12,13 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Mutex, RwLock};
-use tracing::warn;
-
+use self::forgetting::forget;
 use super::{
     Lane, Sharing,
     journal::Journal,
     kept::KeptLanes,
     key::{LaneKey, RequestKey},
     request::AddedRule,
-    state::Memory,
 };
 use crate::{
     clock::{Clock, Instant},
@@ -28,6 +26,7 @@ use crate::{
     metrics::{Metrics, RuleMetrics},
     policy::{Origin, Policy, Rules},
 };
+use parking_lot::{Mutex, RwLock};
 
 /// All lanes.
 pub struct Lanes {
@@ -79,13 +78,6 @@ pub struct LookedUp {
 
 /// This many lanes of a rule are kept although they remember nothing, for people to see what was done in them.
 const FEW: usize = 1024;
-/// This many lanes of a rule are kept for what they have learned. Beyond, those go first that were used longest ago and do
-/// not pause.
-const LEARNED: usize = 16 * FEW;
-/// So many lanes of a rule are kept for what was sent in them, though its windows be long. Beyond, those go first that
-/// were used longest ago: no host is called too often by that unless it is called again within its window, after as
-/// many others.
-const COUNTED: usize = 64 * FEW;
 
 // === impl Lanes ===
 
@@ -126,11 +118,11 @@ impl Lanes {
         let relatives = if table.reloaded { table.of_host(key) } else { Vec::new() };
         let mut lanes = rule_lanes.lanes.write();
         if lanes.len() >= rule_lanes.crowded.load(Ordering::Relaxed).max(FEW) {
-            forget(&mut lanes);
+            self.forgotten(forget(&mut lanes));
             rule_lanes.crowded.store(lanes.len() * 2, Ordering::Relaxed);
         }
         let open = || {
-            let lane = self.open(&table.rules, key);
+            let lane = self.open(&table.rules, key, origin);
             relatives.iter().for_each(|relative| lane.absorb(relative));
             OpenLane { lane, origin: origin.clone() }
         };
@@ -150,7 +142,7 @@ impl Lanes {
         // Of its own: those of hosts without a rule are counted.
         let (host, metrics) = (key.host.clone(), Metrics::new().rule(&policy.name));
         let lane = Arc::new(match &self.kept {
-            Some(kept) => kept.look_up(host, policy, metrics, self.clock, &rules),
+            Some(kept) => kept.look_up(origin, policy, metrics, self.clock, &rules),
             None => Lane::new(host, policy, metrics, self.clock),
         });
         if table.reloaded {
@@ -221,9 +213,31 @@ impl Lanes {
         for rule_lanes in &self.table.read().rules_lanes {
             let mut lanes = rule_lanes.lanes.write();
             if lanes.len() > FEW {
-                forget(&mut lanes);
+                self.forgotten(forget(&mut lanes));
                 lanes.shrink_to(FEW);
             }
+        }
+        if let Some(kept) = &self.kept {
+            kept.sweep(self.clock.now(), self.clock.epoch());
+        }
+    }
+
+    /// Opens the lanes that are kept, so that people see what is left of their limits before anybody asks for more.
+    pub fn open_kept(&self) {
+        for origin in self.kept.iter().flat_map(|kept| kept.origins(&self.rules())) {
+            self.find(&origin);
+        }
+    }
+
+    /// Which lanes have been forgotten since this was asked last, as the store knows them.
+    pub fn gone(&self) -> Vec<Arc<str>> {
+        self.kept.as_ref().map(KeptLanes::gone).unwrap_or_default()
+    }
+
+    /// These have been forgotten, and the store has not heard of it.
+    pub fn forgotten(&self, gone: Vec<Arc<str>>) {
+        if let Some(kept) = &self.kept {
+            kept.forget(gone);
         }
     }
 
@@ -267,11 +281,11 @@ impl Lanes {
         self.table.read().rules.clone()
     }
 
-    fn open(&self, rules: &Rules, key: RequestKey<'_>) -> Arc<Lane> {
+    fn open(&self, rules: &Rules, key: RequestKey<'_>, origin: &Origin) -> Arc<Lane> {
         let policy = key.rule.map_or(rules.unruled(), |rule| rules.get(rule));
         let (host, metrics) = (key.host.clone(), self.metrics_of(rules, key));
         let lane = match &self.kept {
-            Some(kept) => kept.open(host, policy.clone(), metrics, self.clock, rules),
+            Some(kept) => kept.open(origin, policy.clone(), metrics, self.clock, rules),
             None => Lane::new(host, policy.clone(), metrics, self.clock),
         };
         let lane = match &self.sharing {
@@ -299,7 +313,7 @@ impl Lanes {
     }
 }
 
-// === impl Table ===
+// === impl LaneTable ===
 
 impl LaneTable {
     fn new(rules: Rules, reloaded: bool) -> Self {
@@ -333,43 +347,4 @@ fn show(metrics: &Metrics, rules: &Rules) {
         let slowest = requests.map(|limit| limit.rate.per_second()).reduce(f64::min);
         metrics.rule(&rule.name).set_limit_per_second(slowest);
     }
-}
-
-/// Forgets lanes that remember nothing, and some of those that only have learned something, if those are many.
-fn forget(lanes: &mut HashMap<LaneKey, OpenLane>) {
-    // Nobody but the map holds it, and under the map's lock nobody can get it: no budget is ever made twice.
-    let is_free = |lane: &Arc<Lane>| Arc::strong_count(lane) == 1 && lane.is_alone();
-    let (mut learned, mut counted) = (Vec::new(), Vec::new());
-    lanes.retain(|key, OpenLane { lane, .. }| {
-        let memory = if is_free(lane) { lane.memory() } else { Memory::Owed };
-        match memory {
-            Memory::Owed => {}
-            Memory::Counted(last) => counted.push((last, key.clone())),
-            Memory::Pause => learned.push((Instant::FAR, key.clone())),
-            Memory::Learned(last) => learned.push((last, key.clone())),
-            Memory::Nothing => return false,
-        }
-        true
-    });
-    keep_latest(lanes, learned, LEARNED);
-    let lost = keep_latest(lanes, counted, COUNTED);
-    if let Some(OpenLane { lane, .. }) = lanes.values().next().filter(|_| lost > 0) {
-        let rule = &lane.policy().name;
-        warn!(
-            %rule, hosts = lost, kept = lanes.len(),
-            "more hosts than are remembered have something that counts: those that were used longest ago begin anew"
-        );
-    }
-}
-
-/// Keeps up to `most` of the lanes that are `idle` since then, those that were used last. Returns how many go.
-fn keep_latest(lanes: &mut HashMap<LaneKey, OpenLane>, mut idle: Vec<(Instant, LaneKey)>, most: usize) -> usize {
-    if idle.len() <= most {
-        return 0;
-    }
-    // A quarter more than need be: not each new lane is to look for one that can go.
-    idle.sort_unstable();
-    idle.truncate(idle.len() - most * 3 / 4);
-    idle.iter().for_each(|(_, key)| drop(lanes.remove(key)));
-    idle.len()
 }

@@ -36,7 +36,7 @@ pub(super) use self::{
     full::Displaced,
     memory::Memory,
     merge::Moving,
-    record::LaneRecord,
+    record::{LaneRecord, OriginRecord},
     slot::Slot,
 };
 pub use self::{record::Past, usage::Usage};

@@ -16,6 +16,13 @@ pub struct LearnedRecord {
     found: EstimatorRecord,
 }
 
+impl LearnedRecord {
+    /// Whether it says nothing at `now`.
+    pub fn is_over(&self, now: Instant) -> bool {
+        self.found == EstimatorRecord::default() && self.closed.is_none_or(|(until, _)| until <= now)
+    }
+}
+
 impl Learned {
     /// What is known at `now`.
     pub fn record(&self, now: Instant) -> LearnedRecord {

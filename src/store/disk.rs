@@ -136,7 +136,7 @@ fn commit(database: &Database, batch: &Batch<'_>) -> Result<(), StoreError> {
     {
         let mut lanes = transaction.open_table(LANES).map_err(failed)?;
         for id in batch.gone {
-            lanes.remove(id.as_str()).map_err(failed)?;
+            lanes.remove(&**id).map_err(failed)?;
         }
         for (id, text) in batch.lanes {
             lanes.insert(&**id, text.as_slice()).map_err(failed)?;

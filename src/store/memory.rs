@@ -18,7 +18,7 @@ impl Store for InMemory {
 
     fn commit(&mut self, batch: &Batch<'_>) -> Result<(), StoreError> {
         self.header = Some(batch.header.clone());
-        batch.gone.iter().for_each(|id| drop(self.lanes.remove(id)));
+        batch.gone.iter().for_each(|id| drop(self.lanes.remove(&**id)));
         self.lanes.extend(batch.lanes.iter().map(|(id, text)| (id.to_string(), text.clone())));
         Ok(())
     }

@@ -133,6 +133,8 @@ fn an_orderly_restart_goes_on_where_it_ended() {
     andante.signal(Signal::TERM);
     assert!(andante.ended().success());
     let andante = world.serve(&[]);
+    let lanes = andante.status()["lanes"].clone();
+    assert_eq!((&lanes[0]["limits"][0]["used"], &lanes[0]["sent_total"]), (&2.into(), &0.into()), "{lanes}");
     assert_eq!([(); 2].map(|()| world.asks(&andante)), [true, false], "two of three were used");
     assert_eq!(count(&world.api.stats(), "refused"), 0);
     let state = andante.status()["state"].clone();
@@ -189,7 +191,7 @@ fn no_damage_keeps_it_from_starting_and_none_is_passed_over() {
     let other = Mock::start(&[]);
     // After a kill, and after an orderly end.
     for signal in [Signal::KILL, Signal::TERM] {
-        let limit = format!("{}=10/min", other.address());
+        let limit = format!("{}=1000/s", other.address());
         let mut andante = world.serve(&["--limit", &limit]);
         world.press(andante.proxy());
         Client::get(andante.proxy(), &other.url("/"));

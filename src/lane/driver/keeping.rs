@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use super::{Lane, Shared, symptoms::Symptoms};
 use crate::{
     clock::Clock,
-    lane::state::{LaneRecord, Past, State},
+    lane::state::{LaneRecord, OriginRecord, Past, State},
     metrics::RuleMetrics,
     policy::Policy,
 };
@@ -26,6 +26,8 @@ pub enum KeepRequest {
 pub(in crate::lane) struct KeptLane {
     /// What the store knows it by, whatever its rule is called later.
     pub(in crate::lane) id: Arc<str>,
+    /// Where the first of its requests went.
+    pub(in crate::lane) origin: OriginRecord,
     /// Where it asks for blocks of its long quotas.
     pub(in crate::lane) requests: mpsc::Sender<KeepRequest>,
 }
@@ -56,7 +58,9 @@ impl Lane {
     pub(in crate::lane) fn record(&self, anyway: bool, last: bool) -> Option<LaneRecord> {
         let now = self.clock.now();
         let mut state = self.shared.state.lock();
-        (state.is_worth_keeping() && (anyway || state.is_unwritten())).then(|| state.record(now, last))
+        let origin = self.shared.kept.as_ref().map(|kept| kept.origin.clone());
+        let worth = state.is_worth_keeping() && (anyway || state.is_unwritten());
+        worth.then(|| LaneRecord { origin, ..state.record(now, last) })
     }
 
     /// The last record is written. If not `fully`, it cannot be, and requests leave nevertheless.

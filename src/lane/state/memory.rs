@@ -32,7 +32,8 @@ impl<T> State<T> {
         if held || waits || self.narrow.len() > 0 || self.budget.holds_shares() {
             return Memory::Owed;
         }
-        let last = self.stats.active.map_or(Instant::START, |(_, last)| last);
+        // Also by a process before this one.
+        let last = self.stats.active.map(|(_, last)| last).max(self.budget.last()).unwrap_or(Instant::START);
         if !self.budget.is_idle(now) {
             return Memory::Counted(last);
         }

@@ -8,8 +8,8 @@ use super::State;
 use crate::{
     clock::Instant,
     learn::LearnedRecord,
-    limit::{Budget, BudgetRecord, Gap},
-    policy::{Policy, Trust},
+    limit::{Budget, BudgetRecord, Gap, MarginSpec},
+    policy::{Origin, Policy, Scheme, Trust},
 };
 
 /// A lane as it is stored. Its queue is not in it: waiting requests ended with their connections.
@@ -22,6 +22,17 @@ pub(in crate::lane) struct LaneRecord {
     /// sent by then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::lane) lost: Option<Instant>,
+    /// Where the first of its requests went, by which the rule is found that is for it now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::lane) origin: Option<OriginRecord>,
+}
+
+/// Where a request went.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(in crate::lane) struct OriginRecord {
+    tls: bool,
+    /// With the port.
+    authority: String,
 }
 
 /// What is known of earlier processes.
@@ -33,6 +44,28 @@ pub struct Past {
     pub lost: Option<Instant>,
     /// When they ended; `None` if there were none.
     pub until: Option<Instant>,
+}
+
+impl LaneRecord {
+    /// Whether a lane that begins with it at `now` would do the same as one that begins with nothing.
+    pub(in crate::lane) fn is_over(&self, past: Past, now: Instant, epoch: Duration) -> bool {
+        let restored_at = past.until.unwrap_or(now).min(now);
+        let mut budget = Budget::restored(&self.budget, MarginSpec::Auto, past.gap, restored_at, epoch);
+        self.learned.is_over(now) && budget.is_idle(now)
+    }
+}
+
+impl From<&Origin> for OriginRecord {
+    fn from(origin: &Origin) -> Self {
+        Self { tls: origin.scheme == Scheme::Https, authority: origin.to_string() }
+    }
+}
+
+impl OriginRecord {
+    /// `None` if somebody else wrote it.
+    pub(in crate::lane) fn to_origin(&self) -> Option<Origin> {
+        Origin::parse(if self.tls { Scheme::Https } else { Scheme::Http }, &self.authority, None).ok()
+    }
 }
 
 impl<T> State<T> {
@@ -74,7 +107,8 @@ impl<T> State<T> {
     /// Its record. With `last`, nothing will leave any more.
     pub(in crate::lane) fn record(&mut self, now: Instant, last: bool) -> LaneRecord {
         self.unwritten = false;
-        LaneRecord { budget: self.budget.record(now, last), learned: self.learned.record(now), lost: None }
+        let (budget, learned) = (self.budget.record(now, last), self.learned.record(now));
+        LaneRecord { budget, learned, ..LaneRecord::default() }
     }
 
     /// The last record is written. If not `fully`, it cannot be, and requests leave nevertheless.

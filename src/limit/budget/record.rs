@@ -71,6 +71,11 @@ impl Gap {
 }
 
 impl Budget {
+    /// When something was taken last.
+    pub fn last(&self) -> Option<Instant> {
+        self.last
+    }
+
     /// Whether a limit is so long that it is spent in blocks, if it is written down.
     pub fn has_long_limits(&self) -> bool {
         !self.calendar.is_empty() || self.long_limits().next().is_some()

@@ -102,7 +102,7 @@ fn rows(of: &[(u8, u16)]) -> Vec<(Arc<str>, Vec<u8>)> {
     of.iter().map(|(lane, length)| (format!("rule\n{lane}").into(), vec![*lane; *length as usize])).collect()
 }
 
-fn commit(store: &mut dyn Store, commits: u64, lanes: &[(u8, u16)], gone: &[String]) -> Result<(), StoreError> {
+fn commit(store: &mut dyn Store, commits: u64, lanes: &[(u8, u16)], gone: &[Arc<str>]) -> Result<(), StoreError> {
     store.commit(&Batch { header: &header(commits), lanes: &rows(lanes), gone })
 }
 
@@ -119,7 +119,7 @@ proptest! {
         let file = FaultyFile::default();
         let (mut store, mut known) = (disk(&file), InMemory::default());
         for (number, lanes) in (1..).zip(&batches) {
-            let gone = if number % 3 == 0 { vec!["rule\n7".to_owned()] } else { Vec::new() };
+            let gone = if number % 3 == 0 { vec!["rule\n7".into()] } else { Vec::new() };
             commit(&mut store, number, lanes, &gone).unwrap();
             commit(&mut known, number, lanes, &gone).unwrap();
             let after = disk(&file.after_power_failure(&survives));
@@ -139,7 +139,7 @@ proptest! {
         let (mut store, mut known) = (disk(&file), vec![Stored::default()]);
         for number in 1..6 {
             let lanes: Vec<_> = (0..200).filter(|lane| lane % 5 == number % 5).map(|lane| (lane, 900)).collect();
-            commit(&mut store, number.into(), &lanes, &["rule\n7".to_owned()]).unwrap();
+            commit(&mut store, number.into(), &lanes, &["rule\n7".into()]).unwrap();
             known.push(store.read().unwrap());
         }
         if clean {

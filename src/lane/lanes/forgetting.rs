@@ -1,0 +1,69 @@
+//! Which lanes are forgotten when there are many.
+
+use std::{collections::HashMap, sync::Arc};
+
+use tracing::warn;
+
+use super::{FEW, OpenLane};
+use crate::{
+    clock::Instant,
+    lane::{Lane, key::LaneKey, state::Memory},
+};
+
+/// This many lanes of a rule are kept for what they have learned. Beyond, those go first that were used longest ago and do
+/// not pause.
+const LEARNED: usize = 16 * FEW;
+/// So many lanes of a rule are kept for what was sent in them, though its windows be long. Beyond, those go first that
+/// were used longest ago: no host is called too often by that unless it is called again within its window, after as
+/// many others.
+const COUNTED: usize = 64 * FEW;
+
+/// Forgets lanes that remember nothing, and some of those that only have learned something, if those are many. Returns
+/// which of them a store knows.
+pub(super) fn forget(lanes: &mut HashMap<LaneKey, OpenLane>) -> Vec<Arc<str>> {
+    // Nobody but the map holds it, and under the map's lock nobody can get it: no budget is ever made twice.
+    let is_free = |lane: &Arc<Lane>| Arc::strong_count(lane) == 1 && lane.is_alone();
+    let (mut learned, mut counted, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+    lanes.retain(|key, OpenLane { lane, .. }| {
+        let memory = if is_free(lane) { lane.memory() } else { Memory::Owed };
+        match memory {
+            Memory::Owed => {}
+            Memory::Counted(last) => counted.push((last, key.clone())),
+            Memory::Pause => learned.push((Instant::FAR, key.clone())),
+            Memory::Learned(last) => learned.push((last, key.clone())),
+            Memory::Nothing => {
+                gone.extend(lane.kept_as().cloned());
+                return false;
+            }
+        }
+        true
+    });
+    keep_latest(lanes, learned, LEARNED, &mut gone);
+    let lost = keep_latest(lanes, counted, COUNTED, &mut gone);
+    if let Some(OpenLane { lane, .. }) = lanes.values().next().filter(|_| lost > 0) {
+        let rule = &lane.policy().name;
+        warn!(
+            %rule, hosts = lost, kept = lanes.len(),
+            "more hosts than are remembered have something that counts: those that were used longest ago begin anew"
+        );
+    }
+    gone
+}
+
+/// Keeps up to `most` of the lanes that are `idle` since then, those that were used last. Returns how many go.
+fn keep_latest(
+    lanes: &mut HashMap<LaneKey, OpenLane>,
+    mut idle: Vec<(Instant, LaneKey)>,
+    most: usize,
+    gone: &mut Vec<Arc<str>>,
+) -> usize {
+    if idle.len() <= most {
+        return 0;
+    }
+    // A quarter more than need be: not each new lane is to look for one that can go.
+    idle.sort_unstable();
+    idle.truncate(idle.len() - most * 3 / 4);
+    let removed = idle.iter().filter_map(|(_, key)| lanes.remove(key));
+    gone.extend(removed.filter_map(|open| open.lane.kept_as().cloned()));
+    idle.len()
+}
