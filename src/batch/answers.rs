@@ -119,7 +119,7 @@ pub(super) fn is_success(status: u16) -> bool {
     status < 400
 }
 
-// === impl Answers ===
+// === impl AnswerFile ===
 
 impl AnswerFile {
     /// Opens `path`, whatever a batch before has left there, and returns the names of the items that it answers, and
@@ -232,7 +232,7 @@ impl Received {
     }
 }
 
-// === impl Written ===
+// === impl WrittenAnswer ===
 
 impl WrittenAnswer<'_> {
     fn line(&self) -> Vec<u8> {

@@ -69,7 +69,7 @@ enum BatchEntry {
     Begun(String),
 }
 
-// === impl Journal ===
+// === impl BatchJournal ===
 
 impl BatchJournal {
     /// Opens `path`, and returns the names of what has begun so far. The `input` is what distinguishes it from others, if
