@@ -19,7 +19,11 @@ fn sharing(upstream: &Upstream, rule: &str) -> Andante {
 
 /// The same at `limit`, the first slot of which has been used.
 fn busy(upstream: &Upstream, limit: &str) -> Andante {
-    let andante = sharing(upstream, &format!("limits = [\"{limit}\"]"));
+    first_slot_used(sharing(upstream, &format!("limits = [\"{limit}\"]")), upstream)
+}
+
+/// `andante`, once it has sent one request to `upstream`.
+pub(crate) fn first_slot_used(andante: Andante, upstream: &Upstream) -> Andante {
     assert_eq!(Client::get(andante.proxy(), &upstream.url("/first")).status(), 200);
     andante
 }

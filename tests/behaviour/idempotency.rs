@@ -6,7 +6,7 @@ use andante::clock::{Clock, Instant};
 use parking_lot::Mutex;
 
 use crate::{
-    coalesce::{connected, held, waiting},
+    coalesce::{connected, first_slot_used, held, waiting},
     support::{Andante, Client, DeadPort, Upstream},
 };
 
@@ -20,9 +20,7 @@ fn keeping(upstream: &Upstream, rule: &str) -> Andante {
 
 /// The same at `limit`, the first slot of which has been used.
 fn busy(upstream: &Upstream, limit: &str) -> Andante {
-    let andante = keeping(upstream, &format!("limits = [\"{limit}\"]"));
-    assert_eq!(Client::get(andante.proxy(), &upstream.url("/first")).status(), 200);
-    andante
+    first_slot_used(keeping(upstream, &format!("limits = [\"{limit}\"]")), upstream)
 }
 
 /// Posts `body` with `key` and `fields`, and does not wait for the answer.
