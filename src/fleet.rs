@@ -10,9 +10,10 @@ mod words;
 pub use self::{
     book::Book,
     lease::{Floor, Lease, StoreDown},
-    member::{Member, Mode, Outcome},
-    share::{Look, Share, Stock},
+    member::{Member, Mode, ReplyOutcome},
+    share::{Share, ShareNeed, Stock},
     words::{
-        Basis, Division, Entry, Epoch, Extent, Given, Hint, MemberId, Micros, Reply, Sync, Terms, micros, stretched,
+        CallAge, Division, Entry, Epoch, Extent, MemberId, Micros, PoolGrant, Reply, Sync, Terms, WakeUp, micros,
+        stretched,
     },
 };

@@ -88,7 +88,7 @@ pub fn complains(body: &[u8]) -> bool {
         != Cause::None
 }
 
-/// Whether the head asks for a wait in so many words.
+/// Whether the head asks for a wait explicitly.
 pub fn asks_to_wait(headers: &HeaderMap) -> bool {
     retry_after::is_told(headers)
 }
@@ -117,7 +117,7 @@ fn look(mut fields: Fields<'_>, status: StatusCode, now: Now, evidence: &mut Evi
     grpc(&fields, evidence);
 }
 
-/// A wait that is told as a time of day is the reset that nobody else told.
+/// A wait until a time of day is the reset, if no field reports one.
 fn sum_up(evidence: &mut Evidence) {
     if !evidence.dated {
         return;

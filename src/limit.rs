@@ -13,7 +13,7 @@ mod spec;
 mod unit;
 mod window;
 
-pub use budget::{Budget, BudgetRecord, Gap, LimitUsage, Rates, ShareUsage, Spoken};
+pub use budget::{Budget, BudgetRecord, Gap, LimitUsage, Rates, ShareReport, ShareUsage};
 pub use calendar::{CalendarCount, CalendarLimit, CalendarUsage};
 pub use charge::{Charge, Scope, Seq, Source};
 pub use cost::{Amount, Cost, Sum};

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     disk::Disk,
     file::{Aside, OpenError, Opened, StateFile},
-    ledger::{InMemoryLedger, Ledger, LedgerError, RedisLedger, Told},
+    ledger::{InMemoryLedger, Ledger, LedgerError, PoolWakeUp, RedisLedger},
     memory::InMemory,
     stamp::{Reading, Stamp},
 };

@@ -24,11 +24,11 @@ use self::report::OfFleet;
 use crate::{
     clock::{Clock, Instant},
     config::FleetConfig,
-    fleet::{Division, Entry, Extent, Lease, Member, MemberId, Mode, Outcome, StoreDown, Terms, micros},
+    fleet::{Division, Entry, Extent, Lease, Member, MemberId, Mode, ReplyOutcome, StoreDown, Terms, micros},
     lane::{Lane, Sharing},
     metrics::Metrics,
     proxy::Proxy,
-    store::{Ledger, LedgerError, Told},
+    store::{Ledger, LedgerError, PoolWakeUp},
 };
 
 /// What talks to the store, before anything is sent.
@@ -38,7 +38,7 @@ pub(super) struct FleetMember<L> {
     lease: Lease,
     clock: Clock,
     wakes: mpsc::UnboundedReceiver<Arc<Lane>>,
-    told: mpsc::Receiver<Told>,
+    told: mpsc::Receiver<PoolWakeUp>,
     lanes: HashMap<u64, Weak<Lane>>,
     /// The lanes whose pools were spoken of.
     pools: HashMap<Arc<str>, u64>,
@@ -155,7 +155,7 @@ impl<L: Ledger> FleetMember<L> {
         self.look_at(number, Instant::START);
     }
 
-    fn hinted(&mut self, told: &Told) {
+    fn hinted(&mut self, told: &PoolWakeUp) {
         let Some(&number) = self.pools.get(told.pool.as_str()) else { return };
         if let Some(lane) = self.lanes.get(&number).and_then(Weak::upgrade)
             && lane.hinted(&told.pool, told.turn)
@@ -216,7 +216,7 @@ impl<L: Ledger> FleetMember<L> {
         self.failures = 0;
         self.astray += 1;
         match outcome {
-            Outcome::Given(given) => {
+            ReplyOutcome::Granted(given) => {
                 (self.reports, self.astray) = (false, 0);
                 let mut given = call.entries.iter().zip(&given);
                 for (number, lane, entries) in &spoken {
@@ -224,11 +224,11 @@ impl<L: Ledger> FleetMember<L> {
                     self.look_at(*number, Instant::START);
                 }
             }
-            Outcome::Report => {
+            ReplyOutcome::Report => {
                 self.unheard(&spoken);
                 self.reports = true;
             }
-            Outcome::Reset => {
+            ReplyOutcome::Reset => {
                 if self.astray <= ASTRAY {
                     warn!(store = self.report.store, "the store has given away what this member held: it begins anew");
                 }
@@ -238,7 +238,7 @@ impl<L: Ledger> FleetMember<L> {
                 self.told = self.ledger.listen(id);
                 (self.reports, self.next_beat) = (false, heard);
             }
-            Outcome::Refused | Outcome::Stale => {
+            ReplyOutcome::Refused | ReplyOutcome::Stale => {
                 self.unheard(&spoken);
                 self.not_before = heard + LONGEST_PAUSE;
             }

@@ -50,11 +50,11 @@ pub(super) struct Writer {
 #[derive(Debug)]
 pub(super) struct StateReport {
     path: PathBuf,
-    last: Mutex<Last>,
+    last: Mutex<LastCommit>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Last {
+struct LastCommit {
     commits: u64,
     problem: Option<String>,
 }
@@ -295,7 +295,7 @@ impl Writing {
 
 impl StateReport {
     pub(super) fn status(&self) -> StateStatus {
-        let Last { commits, problem } = self.last.lock().clone();
+        let LastCommit { commits, problem } = self.last.lock().clone();
         StateStatus { file: self.path.display().to_string(), commits_total: commits, problem }
     }
 }

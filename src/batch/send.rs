@@ -34,7 +34,7 @@ pub(super) type Begins = Pin<Box<dyn Future<Output = Result<(), NotBegun>> + Sen
 pub(super) struct NotBegun;
 
 /// A connection to an andante.
-pub(super) struct Link {
+pub(super) struct AndanteConnection {
     sender: SendRequest<AnnouncedBody>,
 }
 
@@ -64,14 +64,14 @@ const LARGEST: usize = 256 << 20;
 
 /// Sends `item` through the andante at `proxy` (HOST:PORT), and waits for `begins` before the API can see its body.
 pub(super) async fn send(
-    link: &mut Option<Link>,
+    link: &mut Option<AndanteConnection>,
     proxy: &str,
     item: &Item,
     begins: Option<Begins>,
 ) -> Result<Received, SendError> {
     let mut used = match link.take().filter(|link| !link.sender.is_closed()) {
         Some(link) => link,
-        None => Link::open(proxy).await?,
+        None => AndanteConnection::open(proxy).await?,
     };
     used.sender.ready().await.map_err(SendError::Broken)?;
     let announced = !item.body.is_empty();
@@ -130,9 +130,9 @@ impl SendError {
     }
 }
 
-// === impl Link ===
+// === impl AndanteConnection ===
 
-impl Link {
+impl AndanteConnection {
     async fn open(proxy: &str) -> Result<Self, SendError> {
         let stream = TcpStream::connect(proxy).await.map_err(SendError::Connect)?;
         stream.set_nodelay(true).map_err(SendError::Connect)?;

@@ -24,7 +24,7 @@ use super::{
     input::{Input, InputError},
     item::{Id, Item},
     journal::{BatchJournal, JournalError},
-    send::{self, Begins, Link, NotBegun, SendError},
+    send::{self, AndanteConnection, Begins, NotBegun, SendError},
 };
 use crate::clock::Clock;
 
@@ -74,10 +74,10 @@ enum Came {
 }
 
 /// What an answer means.
-enum Verdict {
+enum AnswerMeaning {
     Came(Came),
     /// It is to be sent again, so much later.
-    Again(Duration),
+    Resend(Duration),
 }
 
 /// What andante's own answers say (RFC 9457).
@@ -231,7 +231,12 @@ impl Work {
     }
 
     /// What comes of `item`.
-    async fn obtain(self: &Arc<Self>, item: &Item, link: &mut Option<Link>, begun: &Arc<AtomicBool>) -> Came {
+    async fn obtain(
+        self: &Arc<Self>,
+        item: &Item,
+        link: &mut Option<AndanteConnection>,
+        begun: &Arc<AtomicBool>,
+    ) -> Came {
         let (mut pause, mut tries) = (FIRST, 0);
         loop {
             begun.store(false, Ordering::Release);
@@ -246,9 +251,9 @@ impl Work {
             match send::send(link, &self.proxy, item, begins).await {
                 Ok(received) => {
                     self.counts.unreached.store(false, Ordering::Relaxed);
-                    match Verdict::of(received, item) {
-                        Verdict::Came(came) => return came,
-                        Verdict::Again(wait) => self.clock.sleep_until(self.clock.now() + wait).await,
+                    match AnswerMeaning::of(received, item) {
+                        AnswerMeaning::Came(came) => return came,
+                        AnswerMeaning::Resend(wait) => self.clock.sleep_until(self.clock.now() + wait).await,
                     }
                     continue;
                 }
@@ -320,9 +325,9 @@ async fn is_stopped(stopped: &mut watch::Receiver<Option<Arc<Stopped>>>) {
     let _ = stopped.wait_for(Option::is_some).await;
 }
 
-// === impl Verdict ===
+// === impl AnswerMeaning ===
 
-impl Verdict {
+impl AnswerMeaning {
     /// What `received` means: the API's answers are answers; andante's own say why there is none.
     fn of(received: Received, item: &Item) -> Self {
         let Some(code) = own_error(&received.headers) else {
@@ -334,7 +339,7 @@ impl Verdict {
         let refused = (waits && code == "http_request_denied") || received.status == StatusCode::SERVICE_UNAVAILABLE;
         if refused {
             let asked = received.headers.get(RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
-            return Self::Again(Duration::from_secs(asked.unwrap_or(1)));
+            return Self::Resend(Duration::from_secs(asked.unwrap_or(1)));
         }
         // The upstream may have done it (RFC 9209 §2.3).
         if matches!(code.as_str(), "connection_terminated" | "http_response_timeout") && !item.is_repeatable() {

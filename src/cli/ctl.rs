@@ -19,13 +19,13 @@ use crate::config::duration;
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(subcommand)]
-    change: Change,
+    change: SteeringCommand,
     #[command(flatten)]
     admin: AdminArgs,
 }
 
 #[derive(Clone, Debug, clap::Subcommand)]
-enum Change {
+enum SteeringCommand {
     /// Lets nothing leave; what waits keeps its place
     Pause {
         #[command(flatten)]
@@ -129,11 +129,13 @@ pub async fn run(args: &Args) -> ExitCode {
         Ok(Done { lanes, requests }) => {
             let done = match args.change {
                 // It holds for what is to come, too.
-                Change::Pause { .. } | Change::Limit { .. } | Change::Weights { .. } if lanes == 0 => {
+                SteeringCommand::Pause { .. } | SteeringCommand::Limit { .. } | SteeringCommand::Weights { .. }
+                    if lanes == 0 =>
+                {
                     "done, for the lanes to come: no request has come yet".to_owned()
                 }
-                Change::Drop(_) | Change::First(_) => wording::several(requests, "request"),
-                Change::Drain => format!("draining, with {} waiting", wording::several(requests, "request")),
+                SteeringCommand::Drop(_) | SteeringCommand::First(_) => wording::several(requests, "request"),
+                SteeringCommand::Drain => format!("draining, with {} waiting", wording::several(requests, "request")),
                 _ => wording::several(lanes, "lane"),
             };
             let _ = writeln!(io::stdout(), "{done}");
@@ -143,9 +145,9 @@ pub async fn run(args: &Args) -> ExitCode {
     }
 }
 
-// === impl Change ===
+// === impl SteeringCommand ===
 
-impl Change {
+impl SteeringCommand {
     /// Where it is asked for, and how.
     fn request(&self) -> (&'static str, Map<String, Value>) {
         match self {
@@ -206,14 +208,17 @@ mod tests {
     #[test]
     fn a_lane_is_called_after_its_host_unless_its_rule_is_named() {
         let lane = |rule: Option<&str>| LaneArgs { host: Some("a".into()), rule: rule.map(Into::into) };
-        let said = |change: Change| Value::Object(change.request().1).to_string();
+        let said = |change: SteeringCommand| Value::Object(change.request().1).to_string();
         let length = Some(Duration::from_secs(90));
-        assert_eq!(said(Change::Pause { lane: lane(None), length }), r#"{"for":"90000ms","host":"a","rule":"a"}"#);
-        assert_eq!(said(Change::Resume { lane: lane(Some("b")) }), r#"{"host":"a","rule":"b"}"#);
-        assert_eq!(said(Change::Resume { lane: LaneArgs { host: None, rule: None } }), "{}");
-        let limit = Change::Limit { rule: "r".into(), limits: "1/s".into(), length: Duration::from_secs(1) };
+        assert_eq!(
+            said(SteeringCommand::Pause { lane: lane(None), length }),
+            r#"{"for":"90000ms","host":"a","rule":"a"}"#
+        );
+        assert_eq!(said(SteeringCommand::Resume { lane: lane(Some("b")) }), r#"{"host":"a","rule":"b"}"#);
+        assert_eq!(said(SteeringCommand::Resume { lane: LaneArgs { host: None, rule: None } }), "{}");
+        let limit = SteeringCommand::Limit { rule: "r".into(), limits: "1/s".into(), length: Duration::from_secs(1) };
         assert_eq!(said(limit), r#"{"for":"1000ms","limits":"1/s","rule":"r"}"#);
         let flow = FlowArgs { host: "a".into(), rule: None, client: "::1".into(), flow: Some("1f".into()) };
-        assert_eq!(said(Change::Drop(flow)), r#"{"client":"::1","flow":"1f","host":"a","rule":"a"}"#);
+        assert_eq!(said(SteeringCommand::Drop(flow)), r#"{"client":"::1","flow":"1f","host":"a","rule":"a"}"#);
     }
 }

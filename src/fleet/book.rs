@@ -9,8 +9,8 @@ use std::{
     sync::Arc,
 };
 
-use self::pool::Pool;
-use super::words::{Division, Entry, Epoch, Extent, Given, Hint, MemberId, Micros, Reply, Sync, stretched};
+use self::pool::TokenPool;
+use super::words::{Division, Entry, Epoch, Extent, MemberId, Micros, PoolGrant, Reply, Sync, WakeUp, stretched};
 
 /// Everything that a store knows.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +19,7 @@ pub struct Book {
     members: BTreeMap<MemberId, MemberRow>,
     /// Members by the end of their leases.
     leases: BTreeSet<(Micros, MemberId)>,
-    pools: BTreeMap<Arc<str>, Pool>,
+    pools: BTreeMap<Arc<str>, TokenPool>,
     /// How many members divide in each way.
     divisions: BTreeMap<Division, u32>,
 }
@@ -80,13 +80,13 @@ impl Book {
     const EVER: Micros = 1 << 50;
 
     /// Executes a call at the server's time `wall`, by the server process `run`.
-    pub fn sync(&mut self, call: &Sync, wall: Micros, run: &str) -> (Reply, Vec<Hint>) {
+    pub fn sync(&mut self, call: &Sync, wall: Micros, run: &str) -> (Reply, Vec<WakeUp>) {
         let mut hints = Vec::new();
         let reply = self.execute(call, wall, run, &mut hints);
         (reply, hints)
     }
 
-    fn execute(&mut self, call: &Sync, wall: Micros, run: &str, hints: &mut Vec<Hint>) -> Reply {
+    fn execute(&mut self, call: &Sync, wall: Micros, run: &str, hints: &mut Vec<WakeUp>) -> Reply {
         self.remember(call, wall, run);
         if self.founding().lease != call.terms.lease {
             return Reply::Disagreed(self.founding().lease);
@@ -224,10 +224,10 @@ impl Book {
         }
     }
 
-    fn entry(&mut self, member: MemberId, entry: &Entry, claims: bool, hints: &mut Vec<Hint>) -> Given {
+    fn entry(&mut self, member: MemberId, entry: &Entry, claims: bool, hints: &mut Vec<WakeUp>) -> PoolGrant {
         let (now, claims_until) = (self.founding().time, self.founding().claims_until);
         let pools = &mut self.members.get_mut(&member).expect("it was heard of just now").pools;
-        let pool = self.pools.entry(entry.pool.clone()).or_insert_with(|| Pool::new(entry.per));
+        let pool = self.pools.entry(entry.pool.clone()).or_insert_with(|| TokenPool::new(entry.per));
         pool.mature(now);
         pool.open = now >= claims_until + stretched(pool.per) + LATEST;
         pool.hear(member, entry, claims);
@@ -238,7 +238,7 @@ impl Book {
             if pool.is_empty() {
                 self.pools.remove(&entry.pool);
             }
-            return Given::default();
+            return PoolGrant::default();
         }
         pools.insert(entry.pool.clone());
         pool.serve(member, entry, now, hints)
@@ -259,6 +259,6 @@ impl Book {
     /// Whether each pool's sums are those of its rows.
     #[cfg(test)]
     pub(crate) fn is_sound(&self) -> bool {
-        self.pools.values().all(Pool::is_sound)
+        self.pools.values().all(TokenPool::is_sound)
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     lease::Lease,
-    words::{Basis, Entry, Epoch, Extent, Given, MemberId, Reply, Sync, Terms, micros},
+    words::{CallAge, Entry, Epoch, Extent, MemberId, PoolGrant, Reply, Sync, Terms, micros},
 };
 use crate::clock::Instant;
 
@@ -16,16 +16,16 @@ pub struct Member {
     seq: u64,
     epoch: Option<Epoch>,
     lease: Lease,
-    under_way: Option<Call>,
+    under_way: Option<SentCall>,
     /// The last call whose reply came soon.
-    basis: Option<Call>,
+    basis: Option<SentCall>,
     mode: Mode,
     members: u32,
     differing: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Call {
+struct SentCall {
     seq: u64,
     sent: Instant,
 }
@@ -47,11 +47,11 @@ pub enum Mode {
 
 /// What a reply leads to.
 #[derive(Debug, PartialEq)]
-pub enum Outcome {
+pub enum ReplyOutcome {
     /// Nothing: it answers a call that another one has followed.
     Stale,
     /// What the entries of the call were given, in their order.
-    Given(Vec<Given>),
+    Granted(Vec<PoolGrant>),
     /// The next call has to report everything.
     Report,
     /// Everything is lost that was held.
@@ -122,8 +122,8 @@ impl Member {
     /// Makes a call at `now`. The one before it is answered no more.
     pub fn call(&mut self, now: Instant, extent: Extent, entries: Vec<Entry>) -> Sync {
         self.seq += 1;
-        self.under_way = Some(Call { seq: self.seq, sent: now });
-        let basis = self.basis.map(|call| Basis { seq: call.seq, elapsed: micros(now.since(call.sent)) });
+        self.under_way = Some(SentCall { seq: self.seq, sent: now });
+        let basis = self.basis.map(|call| CallAge { seq: call.seq, elapsed: micros(now.since(call.sent)) });
         Sync {
             member: self.id,
             seq: self.seq,
@@ -138,8 +138,8 @@ impl Member {
     }
 
     /// The reply to the call with this number came at `now`.
-    pub fn heard(&mut self, now: Instant, seq: u64, reply: Reply) -> Outcome {
-        let Some(call) = self.under_way.take_if(|call| call.seq == seq) else { return Outcome::Stale };
+    pub fn heard(&mut self, now: Instant, seq: u64, reply: Reply) -> ReplyOutcome {
+        let Some(call) = self.under_way.take_if(|call| call.seq == seq) else { return ReplyOutcome::Stale };
         self.basis = (now.since(call.sent) <= SOON).then_some(call);
         match reply {
             Reply::Done { epoch, learning, members, differing, given } => {
@@ -150,19 +150,19 @@ impl Member {
                 let length = self.lease_length();
                 // Counted from before the call, and a little less: its own lease ends before the store lets it.
                 self.lease.set(call.sent + (length - length / 4000).saturating_sub(SLACK));
-                Outcome::Given(given)
+                ReplyOutcome::Granted(given)
             }
-            Reply::Report => Outcome::Report,
-            Reply::Reset => Outcome::Reset,
+            Reply::Report => ReplyOutcome::Report,
+            Reply::Reset => ReplyOutcome::Reset,
             Reply::Deposed => {
                 self.mode = Mode::Deposed;
-                Outcome::Refused
+                ReplyOutcome::Refused
             }
             Reply::Disagreed(lease) => {
                 self.mode = Mode::Disagreed(Duration::from_micros(lease.unsigned_abs()));
-                Outcome::Refused
+                ReplyOutcome::Refused
             }
-            Reply::Ignored => Outcome::Refused,
+            Reply::Ignored => ReplyOutcome::Refused,
         }
     }
 

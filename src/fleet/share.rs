@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::words::Given;
+use super::words::PoolGrant;
 use crate::clock::Instant;
 
 /// What a member holds of one limit.
@@ -18,7 +18,7 @@ pub struct Share {
     /// Tokens that were granted and not used since: they are used once before somebody else may have them.
     credit: u32,
     /// What the store said last.
-    given: Given,
+    given: PoolGrant,
     /// Whether the store has a row of it.
     known: bool,
     /// The demand that the store knows of.
@@ -54,7 +54,7 @@ pub struct Stock {
 
 /// What is to be said to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct ShareNeed {
     /// Whether anything is.
     pub speaks: bool,
     /// How many more are of use.
@@ -107,7 +107,7 @@ impl Share {
             own: 0,
             never_lent: 0,
             credit: 0,
-            given: Given { limit, ..Given::default() },
+            given: PoolGrant { limit, ..PoolGrant::default() },
             known: false,
             told: 0,
             waits: false,
@@ -151,7 +151,7 @@ impl Share {
     }
 
     /// What the store said last.
-    pub fn given(&self) -> &Given {
+    pub fn given(&self) -> &PoolGrant {
         &self.given
     }
 
@@ -187,18 +187,18 @@ impl Share {
     }
 
     /// Decides what to say to the store. Gifts are taken off at once, and never taken back.
-    pub fn look(&mut self, now: Instant, stock: Stock, leased: bool, reports: bool) -> Look {
+    pub fn look(&mut self, now: Instant, stock: Stock, leased: bool, reports: bool) -> ShareNeed {
         let stock = stock.beyond(self.own, self.given.limit);
         let free = self.held.saturating_sub(stock.used + stock.lingering);
         let demand = stock.used.saturating_add(stock.backlog).min(self.given.limit);
-        let quiet = Look { speaks: false, want: 0, cost: stock.cost, need: 0, demand, ends: false };
+        let quiet = ShareNeed { speaks: false, want: 0, cost: stock.cost, need: 0, demand, ends: false };
         if self.asking {
             return quiet;
         }
         if self.known && demand == 0 && free == self.held && now.since(self.used_at) > IDLE {
             // All of it is free, and the pool's at once.
             (self.held, self.credit) = (0, 0);
-            return Look { speaks: true, ends: true, ..quiet };
+            return ShareNeed { speaks: true, ends: true, ..quiet };
         }
         let enough = free + stock.lingering;
         let hold = self.held - self.lent(now);
@@ -236,7 +236,7 @@ impl Share {
             backlog => backlog.max(stock.cost).saturating_sub(free - give),
         };
         let want = needs.max(if give == 0 { spare } else { 0 }).min(self.given.limit);
-        Look { speaks: true, want, need, ..quiet }
+        ShareNeed { speaks: true, want, need, ..quiet }
     }
 
     /// When to look again although nothing happens; `freed` is when a token that is held comes free for others.
@@ -278,7 +278,7 @@ impl Share {
     }
 
     /// The store's reply.
-    pub fn heard(&mut self, now: Instant, given: Given) {
+    pub fn heard(&mut self, now: Instant, given: PoolGrant) {
         self.asking = false;
         if given.holds >= self.held {
             self.credit += given.holds - self.held;

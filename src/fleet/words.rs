@@ -50,7 +50,7 @@ pub struct Sync {
     /// Whether its lease holds, by its own clock.
     pub leased: bool,
     /// The call before this one and the time since that was sent, if its reply came soon.
-    pub basis: Option<Basis>,
+    pub basis: Option<CallAge>,
     /// What it takes for agreed.
     pub terms: Terms,
     /// Names an epoch, should one begin.
@@ -63,7 +63,7 @@ pub struct Sync {
 
 /// An answered call, as a measure of time that the store can believe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Basis {
+pub struct CallAge {
     /// Its number.
     pub seq: u64,
     /// The time since it was sent.
@@ -120,7 +120,7 @@ pub enum Reply {
         /// How many of them divide otherwise.
         differing: u32,
         /// In the order of the entries.
-        given: Vec<Given>,
+        given: Vec<PoolGrant>,
     },
     /// The store has another epoch: report everything.
     Report,
@@ -136,7 +136,7 @@ pub enum Reply {
 
 /// What the store says of one pool.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Given {
+pub struct PoolGrant {
     /// What the member holds now.
     pub holds: u32,
     /// What it may keep while others want more.
@@ -155,7 +155,7 @@ pub struct Given {
 
 /// Somebody is to call soon. It wakes, and never grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hint {
+pub struct WakeUp {
     /// Who; `None` is everybody else.
     pub member: Option<MemberId>,
     /// For the sake of this pool.
@@ -169,7 +169,7 @@ impl Reply {
     pub fn answers(&self, call: &Sync) -> bool {
         match self {
             Self::Done { epoch, learning, given, .. } => {
-                let sound = |(entry, given): (&Entry, &Given)| given.answers(entry);
+                let sound = |(entry, given): (&Entry, &PoolGrant)| given.answers(entry);
                 epoch.counter < EXACT
                     && (0..EXACT as Micros).contains(learning)
                     && given.len() == call.entries.len()
@@ -181,9 +181,9 @@ impl Reply {
     }
 }
 
-// === impl Given ===
+// === impl PoolGrant ===
 
-impl Given {
+impl PoolGrant {
     fn answers(&self, entry: &Entry) -> bool {
         let counts = |number: f64| (0.0..=f64::from(u32::MAX)).contains(&number);
         let most = if entry.ends.is_some() { 0 } else { entry.holds.saturating_add(entry.want) };

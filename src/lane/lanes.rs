@@ -34,7 +34,7 @@ pub struct Lanes {
     metrics: Metrics,
     /// Written by a reload alone. While one moves the lanes, nobody can open another one for the same requests.
     table: RwLock<LaneTable>,
-    /// What is kept of them, if anything is.
+    /// Their stored records, if state is kept.
     kept: Option<KeptLanes>,
     /// What happens in them.
     journal: Arc<Journal>,
@@ -96,7 +96,7 @@ impl Lanes {
         }
     }
 
-    /// From now on they go on with what is `kept` of lanes.
+    /// Lanes that are opened from now on go on from their `kept` records.
     pub fn keeping(self, kept: KeptLanes) -> Self {
         Self { kept: Some(kept), ..self }
     }
@@ -129,8 +129,8 @@ impl Lanes {
         lanes.entry(key.to_lane_key()).or_insert_with(open).lane.clone()
     }
 
-    /// The lane for requests to `origin`, without opening it: where none is open, one that no request will ever come to
-    /// says what the first one would find.
+    /// The lane for requests to `origin`, without opening it. Where none is open, a lane that no request will use
+    /// stands for the one that the first request would open.
     pub fn look_up(&self, origin: &Origin) -> LookedUp {
         let table = self.table.read();
         let key = RequestKey::new(&table.rules, origin);
@@ -161,8 +161,8 @@ impl Lanes {
         self.rules().added(origin).map(added).collect()
     }
 
-    /// From now on `rules` hold. Each lane goes to the rule that is for its requests now, with all that it remembers and
-    /// with those that wait in it. Must be called on a tokio runtime, which drives the lanes.
+    /// From now on `rules` hold. Each lane goes to the rule that its requests match now, with all that it remembers and
+    /// with its waiting requests. Must be called on a tokio runtime, which drives the lanes.
     pub fn reload(&self, rules: Rules) {
         let mut table = self.table.write();
         show(&self.metrics, &rules);
@@ -258,7 +258,7 @@ impl Lanes {
         self.table.read().rules_lanes.iter().flat_map(lanes).collect()
     }
 
-    /// Pauses every lane for so long, or until [`Self::resume_all`]; those that are opened meanwhile, too. Returns how many
+    /// Pauses every lane, also those opened meanwhile, for `length` or until [`Self::resume_all`]. Returns how many
     /// there are.
     pub fn pause_all(&self, length: Option<Duration>) -> usize {
         *self.held.lock() = Some(length.map_or(Instant::FAR, |length| self.clock.now() + length));

@@ -64,13 +64,13 @@ pub struct Snapshot {
     pub in_flight_limit: Option<u32>,
     /// Tickets in the queue.
     pub waiting: usize,
-    /// The flows of which most wait, the longest first.
+    /// The flows with the most waiting requests, the longest first.
     pub flows: Vec<WaitingFlow>,
     /// How long the oldest of them has been waiting.
     pub oldest: Option<Duration>,
     /// Time until the next slot matures; `None` if that depends on an answer.
     pub next_slot: Option<Duration>,
-    /// Time until everybody who waits now has been served.
+    /// Time until all that wait now have been served.
     pub drain: Option<Duration>,
     /// Why nothing leaves at the moment, and for how long, if so.
     pub gate: Option<(Reason, Duration)>,
@@ -125,7 +125,7 @@ pub(super) struct Forecast {
     pub(super) waits: bool,
 }
 
-/// When a lane goes on, in times that agree: a pause lasts until the next slot, and nobody has left before it.
+/// When a lane goes on, in times that agree: a pause lasts until the next slot, and no request leaves before that.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Outlook {
     pub(super) gate: Option<(Reason, Duration)>,

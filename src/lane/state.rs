@@ -72,7 +72,7 @@ pub(super) struct State<T> {
     next_wakeup: Option<Instant>,
     /// What was learned since the last effects.
     changes: Changes,
-    /// Those that had to go since then.
+    /// Requests that had to give way since then.
     displaced: Vec<Displaced<T>>,
     /// Requests that an operator has let go first, and that still wait.
     let_first: Vec<LetFirst>,
@@ -98,8 +98,7 @@ struct WaitingRequest<T> {
     drawn: Option<Box<Drawn>>,
 }
 
-/// So many slots are given in one go, and so many tickets moved from line to line. The rest follows when others had the
-/// lock.
+/// The most slots given, and tickets moved from line to line, in one go. The rest follows once others had the lock.
 const BATCH: usize = 64;
 
 // === impl State ===
@@ -182,7 +181,7 @@ impl<T> State<T> {
         let line = line_of(&self.learned, &ask.kind, cost.is_metered(), drawn.as_deref());
         match self.decide(now, ask, cost, line, drawn.as_deref()) {
             PreviewDecision::Send => {
-                // Whoever waits does so for something else, and is owed nothing for it.
+                // Requests that wait do so for something else, and are owed nothing for it.
                 let AdmitRequest { kind, claim, .. } = *ask;
                 let leaving = Leaving { cost, kind, claim, scope: line.scope, since: now, due: now, drawn };
                 Decision::Send(self.take(now, leaving))
@@ -229,7 +228,7 @@ impl<T> State<T> {
         if let Some(drawn) = &slot.drawn {
             self.narrow.sent(drawn, now);
         }
-        // Nobody knew when the API would count it.
+        // It was not known when the API would count it.
         self.queue.recheck_endless();
         self.stats.sent += 1;
         self.stats.used.add(&slot.charge.cost);
@@ -323,8 +322,8 @@ impl<T> State<T> {
         self.queue.len()
     }
 
-    /// Gives slots that have matured to those that are first in line *now*; they were due at `due`. Returns when the next
-    /// one matures: `now` if there are more than are given in one go, [`Instant::FAR`] if an answer must come first.
+    /// Gives matured slots, due at `due`, to the requests that are first in line *now*. Returns when the next slot
+    /// matures: `now` if more have matured than are given in one go, [`Instant::FAR`] if an answer must come first.
     fn give(&mut self, now: Instant, due: Instant, grants: &mut Grants<T>) -> Instant {
         let mut moves = BATCH;
         for _ in 0..BATCH {

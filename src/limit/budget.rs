@@ -12,10 +12,10 @@ use std::{num::NonZeroU32, time::Duration};
 
 use smallvec::SmallVec;
 
-use self::{limit::Limit, shared::Shared};
+use self::{limit::Limit, shared::SharedBudget};
 pub use self::{
     record::{BudgetRecord, Gap},
-    shared::{ShareUsage, Spoken},
+    shared::{ShareReport, ShareUsage},
 };
 use super::{
     Amount, CalendarCount, CalendarLimit, CalendarUsage, Cost, LimitSpec, Margin, MarginSpec, Unit,
@@ -42,7 +42,7 @@ pub struct Budget {
     /// What long limits may spend before more is written down; `None` if nothing is.
     ahead: Option<Vec<(Unit, WrittenAhead)>>,
     /// The fleet's side of it; `None` if the budget is not shared.
-    shared: Option<Box<Shared>>,
+    shared: Option<Box<SharedBudget>>,
 }
 
 /// The rate of each limit in units per second, with its source.

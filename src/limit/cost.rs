@@ -38,10 +38,10 @@ impl Cost {
         units: [Unit::REQUESTS; Self::MOST],
         amounts: [0; Self::MOST],
     };
-    /// A request takes of so many units at most, beside requests.
+    /// The most units that a request takes of, beside requests.
     pub const MOST: usize = 3;
 
-    /// So many requests, and nothing else.
+    /// A number of requests, and nothing else.
     pub fn new(requests: u32) -> Option<Self> {
         Some(Amount::new(requests)?.into())
     }
@@ -112,7 +112,7 @@ impl Cost {
         self.requests.into()
     }
 
-    /// The largest of its amounts: so many numbers its units have.
+    /// The largest of its amounts: how many numbers a charge of it covers.
     pub(super) fn span(&self) -> u64 {
         self.amounts
             .iter()
@@ -126,7 +126,7 @@ impl Cost {
         self.share.get().into()
     }
 
-    /// This cost with its share under `limits`: the longest time that one of them takes to give as much.
+    /// This cost with its share under `limits`: the longest time that one of them needs to allow it.
     #[must_use]
     pub fn shared(self, limits: &[LimitSpec]) -> Self {
         if limits.iter().all(|limit| limit.unit == Unit::REQUESTS) {

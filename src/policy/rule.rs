@@ -57,7 +57,7 @@ pub struct Policy {
     pub max_waiting: usize,
     /// Whether a request is refused that would wait for longer than clients here stay.
     pub learns_patience: bool,
-    /// Who may be urgent, and who gets more than others.
+    /// Which clients may be urgent, and which clients and flows get more than others.
     pub turns: Turns,
     /// The margin for jitter.
     pub margin: MarginSpec,

@@ -16,7 +16,7 @@ pub trait Ledger: Send + 'static {
     fn sync(&mut self, call: &Sync) -> impl Future<Output = Result<Reply, LedgerError>> + Send;
 
     /// What this member is told from now on. A hint may be lost.
-    fn listen(&mut self, member: MemberId) -> mpsc::Receiver<Told>;
+    fn listen(&mut self, member: MemberId) -> mpsc::Receiver<PoolWakeUp>;
 
     /// Nobody knows what has become of the last call: the next one goes another way, if there is one.
     fn give_up(&mut self) {}
@@ -24,7 +24,7 @@ pub trait Ledger: Send + 'static {
 
 /// Somebody is to call soon, for the sake of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct PoolWakeUp {
     /// The pool.
     pub pool: String,
     /// Its turn has come; otherwise somebody wants what it has.

@@ -21,13 +21,13 @@ pub(in crate::app) struct FleetReport {
     pub(super) store: String,
     lease: Lease,
     clock: Clock,
-    pub(super) last: Mutex<Last>,
+    pub(super) last: Mutex<LastCall>,
     pub(super) metrics: FleetMetrics,
 }
 
 /// How it went last.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Last {
+pub(super) struct LastCall {
     pub(super) id: Option<MemberId>,
     pub(super) standing: Standing,
     /// What the log says, and since when.

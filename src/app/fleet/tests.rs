@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::{
-    fleet::{Floor, Given, Reply, Sync},
+    fleet::{Floor, PoolGrant, Reply, Sync},
     store::InMemoryLedger,
 };
 
@@ -53,14 +53,14 @@ impl Ledger for Unruly {
                 else {
                     return Ok(Reply::Reset);
                 };
-                given.push(Given { holds: u32::MAX, target: f64::NAN, ..Given::default() });
+                given.push(PoolGrant { holds: u32::MAX, target: f64::NAN, ..PoolGrant::default() });
                 return Ok(Reply::Done { epoch, learning, members, differing, given });
             }
         }
         self.sound.sync(call).await
     }
 
-    fn listen(&mut self, member: MemberId) -> mpsc::Receiver<Told> {
+    fn listen(&mut self, member: MemberId) -> mpsc::Receiver<PoolWakeUp> {
         self.sound.listen(member)
     }
 }

@@ -35,7 +35,7 @@ pub(super) struct Prepared {
 }
 
 /// The files of a batch, with what an earlier run has left in them.
-pub(super) struct Opened {
+pub(super) struct BatchFiles {
     pub(super) answers: AnswerFile,
     pub(super) journal: BatchJournal,
     /// What is not sent.
@@ -113,7 +113,7 @@ impl Prepared {
     }
 
     /// Opens the files that keep what happens.
-    pub(super) async fn open(&self, options: &BatchOptions, journal: &Path) -> Result<Opened, Failure> {
+    pub(super) async fn open(&self, options: &BatchOptions, journal: &Path) -> Result<BatchFiles, Failure> {
         let clock = Clock::start();
         let anew = fs::metadata(&options.out).map_or(true, |file| file.len() == 0);
         let open = || BatchJournal::open(journal, self.fingerprint.clone(), anew);
@@ -147,7 +147,7 @@ impl Prepared {
         let twins = self.twins.values().flatten().map(|id| id.name.clone());
         let skipped = answered.into_keys().chain(unknown.iter().cloned()).chain(twins).collect();
         let left = self.total.saturating_sub(known + unsent);
-        Ok(Opened { answers, journal, skipped, answered: known, failed, unknown, left })
+        Ok(BatchFiles { answers, journal, skipped, answered: known, failed, unknown, left })
     }
 }
 

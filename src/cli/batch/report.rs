@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{
     BatchOptions, FAILED,
-    input::{Opened, Prepared},
+    input::{BatchFiles, Prepared},
 };
 use crate::{
     admin::Status,
@@ -36,7 +36,7 @@ const NAMES: usize = 5;
 // === impl Report ===
 
 impl Report {
-    pub(super) fn new(prepared: &Prepared, opened: &Opened, options: &BatchOptions) -> Self {
+    pub(super) fn new(prepared: &Prepared, opened: &BatchFiles, options: &BatchOptions) -> Self {
         Self {
             total: prepared.total,
             before: opened.answered,

@@ -6,7 +6,7 @@ use crate::fleet::words::{Entry, MemberId, Micros};
 
 /// One limit of one lane.
 #[derive(Clone, Debug)]
-pub(super) struct Pool {
+pub(super) struct TokenPool {
     pub(super) per: Micros,
     /// What members hold.
     pub(super) lent: i64,
@@ -16,7 +16,7 @@ pub(super) struct Pool {
     pub(super) open: bool,
     /// What becomes free, and when.
     withheld: VecDeque<(i64, Micros)>,
-    pub(super) rows: BTreeMap<MemberId, Row>,
+    pub(super) rows: BTreeMap<MemberId, PoolMember>,
     /// How many members are configured with each limit, and the last one heard of.
     limits: BTreeMap<u32, u32>,
     limit: u32,
@@ -33,7 +33,7 @@ pub(super) struct Pool {
 
 /// What one member has to do with a pool.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
+pub(super) struct PoolMember {
     pub(super) holds: u32,
     pub(super) demand: u32,
     pub(super) cost: u32,
@@ -51,7 +51,7 @@ const SIZES: usize = 66;
 /// So many amounts are withheld apart from each other.
 const AMOUNTS: usize = 8;
 
-impl Pool {
+impl TokenPool {
     pub(super) fn new(per: Micros) -> Self {
         Self {
             per,
@@ -90,7 +90,7 @@ impl Pool {
         *size = (size.0 + u64::from(entry.demand), size.1 + 1);
         self.waiting += u32::from(entry.cost > 0);
         let (hungry, more) = before.map_or((None, None), |row| (row.hungry, row.more));
-        let row = Row {
+        let row = PoolMember {
             holds,
             demand: entry.demand,
             cost: entry.cost,
@@ -105,7 +105,7 @@ impl Pool {
     }
 
     /// Takes `row` out of what is summed up.
-    fn forget_of(&mut self, row: &Row) {
+    fn forget_of(&mut self, row: &PoolMember) {
         if let Some(members) = self.limits.get_mut(&row.limit) {
             *members -= 1;
             if *members == 0 {
@@ -117,7 +117,7 @@ impl Pool {
         self.waiting -= u32::from(row.cost > 0);
     }
 
-    pub(super) fn drop_row(&mut self, member: MemberId) -> Option<Row> {
+    pub(super) fn drop_row(&mut self, member: MemberId) -> Option<PoolMember> {
         let row = self.rows.remove(&member)?;
         self.forget_of(&row);
         self.lent -= i64::from(row.holds);

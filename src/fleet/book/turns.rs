@@ -1,7 +1,7 @@
 //! Who gets tokens of a pool, and who is told to come for them.
 
-use super::pool::Pool;
-use crate::fleet::words::{Entry, Given, Hint, MemberId, Micros};
+use super::pool::TokenPool;
+use crate::fleet::words::{Entry, MemberId, Micros, PoolGrant, WakeUp};
 
 /// Who is told that its turn has come, or everybody that somebody wants tokens, is not told again before this.
 const PATIENCE: Micros = 300_000;
@@ -10,16 +10,16 @@ const FEW: f64 = 20.0;
 /// Among so many that want more than their share one is looked for to whom what there is is of use.
 const MANY: usize = 4;
 
-impl Pool {
+impl TokenPool {
     /// Grants what is due to `member`, or puts it into the line.
-    pub(super) fn serve(&mut self, member: MemberId, entry: &Entry, now: Micros, hints: &mut Vec<Hint>) -> Given {
+    pub(super) fn serve(&mut self, member: MemberId, entry: &Entry, now: Micros, hints: &mut Vec<WakeUp>) -> PoolGrant {
         self.pass_over(member, now);
         let target = self.target(member);
         let granted = self.grant(member, entry, target);
         self.queue(member, entry, granted, target, now);
         self.call(member, entry, now, hints);
         let row = &self.rows[&member];
-        Given {
+        PoolGrant {
             holds: row.holds,
             target,
             wanted: !self.hungry.is_empty() || self.free() < 0 || self.is_short(),
@@ -100,9 +100,9 @@ impl Pool {
 
     /// Tells the first in line that there is enough for it; or one that wants more than its share, if nobody is in line; or
     /// everybody that somebody is.
-    fn call(&mut self, member: MemberId, entry: &Entry, now: Micros, hints: &mut Vec<Hint>) {
+    fn call(&mut self, member: MemberId, entry: &Entry, now: Micros, hints: &mut Vec<WakeUp>) {
         let free = self.free();
-        let hint = |member| Hint { member, pool: entry.pool.clone() };
+        let hint = |member| WakeUp { member, pool: entry.pool.clone() };
         let Some(&(_, head)) = self.hungry.first() else {
             let fits = |other: &MemberId| *other != member && free >= self.rows[other].need.into();
             match self.more.iter().take(MANY).find(|(_, other)| fits(other)).copied() {
@@ -125,7 +125,7 @@ impl Pool {
         }
     }
 
-    fn call_all(&mut self, now: Micros, hints: &mut Vec<Hint>, hint: Hint) {
+    fn call_all(&mut self, now: Micros, hints: &mut Vec<WakeUp>, hint: WakeUp) {
         if self.called.is_none_or(|called| now > called + PATIENCE) {
             self.called = Some(now);
             hints.push(hint);

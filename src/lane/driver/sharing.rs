@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 
 use super::Lane;
 use crate::{
-    fleet::{Entry, Given, Lease},
-    limit::Spoken,
+    fleet::{Entry, Lease, PoolGrant},
+    limit::ShareReport,
 };
 
 /// How lanes of this process share their limits with other processes.
@@ -58,7 +58,7 @@ impl Lane {
     }
 
     /// What the next call reports of it to the store; with `reports`, all that it holds.
-    pub fn speak(self: &Arc<Self>, reports: bool) -> Spoken {
+    pub fn speak(self: &Arc<Self>, reports: bool) -> ShareReport {
         let name = self.shared.sharing.as_ref().map(|shared| shared.name.lock().clone()).unwrap_or_default();
         self.tell(|state, now| state.speak(now, &name, reports))
     }
@@ -69,7 +69,7 @@ impl Lane {
     }
 
     /// What the store gave of it.
-    pub fn given<'a>(self: &Arc<Self>, given: impl Iterator<Item = (&'a Entry, &'a Given)>) {
+    pub fn given<'a>(self: &Arc<Self>, given: impl Iterator<Item = (&'a Entry, &'a PoolGrant)>) {
         self.tell(|state, now| state.given(now, given));
     }
 

@@ -3,8 +3,8 @@
 use super::State;
 use crate::{
     clock::Instant,
-    fleet::{Entry, Given, Lease},
-    limit::{Source, Spoken, Unit},
+    fleet::{Entry, Lease, PoolGrant},
+    limit::{ShareReport, Source, Unit},
 };
 
 impl<T> State<T> {
@@ -20,14 +20,14 @@ impl<T> State<T> {
     }
 
     /// What the next call reports of this lane, by its `name`; with `reports`, all that it holds.
-    pub(in crate::lane) fn speak(&mut self, now: Instant, name: &str, reports: bool) -> Spoken {
+    pub(in crate::lane) fn speak(&mut self, now: Instant, name: &str, reports: bool) -> ShareReport {
         self.rechecks = true;
         let backlog = self.queue.units(Unit::REQUESTS, |line| line.scope.includes(Source::Config));
         self.budget.speak(now, name, backlog, reports)
     }
 
     /// What the store gave.
-    pub(in crate::lane) fn given<'a>(&mut self, now: Instant, given: impl Iterator<Item = (&'a Entry, &'a Given)>) {
+    pub(in crate::lane) fn given<'a>(&mut self, now: Instant, given: impl Iterator<Item = (&'a Entry, &'a PoolGrant)>) {
         self.budget.given(now, given);
         self.rechecks = true;
     }

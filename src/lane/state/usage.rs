@@ -1,4 +1,4 @@
-//! What requests used, as their answers say, and what is reserved for those that come.
+//! What requests used, as their answers report it, and what is reserved for new ones.
 
 use super::{Slot, State};
 use crate::{
@@ -20,7 +20,7 @@ pub(super) struct Usual {
     next_stream: usize,
 }
 
-/// So many answers are remembered.
+/// How many answers are remembered.
 const REMEMBERED: usize = 64;
 /// What an answer used is believed up to so many times what the smallest window of its unit holds. Answers of several
 /// times a minute's tokens exist.
@@ -93,9 +93,9 @@ impl<T> State<T> {
     }
 }
 
-/// What is taken for a request of this cost when it leaves: of units of which it says nothing and its answer will, as
-/// much as is enough for 95 of 100. One that is `alone` takes no more than is free: no other answer will come that could
-/// show that less is enough.
+/// What a request of this cost takes when it leaves. Of units that only its answer reports, it takes as much as
+/// suffices for 95 of 100 requests. A request that is `alone` takes no more than is free: no other answer will come
+/// that could show that less suffices.
 pub(super) fn reserved(
     policy: &Policy,
     usual: &[Usual],
@@ -121,7 +121,7 @@ impl Usual {
         Self { unit, used: Vec::new(), next: 0, most: 0, streams: Vec::new(), next_stream: 0 }
     }
 
-    /// A whole answer used so much; as a stream it had so many bytes.
+    /// Remembers what a whole answer `used`; `streamed` is its length in bytes, if it was a stream.
     fn remember(&mut self, used: u32, streamed: Option<u64>) {
         put(&mut self.used, &mut self.next, used);
         if let Some(bytes) = streamed.filter(|bytes| *bytes > 0) {
@@ -132,7 +132,7 @@ impl Usual {
         self.most = sorted[(sorted.len() * 95).div_ceil(100) - 1];
     }
 
-    /// What so many bytes of a stream stand for, if that depends on them more than it varies by itself: what goes into a
+    /// How much `bytes` of a stream used, if use depends on the length more than it varies by itself: what goes into a
     /// request is the same however much of the answer has come.
     fn of_bytes(&self, bytes: u64) -> Option<u32> {
         let streams = || self.streams.iter().map(|(used, bytes)| (f64::from(*used), *bytes as f64));

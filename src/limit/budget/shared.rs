@@ -13,34 +13,34 @@ use smallvec::SmallVec;
 use super::{Budget, Limit};
 use crate::{
     clock::Instant,
-    fleet::{Entry, Given, Lease, Look, Micros, Share, Stock, micros},
+    fleet::{Entry, Lease, Micros, PoolGrant, Share, ShareNeed, Stock, micros},
     limit::{Amount, Cost, Gcra, Margin, Source, Window},
 };
 
-/// What a budget has to do with other processes.
+/// The fleet's side of a budget.
 #[derive(Clone, Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedBudget {
     lease: Lease,
     /// Whether the lease held when windows were fitted to what may be used.
     leased: bool,
-    /// It needs more of some limit, or has too much: somebody has to look.
+    /// It needs more tokens of some limit, or holds too many: the store is to be called.
     calls: bool,
     /// What the next request takes of which it is known that there is not enough.
     lacks: u32,
-    /// Limits that are there no more, and when what is held of them is free.
+    /// Limits that were removed, and when the tokens held of them are free.
     ended: Vec<(Entry, Instant)>,
 }
 
-/// What is said of a budget to the store.
+/// What a call reports of a budget to the store.
 #[derive(Debug)]
-pub struct Spoken {
+pub struct ShareReport {
     /// One for each limit that is spoken of.
     pub entries: Vec<Entry>,
     /// When to look again although nothing happens.
     pub next: Instant,
 }
 
-/// What is held of a limit that is shared with other processes.
+/// This process' share of a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ShareUsage {
     /// How many units are here, free or in use.
@@ -64,22 +64,22 @@ impl Budget {
     /// From now on the configured limits are shared: nothing is held of any yet, and nothing leaves unless the `lease`
     /// holds, or lets something be used without the store. What was sent so far concerns the process that sent it.
     pub fn share(&mut self, lease: Lease) {
-        self.shared = Some(Box::new(Shared { lease, leased: false, calls: false, lacks: 0, ended: Vec::new() }));
+        self.shared = Some(Box::new(SharedBudget { lease, leased: false, calls: false, lacks: 0, ended: Vec::new() }));
         for limit in self.limits.iter_mut().filter(|limit| limit.source == Source::Config && limit.is_short()) {
             (limit.window, limit.gcra) = (Window::new(&limit.spec), Gcra::new(&limit.spec));
         }
         self.share_limits();
     }
 
-    /// Whether somebody has to look what is to be said to the store. Says so once.
+    /// Whether the store is to be called for this budget. True once for each reason.
     pub fn calls(&mut self) -> bool {
         self.shared.as_mut().is_some_and(|shared| std::mem::take(&mut shared.calls))
     }
 
-    /// What is to be said now of the limits of the lane called `name`, in which units of `backlog` wait. Gifts are taken off.
-    /// Everything is said that the store must know if it has forgotten, should it want `reports`.
-    pub fn speak(&mut self, now: Instant, name: &str, backlog: u64, reports: bool) -> Spoken {
-        let mut spoken = Spoken { entries: Vec::new(), next: Instant::FAR };
+    /// What the next call reports of the limits of the lane called `name`, where units of `backlog` wait. Gifts are
+    /// taken off. With `reports`, it holds all that a store must know that has forgotten everything.
+    pub fn speak(&mut self, now: Instant, name: &str, backlog: u64, reports: bool) -> ShareReport {
+        let mut spoken = ShareReport { entries: Vec::new(), next: Instant::FAR };
         let Some(mut shared) = self.shared.take() else { return spoken };
         let backlog = u32::try_from(backlog).unwrap_or(u32::MAX);
         shared.lacks = if backlog > 0 { shared.lacks.max(1) } else { 0 };
@@ -87,7 +87,8 @@ impl Budget {
         let numbers = self.numbers();
         for (limit, number) in self.limits.iter_mut().zip(numbers).filter(|(limit, _)| limit.share.is_some()) {
             shared.ended.extend(limit.rename(now, name, number, &self.margin, &shared.lease));
-            // What was held of the same pool before has to be heard of first: in one call the one would free the other.
+            // The store must first hear of what was held of the same pool before: in one call the one entry would free
+            // the other.
             if shared.ended.iter().any(|(gone, _)| limit.share.as_ref().is_some_and(|share| share.pool == gone.pool)) {
                 continue;
             }
@@ -99,7 +100,7 @@ impl Budget {
             let settle = settle(limit, &self.margin);
             let freed = limit.window.lingering(now, self.margin.of(limit.spec.rate.per)).1;
             let share = limit.share.as_mut().expect("only those that have one");
-            let Look { speaks, want, cost, need, demand, ends } =
+            let ShareNeed { speaks, want, cost, need, demand, ends } =
                 share.look(now, stock, shared.lease.holds(now), reports);
             if speaks {
                 share.told(now, demand);
@@ -128,7 +129,7 @@ impl Budget {
     }
 
     /// What the store gave of the limits that were spoken of.
-    pub fn given<'a>(&mut self, now: Instant, given: impl Iterator<Item = (&'a Entry, &'a Given)>) {
+    pub fn given<'a>(&mut self, now: Instant, given: impl Iterator<Item = (&'a Entry, &'a PoolGrant)>) {
         for (entry, given) in given {
             // It may be of a limit that is gone, though another one is there that has the same pool.
             let Some(share) = self.asking_of(&entry.pool) else { continue };
@@ -156,7 +157,7 @@ impl Budget {
         self.limits.iter().any(|limit| limit.share.as_ref().is_some_and(|share| !share.is_over()))
     }
 
-    /// Whether what is taken now is taken under a lease.
+    /// Whether the lease holds at `now`.
     pub fn is_leased(&self, now: Instant) -> bool {
         self.shared.as_ref().is_some_and(|shared| shared.lease.holds(now))
     }
@@ -170,7 +171,7 @@ impl Budget {
         self.refit(now);
     }
 
-    /// Somebody is to call for the sake of `pool`. Says whether that is a pool of this budget.
+    /// The store asks for a call because of `pool`. Returns whether that is a pool of this budget.
     pub fn hinted(&mut self, now: Instant, pool: &str, turn: bool) -> bool {
         let Some(share) = self.of_pool(pool).and_then(|limit| limit.share.as_mut()) else { return false };
         share.hinted(now, turn);
@@ -182,13 +183,13 @@ impl Budget {
     #[cfg(test)]
     fn add_token(&mut self, now: Instant) {
         for share in self.limits.iter_mut().filter_map(|limit| limit.share.as_mut()) {
-            let given = Given { holds: share.held() + 1, ..share.given().clone() };
+            let given = PoolGrant { holds: share.held() + 1, ..share.given().clone() };
             share.heard(now, given);
         }
         self.refit(now);
     }
 
-    /// What is held of all limits, for the store that this process leaves.
+    /// Gives up the shares of all limits, and returns them for the last call of this process.
     pub fn leave(&mut self, now: Instant) -> Vec<Entry> {
         let mut ended = Vec::new();
         let Some(shared) = &self.shared else { return Vec::new() };
@@ -202,7 +203,7 @@ impl Budget {
     /// Whether a request of `cost` cannot leave for lack of tokens, whatever time it is.
     pub(super) fn lacks_tokens(&mut self, now: Instant, cost: Cost) -> bool {
         let Some(shared) = &self.shared else { return false };
-        // Without a lease nobody says when there is something else to go on with.
+        // Without a lease no event tells when something else may be used.
         if !shared.leased || !shared.lease.holds(now) {
             self.refit(now);
         }
@@ -231,7 +232,7 @@ impl Budget {
             let used = limit.window.used(now, self.margin.of(limit.spec.rate.per));
             let Some(share) = &mut limit.share else { continue };
             share.take(now, whole);
-            // Before it runs dry, and not after: whoever comes then would have to wait for the store.
+            // Before it runs dry, and not after: the next request would have to wait for the store.
             let low = limit.window.count().saturating_sub(used) <= limit.window.count() / 8;
             shared.calls |= low && share.calls(now) || share.waits();
             limit.refit(now, &self.margin, &shared.lease);
@@ -275,7 +276,7 @@ impl Budget {
         self.limits.iter_mut().find(|limit| limit.share.as_ref().is_some_and(|share| *share.pool == *pool))
     }
 
-    /// What is held of the pool, if a call is under way that speaks of it.
+    /// The share of the pool, if a call under way reports it.
     fn asking_of(&mut self, pool: &str) -> Option<&mut Share> {
         self.of_pool(pool)?.share.as_deref_mut().filter(|share| share.is_asking())
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use super::{HINTS, Ledger, LedgerError, Told};
+use super::{HINTS, Ledger, LedgerError, PoolWakeUp};
 use crate::{
     clock::Clock,
     fleet::{Book, MemberId, Reply, Sync, micros},
@@ -23,7 +23,7 @@ struct LedgerState {
     book: Book,
     /// How often it has begun anew.
     run: u32,
-    listeners: BTreeMap<MemberId, mpsc::Sender<Told>>,
+    listeners: BTreeMap<MemberId, mpsc::Sender<PoolWakeUp>>,
 }
 
 // === impl InMemoryLedger ===
@@ -59,14 +59,14 @@ impl Ledger for InMemoryLedger {
             for (member, listener) in &shared.listeners {
                 if hint.member.is_none_or(|told| told == *member) && *member != call.member {
                     // Who listens no more is gone.
-                    let _ = listener.try_send(Told { pool: hint.pool.to_string(), turn: hint.member.is_some() });
+                    let _ = listener.try_send(PoolWakeUp { pool: hint.pool.to_string(), turn: hint.member.is_some() });
                 }
             }
         }
         Ok(reply)
     }
 
-    fn listen(&mut self, member: MemberId) -> mpsc::Receiver<Told> {
+    fn listen(&mut self, member: MemberId) -> mpsc::Receiver<PoolWakeUp> {
         let (sender, receiver) = mpsc::channel(HINTS);
         self.shared.lock().listeners.insert(member, sender);
         receiver

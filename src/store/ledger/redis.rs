@@ -8,10 +8,10 @@ use redis::{
 };
 use tokio::sync::mpsc;
 
-use super::{HINTS, Ledger, LedgerError, Told};
+use super::{HINTS, Ledger, LedgerError, PoolWakeUp};
 use crate::{
     config::StoreUrl,
-    fleet::{Epoch, Extent, Given, MemberId, Micros, Reply, Sync},
+    fleet::{Epoch, Extent, MemberId, Micros, PoolGrant, Reply, Sync},
 };
 
 /// The ledger in a Redis.
@@ -105,7 +105,7 @@ impl Ledger for RedisLedger {
         read(&said).ok_or_else(|| LedgerError(format!("a reply that makes no sense: {}", shown(&said))))
     }
 
-    fn listen(&mut self, member: MemberId) -> mpsc::Receiver<Told> {
+    fn listen(&mut self, member: MemberId) -> mpsc::Receiver<PoolWakeUp> {
         let (sender, receiver) = mpsc::channel(HINTS);
         tokio::spawn(listen(self.client.clone(), member, sender));
         receiver
@@ -117,7 +117,7 @@ impl Ledger for RedisLedger {
 }
 
 /// Passes on what is published for `member`, for as long as somebody wants to hear it. Connects anew as often as it must.
-async fn listen(client: Client, member: MemberId, sender: mpsc::Sender<Told>) {
+async fn listen(client: Client, member: MemberId, sender: mpsc::Sender<PoolWakeUp>) {
     const PAUSE: Duration = Duration::from_millis(500);
     let own = format!("{PREFIX}hint:{member}");
     let channels = [own.clone(), format!("{PREFIX}hints")];
@@ -143,10 +143,10 @@ async fn listen(client: Client, member: MemberId, sender: mpsc::Sender<Told>) {
 }
 
 /// A message as it was pushed: its channel, and the name of a pool.
-fn told(data: &[Value], own: &str) -> Option<Told> {
+fn told(data: &[Value], own: &str) -> Option<PoolWakeUp> {
     let [channel, pool] = data else { return None };
     let text = |value: &Value| redis::from_redis_value_ref::<String>(value).ok();
-    Some(Told { pool: text(pool)?, turn: text(channel)? == own })
+    Some(PoolWakeUp { pool: text(pool)?, turn: text(channel)? == own })
 }
 
 /// The beginning of what a store says, for people.
@@ -235,9 +235,9 @@ pub(super) fn read(said: &[String]) -> Option<Reply> {
     })
 }
 
-fn given(values: &[String]) -> Option<Given> {
+fn given(values: &[String]) -> Option<PoolGrant> {
     let [holds, target, wanted, over, queued, limit, pace] = values else { return None };
-    Some(Given {
+    Some(PoolGrant {
         holds: holds.parse().ok()?,
         target: target.parse().ok()?,
         wanted: wanted == "1",

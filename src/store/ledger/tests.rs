@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use self::server::Server;
 use super::{Ledger as _, RedisLedger, redis::read};
-use crate::fleet::{Basis, Book, Division, Entry, Epoch, Extent, MemberId, Micros, Reply, Sync, Terms};
+use crate::fleet::{Book, CallAge, Division, Entry, Epoch, Extent, MemberId, Micros, Reply, Sync, Terms};
 
 /// The same numbers each time.
 struct Dice(u64);
@@ -76,7 +76,7 @@ impl Chatterer {
             });
         }
         self.seq += 1;
-        let basis = (!dice.once_in(4)).then(|| Basis { seq: self.seq - 1, elapsed: dice.below(6_000_000) as Micros });
+        let basis = (!dice.once_in(4)).then(|| CallAge { seq: self.seq - 1, elapsed: dice.below(6_000_000) as Micros });
         Sync {
             member: self.id,
             seq: if dice.once_in(30) { self.seq.saturating_sub(1) } else { self.seq },

@@ -12,8 +12,8 @@ use crate::{
 // === impl Limit ===
 
 impl Limit {
-    /// Whether it is shared by tokens. What a member takes with it for longer than this would be missed for too long; other
-    /// units than requests are not spoken of.
+    /// Whether it is shared by tokens. Tokens that a dead member held of a longer window would be missing for too long;
+    /// units other than requests are not shared.
     pub(super) fn is_short(&self) -> bool {
         self.spec.rate.per <= LONGEST_PACE && self.spec.unit == Unit::REQUESTS
     }
@@ -48,7 +48,7 @@ impl Limit {
     ) -> Instant {
         let whole = self.whole(amount);
         let Some(share) = &self.share else { return self.window.project(now, from, ahead, whole, margin) };
-        // What is expected is what is due, and not what is here at the moment.
+        // The prediction rests on the share that is due, not on the tokens that are here at the moment.
         let (held, pace) = (self.window.count(), share.pace());
         self.window.set_count(pace);
         let at = self.window.project(now, from, ahead, whole, margin);
@@ -56,7 +56,7 @@ impl Limit {
         at
     }
 
-    /// How long after it was taken a unit counts for nobody any more.
+    /// How long after it was taken a unit counts for no member any more.
     pub(super) fn clears(&self, margin: &Margin) -> Duration {
         duration(stretched(micros(self.spec.rate.per))) + self.late(margin) + way(margin)
     }

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use super::*;
 use crate::{
-    fleet::{Book, Division, Epoch, Extent, Floor, Member, MemberId, Outcome, Reply, StoreDown, Sync, Terms},
+    fleet::{Book, Division, Epoch, Extent, Floor, Member, MemberId, Reply, ReplyOutcome, StoreDown, Sync, Terms},
     limit::{LimitSpec, MarginSpec, Scope},
 };
 
@@ -60,7 +60,7 @@ impl World {
         let call = member.call(self.now, Extent::Some, entries);
         let (reply, _) = self.book.sync(&call, micros(self.now.since(Instant::START)), "0");
         match member.heard(self.now, call.seq, reply) {
-            Outcome::Given(given) => budget.given(self.now, call.entries.iter().zip(&given)),
+            ReplyOutcome::Granted(given) => budget.given(self.now, call.entries.iter().zip(&given)),
             other => panic!("{other:?}"),
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Event, Fault, LEASE, MS, S, World, Wrong, pool};
 use crate::{
     clock::Instant,
-    fleet::{Extent, Micros, Mode, Outcome, Reply, Sync},
+    fleet::{Extent, Micros, Mode, Reply, ReplyOutcome, Sync},
     limit::Scope,
 };
 
@@ -187,8 +187,8 @@ impl World {
             return;
         }
         match process.member.heard(local, seq, reply) {
-            Outcome::Stale => return,
-            Outcome::Given(given) => {
+            ReplyOutcome::Stale => return,
+            ReplyOutcome::Granted(given) => {
                 let (_, _, entries) = process.under_way.take().expect("it was answered");
                 process.reports = false;
                 process.budget.given(local, entries.iter().zip(&given));
@@ -196,18 +196,18 @@ impl World {
                     process.lease.set(local + Duration::from_micros(LEASE as u64));
                 }
             }
-            Outcome::Report => {
+            ReplyOutcome::Report => {
                 let (_, _, entries) = process.under_way.take().expect("it was answered");
                 process.budget.unheard(local, &entries);
                 process.reports = true;
             }
-            Outcome::Reset => {
+            ReplyOutcome::Reset => {
                 process.under_way = None;
                 process.budget.lose_shares(local);
                 process.member.begin_anew(id);
                 (process.reports, process.next_beat) = (false, now);
             }
-            Outcome::Refused => {
+            ReplyOutcome::Refused => {
                 let (_, _, entries) = process.under_way.take().expect("it was answered");
                 process.budget.unheard(local, &entries);
                 process.not_before = now + S / 2;
