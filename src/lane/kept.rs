@@ -14,8 +14,7 @@ use super::{
     state::{LaneRecord, Past},
 };
 use crate::{
-    clock::{Clock, Instant},
-    metrics::RuleMetrics,
+    clock::Instant,
     policy::{Origin, Policy, Rules},
 };
 
@@ -146,51 +145,26 @@ impl KeptLanes {
         origins.collect()
     }
 
-    pub(super) fn open(
-        &self,
-        origin: &Origin,
-        policy: Arc<Policy>,
-        metrics: Arc<RuleMetrics>,
-        clock: Clock,
-        rules: &Rules,
-    ) -> Lane {
-        let id = id_of(&policy, &origin.host);
-        let own = self.records.lock().remove(&*id);
-        self.restored(own, id, origin, policy, metrics, clock, rules)
+    /// `lane`, which was just made for requests to `origin`, goes on from what is kept of it.
+    pub(super) fn open(&self, lane: Lane, origin: &Origin, rules: &Rules) -> Lane {
+        let own = self.records.lock().remove(&*id_of(lane.policy(), &origin.host));
+        self.restored(lane, own, origin, rules)
     }
 
-    /// The same lane for a question: its record stays for the lane that requests will open.
-    pub(super) fn look_up(
-        &self,
-        origin: &Origin,
-        policy: Arc<Policy>,
-        metrics: Arc<RuleMetrics>,
-        clock: Clock,
-        rules: &Rules,
-    ) -> Lane {
-        let id = id_of(&policy, &origin.host);
-        let own = self.records.lock().get(&*id).cloned();
-        self.restored(own, id, origin, policy, metrics, clock, rules)
+    /// The same for a question: its record stays for the lane that requests will open.
+    pub(super) fn look_up(&self, lane: Lane, origin: &Origin, rules: &Rules) -> Lane {
+        let own = self.records.lock().get(&*id_of(lane.policy(), &origin.host)).cloned();
+        self.restored(lane, own, origin, rules)
     }
 
-    /// The lane called `id`, from its `own` record, or from one under a rule that was removed.
-    #[expect(clippy::too_many_arguments, reason = "what a lane is made of")]
-    fn restored(
-        &self,
-        own: Option<LaneRecord>,
-        id: Arc<str>,
-        origin: &Origin,
-        policy: Arc<Policy>,
-        metrics: Arc<RuleMetrics>,
-        clock: Clock,
-        rules: &Rules,
-    ) -> Lane {
-        let host = origin.host.clone();
-        let lost = if own.is_none() { self.lost_until(&id, &host, rules) } else { None };
-        let record = own.or_else(|| self.of_gone_rule(&host, rules)).filter(|_| lost.is_none());
+    /// `lane` goes on from its `own` record, or from one under a rule that was removed.
+    fn restored(&self, lane: Lane, own: Option<LaneRecord>, origin: &Origin, rules: &Rules) -> Lane {
+        let id = id_of(lane.policy(), &origin.host);
+        let lost = if own.is_none() { self.lost_until(&id, &origin.host, rules) } else { None };
+        let record = own.or_else(|| self.of_gone_rule(&origin.host, rules)).filter(|_| lost.is_none());
         let past = Past { lost: self.past.lost.max(lost), ..self.past };
         let kept = KeptLane { id, origin: origin.into(), requests: self.requests.clone() };
-        Lane::restored(host, policy, metrics, clock, (kept, record.as_ref(), past))
+        lane.restored(kept, record.as_ref(), past)
     }
 
     /// Until when nothing is known of this lane, or of one for its host under a rule that is not there any more, if its

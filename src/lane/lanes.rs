@@ -141,9 +141,10 @@ impl Lanes {
         let policy = key.rule.map_or(rules.unruled(), |rule| rules.get(rule)).clone();
         // Of its own: those of hosts without a rule are counted.
         let (host, metrics) = (key.host.clone(), Metrics::new().rule(&policy.name));
+        let lane = Lane::new(host, policy, metrics, self.clock);
         let lane = Arc::new(match &self.kept {
-            Some(kept) => kept.look_up(origin, policy, metrics, self.clock, &rules),
-            None => Lane::new(host, policy, metrics, self.clock),
+            Some(kept) => kept.look_up(lane, origin, &rules),
+            None => lane,
         });
         if table.reloaded {
             table.of_host(key).iter().for_each(|relative| lane.absorb(relative));
@@ -284,9 +285,10 @@ impl Lanes {
     fn open(&self, rules: &Rules, key: RequestKey<'_>, origin: &Origin) -> Arc<Lane> {
         let policy = key.rule.map_or(rules.unruled(), |rule| rules.get(rule));
         let (host, metrics) = (key.host.clone(), self.metrics_of(rules, key));
+        let lane = Lane::new(host, policy.clone(), metrics, self.clock);
         let lane = match &self.kept {
-            Some(kept) => kept.open(origin, policy.clone(), metrics, self.clock, rules),
-            None => Lane::new(host, policy.clone(), metrics, self.clock),
+            Some(kept) => kept.open(lane, origin, rules),
+            None => lane,
         };
         let lane = match &self.sharing {
             Some(sharing) => lane.shared(sharing, shared_name(rules, policy, key.host)),

@@ -3,15 +3,9 @@
 use std::sync::{Arc, mpsc};
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 
-use super::{Lane, Shared, symptoms::Symptoms};
-use crate::{
-    clock::Clock,
-    lane::state::{LaneRecord, OriginRecord, Past, State},
-    metrics::RuleMetrics,
-    policy::Policy,
-};
+use super::Lane;
+use crate::lane::state::{LaneRecord, OriginRecord, Past, State};
 
 /// What lanes ask of the state's writer.
 #[derive(Debug)]
@@ -33,19 +27,12 @@ pub(in crate::lane) struct KeptLane {
 }
 
 impl Lane {
-    /// A lane that goes on from its stored record.
-    pub(in crate::lane) fn restored(
-        host: Arc<str>,
-        policy: Arc<Policy>,
-        metrics: Arc<RuleMetrics>,
-        clock: Clock,
-        (kept, record, past): (KeptLane, Option<&LaneRecord>, Past),
-    ) -> Self {
-        let now = clock.now();
-        let state = Mutex::new(State::restored(policy.clone(), now, clock.epoch(), record, past));
-        let shared =
-            Shared { state, wake: Notify::new(), symptoms: Symptoms::new(now), kept: Some(kept), sharing: None };
-        Self { host, policy, metrics, clock, journal: None, shared: Arc::new(shared) }
+    /// The same lane, which was just made, going on from its stored record.
+    pub(in crate::lane) fn restored(mut self, kept: KeptLane, record: Option<&LaneRecord>, past: Past) -> Self {
+        let state = State::restored(self.policy.clone(), self.clock.now(), self.clock.epoch(), record, past);
+        let shared = Arc::get_mut(&mut self.shared).expect("nobody else has it yet");
+        (shared.state, shared.kept) = (Mutex::new(state), Some(kept));
+        self
     }
 
     /// What the store knows it by, if it is kept.
