@@ -148,7 +148,7 @@ async function steered(page, lane, complaints) {
     await fill?.()
     await dialog.getByRole('button', { name: 'Do it' }).click()
     const done = await until(async () => !(await dialog.isVisible()))
-    holds(`${JSON.stringify(name)} is done`, done, await dialog.getByRole('alert').textContent())
+    holds(`${JSON.stringify(name)} is done`, done, await texts(page.locator('#steer-said')))
     if (!done) await dialog.getByRole('button', { name: 'Cancel' }).click()
   }
   const waiting = lane.locator('dt', { hasText: /^waiting$/ }).locator('xpath=../dd')
