@@ -62,7 +62,7 @@ pub struct Learned {
     /// The kinds of requests, and credentials, that it limits by themselves and does not tell.
     kinds: OwnLimits,
     /// The rate it had found when people were told last.
-    noted: Option<f64>,
+    reported: Option<f64>,
     /// How many at once it had found when people were told last.
     at_once: Option<u32>,
     /// Requests under way that no answer has reported on yet.
@@ -112,7 +112,7 @@ impl Learned {
             routes: Routes::default(),
             estimator: RateEstimator::new(configured(policy)),
             kinds: OwnLimits::default(),
-            noted: None,
+            reported: None,
             at_once: None,
             unanswered: 0,
             taken: Instant::START,
@@ -321,7 +321,7 @@ impl Learned {
         self.told.ended(charge, sent);
         self.kinds.ended(kind, charge.seq);
         if !sent {
-            self.routes.give_back(kind, charge.seq, now);
+            self.routes.return_unused(kind, charge.seq, now);
         }
     }
 

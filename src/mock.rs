@@ -20,7 +20,7 @@ mod timeline;
 
 pub use self::{
     api::Api,
-    counter::{CounterVerdict, CountingWindow},
+    counter::{CounterDecision, CountingWindow},
     dialect::{Facts, MockDialect},
     intervals::Intervals,
     limiter::{Limiter, MockCaller},

@@ -62,9 +62,9 @@ impl Finding {
     }
 
     fn lines(&self) -> String {
-        let verdict = if self.ok { "ok    " } else { "not ok" };
+        let mark = if self.ok { "ok    " } else { "not ok" };
         let hint = self.hint.as_ref().map_or_else(String::new, |hint| format!("{:8}{:<12}{hint}\n", "", "-> do"));
-        format!("{verdict}  {:<12}{}\n{hint}", self.name, self.detail)
+        format!("{mark}  {:<12}{}\n{hint}", self.name, self.detail)
     }
 }
 

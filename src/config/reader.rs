@@ -76,13 +76,13 @@ impl<'a> Reader<'a> {
     /// another table.
     pub(super) fn only(&mut self, table: &Table<'_>, section: &Section) {
         let known: Vec<&str> = section.names().collect();
-        let elsewhere = |name: &str| {
+        let other_table = |name: &str| {
             let others = SECTIONS.into_iter().filter(|other| other.title != section.title);
             others.into_iter().find(|other| other.names().any(|key| key == name))
         };
         for key in table.entries.keys().filter(|key| !known.contains(&key.get_ref().as_ref())) {
             let name = key.get_ref();
-            let hint = match (nearest(name, &known), elsewhere(name)) {
+            let hint = match (nearest(name, &known), other_table(name)) {
                 (_, Some(other)) => format!("write it under {}", other.title),
                 (Some(meant), None) => format!("write `{meant}`"),
                 (None, None) => format!("known here: {}", known.join(", ")),

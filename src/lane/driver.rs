@@ -262,7 +262,7 @@ impl Lane {
             }
             match timer {
                 Timer::Keep => {}
-                Timer::Set(at) => drop(tokio::spawn(self.clone().drive(at))),
+                Timer::Set(at) => drop(tokio::spawn(self.clone().run_timer(at))),
                 Timer::Ring => self.shared.wake.notify_one(),
             }
             let undelivered: SmallVec<[Slot; 2]> =
@@ -279,7 +279,7 @@ impl Lane {
     }
 
     /// The one timer of this lane: sleeps until `at`, and then from slot to slot while requests wait.
-    async fn drive(self: Arc<Self>, mut at: Instant) {
+    async fn run_timer(self: Arc<Self>, mut at: Instant) {
         let mut now = self.clock.now();
         loop {
             if at <= now {

@@ -287,7 +287,7 @@ impl<T> State<T> {
             self.learned.ended(now, slot.charge, &slot.kind, end != End::Unsent);
         }
         match end {
-            End::Unsent => self.budget.give_back(slot.charge),
+            End::Unsent => self.budget.return_unused(slot.charge),
             End::Unanswered => self.budget.abandoned(slot.charge, now),
             End::Answered => {}
         }

@@ -10,8 +10,8 @@ use crate::{
 const NEWS: f64 = 0.1;
 
 /// Whether `rate` is worth a log line, after `noted` was logged last.
-pub(super) fn is_news(rate: f64, noted: Option<f64>) -> bool {
-    noted.is_none_or(|noted| (rate / noted - 1.0).abs() >= NEWS)
+pub(super) fn is_news(rate: f64, reported: Option<f64>) -> bool {
+    reported.is_none_or(|reported| (rate / reported - 1.0).abs() >= NEWS)
 }
 
 impl Learned {
@@ -31,8 +31,8 @@ impl Learned {
             Some(Some(limit)) => {
                 budget.learn(Source::Estimated, limit, &[]);
                 let rate = limit.rate.per_second();
-                if is_news(rate, self.noted) {
-                    self.noted = Some(rate);
+                if is_news(rate, self.reported) {
+                    self.reported = Some(rate);
                     changes.extend(
                         self.estimator.rate_grounds(now).map(|grounds| LearnedChange::Limit(limit, Box::new(grounds))),
                     );
@@ -40,7 +40,7 @@ impl Learned {
             }
             Some(None) => {
                 budget.unlearn(Source::Estimated);
-                self.noted = None;
+                self.reported = None;
             }
             None => {}
         }

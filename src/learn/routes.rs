@@ -67,7 +67,7 @@ impl Routes {
     }
 
     /// The request `seq` of this kind was not sent after all: if it was to try, another one may.
-    pub(super) fn give_back(&mut self, route: &RouteKey, seq: Seq, now: Instant) {
+    pub(super) fn return_unused(&mut self, route: &RouteKey, seq: Seq, now: Instant) {
         if let Some(pause) = self.paused.get_mut(&route.id()).filter(|pause| pause.trying == Some(seq)) {
             (pause.until, pause.trying) = (now, None);
         }
@@ -176,12 +176,12 @@ mod tests {
     fn a_try_that_is_given_back_makes_room_for_another() {
         let (mut routes, kind) = (Routes::default(), RouteKey::new("GET", "/a"));
         routes.refused(&kind, None, s(0), s(1));
-        routes.give_back(&kind, 1, s(1));
+        routes.return_unused(&kind, 1, s(1));
         assert_eq!(routes.pause(&kind), Some(s(2)), "it was no try");
         routes.take(&kind, 7, s(2));
-        routes.give_back(&kind, 3, s(3));
+        routes.return_unused(&kind, 3, s(3));
         assert_eq!(routes.pause(&kind), Some(s(4)), "it was another one that tries");
-        routes.give_back(&kind, 7, s(3));
+        routes.return_unused(&kind, 7, s(3));
         assert_eq!(routes.pause(&kind), Some(s(3)));
     }
 

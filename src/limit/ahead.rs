@@ -77,7 +77,7 @@ impl WrittenAhead {
         self.taken += u64::from(cost.get());
     }
 
-    pub(super) fn give_back(&mut self, cost: Amount) {
+    pub(super) fn return_unused(&mut self, cost: Amount) {
         self.taken = self.taken.saturating_sub(cost.get().into());
     }
 

@@ -276,21 +276,21 @@ impl Budget {
     }
 
     /// A charge was never sent.
-    pub fn give_back(&mut self, charge: Charge) {
+    pub fn return_unused(&mut self, charge: Charge) {
         let Charge { seq, cost, scope } = charge;
         if !scope.is_apart() {
             for (unit, history) in &mut self.histories {
-                cost.of(*unit).into_iter().for_each(|amount| history.give_back(seq, amount));
+                cost.of(*unit).into_iter().for_each(|amount| history.return_unused(seq, amount));
             }
-            written_ahead(&mut self.ahead, &cost).for_each(|(ahead, amount)| ahead.give_back(amount));
+            written_ahead(&mut self.ahead, &cost).for_each(|(ahead, amount)| ahead.return_unused(amount));
         }
         for (limit, amount) in charged(&mut self.limits, &charge) {
             // A slot that passed before it came back is lost.
-            if limit.window.give_back(seq, amount) {
-                limit.gcra.give_back(limit.whole(amount), seq == limit.newest);
+            if limit.window.return_unused(seq, amount) {
+                limit.gcra.return_unused(limit.whole(amount), seq == limit.newest);
             }
         }
-        counting(&mut self.calendar, &cost, scope).for_each(|(limit, amount)| limit.give_back(seq, amount));
+        counting(&mut self.calendar, &cost, scope).for_each(|(limit, amount)| limit.return_unused(seq, amount));
     }
 
     /// An answer's head came `took` after its request: teaches the margin.

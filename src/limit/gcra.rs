@@ -90,7 +90,7 @@ impl Gcra {
 
     /// Undoes one [`commit`](Self::commit) of `cost`: its slots are free again. Unless that was the `newest` one, what left
     /// after it keeps its distance.
-    pub fn give_back(&mut self, cost: Amount, newest: bool) {
+    pub fn return_unused(&mut self, cost: Amount, newest: bool) {
         self.shift(-i64::from(cost.get()));
         if newest {
             self.spread = Instant::START;
@@ -317,7 +317,7 @@ mod tests {
     fn what_is_given_back_is_free_again() {
         let mut gcra = gcra("10/s");
         gcra.commit(ms(0), ms(0), ONE);
-        gcra.give_back(ONE, true);
+        gcra.return_unused(ONE, true);
         assert_eq!(gcra.earliest(ms(0)), ms(0));
     }
 
@@ -326,7 +326,7 @@ mod tests {
         let mut gcra = gcra("10/s");
         gcra.commit(ms(0), ms(0), ONE);
         gcra.commit(ms(5000), ms(5000), ONE);
-        gcra.give_back(ONE, false);
+        gcra.return_unused(ONE, false);
         let left = [(); 3].map(|()| {
             let at = gcra.earliest(ms(5000));
             gcra.commit(at, at, ONE);

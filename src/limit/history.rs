@@ -48,7 +48,7 @@ impl SpendHistory {
     }
 
     /// `cost` units, numbered from `seq`, that were taken are never sent.
-    pub(super) fn give_back(&mut self, seq: Seq, cost: Amount) {
+    pub(super) fn return_unused(&mut self, seq: Seq, cost: Amount) {
         let theirs = |entry: &HistoryEntry| entry.seq.is_some_and(|first| first <= seq);
         if let Some(index) = self.entries.iter().rposition(theirs) {
             let entry = &mut self.entries[index];
@@ -133,9 +133,9 @@ mod tests {
         history.take(at(0), 0, Amount::new(2).unwrap());
         history.take(at(50), 2, Amount::MIN);
         history.take(at(200), 3, Amount::MIN);
-        history.give_back(0, Amount::new(2).unwrap());
+        history.return_unused(0, Amount::new(2).unwrap());
         assert_eq!(known(&history), [(at(50), 1), (at(200), 1)], "what has left since is known");
-        history.give_back(3, Amount::MIN);
+        history.return_unused(3, Amount::MIN);
         assert_eq!(known(&history), [(at(50), 1)]);
     }
 

@@ -151,7 +151,7 @@ impl Window {
     }
 
     /// These units, held until now, will not be sent. Says whether all of them have counted until now.
-    pub fn give_back(&mut self, first: Seq, cost: Amount) -> bool {
+    pub fn return_unused(&mut self, first: Seq, cost: Amount) -> bool {
         let mut freed = 0;
         self.each(first, cost, |bucket, units| {
             lessen(&mut bucket.held, units);

@@ -31,19 +31,19 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// What becomes of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CounterVerdict {
+pub enum CounterDecision {
     /// It was counted.
     Accept {
         /// How many more would be accepted at this instant.
         remaining: u32,
-        /// See [`CounterVerdict::reset`].
+        /// See [`CounterDecision::reset`].
         reset: Duration,
     },
     /// It was not counted.
     Refuse {
-        /// See [`CounterVerdict::retry_after`].
+        /// See [`CounterDecision::retry_after`].
         retry_after: Duration,
-        /// See [`CounterVerdict::reset`].
+        /// See [`CounterDecision::reset`].
         reset: Duration,
     },
 }
@@ -102,9 +102,9 @@ impl fmt::Display for CountingWindow {
     }
 }
 
-// === impl CounterVerdict ===
+// === impl CounterDecision ===
 
-impl CounterVerdict {
+impl CounterDecision {
     /// Until the API says its allowance is there again, which means three things, as it does among real ones:
     /// until the first slot comes free (sliding), until the next window (fixed, sliding-counter), until the bucket is
     /// full (bucket, gcra). A concurrency limit says a second.
@@ -160,7 +160,7 @@ impl Counter {
     }
 
     /// One request arrives.
-    pub(super) fn ask(&mut self, now: Instant) -> CounterVerdict {
+    pub(super) fn ask(&mut self, now: Instant) -> CounterDecision {
         let Rate { count, per } = self.rate;
         match &mut self.state {
             CounterState::Sliding(accepted) => sliding(accepted, count.get(), per, now),
@@ -171,10 +171,10 @@ impl Counter {
                 }
                 let reset = (*began + per).since(now);
                 if *used >= count.get() {
-                    return CounterVerdict::Refuse { retry_after: reset, reset };
+                    return CounterDecision::Refuse { retry_after: reset, reset };
                 }
                 *used += 1;
-                CounterVerdict::Accept { remaining: count.get() - *used, reset }
+                CounterDecision::Accept { remaining: count.get() - *used, reset }
             }
             CounterState::Bucket { size, level, at } => {
                 let full = capacity(*size, self.rate);
@@ -191,11 +191,11 @@ impl Counter {
                 estimated(*before, used, self.rate, now.since(*began))
             }
             CounterState::Concurrency { open } if *open >= count.get() => {
-                CounterVerdict::Refuse { retry_after: SOON, reset: SOON }
+                CounterDecision::Refuse { retry_after: SOON, reset: SOON }
             }
             CounterState::Concurrency { open } => {
                 *open += 1;
-                CounterVerdict::Accept { remaining: count.get() - *open, reset: SOON }
+                CounterDecision::Accept { remaining: count.get() - *open, reset: SOON }
             }
         }
     }
@@ -224,13 +224,13 @@ fn turn(began: &mut Instant, per: Duration, now: Instant) -> u64 {
 }
 
 /// <https://blog.cloudflare.com/counting-things-a-lot-of-different-things/>, exactly: all terms are requests × W.
-fn estimated(before: u32, used: &mut u32, rate: Rate, elapsed: Duration) -> CounterVerdict {
+fn estimated(before: u32, used: &mut u32, rate: Rate, elapsed: Duration) -> CounterDecision {
     let (count, per) = (u128::from(rate.count.get()), u128::from(nanos(rate.per)));
     let (elapsed, reset) = (u128::from(nanos(elapsed)), rate.per.saturating_sub(elapsed));
     let estimate = u128::from(before) * (per - elapsed) + u128::from(*used) * per;
     if let Some(room) = (count * per).checked_sub(estimate + per) {
         *used += 1;
-        return CounterVerdict::Accept { remaining: (room / per) as u32, reset };
+        return CounterDecision::Accept { remaining: (room / per) as u32, reset };
     }
     // How far a window must have come for one more, if the last one accepted `before` and this one has `used`.
     let fits = |before: u32, used: u32| {
@@ -241,10 +241,10 @@ fn estimated(before: u32, used: &mut u32, rate: Rate, elapsed: Duration) -> Coun
         Some(at) => at - elapsed,
         None => per - elapsed + fits(*used, 0).unwrap_or(per),
     };
-    CounterVerdict::Refuse { retry_after: Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX)), reset }
+    CounterDecision::Refuse { retry_after: Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX)), reset }
 }
 
-fn sliding(accepted: &mut VecDeque<Instant>, count: u32, per: Duration, now: Instant) -> CounterVerdict {
+fn sliding(accepted: &mut VecDeque<Instant>, count: u32, per: Duration, now: Instant) -> CounterDecision {
     while accepted.front().is_some_and(|oldest| *oldest + per <= now) {
         accepted.pop_front();
     }
@@ -252,11 +252,11 @@ fn sliding(accepted: &mut VecDeque<Instant>, count: u32, per: Duration, now: Ins
     // There are more than the limit when it was lowered: then as many more have to leave.
     if let Some(leaves) = used.checked_sub(count as usize).and_then(|surplus| accepted.get(surplus)) {
         let free = (*leaves + per).since(now);
-        return CounterVerdict::Refuse { retry_after: free, reset: free };
+        return CounterDecision::Refuse { retry_after: free, reset: free };
     }
     accepted.push_back(now);
     let reset = accepted.front().map_or(per, |oldest| (*oldest + per).since(now));
-    CounterVerdict::Accept { remaining: count - accepted.len() as u32, reset }
+    CounterDecision::Accept { remaining: count - accepted.len() as u32, reset }
 }
 
 fn refill(level: &mut u128, at: &mut Instant, full: u128, rate: Rate, now: Instant) {
@@ -265,7 +265,7 @@ fn refill(level: &mut u128, at: &mut Instant, full: u128, rate: Rate, now: Insta
     *at = now;
 }
 
-fn bucket(level: &mut u128, full: u128, rate: Rate) -> CounterVerdict {
+fn bucket(level: &mut u128, full: u128, rate: Rate) -> CounterDecision {
     let (token, refill) = (u128::from(nanos(rate.per)), u128::from(rate.count.get()));
     let until = |wanted: u128, level: u128| {
         let wait = wanted.saturating_sub(level).div_ceil(refill);
@@ -275,9 +275,9 @@ fn bucket(level: &mut u128, full: u128, rate: Rate) -> CounterVerdict {
         Some(rest) => {
             *level = rest;
             let remaining = u32::try_from(rest / token).unwrap_or(u32::MAX);
-            CounterVerdict::Accept { remaining, reset: until(full, rest) }
+            CounterDecision::Accept { remaining, reset: until(full, rest) }
         }
-        None => CounterVerdict::Refuse { retry_after: until(token, *level), reset: until(full, *level) },
+        None => CounterDecision::Refuse { retry_after: until(token, *level), reset: until(full, *level) },
     }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::HashMap, num::NonZeroU32, time::Duration};
 
 use http::{HeaderMap, HeaderValue, Method, header::AUTHORIZATION};
 
-use super::counter::{Counter, CounterVerdict, CountingWindow};
+use super::counter::{Counter, CounterDecision, CountingWindow};
 use crate::{
     clock::{Instant, nanos},
     limit::Rate,
@@ -84,16 +84,16 @@ impl Limiter {
     ///
     /// Limits are asked one after the other until one refuses. Those before it have counted the request, as stacked
     /// middlewares do.
-    pub fn ask(&mut self, caller: &MockCaller, now: Instant) -> (CounterVerdict, Rate) {
+    pub fn ask(&mut self, caller: &MockCaller, now: Instant) -> (CounterDecision, Rate) {
         let (window, rate) = (self.window, self.rate);
         let mut last = None;
         let scopes = self.layout.scopes(caller);
         for (index, scope) in scopes.iter().enumerate() {
             let limit = scope.rate(rate);
             let counter = self.counters.entry(scope.clone()).or_insert_with(|| Counter::new(limit, window));
-            let verdict = counter.ask(now);
-            last = Some((verdict, limit));
-            if let CounterVerdict::Refuse { .. } = verdict {
+            let decision = counter.ask(now);
+            last = Some((decision, limit));
+            if let CounterDecision::Refuse { .. } = decision {
                 self.release(&scopes[..index]);
                 break;
             }

@@ -129,8 +129,8 @@ impl ApiState {
         let LimiterBooks { limiter, limiters, recorder, dice, .. } = &mut *books;
         let wall = self.wall_at_start + arrived.since(Instant::START);
         let facts = limiter.as_mut().map(|limiter| {
-            let (verdict, limit) = limiter.ask(&caller, arrived);
-            Facts { verdict, limit, wall }
+            let (decision, limit) = limiter.ask(&caller, arrived);
+            Facts { decision, limit, wall }
         });
         let outcome = match facts {
             Some(facts) if facts.refused() => {

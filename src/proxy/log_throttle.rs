@@ -76,28 +76,28 @@ mod tests {
 
     #[test]
     fn the_same_is_said_once_in_a_while() {
-        let (notices, host) = (LogThrottle::default(), Arc::from("a.test"));
-        let due = |at| notices.is_due(LogTopic::Untrusted, &host, Instant::START + at);
+        let (throttle, host) = (LogThrottle::default(), Arc::from("a.test"));
+        let due = |at| throttle.is_due(LogTopic::Untrusted, &host, Instant::START + at);
         assert!(due(Duration::ZERO));
         assert!(!due(PAUSE - Duration::from_secs(1)));
-        assert!(notices.is_due(LogTopic::BlindTunnel, &host, Instant::START));
+        assert!(throttle.is_due(LogTopic::BlindTunnel, &host, Instant::START));
         assert!(due(PAUSE));
     }
 
     #[test]
     fn that_a_host_is_not_seen_is_said_once() {
-        let (notices, [a, b]) = (LogThrottle::default(), ["a.test", "b.test"].map(Arc::from));
-        assert_eq!([&a, &b, &a].map(|host| notices.is_newly_unseen(host)), [true, true, false]);
+        let (throttle, [a, b]) = (LogThrottle::default(), ["a.test", "b.test"].map(Arc::from));
+        assert_eq!([&a, &b, &a].map(|host| throttle.is_newly_unseen(host)), [true, true, false]);
     }
 
     #[test]
     fn many_hosts_do_not_fill_the_memory() {
-        let notices = LogThrottle::default();
+        let throttle = LogThrottle::default();
         for host in 0..2 * MOST {
-            notices.is_due(LogTopic::NotHttp, &host.to_string().into(), Instant::START);
-            notices.is_newly_unseen(&host.to_string().into());
+            throttle.is_due(LogTopic::NotHttp, &host.to_string().into(), Instant::START);
+            throttle.is_newly_unseen(&host.to_string().into());
         }
-        assert_eq!(notices.unseen.lock().len(), MOST_UNSEEN);
-        assert_eq!(notices.said.lock().len(), MOST);
+        assert_eq!(throttle.unseen.lock().len(), MOST_UNSEEN);
+        assert_eq!(throttle.said.lock().len(), MOST);
     }
 }

@@ -126,9 +126,9 @@ fn keys_of_other_credentials_accounts_and_paths_are_others() {
     for fields in ["Authorization: a\r\n", "Authorization: b\r\n", "Authorization: a\r\nStripe-Account: c\r\n"] {
         assert_eq!(post(&andante, &upstream, "one", fields, "").answer().status(), 201);
     }
-    let mut elsewhere = Client::connect(andante.proxy());
-    send(&mut elsewhere, &upstream, "/refunds", "Authorization: a\r\nIdempotency-Key: \"one\"\r\n", "");
-    assert_eq!((elsewhere.answer().status(), posts(&upstream)), (201, 4));
+    let mut other = Client::connect(andante.proxy());
+    send(&mut other, &upstream, "/refunds", "Authorization: a\r\nIdempotency-Key: \"one\"\r\n", "");
+    assert_eq!((other.answer().status(), posts(&upstream)), (201, 4));
     let traced = "Authorization: a\r\nX-Stainless-Retry-Count: 1\r\n";
     assert_eq!(post(&andante, &upstream, "one", traced, "").answer().status(), 201);
     assert_eq!(posts(&upstream), 4);

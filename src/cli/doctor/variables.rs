@@ -187,9 +187,9 @@ mod tests {
         assert_eq!(found(&[]), [""; 0]);
         assert_eq!(found(&all(&[("NO_PROXY", "localhost,10.0.0.0/8,.intra.test")])), [""; 0]);
         // Elsewhere is elsewhere.
-        let elsewhere =
+        let other_proxy =
             ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"].map(|name| (name, "http://andante:1"));
-        assert_eq!(found(&elsewhere), [""; 0]);
+        assert_eq!(found(&other_proxy), [""; 0]);
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(super) struct Narrow {
     budgets: Slab<NarrowBudget>,
     ids: Map<u64, u32>,
     /// Where the idle ones are looked for next.
-    hand: u32,
+    next_look: u32,
     /// Some requests do not draw on what is configured for the lane.
     pub(super) apart: bool,
     /// Up to when a process before this one may have drawn on them, without anybody writing it down.
@@ -148,7 +148,7 @@ impl Narrow {
         self.each(drawn, |narrow, charge| {
             narrow.in_flight -= 1;
             match end {
-                End::Unsent => narrow.budget.give_back(charge),
+                End::Unsent => narrow.budget.return_unused(charge),
                 End::Unanswered => narrow.budget.abandoned(charge, now),
                 End::Answered => {}
             }
@@ -325,9 +325,9 @@ impl Narrow {
     pub(super) fn forget_idle(&mut self, looks: u32, now: Instant) {
         let end = self.budgets.end();
         for _ in 0..looks.min(end) {
-            self.hand = if self.hand + 1 >= end { 0 } else { self.hand + 1 };
-            if self.budgets.get_mut(self.hand).is_some_and(|narrow| narrow.is_idle(now)) {
-                let narrow = self.budgets.remove(self.hand);
+            self.next_look = if self.next_look + 1 >= end { 0 } else { self.next_look + 1 };
+            if self.budgets.get_mut(self.next_look).is_some_and(|narrow| narrow.is_idle(now)) {
+                let narrow = self.budgets.remove(self.next_look);
                 self.ids.remove(&narrow.key);
             }
         }

@@ -190,13 +190,13 @@ proptest! {
         let limits: Limits = "10/s burst 5, 15/2s burst 15, 40/min burst 40".parse().unwrap();
         let mut budget = Budget::new(&limits.limits, MarginSpec::Fixed(Duration::ZERO), Instant::START);
         let (mut now, mut taken) = (Instant::START, Vec::<(Instant, u32)>::new());
-        for (gap, cost, give_back) in asks {
+        for (gap, cost, return_unused) in asks {
             now = now + ms(gap);
             let cost = Cost::new(cost).unwrap();
             if budget.earliest(now, cost, Scope::NONE) <= now {
                 let charge = budget.take(now, now, cost, Scope::NONE);
-                if give_back {
-                    budget.give_back(charge);
+                if return_unused {
+                    budget.return_unused(charge);
                 } else {
                     budget.sent(charge, now);
                     budget.answered(charge, now, now);

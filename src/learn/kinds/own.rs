@@ -28,7 +28,7 @@ pub(super) struct GroupPace {
     /// Its requests, and why they are believed to have a limit of their own.
     group: OwnGroup,
     /// The rate, and how many at once, that people were told of last.
-    noted: (Option<f64>, Option<u32>),
+    reported: (Option<f64>, Option<u32>),
 }
 
 /// A group without requests is forgotten after this.
@@ -45,7 +45,7 @@ impl GroupPace {
     pub(super) fn new(estimator: RateEstimator, group: OwnGroup, now: Instant, newest: Seq) -> Self {
         let (slot, mut gate) = (Duration::ZERO, Gate::default());
         gate.take(now, newest);
-        Self { estimator, gate, unanswered: 0, taken: now, due: now, slot, refused: now, group, noted: (None, None) }
+        Self { estimator, gate, unanswered: 0, taken: now, due: now, slot, refused: now, group, reported: (None, None) }
     }
 
     /// When the next one may leave.
@@ -110,12 +110,12 @@ impl GroupPace {
     /// Tells of a rate, or a number at once, that was not known. Small steps are no news.
     pub(super) fn found(&mut self, now: Instant, changes: &mut Changes) {
         let (rate, at_once) = (self.estimator.rate(now), self.estimator.at_once());
-        let new_rate = rate.is_some_and(|rate| is_news(rate, self.noted.0));
-        let new_at_once = at_once.is_some() && at_once != self.noted.1;
+        let new_rate = rate.is_some_and(|rate| is_news(rate, self.reported.0));
+        let new_at_once = at_once.is_some() && at_once != self.reported.1;
         if new_rate {
-            self.noted.0 = rate;
+            self.reported.0 = rate;
         }
-        self.noted.1 = at_once;
+        self.reported.1 = at_once;
         if new_rate || new_at_once {
             changes.push(LearnedChange::OwnLimit(Box::new(self.looked_at(now))));
         }

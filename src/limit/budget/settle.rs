@@ -33,14 +33,14 @@ impl Budget {
             return;
         }
         for limit in self.calendar.iter_mut().filter(|limit| limit.unit() == unit) {
-            reserved.into_iter().for_each(|reserved| limit.give_back(seq, reserved));
+            reserved.into_iter().for_each(|reserved| limit.return_unused(seq, reserved));
             used.into_iter().for_each(|used| limit.take(now, next, used));
         }
         let history = self.history(unit);
-        reserved.into_iter().for_each(|reserved| history.give_back(seq, reserved));
+        reserved.into_iter().for_each(|reserved| history.return_unused(seq, reserved));
         used.into_iter().for_each(|used| history.take(now, next, used));
         if let Some((_, ahead)) = self.ahead.iter_mut().flatten().find(|(other, _)| *other == unit) {
-            reserved.into_iter().for_each(|reserved| ahead.give_back(reserved));
+            reserved.into_iter().for_each(|reserved| ahead.return_unused(reserved));
             used.into_iter().for_each(|used| ahead.take(used));
         }
     }

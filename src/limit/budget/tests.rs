@@ -139,7 +139,7 @@ fn what_is_under_way_is_settled_with_the_new_limits() {
     budget.sent(sent, at(100));
     reconfigure(&mut budget, "2/min burst 2 strict", 150);
     assert_eq!(next(&mut budget, 150), Instant::FAR, "neither has a time that counts under a strict limit");
-    budget.give_back(held);
+    budget.return_unused(held);
     assert_eq!(next(&mut budget, 150), at(150));
     assert!(send(&mut budget, at(150)));
     budget.answered(sent, at(100), at(300));

@@ -27,7 +27,7 @@ pub struct CalendarCount {
     /// When [`Instant::START`] was, in nanoseconds since 1970.
     epoch: u64,
     /// In no order.
-    tallies: Vec<PeriodCount>,
+    counts: Vec<PeriodCount>,
     /// The place of the tally that was asked for last.
     last: usize,
 }
@@ -77,12 +77,12 @@ impl CalendarCount {
 
     /// Nothing used yet. `epoch` is the time since 1970 at [`Instant::START`].
     pub fn new(limit: CalendarLimit, epoch: Duration) -> Self {
-        Self { limit, epoch: nanos(epoch), tallies: Vec::new(), last: 0 }
+        Self { limit, epoch: nanos(epoch), counts: Vec::new(), last: 0 }
     }
 
     /// As it is written down.
     pub fn record(&self) -> CalendarRecord {
-        let used = self.tallies.iter().filter(|tally| tally.used > 0);
+        let used = self.counts.iter().filter(|counted| counted.used > 0);
         let periods = used.map(|PeriodCount { period, used, .. }| (period.start, period.end, *used)).collect();
         CalendarRecord { limit: self.limit.to_string(), periods }
     }
@@ -90,8 +90,8 @@ impl CalendarCount {
     /// As it was written down; `None` if that limit cannot be read.
     pub fn restored(record: &CalendarRecord, epoch: Duration) -> Option<Self> {
         let period = |&(start, end, used): &_| PeriodCount { used, ..PeriodCount::new(Period { start, end }) };
-        let tallies = record.periods.iter().take(KEPT).map(period).collect();
-        Some(Self { tallies, ..Self::new(record.limit.parse().ok()?, epoch) })
+        let counts = record.periods.iter().take(KEPT).map(period).collect();
+        Some(Self { counts, ..Self::new(record.limit.parse().ok()?, epoch) })
     }
 
     /// How many units a period has.
@@ -116,7 +116,7 @@ impl CalendarCount {
         let (mut at, count) = (self.unix(now), self.limit.count);
         for _ in 0..KEPT {
             let sides = [at.saturating_sub(SKEW), at.saturating_add(SKEW)];
-            let renewed = sides.into_iter().filter_map(|side| self.tally(side).renewed_for(cost, count));
+            let renewed = sides.into_iter().filter_map(|side| self.period_count(side).renewed_for(cost, count));
             match renewed.max() {
                 Some(renewed) => at = renewed.saturating_add(SKEW),
                 None => break,
@@ -127,24 +127,24 @@ impl CalendarCount {
 
     /// Counts `cost` units, numbered from `first`, that are taken at `now`.
     pub fn take(&mut self, now: Instant, first: Seq, cost: Amount) {
-        self.near(now, |tally| tally.take(first, cost));
+        self.near(now, |counted| counted.take(first, cost));
     }
 
     /// These units leave at `at`: if a renewal came since they were taken, they count after it as well.
     pub fn sent(&mut self, at: Instant, first: Seq, cost: Amount) {
-        self.near(at, |tally| {
-            if !tally.holds(first) {
-                tally.used = tally.used.saturating_add(cost.get());
-                tally.late.push(first);
+        self.near(at, |counted| {
+            if !counted.holds(first) {
+                counted.used = counted.used.saturating_add(cost.get());
+                counted.late.push(first);
             }
         });
     }
 
     /// These units were never sent.
-    pub fn give_back(&mut self, first: Seq, cost: Amount) {
-        for tally in self.tallies.iter_mut().filter(|tally| tally.holds(first)) {
-            tally.used = tally.used.saturating_sub(cost.get());
-            tally.late.retain(|late| *late != first);
+    pub fn return_unused(&mut self, first: Seq, cost: Amount) {
+        for counted in self.counts.iter_mut().filter(|counted| counted.holds(first)) {
+            counted.used = counted.used.saturating_sub(cost.get());
+            counted.late.retain(|late| *late != first);
         }
     }
 
@@ -153,9 +153,9 @@ impl CalendarCount {
         let (mut at, mut ahead) = (self.unix(from), ahead);
         let count = u64::from(self.limit.count.get());
         for _ in 0..LOOKED_UP {
-            let covering = self.tallies.iter().find(|tally| tally.period.covers(at));
+            let covering = self.counts.iter().find(|counted| counted.period.covers(at));
             let (period, used) =
-                covering.map_or_else(|| (self.limit.period(at), 0), |tally| (tally.period, tally.used));
+                covering.map_or_else(|| (self.limit.period(at), 0), |counted| (counted.period, counted.used));
             let room = count.saturating_sub(used.into());
             // What costs more than the whole limit takes all of one.
             if ahead + u64::from(cost.get()).min(count) <= room {
@@ -171,13 +171,13 @@ impl CalendarCount {
     /// Whether nothing that was sent counts any more.
     pub fn is_idle(&self, now: Instant) -> bool {
         let now = self.unix(now);
-        self.tallies.iter().all(|tally| tally.used == 0 || tally.period.end.saturating_add(SKEW) <= now)
+        self.counts.iter().all(|counted| counted.used == 0 || counted.period.end.saturating_add(SKEW) <= now)
     }
 
     /// How far it is used.
     pub fn usage(&mut self, now: Instant) -> CalendarUsage {
         let at = self.unix(now);
-        let &mut PeriodCount { period, used, .. } = self.tally(at);
+        let &mut PeriodCount { period, used, .. } = self.period_count(at);
         CalendarUsage {
             limit: self.limit.clone(),
             used,
@@ -189,32 +189,32 @@ impl CalendarCount {
     /// Runs `change` on the period of `at`, and on one that begins or ends close to it.
     fn near(&mut self, at: Instant, mut change: impl FnMut(&mut PeriodCount)) {
         let at = self.unix(at);
-        let earlier = self.tally(at.saturating_sub(SKEW));
+        let earlier = self.period_count(at.saturating_sub(SKEW));
         let period = earlier.period;
         change(earlier);
-        let later = self.tally(at.saturating_add(SKEW));
+        let later = self.period_count(at.saturating_add(SKEW));
         if later.period != period {
             change(later);
         }
     }
 
     /// The tally of the period that `at` is in, in nanoseconds since 1970.
-    fn tally(&mut self, at: u64) -> &mut PeriodCount {
-        let covers = |tally: &PeriodCount| tally.period.covers(at);
-        if !self.tallies.get(self.last).is_some_and(covers) {
-            self.last = self.tallies.iter().position(covers).unwrap_or_else(|| self.open(at));
+    fn period_count(&mut self, at: u64) -> &mut PeriodCount {
+        let covers = |counted: &PeriodCount| counted.period.covers(at);
+        if !self.counts.get(self.last).is_some_and(covers) {
+            self.last = self.counts.iter().position(covers).unwrap_or_else(|| self.open(at));
         }
-        &mut self.tallies[self.last]
+        &mut self.counts[self.last]
     }
 
     fn open(&mut self, at: u64) -> usize {
-        if self.tallies.len() == KEPT {
+        if self.counts.len() == KEPT {
             // One that nothing was used in tells nothing.
-            let told = |index: &usize| (self.tallies[*index].used > 0, self.tallies[*index].period.end);
-            self.tallies.swap_remove((0..KEPT).min_by_key(told).unwrap_or_default());
+            let told = |index: &usize| (self.counts[*index].used > 0, self.counts[*index].period.end);
+            self.counts.swap_remove((0..KEPT).min_by_key(told).unwrap_or_default());
         }
-        self.tallies.push(PeriodCount::new(self.limit.period(at)));
-        self.tallies.len() - 1
+        self.counts.push(PeriodCount::new(self.limit.period(at)));
+        self.counts.len() - 1
     }
 
     fn unix(&self, at: Instant) -> u64 {

@@ -129,7 +129,7 @@ fn what_is_used_up_is_renewed_and_not_sooner() {
     assert!(!count.is_idle(seconds(3600)));
     assert!(count.is_idle(seconds(3602)));
     // One that is not sent makes room.
-    count.give_back(1, ONE);
+    count.return_unused(1, ONE);
     assert_eq!(count.earliest(seconds(20), ONE), seconds(20));
     assert_eq!(count.usage(seconds(20)).used, 1);
 }
@@ -143,7 +143,7 @@ fn what_leaves_after_the_renewal_that_it_was_taken_before_counts_after_it() {
     let mut given_back = taken.clone();
     for unit in 1..4 {
         taken.sent(seconds(3605), unit, ONE);
-        given_back.give_back(unit, ONE);
+        given_back.return_unused(unit, ONE);
     }
     assert_eq!((taken.usage(seconds(3605)).used, given_back.usage(seconds(3605)).used), (5, 2));
 }
@@ -156,7 +156,7 @@ fn what_leaves_twice_after_a_renewal_counts_once_and_comes_back_from_both_period
     // Its connection failed before a byte of it was written, and it leaves by another one.
     count.sent(seconds(3701), 0, ONE);
     assert_eq!((count.usage(seconds(3500)).used, count.usage(seconds(3701)).used), (1, 1));
-    count.give_back(0, ONE);
+    count.return_unused(0, ONE);
     assert_eq!((count.usage(seconds(3500)).used, count.usage(seconds(3701)).used), (0, 0));
 }
 
@@ -237,7 +237,7 @@ proptest! {
             }
             ours.take(now, unit, cost);
             if fate == 0 {
-                ours.give_back(unit, cost);
+                ours.return_unused(unit, cost);
             } else {
                 ours.sent(now, unit, cost);
                 let theirs = (epoch.as_nanos() as u64 + now.as_nanos()).saturating_add_signed(off * 1_000_000);

@@ -82,7 +82,7 @@ fn a_permit_not_yet_sent_counts_without_end() {
     let mut window = window("1/s");
     window.take(0, ONE);
     assert_eq!(window.earliest(ms(60_000), ONE, J), Instant::FAR);
-    window.give_back(0, ONE);
+    window.return_unused(0, ONE);
     assert_eq!(window.earliest(ms(60_000), ONE, J), ms(60_000));
 }
 
@@ -117,7 +117,7 @@ fn what_is_sent_moves_nobody_elses_units() {
     // One is sent and answered while its neighbour is still being connected for, and then given back.
     window.sent(0, ONE, ms(0));
     window.answered(0, ONE, ms(0), ms(5));
-    window.give_back(1, ONE);
+    window.return_unused(1, ONE);
     assert_eq!(window.used(ms(10), J), 1);
     assert_eq!(window.used(ms(60_005), J), 0);
 }
@@ -154,7 +154,7 @@ fn what_comes_back_counts_only_within_its_window() {
     window.sent(0, ONE, ms(5));
     assert_eq!(window.used(ms(1010), J), 0);
     assert!(!window.recall(0, ONE), "others may have its place");
-    assert!(!window.give_back(0, ONE), "and it has none to give back");
+    assert!(!window.return_unused(0, ONE), "and it has none to give back");
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn what_is_never_sent_leaves_nothing_behind() {
         send(&mut window, 0, ms(0));
         for seq in 1..100_000 {
             window.take(seq, ONE);
-            window.give_back(seq, ONE);
+            window.return_unused(seq, ONE);
         }
         assert_eq!(window.buckets.len(), 1, "{limit}");
         // The same with many at a time, of which every third is sent.
@@ -174,7 +174,7 @@ fn what_is_never_sent_leaves_nothing_behind() {
             for seq in first..first + 30 {
                 match seq % 3 {
                     0 => window.sent(seq, ONE, ms(round)),
-                    _ => assert!(window.give_back(seq, ONE)),
+                    _ => assert!(window.return_unused(seq, ONE)),
                 }
             }
         }
@@ -263,7 +263,7 @@ proptest! {
                     book[seq] = Some(Instant::FAR);
                 }
                 4 if lives[seq].fate == Fate::GivenBack || window.strict || lives[seq].answered < 1000 => {
-                    window.give_back(id, ONE);
+                    window.return_unused(id, ONE);
                     book[seq] = None;
                 }
                 _ => {}

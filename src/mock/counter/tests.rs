@@ -25,12 +25,12 @@ fn counter(window: CountingWindow) -> Counter {
     Counter::new("3/s".parse().unwrap(), window)
 }
 
-fn accept(remaining: u32, reset: u64) -> CounterVerdict {
-    CounterVerdict::Accept { remaining, reset: millis(reset) }
+fn accept(remaining: u32, reset: u64) -> CounterDecision {
+    CounterDecision::Accept { remaining, reset: millis(reset) }
 }
 
-fn refuse(retry_after: u64, reset: u64) -> CounterVerdict {
-    CounterVerdict::Refuse { retry_after: millis(retry_after), reset: millis(reset) }
+fn refuse(retry_after: u64, reset: u64) -> CounterDecision {
+    CounterDecision::Refuse { retry_after: millis(retry_after), reset: millis(reset) }
 }
 
 #[test]
@@ -60,11 +60,11 @@ fn fixed_windows_are_aligned_to_the_first_request() {
 fn a_bucket_starts_full_and_refills_evenly() {
     let mut counter = counter(CountingWindow::Bucket);
     let third = Duration::from_nanos(333_333_334);
-    assert_eq!(counter.ask(at(0)), CounterVerdict::Accept { remaining: 2, reset: third });
+    assert_eq!(counter.ask(at(0)), CounterDecision::Accept { remaining: 2, reset: third });
     counter.ask(at(0));
     assert_eq!(counter.ask(at(0)), accept(0, 1000));
-    assert_eq!(counter.ask(at(0)), CounterVerdict::Refuse { retry_after: third, reset: millis(1000) });
-    assert!(matches!(counter.ask(at(0) + third), CounterVerdict::Accept { remaining: 0, .. }));
+    assert_eq!(counter.ask(at(0)), CounterDecision::Refuse { retry_after: third, reset: millis(1000) });
+    assert!(matches!(counter.ask(at(0) + third), CounterDecision::Accept { remaining: 0, .. }));
     assert_eq!(counter.ask(at(60_000)).remaining(), 2);
 }
 
@@ -85,23 +85,23 @@ fn without_burst_requests_must_be_a_slot_apart() {
 #[test]
 fn a_sliding_counter_weighs_the_last_window_by_what_it_still_covers() {
     let mut counter = Counter::new("50/min".parse().unwrap(), CountingWindow::SlidingCounter);
-    (0..42).for_each(|_| assert!(matches!(counter.ask(at(0)), CounterVerdict::Accept { .. })));
+    (0..42).for_each(|_| assert!(matches!(counter.ask(at(0)), CounterDecision::Accept { .. })));
     let left: Vec<_> = (0..18).map(|_| counter.ask(at(75_000)).remaining()).collect();
     // Before the first of them: 50 - 31.5 = 18.5, so that 18 fit.
     assert_eq!(left, (0..18).rev().collect::<Vec<_>>());
     // Half a request must leave, and 42 leave in a minute: 60 s / 84.
     let free = Duration::from_nanos(714_285_715);
-    assert_eq!(counter.ask(at(75_000)), CounterVerdict::Refuse { retry_after: free, reset: millis(45_000) });
+    assert_eq!(counter.ask(at(75_000)), CounterDecision::Refuse { retry_after: free, reset: millis(45_000) });
     assert_eq!(counter.ask(at(75_000) + free).remaining(), 0);
 }
 
 #[test]
 fn a_sliding_counter_forgets_what_is_two_windows_old() {
     let mut counter = counter(CountingWindow::SlidingCounter);
-    (0..3).for_each(|_| assert!(matches!(counter.ask(at(0)), CounterVerdict::Accept { .. })));
+    (0..3).for_each(|_| assert!(matches!(counter.ask(at(0)), CounterDecision::Accept { .. })));
     // Full until a third of the three has left: a third of the next window must be over.
     let free = Duration::from_nanos(1_333_333_334);
-    assert_eq!(counter.ask(at(0)), CounterVerdict::Refuse { retry_after: free, reset: millis(1000) });
+    assert_eq!(counter.ask(at(0)), CounterDecision::Refuse { retry_after: free, reset: millis(1000) });
     assert_eq!(counter.ask(at(2000)), accept(2, 1000));
 }
 
@@ -123,7 +123,7 @@ fn a_concurrency_limit_counts_what_is_under_way() {
 
 #[test]
 fn a_limit_lowered_in_mid_run_keeps_what_was_counted() {
-    for (window, verdict) in [
+    for (window, decision) in [
         // Two of the three have to leave before one fits again.
         (CountingWindow::Sliding, refuse(900, 900)),
         (CountingWindow::Fixed, refuse(800, 800)),
@@ -139,7 +139,7 @@ fn a_limit_lowered_in_mid_run_keeps_what_was_counted() {
             counter.ask(at(ms));
         }
         counter.retune("1/s".parse().unwrap(), at(200));
-        assert_eq!(counter.ask(at(200)), verdict, "{window}");
+        assert_eq!(counter.ask(at(200)), decision, "{window}");
     }
 }
 
@@ -149,11 +149,11 @@ fn a_limit_raised_in_mid_run_gives_what_is_more() {
         [CountingWindow::Sliding, CountingWindow::Fixed, CountingWindow::Bucket, CountingWindow::SlidingCounter]
     {
         let mut counter = counter(window);
-        (0..3).for_each(|_| assert!(matches!(counter.ask(at(0)), CounterVerdict::Accept { .. })));
+        (0..3).for_each(|_| assert!(matches!(counter.ask(at(0)), CounterDecision::Accept { .. })));
         counter.retune("6/2s".parse().unwrap(), at(0));
         let left = [0; 4].map(|ms| counter.ask(at(ms)));
-        assert_eq!(left[..3].iter().map(CounterVerdict::remaining).collect::<Vec<_>>(), [2, 1, 0], "{window}");
-        assert!(matches!(left[3], CounterVerdict::Refuse { .. }), "{window}");
+        assert_eq!(left[..3].iter().map(CounterDecision::remaining).collect::<Vec<_>>(), [2, 1, 0], "{window}");
+        assert!(matches!(left[3], CounterDecision::Refuse { .. }), "{window}");
     }
 }
 
@@ -163,7 +163,7 @@ fn accepted(counter: &mut Counter, gaps: &[u64]) -> Vec<u64> {
     let mut accepted = Vec::new();
     for gap in gaps {
         now += gap;
-        if let CounterVerdict::Accept { .. } = counter.ask(Instant::from_nanos(now)) {
+        if let CounterDecision::Accept { .. } = counter.ask(Instant::from_nanos(now)) {
             accepted.push(now);
         }
     }
@@ -188,12 +188,12 @@ proptest! {
             if number == 50 {
                 counter.retune(other, Instant::from_nanos(now));
             }
-            let CounterVerdict::Refuse { retry_after, .. } = counter.ask(Instant::from_nanos(now)) else { continue };
+            let CounterDecision::Refuse { retry_after, .. } = counter.ask(Instant::from_nanos(now)) else { continue };
             let promised = Instant::from_nanos(now) + retry_after;
             let early = counter.clone().ask(promised - Duration::from_nanos(1));
             let in_time = counter.clone().ask(promised);
-            prop_assert!(matches!(early, CounterVerdict::Refuse { .. }), "{early:?}");
-            prop_assert!(matches!(in_time, CounterVerdict::Accept { .. }), "{in_time:?}");
+            prop_assert!(matches!(early, CounterDecision::Refuse { .. }), "{early:?}");
+            prop_assert!(matches!(in_time, CounterDecision::Accept { .. }), "{in_time:?}");
         }
     }
 
@@ -209,7 +209,7 @@ proptest! {
             let promised = counter.ask(Instant::from_nanos(now)).remaining();
             let mut probe = counter.clone();
             let found = std::iter::repeat_with(|| probe.ask(Instant::from_nanos(now)))
-                .take_while(|verdict| matches!(verdict, CounterVerdict::Accept { .. }))
+                .take_while(|decision| matches!(decision, CounterDecision::Accept { .. }))
                 .count();
             prop_assert_eq!(promised as usize, found);
         }

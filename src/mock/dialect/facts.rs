@@ -2,14 +2,14 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::super::counter::CounterVerdict;
+use super::super::counter::CounterDecision;
 use crate::limit::Rate;
 
 /// All that there is to tell about one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// What became of it.
-    pub verdict: CounterVerdict,
+    pub decision: CounterDecision,
     /// Under which limit.
     pub limit: Rate,
     /// The time of day at its arrival.
@@ -33,7 +33,7 @@ const LATE: Duration = Duration::from_secs(1);
 impl Facts {
     /// Whether the request was refused.
     pub fn refused(&self) -> bool {
-        matches!(self.verdict, CounterVerdict::Refuse { .. })
+        matches!(self.decision, CounterDecision::Refuse { .. })
     }
 
     /// Puts facts in the place of `$words`; `None` if one of them cannot be said.
@@ -41,7 +41,7 @@ impl Facts {
     /// `$limit`, `$remaining`, `$used`: counts. `$window`, `$w`, `$interval`, `$unit`, `$window_ms`: the window, as
     /// `60`, `;w=60`, `1m`, `minute`, `60000`. `$rate`: per second. `$burst`: what a second may hold besides, by the
     /// word of an API that does not insist on it. `$near`: whether less than a fifth is left. `$hour`: the next full
-    /// hour, in epoch seconds. `$reset.FORM` and `$wait.FORM`: until the allowance is there again ([`CounterVerdict::reset`]),
+    /// hour, in epoch seconds. `$reset.FORM` and `$wait.FORM`: until the allowance is there again ([`CounterDecision::reset`]),
     /// and until the next request would be accepted; see [`Facts::time`].
     pub(super) fn fill(&self, template: &str) -> Option<String> {
         let mut pieces = template.split('$');
@@ -65,7 +65,7 @@ impl Facts {
 
     fn say(&self, word: &str) -> Option<String> {
         let Rate { count, per } = self.limit;
-        let (limit, remaining) = (count.get(), self.verdict.remaining());
+        let (limit, remaining) = (count.get(), self.decision.remaining());
         let seconds = (per.subsec_nanos() == 0).then_some(per.as_secs());
         let unit = UNITS.iter().find(|(.., length)| Some(*length) == seconds);
         Some(match word {
@@ -83,8 +83,8 @@ impl Facts {
             "near" => (u64::from(remaining) * 5 < u64::from(limit)).to_string(),
             "hour" => (self.wall.duration_since(UNIX_EPOCH).ok()?.as_secs() / 3600 * 3600 + 3600).to_string(),
             _ => match word.split_once('.')? {
-                ("reset", form) => self.time(self.verdict.reset(), form)?,
-                ("wait", form) => self.time(self.verdict.retry_after(), form)?,
+                ("reset", form) => self.time(self.decision.reset(), form)?,
+                ("wait", form) => self.time(self.decision.retry_after(), form)?,
                 _ => return None,
             },
         })
@@ -161,12 +161,12 @@ fn go(millis: u64) -> String {
 mod tests {
     use super::*;
 
-    const REFUSE: CounterVerdict =
-        CounterVerdict::Refuse { retry_after: Duration::from_micros(1_400_100), reset: Duration::from_millis(61_500) };
+    const REFUSE: CounterDecision =
+        CounterDecision::Refuse { retry_after: Duration::from_micros(1_400_100), reset: Duration::from_millis(61_500) };
 
-    fn facts(limit: &str, verdict: CounterVerdict) -> Facts {
+    fn facts(limit: &str, decision: CounterDecision) -> Facts {
         let wall = UNIX_EPOCH + Duration::from_millis(1_700_000_000_250);
-        Facts { verdict, limit: limit.parse().unwrap(), wall }
+        Facts { decision, limit: limit.parse().unwrap(), wall }
     }
 
     #[test]
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn counts_and_windows_are_filled_in() {
-        let accept = CounterVerdict::Accept { remaining: 4, reset: Duration::from_millis(1500) };
+        let accept = CounterDecision::Accept { remaining: 4, reset: Duration::from_millis(1500) };
         let said = |limit, template| facts(limit, accept).fill(template);
         let all = "$limit.0 $remaining $used [$window] [$w] $interval $unit $window_ms $rate $burst $near $hour";
         let told = "10.0 4 6 [60] [;w=60] 1m minute 60000 0.1667 1 false 1700002800";

@@ -6,7 +6,7 @@ use clap::ValueEnum as _;
 
 use self::recorded::RECORDED;
 use super::*;
-use crate::mock::counter::CounterVerdict;
+use crate::mock::counter::CounterDecision;
 
 mod recorded;
 
@@ -34,17 +34,17 @@ const BODIES: &[(&str, &str)] = &[
     ("amazon-sp", r#"{"errors":[{"code":"QuotaExceeded""#),
 ];
 
-fn facts(verdict: CounterVerdict) -> Facts {
+fn facts(decision: CounterDecision) -> Facts {
     let wall = UNIX_EPOCH + Duration::from_millis(1_700_000_000_250);
-    Facts { verdict, limit: "10/min".parse().unwrap(), wall }
+    Facts { decision, limit: "10/min".parse().unwrap(), wall }
 }
 
 fn accepted() -> Facts {
-    facts(CounterVerdict::Accept { remaining: 4, reset: Duration::from_millis(1500) })
+    facts(CounterDecision::Accept { remaining: 4, reset: Duration::from_millis(1500) })
 }
 
 fn refused() -> Facts {
-    facts(CounterVerdict::Refuse {
+    facts(CounterDecision::Refuse {
         retry_after: Duration::from_micros(1_400_100),
         reset: Duration::from_millis(61_500),
     })

@@ -26,7 +26,7 @@ fn limiter(dialect: &str, limit: &str) -> Limiter {
 /// Which of these requests are accepted: `+`, or `-` for those that are refused.
 fn accepted(limiter: &mut Limiter, requests: impl IntoIterator<Item = (u64, MockCaller)>) -> String {
     let asked = requests.into_iter().map(|(ms, caller)| limiter.ask(&caller, at(ms)).0);
-    asked.map(|verdict| if let CounterVerdict::Accept { .. } = verdict { '+' } else { '-' }).collect()
+    asked.map(|decision| if let CounterDecision::Accept { .. } = decision { '+' } else { '-' }).collect()
 }
 
 #[test]
@@ -68,8 +68,8 @@ fn what_is_done_makes_room_for_one() {
 fn of_two_limits_the_last_one_that_was_asked_is_told() {
     let mut limiter = limiter("two-limits", "100/10s");
     let mut told = |ms| {
-        let (verdict, limit) = limiter.ask(&get(), at(ms));
-        (matches!(verdict, CounterVerdict::Accept { .. }), limit.to_string(), verdict.remaining())
+        let (decision, limit) = limiter.ask(&get(), at(ms));
+        (matches!(decision, CounterDecision::Accept { .. }), limit.to_string(), decision.remaining())
     };
     for left in (0..50).rev() {
         assert_eq!(told(0), (true, "50/s".to_owned(), left));

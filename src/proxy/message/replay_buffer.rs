@@ -173,7 +173,7 @@ impl Contents {
         // An answer may begin before the upstream has all of a body: that is sent on from here.
         if !self.in_use {
             self.pieces = Vec::new();
-            self.memory.give_back(std::mem::take(&mut self.taken));
+            self.memory.return_unused(std::mem::take(&mut self.taken));
         }
     }
 
@@ -186,7 +186,7 @@ impl Contents {
 
 impl Drop for Contents {
     fn drop(&mut self) {
-        self.memory.give_back(self.taken);
+        self.memory.return_unused(self.taken);
     }
 }
 
@@ -203,7 +203,7 @@ impl ReplayMemory {
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
     }
 
-    fn give_back(&self, bytes: usize) {
+    fn return_unused(&self, bytes: usize) {
         self.0.fetch_add(bytes, Ordering::Relaxed);
     }
 }

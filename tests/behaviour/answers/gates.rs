@@ -67,13 +67,13 @@ fn after_a_pause_requests_leave_as_evenly_as_before() {
 /// An upstream that notes when it was asked, answers the first with `refusal`, and takes 300 ms for the second.
 fn probed(refusal: &'static str) -> (Upstream, Arc<Mutex<Vec<Instant>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
-    let noted = asked.clone();
+    let times = asked.clone();
     let upstream = Upstream::scripted(move |mut connection| {
         while connection.request().is_some() {
             let number = {
-                let mut noted = noted.lock();
-                noted.push(now());
-                noted.len()
+                let mut times = times.lock();
+                times.push(now());
+                times.len()
             };
             if number == 2 {
                 std::thread::park_timeout(ms(300));

@@ -165,8 +165,8 @@ fn a_shell_that_evaluates_env_has_all_that_clients_need() {
         assert_eq!(show(name), file.to_str().unwrap(), "{name}");
         assert!(fs::read_to_string(file).unwrap().contains(&told(&dir, &["show", "--pem"])), "{name}");
     }
-    let elsewhere = shell(&dir, "eval \"$($ANDANTE ca env --proxy http://gw:8080)\"; printf %s \"$https_proxy\"");
-    assert_eq!(elsewhere, "http://gw:8080");
+    let by_gateway = shell(&dir, "eval \"$($ANDANTE ca env --proxy http://gw:8080)\"; printf %s \"$https_proxy\"");
+    assert_eq!(by_gateway, "http://gw:8080");
 }
 
 #[test]

@@ -340,6 +340,6 @@ fn a_configuration_alone_says_what_the_first_request_would_find() {
         assert!(stdout.contains(words), "{words}\n{stdout}");
     }
     assert!(!stdout.contains("s3cret"), "{stdout}");
-    let (_, elsewhere, _) = outcome(andante(&["explain", "https://api.test/", "--config", path]));
-    assert!(elsewhere.contains("not         search: it is for other methods\n"), "{elsewhere}");
+    let (_, by_config, _) = outcome(andante(&["explain", "https://api.test/", "--config", path]));
+    assert!(by_config.contains("not         search: it is for other methods\n"), "{by_config}");
 }

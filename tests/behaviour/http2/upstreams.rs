@@ -66,12 +66,12 @@ pub(super) fn framed(
 /// The same for its first connection; requests on others are answered with `elsewhere`.
 pub(super) fn framed_first(
     settings: &'static [(u16, u32)],
-    elsewhere: &'static str,
+    other: &'static str,
     script: impl Fn(&mut Frames<Box<dyn Stream>>) + Send + Sync + 'static,
 ) -> Upstream {
     framed(settings, move |number, mut frames| match number {
         1 => script(&mut frames),
-        _ => answer_all(&mut frames, elsewhere),
+        _ => answer_all(&mut frames, other),
     })
 }
 

@@ -149,7 +149,7 @@ impl Mind {
                 self.budget.recall(charge);
                 self.learned.broke(self.now, charge.seq);
                 self.learned.ended(self.now, charge, &kind(), false);
-                self.budget.give_back(charge);
+                self.budget.return_unused(charge);
             }
             Action::Ended(at, sent) if known(at, &self.under_way) => {
                 let (charge, _) = self.under_way.remove(at);

@@ -98,8 +98,8 @@ impl Default for Trial {
 impl Api {
     /// One request arrives: whether it is accepted, and the status, the fields and the body that answer it.
     fn ask(&mut self, sender: &Sender, now: Instant, wall: SystemTime) -> (bool, StatusCode, HeaderMap, String) {
-        let (verdict, limit) = self.limiter.ask(&sender.caller, now);
-        let facts = Facts { verdict, limit, wall };
+        let (decision, limit) = self.limiter.ask(&sender.caller, now);
+        let facts = Facts { decision, limit, wall };
         let mut headers = HeaderMap::new();
         let whole = wall.duration_since(UNIX_EPOCH).unwrap().as_secs();
         let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(whole));

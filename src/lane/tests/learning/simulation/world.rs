@@ -93,7 +93,7 @@ enum Event {
     /// A worker of a client without a queue sends.
     Send(usize),
     Wake,
-    Stranger,
+    OtherSender,
 }
 
 struct Request {
@@ -216,7 +216,7 @@ impl Run<'_> {
             self.at(self.start, Event::Send(worker));
         }
         if self.world.strangers > 0.0 {
-            self.at(self.start, Event::Stranger);
+            self.at(self.start, Event::OtherSender);
         }
         while let Some(Reverse((at, sequence))) = self.events.pop() {
             self.now = at as f64 / 1e9;
@@ -275,13 +275,13 @@ impl Run<'_> {
                     self.next_wakeup = f64::INFINITY;
                 }
             }
-            Event::Stranger => {
+            Event::OtherSender => {
                 let now = self.now + MORNING.as_secs_f64();
                 self.world.limiters.iter_mut().filter(|(_, kind)| kind.is_none()).for_each(|(limiter, _)| {
                     limiter.ask(now);
                 });
                 let next = self.now + self.dice.exponential(1.0 / self.world.strangers);
-                self.at(next, Event::Stranger);
+                self.at(next, Event::OtherSender);
             }
             Event::Arrive(id) => self.arrive(id),
             Event::Done(id) => {
