@@ -27,6 +27,9 @@ pub(crate) struct Arrival {
     pub(crate) request: BoxedRequest,
 }
 
+/// A call. Boxed, because the future of every step keeps room for it while it waits.
+pub(crate) type BoxedCall = Box<Call>;
+
 /// A request that may be forwarded, if its lane lets it.
 pub(crate) struct Call {
     pub(crate) exchange: Arc<Exchange>,
@@ -61,7 +64,7 @@ pub(crate) struct RetryMark {
 
 /// A request whose turn it is.
 pub(crate) struct Admitted {
-    pub(crate) call: Call,
+    pub(crate) call: BoxedCall,
     pub(crate) permit: Permit,
     pub(crate) wait: Wait,
 }

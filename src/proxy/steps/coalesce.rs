@@ -18,7 +18,7 @@ use crate::{
     lane::order::Turn,
     metrics::Saving,
     proxy::{
-        call::{Answered, Call},
+        call::{Answered, BoxedCall, Call},
         message::{fields, request_body::copy_without_body, shared_body::SharedBody},
         outbound::response_body::ResponseBody,
         request_stats::Wait,
@@ -43,9 +43,9 @@ pub(super) struct OriginChange {
 }
 
 /// Has `call` share a call with others that ask for the same.
-pub(super) async fn share<S>(mut inner: S, mut call: Call) -> Answered
+pub(super) async fn share<S>(mut inner: S, mut call: BoxedCall) -> Answered
 where
-    S: Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+    S: Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
 {
     let (sharing, clock) = (call.exchange.proxy.sharing.clone(), call.exchange.proxy.clock);
     if let Some(_change) = OriginChange::of(&call) {
@@ -83,9 +83,9 @@ where
 }
 
 /// Runs `call`, and hands its outcome to the requests that share it.
-async fn run<S>(mut inner: S, call: Call, candidate: Arc<Candidate>)
+async fn run<S>(mut inner: S, call: BoxedCall, candidate: Arc<Candidate>)
 where
-    S: Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send>,
+    S: Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send>,
 {
     let (exchange, route) = (call.exchange.clone(), call.route.clone());
     let (head, body) = match shared_call::watched(&exchange, &route, pin!(inner.call(call))).await {

@@ -10,7 +10,7 @@ use crate::{
     error::{Blame, Error},
     metrics,
     proxy::{
-        call::{Answered, Call},
+        call::{Answered, BoxedCall, Call},
         exchange::Exchange,
         log_throttle::LogTopic,
         message::progress::Phase,
@@ -33,11 +33,11 @@ struct CountedRequest {
 /// Counts each request's outcome under its rule.
 pub(crate) fn outcomes<S>(
     inner: S,
-) -> impl Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static
+) -> impl Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static
 where
-    S: Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+    S: Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
 {
-    service_fn(move |call: Call| {
+    service_fn(move |call: BoxedCall| {
         let mut inner = inner.clone();
         async move {
             // A tunnel is counted when it ends, and not at all if what is inside of it is: `tunnel` sees to that.

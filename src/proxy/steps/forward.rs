@@ -50,7 +50,7 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     let Admitted { call, mut permit, wait } = admitted;
     retry::begins(&call);
     let first = call.retry.is_none();
-    let Call { exchange, mut request, route, claim, cost, location, deadline, .. } = call;
+    let Call { exchange, mut request, route, claim, cost, location, deadline, .. } = *call;
     let begun = exchange.attempt_begins();
     let head = request.method() == Method::HEAD;
     // Only there if the step that reads requests has found it to be in order.

@@ -27,7 +27,7 @@ use crate::{
     lane::order::Turn,
     metrics::Saving,
     proxy::{
-        call::{Answered, Call},
+        call::{Answered, BoxedCall, Call},
         message::{
             fields,
             incoming_body::{BodyDigest, Fingerprint},
@@ -59,9 +59,9 @@ pub(super) fn key(call: &Call) -> Option<Key> {
 
 /// Sends `call`, unless another one with its `key` was sent: then it gets the answer to that one. An answer is kept for
 /// `keep`.
-pub(super) async fn once<S>(inner: S, mut call: Call, key: Key, keep: Duration) -> Answered
+pub(super) async fn once<S>(inner: S, mut call: BoxedCall, key: Key, keep: Duration) -> Answered
 where
-    S: Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+    S: Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
 {
     let (replays, clock) = (call.exchange.proxy.replays.clone(), call.exchange.proxy.clock);
     loop {
@@ -79,9 +79,9 @@ where
 }
 
 /// Sends `call` in `place`, in a task of its own.
-async fn lead<S>(inner: S, mut call: Call, place: Arc<KeyedPlace>, keep: Duration) -> Answered
+async fn lead<S>(inner: S, mut call: BoxedCall, place: Arc<KeyedPlace>, keep: Duration) -> Answered
 where
-    S: Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+    S: Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
 {
     let (shared, exchange, change) = (place.call().clone(), shared_call::exchange(&call), OriginChange::of(&call));
     let rest = Box::new(copy_without_body(&call.request, call.exchange.progress.clone()));
@@ -101,9 +101,9 @@ where
 }
 
 /// Runs `call`, hands its outcome to the requests with its key, and keeps the answer for `keep`.
-async fn run<S>(mut inner: S, call: Call, place: Arc<KeyedPlace>, keep: Duration, change: Option<OriginChange>)
+async fn run<S>(mut inner: S, call: BoxedCall, place: Arc<KeyedPlace>, keep: Duration, change: Option<OriginChange>)
 where
-    S: Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send>,
+    S: Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send>,
 {
     let (exchange, route) = (call.exchange.clone(), call.route.clone());
     let answered = shared_call::watched(&exchange, &route, pin!(inner.call(call))).await;

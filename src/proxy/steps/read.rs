@@ -19,7 +19,7 @@ use crate::{
     metrics::CallOutcome,
     policy::{self, Https, Names, Origin, Rules, Scheme},
     proxy::{
-        call::{Arrival, Call},
+        call::{Arrival, BoxedCall, Call},
         exchange::Exchange,
         message::request_body::BoxedRequest,
         message::{fields, gateway::Target, request_body::RequestBody},
@@ -42,7 +42,7 @@ pub(crate) fn find_lane<S>(
     inner: S,
 ) -> impl Service<Arrival, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static
 where
-    S: Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+    S: Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
 {
     service_fn(move |arrival: Arrival| {
         let mut inner = inner.clone();
@@ -70,7 +70,7 @@ where
 /// What a request turns out to be.
 enum ReadRequest {
     /// To be forwarded.
-    Call(Call),
+    Call(BoxedCall),
     /// To be answered here: `Max-Forwards` has run out.
     ForUs(Box<Response<ResponseBody>>),
     /// A CONNECT, and what comes through the tunnel is for us.
@@ -97,7 +97,7 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
     let deadline = exchange.stats.begun() + patience;
     if request.method() == Method::CONNECT {
         return match exchange.proxy.lanes.rules().https(&route.origin, route.lane.policy()) {
-            Https::Tunnel => Ok(ReadRequest::Call(Call {
+            Https::Tunnel => Ok(ReadRequest::Call(Box::new(Call {
                 exchange,
                 request,
                 route,
@@ -108,7 +108,7 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
                 location: None,
                 retry: None,
                 place: None,
-            })),
+            }))),
             Https::Intercept => Ok(ReadRequest::Inside(exchange, Takeover::Intercept { request, route })),
             Https::Refuse => {
                 let error = Error::TunnelRefused { origin: route.origin.to_string() };
@@ -119,7 +119,8 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
     let (path, location) = gateway.map(|found| (found.path, found.location)).unzip();
     rewrite::rewrite(&exchange.proxy.via, route.host(), &mut request, path);
     let (turn, retry, place) = (Turn::New, None, None);
-    Ok(ReadRequest::Call(Call { exchange, request, route, claim, cost, turn, deadline, location, retry, place }))
+    let call = Call { exchange, request, route, claim, cost, turn, deadline, location, retry, place };
+    Ok(ReadRequest::Call(Box::new(call)))
 }
 
 /// Everything that can be wrong with a request, and where it goes if nothing is.

@@ -28,7 +28,7 @@ use crate::{
     error::Error,
     lane::order::Turn,
     proxy::{
-        call::{Answered, Call, RetryMark},
+        call::{Answered, BoxedCall, Call, RetryMark},
         exchange::Exchange,
         message::progress::Phase,
         outbound::{response_body::ResponseBody, route::Route},
@@ -45,11 +45,11 @@ pub(crate) const GRACE: Duration = Duration::from_millis(500);
 /// Sends again what has failed, for as long as its worker has patience.
 pub(crate) fn what_failed<S>(
     inner: S,
-) -> impl Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static
+) -> impl Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static
 where
-    S: Service<Call, Response = AttemptOutcome, Error = Error, Future: Send> + Clone + Send + 'static,
+    S: Service<BoxedCall, Response = AttemptOutcome, Error = Error, Future: Send> + Clone + Send + 'static,
 {
-    service_fn(move |call: Call| {
+    service_fn(move |call: BoxedCall| {
         let mut inner = inner.clone();
         async move {
             let (exchange, route) = (call.exchange.clone(), call.route.clone());
@@ -68,7 +68,7 @@ where
 
 async fn keep_trying<S>(mut inner: S, mut failed: Box<FailedAttempt>) -> Answered
 where
-    S: Service<Call, Response = AttemptOutcome, Error = Error>,
+    S: Service<BoxedCall, Response = AttemptOutcome, Error = Error>,
 {
     let AttemptContext { exchange, route, claim, cost, location, deadline } = failed.context.clone();
     let (clock, lane, progress) = (exchange.proxy.clock, &route.lane, &exchange.progress);
@@ -95,7 +95,7 @@ where
             clock.sleep_until(clock.now() + pause).await;
             exchange.stats.waited(pause);
         }
-        let call = Call {
+        let call = Box::new(Call {
             exchange: exchange.clone(),
             request,
             route: route.clone(),
@@ -107,7 +107,7 @@ where
             location: location.clone(),
             retry: Some(Box::new(RetryMark { reason, attempt: tries + 1, back_off: pause })),
             place: None,
-        };
+        });
         progress.awaits_answer();
         match in_time(&exchange, &route, pin!(inner.call(call))).await {
             Ok(AttemptOutcome::Done(answer)) => return Ok(answer),

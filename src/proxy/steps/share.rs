@@ -7,7 +7,7 @@ use super::{coalesce, idempotency};
 use crate::{
     error::Error,
     proxy::{
-        call::{Answered, Call},
+        call::{Answered, BoxedCall},
         outbound::response_body::ResponseBody,
     },
 };
@@ -15,11 +15,11 @@ use crate::{
 /// Has requests share one call that ask for the same, or bring the same `Idempotency-Key`.
 pub(crate) fn answers<S>(
     inner: S,
-) -> impl Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static
+) -> impl Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static
 where
-    S: Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+    S: Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
 {
-    service_fn(move |call: Call| {
+    service_fn(move |call: BoxedCall| {
         let mut inner = inner.clone();
         async move {
             let policy = call.route.lane.policy();
@@ -32,9 +32,9 @@ where
     })
 }
 
-async fn share<S>(mut inner: S, call: Call) -> Answered
+async fn share<S>(mut inner: S, call: BoxedCall) -> Answered
 where
-    S: Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+    S: Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
 {
     let policy = call.route.lane.policy();
     let (coalesces, keep) = (policy.coalesce, policy.idempotency_keys);

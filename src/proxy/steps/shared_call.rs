@@ -16,7 +16,7 @@ use crate::{
     clock::Instant,
     error::Error,
     proxy::{
-        call::Call,
+        call::{BoxedCall, Call},
         exchange::Exchange,
         message::{
             fields::CACHE_STATUS,
@@ -41,8 +41,8 @@ pub(super) fn exchange(call: &Call) -> Arc<Exchange> {
 }
 
 /// The same as `call` with this `request`, on `exchange`, in `place`.
-pub(super) fn of(call: &Call, request: BoxedRequest, exchange: Arc<Exchange>, place: Arc<dyn SharedCall>) -> Call {
-    Call {
+pub(super) fn of(call: &Call, request: BoxedRequest, exchange: Arc<Exchange>, place: Arc<dyn SharedCall>) -> BoxedCall {
+    Box::new(Call {
         exchange,
         request,
         route: call.route.clone(),
@@ -53,7 +53,7 @@ pub(super) fn of(call: &Call, request: BoxedRequest, exchange: Arc<Exchange>, pl
         location: call.location.clone(),
         retry: None,
         place: Some(place),
-    }
+    })
 }
 
 /// Has the call fail when what it is at takes too long, as a worker's connection does for its requests.

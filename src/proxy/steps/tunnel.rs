@@ -15,7 +15,8 @@ use crate::{
 
 /// Connects, and only then says so (RFC 9110 §9.3.6); what the client sends before that stays unread.
 pub(crate) async fn open(admitted: Admitted) -> Answered {
-    let Admitted { call: Call { exchange, request, route, .. }, mut permit, .. } = admitted;
+    let Admitted { call, mut permit, .. } = admitted;
+    let Call { exchange, request, route, .. } = *call;
     let policy = route.lane.policy();
     let dial = || route.dialer().connect(&route.origin, &policy.egress, policy.allow_private);
     let begun = exchange.attempt_begins();

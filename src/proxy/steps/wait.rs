@@ -14,7 +14,7 @@ use crate::{
     error::Error,
     lane::{Admission, Permit, Refusal, Waiting},
     proxy::{
-        call::{Admitted, Call},
+        call::{Admitted, BoxedCall},
         exchange::Exchange,
         message::progress::Phase,
         outbound::route::Route,
@@ -32,11 +32,11 @@ const WARM_UP: Duration = Duration::from_millis(500);
 /// Lets each request pass when its lane has a slot for it.
 pub(crate) fn for_a_slot<S>(
     inner: S,
-) -> impl Service<Call, Response = AttemptOutcome, Error = Error, Future: Send> + Clone + Send + 'static
+) -> impl Service<BoxedCall, Response = AttemptOutcome, Error = Error, Future: Send> + Clone + Send + 'static
 where
     S: Service<Admitted, Response = AttemptOutcome, Error = Error, Future: Send> + Clone + Send + 'static,
 {
-    service_fn(move |call: Call| {
+    service_fn(move |call: BoxedCall| {
         let mut inner = inner.clone();
         async move {
             let (route, request) = (&call.route, &call.request);
