@@ -54,3 +54,20 @@ fn send(admitted: Admitted) -> Pin<Box<dyn Future<Output = Result<AttemptOutcome
         Box::pin(forward::forward(admitted))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A request that waits holds the futures of all steps in one allocation, beside 40 bytes of `inbound::http1`. The
+    /// allocator's next size after 512 is 640.
+    #[test]
+    fn what_waits_fits_in_512_bytes() {
+        fn size<S: Service<Arrival>>(_: &S) -> usize {
+            size_of::<S::Future>()
+        }
+
+        let size = size(&stack());
+        assert!(size <= 512 - 40, "the futures of all steps take {size} bytes");
+    }
+}

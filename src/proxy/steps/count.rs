@@ -1,6 +1,12 @@
 //! Counts what became of each request, whichever way it ends; and ends it when it has taken too long.
 
-use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
 use http::{HeaderValue, Method, Response, StatusCode, uri::PathAndQuery};
 use tower::{Service, service_fn};
@@ -43,13 +49,7 @@ where
             // A tunnel is counted when it ends, and not at all if what is inside of it is: `tunnel` sees to that.
             let tunnel = call.request.method() == Method::CONNECT;
             let mut counted = CountedRequest::new(&call);
-            let mut outcome = pin!(inner.call(call));
-            // The step that is at it may have more to say about what took too long.
-            let outcome = poll_fn(|cx| match (outcome.as_mut().poll(cx), late(&counted.exchange, &counted.route)) {
-                (Poll::Pending, Some(error)) => Poll::Ready(Err(error)),
-                (polled, _) => polled,
-            })
-            .await;
+            let outcome = counted.in_time(pin!(inner.call(call))).await;
             counted.end(&outcome, tunnel);
             outcome
         }
@@ -80,6 +80,19 @@ impl CountedRequest {
             exchange,
             ended: false,
         }
+    }
+
+    /// Polls what is done for the request until something takes too long. Lent: moved in, it would be held twice.
+    fn in_time(&self, mut step: Pin<&mut impl Future<Output = Answered>>) -> impl Future<Output = Answered> {
+        // The step that is at it may have more to say about what took too long.
+        poll_fn(move |cx| match (step.as_mut().poll(cx), self.late()) {
+            (Poll::Pending, Some(error)) => Poll::Ready(Err(error)),
+            (polled, _) => polled,
+        })
+    }
+
+    fn late(&self) -> Option<Error> {
+        late(&self.exchange, &self.route)
     }
 
     fn end(&mut self, outcome: &Answered, tunnel: bool) {

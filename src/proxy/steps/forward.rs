@@ -195,7 +195,7 @@ async fn renew(
 ) -> Result<(), Error> {
     *permit = match permit.renew(deadline) {
         Admission::Send(permit) => permit,
-        Admission::Wait(waiting) => wait::wait(exchange, route, waiting, deadline, true).await?.0,
+        Admission::Wait(mut waiting) => wait::wait(exchange, route, &mut waiting, deadline, true).await?.0,
         Admission::Refuse(refusal) => return Err(wait::refused(route, &refusal)),
     };
     Ok(())

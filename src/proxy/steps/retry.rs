@@ -127,12 +127,12 @@ fn settle(exchange: &Exchange, last: Answered) -> Answered {
 }
 
 /// Runs one try, for as long as its request may wait for a slot. Lent: moved in, a waiting request would hold it twice.
-pub(crate) async fn in_time<T>(
+pub(crate) fn in_time<T>(
     exchange: &Exchange,
     route: &Route,
     mut one_try: Pin<&mut impl Future<Output = Result<T, Error>>>,
-) -> Result<T, Error> {
-    poll_fn(|cx| {
+) -> impl Future<Output = Result<T, Error>> {
+    poll_fn(move |cx| {
         if exchange.progress.phase() != Phase::LateWaiting {
             return one_try.as_mut().poll(cx);
         }
@@ -140,7 +140,6 @@ pub(crate) async fn in_time<T>(
         let retry_after = route.lane.snapshot().drain.unwrap_or_default();
         Poll::Ready(Err(Error::Refused { host, why: "no slot matured in the time it may wait".into(), retry_after }))
     })
-    .await
 }
 
 /// A further attempt has its permit: counted and logged only now, as many still wait when their workers lose patience.

@@ -1,10 +1,6 @@
 //! Waits in the lane for a slot.
 
-use std::{
-    future::{Pending, pending},
-    sync::Arc,
-    time::Duration,
-};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use http::Method;
 use tower::{Service, service_fn};
@@ -51,27 +47,37 @@ where
             let ask = ask::of(request, asking)?;
             // Tunnels make connections of their own.
             let warms = *request.method() != Method::CONNECT;
-            // A statement of its own: a temporary would be kept for as long as the request waits.
-            let waiting = match route.lane.admit(ask) {
-                Admission::Send(permit) => {
-                    if call.place.as_ref().is_some_and(|place| !place.elect()) {
-                        return too_late(permit).await;
-                    }
-                    return inner.call(Admitted { call, permit, wait: Wait::default() }).await;
-                }
-                Admission::Wait(waiting) => waiting,
-                Admission::Refuse(refusal) => return Err(refused(route, &refusal)),
+            // Without an await: what a lane says is larger than what waits, and would be kept beside it.
+            let admission = match call.route.lane.admit(ask) {
+                Admission::Send(permit) => Ok(send(&mut inner, call, permit, Wait::default())),
+                Admission::Wait(waiting) => Err((call, waiting)),
+                Admission::Refuse(refusal) => return Err(refused(&call.route, &refusal)),
             };
-            if let Some(place) = &call.place {
-                place.expects(waiting.expected);
+            let sending = match admission {
+                Ok(sending) => sending,
+                Err((call, mut waiting)) => {
+                    if let Some(place) = &call.place {
+                        place.expects(waiting.expected);
+                    }
+                    let (permit, wait) = wait(&call.exchange, &call.route, &mut waiting, call.deadline, warms).await?;
+                    send(&mut inner, call, permit, wait)
+                }
+            };
+            match sending {
+                Some(sending) => sending.await,
+                None => pending().await,
             }
-            let (permit, wait) = wait(&call.exchange, route, waiting, call.deadline, warms).await?;
-            if call.place.as_ref().is_some_and(|place| !place.elect()) {
-                return too_late(permit).await;
-            }
-            inner.call(Admitted { call, permit, wait }).await
         }
     })
+}
+
+/// Hands a request on that has its permit. `None` if another place has sent it: the task of this one is being aborted.
+fn send<S>(inner: &mut S, call: BoxedCall, permit: Permit, wait: Wait) -> Option<S::Future>
+where
+    S: Service<Admitted, Response = AttemptOutcome, Error = Error>,
+{
+    let elected = call.place.as_ref().is_none_or(|place| place.elect());
+    elected.then(|| inner.call(Admitted { call, permit, wait }))
 }
 
 /// A lane has no slot for a request in the time it may wait.
@@ -82,46 +88,43 @@ pub(crate) fn refused(route: &Route, refusal: &Refusal) -> Error {
     Error::Refused { host: route.origin.host.to_string(), why: refusal.to_string(), retry_after: refusal.retry_after() }
 }
 
-/// Another place has sent the request, and the task of this one is being aborted.
-fn too_late<T>(permit: Permit) -> Pending<T> {
-    drop(permit);
-    pending()
-}
-
 /// Waits until `deadline` for the permit that the lane of `route` has promised; `warms` says that a connection is to be
 /// ready then. Also says how that was. The request is refused if it has to give way in a full queue.
-pub(crate) async fn wait(
-    exchange: &Exchange,
-    route: &Arc<Route>,
-    waiting: Waiting,
+///
+/// No `async fn`, and the ticket is lent: what an `async fn` is given is kept twice for as long as it waits.
+pub(crate) fn wait<'a>(
+    exchange: &'a Exchange,
+    route: &'a Arc<Route>,
+    waiting: &'a mut Waiting,
     deadline: Instant,
     warms: bool,
-) -> Result<(Permit, Wait), Error> {
-    let clock = exchange.proxy.clock;
-    let since = clock.now();
-    exchange.progress.enter_until(Phase::Waiting, deadline + retry::GRACE);
-    if warms {
-        warm_for(route, waiting.expected);
-    }
-    let (expected, ahead) = (waiting.expected, waiting.ahead);
-    let record = WaitRecord { exchange, since };
-    let permit = waiting.await.map_err(|refusal| refused(route, &refusal));
-    drop(record);
-    let permit = permit?;
-    exchange.progress.awaits_answer();
-    let now = clock.now();
-    if !exchange.shared {
-        stayed(exchange, route);
-    }
-    if warms {
-        // The next one's connection, if it is so far off that ours will not be kept until then.
-        let others = route.lane.queue_status();
-        if others.waiting > 0 && others.next_slot.since(now) > WARM_UP {
-            warm_for(route, others.next_slot);
+) -> impl Future<Output = Result<(Permit, Wait), Error>> + Send + 'a {
+    async move {
+        let record = WaitRecord { exchange, since: exchange.proxy.clock.now() };
+        exchange.progress.enter_until(Phase::Waiting, deadline + retry::GRACE);
+        let (expected, ahead) = (waiting.expected, waiting.ahead);
+        if warms {
+            warm_for(route, expected);
         }
+        let permit = waiting.await.map_err(|refusal| refused(route, &refusal));
+        let since = record.since;
+        drop(record);
+        let permit = permit?;
+        exchange.progress.awaits_answer();
+        let now = exchange.proxy.clock.now();
+        if !exchange.shared {
+            stayed(exchange, route);
+        }
+        if warms {
+            // The next one's connection, if it is so far off that ours will not be kept until then.
+            let others = route.lane.queue_status();
+            if others.waiting > 0 && others.next_slot.since(now) > WARM_UP {
+                warm_for(route, others.next_slot);
+            }
+        }
+        let expected = (expected != Instant::FAR).then(|| expected.since(since));
+        Ok((permit, Wait { time: now.since(since), expected, ahead }))
     }
-    let expected = (expected != Instant::FAR).then(|| expected.since(since));
-    Ok((permit, Wait { time: now.since(since), expected, ahead }))
 }
 
 /// Notes that the client of a request has waited until its slot.
