@@ -184,8 +184,9 @@ impl Drop for Page {
     fn drop(&mut self) {
         let mut shared = self.live.shared.lock();
         shared.pages -= 1;
-        let Some(lane) = &self.lane else { return };
-        if let Some(pages) = shared.opened.get_mut(lane) {
+        if let Some(lane) = &self.lane
+            && let Some(pages) = shared.opened.get_mut(lane)
+        {
             *pages -= 1;
             if *pages == 0 {
                 shared.opened.remove(lane);

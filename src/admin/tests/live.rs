@@ -159,6 +159,20 @@ async fn nothing_is_worked_out_while_nobody_looks() {
     assert!(history.iter().all(|waiting| *waiting == 5));
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_happened_while_nobody_looked_is_no_pace() {
+    let world = AdminServer::new(vec![lane("api", "a", 5, (1, 9))]).await;
+    let mut events = Events::open(&world, "").await;
+    events.next("turn").await.unwrap();
+    drop(events);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    // A thousand requests in a thousand seconds: 1/s, long ago.
+    world.state.turns.fetch_add(1000, Ordering::Relaxed);
+    world.state.lanes.lock()[0].sent_total = 1000;
+    let turn = Events::open(&world, "").await.next("turn").await.unwrap();
+    assert_eq!(turn["lanes"][0]["pace"], 0.0);
+}
+
 #[tokio::test]
 async fn stopping_ends_the_streams() {
     let mut world = AdminServer::new(Vec::new()).await;
