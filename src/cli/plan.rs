@@ -1,23 +1,28 @@
-//! `andante plan`: how long a burst will take, before it is sent.
+//! `andante plan`: how long a burst will take before it is sent, or what was sent before would have taken.
 
 mod forecast;
+mod recorded;
 
 use std::{
     io::{self, Write as _},
     num::NonZeroU32,
+    path::PathBuf,
     time::{Duration, SystemTime},
 };
 
 use serde_json::json;
 
-use self::forecast::{Brake, BurstForecast, PlannedBurst};
+use self::{
+    forecast::{Brake, BurstForecast, PlannedBurst},
+    recorded::{RecordedPlan, RecordedRequests},
+};
 use super::{failure::Failure, wording};
 use crate::{
     config::duration,
     limit::{self, Amount, Cost, LimitSpec, Limits, SpecError},
 };
 
-/// How long a burst will take, before it is sent.
+/// How long a burst will take, before it is sent; or how long requests of an access log would have waited.
 ///
 /// All limits hold at once, as they do in andante: even spacing (or bursts, where a limit allows them), never more than
 /// N in any window, and no more on their way than `in-flight` says. andante's margin for jitter on the way comes on
@@ -29,11 +34,17 @@ pub struct Args {
     #[arg(long, value_name = "LIMITS", value_parser = limits)]
     limit: Limits,
     /// How many requests arrive at once; up to 10,000,000.
-    #[arg(long, value_name = "N", value_parser = requests)]
-    requests: NonZeroU32,
-    /// How long the API takes to answer; matters for in-flight and strict.
-    #[arg(long, value_name = "DURATION", default_value = "200ms", value_parser = duration::parse)]
-    latency: Duration,
+    #[arg(long, value_name = "N", value_parser = requests, required_unless_present = "log")]
+    requests: Option<NonZeroU32>,
+    /// An access log of andante's: its requests arrive as they did.
+    #[arg(long, value_name = "FILE", conflicts_with = "requests")]
+    log: Option<PathBuf>,
+    /// Whose requests of the log, if it has those of several.
+    #[arg(long, value_name = "HOST", requires = "log")]
+    host: Option<String>,
+    /// How long the API takes to answer; matters for in-flight and strict. [default: 200ms; with --log the median of FILE]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    latency: Option<Duration>,
     /// What each request costs, where limits count more than requests: input-tokens=1200,output-tokens=500.
     #[arg(long, value_name = "COST", value_parser = cost, default_value = "1", hide_default_value = true)]
     cost: Cost,
@@ -54,10 +65,15 @@ Examples:
       answers slow enough for in-flight to matter; for scripts
 
   andante plan --limit '500/min, 90000 tokens/min' --cost tokens=1200 --requests 1000
-      requests that cost something else as well";
+      requests that cost something else as well
+
+  andante plan --limit 80/s --log access.log
+      how long requests would have waited that came before";
 
 /// More would take this command itself minutes.
 const MOST_REQUESTS: u32 = 10_000_000;
+/// How long an API takes of which nothing is known.
+const LATENCY: Duration = Duration::from_millis(200);
 /// What gains less than this share of the time is not worth a line.
 const WORTH_TELLING: f64 = 0.05;
 
@@ -66,21 +82,37 @@ const WORTH_TELLING: f64 = 0.05;
 /// # Errors
 /// If it would take centuries, or cannot be printed.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let mut limits = args.limit;
+    let Args { limit: mut limits, requests, log, host, latency, cost, json } = args;
     limit::settle(&mut limits.limits);
-    let now = SystemTime::now();
-    let arrives = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let burst = PlannedBurst { requests: args.requests, cost: args.cost, latency: args.latency, arrives };
-    if let Some(limit) = too_small(&limits, &burst.cost) {
-        return Err(Failure::new(format!("a request that costs {} fits no window of {limit}", burst.cost)));
+    if let Some(limit) = too_small(&limits, &cost) {
+        return Err(Failure::new(format!("a request that costs {cost} fits no window of {limit}")));
     }
-    let plan = Plan::new(limits, burst);
-    if plan.forecast.last_leaves == BurstForecast::NEVER {
-        return Err(Failure::new(format!("{} would leave at {} for centuries", plan.what(), plan.limits))
-            .hinting("check the window of the limits, or allow a burst, as in \"100/d burst 100\""));
-    }
-    let text = if args.json { plan.json(now).to_string() } else { plan.text(now) };
+    let text = match (log, requests) {
+        (Some(file), _) => {
+            let recorded = RecordedRequests::read(&file, host.as_deref())?;
+            let plan = RecordedPlan::new(&recorded, &limits, cost, latency);
+            if plan.never_ends() {
+                return Err(too_slow(&file.display().to_string(), &limits));
+            }
+            if json { plan.json().to_string() } else { plan.text() }
+        }
+        (None, requests) => {
+            let now = SystemTime::now();
+            let arrives = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let (requests, latency) = (requests.unwrap_or(NonZeroU32::MIN), latency.unwrap_or(LATENCY));
+            let plan = Plan::new(limits, PlannedBurst { requests, cost, latency, arrives });
+            if plan.forecast.last_leaves == BurstForecast::NEVER {
+                return Err(too_slow(&plan.what(), &plan.limits));
+            }
+            if json { plan.json(now).to_string() } else { plan.text(now) }
+        }
+    };
     writeln!(io::stdout().lock(), "{text}").map_err(Failure::writing)
+}
+
+fn too_slow(what: &str, limits: &Limits) -> Failure {
+    Failure::new(format!("{what} would leave at {limits} for centuries"))
+        .hinting("check the window of the limits, or allow a burst, as in \"100/d burst 100\"")
 }
 
 /// A burst, what becomes of it, and what would become of it under other limits.
@@ -330,8 +362,10 @@ faster, if the API allows it:
     fn centuries_are_refused() {
         let args = Args {
             limit: limits("1/3650d").unwrap(),
-            requests: requests("100").unwrap(),
-            latency: Duration::ZERO,
+            requests: Some(requests("100").unwrap()),
+            log: None,
+            host: None,
+            latency: Some(Duration::ZERO),
             cost: Cost::MIN,
             json: false,
         };

@@ -8,7 +8,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{Andante, Client, Mock, Upstream};
+use crate::support::{Andante, Client, Mock, Upstream, eventually};
 
 mod batch;
 mod ca;
@@ -218,6 +218,28 @@ fn plan_computes_how_long_a_burst_takes() {
     let (code, stdout, _) = outcome(andante(&["plan", "--limit", "500/min", "--requests", "30000"]));
     assert_eq!(code, Some(0));
     assert!(stdout.starts_with("30,000 requests at 500/min: 59 min 59.8 s\n"), "{stdout}");
+}
+
+#[test]
+fn plan_reads_an_access_log_of_either_format() {
+    let upstream = Upstream::ok();
+    let host = upstream.address().ip().to_string();
+    for format in ["json", "text"] {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("access.log").display().to_string();
+        let running = Andante::serve(&["--log", format, "--access-log", &file]);
+        for _ in 0..5 {
+            assert_eq!(Client::get(running.proxy(), &upstream.url("/")).status(), 200);
+        }
+        eventually("5 lines", || (std::fs::read_to_string(&file).unwrap().lines().count() == 5).then_some(()));
+        let (code, stdout, stderr) = outcome(andante(&["plan", "--limit", "1/min", "--log", &file, "--json"]));
+        assert_eq!((code, &*stderr), (Some(0), ""));
+        let plan: Value = serde_json::from_str(&stdout).unwrap();
+        assert_eq!((plan["requests"].as_u64(), plan["host"].as_str()), (Some(5), Some(&*host)));
+        // The fifth leaves four minutes after the first one, and all came within a minute.
+        let longest = plan["would_wait_seconds"]["longest"].as_f64().unwrap();
+        assert!((180.0..=240.0).contains(&longest), "{longest}");
+    }
 }
 
 #[test]

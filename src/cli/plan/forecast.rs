@@ -1,6 +1,6 @@
 //! When the requests of a burst leave. Pure: the same arithmetic as the pacing, run ahead of time.
 
-use std::{cmp::Reverse, collections::VecDeque, num::NonZeroU32, time::Duration};
+use std::{cmp::Reverse, collections::VecDeque, iter, num::NonZeroU32, time::Duration};
 
 use crate::{
     clock::{Instant, nanos},
@@ -82,12 +82,12 @@ impl BurstForecast {
     /// bytes for each that a window looks back.
     pub(super) fn new(limits: &Limits, burst: &PlannedBurst) -> Self {
         let (constraints, requests) = (constraints(limits, burst), burst.requests);
-        let (last_leaves, held) = departures(constraints.clone(), requests);
+        let (last_leaves, held) = departures(constraints.clone(), at_once(requests), |_| ());
         let held_back: Vec<usize> = (0..held.len()).filter(|index| held[*index] > 0).collect();
         let without = |index: usize| {
             let mut others = constraints.clone();
             others.remove(index);
-            departures(others, requests).0
+            departures(others, at_once(requests), |_| ()).0
         };
         let binds = match held_back[..] {
             [only] => Some(only),
@@ -103,18 +103,35 @@ impl BurstForecast {
 
     /// [`BurstForecast::last_leaves`] alone.
     pub(super) fn last_leaves(limits: &Limits, burst: &PlannedBurst) -> Duration {
-        Duration::from_nanos(departures(constraints(limits, burst), burst.requests).0)
+        Duration::from_nanos(departures(constraints(limits, burst), at_once(burst.requests), |_| ()).0)
     }
 }
 
-/// When the last of `requests` leaves, and how long each constraint held requests back that no other did any longer.
-/// In nanoseconds.
-fn departures(mut constraints: Vec<Constraint>, requests: NonZeroU32) -> (u64, Vec<u64>) {
+/// When each of the requests leaves that do not arrive at once, but so long after the first one, the first one first.
+pub(super) fn leaving(limits: &Limits, burst: &PlannedBurst, arrivals: &[Duration]) -> Vec<Duration> {
+    let mut leaving = Vec::with_capacity(arrivals.len());
+    let arrivals = arrivals.iter().map(|arrival| nanos(*arrival));
+    departures(constraints(limits, burst), arrivals, |now| leaving.push(Duration::from_nanos(now)));
+    leaving
+}
+
+fn at_once(requests: NonZeroU32) -> impl Iterator<Item = u64> {
+    iter::repeat_n(0, requests.get() as usize)
+}
+
+/// Tells `leaves` when each of the requests leaves that arrive at these times. Returns when the last one does, and how long
+/// each constraint held requests back that no other did any longer. In nanoseconds.
+fn departures(
+    mut constraints: Vec<Constraint>,
+    arrivals: impl Iterator<Item = u64>,
+    mut leaves: impl FnMut(u64),
+) -> (u64, Vec<u64>) {
     let memory = constraints.iter().filter_map(|constraint| constraint.echo).map(|echo| echo.back).max().unwrap_or(0);
     let mut recent = VecDeque::new();
     let mut held = vec![0_u64; constraints.len()];
     let mut now = 0;
-    for number in 0..requests.get() {
+    for (number, arrival) in arrivals.enumerate() {
+        now = arrival.max(now);
         let mut latest: Option<(usize, u64)> = None;
         for (index, constraint) in constraints.iter_mut().enumerate() {
             let earliest = constraint.earliest(&recent, latest.map_or(now, |(_, so_far)| so_far));
@@ -126,7 +143,8 @@ fn departures(mut constraints: Vec<Constraint>, requests: NonZeroU32) -> (u64, V
             held[index] += earliest - now;
             now = earliest;
         }
-        constraints.iter_mut().for_each(|constraint| constraint.leave(now, number.into()));
+        constraints.iter_mut().for_each(|constraint| constraint.leave(now, number as u64));
+        leaves(now);
         recent.push_front(now);
         recent.truncate(memory);
     }
@@ -230,7 +248,7 @@ mod tests {
     /// 2026-08-03 08:31:12 UTC.
     const ARRIVES: Duration = Duration::from_secs(1_785_745_872);
 
-    fn at_once(requests: u32, cost: Cost) -> PlannedBurst {
+    fn planned(requests: u32, cost: Cost) -> PlannedBurst {
         PlannedBurst { requests: requests.try_into().unwrap(), cost, latency: LATENCY, arrives: ARRIVES }
     }
 
@@ -238,7 +256,7 @@ mod tests {
     fn what_requests_cost_takes_its_time() {
         let tokens = crate::limit::Unit::named("tokens").unwrap();
         let forecast = |limits: &str, amount, requests| {
-            BurstForecast::new(&limits.parse().unwrap(), &at_once(requests, Cost::MIN.with(tokens, amount)))
+            BurstForecast::new(&limits.parse().unwrap(), &planned(requests, Cost::MIN.with(tokens, amount)))
         };
         // 6,000 tokens take 4 s of 90,000 a minute, and 500 requests a minute are faster.
         let plan = forecast("500/min, 90000 tokens/min", 6000, 16);
@@ -250,7 +268,7 @@ mod tests {
     }
 
     fn forecast(limits: &str, requests: u32) -> BurstForecast {
-        BurstForecast::new(&limits.parse().unwrap(), &at_once(requests, Cost::MIN))
+        BurstForecast::new(&limits.parse().unwrap(), &planned(requests, Cost::MIN))
     }
 
     #[test]
@@ -264,13 +282,13 @@ mod tests {
     }
 
     /// When each of the first requests leaves, in milliseconds.
-    fn leaving(limits: &str, requests: u32) -> Vec<u128> {
+    fn burst_leaving(limits: &str, requests: u32) -> Vec<u128> {
         (1..=requests).map(|count| forecast(limits, count).last_leaves.as_millis()).collect()
     }
 
     #[test]
     fn even_spacing_is_one_interval_apart_from_the_first_on() {
-        assert_eq!(leaving("10/s", 4), [0, 100, 200, 300]);
+        assert_eq!(burst_leaving("10/s", 4), [0, 100, 200, 300]);
         assert_eq!(forecast("500/min", 30_000).last_leaves, Duration::from_millis(29_999 * 120));
         // No rounding adds up: 7/s is no whole number of nanoseconds.
         assert_eq!(forecast("7/s", 7001).last_leaves, Duration::from_secs(1000));
@@ -278,14 +296,17 @@ mod tests {
 
     #[test]
     fn a_burst_leaves_at_once_and_the_window_still_holds() {
-        assert_eq!(leaving("5/s burst 3", 13), [0, 0, 0, 200, 400, 1000, 1000, 1000, 1200, 1400, 2000, 2000, 2000]);
-        assert_eq!(leaving("3/s burst 3", 5), [0, 0, 0, 1000, 1000]);
+        assert_eq!(
+            burst_leaving("5/s burst 3", 13),
+            [0, 0, 0, 200, 400, 1000, 1000, 1000, 1200, 1400, 2000, 2000, 2000]
+        );
+        assert_eq!(burst_leaving("3/s burst 3", 5), [0, 0, 0, 1000, 1000]);
     }
 
     #[test]
     fn all_limits_hold_at_once() {
-        assert_eq!(leaving("10/s, 2/s", 3), [0, 500, 1000]);
-        assert_eq!(leaving("4/s burst 4, 6/10s burst 6", 8), [0, 0, 0, 0, 1000, 1000, 10_000, 10_000]);
+        assert_eq!(burst_leaving("10/s, 2/s", 3), [0, 500, 1000]);
+        assert_eq!(burst_leaving("4/s burst 4, 6/10s burst 6", 8), [0, 0, 0, 0, 1000, 1000, 10_000, 10_000]);
         // More than either alone: the second limit pushes requests into the first one's next windows.
         let (both, first, second) = ("10/s burst 10, 15/1500ms burst 15", "10/s burst 10", "15/1500ms burst 15");
         let last = |limits| forecast(limits, 30).last_leaves.as_millis();
@@ -294,15 +315,27 @@ mod tests {
 
     #[test]
     fn in_flight_waits_for_the_answers() {
-        assert_eq!(leaving("in-flight 2", 5), [0, 0, 200, 200, 400]);
+        assert_eq!(burst_leaving("in-flight 2", 5), [0, 0, 200, 200, 400]);
         assert_eq!(forecast("100/s, in-flight 2", 100).binds, Some(Brake::InFlight));
         assert_eq!(forecast("100/s, in-flight 2", 100).per_second, 10.0);
         assert_eq!(forecast("5/s, in-flight 2", 100).binds, Some(Brake::Limit(0)));
     }
 
     #[test]
+    fn what_arrives_later_leaves_later() {
+        let leaving = |limits: &str, arrivals: &[u64]| {
+            let arrivals: Vec<_> = arrivals.iter().map(|at| Duration::from_millis(*at)).collect();
+            let leaving = leaving(&limits.parse().unwrap(), &planned(1, Cost::MIN), &arrivals);
+            leaving.iter().map(Duration::as_millis).collect::<Vec<_>>()
+        };
+        assert_eq!(leaving("10/s", &[0, 0, 50, 1000, 1010]), [0, 100, 200, 1000, 1100]);
+        // The first two are answered at 200 and 250.
+        assert_eq!(leaving("in-flight 2", &[0, 50, 60, 240, 900]), [0, 50, 200, 250, 900]);
+    }
+
+    #[test]
     fn strict_counts_from_the_answer() {
-        assert_eq!(leaving("2/s strict", 5), [0, 500, 1200, 1700, 2400]);
+        assert_eq!(burst_leaving("2/s strict", 5), [0, 500, 1200, 1700, 2400]);
         assert_eq!(forecast("2/s strict", 5).per_second, 2.0 / 1.2);
     }
 
@@ -337,7 +370,7 @@ mod tests {
             let rate = crate::limit::Rate { count: count.try_into().unwrap(), per: Duration::from_nanos(per * 1000) };
             let limit = LimitSpec { burst: NonZeroU32::new(burst), ..rate.into() };
             let limits = Limits { limits: vec![limit], ..Limits::default() };
-            let last = BurstForecast::last_leaves(&limits, &at_once(requests, Cost::MIN));
+            let last = BurstForecast::last_leaves(&limits, &planned(requests, Cost::MIN));
             let (k, n, b) = (u64::from(requests - 1), u64::from(count), u64::from(burst));
             let expected = k / n * per * 1000 + (k % n + 1).saturating_sub(b) * per * 1000 / n;
             prop_assert_eq!(nanos(last), expected);
