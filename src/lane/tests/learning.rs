@@ -125,31 +125,27 @@ impl World {
     }
 }
 
-/// Any trial, to be looked at: `DIALECTS="none ietf" LIMIT=50/s cargo test --lib every_dialect -- --ignored --nocapture`.
-#[test]
-#[ignore = "a table for people"]
-fn every_dialect_in_a_table() {
-    let said = |name: &str, otherwise: &str| std::env::var(name).unwrap_or(otherwise.into()).leak() as &'static str;
-    let (limit, first) = (said("LIMIT", "100/10s"), said("FIRST", "10100").parse().unwrap());
-    let windows = said("WINDOWS", "sliding fixed bucket");
+/// One trial of each of `dialects` and each way to count, to be looked at. LIMIT, WINDOWS, WORKERS, REQUESTS, LATENCY (ms)
+/// and CHANGES (`MS:LIMIT …`) say what it is like, SECONDS that what happens in each five seconds is printed too.
+fn print_trials(dialects: &'static str) {
+    let variable = |name: &str, otherwise: &str| std::env::var(name).unwrap_or(otherwise.into()).leak() as &'static str;
+    let number = |name: &str, otherwise: u64| -> u64 {
+        std::env::var(name).map_or(otherwise, |number| number.parse().expect("it is a number"))
+    };
+    let limit = variable("LIMIT", "100/10s");
+    let windows = variable("WINDOWS", "sliding fixed bucket");
     for window in [CountingWindow::Sliding, CountingWindow::Fixed, CountingWindow::Bucket] {
-        for dialect in
-            said("DIALECTS", "none ietf").split_whitespace().filter(|_| windows.contains(&window.to_string()))
-        {
-            let (workers, requests) =
-                (said("WORKERS", "64").parse().unwrap(), said("REQUESTS", "3000").parse().unwrap());
-            let latency = ms(said("LATENCY", "20").parse().unwrap());
-            let changes = said("CHANGES", "").split_whitespace();
+        for dialect in dialects.split_whitespace().filter(|_| windows.contains(&window.to_string())) {
+            let changes = variable("CHANGES", "").split_whitespace();
             let changes = changes.map(|change| change.split_once(':').unwrap());
-            let changes = changes.map(|(at, limit)| (ms(at.parse().unwrap()), limit)).collect();
             let outcome = Trial {
                 dialect,
                 window,
                 limit,
-                workers,
-                requests,
-                latency,
-                changes,
+                workers: number("WORKERS", 64) as usize,
+                requests: number("REQUESTS", 3000) as usize,
+                latency: ms(number("LATENCY", 20)),
+                changes: changes.map(|(at, limit)| (ms(at.parse().unwrap()), limit)).collect(),
                 seed: fastrand::u64(..),
                 ..Trial::default()
             }
@@ -164,7 +160,7 @@ fn every_dialect_in_a_table() {
                 "{window:8} {dialect:24} used {:.3} refused {:4} after the first window {:4} passed on {:4} took {:.1?}",
                 outcome.used(limit),
                 outcome.refused.len(),
-                outcome.refused_after(ms(first)),
+                outcome.refused_after(ms(number("FIRST", 10_100))),
                 outcome.passed_on,
                 outcome.took
             );

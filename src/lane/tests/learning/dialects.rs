@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Trial, ms, s};
+use super::{Trial, ms, print_trials, s};
 use crate::mock::{CountingWindow, MockDialect};
 
 /// They tell what is left on every answer: nothing needs to be refused.
@@ -210,9 +210,13 @@ fn a_daily_quota_is_told_of_at_once_and_nothing_is_refused() {
     }
 }
 
+/// With DIALECTS it prints a trial of each of these.
 #[test]
 fn every_dialect_is_in_one_of_the_tables() {
     use clap::ValueEnum;
+    if let Ok(dialects) = std::env::var("DIALECTS") {
+        print_trials(dialects.leak());
+    }
     let listed = |name: &str| {
         [TELL, ASK_TO_WAIT, DAILY].concat().contains(&name)
             || LESS.iter().any(|(listed, ..)| *listed == name)

@@ -1,9 +1,9 @@
 //! Lanes of which nothing is configured, against limiters that nobody tells of: the engine beside workers that are careful,
-//! each for itself. Two tables for people, which take minutes:
+//! each for itself. Two of the tests print a table of more limiters where a variable asks for it, which takes minutes:
 //!
 //! ```sh
-//! ZOO=nginx SEEDS=3 FROM=1 cargo test --lib every_limiter_in_a_table -- --ignored --nocapture
-//! RANDOM=200 FROM=1 cargo test --lib random_limiters_in_a_table -- --ignored --nocapture
+//! ZOO=nginx SEEDS=3 FROM=1 cargo test --lib what_is_learned_well -- --nocapture
+//! RANDOM=200 FROM=1 cargo test --lib the_worst_of_a_thousand -- --nocapture
 //! ```
 
 mod clients;
@@ -46,9 +46,13 @@ fn variable<T: std::str::FromStr>(name: &str, default: T) -> T {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
-/// What holds today. A limiter that is on this list is used well, and is not asked in vain.
+/// What holds today. A limiter that is on this list is used well, and is not asked in vain. With ZOO it prints those whose
+/// names contain it.
 #[test]
 fn what_is_learned_well_stays_so() {
+    if let Ok(pattern) = std::env::var("ZOO") {
+        print_recorded_limiters(&pattern);
+    }
     for (name, share, most_late) in recorded_limiters::WELL {
         let world = recorded_limiters::all()
             .into_iter()
@@ -60,8 +64,12 @@ fn what_is_learned_well_stays_so() {
     }
 }
 
+/// With RANDOM it prints so many more.
 #[test]
 fn the_worst_of_a_thousand_are_used_so_well_at_least() {
+    if let Ok(count) = std::env::var("RANDOM") {
+        print_random_limiters(count.parse().expect("RANDOM is a number"));
+    }
     for (seed, share) in random::WORST {
         let world = random::world(seed);
         let (outcome, note, _) = compare(&world, seed);
@@ -69,14 +77,13 @@ fn the_worst_of_a_thousand_are_used_so_well_at_least() {
     }
 }
 
-#[test]
-#[ignore = "a table for people"]
-fn every_limiter_in_a_table() {
-    let (pattern, seeds, from) = (variable("ZOO", String::new()), variable("SEEDS", 3), variable("FROM", 1));
+/// What becomes of each recorded limiter whose name contains `pattern`, in the middle of SEEDS runs.
+fn print_recorded_limiters(pattern: &str) {
+    let (seeds, from) = (variable("SEEDS", 3), variable("FROM", 1));
     println!(
         "limiter                             | served  refused  late% share  worst stall | careful: served refused share"
     );
-    for world in recorded_limiters::all().iter().filter(|world| world.name.contains(&pattern)) {
+    for world in recorded_limiters::all().iter().filter(|world| world.name.contains(pattern)) {
         let runs: Vec<_> = (from..from + seeds).map(|seed| compare(world, seed)).collect();
         let ours = |of: fn(&Outcome) -> f64| quantile(runs.iter().map(|(outcome, ..)| of(outcome)), 0.5);
         let theirs = |of: fn(&Outcome) -> f64| quantile(runs.iter().map(|(.., careful)| of(careful)), 0.5);
@@ -97,10 +104,9 @@ fn every_limiter_in_a_table() {
     }
 }
 
-#[test]
-#[ignore = "a table for people"]
-fn random_limiters_in_a_table() {
-    let (count, from) = (variable("RANDOM", 100), variable("FROM", 1));
+/// What becomes of `count` random limiters: the spread, and those that are used worst.
+fn print_random_limiters(count: u64) {
+    let from = variable("FROM", 1);
     let mut rows: Vec<_> = (from..from + count)
         .map(|seed| {
             let world = random::world(seed);

@@ -14,13 +14,6 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// In how many of `count` histories a window had too many, and the seed of the first.
-fn broken(count: u64, wrong: Option<Wrong>) -> (u64, Option<u64>) {
-    let seeds = (0..count).filter(|seed| World::random(*seed, &Fault::ALL, wrong).run().is_some());
-    let seeds: Vec<u64> = seeds.collect();
-    (seeds.len() as u64, seeds.first().copied())
-}
-
 #[test]
 fn no_window_has_more_than_there_are_tokens() {
     let (first, count) = (number("FIRST").unwrap_or(0), histories(1000));
@@ -31,21 +24,19 @@ fn no_window_has_more_than_there_are_tokens() {
     }
 }
 
+/// One history that breaks the promise is enough. If HISTORIES says how many are looked at, all of them are counted.
 #[test]
 fn a_rule_that_is_left_out_is_found_out() {
-    for wrong in Wrong::ALL {
-        let found = (0..histories(1000)).find(|seed| World::random(*seed, &Fault::ALL, Some(wrong)).run().is_some());
-        assert!(found.is_some(), "{wrong:?} breaks nothing");
-    }
-}
-
-#[test]
-#[ignore = "a table for people: how often each rule that is left out breaks the promise"]
-fn rules_that_are_left_out_in_a_table() {
     let count = histories(1000);
+    let counted = number("HISTORIES").is_some();
     for wrong in Wrong::ALL {
-        let (broken, first) = broken(count, Some(wrong));
-        println!("{wrong:?}: {broken} of {count}, the first is {first:?}");
+        let mut broken =
+            (0..count).filter(|seed| World::random(*seed, &Fault::ALL, Some(wrong)).run().is_some()).peekable();
+        let first = broken.peek().copied();
+        assert!(first.is_some(), "{wrong:?} breaks nothing");
+        if counted {
+            println!("{wrong:?}: {} of {count}, the first is {first:?}", broken.count());
+        }
     }
 }
 
