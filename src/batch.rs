@@ -13,6 +13,7 @@ mod group_commit;
 pub mod input;
 pub mod item;
 pub mod journal;
+mod line_file;
 mod send;
 mod template;
 pub mod work;
@@ -23,5 +24,6 @@ pub use self::{
     input::{Format, Input, InputError},
     item::{Id, Item},
     journal::{BatchJournal, JournalError},
+    line_file::LineFileError,
     work::{Stopped, Work, WorkParts},
 };

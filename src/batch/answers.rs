@@ -2,10 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs::{File, OpenOptions},
-    io::{self, BufRead as _, BufReader, Write as _},
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -14,15 +11,15 @@ use http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{item::Id, journal::sync_name};
+use super::{
+    item::Id,
+    line_file::{LineFile, LineFileError, WholeLine},
+};
 
 /// The file.
 #[derive(Debug)]
 pub struct AnswerFile {
-    file: Arc<File>,
-    path: PathBuf,
-    /// The length of its whole lines.
-    whole: u64,
+    lines: LineFile,
 }
 
 /// What came of an item.
@@ -56,15 +53,8 @@ pub struct Received {
 #[derive(Debug, thiserror::Error)]
 pub enum AnswersError {
     /// The file cannot be read or written.
-    #[error("could not {what} {}", path.display())]
-    File {
-        /// What was tried.
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] LineFileError),
     /// The file has something else.
     #[error("{}, line {line}: this is no answer of a batch", path.display())]
     Foreign {
@@ -126,21 +116,10 @@ impl AnswerFile {
     /// whether they have succeeded. What was cut off while it was written is removed. `twins` are written where only the
     /// item that they equal has its answer.
     pub fn open(path: &Path, twins: &dyn Fn(&str) -> Vec<Id>) -> Result<(Self, HashMap<String, bool>), AnswersError> {
-        let failed = |what| move |source| AnswersError::File { what, path: path.to_owned(), source };
-        let file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed("open"))?;
-        let mut answers = Self { file: Arc::new(file), path: path.to_owned(), whole: 0 };
-        let mut answered = HashMap::new();
-        let mut missing = Vec::new();
-        let (mut number, mut text) = (0, Vec::new());
-        let mut reader = BufReader::new(File::open(path).map_err(failed("read"))?);
-        loop {
-            text.clear();
-            let read = reader.read_until(b'\n', &mut text).map_err(failed("read"))?;
-            // Cut off anywhere, even within a character.
-            if text.last() != Some(&b'\n') {
-                break;
-            }
-            (number, answers.whole) = (number + 1, answers.whole + read as u64);
+        let mut lines = LineFile::open(path)?;
+        let (mut whole, mut answered, mut missing) = (0, HashMap::new(), Vec::new());
+        for line in lines.read()? {
+            let WholeLine { number, end, text } = line?;
             let foreign = || AnswersError::Foreign { path: path.to_owned(), line: number };
             let line: AnswerLine<'_> = serde_json::from_slice(&text).map_err(|_| foreign())?;
             let name = line.id.or(line.custom_id).or(line.line).ok_or_else(foreign)?;
@@ -151,15 +130,16 @@ impl AnswerFile {
                 missing.push((id.name.clone(), succeeded, written.line()));
             }
             answered.insert(name, succeeded);
+            whole = end;
         }
-        answers.file.set_len(answers.whole).map_err(failed("write"))?;
-        sync_name(path).map_err(failed("write"))?;
+        lines.shorten(whole)?;
+        lines.sync_name()?;
         for (name, succeeded, line) in missing {
             if answered.insert(name, succeeded).is_none() {
-                answers.append(&line)?;
+                lines.append(&line)?;
             }
         }
-        Ok((answers, answered))
+        Ok((Self { lines }, answered))
     }
 
     /// Writes what came of one item, for each of `ids`, which asked for the same.
@@ -175,28 +155,13 @@ impl AnswerFile {
             .iter()
             .flat_map(|id| WrittenAnswer { id, response: response.as_deref(), error: error.as_deref() }.line())
             .collect();
-        self.append(&lines)
+        Ok(self.lines.append(&lines)?)
     }
 
     /// What makes all that was written so far outlive a loss of power. It blocks its thread, and lets others write.
     pub fn sync(&self) -> impl FnOnce() -> Result<(), AnswersError> + Send + 'static {
-        let (file, path) = (self.file.clone(), self.path.clone());
-        move || file.sync_data().map_err(|source| AnswersError::File { what: "write", path, source })
-    }
-
-    /// Writes all of `lines` or nothing: what follows a piece of a line would be lost with it.
-    fn append(&mut self, lines: &[u8]) -> Result<(), AnswersError> {
-        if let Err(source) = (&*self.file).write_all(lines) {
-            // A full disk lets files become shorter.
-            let _ = self.file.set_len(self.whole);
-            return Err(self.failed(source));
-        }
-        self.whole += lines.len() as u64;
-        Ok(())
-    }
-
-    fn failed(&self, source: io::Error) -> AnswersError {
-        AnswersError::File { what: "write", path: self.path.clone(), source }
+        let sync = self.lines.sync();
+        move || Ok(sync()?)
     }
 }
 

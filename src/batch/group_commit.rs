@@ -101,7 +101,7 @@ mod tests {
                 assert!(group.begins(name.clone()).await.is_ok());
                 let journal = group.journal.lock();
                 let length = journal.synced.last().copied().unwrap_or_default();
-                let lasting = std::fs::read(&journal.path).unwrap()[..length as usize].to_owned();
+                let lasting = std::fs::read(journal.lines.path()).unwrap()[..length as usize].to_owned();
                 assert!(String::from_utf8(lasting).unwrap().contains(&format!("\"{name}\"")), "{name} is not synced");
             });
         }

@@ -3,22 +3,20 @@
 
 use std::{
     collections::HashSet,
-    fs::{self, File, OpenOptions, TryLockError},
-    io::{self, BufRead as _, BufReader, Write as _},
+    fs,
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 
+use super::line_file::{LineFile, LineFileError, WholeLine};
+
 /// The file, which belongs to this process alone.
 #[derive(Debug)]
 pub struct BatchJournal {
-    file: File,
-    pub(super) path: PathBuf,
+    pub(super) lines: LineFile,
     /// The length of its first line, which stays if items go by their lines.
     head: Option<u64>,
-    /// The length of its whole lines.
-    whole: u64,
     /// How much of the file each sync has made to last.
     #[cfg(test)]
     pub(super) synced: Vec<u64>,
@@ -28,15 +26,8 @@ pub struct BatchJournal {
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The file cannot be read or written.
-    #[error("could not {what} {}", path.display())]
-    File {
-        /// What was tried.
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] LineFileError),
     /// Another process has it.
     #[error("another batch is at work on {}", path.display())]
     InUse {
@@ -76,98 +67,69 @@ impl BatchJournal {
     /// its items go by their lines. `anew` says that there are no answers yet: then another input may follow one that has
     /// ended.
     pub fn open(path: &Path, input: Option<String>, anew: bool) -> Result<(Self, HashSet<String>), JournalError> {
-        let failed = |what| move |source| JournalError::File { what, path: path.to_owned(), source };
-        let file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed("open"))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(JournalError::InUse { path: path.to_owned() }),
-            Err(TryLockError::Error(source)) => return Err(failed("lock")(source)),
+        let mut lines = LineFile::open(path)?;
+        if !lines.try_lock()? {
+            return Err(JournalError::InUse { path: path.to_owned() });
         }
-        let mut journal = Self {
-            file,
-            path: path.to_owned(),
-            head: None,
-            whole: 0,
-            #[cfg(test)]
-            synced: Vec::new(),
-        };
-        let mut begun = HashSet::new();
-        let (mut number, mut head, mut other, mut text) = (0, 0, false, Vec::new());
-        let mut reader = BufReader::new(File::open(path).map_err(failed("read"))?);
-        loop {
-            text.clear();
-            let read = reader.read_until(b'\n', &mut text).map_err(failed("read"))?;
-            // What was cut off was about to begin, and did not.
-            if text.last() != Some(&b'\n') {
-                break;
-            }
-            (number, journal.whole) = (number + 1, journal.whole + read as u64);
+        let (mut whole, mut head, mut other, mut begun) = (0, 0, false, HashSet::new());
+        // What was cut off was about to begin, and did not.
+        for line in lines.read()? {
+            let WholeLine { number, end, text } = line?;
+            whole = end;
             match (number, serde_json::from_slice(&text)) {
-                (1, Ok(BatchEntry::Input(before))) => (head, other) = (journal.whole, before != input),
+                (1, Ok(BatchEntry::Input(before))) => (head, other) = (end, before != input),
                 (2.., Ok(BatchEntry::Begun(name))) => drop(begun.insert(name)),
                 (line, _) => return Err(JournalError::Foreign { path: path.to_owned(), line }),
             }
         }
         if other && anew && begun.is_empty() {
-            (number, journal.whole) = (0, 0);
+            whole = 0;
         } else if other {
             return Err(JournalError::OtherInput { path: path.to_owned() });
         }
-        journal.file.set_len(journal.whole).map_err(failed("write"))?;
-        if number == 0 {
-            journal.append(&[BatchEntry::Input(input.clone())])?;
-            head = journal.whole;
-            sync_name(path).map_err(failed("write"))?;
+        lines.shorten(whole)?;
+        if whole == 0 {
+            lines.append(&written(&[BatchEntry::Input(input.clone())]))?;
+            head = lines.whole();
+            lines.sync_name()?;
         }
-        journal.head = input.map(|_| head);
+        let journal = Self {
+            lines,
+            head: input.map(|_| head),
+            #[cfg(test)]
+            synced: Vec::new(),
+        };
         Ok((journal, begun))
     }
 
     /// The items of these names are about to begin. Returns when that outlives a loss of power.
     pub fn begin(&mut self, names: &[String]) -> Result<(), JournalError> {
         let entries: Vec<_> = names.iter().cloned().map(BatchEntry::Begun).collect();
-        self.append(&entries)?;
-        self.file.sync_data().map_err(|source| self.failed(source))?;
+        self.lines.append(&written(&entries))?;
+        self.lines.sync()()?;
         #[cfg(test)]
-        self.synced.push(self.whole);
+        self.synced.push(self.lines.whole());
         Ok(())
     }
 
     /// All is answered. Where items go by their lines, it stays known which input that was.
-    pub fn finish(&self) -> Result<(), JournalError> {
+    pub fn finish(&mut self) -> Result<(), JournalError> {
         match self.head {
-            Some(head) => self.file.set_len(head).map_err(|source| self.failed(source)),
-            None => fs::remove_file(&self.path).map_err(|source| JournalError::File {
-                what: "remove",
-                path: self.path.clone(),
-                source,
-            }),
+            Some(head) => self.lines.shorten(head)?,
+            None => fs::remove_file(self.lines.path()).map_err(LineFileError::of("remove", self.lines.path()))?,
         }
-    }
-
-    fn append(&mut self, entries: &[BatchEntry]) -> Result<(), JournalError> {
-        let mut lines = Vec::new();
-        for entry in entries {
-            serde_json::to_writer(&mut lines, entry).expect("names can be written");
-            lines.push(b'\n');
-        }
-        if let Err(source) = self.file.write_all(&lines) {
-            let _ = self.file.set_len(self.whole);
-            return Err(self.failed(source));
-        }
-        self.whole += lines.len() as u64;
         Ok(())
-    }
-
-    fn failed(&self, source: io::Error) -> JournalError {
-        JournalError::File { what: "write", path: self.path.clone(), source }
     }
 }
 
-/// Returns when the name of the file at `path` outlives a loss of power: it stands in its folder, not in the file.
-pub(super) fn sync_name(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
+/// A line for each entry.
+fn written(entries: &[BatchEntry]) -> Vec<u8> {
+    let mut lines = Vec::new();
+    for entry in entries {
+        serde_json::to_writer(&mut lines, entry).expect("names can be written");
+        lines.push(b'\n');
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -184,7 +146,7 @@ mod tests {
         assert!(matches!(BatchJournal::open(&path, None, false), Err(JournalError::InUse { .. })));
         drop(journal);
         fs::write(&path, fs::read_to_string(&path).unwrap() + "{\"begun\":\"hal").unwrap();
-        let (journal, begun) = BatchJournal::open(&path, None, false).unwrap();
+        let (mut journal, begun) = BatchJournal::open(&path, None, false).unwrap();
         assert_eq!(begun, HashSet::from(["a\n\"".to_owned()]));
         journal.finish().unwrap();
         assert!(!path.exists());

@@ -125,7 +125,7 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
     let prepared = Prepared::read(&options, &defaults)?;
     let journal = beside(&options.out, "journal");
     let own_state = options.proxy.is_none().then(|| beside(&options.out, "state"));
-    let opened = prepared.open(&options, &journal).await?;
+    let mut opened = prepared.open(&options, &journal).await?;
     let mut report = Report::new(&prepared, &opened, &options);
     if opened.left == 0 {
         report.say(None, Duration::ZERO, None);
