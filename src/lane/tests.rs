@@ -14,6 +14,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::StatusCode;
 use parking_lot::Mutex;
+use tokio::task::JoinHandle;
 
 use super::{
     Admission, AdmitRequest, Lane, Lanes, Permit, Refusal,
@@ -62,11 +63,7 @@ impl World {
     }
 
     async fn permit_for(&self, kind: RouteKey) -> Permit {
-        match self.ask_for(kind) {
-            Admission::Send(permit) => permit,
-            Admission::Wait(waiting) => waiting.await.unwrap(),
-            Admission::Refuse(refusal) => panic!("refused: {refusal}"),
-        }
+        permitted(self.ask_for(kind)).await
     }
 
     /// Sends one request that is answered at once; says when it left.
@@ -94,6 +91,27 @@ fn kind() -> RouteKey {
 /// A request that has all the time in the world.
 fn ask(kind: RouteKey) -> AdmitRequest {
     AdmitRequest { cost: Cost::MIN, kind, claim: Claim::USUAL, deadline: Instant::FAR, turn: Turn::New, draws: None }
+}
+
+/// The permit that an admission gives, now or once its turn has come.
+async fn permitted(admission: Admission) -> Permit {
+    match admission {
+        Admission::Send(permit) => permit,
+        Admission::Wait(waiting) => waiting.await.unwrap(),
+        Admission::Refuse(refusal) => panic!("refused: {refusal}"),
+    }
+}
+
+/// Watches `lane`. The task ends, by a panic, only if somebody waits for a slot that has long matured.
+fn watch_for_lost_slots(lane: Arc<Lane>) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let mut overdue = 0;
+        loop {
+            overdue = if lane.loses_slots() { overdue + 1 } else { 0 };
+            assert!(overdue < 4, "somebody waits for a slot that matured {overdue} ms ago");
+            tokio::time::sleep(ms(1)).await;
+        }
+    })
 }
 
 // === claims ===
@@ -198,11 +216,7 @@ async fn what_comes_back_unseen_after_its_window_is_sent_anew_when_it_has_anothe
     for mut permit in unseen {
         // The upstream has looked at none of them, and another connection has them at once.
         if !permit.recall() {
-            permit = match permit.renew(Instant::FAR) {
-                Admission::Send(permit) => permit,
-                Admission::Wait(waiting) => waiting.await.unwrap(),
-                Admission::Refuse(refusal) => panic!("refused: {refusal}"),
-            };
+            permit = permitted(permit.renew(Instant::FAR)).await;
         }
         permit.sent();
         sent.push((world.clock.now(), 1));

@@ -32,11 +32,7 @@ async fn leaving(world: &World, asks: Vec<AdmitRequest>) -> Vec<(Instant, AdmitR
         let (lane, clock) = (world.lane.clone(), world.clock);
         let admission = lane.admit(ask.clone());
         tasks.spawn(async move {
-            let mut permit = match admission {
-                Admission::Send(permit) => permit,
-                Admission::Wait(waiting) => waiting.await.unwrap(),
-                Admission::Refuse(refusal) => panic!("refused: {refusal}"),
-            };
+            let mut permit = permitted(admission).await;
             permit.sent();
             tokio::time::sleep(ms(5)).await;
             let arrived = clock.now();
@@ -155,11 +151,7 @@ async fn streaming(
         let asks = AdmitRequest { cost: takes, ..ask(kind()) };
         let admission = lane.admit(asks.clone());
         tasks.spawn(async move {
-            let mut permit = match admission {
-                Admission::Send(permit) => permit,
-                Admission::Wait(waiting) => waiting.await.unwrap(),
-                Admission::Refuse(refusal) => panic!("refused: {refusal}"),
-            };
+            let mut permit = permitted(admission).await;
             permit.sent();
             tokio::time::sleep(ms(5)).await;
             let arrived = (clock.now(), asks.clone());

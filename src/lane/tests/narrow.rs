@@ -6,7 +6,7 @@ use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
-use super::{World, ask, kind, ms, random::worst_window};
+use super::{World, ask, kind, ms, permitted, random::worst_window, watch_for_lost_slots};
 use crate::{
     clock::Instant,
     hint,
@@ -34,14 +34,6 @@ fn draw(draws: &Draws) -> AdmitRequest {
     AdmitRequest { draws: draws.clone(), ..ask(kind()) }
 }
 
-async fn permit(admission: Admission) -> Permit {
-    match admission {
-        Admission::Send(permit) => permit,
-        Admission::Wait(waiting) => waiting.await.unwrap(),
-        Admission::Refuse(refusal) => panic!("refused: {refusal}"),
-    }
-}
-
 fn send(mut permit: Permit) {
     permit.sent();
     permit.answered(&AnswerReport::SERVED, Instant::START);
@@ -53,7 +45,7 @@ async fn run(world: &World, requests: impl IntoIterator<Item = Draws>) -> Vec<In
     for (number, draws) in requests.into_iter().enumerate() {
         let (admission, clock) = (world.lane.admit(draw(&draws)), world.clock);
         tasks.spawn(async move {
-            let permit = permit(admission).await;
+            let permit = permitted(admission).await;
             let at = clock.now();
             // As an API that is 20 ms away.
             let mut permit = permit;
@@ -139,7 +131,7 @@ async fn what_waits_for_one_budget_has_taken_nothing_of_another() {
     let world = World::new("10/s burst 10");
     let (one, two) = (rule("one", "1/min", |_| {}), rule("two", "5/s burst 5", |_| {}));
     let both = draws(&[(1, &one), (2, &two)]);
-    send(permit(world.lane.admit(draw(&both))).await);
+    send(permitted(world.lane.admit(draw(&both))).await);
     let _waits: Vec<_> = (0..5).map(|_| world.lane.admit(draw(&both))).collect();
     assert_eq!(world.waiting(), 5);
     // Four of `two` are left, and nine of the lane's own.
@@ -188,7 +180,7 @@ async fn places_in_flight_are_a_budgets_own() {
     let world = World::new("100/s burst 100");
     let two = rule("two", "in-flight 2", |_| {});
     let draws = draws(&[(1, &two)]);
-    let held = [permit(world.lane.admit(draw(&draws))).await, permit(world.lane.admit(draw(&draws))).await];
+    let held = [permitted(world.lane.admit(draw(&draws))).await, permitted(world.lane.admit(draw(&draws))).await];
     let Admission::Wait(third) = world.lane.admit(draw(&draws)) else { panic!("two are under way") };
     assert!(matches!(world.ask(), Admission::Send(_)), "others have room");
     held.into_iter().for_each(drop);
@@ -210,7 +202,7 @@ async fn a_budget_is_forgotten_when_it_remembers_nothing() {
     let world = World::new("in-flight 1000");
     let tenant = rule("tenant", "50/min", |_| {});
     for budget in 0..1_000 {
-        send(permit(world.lane.admit(draw(&draws(&[(budget, &tenant)])))).await);
+        send(permitted(world.lane.admit(draw(&draws(&[(budget, &tenant)])))).await);
     }
     world.lane.forget_idle();
     assert_eq!(world.lane.narrow_budgets(), 1_000, "they count for a minute");
@@ -238,10 +230,10 @@ async fn what_is_refused_within_its_budget_pauses_alone() {
     let world = World::new("1000/s");
     let tenant = rule("tenant", "500/s", |_| {});
     for number in 0..50 {
-        send(permit(world.lane.admit(of_tenant(number % 3 + 1, &tenant))).await);
+        send(permitted(world.lane.admit(of_tenant(number % 3 + 1, &tenant))).await);
         tokio::time::sleep(ms(5)).await;
     }
-    refuse(permit(world.lane.admit(of_tenant(1, &tenant))).await, 10);
+    refuse(permitted(world.lane.admit(of_tenant(1, &tenant))).await, 10);
     let Admission::Wait(paused) = world.lane.admit(of_tenant(1, &tenant)) else { panic!("its budget is short") };
     for number in 0..50 {
         tokio::time::sleep(ms(5)).await;
@@ -261,12 +253,12 @@ async fn where_all_budgets_are_refused_the_lane_pauses() {
     let world = World::new("1000/s");
     let tenant = rule("tenant", "500/s", |_| {});
     for number in 0..50 {
-        send(permit(world.lane.admit(of_tenant(number % 5 + 1, &tenant))).await);
+        send(permitted(world.lane.admit(of_tenant(number % 5 + 1, &tenant))).await);
         tokio::time::sleep(ms(5)).await;
     }
     let mut under_way = Vec::new();
     for number in 1..=3 {
-        under_way.push(permit(world.lane.admit(of_tenant(number, &tenant))).await);
+        under_way.push(permitted(world.lane.admit(of_tenant(number, &tenant))).await);
         tokio::time::sleep(ms(5)).await;
     }
     under_way.into_iter().for_each(|permit| refuse(permit, 10));
@@ -294,11 +286,11 @@ fn simulate(jobs: Vec<Job>) -> Result<(), TestCaseError> {
                 tokio::time::sleep(ms(at)).await;
                 let admission = lane.admit(draw(&draws));
                 let mut permit = match fate {
-                    0 => match tokio::time::timeout(ms(latency * 10), permit(admission)).await {
+                    0 => match tokio::time::timeout(ms(latency * 10), permitted(admission)).await {
                         Ok(permit) => permit,
                         Err(_) => return,
                     },
-                    _ => permit(admission).await,
+                    _ => permitted(admission).await,
                 };
                 if fate == 1 {
                     return;
@@ -311,15 +303,7 @@ fn simulate(jobs: Vec<Job>) -> Result<(), TestCaseError> {
                 permit.answered(&AnswerReport::SERVED, Instant::START);
             });
         }
-        let lane = world.lane.clone();
-        let watch = tokio::spawn(async move {
-            let mut overdue = 0;
-            loop {
-                overdue = if lane.loses_slots() { overdue + 1 } else { 0 };
-                assert!(overdue < 4, "somebody waits for a slot that matured {overdue} ms ago");
-                tokio::time::sleep(ms(1)).await;
-            }
-        });
+        let watch = watch_for_lost_slots(world.lane.clone());
         tasks.join_all().await;
         prop_assert!(!watch.is_finished(), "slots were lost");
         let end = world.lane.snapshot();

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
-use super::{World, ask, kind, ms};
+use super::{World, ask, kind, ms, watch_for_lost_slots};
 use crate::{
     clock::{Clock, Instant},
     lane::{Admission, AdmitRequest, Lane},
@@ -70,15 +70,7 @@ fn simulate(limits: &str, margin: MarginSpec, jobs: Vec<Job>) -> Vec<(Instant, u
         for job in jobs {
             tasks.spawn(one(world.lane.clone(), world.clock, job, arrivals.clone()));
         }
-        let lane = world.lane.clone();
-        let watch = tokio::spawn(async move {
-            let mut overdue = 0;
-            loop {
-                overdue = if lane.loses_slots() { overdue + 1 } else { 0 };
-                assert!(overdue < 4, "somebody waits for a slot that matured {overdue} ms ago");
-                tokio::time::sleep(ms(1)).await;
-            }
-        });
+        let watch = watch_for_lost_slots(world.lane.clone());
         while let Some(task) = tasks.join_next().await {
             task.unwrap();
         }

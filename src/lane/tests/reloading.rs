@@ -165,12 +165,7 @@ async fn random_reloads_under_load_break_no_window() {
                 let (lanes, sent) = (lanes.clone(), sent.clone());
                 tokio::spawn(async move {
                     loop {
-                        let permit = match lanes.find(&origin(80)).admit(ask(kind())) {
-                            Admission::Send(permit) => permit,
-                            Admission::Wait(waiting) => waiting.await.unwrap(),
-                            Admission::Refuse(refusal) => panic!("refused: {refusal}"),
-                        };
-                        send(permit);
+                        send(permitted(lanes.find(&origin(80)).admit(ask(kind()))).await);
                         sent.lock().push(clock.now());
                         tokio::task::yield_now().await;
                     }
