@@ -252,6 +252,21 @@ local function head_of(kind, pool_name)
     redis.call('ZREM', line(kind, pool_name), first[1])
   end
 end
+-- Puts the member into a line if it stands there, and takes it out if not. It keeps its place, given by since when it has
+-- stood there, unless it begins anew. Returns since when it stands there.
+local function stand(kind, pool_name, since, stands, anew)
+  local key = line(kind, pool_name)
+  if since and (anew or not stands) then
+    redis.call('ZREM', key, member)
+    since = nil
+  end
+  if stands then
+    since = since or now
+    redis.call('ZADD', key, string.format('%.0f', since), member)
+    keep(key)
+  end
+  return since
+end
 local function others(kind, pool_name)
   for _, name in ipairs(redis.call('ZRANGE', line(kind, pool_name), 0, 1)) do
     if name ~= member then return name end
@@ -354,25 +369,8 @@ local function serve(entry, pool, own)
   end
   local lacking = entry.want > granted
   local hungry = lacking and (own.holds < entry.cost or below)
-  if own.hungry and (not hungry or granted > 0) then
-    redis.call('ZREM', line('hungry', entry.pool), member)
-    own.hungry = nil
-  end
-  if hungry then
-    own.hungry = own.hungry or now
-    redis.call('ZADD', line('hungry', entry.pool), string.format('%.0f', own.hungry), member)
-    keep(line('hungry', entry.pool))
-  end
-  local more = lacking and not hungry
-  if own.more and not more then
-    redis.call('ZREM', line('more', entry.pool), member)
-    own.more = nil
-  end
-  if more then
-    own.more = own.more or now
-    redis.call('ZADD', line('more', entry.pool), string.format('%.0f', own.more), member)
-    keep(line('more', entry.pool))
-  end
+  own.hungry = stand('hungry', entry.pool, own.hungry, hungry, granted > 0)
+  own.more = stand('more', entry.pool, own.more, lacking and not hungry, false)
 
   head, first = head_of('hungry', entry.pool)
   if not head then
