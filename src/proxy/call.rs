@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use http::Response;
+use tower::Service;
 
 use crate::{
     clock::Instant,
@@ -67,6 +68,18 @@ pub(crate) struct Admitted {
     pub(crate) call: BoxedCall,
     pub(crate) permit: Permit,
     pub(crate) wait: Wait,
+}
+
+/// One step of the stack, with all that are below it: takes a request at a stage of its way, and gives back what came of
+/// it. Each request has a clone of its own.
+pub(crate) trait Step<Request, Outcome>:
+    Service<Request, Response = Outcome, Error = Error, Future: Send> + Clone + Send + 'static
+{
+}
+
+impl<S, Request, Outcome> Step<Request, Outcome> for S where
+    S: Service<Request, Response = Outcome, Error = Error, Future: Send> + Clone + Send + 'static
+{
 }
 
 /// What a step above the retries gives back.

@@ -10,15 +10,13 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use http::Response;
 use http_body::Body as _;
-use tower::Service;
 
 use super::shared_call::{self, note};
 use crate::{
-    error::Error,
     lane::order::Turn,
     metrics::Saving,
     proxy::{
-        call::{Answered, BoxedCall, Call},
+        call::{Answered, BoxedCall, Call, Step},
         message::{fields, request_body::copy_without_body, shared_body::SharedBody},
         outbound::response_body::ResponseBody,
         request_stats::Wait,
@@ -45,7 +43,7 @@ pub(super) struct OriginChange {
 /// Has `call` share a call with others that ask for the same.
 pub(super) async fn share<S>(mut inner: S, mut call: BoxedCall) -> Answered
 where
-    S: Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+    S: Step<BoxedCall, Response<ResponseBody>>,
 {
     let (sharing, clock) = (call.exchange.proxy.sharing.clone(), call.exchange.proxy.clock);
     if let Some(_change) = OriginChange::of(&call) {
@@ -85,7 +83,7 @@ where
 /// Runs `call`, and hands its outcome to the requests that share it.
 async fn run<S>(mut inner: S, call: BoxedCall, candidate: Arc<Candidate>)
 where
-    S: Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send>,
+    S: Step<BoxedCall, Response<ResponseBody>>,
 {
     let (exchange, route) = (call.exchange.clone(), call.route.clone());
     let (head, body) = match shared_call::watched(&exchange, &route, pin!(inner.call(call))).await {

@@ -9,14 +9,14 @@ use std::{
 };
 
 use http::{HeaderValue, Method, Response, StatusCode, uri::PathAndQuery};
-use tower::{Service, service_fn};
+use tower::service_fn;
 use tracing::warn;
 
 use crate::{
     error::{Blame, Error},
     metrics,
     proxy::{
-        call::{Answered, BoxedCall, Call},
+        call::{Answered, BoxedCall, Call, Step},
         exchange::Exchange,
         log_throttle::LogTopic,
         message::progress::Phase,
@@ -37,11 +37,9 @@ struct CountedRequest {
 }
 
 /// Counts each request's outcome under its rule.
-pub(crate) fn outcomes<S>(
-    inner: S,
-) -> impl Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static
+pub(crate) fn outcomes<S>(inner: S) -> impl Step<BoxedCall, Response<ResponseBody>>
 where
-    S: Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+    S: Step<BoxedCall, Response<ResponseBody>>,
 {
     service_fn(move |call: BoxedCall| {
         let mut inner = inner.clone();

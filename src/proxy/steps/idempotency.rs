@@ -14,7 +14,6 @@ use std::{
 
 use http::{Response, StatusCode, header::UPGRADE, response};
 use http_body::Body as _;
-use tower::Service;
 
 use super::{
     coalesce::OriginChange,
@@ -27,7 +26,7 @@ use crate::{
     lane::order::Turn,
     metrics::Saving,
     proxy::{
-        call::{Answered, BoxedCall, Call},
+        call::{Answered, BoxedCall, Call, Step},
         message::{
             fields,
             incoming_body::{BodyDigest, Fingerprint},
@@ -61,7 +60,7 @@ pub(super) fn key(call: &Call) -> Option<Key> {
 /// `keep`.
 pub(super) async fn once<S>(inner: S, mut call: BoxedCall, key: Key, keep: Duration) -> Answered
 where
-    S: Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+    S: Step<BoxedCall, Response<ResponseBody>>,
 {
     let (replays, clock) = (call.exchange.proxy.replays.clone(), call.exchange.proxy.clock);
     loop {
@@ -81,7 +80,7 @@ where
 /// Sends `call` in `place`, in a task of its own.
 async fn lead<S>(inner: S, mut call: BoxedCall, place: Arc<KeyedPlace>, keep: Duration) -> Answered
 where
-    S: Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+    S: Step<BoxedCall, Response<ResponseBody>>,
 {
     let (shared, exchange, change) = (place.call().clone(), shared_call::exchange(&call), OriginChange::of(&call));
     let rest = Box::new(copy_without_body(&call.request, call.exchange.progress.clone()));
@@ -103,7 +102,7 @@ where
 /// Runs `call`, hands its outcome to the requests with its key, and keeps the answer for `keep`.
 async fn run<S>(mut inner: S, call: BoxedCall, place: Arc<KeyedPlace>, keep: Duration, change: Option<OriginChange>)
 where
-    S: Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send>,
+    S: Step<BoxedCall, Response<ResponseBody>>,
 {
     let (exchange, route) = (call.exchange.clone(), call.route.clone());
     let answered = shared_call::watched(&exchange, &route, pin!(inner.call(call))).await;

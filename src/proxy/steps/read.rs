@@ -10,7 +10,7 @@ use http::{
     header::{EXPECT, HOST, MAX_FORWARDS, TRANSFER_ENCODING},
 };
 use http_body::Body as _;
-use tower::{Service, service_fn};
+use tower::service_fn;
 
 use self::target::{RequestedTarget, bad_target};
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     metrics::CallOutcome,
     policy::{self, Https, Names, Origin, Rules, Scheme},
     proxy::{
-        call::{Arrival, BoxedCall, Call},
+        call::{Arrival, BoxedCall, Call, Step},
         exchange::Exchange,
         message::request_body::BoxedRequest,
         message::{fields, gateway::Target, request_body::RequestBody},
@@ -38,11 +38,9 @@ use crate::{
 };
 
 /// Finds each request's lane; what is malformed or denied ends here.
-pub(crate) fn find_lane<S>(
-    inner: S,
-) -> impl Service<Arrival, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static
+pub(crate) fn find_lane<S>(inner: S) -> impl Step<Arrival, Response<ResponseBody>>
 where
-    S: Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+    S: Step<BoxedCall, Response<ResponseBody>>,
 {
     service_fn(move |arrival: Arrival| {
         let mut inner = inner.clone();

@@ -15,7 +15,7 @@ use crate::{
     error::{Blame, Error},
     metrics::CallOutcome,
     proxy::{
-        call::Arrival,
+        call::{Arrival, Step},
         exchange::Exchange,
         incidents,
         log_throttle::LogTopic,
@@ -34,7 +34,7 @@ pub(crate) fn answer_errors<S>(
     inner: S,
 ) -> impl Service<Arrival, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Clone + Send + 'static
 where
-    S: Service<Arrival, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+    S: Step<Arrival, Response<ResponseBody>>,
 {
     service_fn(move |arrival: Arrival| {
         let mut inner = inner.clone();

@@ -17,7 +17,7 @@ use std::{
 };
 
 use http::Response;
-use tower::{Service, service_fn};
+use tower::service_fn;
 use tracing::debug;
 
 use self::{
@@ -28,7 +28,7 @@ use crate::{
     error::Error,
     lane::order::Turn,
     proxy::{
-        call::{Answered, BoxedCall, Call, RetryMark},
+        call::{Answered, BoxedCall, Call, RetryMark, Step},
         exchange::Exchange,
         message::progress::Phase,
         outbound::{response_body::ResponseBody, route::Route},
@@ -43,11 +43,9 @@ const FAVOURED: u32 = 2;
 pub(crate) const GRACE: Duration = Duration::from_millis(500);
 
 /// Sends again what has failed, for as long as its worker has patience.
-pub(crate) fn what_failed<S>(
-    inner: S,
-) -> impl Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static
+pub(crate) fn what_failed<S>(inner: S) -> impl Step<BoxedCall, Response<ResponseBody>>
 where
-    S: Service<BoxedCall, Response = AttemptOutcome, Error = Error, Future: Send> + Clone + Send + 'static,
+    S: Step<BoxedCall, AttemptOutcome>,
 {
     service_fn(move |call: BoxedCall| {
         let mut inner = inner.clone();
@@ -68,7 +66,7 @@ where
 
 async fn keep_trying<S>(mut inner: S, mut failed: Box<FailedAttempt>) -> Answered
 where
-    S: Service<BoxedCall, Response = AttemptOutcome, Error = Error>,
+    S: Step<BoxedCall, AttemptOutcome>,
 {
     let AttemptContext { exchange, route, claim, cost, location, deadline } = failed.context.clone();
     let (clock, lane, progress) = (exchange.proxy.clock, &route.lane, &exchange.progress);

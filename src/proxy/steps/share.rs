@@ -1,23 +1,18 @@
 //! Has requests share calls and answers, where their rule says so. Does nothing where no rule asks for it.
 
 use http::Response;
-use tower::{Service, service_fn};
+use tower::service_fn;
 
 use super::{coalesce, idempotency};
-use crate::{
-    error::Error,
-    proxy::{
-        call::{Answered, BoxedCall},
-        outbound::response_body::ResponseBody,
-    },
+use crate::proxy::{
+    call::{Answered, BoxedCall, Step},
+    outbound::response_body::ResponseBody,
 };
 
 /// Has requests share one call that ask for the same, or bring the same `Idempotency-Key`.
-pub(crate) fn answers<S>(
-    inner: S,
-) -> impl Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static
+pub(crate) fn answers<S>(inner: S) -> impl Step<BoxedCall, Response<ResponseBody>>
 where
-    S: Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+    S: Step<BoxedCall, Response<ResponseBody>>,
 {
     service_fn(move |call: BoxedCall| {
         let mut inner = inner.clone();
@@ -34,7 +29,7 @@ where
 
 async fn share<S>(mut inner: S, call: BoxedCall) -> Answered
 where
-    S: Service<BoxedCall, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+    S: Step<BoxedCall, Response<ResponseBody>>,
 {
     let policy = call.route.lane.policy();
     let (coalesces, keep) = (policy.coalesce, policy.idempotency_keys);

@@ -3,14 +3,14 @@
 use std::{future::pending, sync::Arc, time::Duration};
 
 use http::Method;
-use tower::{Service, service_fn};
+use tower::service_fn;
 
 use crate::{
     clock::Instant,
     error::Error,
     lane::{Admission, Permit, Refusal, Waiting},
     proxy::{
-        call::{Admitted, BoxedCall},
+        call::{Admitted, BoxedCall, Step},
         exchange::Exchange,
         message::progress::Phase,
         outbound::route::Route,
@@ -26,11 +26,9 @@ use crate::{
 const WARM_UP: Duration = Duration::from_millis(500);
 
 /// Lets each request pass when its lane has a slot for it.
-pub(crate) fn for_a_slot<S>(
-    inner: S,
-) -> impl Service<BoxedCall, Response = AttemptOutcome, Error = Error, Future: Send> + Clone + Send + 'static
+pub(crate) fn for_a_slot<S>(inner: S) -> impl Step<BoxedCall, AttemptOutcome>
 where
-    S: Service<Admitted, Response = AttemptOutcome, Error = Error, Future: Send> + Clone + Send + 'static,
+    S: Step<Admitted, AttemptOutcome>,
 {
     service_fn(move |call: BoxedCall| {
         let mut inner = inner.clone();
@@ -74,7 +72,7 @@ where
 /// Hands a request on that has its permit. `None` if another place has sent it: the task of this one is being aborted.
 fn send<S>(inner: &mut S, call: BoxedCall, permit: Permit, wait: Wait) -> Option<S::Future>
 where
-    S: Service<Admitted, Response = AttemptOutcome, Error = Error>,
+    S: Step<Admitted, AttemptOutcome>,
 {
     let elected = call.place.as_ref().is_none_or(|place| place.elect());
     elected.then(|| inner.call(Admitted { call, permit, wait }))
