@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::file::sync_name;
 pub use self::{
     disk::Disk,
     file::{Aside, OpenError, Opened, StateFile},

@@ -138,7 +138,67 @@ impl Input {
         };
         Ok(Self { rows, defaults: defaults.clone(), template })
     }
+}
 
+impl Iterator for Input {
+    type Item = Result<Item, InputError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let (number, read) = match &mut self.rows {
+                Rows::Json(number, lines) | Rows::Urls(number, lines) => {
+                    *number += 1;
+                    (*number, lines.next()?)
+                }
+                Rows::Csv(names, records) => {
+                    let row = match records.next()? {
+                        Ok(row) => row,
+                        Err(error) => {
+                            let line = error.position().map_or(0, csv::Position::line);
+                            return Some(Err(InputError::Line { line, what: error.to_string() }));
+                        }
+                    };
+                    let line = row.position().map_or(0, csv::Position::line);
+                    let value = |column: &str| {
+                        names.iter().zip(row.iter()).find(|(name, _)| *name == column).map(|pair| pair.1)
+                    };
+                    let id = [Id::MEMBER, Id::CUSTOM]
+                        .into_iter()
+                        .find_map(|member| Some(Id { member, name: value(member)?.to_owned() }));
+                    let template = self.template.as_ref().expect("a table has one");
+                    let item = self.defaults.item(
+                        id.unwrap_or_else(|| numbered(line)),
+                        None,
+                        &template.fill(value),
+                        HeaderMap::new(),
+                        Bytes::new(),
+                    );
+                    return Some(item.map_err(|what| InputError::Line { line, what }));
+                }
+            };
+            let text = match read {
+                Ok(text) => text,
+                Err(error) => return Some(Err(InputError::Line { line: number, what: error.to_string() })),
+            };
+            let text = text.trim();
+            if text.is_empty() {
+                continue;
+            }
+            let item = if matches!(self.rows, Rows::Json(..)) {
+                self.defaults.json(number, text)
+            } else if text.starts_with('#') {
+                continue;
+            } else {
+                self.defaults.item(numbered(number), None, text, HeaderMap::new(), Bytes::new())
+            };
+            return Some(item.map_err(|what| InputError::Line { line: number, what }));
+        }
+    }
+}
+
+// === impl Defaults ===
+
+impl Defaults {
     fn json(&self, number: u64, text: &str) -> Result<Item, String> {
         let line = InputLine::parse(text)?;
         let mut headers = line.headers()?;
@@ -163,13 +223,13 @@ impl Input {
     ) -> Result<Item, String> {
         let method = match method {
             Some(name) => name.parse().map_err(|_| format!("`method`: {name:?} is no method"))?,
-            None if body.is_empty() => self.defaults.method.clone().unwrap_or(Method::GET),
-            None => self.defaults.method.clone().unwrap_or(Method::POST),
+            None if body.is_empty() => self.method.clone().unwrap_or(Method::GET),
+            None => self.method.clone().unwrap_or(Method::POST),
         };
         if [Method::CONNECT, Method::TRACE].contains(&method) {
             return Err(format!("{method} cannot be sent in a batch"));
         }
-        for (name, value) in &self.defaults.headers {
+        for (name, value) in &self.headers {
             if !headers.contains_key(name) {
                 headers.append(name, value.clone());
             }
@@ -178,7 +238,7 @@ impl Input {
     }
 
     fn address(&self, text: &str) -> Result<Url, String> {
-        let parsed = match &self.defaults.base {
+        let parsed = match &self.base {
             Some(base) => base.join(text),
             None => Url::parse(text),
         };
@@ -197,63 +257,6 @@ impl Input {
         }
         Uri::try_from(gateway_address(&url)).map_err(|error| format!("`url` cannot be sent: {error}"))?;
         Ok(url)
-    }
-}
-
-impl Iterator for Input {
-    type Item = Result<Item, InputError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let (number, read) = match &mut self.rows {
-                Rows::Json(number, lines) | Rows::Urls(number, lines) => {
-                    *number += 1;
-                    (*number, lines.next()?)
-                }
-                Rows::Csv(names, records) => {
-                    let names = names.clone();
-                    let row = match records.next()? {
-                        Ok(row) => row,
-                        Err(error) => {
-                            let line = error.position().map_or(0, csv::Position::line);
-                            return Some(Err(InputError::Line { line, what: error.to_string() }));
-                        }
-                    };
-                    let line = row.position().map_or(0, csv::Position::line);
-                    let value = |column: &str| {
-                        names.iter().zip(row.iter()).find(|(name, _)| *name == column).map(|pair| pair.1)
-                    };
-                    let id = [Id::MEMBER, Id::CUSTOM]
-                        .into_iter()
-                        .find_map(|member| Some(Id { member, name: value(member)?.to_owned() }));
-                    let template = self.template.as_ref().expect("a table has one");
-                    let item = self.item(
-                        id.unwrap_or_else(|| numbered(line)),
-                        None,
-                        &template.fill(value),
-                        HeaderMap::new(),
-                        Bytes::new(),
-                    );
-                    return Some(item.map_err(|what| InputError::Line { line, what }));
-                }
-            };
-            let text = match read {
-                Ok(text) => text,
-                Err(error) => return Some(Err(InputError::Line { line: number, what: error.to_string() })),
-            };
-            let text = text.trim();
-            if text.is_empty() {
-                continue;
-            }
-            let item = if matches!(self.rows, Rows::Json(..)) {
-                self.json(number, text)
-            } else if text.starts_with('#') {
-                continue;
-            } else {
-                self.item(numbered(number), None, text, HeaderMap::new(), Bytes::new())
-            };
-            return Some(item.map_err(|what| InputError::Line { line: number, what }));
-        }
     }
 }
 

@@ -7,6 +7,8 @@ use std::{
     sync::Arc,
 };
 
+use crate::store::sync_name;
+
 /// The file.
 #[derive(Debug)]
 pub(super) struct LineFile {
@@ -95,8 +97,7 @@ impl LineFile {
 
     /// Returns when the name of the file outlives a loss of power: it stands in its folder, not in the file.
     pub(super) fn sync_name(&self) -> Result<(), LineFileError> {
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(LineFileError::of("write", &self.path))
+        sync_name(&self.path).map_err(LineFileError::of("write", &self.path))
     }
 
     pub(super) fn path(&self) -> &Path {

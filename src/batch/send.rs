@@ -64,13 +64,13 @@ const LARGEST: usize = 256 << 20;
 
 /// Sends `item` through the andante at `proxy` (HOST:PORT), and waits for `begins` before the API can see its body.
 pub(super) async fn send(
-    link: &mut Option<AndanteConnection>,
+    connection: &mut Option<AndanteConnection>,
     proxy: &str,
     item: &Item,
     begins: Option<Begins>,
 ) -> Result<Received, SendError> {
-    let mut used = match link.take().filter(|link| !link.sender.is_closed()) {
-        Some(link) => link,
+    let mut used = match connection.take().filter(|connection| !connection.sender.is_closed()) {
+        Some(connection) => connection,
         None => AndanteConnection::open(proxy).await?,
     };
     used.sender.ready().await.map_err(SendError::Broken)?;
@@ -81,7 +81,7 @@ pub(super) async fn send(
     let body = Limited::new(body, LARGEST).collect().await.map_err(SendError::Cut)?.to_bytes();
     // After an answer that came before the body was sent, nothing more can be.
     if !announced || answered_early.load(Ordering::Acquire) {
-        *link = Some(used);
+        *connection = Some(used);
     }
     Ok(Received { status: head.status, headers: head.headers, body })
 }

@@ -195,12 +195,12 @@ impl Work {
     }
 
     async fn one_after_the_other(self: Arc<Self>) {
-        let mut link = None;
+        let mut connection = None;
         let mut stopped = self.stopped.subscribe();
         while stopped.borrow_and_update().is_none() {
             let Some(item) = self.next() else { return };
             let begun = Arc::new(AtomicBool::new(false));
-            let mut sending = pin!(self.obtain(&item, &mut link, &begun));
+            let mut sending = pin!(self.obtain(&item, &mut connection, &begun));
             let came = tokio::select! {
                 came = &mut sending => came,
                 () = is_stopped(&mut stopped) => {
@@ -234,7 +234,7 @@ impl Work {
     async fn obtain(
         self: &Arc<Self>,
         item: &Item,
-        link: &mut Option<AndanteConnection>,
+        connection: &mut Option<AndanteConnection>,
         begun: &Arc<AtomicBool>,
     ) -> Came {
         let (mut pause, mut tries) = (FIRST, 0);
@@ -248,7 +248,7 @@ impl Work {
                 },
                 begins => begins,
             };
-            match send::send(link, &self.proxy, item, begins).await {
+            match send::send(connection, &self.proxy, item, begins).await {
                 Ok(received) => {
                     self.counts.unreached.store(false, Ordering::Relaxed);
                     match AnswerMeaning::of(received, item) {
@@ -258,7 +258,7 @@ impl Work {
                     continue;
                 }
                 Err(error) => {
-                    *link = None;
+                    *connection = None;
                     if begun.load(Ordering::Acquire) && !error.is_unsent() {
                         return Came::Unknown;
                     }

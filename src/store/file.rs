@@ -133,7 +133,7 @@ impl StateFile {
             }
         }
         let store = Disk::in_file(regular(path).map_err(failed)?);
-        sync_folder(path).map_err(failed)?;
+        sync_name(path).map_err(failed)?;
         let commits = stored.header.as_ref().map_or(heartbeat.commits, |header| header.commits);
         let stamp = stored.header.as_ref().map(|header| header.stamp.clone()).unwrap_or_default();
         let _ = file.say(Heartbeat { pid: 0, commits, stamp, begun: true });
@@ -221,10 +221,8 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// That the file is there is to last as well.
-fn sync_folder(path: &Path) -> io::Result<()> {
-    match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => File::open(".")?.sync_all(),
-    }
+/// Returns when the name of the file at `path` outlives a loss of power: it stands in its folder, not in the file.
+pub(crate) fn sync_name(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
 }
