@@ -308,4 +308,11 @@ impl LaneStatus {
             .map(|limit| limit.used as f64 / (limit.used + limit.room) as f64)
             .reduce(f64::max)
     }
+
+    /// Until the first of the limits that an operator has set for a while is over, those of rules for some requests
+    /// included.
+    pub fn limits_end_in_s(&self) -> Option<f64> {
+        let limits = self.limits.iter().chain(self.rules.iter().flat_map(|rule| &rule.limits));
+        limits.filter_map(|limit| limit.ends_in_s).reduce(f64::min)
+    }
 }

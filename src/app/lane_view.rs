@@ -25,10 +25,10 @@ pub(super) fn lane_status(lane: &Lane, ends: &HashMap<Arc<str>, Instant>, now: I
     lane.own_limits.sort_by(|one, other| one.group.in_order(&other.group));
     let stats = &lane.stats;
     let limits = lane.limits.iter().zip(&lane.grounds).map(|(usage, grounds)| limit_status(usage, *grounds));
-    let ends_in_s = ends.get(&lane.rule).map(|until| until.since(now).as_secs_f64());
+    let ends_in_s = |rule: &Arc<str>| ends.get(rule).map(|until| until.since(now).as_secs_f64());
     let total = |limit: LimitStatus, unit| LimitStatus {
         used_total: stats.used.of(unit),
-        ends_in_s: ends_in_s.filter(|_| limit.source == LimitSource::Config),
+        ends_in_s: ends_in_s(&lane.rule).filter(|_| limit.source == LimitSource::Config),
         ..limit
     };
     let limits = limits.zip(&lane.limits).map(|(limit, usage)| total(limit, usage.spec.unit));
@@ -40,7 +40,7 @@ pub(super) fn lane_status(lane: &Lane, ends: &HashMap<Arc<str>, Instant>, now: I
         limits: limits.chain(calendar).collect(),
         at_once: lane.at_once.map(|(most, grounds)| AtOnceStatus { most, evidence: grounds.to_string() }),
         own_limits: lane.own_limits.iter().map(own_limit_status).collect(),
-        rules: lane.narrow.iter().map(added_rule_status).collect(),
+        rules: lane.narrow.iter().map(|usage| ending(added_rule_status(usage), ends_in_s(&usage.rule))).collect(),
         in_flight: lane.in_flight.into(),
         in_flight_limit: lane.in_flight_limit,
         waiting: lane.waiting as u64,
@@ -94,6 +94,12 @@ fn own_limit_status(own: &OwnLimit) -> OwnLimitStatus {
         evidence: own.evidence(),
         next_slot_s: own.next_slot.as_secs_f64(),
     }
+}
+
+/// The same rule, whose limits are not its own for so long.
+fn ending(rule: AddedRuleStatus, ends_in_s: Option<f64>) -> AddedRuleStatus {
+    let limits = rule.limits.into_iter().map(|limit| LimitStatus { ends_in_s, ..limit });
+    AddedRuleStatus { limits: limits.collect(), ..rule }
 }
 
 /// The budgets of a rule for some requests.

@@ -21,6 +21,8 @@ pub(super) struct LaneRow {
     pub(super) eta_s: Option<f64>,
     /// How long the oldest has waited.
     pub(super) oldest_s: Option<f64>,
+    /// Until limits that an operator has set for a while are over.
+    pub(super) limits_end_s: Option<f64>,
 }
 
 /// In which order lanes are listed: the most first, and names from A on.
@@ -36,7 +38,9 @@ pub(super) enum SortBy {
 }
 
 /// The titles of the columns. The first is as wide as the longest name.
-const TITLES: [&str; 7] = ["LANE", "WAITING", "PACE", "USED", "ETA", "OLDEST", "PAUSED"];
+const TITLES: [&str; 8] = ["LANE", "WAITING", "PACE", "USED", "ETA", "OLDEST", LIMITS_END, "PAUSED"];
+/// The title of a column that is there only while an operator's limits hold.
+const LIMITS_END: &str = "LIMITS END";
 /// A name that is longer is cut.
 const LONGEST_NAME: usize = 48;
 
@@ -70,19 +74,22 @@ pub(super) fn pace_so_far(lane: &LaneStatus) -> f64 {
 
 /// The title and a line each row.
 pub(super) fn lines(rows: &[LaneRow]) -> Vec<String> {
-    let cells: Vec<[String; 7]> = rows.iter().map(LaneRow::cells).collect();
+    let cells: Vec<[String; 8]> = rows.iter().map(LaneRow::cells).collect();
+    let ends = rows.iter().any(|row| row.limits_end_s.is_some());
     let mut widths = TITLES.map(str::len);
     for row in &cells {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
     }
-    let line = |cells: &[String; 7]| {
+    let line = |cells: &[String; 8]| {
         let mut line = format!("{:<1$}", cells[0], widths[0]);
-        for (cell, width) in cells.iter().zip(widths).skip(1).take(5) {
-            line += &format!("  {cell:>width$}");
+        for ((cell, width), title) in cells.iter().zip(widths).zip(TITLES).skip(1).take(6) {
+            if ends || title != LIMITS_END {
+                line += &format!("  {cell:>width$}");
+            }
         }
-        format!("{line}  {}", cells[6]).trim_end().to_owned()
+        format!("{line}  {}", cells[7]).trim_end().to_owned()
     };
     [line(&TITLES.map(str::to_owned))].into_iter().chain(cells.iter().map(line)).collect()
 }
@@ -114,6 +121,7 @@ impl LaneRow {
             gate: lane.gate.as_ref().map(|gate| (plain(&gate.reason), gate.opens_in_s)),
             eta_s: lane.drain_eta_s.filter(|_| lane.waiting > 0),
             oldest_s: lane.oldest_waiting_s,
+            limits_end_s: lane.limits_end_in_s(),
         }
     }
 
@@ -122,7 +130,7 @@ impl LaneRow {
         if self.rule == self.host { self.host.clone() } else { format!("{} {}", self.rule, self.host) }
     }
 
-    fn cells(&self) -> [String; 7] {
+    fn cells(&self) -> [String; 8] {
         let seconds = |of: Option<f64>| of.map_or_else(|| "-".to_owned(), wording::seconds);
         let name = self.name();
         let name = match name.char_indices().nth(LONGEST_NAME) {
@@ -140,6 +148,7 @@ impl LaneRow {
             self.used.map_or_else(|| "-".to_owned(), |used| format!("{:.0}%", used * 100.0)),
             seconds(self.eta_s),
             seconds(self.oldest_s),
+            self.limits_end_s.map_or_else(|| "-".to_owned(), |ends| format!("in {}", wording::seconds(ends))),
             paused,
         ]
     }
@@ -176,7 +185,7 @@ impl SortBy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::status::{GateStatus, LimitStatus};
+    use crate::admin::status::{AddedRuleStatus, GateStatus, LimitStatus};
 
     fn status() -> Status {
         let lane = |rule: &str, host: &str, waiting: u64, used: u64| LaneStatus {
@@ -224,6 +233,23 @@ mod tests {
         assert_eq!(headline(&status()), "andante 1, up 1m 1s: 3 lanes, 1,211 waiting");
         let long = LaneRow { host: "x".repeat(300), ..rows(&status(), "a.test", SortBy::Lane, |_| 0.0)[0].clone() };
         assert!(super::lines(&[long])[1].chars().count() < 120);
+    }
+
+    #[test]
+    fn limits_of_an_operator_show_until_when_they_hold_and_only_then_have_a_column() {
+        let mut status = status();
+        assert!(!lines(&rows(&status, "", SortBy::Lane, pace_so_far))[0].contains("LIMITS END"));
+        status.lanes[0].limits[0].ends_in_s = Some(90.4);
+        status.lanes[1].rules = vec![AddedRuleStatus {
+            limits: vec![LimitStatus { ends_in_s: Some(5.0), ..LimitStatus::default() }],
+            ..AddedRuleStatus::default()
+        }];
+        let lines = lines(&rows(&status, "", SortBy::Lane, pace_so_far));
+        assert!(lines[0].ends_with("OLDEST  LIMITS END  PAUSED"), "{}", lines[0]);
+        assert!(lines[1].ends_with("-   in 1m 30s"), "{}", lines[1]);
+        assert!(lines[2].contains("  in 5.0 s  refused"), "{}", lines[2]);
+        assert!(lines[3].ends_with(" -"), "{}", lines[3]);
+        assert_eq!(lines[1].find("in 1m").map(|at| at + 9), lines[0].find("  PAUSED"), "under its title");
     }
 
     #[test]

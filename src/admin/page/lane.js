@@ -85,7 +85,7 @@ function limits(lane) {
   const own = (one) => [one.requests, [one.per_second ? pace(one.per_second) : null, one.at_once ? `${one.at_once} at once` : null].filter(Boolean).join(", "), `learned: ${one.evidence}`];
   const atOnce = lane.at_once ? [[`${lane.at_once.most} at once`, number(lane.in_flight), `learned: ${lane.at_once.evidence}`]] : [];
   const added = (lane.rules ?? []).flatMap((rule) =>
-    rule.limits.map((one) => [limit({ limit: one.limit, used: one.used, of: one.used + one.room, learned: false }), `${number(rule.waiting)} waiting`, `configured by rule ${rule.rule} for some requests`]),
+    rule.limits.map((one) => [limit({ limit: one.limit, used: one.used, of: one.used + one.room, learned: false }), `${number(rule.waiting)} waiting`, (one.ends_in_s ?? null) === null ? `configured by rule ${rule.rule} for some requests` : `set by an operator for rule ${rule.rule}, for ${duration(one.ends_in_s)} more`]),
   );
   return [...lane.limits.map(row), ...atOnce, ...added, ...(lane.own_limits ?? []).map(own)];
 }

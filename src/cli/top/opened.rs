@@ -28,7 +28,8 @@ pub(super) fn lines(lane: &LaneStatus, pace: f64) -> Vec<String> {
         row("limit", of_limit(limit));
     }
     for rule in &lane.rules {
-        row("rule", format!("{}: {} waiting for {} budgets", rule.rule, rule.waiting, rule.busy));
+        let set = rule.limits.iter().find_map(|limit| limit.ends_in_s).map_or_else(String::new, for_a_while);
+        row("rule", format!("{}: {} waiting for {} budgets{set}", rule.rule, rule.waiting, rule.busy));
     }
     for own in &lane.own_limits {
         row("learned", format!("{}: {}", own.requests, own.evidence));
@@ -56,17 +57,23 @@ fn of_limit(limit: &LimitStatus) -> String {
     let all = limit.used + limit.room;
     let full = if all > 0 { (limit.used as f64 / all as f64 * BAR as f64).round() as usize } else { 0 }.min(BAR);
     let bar = format!("[{}{}]", "#".repeat(full), "-".repeat(BAR - full));
-    let learned = match (limit.source, &limit.evidence) {
+    let source = match (limit.source, &limit.evidence) {
         (LimitSource::Learned, Some(evidence)) => format!(", learned: {evidence}"),
         (LimitSource::Learned, None) => ", learned".to_owned(),
-        (LimitSource::Config, _) => String::new(),
+        (LimitSource::Config, _) => limit.ends_in_s.map_or_else(String::new, for_a_while),
     };
-    format!("{bar} {}, {} used{learned}", limit.limit, wording::count(limit.used))
+    format!("{bar} {}, {} used{source}", limit.limit, wording::count(limit.used))
+}
+
+/// That an operator has set a limit, and for how long it still holds.
+fn for_a_while(ends_in_s: f64) -> String {
+    format!(", set by an operator for {} more", wording::seconds(ends_in_s))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::status::AddedRuleStatus;
 
     #[test]
     fn a_bar_is_as_full_as_its_limit() {
@@ -78,5 +85,16 @@ mod tests {
         assert_eq!(bar(4, 0), "[####################] 4/s, 4 used");
         // What is learned anew may have been passed already.
         assert_eq!(bar(0, 0), "[--------------------] 4/s, 0 used");
+    }
+
+    #[test]
+    fn a_limit_of_an_operator_says_until_when_it_holds() {
+        let limit = LimitStatus { limit: "4/s".into(), room: 4, ends_in_s: Some(1800.0), ..LimitStatus::default() };
+        assert_eq!(of_limit(&limit), "[--------------------] 4/s, 0 used, set by an operator for 30m 0s more");
+        let rule = AddedRuleStatus { rule: "search".into(), limits: vec![limit], ..AddedRuleStatus::default() };
+        let lane = LaneStatus { rules: vec![rule], ..LaneStatus::default() };
+        let lines = lines(&lane, 0.0);
+        let wanted = "  rule       search: 0 waiting for 0 budgets, set by an operator for 30m 0s more";
+        assert!(lines.iter().any(|line| line == wanted), "{lines:#?}");
     }
 }

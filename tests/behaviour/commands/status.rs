@@ -86,6 +86,16 @@ fn status_lists_the_lanes_and_says_what_waits() {
     assert_eq!(code, Some(0));
     let (_, text, _) = outcome(andante(&["status", "--admin", &admin, "--filter", "c.test"]));
     assert!(text.lines().nth(2).unwrap().ends_with("operator"), "{text}");
+    assert!(!text.contains("LIMITS END"), "{text}");
+    let (code, ..) =
+        outcome(andante(&["ctl", "limit", "api", "1/1800s", "--for", "30m", "--admin", &admin, "--token", token]));
+    assert_eq!(code, Some(0));
+    for command in [&["status"][..], &["top", "--once"]] {
+        let (_, text, _) = outcome(andante(&[command, &["--admin", &admin, "--filter", "c.test"]].concat()));
+        let (titles, row) = (text.lines().nth(1).unwrap(), text.lines().nth(2).unwrap());
+        assert!(titles.ends_with("LIMITS END  PAUSED"), "{text}");
+        assert!(row.contains("  in 29m ") || row.contains("  in 30m 0s"), "{text}");
+    }
 }
 
 #[test]
