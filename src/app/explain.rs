@@ -35,11 +35,15 @@ pub fn explain_by(config: &Config, request: &Request<()>, client: IpAddr) -> Exp
         ports: &ports,
         exposed: config.listen.iter().any(|address| !address.ip().is_loopback()),
     };
-    explanation(proxy::explain(&context, request, client), clock.now())
+    explanation(proxy::explain(&context, request, client), &HashMap::new(), clock.now())
 }
 
-/// What was `explained` at `now`, in words and numbers.
-pub(super) fn explanation(explained: Result<Explained, Error>, now: Instant) -> Explanation {
+/// What was `explained` at `now`, in words and numbers. `ends` says until when the limits of which rules are not their own.
+pub(super) fn explanation(
+    explained: Result<Explained, Error>,
+    ends: &HashMap<Arc<str>, Instant>,
+    now: Instant,
+) -> Explanation {
     let explained = match explained {
         Ok(explained) => explained,
         Err(error) => return Explanation { now: rejected(&error), ..Explanation::default() },
@@ -55,10 +59,10 @@ pub(super) fn explanation(explained: Result<Explained, Error>, now: Instant) -> 
     Explanation {
         seen: format!("{method} {target}"),
         https: https.map(|(https, because)| https_explanation(https, because)),
-        lane: Some(lane_view::lane_status(&lane, &HashMap::new(), now)),
+        lane: Some(lane_view::lane_status(&lane, ends, now)),
         open,
         ruled,
-        rules: rule_explanations(rules, asked.as_ref()),
+        rules: rule_explanations(rules, asked.as_ref(), ends, now),
         cost: asked.as_ref().map(|(ask, _)| ask.cost.to_string()).unwrap_or_default(),
         turn: turn(&claim),
         max_wait_s: patience.as_secs_f64(),
@@ -88,13 +92,18 @@ fn https_explanation(https: Https, because: HttpsReason) -> HttpsExplanation {
 }
 
 /// The rules, those that the request draws on with the budgets of theirs that it would find.
-fn rule_explanations(rules: Vec<ExplainedRule>, asked: Option<&(AdmitRequest, Preview)>) -> Vec<RuleExplanation> {
+fn rule_explanations(
+    rules: Vec<ExplainedRule>,
+    asked: Option<&(AdmitRequest, Preview)>,
+    ends: &HashMap<Arc<str>, Instant>,
+    now: Instant,
+) -> Vec<RuleExplanation> {
     let draws = asked.and_then(|(ask, _)| ask.draws.as_deref()).unwrap_or_default();
     let mut drawn = draws.iter().zip(asked.map_or(&[][..], |(_, preview)| &preview.budgets));
     let explanation = |ExplainedRule { policy, mismatch, key }| {
         let drawn = if mismatch.is_none() { drawn.next() } else { None };
         debug_assert!(drawn.is_none_or(|(draw, _)| Arc::ptr_eq(&draw.rule, &policy)));
-        let usage = drawn.map(|(_, usage)| lane_view::added_rule_status(usage));
+        let usage = drawn.map(|(_, usage)| lane_view::added_rule_status(usage, ends, now));
         RuleExplanation {
             rule: policy.name.to_string(),
             is_for: policy.added.as_ref().map(ToString::to_string).unwrap_or_default(),

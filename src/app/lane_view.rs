@@ -25,10 +25,10 @@ pub(super) fn lane_status(lane: &Lane, ends: &HashMap<Arc<str>, Instant>, now: I
     lane.own_limits.sort_by(|one, other| one.group.in_order(&other.group));
     let stats = &lane.stats;
     let limits = lane.limits.iter().zip(&lane.grounds).map(|(usage, grounds)| limit_status(usage, *grounds));
-    let ends_in_s = |rule: &Arc<str>| ends.get(rule).map(|until| until.since(now).as_secs_f64());
+    let own = ends_in_s(ends, &lane.rule, now);
     let total = |limit: LimitStatus, unit| LimitStatus {
         used_total: stats.used.of(unit),
-        ends_in_s: ends_in_s(&lane.rule).filter(|_| limit.source == LimitSource::Config),
+        ends_in_s: own.filter(|_| limit.source == LimitSource::Config),
         ..limit
     };
     let limits = limits.zip(&lane.limits).map(|(limit, usage)| total(limit, usage.spec.unit));
@@ -40,7 +40,7 @@ pub(super) fn lane_status(lane: &Lane, ends: &HashMap<Arc<str>, Instant>, now: I
         limits: limits.chain(calendar).collect(),
         at_once: lane.at_once.map(|(most, grounds)| AtOnceStatus { most, evidence: grounds.to_string() }),
         own_limits: lane.own_limits.iter().map(own_limit_status).collect(),
-        rules: lane.narrow.iter().map(|usage| ending(added_rule_status(usage), ends_in_s(&usage.rule))).collect(),
+        rules: lane.narrow.iter().map(|usage| added_rule_status(usage, ends, now)).collect(),
         in_flight: lane.in_flight.into(),
         in_flight_limit: lane.in_flight_limit,
         waiting: lane.waiting as u64,
@@ -96,22 +96,27 @@ fn own_limit_status(own: &OwnLimit) -> OwnLimitStatus {
     }
 }
 
-/// The same rule, whose limits are not its own for so long.
-fn ending(rule: AddedRuleStatus, ends_in_s: Option<f64>) -> AddedRuleStatus {
-    let limits = rule.limits.into_iter().map(|limit| LimitStatus { ends_in_s, ..limit });
-    AddedRuleStatus { limits: limits.collect(), ..rule }
+/// How long the limits of `rule` are still not its own.
+fn ends_in_s(ends: &HashMap<Arc<str>, Instant>, rule: &Arc<str>, now: Instant) -> Option<f64> {
+    ends.get(rule).map(|until| until.since(now).as_secs_f64())
 }
 
-/// The budgets of a rule for some requests.
-pub(super) fn added_rule_status(usage: &NarrowUsage) -> AddedRuleStatus {
+/// The budgets of a rule for some requests. `ends` says until when the limits of which rules are not their own.
+pub(super) fn added_rule_status(
+    usage: &NarrowUsage,
+    ends: &HashMap<Arc<str>, Instant>,
+    now: Instant,
+) -> AddedRuleStatus {
+    let ends_in_s = ends_in_s(ends, &usage.rule, now);
     let limits = usage.limits.iter().map(|usage| limit_status(usage, None));
+    let limits = limits.chain(usage.calendar.iter().map(calendar_status));
     AddedRuleStatus {
         rule: usage.rule.to_string(),
         budgets: usage.budgets as u64,
         busy: usage.busy as u64,
         waiting: usage.waiting,
         in_flight: usage.in_flight,
-        limits: limits.chain(usage.calendar.iter().map(calendar_status)).collect(),
+        limits: limits.map(|limit| LimitStatus { ends_in_s, ..limit }).collect(),
     }
 }
 

@@ -106,7 +106,7 @@ impl StatusSource for View {
     }
 
     fn explain(&self, request: &Request<()>, client: IpAddr) -> Explanation {
-        explain::explanation(self.proxy.explain(request, client), self.proxy.clock.now())
+        explain::explanation(self.proxy.explain(request, client), &self.steerer.ends(), self.proxy.clock.now())
     }
 
     fn steer(&self, name: Option<&LaneName>, steering: &Steering) -> Option<Steered> {

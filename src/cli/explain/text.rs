@@ -73,7 +73,10 @@ fn of_lane(text: &mut String, lane: &LaneStatus) {
 
 fn of_limit(limit: &LimitStatus) -> String {
     let source = match (limit.source, &limit.evidence) {
-        (LimitSource::Config, _) => "configured".to_owned(),
+        (LimitSource::Config, _) => limit.ends_in_s.map_or_else(
+            || "configured".to_owned(),
+            |ends| format!("set by an operator for {} more", wording::seconds(ends)),
+        ),
         (LimitSource::Learned, Some(evidence)) => format!("learned: {evidence}"),
         (LimitSource::Learned, None) => "learned".to_owned(),
     };

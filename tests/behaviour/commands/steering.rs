@@ -98,8 +98,24 @@ fn what_is_changed_before_the_first_request_holds_for_it() {
     assert!(other.served() && !other.served());
     let ends = other.andante.status()["lanes"][0]["limits"][0]["ends_in_s"].as_f64().unwrap();
     assert!((500.0..=600.0).contains(&ends), "{ends}");
+    let admin = other.andante.admin().to_string();
+    let (_, said, _) = outcome(andante(&["explain", &other.upstream.url("/"), "--admin", &admin]));
+    assert!(said.contains("1/h (set by an operator for "), "{said}");
     let (code, _, stderr) = other.ctl(&["pause", "slip.example"]);
     assert!(code == Some(1) && stderr.contains("no such lane"), "what no rule is for may be a slip: {stderr}");
+}
+
+#[test]
+fn a_rule_for_some_requests_says_too_until_when_an_operators_limits_hold() {
+    let some = "[[rule]]\nname = 'some'\nhost = '127.0.0.1'\npath = '/*'\nlimits = '9/h burst 9'";
+    let world = Steered::start(&format!("limits = '9/s burst 9'\n{some}"));
+    assert!(world.served());
+    assert_eq!(world.ctl(&["limit", "some", "8/h burst 8", "--for", "10m"]).0, Some(0));
+    let lane = world.andante.status()["lanes"][0].clone();
+    let limit = &lane["rules"][0]["limits"][0];
+    assert_eq!(limit["limit"], "8/h burst 8", "{lane:#}");
+    assert!(limit["ends_in_s"].as_f64().is_some_and(|ends| (500.0..=600.0).contains(&ends)), "{lane:#}");
+    assert!(lane["limits"][0]["ends_in_s"].is_null(), "{lane:#}");
 }
 
 #[test]
