@@ -55,7 +55,7 @@ pub(super) fn may_say(status: StatusCode, body: &[u8]) -> bool {
 }
 
 /// Whether a body of this head is worth holding back until it is read: small, legible, and of an answer that may be a
-/// refusal. Of answers that were served, only JSON.
+/// refusal. Of answers that were served, only JSON whose length is known.
 pub(super) fn is_wanted(status: StatusCode, headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
     let kind = text(CONTENT_TYPE).unwrap_or_default();
@@ -68,7 +68,8 @@ pub(super) fn is_wanted(status: StatusCode, headers: &HeaderMap) -> bool {
         500 | 529 => of_kind("json"),
         _ => false,
     };
-    legible && is_small(headers) && !retry_after::is_told(headers)
+    // A refusal is short mostly, also where nobody has counted its length.
+    legible && (is_small(headers) || is_of_unknown_length(headers)) && !retry_after::is_told(headers)
 }
 
 /// Whether it is the answer to a query of GraphQL whose length is not known before its end. Most servers of it send such
@@ -79,8 +80,12 @@ pub(super) fn is_graphql(status: StatusCode, headers: &HeaderMap, path: &str) ->
     status == StatusCode::OK
         && matches!(endpoint, "graphql" | "graphql.json")
         && kind.contains("json")
-        && !headers.contains_key(CONTENT_LENGTH)
-        && is_plain(headers)
+        && is_of_unknown_length(headers)
+}
+
+/// Whether its length shows at its end only, as that of chunks does (RFC 9112 §7.1), and often that of HTTP/2.
+fn is_of_unknown_length(headers: &HeaderMap) -> bool {
+    !headers.contains_key(CONTENT_LENGTH) && is_plain(headers)
 }
 
 fn is_plain(headers: &HeaderMap) -> bool {

@@ -190,6 +190,12 @@ fn only_small_legible_bodies_are_held_back() {
             && !wanted(200, &[("content-type", "text/event-stream"), small])
     );
     assert!(!wanted(204, &[json, small]) && !wanted(404, &[json, small]));
+    // Without a length those alone that may be refusals: chunks (RFC 9112 §7.1), or a stream of HTTP/2.
+    for status in [400, 401, 403, 429, 500, 503] {
+        assert!(wanted(status, &[json]), "{status}");
+    }
+    assert!(!wanted(404, &[json]) && !wanted(429, &[json, ("content-encoding", "gzip")]));
+    assert!(!wanted(429, &[json, ("retry-after", "30")]) && !wanted(429, &[json, ("content-length", "16385")]));
 }
 
 #[test]

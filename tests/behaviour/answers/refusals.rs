@@ -82,6 +82,45 @@ fn a_refusal_in_a_200_of_graphql_is_sent_again() {
     assert_eq!(upstream.requests().len(), 2);
 }
 
+/// An answer with JSON whose length is not said (RFC 9112 §7.1).
+fn chunked_json(status: &str, body: &str) -> &'static str {
+    let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n");
+    format!("{head}{:x}\r\n{body}\r\n0\r\n\r\n", body.len()).leak()
+}
+
+#[test]
+fn a_refusal_whose_length_is_not_said_is_sent_again() {
+    // As AWS names them: https://docs.aws.amazon.com/awssupport/latest/APIReference/CommonErrors.html
+    let throttled = r#"{"__type":"ThrottlingException","message":"Rate exceeded"}"#;
+    let upstream = beginning_with(vec![chunked_json("400 Bad Request", throttled)].leak());
+    let (answer, _) = timed(&Andante::serve(&[]), &upstream, "POST", LENGTH);
+    assert_eq!((answer.text().as_str(), upstream.requests().len()), ("ok", 2));
+    // What is longer than a refusal is data, whatever words are in it.
+    let data = format!("{{\"message\":\"rate limit exceeded\",\"rows\":\"{}\"}}", "x".repeat(20_000));
+    let upstream = beginning_with(vec![chunked_json("400 Bad Request", &data)].leak());
+    let (answer, _) = timed(&Andante::serve(&[]), &upstream, "POST", LENGTH);
+    assert_eq!((answer.status(), answer.text() == data, upstream.requests().len()), (400, true, 1));
+}
+
+#[test]
+fn an_error_that_comes_bit_by_bit_is_not_waited_for() {
+    let upstream = Upstream::scripted(|mut connection| {
+        let _ = connection.request();
+        let whole = chunked_json("403 Forbidden", r#"{"message":"rate limit exceeded"}"#);
+        let (first, rest) = whole.split_at(whole.find("\"}").unwrap());
+        connection.send(first);
+        std::thread::park_timeout(ms(2000));
+        connection.send(rest);
+    });
+    let (andante, since) = (Andante::serve(&[]), now());
+    let mut client = ask(&andante, &upstream, "POST", LENGTH);
+    client.until("rate limit exceeded");
+    let took = now().since(since);
+    assert!(took < ms(1500), "{took:?}");
+    client.until("}");
+    assert_eq!(upstream.requests().len(), 1);
+}
+
 /// GraphQL's spec, section "Response": what failed is null in `data`, and the error names it by its path.
 #[test]
 fn of_graphql_all_null_is_a_refusal_and_partial_data_is_passed_on_and_learned_from() {

@@ -62,8 +62,9 @@ pub(crate) async fn judge(
     let mut beginning = None;
     let path = route_name.map_or("", |name| name.path);
     if !head && hint::wants_body_of(path, parts.status, &parts.headers) {
-        body.read_ahead(PEEK, PEEKING).await;
-        beginning = Some(body.beginning());
+        let whole = body.read_ahead(PEEK, PEEKING).await;
+        // Without a length, what is not over yet is data and no complaint.
+        beginning = Some(body.beginning()).filter(|_| whole || parts.headers.contains_key(CONTENT_LENGTH));
     }
     let mut hint = hint::read(&hint::Answer {
         status: parts.status,
