@@ -90,6 +90,7 @@ pub(crate) fn refused(route: &Route, refusal: &Refusal) -> Error {
 /// ready then. Also says how that was. The request is refused if it has to give way in a full queue.
 ///
 /// No `async fn`, and the ticket is lent: what an `async fn` is given is kept twice for as long as it waits.
+#[expect(clippy::manual_async_fn, reason = "it is kept twice then")]
 pub(crate) fn wait<'a>(
     exchange: &'a Exchange,
     route: &'a Arc<Route>,
