@@ -4,6 +4,7 @@
 mod book;
 mod lease;
 mod member;
+mod pauses;
 mod share;
 mod words;
 
@@ -11,9 +12,10 @@ pub use self::{
     book::Book,
     lease::{Floor, Lease, StoreDown},
     member::{Member, Mode, ReplyOutcome},
+    pauses::{AskedPause, RunningPauses, SharedPauses},
     share::{Share, ShareNeed, Stock},
     words::{
-        CallAge, Division, Entry, Epoch, Extent, MemberId, Micros, PoolGrant, Reply, Sync, Terms, WakeUp, micros,
-        stretched,
+        CallAge, Division, Entry, Epoch, Extent, MemberId, Micros, Pause, PauseCause, PoolGrant, Reply, Sync, Terms,
+        WakeUp, micros, stretched,
     },
 };

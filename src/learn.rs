@@ -9,6 +9,7 @@ mod grounds;
 mod kinds;
 mod ledger;
 mod observation;
+mod pauses;
 mod quotas;
 mod rate_estimator;
 mod record;

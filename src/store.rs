@@ -17,7 +17,7 @@ pub(crate) use self::file::sync_name;
 pub use self::{
     disk::Disk,
     file::{Aside, OpenError, Opened, StateFile},
-    ledger::{InMemoryLedger, Ledger, LedgerError, PoolWakeUp, RedisLedger},
+    ledger::{InMemoryLedger, Ledger, LedgerError, RedisLedger, StoreHint},
     memory::InMemory,
     stamp::{Reading, Stamp},
 };

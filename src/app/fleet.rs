@@ -24,11 +24,15 @@ use self::report::OfFleet;
 use crate::{
     clock::{Clock, Instant},
     config::FleetConfig,
-    fleet::{Division, Entry, Extent, Lease, Member, MemberId, Mode, ReplyOutcome, StoreDown, Terms, micros},
+    fleet::{
+        Division, Entry, Extent, Lease, Member, MemberId, Mode, Pause, ReplyOutcome, RunningPauses, StoreDown, Terms,
+        micros,
+    },
     lane::{Lane, Sharing},
+    limit::ShareReport,
     metrics::Metrics,
     proxy::Proxy,
-    store::{Ledger, LedgerError, PoolWakeUp},
+    store::{Ledger, LedgerError, StoreHint},
 };
 
 /// What talks to the store, before anything is sent.
@@ -38,7 +42,7 @@ pub(super) struct FleetMember<L> {
     lease: Lease,
     clock: Clock,
     wakes: mpsc::UnboundedReceiver<Arc<Lane>>,
-    told: mpsc::Receiver<PoolWakeUp>,
+    told: mpsc::Receiver<StoreHint>,
     lanes: HashMap<u64, Weak<Lane>>,
     /// The lanes whose pools were spoken of.
     pools: HashMap<Arc<str>, u64>,
@@ -55,7 +59,17 @@ pub(super) struct FleetMember<L> {
     began: Instant,
     /// How many andantes are said to be in the fleet.
     size: Option<NonZeroU32>,
+    /// The pauses that other members were asked for.
+    pauses: RunningPauses,
     report: Arc<FleetReport>,
+}
+
+/// What a call says of one lane.
+struct SpokenLane {
+    number: u64,
+    lane: Arc<Lane>,
+    entries: Vec<Entry>,
+    pauses: Vec<Pause>,
 }
 
 /// The task that talks to the store.
@@ -92,10 +106,12 @@ impl<L: Ledger> FleetMember<L> {
         let (lease, id) = (Lease::new(config.down), fresh());
         let (sender, wakes) = mpsc::unbounded_channel();
         let told = ledger.listen(id);
+        let sharing = Sharing::new(lease.clone(), sender);
         let member = Self {
             ledger,
             member: Member::new(id, terms, lease.clone()),
             lease: lease.clone(),
+            pauses: sharing.pauses.clone(),
             clock,
             wakes,
             told,
@@ -110,9 +126,9 @@ impl<L: Ledger> FleetMember<L> {
             astray: 0,
             began: clock.now(),
             size: config.size,
-            report: Arc::new(FleetReport::new(store, lease.clone(), clock)),
+            report: Arc::new(FleetReport::new(store, lease, clock)),
         };
-        (member, Sharing::new(lease, sender))
+        (member, sharing)
     }
 
     /// Talks for the lanes of `proxy` from now on, and counts that in `metrics`.
@@ -144,7 +160,7 @@ impl<L: Ledger> FleetMember<L> {
         // What is said to be free now must not be used any more.
         self.lease.end();
         let entries: Vec<Entry> = self.alive().iter().flat_map(|(_, lane)| lane.leave()).collect();
-        let call = self.member.call(self.clock.now(), Extent::Leaving, entries);
+        let call = self.member.call(self.clock.now(), Extent::Leaving, entries, Vec::new());
         // Else it is withheld until the lease is over, and a window.
         let _ = tokio::time::timeout(FAREWELL, self.ledger.sync(&call)).await;
     }
@@ -155,10 +171,17 @@ impl<L: Ledger> FleetMember<L> {
         self.look_at(number, Instant::START);
     }
 
-    fn hinted(&mut self, told: &PoolWakeUp) {
-        let Some(&number) = self.pools.get(told.pool.as_str()) else { return };
+    fn hinted(&mut self, told: &StoreHint) {
+        let (pool, turn) = match told {
+            StoreHint::Pool { pool, turn } => (pool.as_str(), *turn),
+            StoreHint::Pauses => {
+                self.next_beat = Instant::START;
+                return;
+            }
+        };
+        let Some(&number) = self.pools.get(pool) else { return };
         if let Some(lane) = self.lanes.get(&number).and_then(Weak::upgrade)
-            && lane.hinted(&told.pool, told.turn)
+            && lane.hinted(pool, turn)
         {
             self.look_at(number, Instant::START);
         }
@@ -189,13 +212,14 @@ impl<L: Ledger> FleetMember<L> {
             self.find_lanes(proxy);
         }
         let spoken = self.gather(now);
-        let entries: Vec<Entry> = spoken.iter().flat_map(|(_, _, entries)| entries.iter().cloned()).collect();
-        if entries.is_empty() && !beat && !self.reports {
+        let entries: Vec<Entry> = spoken.iter().flat_map(|spoken| spoken.entries.iter().cloned()).collect();
+        let pauses: Vec<Pause> = spoken.iter().flat_map(|spoken| spoken.pauses.iter().cloned()).collect();
+        if spoken.is_empty() && !beat && !self.reports {
             return;
         }
         let extent = if self.reports { Extent::All } else { Extent::Some };
         let now = self.clock.now();
-        let call = self.member.call(now, extent, entries);
+        let call = self.member.call(now, extent, entries, pauses);
         let replied = match tokio::time::timeout(PATIENCE, self.ledger.sync(&call)).await {
             Ok(replied) => replied,
             Err(_) => {
@@ -216,12 +240,15 @@ impl<L: Ledger> FleetMember<L> {
         self.failures = 0;
         self.astray += 1;
         match outcome {
-            ReplyOutcome::Granted(given) => {
+            ReplyOutcome::Granted { given, pauses } => {
                 (self.reports, self.astray) = (false, 0);
                 let mut given = call.entries.iter().zip(&given);
-                for (number, lane, entries) in &spoken {
+                for SpokenLane { number, lane, entries, .. } in &spoken {
                     lane.given(given.by_ref().take(entries.len()));
                     self.look_at(*number, Instant::START);
+                }
+                if !pauses.is_empty() {
+                    self.pause(heard, proxy, &pauses);
                 }
             }
             ReplyOutcome::Report => {
@@ -270,7 +297,7 @@ impl<L: Ledger> FleetMember<L> {
     }
 
     /// A call was of no use: the next one waits, longer each time.
-    fn failed(&mut self, heard: Instant, spoken: &[(u64, Arc<Lane>, Vec<Entry>)], why: &LedgerError) {
+    fn failed(&mut self, heard: Instant, spoken: &[SpokenLane], why: &LedgerError) {
         self.failures = (self.failures + 1).max(self.astray);
         let pause = PAUSE.saturating_mul(1 << self.failures.min(8)).min(LONGEST_PAUSE);
         (self.not_before, self.next_beat) = (heard + pause, heard + pause);
@@ -279,7 +306,7 @@ impl<L: Ledger> FleetMember<L> {
     }
 
     /// What is to be said of the lanes that are due; of all, if everything has to be reported.
-    fn gather(&mut self, now: Instant) -> Vec<(u64, Arc<Lane>, Vec<Entry>)> {
+    fn gather(&mut self, now: Instant) -> Vec<SpokenLane> {
         let mut spoken = Vec::new();
         if !self.member.has_joined() {
             return spoken;
@@ -302,20 +329,29 @@ impl<L: Ledger> FleetMember<L> {
             };
             let said = lane.speak(reports);
             self.look_at(number, said.next);
-            if !said.entries.is_empty() {
-                pools += said.entries.len();
-                self.pools.extend(said.entries.iter().map(|entry| (entry.pool.clone(), number)));
-                spoken.push((number, lane, said.entries));
+            let ShareReport { entries, pauses, .. } = said;
+            if !(entries.is_empty() && pauses.is_empty()) {
+                pools += entries.len() + pauses.len();
+                self.pools.extend(entries.iter().map(|entry| (entry.pool.clone(), number)));
+                spoken.push(SpokenLane { number, lane, entries, pauses });
             }
         }
         spoken
     }
 
-    fn unheard(&mut self, spoken: &[(u64, Arc<Lane>, Vec<Entry>)]) {
-        for (number, lane, entries) in spoken {
+    fn unheard(&mut self, spoken: &[SpokenLane]) {
+        for SpokenLane { number, lane, entries, .. } in spoken {
             lane.unheard(entries);
             self.look_at(*number, Instant::START);
         }
+    }
+
+    /// Others were asked for these pauses: lanes that there are keep them, and those to come.
+    fn pause(&mut self, heard: Instant, proxy: &Weak<Proxy>, pauses: &[Pause]) {
+        // In this order: a lane that is opened meanwhile finds them by itself, or is found.
+        self.pauses.told(heard, pauses);
+        self.find_lanes(proxy);
+        self.alive().iter().for_each(|(_, lane)| lane.told_of_pauses(pauses));
     }
 
     /// A reload makes other lanes of the same budgets.

@@ -1,6 +1,7 @@
 //! The store's side of the ledger: who holds how many tokens of which pool. `store/ledger/sync.lua` does the same inside of
 //! a Redis, and a test holds both to the same replies.
 
+mod pauses;
 mod pool;
 mod turns;
 
@@ -9,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use self::pool::TokenPool;
+use self::{pauses::PauseBook, pool::TokenPool};
 use super::words::{Division, Entry, Epoch, Extent, MemberId, Micros, PoolGrant, Reply, Sync, WakeUp, stretched};
 
 /// Everything that a store knows.
@@ -22,6 +23,7 @@ pub struct Book {
     pools: BTreeMap<Arc<str>, TokenPool>,
     /// How many members divide in each way.
     divisions: BTreeMap<Division, u32>,
+    pauses: PauseBook,
 }
 
 /// The epoch, and the store's own clock.
@@ -120,6 +122,11 @@ impl Book {
             return Reply::Reset;
         }
         self.heard(call, now);
+        // What the member says itself is no news for it.
+        let pauses = self.pauses.since(if same { call.pauses_known } else { 0 }, now);
+        if self.pauses.hear(&call.pauses, now, call.terms.lease) {
+            hints.push(WakeUp::Pauses);
+        }
         let given = call.entries.iter().map(|entry| self.entry(call.member, entry, claims, hints)).collect();
         if call.extent == Extent::Leaving {
             self.dismiss(call.member);
@@ -127,7 +134,7 @@ impl Book {
         let members = self.members.len() as u32;
         let differing = members - self.divisions.get(&call.terms.division).copied().unwrap_or(0).min(members);
         let learning = (self.founding().claims_until - now).max(0);
-        Reply::Done { epoch, learning, members, differing, given }
+        Reply::Done { epoch, learning, members, differing, given, pauses_known: self.pauses.last(), pauses }
     }
 
     /// Begins an epoch if there is none, or if another process has taken over.

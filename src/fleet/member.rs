@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     lease::Lease,
-    words::{CallAge, Entry, Epoch, Extent, MemberId, PoolGrant, Reply, Sync, Terms, micros},
+    words::{CallAge, Entry, Epoch, Extent, MemberId, Pause, PoolGrant, Reply, Sync, Terms, micros},
 };
 use crate::clock::Instant;
 
@@ -22,6 +22,8 @@ pub struct Member {
     mode: Mode,
     members: u32,
     differing: u32,
+    /// The last change of pauses that it has heard of in this epoch.
+    pauses_known: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -50,8 +52,13 @@ pub enum Mode {
 pub enum ReplyOutcome {
     /// Nothing: it answers a call that another one has followed.
     Stale,
-    /// What the entries of the call were given, in their order.
-    Granted(Vec<PoolGrant>),
+    /// The call was executed.
+    Granted {
+        /// What its entries were given, in their order.
+        given: Vec<PoolGrant>,
+        /// The pauses that this member did not know of.
+        pauses: Vec<Pause>,
+    },
     /// The next call has to report everything.
     Report,
     /// Everything is lost that was held.
@@ -81,6 +88,7 @@ impl Member {
             mode: Mode::Joining,
             members: 0,
             differing: 0,
+            pauses_known: 0,
         }
     }
 
@@ -120,7 +128,7 @@ impl Member {
     }
 
     /// Makes a call at `now`. The one before it is answered no more.
-    pub fn call(&mut self, now: Instant, extent: Extent, entries: Vec<Entry>) -> Sync {
+    pub fn call(&mut self, now: Instant, extent: Extent, entries: Vec<Entry>, pauses: Vec<Pause>) -> Sync {
         self.seq += 1;
         self.under_way = Some(SentCall { seq: self.seq, sent: now });
         let basis = self.basis.map(|call| CallAge { seq: call.seq, elapsed: micros(now.since(call.sent)) });
@@ -133,6 +141,8 @@ impl Member {
             terms: self.terms,
             nonce: (self.id.0 >> 16) as u32 ^ self.seq as u32,
             extent,
+            pauses_known: self.pauses_known,
+            pauses,
             entries,
         }
     }
@@ -142,15 +152,15 @@ impl Member {
         let Some(call) = self.under_way.take_if(|call| call.seq == seq) else { return ReplyOutcome::Stale };
         self.basis = (now.since(call.sent) <= SOON).then_some(call);
         match reply {
-            Reply::Done { epoch, learning, members, differing, given } => {
+            Reply::Done { epoch, learning, members, differing, given, pauses_known, pauses } => {
                 self.epoch = Some(epoch);
-                (self.members, self.differing) = (members, differing);
+                (self.members, self.differing, self.pauses_known) = (members, differing, pauses_known);
                 let learning = Duration::from_micros(learning.unsigned_abs());
                 self.mode = if learning.is_zero() { Mode::Member } else { Mode::Learning(learning) };
                 let length = self.lease_length();
                 // Counted from before the call, and a little less: its own lease ends before the store lets it.
                 self.lease.set(call.sent + (length - length / 4000).saturating_sub(SLACK));
-                ReplyOutcome::Granted(given)
+                ReplyOutcome::Granted { given, pauses }
             }
             Reply::Report => ReplyOutcome::Report,
             Reply::Reset => ReplyOutcome::Reset,
@@ -170,6 +180,12 @@ impl Member {
     #[cfg(test)]
     pub(crate) fn skip(&mut self, calls: u64) {
         self.seq += calls;
+    }
+
+    /// As if it had heard of pauses up to this change.
+    #[cfg(test)]
+    pub(crate) fn skip_pauses(&mut self, known: u64) {
+        self.pauses_known = known;
     }
 
     /// From now on it is another member, which holds nothing.

@@ -57,8 +57,34 @@ pub struct Sync {
     pub nonce: u32,
     /// Which of its pools it speaks of.
     pub extent: Extent,
+    /// The number of the last change of pauses that it has heard of in this epoch.
+    pub pauses_known: u64,
+    /// Pauses that the store may not know of.
+    pub pauses: Vec<Pause>,
     /// One for each of these pools.
     pub entries: Vec<Entry>,
+}
+
+/// A pause that an API has asked one member for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// What pauses: the name of a lane, and after a line feed that of the API's budget, if it is about one.
+    pub name: Arc<str>,
+    /// How long it lasts yet; 0 if an operator has ended it.
+    pub left: Micros,
+    /// Why.
+    pub cause: PauseCause,
+}
+
+/// Why an API has asked for a pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PauseCause {
+    /// It said for how long.
+    RetryAfter,
+    /// It said that nothing is left until a reset.
+    Exhausted,
+    /// It has banned the client.
+    Banned,
 }
 
 /// An answered call, as a measure of time that the store can believe.
@@ -121,6 +147,10 @@ pub enum Reply {
         differing: u32,
         /// In the order of the entries.
         given: Vec<PoolGrant>,
+        /// The number of the last change of pauses.
+        pauses_known: u64,
+        /// Pauses that the member has not heard of.
+        pauses: Vec<Pause>,
     },
     /// The store has another epoch: report everything.
     Report,
@@ -155,11 +185,16 @@ pub struct PoolGrant {
 
 /// Somebody is to call soon. It wakes, and never grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WakeUp {
-    /// Who; `None` is everybody else.
-    pub member: Option<MemberId>,
-    /// For the sake of this pool.
-    pub pool: Arc<str>,
+pub enum WakeUp {
+    /// For the sake of a pool.
+    Pool {
+        /// Who; `None` is everybody else.
+        member: Option<MemberId>,
+        /// The pool.
+        pool: Arc<str>,
+    },
+    /// Everybody else: there are pauses that it does not know.
+    Pauses,
 }
 
 // === impl Reply ===
@@ -168,9 +203,11 @@ impl Reply {
     /// Whether a store can say this to `call`: none gives more than was asked for.
     pub fn answers(&self, call: &Sync) -> bool {
         match self {
-            Self::Done { epoch, learning, given, .. } => {
+            Self::Done { epoch, learning, given, pauses_known, pauses, .. } => {
                 let sound = |(entry, given): (&Entry, &PoolGrant)| given.answers(entry);
                 epoch.counter < EXACT
+                    && *pauses_known < EXACT
+                    && pauses.iter().all(|pause| (0..=LONGEST_PAUSE).contains(&pause.left))
                     && (0..EXACT as Micros).contains(learning)
                     && given.len() == call.entries.len()
                     && call.entries.iter().zip(given).all(sound)
@@ -191,6 +228,8 @@ impl PoolGrant {
     }
 }
 
+/// No pause is longer, whatever an API says: after a day it is looked at anew.
+pub(super) const LONGEST_PAUSE: Micros = 86_400_000_000;
 /// Scripts reckon in numbers that are exact up to here.
 const EXACT: u64 = 1 << 53;
 /// Clock rates differ by one part in so many at most.
@@ -204,6 +243,24 @@ pub fn stretched(time: Micros) -> Micros {
 /// Whole microseconds, rounded up.
 pub fn micros(of: Duration) -> Micros {
     Micros::try_from(of.as_nanos().div_ceil(1000)).unwrap_or(Micros::MAX / 8)
+}
+
+// === impl PauseCause ===
+
+impl PauseCause {
+    /// As members write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::RetryAfter => "retry-after",
+            Self::Exhausted => "exhausted",
+            Self::Banned => "banned",
+        }
+    }
+
+    /// As a member has written it. A cause that only later members know pauses all the same.
+    pub fn read(written: &str) -> Self {
+        [Self::Exhausted, Self::Banned].into_iter().find(|cause| cause.as_str() == written).unwrap_or(Self::RetryAfter)
+    }
 }
 
 // === impl Division ===

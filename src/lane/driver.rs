@@ -21,7 +21,12 @@ use tokio::sync::{Notify, oneshot};
 
 pub use self::keeping::KeepRequest;
 pub(in crate::lane) use self::keeping::KeptLane;
-use self::{log::log_changes, permit::Dismissal, sharing::SharedLane, symptoms::Symptoms};
+use self::{
+    log::log_changes,
+    permit::Dismissal,
+    sharing::{SharedLane, tell_of_pauses},
+    symptoms::Symptoms,
+};
 pub use self::{
     permit::{Admission, Permit, Waiting},
     sharing::Sharing,
@@ -33,7 +38,7 @@ use crate::{
         journal::Journal,
         order::QueuePlace,
         request::AdmitRequest,
-        state::{Decision, Displaced, Effects, End, Grant, Slot, State, Timer, Usage},
+        state::{Decision, Displaced, Effects, End, Grant, SharedNames, Slot, State, Timer, Usage},
     },
     learn::AnswerReport,
     metrics::RuleMetrics,
@@ -91,11 +96,14 @@ impl Lane {
         Self { journal: Some(journal), ..self }
     }
 
-    /// The same lane, whose configured limits are shared with other processes; the store knows it by `name`.
-    pub(super) fn shared(mut self, sharing: &Sharing, name: Arc<str>) -> Self {
+    /// The same lane, whose limits and pauses are shared with other processes; the store knows it by `names`.
+    pub(super) fn shared(mut self, sharing: &Sharing, names: SharedNames) -> Self {
+        let now = self.clock.now();
         let shared = Arc::get_mut(&mut self.shared).expect("nobody else has it yet");
-        shared.sharing = Some(sharing.lane(name));
-        shared.state.get_mut().share(sharing.lease.clone());
+        let state = shared.state.get_mut();
+        state.share(sharing.lease.clone());
+        tell_of_pauses(state, now, &names.pauses, &sharing.pauses.of(now, &names.pauses));
+        shared.sharing = Some(sharing.lane(names));
         self
     }
 

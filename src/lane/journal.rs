@@ -66,16 +66,9 @@ impl Journal {
 pub(super) fn sentence(change: &LearnedChange) -> String {
     match change {
         LearnedChange::Limit(limit, evidence) => format!("learned a limit of {limit}: {evidence}"),
-        LearnedChange::Closed(reason, wait) => {
-            let why = match reason {
-                Reason::RetryAfter => "the API asked for a wait",
-                Reason::Exhausted => "the API reports that nothing is left until its reset",
-                Reason::Refused => "the API refused a request and did not say for how long",
-                Reason::Banned => "the API has banned this sender",
-                Reason::Breaker => "too many requests to the upstream failed",
-                Reason::Operator => "an operator has paused it",
-            };
-            format!("paused for {}: {why}", SpokenDuration(*wait))
+        LearnedChange::Closed(reason, wait) => format!("paused for {}: {}", SpokenDuration(*wait), why(*reason)),
+        LearnedChange::Told(reason, wait) => {
+            format!("paused for {}, by word of another andante: {}", SpokenDuration(*wait), why(*reason))
         }
         LearnedChange::Opened => "going on after a pause".into(),
         LearnedChange::Route(wait) => {
@@ -94,6 +87,17 @@ pub(super) fn sentence(change: &LearnedChange) -> String {
         LearnedChange::Unexplained { .. } => {
             "the API refuses requests again and again although the limits are kept".into()
         }
+    }
+}
+
+fn why(reason: Reason) -> &'static str {
+    match reason {
+        Reason::RetryAfter => "the API asked for a wait",
+        Reason::Exhausted => "the API reports that nothing is left until its reset",
+        Reason::Refused => "the API refused a request and did not say for how long",
+        Reason::Banned => "the API has banned this sender",
+        Reason::Breaker => "too many requests to the upstream failed",
+        Reason::Operator => "an operator has paused it",
     }
 }
 

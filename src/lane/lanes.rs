@@ -19,6 +19,7 @@ use super::{
     kept::KeptLanes,
     key::{LaneKey, RequestKey},
     request::AddedRule,
+    state::SharedNames,
 };
 use crate::{
     clock::{Clock, Instant},
@@ -186,7 +187,7 @@ impl Lanes {
             let last = rules_lanes.len() - 1;
             match rules_lanes[key.rule.unwrap_or(last)].lanes.get_mut().entry(key.to_lane_key()) {
                 Entry::Vacant(place) => {
-                    moved.share_as(shared_name(rules, policy, &origin.host));
+                    moved.share_as(shared_names(rules, policy, &origin.host));
                     place.insert(OpenLane { lane: moved, origin });
                 }
                 // Two rules for ports of one host have become one.
@@ -291,7 +292,7 @@ impl Lanes {
             None => lane,
         };
         let lane = match &self.sharing {
-            Some(sharing) => lane.shared(sharing, shared_name(rules, policy, key.host)),
+            Some(sharing) => lane.shared(sharing, shared_names(rules, policy, key.host)),
             None => lane,
         };
         let lane = Arc::new(lane.with_journal(self.journal.clone()));
@@ -336,10 +337,11 @@ impl LaneTable {
 }
 
 /// What a store that several andantes share knows the lane of `host` under `policy` by. Its rule is part of that only if
-/// another one limits other ports of the host: otherwise a rule that is renamed goes on with what was sent.
-fn shared_name(rules: &Rules, policy: &Policy, host: &Arc<str>) -> Arc<str> {
-    let rule = if rules.limits_alone(host) { "" } else { &*policy.name };
-    format!("{rule}\n{host}").into()
+/// another one limits other ports of the host: otherwise a rule that is renamed goes on with what was sent. A pause is one of
+/// these requests alone if any others go by another rule, or by none.
+fn shared_names(rules: &Rules, policy: &Policy, host: &Arc<str>) -> SharedNames {
+    let name = |alone| format!("{}\n{host}", if alone { "" } else { &*policy.name }).into();
+    SharedNames { pools: name(rules.limits_alone(host)), pauses: name(rules.is_alone(host)) }
 }
 
 /// Shows all of `rules` among the metrics, and what they allow.

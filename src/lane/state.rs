@@ -37,6 +37,7 @@ pub(super) use self::{
     memory::Memory,
     merge::Moving,
     record::{LaneRecord, OriginRecord},
+    sharing::SharedNames,
     slot::Slot,
 };
 pub use self::{record::Past, usage::Usage};
@@ -46,6 +47,7 @@ use super::{
 };
 use crate::{
     clock::Instant,
+    fleet::SharedPauses,
     lane::order::{Next, Queue, QueuePlace, Taken},
     learn::{AnswerReport, Changes, Learned, Observation, RouteKey},
     limit::{Budget, Charge},
@@ -81,6 +83,8 @@ pub(super) struct State<T> {
     held: Option<Instant>,
     /// Something has happened that may have opened a line.
     rechecks: bool,
+    /// What the fleet knows of its pauses, if its limits are shared.
+    pauses: Option<Box<SharedPauses>>,
     /// Whether there is a store that keeps it.
     kept: bool,
     /// Something has happened that is not written down.
@@ -124,6 +128,7 @@ impl<T> State<T> {
             sorted: Sorted::new(now),
             held: None,
             rechecks: false,
+            pauses: None,
             kept: false,
             unwritten: false,
             #[cfg(test)]
@@ -269,6 +274,7 @@ impl<T> State<T> {
         self.changed(slot);
         let changes = self.learned.heard(&seen, &mut self.budget);
         self.changes.extend(changes);
+        self.share_pauses(now);
     }
 
     /// What was taken could not be sent, broke off, or was not answered in time.

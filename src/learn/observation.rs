@@ -65,6 +65,8 @@ pub enum LearnedChange {
     Limit(LimitSpec, Box<Grounds>),
     /// Nothing leaves until an answer says otherwise.
     Closed(Reason, Duration),
+    /// Nothing leaves, or nothing of some budgets: the API has told another member of the fleet.
+    Told(Reason, Duration),
     /// The pause is over.
     Opened,
     /// Quota kind of request has to pause.

@@ -150,13 +150,23 @@ impl Rules {
 
     /// Whether one rule at most, of those for whole hosts, limits requests to `host`, whatever their ports.
     pub fn limits_alone(&self, host: &Arc<str>) -> bool {
+        let mut limiting = self.of_ports(host).flatten().filter(|rule| !self.rules[*rule].limits.is_empty());
+        limiting.next().is_none_or(|first| limiting.all(|rule| rule == first))
+    }
+
+    /// Whether all requests to `host`, whatever their ports, go by the same rule for whole hosts, or by none.
+    pub fn is_alone(&self, host: &Arc<str>) -> bool {
+        let mut rules = self.of_ports(host);
+        rules.next().is_none_or(|first| rules.all(|rule| rule == first))
+    }
+
+    /// The rules that are for requests to `host`, by the ports that rules tell apart; `None` where there is none.
+    fn of_ports(&self, host: &Arc<str>) -> impl Iterator<Item = Option<usize>> {
         let origin = |port| Origin { scheme: Scheme::Http, host: host.clone(), port };
         let patterns = self.rules.iter().filter(|rule| rule.added.is_none()).flat_map(|rule| &rule.hosts);
-        let ports = patterns.filter_map(|pattern| pattern.port().filter(|port| pattern.matches(&origin(*port))));
+        let ports = patterns.filter_map(move |pattern| pattern.port().filter(|port| pattern.matches(&origin(*port))));
         // No pattern names port 0.
-        let rules = ports.chain([0]).filter_map(|port| self.position(&origin(port)));
-        let mut limiting = rules.filter(|rule| !self.rules[*rule].limits.is_empty());
-        limiting.next().is_none_or(|first| limiting.all(|rule| rule == first))
+        ports.chain([0]).map(move |port| self.position(&origin(port)))
     }
 
     /// The rules for some of the requests to `origin`, in the order of writing. They hold beside its own.

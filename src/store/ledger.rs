@@ -16,19 +16,24 @@ pub trait Ledger: Send + 'static {
     fn sync(&mut self, call: &Sync) -> impl Future<Output = Result<Reply, LedgerError>> + Send;
 
     /// What this member is told from now on. A hint may be lost.
-    fn listen(&mut self, member: MemberId) -> mpsc::Receiver<PoolWakeUp>;
+    fn listen(&mut self, member: MemberId) -> mpsc::Receiver<StoreHint>;
 
     /// Nobody knows what has become of the last call: the next one goes another way, if there is one.
     fn give_up(&mut self) {}
 }
 
-/// Somebody is to call soon, for the sake of a pool.
+/// A member is to call soon.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolWakeUp {
-    /// The pool.
-    pub pool: String,
-    /// Its turn has come; otherwise somebody wants what it has.
-    pub turn: bool,
+pub enum StoreHint {
+    /// For the sake of a pool.
+    Pool {
+        /// The pool.
+        pool: String,
+        /// Its turn has come; otherwise somebody wants what it has.
+        turn: bool,
+    },
+    /// There are pauses that it does not know.
+    Pauses,
 }
 
 /// So many hints wait to be heard at most.

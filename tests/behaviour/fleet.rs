@@ -1,5 +1,7 @@
 //! Several andantes with one store keep one limit: the real programs, and a real Redis.
 
+mod pauses;
+
 use std::{
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::{
-    fleet::{Floor, PoolGrant, Reply, Sync},
+    fleet::{Floor, PauseCause, PoolGrant, Reply, Sync},
     store::InMemoryLedger,
 };
 
@@ -23,6 +23,7 @@ enum Manner {
     SaysIgnored,
     SaysDeposed,
     GivesUnasked,
+    PausesForEver,
     /// Every other call fails.
     Falters,
     Hangs,
@@ -49,18 +50,24 @@ impl Ledger for Unruly {
             Manner::SaysDeposed => return Ok(Reply::Deposed),
             Manner::Hangs => return std::future::pending().await,
             Manner::GivesUnasked => {
-                let Reply::Done { epoch, learning, members, differing, mut given } = self.sound.sync(call).await?
-                else {
-                    return Ok(Reply::Reset);
-                };
-                given.push(PoolGrant { holds: u32::MAX, target: f64::NAN, ..PoolGrant::default() });
-                return Ok(Reply::Done { epoch, learning, members, differing, given });
+                let mut reply = self.sound.sync(call).await?;
+                if let Reply::Done { given, .. } = &mut reply {
+                    given.push(PoolGrant { holds: u32::MAX, target: f64::NAN, ..PoolGrant::default() });
+                }
+                return Ok(reply);
+            }
+            Manner::PausesForEver => {
+                let mut reply = self.sound.sync(call).await?;
+                if let Reply::Done { pauses, .. } = &mut reply {
+                    pauses.push(Pause { name: "\napi.test".into(), left: i64::MAX, cause: PauseCause::Banned });
+                }
+                return Ok(reply);
             }
         }
         self.sound.sync(call).await
     }
 
-    fn listen(&mut self, member: MemberId) -> mpsc::Receiver<PoolWakeUp> {
+    fn listen(&mut self, member: MemberId) -> mpsc::Receiver<StoreHint> {
         self.sound.listen(member)
     }
 }
@@ -97,8 +104,9 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_out_of_its_mind_is_asked_seldom_and_told_of_seldom() {
-    use Manner::{Fails, Falters, GivesUnasked, Hangs, SaysDeposed, SaysIgnored, SaysReport, SaysReset};
-    for manner in [Fails, SaysReset, SaysReport, SaysIgnored, SaysDeposed, GivesUnasked, Falters, Hangs] {
+    use Manner::{Fails, Falters, GivesUnasked, Hangs, PausesForEver, SaysDeposed, SaysIgnored, SaysReport, SaysReset};
+    for manner in [Fails, SaysReset, SaysReport, SaysIgnored, SaysDeposed, GivesUnasked, PausesForEver, Falters, Hangs]
+    {
         let (log, _guard) = Written::new();
         let lines = || log.text();
         let (config, clock) = (FleetConfig::default(), Clock::start());

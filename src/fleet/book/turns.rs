@@ -102,7 +102,7 @@ impl TokenPool {
     /// everybody that somebody is.
     fn call(&mut self, member: MemberId, entry: &Entry, now: Micros, hints: &mut Vec<WakeUp>) {
         let free = self.free();
-        let hint = |member| WakeUp { member, pool: entry.pool.clone() };
+        let hint = |member| WakeUp::Pool { member, pool: entry.pool.clone() };
         let Some(&(_, head)) = self.hungry.first() else {
             let fits = |other: &MemberId| *other != member && free >= self.rows[other].need.into();
             match self.more.iter().take(MANY).find(|(_, other)| fits(other)).copied() {

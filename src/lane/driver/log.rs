@@ -27,6 +27,10 @@ pub(super) fn log_changes(lane: &Lane, changes: &Changes) {
                     info!(%host, %rule, reason = reason.as_str(), wait_s = wait.as_secs_f64(), "pausing");
                 }
             }
+            LearnedChange::Told(reason, wait) => {
+                let wait_s = wait.as_secs_f64();
+                info!(%host, %rule, reason = reason.as_str(), wait_s, "pausing as the API has asked another andante to");
+            }
             LearnedChange::Opened => info!(%host, %rule, "going on after a pause"),
             LearnedChange::Route(wait) => {
                 let wait_s = wait.as_secs_f64();

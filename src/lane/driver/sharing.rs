@@ -10,7 +10,9 @@ use tokio::sync::mpsc;
 
 use super::Lane;
 use crate::{
-    fleet::{Entry, Lease, PoolGrant},
+    clock::Instant,
+    fleet::{Entry, Lease, Pause, PoolGrant, RunningPauses},
+    lane::state::{SharedNames, State},
     limit::ShareReport,
 };
 
@@ -21,6 +23,8 @@ pub struct Sharing {
     pub lease: Lease,
     /// Wakes the task that talks to the store.
     pub wakes: mpsc::UnboundedSender<Arc<Lane>>,
+    /// The pauses that other processes were asked for.
+    pub pauses: RunningPauses,
     /// How many lanes there have been.
     numbers: Arc<AtomicU64>,
 }
@@ -30,7 +34,7 @@ pub struct Sharing {
 pub(super) struct SharedLane {
     number: u64,
     /// What the store knows it by.
-    name: Mutex<Arc<str>>,
+    names: Mutex<SharedNames>,
     lease: Lease,
     wakes: mpsc::UnboundedSender<Arc<Lane>>,
 }
@@ -40,12 +44,21 @@ pub(super) struct SharedLane {
 impl Sharing {
     /// Lanes ask by `wakes`, under `lease`.
     pub fn new(lease: Lease, wakes: mpsc::UnboundedSender<Arc<Lane>>) -> Self {
-        Self { lease, wakes, numbers: Arc::default() }
+        Self { lease, wakes, pauses: RunningPauses::default(), numbers: Arc::default() }
     }
 
-    pub(super) fn lane(&self, name: Arc<str>) -> SharedLane {
-        let (number, name) = (self.numbers.fetch_add(1, Ordering::Relaxed), Mutex::new(name));
-        SharedLane { number, name, lease: self.lease.clone(), wakes: self.wakes.clone() }
+    pub(super) fn lane(&self, names: SharedNames) -> SharedLane {
+        let (number, names) = (self.numbers.fetch_add(1, Ordering::Relaxed), Mutex::new(names));
+        SharedLane { number, names, lease: self.lease.clone(), wakes: self.wakes.clone() }
+    }
+}
+
+/// Those of `pauses` that are about the lane called `name` hold from `now` on.
+pub(super) fn tell_of_pauses<T>(state: &mut State<T>, now: Instant, name: &str, pauses: &[Pause]) {
+    for pause in pauses {
+        if let Some(budget) = pause.budget_of(name) {
+            state.told_of_pause(now, budget, pause);
+        }
     }
 }
 
@@ -59,13 +72,26 @@ impl Lane {
 
     /// What the next call reports of it to the store; with `reports`, all that it holds.
     pub fn speak(self: &Arc<Self>, reports: bool) -> ShareReport {
-        let name = self.shared.sharing.as_ref().map(|shared| shared.name.lock().clone()).unwrap_or_default();
-        self.tell(|state, now| state.speak(now, &name, reports))
+        let names = self.shared_names();
+        self.tell(|state, now| state.speak(now, &names, reports))
     }
 
-    /// From now on the store knows it by this name, if it is shared.
-    pub(in crate::lane) fn share_as(&self, name: Arc<str>) {
-        self.shared.sharing.iter().for_each(|shared| *shared.name.lock() = name.clone());
+    /// From now on the store knows it by these names, if it is shared.
+    pub(in crate::lane) fn share_as(&self, names: SharedNames) {
+        self.shared.sharing.iter().for_each(|shared| *shared.names.lock() = names.clone());
+    }
+
+    fn shared_names(&self) -> SharedNames {
+        self.shared.sharing.as_ref().map(|shared| shared.names.lock().clone()).unwrap_or_default()
+    }
+
+    /// Other processes were asked for these pauses: those of this lane hold here, too.
+    pub fn told_of_pauses(self: &Arc<Self>, pauses: &[Pause]) {
+        let names = self.shared_names();
+        let ours = |pause: &Pause| pause.budget_of(&names.pauses).is_some();
+        if pauses.iter().any(ours) {
+            self.tell(|state, now| tell_of_pauses(state, now, &names.pauses, pauses));
+        }
     }
 
     /// What the store gave of it.

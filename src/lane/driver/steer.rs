@@ -27,7 +27,7 @@ impl Lane {
 
     /// Forgets what answers have taught. What was sent still counts.
     pub fn forget_learned(self: &Arc<Self>) {
-        self.tell(|state, _| state.forget_learned());
+        self.tell(|state, now| state.forget_learned(now));
         self.note("what was learned was forgotten by an operator".into());
     }
 

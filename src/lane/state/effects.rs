@@ -81,7 +81,11 @@ impl<T> State<T> {
 
     /// Whether the events since the last effects may have led to any. While no request waits, hardly any do.
     pub(in crate::lane) fn has_effects(&self) -> bool {
-        !self.queue.is_empty() || self.next_wakeup.is_some() || !self.changes.is_empty() || !self.displaced.is_empty()
+        !self.queue.is_empty()
+            || self.next_wakeup.is_some()
+            || !self.changes.is_empty()
+            || !self.displaced.is_empty()
+            || self.pauses.as_ref().is_some_and(|pauses| pauses.is_calling())
     }
 
     /// What follows from the events since the last effects: slots that have matured are given, and the timer is set for the
@@ -108,7 +112,7 @@ impl<T> State<T> {
     }
 
     fn finish(&mut self, grants: Grants<T>, timer: Timer) -> Effects<T> {
-        let (block, calls) = (self.budget.asks_for_block(), self.budget.calls());
+        let (block, calls) = (self.budget.asks_for_block(), self.calls());
         let (changes, displaced) = (std::mem::take(&mut self.changes), std::mem::take(&mut self.displaced));
         Effects { grants, displaced, timer, block, calls, changes }
     }

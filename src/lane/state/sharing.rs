@@ -1,45 +1,90 @@
 //! The fleet's side of a lane, where several andantes share its limits.
 
+use std::sync::Arc;
+
 use super::State;
 use crate::{
     clock::Instant,
-    fleet::{Entry, Lease, PoolGrant},
+    fleet::{AskedPause, Entry, Lease, Pause, PoolGrant},
     limit::{ShareReport, Source, Unit},
 };
+
+/// What the store knows a lane by.
+#[derive(Clone, Debug, Default)]
+pub(in crate::lane) struct SharedNames {
+    /// Its limits.
+    pub(in crate::lane) pools: Arc<str>,
+    /// Its pauses.
+    pub(in crate::lane) pauses: Arc<str>,
+}
 
 impl<T> State<T> {
     /// Its configured limits are shared from now on: nothing leaves that no token was granted for.
     pub(in crate::lane) fn share(&mut self, lease: Lease) {
         self.budget.share(lease);
+        self.pauses = Some(Box::default());
         self.rechecks = true;
     }
 
     /// Whether the store is to be called. True once for each reason.
     pub(in crate::lane) fn calls(&mut self) -> bool {
-        self.budget.calls()
+        let paused = self.pauses.as_mut().is_some_and(|pauses| pauses.calls());
+        self.budget.calls() || paused
     }
 
-    /// What the next call reports of this lane, by its `name`; with `reports`, all that it holds.
-    pub(in crate::lane) fn speak(&mut self, now: Instant, name: &str, reports: bool) -> ShareReport {
+    /// What the next call reports of this lane, by its `names`; with `reports`, all that it holds.
+    pub(in crate::lane) fn speak(&mut self, now: Instant, names: &SharedNames, reports: bool) -> ShareReport {
         self.rechecks = true;
         let backlog = self.queue.units(Unit::REQUESTS, |line| line.scope.includes(Source::Config));
-        self.budget.speak(now, name, backlog, reports)
+        let spoken = self.budget.speak(now, &names.pools, backlog, reports);
+        let Some(pauses) = &mut self.pauses else { return spoken };
+        ShareReport { pauses: pauses.speak(now, &names.pauses, self.learned.pauses(now), reports), ..spoken }
     }
 
     /// What the store gave.
     pub(in crate::lane) fn given<'a>(&mut self, now: Instant, given: impl Iterator<Item = (&'a Entry, &'a PoolGrant)>) {
         self.budget.given(now, given);
+        self.pauses.iter_mut().for_each(|pauses| pauses.heard());
         self.rechecks = true;
     }
 
     /// The store did not reply to what was said.
     pub(in crate::lane) fn unheard(&mut self, now: Instant, entries: &[Entry]) {
         self.budget.unheard(now, entries);
+        self.pauses.iter_mut().for_each(|pauses| pauses.unheard());
+    }
+
+    /// The store tells of this `pause` of `budget`, or of all if that has no name.
+    pub(in crate::lane) fn told_of_pause(&mut self, now: Instant, budget: &str, pause: &Pause) {
+        let Some(pauses) = &mut self.pauses else { return };
+        let changes = if pause.left > 0 {
+            let asked = AskedPause { budget: budget.into(), until: pause.until(now), cause: pause.cause };
+            pauses.told(budget, asked.until);
+            self.learned.told_of_pause(now, &asked)
+        } else {
+            let ended = pauses.told_of_end(budget);
+            ended.map(|until| self.learned.told_of_end(budget, until)).unwrap_or_default()
+        };
+        self.changes.extend(changes);
+        (self.rechecks, self.unwritten) = (true, true);
+    }
+
+    /// An answer may have asked for a pause, which the others are told of at once.
+    pub(super) fn share_pauses(&mut self, now: Instant) {
+        if let Some(pauses) = &mut self.pauses {
+            pauses.asked(now, &self.learned.pauses(now));
+        }
+    }
+
+    /// An operator forgets what was learned: the pauses that others know of end as well.
+    pub(super) fn end_pauses(&mut self, now: Instant) {
+        self.pauses.iter_mut().for_each(|pauses| pauses.end(now));
     }
 
     /// Everything that was held is the store's again.
     pub(in crate::lane) fn lose_shares(&mut self, now: Instant) {
         self.budget.lose_shares(now);
+        self.pauses.iter_mut().for_each(|pauses| pauses.lost());
         self.rechecks = true;
     }
 

@@ -1,9 +1,12 @@
 //! What operators do to waiting requests, and to learned limits.
 
 use super::{State, full::Displaced, numbers, turn::line_of};
-use crate::lane::{
-    order::{Claim, QueuePlace, Taken, Turn, Urgency},
-    request::Refusal,
+use crate::{
+    clock::Instant,
+    lane::{
+        order::{Claim, QueuePlace, Taken, Turn, Urgency},
+        request::Refusal,
+    },
 };
 
 /// A request that was let go first.
@@ -51,8 +54,9 @@ impl<T> State<T> {
     }
 
     /// Forgets what was learned from answers. What was sent stays known, and configured limits hold.
-    pub(in crate::lane) fn forget_learned(&mut self) {
+    pub(in crate::lane) fn forget_learned(&mut self, now: Instant) {
         self.learned.forget(&self.policy, &mut self.budget);
+        self.end_pauses(now);
         self.usual.clear();
         self.sorted.forget();
         (self.rechecks, self.unwritten) = (true, true);

@@ -12,6 +12,7 @@ mod queue_lines;
 mod random_histories;
 mod reach;
 mod simulation;
+mod told_pauses;
 mod trial;
 
 use std::time::{Duration, UNIX_EPOCH};

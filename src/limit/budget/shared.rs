@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use super::{Budget, Limit};
 use crate::{
     clock::Instant,
-    fleet::{Entry, Lease, Micros, PoolGrant, Share, ShareNeed, Stock, micros},
+    fleet::{Entry, Lease, Micros, Pause, PoolGrant, Share, ShareNeed, Stock, micros},
     limit::{Amount, Cost, Gcra, Margin, Source, Window},
 };
 
@@ -36,6 +36,8 @@ pub(super) struct SharedBudget {
 pub struct ShareReport {
     /// One for each limit that is spoken of.
     pub entries: Vec<Entry>,
+    /// Pauses of the lane that the store may not know of.
+    pub pauses: Vec<Pause>,
     /// When to look again although nothing happens.
     pub next: Instant,
 }
@@ -79,7 +81,7 @@ impl Budget {
     /// What the next call reports of the limits of the lane called `name`, where units of `backlog` wait. Gifts are
     /// taken off. With `reports`, it holds all that a store must know that has forgotten everything.
     pub fn speak(&mut self, now: Instant, name: &str, backlog: u64, reports: bool) -> ShareReport {
-        let mut spoken = ShareReport { entries: Vec::new(), next: Instant::FAR };
+        let mut spoken = ShareReport { entries: Vec::new(), pauses: Vec::new(), next: Instant::FAR };
         let Some(mut shared) = self.shared.take() else { return spoken };
         let backlog = u32::try_from(backlog).unwrap_or(u32::MAX);
         shared.lacks = if backlog > 0 { shared.lacks.max(1) } else { 0 };

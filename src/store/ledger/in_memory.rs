@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use super::{HINTS, Ledger, LedgerError, PoolWakeUp};
+use super::{HINTS, Ledger, LedgerError, StoreHint};
 use crate::{
     clock::Clock,
-    fleet::{Book, MemberId, Reply, Sync, micros},
+    fleet::{Book, MemberId, Reply, Sync, WakeUp, micros},
 };
 
 /// A ledger in this process. Clones are the same one.
@@ -23,7 +23,7 @@ struct LedgerState {
     book: Book,
     /// How often it has begun anew.
     run: u32,
-    listeners: BTreeMap<MemberId, mpsc::Sender<PoolWakeUp>>,
+    listeners: BTreeMap<MemberId, mpsc::Sender<StoreHint>>,
 }
 
 // === impl InMemoryLedger ===
@@ -56,17 +56,23 @@ impl Ledger for InMemoryLedger {
         let run = shared.run.to_string();
         let (reply, hints) = shared.book.sync(call, wall, &run);
         for hint in hints {
+            let (to, hint) = match hint {
+                WakeUp::Pool { member, pool } => {
+                    (member, StoreHint::Pool { pool: pool.to_string(), turn: member.is_some() })
+                }
+                WakeUp::Pauses => (None, StoreHint::Pauses),
+            };
             for (member, listener) in &shared.listeners {
-                if hint.member.is_none_or(|told| told == *member) && *member != call.member {
+                if to.is_none_or(|told| told == *member) && *member != call.member {
                     // Who listens no more is gone.
-                    let _ = listener.try_send(PoolWakeUp { pool: hint.pool.to_string(), turn: hint.member.is_some() });
+                    let _ = listener.try_send(hint.clone());
                 }
             }
         }
         Ok(reply)
     }
 
-    fn listen(&mut self, member: MemberId) -> mpsc::Receiver<PoolWakeUp> {
+    fn listen(&mut self, member: MemberId) -> mpsc::Receiver<StoreHint> {
         let (sender, receiver) = mpsc::channel(HINTS);
         self.shared.lock().listeners.insert(member, sender);
         receiver

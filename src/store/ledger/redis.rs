@@ -8,10 +8,10 @@ use redis::{
 };
 use tokio::sync::mpsc;
 
-use super::{HINTS, Ledger, LedgerError, PoolWakeUp};
+use super::{HINTS, Ledger, LedgerError, StoreHint};
 use crate::{
     config::StoreUrl,
-    fleet::{Epoch, Extent, MemberId, Micros, PoolGrant, Reply, Sync},
+    fleet::{Epoch, Extent, MemberId, Micros, Pause, PauseCause, PoolGrant, Reply, Sync},
 };
 
 /// The ledger in a Redis.
@@ -22,12 +22,21 @@ pub struct RedisLedger {
     script: redis::Script,
 }
 
+/// Where a member is told that it is to call.
+struct Channels {
+    member: String,
+    own: String,
+    pools: String,
+    pauses: String,
+}
+
 /// What the ledger's keys begin with: in one slot, whatever a pool is called.
 const PREFIX: &str = "{andante}:";
 /// Setting up a connection may take this long.
 const CONNECT: Duration = Duration::from_secs(2);
-/// So many values are said of each pool in a reply.
+/// So many values are said of each pool in a reply, and of each pause in a call or a reply.
 const VALUES: usize = 7;
+const PAUSE_VALUES: usize = 3;
 /// So much is shown of what a store says.
 const SHOWN: usize = 120;
 const SCRIPT: &str = include_str!("sync.lua");
@@ -105,7 +114,7 @@ impl Ledger for RedisLedger {
         read(&said).ok_or_else(|| LedgerError(format!("a reply that makes no sense: {}", shown(&said))))
     }
 
-    fn listen(&mut self, member: MemberId) -> mpsc::Receiver<PoolWakeUp> {
+    fn listen(&mut self, member: MemberId) -> mpsc::Receiver<StoreHint> {
         let (sender, receiver) = mpsc::channel(HINTS);
         tokio::spawn(listen(self.client.clone(), member, sender));
         receiver
@@ -117,20 +126,19 @@ impl Ledger for RedisLedger {
 }
 
 /// Passes on what is published for `member`, for as long as somebody wants to hear it. Connects anew as often as it must.
-async fn listen(client: Client, member: MemberId, sender: mpsc::Sender<PoolWakeUp>) {
+async fn listen(client: Client, member: MemberId, sender: mpsc::Sender<StoreHint>) {
     const PAUSE: Duration = Duration::from_millis(500);
-    let own = format!("{PREFIX}hint:{member}");
-    let channels = [own.clone(), format!("{PREFIX}hints")];
+    let channels = Channels::of(member);
     while !sender.is_closed() {
         let (pushes, mut pushed) = mpsc::unbounded_channel();
         let config = AsyncConnectionConfig::new().set_push_sender(pushes).set_connection_timeout(Some(CONNECT));
         if let Ok(mut connection) = client.get_multiplexed_async_connection_with_config(&config).await
-            && connection.subscribe(&channels).await.is_ok()
+            && connection.subscribe(&channels.all()).await.is_ok()
         {
             loop {
                 tokio::select! {
                     () = sender.closed() => return,
-                    push = pushed.recv() => match push.map(|push| (push.kind, told(&push.data, &own))) {
+                    push = pushed.recv() => match push.map(|push| (push.kind, channels.hint(&push.data))) {
                         Some((PushKind::Message, Some(told))) => drop(sender.try_send(told)),
                         Some((PushKind::Disconnection, _)) | None => break,
                         Some(_) => {}
@@ -142,11 +150,29 @@ async fn listen(client: Client, member: MemberId, sender: mpsc::Sender<PoolWakeU
     }
 }
 
-/// A message as it was pushed: its channel, and the name of a pool.
-fn told(data: &[Value], own: &str) -> Option<PoolWakeUp> {
-    let [channel, pool] = data else { return None };
-    let text = |value: &Value| redis::from_redis_value_ref::<String>(value).ok();
-    Some(PoolWakeUp { pool: text(pool)?, turn: text(channel)? == own })
+// === impl Channels ===
+
+impl Channels {
+    fn of(member: MemberId) -> Self {
+        let (own, pools, pauses) =
+            (format!("{PREFIX}hint:{member}"), format!("{PREFIX}hints"), format!("{PREFIX}pauses"));
+        Self { member: member.to_string(), own, pools, pauses }
+    }
+
+    fn all(&self) -> [&str; 3] {
+        [&self.own, &self.pools, &self.pauses]
+    }
+
+    /// A message as it was pushed: its channel, and the name of a pool, or of the member that has told of a pause.
+    fn hint(&self, data: &[Value]) -> Option<StoreHint> {
+        let [channel, said] = data else { return None };
+        let text = |value: &Value| redis::from_redis_value_ref::<String>(value).ok();
+        let (channel, said) = (text(channel)?, text(said)?);
+        if channel == self.pauses {
+            return (said != self.member).then_some(StoreHint::Pauses);
+        }
+        Some(StoreHint::Pool { pool: said, turn: channel == self.own })
+    }
 }
 
 /// The beginning of what a store says, for people.
@@ -190,7 +216,12 @@ fn arguments(call: &Sync, given: Option<(Micros, &str)>) -> Vec<String> {
         or_empty(given.map(|(time, _)| time)),
         given.map(|(_, run)| run.to_owned()).unwrap_or_default(),
         call.terms.division.to_string(),
+        call.pauses_known.to_string(),
+        call.pauses.len().to_string(),
     ];
+    for Pause { name, left, cause } in &call.pauses {
+        arguments.extend([name.to_string(), left.to_string(), cause.as_str().to_owned()]);
+    }
     for entry in &call.entries {
         arguments.push(entry.pool.to_string());
         let numbers = [
@@ -215,15 +246,18 @@ pub(super) fn read(said: &[String]) -> Option<Reply> {
     Some(match word.as_str() {
         "done" => {
             let [counter, id, learning, members, differing, entries, rest @ ..] = rest else { return None };
-            let entries: usize = entries.parse().ok()?;
-            let given = rest.get(..entries.checked_mul(VALUES)?)?.chunks(VALUES).map(given).collect::<Option<_>>()?;
+            let (entries, rest) = chunks(entries, VALUES, rest)?;
+            let [pauses_known, pauses, rest @ ..] = rest else { return None };
+            let (pauses, _) = chunks(pauses, PAUSE_VALUES, rest)?;
             let epoch = Epoch { counter: counter.parse().ok()?, id: id.parse().ok()? };
             Reply::Done {
                 epoch,
                 learning: learning.parse().ok()?,
                 members: members.parse().ok()?,
                 differing: differing.parse().ok()?,
-                given,
+                given: entries.map(given).collect::<Option<_>>()?,
+                pauses_known: pauses_known.parse().ok()?,
+                pauses: pauses.map(pause).collect::<Option<_>>()?,
             }
         }
         "report" => Reply::Report,
@@ -233,6 +267,22 @@ pub(super) fn read(said: &[String]) -> Option<Reply> {
         "ignored" => Reply::Ignored,
         _ => return None,
     })
+}
+
+/// So many groups of this many values, and what comes after them.
+fn chunks<'a>(
+    count: &str,
+    values: usize,
+    said: &'a [String],
+) -> Option<(impl Iterator<Item = &'a [String]>, &'a [String])> {
+    let count: usize = count.parse().ok()?;
+    let (chunks, rest) = said.split_at_checked(count.checked_mul(values)?)?;
+    Some((chunks.chunks(values), rest))
+}
+
+fn pause(values: &[String]) -> Option<Pause> {
+    let [name, left, cause] = values else { return None };
+    Some(Pause { name: name.as_str().into(), left: left.parse().ok()?, cause: PauseCause::read(cause) })
 }
 
 fn given(values: &[String]) -> Option<PoolGrant> {

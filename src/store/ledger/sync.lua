@@ -3,12 +3,15 @@
 -- KEYS[1]  the ledger: one hash without an expiry, so that the epoch and the tokens are lost together or not at all
 -- KEYS[2]  members by the end of their leases. What is beside the ledger may be lost: tokens then move later, never twice.
 -- ARGV     1 member, 2 seq, 3 epoch's counter or '', 4 its id, 5 leased, 6 basis' seq or '', 7 its age, 8 lease, 9 split,
---          10 nonce, 11 extent, 12 time or '', 13 run or '', 14 how it divides what is not lent; then for each entry:
---          pool, limit, per, settle, holds, want, cost, need, demand, ends or ''
--- Returns  a word, and what belongs to it. Times are microseconds.
+--          10 nonce, 11 extent, 12 time or '', 13 run or '', 14 how it divides what is not lent, 15 the last change of pauses
+--          that it knows, 16 how many pauses it tells of; for each of these: name, time that is left, cause; then for each
+--          entry: pool, limit, per, settle, holds, want, cost, need, demand, ends or ''
+-- Returns  a word, and what belongs to it. Times are microseconds. Members bring their own scripts: what another one does not
+--          know of it leaves in place.
 local UNKNOWN, ON_THE_WAY, GUARD, LATEST, SOME = 400000, 100000, 500000, 2000000, 8
 local PATIENCE, FEW, MANY, AMOUNTS, SIZES = 300000, 20, 4, 8, 66
 local ROOT = 0.70710678118654752440
+local LONGEST_PAUSE, MOST_PAUSES = 86400000000, 500
 
 local ledger, leases = KEYS[1], KEYS[2]
 local prefix = string.sub(ledger, 1, -7)
@@ -193,7 +196,7 @@ end
 -- What may be said, and by whom.
 row = get('m:' .. member)
 local entries, new, unknown = {}, not known, false
-for at = 15, #ARGV, 10 do
+for at = 17 + 3 * tonumber(ARGV[16]), #ARGV, 10 do
   local entry = { pool = ARGV[at], limit = tonumber(ARGV[at + 1]), per = tonumber(ARGV[at + 2]),
     settle = tonumber(ARGV[at + 3]), holds = tonumber(ARGV[at + 4]), want = tonumber(ARGV[at + 5]),
     cost = tonumber(ARGV[at + 6]), need = tonumber(ARGV[at + 7]), demand = tonumber(ARGV[at + 8]),
@@ -222,6 +225,47 @@ local function hint(to, pool_name)
   hints[#hints + 1] = to
   hints[#hints + 1] = pool_name
   redis.call('PUBLISH', to == '*' and prefix .. 'hints' or prefix .. 'hint:' .. to, pool_name)
+end
+
+-- The pauses that APIs have asked members for: first what this one does not know, because what it says itself is no news for
+-- it. What is over is remembered for as long as a member may not have called.
+f.pauses = f.pauses or 0
+local news = {}
+do
+  local known, told, changed = same and tonumber(ARGV[15]) or 0, tonumber(ARGV[16]), false
+  local pauses = (known < f.pauses or told > 0) and get('pauses') or {}
+  if known < f.pauses then
+    for name, pause in pairs(pauses) do
+      if pause.number > known and (pause.ended or pause.ends > now) then
+        news[#news + 1] = { name, pause.ended and 0 or pause.ends - now, pause.cause, pause.number }
+      end
+    end
+    table.sort(news, function(a, b) return a[4] < b[4] end)
+  end
+  local count = 0
+  if told > 0 then
+    for name, pause in pairs(pauses) do
+      if pause.ends + lease > now then count = count + 1 else pauses[name] = nil end
+    end
+  end
+  for at = 17, 14 + 3 * told, 3 do
+    local name, left = ARGV[at], tonumber(ARGV[at + 1])
+    local before = pauses[name]
+    local runs = before and not before.ended and before.ends > now
+    local ends, ended = now + math.min(math.max(left, 0), LONGEST_PAUSE), left <= 0
+    local changes = not runs
+    if ended then changes = runs elseif runs then changes = before.ends < ends end
+    if changes and (before or count < MOST_PAUSES) then
+      if not before then count = count + 1 end
+      f.pauses, changed = f.pauses + 1, true
+      pauses[name] = { ends = ends, cause = ARGV[at + 2], number = f.pauses, ended = ended }
+    end
+  end
+  if told > 0 then put('pauses', pauses) end
+  if changed then
+    hints[1], hints[2] = 'pauses', ''
+    redis.call('PUBLISH', prefix .. 'pauses', member)
+  end
 end
 
 -- Takes up what a member says; a claim is believed.
@@ -424,6 +468,8 @@ for _, entry in ipairs(entries) do
     put(name, pool)
   end
 end
+reply[#reply + 1], reply[#reply + 2] = f.pauses, #news
+for _, pause in ipairs(news) do answer({ pause[1], string.format('%.0f', pause[2]), pause[3] }) end
 if extent == 'leaving' then dismiss(member) else keep(line('member', member)) end
 for at, value in ipairs(reply) do reply[at] = tostring(value) end
 for _, value in ipairs(hints) do reply[#reply + 1] = value end

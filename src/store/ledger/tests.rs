@@ -13,7 +13,9 @@ use proptest::prelude::*;
 
 use self::server::Server;
 use super::{Ledger as _, RedisLedger, redis::read};
-use crate::fleet::{Book, CallAge, Division, Entry, Epoch, Extent, MemberId, Micros, Reply, Sync, Terms};
+use crate::fleet::{
+    Book, CallAge, Division, Entry, Epoch, Extent, MemberId, Micros, Pause, PauseCause, Reply, Sync, Terms, WakeUp,
+};
 
 /// The same numbers each time.
 struct Dice(u64);
@@ -36,6 +38,7 @@ struct Chatterer {
     epoch: Option<Epoch>,
     holds: [u32; 2],
     reports: bool,
+    pauses_known: u64,
 }
 
 const POOLS: [(&str, u32, Micros); 2] =
@@ -44,7 +47,14 @@ const LEASE: Micros = 10_000_000;
 
 impl Chatterer {
     fn new(dice: &mut Dice) -> Self {
-        Self { id: MemberId(dice.below(1 << 31) << 20), seq: 0, epoch: None, holds: [0; 2], reports: false }
+        Self {
+            id: MemberId(dice.below(1 << 31) << 20),
+            seq: 0,
+            epoch: None,
+            holds: [0; 2],
+            reports: false,
+            pauses_known: 0,
+        }
     }
 
     fn call(&mut self, dice: &mut Dice) -> Sync {
@@ -75,6 +85,12 @@ impl Chatterer {
                 ends: ends.then(|| dice.below(5_000_000) as Micros),
             });
         }
+        let pauses = (0..dice.below(16).saturating_sub(12)).map(|_| Pause {
+            name: Arc::from(["api\nhost", "api\nhost\ncore", "api\nother"][dice.below(3) as usize]),
+            left: if dice.once_in(5) { 0 } else { dice.below(20_000_000) as Micros },
+            cause: [PauseCause::RetryAfter, PauseCause::Exhausted, PauseCause::Banned][dice.below(3) as usize],
+        });
+        let pauses = pauses.collect();
         self.seq += 1;
         let basis = (!dice.once_in(4)).then(|| CallAge { seq: self.seq - 1, elapsed: dice.below(6_000_000) as Micros });
         Sync {
@@ -90,6 +106,8 @@ impl Chatterer {
             },
             nonce: dice.below(1 << 31) as u32,
             extent,
+            pauses_known: if dice.once_in(10) { dice.below(9) } else { self.pauses_known },
+            pauses,
             entries,
         }
     }
@@ -97,8 +115,8 @@ impl Chatterer {
     fn heard(&mut self, dice: &mut Dice, call: &Sync, reply: &Reply) {
         self.reports = false;
         match reply {
-            Reply::Done { epoch, given, .. } if call.extent != Extent::Leaving => {
-                self.epoch = Some(*epoch);
+            Reply::Done { epoch, given, pauses_known, .. } if call.extent != Extent::Leaving => {
+                (self.epoch, self.pauses_known) = (Some(*epoch), *pauses_known);
                 for (entry, given) in call.entries.iter().zip(given) {
                     let at = POOLS.iter().position(|(pool, ..)| *pool == &*entry.pool).unwrap();
                     self.holds[at] = given.holds;
@@ -116,6 +134,7 @@ async fn the_script_says_what_the_book_says() {
     let server = Server::start();
     let mut ledger = server.ledger();
     let mut seen = std::collections::BTreeSet::new();
+    let (mut paused, mut ended) = (0, 0);
     for seed in 0..40 {
         let mut dice = Dice(seed);
         server.flush().await;
@@ -135,12 +154,15 @@ async fn the_script_says_what_the_book_says() {
             let said = ledger.run(&call, Some((wall, &run.to_string()))).await.unwrap();
             let theirs = read(&said).unwrap_or_else(|| panic!("{said:?}"));
             assert_eq!(theirs, reply, "seed {seed}, step {step}: {call:?}");
-            if let Reply::Done { given, .. } = &reply {
-                let told: Vec<String> = hints
-                    .iter()
-                    .flat_map(|hint| [hint.member.map_or("*".into(), |id| id.to_string()), hint.pool.to_string()])
-                    .collect();
-                assert_eq!(said[7 + 7 * given.len()..], told, "seed {seed}, step {step}");
+            if let Reply::Done { given, pauses, .. } = &reply {
+                let told = |hint: &WakeUp| match hint {
+                    WakeUp::Pool { member, pool } => [member.map_or("*".into(), |id| id.to_string()), pool.to_string()],
+                    WakeUp::Pauses => ["pauses".into(), String::new()],
+                };
+                let told: Vec<String> = hints.iter().flat_map(told).collect();
+                assert_eq!(said[9 + 7 * given.len() + 3 * pauses.len()..], told, "seed {seed}, step {step}");
+                paused += pauses.iter().filter(|pause| pause.left > 0).count();
+                ended += pauses.iter().filter(|pause| pause.left == 0).count();
             }
             assert!(book.is_sound(), "seed {seed}, step {step}: {book:?}");
             seen.insert(said[0].clone());
@@ -149,6 +171,7 @@ async fn the_script_says_what_the_book_says() {
     }
     let words: Vec<&str> = seen.iter().map(String::as_str).collect();
     assert_eq!(words, ["disagreed", "done", "ignored", "report", "reset"], "nothing is left out");
+    assert!(paused > 100 && ended > 10, "{paused} pauses, {ended} ends");
 }
 
 /// A first call, which any store can answer.
@@ -163,6 +186,8 @@ fn first_call() -> Sync {
         terms,
         nonce: 5,
         extent: Extent::Some,
+        pauses_known: 0,
+        pauses: vec![],
         entries: vec![],
     }
 }
@@ -289,7 +314,8 @@ proptest! {
             ends: None,
         };
         let call = Sync { entries: vec![entry; entries], ..first_call() };
-        if let Some(Reply::Done { given, .. }) = read(&said).filter(|reply| reply.answers(&call)) {
+        if let Some(Reply::Done { given, pauses, .. }) = read(&said).filter(|reply| reply.answers(&call)) {
+            prop_assert!(pauses.iter().all(|pause| (0..=86_400_000_000).contains(&pause.left)));
             prop_assert!(given.len() == entries && given.iter().all(|given| given.holds <= 2 + want));
             prop_assert!(given.iter().all(|given| given.target.is_finite() && given.pace >= 0.0 && given.limit > 0));
         }

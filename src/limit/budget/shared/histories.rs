@@ -24,6 +24,33 @@ fn no_window_has_more_than_there_are_tokens() {
     }
 }
 
+#[test]
+fn a_pause_that_was_told_is_kept_whatever_goes_wrong() {
+    let (first, count) = (number("FIRST").unwrap_or(0), histories(1000));
+    for seed in first..first + count {
+        if let Some(story) = World::random(seed, &Fault::ALL_AND_PAUSES, None).run() {
+            panic!("seed {seed}:\n{story}");
+        }
+    }
+    for wrong in Wrong::OF_PAUSES {
+        let mut seeds = 0..histories(1000);
+        let found =
+            seeds.find(|seed| World::random(*seed, &Fault::ALL_AND_PAUSES, Some(wrong)).saturated().run().is_some());
+        assert!(found.is_some(), "{wrong:?} breaks nothing");
+    }
+}
+
+/// Four round trips to the store, whatever is under way; and it ends when it does for whoever was asked for it.
+#[test]
+fn a_pause_is_known_to_all_after_a_few_round_trips() {
+    for seed in 0..200 {
+        let mut world = World::random(seed, &[Fault::Refused], None).saturated();
+        if let Some(story) = world.run() {
+            panic!("seed {seed}:\n{story}");
+        }
+    }
+}
+
 /// One history that breaks the promise is enough. If HISTORIES says how many are looked at, all of them are counted.
 #[test]
 fn a_rule_that_is_left_out_is_found_out() {

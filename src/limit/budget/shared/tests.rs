@@ -57,10 +57,10 @@ impl World {
         let (member, budget) = &mut self.members[member];
         let joined = member.has_joined();
         let entries = if joined { budget.speak(self.now, self.name, waiting, false).entries } else { Vec::new() };
-        let call = member.call(self.now, Extent::Some, entries);
+        let call = member.call(self.now, Extent::Some, entries, Vec::new());
         let (reply, _) = self.book.sync(&call, micros(self.now.since(Instant::START)), "0");
         match member.heard(self.now, call.seq, reply) {
-            ReplyOutcome::Granted(given) => budget.given(self.now, call.entries.iter().zip(&given)),
+            ReplyOutcome::Granted { given, .. } => budget.given(self.now, call.entries.iter().zip(&given)),
             other => panic!("{other:?}"),
         }
     }
@@ -200,6 +200,8 @@ fn a_late_call_does_not_begin_the_same_epoch_twice() {
         terms: Terms { lease: LEASE, split: 0, division: Division::default() },
         nonce: 5,
         extent: Extent::All,
+        pauses_known: 0,
+        pauses: Vec::new(),
         entries: Vec::new(),
     };
     let began = |wall| match Book::default().sync(&call, wall, "1").0 {

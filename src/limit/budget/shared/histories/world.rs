@@ -1,6 +1,7 @@
 //! Members, a store, the network between them, and an API that counts.
 
 mod fault;
+mod paused;
 mod process;
 mod talk;
 
@@ -13,21 +14,27 @@ use std::{
 };
 
 pub(super) use self::fault::{Fault, Wrong};
-use self::process::Process;
+use self::{paused::Pauses, process::Process};
 use crate::{
     clock::Instant,
-    fleet::{Book, Division, Floor, Lease, Member, MemberId, Micros, Reply, StoreDown, Sync, Terms, micros},
+    fleet::{
+        Book, Division, Floor, Lease, Member, MemberId, Micros, Reply, SharedPauses, StoreDown, Sync, Terms, micros,
+    },
     limit::{Budget, Charge, LimitSpec, MarginSpec},
 };
 
 #[derive(Debug)]
 enum Event {
     Wake(usize),
-    Execute(usize, u32, Box<Sync>),
-    Reply(usize, u32, u64, Reply),
+    /// The last is when it was sent.
+    Execute(usize, u32, Box<Sync>, Micros),
+    /// The last is until when whoever hears it is to pause.
+    Reply(usize, u32, u64, Reply, Micros),
     Arrive(u32),
     Answer(usize, u32, Charge, Instant),
     Hint(usize, u32),
+    PauseHint(usize),
+    Oblige(Micros),
     Fault(Fault),
     Demand(usize),
 }
@@ -57,6 +64,9 @@ pub(super) struct World {
     /// When each unit of the last window arrived.
     arrived: VecDeque<Micros>,
     accepted: u64,
+    pauses: Pauses,
+    /// Somebody has sent although it has heard of a pause.
+    broken: bool,
     story: VecDeque<String>,
 }
 
@@ -91,6 +101,8 @@ impl World {
             costs: vec![1],
             arrived: VecDeque::new(),
             accepted: 0,
+            pauses: Pauses::default(),
+            broken: false,
             story: VecDeque::new(),
         };
         let n = world.pick(&[1, 1, 2, 3, 4, 6, 10, 20, 60]);
@@ -186,13 +198,14 @@ impl World {
             self.now = self.now.max(at);
             self.happens(event);
             let most = self.spec.rate.count.get() as usize;
-            if self.arrived.len() > most {
+            if self.arrived.len() > most || self.broken {
                 let story: Vec<String> = self.story.drain(..).collect();
                 return Some(format!(
-                    "{} within {} µs: {}\n{}",
+                    "{} within {} µs: {}, pause broken: {}\n{}",
                     self.arrived.len(),
                     self.per,
                     self.spec,
+                    self.broken,
                     story.join("\n")
                 ));
             }
@@ -205,8 +218,16 @@ impl World {
         match event {
             Event::Wake(at) if self.processes[at].wakes_at == now => self.wake(at),
             Event::Wake(_) => {}
-            Event::Execute(at, life, call) => self.execute(at, life, *call),
-            Event::Reply(at, life, seq, reply) => self.replied(at, life, seq, reply),
+            Event::Execute(at, life, call, sent) => self.execute(at, life, *call, sent),
+            Event::Reply(at, life, seq, reply, paused) => self.replied(at, life, seq, reply, paused),
+            Event::PauseHint(at) => {
+                let process = &mut self.processes[at];
+                if process.cut_until <= now && process.starts_at <= now {
+                    process.next_beat = now;
+                    self.wake(at);
+                }
+            }
+            Event::Oblige(ends) => self.oblige(ends),
             Event::Arrive(units) => {
                 while self.arrived.front().is_some_and(|first| *first <= now - self.per) {
                     self.arrived.pop_front();
@@ -280,15 +301,20 @@ impl World {
             }
             Fault::Flush => {
                 self.run += 1;
+                self.pauses_forgotten();
                 self.book = Book::default();
                 if self.wrong == Some(Wrong::OpensAtOnce) {
                     self.book = Book::declared_new(&self.run.to_string(), self.wall + now, LEASE, 9);
                 }
                 self.frozen_until = now + self.below(2) * self.below(6 * S);
             }
-            Fault::Jump => self.wall += self.pick(&[-3600 * S, -5 * S, 3 * S, 60 * S, 3600 * S]),
+            Fault::Jump => {
+                self.clock_was_set();
+                self.wall += self.pick(&[-3600 * S, -5 * S, 3 * S, 60 * S, 3600 * S]);
+            }
             Fault::Freeze => self.frozen_until = now + S + self.below(20 * S),
             Fault::Stop => self.processes[at].stops = true,
+            Fault::Refused => self.refuse(at),
             Fault::Net | Fault::Rate | Fault::Way => {}
         }
     }
@@ -319,6 +345,9 @@ impl World {
             sent: 0,
             ahead,
             faster,
+            pauses: SharedPauses::default(),
+            closed: Instant::START,
+            obliged: 0,
             way,
             cut_until: 0,
             stops: false,

@@ -21,6 +21,8 @@ pub(in super::super) enum Fault {
     Way,
     /// The system stops a member that waits for a reply. It reads that when it goes on, and is cut off.
     Stop,
+    /// The API asks a member for a pause.
+    Refused,
 }
 
 /// A rule that is left out.
@@ -46,6 +48,12 @@ pub(in super::super) enum Wrong {
     SeatedAtOnce,
     /// What is never lent is lent as well.
     LendsFloors,
+    /// What the store says of a pause counts, though a member knows of a longer one.
+    ShortensPauses,
+    /// Of two pauses the last one holds in the store, and not the longer one.
+    LastPauseHolds,
+    /// A reply to a call that was given up says up to which change a member has heard of pauses.
+    LateReplyTells,
 }
 
 // === impl Fault ===
@@ -53,6 +61,20 @@ pub(in super::super) enum Wrong {
 impl Fault {
     pub(in super::super) const ALL: [Self; 9] =
         [Self::Net, Self::Crash, Self::Cut, Self::Flush, Self::Jump, Self::Freeze, Self::Rate, Self::Way, Self::Stop];
+
+    /// The same, and an API that asks for pauses.
+    pub(in super::super) const ALL_AND_PAUSES: [Self; 10] = [
+        Self::Net,
+        Self::Crash,
+        Self::Cut,
+        Self::Flush,
+        Self::Jump,
+        Self::Freeze,
+        Self::Rate,
+        Self::Way,
+        Self::Stop,
+        Self::Refused,
+    ];
 }
 
 // === impl Wrong ===
@@ -70,4 +92,8 @@ impl Wrong {
         Self::SeatedAtOnce,
         Self::LendsFloors,
     ];
+
+    /// Those of pauses.
+    pub(in super::super) const OF_PAUSES: [Self; 3] =
+        [Self::ShortensPauses, Self::LastPauseHolds, Self::LateReplyTells];
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     clock::Instant,
-    fleet::{Entry, Lease, Member, Micros},
+    fleet::{Entry, Lease, Member, Micros, SharedPauses},
     limit::{Budget, Cost},
 };
 
@@ -26,6 +26,11 @@ pub(super) struct Process {
     /// Its clock: ahead by this, and faster by so many parts of a million.
     pub(super) ahead: Micros,
     pub(super) faster: i64,
+    /// What the fleet knows of pauses, and until when this process pauses.
+    pub(super) pauses: SharedPauses,
+    pub(super) closed: Instant,
+    /// Until when it has to, by the one clock.
+    pub(super) obliged: Micros,
     /// The shortest way to the API.
     pub(super) way: Micros,
     pub(super) cut_until: Micros,

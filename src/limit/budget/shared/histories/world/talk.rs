@@ -5,9 +5,12 @@ use std::time::Duration;
 use super::{Event, Fault, LEASE, MS, S, World, Wrong, pool};
 use crate::{
     clock::Instant,
-    fleet::{Extent, Micros, Mode, Reply, ReplyOutcome, Sync},
+    fleet::{Extent, Micros, Mode, Reply, ReplyOutcome, Sync, WakeUp},
     limit::Scope,
 };
+
+/// What the store knows the lane by.
+const LANE: &str = "api\nhost";
 
 impl World {
     /// What the task that talks to the store does, and what a lane does.
@@ -34,12 +37,13 @@ impl World {
         {
             let (_, _, entries) = process.under_way.take().expect("it was looked at just now");
             process.budget.unheard(local, &entries);
+            process.pauses.unheard();
             (process.next_look, process.not_before) = (now, now + 10 * MS);
         }
         let mut leave = Vec::new();
         while process.requests() > 0
             && let cost = process.cost(&self.costs)
-            && process.budget.earliest(local, cost, Scope::NONE) <= local
+            && process.budget.earliest(local, cost, Scope::NONE).max(process.closed) <= local
         {
             let charge = process.budget.take(local, local, cost, Scope::NONE);
             process.budget.sent(charge, local);
@@ -48,11 +52,12 @@ impl World {
             process.sent += u64::from(cost.requests());
             leave.push(charge);
         }
-        if process.budget.calls() {
+        if process.budget.calls() | process.pauses.calls() {
             process.next_look = now;
         }
         let (life, way) = (process.life, process.way);
         for charge in leave {
+            self.broken |= self.breaks_pause(at);
             let jitter = self.below(self.jitter + 1);
             let back = way + self.below(5 * MS);
             self.tell(|| format!("{at} sends"));
@@ -68,7 +73,7 @@ impl World {
             next = next.min(process.next_look.max(process.not_before));
         }
         if process.requests() > 0 {
-            let slot = process.budget.earliest(local, process.cost(&self.costs), Scope::NONE);
+            let slot = process.budget.earliest(local, process.cost(&self.costs), Scope::NONE).max(process.closed);
             next = next.min(process.truly(slot));
         }
         self.wake_at(at, next.max(now + 50));
@@ -90,17 +95,18 @@ impl World {
             return;
         }
         let local = process.at(now);
-        let mut entries = Vec::new();
+        let (mut entries, mut pauses) = (Vec::new(), Vec::new());
         if process.member.has_joined() {
-            let spoken = process.budget.speak(local, "api\nhost", process.backlog(&self.costs), process.reports);
+            let spoken = process.budget.speak(local, LANE, process.backlog(&self.costs), process.reports);
             process.next_look = process.truly(spoken.next);
             entries = spoken.entries;
+            pauses = process.pauses.speak(local, LANE, process.asked(), process.reports);
         }
-        if entries.is_empty() && !beat && !process.reports {
+        if entries.is_empty() && pauses.is_empty() && !beat && !process.reports {
             return;
         }
         let extent = if process.reports { Extent::All } else { Extent::Some };
-        let call = process.member.call(local, extent, entries);
+        let call = process.member.call(local, extent, entries, pauses);
         process.under_way = Some((call.seq, now, call.entries.clone()));
         process.next_beat = now + LEASE / 3;
         let mut said = call.clone();
@@ -113,40 +119,46 @@ impl World {
             }
         }
         let (life, cut) = (process.life, process.cut_until > now);
-        self.tell(|| format!("{at} says {} {:?} {:?}", call.seq, call.extent, call.entries));
+        self.tell(|| format!("{at} says {} {:?} {:?} {:?}", call.seq, call.extent, call.entries, call.pauses));
+        self.with_the_last_pause(&mut said);
         let way = self.rtt / 2 + self.below(self.rtt);
         if cut || net && self.below(33) == 0 {
             return;
         }
         if net && self.below(25) == 0 {
             let late = now + S / 2 + self.below(24 * S);
-            return self.at(late, Event::Execute(at, life, Box::new(said)));
+            return self.at(late, Event::Execute(at, life, Box::new(said), now));
         }
         if net && self.below(25) == 0 {
             let mut twice = said.clone();
             twice.seq += u64::from(wrong == Some(Wrong::NoSeq));
             let late = now + self.below(20 * S);
-            self.at(late, Event::Execute(at, u32::MAX, Box::new(twice)));
+            self.at(late, Event::Execute(at, u32::MAX, Box::new(twice), now));
         }
-        self.at(now + way, Event::Execute(at, life, Box::new(said)));
+        self.at(now + way, Event::Execute(at, life, Box::new(said), now));
     }
 
-    pub(super) fn execute(&mut self, at: usize, life: u32, call: Sync) {
+    pub(super) fn execute(&mut self, at: usize, life: u32, call: Sync, sent: Micros) {
         let now = self.now;
         if self.frozen_until > now {
             let later = self.frozen_until + self.below(MS);
-            return self.at(later, Event::Execute(at, life, Box::new(call)));
+            return self.at(later, Event::Execute(at, life, Box::new(call), sent));
         }
         let (reply, hints) = self.book.sync(&call, self.wall + now, &self.run.to_string());
         assert!(self.book.is_sound(), "{:?}", self.book);
         self.tell(|| format!("the store hears {} of {at} and says {reply:?}", call.seq));
         let net = self.faults.contains(&Fault::Net);
+        let paused = if matches!(reply, Reply::Done { .. }) { self.stored_pauses(&call, sent) } else { 0 };
         for hint in hints {
+            let (member, event): (_, fn(usize, u32) -> Event) = match hint {
+                WakeUp::Pool { member, .. } => (member, Event::Hint),
+                WakeUp::Pauses => (None, |other, _| Event::PauseHint(other)),
+            };
             for other in 0..self.processes.len() {
                 let id = self.processes[other].member.id();
-                if id != call.member && hint.member.is_none_or(|told| told == id) && !(net && self.below(10) == 0) {
+                if id != call.member && member.is_none_or(|told| told == id) && !(net && self.below(10) == 0) {
                     let way = now + self.rtt / 2 + self.below(self.rtt);
-                    self.at(way, Event::Hint(other, u32::from(hint.member.is_some())));
+                    self.at(way, event(other, u32::from(member.is_some())));
                 }
             }
         }
@@ -163,10 +175,10 @@ impl World {
             let process = &mut self.processes[at];
             (process.stopped_until, process.cut_until) = (now + way + 1, cut_until);
         }
-        self.at(now + way, Event::Reply(at, life, call.seq, reply));
+        self.at(now + way, Event::Reply(at, life, call.seq, reply, paused));
     }
 
-    pub(super) fn replied(&mut self, at: usize, life: u32, seq: u64, reply: Reply) {
+    pub(super) fn replied(&mut self, at: usize, life: u32, seq: u64, reply: Reply, paused: Micros) {
         let now = self.now;
         let wrong = self.wrong;
         let id = self.name();
@@ -177,6 +189,9 @@ impl World {
         let local = process.at(now);
         if process.under_way.as_ref().is_none_or(|(under_way, ..)| *under_way != seq) {
             // Nobody listens to it any more.
+            if let (Reply::Done { pauses_known, .. }, Some(Wrong::LateReplyTells)) = (&reply, wrong) {
+                process.member.skip_pauses(*pauses_known);
+            }
             let pool = pool(self.per);
             if let (Reply::Done { given, .. }, Some(Wrong::LateReply)) = (&reply, wrong)
                 && let (Some(given), [limit, ..]) = (given.first(), &mut process.budget.limits[..])
@@ -188,21 +203,25 @@ impl World {
         }
         match process.member.heard(local, seq, reply) {
             ReplyOutcome::Stale => return,
-            ReplyOutcome::Granted(given) => {
+            ReplyOutcome::Granted { given, pauses } => {
                 let (_, _, entries) = process.under_way.take().expect("it was answered");
                 process.reports = false;
                 process.budget.given(local, entries.iter().zip(&given));
+                process.pauses.heard();
                 if wrong == Some(Wrong::LeaseFromReply) {
                     process.lease.set(local + Duration::from_micros(LEASE as u64));
                 }
+                self.told_of_pauses(at, &pauses, paused);
             }
             ReplyOutcome::Report => {
                 let (_, _, entries) = process.under_way.take().expect("it was answered");
                 process.budget.unheard(local, &entries);
+                process.pauses.unheard();
                 process.reports = true;
             }
             ReplyOutcome::Reset => {
                 process.under_way = None;
+                process.pauses.lost();
                 process.budget.lose_shares(local);
                 process.member.begin_anew(id);
                 (process.reports, process.next_beat) = (false, now);
@@ -210,9 +229,11 @@ impl World {
             ReplyOutcome::Refused => {
                 let (_, _, entries) = process.under_way.take().expect("it was answered");
                 process.budget.unheard(local, &entries);
+                process.pauses.unheard();
                 process.not_before = now + S / 2;
             }
         }
+        let process = &mut self.processes[at];
         if process.member.mode() == Mode::Member {
             process.lease.count(local, process.member.members(), 0);
         }

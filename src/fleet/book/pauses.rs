@@ -1,0 +1,112 @@
+//! The pauses that APIs have asked members for.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::fleet::words::{LONGEST_PAUSE, Micros, Pause, PauseCause};
+
+/// All pauses, and in which order they were told.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PauseBook {
+    pauses: BTreeMap<Arc<str>, PauseRow>,
+    /// The number of the last change.
+    last: u64,
+}
+
+#[derive(Clone, Debug)]
+struct PauseRow {
+    /// Its end, by the store's time.
+    until: Micros,
+    cause: PauseCause,
+    /// The number of its last change.
+    number: u64,
+    /// An operator has ended it.
+    ended: bool,
+}
+
+/// No more pauses than this are kept at once: further ones are not shared.
+const MOST: usize = 500;
+
+impl PauseBook {
+    /// The number of the last change.
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// What has changed at `now` after the change `known`, the first change first.
+    pub(super) fn since(&self, known: u64, now: Micros) -> Vec<Pause> {
+        if known >= self.last {
+            return Vec::new();
+        }
+        let runs = |row: &PauseRow| row.ended || row.until > now;
+        let mut news: Vec<_> = self.pauses.iter().filter(|(_, row)| row.number > known && runs(row)).collect();
+        news.sort_by_key(|(_, row)| row.number);
+        let pause = |(name, row): (&Arc<str>, &PauseRow)| {
+            let left = if row.ended { 0 } else { row.until - now };
+            Pause { name: name.clone(), left, cause: row.cause }
+        };
+        news.into_iter().map(pause).collect()
+    }
+
+    /// A member tells of `pauses`: the longer of two holds. What is over is remembered for as long as a member may not have
+    /// called, which is the `lease`. Says whether that changes anything.
+    pub(super) fn hear(&mut self, pauses: &[Pause], now: Micros, lease: Micros) -> bool {
+        let before = self.last;
+        if !pauses.is_empty() {
+            self.pauses.retain(|_, row| row.until + lease > now);
+        }
+        for Pause { name, left, cause } in pauses {
+            let (until, ended) = (now + (*left).clamp(0, LONGEST_PAUSE), *left <= 0);
+            let runs = self.pauses.get(name).filter(|row| !row.ended && row.until > now);
+            let changes = if ended { runs.is_some() } else { runs.is_none_or(|row| row.until < until) };
+            if changes && (self.pauses.len() < MOST || self.pauses.contains_key(name)) {
+                self.last += 1;
+                self.pauses.insert(name.clone(), PauseRow { until, cause: *cause, number: self.last, ended });
+            }
+        }
+        self.last > before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Micros = 10;
+
+    fn pause(name: &str, left: Micros) -> Pause {
+        Pause { name: name.into(), left, cause: PauseCause::RetryAfter }
+    }
+
+    #[test]
+    fn the_longer_of_two_holds_and_each_change_is_said_once() {
+        let mut book = PauseBook::default();
+        assert!(book.hear(&[pause("a", 30), pause("b", 5)], 100, LEASE));
+        assert!(!book.hear(&[pause("a", 20)], 105, LEASE), "it ends before");
+        assert_eq!(book.since(0, 106), [pause("a", 24)], "the other one is over");
+        assert!(book.hear(&[pause("a", 40)], 106, LEASE));
+        assert_eq!((book.since(2, 107), book.since(book.last(), 107)), (vec![pause("a", 39)], vec![]));
+    }
+
+    #[test]
+    fn an_operator_ends_one_and_the_next_one_may_be_shorter() {
+        let mut book = PauseBook::default();
+        assert!(!book.hear(&[pause("a", 0)], 100, LEASE), "there is none");
+        book.hear(&[pause("a", 3600)], 100, LEASE);
+        let known = book.last();
+        assert!(book.hear(&[pause("a", 0)], 101, LEASE));
+        assert_eq!(book.since(known, 105), [pause("a", 0)]);
+        assert!(book.hear(&[pause("a", 7)], 106, LEASE));
+        assert_eq!(book.since(known, 107), [pause("a", 6)]);
+    }
+
+    #[test]
+    fn what_is_over_for_a_lease_is_forgotten_and_no_more_is_kept_than_fits() {
+        let mut book = PauseBook::default();
+        let many: Vec<Pause> = (0..MOST + 50).map(|at| pause(&at.to_string(), 30)).collect();
+        book.hear(&many, 100, LEASE);
+        assert_eq!(book.since(0, 101).len(), MOST);
+        assert!(!book.hear(&[pause("new", 30)], 139, LEASE));
+        assert!(book.hear(&[pause("new", LONGEST_PAUSE * 2)], 140, LEASE));
+        assert_eq!(book.since(0, 140), [pause("new", LONGEST_PAUSE)]);
+    }
+}

@@ -1,0 +1,278 @@
+//! Pauses that an API has asked one member for, and that all members keep.
+
+use std::{collections::BTreeMap, ops::Bound, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+
+use super::words::{Pause, PauseCause, micros};
+use crate::clock::Instant;
+
+/// A pause that an API has asked this member for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskedPause {
+    /// The budget that it is about, as the API calls it; empty if nothing at all may be sent.
+    pub budget: Box<str>,
+    /// Its end.
+    pub until: Instant,
+    /// Why.
+    pub cause: PauseCause,
+}
+
+/// What the fleet knows of one lane's pauses: no member says what the store has said, or knows already.
+#[derive(Clone, Debug, Default)]
+pub struct SharedPauses {
+    known: Vec<KnownPause>,
+    /// What a call says that is under way.
+    under_way: Vec<KnownPause>,
+    /// Pauses of these budgets an operator has ended here, and the store does not know yet.
+    ended: Vec<Box<str>>,
+    /// The store is to be called.
+    calls: bool,
+}
+
+#[derive(Clone, Debug)]
+struct KnownPause {
+    budget: Box<str>,
+    /// Its end; [`Instant::START`] if an operator has ended it.
+    until: Instant,
+}
+
+/// The pauses that other members were asked for, for lanes to come. Clones are the same ones.
+#[derive(Clone, Debug, Default)]
+pub struct RunningPauses {
+    pauses: Arc<Mutex<BTreeMap<Arc<str>, (Instant, PauseCause)>>>,
+}
+
+/// A pause is told to others if it lasts for at least so long; one that no answer has asked for, for so long.
+const SHORTEST: Duration = Duration::from_millis(500);
+const SHORTEST_EMPTY: Duration = Duration::from_secs(2);
+/// What makes a pause longer by less is not told: answers that come one after the other name the same end.
+const SAME: Duration = Duration::from_millis(100);
+
+// === impl AskedPause ===
+
+impl AskedPause {
+    /// Whether it is over before others could make much of it.
+    fn is_short(&self, now: Instant) -> bool {
+        let shortest = match self.cause {
+            PauseCause::RetryAfter | PauseCause::Banned => SHORTEST,
+            PauseCause::Exhausted => SHORTEST_EMPTY,
+        };
+        self.until < now + shortest
+    }
+}
+
+// === impl SharedPauses ===
+
+impl SharedPauses {
+    /// The API asks for these pauses as things stand.
+    pub fn asked(&mut self, now: Instant, asked: &[AskedPause]) {
+        self.calls |= asked.iter().any(|pause| self.is_news(now, pause));
+    }
+
+    /// Whether the store is to be called and was not yet.
+    pub fn is_calling(&self) -> bool {
+        self.calls
+    }
+
+    /// Whether the store is to be called. True once for each reason.
+    pub fn calls(&mut self) -> bool {
+        std::mem::take(&mut self.calls)
+    }
+
+    /// What the next call says of the lane called `name`, of which the API has `asked` for these pauses. With `reports`,
+    /// the store may have forgotten what it knew.
+    pub fn speak(&mut self, now: Instant, name: &str, asked: Vec<AskedPause>, reports: bool) -> Vec<Pause> {
+        self.calls = false;
+        self.known.retain(|known| !reports && known.until > now);
+        let called = |budget: &str| if budget.is_empty() { name.into() } else { format!("{name}\n{budget}").into() };
+        let mut pauses = Vec::new();
+        for budget in self.ended.drain(..) {
+            // The cause of what is over says nothing.
+            pauses.push(Pause { name: called(&budget), left: 0, cause: PauseCause::RetryAfter });
+            self.under_way.push(KnownPause { budget, until: Instant::START });
+        }
+        for pause in asked {
+            if self.is_news(now, &pause) {
+                let AskedPause { budget, until, cause } = pause;
+                pauses.push(Pause { name: called(&budget), left: micros(until.since(now)), cause });
+                self.under_way.push(KnownPause { budget, until });
+            }
+        }
+        pauses
+    }
+
+    /// The store has heard what was said last.
+    pub fn heard(&mut self) {
+        for KnownPause { budget, until } in std::mem::take(&mut self.under_way) {
+            if until > Instant::START {
+                self.know(&budget, until);
+            }
+        }
+    }
+
+    /// The store may not have heard what was said last.
+    pub fn unheard(&mut self) {
+        let ended = self.under_way.drain(..).filter(|pause| pause.until == Instant::START);
+        self.ended.extend(ended.map(|pause| pause.budget));
+    }
+
+    /// The store knows this process no more, and may know of nothing.
+    pub fn lost(&mut self) {
+        self.unheard();
+        self.calls |= !self.known.is_empty();
+        self.known.clear();
+    }
+
+    /// The store says that `budget` pauses until `until`.
+    pub fn told(&mut self, budget: &str, until: Instant) {
+        self.know(budget, until);
+    }
+
+    /// The store says that an operator has ended the pause of `budget`. Returns when it would have ended by what the store
+    /// had said, or was told.
+    pub fn told_of_end(&mut self, budget: &str) -> Option<Instant> {
+        let at = self.known.iter().position(|known| *known.budget == *budget)?;
+        Some(self.known.swap_remove(at).until)
+    }
+
+    /// An operator ends all pauses that the store knows of.
+    pub fn end(&mut self, now: Instant) {
+        let known = self.known.drain(..).chain(self.under_way.iter().cloned()).filter(|pause| pause.until > now);
+        self.ended.extend(known.map(|pause| pause.budget));
+        self.calls |= !self.ended.is_empty();
+    }
+
+    fn is_news(&self, now: Instant, pause: &AskedPause) -> bool {
+        let known = self.known.iter().find(|known| known.budget == pause.budget).map(|known| known.until);
+        !pause.is_short(now) && known.is_none_or(|until| pause.until > until + SAME)
+    }
+
+    fn know(&mut self, budget: &str, until: Instant) {
+        match self.known.iter_mut().find(|known| *known.budget == *budget) {
+            Some(known) => known.until = known.until.max(until),
+            None => self.known.push(KnownPause { budget: budget.into(), until }),
+        }
+    }
+}
+
+// === impl Pause ===
+
+impl Pause {
+    /// The budget of the lane called `lane` that pauses: empty if that is the whole lane; `None` if it is not about it.
+    pub fn budget_of(&self, lane: &str) -> Option<&str> {
+        let budget = self.name.strip_prefix(lane)?;
+        if budget.is_empty() { Some(budget) } else { budget.strip_prefix('\n') }
+    }
+
+    /// When it ends, as it was heard at `now`: later than for whoever was asked for it, by the way of the reply.
+    pub fn until(&self, now: Instant) -> Instant {
+        now + Duration::from_micros(self.left.unsigned_abs())
+    }
+}
+
+// === impl RunningPauses ===
+
+impl RunningPauses {
+    /// The store tells of `pauses`.
+    pub fn told(&self, now: Instant, pauses: &[Pause]) {
+        let mut running = self.pauses.lock();
+        running.retain(|_, (until, _)| *until > now);
+        for pause in pauses {
+            if pause.left > 0 {
+                running.insert(pause.name.clone(), (pause.until(now), pause.cause));
+            } else {
+                running.remove(&pause.name);
+            }
+        }
+    }
+
+    /// What holds at `now` for the lane called `lane`.
+    pub fn of(&self, now: Instant, lane: &str) -> Vec<Pause> {
+        let running = self.pauses.lock();
+        let named = running
+            .range::<str, _>((Bound::Included(lane), Bound::Unbounded))
+            .take_while(|(name, _)| name.starts_with(lane));
+        let running = named.filter(|(_, (until, _))| *until > now);
+        running
+            .map(|(name, (until, cause))| Pause { name: name.clone(), left: micros(until.since(now)), cause: *cause })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(of: u64) -> Instant {
+        Instant::START + Duration::from_secs(of)
+    }
+
+    fn lane(until: u64) -> Vec<AskedPause> {
+        vec![AskedPause { budget: "".into(), until: s(until), cause: PauseCause::RetryAfter }]
+    }
+
+    fn said(pauses: &[Pause]) -> Vec<(&str, i64)> {
+        pauses.iter().map(|pause| (&*pause.name, pause.left / 1_000_000)).collect()
+    }
+
+    #[test]
+    fn a_pause_is_said_until_the_store_has_heard_it_and_no_more() {
+        let mut pauses = SharedPauses::default();
+        pauses.asked(s(1), &lane(31));
+        assert!(pauses.calls() && !pauses.calls());
+        assert_eq!(said(&pauses.speak(s(2), "api", lane(31), false)), [("api", 29)]);
+        pauses.unheard();
+        assert_eq!(said(&pauses.speak(s(3), "api", lane(31), false)), [("api", 28)]);
+        pauses.heard();
+        assert_eq!(said(&pauses.speak(s(4), "api", lane(31), false)), []);
+        pauses.asked(s(4), &lane(31));
+        assert!(!pauses.calls());
+        pauses.asked(s(5), &lane(45));
+        assert!(pauses.calls(), "it has become longer");
+    }
+
+    #[test]
+    fn what_the_store_has_said_is_not_said_to_it_unless_it_forgets() {
+        let mut pauses = SharedPauses::default();
+        pauses.told("", s(31));
+        assert_eq!(said(&pauses.speak(s(2), "api", lane(31), false)), []);
+        assert_eq!(said(&pauses.speak(s(2), "api", lane(31), true)), [("api", 29)]);
+    }
+
+    #[test]
+    fn what_is_over_soon_is_not_said() {
+        let mut pauses = SharedPauses::default();
+        let soon = s(1) + Duration::from_millis(400);
+        let mut asked = lane(3);
+        asked[0].until = soon;
+        assert_eq!(said(&pauses.speak(s(1), "api", asked.clone(), false)), []);
+        // A reset that is reported again and again.
+        asked[0] = AskedPause { until: s(2), cause: PauseCause::Exhausted, ..asked[0].clone() };
+        assert_eq!(said(&pauses.speak(s(1), "api", asked, false)), []);
+    }
+
+    #[test]
+    fn what_an_operator_ends_is_said_until_the_store_has_heard_it() {
+        let mut pauses = SharedPauses::default();
+        pauses.told("core", s(31));
+        pauses.end(s(2));
+        assert!(pauses.calls());
+        assert_eq!(said(&pauses.speak(s(2), "api", vec![], false)), [("api\ncore", 0)]);
+        pauses.unheard();
+        assert_eq!(said(&pauses.speak(s(3), "api", vec![], false)), [("api\ncore", 0)]);
+        pauses.heard();
+        assert_eq!(said(&pauses.speak(s(4), "api", vec![], false)), []);
+    }
+
+    #[test]
+    fn a_lane_that_is_opened_later_finds_what_runs() {
+        let running = RunningPauses::default();
+        let pause = |name: &str, left| Pause { name: name.into(), left, cause: PauseCause::Banned };
+        running.told(s(1), &[pause("a\nb", 5_000_000), pause("a\nb\ncore", 9_000_000), pause("a\nbc", 5_000_000)]);
+        let of = |now, lane| running.of(now, lane).iter().filter_map(|pause| pause.budget_of(lane)).count();
+        assert_eq!((of(s(2), "a\nb"), of(s(7), "a\nb"), of(s(2), "\na"), of(s(2), "\nb")), (2, 1, 0, 0));
+        running.told(s(3), &[pause("a\nb", 0)]);
+        assert_eq!(of(s(3), "a\nb"), 1);
+    }
+}

@@ -1,0 +1,75 @@
+//! Pauses that the API asks for, as the members of a fleet tell each other. What one member concludes for itself, from
+//! failures or from refusals that name no time, is none of them.
+
+use super::{Changes, Learned, LearnedChange, Reason};
+use crate::{
+    clock::Instant,
+    fleet::{AskedPause, PauseCause},
+};
+
+impl Reason {
+    /// Why the API has asked for a pause, if it has.
+    fn cause(self) -> Option<PauseCause> {
+        match self {
+            Self::RetryAfter => Some(PauseCause::RetryAfter),
+            Self::Exhausted => Some(PauseCause::Exhausted),
+            Self::Banned => Some(PauseCause::Banned),
+            // Its way to the API may be what fails, and a member's guesses grow with each of its own refusals.
+            Self::Refused | Self::Breaker | Self::Operator => None,
+        }
+    }
+}
+
+impl From<PauseCause> for Reason {
+    fn from(cause: PauseCause) -> Self {
+        match cause {
+            PauseCause::RetryAfter => Self::RetryAfter,
+            PauseCause::Exhausted => Self::Exhausted,
+            PauseCause::Banned => Self::Banned,
+        }
+    }
+}
+
+impl Learned {
+    /// The pauses that the API asks for at `now`.
+    pub fn pauses(&self, now: Instant) -> Vec<AskedPause> {
+        let gate = self.gate.until().map(|(until, reason)| ("", until, reason));
+        let pauses = gate.into_iter().chain(self.told.pauses(now)).filter(|(_, until, _)| *until > now);
+        let asked = pauses.filter_map(|(budget, until, reason)| {
+            Some(AskedPause { budget: budget.into(), until, cause: reason.cause()? })
+        });
+        asked.fold(Vec::new(), |mut longest: Vec<AskedPause>, pause| {
+            match longest.iter_mut().find(|known| known.budget == pause.budget) {
+                Some(known) if known.until < pause.until => *known = pause,
+                Some(_) => {}
+                None => longest.push(pause),
+            }
+            longest
+        })
+    }
+
+    /// The API has asked another member of the fleet for this pause.
+    pub fn told_of_pause(&mut self, now: Instant, pause: &AskedPause) -> Changes {
+        let AskedPause { budget, until, cause } = pause;
+        let (reason, before) = (Reason::from(*cause), self.last_pause());
+        let changes = match &**budget {
+            "" => self.gate.close(now, *until, reason),
+            budget => self.told.close(budget, now, *until, reason),
+        };
+        // What lasts longer already is no news.
+        let news = changes && before.is_none_or(|before| before < *until);
+        news.then(|| LearnedChange::Told(reason, until.since(now))).into_iter().collect()
+    }
+
+    /// An operator has ended a pause of `budget` that was to last until `until`. A longer one goes on.
+    pub fn told_of_end(&mut self, budget: &str, until: Instant) -> Changes {
+        let mut changes = Changes::new();
+        if !budget.is_empty() {
+            self.told.open(budget, until);
+        } else if self.gate.until().is_some_and(|(own, reason)| own <= until && reason.cause().is_some()) {
+            self.gate.open();
+            self.open(&mut changes);
+        }
+        changes
+    }
+}

@@ -1,0 +1,39 @@
+//! Which budgets pause, for the other members of a fleet: by the names that the API gives them.
+
+use super::{Quotas, quota::Quota};
+use crate::{clock::Instant, learn::Reason, limit::Scope};
+
+/// A budget with a longer name is not told of.
+const LONGEST_NAME: usize = 100;
+
+impl Quotas {
+    /// What pauses, until when, and why. A budget without a name that all kinds of requests draw on is called as the lane,
+    /// by the empty name; others without a name have nothing to be known by elsewhere.
+    pub(in crate::learn) fn pauses(&self, now: Instant) -> impl Iterator<Item = (&str, Instant, Reason)> {
+        self.budgets.iter().filter_map(move |one| {
+            let empty = one.left.empty_until(now).map(|until| (until, Reason::Exhausted));
+            let (until, reason) = empty.into_iter().chain(one.gate.until()).max_by_key(|(until, _)| *until)?;
+            let name = match one.left.name.as_deref() {
+                Some(name) => Some(name).filter(|name| name.len() <= LONGEST_NAME),
+                None => (self.scopes.count(Scope::only(one.id)).without == 0).then_some(""),
+            };
+            Some((name?, until, reason))
+        })
+    }
+
+    /// The budgets called `name` pause until `until`. Says whether that changes anything.
+    pub(in crate::learn) fn close(&mut self, name: &str, now: Instant, until: Instant, reason: Reason) -> bool {
+        self.called(name).fold(false, |changes, one| changes | one.gate.close(now, until, reason))
+    }
+
+    /// A pause of the budgets called `name` that was to last until `until` is over.
+    pub(in crate::learn) fn open(&mut self, name: &str, until: Instant) {
+        for one in self.called(name).filter(|one| one.gate.until().is_some_and(|(own, _)| own <= until)) {
+            one.gate.open();
+        }
+    }
+
+    fn called(&mut self, name: &str) -> impl Iterator<Item = &mut Quota> {
+        self.budgets.iter_mut().filter(move |one| one.left.name.as_deref() == Some(name))
+    }
+}
