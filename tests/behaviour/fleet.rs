@@ -53,11 +53,7 @@ impl World {
             let proxy: SocketAddr = self.members[member].proxy();
             let (url, host) = (self.api.url("/"), self.api.address());
             let ask = format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n");
-            thread::spawn(move || {
-                let Ok(mut stream) = TcpStream::connect(proxy) else { return };
-                let mut answer = [0; 4096];
-                while stream.write_all(ask.as_bytes()).is_ok() && stream.read(&mut answer).is_ok_and(|read| read > 0) {}
-            });
+            thread::spawn(move || work(proxy, &ask));
         }
     }
 
@@ -93,6 +89,13 @@ impl World {
 }
 
 const SECOND: Duration = Duration::from_secs(1);
+
+/// Asks for more and more, until the proxy goes away. Answers are short.
+fn work(proxy: SocketAddr, ask: &str) {
+    let Ok(mut stream) = TcpStream::connect(proxy) else { return };
+    let mut answer = [0; 4096];
+    while stream.write_all(ask.as_bytes()).is_ok() && stream.read(&mut answer).is_ok_and(|read| read > 0) {}
+}
 
 #[test]
 fn three_andantes_keep_one_limit_and_share_it_alike() {

@@ -6,7 +6,7 @@ use andante::clock::{Clock, Instant};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::SECOND;
+use super::{SECOND, work};
 use crate::support::{Andante, Client, Redis, Upstream};
 
 /// An API that refuses one request when it is told to, and serves all others.
@@ -71,15 +71,7 @@ impl Api {
     /// A worker that asks `andante` again and again, until that goes away.
     fn press(&self, andante: &Andante, member: usize) {
         let (request, proxy) = (self.request(member), andante.proxy());
-        thread::spawn(move || {
-            let mut client = Client::connect(proxy);
-            loop {
-                client.send(&request);
-                if client.answer().status() != 200 {
-                    return;
-                }
-            }
-        });
+        thread::spawn(move || work(proxy, &request));
     }
 
     /// Asks `andante` for one more, and says when the answer came.
