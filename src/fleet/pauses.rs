@@ -40,7 +40,13 @@ struct KnownPause {
 /// The pauses that other members were asked for, for lanes to come. Clones are the same ones.
 #[derive(Clone, Debug, Default)]
 pub struct RunningPauses {
-    pauses: Arc<Mutex<BTreeMap<Arc<str>, (Instant, PauseCause)>>>,
+    pauses: Arc<Mutex<BTreeMap<Arc<str>, RunningPause>>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct RunningPause {
+    until: Instant,
+    cause: PauseCause,
 }
 
 /// A pause is told to others if it lasts for at least so long; one that no answer has asked for, for so long.
@@ -177,12 +183,13 @@ impl RunningPauses {
     /// The store tells of `pauses`.
     pub fn told(&self, now: Instant, pauses: &[Pause]) {
         let mut running = self.pauses.lock();
-        running.retain(|_, (until, _)| *until > now);
+        running.retain(|_, pause| pause.until > now);
         for pause in pauses {
-            if pause.left > 0 {
-                running.insert(pause.name.clone(), (pause.until(now), pause.cause));
-            } else {
-                running.remove(&pause.name);
+            let (name, told) = (&pause.name, RunningPause { until: pause.until(now), cause: pause.cause });
+            if pause.left == 0 {
+                running.remove(name);
+            } else if running.get(name).is_none_or(|known| known.until < told.until) {
+                running.insert(name.clone(), told);
             }
         }
     }
@@ -193,10 +200,13 @@ impl RunningPauses {
         let named = running
             .range::<str, _>((Bound::Included(lane), Bound::Unbounded))
             .take_while(|(name, _)| name.starts_with(lane));
-        let running = named.filter(|(_, (until, _))| *until > now);
-        running
-            .map(|(name, (until, cause))| Pause { name: name.clone(), left: micros(until.since(now)), cause: *cause })
-            .collect()
+        let running = named.filter(|(_, pause)| pause.until > now);
+        let left = |(name, pause): (&Arc<str>, &RunningPause)| Pause {
+            name: name.clone(),
+            left: micros(pause.until.since(now)),
+            cause: pause.cause,
+        };
+        running.map(left).collect()
     }
 }
 
