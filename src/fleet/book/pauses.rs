@@ -48,22 +48,26 @@ impl PauseBook {
     }
 
     /// A member tells of `pauses`: the longer of two holds. What is over is remembered for as long as a member may not have
-    /// called, which is the `lease`. Says whether that changes anything.
+    /// called, which is the `lease`. Says whether others have to hear of it at once.
     pub(super) fn hear(&mut self, pauses: &[Pause], now: Micros, lease: Micros) -> bool {
-        let before = self.last;
+        let mut urgent = false;
         if !pauses.is_empty() {
             self.pauses.retain(|_, row| row.until + lease > now);
         }
         for Pause { name, left, cause } in pauses {
             let (until, ended) = (now + (*left).clamp(0, LONGEST_PAUSE), *left <= 0);
             let runs = self.pauses.get(name).filter(|row| !row.ended && row.until > now);
-            let changes = if ended { runs.is_some() } else { runs.is_none_or(|row| row.until < until) };
+            let longer = runs.is_none_or(|row| row.until < until);
+            let until = if ended { until } else { runs.map_or(until, |row| row.until.max(until)) };
+            // What is not longer is news all the same: the store's time may lag, and others end earlier what they have heard.
+            let changes = !ended || runs.is_some();
             if changes && (self.pauses.len() < MOST || self.pauses.contains_key(name)) {
                 self.last += 1;
                 self.pauses.insert(name.clone(), PauseRow { until, cause: *cause, number: self.last, ended });
+                urgent |= ended || longer;
             }
         }
-        self.last > before
+        urgent
     }
 }
 
@@ -83,8 +87,9 @@ mod tests {
         assert!(book.hear(&[pause("a", 30), pause("b", 5)], 100, LEASE));
         assert!(!book.hear(&[pause("a", 20)], 105, LEASE), "it ends before");
         assert_eq!(book.since(0, 106), [pause("a", 24)], "the other one is over");
+        assert_eq!(book.since(2, 106), [pause("a", 24)], "who has heard of it may have ended it by now");
         assert!(book.hear(&[pause("a", 40)], 106, LEASE));
-        assert_eq!((book.since(2, 107), book.since(book.last(), 107)), (vec![pause("a", 39)], vec![]));
+        assert_eq!((book.since(3, 107), book.since(book.last(), 107)), (vec![pause("a", 39)], vec![]));
     }
 
     #[test]

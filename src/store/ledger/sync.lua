@@ -253,11 +253,12 @@ do
     local before = pauses[name]
     local runs = before and not before.ended and before.ends > now
     local ends, ended = now + math.min(math.max(left, 0), LONGEST_PAUSE), left <= 0
-    local changes = not runs
-    if ended then changes = runs elseif runs then changes = before.ends < ends end
-    if changes and (before or count < MOST_PAUSES) then
+    local longer = not runs or before.ends < ends
+    if not ended and not longer then ends = before.ends end
+    -- What is not longer is news all the same: the store's time may lag, and others end earlier what they have heard.
+    if (not ended or runs) and (before or count < MOST_PAUSES) then
       if not before then count = count + 1 end
-      f.pauses, changed = f.pauses + 1, true
+      f.pauses, changed = f.pauses + 1, changed or ended or longer
       pauses[name] = { ends = ends, cause = ARGV[at + 2], number = f.pauses, ended = ended }
     end
   end
