@@ -14,8 +14,6 @@ pub(super) struct Pauses {
 
 /// Clocks that go at different rates: a pause of 10 s ends by so much earlier elsewhere at most.
 const RATES: Micros = 5 * MS;
-/// A server's clock that is set forward makes the store's time go on by so much at most.
-const SET: Micros = 500 * MS;
 
 impl World {
     /// The API refuses a process, which is to wait for some seconds.
@@ -52,9 +50,10 @@ impl World {
         self.now + RATES < self.processes[at].obliged
     }
 
-    /// The store's clock was set.
+    /// The store's clock was set: if forward, its time makes up at once for what it lagged, and a pause may be over that was
+    /// written down before.
     pub(super) fn clock_was_set(&mut self) {
-        self.pauses.stored -= SET;
+        self.pauses.stored = 0;
     }
 
     /// The store has forgotten.
