@@ -160,12 +160,16 @@ fn the_status_of_a_lane_has_its_last_error_and_who_has_waited_longest() {
     assert!(failed["oldest_waiting_s"].is_null(), "{failed:#}");
 
     assert_eq!(Client::get(andante.proxy(), &upstream.url("/")).status(), 200);
+    let wait_for = |count: u64| {
+        andante.wait_for(|status| status["lanes"].as_array().unwrap().iter().any(|lane| lane["waiting"] == count))
+    };
     let mut clients: Vec<_> = (0..2).map(|_| Client::connect(andante.proxy())).collect();
-    for (client, wait) in clients.iter_mut().zip([200, 0]) {
-        client.send(format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", upstream.url("/")));
-        super::pass(std::time::Duration::from_millis(wait));
-    }
-    let status = andante.wait_for(|status| status["lanes"].as_array().unwrap().iter().any(|lane| lane["waiting"] == 2));
+    let ask = |client: &mut Client| client.send(format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", upstream.url("/")));
+    ask(&mut clients[0]);
+    wait_for(1);
+    super::pass(std::time::Duration::from_millis(200));
+    ask(&mut clients[1]);
+    let status = wait_for(2);
     let waiting = lane(&status, &upstream.address().to_string());
     assert!(waiting["oldest_waiting_s"].as_f64().unwrap() >= 0.2, "{waiting:#}");
     assert!(waiting["last_error"].is_null(), "{waiting:#}");
