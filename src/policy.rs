@@ -14,7 +14,7 @@ mod usage;
 
 pub use self::{
     added::{Added, BadPart, KeyPart, Mismatch, PathPattern, Segments, segments},
-    answers::{RetryPolicy, Spend, Trust},
+    answers::{CachePolicy, RetryPolicy, Spend, Trust},
     cross_site::{Names, is_page_of_others},
     egress::{Egress, Identity, Parent, ParentProtocol},
     gateway::Gateway,

@@ -5,6 +5,7 @@
 //! request at each stage of its way), `steps`, `explain` (what they would make of a request), `stack`, `inbound` (workers'
 //! connections).
 
+mod cache;
 mod call;
 mod context;
 mod drain;

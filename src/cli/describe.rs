@@ -112,10 +112,15 @@ pub(super) fn turns(turns: &Turns) -> Vec<(&'static str, String)> {
 
 /// The settings on what requests share, as far as a rule has them, by their keys.
 pub(super) fn sharing(policy: &Policy) -> Vec<(&'static str, String)> {
+    let cache = policy.cache.map(|cache| {
+        let always = if cache.always_revalidates { ", each use validated" } else { "" };
+        ("cache", format!("{} bytes of answers are kept for their credentials{always}", cache.bytes))
+    });
+    let free = policy.free_not_modified.then(|| ("not-modified", "a 304 gives its slot back".to_owned()));
     let coalesce = policy.coalesce.then(|| ("coalesce", "identical GET and HEAD requests share one call".to_owned()));
     let keep = policy.idempotency_keys;
     let keep = keep.map(|keep| ("idempotency-keys", format!("answers are kept for {}", wording::duration(keep))));
-    coalesce.into_iter().chain(keep).collect()
+    cache.into_iter().chain(free).chain(coalesce).chain(keep).collect()
 }
 
 /// `http://corp:3128, with user name and password`, and never these themselves.

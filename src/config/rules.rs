@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     limit::{Cost, Limits, MarginSpec},
-    policy::{HostPattern, Https, Policy, Rules, TooSmall, UsageSource},
+    policy::{CachePolicy, HostPattern, Https, Policy, Rules, TooSmall, UsageSource},
 };
 
 /// A rule whose values are valid one by one. It is not yet compared with the other rules.
@@ -260,6 +260,12 @@ impl RawRule {
         policy.learns_patience = reader.one(table, &keys::PATIENCE).is_some_and(|patience| patience.value);
         policy.turns.urgent = values(reader.several(table, &keys::URGENT));
         policy.turns.weights = values(reader.several(table, &keys::WEIGHTS)).unwrap_or_default();
+        let revalidate = reader.one(table, &keys::REVALIDATE).is_some_and(|always| always.value);
+        policy.cache = reader
+            .one(table, &keys::CACHE)
+            .and_then(|cache| cache.value)
+            .map(|bytes| CachePolicy { bytes, always_revalidates: revalidate });
+        policy.free_not_modified = reader.one(table, &keys::NOT_MODIFIED).is_some_and(|free| free.value);
         policy.coalesce = reader.switch(table, &keys::COALESCE).is_some_and(|coalesce| coalesce.value);
         policy.idempotency_keys = reader.one(table, &keys::IDEMPOTENCY_KEYS).and_then(|keep| keep.value);
         let margin = reader.one(table, &keys::MARGIN);

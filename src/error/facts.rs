@@ -102,6 +102,8 @@ fn facts(error: &Error) -> ErrorFacts {
             "make a key for each request, and use it again only to send the same request again"),
         Error::KeyInUse => row(S::CONFLICT, "http_request_denied", Us, Never, KeepAlive,
             "try again when the earlier request is over").wait(SOON),
+        Error::NotStored => row(S::GATEWAY_TIMEOUT, "http_request_denied", Client, Never, KeepAlive,
+            "leave `only-if-cached` out, and the API is asked (RFC 9111 §5.2.1.7)"),
         Error::UncountedUnit { .. } => row(S::BAD_REQUEST, "http_request_error", Client, Never, KeepAlive,
             "use the names of units that the rule's limits have"),
         Error::ClientDenied { .. } => row(S::FORBIDDEN, "http_request_denied", Client, Never, Close,

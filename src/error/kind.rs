@@ -79,6 +79,9 @@ pub enum Error {
     /// The answer to an earlier request with this `Idempotency-Key` is under way, and cannot be shared.
     #[error("the answer to another request with this Idempotency-Key is under way, and too large to be shared")]
     KeyInUse,
+    /// The request wants a stored answer, and there is none for it.
+    #[error("the request wants only what is stored (`only-if-cached`), and no stored answer is for it")]
+    NotStored,
     /// `Andante-Cost` names a unit that no limit counts, while others are counted: a mistyped name must not set limits aside.
     #[error("Andante-Cost names {found:?}, but the limits here count {counted}")]
     UncountedUnit {

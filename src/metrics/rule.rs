@@ -63,6 +63,10 @@ pub enum Saving {
     Coalesced,
     /// The request got the answer that another one with its `Idempotency-Key` got.
     Replayed,
+    /// The request got a stored answer, of which the API was not asked.
+    Cached,
+    /// The API answered 304, which it does not count.
+    NotModified,
 }
 
 /// The numbers of one rule, or of one host without a rule. Counting takes no lock and allocates nothing.
@@ -169,13 +173,15 @@ impl RetryReason {
 // === impl Saving ===
 
 impl Saving {
-    const ALL: [Self; 2] = [Self::Coalesced, Self::Replayed];
+    const ALL: [Self; 4] = [Self::Coalesced, Self::Replayed, Self::Cached, Self::NotModified];
 
     /// The value of the `by` label.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Coalesced => "coalesced",
             Self::Replayed => "replayed",
+            Self::Cached => "cached",
+            Self::NotModified => "not-modified",
         }
     }
 }

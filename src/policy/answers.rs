@@ -31,6 +31,15 @@ pub struct RetryPolicy {
     pub body: u64,
 }
 
+/// What is stored of an API's answers, to be used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CachePolicy {
+    /// How many bytes of memory it takes.
+    pub bytes: usize,
+    /// Whether the API is asked each time whether an answer is still the same.
+    pub always_revalidates: bool,
+}
+
 // === impl Spend ===
 
 impl Spend {

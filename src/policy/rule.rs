@@ -4,7 +4,7 @@ use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
 use super::{
     added::Added,
-    answers::{RetryPolicy, Spend, Trust},
+    answers::{CachePolicy, RetryPolicy, Spend, Trust},
     egress::Egress,
     host_pattern::HostPattern,
     turns::Turns,
@@ -75,6 +75,10 @@ pub struct Policy {
     pub retry: Option<RetryPolicy>,
     /// Whether a failing upstream is left alone for a while.
     pub breaker: bool,
+    /// What is stored of its answers; `None` stores nothing.
+    pub cache: Option<CachePolicy>,
+    /// Whether a 304 gives the slot of its request back, because the API does not count it.
+    pub free_not_modified: bool,
     /// Whether identical requests share one call.
     pub coalesce: bool,
     /// For how long the answer to a request with an `Idempotency-Key` is kept for further ones with it; `None` leaves the
@@ -162,6 +166,8 @@ impl Policy {
             trust: Trust::default(),
             retry: Some(RetryPolicy::default()),
             breaker: true,
+            cache: None,
+            free_not_modified: false,
             coalesce: false,
             idempotency_keys: None,
         }

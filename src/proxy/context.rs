@@ -16,6 +16,7 @@ use crate::{
     metrics::{Metrics, RuleMetrics},
     policy::{Gateway, Policy, Rules},
     proxy::{
+        cache::Caches,
         drain::Drain,
         incidents::Incidents,
         log_throttle::LogThrottle,
@@ -46,6 +47,8 @@ pub struct Proxy {
     pub(crate) reports: Reports,
     pub(crate) settings: CurrentSettings,
     pub(crate) replay_memory: Arc<ReplayMemory>,
+    /// The answers that are kept to be used again.
+    pub(crate) caches: Caches,
     /// The calls that identical requests share.
     pub(crate) sharing: Arc<SharedCalls>,
     /// The calls that requests with the same key share, and their answers.
@@ -150,6 +153,7 @@ impl Proxy {
                 access_log: parts.access_log,
             },
             replay_memory: Arc::new(ReplayMemory::new(MOST_KEPT)),
+            caches: Caches::default(),
             sharing: SharedCalls::new(),
             replays: Replays::new(),
             request_ids: RequestIds::new(parts.instance),
@@ -161,7 +165,10 @@ impl Proxy {
     /// Goes on under `rules` and with what `reload` says, all at once. Requests that wait keep their places, and those on
     /// their way end as they began. Must be called on a tokio runtime.
     pub fn reload(&self, rules: Rules, reload: Reload) {
-        self.settings.replace(reload, || self.lanes.reload(rules));
+        self.settings.replace(reload, || {
+            self.caches.retain(&rules);
+            self.lanes.reload(rules);
+        });
     }
 
     /// From now on the rule called `name` is what `change` makes of it, if it makes anything of it. Requests that wait keep

@@ -1,12 +1,15 @@
 //! HTTP messages on their way: fields, bodies, and how far an exchange has come. Knows of no connection.
 
 pub(crate) mod appetite;
+pub(crate) mod cache_control;
 pub(crate) mod fields;
 pub(crate) mod gateway;
 pub(crate) mod incoming_body;
 pub(crate) mod interim;
+pub(crate) mod kept_head;
 pub(crate) mod priority;
 pub(crate) mod progress;
+pub(crate) mod recorded_body;
 pub(crate) mod replay_buffer;
 pub(crate) mod request_body;
 pub(crate) mod shared_body;

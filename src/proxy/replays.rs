@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use http::{HeaderValue, response};
+use http::response;
 use parking_lot::Mutex;
 use tokio::{sync::watch, task::AbortHandle};
 
@@ -22,6 +22,7 @@ use crate::{
     proxy::{
         message::{
             incoming_body::BodyDigest,
+            kept_head,
             shared_body::{MOST, SharedBody, SharedMemory},
         },
         request_stats::RequestStats,
@@ -31,10 +32,6 @@ use crate::{
 
 /// How many bytes of answers are kept, over all of them.
 const MEMORY: usize = 64 * 1024 * 1024;
-/// What an answer costs beside its body and its fields.
-const ENTRY: usize = 1024;
-/// What a field costs beside its text.
-const FIELD: usize = 64;
 
 /// The calls that keys stand for, and the answers that are kept.
 pub(crate) struct Replays {
@@ -251,8 +248,8 @@ impl KeyedPlace {
             KeyedStage::Answered(answer) if answer.body.settle() => answer.clone(),
             _ => return,
         };
-        let head = settled(&answer.head);
-        let cost = cost(&head);
+        let head = kept_head::settled(&answer.head);
+        let cost = kept_head::cost(&head.headers);
         let tries = RequestStats::default();
         tries.add_tries_of(&answer.tries);
         let kept = KeyedAnswer { head, body: answer.body.clone(), tries, for_all: answer.for_all };
@@ -313,20 +310,4 @@ impl Drop for Lead {
             self.task.abort();
         }
     }
-}
-
-/// The head with values of its own: a value that was read is a piece of its read buffer, and would keep all of that.
-fn settled(head: &response::Parts) -> response::Parts {
-    let mut settled = head.clone();
-    for value in settled.headers.values_mut() {
-        let own = HeaderValue::from_bytes(value.as_bytes()).expect("it was one");
-        let is_sensitive = value.is_sensitive();
-        *value = own;
-        value.set_sensitive(is_sensitive);
-    }
-    settled
-}
-
-fn cost(head: &response::Parts) -> usize {
-    head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD).sum::<usize>() + ENTRY
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod access_log;
 pub(crate) mod ask;
+mod cache;
 mod claim;
 mod coalesce;
 pub(crate) mod count;

@@ -5,6 +5,7 @@
 mod support;
 
 mod answers;
+mod cache;
 mod calendar_limits;
 mod coalesce;
 mod commands;

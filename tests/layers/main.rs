@@ -29,7 +29,7 @@ const PROXY: &[(&str, &[&str])] = &[
     ("shared words", &["drain", "incidents", "log_throttle", "protocol", "recent", "request_stats", "retry_log"]),
     ("messages", &["message"]),
     ("connections to upstreams", &["outbound"]),
-    ("what a reload replaces, and what requests share", &["settings", "sharing", "replays"]),
+    ("what a reload replaces, and what requests share", &["settings", "sharing", "replays", "cache"]),
     ("a request at each stage", &["context", "session", "takeover", "exchange", "call"]),
     ("its steps", &["steps"]),
     ("what they would make of a request", &["explain"]),

@@ -116,6 +116,29 @@ pub(in crate::config) const WEIGHTS: Key<AssignedWeight> = Key::new(
     "flows, by name, and clients, by network, that get more than those of weight 1",
 )
 .default("[]");
+pub(in crate::config) const CACHE: Key<Option<usize>> = Key::new(
+    "cache",
+    answers::CACHE,
+    One("size or `\"off\"`"),
+    "memory for answers that are used again, each for the credentials that asked for it",
+)
+.default("\"off\"")
+.purpose();
+pub(in crate::config) const REVALIDATE: Key<bool> = Key::new(
+    "revalidate",
+    answers::REVALIDATE,
+    Words(&["stale", "always"]),
+    "which stored answers the API is asked about before they are used",
+)
+.default("\"stale\"");
+pub(in crate::config) const NOT_MODIFIED: Key<bool> = Key::new(
+    "not-modified",
+    answers::NOT_MODIFIED,
+    Words(&["charged", "free"]),
+    "whether the API counts requests that it answers with 304; if not, each gives its slot back",
+)
+.default("\"charged\"")
+.purpose();
 pub(in crate::config) const COALESCE: Key<bool> = Key::new(
     "coalesce",
     value::BOOLEAN,
@@ -211,6 +234,9 @@ pub(in crate::config) const RULE: Section = Section {
         PATIENCE.entry,
         URGENT.entry,
         WEIGHTS.entry,
+        CACHE.entry,
+        REVALIDATE.entry,
+        NOT_MODIFIED.entry,
         COALESCE.entry,
         IDEMPOTENCY_KEYS.entry,
         MARGIN.entry,

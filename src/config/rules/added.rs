@@ -10,11 +10,14 @@ use crate::{
 };
 
 /// The keys that only a rule for a whole host has: how it is reached, whose turn it is, what is made of answers.
-const OF_HOSTS: [&str; 19] = [
+const OF_HOSTS: [&str; 22] = [
     keys::PRESET.entry.name,
     keys::USAGE.entry.name,
     keys::URGENT.entry.name,
     keys::WEIGHTS.entry.name,
+    keys::CACHE.entry.name,
+    keys::REVALIDATE.entry.name,
+    keys::NOT_MODIFIED.entry.name,
     keys::COALESCE.entry.name,
     keys::IDEMPOTENCY_KEYS.entry.name,
     keys::ALLOW_PRIVATE.entry.name,

@@ -40,10 +40,37 @@ pub(in crate::config) const BREAKER: Grammar<bool> = SWITCH;
 pub(in crate::config) const BODY: Grammar<u64> =
     Grammar { expected: "a size", example: "\"1MiB\", \"64KiB\" or \"0\"", read: body };
 
+/// Bytes of answers that are kept to be used again.
+pub(in crate::config) const CACHE: Grammar<Option<usize>> =
+    Grammar { expected: "a size or \"off\"", example: "\"64MiB\" or \"off\"", read: cache };
+/// Whether every use is validated.
+pub(in crate::config) const REVALIDATE: Grammar<bool> = Grammar {
+    expected: "which stored answers are validated",
+    example: "\"stale\" or \"always\"",
+    read: |text| match text {
+        "stale" => Ok(false),
+        "always" => Ok(true),
+        _ => Err(ParseHint::default()),
+    },
+};
+/// Whether a 304 costs nothing.
+pub(in crate::config) const NOT_MODIFIED: Grammar<bool> = Grammar {
+    expected: "what a 304 costs",
+    example: "\"charged\" or \"free\"",
+    read: |text| match text {
+        "charged" => Ok(false),
+        "free" => Ok(true),
+        _ => Err(ParseHint::default()),
+    },
+};
+
 const SWITCH: Grammar<bool> = Grammar { expected: "\"on\" or \"off\"", example: "\"on\" or \"off\"", read: switch };
 
 /// The largest body that is kept. Every request on its way may hold as much in memory: a hundred of them 6.4 GB.
 const MOST: u64 = 64 << 20;
+
+/// The smallest cache: an answer may take an eighth of it.
+const SMALLEST: u64 = 64 << 10;
 
 /// Names of units, in small letters, and their bytes.
 const UNITS: [(&str, u64); 7] = [
@@ -76,10 +103,31 @@ fn retry(text: &str) -> Result<bool, ParseHint> {
 }
 
 fn body(text: &str) -> Result<u64, ParseHint> {
+    size(text)?.filter(|bytes| *bytes <= MOST).ok_or_else(|| {
+        let hint = "write at most \"64MiB\"; larger bodies are passed on as they come, and not sent again";
+        ParseHint::said(format!("{text:?} is too much to keep in memory for each request on its way"), hint)
+    })
+}
+
+fn cache(text: &str) -> Result<Option<usize>, ParseHint> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let bytes = size(text)?.and_then(|bytes| usize::try_from(bytes).ok());
+    match bytes {
+        Some(0) => Ok(None),
+        Some(bytes) if bytes as u64 >= SMALLEST => Ok(Some(bytes)),
+        Some(_) => Err(ParseHint::said(format!("{text:?} holds hardly an answer"), "write \"64KiB\" or more")),
+        None => Err(ParseHint::said(format!("{text:?} is more than there is"), "write \"64MiB\"")),
+    }
+}
+
+/// How many bytes these are; `None` if there is no such number.
+fn size(text: &str) -> Result<Option<u64>, ParseHint> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let unit = unit.trim_start().to_ascii_lowercase();
-    let bytes = match UNITS.iter().find(|(name, _)| *name == unit) {
+    Ok(match UNITS.iter().find(|(name, _)| *name == unit) {
         _ if number.is_empty() => return Err(ParseHint::default()),
         // Nothing is nothing in every unit.
         None if unit.is_empty() && number.bytes().all(|digit| digit == b'0') => Some(0),
@@ -88,10 +136,6 @@ fn body(text: &str) -> Result<u64, ParseHint> {
         }
         None => return Err(meant(number, &unit)),
         Some((_, bytes)) => number.parse().ok().and_then(|number: u64| number.checked_mul(*bytes)),
-    };
-    bytes.filter(|bytes| *bytes <= MOST).ok_or_else(|| {
-        let hint = "write at most \"64MiB\"; larger bodies are passed on as they come, and not sent again";
-        ParseHint::said(format!("{text:?} is too much to keep in memory for each request on its way"), hint)
     })
 }
 
@@ -142,6 +186,19 @@ mod tests {
                 "{text}: {wrong:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_cache_has_a_size_or_is_off() {
+        for (text, bytes) in [("off", None), ("0", None), ("64KiB", Some(65_536)), ("4GiB", Some(4_294_967_296))] {
+            assert_eq!(CACHE.read(text), Ok(bytes), "{text}");
+        }
+        assert_eq!(CACHE.read("1KiB").unwrap_err().hint, "write \"64KiB\" or more");
+        assert_eq!(CACHE.read("64").unwrap_err().hint, "write \"64B\" for bytes, \"64KiB\" or \"64MiB\"");
+        assert_eq!(CACHE.read("99999999999999999999GiB").unwrap_err().hint, "write \"64MiB\"");
+        assert_eq!(CACHE.read("on").unwrap_err().hint, "write \"64MiB\" or \"off\"");
+        assert_eq!((REVALIDATE.read("always"), REVALIDATE.read("stale")), (Ok(true), Ok(false)));
+        assert_eq!((NOT_MODIFIED.read("free"), NOT_MODIFIED.read("charged")), (Ok(true), Ok(false)));
     }
 
     #[test]

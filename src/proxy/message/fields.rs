@@ -251,7 +251,7 @@ fn belongs_into_head(name: &HeaderName) -> bool {
 
 /// Removes every line of the field `name` in which another hop uses our name.
 #[cold]
-fn remove_our_status(fields: &mut HeaderMap, name: HeaderName) {
+pub(crate) fn remove_our_status(fields: &mut HeaderMap, name: HeaderName) {
     let is_ours = |member: &str| {
         let name = member.split(';').next().unwrap_or_default();
         name.trim().trim_matches('"').eq_ignore_ascii_case("andante")
@@ -313,7 +313,7 @@ pub(crate) fn remove_our_timing(fields: &mut HeaderMap) {
 }
 
 /// The members of a line whose values may be quoted, with commas in them (RFC 9110 §5.6.4).
-fn quoted_members(line: &[u8]) -> Vec<&[u8]> {
+pub(crate) fn quoted_members(line: &[u8]) -> Vec<&[u8]> {
     let (mut quoted, mut escaped) = (false, false);
     let members = line.split(|byte| {
         match byte {

@@ -17,7 +17,14 @@ use crate::{
     error::BoxError,
     lane::Permit,
     proxy::{
-        message::{fields, progress::Progress, shared_body::SharedReader, stream_body::StreamBody, usage::UsageReader},
+        message::{
+            fields,
+            progress::Progress,
+            recorded_body::{RecordedBody, ReplayedBody},
+            shared_body::SharedReader,
+            stream_body::StreamBody,
+            usage::UsageReader,
+        },
         outbound::host_pool::PooledConnection,
     },
     tls::Protocol,
@@ -33,6 +40,10 @@ pub(crate) enum ResponseBody {
     Held(VecDeque<Frame<Bytes>>),
     /// The upstream's, which others read too.
     Shared(Box<SharedReader>),
+    /// Any of the others, which is recorded as it passes.
+    Recorded(Box<RecordedBody<Self>>),
+    /// The upstream's to an earlier request, which was recorded.
+    Replayed(Box<ReplayedBody>),
 }
 
 /// The body of an answer from upstream. Its end, or its being dropped, settles everything that the request holds.
@@ -75,6 +86,8 @@ impl http_body::Body for ResponseBody {
             Self::Upstream(body) => body.poll_frame(cx),
             Self::Held(frames) => Poll::Ready(frames.pop_front().map(Ok)),
             Self::Shared(reader) => reader.poll_frame(cx),
+            Self::Recorded(body) => body.poll_frame(cx),
+            Self::Replayed(body) => Poll::Ready(body.next().map(Ok)),
         }
     }
 
@@ -84,6 +97,8 @@ impl http_body::Body for ResponseBody {
             Self::Upstream(body) => body.ahead.is_empty() && body.source.is_end_stream(),
             Self::Held(frames) => frames.is_empty(),
             Self::Shared(reader) => reader.is_end_stream(),
+            Self::Recorded(body) => body.is_end_stream(),
+            Self::Replayed(body) => body.left() == 0,
         }
     }
 
@@ -95,6 +110,8 @@ impl http_body::Body for ResponseBody {
             Self::Held(frames) if frames.iter().any(Frame::is_trailers) => SizeHint::new(),
             Self::Held(frames) => SizeHint::with_exact(length(frames)),
             Self::Shared(reader) => reader.size_hint(),
+            Self::Recorded(body) => body.size_hint(),
+            Self::Replayed(body) => SizeHint::with_exact(body.left()),
         }
     }
 }

@@ -48,7 +48,13 @@ const IGNORED: [&str; 34] = [
 
 /// A hash of the fields that tell a request apart; `half` says which of the two. Their order does not matter.
 pub(super) fn fields_hash(fields: &HeaderMap, half: u8) -> u64 {
-    let telling = fields.keys().filter(|name| !is_ignored(name.as_str()) && !is_patience(fields, name));
+    fields_hash_without(fields, &[], half)
+}
+
+/// The same, where these `others` do not tell it apart either.
+pub(super) fn fields_hash_without(fields: &HeaderMap, others: &[&str], half: u8) -> u64 {
+    let tells = |name: &str| !is_ignored(name) && !others.contains(&name);
+    let telling = fields.keys().filter(|name| tells(name.as_str()) && !is_patience(fields, name));
     let hashes = telling.map(|name| {
         let values: Vec<_> = fields.get_all(name).iter().map(http::HeaderValue::as_bytes).collect();
         keyed_hash::of((half, name.as_str(), values))
@@ -58,9 +64,14 @@ pub(super) fn fields_hash(fields: &HeaderMap, half: u8) -> u64 {
 
 /// Whether an answer with these fields may be another one where requests are told apart by [`fields_hash`].
 pub(super) fn varies(answer: &HeaderMap) -> bool {
+    varies_without(answer, &[])
+}
+
+/// The same for [`fields_hash_without`].
+pub(super) fn varies_without(answer: &HeaderMap, others: &[&str]) -> bool {
     fields::tokens(answer, &VARY)
         .map(str::to_ascii_lowercase)
-        .any(|name| name == "*" || name == "prefer" || is_ignored(&name))
+        .any(|name| name == "*" || name == "prefer" || is_ignored(&name) || others.contains(&name.as_str()))
 }
 
 fn is_ignored(name: &str) -> bool {

@@ -1,15 +1,16 @@
-//! Has requests share calls and answers, where their rule says so. Does nothing where no rule asks for it.
+//! Has requests share calls and answers, where their rule says so: what is stored, then calls that are under way. Does
+//! nothing where no rule asks for it.
 
 use http::Response;
 use tower::service_fn;
 
-use super::{coalesce, idempotency};
+use super::{cache, coalesce, idempotency};
 use crate::proxy::{
     call::{Answered, BoxedCall, Step},
     outbound::response_body::ResponseBody,
 };
 
-/// Has requests share one call that ask for the same, or bring the same `Idempotency-Key`.
+/// Answers requests from a cache, and has those share one call that ask for the same, or bring the same `Idempotency-Key`.
 pub(crate) fn answers<S>(inner: S) -> impl Step<BoxedCall, Response<ResponseBody>>
 where
     S: Step<BoxedCall, Response<ResponseBody>>,
@@ -18,13 +19,23 @@ where
         let mut inner = inner.clone();
         async move {
             let policy = call.route.lane.policy();
-            if policy.coalesce || policy.idempotency_keys.is_some() {
+            if policy.coalesce || policy.idempotency_keys.is_some() || policy.cache.is_some() {
                 // Boxed: rare, and every request would carry its size.
-                return Box::pin(share(inner, call)).await;
+                return Box::pin(answer(inner, call)).await;
             }
             inner.call(call).await
         }
     })
+}
+
+async fn answer<S>(inner: S, call: BoxedCall) -> Answered
+where
+    S: Step<BoxedCall, Response<ResponseBody>>,
+{
+    if call.route.lane.policy().cache.is_none() {
+        return share(inner, call).await;
+    }
+    cache::answer(service_fn(move |call| share(inner.clone(), call)), call).await
 }
 
 async fn share<S>(mut inner: S, call: BoxedCall) -> Answered

@@ -11,8 +11,10 @@ use crate::{
     clock::Instant,
     error::Error,
     hint::{self, Cause, Hint},
-    lane::{Lane, Permit},
+    lane::{Lane, Permit, Usage},
     learn::{AnswerReport, RouteName},
+    limit::Unit,
+    metrics::Saving,
     proxy::{
         exchange::Exchange,
         log_throttle::LogTopic,
@@ -99,6 +101,10 @@ pub(crate) async fn judge(
     };
     if broken.is_none() || refused {
         body.permit().answered(&AnswerReport { hint: &hint, failed, route: route_name }, written);
+    }
+    if parts.status == StatusCode::NOT_MODIFIED && route.lane.policy().free_not_modified && broken.is_none() {
+        body.permit().used(&Usage { said: vec![(Unit::REQUESTS, 0)], ..Usage::default() });
+        route.lane.metrics().saved(Saving::NotModified);
     }
     if let Some(usage) = UsageReader::new(&route.lane.policy().usage, &parts.headers).filter(|_| !refused) {
         body.read_usage(usage);

@@ -1,0 +1,238 @@
+//! Private caches (RFC 9111), one for each rule that has one: their memory, and what ends the life of what is in them.
+//!
+//! Whose an answer is, is a part of its [`Key`]; this module never looks at requests. What is stored is bounded, what is
+//! being stored counts as stored, and those answers go first that were not used for the longest time.
+
+pub(crate) mod freshness;
+pub(crate) mod stored;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{HashMap, HashSet},
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use lru::LruCache;
+use parking_lot::{Mutex, RwLock};
+
+use self::stored::{StoredAnswer, StoredHead};
+use super::sharing::Key;
+use crate::{
+    policy::{CachePolicy, Policy, Rules},
+    proxy::message::recorded_body::BodyRecorder,
+};
+
+/// One answer takes at most this part of its cache.
+const PART: usize = 8;
+/// Resources are told apart by this many counters; two that share one are only forgotten a little more often.
+const CHANGES: usize = 4096;
+
+/// The caches of all rules.
+#[derive(Default)]
+pub(crate) struct Caches {
+    by_rule: RwLock<HashMap<Arc<str>, Arc<Cache>>>,
+}
+
+/// The cache of one rule.
+pub(crate) struct Cache {
+    most: usize,
+    content: Mutex<Content>,
+    /// How often requests may have changed each resource, as far as the cache saw.
+    changes: Box<[AtomicU64]>,
+}
+
+/// What a URL stands for, whoever asks; a keyed hash of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Resource(pub(crate) u64);
+
+/// A resource as it was when a request for it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Version {
+    resource: Resource,
+    changes: u64,
+}
+
+struct Content {
+    answers: LruCache<Key, Entry>,
+    /// What is being stored.
+    recordings: HashSet<Key>,
+    /// The bytes that both take.
+    used: usize,
+}
+
+struct Entry {
+    answer: Arc<StoredAnswer>,
+    version: Version,
+    cost: usize,
+}
+
+/// An answer that is being stored while its body passes. Dropped before it is complete, it is not.
+pub(crate) struct Recording {
+    cache: Arc<Cache>,
+    key: Key,
+    version: Version,
+    head: Option<StoredHead>,
+    body: Vec<u8>,
+    /// The bytes that it takes so far.
+    cost: usize,
+}
+
+// === impl Caches ===
+
+impl Caches {
+    /// The cache of the rule that `policy` is, if it has one.
+    pub(crate) fn of(&self, policy: &Policy) -> Option<Arc<Cache>> {
+        let CachePolicy { bytes, .. } = policy.cache?;
+        let fits = |cache: &&Arc<Cache>| cache.most == bytes;
+        if let Some(cache) = self.by_rule.read().get(&policy.name).filter(fits) {
+            return Some(cache.clone());
+        }
+        let mut caches = self.by_rule.write();
+        if let Some(cache) = caches.get(&policy.name).filter(fits) {
+            return Some(cache.clone());
+        }
+        // One of another size starts anew.
+        let cache = Cache::new(bytes);
+        caches.insert(policy.name.clone(), cache.clone());
+        Some(cache)
+    }
+
+    /// Forgets the caches of rules that `rules` does not have.
+    pub(crate) fn retain(&self, rules: &Rules) {
+        let has_cache = |name: &str| rules.iter().any(|rule| *rule.name == *name && rule.cache.is_some());
+        self.by_rule.write().retain(|name, _| has_cache(name));
+    }
+}
+
+// === impl Cache ===
+
+impl Cache {
+    /// One that takes up to `most` bytes.
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        let content = Content { answers: LruCache::unbounded(), recordings: HashSet::new(), used: 0 };
+        let changes = (0..CHANGES).map(|_| AtomicU64::new(0)).collect();
+        Arc::new(Self { most, content: Mutex::new(content), changes })
+    }
+
+    /// `resource` as it is now.
+    pub(crate) fn version(&self, resource: Resource) -> Version {
+        Version { resource, changes: self.counter(resource).load(Ordering::SeqCst) }
+    }
+
+    /// A request may have changed `resource`: what was asked for before is not used any more, by anybody (RFC 9111 §4.4).
+    pub(crate) fn changed(&self, resource: Resource) {
+        self.counter(resource).fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The answer that is stored for `key`, if the resource is still in this `version`.
+    pub(crate) fn find(&self, key: Key, version: Version) -> Option<Arc<StoredAnswer>> {
+        let mut content = self.content.lock();
+        if content.answers.get(&key)?.version == version {
+            return content.answers.get(&key).map(|entry| entry.answer.clone());
+        }
+        content.remove(&key);
+        None
+    }
+
+    /// Forgets what is stored for `key`.
+    pub(crate) fn forget(&self, key: Key) {
+        self.content.lock().remove(&key);
+    }
+
+    /// Stores `answer` for `key`, to a request that was sent when the resource was in this `version`.
+    pub(crate) fn store(&self, key: Key, version: Version, answer: Arc<StoredAnswer>) {
+        let cost = answer.head.cost() + answer.body.len();
+        let mut content = self.content.lock();
+        content.remove(&key);
+        if content.take(cost, self.most) {
+            content.answers.put(key, Entry { answer, version, cost });
+        }
+    }
+
+    /// Begins to store an answer with `head`, whose body has at least `least` bytes. `None` if it is too large, or is being
+    /// stored already.
+    pub(crate) fn record(
+        self: &Arc<Self>,
+        key: Key,
+        version: Version,
+        head: StoredHead,
+        least: u64,
+    ) -> Option<Recording> {
+        let cost = head.cost();
+        if usize::try_from(least).ok()?.saturating_add(cost) > self.most / PART {
+            return None;
+        }
+        let mut content = self.content.lock();
+        if content.recordings.contains(&key) || !content.take(cost, self.most) {
+            return None;
+        }
+        content.recordings.insert(key);
+        drop(content);
+        Some(Recording { cache: self.clone(), key, version, head: Some(head), body: Vec::new(), cost })
+    }
+
+    fn counter(&self, resource: Resource) -> &AtomicU64 {
+        &self.changes[resource.0 as usize % CHANGES]
+    }
+}
+
+// === impl Content ===
+
+impl Content {
+    /// Makes room for `bytes`; `false` if there is none although no answer is left.
+    fn take(&mut self, bytes: usize, most: usize) -> bool {
+        self.used += bytes;
+        while self.used > most {
+            let Some((_, entry)) = self.answers.pop_lru() else {
+                self.used -= bytes;
+                return false;
+            };
+            self.used -= entry.cost;
+        }
+        true
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(entry) = self.answers.pop(key) {
+            self.used -= entry.cost;
+        }
+    }
+}
+
+// === impl Recording ===
+
+impl BodyRecorder for Recording {
+    fn piece(&mut self, piece: &[u8]) -> bool {
+        let after = self.cost + piece.len();
+        if after > self.cache.most / PART || !self.cache.content.lock().take(piece.len(), self.cache.most) {
+            return false;
+        }
+        self.cost = after;
+        self.body.extend_from_slice(piece);
+        true
+    }
+
+    fn complete(mut self: Box<Self>) {
+        let Some(head) = self.head.take() else { return };
+        let answer = Arc::new(StoredAnswer { head, body: mem::take(&mut self.body).into_boxed_slice().into() });
+        // What it takes is the answer's from here on.
+        let cost = mem::take(&mut self.cost);
+        let mut content = self.cache.content.lock();
+        content.remove(&self.key);
+        content.answers.put(self.key, Entry { answer, version: self.version, cost });
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        let mut content = self.cache.content.lock();
+        content.used -= self.cost;
+        content.recordings.remove(&self.key);
+    }
+}

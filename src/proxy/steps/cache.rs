@@ -1,0 +1,255 @@
+//! Answers requests from the private cache of their rule (RFC 9111), and stores what may be used again.
+//!
+//! Above the queue: what is answered from the cache takes no slot. What is stale is validated by a request that takes one.
+
+mod key;
+mod status;
+
+use std::sync::Arc;
+
+use http::{
+    HeaderMap, HeaderValue, Method, Response, StatusCode,
+    header::{CONTENT_LENGTH, ETAG, LAST_MODIFIED, UPGRADE},
+};
+use http_body::Body as _;
+
+use self::status::Forwarded;
+use crate::{
+    clock::Instant,
+    error::Error,
+    metrics::Saving,
+    proxy::{
+        cache::{
+            Cache, Resource, Version,
+            freshness::Received,
+            stored::{StoredAnswer, StoredHead, Verdict},
+        },
+        call::{Answered, BoxedCall, Call, Step},
+        exchange::Exchange,
+        message::{
+            cache_control::RequestDirectives,
+            fields,
+            recorded_body::{RecordedBody, ReplayedBody},
+        },
+        outbound::response_body::ResponseBody,
+        request_stats::Wait,
+        sharing::Key,
+    },
+};
+
+/// Where the answer to a request is looked for, and stored.
+struct Place {
+    cache: Arc<Cache>,
+    key: Key,
+    version: Version,
+}
+
+/// What is stored is used no more when a request is over that may have changed it.
+struct Change {
+    cache: Arc<Cache>,
+    resource: Resource,
+    /// The API says that it has not.
+    failed: bool,
+}
+
+/// Answers `call` from the cache of its rule, or has `inner` do it.
+pub(super) async fn answer<S>(mut inner: S, call: BoxedCall) -> Answered
+where
+    S: Step<BoxedCall, Response<ResponseBody>>,
+{
+    let (request, policy) = (&call.request, call.route.lane.policy());
+    // Tunnels, and what becomes one.
+    let tunnel = *request.method() == Method::CONNECT || request.headers().contains_key(UPGRADE);
+    let Some(cache) = call.exchange.proxy.caches.of(policy).filter(|_| !tunnel) else {
+        return inner.call(call).await;
+    };
+    if !request.method().is_safe() {
+        return change(inner, cache, call).await;
+    }
+    let asked = RequestDirectives::of(request.headers());
+    if asked.no_store || !key::is_plain(&call) {
+        return if asked.only_if_cached { Err(Error::NotStored) } else { pass(inner, call, Forwarded::Bypass).await };
+    }
+    read(inner, cache, call, asked).await
+}
+
+/// Passes `call` on, and leaves what is stored alone.
+async fn pass<S>(mut inner: S, call: BoxedCall, why: Forwarded) -> Answered
+where
+    S: Step<BoxedCall, Response<ResponseBody>>,
+{
+    let mut answer = inner.call(call).await?;
+    let fields = answer.headers_mut();
+    let also: &[&str] = if status::take_collapsed(fields) { &["collapsed"] } else { &[] };
+    status::forwarded(fields, why, None, also);
+    Ok(answer)
+}
+
+/// Passes a `call` on that may change what it asks for (RFC 9111 §4.4).
+async fn change<S>(inner: S, cache: Arc<Cache>, call: BoxedCall) -> Answered
+where
+    S: Step<BoxedCall, Response<ResponseBody>>,
+{
+    let (route, uri) = (call.route.clone(), call.request.uri().clone());
+    let mut change = Change { resource: key::resource(&call), cache, failed: false };
+    let answer = pass(inner, call, Forwarded::Method).await?;
+    let status = answer.status();
+    change.failed = status.is_client_error() || status.is_server_error();
+    if !change.failed {
+        for resource in key::also_changed(&route.origin, &uri, answer.headers()) {
+            change.cache.changed(resource);
+        }
+    }
+    Ok(answer)
+}
+
+/// Answers a GET or HEAD from `cache`, if it may; passes it on if not.
+async fn read<S>(mut inner: S, cache: Arc<Cache>, mut call: BoxedCall, asked: RequestDirectives) -> Answered
+where
+    S: Step<BoxedCall, Response<ResponseBody>>,
+{
+    let always = call.route.lane.policy().cache.is_some_and(|cache| cache.always_revalidates);
+    let (key, version) = (key::of(&call), cache.version(key::resource(&call)));
+    let stored = cache.find(key, version);
+    let exchange = call.exchange.clone();
+    let now = exchange.proxy.clock.now();
+    let why = match stored.as_ref().map(|stored| stored.head.verdict(&asked, always, now)) {
+        Some(Verdict::Fresh) => return Ok(hit(&call, stored.as_ref().expect("looked at just now"), now)),
+        Some(Verdict::Stale) => Forwarded::Stale,
+        Some(Verdict::NotAsAsked) => Forwarded::Request,
+        None => Forwarded::Miss,
+    };
+    if asked.only_if_cached {
+        return Err(Error::NotStored);
+    }
+    if *call.request.method() == Method::HEAD {
+        return pass(inner, call, why).await;
+    }
+    // A worker that asks with what it has gets the answer to that.
+    let validates = !key::is_conditional(call.request.headers())
+        && stored.as_ref().is_some_and(|stored| stored.head.ask(call.request.headers_mut()));
+    let waited = exchange.stats.waiting_time();
+    let mut answer = inner.call(call).await?;
+    let at = exchange.proxy.clock.now();
+    // What it waited for its slot is no part of the way.
+    let waited = exchange.stats.waiting_time().saturating_sub(waited);
+    let received =
+        Received { at, time_of_day: exchange.proxy.clock.time_of_day(), delay: at.since(now).saturating_sub(waited) };
+    let place = Place { cache, key, version };
+    let collapsed = status::take_collapsed(answer.headers_mut());
+    let status = stored.as_ref().map(|_| answer.status());
+    let (answer, also): (_, &[&str]) = match stored {
+        Some(stored) if answer.status() == StatusCode::NOT_MODIFIED => {
+            let answer = place.validated(stored, answer, validates, &received, &exchange);
+            (answer, if collapsed { &["collapsed"] } else { &[] })
+        }
+        // The request whose call it was stores it.
+        _ if collapsed => (answer, &["collapsed"]),
+        _ => match place.recorded(answer, &received) {
+            (answer, true) => (answer, &["stored"]),
+            (answer, false) => (answer, &[]),
+        },
+    };
+    Ok(noted(answer, why, status, also))
+}
+
+/// What is `stored`, for the worker of `call`.
+fn hit(call: &Call, stored: &StoredAnswer, now: Instant) -> Response<ResponseBody> {
+    let request = &call.request;
+    let mut answer = if key::is_conditional(request.headers()) && stored.head.is_known_to(request.headers()) {
+        call.exchange.progress.rest();
+        with_head(StatusCode::NOT_MODIFIED, stored.head.fields_of_304(now), ResponseBody::Own(None))
+    } else if *request.method() == Method::HEAD {
+        call.exchange.progress.rest();
+        let mut fields = stored.head.fields(now);
+        fields.insert(CONTENT_LENGTH, HeaderValue::from(stored.body.len()));
+        with_head(stored.head.status(), fields, ResponseBody::Own(None))
+    } else {
+        replayed(stored, now, &call.exchange)
+    };
+    let fields = answer.headers_mut();
+    fields::set_our_timing(fields, Wait::default());
+    status::hit(fields);
+    call.route.lane.metrics().saved(Saving::Cached);
+    answer
+}
+
+fn replayed(stored: &StoredAnswer, now: Instant, exchange: &Exchange) -> Response<ResponseBody> {
+    let body = ReplayedBody::new(stored.body.clone(), exchange.progress.clone());
+    with_head(stored.head.status(), stored.head.fields(now), ResponseBody::Replayed(Box::new(body)))
+}
+
+fn with_head(status: StatusCode, fields: HeaderMap, body: ResponseBody) -> Response<ResponseBody> {
+    let mut answer = Response::new(body);
+    (*answer.status_mut(), *answer.headers_mut()) = (status, fields);
+    answer
+}
+
+fn noted(
+    mut answer: Response<ResponseBody>,
+    why: Forwarded,
+    status: Option<StatusCode>,
+    also: &[&str],
+) -> Response<ResponseBody> {
+    status::forwarded(answer.headers_mut(), why, status, also);
+    answer
+}
+
+// === impl Place ===
+
+impl Place {
+    /// What the worker gets of a 304, `answer`, which may be about what is `stored`. It `validates`: andante asked.
+    fn validated(
+        &self,
+        stored: Arc<StoredAnswer>,
+        answer: Response<ResponseBody>,
+        validates: bool,
+        received: &Received,
+        exchange: &Exchange,
+    ) -> Response<ResponseBody> {
+        let new = answer.headers();
+        // What the worker asked with may be another answer than ours.
+        let ours = validates || new.contains_key(ETAG) || new.contains_key(LAST_MODIFIED);
+        let head = if ours { stored.head.freshened(new, received) } else { None };
+        let stored = match head {
+            _ if !key::is_stored(new) => {
+                self.cache.forget(self.key);
+                stored
+            }
+            Some(head) => {
+                let freshened = Arc::new(StoredAnswer { head, body: stored.body.clone() });
+                self.cache.store(self.key, self.version, freshened.clone());
+                freshened
+            }
+            None => stored,
+        };
+        if !validates {
+            return answer;
+        }
+        // Its end would be taken for that of the answer that follows.
+        drop(answer);
+        replayed(&stored, received.at, exchange)
+    }
+
+    /// `answer`, which is stored as it passes if it may be; and whether it is.
+    fn recorded(&self, answer: Response<ResponseBody>, received: &Received) -> (Response<ResponseBody>, bool) {
+        let head =
+            StoredHead::of(answer.status(), answer.headers(), received).filter(|_| key::is_stored(answer.headers()));
+        let least = answer.body().size_hint().lower();
+        let Some(recording) = head.and_then(|head| self.cache.record(self.key, self.version, head, least)) else {
+            return (answer, false);
+        };
+        let record = |body| ResponseBody::Recorded(Box::new(RecordedBody::new(body, Box::new(recording))));
+        (answer.map(record), true)
+    }
+}
+
+// === impl Change ===
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        if !self.failed {
+            self.cache.changed(self.resource);
+        }
+    }
+}
