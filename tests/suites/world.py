@@ -12,8 +12,8 @@ import certificates
 from install import PLACE
 from upstream import free_ports
 
-# Intercepted; and left alone, so that its tunnels are blind.
-NAMES = ["seen.test", "blind.test"]
+# Intercepted; left alone, so that its tunnels are blind; and with a cache.
+NAMES = ["seen.test", "blind.test", "cache.test"]
 
 CONFIG = """
 listen = ["127.0.0.1:{proxy}"]
@@ -35,6 +35,13 @@ limits = ["100000/s burst 100000"]
 resolve = "127.0.0.1"
 https = "tunnel"
 allow-private = true
+
+[[rule]]
+host = "cache.test"
+resolve = "127.0.0.1"
+retry = "off"
+allow-private = true
+cache = "64MiB"
 """
 
 
