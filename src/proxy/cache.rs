@@ -10,12 +10,9 @@ pub(crate) mod stored;
 mod tests;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, hash_map::Entry},
     mem,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
 };
 
 use lru::LruCache;
@@ -30,8 +27,6 @@ use crate::{
 
 /// One answer takes at most this part of its cache.
 const PART: usize = 8;
-/// Resources are told apart by this many counters; two that share one are only forgotten a little more often.
-const CHANGES: usize = 4096;
 
 /// The caches of all rules.
 #[derive(Default)]
@@ -43,32 +38,42 @@ pub(crate) struct Caches {
 pub(crate) struct Cache {
     most: usize,
     content: Mutex<Content>,
-    /// How often requests may have changed each resource, as far as the cache saw.
-    changes: Box<[AtomicU64]>,
 }
 
 /// What a URL stands for, whoever asks; a keyed hash of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Resource(pub(crate) u64);
 
-/// A resource as it was when a request for it was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A resource as it was when a request for it was sent. While anybody holds one, the cache counts its changes.
 pub(crate) struct Version {
+    cache: Arc<Cache>,
     resource: Resource,
     changes: u64,
 }
 
+/// What is known of a resource of which answers are stored, or on their way.
+#[derive(Default)]
+struct Watched {
+    /// How often requests may have changed it.
+    changes: u64,
+    /// How many answers and [versions](Version) there are of it.
+    users: usize,
+}
+
 struct Content {
-    answers: LruCache<Key, Entry>,
+    answers: LruCache<Key, StoredEntry>,
     /// What is being stored.
     recordings: HashSet<Key>,
+    watched: HashMap<Resource, Watched>,
     /// The bytes that both take.
     used: usize,
 }
 
-struct Entry {
+struct StoredEntry {
     answer: Arc<StoredAnswer>,
-    version: Version,
+    resource: Resource,
+    /// The changes of the resource when it was asked for.
+    changes: u64,
     cost: usize,
 }
 
@@ -115,26 +120,30 @@ impl Caches {
 impl Cache {
     /// One that takes up to `most` bytes.
     pub(crate) fn new(most: usize) -> Arc<Self> {
-        let content = Content { answers: LruCache::unbounded(), recordings: HashSet::new(), used: 0 };
-        let changes = (0..CHANGES).map(|_| AtomicU64::new(0)).collect();
-        Arc::new(Self { most, content: Mutex::new(content), changes })
+        let (recordings, watched) = (HashSet::new(), HashMap::new());
+        let content = Content { answers: LruCache::unbounded(), recordings, watched, used: 0 };
+        Arc::new(Self { most, content: Mutex::new(content) })
     }
 
     /// `resource` as it is now.
-    pub(crate) fn version(&self, resource: Resource) -> Version {
-        Version { resource, changes: self.counter(resource).load(Ordering::SeqCst) }
+    pub(crate) fn version(self: &Arc<Self>, resource: Resource) -> Version {
+        let changes = self.content.lock().watch(resource);
+        Version { cache: self.clone(), resource, changes }
     }
 
     /// A request may have changed `resource`: what was asked for before is not used any more, by anybody (RFC 9111 §4.4).
     pub(crate) fn changed(&self, resource: Resource) {
-        self.counter(resource).fetch_add(1, Ordering::SeqCst);
+        if let Some(watched) = self.content.lock().watched.get_mut(&resource) {
+            watched.changes += 1;
+        }
     }
 
     /// The answer that is stored for `key`, if the resource is still in this `version`.
-    pub(crate) fn find(&self, key: Key, version: Version) -> Option<Arc<StoredAnswer>> {
+    pub(crate) fn find(&self, key: Key, version: &Version) -> Option<Arc<StoredAnswer>> {
         let mut content = self.content.lock();
-        if content.answers.get(&key)?.version == version {
-            return content.answers.get(&key).map(|entry| entry.answer.clone());
+        let entry = content.answers.get(&key)?;
+        if (entry.resource, entry.changes) == (version.resource, version.changes) {
+            return Some(entry.answer.clone());
         }
         content.remove(&key);
         None
@@ -146,12 +155,12 @@ impl Cache {
     }
 
     /// Stores `answer` for `key`, to a request that was sent when the resource was in this `version`.
-    pub(crate) fn store(&self, key: Key, version: Version, answer: Arc<StoredAnswer>) {
+    pub(crate) fn store(&self, key: Key, version: &Version, answer: Arc<StoredAnswer>) {
         let cost = answer.head.cost() + answer.body.len();
         let mut content = self.content.lock();
         content.remove(&key);
         if content.take(cost, self.most) {
-            content.answers.put(key, Entry { answer, version, cost });
+            content.put(key, version, answer, cost);
         }
     }
 
@@ -160,7 +169,7 @@ impl Cache {
     pub(crate) fn record(
         self: &Arc<Self>,
         key: Key,
-        version: Version,
+        version: &Version,
         head: StoredHead,
         least: u64,
     ) -> Option<Recording> {
@@ -174,11 +183,8 @@ impl Cache {
         }
         content.recordings.insert(key);
         drop(content);
+        let version = version.clone();
         Some(Recording { cache: self.clone(), key, version, head: Some(head), body: Vec::new(), cost })
-    }
-
-    fn counter(&self, resource: Resource) -> &AtomicU64 {
-        &self.changes[resource.0 as usize % CHANGES]
     }
 }
 
@@ -193,15 +199,57 @@ impl Content {
                 self.used -= bytes;
                 return false;
             };
-            self.used -= entry.cost;
+            self.forgotten(&entry);
         }
         true
     }
 
+    /// Puts an answer in that was asked for in this `version`; its `cost` was [taken](Self::take).
+    fn put(&mut self, key: Key, version: &Version, answer: Arc<StoredAnswer>, cost: usize) {
+        let Version { resource, changes, .. } = *version;
+        self.watch(resource);
+        self.answers.put(key, StoredEntry { answer, resource, changes, cost });
+    }
+
     fn remove(&mut self, key: &Key) {
         if let Some(entry) = self.answers.pop(key) {
-            self.used -= entry.cost;
+            self.forgotten(&entry);
         }
+    }
+
+    fn forgotten(&mut self, entry: &StoredEntry) {
+        self.used -= entry.cost;
+        self.unwatch(entry.resource);
+    }
+
+    /// Counts another user of `resource`, and says how often that has changed.
+    fn watch(&mut self, resource: Resource) -> u64 {
+        let watched = self.watched.entry(resource).or_default();
+        watched.users += 1;
+        watched.changes
+    }
+
+    fn unwatch(&mut self, resource: Resource) {
+        let Entry::Occupied(mut watched) = self.watched.entry(resource) else { return };
+        watched.get_mut().users -= 1;
+        if watched.get().users == 0 {
+            watched.remove();
+        }
+    }
+}
+
+// === impl Version ===
+
+impl Clone for Version {
+    fn clone(&self) -> Self {
+        self.cache.content.lock().watch(self.resource);
+        Self { cache: self.cache.clone(), resource: self.resource, changes: self.changes }
+    }
+}
+
+impl Drop for Version {
+    fn drop(&mut self) {
+        self.cache.content.lock().unwatch(self.resource);
     }
 }
 
@@ -225,7 +273,7 @@ impl BodyRecorder for Recording {
         let cost = mem::take(&mut self.cost);
         let mut content = self.cache.content.lock();
         content.remove(&self.key);
-        content.answers.put(self.key, Entry { answer, version: self.version, cost });
+        content.put(self.key, &self.version, answer, cost);
     }
 }
 

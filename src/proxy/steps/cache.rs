@@ -110,7 +110,7 @@ where
 {
     let always = call.route.lane.policy().cache.is_some_and(|cache| cache.always_revalidates);
     let (key, version) = (key::of(&call), cache.version(key::resource(&call)));
-    let stored = cache.find(key, version);
+    let stored = cache.find(key, &version);
     let exchange = call.exchange.clone();
     let now = exchange.proxy.clock.now();
     let why = match stored.as_ref().map(|stored| stored.head.verdict(&asked, always, now)) {
@@ -218,7 +218,7 @@ impl Place {
             }
             Some(head) => {
                 let freshened = Arc::new(StoredAnswer { head, body: stored.body.clone() });
-                self.cache.store(self.key, self.version, freshened.clone());
+                self.cache.store(self.key, &self.version, freshened.clone());
                 freshened
             }
             None => stored,
@@ -236,7 +236,7 @@ impl Place {
         let head =
             StoredHead::of(answer.status(), answer.headers(), received).filter(|_| key::is_stored(answer.headers()));
         let least = answer.body().size_hint().lower();
-        let Some(recording) = head.and_then(|head| self.cache.record(self.key, self.version, head, least)) else {
+        let Some(recording) = head.and_then(|head| self.cache.record(self.key, &self.version, head, least)) else {
             return (answer, false);
         };
         let record = |body| ResponseBody::Recorded(Box::new(RecordedBody::new(body, Box::new(recording))));
