@@ -71,5 +71,5 @@ const told = tests.map(({ id, name, kind = 'required', depends_on: needs = [] })
   const said = results[id]
   return { id, name, kind, needs, wrong: said === true ? null : said.join(': ') }
 })
-process.stdout.write(JSON.stringify(told))
-process.exit(0)
+// Only once it is written: a pipe takes its time.
+process.stdout.write(JSON.stringify(told), () => process.exit(0))
