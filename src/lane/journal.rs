@@ -67,7 +67,7 @@ pub(super) fn sentence(change: &LearnedChange) -> String {
     match change {
         LearnedChange::Limit(limit, evidence) => format!("learned a limit of {limit}: {evidence}"),
         LearnedChange::Closed(reason, wait) => format!("paused for {}: {}", SpokenDuration(*wait), why(*reason)),
-        LearnedChange::Told(reason, wait) => {
+        LearnedChange::PausedByFleet(reason, wait) => {
             format!("paused for {}, by word of another andante: {}", SpokenDuration(*wait), why(*reason))
         }
         LearnedChange::Opened => "going on after a pause".into(),

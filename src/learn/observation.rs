@@ -66,10 +66,10 @@ pub enum LearnedChange {
     /// Nothing leaves until an answer says otherwise.
     Closed(Reason, Duration),
     /// Nothing leaves, or nothing of some budgets: the API has told another member of the fleet.
-    Told(Reason, Duration),
+    PausedByFleet(Reason, Duration),
     /// The pause is over.
     Opened,
-    /// Quota kind of request has to pause.
+    /// A kind of requests has to pause.
     Route(Duration),
     /// Requests of one kind, or with one credential, are refused while others are served: they are paced by themselves.
     Apart(Box<OwnGroup>),

@@ -58,7 +58,7 @@ impl Learned {
         };
         // What lasts longer already is no news.
         let news = changes && before.is_none_or(|before| before < *until);
-        news.then(|| LearnedChange::Told(reason, until.since(now))).into_iter().collect()
+        news.then(|| LearnedChange::PausedByFleet(reason, until.since(now))).into_iter().collect()
     }
 
     /// An operator has ended a pause of `budget` that was to last until `until`. A longer one goes on.

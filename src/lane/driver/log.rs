@@ -27,7 +27,7 @@ pub(super) fn log_changes(lane: &Lane, changes: &Changes) {
                     info!(%host, %rule, reason = reason.as_str(), wait_s = wait.as_secs_f64(), "pausing");
                 }
             }
-            LearnedChange::Told(reason, wait) => {
+            LearnedChange::PausedByFleet(reason, wait) => {
                 let wait_s = wait.as_secs_f64();
                 info!(%host, %rule, reason = reason.as_str(), wait_s, "pausing as the API has asked another andante to");
             }

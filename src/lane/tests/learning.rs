@@ -4,6 +4,7 @@
 mod breaker;
 mod changes;
 mod dialects;
+mod fleet_pauses;
 mod misleading_answers;
 mod own_limits;
 mod pauses;
@@ -12,7 +13,6 @@ mod queue_lines;
 mod random_histories;
 mod reach;
 mod simulation;
-mod told_pauses;
 mod trial;
 
 use std::time::{Duration, UNIX_EPOCH};

@@ -37,7 +37,7 @@ const SILENT_AT_LEAST: Duration = Duration::from_secs(5);
 /// What speaks only when it refuses is remembered for at least so long.
 const RARE: Duration = Duration::from_secs(600);
 
-/// Quota budget.
+/// A budget that an API reports: what is left of it, and until when.
 #[derive(Clone, Debug)]
 pub(super) struct Quota {
     pub(super) id: u8,

@@ -46,7 +46,7 @@ pub(crate) struct StoredAnswer {
 
 /// What may be done with a stored answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Reuse {
     /// Use it.
     Fresh,
     /// It is stale, or has to be validated each time.
@@ -107,18 +107,18 @@ impl StoredHead {
     }
 
     /// Whether it may be used at `now` for a request that says `asked`; with `always` it is never used without validation.
-    pub(crate) fn verdict(&self, asked: &RequestDirectives, always: bool, now: Instant) -> Verdict {
+    pub(crate) fn reuse(&self, asked: &RequestDirectives, always: bool, now: Instant) -> Reuse {
         if always || self.directives.no_cache {
-            return Verdict::Stale;
+            return Reuse::Stale;
         }
         let old = asked.max_age.is_some_and(|most| self.freshness.age(now) > most);
         match self.freshness.left(now) {
-            Ok(_) if asked.no_cache || old => Verdict::NotAsAsked,
-            Ok(left) if asked.min_fresh.is_some_and(|least| left < least) => Verdict::NotAsAsked,
-            Ok(_) => Verdict::Fresh,
-            Err(_) if asked.no_cache || old || self.directives.must_revalidate => Verdict::Stale,
-            Err(stale) if asked.max_stale.is_some_and(|most| stale <= most) => Verdict::Fresh,
-            Err(_) => Verdict::Stale,
+            Ok(_) if asked.no_cache || old => Reuse::NotAsAsked,
+            Ok(left) if asked.min_fresh.is_some_and(|least| left < least) => Reuse::NotAsAsked,
+            Ok(_) => Reuse::Fresh,
+            Err(_) if asked.no_cache || old || self.directives.must_revalidate => Reuse::Stale,
+            Err(stale) if asked.max_stale.is_some_and(|most| stale <= most) => Reuse::Fresh,
+            Err(_) => Reuse::Stale,
         }
     }
 

@@ -22,7 +22,7 @@ use crate::{
         cache::{
             Cache, Resource, Version,
             freshness::Received,
-            stored::{StoredAnswer, StoredHead, Verdict},
+            stored::{Reuse, StoredAnswer, StoredHead},
         },
         call::{Answered, BoxedCall, Call, Step},
         exchange::Exchange,
@@ -113,10 +113,10 @@ where
     let stored = cache.find(key, &version);
     let exchange = call.exchange.clone();
     let now = exchange.proxy.clock.now();
-    let why = match stored.as_ref().map(|stored| stored.head.verdict(&asked, always, now)) {
-        Some(Verdict::Fresh) => return Ok(hit(&call, stored.as_ref().expect("looked at just now"), now)),
-        Some(Verdict::Stale) => Forwarded::Stale,
-        Some(Verdict::NotAsAsked) => Forwarded::Request,
+    let why = match stored.as_ref().map(|stored| stored.head.reuse(&asked, always, now)) {
+        Some(Reuse::Fresh) => return Ok(hit(&call, stored.as_ref().expect("looked at just now"), now)),
+        Some(Reuse::Stale) => Forwarded::Stale,
+        Some(Reuse::NotAsAsked) => Forwarded::Request,
         None => Forwarded::Miss,
     };
     if asked.only_if_cached {

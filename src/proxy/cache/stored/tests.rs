@@ -21,9 +21,9 @@ fn stored(status: u16, lines: &[(&str, &str)]) -> Option<StoredHead> {
     StoredHead::of(StatusCode::from_u16(status).unwrap(), &fields(lines), &received(0))
 }
 
-fn verdict(lines: &[(&str, &str)], asked: &[(&str, &str)], second: u64) -> Verdict {
+fn reuse(lines: &[(&str, &str)], asked: &[(&str, &str)], second: u64) -> Reuse {
     let now = Instant::START + Duration::from_secs(second);
-    stored(200, lines).unwrap().verdict(&RequestDirectives::of(&fields(asked)), false, now)
+    stored(200, lines).unwrap().reuse(&RequestDirectives::of(&fields(asked)), false, now)
 }
 
 /// §3.
@@ -76,31 +76,31 @@ fn must_understand_keeps_unknown_statuses_out() {
 /// §4.2, §5.2.1.
 #[test]
 fn requests_narrow_and_widen_what_is_fresh() {
-    let of = |asked: &str, second| verdict(&[LIFETIME], &[("cache-control", asked)], second);
-    assert_eq!((of("x", 59), of("x", 60)), (Verdict::Fresh, Verdict::Stale));
+    let of = |asked: &str, second| reuse(&[LIFETIME], &[("cache-control", asked)], second);
+    assert_eq!((of("x", 59), of("x", 60)), (Reuse::Fresh, Reuse::Stale));
     assert_eq!(
         (of("no-cache", 0), of("max-age=9", 9), of("max-age=9", 10)),
-        (Verdict::NotAsAsked, Verdict::Fresh, Verdict::NotAsAsked)
+        (Reuse::NotAsAsked, Reuse::Fresh, Reuse::NotAsAsked)
     );
-    assert_eq!((of("min-fresh=20", 40), of("min-fresh=20", 41)), (Verdict::Fresh, Verdict::NotAsAsked));
-    assert_eq!((of("max-stale=5", 65), of("max-stale=5", 66)), (Verdict::Fresh, Verdict::Stale));
-    assert_eq!(of("max-stale", 100_000), Verdict::Fresh);
-    assert_eq!(verdict(&[LIFETIME], &[("pragma", "no-cache")], 0), Verdict::NotAsAsked);
+    assert_eq!((of("min-fresh=20", 40), of("min-fresh=20", 41)), (Reuse::Fresh, Reuse::NotAsAsked));
+    assert_eq!((of("max-stale=5", 65), of("max-stale=5", 66)), (Reuse::Fresh, Reuse::Stale));
+    assert_eq!(of("max-stale", 100_000), Reuse::Fresh);
+    assert_eq!(reuse(&[LIFETIME], &[("pragma", "no-cache")], 0), Reuse::NotAsAsked);
 }
 
 /// §5.2.2.2, §5.2.2.4.
 #[test]
 fn an_api_forbids_to_use_what_is_stale_or_anything_without_asking() {
     let max_stale = [("cache-control", "max-stale")];
-    assert_eq!(verdict(&[("cache-control", "max-age=60, must-revalidate")], &max_stale, 61), Verdict::Stale);
+    assert_eq!(reuse(&[("cache-control", "max-age=60, must-revalidate")], &max_stale, 61), Reuse::Stale);
     let lines = [("cache-control", "max-age=60, no-cache"), ("etag", "\"a\"")];
-    assert_eq!(verdict(&lines, &max_stale, 0), Verdict::Stale);
+    assert_eq!(reuse(&lines, &max_stale, 0), Reuse::Stale);
 }
 
 #[test]
 fn a_rule_may_have_everything_validated() {
     let stored = stored(200, &[LIFETIME]).unwrap();
-    assert_eq!(stored.verdict(&RequestDirectives::default(), true, Instant::START), Verdict::Stale);
+    assert_eq!(stored.reuse(&RequestDirectives::default(), true, Instant::START), Reuse::Stale);
 }
 
 /// §4.3.1.
@@ -129,8 +129,8 @@ fn a_304_replaces_fields_but_not_those_that_describe_the_body() {
     assert_eq!((fields.get("content-encoding"), of("age")), (None, vec!["3"]));
     let asked = RequestDirectives::default();
     let at = |second| Instant::START + Duration::from_secs(second);
-    assert_eq!(after.verdict(&asked, false, at(106)), Verdict::Fresh);
-    assert_eq!(after.verdict(&asked, false, at(108)), Verdict::Stale);
+    assert_eq!(after.reuse(&asked, false, at(106)), Reuse::Fresh);
+    assert_eq!(after.reuse(&asked, false, at(108)), Reuse::Stale);
 }
 
 /// §4.3.4: none of the stored answers has the same validator.
