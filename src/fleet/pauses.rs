@@ -125,21 +125,22 @@ impl SharedPauses {
 
     /// The store knows this process no more, and may know of nothing.
     pub fn lost(&mut self) {
+        self.calls |= !(self.known.is_empty() && self.under_way.is_empty() && self.ended.is_empty());
         self.unheard();
-        self.calls |= !self.known.is_empty();
         self.known.clear();
     }
 
     /// The store says that `budget` pauses until `until`.
-    pub fn told(&mut self, budget: &str, until: Instant) {
+    pub fn told(&mut self, now: Instant, budget: &str, until: Instant) {
+        self.known.retain(|known| known.until > now);
         self.know(budget, until);
     }
 
-    /// The store says that an operator has ended the pause of `budget`. Returns when it would have ended by what the store
-    /// had said, or was told.
+    /// The store says that an operator has ended the pause of `budget`. Returns when it would have ended at the latest by
+    /// what the store had said, or was told.
     pub fn told_of_end(&mut self, budget: &str) -> Option<Instant> {
         let at = self.known.iter().position(|known| *known.budget == *budget)?;
-        Some(self.known.swap_remove(at).until)
+        Some(self.known.swap_remove(at).until + SAME)
     }
 
     /// An operator ends all pauses that the store knows of.
@@ -243,9 +244,20 @@ mod tests {
     }
 
     #[test]
+    fn what_was_said_to_a_store_that_knows_this_member_no_more_is_said_again() {
+        let mut pauses = SharedPauses::default();
+        pauses.asked(s(1), &lane(31));
+        assert!(pauses.calls());
+        assert_eq!(said(&pauses.speak(s(2), "api", lane(31), false)), [("api", 29)]);
+        pauses.lost();
+        assert!(pauses.calls());
+        assert_eq!(said(&pauses.speak(s(3), "api", lane(31), false)), [("api", 28)]);
+    }
+
+    #[test]
     fn what_the_store_has_said_is_not_said_to_it_unless_it_forgets() {
         let mut pauses = SharedPauses::default();
-        pauses.told("", s(31));
+        pauses.told(s(1), "", s(31));
         assert_eq!(said(&pauses.speak(s(2), "api", lane(31), false)), []);
         assert_eq!(said(&pauses.speak(s(2), "api", lane(31), true)), [("api", 29)]);
     }
@@ -265,7 +277,7 @@ mod tests {
     #[test]
     fn what_an_operator_ends_is_said_until_the_store_has_heard_it() {
         let mut pauses = SharedPauses::default();
-        pauses.told("core", s(31));
+        pauses.told(s(1), "core", s(31));
         pauses.end(s(2));
         assert!(pauses.calls());
         assert_eq!(said(&pauses.speak(s(2), "api", vec![], false)), [("api\ncore", 0)]);

@@ -62,11 +62,11 @@ impl Learned {
     }
 
     /// An operator has ended a pause of `budget` that was to last until `until`. A longer one goes on.
-    pub fn told_of_end(&mut self, budget: &str, until: Instant) -> Changes {
+    pub fn told_of_end(&mut self, now: Instant, budget: &str, until: Instant) -> Changes {
         let mut changes = Changes::new();
-        if !budget.is_empty() {
-            self.told.open(budget, until);
-        } else if self.gate.until().is_some_and(|(own, reason)| own <= until && reason.cause().is_some()) {
+        self.told.open(budget, now, until);
+        if budget.is_empty() && self.gate.until().is_some_and(|(own, reason)| own <= until && reason.cause().is_some())
+        {
             self.gate.open();
             self.open(&mut changes);
         }

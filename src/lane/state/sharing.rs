@@ -59,11 +59,11 @@ impl<T> State<T> {
         let Some(pauses) = &mut self.pauses else { return };
         let changes = if pause.left > 0 {
             let asked = AskedPause { budget: budget.into(), until: pause.until(now), cause: pause.cause };
-            pauses.told(budget, asked.until);
+            pauses.told(now, budget, asked.until);
             self.learned.told_of_pause(now, &asked)
         } else {
             let ended = pauses.told_of_end(budget);
-            ended.map(|until| self.learned.told_of_end(budget, until)).unwrap_or_default()
+            ended.map(|until| self.learned.told_of_end(now, budget, until)).unwrap_or_default()
         };
         self.changes.extend(changes);
         (self.rechecks, self.unwritten) = (true, true);

@@ -26,14 +26,20 @@ impl Quotas {
         self.called(name).fold(false, |changes, one| changes | one.gate.close(now, until, reason))
     }
 
-    /// A pause of the budgets called `name` that was to last until `until` is over.
-    pub(in crate::learn) fn open(&mut self, name: &str, until: Instant) {
-        for one in self.called(name).filter(|one| one.gate.until().is_some_and(|(own, _)| own <= until)) {
-            one.gate.open();
+    /// A pause of the budgets called `name` that was to last until `until` is over, and so is what they were empty by.
+    /// Those without a name have the empty one.
+    pub(in crate::learn) fn open(&mut self, name: &str, now: Instant, until: Instant) {
+        for one in self.called(name) {
+            if one.gate.until().is_some_and(|(own, _)| own <= until) {
+                one.gate.open();
+            }
+            if one.left.empty_until(now).is_some_and(|own| own <= until) {
+                one.left.start_over();
+            }
         }
     }
 
     fn called(&mut self, name: &str) -> impl Iterator<Item = &mut Quota> {
-        self.budgets.iter_mut().filter(move |one| one.left.name.as_deref() == Some(name))
+        self.budgets.iter_mut().filter(move |one| one.left.name.as_deref().unwrap_or_default() == name)
     }
 }

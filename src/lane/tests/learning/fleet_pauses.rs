@@ -150,6 +150,30 @@ async fn what_an_operator_forgets_at_one_member_is_over_at_all() {
     assert_eq!(other.tells(), []);
 }
 
+/// Nothing is left at the one that the API has told so, and a refusal that came a moment later asks for the same.
+#[tokio::test(start_paused = true)]
+async fn what_an_operator_forgets_elsewhere_is_over_where_the_api_asked_for_it() {
+    let empty = [("x-ratelimit-limit", "100"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1800")];
+    let mut one = SharedWorld::new();
+    one.world.call((200, &empty)).await;
+    assert_eq!(one.tells(), [("\napi.test".to_owned(), 1800, PauseCause::Exhausted)]);
+    one.hears("\napi.test", 0, PauseCause::RetryAfter);
+    drop(one.world.permit().await);
+    assert!(one.world.elapsed() < s(1));
+    assert_eq!(one.tells(), [], "it would pause all again");
+
+    let mut one = SharedWorld::new();
+    let asked = [("retry-after", "3600")];
+    let [first, second] = one.world.send_all(2).await.try_into().unwrap();
+    one.world.answer(first, (503, &asked));
+    tokio::time::sleep(Duration::from_millis(40)).await;
+    assert_eq!(one.tells().len(), 1);
+    one.world.answer(second, (503, &asked));
+    one.hears("\napi.test", 0, PauseCause::RetryAfter);
+    drop(one.world.permit().await);
+    assert!(one.world.elapsed() < s(1));
+}
+
 /// What it guesses for itself holds although another member's pause is over.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_told_pause_ends_no_other() {

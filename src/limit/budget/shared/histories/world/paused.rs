@@ -80,7 +80,7 @@ impl World {
         let local = process.at(now);
         for pause in pauses {
             let until = pause.until(local);
-            process.pauses.told("", until);
+            process.pauses.told(local, "", until);
             process.closed = if wrong == Some(Wrong::ShortensPauses) { until } else { process.closed.max(until) };
             assert!(!sound || process.truly(process.closed) <= latest, "a pause grows as it is told");
         }
