@@ -21,7 +21,7 @@ use parking_lot::{Mutex, RwLock};
 use self::stored::{StoredAnswer, StoredHead};
 use super::sharing::Key;
 use crate::{
-    policy::{CachePolicy, Policy, Rules},
+    policy::{CachePolicy, Egress, Policy, Rules},
     proxy::message::recorded_body::BodyRecorder,
 };
 
@@ -31,7 +31,13 @@ const PART: usize = 8;
 /// The caches of all rules.
 #[derive(Default)]
 pub(crate) struct Caches {
-    by_rule: RwLock<HashMap<Arc<str>, Arc<Cache>>>,
+    by_rule: RwLock<HashMap<Arc<str>, RuleCache>>,
+}
+
+/// A rule's cache, and by which way its answers have come: by another one they may be other answers.
+struct RuleCache {
+    egress: Egress,
+    cache: Arc<Cache>,
 }
 
 /// The cache of one rule.
@@ -94,17 +100,17 @@ impl Caches {
     /// The cache of the rule that `policy` is, if it has one.
     pub(crate) fn of(&self, policy: &Policy) -> Option<Arc<Cache>> {
         let CachePolicy { bytes, .. } = policy.cache?;
-        let fits = |cache: &&Arc<Cache>| cache.most == bytes;
-        if let Some(cache) = self.by_rule.read().get(&policy.name).filter(fits) {
-            return Some(cache.clone());
+        let fits = |of: &&RuleCache| of.cache.most == bytes && of.egress == policy.egress;
+        if let Some(of) = self.by_rule.read().get(&policy.name).filter(fits) {
+            return Some(of.cache.clone());
         }
         let mut caches = self.by_rule.write();
-        if let Some(cache) = caches.get(&policy.name).filter(fits) {
-            return Some(cache.clone());
+        if let Some(of) = caches.get(&policy.name).filter(fits) {
+            return Some(of.cache.clone());
         }
-        // One of another size starts anew.
+        // One of another size, or by another way, starts anew.
         let cache = Cache::new(bytes);
-        caches.insert(policy.name.clone(), cache.clone());
+        caches.insert(policy.name.clone(), RuleCache { egress: policy.egress.clone(), cache: cache.clone() });
         Some(cache)
     }
 
@@ -154,12 +160,16 @@ impl Cache {
         self.content.lock().remove(&key);
     }
 
-    /// Stores `answer` for `key`, to a request that was sent when the resource was in this `version`.
-    pub(crate) fn store(&self, key: Key, version: &Version, answer: Arc<StoredAnswer>) {
+    /// Stores `answer` for `key`, to a request that was sent when the resource was in this `version`, in the place of `old`:
+    /// not if that was replaced meanwhile.
+    pub(crate) fn renew(&self, key: Key, version: &Version, old: &Arc<StoredAnswer>, answer: Arc<StoredAnswer>) {
         let cost = answer.head.cost() + answer.body.len();
         let mut content = self.content.lock();
+        if !content.answers.peek(&key).is_some_and(|entry| Arc::ptr_eq(&entry.answer, old)) {
+            return;
+        }
         content.remove(&key);
-        if content.take(cost, self.most) {
+        if cost <= self.most / PART && content.take(cost, self.most) {
             content.put(key, version, answer, cost);
         }
     }
@@ -222,6 +232,11 @@ impl Content {
         self.unwatch(entry.resource);
     }
 
+    /// Whether the resource has not changed since this `version`.
+    fn is_at(&self, version: &Version) -> bool {
+        self.watched.get(&version.resource).is_some_and(|watched| watched.changes == version.changes)
+    }
+
     /// Counts another user of `resource`, and says how often that has changed.
     fn watch(&mut self, resource: Resource) -> u64 {
         let watched = self.watched.entry(resource).or_default();
@@ -272,6 +287,11 @@ impl BodyRecorder for Recording {
         // What it takes is the answer's from here on.
         let cost = mem::take(&mut self.cost);
         let mut content = self.cache.content.lock();
+        if !content.is_at(&self.version) {
+            // Nobody may use it, and a newer one may be stored.
+            content.used -= cost;
+            return;
+        }
         content.remove(&self.key);
         content.put(self.key, &self.version, answer, cost);
     }

@@ -9,16 +9,19 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
     header::{
         AGE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG,
-        IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
+        IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, SET_COOKIE,
     },
 };
 
 use super::freshness::{Freshness, Received, date};
 use crate::{
     clock::Instant,
-    proxy::message::{
-        cache_control::{AnswerDirectives, RequestDirectives},
-        fields, kept_head,
+    proxy::{
+        message::{
+            cache_control::{AnswerDirectives, RequestDirectives},
+            fields, kept_head,
+        },
+        protocol::MAX_FIELDS,
     },
 };
 
@@ -62,7 +65,10 @@ impl StoredHead {
     pub(crate) fn of(status: StatusCode, fields: &HeaderMap, received: &Received) -> Option<Self> {
         let directives = AnswerDirectives::of(fields);
         let freshness = Freshness::of(fields, &directives, received);
-        let forbidden = directives.no_store || (directives.must_understand && !is_understood(status));
+        // A session that begins is one worker's, and many share a credential.
+        let forbidden = directives.no_store
+            || (directives.must_understand && !is_understood(status))
+            || fields.contains_key(SET_COOKIE);
         // RFC 9111 §3: what says that it may be stored, or has a status that may be without a word.
         let allowed = directives.storable || freshness.is_explicit() || is_storable_by_default(status);
         let useful = (freshness.was_fresh() && !directives.no_cache) || has_validator(fields);
@@ -97,11 +103,15 @@ impl StoredHead {
         fields.remove(AGE);
         // Without a date it is from now (RFC 9110 §6.6.1).
         fields.remove(DATE);
-        for name in new.keys().filter(|name| !OF_BODY.contains(name)) {
+        for name in new.keys().filter(|name| !OF_BODY.contains(name) && **name != SET_COOKIE) {
             fields.remove(name);
             for value in new.get_all(name) {
                 fields.append(name, value.clone());
             }
+        }
+        // Each may add some: no head is larger than an API may send.
+        if fields.len() > MAX_FIELDS {
+            return None;
         }
         Self::of(self.status, &fields, received)
     }

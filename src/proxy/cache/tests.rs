@@ -118,9 +118,18 @@ fn a_freshened_answer_takes_the_place_of_the_one_before() {
     let version = cache.version(Resource(1));
     assert!(record(&cache, key(1), 10));
     let before = used(&cache);
-    let again = StoredAnswer { head: head(), body: Bytes::from_static(b"0123456789") };
-    cache.store(key(1), &version, Arc::new(again));
+    let first = cache.find(key(1), &version).unwrap();
+    let renewed = |body| Arc::new(StoredAnswer { head: head(), body });
+    cache.renew(key(1), &version, &first, renewed(Bytes::from_static(b"0123456789")));
     assert_eq!((used(&cache), &cache.find(key(1), &version).unwrap().body[..]), (before, &b"0123456789"[..]));
+    // RFC 9111 §4: the most recent one is used, and this one was renewed from one that is no more.
+    cache.renew(key(1), &version, &first, renewed(Bytes::from_static(b"older")));
+    assert_eq!(cache.find(key(1), &version).unwrap().body[..], b"0123456789"[..]);
+    // One that has grown beyond an eighth is none.
+    let second = cache.find(key(1), &version).unwrap();
+    cache.renew(key(1), &version, &second, renewed(vec![0; 8 * KIB].into()));
+    assert!(cache.find(key(1), &version).is_none());
+    assert_eq!(used(&cache), 0);
 }
 
 #[test]
@@ -133,6 +142,10 @@ fn a_rule_keeps_its_cache_until_its_size_changes_or_it_goes() {
     let first = caches.of(&rule(1024)).unwrap();
     assert!(Arc::ptr_eq(&first, &caches.of(&rule(1024)).unwrap()));
     assert!(!Arc::ptr_eq(&first, &caches.of(&rule(2048)).unwrap()));
+    let before = caches.of(&rule(1024)).unwrap();
+    let mut elsewhere = rule(1024);
+    elsewhere.egress.sni = Some("another.test".into());
+    assert!(!Arc::ptr_eq(&before, &caches.of(&elsewhere).unwrap()));
     assert!(caches.of(&Policy::new("rule", Vec::new())).is_none());
     caches.retain(&Rules::default());
     assert!(caches.by_rule.read().is_empty());

@@ -4,8 +4,9 @@ use http::{HeaderMap, HeaderValue, response};
 
 /// What an answer costs beside its body and its fields.
 const ENTRY: usize = 1024;
-/// What a field costs beside its text.
-const FIELD: usize = 64;
+/// What a field costs beside its text: its places in the map, which grows by doubling, and two allocations. Measured: 11,000
+/// heads of 90 short fields took 177 bytes each.
+const FIELD: usize = 180;
 
 /// The head with values of its own.
 pub(crate) fn settled(head: &response::Parts) -> response::Parts {

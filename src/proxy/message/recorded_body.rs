@@ -75,9 +75,9 @@ impl<B: Body<Data = Bytes, Error = BoxError> + Unpin> RecordedBody<B> {
         self.body.size_hint()
     }
 
-    /// A body whose length is known is not read beyond that.
+    /// A body whose length is known is not read beyond that, though its stream may not have ended yet.
     fn settle(&mut self, ended: bool) {
-        if (ended || self.body.is_end_stream())
+        if (ended || self.body.is_end_stream() || self.body.size_hint().exact() == Some(0))
             && let Some(recorder) = self.recorder.take()
         {
             recorder.complete();

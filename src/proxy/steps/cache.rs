@@ -45,7 +45,7 @@ struct Place {
 }
 
 /// What is stored is used no more when a request is over that may have changed it.
-struct Change {
+pub(super) struct ResourceChange {
     cache: Arc<Cache>,
     resource: Resource,
     /// The API says that it has not.
@@ -80,6 +80,10 @@ where
 {
     let mut answer = inner.call(call).await?;
     let fields = answer.headers_mut();
+    if status::is_hit(fields) {
+        // Kept for its key.
+        return Ok(answer);
+    }
     let also: &[&str] = if status::take_collapsed(fields) { &["collapsed"] } else { &[] };
     status::forwarded(fields, why, None, also);
     Ok(answer)
@@ -90,11 +94,12 @@ async fn change<S>(inner: S, cache: Arc<Cache>, call: BoxedCall) -> Answered
 where
     S: Step<BoxedCall, Response<ResponseBody>>,
 {
-    let (route, uri) = (call.route.clone(), call.request.uri().clone());
-    let mut change = Change { resource: key::resource(&call), cache, failed: false };
+    let (exchange, route, uri) = (call.exchange.clone(), call.route.clone(), call.request.uri().clone());
+    let mut change = ResourceChange { resource: key::resource(&call), cache, failed: false };
     let answer = pass(inner, call, Forwarded::Method).await?;
     let status = answer.status();
-    change.failed = status.is_client_error() || status.is_server_error();
+    // The first of several tries may have changed it, whatever the last one was told.
+    change.failed = (status.is_client_error() || status.is_server_error()) && exchange.stats.attempts() <= 1;
     if !change.failed {
         for resource in key::also_changed(&route.origin, &uri, answer.headers()) {
             change.cache.changed(resource);
@@ -162,7 +167,9 @@ fn hit(call: &Call, stored: &StoredAnswer, now: Instant) -> Response<ResponseBod
     } else if *request.method() == Method::HEAD {
         call.exchange.progress.rest();
         let mut fields = stored.head.fields(now);
-        fields.insert(CONTENT_LENGTH, HeaderValue::from(stored.body.len()));
+        if stored.head.status() != StatusCode::NO_CONTENT {
+            fields.insert(CONTENT_LENGTH, HeaderValue::from(stored.body.len()));
+        }
         with_head(stored.head.status(), fields, ResponseBody::Own(None))
     } else {
         replayed(stored, now, &call.exchange)
@@ -218,7 +225,7 @@ impl Place {
             }
             Some(head) => {
                 let freshened = Arc::new(StoredAnswer { head, body: stored.body.clone() });
-                self.cache.store(self.key, &self.version, freshened.clone());
+                self.cache.renew(self.key, &self.version, &stored, freshened.clone());
                 freshened
             }
             None => stored,
@@ -237,6 +244,10 @@ impl Place {
             StoredHead::of(answer.status(), answer.headers(), received).filter(|_| key::is_stored(answer.headers()));
         let least = answer.body().size_hint().lower();
         let Some(recording) = head.and_then(|head| self.cache.record(self.key, &self.version, head, least)) else {
+            if !answer.status().is_server_error() && answer.status() != StatusCode::TOO_MANY_REQUESTS {
+                // What was stored before is not the answer any more (RFC 9111 §4.3.3).
+                self.cache.forget(self.key);
+            }
             return (answer, false);
         };
         let record = |body| ResponseBody::Recorded(Box::new(RecordedBody::new(body, Box::new(recording))));
@@ -244,9 +255,17 @@ impl Place {
     }
 }
 
-// === impl Change ===
+// === impl ResourceChange ===
 
-impl Drop for Change {
+impl ResourceChange {
+    /// The change that `call` may make, if its method is unsafe and its rule has a cache.
+    pub(super) fn of(call: &Call) -> Option<Self> {
+        let cache = call.exchange.proxy.caches.of(call.route.lane.policy())?;
+        (!call.request.method().is_safe()).then(|| Self { cache, resource: key::resource(call), failed: false })
+    }
+}
+
+impl Drop for ResourceChange {
     fn drop(&mut self) {
         if !self.failed {
             self.cache.changed(self.resource);

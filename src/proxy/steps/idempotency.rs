@@ -16,6 +16,7 @@ use http::{Response, StatusCode, header::UPGRADE, response};
 use http_body::Body as _;
 
 use super::{
+    cache::ResourceChange,
     coalesce::OriginChange,
     keyed_hash, retry,
     same_request::{fields_hash, varies},
@@ -77,12 +78,19 @@ where
     }
 }
 
+/// What a call may change: it is over when the call is, whether its worker has left or not.
+type Changes = (Option<OriginChange>, Option<ResourceChange>);
+
+fn changes(call: &Call) -> Changes {
+    (OriginChange::of(call), ResourceChange::of(call))
+}
+
 /// Sends `call` in `place`, in a task of its own.
 async fn lead<S>(inner: S, mut call: BoxedCall, place: Arc<KeyedPlace>, keep: Duration) -> Answered
 where
     S: Step<BoxedCall, Response<ResponseBody>>,
 {
-    let (shared, exchange, change) = (place.call().clone(), shared_call::exchange(&call), OriginChange::of(&call));
+    let (shared, exchange, change) = (place.call().clone(), shared_call::exchange(&call), changes(&call));
     let rest = Box::new(copy_without_body(&call.request, call.exchange.progress.clone()));
     let mut request = mem::replace(&mut call.request, rest);
     request.body_mut().hash_into(shared.body.clone(), exchange.progress.clone());
@@ -100,7 +108,7 @@ where
 }
 
 /// Runs `call`, hands its outcome to the requests with its key, and keeps the answer for `keep`.
-async fn run<S>(mut inner: S, call: BoxedCall, place: Arc<KeyedPlace>, keep: Duration, change: Option<OriginChange>)
+async fn run<S>(mut inner: S, call: BoxedCall, place: Arc<KeyedPlace>, keep: Duration, change: Changes)
 where
     S: Step<BoxedCall, Response<ResponseBody>>,
 {

@@ -80,8 +80,14 @@ fn is_ignored(name: &str) -> bool {
 
 /// Whether the field says nothing but how long the worker is willing to wait, which each may say for itself.
 fn is_patience(fields: &HeaderMap, name: &HeaderName) -> bool {
-    let mut preferences = fields::tokens(fields, name);
-    name == "prefer" && preferences.all(|preference| preference.to_ascii_lowercase().starts_with("wait="))
+    let is_wait = |preference: &str| {
+        let value = preference.split_at_checked(5).filter(|(name, _)| name.eq_ignore_ascii_case("wait="));
+        value.is_some_and(|(_, value)| value.trim_matches('"').bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    // What is no text is none of the tokens.
+    name == "prefer"
+        && fields.get_all(name).iter().all(|line| line.to_str().is_ok())
+        && fields::tokens(fields, name).all(is_wait)
 }
 
 #[cfg(test)]
@@ -118,6 +124,15 @@ mod tests {
             assert_ne!(one, other, "{name}");
         }
         assert_ne!(one, of(&[("authorization", "two"), ("idempotency-key", "k"), ("accept", "*/*")]));
+        // RFC 7240 §4.3: how long it waits alone says nothing of what it wants.
+        let asks = |prefer: &[u8]| {
+            let prefer = http::HeaderValue::from_bytes(prefer).unwrap();
+            fields_hash(&HeaderMap::from_iter([(http::header::HeaderName::from_static("prefer"), prefer)]), 0)
+        };
+        assert_eq!((asks(b"wait=5"), asks(b"Wait=\"7\"")), (of(&[]), of(&[])));
+        for other in [&b"return=\"\xe9\""[..], b"wait=5; foo=1", b"wait=5, return=minimal"] {
+            assert_ne!(asks(other), of(&[]), "{other:?}");
+        }
         assert_ne!(one, of(&[("authorization", "one"), ("idempotency-key", "l"), ("accept", "*/*")]));
         assert_eq!(
             one,

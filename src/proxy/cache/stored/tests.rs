@@ -26,6 +26,28 @@ fn reuse(lines: &[(&str, &str)], asked: &[(&str, &str)], second: u64) -> Reuse {
     stored(200, lines).unwrap().reuse(&RequestDirectives::of(&fields(asked)), false, now)
 }
 
+/// A cookie begins a session, which is one worker's: coalesced requests do not share such an answer either.
+#[test]
+fn an_answer_with_a_cookie_is_not_stored_and_a_304_adds_none() {
+    assert!(stored(200, &[LIFETIME, ("set-cookie", "sid=1")]).is_none());
+    let renewed = stored(200, &[LIFETIME, ("etag", "\"a\"")]).unwrap();
+    let renewed = renewed.freshened(&fields(&[("etag", "\"a\""), ("set-cookie", "sid=1")]), &received(10)).unwrap();
+    assert!(!renewed.fields(Instant::START).contains_key(SET_COOKIE));
+}
+
+/// As many as an upstream may send at once: not as many as all of its 304s.
+#[test]
+fn fields_of_many_304s_do_not_add_up() {
+    let mut head = stored(200, &[("etag", "\"a\""), LIFETIME]).unwrap();
+    for round in 0..10 {
+        let names: Vec<String> = (0..20).map(|number| format!("x-{round}-{number}")).collect();
+        let mut new: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
+        new.push(("etag", "\"a\""));
+        head = head.freshened(&fields(&new), &received(0)).unwrap_or(head);
+    }
+    assert!(head.fields(Instant::START).len() <= MAX_FIELDS + 1, "{head:?}");
+}
+
 /// §3.
 #[test]
 fn an_answer_is_stored_if_it_has_a_lifetime_or_a_validator_and_nothing_forbids_it() {

@@ -38,6 +38,11 @@ pub(super) fn hit(fields: &mut HeaderMap) {
     fields.append(CACHE_STATUS, HeaderValue::from_static("andante; hit"));
 }
 
+/// Whether it says that the answer was kept, and none was asked for.
+pub(super) fn is_hit(fields: &HeaderMap) -> bool {
+    fields.get_all(CACHE_STATUS).iter().any(|line| line == "andante; hit")
+}
+
 /// Removes what a shared call says, and tells whether the request took part in another one's.
 pub(super) fn take_collapsed(fields: &mut HeaderMap) -> bool {
     let collapsed = fields.get_all(CACHE_STATUS).iter().any(|line| line == "andante; fwd=miss; collapsed");
