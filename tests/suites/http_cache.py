@@ -36,7 +36,13 @@ OF_OTHERS = {
     "other-authorization-smaxage",
     "cc-resp-immutable-stale",
 }
-EXCEPTIONS = {"304-etag-update-response-ETag", "age-parse-prefix", "headers-store-Transfer-Encoding"}
+EXCEPTIONS = {
+    "304-etag-update-response-ETag",
+    "304-etag-update-response-Set-Cookie",
+    "age-parse-prefix",
+    "headers-store-Set-Cookie",
+    "headers-store-Transfer-Encoding",
+}
 
 
 def cases(world, everything):
