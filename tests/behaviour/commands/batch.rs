@@ -198,6 +198,18 @@ fn an_interrupt_ends_it_and_the_same_command_goes_on() {
 }
 
 #[test]
+fn in_a_terminal_a_line_says_how_far_it_is_and_an_interrupt_leaves_the_terminal_as_it_was() {
+    let upstream = slow(0);
+    let batch = Batch::of("in.jsonl", &mixed(&upstream.address().to_string(), 200));
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/behaviour/commands/batch_terminal.py");
+    let command = batch.command(&["--limit", &format!("{}=20/s", upstream.address())]);
+    let mut terminal = Command::new("python3");
+    terminal.arg(script).arg(command.get_program()).args(command.get_args());
+    let (code, stdout, stderr) = told(terminal.output().unwrap());
+    assert_eq!((code, stdout.as_str()), (Some(0), "ok\n"), "{stderr}");
+}
+
+#[test]
 fn a_proxy_that_goes_is_waited_for() {
     let upstream = slow(0);
     let limit = format!("{}=20/s", upstream.address());

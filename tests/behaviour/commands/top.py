@@ -4,56 +4,21 @@ Usage: top.py ANDANTE ADMIN TOKEN-FILE, where the lanes a.test, b.test and c.tes
 the last screen that was seen.
 """
 
-import fcntl
-import os
 import re
-import select
 import signal
-import struct
-import subprocess
 import sys
 import termios
-import time
+
+from terminal import Terminal
 
 ANDANTE, ADMIN, TOKEN = sys.argv[1:]
-PATIENCE = 10.0
 
 
-class Terminal:
-    """A pseudo terminal with `andante top` in it."""
+class Top(Terminal):
+    """`andante top` in a terminal."""
 
     def __init__(self):
-        self.ours, self.theirs = os.openpty()
-        self.seen = b""
-        self.resize(24, 100)
-        self.before = termios.tcgetattr(self.theirs)
-
-        def take():
-            os.setsid()
-            fcntl.ioctl(self.theirs, termios.TIOCSCTTY, 0)
-
-        # It sets the terminal up before it shows anything.
-        self.child = subprocess.Popen(
-            [ANDANTE, "top", "--admin", ADMIN, "--token", TOKEN, "--interval", "100ms"],
-            stdin=self.theirs,
-            stdout=self.theirs,
-            stderr=self.theirs,
-            env={**os.environ, "TERM": "xterm"},
-            preexec_fn=take,
-        )
-
-    def resize(self, rows, columns):
-        fcntl.ioctl(self.ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-    def type(self, keys):
-        os.write(self.ours, keys.encode())
-
-    def read(self):
-        if select.select([self.ours], [], [], 0.05)[0]:
-            try:
-                self.seen += os.read(self.ours, 65536)
-            except OSError:  # the last of its ends is closed
-                pass
+        super().__init__([ANDANTE, "top", "--admin", ADMIN, "--token", TOKEN, "--interval", "100ms"])
 
     def screen(self):
         """The lines of the last whole screen."""
@@ -65,32 +30,25 @@ class Terminal:
         return []
 
     def wait(self, what, wanted):
-        until = time.monotonic() + PATIENCE
-        while time.monotonic() < until:
-            self.read()
+        """The lines of the first screen that is `wanted`."""
+
+        def shown():
             lines = self.screen()
-            if lines and wanted(lines):
-                return lines
-        sys.exit(f"never came: {what}\n" + "\n".join(self.screen()))
+            return lines if lines and wanted(lines) else None
+
+        return self.until(what, shown)
 
     def lanes(self):
         return [line.split()[1] for line in self.screen()[2:-1] if line.strip()]
 
     def ended(self, what):
-        """Waits for its end, after which the terminal is as it was."""
-        until = time.monotonic() + PATIENCE
-        while self.child.poll() is None and time.monotonic() < until:
-            self.read()
-        code = self.child.poll()
-        assert code == 0, f"{what}: {code}"
-        self.read()
+        super().ended(what, 0)
         tail = self.seen[-200:]
         assert tail.endswith(b"\x1b[?25h\x1b[?1049l"), f"{what}: neither the cursor nor the screen came back: {tail}"
-        assert termios.tcgetattr(self.theirs) == self.before, f"{what}: the terminal is not as it was"
 
 
 def main():
-    top = Terminal()
+    top = Top()
     top.wait("the lanes where most wait first", lambda lines: top.lanes() == ["c.test", "b.test", "a.test"])
     assert termios.tcgetattr(top.theirs) != top.before, "keys would be echoed"
 
@@ -124,7 +82,7 @@ def main():
     top.ended("Ctrl-C")
 
     for end, what in ((lambda top: top.type("q"), "q"), (lambda top: top.child.send_signal(signal.SIGTERM), "SIGTERM")):
-        top = Terminal()
+        top = Top()
         top.wait("the lanes", lambda lines: len(top.lanes()) == 3)
         end(top)
         top.ended(what)
