@@ -260,11 +260,7 @@ impl RawRule {
         policy.learns_patience = reader.one(table, &keys::PATIENCE).is_some_and(|patience| patience.value);
         policy.turns.urgent = values(reader.several(table, &keys::URGENT));
         policy.turns.weights = values(reader.several(table, &keys::WEIGHTS)).unwrap_or_default();
-        let revalidate = reader.one(table, &keys::REVALIDATE).is_some_and(|always| always.value);
-        policy.cache = reader
-            .one(table, &keys::CACHE)
-            .and_then(|cache| cache.value)
-            .map(|bytes| CachePolicy { bytes, always_revalidates: revalidate });
+        policy.cache = cache(reader, table);
         policy.free_not_modified = reader.one(table, &keys::NOT_MODIFIED).is_some_and(|free| free.value);
         policy.coalesce = reader.switch(table, &keys::COALESCE).is_some_and(|coalesce| coalesce.value);
         policy.idempotency_keys = reader.one(table, &keys::IDEMPOTENCY_KEYS).and_then(|keep| keep.value);
@@ -355,6 +351,18 @@ fn read_limits<'a>(reader: &mut Reader<'a>, table: &Table<'a>, header: &Spanned<
         reader.problems.push(Diagnostic::warning(header, "this rule limits nothing", hint));
     }
     limits
+}
+
+/// What a rule stores of answers.
+fn cache<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<CachePolicy> {
+    let (cache, revalidate) = (reader.one(table, &keys::CACHE), reader.one(table, &keys::REVALIDATE));
+    let bytes = cache.and_then(|cache| cache.value);
+    if let Some(revalidate) = revalidate.as_ref().filter(|always| always.value && bytes.is_none()) {
+        let hint = "write cache = \"64MiB\", or leave this out";
+        reader.problems.push(Diagnostic::warning(revalidate, "nothing is stored without `cache`", hint));
+    }
+    let always_revalidates = revalidate.is_some_and(|always| always.value);
+    bytes.map(|bytes| CachePolicy { bytes, always_revalidates })
 }
 
 /// A margin beyond a window makes the window at least twice as long, which is hardly ever meant.

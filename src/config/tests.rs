@@ -296,6 +296,10 @@ fn listening_beyond_loopback_needs_clients() {
 fn warnings_do_not_stop_andante_and_are_told_apart() {
     for (text, expected) in [
         ("[[rule]]\nhost = 'a'", "warning: a.toml:1: this rule limits nothing | write limits = [\"500/min\"] or"),
+        (
+            "[[rule]]\nhost = 'a'\nlimits = ['1/s']\nrevalidate = 'always'",
+            "warning: a.toml:4: `revalidate`: nothing is stored without `cache` | write cache = \"64MiB\", or",
+        ),
         ("admin = '0.0.0.0:9128'", "warning: a.toml:1: `admin`: whoever reaches 0.0.0.0:9128 sees metrics"),
         (
             "[[rule]]\nhost = 'a'\nlimits = '9/s'\nmargin = '2s'",
