@@ -114,7 +114,7 @@ pub(super) fn turns(turns: &Turns) -> Vec<(&'static str, String)> {
 pub(super) fn sharing(policy: &Policy) -> Vec<(&'static str, String)> {
     let cache = policy.cache.map(|cache| {
         let always = if cache.always_revalidates { ", each use validated" } else { "" };
-        ("cache", format!("{} bytes of answers are kept for their credentials{always}", cache.bytes))
+        ("cache", format!("{} of answers are kept for their credentials{always}", wording::size(cache.bytes as u64)))
     });
     let free = policy.free_not_modified.then(|| ("not-modified", "a 304 gives its slot back".to_owned()));
     let coalesce = policy.coalesce.then(|| ("coalesce", "identical GET and HEAD requests share one call".to_owned()));

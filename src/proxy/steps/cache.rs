@@ -143,7 +143,7 @@ where
     let place = Place { cache, key, version };
     let collapsed = status::take_collapsed(answer.headers_mut());
     let status = stored.as_ref().map(|_| answer.status());
-    let (answer, also): (_, &[&str]) = match stored {
+    let (mut answer, also): (_, &[&str]) = match stored {
         Some(stored) if answer.status() == StatusCode::NOT_MODIFIED => {
             let answer = place.validated(stored, answer, validates, &received, &exchange);
             (answer, if collapsed { &["collapsed"] } else { &[] })
@@ -155,7 +155,8 @@ where
             (answer, false) => (answer, &[]),
         },
     };
-    Ok(noted(answer, why, status, also))
+    status::forwarded(answer.headers_mut(), why, status, also);
+    Ok(answer)
 }
 
 /// What is `stored`, for the worker of `call`.
@@ -189,16 +190,6 @@ fn replayed(stored: &StoredAnswer, now: Instant, exchange: &Exchange) -> Respons
 fn with_head(status: StatusCode, fields: HeaderMap, body: ResponseBody) -> Response<ResponseBody> {
     let mut answer = Response::new(body);
     (*answer.status_mut(), *answer.headers_mut()) = (status, fields);
-    answer
-}
-
-fn noted(
-    mut answer: Response<ResponseBody>,
-    why: Forwarded,
-    status: Option<StatusCode>,
-    also: &[&str],
-) -> Response<ResponseBody> {
-    status::forwarded(answer.headers_mut(), why, status, also);
     answer
 }
 
