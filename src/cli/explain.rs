@@ -91,7 +91,7 @@ pub async fn run(args: &Args) -> ExitCode {
     };
     let text = match args.json {
         true => serde_json::to_string_pretty(&explanation).unwrap_or_default() + "\n",
-        false => text::of(&explanation, &question),
+        false => text::of(&explanation, &question, args.admin.is_some()),
     };
     match io::stdout().write_all(text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,

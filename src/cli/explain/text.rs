@@ -10,8 +10,8 @@ use crate::{
     cli::wording,
 };
 
-/// What would become of what was asked about.
-pub(super) fn of(explanation: &Explanation, question: &Question) -> String {
+/// What would become of what was asked about: by the andante that runs, or by the configuration alone.
+pub(super) fn of(explanation: &Explanation, question: &Question, by_running: bool) -> String {
     let url = question.url.split(['?', '#']).next().unwrap_or_default();
     let mut text = format!("{} {url}\n", question.method);
     if !explanation.seen.is_empty() {
@@ -24,7 +24,11 @@ pub(super) fn of(explanation: &Explanation, question: &Question) -> String {
     if let Some(lane) = &explanation.lane {
         let ruled = if explanation.ruled { "" } else { " (no rule is for this host)" };
         row(&mut text, "rule", &format!("{}{ruled}", lane.rule));
-        let open = if explanation.open { "" } else { " (no request has come to it yet)" };
+        let open = match (by_running, explanation.open) {
+            (true, true) => "",
+            (true, false) => " (no request has come to it yet)",
+            (false, _) => " (by the configuration: --admin asks an andante that runs)",
+        };
         row(&mut text, "lane", &format!("{} {}{open}", lane.rule, lane.host));
         of_lane(&mut text, lane);
         for rule in &explanation.rules {
