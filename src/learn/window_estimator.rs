@@ -38,8 +38,9 @@ pub(super) struct WindowEstimator {
 struct Start {
     at: Instant,
     length: Duration,
-    /// When the first request left that was seen to be in it.
+    /// When the first request left that was seen to be in it, and when it was answered.
     seen: Instant,
+    answered: Instant,
 }
 
 /// How an allowance comes back.
@@ -96,9 +97,15 @@ impl WindowEstimator {
         Self { shape: other.shape, seen: other.seen, ..Self::default() }
     }
 
-    /// How long the window is, after an answer has said this to a request that left at `sent`. `ledger` has the requests
-    /// that draw on the budget.
-    pub(super) fn hear(&mut self, bucket: &Bucket, sent: Instant, ledger: &SentLog) -> Option<Duration> {
+    /// How long the window is, after an answer that came at `answered` has said this to a request that left at `sent`.
+    /// `ledger` has the requests that draw on the budget.
+    pub(super) fn hear(
+        &mut self,
+        bucket: &Bucket,
+        sent: Instant,
+        answered: Instant,
+        ledger: &SentLog,
+    ) -> Option<Duration> {
         let told = bucket.window.filter(|told| !told.is_zero());
         let reset = bucket.reset.filter(|left| !left.is_zero());
         let (Some(limit @ 1.0..), Some(remaining), Some(left)) = (bucket.limit, bucket.remaining, reset) else {
@@ -112,7 +119,7 @@ impl WindowEstimator {
         let began = ledger.began(used, sent);
         let length = began.map(|began| (sent + left).since(began));
         if self.present.is_none() {
-            self.present = began.zip(length).map(|(at, length)| Start { at, length, seen: sent });
+            self.present = began.zip(length).map(|(at, length)| Start { at, length, seen: sent, answered });
         }
         if let Some(told) = told.filter(|_| !bucket.refills) {
             // A window that begins with so little left of it is not as long as the provider's documentation says.
@@ -162,9 +169,10 @@ impl WindowEstimator {
         self.present.map(|present| present.at)
     }
 
-    /// When the present one of these windows is over, at the latest: others may have begun it before us.
+    /// When the present one of these windows is over, at the latest: others may have begun it before us, and the API counts
+    /// a request when it has come.
     pub(super) fn ends_by(&self, window: Duration) -> Instant {
-        self.present.filter(|_| !self.refills()).map_or(Instant::FAR, |present| present.seen + window)
+        self.present.filter(|_| !self.refills()).map_or(Instant::FAR, |present| present.answered + window)
     }
 
     /// Whether the allowance comes back in parts, and not all at once.
@@ -177,12 +185,20 @@ impl WindowEstimator {
         self.rises = (self.rises + 1).min(SLIDES * 2);
     }
 
-    /// A request that left at `sent` is the first that is seen of another window: `used` are used of it, and so much time is
-    /// `left`. A window that is over before its time, twice, is shorter than was thought.
-    pub(super) fn restarted(&mut self, limit: f64, used: f64, left: Option<Duration>, sent: Instant, ledger: &SentLog) {
+    /// A request that left at `sent` and was answered at `answered` is the first that is seen of another window: `used` are
+    /// used of it, and so much time is `left`. A window that is over before its time, twice, is shorter than was thought.
+    pub(super) fn restarted(
+        &mut self,
+        limit: f64,
+        used: f64,
+        left: Option<Duration>,
+        sent: Instant,
+        answered: Instant,
+        ledger: &SentLog,
+    ) {
         let at = ledger.began(used, sent).unwrap_or(sent);
         let length = left.map_or(Duration::MAX, |left| (sent + left).since(at));
-        let Some(before) = self.present.replace(Start { at, length, seen: sent }) else { return };
+        let Some(before) = self.present.replace(Start { at, length, seen: sent, answered }) else { return };
         let (lasted, Some(known)) = (at.since(before.at), self.known) else { return };
         self.kept = if lasted <= known.mul_f64(1.5) { self.kept.saturating_add(1) } else { 0 };
         // A log of that length would still have what was sent before.

@@ -240,7 +240,7 @@ impl Quota {
         self.common |= answer.is_served();
         self.heard = now;
         self.judge(&bucket, answer, unanswered);
-        let window = self.window_estimator.hear(&bucket, answer.sent, &self.ledger);
+        let window = self.window_estimator.hear(&bucket, answer.sent, now, &self.ledger);
         let others = self.kept && !self.left.overruled;
         self.left.hear(&bucket, self.window_estimator.returns(), answer.charge.seq, now);
         self.left.overruled = !self.trust.holds();
@@ -297,7 +297,8 @@ impl Quota {
         match self.trust.hear(&claim) {
             CountChange::Restarted => {
                 self.said.resets = self.said.resets.saturating_add(1);
-                self.window_estimator.restarted(limit, limit - remaining, bucket.reset, answer.sent, &self.ledger);
+                let (used, sent, at) = (limit - remaining, answer.sent, answer.at);
+                self.window_estimator.restarted(limit, used, bucket.reset, sent, at, &self.ledger);
             }
             CountChange::Risen => self.window_estimator.risen(),
             CountChange::Same => {}
@@ -324,7 +325,7 @@ impl Quota {
         }
         // What is under way will have been counted when it is answered, which will not take much longer.
         let later = now + (now.since(answer.sent) * 2).min(spec.rate.per / 10);
-        let mut parts = self.sent_in(spec.rate.per, used, unanswered, now);
+        let mut parts = self.sent_in(spec.rate.per, used, unanswered, answer);
         parts.push((unanswered, later));
         budget.unlearn(source);
         budget.learn(source, spec, &parts);
@@ -332,16 +333,25 @@ impl Quota {
         self.is_news(spec, now).then_some(spec)
     }
 
-    /// What was sent in the last `window` and is answered, up to `used`, in a few parts. What others have used comes back at
-    /// the reset, and not a window after it: the answers' own numbers hold until then.
-    fn sent_in(&self, window: Duration, used: f64, unanswered: u32, now: Instant) -> SmallVec<[(u32, Instant); 17]> {
+    /// What was sent in the last `window` and is answered, up to `used`, in a few parts, with when it was counted at the
+    /// latest if it was on its way for as long as `answer` was. What others have used comes back at the reset, and not a
+    /// window after it: the answers' own numbers hold until then.
+    fn sent_in(
+        &self,
+        window: Duration,
+        used: f64,
+        unanswered: u32,
+        answer: &Observation<'_>,
+    ) -> SmallVec<[(u32, Instant); 17]> {
+        let (now, took) = (answer.at, answer.at.since(answer.sent));
         let end = self.ledger.count().saturating_sub(u64::from(unanswered));
         let ours = self.ledger.since(now - window).saturating_sub(u64::from(unanswered)).min(used as u64);
         let part = ours.div_ceil(PARTS).max(1);
         let (mut parts, mut first) = (SmallVec::new(), end - ours);
         while first < end {
             let next = (first + part).min(end);
-            parts.push(((next - first) as u32, self.ledger.departed(next - 1).unwrap_or(now)));
+            let counted = self.ledger.departed(next - 1).map_or(now, |departed| (departed + took).min(now));
+            parts.push(((next - first) as u32, counted));
             first = next;
         }
         parts

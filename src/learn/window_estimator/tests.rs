@@ -31,7 +31,7 @@ fn sent(times: impl IntoIterator<Item = f64>) -> SentLog {
 #[test]
 fn a_fresh_window_shows_its_length() {
     for (reset, window) in [(9.7, 10), (10.6, 10), (59.2, 60), (3599.5, 3600), (0.8, 1), (37.0, 60)] {
-        let heard = WindowEstimator::default().hear(&bucket(99.0, reset), s(0.0), &sent([0.0; 5]));
+        let heard = WindowEstimator::default().hear(&bucket(99.0, reset), s(0.0), s(0.0), &sent([0.0; 5]));
         assert_eq!(heard, secs(window), "{reset}");
     }
 }
@@ -39,7 +39,7 @@ fn a_fresh_window_shows_its_length() {
 #[test]
 fn what_is_used_shows_when_the_window_began() {
     for (reset, window) in [(7.0, 10), (8.0, 10), (57.0, 60), (1.0, 5)] {
-        let heard = WindowEstimator::default().hear(&bucket(96.0, reset), s(3.0), &sent([0.0, 1.0, 2.0, 3.0]));
+        let heard = WindowEstimator::default().hear(&bucket(96.0, reset), s(3.0), s(3.0), &sent([0.0, 1.0, 2.0, 3.0]));
         assert_eq!(heard, secs(window), "{reset}");
     }
 }
@@ -47,7 +47,7 @@ fn what_is_used_shows_when_the_window_began() {
 #[test]
 fn a_reset_that_is_a_second_late_is_no_longer_window() {
     for (reset, window) in [(11.0, 10), (11.1, 10), (61.0, 60)] {
-        let heard = WindowEstimator::default().hear(&bucket(99.0, reset), s(0.0), &sent([0.0]));
+        let heard = WindowEstimator::default().hear(&bucket(99.0, reset), s(0.0), s(0.0), &sent([0.0]));
         assert_eq!(heard, secs(window), "{reset}");
     }
 }
@@ -55,101 +55,101 @@ fn a_reset_that_is_a_second_late_is_no_longer_window() {
 #[test]
 fn a_window_that_has_begun_without_us_does_not_until_the_next() {
     let (mut estimator, mut ledger) = (WindowEstimator::default(), sent([0.0; 5]));
-    assert_eq!(estimator.hear(&bucket(40.0, 4.0), s(0.0), &ledger), None);
+    assert_eq!(estimator.hear(&bucket(40.0, 4.0), s(0.0), s(0.0), &ledger), None);
     ledger.sent(s(4.1));
-    assert_eq!(estimator.hear(&bucket(99.0, 59.9), s(4.1), &ledger), secs(60));
+    assert_eq!(estimator.hear(&bucket(99.0, 59.9), s(4.1), s(4.1), &ledger), secs(60));
 }
 
 #[test]
 fn an_unusual_window_is_seen_by_two_that_end_early() {
     let (mut estimator, mut ledger) = (WindowEstimator::default(), sent([0.0]));
-    assert_eq!(estimator.hear(&bucket(99.0, 37.0), s(0.0), &ledger), secs(60));
+    assert_eq!(estimator.hear(&bucket(99.0, 37.0), s(0.0), s(0.0), &ledger), secs(60));
     for (at, known) in [(37.1, 60), (74.1, 37)] {
         (0..20).for_each(|_| ledger.sent(s(at - 20.0)));
         ledger.sent(s(at));
-        estimator.restarted(100.0, 1.0, secs(37), s(at), &ledger);
-        assert_eq!(estimator.hear(&bucket(99.0, 36.95), s(at), &ledger), secs(known));
+        estimator.restarted(100.0, 1.0, secs(37), s(at), s(at), &ledger);
+        assert_eq!(estimator.hear(&bucket(99.0, 36.95), s(at), s(at), &ledger), secs(known));
     }
 }
 
 #[test]
 fn a_second_that_is_taken_for_two_is_seen_by_two_that_end_early() {
     let (mut estimator, mut ledger) = (WindowEstimator::default(), sent([0.0]));
-    assert_eq!(estimator.hear(&bucket(99.0, 2.0), s(0.0), &ledger), secs(2));
+    assert_eq!(estimator.hear(&bucket(99.0, 2.0), s(0.0), s(0.0), &ledger), secs(2));
     for (at, known) in [(1.3, 2), (2.6, 1)] {
         (0..10).for_each(|_| ledger.sent(s(at - 0.6)));
         ledger.sent(s(at));
-        estimator.restarted(20.0, 1.0, secs(2), s(at), &ledger);
-        assert_eq!(estimator.hear(&bucket(99.0, 2.0), s(at), &ledger), secs(known));
+        estimator.restarted(20.0, 1.0, secs(2), s(at), s(at), &ledger);
+        assert_eq!(estimator.hear(&bucket(99.0, 2.0), s(at), s(at), &ledger), secs(known));
     }
 }
 
 #[test]
 fn a_window_is_at_least_as_long_as_what_is_left_of_it() {
     let (mut estimator, mut ledger) = (WindowEstimator::default(), sent([0.0]));
-    estimator.hear(&bucket(99.0, 20.0), s(0.0), &ledger);
+    estimator.hear(&bucket(99.0, 20.0), s(0.0), s(0.0), &ledger);
     ledger.sent(s(21.0));
-    assert_eq!(estimator.hear(&bucket(98.0, 58.9), s(21.0), &ledger), secs(60));
+    assert_eq!(estimator.hear(&bucket(98.0, 58.9), s(21.0), s(21.0), &ledger), secs(60));
 }
 
 #[test]
 fn windows_that_were_over_in_time_say_more_than_one_late_answer() {
     let (mut estimator, mut ledger) = (WindowEstimator::default(), sent([0.0]));
-    assert_eq!(estimator.hear(&bucket(99.0, 0.9), s(0.0), &ledger), secs(1));
+    assert_eq!(estimator.hear(&bucket(99.0, 0.9), s(0.0), s(0.0), &ledger), secs(1));
     for at in 1..=3 {
         (0..20).for_each(|k| ledger.sent(s(f64::from(at) + f64::from(k) / 30.0)));
-        estimator.restarted(100.0, 1.0, secs(1), s(f64::from(at)), &ledger);
+        estimator.restarted(100.0, 1.0, secs(1), s(f64::from(at)), s(f64::from(at)), &ledger);
     }
     // Its `Date` was two seconds old.
-    assert_eq!(estimator.hear(&bucket(98.0, 2.9), s(3.8), &ledger), secs(1));
+    assert_eq!(estimator.hear(&bucket(98.0, 2.9), s(3.8), s(3.8), &ledger), secs(1));
     // And now it is longer than that: two seconds, if its reset is as late as resets are.
-    assert_eq!(estimator.hear(&bucket(98.0, 2.9), s(5.3), &ledger), secs(2));
+    assert_eq!(estimator.hear(&bucket(98.0, 2.9), s(5.3), s(5.3), &ledger), secs(2));
 }
 
 #[test]
 fn a_bucket_shows_itself_by_a_reset_that_moves_away() {
     let (mut estimator, ledger) = (WindowEstimator::default(), sent([0.0]));
     let refills = |remaining, reset| Bucket { refills: true, coarse: false, ..bucket(remaining, reset) };
-    assert_eq!(estimator.hear(&refills(99.0, 0.1), s(0.0), &ledger), None);
-    assert_eq!(estimator.hear(&refills(80.0, 2.0), s(0.0), &ledger), secs(10));
+    assert_eq!(estimator.hear(&refills(99.0, 0.1), s(0.0), s(0.0), &ledger), None);
+    assert_eq!(estimator.hear(&refills(80.0, 2.0), s(0.0), s(0.0), &ledger), secs(10));
     // What says that it refills and does not is a window all the same.
     let (mut estimator, ledger) = (WindowEstimator::default(), sent([0.0; 6]));
-    assert_eq!(estimator.hear(&refills(99.0, 9.9), s(0.0), &ledger), None);
-    assert_eq!(estimator.hear(&refills(94.0, 9.9), s(0.0), &ledger), secs(10));
+    assert_eq!(estimator.hear(&refills(99.0, 9.9), s(0.0), s(0.0), &ledger), None);
+    assert_eq!(estimator.hear(&refills(94.0, 9.9), s(0.0), s(0.0), &ledger), secs(10));
 }
 
 #[test]
 fn a_bucket_that_nobody_calls_one_is_seen_by_a_reset_in_proportion() {
     let (mut estimator, ledger) = (WindowEstimator::default(), sent((0..90).map(|at| f64::from(at) / 1000.0)));
     for used in 1..=90 {
-        estimator.hear(&bucket(100.0 - f64::from(used), (f64::from(used) / 10.0).ceil()), s(0.1), &ledger);
+        estimator.hear(&bucket(100.0 - f64::from(used), (f64::from(used) / 10.0).ceil()), s(0.1), s(0.1), &ledger);
     }
     assert!(estimator.refills());
-    assert_eq!(estimator.hear(&bucket(5.0, 10.0), s(0.1), &ledger), secs(10));
+    assert_eq!(estimator.hear(&bucket(5.0, 10.0), s(0.1), s(0.1), &ledger), secs(10));
 }
 
 #[test]
 fn the_end_of_a_window_and_the_next_one_are_no_bucket() {
     let (mut estimator, ledger) = (WindowEstimator::default(), sent((0..90).map(|at| f64::from(at) / 100.0)));
     for (used, left, at) in [(1.0, 1.0, 0.0), (3.0, 1.0, 0.03), (30.0, 10.0, 0.3), (60.0, 10.0, 0.6)] {
-        estimator.hear(&bucket(100.0 - used, left), s(at), &ledger);
+        estimator.hear(&bucket(100.0 - used, left), s(at), s(at), &ledger);
     }
     assert!(!estimator.refills());
-    assert_eq!(estimator.hear(&bucket(10.0, 10.0), s(0.9), &ledger), secs(10));
+    assert_eq!(estimator.hear(&bucket(10.0, 10.0), s(0.9), s(0.9), &ledger), secs(10));
 }
 
 #[test]
 fn what_is_not_true_is_not_believed_either_when_nothing_is_said_of_the_reset() {
     let hour = Some(Duration::from_secs(3600));
     let (mut estimator, ledger) = (WindowEstimator::default(), sent([0.0]));
-    assert_eq!(estimator.hear(&Bucket { window: hour, ..bucket(99.0, 9.7) }, s(0.0), &ledger), secs(10));
+    assert_eq!(estimator.hear(&Bucket { window: hour, ..bucket(99.0, 9.7) }, s(0.0), s(0.0), &ledger), secs(10));
     // An answer that was late: its reset is over, and unknown.
     let late = Bucket { window: hour, reset: None, ..bucket(40.0, 0.0) };
-    assert_eq!(estimator.hear(&late, s(9.9), &ledger), secs(10));
+    assert_eq!(estimator.hear(&late, s(9.9), s(9.9), &ledger), secs(10));
 }
 
 #[test]
 fn what_is_told_is_taken() {
     let told = Bucket { window: Some(Duration::from_secs(42)), ..bucket(3.0, 1.0) };
-    assert_eq!(WindowEstimator::default().hear(&told, s(0.0), &sent([0.0; 5])), secs(42));
+    assert_eq!(WindowEstimator::default().hear(&told, s(0.0), s(0.0), &sent([0.0; 5])), secs(42));
 }
