@@ -107,6 +107,8 @@ struct Latency {
 #[derive(Clone, Copy, Debug)]
 struct Cycle {
     since: f64,
+    /// When the API had counted its first request, at the latest: when that was answered.
+    counted: f64,
     served: f64,
     /// It began after a pause that told nothing of a window.
     minor: bool,
@@ -159,7 +161,7 @@ impl RateEstimator {
     /// The same way, and what is known of requests of one kind: `served` of them in a cycle that began at `since`.
     /// They are `share` of all: if that is most of them, what is known of all is known of them.
     pub(super) fn of_kind(&self, since: f64, served: f64, share: f64) -> Self {
-        let cycle = Some(Cycle { since, served, minor: false });
+        let cycle = Some(Cycle { served, ..Cycle::begun(since) });
         let mut kind = Self { way: self.way, cycle, began: since, major: since, seen: self.seen, ..Self::new(None) };
         let delivered = self.history.since(self.seen - KNOWN) / KNOWN;
         let proven = |belief: &&Belief| delivered > 0.5 * belief.rate(self.seen) && self.began + KNOWN < self.seen;
@@ -174,7 +176,7 @@ impl RateEstimator {
     /// What was refused since `since` was none of this one's: all that it has concluded from it is void.
     pub(super) fn start_again(&mut self, since: f64) {
         let history = std::mem::take(&mut self.history);
-        let cycle = Some(Cycle { since, served: history.since(since), minor: false });
+        let cycle = Some(Cycle { served: history.since(since), ..Cycle::begun(since) });
         let Self { way, began, seen, told, configured, .. } = *self;
         *self = Self { way, cycle, major: since, began, seen, told, history, ..Self::new(configured) };
     }
@@ -225,7 +227,7 @@ impl RateEstimator {
     /// A request leaves. `waited` says that it had to wait: then the rate may be too low.
     pub(super) fn take(&mut self, now: Instant, waited: bool) {
         let now = seconds(now);
-        let begun = Cycle { since: now, served: 0.0, minor: false };
+        let begun = Cycle::begun(now);
         if !waited && now - self.seen > IDLE && self.closing.is_none() {
             self.cycle = Some(begun);
         }
@@ -251,12 +253,15 @@ impl RateEstimator {
         self.refusals.counts(false);
         // What was refused at random is not any more.
         self.noise = self.noise.filter(|noise| self.refusals.0 > noise / 3.0);
-        let cycle = *self.cycle.get_or_insert(Cycle { since: sent, served: 0.0, minor: false });
+        let mut cycle = *self.cycle.get_or_insert(Cycle::begun(sent));
+        if cycle.served < 1.0 {
+            cycle.counted = now;
+        }
         let opening = !beside && self.closing.as_ref().is_some_and(|closing| answered.seq > closing.newest);
         let ends = if opening { self.reopens(now, sent) } else { Ends::No };
         self.cycle = Some(match ends {
             Ends::No => Cycle { served: cycle.served + 1.0, ..cycle },
-            ends => Cycle { since: sent, served: 1.0, minor: ends == Ends::Early },
+            ends => Cycle { since: sent, counted: now, served: 1.0, minor: ends == Ends::Early },
         });
         if ends == Ends::Yes {
             self.major = sent;
@@ -323,6 +328,15 @@ impl RateEstimator {
     pub(super) fn forget(&mut self) -> bool {
         self.belief = None;
         self.told.take().is_some()
+    }
+}
+
+// === impl Cycle ===
+
+impl Cycle {
+    /// One that begins at `since`, and in which nothing was served yet.
+    fn begun(since: f64) -> Self {
+        Self { since, counted: since, served: 0.0, minor: false }
     }
 }
 

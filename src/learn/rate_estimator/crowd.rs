@@ -18,6 +18,9 @@ pub(super) struct Crowd {
     refused: u32,
     kept: u32,
     said: bool,
+    /// As many were refused, again and again: how often more than once. The next try takes twice as long each time.
+    ceiling: u32,
+    in_vain: u32,
 }
 
 /// A request that was served.
@@ -47,6 +50,8 @@ const FIRST: f64 = 8.0;
 const SLOWLY: f64 = 0.2;
 /// The same after a pause.
 const AGAIN: f64 = 1.0;
+/// A limit of concurrency that stays is tried so much more seldom, as a power of two.
+const IN_VAIN: u32 = 4;
 /// More are no stampede any more.
 const MANY: f64 = 1024.0;
 
@@ -64,6 +69,8 @@ impl Default for Crowd {
             refused: 0,
             kept: 0,
             said: false,
+            ceiling: 0,
+            in_vain: 0,
         }
     }
 }
@@ -127,7 +134,11 @@ impl Crowd {
             }
         }
         if self.hypothesis == Hypothesis::Confirmed && f64::from(served.crowd) >= cap.floor() {
-            *cap += 1.0 / (20.0 * cap.max(5.0));
+            if served.crowd >= self.ceiling {
+                self.in_vain = 0;
+            }
+            let in_vain = if cap.floor() as u32 + 1 < self.ceiling { 0 } else { self.in_vain };
+            *cap += 1.0 / (20.0 * cap.max(5.0) * f64::from(1 << in_vain));
         }
     }
 
@@ -142,6 +153,7 @@ impl Crowd {
             }
             Hypothesis::Confirmed => {
                 if f64::from(crowd) <= cap + 0.5 {
+                    self.hits(crowd, cap);
                     self.cap = Some(fewer.max(1.0));
                     (self.refused, self.kept, self.said) = (crowd, 0, false);
                 }
@@ -161,10 +173,21 @@ impl Crowd {
         }
     }
 
+    /// One of `crowd` was refused while as many as `cap` might be under way. What is refused right after it was lowered may
+    /// have met what was not over for the API yet: it is no other ceiling.
+    fn hits(&mut self, crowd: u32, cap: f64) {
+        if crowd == self.ceiling {
+            self.in_vain = (self.in_vain + 1).min(IN_VAIN);
+        } else if crowd > self.ceiling || f64::from(self.kept) > 4.0 * cap {
+            (self.ceiling, self.in_vain) = (crowd, 0);
+        }
+    }
+
     /// The API says that `crowd` at once are too many.
     pub(super) fn too_many(&mut self, crowd: u32) {
         let fewer = (f64::from(crowd) - 1.0).max(1.0);
         if !self.said || self.cap.is_none_or(|cap| fewer < cap) {
+            self.hits(crowd, self.cap.unwrap_or(fewer));
             (self.refused, self.kept, self.said) = (crowd, 0, true);
         }
         (self.hypothesis, self.cap) = (Hypothesis::Confirmed, Some(self.cap.map_or(fewer, |cap| cap.min(fewer))));

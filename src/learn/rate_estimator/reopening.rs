@@ -95,7 +95,7 @@ impl RateEstimator {
 
     /// How many were served in the window that ends now, as far as can be known.
     fn measure(&self, closing: &Closing, cycle: Cycle, sent: f64) -> Measured {
-        let Cycle { since, served, minor } = cycle;
+        let Cycle { since, served, minor, .. } = cycle;
         let (length, pause) = (sent - since, sent - closing.at);
         let Some(belief) = self.belief.as_ref().filter(|_| minor) else {
             return Measured { served: served.max(1.0), length, last: closing.last - since };
