@@ -2,6 +2,7 @@
 
 mod added;
 mod answers;
+mod cost;
 mod cross_site;
 mod egress;
 mod gateway;
@@ -15,6 +16,7 @@ mod usage;
 pub use self::{
     added::{Added, BadPart, KeyPart, Mismatch, PathPattern, Segments, segments},
     answers::{CachePolicy, RetryPolicy, Spend, Trust},
+    cost::{CostSource, MemberPath, PerByte, RuleCost},
     cross_site::{Names, is_page_of_others},
     egress::{Egress, Identity, Parent, ParentProtocol},
     gateway::Gateway,

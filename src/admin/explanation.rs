@@ -49,6 +49,8 @@ pub struct Explanation {
     pub rules: Vec<RuleExplanation>,
     /// What it costs; empty if it gets to no lane.
     pub cost: String,
+    /// What its rule says that it costs, as it is written, if that depends on what a request shows; `null` if not.
+    pub rule_cost: Option<String>,
     /// By what it claims its turn.
     pub turn: TurnExplanation,
     /// For how long it may wait.

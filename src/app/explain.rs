@@ -48,7 +48,8 @@ pub(super) fn explanation(
         Ok(explained) => explained,
         Err(error) => return Explanation { now: rejected(&error), ..Explanation::default() },
     };
-    let Explained { method, target, https, lane, open, ruled, rules, claim, patience, asked, .. } = explained;
+    let Explained { method, target, https, lane, open, ruled, rules, claim, patience, rule_cost, asked, .. } =
+        explained;
     let (asked, now_outcome) = match asked {
         Ok((ask, preview)) => {
             let outcome = outcome(&preview, now);
@@ -64,6 +65,7 @@ pub(super) fn explanation(
         ruled,
         rules: rule_explanations(rules, asked.as_ref(), ends, now),
         cost: asked.as_ref().map(|(ask, _)| ask.cost.to_string()).unwrap_or_default(),
+        rule_cost: rule_cost.map(|cost| cost.to_string()),
         turn: turn(&claim),
         max_wait_s: patience.as_secs_f64(),
         now: now_outcome,

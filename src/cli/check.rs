@@ -189,7 +189,7 @@ fn describe(text: &mut String, rule: &Policy) {
     if rule.limits.is_empty() && rule.calendar.is_empty() {
         row(text, 2, "limit", "none");
     }
-    if let Some(cost) = rule.cost {
+    if let Some(cost) = &rule.cost {
         row(text, 2, "cost", &cost.to_string());
     }
     if !rule.usage.is_empty() {

@@ -1,15 +1,12 @@
 //! Turns `[[rule]]` tables and `--limit` into rules. Knows nothing of other tables.
 
 mod added;
+mod costs;
 mod egress;
 mod fleet;
 mod preset;
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    ops::Range,
-    sync::Arc,
-};
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 pub(super) use self::fleet::{divide, floors};
 use super::{
@@ -20,8 +17,8 @@ use super::{
     reader::{Reader, Table},
 };
 use crate::{
-    limit::{Cost, Limits, MarginSpec},
-    policy::{CachePolicy, HostPattern, Https, Policy, Rules, TooSmall, UsageSource},
+    limit::{Limits, MarginSpec},
+    policy::{CachePolicy, HostPattern, Https, Policy, RuleCost, Rules, UsageSource},
 };
 
 /// A rule whose values are valid one by one. It is not yet compared with the other rules.
@@ -40,7 +37,7 @@ pub(super) struct RawRule {
     /// The files that it names.
     files: Vec<FileRef>,
     /// What its requests cost.
-    cost: Option<Spanned<Cost>>,
+    cost: Option<Spanned<RuleCost>>,
     /// Where it says what of them answers tell.
     usage: Option<Vec<Spanned<UsageSource>>>,
     /// What it says of answers; the rest is said for all rules.
@@ -103,8 +100,7 @@ pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
             None => _ = hosts.insert(&host.value, host),
         }
     }
-    drafts.iter().for_each(|draft| check_cost(draft, drafts, problems));
-    drafts.iter().for_each(|draft| check_units(draft, drafts, problems));
+    costs::check(drafts, problems);
     let mut names: HashMap<&str, &RawRule> = HashMap::new();
     for draft in drafts {
         let earlier = *names.entry(&draft.policy.name).or_insert(draft);
@@ -119,44 +115,6 @@ pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
             format!("{:?} is the name of another rule already, at {}", &*draft.policy.name, earlier.named.place),
             "give each rule a name of its own: metrics and logs tell them apart by it",
         ));
-    }
-}
-
-/// What a request costs fits its limits, and is counted by some.
-fn check_cost(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
-    let Some(cost) = &draft.cost else { return };
-    if let Some(TooSmall { cost: much, limit }) = draft.policy.too_small_for(&cost.value) {
-        let what = format!("a request that costs {much} fits no window of {limit}");
-        problems.push(Diagnostic::error(cost, what, "raise the limit, or lower the cost"));
-    }
-    let counted = |unit| drafts.iter().any(|draft| draft.policy.units().any(|counted| counted == unit));
-    for (unit, _) in cost.value.others().filter(|(unit, _)| !counted(*unit)) {
-        let hint = format!("write limits = [\"90000 {unit}/min\"], or leave it out");
-        problems.push(Diagnostic::error(cost, format!("no limit counts {unit}"), hint));
-    }
-}
-
-/// What answers say is counted by some limit, and of what limits count somebody says how much a request takes.
-fn check_units(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
-    let counted = |unit| drafts.iter().any(|draft| draft.policy.units().any(|counted| counted == unit));
-    for source in draft.usage.iter().flatten().filter(|source| !counted(source.value.unit)) {
-        let unit = source.value.unit;
-        let hint = format!("write limits = [\"90000 {unit}/min\"], or the unit that the limits count");
-        problems.push(Diagnostic::error(source, format!("no limit counts {unit}"), hint));
-    }
-    // The host's own rule says it for the narrower ones.
-    let is_said = |unit| {
-        drafts.iter().map(|draft| &draft.policy).any(|policy| {
-            let by_cost = policy.cost.is_some_and(|cost| cost.of(unit).is_some());
-            by_cost || policy.usage.iter().any(|source| source.unit == unit)
-        })
-    };
-    let units: BTreeSet<_> = draft.policy.units().filter(|unit| !is_said(*unit)).collect();
-    for unit in units {
-        let what =
-            format!("nothing says how many {unit} a request takes: each counts as 1, unless it has Andante-Cost");
-        let hint = format!("write usage = [\"{unit}=MEMBER\"] for what answers say, or cost = \"{unit}=N\"");
-        problems.push(Diagnostic::warning(&draft.named, what, hint));
     }
 }
 
@@ -247,7 +205,7 @@ impl RawRule {
         let preset = reader.one(table, &keys::PRESET).map(|preset| preset::read(preset.value)).unwrap_or_default();
         let limits = read_limits(reader, table, &header, preset.limits);
         let cost = reader.one(table, &keys::COST);
-        policy.cost = cost.as_ref().map(|cost| cost.value);
+        policy.cost = cost.as_ref().map(|cost| cost.value.clone());
         let usage = reader.several(table, &keys::USAGE);
         policy.usage = values(usage.clone()).unwrap_or(preset.usage);
         let usage = usage.map(|usage| usage.value);

@@ -10,6 +10,7 @@ use crate::{
 
 mod added;
 mod answers;
+mod costs;
 mod files;
 mod presets;
 mod schema;

@@ -25,8 +25,8 @@ use super::{
     model::{AccessLog, LogFormat, StatePlace},
 };
 use crate::{
-    limit::{Cost, Limits, MarginSpec, SpecError},
-    policy::{AssignedWeight, HostPattern, UsageSource},
+    limit::{Limits, MarginSpec},
+    policy::{AssignedWeight, HostPattern, RuleCost, UsageSource},
 };
 
 /// One entry of `clients`.
@@ -92,7 +92,7 @@ pub(super) const HOST: Grammar<HostPattern> = Grammar {
 pub(super) const INTERCEPT: Grammar<Option<HostPattern>> =
     Grammar { expected: HOST.expected, example: HOST.example, read: intercept };
 pub(super) const LIMITS: Grammar<Limits> = Grammar { expected: "a limit", example: "\"500/min\"", read: limits };
-pub(super) const COST: Grammar<Cost> = Grammar { expected: "a cost", example: "\"tokens=1200\"", read: cost };
+pub(super) const COST: Grammar<RuleCost> = Grammar { expected: "a cost", example: "\"tokens=1200\"", read: cost };
 pub(super) const USAGE: Grammar<UsageSource> = Grammar {
     expected: "where answers say what was used",
     example: "\"output-tokens=completion_tokens\"",
@@ -242,8 +242,8 @@ fn limit_of_host(text: &str) -> Result<(HostPattern, Limits), ParseHint> {
     Ok((pattern, LIMITS.read(list).map_err(ParseHint::from)?))
 }
 
-fn cost(text: &str) -> Result<Cost, ParseHint> {
-    text.parse().map_err(|wrong: SpecError| ParseHint::hint(wrong.hint()))
+fn cost(text: &str) -> Result<RuleCost, ParseHint> {
+    text.parse().map_err(|hint: String| ParseHint::hint(hint))
 }
 
 fn usage(text: &str) -> Result<UsageSource, ParseHint> {

@@ -41,6 +41,7 @@ use crate::{
         state::{Decision, Displaced, Effects, End, Grant, SharedNames, Slot, State, Timer, Usage},
     },
     learn::AnswerReport,
+    limit::Unit,
     metrics::RuleMetrics,
     policy::{Policy, Rules},
 };
@@ -211,6 +212,11 @@ impl Lane {
     /// The answer has said what its request used.
     pub(super) fn used(self: &Arc<Self>, slot: &Slot, usage: &Usage) {
         self.tell(|state, now| state.used(now, slot, usage));
+    }
+
+    /// How much of `unit` a request takes whose body has so many bytes, as answers have told of others; `None` before any.
+    pub fn of_length(&self, unit: Unit, bytes: u64) -> Option<u32> {
+        self.shared.state.lock().of_length(unit, bytes)
     }
 
     /// What was taken could not be sent, broke off, or was not answered in time.

@@ -5,6 +5,7 @@ use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
 use super::{
     added::Added,
     answers::{CachePolicy, RetryPolicy, Spend, Trust},
+    cost::RuleCost,
     egress::Egress,
     host_pattern::HostPattern,
     turns::Turns,
@@ -46,7 +47,7 @@ pub struct Policy {
     /// These as well.
     pub calendar: Vec<CalendarLimit>,
     /// What a request costs that does not say so itself.
-    pub cost: Option<Cost>,
+    pub cost: Option<RuleCost>,
     /// Where its answers say what their requests used.
     pub usage: Vec<UsageSource>,
     /// How many requests may be on their way at once.

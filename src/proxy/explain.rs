@@ -24,7 +24,7 @@ use crate::{
         AddedRule, AdmitRequest, Lane, Lanes, LookedUp, Preview,
         order::{Claim, Turn},
     },
-    policy::{self, Gateway, Https, HttpsReason, KeyPart, Origin, Policy, Scheme},
+    policy::{self, Gateway, Https, HttpsReason, KeyPart, Origin, Policy, RuleCost, Scheme},
 };
 
 /// What decides what becomes of a request.
@@ -65,6 +65,8 @@ pub struct Explained {
     pub claim: Claim,
     /// For how long it may wait.
     pub patience: Duration,
+    /// What its rule says that it costs, if that depends on the request and it says nothing itself.
+    pub rule_cost: Option<RuleCost>,
     /// What it asks of the lane, and what the lane would do; or why it never gets there.
     pub asked: Result<(AdmitRequest, Preview), Error>,
 }
@@ -151,13 +153,15 @@ pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAd
         Ok(terms) => (terms.claim, terms.patience),
         Err(_) => (Claim::USUAL, lane.policy().max_wait),
     };
+    let silent = terms.as_ref().is_ok_and(|terms| terms.cost.is_none());
+    let rule_cost = draws::cost(&added, &seen, lane.policy()).filter(|cost| silent && !cost.seen.is_empty()).cloned();
     let refused = https.is_some_and(|(https, _)| https == Https::Refuse);
     let asked = match terms {
         _ if refused => Err(Error::TunnelRefused { origin: origin.to_string() }),
         Err(error) => Err(error),
         Ok(RequestTerms { cost, .. }) => {
             let deadline = context.clock.now() + patience;
-            let asking = Asking { policy: lane.policy(), added: &added, claim, cost, turn: Turn::New, deadline };
+            let asking = Asking { lane: &lane, added: &added, claim, cost, turn: Turn::New, deadline };
             ask::of(&seen, asking).map(|ask| {
                 let preview = lane.preview(&ask);
                 (ask, preview)
@@ -179,6 +183,7 @@ pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAd
         ruled,
         claim,
         patience,
+        rule_cost,
         asked,
     })
 }

@@ -6,6 +6,7 @@ pub(crate) mod fields;
 pub(crate) mod gateway;
 pub(crate) mod incoming_body;
 pub(crate) mod interim;
+pub(crate) mod json_number;
 pub(crate) mod kept_head;
 pub(crate) mod priority;
 pub(crate) mod progress;

@@ -5,6 +5,7 @@ pub(crate) mod ask;
 mod cache;
 mod claim;
 mod coalesce;
+mod costs;
 pub(crate) mod count;
 mod credential;
 pub(crate) mod draws;

@@ -96,3 +96,59 @@ fn what_an_answer_says_was_used_counts_and_a_debt_is_paid_first() {
     andante.wait_for(|status| status["lanes"][0]["limits"][1]["used"] == 1400);
     assert_eq!(send().status(), 429, "more was used than there is");
 }
+
+/// An answer that has used as many tokens as its request has bytes, divided by `by`.
+fn by_length(by: usize) -> Upstream {
+    Upstream::answering(move |request| {
+        let json = format!(r#"{{"usage":{{"tokens":{}}}}}"#, request.body.len() / by);
+        format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{json}", json.len())
+    })
+}
+
+fn used(status: &Value) -> u64 {
+    status["lanes"][0]["limits"][1]["used"].as_u64().unwrap()
+}
+
+#[test]
+fn what_the_length_of_a_request_comes_to_is_learned_and_reserved() {
+    let upstream = by_length(4);
+    let host = upstream.address();
+    let andante = Andante::with_config(&format!(
+        "[[rule]]\nhost = \"{host}\"\nlimits = [\"100/s burst 50\", \"1000 tokens/h burst 1000\"]\n\
+         usage = [\"tokens=tokens\"]\ncost = \"tokens=length\"\n"
+    ));
+    let post = |body: &str, framing: &str| {
+        let head = format!("POST http://{host}/ HTTP/1.1\r\nHost: {host}\r\nPrefer: wait=0\r\n{framing}\r\n\r\n");
+        Client::ask(andante.proxy(), format!("{head}{body}")).status()
+    };
+    let sized = |bytes: usize| post(&"x".repeat(bytes), &format!("Content-Length: {bytes}"));
+    assert_eq!(sized(400), 200, "nothing is known yet");
+    andante.wait_for(|status| used(status) == 100);
+    assert_eq!(sized(3604), 429, "901 are more than the 900 that are left");
+    assert_eq!(sized(2000), 200);
+    andante.wait_for(|status| used(status) == 600);
+    assert_eq!(
+        post("4\r\nabcd\r\n0\r\n\r\n", "Transfer-Encoding: chunked"),
+        429,
+        "without a length the usual is reserved"
+    );
+    assert_eq!(sized(1600), 200, "400 are left");
+    andante.wait_for(|status| used(status) == 1000);
+}
+
+#[test]
+fn what_a_byte_is_can_be_said() {
+    let upstream = Upstream::ok();
+    let host = upstream.address();
+    let andante = Andante::with_config(&format!(
+        "[[rule]]\nhost = \"{host}\"\nlimits = [\"100/s burst 50\", \"1000 tokens/h burst 1000\"]\n\
+         cost = \"tokens=length*0.25\"\n"
+    ));
+    let post = |bytes: usize| {
+        let head = format!("POST http://{host}/ HTTP/1.1\r\nHost: {host}\r\nPrefer: wait=0\r\nContent-Length: {bytes}");
+        Client::ask(andante.proxy(), format!("{head}\r\n\r\n{}", "x".repeat(bytes))).status()
+    };
+    assert_eq!((post(2001), used(&andante.status())), (200, 501));
+    assert_eq!(post(2000), 429, "500 are more than 499");
+    assert_eq!((post(1996), used(&andante.status())), (200, 1000));
+}

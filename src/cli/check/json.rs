@@ -45,7 +45,7 @@ fn rule(policy: &Policy, good: bool) -> Value {
         "good": good,
         "hosts": texts(policy.hosts.iter().map(ToString::to_string).collect()),
         "limits": texts(policy.written_limits()),
-        "cost": policy.cost.map(|cost| cost.to_string()),
+        "cost": policy.cost.as_ref().map(ToString::to_string),
         "usage": texts(policy.usage.iter().map(ToString::to_string).collect()),
         "in_flight": policy.in_flight,
         "max_wait_s": policy.max_wait.as_secs_f64(),

@@ -36,7 +36,8 @@ pub(super) fn of(explanation: &Explanation, question: &Question, by_running: boo
         }
         let turn = &explanation.turn;
         if !explanation.cost.is_empty() {
-            row(&mut text, "cost", &explanation.cost);
+            let by = explanation.rule_cost.as_ref().map_or_else(String::new, |cost| format!(" (by its rule: {cost})"));
+            row(&mut text, "cost", &format!("{}{by}", explanation.cost));
         }
         let flow =
             turn.flow.as_ref().map_or_else(String::new, |flow| format!(", flow #{flow}{}", weight(turn.flow_weight)));

@@ -14,8 +14,8 @@ use crate::{
         preset::{self, Preset},
         upstream,
     },
-    limit::{Cost, Limits, MarginSpec},
-    policy::{AssignedWeight, HostPattern, Https, KeyPart, Parent, PathPattern, UsageSource},
+    limit::{Limits, MarginSpec},
+    policy::{AssignedWeight, HostPattern, Https, KeyPart, Parent, PathPattern, RuleCost, UsageSource},
 };
 
 pub(in crate::config) const NAME: Key<String> = Key::new(
@@ -64,7 +64,7 @@ pub(in crate::config) const PRESET: Key<Preset> = Key::new(
     "whose API it is: what the provider says about `limits` and `usage` holds where the rule says nothing",
 )
 .otherwise("none");
-pub(in crate::config) const COST: Key<Cost> = Key::new(
+pub(in crate::config) const COST: Key<RuleCost> = Key::new(
     "cost",
     value::COST,
     One("cost"),

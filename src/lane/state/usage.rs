@@ -18,6 +18,9 @@ pub(super) struct Usual {
     /// What the last streams used, and how many bytes they were; in a ring.
     streams: Vec<(u32, u64)>,
     next_stream: usize,
+    /// What the last requests used whose length was known, per byte of it; in a ring.
+    per_byte: Vec<f32>,
+    next_length: usize,
 }
 
 /// How many answers are remembered.
@@ -37,6 +40,8 @@ pub struct Usage {
     pub at_least: Vec<(Unit, u32)>,
     /// The bytes that have come, if they came as they were made: of a stream.
     pub streamed: Option<u64>,
+    /// The bytes of the request's body, if it told them beforehand.
+    pub sent: Option<u64>,
 }
 
 impl<T> State<T> {
@@ -45,7 +50,7 @@ impl<T> State<T> {
         for &(unit, said) in &usage.said {
             let used = said.min(self.most(slot, unit));
             self.settle(now, slot, unit, used);
-            self.usual(unit).remember(used, usage.streamed);
+            self.usual(unit).remember(used, usage);
         }
         for &(unit, least) in &usage.at_least {
             let passed = usage.streamed.and_then(|bytes| self.usual(unit).of_bytes(bytes));
@@ -59,6 +64,12 @@ impl<T> State<T> {
             }
         }
         self.changed(slot);
+    }
+
+    /// How much of `unit` a request takes whose body has so many bytes: with what suffices per byte for 95 of 100. `None`
+    /// before any answer has told it.
+    pub(in crate::lane) fn of_length(&self, unit: Unit, bytes: u64) -> Option<u32> {
+        self.usual.iter().find(|usual| usual.unit == unit)?.of_length(bytes)
     }
 
     /// What is [taken](reserved) for a request of this cost at `now`.
@@ -118,18 +129,39 @@ pub(super) fn reserved(
 
 impl Usual {
     fn new(unit: Unit) -> Self {
-        Self { unit, used: Vec::new(), next: 0, most: 0, streams: Vec::new(), next_stream: 0 }
+        Self {
+            unit,
+            used: Vec::new(),
+            next: 0,
+            most: 0,
+            streams: Vec::new(),
+            next_stream: 0,
+            per_byte: Vec::new(),
+            next_length: 0,
+        }
     }
 
-    /// Remembers what a whole answer `used`; `streamed` is its length in bytes, if it was a stream.
-    fn remember(&mut self, used: u32, streamed: Option<u64>) {
+    /// Remembers what a whole answer `used`, which has said `usage`.
+    fn remember(&mut self, used: u32, usage: &Usage) {
         put(&mut self.used, &mut self.next, used);
-        if let Some(bytes) = streamed.filter(|bytes| *bytes > 0) {
+        if let Some(bytes) = usage.streamed.filter(|bytes| *bytes > 0) {
             put(&mut self.streams, &mut self.next_stream, (used, bytes));
+        }
+        if let Some(bytes) = usage.sent.filter(|bytes| *bytes > 0) {
+            put(&mut self.per_byte, &mut self.next_length, used as f32 / bytes as f32);
         }
         let mut sorted = self.used.clone();
         sorted.sort_unstable();
-        self.most = sorted[(sorted.len() * 95).div_ceil(100) - 1];
+        self.most = sorted[enough_for_most(sorted.len())];
+    }
+
+    /// How much a request of so many bytes takes, if answers have told what others did; at least 1.
+    fn of_length(&self, bytes: u64) -> Option<u32> {
+        let mut sorted = self.per_byte.clone();
+        sorted.sort_unstable_by(f32::total_cmp);
+        let per_byte = sorted.get(enough_for_most(sorted.len()))?;
+        // As saturating casts do.
+        Some(((bytes as f64 * f64::from(*per_byte)).ceil() as u32).max(1))
     }
 
     /// How much `bytes` of a stream used, if use depends on the length more than it varies by itself: what goes into a
@@ -145,6 +177,11 @@ impl Usual {
         // As saturating casts do: 0 at least, and `u32::MAX` at most.
         Some((bytes as f64 * used / length).ceil() as u32)
     }
+}
+
+/// Which of so many, from the least on, suffices for 95 of 100.
+fn enough_for_most(count: usize) -> usize {
+    (count * 95).div_ceil(100).saturating_sub(1)
 }
 
 /// Puts `value` into a ring.

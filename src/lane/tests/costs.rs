@@ -1,5 +1,7 @@
 //! Limits that count tokens, and requests that cost some.
 
+mod lengths;
+
 use std::ops::Range;
 
 use super::*;

@@ -19,6 +19,8 @@ pub(crate) struct UsageReader {
     members: Vec<JsonMember>,
     /// How many bytes have come, of a stream.
     streamed: Option<u64>,
+    /// How many bytes the request's body had, if it told them.
+    sent: Option<u64>,
 }
 
 /// Looks for `"name": 123`. In JSON a quote inside of a text has a backslash before it, so what looks like a member is one.
@@ -43,8 +45,9 @@ enum Seeking {
 // === impl UsageReader ===
 
 impl UsageReader {
-    /// For an answer with these fields; `None` if it says nothing that could be read.
-    pub(crate) fn new(sources: &[UsageSource], fields: &HeaderMap) -> Option<Box<Self>> {
+    /// For an answer with these fields, to a request that `sent` so many bytes if it told them; `None` if it says nothing
+    /// that could be read.
+    pub(crate) fn new(sources: &[UsageSource], fields: &HeaderMap, sent: Option<u64>) -> Option<Box<Self>> {
         if sources.is_empty() {
             return None;
         }
@@ -68,7 +71,7 @@ impl UsageReader {
             }
         }
         (!said.is_empty() || !members.is_empty())
-            .then(|| Box::new(Self { fields: said, members, streamed: streams.then_some(0) }))
+            .then(|| Box::new(Self { fields: said, members, streamed: streams.then_some(0), sent }))
     }
 
     /// Further bytes of the body.
@@ -83,7 +86,7 @@ impl UsageReader {
 
     /// What was said last of each unit, by all that speak of it together: all of it, if the body came `whole`.
     pub(crate) fn found(&self, whole: bool) -> Usage {
-        let mut usage = Usage { streamed: self.streamed, ..Usage::default() };
+        let mut usage = Usage { streamed: self.streamed, sent: self.sent, ..Usage::default() };
         let open = |unit: Unit| !whole && self.members.iter().any(|member| member.unit == unit);
         let fields = self.fields.iter().map(|(unit, used)| (*unit, Some(*used)));
         for (unit, used) in fields.chain(self.members.iter().map(|member| (member.unit, member.last))) {
@@ -133,7 +136,7 @@ mod tests {
         fields.insert(CONTENT_TYPE, content.parse().unwrap());
         fields.insert("x-points", "7".parse().unwrap());
         let numbers = |piece: usize| {
-            let Some(mut reader) = UsageReader::new(&sources, &fields) else { return Vec::new() };
+            let Some(mut reader) = UsageReader::new(&sources, &fields, None) else { return Vec::new() };
             body.as_bytes().chunks(piece).for_each(|bytes| reader.read(bytes));
             reader.found(true).said.iter().map(|(_, used)| *used).collect::<Vec<_>>()
         };
@@ -170,7 +173,7 @@ mod tests {
         let mut fields = HeaderMap::new();
         fields.insert(CONTENT_TYPE, "text/event-stream".parse().unwrap());
         fields.insert("x-points", "7".parse().unwrap());
-        let mut reader = UsageReader::new(&sources, &fields).unwrap();
+        let mut reader = UsageReader::new(&sources, &fields, None).unwrap();
         let begun = "data: {\"usage\":{\"input_tokens\":25}}\n\n";
         reader.read(begun.as_bytes());
         let [input, output, points] = ["usage-in", "usage-out", "usage-p"].map(|name| Unit::named(name).unwrap());

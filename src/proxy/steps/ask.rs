@@ -5,7 +5,7 @@ use std::{net::IpAddr, time::Duration};
 
 use http::{HeaderName, Method, Request, header::HeaderMap};
 
-use super::{claim, credential, draws};
+use super::{claim, costs, credential, draws};
 use crate::{
     clock::Instant,
     error::Error,
@@ -15,7 +15,6 @@ use crate::{
     },
     learn::RouteKey,
     limit::Cost,
-    policy::Policy,
 };
 
 /// What the worker is willing to put up with (RFC 7240).
@@ -33,8 +32,7 @@ pub(crate) struct RequestTerms {
 
 /// What waits for a slot.
 pub(crate) struct Asking<'a> {
-    /// The policy of its lane.
-    pub(crate) policy: &'a Policy,
+    pub(crate) lane: &'a Lane,
     /// The rules for some of the requests to its origin.
     pub(crate) added: &'a [AddedRule],
     pub(crate) claim: Claim,
@@ -63,8 +61,8 @@ pub(crate) fn terms(
 
 /// What `request`, as it will be sent, asks of its lane.
 pub(crate) fn of<B>(request: &Request<B>, asking: Asking<'_>) -> Result<AdmitRequest, Error> {
-    let Asking { policy, added, claim, cost, turn, deadline } = asking;
-    let cost = cost.unwrap_or_else(|| draws::cost(added, request, policy)).shared(&policy.limits);
+    let Asking { lane, added, claim, cost, turn, deadline } = asking;
+    let cost = cost.unwrap_or_else(|| costs::of(added, request, lane, None)).shared(&lane.policy().limits);
     let draws = draws::of(added, request, &claim, cost)?;
     let kind = match *request.method() {
         // What is inside of a tunnel is unknown.

@@ -11,7 +11,7 @@ use crate::{
     lane::{AddedRule, Draw, Draws, order::Claim},
     learn::RouteKey,
     limit::Cost,
-    policy::{Added, KeyPart, Mismatch, Policy, Segments, TooSmall, segments},
+    policy::{Added, KeyPart, Mismatch, Policy, RuleCost, Segments, TooSmall, segments},
 };
 
 pub(crate) type Values<'a> = SmallVec<[Option<Cow<'a, [u8]>>; 4]>;
@@ -70,16 +70,17 @@ pub(super) fn of_kind(draws: &Draws, kind: RouteKey) -> RouteKey {
     narrowest.map_or(kind, |draw| kind.with_budget(draw.budget))
 }
 
-/// The cost of a request that does not name it: that of the first narrower rule that matches it and has one, or else of
-/// `own`, the rule of its host.
-pub(super) fn cost<B>(rules: &[AddedRule], request: &Request<B>, own: &Policy) -> Cost {
-    let mut said = rules.iter().filter_map(|rule| Some((rule.policy.added.as_ref()?, rule.policy.cost?))).peekable();
+/// What its rule says that a request costs: that of the first narrower rule that matches it and has a cost, or else `own`,
+/// the rule of its host.
+pub(crate) fn cost<'a, B>(rules: &'a [AddedRule], request: &Request<B>, own: &'a Policy) -> Option<&'a RuleCost> {
+    let said = rules.iter().filter_map(|rule| Some((rule.policy.added.as_ref()?, rule.policy.cost.as_ref()?)));
+    let mut said = said.peekable();
     if said.peek().is_none() {
-        return own.cost.unwrap_or(Cost::MIN);
+        return own.cost.as_ref();
     }
     let path = segments(request.uri().path());
     let found = said.find(|(added, _)| mismatch(added, request, &path).is_none());
-    found.map(|(_, cost)| cost).or(own.cost).unwrap_or(Cost::MIN)
+    found.map(|(_, cost)| cost).or(own.cost.as_ref())
 }
 
 /// What one part of a key says of a request; `None` if it says nothing, for which there is a budget as well.

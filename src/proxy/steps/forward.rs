@@ -17,6 +17,7 @@ use hyper::body::Incoming;
 
 use self::answer::InFlight;
 use super::{
+    costs,
     retry::{
         self,
         attempt::{AttemptContext, AttemptOutcome, FailedAttempt},
@@ -52,7 +53,7 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     let first = call.retry.is_none();
     let Call { exchange, mut request, route, claim, cost, location, deadline, .. } = *call;
     let begun = exchange.attempt_begins();
-    let head = request.method() == Method::HEAD;
+    let (head, length) = (request.method() == Method::HEAD, costs::length(&request));
     // Only there if the step that reads requests has found it to be in order.
     let upgrade = request.headers().get(UPGRADE).cloned().map(|wanted| (wanted, hyper::upgrade::on(&mut *request)));
     let keeps = route.lane.policy().retry.filter(|_| upgrade.is_none());
@@ -89,7 +90,7 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     };
     route.answered();
     let written = connection.written();
-    let in_flight = InFlight { exchange, route, permit, wait, location, head, upgrade };
+    let in_flight = InFlight { exchange, route, permit, wait, location, head, length, upgrade };
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         return upgrade::switch(in_flight, answer, written).map(AttemptOutcome::Done);
     }

@@ -35,7 +35,7 @@ where
         async move {
             let (route, request) = (&call.route, &call.request);
             let asking = Asking {
-                policy: route.lane.policy(),
+                lane: &route.lane,
                 added: &route.added,
                 claim: call.claim,
                 cost: call.cost,

@@ -44,6 +44,8 @@ pub(crate) struct InFlight {
     pub(crate) location: Option<Arc<LocationRewriter>>,
     /// The answer has no body, whatever its length says.
     pub(crate) head: bool,
+    /// The length of the request's body, if it told one.
+    pub(crate) length: Option<u64>,
     /// What the worker wanted to switch to, and its end of what follows.
     pub(crate) upgrade: Option<(HeaderValue, OnUpgrade)>,
 }
@@ -57,7 +59,7 @@ pub(crate) async fn judge(
     connection: PooledConnection,
     written: Instant,
 ) -> Result<(Response<ResponseBody>, Hint, bool), Error> {
-    let InFlight { exchange, route, permit, wait, location, head, .. } = in_flight;
+    let InFlight { exchange, route, permit, wait, location, head, length, .. } = in_flight;
     let (mut parts, incoming) = answer.into_parts();
     let unread = log_unread(&exchange, &route.lane);
     let mut body = Box::new(UpstreamBody::new(incoming, exchange.progress.clone(), connection, permit, unread));
@@ -106,7 +108,7 @@ pub(crate) async fn judge(
         body.permit().used(&Usage { said: vec![(Unit::REQUESTS, 0)], ..Usage::default() });
         route.lane.metrics().saved(Saving::NotModified);
     }
-    if let Some(usage) = UsageReader::new(&route.lane.policy().usage, &parts.headers).filter(|_| !refused) {
+    if let Some(usage) = UsageReader::new(&route.lane.policy().usage, &parts.headers, length).filter(|_| !refused) {
         body.read_usage(usage);
     }
     if let Some(error) = broken {

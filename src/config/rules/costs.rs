@@ -1,0 +1,73 @@
+//! Whether it is known what requests cost, and whether some limit counts that.
+
+use std::collections::BTreeSet;
+
+use super::RawRule;
+use crate::{
+    config::diagnostic::Diagnostic,
+    policy::{CostSource, Policy, TooSmall},
+};
+
+/// Compares what rules say of costs with their limits, and with what answers tell.
+pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
+    drafts.iter().for_each(|draft| fits(draft, drafts, problems));
+    drafts.iter().for_each(|draft| is_learned(draft, drafts, problems));
+    drafts.iter().for_each(|draft| is_said(draft, drafts, problems));
+}
+
+/// What a request costs fits its limits, and is counted by some.
+fn fits(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
+    let Some(cost) = &draft.cost else { return };
+    if let Some(TooSmall { cost: much, limit }) = draft.policy.too_small_for(&cost.value.known) {
+        let what = format!("a request that costs {much} fits no window of {limit}");
+        problems.push(Diagnostic::error(cost, what, "raise the limit, or lower the cost"));
+    }
+    let counted = |unit| drafts.iter().any(|draft| draft.policy.units().any(|counted| counted == unit));
+    for unit in cost.value.units().filter(|unit| !counted(*unit)) {
+        let hint = format!("write limits = [\"90000 {unit}/min\"], or leave it out");
+        problems.push(Diagnostic::error(cost, format!("no limit counts {unit}"), hint));
+    }
+}
+
+/// What the length of a request comes to is learned from answers, unless it is stated.
+fn is_learned(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
+    let Some(cost) = &draft.cost else { return };
+    let learned = cost.value.seen.iter().filter(|(_, source)| *source == CostSource::Length(None));
+    for (unit, _) in learned {
+        let tells = |policy: &Policy| policy.usage.iter().any(|source| source.unit == *unit);
+        // The host's own rule has the usage of narrower ones.
+        let told = match draft.policy.added {
+            None => tells(&draft.policy),
+            Some(_) => drafts.iter().any(|draft| tells(&draft.policy)),
+        };
+        if !told {
+            let what = format!("no answer tells how many {unit} a byte is, so that nothing can be learned of lengths");
+            let hint = format!("write usage = [\"{unit}=MEMBER\"], or say what a byte is: \"{unit}=length*0.25\"");
+            problems.push(Diagnostic::error(cost, what, hint));
+        }
+    }
+}
+
+/// What answers say is counted by some limit, and of what limits count somebody says how much a request takes.
+fn is_said(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
+    let counted = |unit| drafts.iter().any(|draft| draft.policy.units().any(|counted| counted == unit));
+    for source in draft.usage.iter().flatten().filter(|source| !counted(source.value.unit)) {
+        let unit = source.value.unit;
+        let hint = format!("write limits = [\"90000 {unit}/min\"], or the unit that the limits count");
+        problems.push(Diagnostic::error(source, format!("no limit counts {unit}"), hint));
+    }
+    // The host's own rule says it for the narrower ones.
+    let says = |unit| {
+        drafts.iter().map(|draft| &draft.policy).any(|policy| {
+            let by_cost = policy.cost.as_ref().is_some_and(|cost| cost.names(unit));
+            by_cost || policy.usage.iter().any(|source| source.unit == unit)
+        })
+    };
+    let units: BTreeSet<_> = draft.policy.units().filter(|unit| !says(*unit)).collect();
+    for unit in units {
+        let what =
+            format!("nothing says how many {unit} a request takes: each counts as 1, unless it has Andante-Cost");
+        let hint = format!("write usage = [\"{unit}=MEMBER\"] for what answers say, or cost = \"{unit}=N\"");
+        problems.push(Diagnostic::warning(&draft.named, what, hint));
+    }
+}
