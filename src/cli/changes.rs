@@ -150,6 +150,7 @@ fn of_rule(rule: &Policy) -> Vec<KeyRow> {
         text("allow-private", rule.allow_private.to_string()),
     ];
     rows.extend(rule.cost.as_ref().map(|cost| text("cost", cost.to_string())));
+    rows.push(text("read-body", describe::read_body(rule)));
     rows.push(text("usage", describe::listed(&rule.usage, "none")));
     rows.extend(describe::added(rule.added.as_ref()).into_iter().map(|(key, value)| text(key, value)));
     rows.extend(rule.https.map(|https| text("https", describe::https(https).to_owned())));

@@ -13,8 +13,8 @@ mod json;
 use super::{
     FAILED, Failure, changes,
     describe::{
-        access_log, added, again, authorities, egress, files, https, listed, margin, pace, patience, resolver, route,
-        sharing, shown, state, store, store_down, turns,
+        access_log, added, again, authorities, egress, files, https, listed, margin, pace, patience, read_body,
+        resolver, route, sharing, shown, state, store, store_down, turns,
     },
     serve, terminal, wording,
 };
@@ -191,6 +191,9 @@ fn describe(text: &mut String, rule: &Policy) {
     }
     if let Some(cost) = &rule.cost {
         row(text, 2, "cost", &cost.to_string());
+    }
+    if rule.read_body.is_some() {
+        row(text, 2, "read-body", &read_body(rule));
     }
     if !rule.usage.is_empty() {
         row(text, 2, "usage", &listed(&rule.usage, "none"));

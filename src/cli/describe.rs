@@ -56,6 +56,11 @@ pub(super) fn patience(rule: &Policy) -> &'static str {
     if rule.learns_patience { "learn" } else { "stated" }
 }
 
+/// How much is read of bodies before their turn.
+pub(super) fn read_body(rule: &Policy) -> String {
+    rule.read_body.map_or_else(|| "off".to_owned(), |bytes| wording::size(bytes as u64))
+}
+
 /// `auto`; `20 ms`.
 pub(super) fn margin(margin: MarginSpec) -> String {
     match margin {

@@ -206,6 +206,8 @@ impl RawRule {
         let limits = read_limits(reader, table, &header, preset.limits);
         let cost = reader.one(table, &keys::COST);
         policy.cost = cost.as_ref().map(|cost| cost.value.clone());
+        let read_body = reader.one(table, &keys::READ_BODY);
+        policy.read_body = read_body.as_ref().and_then(|most| most.value);
         let usage = reader.several(table, &keys::USAGE);
         policy.usage = values(usage.clone()).unwrap_or(preset.usage);
         let usage = usage.map(|usage| usage.value);

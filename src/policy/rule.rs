@@ -48,6 +48,8 @@ pub struct Policy {
     pub calendar: Vec<CalendarLimit>,
     /// What a request costs that does not say so itself.
     pub cost: Option<RuleCost>,
+    /// How many bytes of a request's body are read before its turn, to see what it costs.
+    pub read_body: Option<usize>,
     /// Where its answers say what their requests used.
     pub usage: Vec<UsageSource>,
     /// How many requests may be on their way at once.
@@ -153,6 +155,7 @@ impl Policy {
             limits: Vec::new(),
             calendar: Vec::new(),
             cost: None,
+            read_body: None,
             usage: Vec::new(),
             in_flight: None,
             max_wait: Self::MAX_WAIT,

@@ -20,7 +20,7 @@ use crate::{
         drain::Drain,
         incidents::Incidents,
         log_throttle::LogThrottle,
-        message::replay_buffer::ReplayMemory,
+        message::replay_memory::ReplayMemory,
         outbound::Outbound,
         replays::Replays,
         request_stats::RequestIds,

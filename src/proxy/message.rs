@@ -1,6 +1,7 @@
 //! HTTP messages on their way: fields, bodies, and how far an exchange has come. Knows of no connection.
 
 pub(crate) mod appetite;
+pub(crate) mod body_beginning;
 pub(crate) mod cache_control;
 pub(crate) mod fields;
 pub(crate) mod gateway;
@@ -12,6 +13,7 @@ pub(crate) mod priority;
 pub(crate) mod progress;
 pub(crate) mod recorded_body;
 pub(crate) mod replay_buffer;
+pub(crate) mod replay_memory;
 pub(crate) mod request_body;
 pub(crate) mod shared_body;
 pub(crate) mod stream_body;

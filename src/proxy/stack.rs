@@ -40,7 +40,8 @@ pub(crate) fn stack()
         .layer(layer_fn(share::answers))
         // Above the queue, so that each try takes a permit of its own.
         .layer(layer_fn(retry::what_failed))
-        // The last thing before the upstream: while a request waits here its body is unread and no connection held.
+        // The last thing before the upstream: while a request waits here its body is unread,
+        // but for the beginning of it where that tells the cost, and no connection held.
         .layer(layer_fn(wait::for_a_slot))
         .service(service_fn(send))
 }

@@ -12,6 +12,7 @@ pub(crate) mod draws;
 pub(crate) mod forward;
 mod idempotency;
 pub(crate) mod keyed_hash;
+mod look;
 pub(crate) mod read;
 pub(crate) mod respond;
 pub(crate) mod retry;

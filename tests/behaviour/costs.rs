@@ -1,5 +1,7 @@
 //! Limits in other units than requests, and what requests cost.
 
+mod bodies;
+
 use serde_json::Value;
 
 use crate::support::{Andante, Client, Message, Upstream, rejected};

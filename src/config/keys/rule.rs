@@ -72,6 +72,13 @@ pub(in crate::config) const COST: Key<RuleCost> = Key::new(
 )
 .otherwise("one request")
 .purpose();
+pub(in crate::config) const READ_BODY: Key<Option<usize>> = Key::new(
+    "read-body",
+    answers::READ_BODY,
+    One("size or `\"off\"`"),
+    "how much of a request's JSON body is read before its turn, for what `cost` takes from there",
+)
+.default("\"off\"");
 pub(in crate::config) const USAGE: Key<UsageSource> = Key::new(
     "usage",
     value::USAGE,
@@ -227,6 +234,7 @@ pub(in crate::config) const RULE: Section = Section {
         LIMITS.entry,
         PRESET.entry,
         COST.entry,
+        READ_BODY.entry,
         USAGE.entry,
         IN_FLIGHT.entry,
         MAX_WAIT.entry,

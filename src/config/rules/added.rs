@@ -10,8 +10,9 @@ use crate::{
 };
 
 /// The keys that only a rule for a whole host has: how it is reached, whose turn it is, what is made of answers.
-const OF_HOSTS: [&str; 22] = [
+const OF_HOSTS: [&str; 23] = [
     keys::PRESET.entry.name,
+    keys::READ_BODY.entry.name,
     keys::USAGE.entry.name,
     keys::URGENT.entry.name,
     keys::WEIGHTS.entry.name,

@@ -12,6 +12,7 @@ use crate::{
 pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
     drafts.iter().for_each(|draft| fits(draft, drafts, problems));
     drafts.iter().for_each(|draft| is_learned(draft, drafts, problems));
+    drafts.iter().for_each(|draft| is_read(draft, drafts, problems));
     drafts.iter().for_each(|draft| is_said(draft, drafts, problems));
 }
 
@@ -45,6 +46,20 @@ fn is_learned(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic
             let hint = format!("write usage = [\"{unit}=MEMBER\"], or say what a byte is: \"{unit}=length*0.25\"");
             problems.push(Diagnostic::error(cost, what, hint));
         }
+    }
+}
+
+/// What stands in the body of a request is read.
+fn is_read(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
+    let Some(cost) = draft.cost.as_ref().filter(|cost| cost.value.is_in_body()) else { return };
+    // The host's own rule reads for narrower ones.
+    let read = match draft.policy.added {
+        None => draft.policy.read_body.is_some(),
+        Some(_) => drafts.iter().any(|draft| draft.policy.read_body.is_some()),
+    };
+    if !read {
+        let hint = "write read-body = \"8KiB\" into the rule of the host: so much is read before a request waits";
+        problems.push(Diagnostic::error(cost, "bodies are not read before their requests leave", hint));
     }
 }
 

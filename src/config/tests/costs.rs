@@ -25,3 +25,20 @@ fn a_length_needs_answers_that_tell_or_what_a_byte_is() {
     let config = load("[[rule]]\nhost = 'a'\npreset = 'openai'\nlimits = '9 tokens/s'\ncost = 'tokens=length'");
     assert_eq!(rule(&config, "a").cost.as_ref().unwrap().to_string(), "tokens=length");
 }
+
+#[test]
+fn what_stands_in_bodies_needs_that_they_are_read() {
+    let cost = "cost = 'tokens=body:max_tokens'";
+    assert_eq!(
+        said(cost),
+        "error: a.toml:4: `cost`: bodies are not read before their requests leave | write read-body = \"8KiB\" into the \
+         rule of the host: so much is read before a request waits"
+    );
+    assert_eq!(said(&format!("{cost}\nread-body = '8KiB'")), "");
+    assert_eq!(
+        said(&format!("read-body = '8KiB'\ncost = 'tokens=5'\n[[rule]]\nhost = 'a.test'\npath = '/x'\n{cost}")),
+        ""
+    );
+    let narrow = said("cost = 'tokens=5'\n[[rule]]\nhost = 'a.test'\npath = '/x'\nread-body = '8KiB'");
+    assert!(narrow.contains("`read-body` is a matter of a whole host"), "{narrow}");
+}

@@ -43,6 +43,9 @@ pub(in crate::config) const BODY: Grammar<u64> =
 /// Bytes of answers that are kept to be used again.
 pub(in crate::config) const CACHE: Grammar<Option<usize>> =
     Grammar { expected: "a size or \"off\"", example: "\"64MiB\" or \"off\"", read: cache };
+/// Bytes of a request's body that are read before its turn.
+pub(in crate::config) const READ_BODY: Grammar<Option<usize>> =
+    Grammar { expected: "a size or \"off\"", example: "\"8KiB\" or \"off\"", read: read_body };
 /// Whether every use is validated.
 pub(in crate::config) const REVALIDATE: Grammar<bool> = Grammar {
     expected: "which stored answers are validated",
@@ -68,6 +71,9 @@ const SWITCH: Grammar<bool> = Grammar { expected: "\"on\" or \"off\"", example: 
 
 /// The largest body that is kept. Every request on its way may hold as much in memory: a hundred of them 6.4 GB.
 const MOST: u64 = 64 << 20;
+
+/// The most that is read of a body before its turn: each request that waits holds as much.
+const MOST_READ: u64 = 1 << 20;
 
 /// The smallest cache: an answer may take an eighth of it.
 const SMALLEST: u64 = 64 << 10;
@@ -119,6 +125,20 @@ fn cache(text: &str) -> Result<Option<usize>, ParseHint> {
         Some(bytes) if bytes as u64 >= SMALLEST => Ok(Some(bytes)),
         Some(_) => Err(ParseHint::said(format!("{text:?} holds hardly an answer"), "write \"64KiB\" or more")),
         None => Err(ParseHint::said(format!("{text:?} is more than there is"), "write \"64MiB\"")),
+    }
+}
+
+fn read_body(text: &str) -> Result<Option<usize>, ParseHint> {
+    if text == "off" {
+        return Ok(None);
+    }
+    match size(text)?.and_then(|bytes| usize::try_from(bytes).ok()).filter(|bytes| *bytes as u64 <= MOST_READ) {
+        Some(0) => Ok(None),
+        Some(bytes) => Ok(Some(bytes)),
+        None => Err(ParseHint::said(
+            format!("{text:?} is too much to keep in memory for each request that waits"),
+            "write at most \"1MiB\"",
+        )),
     }
 }
 
@@ -199,6 +219,15 @@ mod tests {
         assert_eq!(CACHE.read("on").unwrap_err().hint, "write \"64MiB\" or \"off\"");
         assert_eq!((REVALIDATE.read("always"), REVALIDATE.read("stale")), (Ok(true), Ok(false)));
         assert_eq!((NOT_MODIFIED.read("free"), NOT_MODIFIED.read("charged")), (Ok(true), Ok(false)));
+    }
+
+    #[test]
+    fn what_is_read_of_a_body_has_a_bound() {
+        for (text, bytes) in [("off", None), ("0", None), ("8KiB", Some(8192)), ("1MiB", Some(1_048_576))] {
+            assert_eq!(READ_BODY.read(text), Ok(bytes), "{text}");
+        }
+        assert_eq!(READ_BODY.read("2MiB").unwrap_err().hint, "write at most \"1MiB\"");
+        assert_eq!(READ_BODY.read("on").unwrap_err().hint, "write \"8KiB\" or \"off\"");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Requests' bodies as they come from their connections; and a hash of one, made as it passes. Of its bytes none is kept.
 
 use std::{
+    future::poll_fn,
     hash::{BuildHasher, DefaultHasher, Hasher, RandomState},
     pin::Pin,
     sync::{Arc, LazyLock},
@@ -12,13 +13,15 @@ use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
 
-use super::progress::Progress;
+use super::{body_beginning::BodyBeginning, progress::Progress, replay_memory::ReplayMemory};
 
 /// A body that has not been read yet, or not all of it.
 pub(crate) struct IncomingBody {
     incoming: Incoming,
     /// Boxed: few are hashed.
     tap: Option<Box<Tap>>,
+    /// What was read of it before its turn. Boxed: few are.
+    beginning: Option<Box<BodyBeginning>>,
 }
 
 /// What notes what passes.
@@ -48,7 +51,7 @@ pub(crate) struct Fingerprint {
 
 impl IncomingBody {
     pub(crate) fn new(incoming: Incoming) -> Self {
-        Self { incoming, tap: None }
+        Self { incoming, tap: None, beginning: None }
     }
 
     /// Hashes what is read of it into `digest`. `connection` is the progress of the connection by which it comes.
@@ -59,7 +62,41 @@ impl IncomingBody {
         self.tap = Some(Box::new(Tap { digest, connection }));
     }
 
+    /// Reads its first `most` bytes, which [`poll_frame`](Self::poll_frame) gives later; `false` if there is no memory for
+    /// them. May be given up, and loses nothing.
+    pub(crate) async fn read_beginning(
+        &mut self,
+        most: usize,
+        memory: &Arc<ReplayMemory>,
+    ) -> Result<bool, hyper::Error> {
+        if self.beginning.is_none() {
+            self.beginning = BodyBeginning::new(most, memory);
+        }
+        while self.beginning.as_ref().is_some_and(|beginning| !beginning.suffices()) && !self.incoming.is_end_stream() {
+            let frame = poll_fn(|cx| self.poll_incoming(cx)).await.transpose()?;
+            if let Some(beginning) = &mut self.beginning {
+                beginning.keep(frame);
+            }
+        }
+        Ok(self.beginning.is_some())
+    }
+
+    /// What was read of it before its turn, as far as it has not been sent.
+    pub(crate) fn beginning(&self) -> Option<&[u8]> {
+        self.beginning.as_ref().map(|beginning| beginning.data())
+    }
+
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match self.beginning.as_mut().and_then(|beginning| beginning.pop()) {
+            Some(frame) => Poll::Ready(frame.map(Ok)),
+            None => {
+                self.beginning = None;
+                self.poll_incoming(cx)
+            }
+        }
+    }
+
+    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let polled = Pin::new(&mut self.incoming).poll_frame(cx);
         if let (Some(tap), Poll::Ready(frame)) = (&self.tap, &polled) {
             tap.note(frame.as_ref(), self.incoming.is_end_stream());
@@ -68,11 +105,16 @@ impl IncomingBody {
     }
 
     pub(crate) fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.beginning.as_ref().is_none_or(|beginning| beginning.is_sent()) && self.incoming.is_end_stream()
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        let mut hint = self.incoming.size_hint();
+        let read = self.beginning().map_or(0, <[u8]>::len) as u64;
+        let (lower, upper) = (hint.lower() + read, hint.upper().map(|upper| upper + read));
+        upper.into_iter().for_each(|upper| hint.set_upper(upper));
+        hint.set_lower(lower);
+        hint
     }
 }
 

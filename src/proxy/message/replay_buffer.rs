@@ -1,12 +1,6 @@
 //! What has been sent of a request's body, kept while it is small, in case the request has to be sent again.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
@@ -14,7 +8,7 @@ use http_body::Frame;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::incoming_body::IncomingBody;
+use super::{incoming_body::IncomingBody, replay_memory::ReplayMemory};
 
 /// What has been sent of a body so far.
 pub(crate) struct ReplayBuffer {
@@ -44,9 +38,6 @@ struct Contents {
     /// What has not been read yet, once the reader has stopped.
     rest: Option<IncomingBody>,
 }
-
-/// The memory that is left for bodies that may have to be sent again, over all requests.
-pub(crate) struct ReplayMemory(AtomicUsize);
 
 /// A body is kept, and sent again, in pieces of up to this many bytes.
 const PIECE: usize = 64 * 1024;
@@ -187,23 +178,5 @@ impl Contents {
 impl Drop for Contents {
     fn drop(&mut self) {
         self.memory.return_unused(self.taken);
-    }
-}
-
-// === impl ReplayMemory ===
-
-impl ReplayMemory {
-    /// Room for `bytes` in all.
-    pub(crate) fn new(bytes: usize) -> Self {
-        Self(AtomicUsize::new(bytes))
-    }
-
-    /// Takes `bytes`, if there are as many.
-    fn take(&self, bytes: usize) -> bool {
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
-    }
-
-    fn return_unused(&self, bytes: usize) {
-        self.0.fetch_add(bytes, Ordering::Relaxed);
     }
 }

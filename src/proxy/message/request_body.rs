@@ -15,7 +15,8 @@ use super::{
     fields,
     incoming_body::{BodyDigest, IncomingBody},
     progress::{Phase, Progress},
-    replay_buffer::{ReplayBuffer, ReplayMemory},
+    replay_buffer::ReplayBuffer,
+    replay_memory::ReplayMemory,
     writes::Written,
 };
 use crate::error::BoxError;
@@ -59,6 +60,20 @@ impl RequestBody {
             Some(incoming) => incoming.hash_into(digest, connection),
             None => digest.end(),
         }
+    }
+
+    /// Reads its first `most` bytes, and keeps them until they are sent. `false`: nothing was read, as there is no body or
+    /// no memory for it.
+    pub(crate) async fn read_beginning(&mut self, most: usize, memory: &Arc<ReplayMemory>) -> Result<bool, BoxError> {
+        match &mut self.incoming {
+            Some(incoming) => Ok(incoming.read_beginning(most, memory).await?),
+            None => Ok(false),
+        }
+    }
+
+    /// What was read of it, as far as it has not been sent.
+    pub(crate) fn beginning(&self) -> Option<&[u8]> {
+        self.incoming.as_ref()?.beginning()
     }
 
     /// Keeps up to `most` bytes of what is sent of it, beside what is kept already.

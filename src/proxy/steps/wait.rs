@@ -17,6 +17,7 @@ use crate::{
         request_stats::Wait,
         steps::{
             ask::{self, Asking},
+            look,
             retry::{self, attempt::AttemptOutcome},
         },
     },
@@ -30,9 +31,13 @@ pub(crate) fn for_a_slot<S>(inner: S) -> impl Step<BoxedCall, AttemptOutcome>
 where
     S: Step<Admitted, AttemptOutcome>,
 {
-    service_fn(move |call: BoxedCall| {
+    service_fn(move |mut call: BoxedCall| {
         let mut inner = inner.clone();
         async move {
+            if let Some(most) = look::wants(&call) {
+                // Boxed: rare, and every request would carry its size.
+                Box::pin(look::at_body(&mut call, most)).await?;
+            }
             let (route, request) = (&call.route, &call.request);
             let asking = Asking {
                 lane: &route.lane,

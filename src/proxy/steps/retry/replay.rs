@@ -11,9 +11,7 @@ use crate::{
     proxy::{
         message::request_body::BoxedRequest,
         message::{
-            progress::Progress,
-            replay_buffer::{ReplayBuffer, ReplayMemory},
-            request_body::RequestBody,
+            progress::Progress, replay_buffer::ReplayBuffer, replay_memory::ReplayMemory, request_body::RequestBody,
         },
     },
 };

@@ -1,0 +1,53 @@
+//! Looks at the beginning of a request's body before its turn, where its rule takes from there what it costs.
+
+use std::time::Duration;
+
+use http::{
+    HeaderMap,
+    header::{CONTENT_ENCODING, CONTENT_TYPE},
+};
+use http_body::Body as _;
+
+use super::{costs, draws};
+use crate::{
+    error::Error,
+    policy::RuleCost,
+    proxy::{call::Call, message::progress::Phase},
+};
+
+/// How much is to be read of the body of `call`, if anything.
+pub(super) fn wants(call: &Call) -> Option<usize> {
+    let most = call.route.lane.policy().read_body?;
+    let rule = draws::cost(&call.route.added, &call.request, call.route.lane.policy());
+    let open = call.cost.is_none() && rule.is_some_and(RuleCost::is_in_body);
+    (open && !call.request.body().is_end_stream() && is_json(call.request.headers())).then_some(most)
+}
+
+/// Reads up to `most` bytes of its body, and notes what `call` costs by them.
+pub(super) async fn at_body(call: &mut Call, most: usize) -> Result<(), Error> {
+    let (exchange, route) = (&call.exchange, &call.route);
+    let (clock, head) = (exchange.proxy.clock, exchange.progress.timeouts().head);
+    // The bound below is what ends it, with the right word for it.
+    exchange.progress.enter(Phase::Upload, head + Duration::from_secs(60));
+    let until = clock.now() + head;
+    let beginning = tokio::select! {
+        biased;
+        read = call.request.body_mut().read_beginning(most, &exchange.proxy.replay_memory) => {
+            read.map_err(|source| Error::Body { source })?
+        }
+        () = clock.sleep_until(until) => return Err(Error::Stalled { after: head }),
+    };
+    exchange.progress.awaits_answer();
+    if beginning {
+        let cost = costs::of(&route.added, &call.request, &route.lane, call.request.body().beginning());
+        call.cost = Some(cost);
+    }
+    Ok(())
+}
+
+/// Whether its fields let a body be JSON that can be read.
+fn is_json(fields: &HeaderMap) -> bool {
+    let of = |name| fields.get(name).map(|value| value.as_bytes().to_ascii_lowercase());
+    let plain = of(CONTENT_ENCODING).is_none_or(|coding| matches!(&*coding, b"" | b"identity"));
+    plain && of(CONTENT_TYPE).is_none_or(|kind| kind.windows(4).any(|part| part == b"json"))
+}
