@@ -8,6 +8,8 @@ mod egress;
 mod gateway;
 mod host_pattern;
 mod origin;
+mod reserve;
+mod rest;
 mod rule;
 mod rules;
 mod turns;
@@ -22,6 +24,7 @@ pub use self::{
     gateway::Gateway,
     host_pattern::HostPattern,
     origin::{HostError, Origin, Scheme},
+    reserve::Reserve,
     rule::{Https, Policy, TooSmall},
     rules::{HttpsReason, Interception, Rules, Unlisted},
     turns::{AssignedWeight, BadShare, ShareOf, Turns},

@@ -97,7 +97,7 @@ pub(super) fn egress(egress: &Egress) -> Vec<(&'static str, String)> {
 
 /// Which of its hosts' requests a rule is for, if not for all, by its keys.
 pub(super) fn added(added: Option<&Added>) -> Vec<(&'static str, String)> {
-    let Some(Added { path, methods, headers, key, only }) = added else { return Vec::new() };
+    let Some(Added { path, methods, headers, key, only, patient: _ }) = added else { return Vec::new() };
     let mut rows = Vec::new();
     rows.extend(path.as_ref().map(|path| ("path", path.to_string())));
     rows.extend((!methods.is_empty()).then(|| ("method", methods.join(", "))));
@@ -112,7 +112,8 @@ pub(super) fn added(added: Option<&Added>) -> Vec<(&'static str, String)> {
 pub(super) fn turns(turns: &Turns) -> Vec<(&'static str, String)> {
     let urgent = turns.urgent.as_ref().map(|networks| ("urgent", listed(networks, "nobody")));
     let weights = (!turns.weights.is_empty()).then(|| ("weights", listed(&turns.weights, "none")));
-    urgent.into_iter().chain(weights).collect()
+    let reserve = turns.reserve.map(|reserve| ("reserve", format!("{reserve} of each limit for urgency 0 and 1")));
+    urgent.into_iter().chain(weights).chain(reserve).collect()
 }
 
 /// The settings on what requests share, as far as a rule has them, by their keys.

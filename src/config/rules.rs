@@ -5,6 +5,7 @@ mod costs;
 mod egress;
 mod fleet;
 mod preset;
+mod reserve;
 
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
@@ -101,6 +102,7 @@ pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
         }
     }
     costs::check(drafts, problems);
+    drafts.iter().for_each(|draft| reserve::check(draft, problems));
     let mut names: HashMap<&str, &RawRule> = HashMap::new();
     for draft in drafts {
         let earlier = *names.entry(&draft.policy.name).or_insert(draft);
@@ -220,6 +222,7 @@ impl RawRule {
         policy.learns_patience = reader.one(table, &keys::PATIENCE).is_some_and(|patience| patience.value);
         policy.turns.urgent = values(reader.several(table, &keys::URGENT));
         policy.turns.weights = values(reader.several(table, &keys::WEIGHTS)).unwrap_or_default();
+        policy.turns.reserve = reader.one(table, &keys::RESERVE).and_then(|reserve| reserve.value);
         policy.cache = cache(reader, table);
         policy.free_not_modified = reader.one(table, &keys::NOT_MODIFIED).is_some_and(|free| free.value);
         policy.coalesce = reader.switch(table, &keys::COALESCE).is_some_and(|coalesce| coalesce.value);

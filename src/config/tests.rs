@@ -13,6 +13,7 @@ mod answers;
 mod costs;
 mod files;
 mod presets;
+mod reserve;
 mod schema;
 mod sources;
 mod upstreams;

@@ -119,7 +119,10 @@ impl Lane {
 
     /// From now on the rules for some of its requests are those of `rules`.
     pub(super) fn narrower_rules(self: &Arc<Self>, rules: &Rules) {
-        let rule_of = |name: &str| rules.iter().find(|rule| rule.added.is_some() && *rule.name == *name).cloned();
+        let rule_of = |was: &Policy| match was.is_besides_reserve() {
+            true => self.policy.besides_reserve(),
+            false => rules.iter().find(|rule| rule.added.is_some() && rule.name == was.name).cloned(),
+        };
         self.tell(|state, now| state.narrower_rules(now, rule_of));
     }
 

@@ -154,13 +154,13 @@ impl Lanes {
         LookedUp { lane, open: false, rules }
     }
 
-    /// The rules for some of the requests to `origin`, in the order of writing.
+    /// The rules for some of the requests to `origin`, in the order of writing, and last what is not reserved.
     pub fn added(&self, origin: &Origin) -> Box<[AddedRule]> {
-        let added = |policy: &Arc<Policy>| {
-            let draws = self.metrics.rule(&policy.name).draws();
-            AddedRule { policy: policy.clone(), draws }
+        let added = |policy: Arc<Policy>| match policy.is_besides_reserve() {
+            true => AddedRule::uncounted(policy),
+            false => AddedRule { draws: self.metrics.rule(&policy.name).draws(), policy },
         };
-        self.rules().added(origin).map(added).collect()
+        self.rules().beside(origin).map(added).collect()
     }
 
     /// From now on `rules` hold. Each lane goes to the rule that its requests match now, with all that it remembers and

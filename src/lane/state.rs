@@ -150,8 +150,8 @@ impl<T> State<T> {
         self.rechecks = true;
     }
 
-    /// From `now` on narrower rules are these, by their names.
-    pub(super) fn narrower_rules(&mut self, now: Instant, rule_of: impl FnMut(&str) -> Option<Arc<Policy>>) {
+    /// From `now` on narrower rules are these, in the place of those that were.
+    pub(super) fn narrower_rules(&mut self, now: Instant, rule_of: impl FnMut(&Policy) -> Option<Arc<Policy>>) {
         for budget in self.narrow.reconfigured(now, self.epoch, rule_of) {
             self.queue.recheck_budget(budget);
         }
@@ -171,6 +171,7 @@ impl<T> State<T> {
     /// From `now` on, requests that asked the lane of `other` ask this one.
     pub(super) fn absorbed(&mut self, now: Instant, other: &Budget) {
         self.budget.absorb(other, now);
+        self.narrow.absorbed(other, now);
         self.unwritten = true;
     }
 
@@ -181,7 +182,7 @@ impl<T> State<T> {
     /// A request asks for a slot.
     pub(super) fn asked(&mut self, now: Instant, ask: &AdmitRequest) -> Decision {
         self.learned.asked(&ask.kind, now);
-        let drawn = self.narrow.find(&ask.draws, now, self.epoch);
+        let drawn = self.narrow.find(&ask.draws, &self.budget, now, self.epoch);
         let cost = self.reserve(now, ask.cost);
         let line = line_of(&self.learned, &ask.kind, cost.is_metered(), drawn.as_deref());
         match self.decide(now, ask, cost, line, drawn.as_deref()) {

@@ -8,6 +8,7 @@ mod narrow;
 mod pausing;
 mod random;
 mod reloading;
+mod reserve;
 mod steering;
 
 use std::{sync::Arc, time::Duration};

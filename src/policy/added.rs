@@ -17,6 +17,8 @@ pub struct Added {
     pub key: Vec<KeyPart>,
     /// No further rule is for these requests, nor the limits of the hosts' own rule.
     pub only: bool,
+    /// It is for those that may not have the [reserve](super::Reserve) of their hosts' own rule.
+    pub patient: bool,
 }
 
 /// What a path looks like: `/v1/{tenant}/*`.
@@ -62,6 +64,8 @@ pub enum Mismatch<'a> {
     Path,
     /// It is for requests with this header field.
     Header(&'a str),
+    /// They are urgent.
+    Urgent,
 }
 
 /// Why a text is no pattern, or no part of a key.
@@ -133,6 +137,7 @@ impl fmt::Display for Mismatch<'_> {
             Self::Method => f.write_str("it is for other methods"),
             Self::Path => f.write_str("it is for other paths"),
             Self::Header(name) => write!(f, "it is for requests with the field {name}"),
+            Self::Urgent => f.write_str("it is for requests of urgency 2 to 7"),
         }
     }
 }
@@ -252,6 +257,7 @@ impl fmt::Display for Added {
         if !self.methods.is_empty() {
             words.push(self.methods.join(","));
         }
+        words.extend(self.patient.then(|| "of urgency 2 to 7".to_owned()));
         words.extend(self.path.as_ref().map(PathPattern::to_string));
         if !self.headers.is_empty() {
             words.push(format!("with {}", self.headers.join(",")));

@@ -175,6 +175,13 @@ impl Rules {
         added.filter(|rule| rule.hosts.iter().any(|host| host.matches(origin)))
     }
 
+    /// All that requests to `origin` may draw on beside its own rule, in order: the rules for some of them, and last what is
+    /// not reserved for urgent ones.
+    pub fn beside(&self, origin: &Origin) -> impl Iterator<Item = Arc<Policy>> {
+        let rest = self.find(origin).and_then(|own| own.besides_reserve());
+        self.added(origin).cloned().chain(rest)
+    }
+
     /// The rule with this number.
     pub fn get(&self, position: usize) -> &Arc<Policy> {
         &self.rules[position]

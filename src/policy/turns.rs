@@ -5,6 +5,8 @@ use std::{fmt, num::NonZeroU16, str::FromStr};
 
 use ipnet::IpNet;
 
+use super::reserve::Reserve;
+
 /// Which clients may be urgent, and which clients and flows get more than others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Turns {
@@ -12,6 +14,8 @@ pub struct Turns {
     pub urgent: Option<Vec<IpNet>>,
     /// The weights of clients and of flows; all others have 1.
     pub weights: Vec<AssignedWeight>,
+    /// What is kept for urgent requests.
+    pub reserve: Option<Reserve>,
 }
 
 /// The weight of a network or a flow.

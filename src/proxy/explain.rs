@@ -136,7 +136,7 @@ pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAd
         check_tunnel(&origin, || context.lanes.rules())?;
     }
     let LookedUp { lane, open, rules } = context.lanes.look_up(&origin);
-    let added: Vec<_> = rules.added(&origin).cloned().map(AddedRule::uncounted).collect();
+    let added: Vec<_> = rules.beside(&origin).map(AddedRule::uncounted).collect();
     let ruled = !Arc::ptr_eq(lane.policy(), rules.unruled());
     let https = tunnelled.then(|| rules.https_because(&origin, lane.policy()));
     if target.scheme == Scheme::Http && lane.policy().egress.secure {
@@ -240,10 +240,10 @@ fn inside(request: &Request<()>, origin: &Origin, path: Uri) -> Option<Request<E
 
 fn explained_rules<B>(added: &[AddedRule], seen: &Request<B>, claim: &Claim) -> Vec<ExplainedRule> {
     let path = policy::segments(seen.uri().path());
-    let drawn: Vec<_> = draws::matching(added, seen, &path).map(|(rule, _)| Arc::as_ptr(&rule.policy)).collect();
+    let drawn: Vec<_> = draws::matching(added, seen, &path, claim).map(|(rule, _)| Arc::as_ptr(&rule.policy)).collect();
     let explained = added.iter().filter_map(|AddedRule { policy, .. }| {
         let added = policy.added.as_ref()?;
-        let mismatch = match draws::mismatch(added, seen, &path) {
+        let mismatch = match draws::mismatch(added, seen, &path, claim) {
             Some(mismatch) => Some(mismatch.to_string()),
             None if drawn.contains(&Arc::as_ptr(policy)) => None,
             None => Some("a rule before it says `only`".to_owned()),

@@ -237,3 +237,20 @@ fn in_a_full_queue_the_newest_of_the_longest_flow_gives_way() {
     assert_eq!(displaced[0].field("retry-after").as_deref(), Some("1"), "the next slot is half a second off at most");
     assert!((4..=5).contains(&answers.len()), "{answers:?}");
 }
+
+#[test]
+fn an_urgent_request_has_what_is_reserved_for_it() {
+    let upstream = Upstream::ok();
+    let host = upstream.address();
+    let rule = format!("[[rule]]\nhost = \"{host}\"\nlimits = [\"10/min burst 10\"]\nreserve = \"10%\"\n");
+    let andante = Andante::with_config(&rule);
+    let _usual: Vec<_> = (0..12).map(|_| send(&andante, &upstream, 1, "/usual", "")).collect();
+    // Nine of ten leave, and three wait.
+    wait_for(&andante, 3);
+    assert_eq!(upstream.wait_for(9).len(), 9);
+    let mut urgent = send(&andante, &upstream, 1, "/urgent", "Priority: u=1\r\n");
+    assert_eq!(urgent.answer().status(), 200);
+    let rest = andante.status()["lanes"][0]["rules"][0].clone();
+    assert!(rest["rule"].as_str().is_some_and(|name| name.ends_with(", all but the reserve")), "{rest}");
+    assert_eq!((&rest["waiting"], &rest["limits"][0]["used"]), (&3.into(), &9.into()), "{rest}");
+}

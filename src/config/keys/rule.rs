@@ -15,7 +15,7 @@ use crate::{
         upstream,
     },
     limit::{Limits, MarginSpec},
-    policy::{AssignedWeight, HostPattern, Https, KeyPart, Parent, PathPattern, RuleCost, UsageSource},
+    policy::{AssignedWeight, HostPattern, Https, KeyPart, Parent, PathPattern, Reserve, RuleCost, UsageSource},
 };
 
 pub(in crate::config) const NAME: Key<String> = Key::new(
@@ -123,6 +123,13 @@ pub(in crate::config) const WEIGHTS: Key<AssignedWeight> = Key::new(
     "flows, by name, and clients, by network, that get more than those of weight 1",
 )
 .default("[]");
+pub(in crate::config) const RESERVE: Key<Option<Reserve>> = Key::new(
+    "reserve",
+    answers::RESERVE,
+    One("percentage from 0% to 90%, or `\"off\"`"),
+    "how much of each limit is kept for requests of urgency 0 and 1",
+)
+.default("\"off\"");
 pub(in crate::config) const CACHE: Key<Option<usize>> = Key::new(
     "cache",
     answers::CACHE,
@@ -242,6 +249,7 @@ pub(in crate::config) const RULE: Section = Section {
         PATIENCE.entry,
         URGENT.entry,
         WEIGHTS.entry,
+        RESERVE.entry,
         CACHE.entry,
         REVALIDATE.entry,
         NOT_MODIFIED.entry,

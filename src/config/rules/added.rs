@@ -10,12 +10,13 @@ use crate::{
 };
 
 /// The keys that only a rule for a whole host has: how it is reached, whose turn it is, what is made of answers.
-const OF_HOSTS: [&str; 23] = [
+const OF_HOSTS: [&str; 24] = [
     keys::PRESET.entry.name,
     keys::READ_BODY.entry.name,
     keys::USAGE.entry.name,
     keys::URGENT.entry.name,
     keys::WEIGHTS.entry.name,
+    keys::RESERVE.entry.name,
     keys::CACHE.entry.name,
     keys::REVALIDATE.entry.name,
     keys::NOT_MODIFIED.entry.name,
@@ -72,6 +73,7 @@ pub(super) fn read<'a>(
         headers: headers.into_iter().map(|header| header.value).collect(),
         key: key.map(|key| key.value.into_iter().map(|part| part.value).collect()).unwrap_or_default(),
         only: only.is_some_and(|only| only.value),
+        patient: false,
     })
 }
 

@@ -54,7 +54,8 @@ fn unshared(draft: &RawRule) -> Vec<String> {
     let limits = policy.limits.iter().filter(|limit| !draft.policy.shares(limit)).map(ToString::to_string);
     let calendar = policy.calendar.iter().map(ToString::to_string);
     let in_flight = policy.in_flight.map(|count| format!("in-flight {count}"));
-    limits.chain(calendar).chain(in_flight).collect()
+    let reserve = policy.turns.reserve.map(|reserve| format!("reserve {reserve}"));
+    limits.chain(calendar).chain(in_flight).chain(reserve).collect()
 }
 
 /// Leaves a part of each limit that is not shared. Says whether there is one.
@@ -72,5 +73,8 @@ fn divided(draft: &mut RawRule, size: NonZeroU32) -> bool {
     }
     draft.policy.calendar.iter_mut().for_each(|limit| shrink(&mut limit.count));
     draft.policy.in_flight.iter_mut().for_each(shrink);
-    whole
+    let reserve = draft.policy.turns.reserve.map(|reserve| reserve.among(size));
+    draft.policy.turns.reserve = reserve;
+    let mut shared = draft.policy.limits.iter().filter(|limit| draft.policy.shares(limit));
+    whole && reserve.is_none_or(|reserve| shared.all(|limit| reserve.part(limit.rate.count).is_some()))
 }

@@ -1,7 +1,7 @@
 //! How it is written what becomes of an API's answers: whether its word is taken, and what happens when it fails.
 
 use super::grammar::{Grammar, ParseHint};
-use crate::policy::{Spend, Trust};
+use crate::policy::{Reserve, Spend, Trust};
 
 pub(in crate::config) const SPEND: Grammar<Spend> = Grammar {
     expected: "how an allowance is spent",
@@ -39,6 +39,10 @@ pub(in crate::config) const BREAKER: Grammar<bool> = SWITCH;
 /// Bytes of a body that is kept to be sent again.
 pub(in crate::config) const BODY: Grammar<u64> =
     Grammar { expected: "a size", example: "\"1MiB\", \"64KiB\" or \"0\"", read: body };
+
+/// How much of each limit is kept for urgent requests.
+pub(in crate::config) const RESERVE: Grammar<Option<Reserve>> =
+    Grammar { expected: "a percentage from 0% to 90%", example: "\"10%\" or \"off\"", read: reserve };
 
 /// Bytes of answers that are kept to be used again.
 pub(in crate::config) const CACHE: Grammar<Option<usize>> =
@@ -113,6 +117,21 @@ fn body(text: &str) -> Result<u64, ParseHint> {
         let hint = "write at most \"64MiB\"; larger bodies are passed on as they come, and not sent again";
         ParseHint::said(format!("{text:?} is too much to keep in memory for each request on its way"), hint)
     })
+}
+
+fn reserve(text: &str) -> Result<Option<Reserve>, ParseHint> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let percent = text.strip_suffix('%').ok_or_else(|| match text.parse::<u8>() {
+        Ok(percent) => ParseHint::hint(format!("write \"{percent}%\"")),
+        Err(_) => ParseHint::default(),
+    })?;
+    match percent.trim_end().parse() {
+        Ok(0) => Ok(None),
+        Ok(percent) => Reserve::new(percent).map(Some).ok_or_else(ParseHint::default),
+        Err(_) => Err(ParseHint::default()),
+    }
 }
 
 fn cache(text: &str) -> Result<Option<usize>, ParseHint> {

@@ -54,7 +54,7 @@ impl<T> State<T> {
     pub(in crate::lane) fn adopted(&mut self, now: Instant, moving: Moving<T>) -> QueuePlace {
         let Moving { grant, claim, cost, kind, metered, since, draws } = moving;
         self.learned.asked(&kind, now);
-        let drawn = self.narrow.find(&draws, now, self.epoch);
+        let drawn = self.narrow.find(&draws, &self.budget, now, self.epoch);
         if let Some(drawn) = &drawn {
             self.narrow.enqueued(drawn, cost);
         }

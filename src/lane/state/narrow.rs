@@ -1,6 +1,7 @@
 //! The budgets of narrower rules: some of a lane's requests draw on them, beside what holds for all of it. All or nothing:
 //! a request takes of all its budgets at once, or of none.
 
+mod reserve;
 mod trial;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -31,6 +32,8 @@ pub(super) struct Narrow {
     pub(super) apart: bool,
     /// Up to when a process before this one may have drawn on them, without anybody writing it down.
     pub(super) unknown_until: Option<Instant>,
+    /// What the lane had sent before it had a reserve is counted.
+    reserve_known: bool,
     crowd: NarrowBacklog,
 }
 
@@ -76,28 +79,24 @@ const BOUNDLESS: u64 = u64::MAX >> 16;
 // === impl Narrow ===
 
 impl Narrow {
-    /// The budgets of `draws`, those that are new included.
-    pub(super) fn find(&mut self, draws: &Draws, now: Instant, epoch: Duration) -> Option<Box<Drawn>> {
+    /// The budgets of `draws`, those that are new included; `own` is that of the lane.
+    pub(super) fn find(&mut self, draws: &Draws, own: &Budget, now: Instant, epoch: Duration) -> Option<Box<Drawn>> {
         let draws = draws.as_ref()?;
         let mut numbers = SmallVec::new();
         if draws.iter().any(|draw| !self.ids.contains_key(&draw.budget)) {
             self.forget_idle(LOOKS, now);
         }
         for Draw { budget: key, rule } in &**draws {
-            let budgets = &mut self.budgets;
+            let (budgets, known) = (&mut self.budgets, &mut self.reserve_known);
             self.apart |= rule.added.as_ref().is_some_and(|added| added.only);
             numbers.push(*self.ids.entry(*key).or_insert_with(|| {
                 let mut budget = Budget::new(&rule.limits, rule.margin, now).with_calendar(&rule.calendar, epoch);
                 self.unknown_until.into_iter().for_each(|until| budget.presume_short(until));
-                let rule = rule.clone();
-                budgets.insert(NarrowBudget {
-                    key: *key,
-                    rule,
-                    budget,
-                    in_flight: 0,
-                    waiting: 0,
-                    units: Sum::default(),
-                })
+                if rule.is_besides_reserve() {
+                    budget = Self::besides_reserve(known, budget, own, now);
+                }
+                let (rule, units) = (rule.clone(), Sum::default());
+                budgets.insert(NarrowBudget { key: *key, rule, budget, in_flight: 0, waiting: 0, units })
             }));
         }
         numbers.sort_unstable();
@@ -255,21 +254,26 @@ impl Narrow {
         drained.max().unwrap_or(now)
     }
 
-    /// `rule_of` says which rule is now called what a rule was called. A budget of a rule that is gone limits nothing any
+    /// `rule_of` says which rule is now in the place of a rule. A budget of a rule that is gone limits nothing any
     /// more.
     pub(super) fn reconfigured(
         &mut self,
         now: Instant,
         epoch: Duration,
-        mut rule_of: impl FnMut(&str) -> Option<Arc<Policy>>,
+        mut rule_of: impl FnMut(&Policy) -> Option<Arc<Policy>>,
     ) -> Vec<u32> {
         let mut changed = Vec::new();
         self.apart = false;
         for (number, narrow) in self.budgets.iter_mut_numbered() {
-            let rule = rule_of(&narrow.rule.name);
+            let rule = rule_of(&narrow.rule);
+            self.reserve_known &= rule.is_some() || !narrow.rule.is_besides_reserve();
             self.apart |= rule.as_ref().and_then(|rule| rule.added.as_ref()).is_some_and(|added| added.only);
-            let rule = rule.unwrap_or_else(|| Policy::new(&narrow.rule.name, Vec::new()).into());
-            if Arc::ptr_eq(&rule, &narrow.rule) {
+            // One without limits, which is known again when its rule comes back.
+            let rule = rule.unwrap_or_else(|| {
+                let added = narrow.rule.added.clone();
+                Policy { added, ..Policy::new(&narrow.rule.name, Vec::new()) }.into()
+            });
+            if rule == narrow.rule {
                 continue;
             }
             let before = narrow.pace();

@@ -40,7 +40,7 @@ impl<T> State<T> {
     /// What would happen to a request that asked now. Leaves no trace of the question.
     pub(in crate::lane) fn preview(&mut self, now: Instant, ask: &AdmitRequest) -> Preview {
         let trial = self.narrow.try_out(&ask.draws);
-        let drawn = self.narrow.find(&ask.draws, now, self.epoch);
+        let drawn = self.narrow.find(&ask.draws, &self.budget, now, self.epoch);
         let cost = self.reserve(now, ask.cost);
         let line = line_of(&self.learned, &ask.kind, cost.is_metered(), drawn.as_deref());
         let decision = self.decide(now, ask, cost, line, drawn.as_deref());

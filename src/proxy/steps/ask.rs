@@ -62,7 +62,7 @@ pub(crate) fn terms(
 /// What `request`, as it will be sent, asks of its lane.
 pub(crate) fn of<B>(request: &Request<B>, asking: Asking<'_>) -> Result<AdmitRequest, Error> {
     let Asking { lane, added, claim, cost, turn, deadline } = asking;
-    let cost = cost.unwrap_or_else(|| costs::of(added, request, lane, None)).shared(&lane.policy().limits);
+    let cost = cost.unwrap_or_else(|| costs::of(added, request, lane, &claim, None)).shared(&lane.policy().limits);
     let draws = draws::of(added, request, &claim, cost)?;
     let kind = match *request.method() {
         // What is inside of a tunnel is unknown.

@@ -5,14 +5,20 @@ use http::{Request, header::CONTENT_LENGTH};
 
 use super::draws;
 use crate::{
-    lane::{AddedRule, Lane},
+    lane::{AddedRule, Lane, order::Claim},
     limit::{Cost, Unit},
     policy::{CostSource, MemberPath, segments},
     proxy::message::json_number,
 };
 
 /// What `request` costs by the rule that is for it. Of its body `beginning` is known, if anything.
-pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, lane: &Lane, beginning: Option<&[u8]>) -> Cost {
+pub(super) fn of<B>(
+    rules: &[AddedRule],
+    request: &Request<B>,
+    lane: &Lane,
+    claim: &Claim,
+    beginning: Option<&[u8]>,
+) -> Cost {
     let Some(rule) = draws::cost(rules, request, lane.policy()) else { return Cost::MIN };
     rule.seen.iter().fold(rule.known, |cost, (unit, source)| {
         let seen = match source {
@@ -21,7 +27,7 @@ pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, lane: &Lane, begi
             CostSource::Body(paths) => beginning.and_then(|json| of_body(json, paths)),
         };
         // An estimate refuses nothing: whatever fits into no window waits for a whole one.
-        seen.map_or(cost, |amount| cost.with(*unit, amount.min(most(rules, request, lane, *unit))))
+        seen.map_or(cost, |amount| cost.with(*unit, amount.min(most(rules, request, lane, claim, *unit))))
     })
 }
 
@@ -36,9 +42,9 @@ fn of_body(json: &[u8], paths: &[MemberPath]) -> Option<u32> {
 }
 
 /// What the smallest limit of `unit` holds that is for `request`.
-fn most<B>(rules: &[AddedRule], request: &Request<B>, lane: &Lane, unit: Unit) -> u32 {
+fn most<B>(rules: &[AddedRule], request: &Request<B>, lane: &Lane, claim: &Claim, unit: Unit) -> u32 {
     let path = segments(request.uri().path());
-    let narrower = draws::matching(rules, request, &path).filter_map(|(rule, _)| rule.policy.least_of(unit));
+    let narrower = draws::matching(rules, request, &path, claim).filter_map(|(rule, _)| rule.policy.least_of(unit));
     let least = narrower.chain(lane.policy().least_of(unit)).min();
     least.map_or(u32::MAX, |count| count.get())
 }

@@ -11,8 +11,11 @@ use crate::{
     lane::{AddedRule, Draw, Draws, order::Claim},
     learn::RouteKey,
     limit::Cost,
-    policy::{Added, KeyPart, Mismatch, Policy, RuleCost, Segments, TooSmall, segments},
+    policy::{Added, KeyPart, Mismatch, Policy, Reserve, RuleCost, Segments, TooSmall, segments},
 };
+
+/// What stands for the one budget of all that is not reserved.
+const RESERVE: &str = "reserve";
 
 pub(crate) type Values<'a> = SmallVec<[Option<Cow<'a, [u8]>>; 4]>;
 
@@ -24,13 +27,16 @@ pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, claim: &Claim, co
     }
     let path = segments(request.uri().path());
     let mut draws: SmallVec<[Draw; 4]> = SmallVec::new();
-    for (AddedRule { policy: rule, draws: counter }, added) in matching(rules, request, &path) {
+    for (AddedRule { policy: rule, draws: counter }, added) in matching(rules, request, &path, claim) {
         if let Some(TooSmall { cost, limit }) = rule.too_small_for(&cost) {
+            let limit = if added.patient { format!("{limit}, which is what is not reserved") } else { limit };
             return Err(Error::TooCostly { cost, limit });
         }
         let values = values(added, request, &path, claim);
         counter.inc();
-        draws.push(Draw { budget: keyed_hash::of((&*rule.name, &*values)), rule: rule.clone() });
+        // A lane has one reserve, whatever its rule is called.
+        let budget = if added.patient { keyed_hash::of(RESERVE) } else { keyed_hash::of((&*rule.name, &*values)) };
+        draws.push(Draw { budget, rule: rule.clone() });
     }
     Ok((!draws.is_empty()).then(|| draws.into_iter().collect()))
 }
@@ -40,15 +46,29 @@ pub(crate) fn matching<'a, B>(
     rules: &'a [AddedRule],
     request: &'a Request<B>,
     path: &'a Segments<'_>,
+    claim: &'a Claim,
 ) -> impl Iterator<Item = (&'a AddedRule, &'a Added)> {
     let mut ended = false;
     let added = rules.iter().filter_map(|rule| Some((rule, rule.policy.added.as_ref()?)));
-    let matching = added.filter(move |(_, added)| mismatch(added, request, path).is_none());
+    let matching = added.filter(move |(_, added)| mismatch(added, request, path, claim).is_none());
     matching.take_while(move |(_, added)| !std::mem::replace(&mut ended, added.only))
 }
 
 /// Why a rule is not for `request`, whose path has these segments.
-pub(crate) fn mismatch<'a, B>(added: &'a Added, request: &Request<B>, path: &Segments<'_>) -> Option<Mismatch<'a>> {
+pub(crate) fn mismatch<'a, B>(
+    added: &'a Added,
+    request: &Request<B>,
+    path: &Segments<'_>,
+    claim: &Claim,
+) -> Option<Mismatch<'a>> {
+    if added.patient && claim.urgency.get() < Reserve::PATIENT {
+        return Some(Mismatch::Urgent);
+    }
+    of_fields(added, request, path)
+}
+
+/// Why a rule is not for `request`, whoever asks.
+fn of_fields<'a, B>(added: &'a Added, request: &Request<B>, path: &Segments<'_>) -> Option<Mismatch<'a>> {
     added.mismatch(request.method().as_str(), path, |name| request.headers().contains_key(name))
 }
 
@@ -63,10 +83,11 @@ pub(crate) fn values<'a, B>(
 }
 
 /// `kind`, of a request with these draws: what it is refused for is a matter of the narrowest of them, that with the
-/// longest key; of equals the first.
+/// longest key; of equals the first. What is not reserved is no matter of the API's.
 pub(super) fn of_kind(draws: &Draws, kind: RouteKey) -> RouteKey {
     let parts = |draw: &Draw| draw.rule.added.as_ref().map_or(0, |added| added.key.len());
-    let narrowest = draws.as_ref().and_then(|draws| draws.iter().rev().max_by_key(|draw| parts(draw)));
+    let of_the_api = draws.iter().flat_map(|draws| draws.iter().rev()).filter(|draw| !draw.rule.is_besides_reserve());
+    let narrowest = of_the_api.max_by_key(|draw| parts(draw));
     narrowest.map_or(kind, |draw| kind.with_budget(draw.budget))
 }
 
@@ -79,7 +100,7 @@ pub(crate) fn cost<'a, B>(rules: &'a [AddedRule], request: &Request<B>, own: &'a
         return own.cost.as_ref();
     }
     let path = segments(request.uri().path());
-    let found = said.find(|(added, _)| mismatch(added, request, &path).is_none());
+    let found = said.find(|(added, _)| of_fields(added, request, &path).is_none());
     found.map(|(_, cost)| cost).or(own.cost.as_ref())
 }
 
@@ -107,4 +128,43 @@ fn value<'a, B>(
 fn query<'a>(query: &'a str, name: &str) -> Option<&'a str> {
     let parameters = query.split('&').map(|parameter| parameter.split_once('=').unwrap_or((parameter, "")));
     parameters.filter(|(found, _)| *found == name).map(|(_, value)| value).next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{lane::order::Urgency, limit::Limits};
+
+    fn reserving(limits: &str) -> Vec<AddedRule> {
+        let limits: Limits = limits.parse().unwrap();
+        let mut policy = Policy::new("api", Vec::new());
+        (policy.limits, policy.turns.reserve) = (limits.limits, Reserve::new(10));
+        policy.besides_reserve().into_iter().map(AddedRule::uncounted).collect()
+    }
+
+    fn drawn(rules: &[AddedRule], urgency: u8, cost: u32) -> Result<Draws, Error> {
+        let claim = Claim { urgency: Urgency::new(urgency).unwrap(), ..Claim::USUAL };
+        of(rules, &Request::new(()), &claim, Cost::new(cost).unwrap())
+    }
+
+    #[test]
+    fn only_what_is_not_urgent_draws_on_what_is_not_reserved() {
+        let rules = reserving("10/s");
+        let budgets = |urgency| drawn(&rules, urgency, 1).unwrap().map_or(0, |draws| draws.len());
+        assert_eq!([0, 1, 2, 3, 7].map(budgets), [0, 0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_refusal_is_no_matter_of_a_reserve() {
+        let (draws, kind) = (drawn(&reserving("10/s"), 3, 1).unwrap(), RouteKey::new("GET", "/"));
+        assert!(draws.is_some());
+        assert_eq!(of_kind(&draws, kind).budget(), kind.budget());
+    }
+
+    #[test]
+    fn what_costs_more_than_the_rest_is_told_so() {
+        let error = drawn(&reserving("10/s"), 3, 10).unwrap_err().to_string();
+        assert_eq!(error, "a request that costs 10 fits no window of 9/s, which is what is not reserved");
+        assert!(drawn(&reserving("10/s"), 1, 10).unwrap().is_none());
+    }
 }

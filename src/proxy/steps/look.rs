@@ -39,7 +39,7 @@ pub(super) async fn at_body(call: &mut Call, most: usize) -> Result<(), Error> {
     };
     exchange.progress.awaits_answer();
     if beginning {
-        let cost = costs::of(&route.added, &call.request, &route.lane, call.request.body().beginning());
+        let cost = costs::of(&route.added, &call.request, &route.lane, &call.claim, call.request.body().beginning());
         call.cost = Some(cost);
     }
     Ok(())

@@ -12,24 +12,26 @@ use crate::{
 pub(in crate::lane::state) struct Trial {
     new: SmallVec<[u64; 4]>,
     apart: bool,
+    reserve_known: bool,
 }
 
 impl Narrow {
     /// Begins a question about these budgets.
     pub(in crate::lane::state) fn try_out(&self, draws: &Draws) -> Trial {
         let budgets = draws.iter().flat_map(|draws| &**draws).map(|draw| draw.budget);
-        Trial { new: budgets.filter(|budget| !self.ids.contains_key(budget)).collect(), apart: self.apart }
+        let new = budgets.filter(|budget| !self.ids.contains_key(budget)).collect();
+        Trial { new, apart: self.apart, reserve_known: self.reserve_known }
     }
 
     /// Ends it: removes the budgets that no request has drawn on.
     pub(in crate::lane::state) fn end_trial(&mut self, trial: Trial) {
-        let Trial { new, apart } = trial;
+        let Trial { new, apart, reserve_known } = trial;
         for budget in new {
             if let Some(number) = self.ids.remove(&budget) {
                 self.budgets.remove(number);
             }
         }
-        self.apart = apart;
+        (self.apart, self.reserve_known) = (apart, reserve_known);
     }
 
     /// How far the budget of this `draw` is used.
