@@ -25,7 +25,7 @@ use crate::{
         inbound::{rewrite_errors::RewriteErrorsIo, watchdog::Watchdog},
         message::{progress::Phase, request_body::RequestBody},
         outbound::response_body::ResponseBody,
-        protocol::{MAX_FIELDS, MAX_HEAD},
+        protocol::MAX_HEAD,
         stack::stack,
     },
 };
@@ -60,8 +60,8 @@ where
         }
     });
     let connection = http1::Builder::new()
+        // It takes `MAX_FIELDS` fields as well. Told so, it would write empty ones for each request.
         .max_buf_size(MAX_HEAD)
-        .max_headers(MAX_FIELDS)
         // The upstream's date is the answer's; we are no origin.
         .auto_date_header(false)
         // Pieces of answers are written from where they were read to: no second copy waits for a slow worker.
