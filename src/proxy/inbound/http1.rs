@@ -74,9 +74,11 @@ where
     let mut drain = pin!(exchange.proxy.drain.notified());
     // Registers this task once; the drain wakes it, and the flags say what has happened.
     drain.as_mut().enable();
-    let mut shutting_down = false;
+    let (mut listens, mut shutting_down) = (false, false);
     let finished = poll_fn(|cx| {
-        let _ = drain.as_mut().poll(cx);
+        if !std::mem::replace(&mut listens, true) {
+            let _ = drain.as_mut().poll(cx);
+        }
         if (exchange.proxy.is_draining() || exchange.progress.is_last()) && !shutting_down {
             shutting_down = true;
             connection.as_mut().graceful_shutdown();

@@ -10,7 +10,10 @@ use std::{
 use tokio::time::Sleep;
 use tracing::debug;
 
-use crate::proxy::{context::Proxy, exchange::Exchange, message::progress::Phase};
+use crate::{
+    clock::Instant,
+    proxy::{context::Proxy, exchange::Exchange, message::progress::Phase},
+};
 
 /// How often a connection looks whether it has taken too long. A phase's limit is kept to within this.
 const TICK: Duration = Duration::from_secs(10);
@@ -20,6 +23,10 @@ pub(crate) struct Watchdog {
     exchange: Arc<Exchange>,
     tick: Duration,
     timer: Pin<Box<Sleep>>,
+    /// When it rings.
+    rings: Instant,
+    /// It wakes the task when it rings.
+    wakes: bool,
 }
 
 // === impl Watchdog ===
@@ -27,14 +34,15 @@ pub(crate) struct Watchdog {
 impl Watchdog {
     pub(crate) fn new(exchange: Arc<Exchange>) -> Self {
         let tick = tick(&exchange.proxy);
-        Self { exchange, tick, timer: Box::pin(tokio::time::sleep(tick)) }
+        let rings = exchange.proxy.clock.now() + tick;
+        Self { exchange, tick, timer: Box::pin(tokio::time::sleep(tick)), rings, wakes: false }
     }
 
     /// Ready when the current phase has taken too long and there is no request to fail. Before that it makes the
     /// request under way fail, so it is to be polled before that.
     pub(crate) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let exchange = self.exchange.clone();
-        while self.timer.as_mut().poll(cx).is_ready() {
+        while self.poll_timer(cx).is_ready() {
+            let exchange = &self.exchange;
             let (now, cut_off) = (exchange.proxy.clock.now(), exchange.proxy.drain.cut_off());
             if now >= exchange.progress.deadline().min(cut_off) && !exchange.progress.give_up(now >= cut_off) {
                 debug!(phase = ?exchange.progress.phase(), "ending what takes too long");
@@ -52,22 +60,32 @@ impl Watchdog {
     /// A phase that has begun may have to end before the next look at the clock: a short `Prefer: wait`, for instance. To
     /// be called after whatever can begin one.
     pub(crate) fn catch_up(&mut self) {
-        if self.exchange.proxy.clock.to_tokio(self.exchange.progress.deadline()) < self.timer.deadline() {
+        if self.exchange.progress.deadline() < self.rings {
             self.look_again();
         }
+    }
+
+    /// Ready when the timer has rung. Asked once, it wakes the task, which asks far more often than it rings.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.wakes && !self.timer.is_elapsed() {
+            return Poll::Pending;
+        }
+        self.wakes = true;
+        self.timer.as_mut().poll(cx)
     }
 
     /// Looks at the clock when the current phase ends, or at the next tick.
     pub(crate) fn look_again(&mut self) {
         let exchange = &self.exchange;
         let now = exchange.proxy.clock.now();
-        let at = exchange
+        self.rings = exchange
             .progress
             .deadline()
             .min(exchange.proxy.drain.cut_off())
             .min(now + self.tick)
             .max(now + Duration::from_millis(1));
-        self.timer.as_mut().reset(exchange.proxy.clock.to_tokio(at));
+        self.timer.as_mut().reset(exchange.proxy.clock.to_tokio(self.rings));
+        self.wakes = false;
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::{
     convert::Infallible,
+    future::poll_fn,
     ops::{Deref, DerefMut},
-    pin::pin,
+    pin::{Pin, pin},
     sync::Arc,
+    task::Poll,
     time::Duration,
 };
 
@@ -12,7 +14,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    sync::oneshot,
+    sync::oneshot::{self, error::TryRecvError},
 };
 use tracing::debug;
 
@@ -49,12 +51,20 @@ where
         .await?;
     let open = metrics.upstream_connections.clone();
     open.inc();
-    let (held, let_go) = oneshot::channel();
+    let (held, mut let_go) = oneshot::channel::<Infallible>();
     tokio::spawn(async move {
         let mut connection = pin!(connection.with_upgrades());
-        let ended = tokio::select! {
-            ended = &mut connection => Ok(ended),
-            _ = let_go => tokio::time::timeout(LAST_WORDS, connection).await,
+        let mut listens = false;
+        let ended = poll_fn(|cx| match connection.as_mut().poll(cx) {
+            Poll::Ready(ended) => Poll::Ready(Some(ended)),
+            // Asked once, it wakes this task, which looks far more often than a connection is let go.
+            Poll::Pending if !std::mem::replace(&mut listens, true) => Pin::new(&mut let_go).poll(cx).map(|_| None),
+            Poll::Pending if let_go.try_recv() == Err(TryRecvError::Closed) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
+        let ended = match ended.await {
+            Some(ended) => Ok(ended),
+            None => tokio::time::timeout(LAST_WORDS, connection).await,
         };
         match ended {
             Ok(Ok(())) => {}
