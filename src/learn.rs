@@ -206,7 +206,9 @@ impl Learned {
             self.estimator.take(now, waited);
         }
         self.kinds.take(kind, charge.seq, now, waited);
-        self.found(now, kind, budget)
+        let mut changes = Changes::new();
+        self.found(now, kind, budget, &mut changes);
+        changes
     }
 
     /// An answer is here. Teaches `budget` what it says.
@@ -277,7 +279,7 @@ impl Learned {
         {
             self.close(now, wait, Reason::RetryAfter, &mut changes);
         }
-        changes.extend(self.found(now, &kind, budget));
+        self.found(now, &kind, budget, &mut changes);
         // Whatever it said, it does not try any more.
         self.gate.ended(charge.seq);
         self.kinds.ended(&kind, charge.seq);

@@ -274,7 +274,7 @@ impl<T> State<T> {
         };
         self.changed(slot);
         let changes = self.learned.heard(&seen, &mut self.budget);
-        self.changes.extend(changes);
+        self.note(changes);
         self.share_pauses(now);
     }
 
@@ -359,13 +359,20 @@ impl<T> State<T> {
         }
         let charge = self.budget.take(now, due, cost, scope);
         let changes = self.learned.take(now, charge, &kind, now > since, &mut self.budget);
-        self.changes.extend(changes);
+        self.note(changes);
         self.in_flight += 1;
         self.unwritten = true;
         let waited = now.since(since);
         self.stats.waited += waited;
         self.stats.waited_most = self.stats.waited_most.max(waited);
         Slot { charge, kind, claim, crowd: self.learned.unanswered(), leased: self.budget.is_leased(now), drawn }
+    }
+
+    /// Keeps what was learned for the next effects: mostly nothing.
+    fn note(&mut self, changes: Changes) {
+        if !changes.is_empty() {
+            self.changes.extend(changes);
+        }
     }
 
     /// What this request draws on may have changed.

@@ -15,9 +15,8 @@ pub(super) fn is_news(rate: f64, reported: Option<f64>) -> bool {
 }
 
 impl Learned {
-    /// Whether refusals have taught another limit than was known.
-    pub(super) fn found(&mut self, now: Instant, kind: &RouteKey, budget: &mut Budget) -> Changes {
-        let mut changes = Changes::new();
+    /// Brings another limit than was known into `budget`, if refusals have taught one.
+    pub(super) fn found(&mut self, now: Instant, kind: &RouteKey, budget: &mut Budget, changes: &mut Changes) {
         let at_once = self.estimator.at_once();
         if at_once.is_some() && at_once != self.at_once {
             changes.extend(
@@ -44,8 +43,7 @@ impl Learned {
             }
             None => {}
         }
-        self.kinds.found(kind, now, &mut changes);
-        changes
+        self.kinds.found(kind, now, changes);
     }
 
     /// What a limit rests on; `None` if it is configured.

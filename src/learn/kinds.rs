@@ -100,7 +100,7 @@ impl OwnLimits {
 
     /// Whether requests of this kind have a limit of their own.
     pub(super) fn is_own(&self, kind: &RouteKey) -> bool {
-        groups(kind).any(|group| self.own.contains_key(&group))
+        !self.own.is_empty() && groups(kind).any(|group| self.own.contains_key(&group))
     }
 
     /// A request of this kind asks for a slot.

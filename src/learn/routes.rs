@@ -143,8 +143,10 @@ impl Routes {
         if self.paused.get(&route).is_some_and(|pause| pause.since <= sent) {
             self.paused.remove(&route);
         }
-        self.suspects.remove(&route);
-        self.suspects.values_mut().for_each(|suspect| suspect.others = suspect.others.saturating_add(1));
+        if !self.suspects.is_empty() {
+            self.suspects.remove(&route);
+            self.suspects.values_mut().for_each(|suspect| suspect.others = suspect.others.saturating_add(1));
+        }
     }
 }
 
