@@ -228,9 +228,9 @@ impl Lane {
     }
 
     /// A permit has come to its end.
-    pub(super) fn settled(self: &Arc<Self>, slot: &Slot, end: End) {
+    pub(super) fn settled(self: &Arc<Self>, now: Instant, slot: &Slot, end: End) {
         self.metrics.in_flight.dec();
-        self.tell(|state, now| state.settled(now, slot, end));
+        self.tell_at(now, |state| state.settled(now, slot, end));
     }
 
     /// A ticket is dropped.
@@ -249,8 +249,13 @@ impl Lane {
     /// Tells the state an event, and does what that leads to.
     fn tell<R>(self: &Arc<Self>, event: impl FnOnce(&mut State<GrantSender>, Instant) -> R) -> R {
         let now = self.clock.now();
+        self.tell_at(now, |state| event(state, now))
+    }
+
+    /// The same, of an event that is `now`.
+    fn tell_at<R>(self: &Arc<Self>, now: Instant, event: impl FnOnce(&mut State<GrantSender>) -> R) -> R {
         let mut state = self.shared.state.lock();
-        let result = event(&mut state, now);
+        let result = event(&mut state);
         if state.has_effects() {
             let effects = state.effects(now);
             drop(state);

@@ -4,6 +4,7 @@ pub(crate) mod appetite;
 pub(crate) mod body_beginning;
 pub(crate) mod cache_control;
 pub(crate) mod fields;
+pub(crate) mod frames_ahead;
 pub(crate) mod gateway;
 pub(crate) mod incoming_body;
 pub(crate) mod interim;

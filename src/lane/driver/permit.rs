@@ -114,7 +114,7 @@ impl Permit {
         let draws = self.slot.draws();
         let ask = AdmitRequest { cost: charge.cost, kind, claim, deadline, turn: Turn::Resent, draws };
         // Settled here and not in `drop`, which would be too late for a lane that lets one request through at a time.
-        self.settle();
+        self.settle(self.lane.now());
         self.lane.admit(ask)
     }
 
@@ -143,15 +143,15 @@ impl Permit {
         }
     }
 
-    /// The lane has it back.
-    fn settle(&mut self) {
+    /// Its request is over, which is `now`: the lane has it back.
+    pub fn settle(&mut self, now: Instant) {
         let end = match mem::replace(&mut self.stage, Stage::Over) {
             Stage::Held => End::Unsent,
             Stage::Sent(_) => End::Unanswered,
             Stage::Answered => End::Answered,
             Stage::Over => return,
         };
-        self.lane.settled(&self.slot, end);
+        self.lane.settled(now, &self.slot, end);
     }
 
     /// The slot of a permit that was not delivered, for the lane to take back.
@@ -168,7 +168,9 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.settle();
+        if self.stage != Stage::Over {
+            self.settle(self.lane.now());
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Answers' bodies on their way through: streamed, never collected, with what has to happen when they end.
 
 use std::{
-    collections::VecDeque,
     future::poll_fn,
     pin::{Pin, pin},
     sync::Arc,
@@ -19,6 +18,7 @@ use crate::{
     proxy::{
         message::{
             fields,
+            frames_ahead::FramesAhead,
             progress::Progress,
             recorded_body::{RecordedBody, ReplayedBody},
             shared_body::SharedReader,
@@ -37,7 +37,7 @@ pub(crate) enum ResponseBody {
     /// The upstream's. Boxed: an answer is moved from step to step, some twenty times.
     Upstream(Box<UpstreamBody>),
     /// The upstream's, read to its end already.
-    Held(VecDeque<Frame<Bytes>>),
+    Held(Box<FramesAhead>),
     /// The upstream's, which others read too.
     Shared(Box<SharedReader>),
     /// Any of the others, which is recorded as it passes.
@@ -49,7 +49,7 @@ pub(crate) enum ResponseBody {
 /// The body of an answer from upstream. Its end, or its being dropped, settles everything that the request holds.
 pub(crate) struct UpstreamBody {
     /// What was read ahead.
-    ahead: VecDeque<Frame<Bytes>>,
+    ahead: FramesAhead,
     /// How it broke off while it was read ahead.
     broken: Option<BoxError>,
     source: BodySource,
@@ -84,7 +84,7 @@ impl http_body::Body for ResponseBody {
         match self.get_mut() {
             Self::Own(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Upstream(body) => body.poll_frame(cx),
-            Self::Held(frames) => Poll::Ready(frames.pop_front().map(Ok)),
+            Self::Held(frames) => Poll::Ready(frames.pop().map(Ok)),
             Self::Shared(reader) => reader.poll_frame(cx),
             Self::Recorded(body) => body.poll_frame(cx),
             Self::Replayed(body) => Poll::Ready(body.next().map(Ok)),
@@ -108,7 +108,7 @@ impl http_body::Body for ResponseBody {
             Self::Upstream(body) => body.size_hint(),
             // Trailers do not fit behind a length.
             Self::Held(frames) if frames.iter().any(Frame::is_trailers) => SizeHint::new(),
-            Self::Held(frames) => SizeHint::with_exact(length(frames)),
+            Self::Held(frames) => SizeHint::with_exact(frames.length()),
             Self::Shared(reader) => reader.size_hint(),
             Self::Recorded(body) => body.size_hint(),
             Self::Replayed(body) => SizeHint::with_exact(body.left()),
@@ -119,27 +119,29 @@ impl http_body::Body for ResponseBody {
 // === impl UpstreamBody ===
 
 impl UpstreamBody {
-    /// The body `incoming` of an answer that came on `connection`. `unread` is called if a stream that others share is
-    /// reset because its worker does not read.
-    pub(crate) fn new(
+    /// The body `incoming` of an answer that came on `connection`. What `unread` makes is called if a stream that
+    /// others share is reset because its worker does not read.
+    pub(crate) fn new<F>(
         incoming: Incoming,
         progress: Arc<Progress>,
         connection: PooledConnection,
         permit: Permit,
-        unread: impl FnOnce() + Send + 'static,
-    ) -> Self {
+        unread: impl FnOnce() -> F,
+    ) -> Self
+    where
+        F: FnOnce() + Send + 'static,
+    {
         progress.moves();
         let source = match connection.protocol() {
             Protocol::Http1 => BodySource::Own(incoming),
-            Protocol::Http2 => BodySource::Shared(StreamBody::new(incoming, unread)),
+            Protocol::Http2 => BodySource::Shared(StreamBody::new(incoming, unread())),
         };
-        let (ahead, connection) = (VecDeque::new(), Some(connection));
         Self {
-            ahead,
+            ahead: FramesAhead::default(),
             broken: None,
             source,
             progress,
-            connection,
+            connection: Some(connection),
             ended: false,
             silent: false,
             moving: false,
@@ -151,9 +153,9 @@ impl UpstreamBody {
     /// Reads `most` bytes of it ahead, or what comes within `at_most`. Says whether that is all of it.
     pub(crate) async fn read_ahead(&mut self, most: u64, at_most: Duration) -> bool {
         let read = async {
-            while !self.ended && self.broken.is_none() && length(&self.ahead) < most {
+            while !self.ended && self.broken.is_none() && self.ahead.length() < most {
                 match poll_fn(|cx| self.poll_incoming(cx)).await {
-                    Some(Ok(frame)) => self.ahead.push_back(frame),
+                    Some(Ok(frame)) => self.ahead.push(frame),
                     // Kept for the next read: polled again, hyper would report the end.
                     Some(Err(error)) => self.broken = Some(error),
                     None => {}
@@ -165,7 +167,7 @@ impl UpstreamBody {
         if !poll_fn(|cx| Poll::Ready(read.as_mut().poll(cx).is_ready())).await {
             let _ = tokio::time::timeout(at_most, read).await;
         }
-        self.ended
+        self.ended && self.ahead.length() <= most
     }
 
     /// Looks at what has come with the head. If that is broken, nothing of it has to be passed on.
@@ -173,7 +175,7 @@ impl UpstreamBody {
         let fresh = self.ahead.is_empty() && self.broken.is_none() && !self.ended;
         if fresh && !self.source.is_end_stream() {
             match poll_fn(|cx| Poll::Ready(self.poll_incoming(cx))).await {
-                Poll::Ready(Some(Ok(frame))) => self.ahead.push_back(frame),
+                Poll::Ready(Some(Ok(frame))) => self.ahead.push(frame),
                 Poll::Ready(Some(Err(error))) => return Err(error),
                 Poll::Ready(None) | Poll::Pending => {}
             }
@@ -186,16 +188,16 @@ impl UpstreamBody {
 
     /// What was read ahead, in one piece.
     pub(crate) fn beginning(&self) -> Bytes {
-        let mut pieces = self.ahead.iter().filter_map(Frame::data_ref);
+        let mut pieces = self.ahead.pieces();
         match (pieces.next(), pieces.next()) {
             (Some(only), None) => only.clone(),
-            _ => self.ahead.iter().filter_map(Frame::data_ref).flat_map(|piece| piece.iter().copied()).collect(),
+            _ => self.ahead.pieces().flat_map(|piece| piece.iter().copied()).collect(),
         }
     }
 
     /// All of it, if it was read to its end; what the request held is settled then.
-    pub(crate) fn into_held(mut self) -> VecDeque<Frame<Bytes>> {
-        std::mem::take(&mut self.ahead)
+    pub(crate) fn into_held(mut self) -> Box<FramesAhead> {
+        Box::new(std::mem::take(&mut self.ahead))
     }
 
     /// The request's permit, which it holds for as long as its answer is under way.
@@ -205,7 +207,7 @@ impl UpstreamBody {
 
     /// Has what the request used read from here on.
     pub(crate) fn read_usage(&mut self, mut usage: Box<UsageReader>) {
-        self.ahead.iter().filter_map(Frame::data_ref).for_each(|piece| usage.read(piece));
+        self.ahead.pieces().for_each(|piece| usage.read(piece));
         self.usage = Some(usage);
     }
 
@@ -217,7 +219,7 @@ impl UpstreamBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let (mut hint, ahead) = (self.source.size_hint(), length(&self.ahead));
+        let (mut hint, ahead) = (self.source.size_hint(), self.ahead.length());
         if ahead > 0 {
             let (lower, upper) = (hint.lower() + ahead, hint.upper().map(|upper| upper + ahead));
             upper.into_iter().for_each(|upper| hint.set_upper(upper));
@@ -227,7 +229,7 @@ impl UpstreamBody {
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match self.ahead.pop_front() {
+        match self.ahead.pop() {
             Some(frame) => Poll::Ready(Some(Ok(frame))),
             // One turn later, so that what was read before it has been written: an error takes with it what has not.
             None if self.broken.is_some() && !std::mem::replace(&mut self.silent, true) => {
@@ -267,7 +269,8 @@ impl UpstreamBody {
             // What hyper has skipped behind an LF alone may have been another answer: see docs/decisions/http-deviations.md.
             self.let_go();
         }
-        self.ended |= frame.is_none() || trailers;
+        // What has come whole need not be asked for its end.
+        self.ended |= frame.is_none() || trailers || self.source.is_end_stream();
         Poll::Ready(frame)
     }
 }
@@ -304,6 +307,7 @@ impl Drop for UpstreamBody {
             self.permit.used(&usage.found(whole));
         }
         let now = self.progress.rest();
+        self.permit.settle(now);
         // Read to its end, the connection is good for another request; cut short, it dies with its connection.
         if let Some(connection) = self.let_go()
             && whole
@@ -311,8 +315,4 @@ impl Drop for UpstreamBody {
             connection.release(now);
         }
     }
-}
-
-fn length(frames: &VecDeque<Frame<Bytes>>) -> u64 {
-    frames.iter().filter_map(Frame::data_ref).map(|piece| piece.len() as u64).sum()
 }

@@ -61,7 +61,7 @@ pub(crate) async fn judge(
 ) -> Result<(Response<ResponseBody>, Hint, bool), Error> {
     let InFlight { exchange, route, permit, wait, location, head, length, .. } = in_flight;
     let (mut parts, incoming) = answer.into_parts();
-    let unread = log_unread(&exchange, &route.lane);
+    let unread = || log_unread(&exchange, &route.lane);
     let mut body = Box::new(UpstreamBody::new(incoming, exchange.progress.clone(), connection, permit, unread));
     let mut beginning = None;
     let path = route_name.map_or("", |name| name.path);
