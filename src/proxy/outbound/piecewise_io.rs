@@ -36,6 +36,9 @@ impl<S: AsyncRead> PiecewiseIo<S> {
 impl<S: AsyncRead + Unpin> AsyncRead for PiecewiseIo<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         ready!(self.writes.appetite.poll(cx));
+        if buf.remaining() as u64 <= PIECE {
+            return Pin::new(self.stream.get_mut()).poll_read(cx, buf);
+        }
         self.stream.set_limit(PIECE);
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }

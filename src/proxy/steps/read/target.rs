@@ -142,9 +142,11 @@ fn by_gateway<'a>(exchange: &Exchange, request: &Request<RequestBody>) -> Result
 
 /// Whether `authority` is where the worker has connected to: a gateway address that came through the proxy itself.
 fn is_own(exchange: &Exchange, authority: &str) -> bool {
-    let Some((host, port)) = authority.rsplit_once(':') else { return false };
+    // A port is at the very end: found from there, byte by byte.
+    let Some(colon) = authority.bytes().rposition(|byte| byte == b':') else { return false };
+    let (host, port) = (&authority[..colon], authority[colon + 1..].parse());
     // Nearly every request's port is another one; the system is asked about the rest.
-    exchange.proxy.access.ports.iter().any(|own| port.parse() == Ok(*own))
+    port.is_ok_and(|port: u16| exchange.proxy.access.ports.contains(&port))
         && exchange.session.client.stream.local_addr().is_ok_and(|local| {
             let here = host.trim_matches(['[', ']']).parse() == Ok(local.ip());
             here || (local.ip().is_loopback() && host.eq_ignore_ascii_case("localhost"))
