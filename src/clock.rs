@@ -21,7 +21,7 @@ pub struct Instant(u64);
 pub struct Clock {
     start: tokio::time::Instant,
     /// What it showed when it was made.
-    past: Duration,
+    began: Instant,
 }
 
 // === impl Instant ===
@@ -74,23 +74,23 @@ impl Clock {
     /// A clock whose [`Instant::START`] is now.
     #[expect(clippy::disallowed_methods, reason = "this is the place that reads the clock")]
     pub fn start() -> Self {
-        Self { start: tokio::time::Instant::now(), past: Duration::ZERO }
+        Self { start: tokio::time::Instant::now(), began: Instant::START }
     }
 
     /// A clock that shows `past` since [`Instant::START`] now: it goes on where that of a process before this one ended.
     pub fn resume(past: Duration) -> Self {
-        Self { past, ..Self::start() }
+        Self { began: Instant(nanos(past)), ..Self::start() }
     }
 
     /// When it was made.
     pub fn began(&self) -> Instant {
-        Instant(nanos(self.past))
+        self.began
     }
 
     /// The present.
     #[expect(clippy::disallowed_methods, reason = "this is the place that reads the clock")]
     pub fn now(&self) -> Instant {
-        Instant(nanos(self.past + self.start.elapsed()))
+        self.began + self.start.elapsed()
     }
 
     /// The time of day, since 1970, UTC.

@@ -59,8 +59,12 @@ pub(super) fn may_say(status: StatusCode, body: &[u8]) -> bool {
 pub(super) fn is_wanted(status: StatusCode, headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
     let kind = text(CONTENT_TYPE).unwrap_or_default();
-    let of_kind =
-        |word: &str| kind.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
+    let of_kind = |word: &str| {
+        let word = word.as_bytes();
+        let mut parts = kind.as_bytes().windows(word.len());
+        // Few have the first letter.
+        parts.any(|part| part[0].eq_ignore_ascii_case(&word[0]) && part.eq_ignore_ascii_case(word))
+    };
     let legible = match status.as_u16() {
         200 => return of_kind("json") && is_small(headers),
         400 | 403 | 503 => of_kind("json") || of_kind("xml") || of_kind("text/plain"),

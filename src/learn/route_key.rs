@@ -52,8 +52,9 @@ impl RouteKey {
         let mut depth = 0;
         let mut state = hash(SEED, method.as_bytes());
         prefixes[0] = fold(state);
-        for segment in path.split('/').filter(|segment| !segment.is_empty()).take(SEGMENTS) {
-            state = hash(state, if is_id(segment) { b"*" } else { segment.as_bytes() });
+        let segments = path.as_bytes().split(|byte| *byte == b'/');
+        for segment in segments.filter(|segment| !segment.is_empty()).take(SEGMENTS) {
+            state = hash(state, if is_id(segment) { b"*" } else { segment });
             depth += 1;
             prefixes[depth] = fold(state);
         }
@@ -121,7 +122,7 @@ impl fmt::Display for RouteName<'_> {
             return f.write_str("/");
         }
         for segment in segments.by_ref().take(SEGMENTS) {
-            let shown = if is_id(segment) {
+            let shown = if is_id(segment.as_bytes()) {
                 "*"
             } else if is_plain(segment) {
                 segment
@@ -148,9 +149,8 @@ const SEED: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 
 /// Whether it names an object, and not a kind: a number, or a long name with digits in it.
-fn is_id(segment: &str) -> bool {
-    let digits = |segment: &str| segment.bytes().any(|b| b.is_ascii_digit());
-    segment.bytes().all(|b| b.is_ascii_digit()) || segment.len() >= LONG && digits(segment)
+fn is_id(segment: &[u8]) -> bool {
+    segment.iter().all(u8::is_ascii_digit) || segment.len() >= LONG && segment.iter().any(u8::is_ascii_digit)
 }
 
 /// Whether it may be a word of an API: small letters, and few digits (`v1`, `1.1`, `chat-completions`). A chosen name

@@ -83,9 +83,9 @@ impl CountedRequest {
     /// Polls what is done for the request until something takes too long. Lent: moved in, it would be held twice.
     fn in_time(&self, mut step: Pin<&mut impl Future<Output = Answered>>) -> impl Future<Output = Answered> {
         // The step that is at it may have more to say about what took too long.
-        poll_fn(move |cx| match (step.as_mut().poll(cx), self.late()) {
-            (Poll::Pending, Some(error)) => Poll::Ready(Err(error)),
-            (polled, _) => polled,
+        poll_fn(move |cx| match step.as_mut().poll(cx) {
+            Poll::Pending => self.late().map_or(Poll::Pending, |error| Poll::Ready(Err(error))),
+            polled => polled,
         })
     }
 
