@@ -9,7 +9,7 @@ use http_body_util::Empty;
 
 use super::{
     context::Proxy,
-    message::gateway,
+    message::{fields::FoundFields, gateway},
     steps::{
         ask::{self, Asking, RequestTerms},
         draws, keyed_hash,
@@ -234,7 +234,8 @@ fn inside(request: &Request<()>, origin: &Origin, path: Uri) -> Option<Request<E
     (*seen.method_mut(), *seen.uri_mut()) = (request.method().clone(), path);
     *seen.headers_mut() = request.headers().clone();
     let (via, host) = ([const { HeaderValue::from_static("1.1 andante") }; 3], origin.authority());
-    rewrite::rewrite(&via, &HeaderValue::try_from(host).ok()?, &mut seen, None);
+    let found = FoundFields::of(seen.headers());
+    rewrite::rewrite(&via, &HeaderValue::try_from(host).ok()?, &mut seen, found, None);
     Some(seen)
 }
 

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+/// How a cache, or a call that several requests share, made the answer (RFC 9211).
+pub(crate) use http::header::CACHE_STATUS;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Version,
     header::{
@@ -18,8 +20,6 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
 /// Ours, and never to be taken from anybody else (RFC 9209).
 pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
-/// How a cache, or a call that several requests share, made the answer (RFC 9211).
-pub(crate) const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 /// W3C Server Timing: what andante added to the time of an answer.
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 /// Our metrics in it: how long a request waited, and what it had to expect when it came.
@@ -31,57 +31,23 @@ pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("andante-reque
 ///
 /// Says whether the message allowed trailers, which `TE` does and which is to be allowed again.
 pub(crate) fn remove_hop_by_hop(fields: &mut HeaderMap) -> bool {
-    // One pass over what there is, which is little, instead of a dozen look-ups of what mostly is not there.
-    let mut found = FoundFields::default();
-    for name in fields.keys() {
-        found.note(name);
-    }
-    let trailers = found.te && allows_trailers(fields);
-    if found.connection {
-        // Nearly all say only how long the connection lives, which names no other field but one that goes anyway.
-        if !is_keep_alive(fields) {
-            remove_named(fields);
-        }
-        fields.remove(CONNECTION);
-    }
-    // On nearly all there is one of these, if any.
-    if found.length {
-        fields.remove(CONTENT_LENGTH);
-    }
-    if found.coding {
-        fields.remove(TRANSFER_ENCODING);
-    }
-    if found.rare {
-        for name in [TE, UPGRADE, EXPECT, KEEP_ALIVE] {
-            fields.remove(name);
-        }
-    }
-    if found.proxy {
-        for name in [PROXY_CONNECTION, PROXY_AUTHORIZATION, PROXY_AUTHENTICATION_INFO] {
-            fields.remove(name);
-        }
-    }
-    if found.proxy && fields.contains_key(PROXY_STATUS) {
-        remove_our_status(fields, PROXY_STATUS);
-    }
-    if found.cache {
-        remove_our_status(fields, CACHE_STATUS);
-    }
-    if found.andante {
-        remove_ours(fields);
-    }
-    trailers
+    FoundFields::of(fields).remove_hop_by_hop(fields)
 }
 
 /// What is wrong with an answer of `version` that hyper takes: names that are none (RFC 9113 §8.2.1), which the parser of
 /// HTTP/1 sees to; and framing that others may read differently (RFC 9112 §6.3).
-pub(crate) fn unusable(fields: &HeaderMap, version: Version) -> Option<&'static str> {
+pub(crate) fn unusable(fields: &HeaderMap, found: FoundFields, version: Version) -> Option<&'static str> {
     if version == Version::HTTP_2 && fields.keys().any(|name| !is_token(name)) {
         return Some("it has a field whose name is no token");
     }
+    if !found.length && !found.coding {
+        return None;
+    }
     let mut lengths = fields.get_all(CONTENT_LENGTH).iter();
     let length = lengths.next();
-    if let Some(coding) = fields.get(TRANSFER_ENCODING) {
+    if found.coding
+        && let Some(coding) = fields.get(TRANSFER_ENCODING)
+    {
         let alone = fields.get_all(TRANSFER_ENCODING).iter().nth(1).is_none();
         if !(alone && coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")) {
             return Some("its transfer coding is not \"chunked\" alone, and nobody asked for another");
@@ -126,33 +92,89 @@ pub(crate) fn is_token(name: &HeaderName) -> bool {
     !name.as_str().contains('"')
 }
 
-/// What there is to remove.
-#[derive(Default)]
-struct FoundFields {
+/// Which of the fields there are that every message is looked through for. One pass over what there is, which is little,
+/// instead of a dozen look-ups of what mostly is not there.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct FoundFields {
+    pub(crate) coding: bool,
+    pub(crate) length: bool,
+    pub(crate) expect: bool,
+    pub(crate) upgrade: bool,
+    pub(crate) via: bool,
     connection: bool,
     te: bool,
-    coding: bool,
-    length: bool,
-    /// Another field that concerns one hop.
-    rare: bool,
+    keep_alive: bool,
     proxy: bool,
     cache: bool,
     andante: bool,
 }
 
 impl FoundFields {
-    fn note(&mut self, name: &HeaderName) {
-        match name.as_str().as_bytes() {
-            b"connection" => self.connection = true,
-            b"te" => (self.te, self.rare) = (true, true),
-            b"transfer-encoding" => self.coding = true,
-            b"content-length" => self.length = true,
-            b"cache-status" => self.cache = true,
-            b"upgrade" | b"expect" | b"keep-alive" => self.rare = true,
-            name if name.starts_with(b"proxy-") => self.proxy = true,
-            name if name.starts_with(b"andante-") => self.andante = true,
-            _ => {}
+    pub(crate) fn of(fields: &HeaderMap) -> Self {
+        let mut found = Self::default();
+        for name in fields.keys() {
+            found.note(name);
         }
+        found
+    }
+
+    fn note(&mut self, name: &HeaderName) {
+        // Names that the library knows are compared as numbers.
+        match *name {
+            TRANSFER_ENCODING => self.coding = true,
+            CONTENT_LENGTH => self.length = true,
+            EXPECT => self.expect = true,
+            UPGRADE => self.upgrade = true,
+            VIA => self.via = true,
+            CONNECTION => self.connection = true,
+            TE => self.te = true,
+            CACHE_STATUS => self.cache = true,
+            _ => match name.as_str().as_bytes() {
+                [b'p', b'r', b'o', b'x', b'y', b'-', ..] => self.proxy = true,
+                [b'a', b'n', b'd', b'a', b'n', b't', b'e', b'-', ..] => self.andante = true,
+                b"keep-alive" => self.keep_alive = true,
+                _ => {}
+            },
+        }
+    }
+
+    /// [`remove_hop_by_hop`], of the `fields` in which these were found.
+    pub(crate) fn remove_hop_by_hop(self, fields: &mut HeaderMap) -> bool {
+        let trailers = self.te && allows_trailers(fields);
+        if self.connection {
+            // Nearly all say only how long the connection lives, which names no other field but one that goes anyway.
+            if !is_keep_alive(fields) {
+                remove_named(fields);
+            }
+            fields.remove(CONNECTION);
+        }
+        // On nearly all there is one of these, if any.
+        if self.length {
+            fields.remove(CONTENT_LENGTH);
+        }
+        if self.coding {
+            fields.remove(TRANSFER_ENCODING);
+        }
+        if self.te || self.upgrade || self.expect || self.keep_alive {
+            for name in [TE, UPGRADE, EXPECT, KEEP_ALIVE] {
+                fields.remove(name);
+            }
+        }
+        if self.proxy {
+            for name in [PROXY_CONNECTION, PROXY_AUTHORIZATION, PROXY_AUTHENTICATION_INFO] {
+                fields.remove(name);
+            }
+            if fields.contains_key(PROXY_STATUS) {
+                remove_our_status(fields, PROXY_STATUS);
+            }
+        }
+        if self.cache {
+            remove_our_status(fields, CACHE_STATUS);
+        }
+        if self.andante {
+            remove_ours(fields);
+        }
+        trailers
     }
 }
 
@@ -359,8 +381,6 @@ pub(crate) fn add_via(fields: &mut HeaderMap, via: &[HeaderValue; 3], received: 
 /// Whether the message has been here before.
 pub(crate) fn is_loop(fields: &HeaderMap, via: &[HeaderValue; 3]) -> bool {
     let name = |via: &HeaderValue| via.as_bytes().rsplit(|b| *b == b' ').next().map(<[u8]>::to_vec).unwrap_or_default();
-    fields.contains_key(VIA) && {
-        let ours = name(&via[0]);
-        tokens(fields, &VIA).any(|hop| hop.split_whitespace().nth(1).is_some_and(|by| by.as_bytes() == ours))
-    }
+    let ours = name(&via[0]);
+    tokens(fields, &VIA).any(|hop| hop.split_whitespace().nth(1).is_some_and(|by| by.as_bytes() == ours))
 }

@@ -17,7 +17,7 @@ use crate::{
     proxy::{
         message::{
             appetite::Appetite,
-            request_body::RequestBody,
+            request_body::{BoxedRequest, RequestBody},
             writes::{Writes, Written},
         },
         outbound::{
@@ -191,15 +191,15 @@ impl PooledConnection {
     /// Sends `request`. An error comes with the request if not a byte of it was written.
     pub(crate) async fn send(
         &mut self,
-        mut request: Request<RequestBody>,
+        mut request: BoxedRequest,
     ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
         match &mut self.connection {
-            Connection::Own(sender, _) => sender.try_send_request(request).await,
+            Connection::Own(sender, _) => sender.try_send_request(*request).await,
             Connection::Shared(stream) => {
                 let written = Written::by(&self.writes);
                 request.body_mut().note_writes(written.clone());
                 self.written = Some(written);
-                stream.connection().sender().try_send_request(request).await
+                stream.connection().sender().try_send_request(*request).await
             }
         }
     }

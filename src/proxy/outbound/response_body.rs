@@ -1,6 +1,7 @@
 //! Answers' bodies on their way through: streamed, never collected, with what has to happen when they end.
 
 use std::{
+    borrow::Cow,
     future::poll_fn,
     pin::{Pin, pin},
     sync::Arc,
@@ -165,7 +166,8 @@ impl UpstreamBody {
         let mut read = pin!(read);
         // Most of it has come with the head: no timer for that.
         if !poll_fn(|cx| Poll::Ready(read.as_mut().poll(cx).is_ready())).await {
-            let _ = tokio::time::timeout(at_most, read).await;
+            // Boxed, because it is large and rare.
+            let _ = Box::pin(tokio::time::timeout(at_most, read)).await;
         }
         self.ended && self.ahead.length() <= most
     }
@@ -187,10 +189,10 @@ impl UpstreamBody {
     }
 
     /// What was read ahead, in one piece.
-    pub(crate) fn beginning(&self) -> Bytes {
+    pub(crate) fn beginning(&self) -> Cow<'_, [u8]> {
         let mut pieces = self.ahead.pieces();
         match (pieces.next(), pieces.next()) {
-            (Some(only), None) => only.clone(),
+            (Some(only), None) => Cow::Borrowed(only),
             _ => self.ahead.pieces().flat_map(|piece| piece.iter().copied()).collect(),
         }
     }

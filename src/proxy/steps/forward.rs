@@ -38,7 +38,11 @@ use crate::{
             progress::Phase,
             request_body::{BoxedRequest, RequestBody, copy_without_body},
         },
-        outbound::{host_pool::PooledConnection, route::Route},
+        outbound::{
+            host_pool::PooledConnection,
+            response_body::{ResponseBody, UpstreamBody},
+            route::Route,
+        },
     },
     tls::Protocol,
 };
@@ -58,13 +62,9 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     let upgrade = request.headers().get(UPGRADE).cloned().map(|wanted| (wanted, hyper::upgrade::on(&mut *request)));
     let keeps = route.lane.policy().retry.filter(|_| upgrade.is_none());
     let replay = keeps.map(|retry| ReplayRequest::of(&mut request, retry, &exchange.proxy.replay_memory));
-    let context = AttemptContext {
-        exchange: exchange.clone(),
-        route: route.clone(),
-        claim,
-        cost,
-        location: location.clone(),
-        deadline,
+    let context = || {
+        let (exchange, route, location) = (exchange.clone(), route.clone(), location.clone());
+        AttemptContext { exchange, route, claim, cost, location, deadline }
     };
     // With a replay, each further attempt takes a permit of its own, and is counted.
     let unseen = if replay.is_some() { 0 } else { UNSEEN };
@@ -90,33 +90,43 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     };
     route.answered();
     let written = connection.written();
-    let in_flight = InFlight { exchange, route, permit, wait, location, head, length, upgrade };
+    let in_flight = InFlight { exchange: &exchange, route: &route, wait, location: location.as_deref(), head, length, written };
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
-        return upgrade::switch(in_flight, answer, written).map(AttemptOutcome::Done);
+        return upgrade::switch(&in_flight, permit, upgrade, answer).map(AttemptOutcome::Done);
     }
     let route_name = replay.as_ref().map(ReplayRequest::route_name);
-    let (mut answer, hint, done) = match answer::judge(in_flight, route_name, answer, connection, written).await {
+    let (mut parts, incoming) = answer.into_parts();
+    let unread = || answer::log_unread(&exchange, &route.lane);
+    let mut body = Box::new(UpstreamBody::new(incoming, exchange.progress.clone(), connection, permit, unread));
+    let (hint, done) = match answer::judge(in_flight, route_name, &mut parts, &mut body).await {
         Ok(judged) => judged,
-        Err(error) => return failed(context, replay, error),
+        Err(error) => {
+            // Before the next attempt asks for a permit.
+            drop(body);
+            return failed(context, replay, error);
+        }
     };
-    let again = replay.and_then(|replay| {
-        let reason = RetryReason::of_answer(&hint, answer.status(), done, &replay, &context.route.lane)?;
-        Some((replay, reason))
-    });
-    let Some((replay, reason)) = again else { return Ok(AttemptOutcome::Done(answer)) };
+    let reason =
+        replay.as_ref().and_then(|replay| RetryReason::of_answer(&hint, parts.status, done, replay, &route.lane));
+    let mut answer = Response::from_parts(parts, ResponseBody::Upstream(body));
+    let Some((replay, reason)) = replay.zip(reason) else { return Ok(AttemptOutcome::Done(answer)) };
     if !answer::hold(&mut answer).await {
         // Too large to be kept: the worker has it now, or never.
         return Ok(AttemptOutcome::Done(answer));
     }
-    let failed = FailedAttempt { context, replay, reason, retry_after: hint.retry_after, last: Ok(answer) };
+    let failed = FailedAttempt { context: context(), replay, reason, retry_after: hint.retry_after, last: Ok(answer) };
     Ok(AttemptOutcome::Failed(Box::new(failed)))
 }
 
 /// The end of an attempt that `error` has ended, and of the request, unless it may be sent again.
-fn failed(context: AttemptContext, replay: Option<ReplayRequest>, error: Error) -> Result<AttemptOutcome, Error> {
+fn failed(
+    context: impl FnOnce() -> AttemptContext,
+    replay: Option<ReplayRequest>,
+    error: Error,
+) -> Result<AttemptOutcome, Error> {
     match replay.and_then(|replay| Some((RetryReason::of_error(&error, &replay)?, replay))) {
         Some((reason, replay)) => {
-            let failed = FailedAttempt { context, replay, reason, retry_after: None, last: Err(error) };
+            let failed = FailedAttempt { context: context(), replay, reason, retry_after: None, last: Err(error) };
             Ok(AttemptOutcome::Failed(Box::new(failed)))
         }
         None => Err(error),
@@ -155,7 +165,7 @@ async fn send(
         let mut connection = route.connection(&exchange.session.pool, http1_only).await?;
         // As late as possible: setting up a connection may have taken longer than the lease.
         while permit.has_lapsed() {
-            renew(exchange, route, permit, deadline).await?;
+            Box::pin(renew(exchange, route, permit, deadline)).await?;
         }
         route.prepare_for(connection.protocol(), &mut request);
         let copy = unsent_copy(&request, connection.protocol(), exchange);
@@ -164,17 +174,17 @@ async fn send(
         }
         permit.sent();
         let mut unseen_before = false;
-        match connection.send(*request).await {
+        match connection.send(request).await {
             Ok(answer) => return Ok((answer, connection)),
             // The upstream had closed the connection, and no byte of the request was written: another one may have it.
             Err(mut error) if connection.reused && error.message().is_some() => {
-                *request = error.take_message().expect("looked at just now");
+                request = Box::new(error.take_message().expect("looked at just now"));
             }
             Err(error) => match copy {
                 Some(copy) if unseen > 0 && failure::is_not_processed(error.error()) => {
                     unseen_before = unseen < UNSEEN;
                     unseen -= 1;
-                    *request = copy;
+                    request = copy;
                 }
                 _ => return Err(failure::of(error.into_error(), route)),
             },
@@ -182,12 +192,12 @@ async fn send(
         // Another connection may take its time; the slot is spent when the request is written. What comes back unseen
         // for the second time has used its slot: an upstream that looks at nothing is asked no faster for it.
         if unseen_before || !permit.recall() {
-            renew(exchange, route, permit, deadline).await?;
+            Box::pin(renew(exchange, route, permit, deadline)).await?;
         }
     }
 }
 
-/// Waits for another slot in the place of one that does not hold any more.
+/// Waits for another slot in the place of one that does not hold any more. To be boxed: it is large and rare.
 async fn renew(
     exchange: &Arc<Exchange>,
     route: &Arc<Route>,
@@ -203,15 +213,11 @@ async fn renew(
 }
 
 /// A copy of the request, if an HTTP/2 connection may return it unprocessed, and it has no body that would be gone.
-fn unsent_copy(
-    request: &Request<RequestBody>,
-    protocol: Protocol,
-    exchange: &Arc<Exchange>,
-) -> Option<Request<RequestBody>> {
+fn unsent_copy(request: &Request<RequestBody>, protocol: Protocol, exchange: &Arc<Exchange>) -> Option<BoxedRequest> {
     if protocol == Protocol::Http1 || !request.body().is_end_stream() {
         return None;
     }
-    Some(copy_without_body(request, exchange.progress.clone()))
+    Some(Box::new(copy_without_body(request, exchange.progress.clone())))
 }
 
 /// Has what an upstream of HTTP/1 answers to `request` for the time being passed on, if its worker is to have it.

@@ -22,7 +22,11 @@ use crate::{
         call::{Arrival, BoxedCall, Call, Step},
         exchange::Exchange,
         message::request_body::BoxedRequest,
-        message::{fields, gateway::Target, request_body::RequestBody},
+        message::{
+            fields::{self, FoundFields},
+            gateway::Target,
+            request_body::RequestBody,
+        },
         outbound::{
             response_body::ResponseBody,
             route::{Destination, Route},
@@ -77,7 +81,8 @@ enum ReadRequest {
 
 fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, Error)> {
     let Arrival { exchange, mut request } = arrival;
-    let (route, gateway) = match check(&exchange, &request) {
+    let found = FoundFields::of(request.headers());
+    let (route, gateway) = match check(&exchange, &request, found) {
         Ok(found) => found,
         Err(error) => return Err((exchange, request, error)),
     };
@@ -115,14 +120,18 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
         };
     }
     let (path, location) = gateway.map(|found| (found.path, found.location)).unzip();
-    rewrite::rewrite(&exchange.proxy.via, route.host(), &mut request, path);
+    rewrite::rewrite(&exchange.proxy.via, route.host(), &mut request, found, path);
     let (turn, retry, place) = (Turn::New, None, None);
     let call = Call { exchange, request, route, claim, cost, turn, deadline, location, retry, place };
     Ok(ReadRequest::Call(Box::new(call)))
 }
 
 /// Everything that can be wrong with a request, and where it goes if nothing is.
-fn check(exchange: &Arc<Exchange>, request: &Request<RequestBody>) -> Result<(Arc<Route>, Option<Target>), Error> {
+fn check(
+    exchange: &Arc<Exchange>,
+    request: &Request<RequestBody>,
+    found: FoundFields,
+) -> Result<(Arc<Route>, Option<Target>), Error> {
     if let Some(client) = exchange.session.denied {
         return Err(Error::ClientDenied { client });
     }
@@ -140,10 +149,10 @@ fn check(exchange: &Arc<Exchange>, request: &Request<RequestBody>) -> Result<(Ar
     {
         return Err(Error::Invalid { found });
     }
-    check_framing(request)?;
+    check_framing(request, found)?;
     let asked = target::read(exchange, request)?;
     check_host(request, asked.authority())?;
-    if fields::is_loop(request.headers(), &exchange.proxy.via) {
+    if found.via && fields::is_loop(request.headers(), &exchange.proxy.via) {
         return Err(Error::Loop);
     }
     // Not for CONNECT, to which other ports are allowed, and none means nothing.
@@ -224,16 +233,19 @@ pub(crate) fn check_tunnel(origin: &Origin, rules: impl FnOnce() -> Arc<Rules>) 
 }
 
 /// What hyper lets through although the next hop might read it differently (RFC 9112 §6.1, §6.3).
-fn check_framing(request: &Request<RequestBody>) -> Result<(), Error> {
+fn check_framing(request: &Request<RequestBody>, found: FoundFields) -> Result<(), Error> {
     let fields = request.headers();
-    if let Some(coding) = fields.get(TRANSFER_ENCODING) {
+    if found.coding
+        && let Some(coding) = fields.get(TRANSFER_ENCODING)
+    {
         let alone = fields.get_all(TRANSFER_ENCODING).iter().nth(1).is_none();
         let chunked = coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
         if !(alone && chunked) || request.version() == Version::HTTP_10 {
             return Err(Error::TransferCoding);
         }
     }
-    if let Some(expected) = fields.get(EXPECT)
+    if found.expect
+        && let Some(expected) = fields.get(EXPECT)
         && !expected.as_bytes().eq_ignore_ascii_case(b"100-continue")
     {
         return Err(Error::Expectation);

@@ -2,8 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::{HeaderValue, Response, StatusCode, Version, header::CONTENT_LENGTH};
-use hyper::{body::Incoming, upgrade::OnUpgrade};
+use http::{Response, StatusCode, Version, header::CONTENT_LENGTH, response::Parts};
 use tracing::warn;
 
 use super::failure;
@@ -11,16 +10,20 @@ use crate::{
     clock::Instant,
     error::Error,
     hint::{self, Cause, Hint},
-    lane::{Lane, Permit, Usage},
+    lane::{Lane, Usage},
     learn::{AnswerReport, RouteName},
     limit::Unit,
     metrics::Saving,
     proxy::{
         exchange::Exchange,
         log_throttle::LogTopic,
-        message::{fields, gateway::LocationRewriter, stream_body::Unread, usage::UsageReader},
+        message::{
+            fields::{self, FoundFields},
+            gateway::LocationRewriter,
+            stream_body::Unread,
+            usage::UsageReader,
+        },
         outbound::{
-            host_pool::PooledConnection,
             response_body::{ResponseBody, UpstreamBody},
             route::Route,
         },
@@ -36,33 +39,30 @@ const HELD: u64 = 64 * 1024;
 const HOLDING: Duration = Duration::from_secs(5);
 
 /// What is needed to pass an answer back.
-pub(crate) struct InFlight {
-    pub(crate) exchange: Arc<Exchange>,
-    pub(crate) route: Arc<Route>,
-    pub(crate) permit: Permit,
+pub(crate) struct InFlight<'a> {
+    pub(crate) exchange: &'a Exchange,
+    pub(crate) route: &'a Route,
     pub(crate) wait: Wait,
-    pub(crate) location: Option<Arc<LocationRewriter>>,
+    pub(crate) location: Option<&'a LocationRewriter>,
     /// The answer has no body, whatever its length says.
     pub(crate) head: bool,
     /// The length of the request's body, if it told one.
     pub(crate) length: Option<u64>,
-    /// What the worker wanted to switch to, and its end of what follows.
-    pub(crate) upgrade: Option<(HeaderValue, OnUpgrade)>,
+    /// When the last of the request was written.
+    pub(crate) written: Instant,
 }
 
-/// Reads what the answer says about limits, tells the lane, and makes of it what the worker is to get. Also says whether
-/// it brings a result, refused or not.
+/// Reads what the answer of these `parts` and this `body` says about limits, tells the lane, and makes of it what the
+/// worker is to get. Says what it has read, and whether the answer brings a result, refused or not.
+///
+/// Head and body are lent: an answer is large, and would be moved in and out.
 pub(crate) async fn judge(
-    in_flight: InFlight,
+    in_flight: InFlight<'_>,
     route_name: Option<RouteName<'_>>,
-    answer: Response<Incoming>,
-    connection: PooledConnection,
-    written: Instant,
-) -> Result<(Response<ResponseBody>, Hint, bool), Error> {
-    let InFlight { exchange, route, permit, wait, location, head, length, .. } = in_flight;
-    let (mut parts, incoming) = answer.into_parts();
-    let unread = || log_unread(&exchange, &route.lane);
-    let mut body = Box::new(UpstreamBody::new(incoming, exchange.progress.clone(), connection, permit, unread));
+    parts: &mut Parts,
+    body: &mut UpstreamBody,
+) -> Result<(Hint, bool), Error> {
+    let InFlight { exchange, route, wait, location, head, length, written } = in_flight;
     let mut beginning = None;
     let path = route_name.map_or("", |name| name.path);
     if !head && hint::wants_body_of(path, parts.status, &parts.headers) {
@@ -94,10 +94,11 @@ pub(crate) async fn judge(
     if parts.version == Version::HTTP_2 {
         fields::trim(&mut parts.headers);
     }
-    let broken = match fields::unusable(&parts.headers, parts.version) {
+    let found = FoundFields::of(&parts.headers);
+    let broken = match fields::unusable(&parts.headers, found, parts.version) {
         Some(wrong) => Some(Error::BadAnswer { origin: route.origin.to_string(), source: wrong.into() }),
         None => body.begin().await.err().map(|error| match error.downcast::<hyper::Error>() {
-            Ok(error) => failure::of(*error, &route),
+            Ok(error) => failure::of(*error, route),
             Err(source) => Error::Broken { origin: route.origin.to_string(), source },
         }),
     };
@@ -117,13 +118,13 @@ pub(crate) async fn judge(
         return Err(error);
     }
     if parts.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED
-        && let Some(error) = locked_out(&route)
+        && let Some(error) = locked_out(route)
     {
         return Err(error);
     }
     // A length that describes what is not there (RFC 9110 §8.6) is passed on; any other is made anew from the body.
     let length = (head || parts.status == StatusCode::NOT_MODIFIED).then(|| parts.headers.get(CONTENT_LENGTH).cloned());
-    fields::remove_hop_by_hop(&mut parts.headers);
+    found.remove_hop_by_hop(&mut parts.headers);
     if let Some(Some(length)) = length {
         parts.headers.insert(CONTENT_LENGTH, length);
     }
@@ -133,7 +134,7 @@ pub(crate) async fn judge(
     fields::add_via(&mut parts.headers, &exchange.proxy.via, parts.version);
     fields::set_our_timing(&mut parts.headers, wait);
     parts.version = Version::HTTP_11;
-    Ok((Response::from_parts(parts, ResponseBody::Upstream(body)), hint, done))
+    Ok((hint, done))
 }
 
 /// Whether answers with this status may say that a request was not looked at. Others may have done it, in part.
@@ -154,7 +155,7 @@ pub(crate) async fn hold(answer: &mut Response<ResponseBody>) -> bool {
 }
 
 /// Logs that a stream was reset because its worker did not read.
-fn log_unread(exchange: &Exchange, lane: &Arc<Lane>) -> impl FnOnce() + Send + 'static {
+pub(crate) fn log_unread(exchange: &Exchange, lane: &Arc<Lane>) -> impl FnOnce() + Send + use<> {
     let (proxy, lane) = (exchange.proxy.clone(), lane.clone());
     move || {
         let (host, rule, now) = (lane.host(), &lane.policy().name, proxy.clock.now());

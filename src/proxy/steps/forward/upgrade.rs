@@ -4,19 +4,24 @@ use http::{
     HeaderValue, Response, StatusCode,
     header::{CONNECTION, UPGRADE},
 };
-use hyper::body::Incoming;
+use hyper::{body::Incoming, upgrade::OnUpgrade};
 
 use super::answer::InFlight;
 use crate::{
-    clock::Instant,
     error::Error,
+    lane::Permit,
     learn::AnswerReport,
     proxy::{call::Answered, message::fields, outbound::response_body::ResponseBody, takeover::Takeover},
 };
 
 /// Both sides speak something else from now on. The permit is in flight for as long as they do.
-pub(crate) fn switch(in_flight: InFlight, mut answer: Response<Incoming>, written: Instant) -> Answered {
-    let InFlight { exchange, route, mut permit, upgrade, .. } = in_flight;
+pub(crate) fn switch(
+    in_flight: &InFlight<'_>,
+    mut permit: Permit,
+    upgrade: Option<(HeaderValue, OnUpgrade)>,
+    mut answer: Response<Incoming>,
+) -> Answered {
+    let &InFlight { exchange, route, written, .. } = in_flight;
     permit.answered(&AnswerReport::SERVED, written);
     let wrong = |what: &'static str| Error::BadAnswer { origin: route.origin.to_string(), source: what.into() };
     let Some((wanted, worker)) = upgrade else {

@@ -7,21 +7,22 @@ use http::{
 };
 use http_body::Body;
 
-use crate::proxy::message::fields;
+use crate::proxy::message::fields::{self, FoundFields};
 
-/// Rewrites `request` to `host` in place, into the form that HTTP/1.1 wants. `via` is what we call ourselves, `path` what it
-/// asks for, if its target does not say.
+/// Rewrites `request` to `host` in place, into the form that HTTP/1.1 wants. `via` is what we call ourselves, `found`
+/// what it has of fields, and `path` what it asks for, if its target does not say.
 pub(crate) fn rewrite<B: Body>(
     via: &[HeaderValue; 3],
     host: &HeaderValue,
     request: &mut Request<B>,
+    found: FoundFields,
     path: Option<PathAndQuery>,
 ) {
     let received = request.version();
-    let upgrade = upgrade(request);
-    let (sized, empty) = (request.headers().contains_key(CONTENT_LENGTH), request.body().is_end_stream());
+    let upgrade = if found.upgrade { upgrade(request) } else { None };
+    let (sized, empty) = (found.length, request.body().is_end_stream());
     let unsized_body = request.body().size_hint().exact().is_none();
-    let trailers = fields::remove_hop_by_hop(request.headers_mut());
+    let trailers = found.remove_hop_by_hop(request.headers_mut());
     let get = matches!(*request.method(), Method::GET | Method::HEAD);
     let fields = request.headers_mut();
     if sized && empty {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderName, Request};
+use http::{HeaderMap, HeaderName, Method, Request, Uri, Version};
 use http_body::Body as _;
 
 use crate::{
@@ -21,7 +21,10 @@ pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
 
 /// What is needed to send a request once more.
 pub(crate) struct ReplayRequest {
-    head: http::request::Parts,
+    method: Method,
+    uri: Uri,
+    version: Version,
+    fields: HeaderMap,
     /// `None` if it has no body.
     kept: Option<Arc<ReplayBuffer>>,
     repeatable: bool,
@@ -37,13 +40,10 @@ impl ReplayRequest {
         memory: &Arc<ReplayMemory>,
     ) -> Self {
         let kept = (!request.body().is_end_stream()).then(|| request.body_mut().keep(retry.body, memory));
-        let mut head = Request::new(()).into_parts().0;
-        head.method.clone_from(request.method());
-        head.uri.clone_from(request.uri());
-        head.version = request.version();
-        head.headers.clone_from(request.headers());
-        let repeatable = head.method.is_idempotent() || head.headers.contains_key(IDEMPOTENCY_KEY);
-        Self { head, kept, repeatable }
+        let (method, uri, version) = (request.method().clone(), request.uri().clone(), request.version());
+        let fields = request.headers().clone();
+        let repeatable = method.is_idempotent() || fields.contains_key(IDEMPOTENCY_KEY);
+        Self { method, uri, version, fields, kept, repeatable }
     }
 
     /// Whether it may be done twice (RFC 9110 §9.2.2), or says so itself.
@@ -53,7 +53,7 @@ impl ReplayRequest {
 
     /// What requests of its kind are called.
     pub(crate) fn route_name(&self) -> RouteName<'_> {
-        RouteName { method: self.head.method.as_str(), path: self.head.uri.path() }
+        RouteName { method: self.method.as_str(), path: self.uri.path() }
     }
 
     /// The request, to be sent once more; `None` if its body is gone.
@@ -62,8 +62,12 @@ impl ReplayRequest {
             Some(kept) => RequestBody::again(kept, progress.clone()).await?,
             None => RequestBody::empty(progress.clone()),
         };
-        let head = std::mem::replace(&mut self.head, Request::new(()).into_parts().0);
-        Some(Box::new(Request::from_parts(head, body)))
+        let mut request = Request::new(body);
+        *request.method_mut() = std::mem::take(&mut self.method);
+        *request.uri_mut() = std::mem::take(&mut self.uri);
+        *request.version_mut() = self.version;
+        *request.headers_mut() = std::mem::take(&mut self.fields);
+        Some(Box::new(request))
     }
 }
 
