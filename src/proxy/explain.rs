@@ -4,7 +4,11 @@
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Uri, header::HOST, uri::Authority};
+use http::{
+    HeaderValue, Method, Request, Uri,
+    header::{CONTENT_LENGTH, HOST},
+    uri::Authority,
+};
 use http_body_util::Empty;
 
 use super::{
@@ -12,6 +16,7 @@ use super::{
     message::{fields::FoundFields, gateway},
     steps::{
         ask::{self, Asking, RequestTerms},
+        costs::SeenBody,
         draws, keyed_hash,
         read::{check_tunnel, rewrite},
     },
@@ -156,12 +161,14 @@ pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAd
     let silent = terms.as_ref().is_ok_and(|terms| terms.cost.is_none());
     let rule_cost = draws::cost(&added, &seen, lane.policy()).filter(|cost| silent && !cost.seen.is_empty()).cloned();
     let refused = https.is_some_and(|(https, _)| https == Https::Refuse);
+    let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let asked = match terms {
         _ if refused => Err(Error::TunnelRefused { origin: origin.to_string() }),
         Err(error) => Err(error),
         Ok(RequestTerms { cost, .. }) => {
             let deadline = context.clock.now() + patience;
-            let asking = Asking { lane: &lane, added: &added, claim, cost, turn: Turn::New, deadline };
+            let body = SeenBody { length, ..SeenBody::default() };
+            let asking = Asking { lane: &lane, added: &added, claim, cost, body, turn: Turn::New, deadline };
             ask::of(&seen, asking).map(|ask| {
                 let preview = lane.preview(&ask);
                 (ask, preview)

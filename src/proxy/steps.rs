@@ -5,7 +5,7 @@ pub(crate) mod ask;
 mod cache;
 mod claim;
 mod coalesce;
-mod costs;
+pub(crate) mod costs;
 pub(crate) mod count;
 mod credential;
 pub(crate) mod draws;

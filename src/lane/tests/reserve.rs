@@ -49,8 +49,11 @@ fn send(mut permit: Permit) {
 
 /// How many of these leave at once, one after the other.
 fn leaving(lane: &Arc<Lane>, urgency: u8, count: usize) -> usize {
-    let sent = (0..count).map(|_| lane.admit(of(lane, urgency)));
-    sent.filter_map(|admission| if let Admission::Send(permit) = admission { Some(send(permit)) } else { None }).count()
+    let permits = (0..count).filter_map(|_| match lane.admit(of(lane, urgency)) {
+        Admission::Send(permit) => Some(permit),
+        _ => None,
+    });
+    permits.map(send).count()
 }
 
 #[tokio::test(start_paused = true)]

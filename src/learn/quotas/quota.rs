@@ -1,5 +1,6 @@
 //! One of the budgets that an API tells of.
 
+mod keep;
 mod refused;
 
 use std::{num::NonZeroU32, time::Duration};
@@ -23,13 +24,8 @@ use crate::{
     policy::Spend,
 };
 
-/// For how long a change is not logged again.
-const NEWS: Duration = Duration::from_secs(60);
-const WORDS: usize = 8;
 /// The share of a limit that others may use without being noticed.
 const OTHERS: f64 = 0.02;
-/// In how many parts requests are counted that were sent before a limit was known.
-const PARTS: u64 = 16;
 /// A budget is dormant if it is silent for so much of its window while others of its name are told of.
 const SILENT: f64 = 1.2;
 /// The same for one whose window is not known.
@@ -303,78 +299,6 @@ impl Quota {
             CountChange::Risen => self.window_estimator.risen(),
             CountChange::Same => {}
         }
-    }
-
-    /// Has the lane's budget keep `spec`. Returns it if that is new.
-    fn keep(
-        &mut self,
-        spec: LimitSpec,
-        used: f64,
-        unanswered: u32,
-        answer: &Observation<'_>,
-        budget: &mut Budget,
-    ) -> Option<LimitSpec> {
-        let (now, source) = (answer.at, Source::Advertised(self.id));
-        let before = budget.limit(source);
-        if before == Some(spec) {
-            return None;
-        }
-        if before.is_some_and(|before| before.rate == spec.rate) {
-            budget.learn(source, spec, &[]);
-            return None;
-        }
-        // What is under way will have been counted when it is answered, which will not take much longer.
-        let later = now + (now.since(answer.sent) * 2).min(spec.rate.per / 10);
-        let mut parts = self.sent_in(spec.rate.per, used, unanswered, answer);
-        parts.push((unanswered, later));
-        budget.unlearn(source);
-        budget.learn(source, spec, &parts);
-        self.kept = true;
-        self.is_news(spec, now).then_some(spec)
-    }
-
-    /// What was sent in the last `window` and is answered, up to `used`, in a few parts, with when it was counted at the
-    /// latest if it was on its way for as long as `answer` was. What others have used comes back at the reset, and not a
-    /// window after it: the answers' own numbers hold until then.
-    fn sent_in(
-        &self,
-        window: Duration,
-        used: f64,
-        unanswered: u32,
-        answer: &Observation<'_>,
-    ) -> SmallVec<[(u32, Instant); 17]> {
-        let (now, took) = (answer.at, answer.at.since(answer.sent));
-        let end = self.ledger.count().saturating_sub(u64::from(unanswered));
-        let ours = self.ledger.since(now - window).saturating_sub(u64::from(unanswered)).min(used as u64);
-        let part = ours.div_ceil(PARTS).max(1);
-        let (mut parts, mut first) = (SmallVec::new(), end - ours);
-        while first < end {
-            let next = (first + part).min(end);
-            let counted = self.ledger.departed(next - 1).map_or(now, |departed| (departed + took).min(now));
-            parts.push(((next - first) as u32, counted));
-            first = next;
-        }
-        parts
-    }
-
-    /// It is not kept any more.
-    fn dismiss(&mut self, budget: &mut Budget) {
-        self.kept = false;
-        budget.unlearn(Source::Advertised(self.id));
-    }
-
-    /// Whether `limit` is worth a word. A limit that alternates, as by answers for several accounts, is told at most once a
-    /// minute.
-    fn is_news(&mut self, limit: LimitSpec, now: Instant) -> bool {
-        let (told, since) = &mut self.news;
-        if now.since(*since) > NEWS {
-            (*told, *since) = (SmallVec::new(), now);
-        }
-        let new = told.len() < WORDS && !told.contains(&limit);
-        if new {
-            told.push(limit);
-        }
-        new
     }
 
     /// Whether it goes by the name and the window of `bucket`.

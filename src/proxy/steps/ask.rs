@@ -5,7 +5,11 @@ use std::{net::IpAddr, time::Duration};
 
 use http::{HeaderName, Method, Request, header::HeaderMap};
 
-use super::{claim, costs, credential, draws};
+use super::{
+    claim,
+    costs::{self, SeenBody},
+    credential, draws,
+};
 use crate::{
     clock::Instant,
     error::Error,
@@ -38,6 +42,8 @@ pub(crate) struct Asking<'a> {
     pub(crate) claim: Claim,
     /// What it says that it costs.
     pub(crate) cost: Option<Cost>,
+    /// What is known of its body.
+    pub(crate) body: SeenBody<'a>,
     pub(crate) turn: Turn,
     pub(crate) deadline: Instant,
 }
@@ -61,8 +67,8 @@ pub(crate) fn terms(
 
 /// What `request`, as it will be sent, asks of its lane.
 pub(crate) fn of<B>(request: &Request<B>, asking: Asking<'_>) -> Result<AdmitRequest, Error> {
-    let Asking { lane, added, claim, cost, turn, deadline } = asking;
-    let cost = cost.unwrap_or_else(|| costs::of(added, request, lane, &claim, None)).shared(&lane.policy().limits);
+    let Asking { lane, added, claim, cost, body, turn, deadline } = asking;
+    let cost = cost.unwrap_or_else(|| costs::of(added, request, lane, &claim, body)).shared(&lane.policy().limits);
     let draws = draws::of(added, request, &claim, cost)?;
     let kind = match *request.method() {
         // What is inside of a tunnel is unknown.

@@ -1,7 +1,8 @@
 //! What a request costs that does not say so itself: its rule's word, with what its length and the beginning of its body
 //! show. Of what neither shows, its lane reserves what is usual.
 
-use http::{Request, header::CONTENT_LENGTH};
+use http::Request;
+use http_body::Body;
 
 use super::draws;
 use crate::{
@@ -11,29 +12,39 @@ use crate::{
     proxy::message::json_number,
 };
 
-/// What `request` costs by the rule that is for it. Of its body `beginning` is known, if anything.
-pub(super) fn of<B>(
-    rules: &[AddedRule],
-    request: &Request<B>,
-    lane: &Lane,
-    claim: &Claim,
-    beginning: Option<&[u8]>,
-) -> Cost {
+/// What is known of a request's body before its turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SeenBody<'a> {
+    /// How long it is, if it tells that.
+    pub(crate) length: Option<u64>,
+    /// What it begins with, if that was read.
+    pub(crate) beginning: Option<&'a [u8]>,
+}
+
+impl SeenBody<'_> {
+    /// What a body shows of which nothing was read.
+    pub(crate) fn unread(body: &impl Body) -> Self {
+        Self { length: length(body), beginning: None }
+    }
+}
+
+/// What `request` costs by the rule that is for it. Of its `body` so much is known.
+pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, lane: &Lane, claim: &Claim, body: SeenBody<'_>) -> Cost {
     let Some(rule) = draws::cost(rules, request, lane.policy()) else { return Cost::MIN };
     rule.seen.iter().fold(rule.known, |cost, (unit, source)| {
         let seen = match source {
-            CostSource::Length(None) => length(request).and_then(|bytes| lane.of_length(*unit, bytes)),
-            CostSource::Length(Some(per_byte)) => length(request).map(|bytes| per_byte.of(bytes)),
-            CostSource::Body(paths) => beginning.and_then(|json| of_body(json, paths)),
+            CostSource::Length(None) => body.length.and_then(|bytes| lane.of_length(*unit, bytes)),
+            CostSource::Length(Some(per_byte)) => body.length.map(|bytes| per_byte.of(bytes)),
+            CostSource::Body(paths) => body.beginning.and_then(|json| of_body(json, paths)),
         };
         // An estimate refuses nothing: whatever fits into no window waits for a whole one.
         seen.map_or(cost, |amount| cost.with(*unit, amount.min(most(rules, request, lane, claim, *unit))))
     })
 }
 
-/// The length of its body, if it tells one.
-pub(super) fn length<B>(request: &Request<B>) -> Option<u64> {
-    request.headers().get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+/// The length of its body, if it has one and tells that.
+pub(super) fn length(body: &impl Body) -> Option<u64> {
+    body.size_hint().exact().filter(|length| *length > 0)
 }
 
 /// What the first of these members says that is there; a request that says nothing takes 1.

@@ -57,7 +57,7 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     let first = call.retry.is_none();
     let Call { exchange, mut request, route, claim, cost, location, deadline, .. } = *call;
     let begun = exchange.attempt_begins();
-    let (head, length) = (request.method() == Method::HEAD, costs::length(&request));
+    let (head, length) = (request.method() == Method::HEAD, costs::length(request.body()));
     // Only there if the step that reads requests has found it to be in order.
     let upgrade = request.headers().get(UPGRADE).cloned().map(|wanted| (wanted, hyper::upgrade::on(&mut *request)));
     let keeps = route.lane.policy().retry.filter(|_| upgrade.is_none());
@@ -90,7 +90,8 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     };
     route.answered();
     let written = connection.written();
-    let in_flight = InFlight { exchange: &exchange, route: &route, wait, location: location.as_deref(), head, length, written };
+    let in_flight =
+        InFlight { exchange: &exchange, route: &route, wait, location: location.as_deref(), head, length, written };
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         return upgrade::switch(&in_flight, permit, upgrade, answer).map(AttemptOutcome::Done);
     }

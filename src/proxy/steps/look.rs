@@ -8,7 +8,10 @@ use http::{
 };
 use http_body::Body as _;
 
-use super::{costs, draws};
+use super::{
+    costs::{self, SeenBody},
+    draws,
+};
 use crate::{
     error::Error,
     policy::RuleCost,
@@ -39,7 +42,9 @@ pub(super) async fn at_body(call: &mut Call, most: usize) -> Result<(), Error> {
     };
     exchange.progress.awaits_answer();
     if beginning {
-        let cost = costs::of(&route.added, &call.request, &route.lane, &call.claim, call.request.body().beginning());
+        let body = call.request.body();
+        let seen = SeenBody { length: costs::length(body), beginning: body.beginning() };
+        let cost = costs::of(&route.added, &call.request, &route.lane, &call.claim, seen);
         call.cost = Some(cost);
     }
     Ok(())

@@ -17,6 +17,7 @@ use crate::{
         request_stats::Wait,
         steps::{
             ask::{self, Asking},
+            costs::SeenBody,
             look,
             retry::{self, attempt::AttemptOutcome},
         },
@@ -44,6 +45,7 @@ where
                 added: &route.added,
                 claim: call.claim,
                 cost: call.cost,
+                body: SeenBody::unread(request.body()),
                 turn: call.turn,
                 deadline: call.deadline,
             };
