@@ -29,7 +29,7 @@ impl<T> State<T> {
         self.narrow.forget_idle(u32::MAX, now);
         let held = self.held_until(now).is_some();
         let waits = self.in_flight > 0 || !self.queue.is_empty();
-        if held || waits || self.narrow.len() > 0 || self.budget.holds_shares() {
+        if held || waits || self.narrow.owes() || self.budget.holds_shares() {
             return Memory::Owed;
         }
         // Also by a process before this one.

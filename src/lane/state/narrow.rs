@@ -320,11 +320,6 @@ impl Narrow {
         self.budgets.end()
     }
 
-    /// How many budgets there are.
-    pub(super) fn len(&self) -> usize {
-        self.budgets.len()
-    }
-
     /// Forgets budgets that remember nothing, among the next `looks` of them.
     pub(super) fn forget_idle(&mut self, looks: u32, now: Instant) {
         let end = self.budgets.end();

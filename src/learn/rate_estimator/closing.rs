@@ -1,6 +1,6 @@
 //! A pause after a refusal, and when the next request tries whether it is over.
 
-use super::{Cycle, windows::USUAL};
+use super::{Cycle, Latency, windows::USUAL};
 use crate::limit::Seq;
 
 /// Times are in seconds.
@@ -51,14 +51,15 @@ impl Closing {
 
     /// When the next request tries: after a quarter of the time that has passed since the `cycle` began, if the pause has
     /// lasted as long, and never past the end of a window that people choose.
-    pub(super) fn next_probe(&self, now: f64, cycle: &Cycle, slot: f64, margin: f64) -> f64 {
+    pub(super) fn next_probe(&self, now: f64, cycle: &Cycle, slot: f64, way: &Latency) -> f64 {
+        let margin = way.margin();
         let base = if self.consistent { self.at } else { cycle.since };
         let step = ((now - base) / 4.0).min((now - self.at).max(FIRST)).max(slot).clamp(SHORTEST, LONGEST);
         // It may be an outage: a tenth of the time that is lost anyway.
         let step = if self.overload && self.tries > 0 { step.min(((now - self.at) / 10.0).max(OUTAGE)) } else { step };
         let mut next = now + step;
-        // The window has begun when the API had the first request, which it may have taken its time for.
-        let since = cycle.since.max(cycle.counted - margin);
+        // The window has begun when the API had the first request, which may have taken longer than others.
+        let since = cycle.since.max(cycle.counted - way.least - margin);
         for usual in USUAL {
             let end = since + usual + margin;
             if end > now + 0.02 && end > now + step * 0.05 && end < next {

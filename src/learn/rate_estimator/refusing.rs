@@ -42,7 +42,7 @@ impl RateEstimator {
             self.refusals.counts(true);
             closing.refused(sent, refusal.overload);
             self.crowd.probe_refused(crowd, closing.tries, wait.is_some());
-            let until = closing.next_probe(now, &cycle, slots, self.way.margin());
+            let until = closing.next_probe(now, &cycle, slots, &self.way);
             let more = 0.5 * (f64::from(closing.tries) - 2.0).max(0.0);
             return Some(wait.map_or(until, |wait| now + wait.max(more)));
         }
@@ -87,7 +87,7 @@ impl RateEstimator {
             // It may be over once the requests under way are answered.
             now + self.way.usual.max(0.03)
         } else {
-            closing.next_probe(now, &cycle, slots, self.way.margin())
+            closing.next_probe(now, &cycle, slots, &self.way)
         };
         self.closing = Some(closing);
         self.before = Some(refusal.newest);

@@ -1,13 +1,13 @@
 //! Sees to it that nothing takes too long that a exchange is at.
 
 use std::{
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
-use tokio::time::Sleep;
+use tokio::{task::coop::unconstrained, time::Sleep};
 use tracing::debug;
 
 use crate::{
@@ -71,7 +71,7 @@ impl Watchdog {
             return Poll::Pending;
         }
         self.wakes = true;
-        self.timer.as_mut().poll(cx)
+        pin!(unconstrained(self.timer.as_mut())).poll(cx)
     }
 
     /// Looks at the clock when the current phase ends, or at the next tick.

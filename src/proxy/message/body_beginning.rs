@@ -42,11 +42,20 @@ impl BodyBeginning {
         if more > 0 && self.memory.take(more) {
             self.taken += more;
         }
+        if self.suffices() && self.taken > self.data.len() {
+            self.memory.return_unused(self.taken - self.data.len());
+            self.taken = self.data.len();
+        }
     }
 
     /// Whether enough is here.
     pub(super) fn suffices(&self) -> bool {
         self.ended || self.trailers.is_some() || self.data.len() >= self.most
+    }
+
+    /// Whether trailers came behind it that have not been sent.
+    pub(super) fn has_trailers(&self) -> bool {
+        self.trailers.is_some()
     }
 
     /// Its bytes, as far as they have not been sent.

@@ -70,7 +70,8 @@ impl IncomingBody {
         memory: &Arc<ReplayMemory>,
     ) -> Result<bool, hyper::Error> {
         if self.beginning.is_none() {
-            self.beginning = BodyBeginning::new(most, memory);
+            let length = self.incoming.size_hint().exact().and_then(|length| usize::try_from(length).ok());
+            self.beginning = BodyBeginning::new(length.map_or(most, |length| length.min(most)), memory);
         }
         while self.beginning.as_ref().is_some_and(|beginning| !beginning.suffices()) && !self.incoming.is_end_stream() {
             let frame = poll_fn(|cx| self.poll_incoming(cx)).await.transpose()?;
@@ -79,6 +80,11 @@ impl IncomingBody {
             }
         }
         Ok(self.beginning.is_some())
+    }
+
+    /// Whether trailers were read of it that have not been sent.
+    pub(super) fn has_trailers_ahead(&self) -> bool {
+        self.beginning.as_ref().is_some_and(|beginning| beginning.has_trailers())
     }
 
     /// What was read of it before its turn, as far as it has not been sent.

@@ -24,7 +24,7 @@ use crate::error::BoxError;
 /// A request. Boxed, because every step's future would otherwise carry its 300 bytes once more while it waits.
 pub(crate) type BoxedRequest = Box<Request<RequestBody>>;
 
-/// The body of a request, from the moment on which its turn has come.
+/// The body of a request, which is left unread until its turn has come; its beginning is not where its rule asks for that.
 pub(crate) struct RequestBody {
     /// `None`: there is none, whatever there was.
     incoming: Option<IncomingBody>,
@@ -66,7 +66,13 @@ impl RequestBody {
     /// no memory for it.
     pub(crate) async fn read_beginning(&mut self, most: usize, memory: &Arc<ReplayMemory>) -> Result<bool, BoxError> {
         match &mut self.incoming {
-            Some(incoming) => Ok(incoming.read_beginning(most, memory).await?),
+            Some(incoming) => {
+                let known = incoming.read_beginning(most, memory).await?;
+                if incoming.has_trailers_ahead() {
+                    self.progress.set_last();
+                }
+                Ok(known)
+            }
             None => Ok(false),
         }
     }

@@ -4,7 +4,7 @@ use std::{
     convert::Infallible,
     future::poll_fn,
     ops::{Deref, DerefMut},
-    pin::{Pin, pin},
+    pin::pin,
     sync::Arc,
     task::Poll,
     time::Duration,
@@ -15,6 +15,7 @@ use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::oneshot::{self, error::TryRecvError},
+    task::coop::unconstrained,
 };
 use tracing::debug;
 
@@ -57,8 +58,10 @@ where
         let mut listens = false;
         let ended = poll_fn(|cx| match connection.as_mut().poll(cx) {
             Poll::Ready(ended) => Poll::Ready(Some(ended)),
-            // Asked once, it wakes this task, which looks far more often than a connection is let go.
-            Poll::Pending if !std::mem::replace(&mut listens, true) => Pin::new(&mut let_go).poll(cx).map(|_| None),
+            // Asked once, whatever the task has used up, it wakes this task, which looks far more often than a connection is let go.
+            Poll::Pending if !std::mem::replace(&mut listens, true) => {
+                pin!(unconstrained(&mut let_go)).poll(cx).map(|_| None)
+            }
             Poll::Pending if let_go.try_recv() == Err(TryRecvError::Closed) => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         });

@@ -55,7 +55,14 @@ fn of_body(json: &[u8], paths: &[MemberPath]) -> Option<u32> {
 /// What the smallest limit of `unit` holds that is for `request`.
 fn most<B>(rules: &[AddedRule], request: &Request<B>, lane: &Lane, claim: &Claim, unit: Unit) -> u32 {
     let path = segments(request.uri().path());
-    let narrower = draws::matching(rules, request, &path, claim).filter_map(|(rule, _)| rule.policy.least_of(unit));
-    let least = narrower.chain(lane.policy().least_of(unit)).min();
+    // What is apart does not draw on the host's own limits.
+    let mut apart = false;
+    let narrower = draws::matching(rules, request, &path, claim).filter_map(|(rule, added)| {
+        apart |= added.only;
+        rule.policy.least_of(unit)
+    });
+    let narrower = narrower.min();
+    let own = if apart { None } else { lane.policy().least_of(unit) };
+    let least = narrower.into_iter().chain(own).min();
     least.map_or(u32::MAX, |count| count.get())
 }

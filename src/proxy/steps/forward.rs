@@ -228,7 +228,7 @@ fn pass_on_interim(exchange: &Arc<Exchange>, request: &mut Request<RequestBody>)
     }
     let exchange = exchange.clone();
     hyper::ext::on_informational(request, move |answer| {
-        // That we go on is nothing that it was asked for: 100 is what we say ourselves, once the request has its slot.
+        // That we go on is nothing that it was asked for: 100 is what we say ourselves, once its body is read.
         if answer.status() != StatusCode::CONTINUE {
             let mut fields = answer.headers().clone();
             fields::remove_hop_by_hop(&mut fields);
