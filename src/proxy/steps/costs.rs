@@ -35,7 +35,12 @@ pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, lane: &Lane, clai
         let seen = match source {
             CostSource::Length(None) => body.length.and_then(|bytes| lane.of_length(*unit, bytes)),
             CostSource::Length(Some(per_byte)) => body.length.map(|bytes| per_byte.of(bytes)),
-            CostSource::Body(paths) => body.beginning.and_then(|json| of_body(json, paths)),
+            // More than a whole window is no estimate where answers tell: it would have all others wait until the window
+            // is empty.
+            CostSource::Body(paths) => body
+                .beginning
+                .and_then(|json| of_body(json, paths))
+                .filter(|amount| !tells(lane, *unit) || *amount <= most(rules, request, lane, claim, *unit)),
         };
         // An estimate refuses nothing: whatever fits into no window waits for a whole one.
         seen.map_or(cost, |amount| cost.with(*unit, amount.min(most(rules, request, lane, claim, *unit))))
@@ -50,6 +55,11 @@ pub(super) fn length(body: &impl Body) -> Option<u64> {
 /// What the first of these members says that is there; a request that says nothing takes 1.
 fn of_body(json: &[u8], paths: &[MemberPath]) -> Option<u32> {
     paths.iter().find_map(|path| json_number::at(json, path)).map(|amount| amount.max(1))
+}
+
+/// Whether answers tell what was used of `unit`, so that the usual is known.
+fn tells(lane: &Lane, unit: Unit) -> bool {
+    lane.policy().usage.iter().any(|source| source.unit == unit)
 }
 
 /// What the smallest limit of `unit` holds that is for `request`.
