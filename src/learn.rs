@@ -5,6 +5,7 @@ mod breaker;
 mod forget;
 mod found;
 mod gate;
+mod gradient;
 mod grounds;
 mod kinds;
 mod ledger;
@@ -33,6 +34,7 @@ use self::{
 };
 pub use self::{
     gate::Reason,
+    gradient::{GradientGrounds, GradientLimit},
     grounds::{Grounds, OwnGroup, OwnLimit},
     observation::{AnswerReport, Changes, LearnedChange, Observation},
     record::LearnedRecord,
@@ -356,17 +358,6 @@ impl Learned {
     /// What is left of each budget that the API tells of.
     pub fn budgets(&self, now: Instant) -> Vec<QuotaSnapshot> {
         self.told.left(now)
-    }
-
-    /// Whether `hint` is about a limit that is not the lane's: one that answers do not report, since all that they
-    /// report has room and the request was refused, or that of its kind.
-    fn is_elsewhere(&self, hint: &Hint, kind: &RouteKey) -> bool {
-        let mut seen = hint.buckets.iter().filter_map(|bucket| bucket.remaining).peekable();
-        let unseen = hint.cause == Cause::Quota
-            && hint.wait.is_none_or(|wait| wait.is_zero())
-            && seen.peek().is_some()
-            && seen.all(|left| left >= 1.0);
-        unseen || hint.buckets.first().is_some_and(|binding| self.told.is_of_some_kinds(binding, kind))
     }
 
     /// Whether nothing was learned.

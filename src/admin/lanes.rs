@@ -26,6 +26,11 @@ const CLOSED: Family = Family {
     help: "Lanes of the rule that pause, by why they do.",
     labels: &["rule", "reason"],
 };
+const IN_FLIGHT: Family = Family {
+    name: "andante_in_flight_limit",
+    help: "How many requests may be on their way at once: the least over the rule's lanes.",
+    labels: &["rule"],
+};
 const REMAINING: Family = Family {
     name: "andante_remaining",
     help: "Requests that are left in the current window, as the API says: the least over the rule's lanes.",
@@ -66,6 +71,7 @@ struct Rule {
     used: Option<f64>,
     closed: [u32; Reason::ALL.len()],
     remaining: Option<f64>,
+    in_flight: Option<u32>,
     pace: Option<f64>,
     shares: BTreeMap<String, Tokens>,
 }
@@ -82,7 +88,7 @@ struct Tokens {
 
 impl OfLanes {
     pub(super) fn new(source: Weak<dyn StatusSource>) -> Self {
-        let descs = [USED, CLOSED, REMAINING, TOKENS, DUE].map(|family| {
+        let descs = [USED, CLOSED, IN_FLIGHT, REMAINING, TOKENS, DUE].map(|family| {
             let labels = family.labels.iter().map(|label| (*label).to_owned()).collect();
             Desc::new(family.name.into(), family.help.into(), labels, HashMap::new()).expect("names are valid")
         });
@@ -102,12 +108,13 @@ impl Collector for OfLanes {
             rules.entry(&lane.label).or_default().add(lane);
         }
         let (mut used, mut closed, mut remaining, mut pace) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (mut tokens, mut due) = (Vec::new(), Vec::new());
+        let (mut tokens, mut due, mut in_flight) = (Vec::new(), Vec::new(), Vec::new());
         for (name, rule) in rules {
             used.extend(rule.used.map(|used| USED.metric(&[name], used)));
             for (reason, lanes) in Reason::ALL.iter().zip(rule.closed) {
                 closed.push(CLOSED.metric(&[name, reason.as_str()], lanes.into()));
             }
+            in_flight.extend(rule.in_flight.map(|most| IN_FLIGHT.metric(&[name], most.into())));
             remaining.extend(rule.remaining.map(|left| REMAINING.metric(&[name], left)));
             for (limit, share) in &rule.shares {
                 tokens.push(TOKENS.metric(&[name, limit, "free"], share.free.into()));
@@ -116,7 +123,8 @@ impl Collector for OfLanes {
             }
             pace.extend(rule.pace.map(|pace| PACE.metric(&[name, "learned"], pace)));
         }
-        vec![USED.of(used), CLOSED.of(closed), REMAINING.of(remaining), PACE.of(pace), TOKENS.of(tokens), DUE.of(due)]
+        let lanes = [USED.of(used), CLOSED.of(closed), IN_FLIGHT.of(in_flight), REMAINING.of(remaining), PACE.of(pace)];
+        lanes.into_iter().chain([TOKENS.of(tokens), DUE.of(due)]).collect()
     }
 }
 
@@ -137,6 +145,7 @@ impl Rule {
             tokens.spent += (share.held + share.own).saturating_sub(share.free);
             tokens.due += share.target + f64::from(share.own);
         }
+        self.in_flight = self.in_flight.into_iter().chain(lane.in_flight_limit).min();
         let learned = lane.limits.iter().filter(|limit| limit.source == LimitSource::Learned);
         self.pace = self.pace.into_iter().chain(learned.map(|limit| limit.per_second)).reduce(f64::min);
     }

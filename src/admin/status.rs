@@ -167,6 +167,9 @@ pub struct LaneStatus {
     pub in_flight: u64,
     /// How many of them there may be.
     pub in_flight_limit: Option<u32>,
+    /// What that rests on, in a line for people, if it is found out (`in-flight = "auto"`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight_evidence: Option<String>,
     /// Requests that wait for a slot.
     pub waiting: u64,
     /// The flows of which most wait, the longest first.

@@ -165,8 +165,10 @@ async fn metrics_tell_what_the_lanes_have_learned() {
     let gate = Some(GateStatus { reason: "retry-after".into(), opens_in_s: Some(3.0) });
     let budgets = vec![budget(7.0, true), budget(0.0, false)];
     let mut one = LaneStatus { gate, budgets, ..lane("api", "a", 0, (0, 1)) };
+    (one.in_flight_limit, one.in_flight) = (Some(7), 9);
     one.limits.push(learned(1.0));
     let mut two = LaneStatus { budgets: vec![budget(5.0, true)], ..lane("api", "b", 0, (0, 1)) };
+    two.in_flight_limit = Some(8);
     two.limits.push(learned(2.0));
     // A host without a rule.
     let free = LaneStatus { label: "c".into(), limits: vec![learned(5.0)], ..lane("", "c", 0, (0, 1)) };
@@ -177,6 +179,7 @@ async fn metrics_tell_what_the_lanes_have_learned() {
         "andante_gate_closed{rule=\"api\",reason=\"retry-after\"} 1",
         "andante_gate_closed{rule=\"api\",reason=\"breaker\"} 0",
         "andante_gate_closed{rule=\"c\",reason=\"banned\"} 0",
+        "andante_in_flight_limit{rule=\"api\"} 7",
         "andante_remaining{rule=\"api\"} 5",
         "andante_limit_per_second{rule=\"api\",source=\"config\"} 10",
         "andante_limit_per_second{rule=\"api\",source=\"learned\"} 1",

@@ -43,6 +43,7 @@ pub(super) fn lane_status(lane: &Lane, ends: &HashMap<Arc<str>, Instant>, now: I
         rules: lane.narrow.iter().map(|usage| added_rule_status(usage, ends, now)).collect(),
         in_flight: lane.in_flight.into(),
         in_flight_limit: lane.in_flight_limit,
+        in_flight_evidence: lane.in_flight_grounds.map(|grounds| grounds.to_string()),
         waiting: lane.waiting as u64,
         flows: lane.flows.iter().map(flow_status).collect(),
         oldest_waiting_s: lane.oldest.map(|oldest| oldest.as_secs_f64()),
@@ -116,6 +117,7 @@ pub(super) fn added_rule_status(
         busy: usage.busy as u64,
         waiting: usage.waiting,
         in_flight: usage.in_flight,
+        in_flight_limit: usage.in_flight_limit,
         limits: limits.map(|limit| LimitStatus { ends_in_s, ..limit }).collect(),
     }
 }

@@ -8,7 +8,10 @@ use std::{
 };
 
 use super::{Failure, mock};
-use crate::{limit::Limits, policy::HostPattern};
+use crate::{
+    limit::{InFlightLimit, Limits},
+    policy::HostPattern,
+};
 
 /// Writes a configuration to begin with, with a rule for each host that is named
 ///
@@ -103,7 +106,8 @@ fn configuration(hosts: &[Host]) -> String {
         }
         text.push_str(IN_FLIGHT);
         match limits.in_flight {
-            Some(most) => writeln!(text, "in-flight = {most}"),
+            Some(InFlightLimit::Fixed(most)) => writeln!(text, "in-flight = {most}"),
+            Some(InFlightLimit::Auto) => writeln!(text, "in-flight = \"auto\""),
             None => writeln!(text, "# in-flight = 20"),
         }
         .unwrap_or_default();
@@ -182,7 +186,7 @@ mod tests {
             understood(&["api.example.com", "*.example.org:8443=10/s burst 3,500/min strict,in-flight 4", "*"]);
         let rules: Vec<_> =
             config.rules.iter().map(|rule| (rule.name.to_string(), rule.limits.len(), rule.in_flight)).collect();
-        let four = std::num::NonZeroU32::new(4);
+        let four = std::num::NonZeroU32::new(4).map(InFlightLimit::Fixed);
         assert_eq!(
             rules,
             [("api.example.com".into(), 0, None), ("*.example.org:8443".into(), 2, four), ("*".into(), 0, None)]

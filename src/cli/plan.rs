@@ -19,7 +19,7 @@ use self::{
 use super::{failure::Failure, wording};
 use crate::{
     config::duration,
-    limit::{self, Amount, Cost, LimitSpec, Limits, SpecError},
+    limit::{self, Amount, Cost, InFlightLimit, LimitSpec, Limits, SpecError},
 };
 
 /// How long a burst will take, before it is sent; or how long requests of an access log would have waited.
@@ -245,9 +245,9 @@ fn alternatives(limits: &Limits, forecast: &BurstForecast, burst: &PlannedBurst)
             let enough = if per_second.is_finite() {
                 NonZeroU32::new((per_second * latency.as_secs_f64()).ceil() as u32)
             } else {
-                limits.in_flight.map(|count| count.saturating_mul(NonZeroU32::MIN.saturating_add(1)))
+                limits.fixed_in_flight().map(|count| count.saturating_mul(NonZeroU32::MIN.saturating_add(1)))
             };
-            vec![Limits { in_flight: enough, ..limits.clone() }]
+            vec![Limits { in_flight: enough.map(InFlightLimit::Fixed), ..limits.clone() }]
         }
     }
 }
@@ -270,7 +270,11 @@ fn limits(text: &str) -> Result<Limits, String> {
     if let Some((_, limits)) = text.split_once('=') {
         return Err(format!("a plan is for one host's limits; leave the host out: \"{}\"", limits.trim()));
     }
-    text.parse().map_err(|error: SpecError| format!("{error}; {}", error.hint()))
+    let limits: Limits = text.parse().map_err(|error: SpecError| format!("{error}; {}", error.hint()))?;
+    if limits.in_flight == Some(InFlightLimit::Auto) {
+        return Err("what in-flight auto comes to is the API's to say; write a number, as in \"in-flight 20\"".into());
+    }
+    Ok(limits)
 }
 
 fn requests(text: &str) -> Result<NonZeroU32, String> {

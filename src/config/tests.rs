@@ -4,7 +4,7 @@ use std::{io, net::SocketAddr, num::NonZeroUsize, time::Duration};
 
 use super::*;
 use crate::{
-    limit::MarginSpec,
+    limit::{InFlightLimit, MarginSpec},
     policy::{Origin, Policy, Rules, Scheme},
 };
 
@@ -101,7 +101,7 @@ fn every_key_is_heard() {
     assert_eq!(&*search.name, "search");
     let limits: Vec<String> = search.limits.iter().map(ToString::to_string).collect();
     assert_eq!(limits, ["500/min burst 500 strict", "10/s burst 3 strict"]);
-    assert_eq!((search.in_flight.map(|n| n.get()), search.max_waiting), (Some(20), 7));
+    assert_eq!((search.in_flight.unwrap().to_string().as_str(), search.max_waiting), ("20", 7));
     assert_eq!((search.max_wait.as_secs(), search.allow_private), (600, true));
     assert_eq!(search.margin, MarginSpec::Fixed(Duration::from_millis(20)));
 }
@@ -112,7 +112,19 @@ fn a_single_value_needs_no_brackets_and_a_rule_no_name() {
         load("listen = '127.0.0.1:7'\nclients = 'any'\n[[rule]]\nhost = ['API.a', 'b']\nlimits = '5/s, in-flight 2'");
     assert_eq!(config.clients, Clients::Any);
     assert_eq!(&*rule(&config, "b").name, "API.a, b");
-    assert_eq!(rule(&config, "api.a").in_flight.map(|n| n.get()), Some(2));
+    assert_eq!(rule(&config, "api.a").in_flight.unwrap().to_string(), "2");
+}
+
+#[test]
+fn in_flight_may_be_found_out() {
+    for text in ["in-flight = 'auto'", "limits = ['5/s', 'in-flight auto']"] {
+        let config = load(&format!("[[rule]]\nhost = 'a'\n{text}"));
+        assert_eq!(rule(&config, "a").in_flight, Some(InFlightLimit::Auto), "{text}");
+    }
+    let said = problems("[[rule]]\nhost = 'a'\nlimits = '5/s, in-flight automatic'");
+    let expected = "3: `limits`: expected a limit, found \"in-flight automatic\" | write how many at once, as in \
+                    \"in-flight 20\", or \"in-flight auto\"";
+    assert!(said.contains(expected), "{said}");
 }
 
 #[test]
@@ -188,8 +200,14 @@ fn every_wrong_rule_says_where_what_and_what_instead() {
         ("host = 'a'\nlimits = 5", "3: `limits`: expected a limit, found \"5\" | write \"5/s\", \"5/min\""),
         ("host = 'a'\nlimits = [['5/s']]", "3: `limits[0]`: expected a limit, found a list | write \"500/min\""),
         ("host = 'a'\nlimit = '1/s'\nin-flight = 1", "3: `limit`: unknown key | write `limits`"),
-        ("host = 'a'\nin-flight = 0", "3: `in-flight`: expected a whole number from 1, found \"0\" | write at least 1"),
-        ("host = 'a'\nin-flight = -1", "3: `in-flight`: expected a whole number from 1, found \"-1\" | write 20"),
+        (
+            "host = 'a'\nin-flight = 0",
+            "3: `in-flight`: expected a whole number from 1, or \"auto\", found \"0\" | write at least 1",
+        ),
+        (
+            "host = 'a'\nin-flight = -1",
+            "3: `in-flight`: expected a whole number from 1, or \"auto\", found \"-1\" | write 20",
+        ),
         (
             "host = 'a'\nlimits = '1/s, in-flight 2'\nin-flight = 1",
             "3: `limits`: in-flight is said twice | write it once",

@@ -25,7 +25,7 @@ use super::{
     model::{AccessLog, LogFormat, StatePlace},
 };
 use crate::{
-    limit::{Limits, MarginSpec},
+    limit::{InFlightLimit, Limits, MarginSpec},
     policy::{AssignedWeight, HostPattern, RuleCost, UsageSource},
 };
 
@@ -100,8 +100,8 @@ pub(super) const USAGE: Grammar<UsageSource> = Grammar {
 };
 pub(super) const LIMIT_OF_HOST: Grammar<(HostPattern, Limits)> =
     Grammar { expected: "HOST=LIMITS", example: "\"api.example.com=10/s,500/min\"", read: limit_of_host };
-pub(super) const IN_FLIGHT: Grammar<NonZeroU32> =
-    Grammar { expected: "a whole number from 1", example: "20", read: in_flight };
+pub(super) const IN_FLIGHT: Grammar<InFlightLimit> =
+    Grammar { expected: "a whole number from 1, or \"auto\"", example: "20", read: in_flight };
 pub(super) const WAITING: Grammar<usize> = Grammar { expected: "a whole number", example: "100000", read: plain };
 /// Without quotes: a reader of tables reads it.
 pub(super) const BOOLEAN: Grammar<bool> =
@@ -250,9 +250,13 @@ fn usage(text: &str) -> Result<UsageSource, ParseHint> {
     text.parse().map_err(|hint: String| ParseHint::hint(hint))
 }
 
-fn in_flight(text: &str) -> Result<NonZeroU32, ParseHint> {
+fn in_flight(text: &str) -> Result<InFlightLimit, ParseHint> {
     let hint = || ParseHint::hint("write at least 1, or leave it out: then nothing bounds it");
-    text.parse().map_err(|_| if text.trim_start_matches('0').is_empty() { hint() } else { ParseHint::default() })
+    if text == "auto" {
+        return Ok(InFlightLimit::Auto);
+    }
+    let wrong = |_| if text.trim_start_matches('0').is_empty() { hint() } else { ParseHint::default() };
+    text.parse().map(InFlightLimit::Fixed).map_err(wrong)
 }
 
 fn plain(text: &str) -> Result<usize, ParseHint> {

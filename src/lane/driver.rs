@@ -224,7 +224,7 @@ impl Lane {
 
     /// What was taken could not be sent, broke off, or was not answered in time.
     pub(super) fn broke(self: &Arc<Self>, slot: &Slot) {
-        self.tell(|state, now| state.broke(now, slot.charge));
+        self.tell(|state, now| state.broke(now, slot));
     }
 
     /// A permit has come to its end.

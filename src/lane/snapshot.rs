@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     clock::Instant,
     lane::order::WaitingFlow,
-    learn::{Grounds, OwnLimit, QuotaSnapshot, Reason},
+    learn::{GradientGrounds, Grounds, OwnLimit, QuotaSnapshot, Reason},
     limit::{CalendarUsage, LimitUsage, Sum},
 };
 
@@ -62,6 +62,8 @@ pub struct Snapshot {
     pub in_flight: u32,
     /// How many of them there may be at once.
     pub in_flight_limit: Option<u32>,
+    /// What that rests on, if it was found out.
+    pub in_flight_grounds: Option<GradientGrounds>,
     /// Tickets in the queue.
     pub waiting: usize,
     /// The flows with the most waiting requests, the longest first.
@@ -104,6 +106,8 @@ pub struct NarrowUsage {
     pub waiting: u64,
     /// How many are on their way.
     pub in_flight: u64,
+    /// How many may be, for the budget that most wait for.
+    pub in_flight_limit: Option<u32>,
     /// How far the limits of the one are used that most wait for.
     pub limits: Vec<LimitUsage>,
     /// The same of limits that a calendar renews.
@@ -138,7 +142,16 @@ pub(super) struct Outlook {
 impl NarrowUsage {
     /// Of a rule without budgets.
     pub(super) fn none(rule: Arc<str>) -> Self {
-        Self { rule, budgets: 0, busy: 0, waiting: 0, in_flight: 0, limits: Vec::new(), calendar: Vec::new() }
+        Self {
+            rule,
+            budgets: 0,
+            busy: 0,
+            waiting: 0,
+            in_flight: 0,
+            in_flight_limit: None,
+            limits: Vec::new(),
+            calendar: Vec::new(),
+        }
     }
 }
 

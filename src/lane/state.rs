@@ -6,6 +6,7 @@ mod effects;
 mod end;
 mod full;
 mod hold;
+mod in_flight;
 mod memory;
 mod merge;
 mod narrow;
@@ -24,6 +25,7 @@ use smallvec::SmallVec;
 
 use self::{
     effects::Grants,
+    in_flight::InFlight,
     narrow::{Drawn, Narrow},
     slot::Leaving,
     steer::LetFirst,
@@ -50,7 +52,7 @@ use crate::{
     fleet::SharedPauses,
     lane::order::{Next, Queue, QueuePlace, Taken},
     learn::{AnswerReport, Changes, Learned, Observation, RouteKey},
-    limit::{Budget, Charge},
+    limit::Budget,
     policy::{Policy, Trust},
 };
 
@@ -64,8 +66,9 @@ pub(super) struct State<T> {
     queue: Queue<LineKey, WaitingRequest<T>>,
     /// What requests used lately.
     usual: Vec<Usual>,
-    in_flight: u32,
-    /// Of these: requests that do not draw on what is configured for all.
+    /// Those under way that draw on what is configured for all.
+    in_flight: InFlight,
+    /// Those that do not.
     apart: u32,
     /// The time since 1970 at [`Instant::START`].
     epoch: Duration,
@@ -117,7 +120,7 @@ impl<T> State<T> {
             narrow: Narrow::default(),
             queue: Queue::new(),
             usual: Vec::new(),
-            in_flight: 0,
+            in_flight: InFlight::new(policy.in_flight),
             apart: 0,
             epoch,
             stats: LaneStats::default(),
@@ -145,6 +148,7 @@ impl<T> State<T> {
         self.budget.set_yielding(policy.trust == Trust::Api);
         self.budget.set_kept(self.kept);
         self.learned.reconfigure(&policy);
+        self.in_flight.reconfigure(policy.in_flight);
         self.unwritten = true;
         self.policy = policy;
         self.rechecks = true;
@@ -255,10 +259,13 @@ impl<T> State<T> {
         self.budget.answered(slot.charge, sent, now);
         self.budget.observe(now, now.since(sent));
         if let Some(drawn) = &slot.drawn {
-            self.narrow.answered(drawn, sent, now);
+            self.narrow.answered(drawn, sent, now, heard);
             if heard.hint.cause == crate::hint::Cause::Quota {
                 self.narrow.refused(drawn, sent, now);
             }
+        }
+        if !slot.charge.scope.is_apart() {
+            self.in_flight.answered(slot.charge.seq, now.since(sent), heard);
         }
         self.stats.answered += 1;
         self.stats.refused_by_api += u64::from(heard.hint.cause == crate::hint::Cause::Quota);
@@ -276,31 +283,6 @@ impl<T> State<T> {
         let changes = self.learned.heard(&seen, &mut self.budget);
         self.note(changes);
         self.share_pauses(now);
-    }
-
-    /// What was taken could not be sent, broke off, or was not answered in time.
-    pub(super) fn broke(&mut self, now: Instant, charge: Charge) {
-        (self.rechecks, self.unwritten) = (true, true);
-        let changes = self.learned.broke(now, charge.seq);
-        self.changes.extend(changes);
-    }
-
-    /// A request has ended.
-    pub(super) fn settled(&mut self, now: Instant, slot: &Slot, end: End) {
-        self.in_flight -= 1;
-        self.apart -= u32::from(slot.charge.scope.is_apart());
-        self.changed(slot);
-        if end != End::Answered {
-            self.learned.ended(now, slot.charge, &slot.kind, end != End::Unsent);
-        }
-        match end {
-            End::Unsent => self.budget.return_unused(slot.charge),
-            End::Unanswered => self.budget.abandoned(slot.charge, now),
-            End::Answered => {}
-        }
-        if let Some(drawn) = &slot.drawn {
-            self.narrow.settled(drawn, now, end);
-        }
     }
 
     /// The system's clock may have been set: by what it says now, [`Instant::START`] was at `epoch` since 1970.
@@ -355,12 +337,11 @@ impl<T> State<T> {
         let Leaving { cost, kind, claim, scope, since, due, mut drawn } = leaving;
         if let Some(drawn) = &mut drawn {
             self.narrow.take(drawn, now, since, self.budget.spacing(), cost);
-            self.apart += u32::from(scope.is_apart());
         }
         let charge = self.budget.take(now, due, cost, scope);
         let changes = self.learned.take(now, charge, &kind, now > since, &mut self.budget);
         self.note(changes);
-        self.in_flight += 1;
+        self.leaves(charge);
         self.unwritten = true;
         let waited = now.since(since);
         self.stats.waited += waited;

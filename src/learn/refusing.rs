@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    hint::{Cause, Signal},
+    hint::{Cause, Hint, Signal},
     limit::{Charge, Seq},
     policy::Trust,
 };
@@ -73,6 +73,17 @@ impl Learned {
             self.open(changes);
         }
         self.waits = 0;
+    }
+
+    /// Whether `hint` is about a limit that is not the lane's: one that answers do not report, since all that they
+    /// report has room and the request was refused, or that of its kind.
+    pub(super) fn is_elsewhere(&self, hint: &Hint, kind: &RouteKey) -> bool {
+        let mut seen = hint.buckets.iter().filter_map(|bucket| bucket.remaining).peekable();
+        let unseen = hint.cause == Cause::Quota
+            && hint.wait.is_none_or(|wait| wait.is_zero())
+            && seen.peek().is_some()
+            && seen.all(|left| left >= 1.0);
+        unseen || hint.buckets.first().is_some_and(|binding| self.told.is_of_some_kinds(binding, kind))
     }
 
     /// What refuses again after each pause asks for too short ones: they double, whatever it asks for.

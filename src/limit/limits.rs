@@ -4,7 +4,8 @@ use std::{fmt, num::NonZeroU32, str::FromStr};
 
 use super::{
     calendar::CalendarLimit,
-    spec::{LimitSpec, SpecError, parse_count, suggest},
+    in_flight::InFlightLimit,
+    spec::{LimitSpec, SpecError, suggest},
 };
 
 /// Everything that one list of limits says.
@@ -15,12 +16,17 @@ pub struct Limits {
     /// Those that a calendar renews; they must hold as well.
     pub calendar: Vec<CalendarLimit>,
     /// How many requests may be on their way at once.
-    pub in_flight: Option<NonZeroU32>,
+    pub in_flight: Option<InFlightLimit>,
 }
 
 // === impl Limits ===
 
 impl Limits {
+    /// How many requests may be on their way at once, if that is written.
+    pub fn fixed_in_flight(&self) -> Option<NonZeroU32> {
+        self.in_flight.and_then(InFlightLimit::fixed)
+    }
+
     /// All limits as a configuration writes them, without `in-flight`.
     pub fn written(&self) -> Vec<String> {
         let limits = self.limits.iter().map(LimitSpec::to_string);
@@ -37,8 +43,8 @@ impl FromStr for Limits {
         while let Some(part) = parts.next() {
             match part.strip_prefix("in-flight") {
                 Some(count) => {
-                    let wrong = |_| SpecError::new(part, "write how many at once, as in \"in-flight 20\"".into());
-                    limits.in_flight = Some(parse_count(count).map_err(wrong)?);
+                    let wrong = |error: SpecError| SpecError::new(part, error.hint().to_owned());
+                    limits.in_flight = Some(count.parse().map_err(wrong)?);
                 }
                 None if CalendarLimit::is_meant(part) => limits.calendar.push(part.parse()?),
                 None => limits.limits.push(part.parse().map_err(|error| {

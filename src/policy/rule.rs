@@ -1,6 +1,6 @@
 //! One rule, its single values put together.
 
-use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
     added::Added,
@@ -11,7 +11,7 @@ use super::{
     turns::Turns,
     usage::UsageSource,
 };
-use crate::limit::{Amount, CalendarLimit, Cost, LONGEST_PACE, LimitSpec, MarginSpec, Unit};
+use crate::limit::{Amount, CalendarLimit, Cost, InFlightLimit, LONGEST_PACE, LimitSpec, MarginSpec, Unit};
 
 /// What becomes of a CONNECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub struct Policy {
     /// Where its answers say what their requests used.
     pub usage: Vec<UsageSource>,
     /// How many requests may be on their way at once.
-    pub in_flight: Option<NonZeroU32>,
+    pub in_flight: Option<InFlightLimit>,
     /// A ticket that cannot be served within this is refused on arrival.
     pub max_wait: Duration,
     /// How many may wait in one lane.

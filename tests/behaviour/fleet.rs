@@ -318,6 +318,9 @@ fn what_is_not_shared_is_divided_or_refused() {
     assert!(good && said.contains("30/d") && said.contains("10/s") && !said.contains("hunter2"), "{said}");
     let (good, said) = check(&format!("fleet-size = 100\n{rule}"));
     assert!(!good && said.contains("cannot be divided"), "{said}");
+    let found = rule.replace("limits = [\"10/s\", \"90/day\"]", "in-flight = \"auto\"");
+    let (good, said) = check(&found);
+    assert!(good && said.contains("auto"), "each finds its own part: {said}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod cache;
 mod calendar_limits;
 mod coalesce;
 mod commands;
+mod concurrency;
 mod costs;
 mod fleet;
 mod flows;

@@ -73,6 +73,9 @@ pub struct AddedRuleStatus {
     pub waiting: u64,
     /// Requests on their way or being answered.
     pub in_flight: u64,
+    /// How many there may be of the budget that most wait for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight_limit: Option<u32>,
     /// How far the budget is used that most wait for.
     pub limits: Vec<LimitStatus>,
 }

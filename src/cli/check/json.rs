@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     config::{Checked, Diagnostic, Place, Severity},
+    limit::InFlightLimit,
     policy::Policy,
 };
 
@@ -47,7 +48,7 @@ fn rule(policy: &Policy, good: bool) -> Value {
         "limits": texts(policy.written_limits()),
         "cost": policy.cost.as_ref().map(ToString::to_string),
         "usage": texts(policy.usage.iter().map(ToString::to_string).collect()),
-        "in_flight": policy.in_flight,
+        "in_flight": in_flight(policy.in_flight),
         "max_wait_s": policy.max_wait.as_secs_f64(),
         "max_waiting": policy.max_waiting,
     });
@@ -55,6 +56,12 @@ fn rule(policy: &Policy, good: bool) -> Value {
         report[key] = value.into();
     }
     report
+}
+
+/// A number, or `auto`.
+fn in_flight(limit: Option<InFlightLimit>) -> Value {
+    limit
+        .map_or(Value::Null, |limit| limit.fixed().map_or_else(|| limit.to_string().into(), |count| count.get().into()))
 }
 
 #[cfg(test)]

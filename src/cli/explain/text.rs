@@ -58,7 +58,9 @@ fn of_lane(text: &mut String, lane: &LaneStatus) {
         row(text, name, "none");
     }
     if let Some(most) = lane.in_flight_limit {
-        row(text, "in-flight", &format!("{most}, {} under way", lane.in_flight));
+        let found =
+            lane.in_flight_evidence.as_ref().map_or_else(String::new, |evidence| format!("; learned: {evidence}"));
+        row(text, "in-flight", &format!("{most}, {} under way{found}", lane.in_flight));
     }
     if let Some(at_once) = &lane.at_once {
         row(text, "at once", &format!("{}, learned: {}", at_once.most, at_once.evidence));

@@ -183,7 +183,7 @@ fn constraints(limits: &Limits, burst: &PlannedBurst) -> Vec<Constraint> {
     let mut constraints: Vec<_> = paces
         .filter_map(|(index, limit)| Some(limit_constraint(index, limit, cost.of(limit.unit)?, latency)))
         .collect();
-    if let Some(count) = limits.in_flight.filter(|_| !latency.is_zero()) {
+    if let Some(count) = limits.fixed_in_flight().filter(|_| !latency.is_zero()) {
         constraints.push(Constraint {
             brake: Brake::InFlight,
             spacing: None,

@@ -1,6 +1,6 @@
 //! What a rule says of the requests that it matches.
 
-use std::{net::IpAddr, num::NonZeroU32, path::PathBuf, time::Duration};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use ipnet::IpNet;
 
@@ -14,7 +14,7 @@ use crate::{
         preset::{self, Preset},
         upstream,
     },
-    limit::{Limits, MarginSpec},
+    limit::{InFlightLimit, Limits, MarginSpec},
     policy::{AssignedWeight, HostPattern, Https, KeyPart, Parent, PathPattern, Reserve, RuleCost, UsageSource},
 };
 
@@ -86,9 +86,13 @@ pub(in crate::config) const USAGE: Key<UsageSource> = Key::new(
     "where answers say what their requests used: a member of JSON, or `header:NAME`",
 )
 .default("[]");
-pub(in crate::config) const IN_FLIGHT: Key<NonZeroU32> =
-    Key::new("in-flight", value::IN_FLIGHT, Number("number from 1"), "requests on their way at once")
-        .otherwise("no bound");
+pub(in crate::config) const IN_FLIGHT: Key<InFlightLimit> = Key::new(
+    "in-flight",
+    value::IN_FLIGHT,
+    Number("number from 1 or `\"auto\"`"),
+    "requests on their way at once; `\"auto\"` finds out how many the API serves without queueing them",
+)
+.otherwise("no bound");
 pub(in crate::config) const MAX_WAIT: Key<Duration> = Key::new(
     "max-wait",
     value::DURATION,

@@ -6,6 +6,7 @@ use super::RawRule;
 use crate::{
     config::diagnostic::Diagnostic,
     fleet::{Floor, StoreDown},
+    limit::InFlightLimit,
 };
 
 /// Divides among `size` andantes what is not shared by a store. Without a size such a limit is an error: the fleet would
@@ -53,7 +54,8 @@ fn unshared(draft: &RawRule) -> Vec<String> {
     let policy = &draft.policy;
     let limits = policy.limits.iter().filter(|limit| !draft.policy.shares(limit)).map(ToString::to_string);
     let calendar = policy.calendar.iter().map(ToString::to_string);
-    let in_flight = policy.in_flight.map(|count| format!("in-flight {count}"));
+    // What each finds out is its own part of what the API serves.
+    let in_flight = policy.in_flight.and_then(InFlightLimit::fixed).map(|count| format!("in-flight {count}"));
     let reserve = policy.turns.reserve.map(|reserve| format!("reserve {reserve}"));
     limits.chain(calendar).chain(in_flight).chain(reserve).collect()
 }
@@ -72,7 +74,9 @@ fn divided(draft: &mut RawRule, size: NonZeroU32) -> bool {
         limit.burst = limit.burst.map(|burst| part(burst).unwrap_or(NonZeroU32::MIN).min(limit.rate.count));
     }
     draft.policy.calendar.iter_mut().for_each(|limit| shrink(&mut limit.count));
-    draft.policy.in_flight.iter_mut().for_each(shrink);
+    if let Some(InFlightLimit::Fixed(count)) = &mut draft.policy.in_flight {
+        shrink(count);
+    }
     let reserve = draft.policy.turns.reserve.map(|reserve| reserve.among(size));
     draft.policy.turns.reserve = reserve;
     let mut shared = draft.policy.limits.iter().filter(|limit| draft.policy.shares(limit));

@@ -28,7 +28,7 @@ impl<T> State<T> {
     pub(in crate::lane) fn memory(&mut self, now: Instant) -> Memory {
         self.narrow.forget_idle(u32::MAX, now);
         let held = self.held_until(now).is_some();
-        let waits = self.in_flight > 0 || !self.queue.is_empty();
+        let waits = self.under_way() > 0 || !self.queue.is_empty();
         if held || waits || self.narrow.owes() || self.budget.holds_shares() {
             return Memory::Owed;
         }
@@ -40,6 +40,7 @@ impl<T> State<T> {
         if self.learned.last_pause().is_some_and(|until| until > now) {
             return Memory::Pause;
         }
-        if self.learned.is_blank() || now.since(last) >= REMEMBERED { Memory::Nothing } else { Memory::Learned(last) }
+        let blank = self.learned.is_blank() && self.in_flight.is_blank();
+        if blank || now.since(last) >= REMEMBERED { Memory::Nothing } else { Memory::Learned(last) }
     }
 }

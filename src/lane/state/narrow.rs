@@ -3,20 +3,20 @@
 
 mod reserve;
 mod trial;
+mod view;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
-use super::End;
+use super::{End, in_flight::InFlight};
 use crate::{
     clock::Instant,
     lane::{
         order::{Map, Slab},
         request::{Draw, Draws},
-        snapshot::NarrowUsage,
     },
-    learn::RouteKey,
+    learn::{AnswerReport, RouteKey},
     limit::{Budget, Charge, Cost, Rates, Scope, Source, Sum, Unit},
     policy::Policy,
 };
@@ -52,7 +52,7 @@ pub(super) struct NarrowBudget {
     key: u64,
     pub(super) rule: Arc<Policy>,
     pub(super) budget: Budget,
-    pub(super) in_flight: u32,
+    pub(super) in_flight: InFlight,
     pub(super) waiting: u32,
     units: Sum,
 }
@@ -95,8 +95,7 @@ impl Narrow {
                 if rule.is_besides_reserve() {
                     budget = Self::besides_reserve(known, budget, own, now);
                 }
-                let (rule, units) = (rule.clone(), Sum::default());
-                budgets.insert(NarrowBudget { key: *key, rule, budget, in_flight: 0, waiting: 0, units })
+                budgets.insert(NarrowBudget::new(*key, rule.clone(), budget))
             }));
         }
         numbers.sort_unstable();
@@ -115,8 +114,9 @@ impl Narrow {
     pub(super) fn take(&mut self, drawn: &mut Drawn, now: Instant, since: Instant, spacing: Duration, cost: Cost) {
         for number in &drawn.numbers {
             let narrow = &mut self.budgets[*number];
-            narrow.in_flight += 1;
-            drawn.charges.push(narrow.budget.take_late(now, since, spacing, cost, Scope::NONE));
+            let charge = narrow.budget.take_late(now, since, spacing, cost, Scope::NONE);
+            narrow.in_flight.took(charge.seq);
+            drawn.charges.push(charge);
         }
     }
 
@@ -131,11 +131,17 @@ impl Narrow {
         holds
     }
 
-    pub(super) fn answered(&mut self, drawn: &Drawn, sent: Instant, now: Instant) {
+    pub(super) fn answered(&mut self, drawn: &Drawn, sent: Instant, now: Instant, heard: &AnswerReport<'_>) {
         self.each(drawn, |narrow, charge| {
             narrow.budget.answered(charge, sent, now);
             narrow.budget.observe(now, now.since(sent));
+            narrow.in_flight.answered(charge.seq, now.since(sent), heard);
         });
+    }
+
+    /// It could not be sent, broke off, or was not answered in time.
+    pub(super) fn broke(&mut self, drawn: &Drawn) {
+        self.each(drawn, |narrow, charge| narrow.in_flight.broke(charge.seq));
     }
 
     /// The API refused what was sent at `sent` within these limits.
@@ -145,12 +151,13 @@ impl Narrow {
 
     pub(super) fn settled(&mut self, drawn: &Drawn, now: Instant, end: End) {
         self.each(drawn, |narrow, charge| {
-            narrow.in_flight -= 1;
+            narrow.in_flight.ended();
             match end {
                 End::Unsent => narrow.budget.return_unused(charge),
                 End::Unanswered => narrow.budget.abandoned(charge, now),
-                End::Answered => {}
+                End::Answered => return,
             }
+            narrow.in_flight.unanswered(charge.seq, end == End::Unanswered);
         });
     }
 
@@ -279,6 +286,7 @@ impl Narrow {
             let before = narrow.pace();
             narrow.budget.reconfigure(&rule.limits, rule.margin, now);
             narrow.budget.reconfigure_calendar(&rule.calendar, epoch);
+            narrow.in_flight.reconfigure(rule.in_flight);
             narrow.rule = rule;
             if narrow.waiting > 0 {
                 self.crowd.pace = self.crowd.pace - before + narrow.pace();
@@ -286,29 +294,6 @@ impl Narrow {
             changed.push(number);
         }
         changed
-    }
-
-    /// How far budgets are used, rule by rule, in the order of their names. O(budgets).
-    pub(super) fn usage(&mut self, now: Instant) -> Vec<NarrowUsage> {
-        let mut rules: BTreeMap<Arc<str>, (NarrowUsage, u32)> = BTreeMap::new();
-        let mut most: BTreeMap<Arc<str>, u32> = BTreeMap::new();
-        for (number, narrow) in self.budgets.iter() {
-            let name = &narrow.rule.name;
-            let (usage, crowd) = rules.entry(name.clone()).or_insert_with(|| (NarrowUsage::none(name.clone()), 0));
-            usage.budgets += 1;
-            usage.busy += usize::from(narrow.waiting > 0);
-            usage.waiting += u64::from(narrow.waiting);
-            usage.in_flight += u64::from(narrow.in_flight);
-            if usage.budgets == 1 || narrow.waiting > *crowd {
-                *crowd = narrow.waiting;
-                most.insert(name.clone(), number);
-            }
-        }
-        let usage = rules.into_values().zip(most.into_values()).map(|((usage, _), number)| {
-            let budget = &mut self.budgets[number].budget;
-            NarrowUsage { limits: budget.usage(now), calendar: budget.calendar(now), ..usage }
-        });
-        usage.collect()
     }
 
     pub(super) fn set_epoch(&mut self, epoch: Duration) {
@@ -345,6 +330,11 @@ impl Narrow {
 // === impl NarrowBudget ===
 
 impl NarrowBudget {
+    fn new(key: u64, rule: Arc<Policy>, budget: Budget) -> Self {
+        let in_flight = InFlight::new(rule.in_flight);
+        Self { key, rule, budget, in_flight, waiting: 0, units: Sum::default() }
+    }
+
     /// The first instant at which it lets a request of `cost` leave.
     fn earliest(&mut self, now: Instant, cost: Cost) -> Instant {
         // An answer or a departure looks at it again.
@@ -352,7 +342,7 @@ impl NarrowBudget {
     }
 
     fn has_room(&self) -> bool {
-        self.rule.in_flight.is_none_or(|limit| self.in_flight < limit.get())
+        self.in_flight.has_room()
     }
 
     /// How many units a second it lets go, in millionths.
@@ -362,7 +352,7 @@ impl NarrowBudget {
     }
 
     fn is_idle(&mut self, now: Instant) -> bool {
-        self.in_flight == 0 && self.waiting == 0 && self.budget.is_idle(now)
+        self.in_flight.count() == 0 && self.waiting == 0 && self.budget.is_idle(now)
     }
 }
 

@@ -58,6 +58,7 @@ impl<T> State<T> {
         self.learned.forget(&self.policy, &mut self.budget);
         self.end_pauses(now);
         self.usual.clear();
+        self.in_flight.forget();
         self.sorted.forget();
         (self.rechecks, self.unwritten) = (true, true);
     }

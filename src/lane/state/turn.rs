@@ -76,7 +76,7 @@ impl<T> State<T> {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.policy.in_flight.is_none_or(|limit| self.in_flight - self.apart < limit.get())
+        self.in_flight.has_room()
     }
 
     /// Whether what holds for all kinds of requests holds for each.
@@ -115,7 +115,7 @@ impl<T> State<T> {
             self.queue.recheck();
         }
         let before = *moves;
-        let alone = self.in_flight == 0;
+        let alone = self.under_way() == 0;
         let Self { budget, learned, narrow, .. } = self;
         let (policy, usual) = (&self.policy, &self.usual);
         let mut knowledge = Knowledge { now, budget, learned, narrow, policy, usual, crowded, shares, alone };

@@ -74,7 +74,7 @@ impl<T> State<T> {
 
     /// What is [taken](reserved) for a request of this cost at `now`.
     pub(super) fn reserve(&mut self, now: Instant, cost: Cost) -> Cost {
-        let alone = (self.in_flight == 0).then_some((&mut self.budget, now));
+        let alone = (self.under_way() == 0).then_some((&mut self.budget, now));
         reserved(&self.policy, &self.usual, cost, alone)
     }
 

@@ -1,6 +1,6 @@
 //! A lane's state as people see it.
 
-use std::{num::NonZeroU32, sync::Arc};
+use std::sync::Arc;
 
 use super::{State, predict::opens};
 use crate::{
@@ -34,8 +34,9 @@ impl<T> State<T> {
             at_once: self.learned.at_once(),
             own_limits: self.learned.own_limits(now),
             narrow: self.narrow.usage(now),
-            in_flight: self.in_flight,
-            in_flight_limit: self.policy.in_flight.map(NonZeroU32::get),
+            in_flight: self.under_way(),
+            in_flight_limit: self.in_flight.limit(),
+            in_flight_grounds: self.in_flight.grounds(),
             waiting: self.queue.len(),
             flows: self.queue.longest(FLOWS),
             oldest: self.queue.eldest().map(|ticket| now.since(ticket.since)).max(),

@@ -2,11 +2,8 @@
 
 use smallvec::SmallVec;
 
-use super::{Narrow, NarrowUsage};
-use crate::{
-    clock::Instant,
-    lane::request::{Draw, Draws},
-};
+use super::Narrow;
+use crate::lane::request::Draws;
 
 /// What was not there before a question.
 pub(in crate::lane::state) struct Trial {
@@ -32,17 +29,5 @@ impl Narrow {
             }
         }
         (self.apart, self.reserve_known) = (apart, reserve_known);
-    }
-
-    /// How far the budget of this `draw` is used.
-    pub(in crate::lane::state) fn usage_of(&mut self, draw: &Draw, now: Instant) -> NarrowUsage {
-        let mut usage = NarrowUsage::none(draw.rule.name.clone());
-        if let Some(number) = self.ids.get(&draw.budget) {
-            let narrow = &mut self.budgets[*number];
-            (usage.budgets, usage.busy) = (1, usize::from(narrow.waiting > 0));
-            (usage.waiting, usage.in_flight) = (narrow.waiting.into(), narrow.in_flight.into());
-            (usage.limits, usage.calendar) = (narrow.budget.usage(now), narrow.budget.calendar(now));
-        }
-        usage
     }
 }

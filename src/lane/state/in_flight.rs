@@ -1,0 +1,145 @@
+//! The requests of one budget that are under way, and how many there may be.
+
+use std::time::Duration;
+
+use crate::{
+    hint::Cause,
+    learn::{AnswerReport, GradientGrounds, GradientLimit},
+    limit::{InFlightLimit, Seq},
+};
+
+/// How many requests draw on a budget and are under way, and the limit on them.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    count: u32,
+    limit: Option<Bound>,
+}
+
+#[derive(Debug)]
+enum Bound {
+    Fixed(u32),
+    Gradient(Box<GradientLimit>),
+}
+
+impl InFlight {
+    pub(super) fn new(limit: Option<InFlightLimit>) -> Self {
+        Self { count: 0, limit: limit.map(Bound::new) }
+    }
+
+    /// `limit` holds from now on. What was found out stays, if it is still to be found out.
+    pub(super) fn reconfigure(&mut self, limit: Option<InFlightLimit>) {
+        match (&self.limit, limit) {
+            (Some(Bound::Gradient(_)), Some(InFlightLimit::Auto)) => {}
+            _ => self.limit = limit.map(Bound::new),
+        }
+    }
+
+    /// Forgets what was found out.
+    pub(super) fn forget(&mut self) {
+        if let Some(Bound::Gradient(gradient)) = &mut self.limit {
+            **gradient = GradientLimit::default();
+        }
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// How many there may be at the moment.
+    pub(super) fn limit(&self) -> Option<u32> {
+        self.limit.as_ref().map(|bound| match bound {
+            Bound::Fixed(most) => *most,
+            Bound::Gradient(gradient) => gradient.limit(),
+        })
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.limit().is_none_or(|most| self.count < most)
+    }
+
+    /// What the limit rests on, if it was found out.
+    pub(super) fn grounds(&self) -> Option<GradientGrounds> {
+        match &self.limit {
+            Some(Bound::Gradient(gradient)) => Some(gradient.grounds()),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing was found out.
+    pub(super) fn is_blank(&self) -> bool {
+        !matches!(&self.limit, Some(Bound::Gradient(gradient)) if !gradient.is_blank())
+    }
+
+    /// A request leaves.
+    pub(super) fn took(&mut self, seq: Seq) {
+        self.count += 1;
+        let count = self.count;
+        self.learn(|gradient| gradient.took(seq, count));
+    }
+
+    /// The head of its answer came after `took`.
+    pub(super) fn answered(&mut self, seq: Seq, took: Duration, heard: &AnswerReport<'_>) {
+        self.learn(|gradient| match heard.hint.cause {
+            Cause::Overload | Cause::Concurrency => gradient.overloaded(seq),
+            Cause::None if !heard.failed => gradient.answered(seq, took),
+            // A refusal, and an error, may come sooner than what takes work.
+            Cause::None | Cause::Quota => gradient.unmeasured(seq),
+        });
+    }
+
+    /// It could not be sent, broke off, or was not answered in time.
+    pub(super) fn broke(&mut self, seq: Seq) {
+        self.learn(|gradient| gradient.overloaded(seq));
+    }
+
+    /// It has ended, and is under way no more.
+    pub(super) fn ended(&mut self) {
+        self.count -= 1;
+    }
+
+    /// It will not be answered any more; `sent` says that it was on its way.
+    pub(super) fn unanswered(&mut self, seq: Seq, sent: bool) {
+        self.learn(|gradient| if sent { gradient.abandoned(seq) } else { gradient.unmeasured(seq) });
+    }
+
+    fn learn(&mut self, event: impl FnOnce(&mut GradientLimit)) {
+        if let Some(Bound::Gradient(gradient)) = &mut self.limit {
+            event(gradient);
+        }
+    }
+}
+
+// === impl Bound ===
+
+impl Bound {
+    fn new(limit: InFlightLimit) -> Self {
+        match limit {
+            InFlightLimit::Fixed(most) => Self::Fixed(most.get()),
+            InFlightLimit::Auto => Self::Gradient(Box::default()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_out_outlives_a_reload_that_does_not_change_it() {
+        let mut in_flight = InFlight::new(Some(InFlightLimit::Auto));
+        for seq in 0..16 {
+            in_flight.took(seq);
+            in_flight.answered(seq, Duration::from_millis(5), &AnswerReport::SERVED);
+            in_flight.ended();
+        }
+        assert!(!in_flight.is_blank());
+        in_flight.reconfigure(Some(InFlightLimit::Auto));
+        assert!(!in_flight.is_blank());
+        in_flight.reconfigure(Some(InFlightLimit::Fixed(std::num::NonZeroU32::MIN)));
+        assert!(in_flight.is_blank() && in_flight.limit() == Some(1) && in_flight.grounds().is_none());
+        in_flight.reconfigure(Some(InFlightLimit::Auto));
+        assert!(in_flight.is_blank() && in_flight.limit() == Some(4));
+        in_flight.reconfigure(None);
+        assert!(in_flight.has_room() && in_flight.limit().is_none());
+    }
+}

@@ -1,0 +1,75 @@
+//! `in-flight = "auto"`, before servers that work on a few requests at once.
+
+use tokio::{sync::Semaphore, task::JoinSet};
+
+use super::*;
+use crate::{hint::Hint, lane::request::Draw, limit::InFlightLimit};
+
+/// Sends `requests` that ask together to a server of so many workers, which take 100 ms each, but for one in a thousand that
+/// is refused. Says how long that took, and how many waited in the server when one came, in the mean.
+async fn serve(world: &World, workers: usize, asks: Vec<AdmitRequest>) -> (Duration, f64) {
+    let (server, begun, count) = (Arc::new(Semaphore::new(workers)), world.clock.now(), asks.len());
+    let (inside, waited) = (Arc::new(Mutex::new(0_usize)), Arc::new(Mutex::new(0_usize)));
+    let mut tasks = JoinSet::new();
+    for ask in asks {
+        let (lane, server, inside, waited) = (world.lane.clone(), server.clone(), inside.clone(), waited.clone());
+        let admission = lane.admit(ask);
+        tasks.spawn(async move {
+            let mut permit = permitted(admission).await;
+            permit.sent();
+            *waited.lock() += inside.lock().saturating_sub(workers);
+            *inside.lock() += 1;
+            let worker = server.acquire().await.unwrap();
+            tokio::time::sleep(ms(fastrand::u64(98..=102))).await;
+            drop(worker);
+            *inside.lock() -= 1;
+            permit.answered(&AnswerReport::SERVED, Instant::START);
+        });
+    }
+    tasks.join_all().await;
+    let mean = *waited.lock() as f64 / count as f64;
+    (world.clock.now().since(begun), mean)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limit_that_is_found_keeps_an_api_busy_and_its_queue_short() {
+    let world = World::new("in-flight auto");
+    let watch = watch_for_lost_slots(world.lane.clone());
+    let (took, waited) = serve(&world, 16, vec![ask(kind()); 8000]).await;
+    watch.abort();
+    // 50 s, of which 0.95 are to be used; the limit settles at 22, of which 6.4 wait (learn::gradient).
+    let limit = world.lane.snapshot().in_flight_limit;
+    assert!(took <= Duration::from_secs(50).mul_f64(1.0 / 0.95), "{took:?}");
+    assert!(waited <= 6.4, "{waited} in the server, at {limit:?}");
+    assert!((16..=24).contains(&limit.unwrap()), "{limit:?}");
+    assert!(world.lane.snapshot().in_flight_grounds.unwrap().to_string().starts_with("answers take 1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_of_a_narrower_rule_finds_its_own() {
+    let world = World::new("in-flight 1000");
+    let mut narrow = Policy::new("search", vec!["*".parse().unwrap()]);
+    narrow.in_flight = Some(InFlightLimit::Auto);
+    let draws: Arc<[Draw]> = [Draw { budget: 1, rule: narrow.into() }].into();
+    let asks = vec![AdmitRequest { draws: Some(draws), ..ask(kind()) }; 4000];
+    let (took, waited) = serve(&world, 4, asks).await;
+    assert!(took <= Duration::from_secs(100).mul_f64(1.0 / 0.95), "{took:?}");
+    assert!(waited <= 3.1, "{waited}");
+    let usage = &world.lane.snapshot().narrow[0];
+    assert!((4..=8).contains(&usage.in_flight_limit.unwrap()), "{usage:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_that_is_overloaded_gets_less_and_one_request_goes_on() {
+    let world = World::with("in-flight auto", |policy| policy.breaker = false);
+    serve(&world, 64, vec![ask(kind()); 4000]).await;
+    let before = world.lane.snapshot().in_flight_limit.unwrap();
+    let hint = Hint { cause: hint::Cause::Overload, ..Hint::NOTHING };
+    for _ in 0..100 {
+        let mut permit = world.permit().await;
+        permit.sent();
+        permit.answered(&AnswerReport { hint: &hint, failed: true, route: None }, Instant::START);
+    }
+    assert!(before > 64, "{before}");
+    assert_eq!(world.lane.snapshot().in_flight_limit, Some(1));
+}

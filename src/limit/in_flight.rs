@@ -1,0 +1,49 @@
+//! How many requests may be on their way at once, as it is written: `20`, or `auto`.
+
+use std::{fmt, num::NonZeroU32, str::FromStr};
+
+use super::spec::{SpecError, parse_count};
+
+/// A limit on requests in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum InFlightLimit {
+    /// This many.
+    Fixed(NonZeroU32),
+    /// As many as the API serves without a queue of its own that is worth mentioning, which its answers show.
+    Auto,
+}
+
+// === impl InFlightLimit ===
+
+impl InFlightLimit {
+    /// How many there may be, if that is written.
+    pub fn fixed(self) -> Option<NonZeroU32> {
+        match self {
+            Self::Fixed(count) => Some(count),
+            Self::Auto => None,
+        }
+    }
+}
+
+impl FromStr for InFlightLimit {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let text = text.trim();
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        let wrong =
+            |_| SpecError::new(text, "write how many at once, as in \"in-flight 20\", or \"in-flight auto\"".into());
+        parse_count(text).map(Self::Fixed).map_err(wrong)
+    }
+}
+
+impl fmt::Display for InFlightLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(count) => count.fmt(f),
+            Self::Auto => f.write_str("auto"),
+        }
+    }
+}
