@@ -5,8 +5,9 @@ API count in its worst minute, and how much of its limit is used?
 Requests cost 100 to 4,000 tokens of input, which they say, and an output that nobody knows before. A third of the answers
 are streams, of which a quarter are left by the client in the middle; such a one has used what was written of it. The API
 refuses nothing: it writes down what each request used, and when. Two runs: in one the input is scarce, in one the output.
+With --members several andantes share the limits by a Redis, each with its part of the workers.
 
-usage: tokens.py [--andante PATH] [--minutes N] [--output N] [--seed N]
+usage: tokens.py [--andante PATH] [--members N] [--minutes N] [--output N] [--seed N]
 
 Prints for each limit the most in any window of a minute, by how much that is too many in the largest output, and the share
 used from the second minute on. Needs a release build; everything stays on loopback.
@@ -21,6 +22,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from fleet import Store
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INPUT, OUTPUT, WINDOW = 90_000, 20_000, 60
@@ -113,24 +116,38 @@ async def worker(port, api, chance, scale, until):
         writer.close()
 
 
+def serve(andante, *args):
+    command = [andante, "serve", "--listen", "127.0.0.1:0", "--admin", "off", "--state", "off", *args]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return process, int(process.stdout.readline().split()[4].strip(",").rsplit(":", 1)[1])
+
+
 async def run(args, scarce, scale):
     api = Api()
     server = await asyncio.start_server(api.serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    with tempfile.NamedTemporaryFile("w", suffix=".toml") as config:
-        config.write(CONFIG.format(port=port, input=INPUT, output=OUTPUT))
-        config.flush()
-        command = [args.andante, "serve", "--listen", "127.0.0.1:0", "--admin", "off", "--state", "off", "--config", config.name]
-        andante = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        listening = int(andante.stdout.readline().split()[4].strip(",").rsplit(":", 1)[1])
+    with tempfile.TemporaryDirectory(prefix="tokens-") as folder, contextlib.ExitStack() as ends:
+        config = pathlib.Path(folder, "andante.toml")
+        config.write_text(CONFIG.format(port=port, input=INPUT, output=OUTPUT))
+        shared = []
+        if args.members > 1:
+            store = Store(folder)
+            ends.callback(store.kill)
+            subprocess.run([args.andante, "fleet", "init", "--store", store.url], check=True, stdout=subprocess.DEVNULL)
+            shared = ["--store", store.url]
+        andantes, ports = zip(*(serve(args.andante, "--config", config, *shared) for _ in range(args.members)))
         begun, chance = time.monotonic(), random.Random(args.seed)
-        workers = [asyncio.create_task(worker(listening, port, chance, scale, begun + 60 * args.minutes)) for _ in range(WORKERS)]
+        workers = [asyncio.create_task(worker(ports[at % args.members], port, chance, scale, begun + 60 * args.minutes))
+                   for at in range(WORKERS)]
         await asyncio.wait(workers, timeout=60 * args.minutes)
         failed = [task.exception() for task in workers if task.done() and task.exception()]
         for task in workers:
             task.cancel()
-        andante.terminate()
-        andante.wait()
+        for andante in andantes:
+            andante.terminate()
+            andante.wait()
+        if shared:
+            print(f"{scarce} scarce: {store.calls() / args.members / 60 / args.minutes:.1f} calls to the store per second and member")
     server.close()
     if failed:
         raise failed[0]
@@ -163,6 +180,7 @@ def most_in_a_window(used):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--andante", type=pathlib.Path, default=ROOT / "target/release/andante")
+    parser.add_argument("--members", type=int, default=1, help="so many andantes share the limits")
     parser.add_argument("--minutes", type=int, default=4)
     parser.add_argument("--output", type=int, default=500, help="the usual output where it is scarce")
     parser.add_argument("--seed", type=int, default=1)

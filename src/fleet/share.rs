@@ -23,6 +23,8 @@ pub struct Share {
     known: bool,
     /// The demand that the store knows of.
     told: u32,
+    /// What the next request takes of which it is known that there is not enough.
+    lacks: u32,
     /// It stands in line for a large request.
     waits: bool,
     /// The store may not have heard what was said last.
@@ -110,6 +112,7 @@ impl Share {
             given: PoolGrant { limit, ..PoolGrant::default() },
             known: false,
             told: 0,
+            lacks: 0,
             waits: false,
             unheard: false,
             asking: false,
@@ -173,7 +176,18 @@ impl Share {
     /// Units were taken.
     pub fn take(&mut self, now: Instant, units: u32) {
         self.credit = self.credit.saturating_sub(units);
-        self.used_at = now;
+        (self.used_at, self.lacks) = (now, 0);
+    }
+
+    /// A request waits that takes so many units, which are not here.
+    pub fn lack(&mut self, units: u32) {
+        self.lacks = self.lacks.max(units);
+    }
+
+    /// What the next request takes, as far as is known, while units of `backlog` wait.
+    pub fn lacking(&mut self, backlog: u32) -> u32 {
+        self.lacks = if backlog > 0 { self.lacks.max(1) } else { 0 };
+        self.lacks
     }
 
     /// Whether it stands in line for a large request, which may have left by now.

@@ -85,6 +85,11 @@ impl Cost {
         self.units.into_iter().zip(self.amounts).filter_map(|(unit, amount)| Some((unit, Amount::new(amount)?)))
     }
 
+    /// What it takes of each unit, requests first.
+    pub fn each(&self) -> impl Iterator<Item = (Unit, Amount)> {
+        std::iter::once((Unit::REQUESTS, self.requests)).chain(self.others())
+    }
+
     /// What both of them take of each unit.
     #[must_use]
     pub fn least(&self, other: &Self) -> Self {

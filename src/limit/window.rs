@@ -158,7 +158,7 @@ impl Window {
             lessen(&mut bucket.used, units);
             freed += units;
         });
-        self.used -= u64::from(freed);
+        self.freed_units(freed);
         self.tidy(first, cost);
         freed == cost.get()
     }
@@ -170,8 +170,14 @@ impl Window {
             lessen(&mut bucket.used, units);
             freed += units;
         });
-        self.used -= u64::from(freed);
+        self.freed_units(freed);
         self.tidy(first, cost);
+    }
+
+    /// So many units count no more.
+    fn freed_units(&mut self, units: u32) {
+        self.used -= u64::from(units);
+        self.shared.iter_mut().for_each(|lingering| lingering.give_back(units));
     }
 
     /// Another rate from here on; what was sent already stays sent.

@@ -94,7 +94,7 @@ pub struct Policy {
 impl Policy {
     /// Whether a store in common shares this limit, which is one of its own.
     pub fn shares(&self, limit: &LimitSpec) -> bool {
-        self.added.is_none() && limit.rate.per <= LONGEST_PACE && limit.unit == Unit::REQUESTS
+        self.added.is_none() && limit.rate.per <= LONGEST_PACE
     }
 
     /// What logs and `/status` have in the place of a rule's name, for hosts without one.

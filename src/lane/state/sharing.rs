@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::State;
+use super::{State, WaitingRequest, turn::LineKey, usage::unsaid};
 use crate::{
     clock::Instant,
     fleet::{AskedPause, Entry, Lease, Pause, PoolGrant},
+    lane::order::Queue,
     limit::{ShareReport, Source, Unit},
 };
 
@@ -35,8 +36,9 @@ impl<T> State<T> {
     /// What the next call reports of this lane, by its `names`; with `reports`, all that it holds.
     pub(in crate::lane) fn speak(&mut self, now: Instant, names: &SharedNames, reports: bool) -> ShareReport {
         self.rechecks = true;
-        let backlog = self.queue.units(Unit::REQUESTS, |line| line.scope.includes(Source::Config));
-        let spoken = self.budget.speak(now, &names.pools, backlog, reports);
+        let Self { budget, queue, policy, usual, .. } = self;
+        let waits = |unit| backlog(queue, unit, unsaid(policy, usual, unit));
+        let spoken = budget.speak(now, &names.pools, waits, reports);
         let Some(pauses) = &mut self.pauses else { return spoken };
         ShareReport { pauses: pauses.speak(now, &names.pauses, self.learned.pauses(now), reports), ..spoken }
     }
@@ -103,5 +105,14 @@ impl<T> State<T> {
     /// What it holds, for the store that this process leaves: nothing leaves any more.
     pub(in crate::lane) fn leave(&mut self, now: Instant) -> Vec<Entry> {
         self.budget.leave(now)
+    }
+}
+
+/// How much of `unit` waits in `queue`, where each request takes `unsaid` if none says how much.
+fn backlog<T>(queue: &Queue<LineKey, WaitingRequest<T>>, unit: Unit, unsaid: u32) -> u64 {
+    let waits = |unit| queue.units(unit, |line| line.scope.includes(Source::Config));
+    match waits(unit) {
+        0 => waits(Unit::REQUESTS).saturating_mul(unsaid.into()),
+        said => said,
     }
 }

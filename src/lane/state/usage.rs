@@ -117,12 +117,20 @@ pub(super) fn reserved(
         return cost;
     }
     let mut most = |unit| {
-        let most = usual.iter().find(|usual| usual.unit == unit).map_or(1, |usual| usual.most.max(1));
+        let most = unsaid(policy, usual, unit);
         let room = alone.as_mut().and_then(|(budget, now)| budget.room(unit, *now));
         room.map_or(most, |room| most.min(room.max(1)))
     };
     let open = policy.usage.iter().map(|source| source.unit).filter(|unit| !cost.says(*unit));
     open.fold(cost, |cost, unit| cost.with(unit, most(unit)))
+}
+
+/// How much of `unit` is taken for a request that does not say it: nothing, unless answers tell it.
+pub(super) fn unsaid(policy: &Policy, usual: &[Usual], unit: Unit) -> u32 {
+    if policy.usage.iter().all(|source| source.unit != unit) {
+        return 0;
+    }
+    usual.iter().find(|usual| usual.unit == unit).map_or(1, |usual| usual.most.max(1))
 }
 
 // === impl Usual ===

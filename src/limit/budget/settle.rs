@@ -32,6 +32,10 @@ impl Budget {
         if scope.is_apart() {
             return;
         }
+        let beyond = |used: Amount| Amount::new(used.get() - reserved.map_or(0, Amount::get).min(used.get()));
+        if let Some(beyond) = used.and_then(beyond) {
+            self.took_units(now, unit, beyond);
+        }
         for limit in self.calendar.iter_mut().filter(|limit| limit.unit() == unit) {
             reserved.into_iter().for_each(|reserved| limit.return_unused(seq, reserved));
             used.into_iter().for_each(|used| limit.take(now, next, used));

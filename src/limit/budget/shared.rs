@@ -13,8 +13,8 @@ use smallvec::SmallVec;
 use super::{Budget, Limit};
 use crate::{
     clock::Instant,
-    fleet::{Entry, Lease, Micros, Pause, PoolGrant, Share, ShareNeed, Stock, micros},
-    limit::{Amount, Cost, Gcra, Margin, Source, Window},
+    fleet::{Entry, Lease, Micros, Pause, PoolGrant, Share, ShareNeed, micros},
+    limit::{Amount, Cost, Gcra, Margin, Source, Unit, Window},
 };
 
 /// The fleet's side of a budget.
@@ -25,8 +25,6 @@ pub(super) struct SharedBudget {
     leased: bool,
     /// It needs more tokens of some limit, or holds too many: the store is to be called.
     calls: bool,
-    /// What the next request takes of which it is known that there is not enough.
-    lacks: u32,
     /// Limits that were removed, and when the tokens held of them are free.
     ended: Vec<(Entry, Instant)>,
 }
@@ -66,7 +64,7 @@ impl Budget {
     /// From now on the configured limits are shared: nothing is held of any yet, and nothing leaves unless the `lease`
     /// holds, or lets something be used without the store. What was sent so far concerns the process that sent it.
     pub fn share(&mut self, lease: Lease) {
-        self.shared = Some(Box::new(SharedBudget { lease, leased: false, calls: false, lacks: 0, ended: Vec::new() }));
+        self.shared = Some(Box::new(SharedBudget { lease, leased: false, calls: false, ended: Vec::new() }));
         for limit in self.limits.iter_mut().filter(|limit| limit.source == Source::Config && limit.is_short()) {
             (limit.window, limit.gcra) = (Window::new(&limit.spec), Gcra::new(&limit.spec));
         }
@@ -78,14 +76,11 @@ impl Budget {
         self.shared.as_mut().is_some_and(|shared| std::mem::take(&mut shared.calls))
     }
 
-    /// What the next call reports of the limits of the lane called `name`, where units of `backlog` wait. Gifts are
-    /// taken off. With `reports`, it holds all that a store must know that has forgotten everything.
-    pub fn speak(&mut self, now: Instant, name: &str, backlog: u64, reports: bool) -> ShareReport {
+    /// What the next call reports of the limits of the lane called `name`, where so much of each unit waits as `backlog`
+    /// says. Gifts are taken off. With `reports`, it holds all that a store must know that has forgotten everything.
+    pub fn speak(&mut self, now: Instant, name: &str, backlog: impl Fn(Unit) -> u64, reports: bool) -> ShareReport {
         let mut spoken = ShareReport { entries: Vec::new(), pauses: Vec::new(), next: Instant::FAR };
         let Some(mut shared) = self.shared.take() else { return spoken };
-        let backlog = u32::try_from(backlog).unwrap_or(u32::MAX);
-        shared.lacks = if backlog > 0 { shared.lacks.max(1) } else { 0 };
-        let cost = shared.lacks;
         let numbers = self.numbers();
         for (limit, number) in self.limits.iter_mut().zip(numbers).filter(|(limit, _)| limit.share.is_some()) {
             shared.ended.extend(limit.rename(now, name, number, &self.margin, &shared.lease));
@@ -94,11 +89,8 @@ impl Budget {
             if shared.ended.iter().any(|(gone, _)| limit.share.as_ref().is_some_and(|share| share.pool == gone.pool)) {
                 continue;
             }
-            let stock = Stock {
-                backlog,
-                cost: limit.whole(Amount::new(cost).unwrap_or(Amount::MIN)).get().min(cost),
-                ..limit.stock(now, &self.margin)
-            };
+            let backlog = u32::try_from(backlog(limit.spec.unit)).unwrap_or(u32::MAX);
+            let stock = limit.stock(now, backlog, &self.margin);
             let settle = settle(limit, &self.margin);
             let freed = limit.window.lingering(now, self.margin.of(limit.spec.rate.per)).1;
             let share = limit.share.as_mut().expect("only those that have one");
@@ -214,11 +206,13 @@ impl Budget {
         for limit in &mut self.limits {
             let Some(amount) = cost.of(limit.spec.unit) else { continue };
             let whole = limit.whole(amount).get();
-            let Some(share) = &limit.share else { continue };
+            let Some(share) = &mut limit.share else { continue };
             lacks |= limit.window.count() < whole;
-            if limit.window.used(now, self.margin.of(limit.spec.rate.per)) + whole > limit.window.count() {
+            let used = limit.window.used(now, self.margin.of(limit.spec.rate.per));
+            // What was used beyond its reservation may be more than there is.
+            if used.saturating_add(whole) > limit.window.count() {
                 shared.calls |= share.calls(now);
-                shared.lacks = shared.lacks.max(amount.get());
+                share.lack(whole);
             }
         }
         lacks
@@ -226,10 +220,15 @@ impl Budget {
 
     /// A request has left.
     pub(super) fn took_tokens(&mut self, now: Instant, cost: Cost) {
+        for (unit, amount) in cost.each() {
+            self.took_units(now, unit, amount);
+        }
+    }
+
+    /// So much of `unit` was taken.
+    pub(super) fn took_units(&mut self, now: Instant, unit: Unit, amount: Amount) {
         let Some(shared) = &mut self.shared else { return };
-        shared.lacks = 0;
-        for limit in &mut self.limits {
-            let Some(amount) = cost.of(limit.spec.unit) else { continue };
+        for limit in self.limits.iter_mut().filter(|limit| limit.spec.unit == unit) {
             let whole = limit.whole(amount).get();
             let used = limit.window.used(now, self.margin.of(limit.spec.rate.per));
             let Some(share) = &mut limit.share else { continue };
@@ -263,12 +262,13 @@ impl Budget {
         }
     }
 
-    /// Which of those with its window each limit is, the smallest first: all members of a fleet number them alike.
+    /// Which of those with its window and unit each limit is, the smallest first: all members of a fleet number them alike.
     fn numbers(&self) -> SmallVec<[usize; 4]> {
         let of = |at: usize| (self.limits[at].spec.rate.count, self.limits[at].spec.strict, at);
         let alike = |a: usize, b: usize| {
             let [a, b] = [&self.limits[a], &self.limits[b]];
-            a.share.is_some() && b.share.is_some() && a.spec.rate.per == b.spec.rate.per
+            let same = (a.spec.rate.per, a.spec.unit) == (b.spec.rate.per, b.spec.unit);
+            a.share.is_some() && b.share.is_some() && same
         };
         let all = 0..self.limits.len();
         all.clone().map(|at| all.clone().filter(|other| alike(*other, at) && of(*other) < of(at)).count()).collect()

@@ -10,8 +10,10 @@ use crate::clock::Instant;
 pub(super) struct Lingering {
     /// For how long.
     time: Duration,
-    /// How many, and until when.
+    /// How many, and until when; the first of them first.
     units: VecDeque<(u32, Instant)>,
+    /// Until when the last of those would have that are used again.
+    reused_until: Instant,
 }
 
 // === impl Window ===
@@ -59,12 +61,21 @@ impl Lingering {
 
     /// This process uses units again: those that left first.
     pub(super) fn take(&mut self, mut units: u32) {
-        while let Some((oldest, _)) = self.units.front_mut().filter(|_| units > 0) {
+        while let Some((oldest, until)) = self.units.front_mut().filter(|_| units > 0) {
+            self.reused_until = self.reused_until.max(*until);
             let used = units.min(*oldest);
             (*oldest, units) = (*oldest - used, units - used);
             if *oldest == 0 {
                 self.units.pop_front();
             }
+        }
+    }
+
+    /// So many units that were used again were not used after all: what they had been before may still count for others.
+    pub(super) fn give_back(&mut self, units: u32) {
+        if units > 0 && self.reused_until > Instant::START {
+            let place = self.units.partition_point(|(_, until)| *until <= self.reused_until);
+            self.units.insert(place, (units, self.reused_until));
         }
     }
 }
@@ -92,5 +103,23 @@ mod tests {
         window.sent(2, Amount::MIN, at(1120));
         assert_eq!(window.lingering(at(1149), margin).0, 1);
         assert_eq!(window.lingering(at(1150), margin), (0, at(2170)));
+    }
+
+    /// What was sent at 100 ms may arrive at 140 ms, and counts for a second from then on. A request that used its unit again
+    /// for an instant does not change that.
+    #[test]
+    fn what_was_used_again_and_given_back_lingers_as_before() {
+        let (margin, way, second) = (Duration::from_millis(10), Duration::from_millis(40), Duration::from_secs(1));
+        let at = |ms: u64| Instant::START + Duration::from_millis(ms);
+        let mut window = Window::new(&"5/s".parse().unwrap());
+        window.share(2, second, way);
+        window.take(0, Amount::MIN);
+        window.sent(0, Amount::MIN, at(100));
+        assert_eq!(window.lingering(at(1110), margin), (1, at(1150)));
+        window.take(1, Amount::MIN);
+        assert_eq!(window.lingering(at(1120), margin).0, 0);
+        assert!(window.return_unused(1, Amount::MIN));
+        assert_eq!(window.lingering(at(1149), margin), (1, at(1150)));
+        assert_eq!(window.lingering(at(1150), margin).0, 0);
     }
 }

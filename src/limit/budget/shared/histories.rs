@@ -24,6 +24,17 @@ fn no_window_has_more_than_there_are_tokens() {
     }
 }
 
+/// What was reserved and not used is free for others at once, and so is what was never sent.
+#[test]
+fn no_window_has_more_where_answers_say_what_requests_used() {
+    let (first, count) = (number("FIRST").unwrap_or(0), histories(1000));
+    for seed in first..first + count {
+        if let Some(story) = World::random(seed, &Fault::ALL, None).metered().run() {
+            panic!("seed {seed}:\n{story}");
+        }
+    }
+}
+
 #[test]
 fn a_pause_that_was_told_is_kept_whatever_goes_wrong() {
     let (first, count) = (number("FIRST").unwrap_or(0), histories(1000));

@@ -1,6 +1,6 @@
 //! One limit that is shared with other processes.
 
-use std::time::Duration;
+use std::{fmt::Write, time::Duration};
 
 use super::{Limit, ShareUsage, duration, way};
 use crate::{
@@ -12,10 +12,9 @@ use crate::{
 // === impl Limit ===
 
 impl Limit {
-    /// Whether it is shared by tokens. Tokens that a dead member held of a longer window would be missing for too long;
-    /// units other than requests are not shared.
+    /// Whether it is shared by tokens. Tokens that a dead member held of a longer window would be missing for too long.
     pub(super) fn is_short(&self) -> bool {
-        self.spec.rate.per <= LONGEST_PACE && self.spec.unit == Unit::REQUESTS
+        self.spec.rate.per <= LONGEST_PACE
     }
 
     /// The window and the spacing are those of what may be used.
@@ -61,10 +60,13 @@ impl Limit {
         duration(stretched(micros(self.spec.rate.per))) + self.late(margin) + way(margin)
     }
 
-    pub(super) fn stock(&mut self, now: Instant, margin: &Margin) -> Stock {
+    /// What it has of its share, while `backlog` units wait for it.
+    pub(super) fn stock(&mut self, now: Instant, backlog: u32, margin: &Margin) -> Stock {
         let margin = margin.of(self.spec.rate.per);
         let (lingering, _) = self.window.lingering(now, margin);
-        Stock { used: self.window.used(now, margin), lingering, ..Stock::default() }
+        let cost = self.share.as_mut().map_or(0, |share| share.lacking(backlog));
+        let cost = self.whole(Amount::new(cost).unwrap_or(Amount::MIN)).get().min(cost);
+        Stock { used: self.window.used(now, margin), lingering, backlog, cost }
     }
 
     /// The lane is called `name` now, and this is the limit of that `number` with its window: what comes from the pool of
@@ -77,8 +79,12 @@ impl Limit {
         margin: &Margin,
         lease: &Lease,
     ) -> Option<(Entry, Instant)> {
-        let per = micros(self.spec.rate.per);
-        let pool = if number == 0 { format!("{name}\n{per}") } else { format!("{name}\n{per}\n{number}") };
+        let mut pool = format!("{name}\n{}", micros(self.spec.rate.per));
+        // No unit's name is a number.
+        let (unit, number) =
+            (Some(self.spec.unit).filter(|unit| *unit != Unit::REQUESTS), Some(number).filter(|n| *n > 0));
+        unit.into_iter().for_each(|unit| _ = write!(pool, "\n{unit}"));
+        number.into_iter().for_each(|number| _ = write!(pool, "\n{number}"));
         let share = self.share.as_ref()?;
         if *share.pool == *pool {
             return None;

@@ -56,7 +56,7 @@ impl World {
     fn talk(&mut self, member: usize, waiting: u64) {
         let (member, budget) = &mut self.members[member];
         let joined = member.has_joined();
-        let entries = if joined { budget.speak(self.now, self.name, waiting, false).entries } else { Vec::new() };
+        let entries = if joined { budget.speak(self.now, self.name, |_| waiting, false).entries } else { Vec::new() };
         let call = member.call(self.now, Extent::Some, entries, Vec::new());
         let (reply, _) = self.book.sync(&call, micros(self.now.since(Instant::START)), "0");
         match member.heard(self.now, call.seq, reply) {
@@ -122,11 +122,11 @@ fn what_is_held_of_a_limit_that_is_gone_is_said_until_a_reply_comes() {
     let said = |entries: Vec<Entry>| -> Vec<_> {
         entries.into_iter().map(|entry| (entry.holds, entry.ends.is_some())).collect()
     };
-    let gone = budget.speak(now, "api", 0, false).entries;
+    let gone = budget.speak(now, "api", |_| 0, false).entries;
     assert_eq!(said(gone.clone()), [(5, true)]);
     budget.reconfigure(&limits(LIMIT), MarginSpec::Fixed(ms(0)), now);
     budget.unheard(now, &gone);
-    assert_eq!(said(budget.speak(now + ms(600), "api", 3, true).entries), [(5, true)]);
+    assert_eq!(said(budget.speak(now + ms(600), "api", |_| 3, true).entries), [(5, true)]);
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_request_that_takes_more_than_is_lent_counts_in_full() {
     // What nobody can have is not asked for, and holds nobody up.
     let cost = Cost::new(16).unwrap();
     assert_eq!(budget.earliest(now, cost, Scope::NONE), Instant::FAR);
-    assert!(budget.speak(now + ms(2000), "api", 16, false).entries.iter().all(|entry| entry.want == 0));
+    assert!(budget.speak(now + ms(2000), "api", |_| 16, false).entries.iter().all(|entry| entry.want == 0));
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_member_that_has_used_its_share_is_not_looked_at_before_something_can_change
     }
     // It has 10, all of them used within this second.
     let (now, budget) = (world.now, &mut world.members[0].1);
-    let spoken = budget.speak(now, "api", 40, false);
+    let spoken = budget.speak(now, "api", |_| 40, false);
     let again = spoken.next.since(now);
     assert!(spoken.entries.is_empty() && again > ms(20), "{again:?}: {spoken:?}");
 }

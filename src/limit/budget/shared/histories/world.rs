@@ -20,7 +20,7 @@ use crate::{
     fleet::{
         Book, Division, Floor, Lease, Member, MemberId, Micros, Reply, SharedPauses, StoreDown, Sync, Terms, micros,
     },
-    limit::{Budget, Charge, LimitSpec, MarginSpec},
+    limit::{Budget, Charge, LimitSpec, MarginSpec, Unit},
 };
 
 #[derive(Debug)]
@@ -31,7 +31,8 @@ enum Event {
     /// The last is until when whoever hears it is to pause.
     Reply(usize, u32, u64, Reply, Micros),
     Arrive(u32),
-    Answer(usize, u32, Charge, Instant),
+    /// The last is how much the request used.
+    Answer(usize, u32, Charge, Instant, u32),
     Hint(usize, u32),
     PauseHint(usize),
     Oblige(Micros),
@@ -61,6 +62,8 @@ pub(super) struct World {
     down: StoreDown,
     /// What requests cost, one after the other.
     costs: Vec<u32>,
+    /// Answers say what requests used, which may be less than that; and some requests are not sent.
+    metered: bool,
     /// When each unit of the last window arrived.
     arrived: VecDeque<Micros>,
     accepted: u64,
@@ -99,6 +102,7 @@ impl World {
             names: seed << 20,
             down: StoreDown::Wait,
             costs: vec![1],
+            metered: false,
             arrived: VecDeque::new(),
             accepted: 0,
             pauses: Pauses::default(),
@@ -155,6 +159,16 @@ impl World {
         self.processes.iter_mut().for_each(|process| process.greedy = true);
         self.ends += 10 * self.per;
         self.book = Book::declared_new("1", self.wall, LEASE, 7);
+        self
+    }
+
+    /// Requests take of a unit of which only their answers say how much they used: up to what was reserved.
+    pub(super) fn metered(mut self) -> Self {
+        (self.metered, self.spec.unit) = (true, Unit::named("tokens").expect("that is a name"));
+        let least = self.spec.rate.count.get().div_ceil(4);
+        self.costs = self.costs.iter().map(|cost| cost.max(&least)).copied().collect();
+        let budgets: Vec<Budget> = self.processes.iter().map(|process| self.budget(&process.lease)).collect();
+        self.processes.iter_mut().zip(budgets).for_each(|(process, budget)| process.budget = budget);
         self
     }
 
@@ -235,21 +249,26 @@ impl World {
                 self.arrived.extend((0..units).map(|_| now));
                 self.accepted += u64::from(units);
             }
-            Event::Answer(at, life, charge, sent) => {
+            Event::Answer(at, life, charge, sent, used) => {
+                let (metered, unit) = (self.metered, self.spec.unit);
                 let process = &mut self.processes[at];
                 if process.life == life {
                     let local = process.at(now);
                     process.budget.answered(charge, sent, local);
+                    if metered {
+                        process.budget.settle(charge, unit, used, local);
+                    }
                     process.budget.observe(local, local.since(sent));
                     self.wake(at);
                 }
             }
             Event::Hint(at, turn) => {
                 let grants = self.wrong == Some(Wrong::HintGrants) && turn == 1;
+                let pool = self.pool();
                 let process = &mut self.processes[at];
                 let local = process.at(now);
                 if process.cut_until <= now && process.starts_at <= now {
-                    process.budget.hinted(local, &pool(self.per), turn == 1);
+                    process.budget.hinted(local, &pool, turn == 1);
                     process.next_look = now;
                     if grants {
                         process.budget.add_token(local);
@@ -326,12 +345,9 @@ impl World {
         let faster = if self.faults.contains(&Fault::Rate) { self.below(200) - 100 } else { 0 };
         let way = if self.faults.contains(&Fault::Way) { self.pick(&[MS, 5 * MS, 40 * MS, 120 * MS]) } else { 3 * MS };
         let ahead = self.below(1000 * S);
-        let margin = MarginSpec::Fixed(Duration::from_micros(self.jitter as u64));
-        let mut budget = Budget::new(&[self.spec], margin, Instant::START);
-        budget.share(lease.clone());
         Process {
             life,
-            budget,
+            budget: self.budget(&lease),
             member: Member::new(self.name(), terms, lease.clone()),
             lease,
             under_way: None,
@@ -356,6 +372,19 @@ impl World {
             began: now,
             wakes_at: now,
         }
+    }
+
+    fn budget(&self, lease: &Lease) -> Budget {
+        let margin = MarginSpec::Fixed(Duration::from_micros(self.jitter as u64));
+        let mut budget = Budget::new(&[self.spec], margin, Instant::START);
+        budget.share(lease.clone());
+        budget
+    }
+
+    /// What the store knows the limit by.
+    fn pool(&self) -> String {
+        let of_unit = if self.metered { format!("\n{}", self.spec.unit) } else { String::new() };
+        format!("api\nhost\n{}{of_unit}", self.per)
     }
 
     fn name(&mut self) -> MemberId {
@@ -384,10 +413,6 @@ impl World {
     fn pick(&mut self, from: &[Micros]) -> Micros {
         from[self.below(from.len() as Micros) as usize]
     }
-}
-
-fn pool(per: Micros) -> String {
-    format!("api\nhost\n{per}")
 }
 
 impl fmt::Debug for World {

@@ -3,7 +3,7 @@
 use crate::{
     clock::Instant,
     fleet::{Entry, Lease, Member, Micros, SharedPauses},
-    limit::{Budget, Cost},
+    limit::{Budget, Cost, Unit},
 };
 
 /// One process.
@@ -71,7 +71,7 @@ impl Process {
     }
 
     /// What the next request takes.
-    pub(super) fn cost(&self, costs: &[u32]) -> Cost {
-        Cost::new(costs[self.turn % costs.len()]).expect("nothing is for nothing")
+    pub(super) fn cost(&self, costs: &[u32], unit: Unit) -> Cost {
+        Cost::MIN.with(unit, costs[self.turn % costs.len()])
     }
 }

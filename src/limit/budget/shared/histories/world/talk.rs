@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Event, Fault, LEASE, MS, S, World, Wrong, pool};
+use super::{Event, Fault, LEASE, MS, S, World, Wrong};
 use crate::{
     clock::Instant,
     fleet::{Extent, Micros, Mode, Reply, ReplyOutcome, Sync, WakeUp},
@@ -16,6 +16,7 @@ impl World {
     /// What the task that talks to the store does, and what a lane does.
     pub(super) fn wake(&mut self, at: usize) {
         let (now, wrong, members) = (self.now, self.wrong, self.processes.len() as u32);
+        let (metered, unit) = (self.metered, self.spec.unit);
         let process = &mut self.processes[at];
         if process.starts_at > now {
             let starts = process.starts_at;
@@ -42,27 +43,37 @@ impl World {
         }
         let mut leave = Vec::new();
         while process.requests() > 0
-            && let cost = process.cost(&self.costs)
+            && let cost = process.cost(&self.costs, unit)
             && process.budget.earliest(local, cost, Scope::NONE).max(process.closed) <= local
         {
             let charge = process.budget.take(local, local, cost, Scope::NONE);
-            process.budget.sent(charge, local);
             process.waiting = process.waiting.saturating_sub(u32::from(!process.greedy));
             process.turn += 1;
-            process.sent += u64::from(cost.requests());
-            leave.push(charge);
+            if metered && process.turn % 5 == 0 {
+                // Its client has left.
+                process.budget.return_unused(charge);
+                if process.turn % 10 == 0 {
+                    break;
+                }
+                continue;
+            }
+            process.budget.sent(charge, local);
+            let reserved = cost.of(unit).map_or(0, |reserved| reserved.get());
+            process.sent += u64::from(reserved);
+            leave.push((charge, reserved));
         }
         if process.budget.calls() | process.pauses.calls() {
             process.next_look = now;
         }
         let (life, way) = (process.life, process.way);
-        for charge in leave {
+        for (charge, reserved) in leave {
+            let used = if metered { self.below(Micros::from(reserved) + 1) as u32 } else { reserved };
             self.broken |= self.breaks_pause(at);
             let jitter = self.below(self.jitter + 1);
             let back = way + self.below(5 * MS);
             self.tell(|| format!("{at} sends"));
-            self.at(now + way + jitter, Event::Arrive(charge.cost.requests()));
-            self.at(now + way + jitter + back, Event::Answer(at, life, charge, local));
+            self.at(now + way + jitter, Event::Arrive(used));
+            self.at(now + way + jitter + back, Event::Answer(at, life, charge, local, used));
         }
         self.talk(at);
         let process = &mut self.processes[at];
@@ -73,7 +84,7 @@ impl World {
             next = next.min(process.next_look.max(process.not_before));
         }
         if process.requests() > 0 {
-            let slot = process.budget.earliest(local, process.cost(&self.costs), Scope::NONE).max(process.closed);
+            let slot = process.budget.earliest(local, process.cost(&self.costs, unit), Scope::NONE).max(process.closed);
             next = next.min(process.truly(slot));
         }
         self.wake_at(at, next.max(now + 50));
@@ -97,7 +108,8 @@ impl World {
         let local = process.at(now);
         let (mut entries, mut pauses) = (Vec::new(), Vec::new());
         if process.member.has_joined() {
-            let spoken = process.budget.speak(local, LANE, process.backlog(&self.costs), process.reports);
+            let backlog = process.backlog(&self.costs);
+            let spoken = process.budget.speak(local, LANE, |_| backlog, process.reports);
             process.next_look = process.truly(spoken.next);
             entries = spoken.entries;
             pauses = process.pauses.speak(local, LANE, process.asked(), process.reports);
@@ -180,7 +192,7 @@ impl World {
 
     pub(super) fn replied(&mut self, at: usize, life: u32, seq: u64, reply: Reply, paused: Micros) {
         let now = self.now;
-        let wrong = self.wrong;
+        let (wrong, pool) = (self.wrong, self.pool());
         let id = self.name();
         let process = &mut self.processes[at];
         if process.life != life || process.starts_at > now {
@@ -192,7 +204,6 @@ impl World {
             if let (Reply::Done { pauses_known, .. }, Some(Wrong::LateReplyTells)) = (&reply, wrong) {
                 process.member.skip_pauses(*pauses_known);
             }
-            let pool = pool(self.per);
             if let (Reply::Done { given, .. }, Some(Wrong::LateReply)) = (&reply, wrong)
                 && let (Some(given), [limit, ..]) = (given.first(), &mut process.budget.limits[..])
                 && let Some(share) = limit.share.as_mut().filter(|share| *share.pool == *pool)
