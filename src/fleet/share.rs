@@ -167,9 +167,13 @@ impl Share {
         self.held - self.surplus(now).saturating_sub(self.credit).min(self.held)
     }
 
-    /// At what part of the limit requests are spaced: the larger of what is here and what is due.
+    /// At what part of the limit requests are spaced: the larger of what is here and what is due. Before the store has said
+    /// anything that may be all of it.
     pub fn pace(&self) -> u32 {
-        let due = self.given.target.max(self.given.pace).round() as u32;
+        let due = match self.given.target.max(self.given.pace) {
+            0.0 => self.given.limit,
+            due => due.round() as u32,
+        };
         self.own + due.max(self.held).clamp(1, self.given.limit.max(1))
     }
 

@@ -26,7 +26,8 @@ impl Limit {
         let usable = if leased { share.usable(now) } else { lease.alone(now, count, clears) };
         let per = duration(stretched(micros(self.spec.rate.per)));
         self.window.share(usable, per, way(margin));
-        let pace = if leased { share.pace() } else { usable }.clamp(1, count);
+        // While nothing may be used at all, predictions are for the time after that.
+        let pace = if leased || usable == 0 { share.pace() } else { usable }.clamp(1, count);
         let part = |of: Amount| {
             Amount::new((u64::from(of.get()) * u64::from(pace) / u64::from(self.spec.rate.count.get())) as u32)
         };

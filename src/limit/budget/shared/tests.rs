@@ -93,6 +93,16 @@ fn a_limit_of_a_member_that_is_alone_is_used_and_kept() {
     assert_eq!(world.sends(0, ms(40_000)), 5);
 }
 
+/// 60 a minute, 100 of them ahead: two minutes, and not the 100 that one a minute would take.
+#[test]
+fn what_is_predicted_before_the_store_has_said_anything_is_not_that_nothing_is_due() {
+    let now = Instant::START + ms(1000);
+    let mut budget = Budget::new(&limits("60/min"), MarginSpec::Fixed(ms(0)), now);
+    budget.share(Lease::new(StoreDown::Wait));
+    let at = budget.project(now, now, |_, _| 100, Cost::MIN, Scope::NONE);
+    assert!(at.since(now) <= ms(120_000), "{:?}", at.since(now));
+}
+
 #[test]
 fn a_limit_that_is_added_counts_what_this_process_has_sent_before() {
     let mut world = World::new(1, "");
