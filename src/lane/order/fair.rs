@@ -105,7 +105,8 @@ impl Fair {
         if self.active == 0 {
             self.rest = now;
         }
-        let forgotten = member.start + member.virtual_time(self.largest) <= self.virtual_time();
+        // By the time of all, itself included: without one that is owed something, it has gone on.
+        let forgotten = member.start + member.virtual_time(self.largest) <= now;
         if !forgotten {
             self.list(id, member);
         }

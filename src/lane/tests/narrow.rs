@@ -332,3 +332,29 @@ proptest! {
         simulate(jobs)?;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn flows_share_a_narrower_budget_by_their_weights() {
+    use crate::lane::order::{Claim, FlowId, Weight};
+
+    let world = World::new("100/s");
+    let search = draws(&[(1, &rule("search", "5/s", |_| {}))]);
+    let ask = |flow: u64| {
+        let flow_weight = Weight((flow as u16).try_into().unwrap());
+        AdmitRequest { claim: Claim { flow: FlowId(flow), flow_weight, ..Claim::USUAL }, ..draw(&search) }
+    };
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..120 {
+        let flow = number % 2 + 1;
+        let (admission, clock) = (world.lane.admit(ask(flow)), world.clock);
+        tasks.spawn(async move {
+            send(permitted(admission).await);
+            (clock.now().since(Instant::START), flow)
+        });
+    }
+    let mut left = tasks.join_all().await;
+    left.sort_unstable();
+    // Of each three slots one is that of weight 1, and two are that of weight 2.
+    let heavy = left[..60].iter().filter(|(_, flow)| *flow == 2).count();
+    assert!((39..=41).contains(&heavy), "{heavy} of 60");
+}
