@@ -14,6 +14,7 @@ mod predict;
 mod record;
 mod sharing;
 mod slot;
+mod slow;
 mod steer;
 mod turn;
 mod usage;
@@ -211,7 +212,7 @@ impl<T> State<T> {
     pub(super) fn enqueued(&mut self, now: Instant, ask: &AdmitRequest, offer: QueueOffer, ticket: T) -> QueuePlace {
         let QueueOffer { line, drawn, .. } = offer;
         if let Some(drawn) = &drawn {
-            self.narrow.enqueued(drawn, ask.cost);
+            self.narrow.enqueued(drawn, &self.queue.resolve(&ask.claim), ask.cost);
         }
         let budgets: SmallVec<[u32; 4]> = numbers(&drawn).into();
         let ticket = WaitingRequest { grant: ticket, kind: ask.kind, metered: line.metered, since: now, drawn };
@@ -227,7 +228,7 @@ impl<T> State<T> {
     fn take_out(&mut self, place: QueuePlace) -> Option<Taken<WaitingRequest<T>>> {
         let taken = self.queue.remove(place)?;
         if let Some(drawn) = &taken.ticket.drawn {
-            self.narrow.dequeued(drawn, taken.cost);
+            self.narrow.dequeued(drawn, &taken.claim, taken.cost);
         }
         Some(taken)
     }
@@ -323,7 +324,7 @@ impl<T> State<T> {
             let Taken { claim, cost, ticket } = self.queue.serve(place).expect("the ticket is there whose turn it is");
             let WaitingRequest { grant, kind, since, drawn, .. } = ticket;
             if let Some(drawn) = &drawn {
-                self.narrow.dequeued(drawn, cost);
+                self.narrow.dequeued(drawn, &claim, cost);
             }
             let cost = self.reserve(now, cost);
             let slot = self.take(now, Leaving { cost, kind, claim, scope: key.scope, since, due, drawn });

@@ -7,6 +7,7 @@ mod keeping;
 mod learning;
 mod narrow;
 mod pausing;
+mod predictions;
 mod random;
 mod reloading;
 mod reserve;

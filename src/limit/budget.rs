@@ -1,5 +1,6 @@
 //! All limits of one lane, asked together and charged together.
 
+mod forecast;
 mod limit;
 mod reconfigure;
 mod record;
@@ -10,13 +11,12 @@ mod tests;
 
 use std::{num::NonZeroU32, time::Duration};
 
-use smallvec::SmallVec;
-
-use self::{limit::Limit, shared::SharedBudget};
 pub use self::{
+    forecast::Rates,
     record::{BudgetRecord, Gap},
     shared::{ShareReport, ShareUsage},
 };
+use self::{limit::Limit, shared::SharedBudget};
 use super::{
     Amount, CalendarCount, CalendarLimit, CalendarUsage, Cost, LimitSpec, Margin, MarginSpec, Unit,
     ahead::{WrittenAhead, lacks, written_ahead},
@@ -44,9 +44,6 @@ pub struct Budget {
     /// The fleet's side of it; `None` if the budget is not shared.
     shared: Option<Box<SharedBudget>>,
 }
-
-/// The rate of each limit in units per second, with its source.
-pub type Rates = SmallVec<[(Source, f64); 4]>;
 
 /// How far one limit is used, for people to look at.
 #[derive(Clone, Debug)]
@@ -107,12 +104,6 @@ impl Budget {
     /// The limit that `source` asks for.
     pub fn limit(&self, source: Source) -> Option<LimitSpec> {
         self.limits.iter().find(|limit| limit.source == source).map(|limit| limit.spec)
-    }
-
-    /// How many requests a second each limit allows.
-    pub fn rates(&self) -> Rates {
-        let requests = self.limits.iter().filter(|limit| limit.spec.unit == Unit::REQUESTS);
-        requests.map(|limit| (limit.source, limit.spec.rate.per_second())).collect()
     }
 
     /// The longest time from one request to the next, of limits that are spaced evenly.
@@ -316,28 +307,6 @@ impl Budget {
             limit.gcra.retune(&spec);
             limit.window.retune(&spec);
         }
-    }
-
-    /// Predicts when a request of `cost` and `scope` leaves if nothing leaves before `from` and no answer changes a
-    /// limit. `ahead` returns how much of a unit waits before it for a limit.
-    pub fn project(
-        &mut self,
-        now: Instant,
-        from: Instant,
-        ahead: impl Fn(Source, Unit) -> u64,
-        cost: Cost,
-        scope: Scope,
-    ) -> Instant {
-        let margin = &self.margin;
-        let renewed = counting(&mut self.calendar, &cost, scope)
-            .fold(from, |at, (limit, amount)| at.max(limit.project(from, ahead(Source::Config, limit.unit()), amount)));
-        holding(&mut self.limits, self.yields, scope).fold(renewed, |at, limit| {
-            let Some(amount) = cost.of(limit.spec.unit) else { return at };
-            let (margin, ahead) = (margin.of(limit.spec.rate.per), ahead(limit.source, limit.spec.unit));
-            let window = limit.project(now, from, ahead, amount, margin);
-            let spread = limit.window.spread(now, ahead, limit.reserve(), margin, limit.taken);
-            at.max(limit.gcra.project(from, ahead)).max(window).max(spread)
-        })
     }
 
     /// Whether nothing that was sent counts for a configured limit any more.

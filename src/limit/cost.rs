@@ -233,6 +233,11 @@ impl Sum {
         }
     }
 
+    /// How much of units other than requests.
+    pub fn others(&self) -> impl Iterator<Item = (Unit, u64)> {
+        self.others.iter().copied()
+    }
+
     /// How much of `unit`.
     pub fn of(&self, unit: Unit) -> u64 {
         if unit == Unit::REQUESTS {

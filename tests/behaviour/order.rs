@@ -187,6 +187,34 @@ fn what_is_meant_for_andante_stays_with_it() {
     assert_eq!(request.field("priority").as_deref(), Some("u=1"));
 }
 
+/// The duration of an entry of `Server-Timing`, which has this name.
+fn milliseconds(timing: &str, name: &str) -> f64 {
+    let rest = timing.strip_prefix(name).and_then(|rest| rest.strip_prefix(";dur=")).expect(name);
+    rest.split(';').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn what_waits_for_tokens_is_not_ahead_of_what_takes_none() {
+    let upstream = Upstream::ok();
+    let host = upstream.address().to_string();
+    let andante = Andante::serve(&["--limit", &format!("{host}=4/s,60 tokens/min burst 1")]);
+    // Half a minute of tokens each: the first leaves, and seven wait.
+    let tokens = "Andante-Cost: tokens=30\r\n";
+    let _costly: Vec<_> = (0..8).map(|_| send(&andante, &upstream, 1, "/costly", tokens)).collect();
+    wait_for(&andante, 7);
+    let mut plain: Vec<Client> = Vec::new();
+    for n in 0..4 {
+        plain.push(send(&andante, &upstream, 1, "/plain", ""));
+        let lane = |status: &Value, key: &str| status["lanes"][0][key].as_u64().unwrap();
+        andante.wait_for(|status| lane(status, "sent_total") + lane(status, "waiting") == 9 + n);
+    }
+    // Four at 4/s: the last one a second after the first, and not behind seven others.
+    let timings = plain.pop().unwrap().answer().field("server-timing").unwrap();
+    let timings: Vec<&str> = timings.split(", ").collect();
+    let (waited, expected) = (milliseconds(timings[0], "andante"), milliseconds(timings[1], "andante-expected"));
+    assert!(expected <= 1250.0 && (waited - expected).abs() <= 500.0, "it waited {waited} ms, and was told {expected}");
+}
+
 #[test]
 fn an_answer_says_what_its_request_had_to_expect_when_it_came() {
     const SPACING: f64 = 250.0;
@@ -207,11 +235,7 @@ fn an_answer_says_what_its_request_had_to_expect_when_it_came() {
     for (n, client) in waiting.iter_mut().enumerate() {
         let timings = client.answer().field("server-timing").unwrap();
         let timings: Vec<&str> = timings.split(", ").collect();
-        let ms = |timing: &str, name: &str| -> f64 {
-            let rest = timing.strip_prefix(name).and_then(|rest| rest.strip_prefix(";dur=")).expect(name);
-            rest.split(';').next().unwrap().parse().unwrap()
-        };
-        let (waited, expected) = (ms(timings[0], "andante"), ms(timings[1], "andante-expected"));
+        let (waited, expected) = (milliseconds(timings[0], "andante"), milliseconds(timings[1], "andante-expected"));
         // Those who came before it, but for one who may have left in the meantime.
         let ahead: usize =
             timings[1].split_once(";desc=\"").unwrap().1.strip_suffix(" ahead\"").unwrap().parse().unwrap();

@@ -1,19 +1,25 @@
 //! How much waits of each flow, wherever it stands: for predictions, for `/status`, and to choose what gives way in a
-//! full queue.
+//! full queue. Also how much waits for one narrower budget.
+
+mod waiting;
 
 use std::collections::BTreeSet;
 
+pub use self::waiting::Waits;
+use self::waiting::{Portion, Waiting};
 use super::{
     bands::Bands,
     claim::{Claim, ClientId, FlowId, Urgency, Weight},
     slab::Map,
 };
+use crate::limit::{Cost, Unit};
 
 /// How much waits, by urgency, client and flow.
 #[derive(Debug, Default)]
-pub(super) struct Backlog {
-    bands: [Band; Urgency::COUNT],
-    units: u64,
+pub struct Backlog {
+    /// Those in which something has waited since all was empty.
+    bands: [Option<Box<Band>>; Urgency::COUNT],
+    waiting: Waiting,
     sizes: Option<Sizes>,
 }
 
@@ -30,31 +36,29 @@ struct WeightedBacklog(u64);
 
 #[derive(Debug, Default)]
 struct Band {
-    units: u64,
+    waiting: Waiting,
     clients: Map<ClientId, ClientBacklog>,
 }
 
 #[derive(Debug)]
 struct ClientBacklog {
-    units: u64,
+    waiting: Waiting,
     weight: Weight,
     flows: Map<FlowId, Flow>,
 }
 
 #[derive(Debug)]
 struct Flow {
-    units: u64,
+    waiting: Waiting,
     tickets: u32,
     weight: Weight,
 }
 
 /// How much of what waits goes before a request that comes.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Ahead {
-    /// What goes before it, in units of cost.
-    pub units: u64,
-    /// What waits.
-    pub of: u64,
+    before: Portion,
+    all: Portion,
 }
 
 /// A flow that waits.
@@ -78,9 +82,24 @@ pub struct Part(f64);
 // === impl Ahead ===
 
 impl Ahead {
-    /// Which part it is of what waits.
-    pub fn part(self) -> Part {
-        if self.of == 0 { Part::NONE } else { Part(self.units as f64 / self.of as f64) }
+    /// Which part it is of what waits, by what that counts in the order.
+    pub fn part(&self) -> Part {
+        Part::new(self.before.share, self.all.share)
+    }
+
+    /// Which part it is of what waits of `unit`.
+    pub fn part_of(&self, unit: Unit) -> Part {
+        Part::new(self.before.of(unit), self.all.of(unit))
+    }
+
+    /// How much of `unit` goes before it.
+    pub fn units(&self, unit: Unit) -> u64 {
+        self.before.of(unit).round() as u64
+    }
+
+    /// How many requests go before it that wait like `class`.
+    pub fn of(&self, class: Waits) -> f64 {
+        self.before.requests[class as usize]
     }
 }
 
@@ -89,6 +108,10 @@ impl Ahead {
 impl Part {
     /// Nothing of it.
     pub const NONE: Self = Self(0.0);
+
+    fn new(part: f64, of: f64) -> Self {
+        if of > 0.0 { Self((part / of).min(1.0)) } else { Self::NONE }
+    }
 
     /// This part of `units`.
     pub fn of(self, units: u64) -> u64 {
@@ -100,50 +123,50 @@ impl Part {
 
 impl Backlog {
     /// `claim` as it counts here: beyond [`EXACT`] names flows are put together, so that names cost no memory.
-    pub(super) fn resolve(&self, claim: Claim) -> Claim {
-        let client = self.bands[band(&claim)].clients.get(&claim.client);
+    pub fn resolve(&self, claim: Claim) -> Claim {
+        let client = self.bands[band(&claim)].as_ref().and_then(|band| band.clients.get(&claim.client));
         let exact = client.is_none_or(|client| client.flows.len() < EXACT || client.flows.contains_key(&claim.flow));
         if exact { claim } else { Claim { flow: FlowId(claim.flow.0 % EXACT as u64), ..claim } }
     }
 
     /// A ticket of this cost waits from now on. Says whether a weight has changed.
-    pub(super) fn add(&mut self, claim: &Claim, cost: u64) -> bool {
+    pub fn add(&mut self, claim: &Claim, cost: &Cost, waits: Waits) -> bool {
         let before = self.size_of(claim);
-        let changed = self.count(claim, cost);
+        let changed = self.count(claim, cost, waits);
         self.resized(claim, before);
         changed
     }
 
-    fn count(&mut self, claim: &Claim, cost: u64) -> bool {
-        let band = &mut self.bands[band(claim)];
-        let new = || ClientBacklog { units: 0, weight: claim.client_weight, flows: Map::default() };
+    fn count(&mut self, claim: &Claim, cost: &Cost, waits: Waits) -> bool {
+        let band = self.bands[band(claim)].get_or_insert_default();
+        let new = || ClientBacklog { waiting: Waiting::default(), weight: claim.client_weight, flows: Map::default() };
         let client = band.clients.entry(claim.client).or_insert_with(new);
-        let new = || Flow { units: 0, tickets: 0, weight: claim.flow_weight };
+        let new = || Flow { waiting: Waiting::default(), tickets: 0, weight: claim.flow_weight };
         let flow = client.flows.entry(claim.flow).or_insert_with(new);
         let before = (client.weight, flow.weight);
         (client.weight, flow.weight) = (claim.client_weight, claim.flow_weight);
         flow.tickets += 1;
-        for units in [&mut flow.units, &mut client.units, &mut band.units, &mut self.units] {
-            *units += cost;
+        for waiting in [&mut flow.waiting, &mut client.waiting, &mut band.waiting, &mut self.waiting] {
+            waiting.add(cost, waits);
         }
         before != (client.weight, flow.weight)
     }
 
     /// It waits no more.
-    pub(super) fn subtract(&mut self, claim: &Claim, cost: u64) {
+    pub fn subtract(&mut self, claim: &Claim, cost: &Cost, waits: Waits) {
         let before = self.size_of(claim);
-        self.discount(claim, cost);
+        self.discount(claim, cost, waits);
         self.resized(claim, before);
-        self.sizes.take_if(|sizes| self.units < sizes.until);
+        self.sizes.take_if(|sizes| self.waiting.share(None) < sizes.until);
     }
 
-    fn discount(&mut self, claim: &Claim, cost: u64) {
-        let band = &mut self.bands[band(claim)];
+    fn discount(&mut self, claim: &Claim, cost: &Cost, waits: Waits) {
+        let band = self.bands[band(claim)].as_mut().expect("a ticket of it waits");
         let client = band.clients.get_mut(&claim.client).expect("a ticket of it waits");
         let flow = client.flows.get_mut(&claim.flow).expect("a ticket of it waits");
         flow.tickets -= 1;
-        for units in [&mut flow.units, &mut client.units, &mut band.units, &mut self.units] {
-            *units -= cost;
+        for waiting in [&mut flow.waiting, &mut client.waiting, &mut band.waiting, &mut self.waiting] {
+            waiting.subtract(cost, waits);
         }
         if flow.tickets == 0 {
             client.flows.remove(&claim.flow);
@@ -154,31 +177,65 @@ impl Backlog {
     }
 
     /// How much goes before a request that comes now, if nothing comes after it: what is more urgent, and of its own
-    /// urgency what each other client, and each other flow of its own, gets until it has had its turn.
-    pub(super) fn ahead(&self, claim: &Claim, cost: u64) -> Ahead {
+    /// urgency what each other client, and each other flow of its own, gets until it has had its turn. With a `class`, only
+    /// what waits like that counts.
+    pub fn ahead(&self, claim: &Claim, cost: u64, class: Option<Waits>) -> Ahead {
         let (index, cost) = (band(claim), cost as f64);
-        let band = &self.bands[index];
-        let client = band.clients.get(&claim.client);
+        let band = self.bands[index].as_deref();
+        let client = band.and_then(|band| band.clients.get(&claim.client));
         let flow = client.and_then(|client| client.flows.get(&claim.flow));
-        let own = flow.map_or(0, |flow| flow.units) as f64;
+        let mut before = Portion::default();
+        if let Some(flow) = flow {
+            before.add(&flow.waiting, class, 1.0);
+        }
         // In the last round half of the others go first.
-        let turn = (own + cost / 2.0) / claim.flow_weight.get() as f64;
-        let flows = client.map_or(0.0, |client| {
+        let turn = (before.share + cost / 2.0) / claim.flow_weight.get() as f64;
+        if let Some(client) = client {
             let flows = client.flows.iter().filter(|(id, _)| **id != claim.flow);
-            until(flows.map(|(_, flow)| (flow.units, flow.weight)), client.flows.len(), turn)
-        });
-        let turn = (own + flows + cost / 2.0) / claim.client_weight.get() as f64;
-        let clients = band.clients.iter().filter(|(id, _)| **id != claim.client);
-        let clients = until(clients.map(|(_, client)| (client.units, client.weight)), band.clients.len(), turn);
-        let urgent: u64 = self.bands[..index].iter().map(|band| band.units).sum();
+            let flows = flows.map(|(_, flow)| (&flow.waiting, flow.weight));
+            before.add_portion(&until(flows, class, turn), beyond_sample(client.flows.len()));
+        }
+        let turn = (before.share + cost / 2.0) / claim.client_weight.get() as f64;
+        if let Some(band) = band {
+            let clients = band.clients.iter().filter(|(id, _)| **id != claim.client);
+            let clients = clients.map(|(_, client)| (&client.waiting, client.weight));
+            before.add_portion(&until(clients, class, turn), beyond_sample(band.clients.len()));
+        }
+        self.add_other_bands(claim.urgency, class, &mut before);
+        let mut all = Portion::default();
+        all.add(&self.waiting, class, 1.0);
+        Ahead { before, all }
+    }
+
+    /// Adds what goes before a request of this urgency of others, to what goes before it of its own.
+    fn add_other_bands(&self, urgency: Urgency, class: Option<Waits>, before: &mut Portion) {
+        let index = usize::from(urgency.get());
         let mut bands = Bands::default();
         for (number, band) in (0..).zip(&self.bands) {
-            if let Some(urgency) = Urgency::new(number).filter(|_| band.units > 0) {
+            if let Some(urgency) = Urgency::new(number).filter(|_| share(band, class) > 0) {
                 bands.enter(urgency, 1, false);
             }
         }
-        let units = bands.ahead(claim.urgency, own + flows + clients, urgent as f64);
-        Ahead { units: (units.round() as u64).min(self.units), of: self.units }
+        let waits = |bands: &[Option<Box<Band>>]| bands.iter().map(|band| share(band, class)).sum::<u64>() as f64;
+        let (urgent, lower) = (waits(&self.bands[..index]), waits(&self.bands[index + 1..]));
+        let others = (bands.ahead(urgency, before.share, urgent) - before.share).max(0.0);
+        let of_urgent = others.min(urgent);
+        for (number, band) in self.bands.iter().enumerate() {
+            let (part, of) = if number < index { (of_urgent, urgent) } else { (others - of_urgent, lower) };
+            if let Some(band) = band.as_ref().filter(|_| number != index && of > 0.0) {
+                before.add(&band.waiting, class, (part / of).min(1.0));
+            }
+        }
+    }
+
+    /// How much of `unit` all take together.
+    pub fn units(&self, unit: Unit) -> u64 {
+        self.waiting.units(None, unit)
+    }
+
+    /// The same of what waits like `class`.
+    pub fn units_of(&self, class: Waits, unit: Unit) -> u64 {
+        self.waiting.units(Some(class), unit)
     }
 
     /// The flow of which a request gives way to one of `claim` and `cost`: the longest flow of the client with the
@@ -188,18 +245,21 @@ impl Backlog {
         let largest = sizes.by_size.iter().rev().find(|(_, band, _)| *band >= claim.urgency.get()).copied();
         self.sizes = Some(sizes);
         let (size, number, id) = largest?;
-        let clients = &self.bands[band(claim)].clients;
-        let own = clients.get(&claim.client);
+        let own = self.bands[band(claim)].as_ref().and_then(|band| band.clients.get(&claim.client));
         let is_own = (number, id) == (claim.urgency.get(), claim.client);
-        if !is_own && size <= WeightedBacklog::of(own.map_or(0, |own| own.units) + cost, claim.client_weight) {
+        if !is_own
+            && size <= WeightedBacklog::of(own.map_or(0, |own| own.waiting.share(None)) + cost, claim.client_weight)
+        {
             return None;
         }
-        let client = &self.bands[usize::from(number)].clients[&id];
-        let sizes =
-            client.flows.iter().map(|(id, flow)| (WeightedBacklog::of(flow.units, flow.weight), *id, flow.weight));
+        let client = &self.bands[usize::from(number)].as_ref()?.clients[&id];
+        let sizes = client
+            .flows
+            .iter()
+            .map(|(id, flow)| (WeightedBacklog::of(flow.waiting.share(None), flow.weight), *id, flow.weight));
         let (size, flow, flow_weight) = sizes.max_by_key(|(size, id, _)| (*size, *id))?;
         if is_own {
-            let units = client.flows.get(&claim.flow).map_or(0, |flow| flow.units);
+            let units = client.flows.get(&claim.flow).map_or(0, |flow| flow.waiting.share(None));
             if flow == claim.flow || size <= WeightedBacklog::of(units + cost, claim.flow_weight) {
                 return None;
             }
@@ -210,15 +270,16 @@ impl Backlog {
 
     fn sizes(&self) -> Sizes {
         let bands = (0..).zip(&self.bands);
-        let by_size =
-            bands.flat_map(|(number, band)| band.clients.iter().map(move |(id, client)| (client.size(), number, *id)));
-        Sizes { by_size: by_size.collect(), until: self.units / 2 }
+        let by_size = bands
+            .filter_map(|(number, band)| Some((number, band.as_ref()?)))
+            .flat_map(|(number, band)| band.clients.iter().map(move |(id, client)| (client.size(), number, *id)));
+        Sizes { by_size: by_size.collect(), until: self.waiting.share(None) / 2 }
     }
 
     /// How much waits of the client of `claim`, if anybody asks.
     fn size_of(&self, claim: &Claim) -> Option<WeightedBacklog> {
         self.sizes.as_ref()?;
-        self.bands[band(claim)].clients.get(&claim.client).map(ClientBacklog::size)
+        self.bands[band(claim)].as_ref()?.clients.get(&claim.client).map(ClientBacklog::size)
     }
 
     /// More or less waits of the client of `claim` than `before`.
@@ -235,7 +296,7 @@ impl Backlog {
     pub(super) fn longest(&self, most: usize) -> Vec<WaitingFlow> {
         let mut flows = Vec::new();
         for (number, band) in (0..).zip(&self.bands) {
-            let Some(urgency) = Urgency::new(number) else { continue };
+            let Some((urgency, band)) = Urgency::new(number).zip(band.as_ref()) else { continue };
             for (&id, client) in &band.clients {
                 flows.extend(client.flows.iter().map(|(&flow, of_flow)| WaitingFlow {
                     claim: Claim {
@@ -261,7 +322,7 @@ impl Backlog {
 
 impl ClientBacklog {
     fn size(&self) -> WeightedBacklog {
-        WeightedBacklog::of(self.units, self.weight)
+        WeightedBacklog::of(self.waiting.share(None), self.weight)
     }
 }
 
@@ -277,6 +338,11 @@ fn band(claim: &Claim) -> usize {
     claim.urgency.get().into()
 }
 
+/// How much waits in a band, as far as it counts in the order.
+fn share(band: &Option<Box<Band>>, class: Option<Waits>) -> u64 {
+    band.as_ref().map_or(0, |band| band.waiting.share(class))
+}
+
 fn keep_longest(flows: &mut Vec<WaitingFlow>, most: usize) {
     flows.sort_unstable_by_key(|flow| {
         (std::cmp::Reverse(flow.waiting), flow.claim.urgency, flow.claim.client, flow.claim.flow)
@@ -284,12 +350,19 @@ fn keep_longest(flows: &mut Vec<WaitingFlow>, most: usize) {
     flows.truncate(most);
 }
 
-/// What `count` others receive until one of weight 1 has received `turn`: none more than what it waits for.
-fn until(others: impl Iterator<Item = (u64, Weight)>, count: usize, turn: f64) -> f64 {
-    let (mut seen, mut sum) = (0, 0.0);
-    for (units, weight) in others.take(SAMPLE) {
-        seen += 1;
-        sum += (units as f64).min(weight.get() as f64 * turn);
+/// What others receive until one of weight 1 has received `turn`, the first ones of them: none more than what it waits for.
+fn until<'a>(others: impl Iterator<Item = (&'a Waiting, Weight)>, class: Option<Waits>, turn: f64) -> Portion {
+    let mut received = Portion::default();
+    for (waiting, weight) in others.take(SAMPLE) {
+        let share = waiting.share(class) as f64;
+        if share > 0.0 {
+            received.add(waiting, class, (weight.get() as f64 * turn / share).min(1.0));
+        }
     }
-    if seen < SAMPLE { sum } else { sum * (count as f64 - 1.0).max(1.0) / SAMPLE as f64 }
+    received
+}
+
+/// How much more all others receive than the first ones, if there are so many with one's own.
+fn beyond_sample(count: usize) -> f64 {
+    if count > SAMPLE { (count as f64 - 1.0) / SAMPLE as f64 } else { 1.0 }
 }

@@ -26,7 +26,7 @@ use self::{
     sets::Sets,
 };
 use super::{
-    backlog::{Ahead, Backlog, WaitingFlow},
+    backlog::{Ahead, Backlog, WaitingFlow, Waits},
     claim::Claim,
     ranking::Ranking,
     slab::{Map, Slab},
@@ -167,7 +167,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         let claim = self.backlog.resolve(claim);
         let place = self.serial | if turn == Turn::New { NEW } else { 0 };
         self.serial += 1;
-        if self.backlog.add(&claim, cost.share()) {
+        if self.backlog.add(&claim, &cost, Waits::of(&cost, !budgets.is_empty())) {
             self.reweigh(&claim);
         }
         let ticket = Ticket { ticket, key: place, cost, strand: NONE, before: NONE, behind: NONE };
@@ -231,9 +231,10 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// Takes out a ticket that is waited for no longer; `None` if it has been served already.
     pub fn remove(&mut self, place: QueuePlace) -> Option<Taken<T>> {
         self.holds(place).then_some(())?;
+        let draws = self.strands[self.tickets[place.id].strand].set != NONE;
         let claim = self.unlink(place.id);
         let Ticket { ticket, cost, .. } = self.tickets.remove(place.id);
-        self.backlog.subtract(&claim, cost.share());
+        self.backlog.subtract(&claim, &cost, Waits::of(&cost, draws));
         if self.is_empty() {
             self.rest();
         }
@@ -322,21 +323,19 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.lines.iter().filter(|(_, line)| counts(&line.key)).map(|(_, line)| line.units.of(unit)).sum()
     }
 
-    /// How much of what waits goes before a request that comes now.
-    pub fn ahead(&self, claim: &Claim, cost: Cost) -> Ahead {
-        self.backlog.ahead(&self.backlog.resolve(*claim), cost.share())
+    /// `claim` as it counts in the queue.
+    pub fn resolve(&self, claim: &Claim) -> Claim {
+        self.backlog.resolve(*claim)
     }
 
-    /// How many clients and flows are remembered in the front.
-    #[cfg(test)]
-    pub(super) fn flows(&self) -> usize {
-        self.front.remembered()
+    /// How much of `unit` all take together that wait like `class`.
+    pub fn waiting(&self, class: Waits, unit: Unit) -> f64 {
+        self.backlog.units_of(class, unit) as f64
     }
 
-    /// How many places there are where strands may be parked.
-    #[cfg(test)]
-    pub(super) fn spots(&self) -> usize {
-        self.spots.len()
+    /// How much of what waits goes before a request that comes now; with a `class`, of what waits like that.
+    pub fn ahead(&self, claim: &Claim, cost: Cost, class: Option<Waits>) -> Ahead {
+        self.backlog.ahead(&self.backlog.resolve(*claim), cost.share(), class)
     }
 
     /// The flows with the most waiting requests, `most` of them at most. O(flows).

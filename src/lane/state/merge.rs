@@ -56,7 +56,7 @@ impl<T> State<T> {
         self.learned.asked(&kind, now);
         let drawn = self.narrow.find(&draws, &self.budget, now, self.epoch);
         if let Some(drawn) = &drawn {
-            self.narrow.enqueued(drawn, cost);
+            self.narrow.enqueued(drawn, &self.queue.resolve(&claim), cost);
         }
         let line = line_of(&self.learned, &kind, metered, drawn.as_deref());
         let budgets = numbers(&drawn).to_vec();

@@ -13,11 +13,11 @@ use super::{End, in_flight::InFlight};
 use crate::{
     clock::Instant,
     lane::{
-        order::{Map, Slab},
-        request::{Draw, Draws},
+        order::{Backlog, Claim, Map, Slab, Waits},
+        request::{AdmitRequest, Draw, Draws},
     },
     learn::{AnswerReport, RouteKey},
-    limit::{Budget, Charge, Cost, Rates, Scope, Source, Sum, Unit},
+    limit::{Budget, Charge, Cost, Scope, Unit},
     policy::Policy,
 };
 
@@ -39,12 +39,12 @@ pub(super) struct Narrow {
 
 /// What waits for narrower budgets, all together.
 #[derive(Clone, Copy, Debug, Default)]
-struct NarrowBacklog {
+pub(super) struct NarrowBacklog {
     /// How many requests wait, by what they cost of these. What waits for two of them counts once.
-    units: u64,
+    pub(super) units: u64,
     /// Of how many of them something waits, and how many units a second those let go, in millionths.
-    budgets: u64,
-    pace: u64,
+    pub(super) budgets: u64,
+    pub(super) pace: u64,
 }
 
 #[derive(Debug)]
@@ -54,7 +54,8 @@ pub(super) struct NarrowBudget {
     pub(super) budget: Budget,
     pub(super) in_flight: InFlight,
     pub(super) waiting: u32,
-    units: Sum,
+    /// What waits for it; `None` while nothing does.
+    backlog: Option<Box<Backlog>>,
 }
 
 /// What one request draws on beside its lane's own budget, and has taken of it.
@@ -169,7 +170,7 @@ impl Narrow {
     }
 
     /// A request of this cost waits from now on.
-    pub(super) fn enqueued(&mut self, drawn: &Drawn, cost: Cost) {
+    pub(super) fn enqueued(&mut self, drawn: &Drawn, claim: &Claim, cost: Cost) {
         self.crowd.units += u64::from(cost.requests());
         for number in &drawn.numbers {
             let narrow = &mut self.budgets[*number];
@@ -178,59 +179,47 @@ impl Narrow {
                 self.crowd.pace += narrow.pace();
             }
             narrow.waiting += 1;
-            narrow.units.add(&cost);
+            narrow.backlog.get_or_insert_default().add(claim, &cost, Waits::ForBudget);
         }
     }
 
     /// It waits no more.
-    pub(super) fn dequeued(&mut self, drawn: &Drawn, cost: Cost) {
+    pub(super) fn dequeued(&mut self, drawn: &Drawn, claim: &Claim, cost: Cost) {
         self.crowd.units -= u64::from(cost.requests());
         for number in &drawn.numbers {
             let narrow = &mut self.budgets[*number];
             narrow.waiting -= 1;
-            narrow.units.subtract(&cost);
+            narrow.backlog.as_mut().expect("it waits").subtract(claim, &cost, Waits::ForBudget);
             if narrow.waiting == 0 {
+                narrow.backlog = None;
                 self.crowd.budgets -= 1;
                 self.crowd.pace -= narrow.pace();
             }
         }
     }
 
-    /// Whether anybody waits for a narrower budget.
-    pub(super) fn is_waited_for(&self) -> bool {
-        self.crowd.units > 0
+    /// What waits for narrower budgets.
+    pub(super) fn crowd(&self) -> NarrowBacklog {
+        self.crowd
     }
 
-    /// How many of the waiting `units` go before a request that comes now, for the limit of the lane from `source`,
-    /// given these `rates`: of those that wait for narrower budgets, no more than these let go meanwhile.
-    pub(super) fn ahead(&self, units: u64, source: Source, rates: &Rates) -> u64 {
-        let NarrowBacklog { units: narrow, budgets, pace } = self.crowd;
-        let rates = rates.iter().filter(|(of, _)| *of == source).map(|(_, rate)| *rate);
-        let Some(rate) = rates.reduce(f64::min) else { return units };
-        let (narrow, pace) = (narrow.min(units), pace as f64 / 1e6);
-        let free = (units - narrow) as f64 + budgets as f64;
-        if pace >= rate {
-            return units;
-        }
-        units.min(units - narrow + budgets + (pace * free / (rate - pace)) as u64)
-    }
-
-    /// Predicts when a request leaves if only these budgets counted, behind this part of what waits for each.
+    /// Predicts when a request leaves if only these budgets counted; `first` says that it goes before all that wait for them.
     pub(super) fn project(
         &mut self,
         drawn: &Drawn,
         now: Instant,
         from: Instant,
-        ahead: impl Fn(u64) -> u64,
-        cost: Cost,
+        ask: &AdmitRequest,
+        first: bool,
     ) -> Instant {
         drawn.numbers.iter().fold(from, |at, number| {
             let narrow = &mut self.budgets[*number];
-            let units = narrow.units.clone();
-            let ahead = |_, unit| ahead(units.of(unit));
+            let backlog = narrow.backlog.as_ref().filter(|_| !first);
+            let ahead = backlog.map(|backlog| backlog.ahead(&ask.claim, ask.cost.share(), None)).unwrap_or_default();
             // It is not known when a place in flight becomes free.
             let room = if narrow.has_room() { at } else { at.max(now + Duration::from_millis(1)) };
-            room.max(narrow.budget.project(now, from, ahead, cost, Scope::NONE))
+            let ahead = |_, unit| ahead.units(unit);
+            room.max(narrow.budget.project(now, from, ahead, ask.cost, Scope::NONE))
         })
     }
 
@@ -253,8 +242,8 @@ impl Narrow {
     pub(super) fn drained(&mut self, now: Instant) -> Instant {
         let waits = self.budgets.iter_mut().filter(|narrow| narrow.waiting > 0);
         let drained = waits.map(|narrow| {
-            let units = narrow.units.clone();
-            let ahead = |_, unit| units.of(unit).saturating_sub(1);
+            let backlog = narrow.backlog.as_deref();
+            let ahead = |_, unit| backlog.map_or(0, |backlog| backlog.units(unit)).saturating_sub(1);
             let cost = narrow.rule.units().fold(Cost::MIN, |cost, unit| cost.with(unit, 1));
             narrow.budget.project(now, now, ahead, cost, Scope::NONE)
         });
@@ -332,7 +321,7 @@ impl Narrow {
 impl NarrowBudget {
     fn new(key: u64, rule: Arc<Policy>, budget: Budget) -> Self {
         let in_flight = InFlight::new(rule.in_flight);
-        Self { key, rule, budget, in_flight, waiting: 0, units: Sum::default() }
+        Self { key, rule, budget, in_flight, waiting: 0, backlog: None }
     }
 
     /// The first instant at which it lets a request of `cost` leave.
@@ -347,7 +336,7 @@ impl NarrowBudget {
 
     /// How many units a second it lets go, in millionths.
     fn pace(&self) -> u64 {
-        let slowest = self.budget.rates().iter().map(|(_, rate)| *rate).reduce(f64::min);
+        let slowest = self.budget.rates(Unit::REQUESTS).iter().map(|(_, rate)| *rate).reduce(f64::min);
         slowest.map_or(BOUNDLESS, |rate| (rate * 1e6) as u64)
     }
 

@@ -5,12 +5,13 @@ use std::time::Duration;
 use super::{
     State,
     narrow::{Drawn, Full, Narrow},
+    slow::SlowGroups,
     turn::{LineKey, line_of},
 };
 use crate::{
     clock::Instant,
     lane::{
-        order::{Part, Turn},
+        order::{Ahead, Turn, Waits},
         request::{AdmitRequest, Preview, PreviewDecision, Refusal},
     },
     learn::{Learned, RouteKey},
@@ -54,7 +55,7 @@ impl<T> State<T> {
         match ask.turn {
             Turn::Resent => 0,
             Turn::New => {
-                let ahead = self.queue.ahead(&ask.claim, ask.cost).part().of(self.queue.len() as u64);
+                let ahead = self.queue.ahead(&ask.claim, ask.cost, None).part().of(self.queue.len() as u64);
                 u32::try_from(ahead).unwrap_or(u32::MAX)
             }
         }
@@ -75,22 +76,40 @@ impl<T> State<T> {
         let before = |line: &LineKey, source| line.scope.includes(source) && (*line == own || !pauses(line));
         // What has been sent before goes in front.
         let first = ask.turn == Turn::Resent;
-        let part = if first { Part::NONE } else { self.queue.ahead(&ask.claim, ask.cost).part() };
-        let rates = self.narrow.is_waited_for().then(|| self.budget.rates());
+        let before_it = |class| if first { Ahead::default() } else { self.queue.ahead(&ask.claim, ask.cost, class) };
+        let (all, waits) = (before_it(None), Waits::of(&cost, drawn.is_some()));
+        let (slow, rates) = (SlowGroups::new(self, now), self.budget.rates(Unit::REQUESTS));
+        let alike = match waits {
+            Waits::ForAll | Waits::ForUnits if !slow.is_empty() => before_it(Some(waits)),
+            _ => all.clone(),
+        };
         let ahead = |source, unit| {
             let units = self.queue.units(unit, |line| before(line, source));
-            let rates = rates.as_ref().filter(|_| unit == Unit::REQUESTS);
-            part.of(rates.map_or(units, |rates| self.narrow.ahead(units, source, rates)))
+            if unit != Unit::REQUESTS {
+                // Only what takes of a unit waits for it, in an order of its own.
+                return alike.part_of(unit).of(units);
+            }
+            let fair = all.part_of(unit).of(units);
+            let rates = rates.iter().filter(|(of, _)| *of == source).map(|(_, rate)| *rate);
+            match rates.reduce(f64::min) {
+                // Of those that wait for something else too, no more leave meanwhile than that lets go.
+                Some(rate) if !slow.is_empty() => {
+                    let before = if waits == Waits::ForAll { &alike } else { &all };
+                    fair.min(slow.beside(before.of(Waits::ForAll), rate))
+                }
+                _ => fair,
+            }
         };
         // A kind with a limit of its own leaves one by one.
-        let alike = part.of(self.queue.units(Unit::REQUESTS, |line| line.paused.is_some() && *line == own));
-        let slots = self.learned.slot(&ask.kind).saturating_mul(u32::try_from(alike).unwrap_or(u32::MAX));
+        let of_kind = self.queue.units(Unit::REQUESTS, |line| line.paused.is_some() && *line == own);
+        let of_kind = all.part_of(Unit::REQUESTS).of(of_kind);
+        let slots = self.learned.slot(&ask.kind).saturating_mul(u32::try_from(of_kind).unwrap_or(u32::MAX));
         // How long a pause without an end lasts is not known: it refuses nothing.
         let held = self.held_until(now).filter(|until| *until != Instant::FAR).unwrap_or(now);
         let from = opens(&self.learned, now, own.scope, Some(&ask.kind)).max(held) + slots;
         let at = self.budget.project(now, from, ahead, cost, own.scope);
         match drawn {
-            Some(drawn) => at.max(self.narrow.project(drawn, now, from, |units| part.of(units), ask.cost)),
+            Some(drawn) => at.max(self.narrow.project(drawn, now, from, ask, first)),
             None => at,
         }
     }

@@ -49,6 +49,16 @@ impl Limit {
         amount.min(self.spec.rate.count).min(count)
     }
 
+    /// How many units may leave back to back at `now`, as far as the spacing counts.
+    pub(super) fn saved(&self, now: Instant) -> u64 {
+        let (mut may, mut may_not) = (0, u64::from(self.spec.burst().get()));
+        while may < may_not {
+            let middle = may + (may_not - may) / 2;
+            if self.gcra.project(now, middle) <= now { may = middle + 1 } else { may_not = middle }
+        }
+        may
+    }
+
     /// How long after it was sent the API may still count a request whose answer never comes.
     pub(super) fn late(&self, margin: &Margin) -> Duration {
         let per = self.spec.rate.per;

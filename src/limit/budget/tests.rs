@@ -244,3 +244,18 @@ proptest! {
         prop_assert!(count(&mut changed) <= burst as usize);
     }
 }
+
+#[test]
+fn what_was_saved_of_a_unit_may_leave_at_once() {
+    let budget = |limits: &str| budget(limits);
+    let tokens = Unit::named("tokens").unwrap();
+    let mut spent = budget("10/s burst 4, 600 tokens/min burst 60");
+    assert_eq!((spent.saved(Unit::REQUESTS, at(0)), spent.saved(tokens, at(0))), (4, 60));
+    assert_eq!(drain(&mut spent, 0), 4);
+    assert_eq!((spent.saved(Unit::REQUESTS, at(0)), spent.saved(Unit::REQUESTS, at(100))), (0, 1));
+    let charge = spent.take(at(1000), at(1000), Cost::MIN.with(tokens, 50), Scope::NONE);
+    spent.sent(charge, at(1000));
+    // A token each 100 ms.
+    assert_eq!((spent.saved(tokens, at(1000)), spent.saved(tokens, at(2000))), (10, 20));
+    assert_eq!(budget("10/s").saved(tokens, at(0)), 0, "nothing limits them");
+}

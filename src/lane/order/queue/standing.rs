@@ -10,6 +10,18 @@ use crate::{
 };
 
 impl<K: Copy + Eq + Hash, T> Queue<K, T> {
+    /// How many clients and flows are remembered in the front.
+    #[cfg(test)]
+    pub(in crate::lane::order) fn flows(&self) -> usize {
+        self.front.remembered()
+    }
+
+    /// How many places there are where strands may be parked.
+    #[cfg(test)]
+    pub(in crate::lane::order) fn spots(&self) -> usize {
+        self.spots.len()
+    }
+
     /// Looks whether the first of what is parked at a spot may leave: then its strand goes to the front.
     pub(super) fn look_at(
         &mut self,
