@@ -8,6 +8,7 @@ mod key;
 mod lanes;
 pub mod order;
 mod request;
+mod simulation;
 mod snapshot;
 mod state;
 #[cfg(test)]
@@ -20,5 +21,6 @@ pub use journal::{Journal, JournalEntry};
 pub use kept::{KeptLanes, UnreadLane, WrittenLane, write_down};
 pub use lanes::{Lanes, LookedUp};
 pub use request::{AddedRule, AdmitRequest, Draw, Draws, Preview, PreviewDecision, Refusal};
+pub use simulation::{SimulatedRequest, simulate};
 pub use snapshot::{LaneStats, NarrowUsage, OperatorPause, QueueStatus, Snapshot};
 pub use state::{Past, Usage};

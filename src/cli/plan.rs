@@ -1,5 +1,6 @@
 //! `andante plan`: how long a burst will take before it is sent, or what was sent before would have taken.
 
+mod flows;
 mod forecast;
 mod recorded;
 
@@ -13,6 +14,7 @@ use std::{
 use serde_json::json;
 
 use self::{
+    flows::{FlowsPlan, PlannedFlow},
     forecast::{Brake, BurstForecast, PlannedBurst},
     recorded::{RecordedPlan, RecordedRequests},
 };
@@ -34,8 +36,12 @@ pub struct Args {
     #[arg(long, value_name = "LIMITS", value_parser = limits)]
     limit: Limits,
     /// How many requests arrive at once; up to 10,000,000.
-    #[arg(long, value_name = "N", value_parser = requests, required_unless_present = "log")]
+    #[arg(long, value_name = "N", value_parser = requests, required_unless_present_any = ["log", "flow"])]
     requests: Option<NonZeroU32>,
+    /// A flow of so many requests, which arrives at once with the others; up to 1,000,000 in all. Its weight is 1 and its
+    /// urgency 3 unless it says otherwise, as in live=100@10,u=1. Several times for several flows.
+    #[arg(long, value_name = "NAME=REQUESTS[@WEIGHT][,u=URGENCY]", conflicts_with_all = ["requests", "log"])]
+    flow: Vec<PlannedFlow>,
     /// An access log of andante's: its requests arrive as they did.
     #[arg(long, value_name = "FILE", conflicts_with = "requests")]
     log: Option<PathBuf>,
@@ -67,6 +73,9 @@ Examples:
   andante plan --limit '500/min, 90000 tokens/min' --cost tokens=1200 --requests 1000
       requests that cost something else as well
 
+  andante plan --limit 10/s --flow batch=20000 --flow live=500@10 --flow alarm=5,u=0
+      flows that share the limit: how long the requests of each wait
+
   andante plan --limit 80/s --log access.log
       how long requests would have waited that came before";
 
@@ -82,7 +91,7 @@ const WORTH_TELLING: f64 = 0.05;
 /// # Errors
 /// If it would take centuries, or cannot be printed.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let Args { limit: mut limits, requests, log, host, latency, cost, json } = args;
+    let Args { limit: mut limits, requests, flow: flows, log, host, latency, cost, json } = args;
     limit::settle(&mut limits.limits);
     if let Some(limit) = too_small(&limits, &cost) {
         return Err(Failure::new(format!("a request that costs {cost} fits no window of {limit}")));
@@ -96,9 +105,16 @@ pub fn run(args: Args) -> Result<(), Failure> {
             }
             if json { plan.json().to_string() } else { plan.text() }
         }
+        (None, None) => {
+            let plan = FlowsPlan::new(&limits, flows, cost, latency.unwrap_or(LATENCY), since_1970(SystemTime::now()))?;
+            if plan.never_ends() {
+                return Err(too_slow(&plan.what(), &limits));
+            }
+            if json { plan.json().to_string() } else { plan.text() }
+        }
         (None, requests) => {
             let now = SystemTime::now();
-            let arrives = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let arrives = since_1970(now);
             let (requests, latency) = (requests.unwrap_or(NonZeroU32::MIN), latency.unwrap_or(LATENCY));
             let plan = Plan::new(limits, PlannedBurst { requests, cost, latency, arrives });
             if plan.forecast.last_leaves == BurstForecast::NEVER {
@@ -108,6 +124,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
     };
     writeln!(io::stdout().lock(), "{text}").map_err(Failure::writing)
+}
+
+fn since_1970(now: SystemTime) -> Duration {
+    now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 fn too_slow(what: &str, limits: &Limits) -> Failure {

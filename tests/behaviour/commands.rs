@@ -221,6 +221,22 @@ fn plan_computes_how_long_a_burst_takes() {
 }
 
 #[test]
+fn plan_says_how_long_each_flow_waits() {
+    let flows = ["--flow", "batch=1000", "--flow", "live=100@10", "--flow", "alarm=2,u=0"];
+    let plan = |more: &[&str]| outcome(andante(&[&["plan", "--limit", "10/s"][..], &flows[..], more].concat()));
+    let (code, stdout, stderr) = plan(&["--json"]);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    let said: Value = serde_json::from_str(&stdout).unwrap();
+    let longest = |flow: usize| said["flows"][flow]["would_wait_seconds"]["longest"].as_f64().unwrap();
+    // The alarms go first, but for one slot of 21. Of eleven others ten are those of live, and 1,102 take 110.1 s.
+    assert!((longest(0) - 110.1).abs() < 0.01 && (longest(1) - 11.1).abs() <= 0.3 && longest(2) <= 0.2, "{stdout}");
+    let (code, stdout, _) = plan(&[]);
+    assert!(code == Some(0) && stdout.starts_with("1,102 requests of 3 flows at 10/s: 1 min 50.1 s\n"), "{stdout}");
+    let (code, _, stderr) = outcome(andante(&["plan", "--limit", "10/s", "--flow", "live"]));
+    assert!(code == Some(2) && stderr.contains("write NAME=REQUESTS"), "{stderr}");
+}
+
+#[test]
 fn plan_reads_an_access_log_of_either_format() {
     let upstream = Upstream::ok();
     let host = upstream.address().ip().to_string();

@@ -244,14 +244,14 @@ impl<'a> RecordedPlan<'a> {
     }
 }
 
-fn sorted(of: impl Iterator<Item = Duration>) -> Vec<Duration> {
+pub(super) fn sorted(of: impl Iterator<Item = Duration>) -> Vec<Duration> {
     let mut sorted: Vec<_> = of.collect();
     sorted.sort_unstable();
     sorted
 }
 
 /// What this share of `sorted`, which is not empty, does not exceed.
-fn at(share: f64, sorted: &[Duration]) -> Duration {
+pub(super) fn at(share: f64, sorted: &[Duration]) -> Duration {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1]
 }

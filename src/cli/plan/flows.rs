@@ -1,0 +1,259 @@
+//! How long the requests of several flows wait that share limits. Not worked out by a formula: the lane itself runs ahead of
+//! time, with its order and its limits.
+
+use std::{num::NonZeroU16, str::FromStr, time::Duration};
+
+use serde_json::{Value, json};
+
+use super::recorded::{at, sorted};
+use crate::{
+    cli::{failure::Failure, wording},
+    clock::Instant,
+    lane::{
+        SimulatedRequest,
+        order::{Claim, FlowId, Urgency, Weight},
+        simulate,
+    },
+    limit::{Cost, InFlightLimit, Limits, MarginSpec},
+    policy::{Policy, Trust},
+};
+
+/// A flow whose requests all arrive at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PlannedFlow {
+    name: String,
+    requests: u32,
+    weight: NonZeroU16,
+    urgency: Urgency,
+}
+
+/// What becomes of several flows.
+pub(super) struct FlowsPlan<'a> {
+    limits: &'a Limits,
+    latency: Duration,
+    flows: Vec<(PlannedFlow, Vec<Duration>)>,
+}
+
+/// More would take this command itself minutes.
+const MOST_REQUESTS: u64 = 1_000_000;
+/// As long as anything waits.
+const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+impl FromStr for PlannedFlow {
+    type Err = String;
+
+    /// `batch=20000`, `live=100@10`, `alarm=5,u=0`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |hint: &str| format!("expected a flow, found {text:?}; {hint}");
+        let example = "write NAME=REQUESTS, as in live=100, live=100@10 for a weight, live=100,u=1 for an urgency";
+        let (name, rest) = text.split_once('=').ok_or_else(|| wrong(example))?;
+        let (rest, urgency) = match rest.split_once(',') {
+            Some((rest, urgency)) => (rest, urgency.trim().strip_prefix("u=").ok_or_else(|| wrong(example))?),
+            None => (rest, "3"),
+        };
+        let (requests, weight) = rest.split_once('@').unwrap_or((rest, "1"));
+        let requests = requests.trim().replace('_', "").parse().map_err(|_| wrong(example))?;
+        let weight = weight.trim().parse().map_err(|_| wrong("a weight is a number from 1 to 65535"))?;
+        let urgency = urgency.parse().ok().and_then(Urgency::new).ok_or_else(|| wrong("an urgency is from 0 to 7"))?;
+        if name.is_empty() || requests == 0 {
+            return Err(wrong(example));
+        }
+        Ok(Self { name: name.to_owned(), requests, weight, urgency })
+    }
+}
+
+// === impl FlowsPlan ===
+
+impl<'a> FlowsPlan<'a> {
+    /// Flows of one client whose requests `cost` so much each, and which arrive at `arrives` since 1970.
+    ///
+    /// # Errors
+    /// If they are too many, or if a flow is there twice.
+    pub(super) fn new(
+        limits: &'a Limits,
+        flows: Vec<PlannedFlow>,
+        cost: Cost,
+        latency: Duration,
+        arrives: Duration,
+    ) -> Result<Self, Failure> {
+        let all: u64 = flows.iter().map(|flow| u64::from(flow.requests)).sum();
+        if all > MOST_REQUESTS {
+            let what = format!("{} requests in all flows are more than this command plans", wording::count(all));
+            return Err(
+                Failure::new(what).hinting("1,000,000 are the most; --requests plans up to 10,000,000 of one flow")
+            );
+        }
+        let twice = |flow: &PlannedFlow| flows.iter().filter(|other| other.name == flow.name).count() > 1;
+        if let Some(flow) = flows.iter().find(|flow| twice(flow)) {
+            return Err(Failure::new(format!("the flow {} is there twice", flow.name)).hinting("write each flow once"));
+        }
+        let cost = cost.shared(&limits.limits);
+        let requests: Vec<(usize, SimulatedRequest)> = (0..)
+            .zip(&flows)
+            .flat_map(|(number, flow)| {
+                let (flow_weight, urgency) = (Weight(flow.weight), flow.urgency);
+                let claim = Claim { urgency, flow: FlowId(number as u64 + 1), flow_weight, ..Claim::USUAL };
+                std::iter::repeat_n((number, SimulatedRequest { claim, cost }), flow.requests as usize)
+            })
+            .collect();
+        let left = simulate(policy(limits).into(), arrives, latency, requests.iter().map(|(_, request)| *request));
+        let mut flows: Vec<_> = flows.into_iter().map(|flow| (flow, Vec::new())).collect();
+        for ((flow, _), left) in requests.iter().zip(left) {
+            let waited = if left == Instant::FAR { Duration::MAX } else { left.since(Instant::START) };
+            flows[*flow].1.push(waited);
+        }
+        let flows = flows.into_iter().map(|(flow, waits)| (flow, sorted(waits.into_iter()))).collect();
+        Ok(Self { limits, latency, flows })
+    }
+
+    /// Whether some of them would wait for centuries.
+    pub(super) fn never_ends(&self) -> bool {
+        self.flows.iter().any(|(_, waits)| waits.last().is_some_and(|longest| *longest > FOREVER))
+    }
+
+    /// `20,500 requests of 2 flows`.
+    pub(super) fn what(&self) -> String {
+        let all = self.flows.iter().map(|(flow, _)| u64::from(flow.requests)).sum();
+        format!("{} of {}", wording::several(all, "request"), wording::several(self.flows.len() as u64, "flow"))
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let last = self.flows.iter().filter_map(|(_, waits)| waits.last()).max().copied().unwrap_or_default();
+        let mut text = format!("{} at {}: {}\n", self.what(), self.limits, wording::duration(last));
+        let rows: Vec<[String; 7]> = self
+            .flows
+            .iter()
+            .map(|(flow, waits)| {
+                let [median, p95, longest] = [0.5, 0.95, 1.0].map(|share| wording::duration(at(share, waits)));
+                let requests = wording::count(flow.requests.into());
+                [
+                    flow.name.clone(),
+                    requests,
+                    flow.weight.to_string(),
+                    flow.urgency.get().to_string(),
+                    median,
+                    p95,
+                    longest,
+                ]
+            })
+            .collect();
+        let head = ["flow", "requests", "weight", "urgency", "waits (median)", "p95", "at most"].map(str::to_owned);
+        let rows: Vec<&[String; 7]> = std::iter::once(&head).chain(&rows).collect();
+        let widths: Vec<usize> =
+            (0..7).map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
+        for row in rows {
+            let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+            text.push_str(&format!("\n  {}", cells.join("  ").trim_end()));
+        }
+        text
+    }
+
+    /// For scripts: seconds.
+    pub(super) fn json(&self) -> Value {
+        let flow = |(flow, waits): &(PlannedFlow, Vec<Duration>)| {
+            let [median, p95, longest] = [0.5, 0.95, 1.0].map(|share| at(share, waits).as_secs_f64());
+            json!({
+                "flow": flow.name,
+                "requests": flow.requests,
+                "weight": flow.weight,
+                "urgency": flow.urgency.get(),
+                "would_wait_seconds": { "median": median, "p95": p95, "longest": longest },
+            })
+        };
+        json!({
+            "limits": self.limits.to_string(),
+            "latency_seconds": self.latency.as_secs_f64(),
+            "flows": self.flows.iter().map(flow).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Nothing but these limits, exactly kept.
+fn policy(limits: &Limits) -> Policy {
+    let mut policy = Policy::new("plan", Vec::new());
+    (policy.limits, policy.calendar) = (limits.limits.clone(), limits.calendar.clone());
+    policy.in_flight = limits.fixed_in_flight().map(InFlightLimit::Fixed);
+    (policy.max_wait, policy.max_waiting) = (Duration::MAX, usize::MAX);
+    (policy.margin, policy.trust) = (MarginSpec::Fixed(Duration::ZERO), Trust::Waits);
+    policy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::forecast::{BurstForecast, PlannedBurst};
+    use super::*;
+
+    const LATENCY: Duration = Duration::from_millis(200);
+
+    fn plan(limits: &str, flows: &[&str]) -> Vec<[f64; 3]> {
+        let mut limits: Limits = limits.parse().unwrap();
+        crate::limit::settle(&mut limits.limits);
+        let flows = flows.iter().map(|flow| flow.parse().unwrap()).collect();
+        let plan = FlowsPlan::new(&limits, flows, Cost::MIN, LATENCY, Duration::ZERO).unwrap();
+        let waits =
+            |(_, waits): &(PlannedFlow, Vec<Duration>)| [0.5, 0.95, 1.0].map(|share| at(share, waits).as_secs_f64());
+        plan.flows.iter().map(waits).collect()
+    }
+
+    fn last(limits: &str, flows: &[&str]) -> Vec<f64> {
+        plan(limits, flows).iter().map(|[_, _, longest]| *longest).collect()
+    }
+
+    #[test]
+    fn one_flow_waits_as_long_as_a_burst_does() {
+        for (text, requests) in [("10/s", 200), ("10/s burst 5, 100/min", 300), ("in-flight 2", 9), ("7/s strict", 50)]
+        {
+            let mut limits: Limits = text.parse().unwrap();
+            crate::limit::settle(&mut limits.limits);
+            let requests = std::num::NonZeroU32::new(requests).unwrap();
+            let burst = PlannedBurst { requests, cost: Cost::MIN, latency: LATENCY, arrives: Duration::ZERO };
+            let expected = BurstForecast::last_leaves(&limits, &burst).as_secs_f64();
+            let found = last(text, &[&format!("a={requests}")])[0];
+            assert!((found - expected).abs() < 0.01, "{text}: {found} s in the place of {expected} s");
+        }
+    }
+
+    #[test]
+    fn flows_share_by_their_weights() {
+        // Of eleven slots ten are those of live: its 100 are through after 110, or 10.9 s. Then all are the other's.
+        let [batch, live] = last("10/s", &["batch=1000", "live=100@10"])[..] else { panic!("two flows") };
+        assert!((live - 10.9).abs() <= 0.2 && (batch - 109.9).abs() < 1e-3, "{live} {batch}");
+        let equal = last("10/s", &["a=100", "b=100", "c=100"]);
+        assert!(equal.iter().all(|last| (29.6..=29.9001).contains(last)), "{equal:?}");
+    }
+
+    #[test]
+    fn the_urgent_go_first_and_the_least_urgent_get_their_share() {
+        let [batch, alarm] = plan("10/s", &["batch=2100", "alarm=5,u=0"])[..] else { panic!("two flows") };
+        assert!(alarm[2] <= 0.5 && (batch[2] - 210.4).abs() < 1e-3, "{alarm:?} {batch:?}");
+        // Of 21 slots one is for the lower urgency: the first of its 50 leave meanwhile.
+        let [low, high] = plan("10/s", &["low=50,u=7", "high=2000,u=3"])[..] else { panic!("two flows") };
+        assert!(low[2] <= 106.0 && low[0] >= 45.0, "{low:?} {high:?}");
+    }
+
+    #[test]
+    fn what_is_no_flow_is_not_taken_for_one() {
+        let flow = |text: &str| text.parse::<PlannedFlow>();
+        let live = flow("live=1_000@10,u=1").unwrap();
+        assert_eq!((live.requests, live.weight.get(), live.urgency.get()), (1000, 10, 1));
+        for text in ["", "live", "=5", "live=0", "live=x", "live=5@0", "live=5,u=8", "live=5,1"] {
+            assert!(flow(text).unwrap_err().contains("expected a flow"), "{text}");
+        }
+        let twice = vec![live.clone(), live];
+        assert!(FlowsPlan::new(&Limits::default(), twice, Cost::MIN, LATENCY, Duration::ZERO).is_err());
+    }
+
+    #[test]
+    fn people_get_a_row_for_each_flow() {
+        let limits: Limits = "10/s".parse().unwrap();
+        let flows = vec!["a=1".parse().unwrap(), "longer=21@2".parse().unwrap()];
+        let plan = FlowsPlan::new(&limits, flows, Cost::MIN, LATENCY, Duration::ZERO).unwrap();
+        let text = plan.text();
+        assert!(
+            text.starts_with("22 requests of 2 flows at 10/s: 2.1 s\n\n  flow    requests  weight  urgency  "),
+            "{text}"
+        );
+        assert_eq!(text.lines().count(), 5, "{text}");
+    }
+}

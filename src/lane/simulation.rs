@@ -1,0 +1,123 @@
+//! A lane that runs ahead of time: the same state machine as that of a [`Lane`](super::Lane), told a time of its own. Reads no
+//! clock, and sends nothing.
+
+use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
+
+use super::{
+    order::{Claim, Turn},
+    request::AdmitRequest,
+    state::{Decision, Effects, End, Slot, State, Timer},
+};
+use crate::{
+    clock::Instant,
+    learn::{AnswerReport, RouteKey},
+    limit::Cost,
+    policy::Policy,
+};
+
+/// A request that waits from the beginning.
+#[derive(Clone, Copy, Debug)]
+pub struct SimulatedRequest {
+    /// By what it claims its turn.
+    pub claim: Claim,
+    /// What it costs.
+    pub cost: Cost,
+}
+
+/// What a simulated lane does, and when.
+struct Simulation {
+    state: State<usize>,
+    now: Instant,
+    /// When the timer rings.
+    timer: Option<Instant>,
+    /// The answers that are to come, the first one first, and their slots.
+    answers: BinaryHeap<Reverse<(Instant, usize)>>,
+    under_way: Vec<Option<(Slot, Instant)>>,
+    latency: Duration,
+    left: Vec<Instant>,
+}
+
+/// When each of these requests leaves, which all wait in an idle lane of `policy` before the first may leave; answers take
+/// `latency`. `epoch` is the time since 1970 at that moment. [`Instant::FAR`] if it never does.
+pub fn simulate(
+    policy: Arc<Policy>,
+    epoch: Duration,
+    latency: Duration,
+    requests: impl ExactSizeIterator<Item = SimulatedRequest>,
+) -> Vec<Instant> {
+    let count = requests.len();
+    let mut simulation = Simulation {
+        state: State::new(policy, Instant::START, epoch),
+        now: Instant::START,
+        timer: None,
+        answers: BinaryHeap::new(),
+        under_way: std::iter::repeat_with(|| None).take(count).collect(),
+        latency,
+        left: vec![Instant::FAR; count],
+    };
+    simulation.state.hold(Instant::FAR);
+    requests.enumerate().for_each(|(number, request)| simulation.ask(number, request));
+    simulation.state.release(Instant::START);
+    simulation.run();
+    simulation.left
+}
+
+// === impl Simulation ===
+
+impl Simulation {
+    fn ask(&mut self, number: usize, SimulatedRequest { claim, cost }: SimulatedRequest) {
+        let kind = RouteKey::NONE;
+        let ask = AdmitRequest { cost, kind, claim, deadline: Instant::FAR, turn: Turn::New, draws: None };
+        match self.state.asked(self.now, &ask) {
+            Decision::Send(slot) => self.leave(number, slot),
+            Decision::Wait(offer) => {
+                self.state.enqueued(self.now, &ask, offer, number);
+            }
+            Decision::Refuse(_) => {}
+        }
+    }
+
+    fn run(&mut self) {
+        let effects = self.state.effects(self.now);
+        self.execute(effects);
+        loop {
+            let answer = self.answers.peek().map(|Reverse((at, _))| *at);
+            let timer = self.timer.filter(|at| *at != Instant::FAR);
+            let Some(at) = [answer, timer].into_iter().flatten().min() else { return };
+            self.now = at.max(self.now);
+            let effects = if timer.is_some_and(|timer| timer <= at) {
+                self.timer = None;
+                self.state.woken(self.now, at)
+            } else {
+                self.answer();
+                self.state.effects(self.now)
+            };
+            self.execute(effects);
+        }
+    }
+
+    fn execute(&mut self, effects: Effects<usize>) {
+        for grant in effects.grants {
+            self.leave(grant.ticket, grant.slot);
+        }
+        match effects.timer {
+            Timer::Keep => {}
+            Timer::Set(at) => self.timer = Some(at),
+            Timer::Ring => self.timer = self.timer.map(|_| self.now),
+        }
+    }
+
+    fn leave(&mut self, number: usize, slot: Slot) {
+        self.state.sent(self.now, &slot);
+        self.left[number] = self.now;
+        self.under_way[number] = Some((slot, self.now));
+        self.answers.push(Reverse((self.now + self.latency, number)));
+    }
+
+    fn answer(&mut self) {
+        let Some(Reverse((_, number))) = self.answers.pop() else { return };
+        let Some((slot, sent)) = self.under_way[number].take() else { return };
+        self.state.answered(self.now, &slot, sent, &AnswerReport::SERVED);
+        self.state.settled(self.now, &slot, End::Answered);
+    }
+}
