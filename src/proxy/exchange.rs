@@ -15,6 +15,7 @@ use crate::{
     proxy::{
         context::Proxy,
         message::{
+            alarm::Alarm,
             interim::Interim,
             progress::{Phase, Progress},
         },
@@ -36,6 +37,8 @@ pub(crate) struct Exchange {
     pub(crate) shared: bool,
     /// What the worker is told before its answer.
     pub(crate) interim: Interim,
+    /// Has a stream look whether it has taken too long: its connection looks at the clock for all of them.
+    pub(crate) alarm: Alarm,
     /// Whether what is written answers a request that was read.
     answering: AtomicBool,
     /// What serves the connection when its last answer is written.
@@ -58,6 +61,7 @@ impl Exchange {
             stats: RequestStats::default(),
             shared: false,
             interim: Interim::default(),
+            alarm: Alarm::default(),
             answering: AtomicBool::new(false),
             takeover: Mutex::default(),
             unwritten: AtomicUsize::new(0),

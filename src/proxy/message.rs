@@ -1,5 +1,6 @@
 //! HTTP messages on their way: fields, bodies, and how far an exchange has come. Knows of no connection.
 
+pub(crate) mod alarm;
 pub(crate) mod appetite;
 pub(crate) mod body_beginning;
 pub(crate) mod cache_control;

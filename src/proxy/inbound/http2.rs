@@ -12,8 +12,8 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Frame, SizeHint};
-use hyper::{body::Incoming, server::conn::http2, service::service_fn};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::{body::Incoming, rt::Executor, server::conn::http2, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower::Service;
@@ -25,7 +25,7 @@ use crate::{
     proxy::{
         call::Arrival,
         exchange::Exchange,
-        inbound::watchdog::{self, Watchdog},
+        inbound::watchdog::{self, NextLook, Watchdog},
         message::{progress::Phase, request_body::RequestBody},
         outbound::response_body::ResponseBody,
         protocol::MAX_HEAD,
@@ -51,6 +51,10 @@ const PING: Duration = Duration::from_secs(30);
 #[derive(Default)]
 struct Streams(Mutex<Vec<Weak<Exchange>>>);
 
+/// Runs each stream in a task of its own.
+#[derive(Clone)]
+struct StreamExecutor;
+
 /// An answer's body, which ends when it has not moved for too long, and with it no more than its stream.
 struct Watched {
     body: ResponseBody,
@@ -62,15 +66,17 @@ pub(crate) async fn serve<S>(session: Arc<Session>, stream: S)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let (proxy, streams) = (session.proxy.clone(), Streams::default());
+    let (proxy, streams, next_look) = (session.proxy.clone(), Streams::default(), Arc::new(NextLook::default()));
+    let usual = watchdog::tick(&proxy);
+    next_look.set(proxy.clock.now() + usual);
     let service = service_fn(|request: Request<Incoming>| {
         let exchange = Arc::new(Exchange::new(session.clone()));
         streams.add(&exchange);
         exchange.stats.begin(exchange.progress.awaits_answer());
         let request = Box::new(request.map(|body| RequestBody::new(body, exchange.progress.clone())));
-        answer(Arrival { exchange, request })
+        answer(Arrival { exchange, request }, next_look.clone())
     });
-    let connection = http2::Builder::new(TokioExecutor::new())
+    let connection = http2::Builder::new(StreamExecutor)
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
         .initial_stream_window_size(STREAM_WINDOW)
@@ -82,7 +88,6 @@ where
         .serve_connection(TokioIo::new(stream), service);
 
     let mut connection = pin!(connection);
-    let usual = watchdog::tick(&proxy);
     let mut tick = tokio::time::interval(usual);
     let mut drain = pin!(proxy.drain.notified());
     drain.as_mut().enable();
@@ -95,6 +100,8 @@ where
         if proxy.is_draining() && !draining {
             draining = true;
             connection.as_mut().graceful_shutdown();
+            // Each has to be over when the drain is.
+            streams.look_again(Instant::FAR);
             tick = tokio::time::interval(DRAIN_TICK);
         }
         // First, so that what streams have been told is written before they are cut.
@@ -106,6 +113,8 @@ where
         }
         while tick.poll_tick(cx).is_ready() {
             let now = proxy.clock.now();
+            next_look.set(now + tick.period());
+            streams.look_again(if now >= proxy.drain.cut_off() { Instant::FAR } else { now });
             match streams.look(now - usual) {
                 StreamActivity::Stuck => return Poll::Ready(()),
                 StreamActivity::Busy => idle_until = now + timeouts.keep_alive,
@@ -128,21 +137,13 @@ where
     .await;
 }
 
-/// Takes one stream's request through the stack.
-async fn answer(arrival: Arrival) -> io::Result<Response<Watched>> {
+/// Takes one stream's request through the stack. `next_look` is when its connection looks whether it is late.
+async fn answer(arrival: Arrival, next_look: Arc<NextLook>) -> io::Result<Response<Watched>> {
     let exchange = arrival.exchange.clone();
-    let mut watch = Watchdog::new(exchange.clone());
+    let mut watch = Watchdog::of_stream(exchange.clone(), next_look);
     let mut stack = stack();
     let mut answer = pin!(stack.call(arrival));
-    let mut drain = pin!(exchange.proxy.drain.notified());
-    drain.as_mut().enable();
-    let mut draining = false;
     let answer = poll_fn(|cx| {
-        let _ = drain.as_mut().poll(cx);
-        if exchange.proxy.is_draining() && !draining {
-            draining = true;
-            watch.look_again();
-        }
         if watch.poll_over(cx).is_ready() {
             return Poll::Ready(Err(io::Error::from(io::ErrorKind::TimedOut)));
         }
@@ -165,6 +166,18 @@ enum StreamActivity {
     /// One has not moved for longer than its body would have put up with, if hyper still asked for that: the session does
     /// not read.
     Stuck,
+}
+
+// === impl StreamExecutor ===
+
+impl<F> Executor<F> for StreamExecutor
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        // Boxed: it would be moved four times on its way into the task.
+        tokio::spawn(Box::pin(stream));
+    }
 }
 
 // === impl Watched ===
@@ -199,6 +212,13 @@ impl Streams {
             streams.retain(|stream| stream.strong_count() > 0);
         }
         streams.push(Arc::downgrade(exchange));
+    }
+
+    /// Has those look at the clock that have to be over by `now`.
+    fn look_again(&self, now: Instant) {
+        let streams = self.0.lock();
+        let late = streams.iter().filter_map(Weak::upgrade).filter(|exchange| exchange.progress.deadline() <= now);
+        late.for_each(|exchange| exchange.alarm.ring());
     }
 
     /// Whether any of them has not been answered yet.

@@ -2,7 +2,10 @@
 
 use std::{
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -22,11 +25,36 @@ const TICK: Duration = Duration::from_secs(10);
 pub(crate) struct Watchdog {
     exchange: Arc<Exchange>,
     tick: Duration,
-    timer: Pin<Box<Sleep>>,
-    /// When it rings.
-    rings: Instant,
-    /// It wakes the task when it rings.
-    wakes: bool,
+    bell: Bell,
+}
+
+/// What has it look at the clock.
+enum Bell {
+    Timer {
+        timer: Pin<Box<Sleep>>,
+        /// When it rings.
+        rings: Instant,
+        /// It wakes the task when it rings.
+        wakes: bool,
+    },
+    /// The exchange's alarm, which its connection rings if it is late when the connection looks at all of its streams.
+    Alarm(Arc<NextLook>),
+}
+
+/// When a connection looks next whether its streams are late.
+#[derive(Default)]
+pub(crate) struct NextLook(AtomicU64);
+
+// === impl NextLook ===
+
+impl NextLook {
+    pub(crate) fn set(&self, at: Instant) {
+        self.0.store(at.as_nanos(), Ordering::Relaxed);
+    }
+
+    fn at(&self) -> Instant {
+        Instant::from_nanos(self.0.load(Ordering::Relaxed))
+    }
 }
 
 // === impl Watchdog ===
@@ -34,14 +62,25 @@ pub(crate) struct Watchdog {
 impl Watchdog {
     pub(crate) fn new(exchange: Arc<Exchange>) -> Self {
         let tick = tick(&exchange.proxy);
-        let rings = exchange.proxy.clock.now() + tick;
-        Self { exchange, tick, timer: Box::pin(tokio::time::sleep(tick)), rings, wakes: false }
+        let (timer, rings) = (Box::pin(tokio::time::sleep(tick)), exchange.proxy.clock.now() + tick);
+        Self { exchange, tick, bell: Bell::Timer { timer, rings, wakes: false } }
+    }
+
+    /// One for a stream, whose connection looks after it at `next_look`: it needs a timer only for what has to be over
+    /// before that.
+    pub(crate) fn of_stream(exchange: Arc<Exchange>, next_look: Arc<NextLook>) -> Self {
+        let tick = tick(&exchange.proxy);
+        let mut watch = Self { exchange, tick, bell: Bell::Alarm(next_look) };
+        if watch.exchange.proxy.is_draining() {
+            watch.look_again();
+        }
+        watch
     }
 
     /// Ready when the current phase has taken too long and there is no request to fail. Before that it makes the
     /// request under way fail, so it is to be polled before that.
     pub(crate) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while self.poll_timer(cx).is_ready() {
+        while self.poll_bell(cx).is_ready() {
             let exchange = &self.exchange;
             let (now, cut_off) = (exchange.proxy.clock.now(), exchange.proxy.drain.cut_off());
             if now >= exchange.progress.deadline().min(cut_off) && !exchange.progress.give_up(now >= cut_off) {
@@ -60,32 +99,49 @@ impl Watchdog {
     /// A phase that has begun may have to end before the next look at the clock: a short `Prefer: wait`, for instance. To
     /// be called after whatever can begin one.
     pub(crate) fn catch_up(&mut self) {
-        if self.exchange.progress.deadline() < self.rings {
+        let rings = match &self.bell {
+            Bell::Timer { rings, .. } => *rings,
+            Bell::Alarm(next_look) => next_look.at(),
+        };
+        if self.exchange.progress.deadline() < rings {
             self.look_again();
         }
     }
 
-    /// Ready when the timer has rung. Asked once, it wakes the task, which asks far more often than it rings.
-    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.wakes && !self.timer.is_elapsed() {
-            return Poll::Pending;
+    /// Ready when it is time to look. A timer is asked once, and wakes the task, which asks far more often than it rings.
+    fn poll_bell(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.bell {
+            Bell::Timer { timer, wakes: true, .. } if !timer.is_elapsed() => Poll::Pending,
+            Bell::Timer { timer, wakes, .. } => {
+                *wakes = true;
+                pin!(unconstrained(timer.as_mut())).poll(cx)
+            }
+            Bell::Alarm(_) => self.exchange.alarm.poll(cx),
         }
-        self.wakes = true;
-        pin!(unconstrained(self.timer.as_mut())).poll(cx)
     }
 
     /// Looks at the clock when the current phase ends, or at the next tick.
     pub(crate) fn look_again(&mut self) {
         let exchange = &self.exchange;
         let now = exchange.proxy.clock.now();
-        self.rings = exchange
+        let next = exchange
             .progress
             .deadline()
             .min(exchange.proxy.drain.cut_off())
             .min(now + self.tick)
             .max(now + Duration::from_millis(1));
-        self.timer.as_mut().reset(exchange.proxy.clock.to_tokio(self.rings));
-        self.wakes = false;
+        let at = exchange.proxy.clock.to_tokio(next);
+        match &mut self.bell {
+            Bell::Timer { timer, rings, wakes } => {
+                timer.as_mut().reset(at);
+                (*rings, *wakes) = (next, false);
+            }
+            Bell::Alarm(next_look) if next_look.at() <= next => {}
+            Bell::Alarm(_) => {
+                let timer = Box::pin(tokio::time::sleep_until(at));
+                self.bell = Bell::Timer { timer, rings: next, wakes: false };
+            }
+        }
     }
 }
 

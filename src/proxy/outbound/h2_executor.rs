@@ -43,7 +43,8 @@ where
     fn execute(&self, future: F) {
         // The first that hyper hands over is the connection's; what follows belongs to single requests.
         if self.0.begun.swap(true, Ordering::Relaxed) {
-            tokio::spawn(future);
+            // Boxed: it is as large as the connection itself, and would be moved four times on its way into the task.
+            tokio::spawn(Box::pin(future));
         } else {
             *self.0.frames.lock() = Some(Box::pin(future));
         }

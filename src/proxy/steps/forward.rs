@@ -169,7 +169,8 @@ async fn send(
             Box::pin(renew(exchange, route, permit, deadline)).await?;
         }
         route.prepare_for(connection.protocol(), &mut request);
-        let copy = unsent_copy(&request, connection.protocol(), exchange);
+        // What is copied anyway is not sent anew from here.
+        let copy = if unseen > 0 { unsent_copy(&request, connection.protocol(), exchange) } else { None };
         if connection.protocol() == Protocol::Http1 {
             pass_on_interim(exchange, &mut request);
         }
@@ -182,7 +183,7 @@ async fn send(
                 request = Box::new(error.take_message().expect("looked at just now"));
             }
             Err(error) => match copy {
-                Some(copy) if unseen > 0 && failure::is_not_processed(error.error()) => {
+                Some(copy) if failure::is_not_processed(error.error()) => {
                     unseen_before = unseen < UNSEEN;
                     unseen -= 1;
                     request = copy;
