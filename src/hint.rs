@@ -47,6 +47,16 @@ pub struct Answer<'a> {
 /// fields and one over the body, and allocates nothing.
 pub fn read(answer: &Answer<'_>) -> Hint {
     let &Answer { status, headers, body, arrived } = answer;
+    read_at(status, headers, body, || arrived)
+}
+
+/// The same, with the time of day at its arrival as a question: it is asked only if there is something to read.
+pub fn read_at(
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: Option<&[u8]>,
+    arrived: impl FnOnce() -> Duration,
+) -> Hint {
     let mut fields = Fields::pick(headers);
     let body = body.filter(|body| !body.is_empty());
     let says_nothing = body.is_none_or(|body| !body::may_say(status, body));
@@ -57,7 +67,7 @@ pub fn read(answer: &Answer<'_>) -> Hint {
         // A cached answer describes another client's limits, at another time.
         fields = Fields::default();
     }
-    let now = Now { arrived, date: text(headers, &DATE).and_then(time::instant) };
+    let now = Now { arrived: arrived(), date: text(headers, &DATE).and_then(time::instant) };
     let announced = fields.split_off_announced();
     let mut evidence = Evidence::default();
     look(fields, status, now, &mut evidence);

@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use http::HeaderMap;
+use http::{
+    HeaderMap, HeaderName,
+    header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, ETAG, SERVER, VARY},
+};
 
 /// What a name has to contain to be looked at, four letters of it at a time.
 const MARKS: [u32; 10] = [
@@ -44,7 +47,8 @@ impl<'a> Fields<'a> {
         let mut list = Vec::<Field<'_>>::new();
         // The lines of one name come one after the other.
         // Metadata that a user stored with an object (`x-amz-meta-`) says nothing about limits.
-        let marked = headers.iter().filter(|(name, _)| is_marked(name.as_str()) && !name.as_str().contains("-meta-"));
+        let marked = headers.iter().filter(|(name, _)| !is_common(name) && is_marked(name.as_str()));
+        let marked = marked.filter(|(name, _)| !name.as_str().contains("-meta-"));
         for (name, line) in marked {
             // What is no text is not about limits.
             let line = std::str::from_utf8(line.as_bytes()).unwrap_or_default().trim();
@@ -95,9 +99,6 @@ impl<'a> Fields<'a> {
 }
 
 fn is_marked(name: &str) -> bool {
-    if is_common(name) {
-        return false;
-    }
     let mut last = 0_u32;
     name.bytes().any(|letter| {
         last = last << 8 | u32::from(letter);
@@ -106,12 +107,10 @@ fn is_marked(name: &str) -> bool {
     })
 }
 
-/// Whether nearly every answer has a field of this `name`, which is about no limit: comparing is quicker than searching.
-fn is_common(name: &str) -> bool {
-    matches!(
-        name,
-        "date" | "server" | "content-type" | "content-length" | "connection" | "cache-control" | "vary" | "etag"
-    )
+/// Whether nearly every answer has a field of this `name`, which is about no limit: names that the library knows are
+/// compared as numbers.
+fn is_common(name: &HeaderName) -> bool {
+    matches!(*name, DATE | SERVER | CONTENT_TYPE | CONTENT_LENGTH | CONNECTION | CACHE_CONTROL | VARY | ETAG)
 }
 
 /// The last letters of the marks, and those before them, a bit each.

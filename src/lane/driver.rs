@@ -158,7 +158,11 @@ impl Lane {
 
     /// Asks for a slot. Must be called on a tokio runtime, which drives the lane while requests wait.
     pub fn admit(self: &Arc<Self>, ask: AdmitRequest) -> Admission {
-        let now = self.clock.now();
+        self.admit_at(self.clock.now(), ask)
+    }
+
+    /// The same, `now`.
+    pub fn admit_at(self: &Arc<Self>, now: Instant, ask: AdmitRequest) -> Admission {
         let mut state = self.shared.state.lock();
         match state.asked(now, &ask) {
             Decision::Send(slot) => {
@@ -190,12 +194,9 @@ impl Lane {
         self.clock.now()
     }
 
-    /// A request is being written. Returns when.
-    pub(super) fn sent(self: &Arc<Self>, slot: &Slot) -> Instant {
-        self.tell(|state, now| {
-            state.sent(now, slot);
-            now
-        })
+    /// A request is being written.
+    pub(super) fn sent(self: &Arc<Self>, now: Instant, slot: &Slot) {
+        self.tell_at(now, |state| state.sent(now, slot));
     }
 
     /// What was sent has not been written after all. Returns whether its slot still holds.
@@ -204,12 +205,9 @@ impl Lane {
     }
 
     /// The answer of what left at `sent` is here.
-    pub(super) fn answered(self: &Arc<Self>, slot: &Slot, sent: Instant, heard: &AnswerReport<'_>) {
-        let took = self.tell(|state, now| {
-            state.answered(now, slot, sent, heard);
-            now.since(sent)
-        });
-        self.metrics.upstream_seconds.observe(took.as_secs_f64());
+    pub(super) fn answered(self: &Arc<Self>, now: Instant, slot: &Slot, sent: Instant, heard: &AnswerReport<'_>) {
+        self.tell_at(now, |state| state.answered(now, slot, sent, heard));
+        self.metrics.upstream_seconds.observe(now.since(sent).as_secs_f64());
     }
 
     /// The answer has said what its request used.

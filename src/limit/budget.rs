@@ -186,10 +186,7 @@ impl Budget {
         holding(&mut self.limits, self.yields, scope).fold(renewed, |at, limit| {
             // A request that takes nothing of a unit does not wait for it.
             let Some(amount) = cost.of(limit.spec.unit) else { return at };
-            let margin = margin.of(limit.spec.rate.per);
-            let window = limit.window.earliest(now, amount, margin);
-            let spread = limit.window.spread(now, 0, limit.reserve(), margin, limit.taken);
-            at.max(limit.gcra.earliest(now)).max(window).max(spread)
+            at.max(limit.earliest(now, amount, margin))
         })
     }
 

@@ -36,7 +36,8 @@ impl SpendHistory {
         let units = u64::from(cost.get());
         match self.entries.back_mut() {
             Some(newest) if now.since(newest.first) < FINEST => {
-                newest.last = now;
+                // Two threads may have read the clock in one order and come here in the other.
+                newest.last = newest.last.max(now);
                 newest.units += units;
                 newest.seq = newest.seq.or(Some(seq));
             }

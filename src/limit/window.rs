@@ -77,6 +77,13 @@ impl Window {
         }
     }
 
+    /// Whether `cost` more fit and leave more than `reserve`, even if nothing has left the window since it was last looked
+    /// at. A window that is shared is always looked at: what has left it is given back.
+    pub fn has_plenty(&self, cost: Amount, reserve: u32) -> bool {
+        let taken = self.used + u64::from(cost.get()) + u64::from(reserve);
+        self.shared.is_none() && taken < u64::from(self.count)
+    }
+
     /// When a request with `ahead` cost units before it leaves if the last `reserve` units are spread over the time until
     /// something comes back. Nothing that comes back is lost by that. The last unit was taken at `taken`.
     pub fn spread(&self, now: Instant, ahead: u64, reserve: u32, margin: Duration, taken: Instant) -> Instant {

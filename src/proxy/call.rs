@@ -45,6 +45,12 @@ pub(crate) struct Call {
     pub(crate) turn: Turn,
     /// Until when it is willing to wait for its slots, however often it is sent (RFC 7240, `Prefer: wait`; `max-wait`).
     pub(crate) deadline: Instant,
+    /// When it came, if nothing has been waited for since.
+    pub(crate) now: Option<Instant>,
+    /// It has been looked through for credentials, and has none.
+    pub(crate) anonymous: bool,
+    /// It asks for another protocol.
+    pub(crate) upgrades: bool,
     /// What keeps the worker on the gateway that it has come by.
     pub(crate) location: Option<Arc<LocationRewriter>>,
     /// Which attempt it is, if it was sent before.
@@ -68,6 +74,8 @@ pub(crate) struct Admitted {
     pub(crate) call: BoxedCall,
     pub(crate) permit: Permit,
     pub(crate) wait: Wait,
+    /// When it came, if nothing has been waited for since.
+    pub(crate) now: Option<Instant>,
 }
 
 /// One step of the stack, with all that are below it: takes a request at a stage of its way, and gives back what came of

@@ -17,7 +17,7 @@ use super::{
     steps::{
         ask::{self, Asking, RequestTerms},
         costs::SeenBody,
-        draws, keyed_hash,
+        credential, draws, keyed_hash,
         read::{check_tunnel, rewrite},
     },
 };
@@ -153,7 +153,7 @@ pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAd
     };
     // Fields for andante alone are not in what is sent.
     let fields = if seen.method() == Method::CONNECT { seen.headers() } else { request.headers() };
-    let terms = ask::terms(fields, client, &lane, &added);
+    let terms = ask::terms(fields, FoundFields::of(fields), client, &lane, &added);
     let (claim, patience) = match &terms {
         Ok(terms) => (terms.claim, terms.patience),
         Err(_) => (Claim::USUAL, lane.policy().max_wait),
@@ -168,7 +168,9 @@ pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAd
         Ok(RequestTerms { cost, .. }) => {
             let deadline = context.clock.now() + patience;
             let body = SeenBody { length, ..SeenBody::default() };
-            let asking = Asking { lane: &lane, added: &added, claim, cost, body, turn: Turn::New, deadline };
+            let credential = credential::hash(seen.headers());
+            let (added, turn) = (&*added, Turn::New);
+            let asking = Asking { lane: &lane, added, claim, cost, credential, body, turn, deadline };
             ask::of(&seen, asking).map(|ask| {
                 let preview = lane.preview(&ask);
                 (ask, preview)

@@ -7,7 +7,7 @@ mod claim;
 mod coalesce;
 pub(crate) mod costs;
 pub(crate) mod count;
-mod credential;
+pub(crate) mod credential;
 pub(crate) mod draws;
 pub(crate) mod forward;
 mod idempotency;

@@ -87,8 +87,14 @@ impl Permit {
 
     /// The request is being written, on a connection that is ready.
     pub fn sent(&mut self) {
+        self.sent_at(self.lane.now());
+    }
+
+    /// The same, `now`.
+    pub fn sent_at(&mut self, now: Instant) {
         if self.stage == Stage::Held {
-            self.stage = Stage::Sent(self.lane.sent(&self.slot));
+            self.stage = Stage::Sent(now);
+            self.lane.sent(now, &self.slot);
         }
     }
 
@@ -123,9 +129,14 @@ impl Permit {
     /// `written` is when its last byte was written: counted from [`sent`](Self::sent), a process that was stopped in
     /// between would count from too early.
     pub fn answered(&mut self, heard: &AnswerReport<'_>, written: Instant) {
+        self.answered_at(self.lane.now(), heard, written);
+    }
+
+    /// The same, `now`.
+    pub fn answered_at(&mut self, now: Instant, heard: &AnswerReport<'_>, written: Instant) {
         if let Stage::Sent(at) = self.stage {
             self.stage = Stage::Answered;
-            self.lane.answered(&self.slot, at.max(written), heard);
+            self.lane.answered(now, &self.slot, at.max(written), heard);
         }
     }
 

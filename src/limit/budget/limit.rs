@@ -43,6 +43,19 @@ impl Limit {
         }
     }
 
+    /// The first instant, not before `now`, at which it has room for `amount`; [`Instant::FAR`] if something that has no
+    /// time yet must happen first.
+    pub(super) fn earliest(&mut self, now: Instant, amount: Amount, margin: &Margin) -> Instant {
+        let (spaced, reserve) = (self.gcra.earliest(now), self.reserve());
+        if self.window.has_plenty(amount, reserve) {
+            return spaced;
+        }
+        let margin = margin.of(self.spec.rate.per);
+        // In this order: the window forgets what has left it.
+        let window = self.window.earliest(now, amount, margin);
+        spaced.max(window).max(self.window.spread(now, 0, reserve, margin, self.taken))
+    }
+
     /// What a request that costs `amount` takes of it: one that costs more than there is takes a whole window of it.
     pub(super) fn whole(&self, amount: Amount) -> Amount {
         let count = self.share.as_ref().and_then(|share| Amount::new(share.limit())).unwrap_or(Amount::MAX);

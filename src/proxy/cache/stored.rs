@@ -19,7 +19,8 @@ use crate::{
     proxy::{
         message::{
             cache_control::{AnswerDirectives, RequestDirectives},
-            fields, kept_head,
+            kept_head,
+            quoted_list::quoted_members,
         },
         protocol::MAX_FIELDS,
     },
@@ -147,8 +148,7 @@ impl StoredHead {
         }
         if fields.contains_key(IF_NONE_MATCH) {
             let tag = self.fields.get(ETAG).map(|tag| weak(tag.as_bytes()));
-            let mut tags =
-                fields.get_all(IF_NONE_MATCH).into_iter().flat_map(|line| fields::quoted_members(line.as_bytes()));
+            let mut tags = fields.get_all(IF_NONE_MATCH).into_iter().flat_map(|line| quoted_members(line.as_bytes()));
             return tags.any(|known| known == b"*" || Some(weak(known)) == tag);
         }
         let since = date(fields, &IF_MODIFIED_SINCE);

@@ -48,7 +48,7 @@ where
     let service = service_fn(|request: Request<Incoming>| {
         exchange.set_answering(true);
         exchange.interim.open(request.version());
-        exchange.stats.begin(exchange.progress.awaits_answer());
+        exchange.stats.begin(exchange.progress.begins());
         let request = Box::new(request.map(|body| RequestBody::new(body, exchange.progress.clone())));
         let arrival = Arrival { exchange: exchange.clone(), request };
         let exchange = exchange.clone();

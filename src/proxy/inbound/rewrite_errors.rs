@@ -107,11 +107,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for RewriteErrorsIo<S> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
         let read = &buf.filled()[before..];
-        // If that is the beginning of a request, the rest of its head has to follow soon.
-        if !read.is_empty() && self.exchange.progress.phase() == Phase::Idle {
-            let head = self.exchange.progress.timeouts().head;
-            self.exchange.progress.enter(Phase::Head, head);
-            self.heard = HeadProgress::default();
+        let progress = &self.exchange.progress;
+        if !read.is_empty() && matches!(progress.phase(), Phase::Idle | Phase::Head) {
+            if progress.phase() == Phase::Idle {
+                self.heard = HeadProgress::default();
+            }
+            self.exchange.progress.reads_head();
         }
         self.heard.note(read);
         Poll::Ready(Ok(()))

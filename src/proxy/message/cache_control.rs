@@ -7,7 +7,7 @@ use http::{
     header::{CACHE_CONTROL, PRAGMA},
 };
 
-use super::fields;
+use super::{fields, quoted_list::quoted_members};
 
 /// A number of seconds that is as good as for ever (RFC 9111 §1.2.2).
 pub(crate) const FOREVER: Duration = Duration::from_secs(1 << 31);
@@ -101,7 +101,7 @@ impl AnswerDirectives {
 /// The directives in small letters, with their values if they have any.
 fn directives(fields: &HeaderMap) -> impl Iterator<Item = (String, Option<&[u8]>)> {
     let lines = fields.get_all(CACHE_CONTROL).into_iter();
-    lines.flat_map(|line| fields::quoted_members(line.as_bytes())).map(|member| {
+    lines.flat_map(|line| quoted_members(line.as_bytes())).map(|member| {
         let (name, value) = match member.iter().position(|byte| *byte == b'=') {
             Some(at) => (&member[..at], Some(unquoted(&member[at + 1..]))),
             None => (member, None),

@@ -1,29 +1,24 @@
 //! Header fields at the border: fields of one hop stay on that hop (RFC 9110 §7.6).
 
-use std::time::Duration;
-
 use bytes::Bytes;
 /// How a cache, or a call that several requests share, made the answer (RFC 9211).
 pub(crate) use http::header::CACHE_STATUS;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Version,
     header::{
-        CONNECTION, CONTENT_LENGTH, EXPECT, Entry, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+        AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING,
+        UPGRADE, VIA,
     },
 };
 use http_body::Frame;
 
-use crate::proxy::request_stats::Wait;
+use super::server_timing;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
 /// Ours, and never to be taken from anybody else (RFC 9209).
 pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
-/// W3C Server Timing: what andante added to the time of an answer.
-const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
-/// Our metrics in it: how long a request waited, and what it had to expect when it came.
-const OUR_METRICS: [&str; 2] = ["andante", "andante-expected"];
 /// andante's name of the request. Fields of that name from others are removed.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("andante-request-id");
 
@@ -101,6 +96,11 @@ pub(crate) struct FoundFields {
     pub(crate) expect: bool,
     pub(crate) upgrade: bool,
     pub(crate) via: bool,
+    /// One by which a request may speak of itself: `Prefer`, `Priority`, `Andante-…`.
+    pub(crate) term: bool,
+    /// One that may hold a key or a password for the API.
+    pub(crate) credential: bool,
+    pub(crate) timing: bool,
     connection: bool,
     te: bool,
     keep_alive: bool,
@@ -129,11 +129,14 @@ impl FoundFields {
             CONNECTION => self.connection = true,
             TE => self.te = true,
             CACHE_STATUS => self.cache = true,
+            AUTHORIZATION => self.credential = true,
             _ => match name.as_str().as_bytes() {
                 [b'p', b'r', b'o', b'x', b'y', b'-', ..] => self.proxy = true,
-                [b'a', b'n', b'd', b'a', b'n', b't', b'e', b'-', ..] => self.andante = true,
+                [b'a', b'n', b'd', b'a', b'n', b't', b'e', b'-', ..] => (self.andante, self.term) = (true, true),
+                b"prefer" | b"priority" => self.term = true,
                 b"keep-alive" => self.keep_alive = true,
-                _ => {}
+                b"server-timing" => self.timing = true,
+                name => self.credential |= is_key(name),
             },
         }
     }
@@ -176,6 +179,25 @@ impl FoundFields {
         }
         trailers
     }
+}
+
+/// The fields that hold a key or a password for the API, as its users' manuals have them.
+pub(crate) fn is_credential(name: &HeaderName) -> bool {
+    *name == AUTHORIZATION || is_key(name.as_str().as_bytes())
+}
+
+fn is_key(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"x-api-key"
+            | b"api-key"
+            | b"apikey"
+            | b"x-auth-token"
+            | b"x-access-token"
+            | b"x-goog-api-key"
+            | b"ocp-apim-subscription-key"
+            | b"private-token"
+    )
 }
 
 fn allows_trailers(fields: &HeaderMap) -> bool {
@@ -221,7 +243,7 @@ pub(crate) fn clean_trailers(frame: &mut Frame<Bytes>) {
     for name in misplaced {
         trailers.remove(name);
     }
-    remove_our_timing(trailers);
+    server_timing::remove(trailers);
 }
 
 /// Whether a field frames, routes, authenticates, modifies or controls its message, or says what its content is: in
@@ -285,69 +307,6 @@ pub(crate) fn remove_our_status(fields: &mut HeaderMap, name: HeaderName) {
             fields.append(&name, line);
         }
     }
-}
-
-/// Sets how long the request has waited, in milliseconds as in W3C Server Timing, and in a metric of its own what was
-/// predicted when it came. Replaces metrics of the same names.
-pub(crate) fn set_our_timing(fields: &mut HeaderMap, wait: Wait) {
-    let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    let (Wait { time, expected, ahead }, [waited, promised]) = (wait, OUR_METRICS);
-    let timing = if time.is_zero() {
-        HeaderValue::from_static("andante;dur=0")
-    } else {
-        let waited = format!("{waited};dur={:.1}", ms(time));
-        let promised = expected.map(|expected| format!(", {promised};dur={:.1};desc=\"{ahead} ahead\"", ms(expected)));
-        HeaderValue::try_from(waited + &promised.unwrap_or_default()).expect("visible ASCII")
-    };
-    match fields.entry(SERVER_TIMING) {
-        Entry::Vacant(none) => drop(none.insert(timing)),
-        Entry::Occupied(_) => {
-            remove_our_timing(fields);
-            fields.append(SERVER_TIMING, timing);
-        }
-    }
-}
-
-/// Removes from `Server-Timing` the metrics of our names.
-pub(crate) fn remove_our_timing(fields: &mut HeaderMap) {
-    if !fields.contains_key(SERVER_TIMING) {
-        return;
-    }
-    let is_ours = |metric: &&[u8]| {
-        let name = metric.split(|byte| *byte == b';').next().unwrap_or_default();
-        OUR_METRICS.iter().any(|ours| name.trim_ascii().eq_ignore_ascii_case(ours.as_bytes()))
-    };
-    let lines: Vec<HeaderValue> = fields.get_all(SERVER_TIMING).into_iter().cloned().collect();
-    fields.remove(SERVER_TIMING);
-    for line in lines {
-        let metrics = quoted_members(line.as_bytes());
-        if !metrics.iter().any(is_ours) {
-            fields.append(SERVER_TIMING, line);
-            continue;
-        }
-        let others: Vec<&[u8]> = metrics.into_iter().filter(|metric| !is_ours(metric)).collect();
-        if let Ok(others) = HeaderValue::from_bytes(&others.join(&b", "[..]))
-            && !others.is_empty()
-        {
-            fields.append(SERVER_TIMING, others);
-        }
-    }
-}
-
-/// The members of a line whose values may be quoted, with commas in them (RFC 9110 §5.6.4).
-pub(crate) fn quoted_members(line: &[u8]) -> Vec<&[u8]> {
-    let (mut quoted, mut escaped) = (false, false);
-    let members = line.split(|byte| {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if quoted => escaped = true,
-            b'"' => quoted = !quoted,
-            b',' => return !quoted,
-            _ => {}
-        }
-        false
-    });
-    members.map(<[u8]>::trim_ascii).filter(|member| !member.is_empty()).collect()
 }
 
 #[cold]

@@ -10,12 +10,15 @@ use http_body::Frame;
 pub(crate) struct FramesAhead {
     first: Option<Frame<Bytes>>,
     more: VecDeque<Frame<Bytes>>,
+    /// How many bytes of the content there are in them.
+    length: u64,
 }
 
 // === impl FramesAhead ===
 
 impl FramesAhead {
     pub(crate) fn push(&mut self, frame: Frame<Bytes>) {
+        self.length += length(&frame);
         if self.is_empty() {
             self.first = Some(frame);
         } else {
@@ -24,7 +27,9 @@ impl FramesAhead {
     }
 
     pub(crate) fn pop(&mut self) -> Option<Frame<Bytes>> {
-        self.first.take().or_else(|| self.more.pop_front())
+        let frame = self.first.take().or_else(|| self.more.pop_front());
+        self.length -= frame.as_ref().map_or(0, length);
+        frame
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -42,8 +47,12 @@ impl FramesAhead {
 
     /// How many bytes of the content there are.
     pub(crate) fn length(&self) -> u64 {
-        self.pieces().map(|piece| piece.len() as u64).sum()
+        self.length
     }
+}
+
+fn length(frame: &Frame<Bytes>) -> u64 {
+    frame.data_ref().map_or(0, |piece| piece.len() as u64)
 }
 
 #[cfg(test)]

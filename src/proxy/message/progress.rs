@@ -20,6 +20,8 @@ pub(crate) struct Progress {
     phase: AtomicU8,
     /// When the current phase has taken too long, in nanoseconds of the clock.
     deadline: AtomicU64,
+    /// When a head was read in one piece that has not begun a request yet, in nanoseconds of the clock; 0 if there is none.
+    head_read: AtomicU64,
     /// No further request is to be read from the connection.
     last: AtomicBool,
 }
@@ -59,7 +61,31 @@ impl Progress {
             timeouts,
             phase: AtomicU8::new(Phase::Idle as u8),
             deadline: AtomicU64::new(deadline.as_nanos()),
+            head_read: AtomicU64::new(0),
             last: AtomicBool::new(false),
+        }
+    }
+
+    /// Some of a request's head was read. The rest of it has to follow soon.
+    pub(crate) fn reads_head(&self) {
+        let read = match self.phase() {
+            Phase::Idle => self.enter(Phase::Head, self.timeouts.head).as_nanos(),
+            // It comes in pieces, of which nobody has asked for the time.
+            _ => 0,
+        };
+        self.head_read.store(read, Ordering::Relaxed);
+    }
+
+    /// A request begins, which the upstream has to answer. Returns when its head was read.
+    pub(crate) fn begins(&self) -> Instant {
+        match self.head_read.load(Ordering::Relaxed) {
+            0 => self.awaits_answer(),
+            read => {
+                self.head_read.store(0, Ordering::Relaxed);
+                let read = Instant::from_nanos(read);
+                self.enter_until(Phase::Answer, read + self.timeouts.answer);
+                read
+            }
         }
     }
 
@@ -86,9 +112,9 @@ impl Progress {
         self.enter(Phase::Answer, self.timeouts.answer)
     }
 
-    /// A body moves, and has to move on.
-    pub(crate) fn moves(&self) {
-        self.enter(Phase::Body, self.timeouts.idle);
+    /// A body moves, and has to move on. Returns the time.
+    pub(crate) fn moves(&self) -> Instant {
+        self.enter(Phase::Body, self.timeouts.idle)
     }
 
     /// The request is over: the next one may come. Returns the time.

@@ -177,7 +177,9 @@ impl http_body::Body for RequestBody {
                 progress.awaits_answer();
             }
             // It answers already: something moves all the same.
-            Phase::Body => progress.moves(),
+            Phase::Body => {
+                progress.moves();
+            }
             _ => {}
         }
         Poll::Ready(frame)

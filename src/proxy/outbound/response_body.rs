@@ -61,6 +61,8 @@ pub(crate) struct UpstreamBody {
     silent: bool,
     /// The first piece of it has come.
     moving: bool,
+    /// It was waited for while it was read ahead.
+    pub(crate) waited: bool,
     /// In flight until here: an API that counts concurrent requests counts this one until its last byte.
     permit: Permit,
     /// Reads what the request used, if the rule says where that is.
@@ -132,7 +134,6 @@ impl UpstreamBody {
     where
         F: FnOnce() + Send + 'static,
     {
-        progress.moves();
         let source = match connection.protocol() {
             Protocol::Http1 => BodySource::Own(incoming),
             Protocol::Http2 => BodySource::Shared(StreamBody::new(incoming, unread())),
@@ -146,6 +147,7 @@ impl UpstreamBody {
             ended: false,
             silent: false,
             moving: false,
+            waited: false,
             permit,
             usage: None,
         }
@@ -153,22 +155,26 @@ impl UpstreamBody {
 
     /// Reads `most` bytes of it ahead, or what comes within `at_most`. Says whether that is all of it.
     pub(crate) async fn read_ahead(&mut self, most: u64, at_most: Duration) -> bool {
-        let read = async {
-            while !self.ended && self.broken.is_none() && self.ahead.length() < most {
-                match poll_fn(|cx| self.poll_incoming(cx)).await {
-                    Some(Ok(frame)) => self.ahead.push(frame),
-                    // Kept for the next read: polled again, hyper would report the end.
-                    Some(Err(error)) => self.broken = Some(error),
-                    None => {}
+        let whole = {
+            let mut read = pin!(async {
+                while !self.ended && self.broken.is_none() && self.ahead.length() < most {
+                    match poll_fn(|cx| self.poll_incoming(cx)).await {
+                        Some(Ok(frame)) => self.ahead.push(frame),
+                        // Kept for the next read: polled again, hyper would report the end.
+                        Some(Err(error)) => self.broken = Some(error),
+                        None => {}
+                    }
                 }
+            });
+            // Most of it has come with the head: no timer for that.
+            let whole = poll_fn(|cx| Poll::Ready(read.as_mut().poll(cx).is_ready())).await;
+            if !whole {
+                // Boxed, because it is large and rare.
+                let _ = Box::pin(tokio::time::timeout(at_most, read)).await;
             }
+            whole
         };
-        let mut read = pin!(read);
-        // Most of it has come with the head: no timer for that.
-        if !poll_fn(|cx| Poll::Ready(read.as_mut().poll(cx).is_ready())).await {
-            // Boxed, because it is large and rare.
-            let _ = Box::pin(tokio::time::timeout(at_most, read)).await;
-        }
+        self.waited |= !whole;
         self.ended && self.ahead.length() <= most
     }
 

@@ -144,13 +144,9 @@ impl Route {
         self.answered.load(Ordering::Relaxed) || self.outbound.known.has(&self.origin)
     }
 
-    /// A connection that is ready for a request; of HTTP/1 if only that will do.
-    pub(crate) async fn connection(&self, pool: &Pool, http1_only: bool) -> Result<PooledConnection, Error> {
-        match self.host_pool.take(http1_only) {
-            Some(connection) => Ok(connection),
-            // Boxed, because it is large and rare: every request that waits would carry its size.
-            None => Box::pin(self.dial_or_share(pool, http1_only)).await,
-        }
+    /// An unused connection; of HTTP/1 if only that will do.
+    pub(crate) fn unused_connection(&self, http1_only: bool) -> Option<PooledConnection> {
+        self.host_pool.take(http1_only)
     }
 
     /// Makes a connection shortly after `at`, unless there is one then, no request waits any more, or one is being
@@ -258,8 +254,8 @@ impl Route {
         Ok(())
     }
 
-    /// Dials, unless another request just has.
-    async fn dial_or_share(&self, pool: &Pool, http1_only: bool) -> Result<PooledConnection, Error> {
+    /// Makes a connection, unless another request just has.
+    pub(crate) async fn dial_or_share(&self, pool: &Pool, http1_only: bool) -> Result<PooledConnection, Error> {
         let mut first = None;
         if self.may_share(http1_only) {
             first = tokio::time::timeout(HEAD_START, self.host_pool.dialling.lock()).await.ok();

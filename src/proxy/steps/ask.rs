@@ -8,7 +8,7 @@ use http::{HeaderName, Method, Request, header::HeaderMap};
 use super::{
     claim,
     costs::{self, SeenBody},
-    credential, draws,
+    draws,
 };
 use crate::{
     clock::Instant,
@@ -19,6 +19,7 @@ use crate::{
     },
     learn::RouteKey,
     limit::Cost,
+    proxy::message::fields::FoundFields,
 };
 
 /// What the worker is willing to put up with (RFC 7240).
@@ -42,6 +43,8 @@ pub(crate) struct Asking<'a> {
     pub(crate) claim: Claim,
     /// What it says that it costs.
     pub(crate) cost: Option<Cost>,
+    /// Whose it is, by a keyed hash of its credentials; 0 if it has none.
+    pub(crate) credential: u32,
     /// What is known of its body.
     pub(crate) body: SeenBody<'a>,
     pub(crate) turn: Turn,
@@ -49,25 +52,29 @@ pub(crate) struct Asking<'a> {
 }
 
 /// What the request with these `fields` says of itself, which comes from the client at `address` and is for `lane`.
+/// `found` is what it has of fields.
 pub(crate) fn terms(
     fields: &HeaderMap,
+    found: FoundFields,
     address: IpAddr,
     lane: &Lane,
     added: &[AddedRule],
 ) -> Result<RequestTerms, Error> {
     let policy = lane.policy();
-    // Most requests say nothing of the kind: one look at all names is less than one look-up for each field.
-    let none = HeaderMap::new();
-    let fields = if fields.keys().any(is_term) { fields } else { &none };
     let learned = policy.learns_patience.then(|| lane.departures().patience()).flatten();
-    let patience = patience(fields).min(policy.max_wait).min(learned.unwrap_or(Duration::MAX));
+    let longest = policy.max_wait.min(learned.unwrap_or(Duration::MAX));
+    if !found.term {
+        // As most requests.
+        return Ok(RequestTerms { claim: claim::usual(address, policy), cost: None, patience: longest });
+    }
+    let patience = patience(fields).min(longest);
     let (claim, cost) = (claim::read(fields, address, policy), claim::cost(fields, policy, added)?);
     Ok(RequestTerms { claim, cost, patience })
 }
 
 /// What `request`, as it will be sent, asks of its lane.
 pub(crate) fn of<B>(request: &Request<B>, asking: Asking<'_>) -> Result<AdmitRequest, Error> {
-    let Asking { lane, added, claim, cost, body, turn, deadline } = asking;
+    let Asking { lane, added, claim, cost, credential, body, turn, deadline } = asking;
     let cost = cost.unwrap_or_else(|| costs::of(added, request, lane, &claim, body)).shared(&lane.policy().limits);
     let draws = draws::of(added, request, &claim, cost)?;
     let kind = match *request.method() {
@@ -75,16 +82,10 @@ pub(crate) fn of<B>(request: &Request<B>, asking: Asking<'_>) -> Result<AdmitReq
         Method::CONNECT => RouteKey::NONE,
         _ => draws::of_kind(
             &draws,
-            RouteKey::new(request.method().as_str(), request.uri().path())
-                .with_credential(credential::hash(request.headers())),
+            RouteKey::new(request.method().as_str(), request.uri().path()).with_credential(credential),
         ),
     };
     Ok(AdmitRequest { cost, kind, claim, deadline, turn, draws })
-}
-
-/// Whether a field may be one by which a request speaks of itself: `Prefer`, `Priority`, `Andante-…`.
-fn is_term(name: &HeaderName) -> bool {
-    matches!(name.as_str().as_bytes(), [b'p', b'r', ..] | [b'a', b'n', b'd', ..])
 }
 
 /// How long the worker is willing to wait: `Prefer: wait=30`, in seconds (RFC 7240 §4.3).

@@ -28,8 +28,8 @@ use crate::{
         exchange::Exchange,
         message::{
             cache_control::RequestDirectives,
-            fields,
             recorded_body::{RecordedBody, ReplayedBody},
+            server_timing,
         },
         outbound::response_body::ResponseBody,
         request_stats::Wait,
@@ -176,7 +176,7 @@ fn hit(call: &Call, stored: &StoredAnswer, now: Instant) -> Response<ResponseBod
         replayed(stored, now, &call.exchange)
     };
     let fields = answer.headers_mut();
-    fields::set_our_timing(fields, Wait::default());
+    server_timing::set(fields, Wait::default());
     status::hit(fields);
     call.route.lane.metrics().saved(Saving::Cached);
     answer

@@ -23,17 +23,22 @@ const FREE: u8 = 3;
 
 /// By what the request with these fields claims its turn, which comes from the client at `address`.
 pub(super) fn read(fields: &HeaderMap, address: IpAddr, policy: &Policy) -> Claim {
-    let turns = &policy.turns;
+    let (turns, usual) = (&policy.turns, usual(address, policy));
     let urgency = priority::urgency(fields).and_then(Urgency::new).unwrap_or(Urgency::USUAL);
     let urgency = if urgency.get() < FREE && !turns.may_be_urgent(address) { Urgency::USUAL } else { urgency };
     let flow = fields.get(FLOW).map(http::HeaderValue::as_bytes);
     Claim {
         urgency,
-        client: ClientId::of(address),
         flow: flow.map_or(FlowId::default(), |name| FlowId(keyed_hash::of(name))),
-        client_weight: Weight(turns.weight_of_client(address)),
         flow_weight: Weight(flow.map_or(std::num::NonZeroU16::MIN, |flow| turns.weight_of_flow(flow))),
+        ..usual
     }
+}
+
+/// The same of a request that says nothing.
+pub(super) fn usual(address: IpAddr, policy: &Policy) -> Claim {
+    let client_weight = Weight(policy.turns.weight_of_client(address));
+    Claim { client: ClientId::of(address), client_weight, ..Claim::USUAL }
 }
 
 /// What the request with these fields says that it costs, if it says anything.

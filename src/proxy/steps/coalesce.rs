@@ -17,7 +17,7 @@ use crate::{
     metrics::Saving,
     proxy::{
         call::{Answered, BoxedCall, Call, Step},
-        message::{fields, request_body::copy_without_body, shared_body::SharedBody},
+        message::{request_body::copy_without_body, server_timing, shared_body::SharedBody},
         outbound::response_body::ResponseBody,
         request_stats::Wait,
         sharing::{CallMember, Candidate, SharedAnswer, SharedCalls, SharedOutcome},
@@ -135,7 +135,7 @@ fn read(call: &Call, member: CallMember, shared: &SharedAnswer, waited: Duration
         note(&mut answer, "andante; fwd=miss");
     } else {
         // What the call had to expect is in its own answer.
-        fields::set_our_timing(answer.headers_mut(), Wait { time: waited, ..Wait::default() });
+        server_timing::set(answer.headers_mut(), Wait { time: waited, ..Wait::default() });
         call.route.lane.metrics().saved(Saving::Coalesced);
         note(&mut answer, "andante; fwd=miss; collapsed");
     }

@@ -133,6 +133,9 @@ impl CountedRequest {
     }
 
     fn log(&self, outcome: metrics::CallOutcome, status: Option<StatusCode>) {
+        if !self.exchange.proxy.reports.access_log {
+            return;
+        }
         let line = access_log::AccessLine {
             method: Some(&self.method),
             host: Some(&self.route.origin.host),

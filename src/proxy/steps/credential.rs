@@ -3,27 +3,12 @@
 use http::HeaderMap;
 
 use super::keyed_hash;
-
-/// Whether APIs look for a key in the field of this `name`.
-fn may_be_key(name: &str) -> bool {
-    matches!(
-        name,
-        "authorization"
-            | "x-api-key"
-            | "api-key"
-            | "apikey"
-            | "x-auth-token"
-            | "x-access-token"
-            | "x-goog-api-key"
-            | "ocp-apim-subscription-key"
-            | "private-token"
-    )
-}
+use crate::proxy::message::fields;
 
 /// A [hash](keyed_hash) of the credential that `headers` bring, 0 without any. It is written nowhere.
 pub(crate) fn hash(headers: &HeaderMap) -> u32 {
     // The sum, so that their order does not matter.
-    let credentials = headers.iter().filter(|(field, _)| may_be_key(field.as_str()));
+    let credentials = headers.iter().filter(|(field, _)| fields::is_credential(field));
     let hashes = credentials.map(|(field, value)| keyed_hash::of((field.as_str(), value.as_bytes())));
     hashes.reduce(u64::wrapping_add).map_or(0, |hash| (hash as u32).max(1))
 }

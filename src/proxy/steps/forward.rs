@@ -37,6 +37,7 @@ use crate::{
             fields,
             progress::Phase,
             request_body::{BoxedRequest, RequestBody, copy_without_body},
+            server_timing,
         },
         outbound::{
             host_pool::PooledConnection,
@@ -52,14 +53,15 @@ const UNSEEN: u32 = 3;
 
 /// Spends the permit on the request.
 pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error> {
-    let Admitted { call, mut permit, wait } = admitted;
+    let Admitted { call, mut permit, wait, now } = admitted;
     retry::begins(&call);
     let first = call.retry.is_none();
-    let Call { exchange, mut request, route, claim, cost, location, deadline, .. } = *call;
+    let Call { exchange, mut request, route, claim, cost, location, deadline, upgrades, .. } = *call;
     let begun = exchange.attempt_begins();
     let (head, length) = (request.method() == Method::HEAD, costs::length(request.body()));
     // Only there if the step that reads requests has found it to be in order.
-    let upgrade = request.headers().get(UPGRADE).cloned().map(|wanted| (wanted, hyper::upgrade::on(&mut *request)));
+    let wanted = if upgrades { request.headers().get(UPGRADE).cloned() } else { None };
+    let upgrade = wanted.map(|wanted| (wanted, hyper::upgrade::on(&mut *request)));
     let keeps = route.lane.policy().retry.filter(|_| upgrade.is_none());
     let replay = keeps.map(|retry| ReplayRequest::of(&mut request, retry, &exchange.proxy.replay_memory));
     let context = || {
@@ -69,7 +71,7 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     // With a replay, each further attempt takes a permit of its own, and is counted.
     let unseen = if replay.is_some() { 0 } else { UNSEEN };
     let sent = {
-        let sending = pin!(send(&exchange, &route, &mut permit, request, upgrade.is_some(), unseen, deadline));
+        let sending = pin!(send(&exchange, &route, &mut permit, now, request, upgrade.is_some(), unseen, deadline));
         in_time(&exchange, &route, sending).await
     };
     exchange.attempt_ends(begun);
@@ -89,9 +91,17 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
         }
     };
     route.answered();
-    let written = connection.written();
-    let in_flight =
-        InFlight { exchange: &exchange, route: &route, wait, location: location.as_deref(), head, length, written };
+    let (written, now) = (connection.written(), exchange.progress.moves());
+    let in_flight = InFlight {
+        exchange: &exchange,
+        route: &route,
+        wait,
+        location: location.as_deref(),
+        head,
+        length,
+        written,
+        now,
+    };
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         return upgrade::switch(&in_flight, permit, upgrade, answer).map(AttemptOutcome::Done);
     }
@@ -110,11 +120,12 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     let reason =
         replay.as_ref().and_then(|replay| RetryReason::of_answer(&hint, parts.status, done, replay, &route.lane));
     let mut answer = Response::from_parts(parts, ResponseBody::Upstream(body));
-    let Some((replay, reason)) = replay.zip(reason) else { return Ok(AttemptOutcome::Done(answer)) };
+    let Some(reason) = reason else { return Ok(AttemptOutcome::Done(answer)) };
     if !answer::hold(&mut answer).await {
         // Too large to be kept: the worker has it now, or never.
         return Ok(AttemptOutcome::Done(answer));
     }
+    let replay = replay.expect("it has given the reason");
     let failed = FailedAttempt { context: context(), replay, reason, retry_after: hint.retry_after, last: Ok(answer) };
     Ok(AttemptOutcome::Failed(Box::new(failed)))
 }
@@ -152,20 +163,30 @@ async fn in_time<T>(
 }
 
 /// Writes the request on a connection that is ready, and waits for the answer's head; up to `unseen` times more if the
-/// upstream says that it has not looked at it.
+/// upstream says that it has not looked at it. Since `now` nothing was waited for.
+#[expect(clippy::too_many_arguments, reason = "what is put into a struct is moved once more")]
 async fn send(
     exchange: &Arc<Exchange>,
     route: &Arc<Route>,
     permit: &mut Permit,
+    mut now: Option<Instant>,
     mut request: BoxedRequest,
     http1_only: bool,
     mut unseen: u32,
     deadline: Instant,
 ) -> Result<(Response<Incoming>, PooledConnection), Error> {
     loop {
-        let mut connection = route.connection(&exchange.session.pool, http1_only).await?;
+        let mut connection = match route.unused_connection(http1_only) {
+            Some(connection) => connection,
+            None => {
+                now = None;
+                // Boxed, because it is large and rare: every request that waits would carry its size.
+                Box::pin(route.dial_or_share(&exchange.session.pool, http1_only)).await?
+            }
+        };
         // As late as possible: setting up a connection may have taken longer than the lease.
         while permit.has_lapsed() {
+            now = None;
             Box::pin(renew(exchange, route, permit, deadline)).await?;
         }
         route.prepare_for(connection.protocol(), &mut request);
@@ -174,7 +195,8 @@ async fn send(
         if connection.protocol() == Protocol::Http1 {
             pass_on_interim(exchange, &mut request);
         }
-        permit.sent();
+        // The second time round, something was waited for.
+        permit.sent_at(now.take().unwrap_or_else(|| exchange.proxy.clock.now()));
         let mut unseen_before = false;
         match connection.send(request).await {
             Ok(answer) => return Ok((answer, connection)),
@@ -233,7 +255,7 @@ fn pass_on_interim(exchange: &Arc<Exchange>, request: &mut Request<RequestBody>)
         if answer.status() != StatusCode::CONTINUE {
             let mut fields = answer.headers().clone();
             fields::remove_hop_by_hop(&mut fields);
-            fields::remove_our_timing(&mut fields);
+            server_timing::remove(&mut fields);
             fields::add_via(&mut fields, &exchange.proxy.via, answer.version());
             exchange.interim.push(answer.status(), &fields);
         }

@@ -29,9 +29,9 @@ use crate::{
     proxy::{
         call::{Answered, BoxedCall, Call, Step},
         message::{
-            fields,
             incoming_body::{BodyDigest, Fingerprint},
             request_body::{RequestBody, copy_without_body},
+            server_timing,
             shared_body::{BodyEnd, SharedBody},
         },
         outbound::response_body::ResponseBody,
@@ -153,7 +153,7 @@ async fn replay(
         return Err(Error::KeyReused);
     }
     let mut answer = read(call, &answer, status).ok_or(Error::KeyInUse)?;
-    fields::set_our_timing(answer.headers_mut(), wait);
+    server_timing::set(answer.headers_mut(), wait);
     call.route.lane.metrics().saved(Saving::Replayed);
     Ok(Some(answer))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use http::{
     HeaderValue, Method, Request, Response, Version,
-    header::{EXPECT, HOST, MAX_FORWARDS, TRANSFER_ENCODING},
+    header::{EXPECT, HOST, MAX_FORWARDS, TRANSFER_ENCODING, UPGRADE},
 };
 use http_body::Body as _;
 use tower::service_fn;
@@ -92,12 +92,13 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
         access_log::without_lane(&exchange, &request, CallOutcome::Answered, answer.status());
         return Ok(ReadRequest::ForUs(Box::new(answer)));
     }
-    let terms = match ask::terms(request.headers(), exchange.session.address, &route.lane, &route.added) {
+    let terms = match ask::terms(request.headers(), found, exchange.session.address, &route.lane, &route.added) {
         Ok(terms) => terms,
         Err(error) => return Err((exchange, request, error)),
     };
     let RequestTerms { claim, cost, patience } = terms;
-    let deadline = exchange.stats.begun() + patience;
+    let begun = exchange.stats.begun();
+    let deadline = begun + patience;
     if request.method() == Method::CONNECT {
         return match exchange.proxy.lanes.rules().https(&route.origin, route.lane.policy()) {
             Https::Tunnel => Ok(ReadRequest::Call(Box::new(Call {
@@ -108,6 +109,9 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
                 cost,
                 turn: Turn::New,
                 deadline,
+                now: None,
+                anonymous: false,
+                upgrades: false,
                 location: None,
                 retry: None,
                 place: None,
@@ -120,9 +124,27 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
         };
     }
     let (path, location) = gateway.map(|found| (found.path, found.location)).unzip();
+    let received = request.version();
     rewrite::rewrite(&exchange.proxy.via, route.host(), &mut request, found, path);
     let (turn, retry, place) = (Turn::New, None, None);
-    let call = Call { exchange, request, route, claim, cost, turn, deadline, location, retry, place };
+    // A stream of HTTP/2 has a task of its own, which waits for its turn.
+    let now = (received != Version::HTTP_2).then_some(begun);
+    let (anonymous, upgrades) = (!found.credential, found.upgrade && request.headers().contains_key(UPGRADE));
+    let call = Call {
+        exchange,
+        request,
+        route,
+        claim,
+        cost,
+        turn,
+        deadline,
+        now,
+        anonymous,
+        upgrades,
+        location,
+        retry,
+        place,
+    };
     Ok(ReadRequest::Call(Box::new(call)))
 }
 

@@ -102,6 +102,9 @@ where
             // What is refused again and again does not stand in the way of others for ever.
             turn: if tries < FAVOURED { Turn::Resent } else { Turn::New },
             deadline,
+            now: None,
+            anonymous: false,
+            upgrades: false,
             location: location.clone(),
             retry: Some(Box::new(RetryMark { reason, attempt: tries + 1, back_off: pause })),
             place: None,

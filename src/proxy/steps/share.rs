@@ -15,11 +15,12 @@ pub(crate) fn answers<S>(inner: S) -> impl Step<BoxedCall, Response<ResponseBody
 where
     S: Step<BoxedCall, Response<ResponseBody>>,
 {
-    service_fn(move |call: BoxedCall| {
+    service_fn(move |mut call: BoxedCall| {
         let mut inner = inner.clone();
         async move {
             let policy = call.route.lane.policy();
             if policy.coalesce || policy.idempotency_keys.is_some() || policy.cache.is_some() {
+                call.now = None;
                 // Boxed: rare, and every request would carry its size.
                 return Box::pin(answer(inner, call)).await;
             }

@@ -18,7 +18,7 @@ use crate::{
         steps::{
             ask::{self, Asking},
             costs::SeenBody,
-            look,
+            credential, look,
             retry::{self, attempt::AttemptOutcome},
         },
     },
@@ -38,6 +38,7 @@ where
             if let Some(most) = look::wants(&call) {
                 // Boxed: rare, and every request would carry its size.
                 Box::pin(look::at_body(&mut call, most)).await?;
+                call.now = None;
             }
             let (route, request) = (&call.route, &call.request);
             let asking = Asking {
@@ -45,6 +46,7 @@ where
                 added: &route.added,
                 claim: call.claim,
                 cost: call.cost,
+                credential: if call.anonymous { 0 } else { credential::hash(request.headers()) },
                 body: SeenBody::unread(request.body()),
                 turn: call.turn,
                 deadline: call.deadline,
@@ -53,8 +55,9 @@ where
             // Tunnels make connections of their own.
             let warms = *request.method() != Method::CONNECT;
             // Without an await: what a lane says is larger than what waits, and would be kept beside it.
-            let admission = match call.route.lane.admit(ask) {
-                Admission::Send(permit) => Ok(send(&mut inner, call, permit, Wait::default())),
+            let now = call.now.unwrap_or_else(|| call.exchange.proxy.clock.now());
+            let admission = match call.route.lane.admit_at(now, ask) {
+                Admission::Send(permit) => Ok(send(&mut inner, call, permit, Wait::default(), Some(now))),
                 Admission::Wait(waiting) => Err((call, waiting)),
                 Admission::Refuse(refusal) => return Err(refused(&call.route, &refusal)),
             };
@@ -65,7 +68,7 @@ where
                         place.expects(waiting.expected);
                     }
                     let (permit, wait) = wait(&call.exchange, &call.route, &mut waiting, call.deadline, warms).await?;
-                    send(&mut inner, call, permit, wait)
+                    send(&mut inner, call, permit, wait, None)
                 }
             };
             match sending {
@@ -76,13 +79,14 @@ where
     })
 }
 
-/// Hands a request on that has its permit. `None` if another place has sent it: the task of this one is being aborted.
-fn send<S>(inner: &mut S, call: BoxedCall, permit: Permit, wait: Wait) -> Option<S::Future>
+/// Hands a request on that has its permit; since `now` nothing was waited for. `None` if another place has sent it: the
+/// task of this one is being aborted.
+fn send<S>(inner: &mut S, call: BoxedCall, permit: Permit, wait: Wait, now: Option<Instant>) -> Option<S::Future>
 where
     S: Step<Admitted, AttemptOutcome>,
 {
     let elected = call.place.as_ref().is_none_or(|place| place.elect());
-    elected.then(|| inner.call(Admitted { call, permit, wait }))
+    elected.then(|| inner.call(Admitted { call, permit, wait, now }))
 }
 
 /// A lane has no slot for a request in the time it may wait.

@@ -20,6 +20,7 @@ use crate::{
         message::{
             fields::{self, FoundFields},
             gateway::LocationRewriter,
+            server_timing,
             stream_body::Unread,
             usage::UsageReader,
         },
@@ -50,6 +51,8 @@ pub(crate) struct InFlight<'a> {
     pub(crate) length: Option<u64>,
     /// When the last of the request was written.
     pub(crate) written: Instant,
+    /// When the answer's head came.
+    pub(crate) now: Instant,
 }
 
 /// Reads what the answer of these `parts` and this `body` says about limits, tells the lane, and makes of it what the
@@ -62,7 +65,7 @@ pub(crate) async fn judge(
     parts: &mut Parts,
     body: &mut UpstreamBody,
 ) -> Result<(Hint, bool), Error> {
-    let InFlight { exchange, route, wait, location, head, length, written } = in_flight;
+    let InFlight { exchange, route, wait, location, head, length, written, now } = in_flight;
     let mut beginning = None;
     let path = route_name.map_or("", |name| name.path);
     if !head && hint::wants_body_of(path, parts.status, &parts.headers) {
@@ -70,12 +73,8 @@ pub(crate) async fn judge(
         // Without a length, what is not over yet is data and no complaint.
         beginning = Some(body.beginning()).filter(|_| whole || parts.headers.contains_key(CONTENT_LENGTH));
     }
-    let mut hint = hint::read(&hint::Answer {
-        status: parts.status,
-        headers: &parts.headers,
-        body: beginning.as_deref(),
-        arrived: exchange.proxy.clock.time_of_day(),
-    });
+    let arrived = || exchange.proxy.clock.time_of_day();
+    let mut hint = hint::read_at(parts.status, &parts.headers, beginning.as_deref(), arrived);
     // A closer look only where there is something to see.
     let refused = hint.cause != Cause::None;
     let body_says = beginning.as_deref().filter(|_| refused && parts.status.is_success());
@@ -103,7 +102,8 @@ pub(crate) async fn judge(
         }),
     };
     if broken.is_none() || refused {
-        body.permit().answered(&AnswerReport { hint: &hint, failed, route: route_name }, written);
+        let now = if body.waited { exchange.proxy.clock.now() } else { now };
+        body.permit().answered_at(now, &AnswerReport { hint: &hint, failed, route: route_name }, written);
     }
     if parts.status == StatusCode::NOT_MODIFIED && route.lane.policy().free_not_modified && broken.is_none() {
         body.permit().used(&Usage { said: vec![(Unit::REQUESTS, 0)], ..Usage::default() });
@@ -132,7 +132,10 @@ pub(crate) async fn judge(
         location.rewrite(&mut parts.headers);
     }
     fields::add_via(&mut parts.headers, &exchange.proxy.via, parts.version);
-    fields::set_our_timing(&mut parts.headers, wait);
+    match found.timing {
+        true => server_timing::set(&mut parts.headers, wait),
+        false => server_timing::add(&mut parts.headers, wait),
+    }
     parts.version = Version::HTTP_11;
     Ok((hint, done))
 }

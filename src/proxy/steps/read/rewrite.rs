@@ -44,7 +44,9 @@ pub(crate) fn rewrite<B: Body>(
     if received == Version::HTTP_2 {
         join_cookies(fields);
     }
-    fields.insert(HOST, host.clone());
+    if fields.get(HOST) != Some(host) {
+        fields.insert(HOST, host.clone());
+    }
     fields::add_via(fields, via, received);
     *request.version_mut() = Version::HTTP_11;
     *request.uri_mut() = path.map_or_else(|| origin_form(request.uri()), Uri::from);

@@ -1,0 +1,61 @@
+//! What andante adds to the time of an answer, as browsers and tools read it: W3C Server Timing.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::quoted_list::quoted_members;
+use crate::proxy::request_stats::Wait;
+
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+/// Our metrics in it: how long a request waited, and what it had to expect when it came.
+const OUR_METRICS: [&str; 2] = ["andante", "andante-expected"];
+
+/// Sets how long the request has waited, in milliseconds as in W3C Server Timing, and in a metric of its own what was
+/// predicted when it came. Replaces metrics of the same names.
+pub(crate) fn set(fields: &mut HeaderMap, wait: Wait) {
+    remove(fields);
+    add(fields, wait);
+}
+
+/// The same where there is no such field yet.
+pub(crate) fn add(fields: &mut HeaderMap, wait: Wait) {
+    fields.append(SERVER_TIMING, value(wait));
+}
+
+fn value(wait: Wait) -> HeaderValue {
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let (Wait { time, expected, ahead }, [waited, promised]) = (wait, OUR_METRICS);
+    if time.is_zero() {
+        return HeaderValue::from_static("andante;dur=0");
+    }
+    let waited = format!("{waited};dur={:.1}", ms(time));
+    let promised = expected.map(|expected| format!(", {promised};dur={:.1};desc=\"{ahead} ahead\"", ms(expected)));
+    HeaderValue::try_from(waited + &promised.unwrap_or_default()).expect("visible ASCII")
+}
+
+/// Removes from `Server-Timing` the metrics of our names.
+pub(crate) fn remove(fields: &mut HeaderMap) {
+    if !fields.contains_key(SERVER_TIMING) {
+        return;
+    }
+    let is_ours = |metric: &&[u8]| {
+        let name = metric.split(|byte| *byte == b';').next().unwrap_or_default();
+        OUR_METRICS.iter().any(|ours| name.trim_ascii().eq_ignore_ascii_case(ours.as_bytes()))
+    };
+    let lines: Vec<HeaderValue> = fields.get_all(SERVER_TIMING).into_iter().cloned().collect();
+    fields.remove(SERVER_TIMING);
+    for line in lines {
+        let metrics = quoted_members(line.as_bytes());
+        if !metrics.iter().any(is_ours) {
+            fields.append(SERVER_TIMING, line);
+            continue;
+        }
+        let others: Vec<&[u8]> = metrics.into_iter().filter(|metric| !is_ours(metric)).collect();
+        if let Ok(others) = HeaderValue::from_bytes(&others.join(&b", "[..]))
+            && !others.is_empty()
+        {
+            fields.append(SERVER_TIMING, others);
+        }
+    }
+}
