@@ -8,6 +8,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use http::StatusCode;
 use parking_lot::Mutex;
 
 use crate::{
@@ -16,8 +17,11 @@ use crate::{
         context::Proxy,
         message::{
             alarm::Alarm,
+            fields,
             interim::Interim,
+            interim_reader::{InterimAnswer, InterimSink},
             progress::{Phase, Progress},
+            server_timing,
         },
         request_stats::{RequestId, RequestStats},
         session::Session,
@@ -139,6 +143,19 @@ impl Exchange {
                 self.progress.moves();
             }
             writer.wake();
+        }
+    }
+}
+
+impl InterimSink for Exchange {
+    fn pass_on(&self, answer: InterimAnswer) {
+        let InterimAnswer { status, version, mut fields } = answer;
+        // That we go on is nothing that it was asked for: 100 is what we say ourselves, once its body is read.
+        if status != StatusCode::CONTINUE {
+            fields::remove_hop_by_hop(&mut fields);
+            server_timing::remove(&mut fields);
+            fields::add_via(&mut fields, &self.proxy.via, version);
+            self.interim.push(status, &fields);
         }
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod frames_ahead;
 pub(crate) mod gateway;
 pub(crate) mod incoming_body;
 pub(crate) mod interim;
+pub(crate) mod interim_reader;
 pub(crate) mod json_number;
 pub(crate) mod kept_head;
 pub(crate) mod priority;

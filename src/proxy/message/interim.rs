@@ -1,10 +1,11 @@
 //! Interim answers (RFC 9110 §15.2) on their way from an upstream to a worker, if both speak HTTP/1.
 //!
-//! hyper tells of them where it is the client, and has no means to send them where it is the server: they are written
-//! between what it writes, by `inbound::rewrite_errors`. Of HTTP/2 it does neither: see docs/decisions/http-deviations.md.
+//! `interim_reader` reads them. hyper has no means to send them where it is the server: they are written between what it
+//! writes, by `inbound::rewrite_errors`. Of HTTP/2 it does neither: see docs/decisions/http-deviations.md.
 
 use std::{
     io::Write as _,
+    sync::atomic::{AtomicBool, Ordering},
     task::{Context, Waker},
 };
 
@@ -14,12 +15,16 @@ use parking_lot::Mutex;
 
 /// What a exchange's worker is still to be told before its answer.
 #[derive(Default)]
-pub(crate) struct Interim(Mutex<InterimState>);
+pub(crate) struct Interim {
+    /// There is a request, whose worker knows of interim answers, and no answer to it yet.
+    open: AtomicBool,
+    /// Some are unwritten: asked for each write, and nearly never so.
+    waits: AtomicBool,
+    state: Mutex<InterimState>,
+}
 
 #[derive(Default)]
 struct InterimState {
-    /// There is a request, whose worker knows of interim answers, and no answer to it yet.
-    open: bool,
     unwritten: Vec<u8>,
     /// Writes them.
     writer: Option<Waker>,
@@ -33,40 +38,46 @@ const MOST: usize = 16 * 1024;
 impl Interim {
     /// A request has come, of this version.
     pub(crate) fn open(&self, version: Version) {
-        let mut state = self.0.lock();
         // HTTP/1.0 knows none.
-        state.open = version == Version::HTTP_11;
-        state.unwritten.clear();
+        self.open.store(version == Version::HTTP_11, Ordering::Relaxed);
+        if self.waits.swap(false, Ordering::Relaxed) {
+            self.state.lock().unwritten.clear();
+        }
     }
 
     /// The request's answer is here.
     pub(crate) fn close(&self) {
-        self.0.lock().open = false;
+        self.open.store(false, Ordering::Relaxed);
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.0.lock().open
+        self.open.load(Ordering::Relaxed)
     }
 
     /// Wakes the calling task when there is something to write.
     pub(crate) fn wake(&self, cx: &Context<'_>) {
-        let mut state = self.0.lock();
-        if state.open && !state.writer.as_ref().is_some_and(|writer| writer.will_wake(cx.waker())) {
+        if !self.is_open() {
+            return;
+        }
+        let mut state = self.state.lock();
+        if !state.writer.as_ref().is_some_and(|writer| writer.will_wake(cx.waker())) {
             state.writer = Some(cx.waker().clone());
         }
     }
 
     /// What is to be written now.
     pub(crate) fn take(&self) -> Bytes {
-        let mut state = self.0.lock();
-        if state.unwritten.is_empty() { Bytes::new() } else { std::mem::take(&mut state.unwritten).into() }
+        match self.waits.swap(false, Ordering::Relaxed) {
+            true => std::mem::take(&mut self.state.lock().unwritten).into(),
+            false => Bytes::new(),
+        }
     }
 
     /// An interim answer has come.
     pub(crate) fn push(&self, status: StatusCode, fields: &HeaderMap) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let length: usize = fields.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
-        if !state.open || state.unwritten.len() + length > MOST {
+        if !self.is_open() || state.unwritten.len() + length > MOST {
             return;
         }
         // Writing to memory does not fail.
@@ -77,6 +88,7 @@ impl Interim {
             }
         }
         state.unwritten.extend_from_slice(b"\r\n");
+        self.waits.store(true, Ordering::Relaxed);
         if let Some(writer) = state.writer.take() {
             writer.wake();
         }

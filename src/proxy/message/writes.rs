@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::{
     clock::{Clock, Instant},
-    proxy::message::appetite::Appetite,
+    proxy::message::{appetite::Appetite, interim_reader::InterimListener},
 };
 
 /// The writes of one connection.
@@ -26,6 +26,8 @@ pub(crate) struct Writes {
     waiting: Mutex<PendingWrites>,
     /// Whether more of an answer is to be read, if it carries one at a time.
     pub(crate) appetite: Appetite,
+    /// Who is told of what comes before an answer, if it carries one at a time.
+    pub(crate) interim: InterimListener,
 }
 
 /// Requests whose write is to be noted.
@@ -49,7 +51,8 @@ pub(crate) struct Written {
 impl Writes {
     pub(crate) fn new(clock: Clock) -> Arc<Self> {
         let (last, unfinished) = (AtomicU64::new(0), AtomicBool::new(false));
-        Arc::new(Self { clock, last, unfinished, waiting: Mutex::default(), appetite: Appetite::default() })
+        let (waiting, appetite, interim) = Default::default();
+        Arc::new(Self { clock, last, unfinished, waiting, appetite, interim })
     }
 
     /// Something was written.

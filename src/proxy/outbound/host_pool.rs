@@ -17,6 +17,7 @@ use crate::{
     proxy::{
         message::{
             appetite::Appetite,
+            interim_reader::InterimSink,
             request_body::{BoxedRequest, RequestBody},
             writes::{Writes, Written},
         },
@@ -201,6 +202,13 @@ impl PooledConnection {
                 self.written = Some(written);
                 stream.connection().sender().try_send_request(*request).await
             }
+        }
+    }
+
+    /// Has what comes before the next answer passed on to `sink`, if the upstream speaks HTTP/1.
+    pub(crate) fn listen(&self, sink: Arc<dyn InterimSink>) {
+        if let Connection::Own(..) = self.connection {
+            self.writes.interim.listen(sink);
         }
     }
 

@@ -1,4 +1,4 @@
-//! An upstream's connection, read in pieces of a bounded size, one at a time.
+//! An upstream's connection, read in pieces of a bounded size, one at a time; and what it brings before an answer.
 //!
 //! hyper asks for twice as much each time it gets all that it has asked for, up to the longest head that it takes, and
 //! reads on while what it has read waits for a worker that reads slowly. So it gets no more than this at once, and the next
@@ -13,7 +13,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf, Take};
 
-use crate::proxy::message::writes::Writes;
+use crate::proxy::message::{interim_reader::InterimReader, writes::Writes};
 
 /// How many bytes are read at once. With one byte more, hyper, whose buffer is a power of two, would double it.
 const PIECE: u64 = 32 * 1024 - 1;
@@ -23,24 +23,37 @@ pub(crate) struct PiecewiseIo<S> {
     /// Never at its limit: each read sets it anew.
     stream: Take<S>,
     writes: Arc<Writes>,
+    interim: InterimReader,
 }
 
 // === impl PiecewiseIo ===
 
 impl<S: AsyncRead> PiecewiseIo<S> {
     pub(crate) fn of(stream: S, writes: Arc<Writes>) -> Self {
-        Self { stream: stream.take(PIECE), writes }
+        Self { stream: stream.take(PIECE), writes, interim: InterimReader::default() }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for PiecewiseIo<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        ready!(self.writes.appetite.poll(cx));
+impl<S: AsyncRead + Unpin> PiecewiseIo<S> {
+    fn poll_piece(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if buf.remaining() as u64 <= PIECE {
             return Pin::new(self.stream.get_mut()).poll_read(cx, buf);
         }
         self.stream.set_limit(PIECE);
         Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for PiecewiseIo<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(self.writes.appetite.poll(cx));
+        ready!(self.poll_piece(cx, buf))?;
+        let Self { writes, interim, .. } = &mut *self;
+        if writes.interim.listens() {
+            interim.note(&buf.filled()[before..], &writes.interim);
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -34,10 +34,8 @@ use crate::{
         call::{Admitted, Call},
         exchange::Exchange,
         message::{
-            fields,
             progress::Phase,
             request_body::{BoxedRequest, RequestBody, copy_without_body},
-            server_timing,
         },
         outbound::{
             host_pool::PooledConnection,
@@ -192,8 +190,8 @@ async fn send(
         route.prepare_for(connection.protocol(), &mut request);
         // What is copied anyway is not sent anew from here.
         let copy = if unseen > 0 { unsent_copy(&request, connection.protocol(), exchange) } else { None };
-        if connection.protocol() == Protocol::Http1 {
-            pass_on_interim(exchange, &mut request);
+        if exchange.interim.is_open() {
+            connection.listen(exchange.clone());
         }
         // The second time round, something was waited for.
         permit.sent_at(now.take().unwrap_or_else(|| exchange.proxy.clock.now()));
@@ -242,22 +240,4 @@ fn unsent_copy(request: &Request<RequestBody>, protocol: Protocol, exchange: &Ar
         return None;
     }
     Some(Box::new(copy_without_body(request, exchange.progress.clone())))
-}
-
-/// Has what an upstream of HTTP/1 answers to `request` for the time being passed on, if its worker is to have it.
-fn pass_on_interim(exchange: &Arc<Exchange>, request: &mut Request<RequestBody>) {
-    if !exchange.interim.is_open() {
-        return;
-    }
-    let exchange = exchange.clone();
-    hyper::ext::on_informational(request, move |answer| {
-        // That we go on is nothing that it was asked for: 100 is what we say ourselves, once its body is read.
-        if answer.status() != StatusCode::CONTINUE {
-            let mut fields = answer.headers().clone();
-            fields::remove_hop_by_hop(&mut fields);
-            server_timing::remove(&mut fields);
-            fields::add_via(&mut fields, &exchange.proxy.via, answer.version());
-            exchange.interim.push(answer.status(), &fields);
-        }
-    });
 }
