@@ -6,6 +6,10 @@ run, which the last table gives against HAProxy. Needs nginx, haproxy, wrk and t
 build; everything stays on loopback.
 
 usage: benches/side_by_side.py [--seconds S] [--rounds R] [--connections C] [--andante PATH]
+       benches/side_by_side.py --threads 1,2,4 …     andante alone, with so many threads, beside as many times the first
+
+With --threads, N threads have the first N cores; the others have the rest. Where there are fewer than N + 1, they share
+them: then CPU per request tells what the threads cost each other, and requests per second do not.
 """
 import argparse
 import os
@@ -93,10 +97,12 @@ def main():
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--threads", type=lambda text: [int(count) for count in text.split(",")])
     parser.add_argument("--andante", default=str(ROOT / "target/release/andante"))
     args = parser.parse_args()
     os.environ["PATH"] += ":/usr/sbin"
-    missing = [tool for tool in ("nginx", "haproxy", "wrk", "taskset", args.andante) if not shutil.which(tool)]
+    peers = () if args.threads else ("haproxy",)
+    missing = [tool for tool in ("nginx", *peers, "wrk", "taskset", args.andante) if not shutil.which(tool)]
     if missing:
         sys.exit(f"error: {', '.join(missing)} not found\nhint: apt-get install nginx haproxy wrk; cargo build --release")
 
@@ -106,7 +112,12 @@ def main():
 
 def run(args, folder):
     folder.chmod(0o755)
-    ports = {name: free_port() for name in ("upstream", "nginx", "haproxy", "andante")}
+    names = [f"andante-{count}" for count in args.threads] if args.threads else ["nginx", "haproxy", "andante"]
+    ports = {name: free_port() for name in ("upstream", *names)}
+    last = os.cpu_count() - 1
+    # The proxy's cores, and those of the others.
+    cores = {name: f"0-{min(int(name.rpartition('-')[2]) - 1, last)}" if args.threads else "0" for name in names}
+    others = {name: "1" if not args.threads else rest(core, last) for name, core in cores.items()}
 
     def write(name, text):
         text = text.replace("DIR", str(folder)).replace("UPSTREAM", str(ports["upstream"]))
@@ -114,13 +125,18 @@ def run(args, folder):
         path.write_text(text.replace("PORT", str(ports.get(name.split(".")[0], 0))))
         return str(path)
 
-    commands = {
-        "upstream": ["taskset", "-c", "1", "nginx", "-c", write("upstream.conf", UPSTREAM)],
-        "nginx": ["taskset", "-c", "0", "nginx", "-c", write("nginx.conf", NGINX)],
-        "haproxy": ["taskset", "-c", "0", "haproxy", "-db", "-f", write("haproxy.cfg", HAPROXY)],
-        "andante": ["taskset", "-c", "0", args.andante, "serve", "--state", "off", "--listen", f"127.0.0.1:{ports['andante']}", "--admin",
-                    "off", "--limit", "*=1000000/s"],
-    }
+    def command(name):
+        if name == "nginx":
+            return ["nginx", "-c", write("nginx.conf", NGINX)]
+        if name == "haproxy":
+            return ["haproxy", "-db", "-f", write("haproxy.cfg", HAPROXY)]
+        threads = ["--threads", name.rpartition("-")[2]] if args.threads else []
+        return [args.andante, "serve", "--state", "off", "--listen", f"127.0.0.1:{ports[name]}", "--admin", "off", "--limit",
+                "*=1000000/s", *threads]
+
+    upstream = UPSTREAM if not args.threads else UPSTREAM.replace("worker_cpu_affinity 10; ", "")
+    commands = {"upstream": ["taskset", "-c", next(iter(others.values())), "nginx", "-c", write("upstream.conf", upstream)]}
+    commands |= {name: ["taskset", "-c", cores[name], *command(name)] for name in names}
     script = write("forward.lua", WRK)
     running = {}
     try:
@@ -132,14 +148,14 @@ def run(args, folder):
             for name, rows in results.items():
                 pids = family(running[name].pid)
                 before = cpu_seconds(pids)
-                wrk = ["taskset", "-c", "1", "wrk", "-t1", f"-c{args.connections}", f"-d{args.seconds}s", "-s", script]
+                wrk = ["taskset", "-c", others[name], "wrk", "-t1", f"-c{args.connections}", f"-d{args.seconds}s", "-s", script]
                 output = subprocess.run([*wrk, f"http://127.0.0.1:{ports[name]}"], capture_output=True, text=True).stdout
                 found = re.search(r"RESULT (\d+) (\d+) (\d+) (\d+) (\d+)", output)
                 if not found:
                     sys.exit(f"error: wrk gave no result for {name}:\n{output}")
                 rps, p50, p99, errors, requests = map(int, found.groups())
                 rows.append((rps, p50, p99, (cpu_seconds(pids) - before) * 1e6 / max(requests, 1), errors))
-        report(results)
+        report(results, args.threads)
     finally:
         for process in running.values():
             process.terminate()
@@ -147,12 +163,24 @@ def run(args, folder):
             process.wait(10)
 
 
-def report(results):
+def rest(cores, last):
+    """The cores that are not of these, or all of them if there are no others."""
+    first = int(cores.rpartition("-")[2]) + 1
+    return f"{first}-{last}" if first <= last else f"0-{last}"
+
+
+def report(results, threads):
     columns = ("requests/s", "p50 µs", "p99 µs", "CPU µs/request", "errors")
     medians = {name: [statistics.median(column) for column in zip(*rows)] for name, rows in results.items()}
     print(f"{'':10}" + "".join(f"{column:>16}" for column in columns))
     for name, row in medians.items():
         print(f"{name:10}" + "".join(f"{value:16.1f}" for value in row))
+    if threads:
+        print("\nrequests/s beside as many times those of one thread, and CPU per request beside that of one")
+        one = next(iter(medians.values()))
+        for count, (name, row) in zip(threads, medians.items()):
+            print(f"{name:10}{row[0] / (one[0] * count / threads[0]):16.3f}{row[3] / one[3]:16.3f}")
+        return
     print("\nas a ratio to HAProxy")
     for name, row in medians.items():
         ratios = (value / base for value, base in zip(row[:4], medians["haproxy"]))

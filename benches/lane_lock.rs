@@ -1,0 +1,137 @@
+//! How long a lane's lock is held, and how much that bounds: one lane that all threads share, with as many requests under
+//! way as there are connections. Not a time of criterion's: what matters is the tail, and what threads do to each other.
+//!
+//! `cargo bench --bench lane_lock`. A request takes the lock four times: when it asks, leaves, is answered, and is over. A
+//! call without contention is the lock's holding time and some 50 ns around it.
+
+use std::{
+    sync::{Arc, Barrier},
+    thread,
+    time::{Duration, Instant as Wall},
+};
+
+use andante::{
+    clock::{Clock, Instant},
+    lane::{
+        Admission, AdmitRequest, Lane,
+        order::{Claim, Turn},
+    },
+    learn::{AnswerReport, RouteKey},
+    limit::{Cost, Limits},
+    metrics::Metrics,
+    policy::Policy,
+};
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+const ASK: AdmitRequest = AdmitRequest {
+    cost: Cost::MIN,
+    kind: RouteKey::NONE,
+    claim: Claim::USUAL,
+    deadline: Instant::FAR,
+    turn: Turn::New,
+    draws: None,
+};
+/// How long each combination is measured.
+const TIME: Duration = Duration::from_secs(2);
+
+/// How many calls took how long: a count for each sixteenth of a power of two of nanoseconds.
+struct Histogram([u64; 64 * 16]);
+
+fn main() {
+    println!(
+        "| threads | connections | requests/s | call p50 | p99 | p99.9 | longest |\n|---|---|---|---|---|---|---|"
+    );
+    for threads in [1, 2, 4] {
+        for connections in [64, 4096] {
+            let (requests, calls) = measure(threads, connections);
+            let [half, most, nearly_all, all] = [0.5, 0.99, 0.999, 1.0].map(|share| calls.quantile(share));
+            println!(
+                "| {threads} | {connections} | {:.0} | {half} ns | {most} ns | {nearly_all} ns | {all} ns |",
+                requests as f64 / TIME.as_secs_f64()
+            );
+        }
+    }
+}
+
+/// How many requests pass a lane, and how long each call of it takes.
+fn measure(threads: usize, connections: usize) -> (u64, Histogram) {
+    let limits: Limits = "1000000000/s burst 1000000000".parse().expect("a valid limit");
+    let mut policy = Policy::new("bench", vec!["*".parse().expect("a valid host")]);
+    policy.limits = limits.limits;
+    let lane = Arc::new(Lane::new("api.test".into(), policy.into(), Metrics::new().rule("bench"), Clock::start()));
+    // An API that has never answered is sent few at once.
+    drop(turns(&lane, 1, Duration::from_millis(200)));
+    let begin = Barrier::new(threads);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|_| {
+                scope.spawn(|| {
+                    begin.wait();
+                    turns(&lane, connections / threads, TIME)
+                })
+            })
+            .collect();
+        let mut all = (0, Histogram::new());
+        for worker in workers {
+            let (requests, calls) = worker.join().expect("it does not panic");
+            all.0 += requests;
+            all.1.0.iter_mut().zip(calls.0).for_each(|(all, count)| *all += count);
+        }
+        all
+    })
+}
+
+/// Has `connections` requests under way for `time`: the oldest is answered, and another one asks.
+#[expect(clippy::disallowed_methods, reason = "it measures time, and is not measured in it")]
+fn turns(lane: &Arc<Lane>, connections: usize, time: Duration) -> (u64, Histogram) {
+    let (mut calls, mut requests, end) = (Histogram::new(), 0, Wall::now() + time);
+    let mut under_way = std::collections::VecDeque::with_capacity(connections);
+    while Wall::now() < end {
+        let mut permit = calls.time(|| match lane.admit(ASK) {
+            Admission::Send(permit) => permit,
+            other => panic!("the limit is never reached here: {other:?}"),
+        });
+        calls.time(|| permit.sent());
+        under_way.push_back(permit);
+        if under_way.len() >= connections
+            && let Some(mut oldest) = under_way.pop_front()
+        {
+            calls.time(|| oldest.answered(&AnswerReport::SERVED, Instant::START));
+            calls.time(|| drop(oldest));
+            requests += 1;
+        }
+    }
+    (requests, calls)
+}
+
+// === impl Histogram ===
+
+impl Histogram {
+    fn new() -> Self {
+        Self([0; 64 * 16])
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "it measures time, and is not measured in it")]
+    fn time<T>(&mut self, call: impl FnOnce() -> T) -> T {
+        let began = Wall::now();
+        let result = call();
+        let nanos = (began.elapsed().as_nanos() as u64).max(16);
+        // The power of two, and the four bits behind the first.
+        let power = 63 - nanos.leading_zeros() as usize;
+        self.0[power * 16 + (nanos >> (power - 4) & 15) as usize] += 1;
+        result
+    }
+
+    /// So many nanoseconds, or fewer, took this share of all calls.
+    fn quantile(&self, share: f64) -> u64 {
+        let wanted = (self.0.iter().sum::<u64>() as f64 * share).ceil() as u64;
+        let mut sum = 0;
+        let at = self.0.iter().position(|count| {
+            sum += count;
+            sum >= wanted
+        });
+        at.map_or(0, |at| (16 + at as u64 % 16 + 1) << (at / 16) >> 4)
+    }
+}
