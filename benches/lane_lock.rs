@@ -62,7 +62,7 @@ fn measure(threads: usize, connections: usize) -> (u64, Histogram) {
     policy.limits = limits.limits;
     let lane = Arc::new(Lane::new("api.test".into(), policy.into(), Metrics::new().rule("bench"), Clock::start()));
     // An API that has never answered is sent few at once.
-    drop(turns(&lane, 1, Duration::from_millis(200)));
+    let _ = turns(&lane, 1, Duration::from_millis(200));
     let begin = Barrier::new(threads);
     thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
