@@ -74,7 +74,9 @@ class Member:
         self.world, self.name = world, name
         self.log = open(f"{world.folder}/{name}.log", "a")
         args = [world.andante, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--state", "off", "--log", "json",
-                "--threads", "1", "--store", world.store.url, "--limit", f"127.0.0.1:{world.api}={world.limits}"]
+                "--threads", "1", "--store", world.store.url]
+        if world.limits:
+            args += ["--limit", f"127.0.0.1:{world.api}={world.limits}"]
         self.process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=self.log, text=True)
         words = self.process.stdout.readline().split()
         self.port = int(words[4].strip(",").rsplit(":", 1)[1])
@@ -110,7 +112,7 @@ class Member:
 
 class World:
     def __init__(self, andante, enforced, limits=None, members=4, init=True, mock=()):
-        self.andante, self.limits = andante, limits or enforced
+        self.andante, self.limits = andante, enforced if limits is None else limits
         self.folder = tempfile.mkdtemp(prefix="fleet-")
         self.store = Store(self.folder)
         self.mock = subprocess.Popen([andante, "mock", "--listen", "127.0.0.1:0", "--limit", enforced, *mock],
@@ -196,6 +198,26 @@ def faulty(enforced, rate, seconds, faults, workers=30, **more):
     return run
 
 
+def learned(dialect, enforced, rate, seconds, members, workers):
+    """Nothing is configured: what the members learn, the first 10 s apart from the rest. Refusals are no failure here."""
+    def run(name, andante):
+        world = World(andante, enforced, limits="", members=members, mock=("--dialect", dialect))
+        try:
+            marks = []
+            events = [(10, lambda: marks.append(world.stats()))]
+            asyncio.run(load(world, seconds, workers, events=events))
+            first, last = marks[0], world.stats()
+            for part, before, after, span in (("first 10 s", dict(accepted=0, refused=0), first, 10),
+                                              ("after that", first, last, seconds - 10)):
+                accepted, refused = (after[key] - before[key] for key in ("accepted", "refused"))
+                print(f"{name:46} {part}: refused {refused:5} of {accepted + refused:6} ({refused / max(accepted + refused, 1):6.2%})  "
+                      f"used {accepted / (rate * span):.3f}  per member {[m.done for m in world.members]}", flush=True)
+            return 0
+        finally:
+            world.end()
+    return run
+
+
 def flush(world):
     world.store.ask("FLUSHALL")
 
@@ -246,6 +268,13 @@ CASES = {
     "all in turn": faulty("50/s", 50, 60, [(5, flush), (8, kill_member), (12, pause), (16, go_on), (20, join_member),
                                            (25, kill_store), (27, start_store), (35, flush), (36, flush)]),
 }
+
+
+for dialect in ("ietf", "none"):
+    for enforced, rate in (("100/10s", 10), ("100/s", 100)):
+        for members in (1, 3):
+            CASES[f"learned: {dialect}, {enforced}, {members} members"] = learned(dialect, enforced, rate, 70, members,
+                                                                                  30 // members)
 
 
 def main():
