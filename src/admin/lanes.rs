@@ -139,8 +139,10 @@ impl Rule {
         }
         let left = lane.budgets.iter().filter(|budget| budget.requests).filter_map(|budget| budget.left);
         self.remaining = self.remaining.into_iter().chain(left).reduce(f64::min);
-        for (limit, share) in lane.limits.iter().filter_map(|limit| Some((&limit.limit, limit.share.as_ref()?))) {
-            let tokens = self.shares.entry(limit.clone()).or_default();
+        let windows = lane.limits.iter().filter_map(|limit| Some((limit.limit.clone(), limit.share.as_ref()?)));
+        let in_flight = lane.in_flight_limit.zip(lane.in_flight_share.as_ref());
+        for (limit, share) in windows.chain(in_flight.map(|(count, share)| (format!("in-flight {count}"), share))) {
+            let tokens = self.shares.entry(limit).or_default();
             tokens.free += share.free;
             tokens.spent += (share.held + share.own).saturating_sub(share.free);
             tokens.due += share.target + f64::from(share.own);

@@ -170,6 +170,9 @@ pub struct LaneStatus {
     /// What that rests on, in a line for people, if it is found out (`in-flight = "auto"`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight_evidence: Option<String>,
+    /// This andante's share of that, if a fleet shares it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight_share: Option<ShareStatus>,
     /// Requests that wait for a slot.
     pub waiting: u64,
     /// The flows of which most wait, the longest first.

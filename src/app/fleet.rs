@@ -103,7 +103,7 @@ impl<L: Ledger> FleetMember<L> {
         let floor = if let StoreDown::Floor(floor) = config.down { floor.percent } else { 0 };
         let division = Division { members: config.size.map_or(0, NonZeroU32::get), floor };
         let terms = Terms { lease: micros(config.lease), split: 0, division };
-        let (lease, id) = (Lease::new(config.down), fresh());
+        let (lease, id) = (Lease::new(config.down).holding(config.in_flight_hold), fresh());
         let (sender, wakes) = mpsc::unbounded_channel();
         let told = ledger.listen(id);
         let sharing = Sharing::new(lease.clone(), sender);

@@ -44,6 +44,7 @@ pub(super) fn lane_status(lane: &Lane, ends: &HashMap<Arc<str>, Instant>, now: I
         in_flight: lane.in_flight.into(),
         in_flight_limit: lane.in_flight_limit,
         in_flight_evidence: lane.in_flight_grounds.map(|grounds| grounds.to_string()),
+        in_flight_share: lane.in_flight_share.map(share_status),
         waiting: lane.waiting as u64,
         flows: lane.flows.iter().map(flow_status).collect(),
         oldest_waiting_s: lane.oldest.map(|oldest| oldest.as_secs_f64()),
@@ -147,14 +148,13 @@ fn limit_status(usage: &LimitUsage, grounds: Option<Grounds>) -> LimitStatus {
         evidence: grounds.map(|grounds| grounds.to_string()),
         margin_ms: usage.margin.as_secs_f64() * 1e3,
         renewed_in_s: None,
-        share: usage.share.map(|ShareUsage { held, free, own, target, wanted }| ShareStatus {
-            held,
-            free,
-            own,
-            target,
-            wanted,
-        }),
+        share: usage.share.map(share_status),
     }
+}
+
+fn share_status(usage: ShareUsage) -> ShareStatus {
+    let ShareUsage { held, free, own, target, wanted } = usage;
+    ShareStatus { held, free, own, target, wanted }
 }
 
 fn calendar_status(usage: &CalendarUsage) -> LimitStatus {

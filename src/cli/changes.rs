@@ -33,7 +33,7 @@ pub(super) enum ConfigDifference {
 type KeyRow = (String, String);
 
 /// Keys that only a restart changes.
-const AT_START: [&str; 12] = [
+const AT_START: [&str; 13] = [
     "listen",
     "admin",
     "threads",
@@ -43,6 +43,7 @@ const AT_START: [&str; 12] = [
     "state",
     "store",
     "lease",
+    "in-flight-hold",
     "fleet-size",
     "store-down",
     "timeouts.upstream-keep-alive",
@@ -114,6 +115,7 @@ fn common(config: &Config) -> Vec<KeyRow> {
         text("state", describe::state(&config.state)),
         text("store", describe::store(&config.fleet)),
         time("lease", config.fleet.lease),
+        time("in-flight-hold", config.fleet.in_flight_hold),
         text("fleet-size", config.fleet.size.map_or_else(|| "none".to_owned(), |size| size.to_string())),
         text("store-down", describe::store_down(config.fleet.down)),
         time("timeouts.connect", timeouts.connect),

@@ -153,6 +153,9 @@ fn summary(config: &Config) -> String {
     if !config.upstream_crl.is_empty() {
         row(&mut text, 0, "upstream-crl", &files(&config.upstream_crl));
     }
+    if config.fleet.store.is_some() {
+        row(&mut text, 0, "in-flight-hold", &wording::duration(config.fleet.in_flight_hold));
+    }
     let (usual, otherwise) = (Policy::unruled(), config.rules.unruled());
     answers(&mut text, 0, otherwise, &[&usual]);
     for gateway in &config.gateways {
@@ -169,8 +172,11 @@ fn summary(config: &Config) -> String {
 /// What each andante of a fleet owns of the limits of `rule`, whatever becomes of the store.
 fn floors(text: &mut String, rule: &Policy, fleet: &FleetConfig) {
     let (Some(_), StoreDown::Floor(floor)) = (&fleet.store, fleet.down) else { return };
-    for limit in rule.limits.iter().filter(|limit| rule.shares(limit)) {
-        let (count, members) = (limit.rate.count.get(), floor.members);
+    let windows =
+        rule.limits.iter().filter(|limit| rule.shares(limit)).map(|limit| (limit.rate.count, limit.to_string()));
+    let in_flight = rule.in_flight.filter(|_| rule.shares_in_flight());
+    for (count, limit) in windows.chain(in_flight.map(|count| (count, format!("in-flight {count}")))) {
+        let (count, members) = (count.get(), floor.members);
         let (own, all, lent) = (floor.of(count), floor.of_all(count), floor.lendable(count));
         row(text, 2, "floor", &format!("{own} for each of {members} of {limit}: {all} together, and {lent} are lent"));
     }

@@ -4,7 +4,7 @@ use std::{fmt, num::NonZeroU32, str::FromStr, time::Duration};
 
 use url::Url;
 
-use crate::fleet::StoreDown;
+use crate::fleet::{Lease, StoreDown};
 
 /// How this andante shares budgets with others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct FleetConfig {
     pub store: Option<StoreUrl>,
     /// For how long each may spend what it holds without having heard from the store.
     pub lease: Duration,
+    /// For how long after that its part of in-flight limits is withheld from the others.
+    pub in_flight_hold: Duration,
     /// Among how many those limits are divided that are not shared.
     pub size: Option<NonZeroU32>,
     /// What happens when the store has not answered for that long.
@@ -30,7 +32,8 @@ const SCHEMES: [&str; 4] = ["redis", "rediss", "valkey", "valkeys"];
 
 impl Default for FleetConfig {
     fn default() -> Self {
-        Self { store: None, lease: Duration::from_secs(10), size: None, down: StoreDown::Wait }
+        let (lease, in_flight_hold) = (Duration::from_secs(10), Lease::HOLD);
+        Self { store: None, lease, in_flight_hold, size: None, down: StoreDown::Wait }
     }
 }
 

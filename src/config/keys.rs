@@ -14,7 +14,7 @@ pub(super) use self::admin::{ADMIN, ADMIN_TOKEN};
 use self::entry::Form::{Number, One, OneOrList, OneOrTable, Table, Tables, Words};
 pub(super) use self::entry::Key;
 pub use self::entry::{Fallback, Flag, Form, KeyEntry, Section};
-pub(super) use self::fleet::{FLEET_SIZE, FLOOR, LEASE, STORE, STORE_DOWN};
+pub(super) use self::fleet::{FLEET_SIZE, FLOOR, IN_FLIGHT_HOLD, LEASE, STORE, STORE_DOWN};
 pub(super) use self::rule::{
     ALLOW_PRIVATE, CACHE, CLIENT_CERT, CLIENT_KEY, COALESCE, COST, HEADER, HOST, HTTPS, IDEMPOTENCY_KEYS, IN_FLIGHT,
     KEY, LIMITS, MARGIN, MAX_WAIT, MAX_WAITING, METHOD, NAME, NOT_MODIFIED, ONLY, PATIENCE, PRESET, READ_BODY, RESERVE,
@@ -201,6 +201,7 @@ pub(super) const TOP: Section = Section {
         STATE.entry,
         STORE.entry,
         LEASE.entry,
+        IN_FLIGHT_HOLD.entry,
         FLEET_SIZE.entry,
         STORE_DOWN.entry,
         FLOOR.entry,

@@ -126,6 +126,7 @@ impl Config {
             down: check::store_down(file.store_down, file.floor, size, problems),
             store: said.store.map_or(base.fleet.store, |store| store.value),
             lease: file.lease.unwrap_or(base.fleet.lease),
+            in_flight_hold: file.in_flight_hold.unwrap_or(base.fleet.in_flight_hold),
             size,
         };
         if fleet.store.is_some() {

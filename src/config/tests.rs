@@ -12,6 +12,7 @@ mod added;
 mod answers;
 mod costs;
 mod files;
+mod fleet;
 mod presets;
 mod reserve;
 mod schema;

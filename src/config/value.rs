@@ -61,6 +61,8 @@ pub(super) const STORE: Grammar<Option<StoreUrl>> = Grammar {
 };
 pub(super) const LEASE: Grammar<Duration> =
     Grammar { expected: "a duration from 1s to 10m", example: "\"10s\"", read: fleet::lease };
+pub(super) const IN_FLIGHT_HOLD: Grammar<Duration> =
+    Grammar { expected: "a duration from 1s to 1d", example: "\"5m\"", read: fleet::in_flight_hold };
 pub(super) const FLEET_SIZE: Grammar<NonZeroU32> =
     Grammar { expected: "how many andantes there are", example: "3", read: fleet::size };
 pub(super) const STORE_DOWN: Grammar<WhenDown> =

@@ -236,6 +236,8 @@ impl Book {
         let pools = &mut self.members.get_mut(&member).expect("it was heard of just now").pools;
         let pool = self.pools.entry(entry.pool.clone()).or_insert_with(|| TokenPool::new(entry.per));
         pool.mature(now);
+        // Of an in-flight limit this is how long answers last: members may have other opinions.
+        pool.per = pool.per.max(entry.per);
         pool.open = now >= claims_until + stretched(pool.per) + LATEST;
         pool.hear(member, entry, claims);
         if let Some(ready) = entry.ends {

@@ -12,10 +12,11 @@ use std::{
 use crate::clock::Instant;
 
 /// Until when a member may spend what it holds, and what it may spend without the store. All lanes look at it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Lease {
     clocks: Arc<Clocks>,
     down: StoreDown,
+    hold: Duration,
 }
 
 /// What a member does once the store has not answered for the length of the lease.
@@ -78,10 +79,30 @@ impl Floor {
 
 // === impl Lease ===
 
+impl Default for Lease {
+    fn default() -> Self {
+        Self::new(StoreDown::default())
+    }
+}
+
 impl Lease {
+    /// The usual [hold](Self::hold).
+    pub const HOLD: Duration = Duration::from_secs(300);
+
     /// A lease that has not begun.
     pub fn new(down: StoreDown) -> Self {
-        Self { clocks: Arc::default(), down }
+        Self { clocks: Arc::default(), down, hold: Self::HOLD }
+    }
+
+    /// The same, where tokens of in-flight limits are withheld for so long after it.
+    pub fn holding(self, hold: Duration) -> Self {
+        Self { hold, ..self }
+    }
+
+    /// For how long after the lease of a member that is not heard of nobody else gets its tokens of in-flight limits: no
+    /// answer to it may last for longer.
+    pub fn hold(&self) -> Duration {
+        self.hold
     }
 
     /// What happens when it is over.

@@ -42,12 +42,16 @@ pub struct Share {
 }
 
 /// What a member has of a limit at one instant, and what it needs.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Stock {
     /// Units that count in the member's own windows.
     pub used: u32,
     /// Units that count no more for itself, and still do for others.
     pub lingering: u32,
+    /// How many it has used at once lately: it keeps as many, up to its share. Of a window, 0: there they are `used`.
+    pub lately: u32,
+    /// More are of no use to it, as long as nobody else wants any: a crash would withhold them.
+    pub most: u32,
     /// Units that wait.
     pub backlog: u32,
     /// What the next request takes at once; 0 if none waits.
@@ -94,7 +98,19 @@ impl Stock {
         let free = own.saturating_sub(self.used);
         let cost = self.cost.saturating_sub(free).max(self.cost.min(1));
         let (backlog, cost) = if cost > most { (0, 0) } else { (self.backlog, cost) };
-        Self { used: self.used.saturating_sub(own), lingering: self.lingering.saturating_sub(free), backlog, cost }
+        Self {
+            used: self.used.saturating_sub(own),
+            lingering: self.lingering.saturating_sub(free),
+            lately: self.lately.saturating_sub(own),
+            backlog,
+            cost,
+            ..self
+        }
+    }
+
+    /// How many of the free ones it keeps, because it has used as many at once.
+    fn kept(self) -> u32 {
+        self.lately.saturating_sub(self.used + self.lingering)
     }
 }
 
@@ -188,6 +204,11 @@ impl Share {
         self.lacks = self.lacks.max(units);
     }
 
+    /// What the next request takes of which it is known that there is not enough; 0 if there is none.
+    pub fn lacks(&self) -> u32 {
+        self.lacks
+    }
+
     /// What the next request takes, as far as is known, while units of `backlog` wait.
     pub fn lacking(&mut self, backlog: u32) -> u32 {
         self.lacks = if backlog > 0 { self.lacks.max(1) } else { 0 };
@@ -204,11 +225,16 @@ impl Share {
         !self.asking && !self.given.queued && now >= self.ask_at
     }
 
+    /// Whether it holds more than it may keep, for others that want it.
+    pub fn passes_on(&self, now: Instant) -> bool {
+        !self.asking && self.surplus(now) > 0
+    }
+
     /// Decides what to say to the store. Gifts are taken off at once, and never taken back.
     pub fn look(&mut self, now: Instant, stock: Stock, leased: bool, reports: bool) -> ShareNeed {
         let stock = stock.beyond(self.own, self.given.limit);
         let free = self.held.saturating_sub(stock.used + stock.lingering);
-        let demand = stock.used.saturating_add(stock.backlog).min(self.given.limit);
+        let demand = stock.used.saturating_add(stock.backlog).max(stock.lately).min(self.given.limit);
         let quiet = ShareNeed { speaks: false, want: 0, cost: stock.cost, need: 0, demand, ends: false };
         if self.asking {
             return quiet;
@@ -229,7 +255,7 @@ impl Share {
             || !leased;
         // More would be due to it if the store knew; not so if it has its part of what is short.
         let grown = demand > self.told && f64::from(self.told) <= self.given.target;
-        let spare = self.spare(demand);
+        let spare = self.spare(demand, stock.most);
         let asks =
             now >= self.ask_at && (stuck && !self.given.queued && (below || grown) || spare > 0 && enough * 8 < spare);
         let refresh = self.known && now >= self.refresh_at && (stock.backlog > 0 || self.given.wanted);
@@ -327,14 +353,14 @@ impl Share {
 
     fn gift(&self, now: Instant, stock: Stock, free: u32) -> u32 {
         if !self.given.wanted {
-            return 0;
+            return free.min(self.held.saturating_sub(stock.most));
         }
         if stock.backlog == 0 {
-            return free;
+            return free.saturating_sub(stock.kept()).max(free.min(self.surplus(now)));
         }
         let credit = if !self.given.over && free + stock.lingering >= stock.cost { self.credit.min(free) } else { 0 };
         let above = self.surplus(now).saturating_sub(credit).min(free - credit);
-        above.max(free.saturating_sub(stock.backlog.max(stock.cost)))
+        above.max(free.saturating_sub(stock.backlog.max(stock.cost).max(stock.kept())))
     }
 
     /// How many tokens are above the target, if others want them.
@@ -359,10 +385,10 @@ impl Share {
     }
 
     /// What a member that uses a limit may keep at hand while nobody else wants it.
-    fn spare(&self, demand: u32) -> u32 {
+    fn spare(&self, demand: u32, most: u32) -> u32 {
         if demand == 0 || self.given.wanted || !self.known {
             return 0;
         }
-        (self.given.target.floor() as u32).saturating_sub(self.held)
+        (self.given.target.floor() as u32).min(most).saturating_sub(self.held)
     }
 }

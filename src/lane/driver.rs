@@ -102,7 +102,7 @@ impl Lane {
         let now = self.clock.now();
         let shared = Arc::get_mut(&mut self.shared).expect("nobody else has it yet");
         let state = shared.state.get_mut();
-        state.share(sharing.lease.clone());
+        state.share(now, sharing.lease.clone());
         tell_of_pauses(state, now, &names.pauses, &sharing.pauses.of(now, &names.pauses));
         shared.sharing = Some(sharing.lane(names));
         self

@@ -6,7 +6,7 @@ use crate::{
     clock::Instant,
     lane::order::WaitingFlow,
     learn::{GradientGrounds, Grounds, OwnLimit, QuotaSnapshot, Reason},
-    limit::{CalendarUsage, LimitUsage, Sum},
+    limit::{CalendarUsage, LimitUsage, ShareUsage, Sum},
 };
 
 /// What a lane has done so far.
@@ -64,6 +64,8 @@ pub struct Snapshot {
     pub in_flight_limit: Option<u32>,
     /// What that rests on, if it was found out.
     pub in_flight_grounds: Option<GradientGrounds>,
+    /// This process' share of that, if a fleet shares it.
+    pub in_flight_share: Option<ShareUsage>,
     /// Tickets in the queue.
     pub waiting: usize,
     /// The flows with the most waiting requests, the longest first.

@@ -53,7 +53,7 @@ use crate::{
     fleet::SharedPauses,
     lane::order::{Next, Queue, QueuePlace, Taken},
     learn::{AnswerReport, Changes, Learned, Observation, RouteKey},
-    limit::Budget,
+    limit::{Budget, InFlightLimit},
     policy::{Policy, Trust},
 };
 
@@ -150,6 +150,8 @@ impl<T> State<T> {
         self.budget.set_kept(self.kept);
         self.learned.reconfigure(&policy);
         self.in_flight.reconfigure(policy.in_flight);
+        self.budget.share_in_flight(now, policy.in_flight.and_then(InFlightLimit::fixed));
+        self.budget.under_way(now, self.in_flight.count());
         self.unwritten = true;
         self.policy = policy;
         self.rechecks = true;
@@ -342,7 +344,7 @@ impl<T> State<T> {
         let charge = self.budget.take(now, due, cost, scope);
         let changes = self.learned.take(now, charge, &kind, now > since, &mut self.budget);
         self.note(changes);
-        self.leaves(charge);
+        self.leaves(now, charge);
         self.unwritten = true;
         let waited = now.since(since);
         self.stats.waited += waited;

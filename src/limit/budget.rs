@@ -283,7 +283,7 @@ impl Budget {
 
     /// An answer's head came `took` after its request: teaches the margin.
     pub fn observe(&mut self, now: Instant, took: Duration) {
-        if !self.limits.is_empty() {
+        if !self.limits.is_empty() || self.shared.is_some() {
             self.margin.observe(now, took);
         }
     }

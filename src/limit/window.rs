@@ -22,8 +22,8 @@ use std::{collections::VecDeque, time::Duration};
 
 use smallvec::SmallVec;
 
-pub(super) use self::record::WindowEntry;
-use self::{bucket::UnitBucket, lingering::Lingering};
+use self::bucket::UnitBucket;
+pub(super) use self::{lingering::Lingering, record::WindowEntry};
 use super::{Amount, LimitSpec, Seq};
 use crate::clock::Instant;
 

@@ -97,6 +97,11 @@ impl Policy {
         self.added.is_none() && limit.rate.per <= LONGEST_PACE
     }
 
+    /// Whether a store in common shares its in-flight limit.
+    pub fn shares_in_flight(&self) -> bool {
+        self.added.is_none()
+    }
+
     /// What logs and `/status` have in the place of a rule's name, for hosts without one.
     pub const UNRULED: &str = "default";
     /// How long a ticket waits at most unless a rule says otherwise.

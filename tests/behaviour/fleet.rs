@@ -1,5 +1,6 @@
 //! Several andantes with one store keep one limit: the real programs, and a real Redis.
 
+mod in_flight;
 mod pauses;
 
 use std::{

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::{
     admin::{
         explanation::{DecisionExplanation, Explanation, OutcomeExplanation, Question, RuleExplanation},
-        status::{LaneStatus, LimitSource, LimitStatus},
+        status::{LaneStatus, LimitSource, LimitStatus, ShareStatus},
     },
     cli::wording,
 };
@@ -60,7 +60,9 @@ fn of_lane(text: &mut String, lane: &LaneStatus) {
     if let Some(most) = lane.in_flight_limit {
         let found =
             lane.in_flight_evidence.as_ref().map_or_else(String::new, |evidence| format!("; learned: {evidence}"));
-        row(text, "in-flight", &format!("{most}, {} under way{found}", lane.in_flight));
+        let held = |share: &ShareStatus| format!(", {} of the fleet's are here", share.held + share.own);
+        let held = lane.in_flight_share.as_ref().map(held).unwrap_or_default();
+        row(text, "in-flight", &format!("{most}, {} under way{held}{found}", lane.in_flight));
     }
     if let Some(at_once) = &lane.at_once {
         row(text, "at once", &format!("{}, learned: {}", at_once.most, at_once.evidence));

@@ -26,6 +26,14 @@ pub(in crate::config) const LEASE: Key<Duration> = Key::new(
     "for how long an andante goes on without having heard from the store; the same for all of a fleet",
 )
 .default("\"10s\"");
+pub(in crate::config) const IN_FLIGHT_HOLD: Key<Duration> = Key::new(
+    "in-flight-hold",
+    value::IN_FLIGHT_HOLD,
+    One("duration from 1s to 1d"),
+    "how long an answer lasts at most to an andante that is cut off from the store or killed: for so long after its lease \
+     its part of in-flight limits is withheld",
+)
+.default("\"5m\"");
 pub(in crate::config) const FLEET_SIZE: Key<NonZeroU32> = Key::new(
     "fleet-size",
     value::FLEET_SIZE,

@@ -37,13 +37,17 @@ pub(in crate::config) fn divide(drafts: &mut [RawRule], size: Option<NonZeroU32>
 pub(in crate::config) fn floors(drafts: &[RawRule], down: StoreDown, problems: &mut Vec<Diagnostic>) {
     let StoreDown::Floor(floor) = down else { return };
     for draft in drafts {
-        let shared = draft.policy.limits.iter().filter(|limit| draft.policy.shares(limit));
-        for limit in shared.filter(|limit| floor.of(limit.rate.count.get()) == 0) {
+        let policy = &draft.policy;
+        let windows = policy.limits.iter().filter(|limit| policy.shares(limit));
+        let windows = windows.map(|limit| (limit.rate.count, limit.to_string()));
+        let in_flight = policy.in_flight.filter(|_| policy.shares_in_flight());
+        let shared = windows.chain(in_flight.map(|count| (count, format!("in-flight {count}"))));
+        for (_, limit) in shared.filter(|(count, _)| floor.of(count.get()) == 0) {
             let Floor { percent, members } = floor;
             problems.push(Diagnostic::warning(
                 &draft.named,
                 format!("{percent}% of {limit} is less than 1 for each of {members}: without the store it waits"),
-                "write a larger floor, or a limit of a longer window",
+                "write a larger floor, or a limit with a larger count",
             ));
         }
     }
@@ -55,7 +59,8 @@ fn unshared(draft: &RawRule) -> Vec<String> {
     let limits = policy.limits.iter().filter(|limit| !draft.policy.shares(limit)).map(ToString::to_string);
     let calendar = policy.calendar.iter().map(ToString::to_string);
     // What each finds out is its own part of what the API serves.
-    let in_flight = policy.in_flight.and_then(InFlightLimit::fixed).map(|count| format!("in-flight {count}"));
+    let in_flight = policy.in_flight.and_then(InFlightLimit::fixed).filter(|_| !policy.shares_in_flight());
+    let in_flight = in_flight.map(|count| format!("in-flight {count}"));
     let reserve = policy.turns.reserve.map(|reserve| format!("reserve {reserve}"));
     limits.chain(calendar).chain(in_flight).chain(reserve).collect()
 }
@@ -74,7 +79,9 @@ fn divided(draft: &mut RawRule, size: NonZeroU32) -> bool {
         limit.burst = limit.burst.map(|burst| part(burst).unwrap_or(NonZeroU32::MIN).min(limit.rate.count));
     }
     draft.policy.calendar.iter_mut().for_each(|limit| shrink(&mut limit.count));
-    if let Some(InFlightLimit::Fixed(count)) = &mut draft.policy.in_flight {
+    if !draft.policy.shares_in_flight()
+        && let Some(InFlightLimit::Fixed(count)) = &mut draft.policy.in_flight
+    {
         shrink(count);
     }
     let reserve = draft.policy.turns.reserve.map(|reserve| reserve.among(size));

@@ -23,6 +23,12 @@ pub(super) fn lease(text: &str) -> Result<Duration, ParseHint> {
     if bounds.contains(&lease) { Ok(lease) } else { Err(ParseHint::default()) }
 }
 
+pub(super) fn in_flight_hold(text: &str) -> Result<Duration, ParseHint> {
+    let hold = length(text)?;
+    let bounds = Duration::from_secs(1)..=Duration::from_secs(86_400);
+    if bounds.contains(&hold) { Ok(hold) } else { Err(ParseHint::default()) }
+}
+
 pub(super) fn size(text: &str) -> Result<NonZeroU32, ParseHint> {
     text.parse().map_err(|_| ParseHint::default())
 }

@@ -86,6 +86,7 @@ impl<T> State<T> {
             || !self.changes.is_empty()
             || !self.displaced.is_empty()
             || self.pauses.as_ref().is_some_and(|pauses| pauses.is_calling())
+            || self.budget.is_calling()
     }
 
     /// What follows from the events since the last effects: slots that have matured are given, and the timer is set for the

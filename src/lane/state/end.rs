@@ -35,6 +35,7 @@ impl<T> State<T> {
             self.apart -= 1;
         } else {
             self.in_flight.ended();
+            self.budget.under_way(now, self.in_flight.count());
             if end != End::Answered {
                 self.in_flight.unanswered(slot.charge.seq, end == End::Unanswered);
             }
@@ -59,11 +60,12 @@ impl<T> State<T> {
     }
 
     /// One more is under way.
-    pub(super) fn leaves(&mut self, charge: Charge) {
+    pub(super) fn leaves(&mut self, now: Instant, charge: Charge) {
         if charge.scope.is_apart() {
             self.apart += 1;
         } else {
             self.in_flight.took(charge.seq);
+            self.budget.under_way(now, self.in_flight.count());
         }
     }
 }

@@ -124,7 +124,7 @@ impl<T> State<T> {
     ) -> Option<Refusal> {
         let waiting = self.queue.len();
         // It is not known when a place in flight becomes free, but it is not now.
-        let least = if self.has_room() { Duration::ZERO } else { Duration::from_millis(1) };
+        let least = if self.has_room(now) { Duration::ZERO } else { Duration::from_millis(1) };
         let wait = expected.since(now).max(least);
         if let Some(Full { waiting, next_slot }) = drawn.and_then(|drawn| self.narrow.full(drawn, now)) {
             let retry_after = if next_slot == Instant::FAR { wait } else { next_slot.since(now) };

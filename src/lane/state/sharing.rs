@@ -7,7 +7,7 @@ use crate::{
     clock::Instant,
     fleet::{AskedPause, Entry, Lease, Pause, PoolGrant},
     lane::order::Queue,
-    limit::{ShareReport, Source, Unit},
+    limit::{InFlightLimit, ShareReport, Source, Unit},
 };
 
 /// What the store knows a lane by.
@@ -21,8 +21,9 @@ pub(in crate::lane) struct SharedNames {
 
 impl<T> State<T> {
     /// Its configured limits are shared from now on: nothing leaves that no token was granted for.
-    pub(in crate::lane) fn share(&mut self, lease: Lease) {
+    pub(in crate::lane) fn share(&mut self, now: Instant, lease: Lease) {
         self.budget.share(lease);
+        self.budget.share_in_flight(now, self.policy.in_flight.and_then(InFlightLimit::fixed));
         self.pauses = Some(Box::default());
         self.rechecks = true;
     }
@@ -38,7 +39,9 @@ impl<T> State<T> {
         self.rechecks = true;
         let Self { budget, queue, policy, usual, .. } = self;
         let waits = |unit| backlog(queue, unit, unsaid(policy, usual, unit));
-        let spoken = budget.speak(now, &names.pools, waits, reports);
+        let mut spoken = budget.speak(now, &names.pools, waits, reports);
+        let waiting = u32::try_from(waits(Unit::REQUESTS).min(queue.len() as u64)).unwrap_or(u32::MAX);
+        budget.speak_in_flight(now, &names.pools, waiting, reports, &mut spoken);
         let Some(pauses) = &mut self.pauses else { return spoken };
         ShareReport { pauses: pauses.speak(now, &names.pauses, self.learned.pauses(now), reports), ..spoken }
     }

@@ -1,6 +1,6 @@
 //! Whose turn it is, among the requests that wait.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 use super::{
     BATCH, State, WaitingRequest,
@@ -75,8 +75,8 @@ impl<T> State<T> {
         first && self.earliest(now, cost, line) <= now && self.narrow.closed(budgets, now, cost).is_none()
     }
 
-    pub(super) fn has_room(&self) -> bool {
-        self.in_flight.has_room()
+    pub(super) fn has_room(&mut self, now: Instant) -> bool {
+        self.in_flight.has_room() && self.budget.has_room(now)
     }
 
     /// Whether what holds for all kinds of requests holds for each.
@@ -89,19 +89,31 @@ impl<T> State<T> {
         if let Some(until) = self.held_until(now) {
             return until;
         }
-        if !self.has_room() && !line.scope.is_apart() {
-            // An answer or a departure calls again: there is nothing to wait for.
-            return Instant::FAR;
+        if !line.scope.is_apart() && !self.has_room(now) {
+            return self.without_room(now);
         }
         earliest(&mut self.budget, &mut self.learned, now, cost, line)
+    }
+
+    /// An answer or a departure calls again: there is nothing to wait for. But a fleet's store is asked for room only once
+    /// that is all that lacks.
+    fn without_room(&mut self, now: Instant) -> Instant {
+        if !self.budget.shares_in_flight() {
+            return Instant::FAR;
+        }
+        let at = earliest(&mut self.budget, &mut self.learned, now, Cost::MIN, LineKey::SHARED);
+        if at > now { at } else { Instant::FAR }
     }
 
     /// Whose turn it is, or will be. Late binding: only when a slot has matured is the ticket chosen that gets it. Moves up
     /// to `moves` tickets that have come to the front of a line in which they do not belong, and takes that off.
     pub(super) fn next(&mut self, now: Instant, moves: &mut usize) -> Next<LineKey> {
-        let (shares, crowded) = (self.shares(), !self.has_room());
-        if self.queue.is_empty() || shares && crowded {
+        if self.queue.is_empty() {
             return Next::At(Instant::FAR);
+        }
+        let (shares, crowded) = (self.shares(), !self.has_room(now));
+        if shares && crowded {
+            return Next::At(self.without_room(now));
         }
         if let Some(until) = self.held_until(now) {
             return Next::At(until);

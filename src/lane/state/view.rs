@@ -37,6 +37,7 @@ impl<T> State<T> {
             in_flight: self.under_way(),
             in_flight_limit: self.in_flight.limit(),
             in_flight_grounds: self.in_flight.grounds(),
+            in_flight_share: self.budget.in_flight_share(now),
             waiting: self.queue.len(),
             flows: self.queue.longest(FLOWS),
             oldest: self.queue.eldest().map(|ticket| now.since(ticket.since)).max(),

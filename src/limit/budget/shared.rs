@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod histories;
+mod in_flight;
 mod limit_share;
 #[cfg(test)]
 mod tests;
@@ -10,6 +11,7 @@ use std::{sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
+use self::in_flight::SharedInFlight;
 use super::{Budget, Limit};
 use crate::{
     clock::Instant,
@@ -27,6 +29,8 @@ pub(super) struct SharedBudget {
     calls: bool,
     /// Limits that were removed, and when the tokens held of them are free.
     ended: Vec<(Entry, Instant)>,
+    /// The limit on how many may be under way; `None` without one.
+    in_flight: Option<Box<SharedInFlight>>,
 }
 
 /// What a call reports of a budget to the store.
@@ -64,7 +68,8 @@ impl Budget {
     /// From now on the configured limits are shared: nothing is held of any yet, and nothing leaves unless the `lease`
     /// holds, or lets something be used without the store. What was sent so far concerns the process that sent it.
     pub fn share(&mut self, lease: Lease) {
-        self.shared = Some(Box::new(SharedBudget { lease, leased: false, calls: false, ended: Vec::new() }));
+        let (leased, calls, ended, in_flight) = (false, false, Vec::new(), None);
+        self.shared = Some(Box::new(SharedBudget { lease, leased, calls, ended, in_flight }));
         for limit in self.limits.iter_mut().filter(|limit| limit.source == Source::Config && limit.is_short()) {
             (limit.window, limit.gcra) = (Window::new(&limit.spec), Gcra::new(&limit.spec));
         }
@@ -74,6 +79,11 @@ impl Budget {
     /// Whether the store is to be called for this budget. True once for each reason.
     pub fn calls(&mut self) -> bool {
         self.shared.as_mut().is_some_and(|shared| std::mem::take(&mut shared.calls))
+    }
+
+    /// Whether it is.
+    pub fn is_calling(&self) -> bool {
+        self.shared.as_ref().is_some_and(|shared| shared.calls)
     }
 
     /// What the next call reports of the limits of the lane called `name`, where so much of each unit waits as `backlog`
@@ -148,7 +158,8 @@ impl Budget {
 
     /// Whether the store knows of anything that is held here.
     pub fn holds_shares(&self) -> bool {
-        self.limits.iter().any(|limit| limit.share.as_ref().is_some_and(|share| !share.is_over()))
+        self.shared.iter().flat_map(|shared| &shared.in_flight).any(|in_flight| !in_flight.is_over())
+            || self.limits.iter().any(|limit| limit.share.as_ref().is_some_and(|share| !share.is_over()))
     }
 
     /// Whether the lease holds at `now`.
@@ -161,13 +172,16 @@ impl Budget {
         for share in self.limits.iter_mut().filter_map(|limit| limit.share.as_mut()) {
             share.ended();
         }
-        self.shared.iter_mut().for_each(|shared| shared.ended.clear());
+        if let Some(shared) = &mut self.shared {
+            shared.ended.clear();
+            shared.in_flight.iter_mut().for_each(|in_flight| in_flight.share().ended());
+        }
         self.refit(now);
     }
 
     /// The store asks for a call because of `pool`. Returns whether that is a pool of this budget.
     pub fn hinted(&mut self, now: Instant, pool: &str, turn: bool) -> bool {
-        let Some(share) = self.of_pool(pool).and_then(|limit| limit.share.as_mut()) else { return false };
+        let Some(share) = self.of_pool(pool) else { return false };
         share.hinted(now, turn);
         self.refit(now);
         true
@@ -186,10 +200,11 @@ impl Budget {
     /// Gives up the shares of all limits, and returns them for the last call of this process.
     pub fn leave(&mut self, now: Instant) -> Vec<Entry> {
         let mut ended = Vec::new();
-        let Some(shared) = &self.shared else { return Vec::new() };
+        let Some(shared) = &mut self.shared else { return Vec::new() };
         for limit in self.limits.iter_mut() {
             ended.extend(limit.end(now, &self.margin, &shared.lease));
         }
+        ended.extend(shared.in_flight.as_mut().and_then(|gone| gone.end(now, &self.margin, &shared.lease)));
         self.refit(now);
         ended.into_iter().map(|(entry, free)| Entry { ends: Some(micros(free.since(now))), ..entry }).collect()
     }
@@ -274,13 +289,15 @@ impl Budget {
         all.clone().map(|at| all.clone().filter(|other| alike(*other, at) && of(*other) < of(at)).count()).collect()
     }
 
-    fn of_pool(&mut self, pool: &str) -> Option<&mut Limit> {
-        self.limits.iter_mut().find(|limit| limit.share.as_ref().is_some_and(|share| *share.pool == *pool))
+    fn of_pool(&mut self, pool: &str) -> Option<&mut Share> {
+        let in_flight = self.shared.iter_mut().flat_map(|shared| &mut shared.in_flight).map(|limit| limit.share());
+        let mut shares = self.limits.iter_mut().filter_map(|limit| limit.share.as_deref_mut()).chain(in_flight);
+        shares.find(|share| *share.pool == *pool)
     }
 
     /// The share of the pool, if a call under way reports it.
     fn asking_of(&mut self, pool: &str) -> Option<&mut Share> {
-        self.of_pool(pool)?.share.as_deref_mut().filter(|share| share.is_asking())
+        self.of_pool(pool).filter(|share| share.is_asking())
     }
 
     fn refit(&mut self, now: Instant) {

@@ -1,13 +1,13 @@
-//! A window that is shared with other processes.
+//! What is shared with other processes, and free here before it is free for them.
 
 use std::{collections::VecDeque, time::Duration};
 
 use super::Window;
 use crate::clock::Instant;
 
-/// Units that have left this process' window, and may still count for members with a shorter way to the API.
+/// Units that count no more for this process, and may still do for members with a shorter way to the API.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lingering {
+pub(in crate::limit) struct Lingering {
     /// For how long.
     time: Duration,
     /// How many, and until when; the first of them first.
@@ -23,7 +23,7 @@ impl Window {
     /// later; `per` is its length, with all that clocks may differ.
     pub fn share(&mut self, count: u32, per: Duration, lingers: Duration) {
         (self.count, self.per) = (count, per);
-        self.shared.get_or_insert_default().time = lingers;
+        self.shared.get_or_insert_default().last_for(lingers);
     }
 
     /// Sets how many units may be used at all.
@@ -41,26 +41,40 @@ impl Window {
         self.forget(now, margin);
         let next = if self.used == 0 { Instant::FAR } else { self.freed(1, margin) };
         let Some(lingering) = &mut self.shared else { return (0, next) };
-        while lingering.units.front().is_some_and(|(_, until)| *until <= now) {
-            lingering.units.pop_front();
-        }
-        let units = lingering.units.iter().map(|(units, _)| units).sum();
-        (units, lingering.units.front().map_or(next + lingering.time, |(_, until)| *until))
+        (lingering.count(now), lingering.next().unwrap_or(next + lingering.time))
     }
 }
 
 // === impl Lingering ===
 
 impl Lingering {
+    /// Units that leave from now on are lingering for so long.
+    pub(in crate::limit) fn last_for(&mut self, time: Duration) {
+        self.time = time;
+    }
+
+    /// How many linger at `now`.
+    pub(in crate::limit) fn count(&mut self, now: Instant) -> u32 {
+        while self.units.front().is_some_and(|(_, until)| *until <= now) {
+            self.units.pop_front();
+        }
+        self.units.iter().map(|(units, _)| units).sum()
+    }
+
+    /// Until when the first of them does.
+    pub(in crate::limit) fn next(&self) -> Option<Instant> {
+        self.units.front().map(|(_, until)| *until)
+    }
+
     /// These units left the window at `left`.
-    pub(super) fn add(&mut self, units: u32, left: Instant) {
+    pub(in crate::limit) fn add(&mut self, units: u32, left: Instant) {
         if units > 0 {
             self.units.push_back((units, left + self.time));
         }
     }
 
     /// This process uses units again: those that left first.
-    pub(super) fn take(&mut self, mut units: u32) {
+    pub(in crate::limit) fn take(&mut self, mut units: u32) {
         while let Some((oldest, until)) = self.units.front_mut().filter(|_| units > 0) {
             self.reused_until = self.reused_until.max(*until);
             let used = units.min(*oldest);

@@ -271,6 +271,8 @@ end
 
 -- Takes up what a member says; a claim is believed.
 local function hear(entry, pool)
+  -- Of an in-flight limit this is how long answers last: members may have other opinions.
+  pool.per = math.max(pool.per, entry.per)
   pool.limit = entry.limit
   local before = get(row_of(member, entry.pool))
   local held = before and before.holds or 0

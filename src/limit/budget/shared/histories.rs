@@ -51,6 +51,35 @@ fn a_pause_that_was_told_is_kept_whatever_goes_wrong() {
     }
 }
 
+/// Answers last for as long as they like, but to a member that is cut off or killed not for longer than the hold.
+#[test]
+fn no_more_are_under_way_than_there_are_tokens() {
+    let (first, count) = (number("FIRST").unwrap_or(0), histories(200));
+    for seed in first..first + count {
+        if let Some(story) = World::random(seed, &Fault::ALL, None).with_in_flight().run() {
+            panic!("seed {seed}:\n{story}");
+        }
+    }
+    for wrong in Wrong::OF_IN_FLIGHT {
+        let mut seeds = 0..histories(1000);
+        let found = seeds
+            .find(|seed| World::random(*seed, &Fault::ALL, Some(wrong)).with_in_flight().saturated().run().is_some());
+        assert!(found.is_some(), "{wrong:?} breaks nothing");
+    }
+}
+
+#[test]
+fn as_many_are_under_way_as_may_be_when_nothing_goes_wrong() {
+    for seed in 0..20 {
+        let mut world = World::random(seed, &[], None).with_in_flight().saturated();
+        assert_eq!(world.run(), None);
+        let ((used, least), busy) = (world.used(), world.busy());
+        // One of the two limits is what holds them up.
+        let full = busy > 0.7 || used > 0.7 * world.most();
+        assert!(full && least > 0, "seed {seed}: {busy} of what may be, {used} of {}: {world:?}", world.most());
+    }
+}
+
 /// Four round trips to the store, whatever is under way; and it ends when it does for whoever was asked for it.
 #[test]
 fn a_pause_is_known_to_all_after_a_few_round_trips() {

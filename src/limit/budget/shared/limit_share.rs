@@ -67,7 +67,8 @@ impl Limit {
         let (lingering, _) = self.window.lingering(now, margin);
         let cost = self.share.as_mut().map_or(0, |share| share.lacking(backlog));
         let cost = self.whole(Amount::new(cost).unwrap_or(Amount::MIN)).get().min(cost);
-        Stock { used: self.window.used(now, margin), lingering, backlog, cost }
+        let used = self.window.used(now, margin);
+        Stock { used, lingering, lately: 0, most: u32::MAX, backlog, cost }
     }
 
     /// The lane is called `name` now, and this is the limit of that `number` with its window: what comes from the pool of

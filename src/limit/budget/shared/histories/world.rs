@@ -3,6 +3,7 @@
 mod fault;
 mod paused;
 mod process;
+mod streams;
 mod talk;
 
 use std::{
@@ -14,7 +15,7 @@ use std::{
 };
 
 pub(super) use self::fault::{Fault, Wrong};
-use self::{paused::Pauses, process::Process};
+use self::{paused::Pauses, process::Process, streams::Streams};
 use crate::{
     clock::Instant,
     fleet::{
@@ -33,6 +34,9 @@ enum Event {
     Arrive(u32),
     /// The last is how much the request used.
     Answer(usize, u32, Charge, Instant, u32),
+    /// A request that counts as under way arrives, and its answer ends.
+    Begin,
+    End(usize, u32),
     Hint(usize, u32),
     PauseHint(usize),
     Oblige(Micros),
@@ -68,7 +72,8 @@ pub(super) struct World {
     arrived: VecDeque<Micros>,
     accepted: u64,
     pauses: Pauses,
-    /// Somebody has sent although it has heard of a pause.
+    streams: Streams,
+    /// Somebody has sent although it has heard of a pause, or more were under way than may be.
     broken: bool,
     story: VecDeque<String>,
 }
@@ -106,6 +111,7 @@ impl World {
             arrived: VecDeque::new(),
             accepted: 0,
             pauses: Pauses::default(),
+            streams: Streams::default(),
             broken: false,
             story: VecDeque::new(),
         };
@@ -215,7 +221,7 @@ impl World {
             if self.arrived.len() > most || self.broken {
                 let story: Vec<String> = self.story.drain(..).collect();
                 return Some(format!(
-                    "{} within {} µs: {}, pause broken: {}\n{}",
+                    "{} within {} µs: {}, pause or in-flight limit broken: {}\n{}",
                     self.arrived.len(),
                     self.per,
                     self.spec,
@@ -262,9 +268,12 @@ impl World {
                     self.wake(at);
                 }
             }
-            Event::Hint(at, turn) => {
+            Event::Begin => self.broken |= self.streams.exceed(now),
+            Event::End(at, life) => self.ended(at, life),
+            Event::Hint(at, told) => {
+                let (turn, in_flight) = (told & 1, told & 2 > 0);
                 let grants = self.wrong == Some(Wrong::HintGrants) && turn == 1;
-                let pool = self.pool();
+                let pool = if in_flight { streams::POOL.to_owned() } else { self.pool() };
                 let process = &mut self.processes[at];
                 let local = process.at(now);
                 if process.cut_until <= now && process.starts_at <= now {
@@ -291,55 +300,8 @@ impl World {
         }
     }
 
-    fn fault(&mut self, fault: Fault) {
-        let now = self.now;
-        let at = self.below(self.processes.len() as Micros) as usize;
-        self.tell(|| format!("--- {fault:?} ({at})"));
-        match fault {
-            Fault::Crash => {
-                let before = &self.processes[at];
-                let (id, greedy, waiting, life, sent) =
-                    (before.member.id(), before.greedy, before.waiting, before.life, before.sent);
-                let mut process = self.process(life + 1);
-                (process.greedy, process.waiting, process.sent) = (greedy, waiting, sent);
-                process.way = self.processes[at].way;
-                process.starts_at = now + self.below(3 * S);
-                process.began = process.starts_at;
-                if self.wrong == Some(Wrong::SameName) {
-                    process.member.begin_anew(id);
-                    // As one that counts on where it ended.
-                    process.member.skip(1_000_000);
-                }
-                self.processes[at] = process;
-                self.wake(at);
-            }
-            Fault::Cut => {
-                let long = self.below(2) == 0;
-                self.processes[at].cut_until =
-                    now + if long { 9 * S + self.below(20 * S) } else { S + self.below(8 * S) };
-            }
-            Fault::Flush => {
-                self.run += 1;
-                self.pauses_forgotten();
-                self.book = Book::default();
-                if self.wrong == Some(Wrong::OpensAtOnce) {
-                    self.book = Book::declared_new(&self.run.to_string(), self.wall + now, LEASE, 9);
-                }
-                self.frozen_until = now + self.below(2) * self.below(6 * S);
-            }
-            Fault::Jump => {
-                self.clock_was_set();
-                self.wall += self.pick(&[-3600 * S, -5 * S, 3 * S, 60 * S, 3600 * S]);
-            }
-            Fault::Freeze => self.frozen_until = now + S + self.below(20 * S),
-            Fault::Stop => self.processes[at].stops = true,
-            Fault::Refused => self.refuse(at),
-            Fault::Net | Fault::Rate | Fault::Way => {}
-        }
-    }
-
     fn process(&mut self, life: u32) -> Process {
-        let lease = Lease::new(self.down);
+        let lease = Lease::new(self.down).holding(self.streams.hold());
         let terms = Terms { lease: LEASE, split: 0, division: Division::default() };
         let now = self.now;
         let faster = if self.faults.contains(&Fault::Rate) { self.below(200) - 100 } else { 0 };
@@ -348,6 +310,7 @@ impl World {
         Process {
             life,
             budget: self.budget(&lease),
+            in_flight: 0,
             member: Member::new(self.name(), terms, lease.clone()),
             lease,
             under_way: None,
@@ -376,8 +339,10 @@ impl World {
 
     fn budget(&self, lease: &Lease) -> Budget {
         let margin = MarginSpec::Fixed(Duration::from_micros(self.jitter as u64));
-        let mut budget = Budget::new(&[self.spec], margin, Instant::START);
+        let limits = if self.streams.alone { &[][..] } else { &[self.spec] };
+        let mut budget = Budget::new(limits, margin, Instant::START);
         budget.share(lease.clone());
+        budget.share_in_flight(Instant::START, self.streams.limit);
         budget
     }
 

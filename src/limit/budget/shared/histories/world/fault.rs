@@ -1,5 +1,8 @@
 //! What goes wrong in a history, and the rules that can be left out.
 
+use super::{LEASE, S, World};
+use crate::fleet::{Book, Micros};
+
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Fault {
@@ -54,6 +57,10 @@ pub(in super::super) enum Wrong {
     LastPauseHolds,
     /// A reply to a call that was given up says up to which change a member has heard of pauses.
     LateReplyTells,
+    /// What was under way at a dead member is free when its lease is over.
+    NoHold,
+    /// Who is cut off goes on with what it holds of an in-flight limit.
+    NoLease,
 }
 
 // === impl Fault ===
@@ -93,7 +100,71 @@ impl Wrong {
         Self::LendsFloors,
     ];
 
+    /// Those of limits on how many requests are under way.
+    pub(in super::super) const OF_IN_FLIGHT: [Self; 7] = [
+        Self::NoHold,
+        Self::NoLease,
+        Self::OpensAtOnce,
+        Self::GivesSpent,
+        Self::NoSeq,
+        Self::SameName,
+        Self::SeatedAtOnce,
+    ];
+
     /// Those of pauses.
     pub(in super::super) const OF_PAUSES: [Self; 3] =
         [Self::ShortensPauses, Self::LastPauseHolds, Self::LateReplyTells];
+}
+
+// === impl World ===
+
+impl World {
+    /// It goes wrong now.
+    pub(super) fn fault(&mut self, fault: Fault) {
+        let now = self.now;
+        let at = self.below(self.processes.len() as Micros) as usize;
+        self.tell(|| format!("--- {fault:?} ({at})"));
+        match fault {
+            Fault::Crash => {
+                let before = &self.processes[at];
+                let (id, greedy, waiting, life, sent) =
+                    (before.member.id(), before.greedy, before.waiting, before.life, before.sent);
+                let mut process = self.process(life + 1);
+                (process.greedy, process.waiting, process.sent) = (greedy, waiting, sent);
+                process.way = self.processes[at].way;
+                process.starts_at = now + self.below(3 * S);
+                process.began = process.starts_at;
+                if self.wrong == Some(Wrong::SameName) {
+                    process.member.begin_anew(id);
+                    // As one that counts on where it ended.
+                    process.member.skip(1_000_000);
+                }
+                self.streams.left(at, now);
+                self.processes[at] = process;
+                self.wake(at);
+            }
+            Fault::Cut => {
+                let long = self.below(2) == 0;
+                self.processes[at].cut_until =
+                    now + if long { 9 * S + self.below(20 * S) } else { S + self.below(8 * S) };
+            }
+            Fault::Flush => {
+                self.run += 1;
+                self.pauses_forgotten();
+                self.book = Book::default();
+                if self.wrong == Some(Wrong::OpensAtOnce) {
+                    self.book = Book::declared_new(&self.run.to_string(), self.wall + now, LEASE, 9);
+                }
+                self.frozen_until = now + self.below(2) * self.below(6 * S);
+            }
+            Fault::Jump => {
+                self.clock_was_set();
+                self.wall += self.pick(&[-3600 * S, -5 * S, 3 * S, 60 * S, 3600 * S]);
+            }
+            Fault::Freeze => self.frozen_until = now + S + self.below(20 * S),
+            Fault::Stop => self.processes[at].stops = true,
+            Fault::Refused => self.refuse(at),
+            Fault::Net | Fault::Rate | Fault::Way => {}
+        }
+    }
 }

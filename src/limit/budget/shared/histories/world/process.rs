@@ -11,6 +11,8 @@ pub(super) struct Process {
     /// How often it was started.
     pub(super) life: u32,
     pub(super) budget: Budget,
+    /// How many of its requests have no answer yet, if that is limited.
+    pub(super) in_flight: u32,
     pub(super) member: Member,
     pub(super) lease: Lease,
     pub(super) under_way: Option<(u64, Micros, Vec<Entry>)>,
@@ -58,6 +60,11 @@ impl Process {
         }
         let local = (local.as_nanos() / 1000) as Micros - self.ahead;
         local - local / 1_000_000 * self.faster + 2
+    }
+
+    /// Whether it holds a token of the in-flight limit that is not in use, whatever becomes of its lease.
+    pub(super) fn has_token(&mut self, local: Instant) -> bool {
+        self.budget.in_flight_share(local).is_some_and(|share| self.in_flight < share.held)
     }
 
     pub(super) fn requests(&self) -> u64 {

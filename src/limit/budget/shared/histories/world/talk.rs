@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Event, Fault, LEASE, MS, S, World, Wrong};
+use super::{Event, Fault, LEASE, MS, S, World, Wrong, streams::POOL};
 use crate::{
     clock::Instant,
     fleet::{Extent, Micros, Mode, Reply, ReplyOutcome, Sync, WakeUp},
@@ -42,7 +42,12 @@ impl World {
             (process.next_look, process.not_before) = (now, now + 10 * MS);
         }
         let mut leave = Vec::new();
-        while process.requests() > 0
+        // One by one, where how many are under way is limited: the next one sees this one.
+        let most = if self.streams.limit.is_some() { 1 } else { usize::MAX };
+        let unleased = wrong == Some(Wrong::NoLease);
+        while leave.len() < most
+            && process.requests() > 0
+            && (process.budget.has_room(local) || unleased && process.has_token(local))
             && let cost = process.cost(&self.costs, unit)
             && process.budget.earliest(local, cost, Scope::NONE).max(process.closed) <= local
         {
@@ -73,6 +78,7 @@ impl World {
             let back = way + self.below(5 * MS);
             self.tell(|| format!("{at} sends"));
             self.at(now + way + jitter, Event::Arrive(used));
+            self.begin(at, now + way + jitter, back);
             self.at(now + way + jitter + back, Event::Answer(at, life, charge, local, used));
         }
         self.talk(at);
@@ -85,7 +91,8 @@ impl World {
         }
         if process.requests() > 0 {
             let slot = process.budget.earliest(local, process.cost(&self.costs, unit), Scope::NONE).max(process.closed);
-            next = next.min(process.truly(slot));
+            // Without room an answer calls, or the store.
+            next = if slot > local || process.budget.has_room(local) { next.min(process.truly(slot)) } else { next };
         }
         self.wake_at(at, next.max(now + 50));
     }
@@ -109,7 +116,9 @@ impl World {
         let (mut entries, mut pauses) = (Vec::new(), Vec::new());
         if process.member.has_joined() {
             let backlog = process.backlog(&self.costs);
-            let spoken = process.budget.speak(local, LANE, |_| backlog, process.reports);
+            let mut spoken = process.budget.speak(local, LANE, |_| backlog, process.reports);
+            let (waiting, reports) = (process.requests() as u32, process.reports);
+            process.budget.speak_in_flight(local, LANE, waiting, reports, &mut spoken);
             process.next_look = process.truly(spoken.next);
             entries = spoken.entries;
             pauses = process.pauses.speak(local, LANE, process.asked(), process.reports);
@@ -127,6 +136,7 @@ impl World {
                 Some(Wrong::GivesSpent) => entry.holds = entry.holds.saturating_sub(1),
                 Some(Wrong::NoWindowAfterDeath) => entry.settle = -per - S,
                 Some(Wrong::LendsFloors) => entry.limit = limit,
+                Some(Wrong::NoHold) if &*entry.pool == POOL => entry.per = MS,
                 _ => {}
             }
         }
@@ -162,15 +172,15 @@ impl World {
         let net = self.faults.contains(&Fault::Net);
         let paused = if matches!(reply, Reply::Done { .. }) { self.stored_pauses(&call, sent) } else { 0 };
         for hint in hints {
-            let (member, event): (_, fn(usize, u32) -> Event) = match hint {
-                WakeUp::Pool { member, .. } => (member, Event::Hint),
-                WakeUp::Pauses => (None, |other, _| Event::PauseHint(other)),
+            let (member, in_flight, event): (_, _, fn(usize, u32) -> Event) = match hint {
+                WakeUp::Pool { member, pool } => (member, &*pool == POOL, Event::Hint),
+                WakeUp::Pauses => (None, false, |other, _| Event::PauseHint(other)),
             };
             for other in 0..self.processes.len() {
                 let id = self.processes[other].member.id();
                 if id != call.member && member.is_none_or(|told| told == id) && !(net && self.below(10) == 0) {
                     let way = now + self.rtt / 2 + self.below(self.rtt);
-                    self.at(way, event(other, u32::from(member.is_some())));
+                    self.at(way, event(other, u32::from(member.is_some()) + 2 * u32::from(in_flight)));
                 }
             }
         }
@@ -222,6 +232,8 @@ impl World {
                 if wrong == Some(Wrong::LeaseFromReply) {
                     process.lease.set(local + Duration::from_micros(LEASE as u64));
                 }
+                let (name, until) = (process.member.id(), process.truly(process.lease.until()));
+                self.streams.leased(name, until);
                 self.told_of_pauses(at, &pauses, paused);
             }
             ReplyOutcome::Report => {

@@ -1,0 +1,263 @@
+//! An in-flight limit that is shared with other processes. A token is in use from the departure of a request to the end of its
+//! answer. Nobody knows when the answers end that a member waits for which is cut off: its tokens are withheld for the
+//! [hold](Lease::hold) after its lease.
+
+#[cfg(test)]
+mod tests;
+
+use std::{num::NonZeroU32, time::Duration};
+
+use super::{Budget, ShareReport, ShareUsage, duration, way};
+use crate::{
+    clock::Instant,
+    fleet::{Entry, Lease, Share, ShareNeed, Stock, micros, stretched},
+    limit::{Amount, Margin, Unit, window::Lingering},
+};
+
+/// What this process has of an in-flight limit.
+#[derive(Clone, Debug)]
+pub(super) struct SharedInFlight {
+    limit: NonZeroU32,
+    share: Share,
+    under_way: u32,
+    /// Requests that have ended here. Where one of them broke off, the API may hear of that as late as of our next request.
+    lingering: Lingering,
+    /// What it keeps although others want more.
+    lately: Peak,
+    /// What it keeps, with some more, while nobody else wants any.
+    usually: Peak,
+}
+
+/// The most there was of something in the current stretch of time, and in the one before.
+#[derive(Clone, Copy, Debug)]
+struct Peak {
+    stretch: Duration,
+    since: Instant,
+    level: u32,
+    current: u32,
+    before: u32,
+}
+
+/// Answers may be shorter than calls of the store: what was in use within this time, or twice that, is not given away.
+const LATELY: Duration = Duration::from_secs(1);
+/// What was of no use for so long is given back.
+const USUALLY: Duration = Duration::from_secs(30);
+
+// === impl Peak ===
+
+impl Peak {
+    fn new(stretch: Duration) -> Self {
+        Self { stretch, since: Instant::START, level: 0, current: 0, before: 0 }
+    }
+
+    fn set(&mut self, now: Instant, level: u32) {
+        self.read(now);
+        (self.level, self.current) = (level, self.current.max(level));
+    }
+
+    fn read(&mut self, now: Instant) -> u32 {
+        let passed = now.since(self.since);
+        if passed >= self.stretch {
+            self.before = if passed < self.stretch * 2 { self.current } else { self.level };
+            (self.since, self.current) = (now, self.level);
+        }
+        self.current.max(self.before)
+    }
+
+    /// It may be lower from then on.
+    fn falls_at(&self) -> Instant {
+        self.since + self.stretch
+    }
+}
+
+// === impl SharedInFlight ===
+
+impl SharedInFlight {
+    fn new(limit: NonZeroU32, lease: &Lease) -> Self {
+        let (share, lingering) = (Share::new("".into(), lease.lendable(limit.get())), Lingering::default());
+        Self { limit, share, under_way: 0, lingering, lately: Peak::new(LATELY), usually: Peak::new(USUALLY) }
+    }
+
+    pub(super) fn share(&mut self) -> &mut Share {
+        &mut self.share
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.share.is_over()
+    }
+
+    /// How many may be under way.
+    fn usable(&mut self, now: Instant, lease: &Lease) -> u32 {
+        let (limit, clears) = (self.limit.get(), cleared(lease));
+        self.share.set_own(lease.own(now, limit, clears), limit - lease.lendable(limit));
+        if lease.holds(now) { self.share.usable(now) } else { lease.alone(now, limit, clears) }
+    }
+
+    /// What it keeps while nobody else wants any: half as much again as it uses, and one.
+    fn most(&mut self, now: Instant) -> u32 {
+        let usual = self.usually.read(now);
+        usual.saturating_add(usual / 2 + 1)
+    }
+
+    fn stock(&mut self, now: Instant, waiting: u32) -> Stock {
+        Stock {
+            used: self.under_way,
+            lingering: self.lingering.count(now),
+            lately: self.lately.read(now),
+            most: self.most(now).max(self.under_way.saturating_add(waiting)),
+            backlog: waiting,
+            cost: waiting.min(1),
+        }
+    }
+
+    /// So many are under way now. Says whether the store is to be called for that.
+    fn set(&mut self, now: Instant, count: u32, margin: &Margin, lease: &Lease) -> bool {
+        let (started, ended) = (count.saturating_sub(self.under_way), self.under_way.saturating_sub(count));
+        self.under_way = count;
+        self.lingering.last_for(way(margin));
+        self.lingering.add(ended, now);
+        self.lately.set(now, count);
+        self.usually.set(now, count);
+        if started == 0 {
+            return ended > 0 && self.share.passes_on(now);
+        }
+        self.share.take(now, started);
+        self.lingering.take(started);
+        let (usable, most) = (self.usable(now, lease), self.most(now));
+        // Before the last one is used: the next request would have to wait for the store.
+        usable.saturating_sub(count) <= usable / 8 && self.share.held() < most && self.share.calls(now)
+    }
+
+    /// Nothing more leaves by what it holds. Says when that is free for others, if the store knows of it.
+    pub(super) fn end(&mut self, now: Instant, margin: &Margin, lease: &Lease) -> Option<(Entry, Instant)> {
+        let lendable = lease.lendable(self.limit.get());
+        let gone = std::mem::replace(&mut self.share, Share::new("".into(), lendable));
+        if gone.is_over() {
+            return None;
+        }
+        // How long those last that are under way nobody knows.
+        let free = now + if self.under_way > 0 { cleared(lease) } else { way(margin) };
+        let holds =
+            if self.under_way > 0 { gone.held().min(self.under_way + self.lingering.count(now)) } else { gone.held() };
+        let idle = ShareNeed { speaks: true, want: 0, cost: 0, need: 0, demand: 0, ends: false };
+        let entry = entry(&gone, lendable, lease, margin, idle);
+        Some((Entry { holds, ..entry }, free))
+    }
+}
+
+// === impl Budget ===
+
+impl Budget {
+    /// From `now` on at most `limit` requests may be under way, of all processes together; any number, without one.
+    /// Nothing if the budget is not shared.
+    pub fn share_in_flight(&mut self, now: Instant, limit: Option<NonZeroU32>) {
+        let Some(shared) = &mut self.shared else { return };
+        match (&mut shared.in_flight, limit) {
+            (None, None) => {}
+            (Some(in_flight), Some(limit)) => in_flight.limit = limit,
+            (None, Some(limit)) => shared.in_flight = Some(Box::new(SharedInFlight::new(limit, &shared.lease))),
+            (Some(in_flight), None) => {
+                shared.ended.extend(in_flight.end(now, &self.margin, &shared.lease));
+                (shared.in_flight, shared.calls) = (None, true);
+            }
+        }
+    }
+
+    /// So many requests are under way that count for the in-flight limit.
+    pub fn under_way(&mut self, now: Instant, count: u32) {
+        let Some(shared) = &mut self.shared else { return };
+        if let Some(in_flight) = &mut shared.in_flight {
+            shared.calls |= in_flight.set(now, count, &self.margin, &shared.lease);
+        }
+    }
+
+    /// Whether one more may be under way, by what is held of the in-flight limit.
+    pub fn has_room(&mut self, now: Instant) -> bool {
+        let Some(shared) = &mut self.shared else { return true };
+        let Some(in_flight) = &mut shared.in_flight else { return true };
+        let room = in_flight.under_way < in_flight.usable(now, &shared.lease);
+        shared.calls |= !room && in_flight.share.calls(now);
+        room
+    }
+
+    /// Adds to what the next call reports of the lane called `name` what it says of the in-flight limit, which `waiting`
+    /// requests wait for; to be asked after [`speak`](Self::speak).
+    pub fn speak_in_flight(&mut self, now: Instant, name: &str, waiting: u32, reports: bool, spoken: &mut ShareReport) {
+        // Tokens of windows come first, for all members: of two that have one of each sort, none would let go of its own.
+        let waiting = if self.waits_for_windows(now) { 0 } else { waiting };
+        let Some(shared) = &mut self.shared else { return };
+        let Some(in_flight) = &mut shared.in_flight else { return };
+        let pool = format!("{name}\nin-flight");
+        if *in_flight.share.pool != *pool {
+            shared.ended.extend(in_flight.end(now, &self.margin, &shared.lease));
+            in_flight.share.pool = pool.into();
+        }
+        // The store must first hear of what was held of the same pool before.
+        if spoken.entries.iter().any(|gone| gone.pool == in_flight.share.pool) {
+            spoken.next = now;
+            return;
+        }
+        in_flight.usable(now, &shared.lease);
+        let stock = in_flight.stock(now, waiting);
+        let need = in_flight.share.look(now, stock, shared.lease.holds(now), reports);
+        if need.speaks {
+            in_flight.share.told(now, need.demand);
+            let lendable = shared.lease.lendable(in_flight.limit.get());
+            spoken.entries.push(entry(&in_flight.share, lendable, &shared.lease, &self.margin, need));
+        }
+        let falls = if stock.lately > stock.used { in_flight.lately.falls_at() } else { Instant::FAR };
+        let freed = in_flight.lingering.next().unwrap_or(Instant::FAR).min(falls);
+        spoken.next = spoken.next.min(in_flight.share.next_look(now, stock, freed));
+    }
+
+    /// Whether there is an in-flight limit that is shared.
+    pub fn shares_in_flight(&self) -> bool {
+        self.shared.as_ref().is_some_and(|shared| shared.in_flight.is_some())
+    }
+
+    /// Whether the next request would have to wait for another limit that is shared.
+    fn waits_for_windows(&mut self, now: Instant) -> bool {
+        self.limits.iter_mut().any(|limit| {
+            let Some(share) = &limit.share else { return false };
+            // Each is a request; what it takes of other units is known if it waits for them.
+            let least = u32::from(limit.spec.unit == Unit::REQUESTS);
+            let Some(cost) = Amount::new(share.lacks().max(least)) else { return false };
+            let (whole, used) = (limit.whole(cost).get(), limit.window.used(now, self.margin.of(limit.spec.rate.per)));
+            used.saturating_add(whole) > limit.window.count()
+        })
+    }
+
+    /// This process' share of the in-flight limit.
+    pub fn in_flight_share(&mut self, now: Instant) -> Option<ShareUsage> {
+        let shared = self.shared.as_mut()?;
+        let in_flight = shared.in_flight.as_mut()?;
+        in_flight.usable(now, &shared.lease);
+        let (share, under_way) = (&in_flight.share, in_flight.under_way);
+        let given = share.given();
+        let free = (share.held() + share.own()).saturating_sub(under_way);
+        Some(ShareUsage { held: share.held(), free, own: share.own(), target: given.target, wanted: given.wanted })
+    }
+}
+
+/// How long after a member's lease no answer to it is under way any more.
+fn cleared(lease: &Lease) -> Duration {
+    duration(stretched(micros(lease.hold())))
+}
+
+/// What is said of `share`. The store withholds what a member that is gone has held for as long as it would of a window: of
+/// this length.
+fn entry(share: &Share, limit: u32, lease: &Lease, margin: &Margin, need: ShareNeed) -> Entry {
+    let ShareNeed { want, cost, need, demand, ends, .. } = need;
+    Entry {
+        pool: share.pool.clone(),
+        limit,
+        per: micros(lease.hold()),
+        settle: micros(way(margin)),
+        holds: share.held(),
+        want,
+        cost,
+        need,
+        demand,
+        ends: ends.then_some(0),
+    }
+}
