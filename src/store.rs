@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(test)]
+pub(crate) use self::disk::faulty::FaultyFile;
 pub(crate) use self::file::sync_name;
 pub use self::{
     disk::Disk,

@@ -2,6 +2,8 @@
 //! once, and the rest at the end.
 
 #[cfg(test)]
+mod power_failures;
+#[cfg(test)]
 mod tests;
 
 use std::{
@@ -36,8 +38,12 @@ pub(super) struct Keeping {
     requests: mpsc::Receiver<KeepRequest>,
     sender: mpsc::Sender<KeepRequest>,
     clock: Clock,
+    readings: Readings,
     report: Arc<StateReport>,
 }
+
+/// How the machine's clocks are read.
+type Readings = Box<dyn Fn() -> Reading + Send>;
 
 /// The thread that writes.
 pub(super) struct Writer {
@@ -93,14 +99,14 @@ impl Keeping {
             }
             Err(error) => return Err(error),
         };
-        let (keeping, kept) = Self::begin(path, opened);
+        let (keeping, kept) = Self::begin(path, opened, Box::new(Reading::now));
         Ok((keeping.clock, Some((keeping, kept))))
     }
 
-    fn begin(path: PathBuf, opened: Opened) -> (Self, KeptLanes) {
+    fn begin(path: PathBuf, opened: Opened, readings: Readings) -> (Self, KeptLanes) {
         let Opened { file, store, stored, commits, aside } = opened;
         let Stored { header: before, lanes } = stored;
-        let reading = Reading::now();
+        let reading = readings();
         let (clock, away) = match &before {
             Some(header) => (reading.resume(&header.stamp), reading.since(&header.stamp)),
             None => (Clock::start(), Duration::ZERO),
@@ -140,10 +146,10 @@ impl Keeping {
         if before.is_some() {
             info!(path = %shown, lanes = kept.len(), away_s = away.as_secs_f64(), "going on where the last andante ended");
         }
-        let stamp = Reading::now().stamp(now);
+        let stamp = readings().stamp(now);
         let header = Header { version: Header::VERSION, commits, stamp, clean: false, gap, lost };
         let report = Arc::new(StateReport { path, last: Mutex::default() });
-        let mut keeping = Self { file, store: Box::new(store), header, requests, sender, clock, report };
+        let mut keeping = Self { file, store: Box::new(store), header, requests, sender, clock, readings, report };
         let rows: Vec<_> = unread.into_iter().map(|UnreadLane { id, text, .. }| (id, text)).collect();
         keeping.commit(keeping.header.clone(), &rows, &[]);
         (keeping, kept)
@@ -264,7 +270,7 @@ impl Writing {
         // Before the lanes are looked at: what happens from here on is not surely in it.
         // The clocks in this order: the next process' clock may be late, and must not be early.
         let at = keeping.clock.now();
-        let stamp = Reading::now().stamp(at);
+        let stamp = (keeping.readings)().stamp(at);
         // Before that, too: a lane that is asked for again in between is written after it is removed.
         let gone = if due { lanes.gone() } else { Vec::new() };
         let mut written: Vec<_> = write_down(asked.iter(), true, last).collect();

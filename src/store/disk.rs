@@ -5,6 +5,8 @@
 //! otherwise, at each start again.
 
 #[cfg(test)]
+pub(crate) mod faulty;
+#[cfg(test)]
 mod tests;
 
 use std::{fmt, fs::File, io, os::unix::fs::FileExt as _};
@@ -47,7 +49,7 @@ impl Disk {
     }
 
     /// The same over anything that reads, writes and synchronises.
-    pub(super) fn over<B: StorageBackend>(backend: impl Fn() -> io::Result<B> + Send + 'static) -> Self {
+    pub(crate) fn over<B: StorageBackend>(backend: impl Fn() -> io::Result<B> + Send + 'static) -> Self {
         let open = move || open(backend().map_err(|error| StoreError::Failed(error.to_string()))?);
         Self { open: Box::new(open), database: None }
     }

@@ -39,6 +39,12 @@ impl Reading {
         Self { wall: nanos(clock::wall()), since_boot: nanos(since_boot), boot }
     }
 
+    /// What they would say on a machine of a test.
+    #[cfg(test)]
+    pub(crate) fn of(wall: Duration, since_boot: Duration, boot: &str) -> Self {
+        Self { wall: nanos(wall), since_boot: nanos(since_boot), boot: Some(boot.to_owned()) }
+    }
+
     /// A clock that goes on from `stamp`.
     pub fn resume(&self, stamp: &Stamp) -> Clock {
         Clock::resume(stamp.at.since(Instant::START) + self.since(stamp))

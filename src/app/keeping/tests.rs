@@ -16,7 +16,8 @@ use crate::{
 
 /// The state at `path`, and the lanes that go on with it.
 fn start(path: &Path) -> (Lanes, Writing) {
-    let (keeping, kept) = Keeping::begin(path.to_owned(), StateFile::open(path, false).unwrap());
+    let (keeping, kept) =
+        Keeping::begin(path.to_owned(), StateFile::open(path, false).unwrap(), Box::new(Reading::now));
     let any = Policy::new("any", vec!["*".parse().unwrap()]);
     let rules = Rules::new(vec![Policy { limits: vec!["10/s".parse().unwrap()], ..any }]);
     let lanes = Lanes::new(rules, Metrics::new(), keeping.clock).keeping(kept);
@@ -69,7 +70,7 @@ async fn those_that_nobody_asks_for_again_are_forgotten_too() {
     writing.write(&lanes, &[], true, true);
     drop((lanes, writing));
     // Under no rule that is there any more.
-    let (keeping, kept) = Keeping::begin(path.clone(), StateFile::open(&path, false).unwrap());
+    let (keeping, kept) = Keeping::begin(path.clone(), StateFile::open(&path, false).unwrap(), Box::new(Reading::now));
     let lanes = Lanes::new(Rules::new(Vec::new()), Metrics::new(), keeping.clock).keeping(kept);
     let mut writing = Writing { keeping, metrics: Metrics::new() };
     lanes.sweep();

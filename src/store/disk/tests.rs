@@ -1,93 +1,11 @@
 //! What is left after a power failure, and of files that somebody else wrote.
 
-use std::{io, sync::Arc};
+use std::sync::Arc;
 
-use parking_lot::Mutex;
 use proptest::prelude::*;
 
-use super::*;
+use super::{faulty::FaultyFile, *};
 use crate::store::{InMemory, Stamp};
-
-/// A file as the system and the disk have it. What was not synchronised is lost with the power: all of it, or any part.
-#[derive(Clone, Debug, Default)]
-struct FaultyFile(Arc<Mutex<Content>>);
-
-#[derive(Debug, Default)]
-struct Content {
-    /// As programs see it.
-    seen: Vec<u8>,
-    /// As the disk has it for sure.
-    synced: Vec<u8>,
-    /// What came since: written at an offset, or cut or filled up to a length.
-    pending: Vec<(u64, Vec<u8>)>,
-    fails: bool,
-}
-
-impl FaultyFile {
-    /// The power fails. Of the pending writes those survive that `survives` says.
-    fn after_power_failure(&self, survives: &[bool]) -> Self {
-        let content = self.0.lock();
-        let mut disk = content.synced.clone();
-        for ((offset, bytes), _) in
-            content.pending.iter().zip(survives.iter().cycle()).filter(|(_, survives)| **survives)
-        {
-            let end = *offset as usize + bytes.len();
-            disk.resize(disk.len().max(end), 0);
-            disk[*offset as usize..end].copy_from_slice(bytes);
-        }
-        Self(Arc::new(Mutex::new(Content { seen: disk.clone(), synced: disk, ..Content::default() })))
-    }
-
-    fn fail(&self, fails: bool) {
-        self.0.lock().fails = fails;
-    }
-}
-
-impl StorageBackend for FaultyFile {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.lock().seen.len() as u64)
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let content = self.0.lock();
-        let from = offset as usize;
-        let bytes = content.seen.get(from..from + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
-        out.copy_from_slice(bytes);
-        Ok(())
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        let mut content = self.0.lock();
-        if content.fails {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        content.seen.resize(len as usize, 0);
-        Ok(())
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        let mut content = self.0.lock();
-        if content.fails {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        content.synced = content.seen.clone();
-        content.pending.clear();
-        Ok(())
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let mut content = self.0.lock();
-        if content.fails {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        let end = offset as usize + data.len();
-        let longer = content.seen.len().max(end);
-        content.seen.resize(longer, 0);
-        content.seen[offset as usize..end].copy_from_slice(data);
-        content.pending.push((offset, data.to_vec()));
-        Ok(())
-    }
-}
 
 fn disk(file: &FaultyFile) -> Disk {
     let file = file.clone();
@@ -109,7 +27,7 @@ fn commit(store: &mut dyn Store, commits: u64, lanes: &[(u8, u16)], gone: &[Arc<
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whenever the power fails, and whatever of the unsynchronised writes has reached the disk, in any order: what was
+    /// Whenever the power fails, and whatever sectors of the unsynchronised writes have reached the disk: what was
     /// committed is there, as a whole.
     #[test]
     fn what_was_committed_survives_any_power_failure(
@@ -122,7 +40,8 @@ proptest! {
             let gone = if number % 3 == 0 { vec!["rule\n7".into()] } else { Vec::new() };
             commit(&mut store, number, lanes, &gone).unwrap();
             commit(&mut known, number, lanes, &gone).unwrap();
-            let after = disk(&file.after_power_failure(&survives));
+            let mut next = survives.iter().cycle().copied();
+            let after = disk(&FaultyFile::with(file.after_power_failure(|| next.next().unwrap())));
             prop_assert_eq!(after.read().unwrap(), known.read().unwrap());
         }
     }
@@ -147,7 +66,7 @@ proptest! {
         } else {
             std::mem::forget(store);
         }
-        let mut damaged = file.0.lock().seen.clone();
+        let mut damaged = file.seen();
         // The first bytes say where all others are.
         let length = if narrow { 512 } else { damaged.len() };
         flips.iter().for_each(|(at, with)| damaged[at % length] ^= with);
@@ -175,13 +94,13 @@ fn a_full_disk_is_told_and_what_was_there_stays_until_there_is_room_again() {
     for _ in 0..3 {
         assert!(matches!(commit(&mut store, 2, &[(1, 200), (2, 60_000)], &[]), Err(StoreError::Failed(_))));
     }
-    let stored = disk(&file.after_power_failure(&[true])).read().unwrap();
+    let stored = disk(&FaultyFile::with(file.after_power_failure(|| true))).read().unwrap();
     assert_eq!(stored.header.unwrap().commits, 1);
     assert_eq!(stored.lanes, [("rule\n1".to_owned(), vec![1; 100])]);
     file.fail(false);
     commit(&mut store, 2, &[(1, 200), (2, 60_000)], &[]).unwrap();
     commit(&mut store, 3, &[(3, 10)], &[]).unwrap();
-    let stored = disk(&file.after_power_failure(&[false])).read().unwrap();
+    let stored = disk(&FaultyFile::with(file.after_power_failure(|| false))).read().unwrap();
     assert_eq!((stored.header.unwrap().commits, stored.lanes.len()), (3, 3));
 }
 
