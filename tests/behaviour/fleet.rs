@@ -2,6 +2,7 @@
 
 mod in_flight;
 mod pauses;
+mod tls;
 
 use std::{
     io::{Read as _, Write as _},

@@ -1,6 +1,6 @@
 //! The ledger in a Redis or a Valkey, by one script. Everything is in one slot of a cluster.
 
-use std::time::Duration;
+use std::{error::Error, io, sync::Arc, time::Duration};
 
 use redis::{
     AsyncConnectionConfig, Client, ErrorKind, IntoConnectionInfo as _, ProtocolVersion, PushKind, RedisError,
@@ -79,7 +79,7 @@ impl RedisLedger {
         }
         let connecting = tokio::time::timeout(CONNECT, self.client.get_multiplexed_async_connection());
         let connection = match connecting.await {
-            Ok(connected) => connected.map_err(|error| failed(&error))?,
+            Ok(connected) => connected.map_err(|error| unconnected(&error))?,
             Err(_) => return Err(LedgerError(format!("no connection within {CONNECT:?}"))),
         };
         self.connection = Some(connection.clone());
@@ -192,6 +192,33 @@ fn failed(error: &RedisError) -> LedgerError {
         Some(code) => shown(&[code, detail]),
         None => shown(&[error.category(), detail]),
     })
+}
+
+/// Why there is no connection, and what can be done where that is for TLS.
+fn unconnected(error: &RedisError) -> LedgerError {
+    let LedgerError(said) = failed(error);
+    LedgerError(match tls_error(error) {
+        Some(rustls::Error::InvalidCertificate(_)) => format!(
+            "{said}: this machine's authorities are trusted, or else those in the file that SSL_CERT_FILE names, which has to \
+             have the one of the store"
+        ),
+        Some(_) => format!("no TLS: {said}: is it spoken on this port?"),
+        None => said,
+    })
+}
+
+/// What went wrong with TLS, wherever that is inside of `error`.
+fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    if let Some(found) = error.downcast_ref() {
+        return Some(found);
+    }
+    if let Some(shared) = error.downcast_ref::<Arc<dyn Error + Send + Sync>>() {
+        return tls_error(&**shared);
+    }
+    match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        Some(inner) => tls_error(inner),
+        None => error.source().and_then(tls_error),
+    }
 }
 
 fn arguments(call: &Sync, given: Option<(Micros, &str)>) -> Vec<String> {

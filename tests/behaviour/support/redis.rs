@@ -8,20 +8,32 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::NamedTempFile;
 
-use super::{Andante, eventually};
+use super::{Andante, eventually, tls::Leaf};
 
 /// A Redis that remembers nothing beyond its end, and is killed when dropped.
 pub(crate) struct Redis {
     process: Child,
     address: SocketAddr,
+    /// Its certificate and key, if it speaks nothing but TLS.
+    tls: Option<NamedTempFile>,
 }
 
 impl Redis {
     /// Starts one on a free port.
     pub(crate) fn start() -> Self {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let redis = Self { process: Self::launch(address), address };
+        let redis = Self { process: Self::launch(address, None), address, tls: None };
+        redis.wait();
+        redis
+    }
+
+    /// One that speaks nothing but TLS, and shows `leaf`.
+    pub(crate) fn secure(leaf: &Leaf) -> Self {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let file = leaf.file();
+        let redis = Self { process: Self::launch(address, Some(&file)), address, tls: Some(file) };
         redis.wait();
         redis
     }
@@ -40,7 +52,7 @@ impl Redis {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("redis://{}", self.address)
+        format!("{}://{}", if self.tls.is_some() { "rediss" } else { "redis" }, self.address)
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -55,7 +67,7 @@ impl Redis {
 
     /// Starts it again, empty.
     pub(crate) fn restart(&mut self) {
-        self.process = Self::launch(self.address);
+        self.process = Self::launch(self.address, self.tls.as_ref());
         self.wait();
     }
 
@@ -69,23 +81,27 @@ impl Redis {
         Some(String::from_utf8_lossy(&answer[..read]).into_owned())
     }
 
-    fn launch(address: SocketAddr) -> Child {
-        let mut command = Command::new("redis-server");
-        command.args([
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--port",
-            &address.port().to_string(),
-        ]);
+    fn launch(address: SocketAddr, tls: Option<&NamedTempFile>) -> Child {
+        let (mut command, port) = (Command::new("redis-server"), address.port().to_string());
+        command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+        match tls.map(|file| file.path().to_str().unwrap()) {
+            None => command.args(["--port", &port]),
+            Some(file) => command.args(["--port", "0", "--tls-port", &port, "--tls-auth-clients", "no"]).args([
+                "--tls-cert-file",
+                file,
+                "--tls-key-file",
+                file,
+            ]),
+        };
         command.stdout(Stdio::null()).spawn().expect("redis-server (Debian package redis-server) is there")
     }
 
     fn wait(&self) {
-        eventually("the Redis", || self.ask("PING").filter(|answer| answer.starts_with("+PONG")));
+        if self.tls.is_some() {
+            eventually("the Redis", || TcpStream::connect(self.address).ok());
+        } else {
+            eventually("the Redis", || self.ask("PING").filter(|answer| answer.starts_with("+PONG")));
+        }
     }
 }
 
