@@ -387,6 +387,7 @@ faster, if the API allows it:
         let args = Args {
             limit: limits("1/3650d").unwrap(),
             requests: Some(requests("100").unwrap()),
+            flow: Vec::new(),
             log: None,
             host: None,
             latency: Some(Duration::ZERO),
