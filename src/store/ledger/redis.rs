@@ -212,7 +212,7 @@ fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> 
     if let Some(found) = error.downcast_ref() {
         return Some(found);
     }
-    if let Some(shared) = error.downcast_ref::<Arc<dyn Error + Send + Sync>>() {
+    if let Some(shared) = error.downcast_ref::<Arc<dyn Error + Send + std::marker::Sync>>() {
         return tls_error(&**shared);
     }
     match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
