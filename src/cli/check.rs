@@ -174,8 +174,7 @@ fn floors(text: &mut String, rule: &Policy, fleet: &FleetConfig) {
     let (Some(_), StoreDown::Floor(floor)) = (&fleet.store, fleet.down) else { return };
     let windows =
         rule.limits.iter().filter(|limit| rule.shares(limit)).map(|limit| (limit.rate.count, limit.to_string()));
-    let in_flight = rule.in_flight.filter(|_| rule.shares_in_flight());
-    for (count, limit) in windows.chain(in_flight.map(|count| (count, format!("in-flight {count}")))) {
+    for (count, limit) in windows.chain(rule.shared_in_flight().map(|count| (count, format!("in-flight {count}")))) {
         let (count, members) = (count.get(), floor.members);
         let (own, all, lent) = (floor.of(count), floor.of_all(count), floor.lendable(count));
         row(text, 2, "floor", &format!("{own} for each of {members} of {limit}: {all} together, and {lent} are lent"));

@@ -17,6 +17,7 @@ mod slot;
 mod slow;
 mod steer;
 mod turn;
+mod under_way;
 mod usage;
 mod view;
 
@@ -53,7 +54,7 @@ use crate::{
     fleet::SharedPauses,
     lane::order::{Next, Queue, QueuePlace, Taken},
     learn::{AnswerReport, Changes, Learned, Observation, RouteKey},
-    limit::{Budget, InFlightLimit},
+    limit::Budget,
     policy::{Policy, Trust},
 };
 
@@ -150,7 +151,7 @@ impl<T> State<T> {
         self.budget.set_kept(self.kept);
         self.learned.reconfigure(&policy);
         self.in_flight.reconfigure(policy.in_flight);
-        self.budget.share_in_flight(now, policy.in_flight.and_then(InFlightLimit::fixed));
+        self.budget.share_in_flight(now, policy.shared_in_flight());
         self.budget.under_way(now, self.in_flight.count());
         self.unwritten = true;
         self.policy = policy;

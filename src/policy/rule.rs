@@ -97,9 +97,9 @@ impl Policy {
         self.added.is_none() && limit.rate.per <= LONGEST_PACE
     }
 
-    /// Whether a store in common shares its in-flight limit.
-    pub fn shares_in_flight(&self) -> bool {
-        self.added.is_none()
+    /// The in-flight limit that a store in common shares. What each andante finds out for itself is its own.
+    pub fn shared_in_flight(&self) -> Option<Amount> {
+        self.in_flight.and_then(InFlightLimit::fixed).filter(|_| self.added.is_none())
     }
 
     /// What logs and `/status` have in the place of a rule's name, for hosts without one.

@@ -40,8 +40,7 @@ pub(in crate::config) fn floors(drafts: &[RawRule], down: StoreDown, problems: &
         let policy = &draft.policy;
         let windows = policy.limits.iter().filter(|limit| policy.shares(limit));
         let windows = windows.map(|limit| (limit.rate.count, limit.to_string()));
-        let in_flight = policy.in_flight.filter(|_| policy.shares_in_flight());
-        let shared = windows.chain(in_flight.map(|count| (count, format!("in-flight {count}"))));
+        let shared = windows.chain(policy.shared_in_flight().map(|count| (count, format!("in-flight {count}"))));
         for (_, limit) in shared.filter(|(count, _)| floor.of(count.get()) == 0) {
             let Floor { percent, members } = floor;
             problems.push(Diagnostic::warning(
@@ -58,8 +57,7 @@ fn unshared(draft: &RawRule) -> Vec<String> {
     let policy = &draft.policy;
     let limits = policy.limits.iter().filter(|limit| !draft.policy.shares(limit)).map(ToString::to_string);
     let calendar = policy.calendar.iter().map(ToString::to_string);
-    // What each finds out is its own part of what the API serves.
-    let in_flight = policy.in_flight.and_then(InFlightLimit::fixed).filter(|_| !policy.shares_in_flight());
+    let in_flight = policy.in_flight.and_then(InFlightLimit::fixed).filter(|_| policy.shared_in_flight().is_none());
     let in_flight = in_flight.map(|count| format!("in-flight {count}"));
     let reserve = policy.turns.reserve.map(|reserve| format!("reserve {reserve}"));
     limits.chain(calendar).chain(in_flight).chain(reserve).collect()
@@ -79,7 +77,7 @@ fn divided(draft: &mut RawRule, size: NonZeroU32) -> bool {
         limit.burst = limit.burst.map(|burst| part(burst).unwrap_or(NonZeroU32::MIN).min(limit.rate.count));
     }
     draft.policy.calendar.iter_mut().for_each(|limit| shrink(&mut limit.count));
-    if !draft.policy.shares_in_flight()
+    if draft.policy.shared_in_flight().is_none()
         && let Some(InFlightLimit::Fixed(count)) = &mut draft.policy.in_flight
     {
         shrink(count);

@@ -3,19 +3,24 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use super::{load, problems};
+use crate::limit::InFlightLimit;
 
 const STORE: &str = "store = 'redis://a'";
+
+fn fixed(count: u32) -> InFlightLimit {
+    InFlightLimit::Fixed(NonZeroU32::new(count).unwrap())
+}
 
 #[test]
 fn an_in_flight_limit_is_shared_and_that_of_some_requests_is_divided() {
     let own = "[[rule]]\nhost = 'a'\nin-flight = 6";
     let config = load(&format!("{STORE}\n{own}"));
-    assert_eq!(config.rules.iter().next().unwrap().in_flight, NonZeroU32::new(6));
+    assert_eq!(config.rules.iter().next().unwrap().in_flight, Some(fixed(6)));
     let added = format!("{own}\n[[rule]]\nhost = 'a'\npath = '/b'\nin-flight = 4");
     assert!(problems(&format!("{STORE}\n{added}")).contains("a store does not share in-flight 4"));
     let config = load(&format!("{STORE}\nfleet-size = 2\n{added}"));
-    let counts: Vec<_> = config.rules.iter().map(|rule| rule.in_flight.unwrap().get()).collect();
-    assert_eq!(counts, [6, 2]);
+    let counts: Vec<_> = config.rules.iter().map(|rule| rule.in_flight.unwrap()).collect();
+    assert_eq!(counts, [fixed(6), fixed(2)]);
 }
 
 #[test]

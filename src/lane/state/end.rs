@@ -1,7 +1,4 @@
-//! How requests end, and how many are under way.
-
-use super::{Slot, State};
-use crate::{clock::Instant, limit::Charge};
+//! How requests end.
 
 /// How a request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,60 +9,4 @@ pub(in crate::lane) enum End {
     Unanswered,
     /// Its answer has been read.
     Answered,
-}
-
-impl<T> State<T> {
-    /// What was taken could not be sent, broke off, or was not answered in time.
-    pub(in crate::lane) fn broke(&mut self, now: Instant, slot: &Slot) {
-        self.changed(slot);
-        let Charge { seq, scope, .. } = slot.charge;
-        if !scope.is_apart() {
-            self.in_flight.broke(seq);
-        }
-        if let Some(drawn) = &slot.drawn {
-            self.narrow.broke(drawn);
-        }
-        let changes = self.learned.broke(now, seq);
-        self.changes.extend(changes);
-    }
-
-    /// A request has ended.
-    pub(in crate::lane) fn settled(&mut self, now: Instant, slot: &Slot, end: End) {
-        if slot.charge.scope.is_apart() {
-            self.apart -= 1;
-        } else {
-            self.in_flight.ended();
-            self.budget.under_way(now, self.in_flight.count());
-            if end != End::Answered {
-                self.in_flight.unanswered(slot.charge.seq, end == End::Unanswered);
-            }
-        }
-        self.changed(slot);
-        if end != End::Answered {
-            self.learned.ended(now, slot.charge, &slot.kind, end != End::Unsent);
-        }
-        match end {
-            End::Unsent => self.budget.return_unused(slot.charge),
-            End::Unanswered => self.budget.abandoned(slot.charge, now),
-            End::Answered => {}
-        }
-        if let Some(drawn) = &slot.drawn {
-            self.narrow.settled(drawn, now, end);
-        }
-    }
-
-    /// How many are under way.
-    pub(super) fn under_way(&self) -> u32 {
-        self.in_flight.count() + self.apart
-    }
-
-    /// One more is under way.
-    pub(super) fn leaves(&mut self, now: Instant, charge: Charge) {
-        if charge.scope.is_apart() {
-            self.apart += 1;
-        } else {
-            self.in_flight.took(charge.seq);
-            self.budget.under_way(now, self.in_flight.count());
-        }
-    }
 }

@@ -7,7 +7,7 @@ use crate::{
     clock::Instant,
     fleet::{AskedPause, Entry, Lease, Pause, PoolGrant},
     lane::order::Queue,
-    limit::{InFlightLimit, ShareReport, Source, Unit},
+    limit::{ShareReport, Source, Unit},
 };
 
 /// What the store knows a lane by.
@@ -23,7 +23,7 @@ impl<T> State<T> {
     /// Its configured limits are shared from now on: nothing leaves that no token was granted for.
     pub(in crate::lane) fn share(&mut self, now: Instant, lease: Lease) {
         self.budget.share(lease);
-        self.budget.share_in_flight(now, self.policy.in_flight.and_then(InFlightLimit::fixed));
+        self.budget.share_in_flight(now, self.policy.shared_in_flight());
         self.pauses = Some(Box::default());
         self.rechecks = true;
     }

@@ -1,6 +1,6 @@
 //! Whose turn it is, among the requests that wait.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::time::Duration;
 
 use super::{
     BATCH, State, WaitingRequest,

@@ -42,7 +42,7 @@ impl World {
 
     fn speak(&mut self, member: usize, waiting: u32) -> Vec<Entry> {
         let budget = &mut self.members[member].1;
-        let mut spoken = budget.speak(self.now, "api", waiting.into(), false);
+        let mut spoken = budget.speak(self.now, "api", |_| waiting.into(), false);
         budget.speak_in_flight(self.now, "api", waiting, false, &mut spoken);
         spoken.entries
     }
