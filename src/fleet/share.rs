@@ -110,7 +110,7 @@ impl Stock {
 
     /// How many of the free ones it keeps, because it has used as many at once.
     fn kept(self) -> u32 {
-        self.lately.saturating_sub(self.used + self.lingering)
+        self.lately.saturating_sub(self.used.saturating_add(self.lingering))
     }
 }
 
@@ -220,6 +220,11 @@ impl Share {
         self.waits && self.given.queued && !self.asking
     }
 
+    /// It does not ask before, unless a call is under way or it stands in line.
+    pub fn asks_at(&self) -> Instant {
+        if self.asking || self.given.queued { Instant::FAR } else { self.ask_at }
+    }
+
     /// Whether it is worth a look, for a request that has to wait.
     pub fn calls(&self, now: Instant) -> bool {
         !self.asking && !self.given.queued && now >= self.ask_at
@@ -233,7 +238,7 @@ impl Share {
     /// Decides what to say to the store. Gifts are taken off at once, and never taken back.
     pub fn look(&mut self, now: Instant, stock: Stock, leased: bool, reports: bool) -> ShareNeed {
         let stock = stock.beyond(self.own, self.given.limit);
-        let free = self.held.saturating_sub(stock.used + stock.lingering);
+        let free = self.held.saturating_sub(stock.used.saturating_add(stock.lingering));
         let demand = stock.used.saturating_add(stock.backlog).max(stock.lately).min(self.given.limit);
         let quiet = ShareNeed { speaks: false, want: 0, cost: stock.cost, need: 0, demand, ends: false };
         if self.asking {
@@ -244,7 +249,7 @@ impl Share {
             (self.held, self.credit) = (0, 0);
             return ShareNeed { speaks: true, ends: true, ..quiet };
         }
-        let enough = free + stock.lingering;
+        let enough = free.saturating_add(stock.lingering);
         let hold = self.held - self.lent(now);
         let stuck = stock.backlog > 0 && enough.saturating_sub(hold) < stock.cost;
         let large = stuck && self.is_large(stock.cost);
@@ -261,6 +266,10 @@ impl Share {
         let refresh = self.known && now >= self.refresh_at && (stock.backlog > 0 || self.given.wanted);
         let leaves = self.given.queued && self.waits && !stuck;
         if !(give > 0 || asks || leaves || refresh || self.unheard || reports && (self.held > 0 || self.known)) {
+            // It has its share, and waits for that: not to be looked at again at once.
+            if stuck && !self.given.queued && now >= self.ask_at {
+                self.ask_at = now + LONG_GAP;
+            }
             return quiet;
         }
         if give > 0 {

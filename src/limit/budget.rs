@@ -124,7 +124,9 @@ impl Budget {
         let windows = limits.iter_mut().filter(|limit| limit.source == Source::Config && limit.spec.unit == unit);
         let windows = windows.map(|limit| {
             let used = limit.window.used(now, margin.of(limit.spec.rate.per));
-            limit.spec.rate.count.get().saturating_sub(used)
+            // Of a limit that others share, no more than may ever be here.
+            let most = limit.share.as_ref().map_or(u32::MAX, |share| share.given().limit.saturating_add(share.own()));
+            limit.spec.rate.count.get().min(most).saturating_sub(used)
         });
         let calendar = calendar.iter_mut().filter(|count| count.unit() == unit);
         windows.chain(calendar.map(|count| count.count().get().saturating_sub(count.usage(now).used))).min()

@@ -150,7 +150,8 @@ impl Rules {
 
     /// Whether one rule at most, of those for whole hosts, limits requests to `host`, whatever their ports.
     pub fn limits_alone(&self, host: &Arc<str>) -> bool {
-        let mut limiting = self.of_ports(host).flatten().filter(|rule| !self.rules[*rule].limits.is_empty());
+        let limits = |rule: &Policy| !rule.limits.is_empty() || rule.shared_in_flight().is_some();
+        let mut limiting = self.of_ports(host).flatten().filter(|rule| limits(&self.rules[*rule]));
         limiting.next().is_none_or(|first| limiting.all(|rule| rule == first))
     }
 

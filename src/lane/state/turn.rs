@@ -102,7 +102,7 @@ impl<T> State<T> {
             return Instant::FAR;
         }
         let at = earliest(&mut self.budget, &mut self.learned, now, Cost::MIN, LineKey::SHARED);
-        if at > now { at } else { Instant::FAR }
+        if at > now { at } else { self.budget.asks_for_room_at(now) }
     }
 
     /// Whose turn it is, or will be. Late binding: only when a slot has matured is the ticket chosen that gets it. Moves up

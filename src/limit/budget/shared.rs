@@ -16,7 +16,7 @@ use super::{Budget, Limit};
 use crate::{
     clock::Instant,
     fleet::{Entry, Lease, Micros, Pause, PoolGrant, Share, ShareNeed, micros},
-    limit::{Amount, Cost, Gcra, Margin, Source, Unit, Window},
+    limit::{Amount, Cost, Gcra, LimitSpec, Margin, Source, Unit, Window},
 };
 
 /// The fleet's side of a budget.
@@ -92,14 +92,20 @@ impl Budget {
         let mut spoken = ShareReport { entries: Vec::new(), pauses: Vec::new(), next: Instant::FAR };
         let Some(mut shared) = self.shared.take() else { return spoken };
         let numbers = self.numbers();
-        for (limit, number) in self.limits.iter_mut().zip(numbers).filter(|(limit, _)| limit.share.is_some()) {
-            shared.ended.extend(limit.rename(now, name, number, &self.margin, &shared.lease));
+        // Tokens of one limit after those of the other, for all members alike: of two that have one of each sort, none would let
+        // go of its own.
+        let mut lacks_before = false;
+        for at in self.in_order() {
+            let limit = &mut self.limits[at];
+            shared.ended.extend(limit.rename(now, name, numbers[at], &self.margin, &shared.lease));
             // The store must first hear of what was held of the same pool before: in one call the one entry would free
             // the other.
             if shared.ended.iter().any(|(gone, _)| limit.share.as_ref().is_some_and(|share| share.pool == gone.pool)) {
                 continue;
             }
-            let backlog = u32::try_from(backlog(limit.spec.unit)).unwrap_or(u32::MAX);
+            let lacks = limit.lacks(now, &self.margin);
+            let backlog = if lacks_before { 0 } else { u32::try_from(backlog(limit.spec.unit)).unwrap_or(u32::MAX) };
+            lacks_before |= lacks;
             let stock = limit.stock(now, backlog, &self.margin);
             let settle = settle(limit, &self.margin);
             let freed = limit.window.lingering(now, self.margin.of(limit.spec.rate.per)).1;
@@ -160,6 +166,7 @@ impl Budget {
     pub fn holds_shares(&self) -> bool {
         self.shared.iter().flat_map(|shared| &shared.in_flight).any(|in_flight| !in_flight.is_over())
             || self.limits.iter().any(|limit| limit.share.as_ref().is_some_and(|share| !share.is_over()))
+            || self.shared.as_ref().is_some_and(|shared| !shared.ended.is_empty())
     }
 
     /// Whether the lease holds at `now`.
@@ -287,6 +294,17 @@ impl Budget {
         };
         let all = 0..self.limits.len();
         all.clone().map(|at| all.clone().filter(|other| alike(*other, at) && of(*other) < of(at)).count()).collect()
+    }
+
+    /// The limits that are shared, in an order that is the same for all members.
+    fn in_order(&self) -> SmallVec<[usize; 4]> {
+        let mut shared: SmallVec<[usize; 4]> =
+            (0..self.limits.len()).filter(|at| self.limits[*at].share.is_some()).collect();
+        shared.sort_by_key(|at| {
+            let LimitSpec { rate, unit, strict, .. } = self.limits[*at].spec;
+            (rate.per, unit.name(), rate.count, strict)
+        });
+        shared
     }
 
     fn of_pool(&mut self, pool: &str) -> Option<&mut Share> {

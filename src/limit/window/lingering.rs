@@ -73,14 +73,16 @@ impl Lingering {
         }
     }
 
-    /// This process uses units again: those that left first.
+    /// This process uses units again: those that left last. Any of them are as good, because what it sends arrives later than
+    /// they did; but if the first were taken, where requests follow one another there would always be one that has just left,
+    /// and nothing to give away.
     pub(in crate::limit) fn take(&mut self, mut units: u32) {
-        while let Some((oldest, until)) = self.units.front_mut().filter(|_| units > 0) {
+        while let Some((newest, until)) = self.units.back_mut().filter(|_| units > 0) {
             self.reused_until = self.reused_until.max(*until);
-            let used = units.min(*oldest);
-            (*oldest, units) = (*oldest - used, units - used);
-            if *oldest == 0 {
-                self.units.pop_front();
+            let used = units.min(*newest);
+            (*newest, units) = (*newest - used, units - used);
+            if *newest == 0 {
+                self.units.pop_back();
             }
         }
     }
@@ -112,11 +114,23 @@ mod tests {
         assert_eq!(window.lingering(at(1109), margin), (0, at(1150)));
         assert_eq!(window.used(at(1110), margin), 0);
         assert_eq!(window.lingering(at(1110), margin), (2, at(1150)));
-        // What we use again is the first of it.
         window.take(2, Amount::MIN);
         window.sent(2, Amount::MIN, at(1120));
         assert_eq!(window.lingering(at(1149), margin).0, 1);
         assert_eq!(window.lingering(at(1150), margin), (0, at(2170)));
+    }
+
+    /// Four end, and three go on at once; these end and go on again before the fourth is free for others.
+    #[test]
+    fn what_is_not_used_again_comes_free_though_others_come_and_go() {
+        let at = |ms: u64| Instant::START + Duration::from_millis(ms);
+        let mut lingering = Lingering::default();
+        lingering.last_for(Duration::from_millis(200));
+        for (ended, when) in [(4, 0), (3, 150)] {
+            lingering.add(ended, at(when));
+            lingering.take(3);
+        }
+        assert_eq!((lingering.count(at(199)), lingering.count(at(200))), (1, 0));
     }
 
     /// What was sent at 100 ms may arrive at 140 ms, and counts for a second from then on. A request that used its unit again

@@ -98,7 +98,9 @@ where
             }
             return Poll::Ready(ended.is_ok());
         }
-        watch.catch_up();
+        // What was read before and has begun no request is of a later one.
+        exchange.progress.read_no_head();
+        watch.catch_up(cx);
         exchange.interim.wake(cx);
         // hyper notices a client that leaves only while it has nothing else to read.
         if exchange.progress.phase() == Phase::Waiting && exchange.session.client.poll_left(cx) {

@@ -114,7 +114,8 @@ where
         while tick.poll_tick(cx).is_ready() {
             let now = proxy.clock.now();
             next_look.set(now + tick.period());
-            streams.look_again(if now >= proxy.drain.cut_off() { Instant::FAR } else { now });
+            // Those that will be late before the next look have timers from now on.
+            streams.look_again(if now >= proxy.drain.cut_off() { Instant::FAR } else { now + tick.period() });
             match streams.look(now - usual) {
                 StreamActivity::Stuck => return Poll::Ready(()),
                 StreamActivity::Busy => idle_until = now + timeouts.keep_alive,
@@ -150,7 +151,7 @@ async fn answer(arrival: Arrival, next_look: Arc<NextLook>) -> io::Result<Respon
         if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
             return Poll::Ready(Ok(answer.unwrap_or_else(|never| match never {})));
         }
-        watch.catch_up();
+        watch.catch_up(cx);
         Poll::Pending
     })
     .await?;

@@ -26,6 +26,8 @@ pub(crate) struct Watchdog {
     exchange: Arc<Exchange>,
     tick: Duration,
     bell: Bell,
+    /// Its connection may ring the exchange's alarm.
+    of_stream: bool,
 }
 
 /// What has it look at the clock.
@@ -37,7 +39,8 @@ enum Bell {
         /// It wakes the task when it rings.
         wakes: bool,
     },
-    /// The exchange's alarm, which its connection rings if it is late when the connection looks at all of its streams.
+    /// Only the exchange's alarm, which its connection rings if it will be late before the connection looks at all of its
+    /// streams again.
     Alarm(Arc<NextLook>),
 }
 
@@ -63,14 +66,14 @@ impl Watchdog {
     pub(crate) fn new(exchange: Arc<Exchange>) -> Self {
         let tick = tick(&exchange.proxy);
         let (timer, rings) = (Box::pin(tokio::time::sleep(tick)), exchange.proxy.clock.now() + tick);
-        Self { exchange, tick, bell: Bell::Timer { timer, rings, wakes: false } }
+        Self { exchange, tick, bell: Bell::Timer { timer, rings, wakes: false }, of_stream: false }
     }
 
     /// One for a stream, whose connection looks after it at `next_look`: it needs a timer only for what has to be over
     /// before that.
     pub(crate) fn of_stream(exchange: Arc<Exchange>, next_look: Arc<NextLook>) -> Self {
         let tick = tick(&exchange.proxy);
-        let mut watch = Self { exchange, tick, bell: Bell::Alarm(next_look) };
+        let mut watch = Self { exchange, tick, bell: Bell::Alarm(next_look), of_stream: true };
         if watch.exchange.proxy.is_draining() {
             watch.look_again();
         }
@@ -98,25 +101,37 @@ impl Watchdog {
 
     /// A phase that has begun may have to end before the next look at the clock: a short `Prefer: wait`, for instance. To
     /// be called after whatever can begin one.
-    pub(crate) fn catch_up(&mut self) {
+    pub(crate) fn catch_up(&mut self, cx: &mut Context<'_>) {
         let rings = match &self.bell {
             Bell::Timer { rings, .. } => *rings,
             Bell::Alarm(next_look) => next_look.at(),
         };
         if self.exchange.progress.deadline() < rings {
             self.look_again();
+            // One that was never asked wakes nobody.
+            if self.poll_timer(cx).is_ready() {
+                cx.waker().wake_by_ref();
+            }
         }
     }
 
-    /// Ready when it is time to look. A timer is asked once, and wakes the task, which asks far more often than it rings.
+    /// Ready when it is time to look.
     fn poll_bell(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.of_stream && self.exchange.alarm.poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        self.poll_timer(cx)
+    }
+
+    /// Ready when its timer has rung, if it has one. It is asked once, and wakes the task, which asks far more often.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.bell {
             Bell::Timer { timer, wakes: true, .. } if !timer.is_elapsed() => Poll::Pending,
             Bell::Timer { timer, wakes, .. } => {
                 *wakes = true;
                 pin!(unconstrained(timer.as_mut())).poll(cx)
             }
-            Bell::Alarm(_) => self.exchange.alarm.poll(cx),
+            Bell::Alarm(_) => Poll::Pending,
         }
     }
 

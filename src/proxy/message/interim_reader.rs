@@ -11,6 +11,8 @@ use std::sync::{
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
 use parking_lot::Mutex;
 
+use crate::proxy::protocol::MAX_FIELDS;
+
 /// An answer before the answer.
 #[derive(Debug)]
 pub(crate) struct InterimAnswer {
@@ -34,8 +36,10 @@ pub(crate) struct InterimListener {
 /// Reads what one connection brings, as long as that may be interim answers.
 #[derive(Default)]
 pub(crate) struct InterimReader {
-    /// The beginning of a head that has not come whole. hyper bounds how long a head may be.
+    /// The beginning of a head that has not come whole.
     head: Vec<u8>,
+    /// Where its last line begins that was looked at.
+    looked_at: usize,
 }
 
 /// What the first bytes of an answer show.
@@ -49,6 +53,8 @@ enum Beginning {
 
 /// How far into a status line its status reaches: `HTTP/1.1 103`.
 const STATUS_END: usize = 12;
+/// A head that is longer is passed on to nobody, and nothing behind it.
+const LONGEST: usize = 16 << 10;
 
 // === impl InterimListener ===
 
@@ -86,22 +92,35 @@ impl InterimReader {
             return listener.end();
         }
         self.head.extend_from_slice(read);
+        let mut passed = 0;
         loop {
-            match beginning(&self.head) {
-                Beginning::Unclear => return,
-                Beginning::Final => {
-                    self.head = Vec::new();
-                    return listener.end();
-                }
-                Beginning::Interim => {
-                    let Some(end) = end_of_head(&self.head) else { return };
-                    if let Some(answer) = parse(&self.head[..end]) {
-                        listener.pass_on(answer);
+            let head = &self.head[passed..];
+            match beginning(head) {
+                Beginning::Unclear => break,
+                Beginning::Final => return self.end(listener),
+                Beginning::Interim => match end_of_head(head, self.looked_at) {
+                    Ok(end) => {
+                        if let Some(answer) = parse(&head[..end]) {
+                            listener.pass_on(answer);
+                        }
+                        (passed, self.looked_at) = (passed + end, 0);
                     }
-                    self.head.drain(..end);
-                }
+                    Err(line) => {
+                        self.looked_at = line;
+                        break;
+                    }
+                },
             }
         }
+        self.head.drain(..passed);
+        if self.head.len() > LONGEST {
+            self.end(listener);
+        }
+    }
+
+    fn end(&mut self, listener: &InterimListener) {
+        *self = Self::default();
+        listener.end();
     }
 }
 
@@ -128,13 +147,14 @@ fn blank(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count()
 }
 
-/// The length of the first head in `bytes`, if it is all there. Lines may end with LF alone (RFC 9112 §2.2).
-fn end_of_head(bytes: &[u8]) -> Option<usize> {
-    let mut line = blank(bytes);
+/// The length of the first head in `bytes`, whose lines before `looked_at` do not end it; or, if it is not all there, where its
+/// last line begins. Lines may end with LF alone (RFC 9112 §2.2).
+fn end_of_head(bytes: &[u8], looked_at: usize) -> Result<usize, usize> {
+    let mut line = blank(bytes).max(looked_at);
     loop {
-        let end = line + memchr::memchr(b'\n', &bytes[line..])? + 1;
+        let end = line + memchr::memchr(b'\n', &bytes[line..]).ok_or(line)? + 1;
         if matches!(&bytes[line..end], b"\n" | b"\r\n") {
-            return Some(end);
+            return Ok(end);
         }
         line = end;
     }
@@ -148,6 +168,9 @@ fn parse(head: &[u8]) -> Option<InterimAnswer> {
     let status = StatusCode::from_bytes(line.get(9..STATUS_END)?).ok()?;
     let mut fields = HeaderMap::new();
     for line in lines.take_while(|line| !line.is_empty()) {
+        if fields.len() >= MAX_FIELDS {
+            return None;
+        }
         let colon = memchr::memchr(b':', line)?;
         let name = HeaderName::from_bytes(&line[..colon]).ok()?;
         fields.append(name, HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).ok()?);
@@ -220,6 +243,20 @@ mod tests {
         for early in [&b""[..], b"\r\n", b"HTTP/1.1 10", b"HTTP/1.1 103 Early", HINTS] {
             assert!(heard(&[early]).1, "{}", String::from_utf8_lossy(early));
         }
+    }
+
+    /// So many distinct names are more than a map of fields can have: it would panic.
+    #[test]
+    fn a_head_of_many_fields_or_of_many_bytes_is_passed_on_to_nobody() {
+        let names = (0..30_000).map(|number| format!("n{number}:\n"));
+        let long = ["HTTP/1.1 103 Early Hints\n".to_owned()].into_iter().chain(names).chain(["\n".to_owned()]);
+        let long: Vec<String> = long.collect();
+        let pieces: Vec<&[u8]> = long.iter().map(String::as_bytes).collect();
+        assert_eq!(heard(&pieces).0.len(), 0);
+        assert_eq!(heard(&[long.concat().as_bytes()]).0.len(), 0);
+        let many = format!("HTTP/1.1 103 Early Hints\r\n{}\r\n", "a: b\r\n".repeat(MAX_FIELDS + 1));
+        let (answers, listens) = heard(&[many.as_bytes(), HINTS]);
+        assert_eq!((answers.len(), listens), (1, true), "the next one is");
     }
 
     #[test]

@@ -76,6 +76,11 @@ impl Progress {
         self.head_read.store(read, Ordering::Relaxed);
     }
 
+    /// What was read so far does not say when the next head was: the message before it is not over yet.
+    pub(crate) fn read_no_head(&self) {
+        self.head_read.store(0, Ordering::Relaxed);
+    }
+
     /// A request begins, which the upstream has to answer. Returns when its head was read.
     pub(crate) fn begins(&self) -> Instant {
         match self.head_read.load(Ordering::Relaxed) {

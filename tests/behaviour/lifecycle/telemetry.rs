@@ -89,7 +89,7 @@ fn the_page_on_metrics_has_each_metric_with_its_type_and_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("limits.redb");
     let store = Redis::for_a_fleet();
-    let rule = format!("[[rule]]\nhost = \"{host}\"\nlimits = [\"100/s\"]\n");
+    let rule = format!("[[rule]]\nhost = \"{host}\"\nlimits = [\"100/s\"]\nin-flight = \"auto\"\n");
     let andante = Andante::with_config_and(
         &format!("fleet-size = 2\n{rule}{rule}name = \"some\"\nmethod = \"GET\"\n"),
         &["--state", state.to_str().unwrap(), "--store", &store.url()],

@@ -7,11 +7,11 @@ mod tests;
 
 use std::{num::NonZeroU32, time::Duration};
 
-use super::{Budget, ShareReport, ShareUsage, duration, way};
+use super::{Budget, Limit, ShareReport, ShareUsage, duration, way};
 use crate::{
     clock::Instant,
     fleet::{Entry, Lease, Share, ShareNeed, Stock, micros, stretched},
-    limit::{Amount, Margin, Unit, window::Lingering},
+    limit::{Margin, Unit, window::Lingering},
 };
 
 /// What this process has of an in-flight limit.
@@ -189,7 +189,10 @@ impl Budget {
         let Some(in_flight) = &mut shared.in_flight else { return };
         let pool = format!("{name}\nin-flight");
         if *in_flight.share.pool != *pool {
-            shared.ended.extend(in_flight.end(now, &self.margin, &shared.lease));
+            if let Some(ended) = in_flight.end(now, &self.margin, &shared.lease) {
+                shared.ended.push(ended);
+                spoken.next = now;
+            }
             in_flight.share.pool = pool.into();
         }
         // The store must first hear of what was held of the same pool before.
@@ -210,6 +213,12 @@ impl Budget {
         spoken.next = spoken.next.min(in_flight.share.next_look(now, stock, freed));
     }
 
+    /// When the store is asked for more of the in-flight limit that is shared, if it was asked just now.
+    pub fn asks_for_room_at(&self, now: Instant) -> Instant {
+        let in_flight = self.shared.iter().flat_map(|shared| &shared.in_flight);
+        in_flight.map(|in_flight| in_flight.share.asks_at()).find(|at| *at > now).unwrap_or(Instant::FAR)
+    }
+
     /// Whether there is an in-flight limit that is shared.
     pub fn shares_in_flight(&self) -> bool {
         self.shared.as_ref().is_some_and(|shared| shared.in_flight.is_some())
@@ -218,12 +227,11 @@ impl Budget {
     /// Whether the next request would have to wait for another limit that is shared.
     fn waits_for_windows(&mut self, now: Instant) -> bool {
         self.limits.iter_mut().any(|limit| {
-            let Some(share) = &limit.share else { return false };
             // Each is a request; what it takes of other units is known if it waits for them.
-            let least = u32::from(limit.spec.unit == Unit::REQUESTS);
-            let Some(cost) = Amount::new(share.lacks().max(least)) else { return false };
-            let (whole, used) = (limit.whole(cost).get(), limit.window.used(now, self.margin.of(limit.spec.rate.per)));
-            used.saturating_add(whole) > limit.window.count()
+            let full =
+                |limit: &mut Limit| limit.window.used(now, self.margin.of(limit.spec.rate.per)) >= limit.window.count();
+            limit.share.is_some()
+                && (limit.lacks(now, &self.margin) || limit.spec.unit == Unit::REQUESTS && full(limit))
         })
     }
 

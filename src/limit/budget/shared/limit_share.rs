@@ -61,6 +61,13 @@ impl Limit {
         duration(stretched(micros(self.spec.rate.per))) + self.late(margin) + way(margin)
     }
 
+    /// Whether the next request, as far as it is known to wait for this limit, would have to wait for it still.
+    pub(super) fn lacks(&mut self, now: Instant, margin: &Margin) -> bool {
+        let Some(cost) = self.share.as_ref().and_then(|share| Amount::new(share.lacks())) else { return false };
+        let (whole, used) = (self.whole(cost).get(), self.window.used(now, margin.of(self.spec.rate.per)));
+        used.saturating_add(whole) > self.window.count()
+    }
+
     /// What it has of its share, while `backlog` units wait for it.
     pub(super) fn stock(&mut self, now: Instant, backlog: u32, margin: &Margin) -> Stock {
         let margin = margin.of(self.spec.rate.per);

@@ -54,10 +54,10 @@ impl World {
             let charge = process.budget.take(local, local, cost, Scope::NONE);
             process.waiting = process.waiting.saturating_sub(u32::from(!process.greedy));
             process.turn += 1;
-            if metered && process.turn % 5 == 0 {
+            if metered && process.turn.is_multiple_of(5) {
                 // Its client has left.
                 process.budget.return_unused(charge);
-                if process.turn % 10 == 0 {
+                if process.turn.is_multiple_of(10) {
                     break;
                 }
                 continue;
