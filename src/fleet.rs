@@ -6,6 +6,7 @@ mod lease;
 mod member;
 mod pauses;
 mod share;
+mod stock;
 mod words;
 
 pub use self::{
@@ -13,7 +14,8 @@ pub use self::{
     lease::{Floor, Lease, StoreDown},
     member::{Member, Mode, ReplyOutcome},
     pauses::{AskedPause, RunningPauses, SharedPauses},
-    share::{Share, ShareNeed, Stock},
+    share::{Share, ShareNeed},
+    stock::Stock,
     words::{
         CallAge, Division, Entry, Epoch, Extent, MemberId, Micros, Pause, PauseCause, PoolGrant, Reply, Sync, Terms,
         WakeUp, micros, stretched,

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::words::PoolGrant;
+use super::{stock::Stock, words::PoolGrant};
 use crate::clock::Instant;
 
 /// What a member holds of one limit.
@@ -41,23 +41,6 @@ pub struct Share {
     used_at: Instant,
 }
 
-/// What a member has of a limit at one instant, and what it needs.
-#[derive(Clone, Copy, Debug)]
-pub struct Stock {
-    /// Units that count in the member's own windows.
-    pub used: u32,
-    /// Units that count no more for itself, and still do for others.
-    pub lingering: u32,
-    /// How many it has used at once lately: it keeps as many, up to its share. Of a window, 0: there they are `used`.
-    pub lately: u32,
-    /// More are of no use to it, as long as nobody else wants any: a crash would withhold them.
-    pub most: u32,
-    /// Units that wait.
-    pub backlog: u32,
-    /// What the next request takes at once; 0 if none waits.
-    pub cost: u32,
-}
-
 /// What is to be said to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShareNeed {
@@ -88,31 +71,6 @@ const FEW: f64 = 20.0;
 const LARGE: f64 = 16.0;
 /// What is not used for that long is given back, as if it had never been asked for.
 const IDLE: Duration = Duration::from_secs(30);
-
-// === impl Stock ===
-
-impl Stock {
-    /// What is used and needed beyond `own` units, which no store knows of. What takes more than `most` tokens nobody can
-    /// grant.
-    fn beyond(self, own: u32, most: u32) -> Self {
-        let free = own.saturating_sub(self.used);
-        let cost = self.cost.saturating_sub(free).max(self.cost.min(1));
-        let (backlog, cost) = if cost > most { (0, 0) } else { (self.backlog, cost) };
-        Self {
-            used: self.used.saturating_sub(own),
-            lingering: self.lingering.saturating_sub(free),
-            lately: self.lately.saturating_sub(own),
-            backlog,
-            cost,
-            ..self
-        }
-    }
-
-    /// How many of the free ones it keeps, because it has used as many at once.
-    fn kept(self) -> u32 {
-        self.lately.saturating_sub(self.used.saturating_add(self.lingering))
-    }
-}
 
 // === impl Share ===
 
