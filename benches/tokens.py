@@ -145,7 +145,8 @@ async def run(args, scarce, scale):
             task.cancel()
         for andante in andantes:
             andante.terminate()
-            andante.wait()
+        for andante in andantes:
+            await asyncio.to_thread(andante.wait)
         if shared:
             print(f"{scarce} scarce: {store.calls() / args.members / 60 / args.minutes:.1f} calls to the store per second and member")
     server.close()
