@@ -122,7 +122,7 @@ impl Part {
 // === impl Backlog ===
 
 impl Backlog {
-    /// `claim` as it counts here: beyond [`EXACT`] names flows are put together, so that names cost no memory.
+    /// `claim` as it counts here: beyond so many names flows are put together, so that names cost no memory.
     pub fn resolve(&self, claim: Claim) -> Claim {
         let client = self.bands[band(&claim)].as_ref().and_then(|band| band.clients.get(&claim.client));
         let exact = client.is_none_or(|client| client.flows.len() < EXACT || client.flows.contains_key(&claim.flow));
