@@ -153,8 +153,9 @@ impl Crowd {
             }
             Hypothesis::Confirmed => {
                 if f64::from(crowd) <= cap + 0.5 {
+                    let crowd = self.blamed(crowd, cap);
                     self.hits(crowd, cap);
-                    self.cap = Some(fewer.max(1.0));
+                    self.cap = Some((f64::from(crowd) - 1.0).max(1.0));
                     (self.refused, self.kept, self.said) = (crowd, 0, false);
                 }
                 true
@@ -173,6 +174,12 @@ impl Crowd {
         }
     }
 
+    /// How many at once a refusal of one of `crowd` shows to be too many. While as many are tried as were refused before,
+    /// it is those: the one that is refused may have left before the last of them.
+    fn blamed(&self, crowd: u32, cap: f64) -> u32 {
+        if cap.floor() as u32 >= self.ceiling { crowd.max(self.ceiling) } else { crowd }
+    }
+
     /// One of `crowd` was refused while as many as `cap` might be under way. What is refused right after it was lowered may
     /// have met what was not over for the API yet: it is no other ceiling.
     fn hits(&mut self, crowd: u32, cap: f64) {
@@ -185,6 +192,7 @@ impl Crowd {
 
     /// The API says that `crowd` at once are too many.
     pub(super) fn too_many(&mut self, crowd: u32) {
+        let crowd = self.cap.map_or(crowd, |cap| self.blamed(crowd, cap));
         let fewer = (f64::from(crowd) - 1.0).max(1.0);
         if !self.said || self.cap.is_none_or(|cap| fewer < cap) {
             self.hits(crowd, self.cap.unwrap_or(fewer));
@@ -217,5 +225,41 @@ impl Crowd {
             (self.refused, self.kept, self.said) = (refused, 0, false);
         }
         try_it
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many were served, with so many under way.
+    fn served(crowd: &mut Crowd, count: u32, at_once: u32) {
+        let served = Served { crowd: at_once, before_any_refusal: false, cycle_is_long: true };
+        (0..count).for_each(|_| crowd.served(served));
+    }
+
+    #[test]
+    fn one_more_that_is_tried_in_vain_does_not_cost_another() {
+        let mut crowd = Crowd::known(5);
+        crowd.hits(6, 5.0);
+        served(&mut crowd, 112, 5);
+        assert_eq!(crowd.cap(), Some(6), "one more for some hundred served: 6² = 5² + 110 / 10");
+        // The one that the API refuses left as the fifth; the sixth has arrived before it.
+        assert!(crowd.fewer(5, true));
+        assert_eq!(crowd.cap(), Some(5));
+        // Refused again with five: that is news, the API allows fewer now.
+        served(&mut crowd, 30, 5);
+        assert!(crowd.fewer(5, true));
+        assert_eq!(crowd.cap(), Some(4));
+    }
+
+    #[test]
+    fn a_try_that_the_api_itself_calls_too_many_does_not_cost_another_either() {
+        let mut crowd = Crowd::default();
+        crowd.too_many(6);
+        served(&mut crowd, 112, 5);
+        assert_eq!(crowd.cap(), Some(6));
+        crowd.too_many(4);
+        assert_eq!(crowd.cap(), Some(5));
     }
 }
