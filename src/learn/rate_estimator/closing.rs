@@ -59,7 +59,7 @@ impl Closing {
         let step = if self.overload && self.tries > 0 { step.min(((now - self.at) / 10.0).max(OUTAGE)) } else { step };
         let mut next = now + step;
         // The window has begun when the API had the first request, which may have taken longer than others.
-        let since = cycle.since.max(cycle.counted - way.least - margin);
+        let since = cycle.since.max(cycle.counted - way.least / 2.0 - margin);
         for usual in USUAL {
             let end = since + usual + margin;
             if end > now + 0.02 && end > now + step * 0.05 && end < next {
@@ -67,7 +67,7 @@ impl Closing {
             }
             // Once more, if it was only just too early.
             let again = since + usual * 1.01 + 2.0 * margin + 0.03;
-            if (since + usual..since + usual * 1.005 + margin).contains(&self.last) && again < next {
+            if (since + usual * 0.995..since + usual * 1.005 + margin).contains(&self.last) && again < next {
                 next = again;
             }
         }
