@@ -250,7 +250,7 @@ impl Learned {
             Cause::None if failed => self.fail(now, charge.seq, &mut changes),
             Cause::None => self.serve(seen, &mut changes),
             // Others are served: it is a refusal.
-            Cause::Overload if self.is_alive() => self.refuse(seen, &claims, &mut changes),
+            Cause::Overload if self.is_alive() => self.refuse(seen, &claims, budget, &mut changes),
             Cause::Overload => match hint.wait.filter(|wait| !wait.is_zero()) {
                 Some(wait) => self.close(now, wait, Reason::RetryAfter, &mut changes),
                 None => {
@@ -272,7 +272,7 @@ impl Learned {
                     self.open(&mut changes);
                 }
             }
-            Cause::Quota => self.refuse(seen, &claims, &mut changes),
+            Cause::Quota => self.refuse(seen, &claims, budget, &mut changes),
         }
         if served
             && !other_scope

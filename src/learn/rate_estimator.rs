@@ -90,6 +90,8 @@ pub(super) struct ApiRefusal {
     pub(super) overload: bool,
     /// More were about to be sent.
     pub(super) pressed: bool,
+    /// Until now a request might leave closer than evenly to the one before: it may be that alone.
+    pub(super) catches_up: bool,
 }
 
 /// A share of the last requests.

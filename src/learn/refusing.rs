@@ -9,13 +9,19 @@ use super::{
 use crate::{
     clock::Instant,
     hint::{Cause, Hint, Signal},
-    limit::{Charge, Seq},
+    limit::{Budget, Charge, Seq},
     policy::Trust,
 };
 
 impl Learned {
     /// A request was refused, and no budget that is told says why.
-    pub(super) fn refuse(&mut self, seen: &Observation<'_>, claims: &Claims, changes: &mut Changes) {
+    pub(super) fn refuse(
+        &mut self,
+        seen: &Observation<'_>,
+        claims: &Claims,
+        budget: &mut Budget,
+        changes: &mut Changes,
+    ) {
         let &Observation {
             heard: AnswerReport { hint, .. }, charge: Charge { seq, .. }, kind, at: now, waiting, ..
         } = seen;
@@ -38,11 +44,15 @@ impl Learned {
             wait,
             overload: hint.cause == Cause::Overload,
             pressed: waiting || self.unanswered >= CROWDED,
+            catches_up: budget.catches_up(),
         };
         if self.kinds.is_own(&kind) {
             self.kinds.refused(&kind, answered(seen), refusal);
         } else if let Some(until) = self.estimator.refused(answered(seen), refusal) {
             self.close(now, until.since(now), reason, changes);
+            if refusal.catches_up {
+                budget.keep_distance(now);
+            }
             if let Some((until, _)) = self.gate.until() {
                 self.kinds.let_others_try(&kind, now, until);
             }

@@ -25,6 +25,9 @@ use super::{
 };
 use crate::clock::Instant;
 
+/// Requests keep their distance for so long after a refusal.
+const DISTANT: Duration = Duration::from_secs(600);
+
 /// Several limits and the margin they share.
 #[derive(Clone, Debug)]
 pub struct Budget {
@@ -41,6 +44,8 @@ pub struct Budget {
     yields: bool,
     /// What long limits may spend before more is written down; `None` if nothing is.
     ahead: Option<Vec<(Unit, WrittenAhead)>>,
+    /// Since when requests keep their distance, because the API has refused one; `None` if what timers miss is caught up.
+    distant: Option<Instant>,
     /// The fleet's side of it; `None` if the budget is not shared.
     shared: Option<Box<SharedBudget>>,
 }
@@ -76,6 +81,7 @@ impl Budget {
             histories: Vec::new(),
             yields: false,
             ahead: None,
+            distant: None,
             shared: None,
         }
     }
@@ -143,6 +149,7 @@ impl Budget {
         if let Some(last) = self.last.filter(|_| spec.burst() == NonZeroU32::MIN) {
             limit.gcra.commit(last, last, Amount::MIN);
         }
+        limit.gcra.keep_distance(self.distant.is_some());
         self.limits.push(limit);
         for (used, at) in before {
             if let Some(used) = Amount::new(*used.min(&spec.rate.count.get())) {
@@ -235,7 +242,13 @@ impl Budget {
     /// A charge is on its way since `at`.
     pub fn sent(&mut self, charge: Charge, at: Instant) {
         let Charge { seq, cost, scope } = charge;
-        charged(&mut self.limits, &charge).for_each(|(limit, amount)| limit.window.sent(seq, amount, at));
+        for (limit, amount) in charged(&mut self.limits, &charge) {
+            limit.window.sent(seq, amount, at);
+            if limit.newest == seq {
+                let whole = limit.whole(amount);
+                limit.gcra.sent(at, whole);
+            }
+        }
         counting(&mut self.calendar, &cost, scope).for_each(|(limit, amount)| limit.sent(at, seq, amount));
     }
 
@@ -288,6 +301,25 @@ impl Budget {
         if !self.limits.is_empty() || self.shared.is_some() {
             self.margin.observe(now, took);
         }
+        if self.distant.is_some_and(|since| now.since(since) >= DISTANT) {
+            self.set_distant(None);
+        }
+    }
+
+    /// Whether a request may leave closer than evenly to the one before, because a slot was missed.
+    pub fn catches_up(&self) -> bool {
+        self.limits.iter().any(|limit| limit.gcra.catches_up())
+    }
+
+    /// The API has refused a request: perhaps it arrived too soon after the one before. From `now` on each keeps its
+    /// distance.
+    pub fn keep_distance(&mut self, now: Instant) {
+        self.set_distant(Some(now));
+    }
+
+    fn set_distant(&mut self, since: Option<Instant>) {
+        self.distant = since;
+        self.limits.iter_mut().for_each(|limit| limit.gcra.keep_distance(since.is_some()));
     }
 
     /// The API refused what was sent at `sent`: if no other sender can have used up the limit, the margin is too small.

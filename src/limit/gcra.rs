@@ -27,6 +27,9 @@ const CLOSER: Duration = Duration::from_millis(5);
 /// otherwise.
 const SPREAD: Duration = Duration::from_millis(25);
 
+/// Timers are about a millisecond late: where slots are closer than this, too much is lost if that is not caught up.
+const COARSE: Duration = Duration::from_millis(10);
+
 /// The spacing of one limit.
 #[derive(Clone, Debug)]
 pub struct Gcra {
@@ -35,6 +38,8 @@ pub struct Gcra {
     tat: Option<Nanos>,
     /// When a slot that was missed keeps its distance to the last one that was taken.
     spread: Instant,
+    /// Each request leaves a whole interval after the one before: what a late timer misses is not caught up.
+    keeps_distance: bool,
 }
 
 /// One cell of state, lent to governor for one decision.
@@ -49,7 +54,27 @@ struct GivenTime(Cell<Nanos>);
 impl Gcra {
     /// Spacing for `limit`, nothing sent yet.
     pub fn new(limit: &LimitSpec) -> Self {
-        Self { quota: quota(limit), tat: None, spread: Instant::START }
+        Self { quota: quota(limit), tat: None, spread: Instant::START, keeps_distance: false }
+    }
+
+    /// From now on each request leaves a whole interval after the one before, or slots that were missed are caught up
+    /// again. Concerns what is spaced evenly, and not too finely.
+    pub fn keep_distance(&mut self, keeps: bool) {
+        self.keeps_distance = keeps;
+    }
+
+    /// Whether slots that were missed are caught up although they need not be.
+    pub fn catches_up(&self) -> bool {
+        !self.keeps_distance && self.may_keep_distance()
+    }
+
+    /// The newest request, which costs `cost`, is written only at `at`, because a connection had to be made: the next one
+    /// keeps its distance to that.
+    pub fn sent(&mut self, at: Instant, cost: Amount) {
+        if self.is_distant() {
+            let next = at.as_nanos() + nanos(self.quota.replenish_interval()).saturating_mul(cost.get().into());
+            self.tat = self.tat.map(|tat| tat.as_u64().max(next).into());
+        }
     }
 
     /// The first instant, not before `now`, at which one more request keeps the spacing.
@@ -70,7 +95,7 @@ impl Gcra {
     pub fn commit_late(&mut self, now: Instant, due: Instant, late: Duration, cost: Amount) {
         let interval = self.quota.replenish_interval();
         let tolerance = nanos(interval) * u64::from(self.quota.burst_size().get() - 1);
-        let matured = self.tat.map_or(now, |tat| {
+        let matured = self.tat.filter(|_| !self.is_distant()).map_or(now, |tat| {
             let free = Instant::from_nanos(tat.as_u64().saturating_sub(tolerance));
             // What only waited for its distance was missed before, and is still to be caught up.
             if due <= self.spread { free } else { free.max(due).max(now - (CATCH_UP + late)).min(now) }
@@ -81,8 +106,8 @@ impl Gcra {
         });
         self.tat = Some(tat);
         self.shift(i64::from(cost.get()) - 1);
-        // Bursts keep no distance.
-        if tolerance == 0 {
+        // A burst has no distance to keep, and a whole interval leaves nothing to catch up.
+        if tolerance == 0 && !self.is_distant() {
             let distance = interval.saturating_sub(CLOSER.max(interval / 4));
             self.spread = (now + distance).min(Instant::from_nanos(tat.as_u64()) + SPREAD);
         }
@@ -216,6 +241,14 @@ impl Gcra {
             Ok(()) => Ok(limiter.into_state_store().0.get().expect("governor stored what it allowed")),
             Err(not) => Err(Instant::from_nanos(not.earliest_possible().as_u64())),
         }
+    }
+
+    fn is_distant(&self) -> bool {
+        self.keeps_distance && self.may_keep_distance()
+    }
+
+    fn may_keep_distance(&self) -> bool {
+        self.quota.burst_size().get() == 1 && self.quota.replenish_interval() >= COARSE
     }
 
     fn shift(&mut self, cells: i64) {

@@ -52,14 +52,18 @@ impl RateEstimator {
         if self.crowd.fewer(crowd, now - sent < 4.0 * self.way.usual) {
             return None;
         }
-        if let Some((belief, rate)) = self.belief.as_mut().zip(self.configured).filter(|_| !self.refused) {
-            belief.holds_on(now, rate);
-        }
+        let configured = self.belief.as_mut().zip(self.configured).filter(|_| !self.refused);
+        let is_first = configured.map(|(belief, rate)| belief.holds_on(now, rate)).is_some();
         self.refusals.counts(true);
         self.crowd.disproved();
         self.in_a_row += 1;
         let rate = self.belief.as_ref().map_or(0.0, |belief| belief.rate(now));
-        let reading = self.judge(cycle, now, sent, wait.is_some());
+        let reading = if is_first && refusal.catches_up {
+            // Perhaps it came too close to the one before. That does not happen again, and the configured rate stays.
+            RefusalReading { consistent: true, ..RefusalReading::default() }
+        } else {
+            self.judge(cycle, now, sent, wait.is_some())
+        };
         (self.refused, self.served) = (true, 0.0);
         if reading.goes_on {
             return None;
@@ -148,7 +152,7 @@ mod tests {
     }
 
     fn refused(estimator: &mut RateEstimator, number: u64) -> Option<Instant> {
-        let refusal = ApiRefusal { newest: number, wait: None, overload: false, pressed: true };
+        let refusal = ApiRefusal { newest: number, wait: None, overload: false, pressed: true, catches_up: false };
         estimator.refused(answered(number), refusal)
     }
 
@@ -163,6 +167,25 @@ mod tests {
         (2..102).for_each(|number| estimator.served(answered(number), false));
         assert!(estimator.noise.is_none());
         assert!(refused(&mut estimator, 102).is_some());
+    }
+
+    /// nginx's `limit_req` without `burst` refuses the second of two requests that arrive 49 ms apart, of 20/s. That says
+    /// nothing of the rate, which a measurement of one request in 50 ms and a pause would halve.
+    #[test]
+    fn one_refusal_soon_does_not_overturn_a_configured_rate() {
+        let refusal = ApiRefusal { newest: 1, wait: None, overload: false, pressed: true, catches_up: true };
+        let mut estimator = RateEstimator::new(Some(20.0));
+        estimator.served(answered(0), false);
+        assert!(estimator.refused(answered(1), refusal).is_some());
+        // Until another one is tried a slot passes.
+        (3..20).for_each(|number| estimator.served(answered(number), false));
+        assert_eq!(estimator.change(answered(20).at), None, "the configured rate holds");
+        // Once slots are not caught up any more it is the rate that is too high.
+        let again = ApiRefusal { newest: 20, catches_up: false, ..refusal };
+        assert!(estimator.refused(answered(20), again).is_some());
+        estimator.served(answered(22), false);
+        let lower = estimator.change(answered(22).at).flatten().expect("it is lower").rate.per_second();
+        assert!((15.0..20.0).contains(&lower), "{lower}");
     }
 
     #[test]

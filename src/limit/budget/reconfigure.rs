@@ -38,6 +38,7 @@ impl Budget {
         self.limits.extend(learned);
         before.into_iter().for_each(|gone| self.end_share(gone));
         self.share_limits();
+        self.set_distant(self.distant);
     }
 
     /// From now on these limits hold that a calendar renews. One that is renewed as before keeps what was used of it; one

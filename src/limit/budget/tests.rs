@@ -259,3 +259,43 @@ fn what_was_saved_of_a_unit_may_leave_at_once() {
     assert_eq!((spent.saved(tokens, at(1000)), spent.saved(tokens, at(2000))), (10, 20));
     assert_eq!(budget("10/s").saved(tokens, at(0)), 0, "nothing limits them");
 }
+
+#[test]
+fn after_a_refusal_a_late_timer_brings_no_two_requests_closer_together() {
+    let mut budget = budget("20/s");
+    let at_pace = |budget: &mut Budget, ms: u64| {
+        let now = budget.earliest(at(ms), ONE, Scope::NONE);
+        assert!(send(budget, now));
+        now
+    };
+    // Due at 50 and sent 7 ms late: the next one is due at 100 all the same.
+    assert!(send(&mut budget, at(0)));
+    let charge = budget.take(at(57), at(50), ONE, Scope::NONE);
+    budget.sent(charge, at(57));
+    assert_eq!(at_pace(&mut budget, 57), at(100));
+    assert!(budget.catches_up());
+    budget.keep_distance(at(100));
+    assert!(!budget.catches_up());
+    let charge = budget.take(at(157), at(150), ONE, Scope::NONE);
+    budget.sent(charge, at(157));
+    assert_eq!(at_pace(&mut budget, 157), at(207), "50 ms after the one that was late");
+    // One is taken at 257 and written at 260, on a new connection.
+    let charge = budget.take(at(257), at(257), ONE, Scope::NONE);
+    budget.sent(charge, at(260));
+    assert_eq!(at_pace(&mut budget, 260), at(310), "50 ms after it was written");
+    // A limit that comes later keeps its distance, too.
+    reconfigure(&mut budget, "10/s", 310);
+    assert!(!budget.catches_up());
+    budget.observe(at(100 + 599_999), Duration::ZERO);
+    assert!(!budget.catches_up());
+    budget.observe(at(100 + 600_000), Duration::ZERO);
+    assert!(budget.catches_up(), "ten minutes later it may be another matter");
+}
+
+#[test]
+fn what_is_finely_spaced_or_may_burst_keeps_no_distance() {
+    // A late timer may cost a tenth of 10 ms, and more of less.
+    assert!(budget("100/s").catches_up());
+    assert!(!budget("101/s").catches_up());
+    assert!(!budget("20/s burst 20").catches_up());
+}
