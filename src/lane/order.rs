@@ -13,7 +13,7 @@ mod slab;
 #[cfg(test)]
 mod tests;
 
-pub use backlog::{Ahead, Backlog, Part, WaitingFlow, Waits};
+pub use backlog::{Ahead, Backlog, Contest, Meanwhile, Part, WaitingFlow, Waits};
 pub use claim::{Claim, ClientId, FlowId, Urgency, Weight};
 pub use queue::{Hold, Next, Queue, QueuePlace, Taken, TicketRules, Turn};
 pub(super) use slab::{Map, Slab};

@@ -214,12 +214,14 @@ impl<T> State<T> {
     /// The request that was made this `offer` takes it.
     pub(super) fn enqueued(&mut self, now: Instant, ask: &AdmitRequest, offer: QueueOffer, ticket: T) -> QueuePlace {
         let QueueOffer { line, drawn, .. } = offer;
+        // What it does not say its answer will.
+        let cost = if line.metered { ask.cost.open() } else { ask.cost };
         if let Some(drawn) = &drawn {
-            self.narrow.enqueued(drawn, &self.queue.resolve(&ask.claim), ask.cost);
+            self.narrow.enqueued(drawn, &self.queue.resolve(&ask.claim), cost);
         }
         let budgets: SmallVec<[u32; 4]> = numbers(&drawn).into();
         let ticket = WaitingRequest { grant: ticket, kind: ask.kind, metered: line.metered, since: now, drawn };
-        self.queue.enqueue(line, &budgets, ask.claim, ask.cost, ask.turn, ticket)
+        self.queue.enqueue(line, &budgets, ask.claim, cost, ask.turn, ticket)
     }
 
     /// A waiting request goes away. Returns whether it was still waiting.

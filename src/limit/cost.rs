@@ -16,13 +16,26 @@ pub struct Cost {
     /// Units other than requests, of which something is said: [`Unit::REQUESTS`] ends the list.
     units: [Unit; Self::MOST],
     amounts: [u32; Self::MOST],
+    /// Whether it takes of units of which only its answer says how much.
+    open: bool,
 }
 
 /// How much of each unit several requests take together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
     requests: u64,
-    others: Vec<(Unit, u64)>,
+    /// How many costs it is of.
+    costs: u64,
+    others: Vec<UnitSum>,
+}
+
+/// How much of one unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct UnitSum {
+    unit: Unit,
+    amount: u64,
+    /// How many costs say something of it.
+    costs: u64,
 }
 
 /// The longest window divided by this still is a share of 1, so that shares differ where costs do.
@@ -37,6 +50,7 @@ impl Cost {
         share: Amount::MIN,
         units: [Unit::REQUESTS; Self::MOST],
         amounts: [0; Self::MOST],
+        open: false,
     };
     /// The most units that a request takes of, beside requests.
     pub const MOST: usize = 3;
@@ -62,6 +76,12 @@ impl Cost {
         self
     }
 
+    /// This cost of a request that takes of units of which it does not say how much.
+    #[must_use]
+    pub fn open(self) -> Self {
+        Self { open: true, ..self }
+    }
+
     /// How much of `unit` it takes, if anything.
     pub fn of(&self, unit: Unit) -> Option<Amount> {
         if unit == Unit::REQUESTS {
@@ -83,6 +103,11 @@ impl Cost {
     /// What it takes of units other than requests.
     pub fn others(&self) -> impl Iterator<Item = (Unit, Amount)> {
         self.units.into_iter().zip(self.amounts).filter_map(|(unit, amount)| Some((unit, Amount::new(amount)?)))
+    }
+
+    /// What it says of units other than requests, if only that it takes nothing.
+    fn said(&self) -> impl Iterator<Item = (Unit, u32)> {
+        self.units.into_iter().zip(self.amounts).filter(|(unit, _)| *unit != Unit::REQUESTS)
     }
 
     /// What it takes of each unit, requests first.
@@ -108,7 +133,7 @@ impl Cost {
 
     /// Whether it takes of other units than requests.
     pub fn is_metered(&self) -> bool {
-        self.amounts.iter().any(|amount| *amount > 0)
+        self.open || self.others().next().is_some()
     }
 
     /// What it takes of requests alone.
@@ -157,7 +182,7 @@ impl From<Amount> for Cost {
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
-        if self.requests.get() > 1 || !self.is_metered() {
+        if self.requests.get() > 1 || self.others().next().is_none() {
             parts.push(format!("requests={}", self.requests));
         }
         parts.extend(self.others().map(|(unit, amount)| format!("{unit}={amount}")));
@@ -199,43 +224,56 @@ impl Sum {
     /// `cost` more.
     pub fn add(&mut self, cost: &Cost) {
         self.requests += u64::from(cost.requests());
-        for (unit, amount) in cost.others() {
-            let amount = u64::from(amount.get());
-            match self.others.iter_mut().find(|(other, _)| *other == unit) {
-                Some((_, sum)) => *sum += amount,
-                None => self.others.push((unit, amount)),
-            }
+        self.costs += 1;
+        for (unit, amount) in cost.said() {
+            let sum = self.sum_of(unit);
+            sum.amount += u64::from(amount);
+            sum.costs += 1;
         }
     }
 
     /// What was added as `reserved` of `unit` has come to `used`.
     pub fn settle(&mut self, unit: Unit, reserved: u64, used: u64) {
-        let sum = if unit == Unit::REQUESTS {
-            &mut self.requests
-        } else {
-            let known = self.others.iter().position(|(other, _)| *other == unit);
-            let index = known.unwrap_or_else(|| {
-                self.others.push((unit, 0));
-                self.others.len() - 1
-            });
-            &mut self.others[index].1
-        };
+        let sum = if unit == Unit::REQUESTS { &mut self.requests } else { &mut self.sum_of(unit).amount };
         *sum = (*sum + used).saturating_sub(reserved);
     }
 
     /// `cost` less, which was added before.
     pub fn subtract(&mut self, cost: &Cost) {
         self.requests -= u64::from(cost.requests());
-        for (unit, amount) in cost.others() {
-            if let Some((_, sum)) = self.others.iter_mut().find(|(other, _)| *other == unit) {
-                *sum -= u64::from(amount.get());
-            }
+        self.costs -= 1;
+        for (unit, amount) in cost.said() {
+            let sum = self.sum_of(unit);
+            sum.amount -= u64::from(amount);
+            sum.costs -= 1;
         }
+    }
+
+    fn sum_of(&mut self, unit: Unit) -> &mut UnitSum {
+        let known = self.others.iter().position(|sum| sum.unit == unit);
+        let index = known.unwrap_or_else(|| {
+            self.others.push(UnitSum { unit, amount: 0, costs: 0 });
+            self.others.len() - 1
+        });
+        &mut self.others[index]
     }
 
     /// How much of units other than requests.
     pub fn others(&self) -> impl Iterator<Item = (Unit, u64)> {
-        self.others.iter().copied()
+        self.others.iter().map(|sum| (sum.unit, sum.amount))
+    }
+
+    /// How many costs it is of.
+    pub fn costs(&self) -> u64 {
+        self.costs
+    }
+
+    /// How many of them say nothing of `unit`.
+    pub fn unsaid(&self, unit: Unit) -> u64 {
+        if unit == Unit::REQUESTS {
+            return 0;
+        }
+        self.costs - self.others.iter().find(|sum| sum.unit == unit).map_or(0, |sum| sum.costs)
     }
 
     /// How much of `unit`.
@@ -243,7 +281,7 @@ impl Sum {
         if unit == Unit::REQUESTS {
             return self.requests;
         }
-        self.others.iter().find(|(other, _)| *other == unit).map_or(0, |(_, sum)| *sum)
+        self.others.iter().find(|sum| sum.unit == unit).map_or(0, |sum| sum.amount)
     }
 }
 
@@ -314,7 +352,11 @@ mod tests {
         sum.add(&cost);
         sum.add(&Cost::new(3).unwrap());
         assert_eq!((sum.of(Unit::REQUESTS), sum.of(tokens)), (4, 500));
+        assert_eq!((sum.unsaid(tokens), sum.unsaid(Unit::REQUESTS)), (1, 0));
+        sum.add(&Cost::MIN.with(tokens, 0));
+        assert_eq!(sum.unsaid(tokens), 1, "that it takes nothing is said");
+        sum.subtract(&Cost::MIN.with(tokens, 0));
         sum.subtract(&cost);
-        assert_eq!((sum.of(Unit::REQUESTS), sum.of(tokens)), (3, 0));
+        assert_eq!((sum.of(Unit::REQUESTS), sum.of(tokens), sum.unsaid(tokens)), (3, 0, 1));
     }
 }

@@ -1,12 +1,16 @@
 //! How much waits of each flow, wherever it stands: for predictions, for `/status`, and to choose what gives way in a
 //! full queue. Also how much waits for one narrower budget.
 
+mod slots;
 mod waiting;
 
 use std::collections::BTreeSet;
 
-pub use self::waiting::Waits;
 use self::waiting::{Portion, Waiting};
+pub use self::{
+    slots::Meanwhile,
+    waiting::{Contest, Waits},
+};
 use super::{
     bands::Bands,
     claim::{Claim, ClientId, FlowId, Urgency, Weight},
@@ -82,24 +86,19 @@ pub struct Part(f64);
 // === impl Ahead ===
 
 impl Ahead {
-    /// Which part it is of what waits, by what that counts in the order.
+    /// Which part it is of what takes part, by what that counts.
     pub fn part(&self) -> Part {
-        Part::new(self.before.share, self.all.share)
+        Part::new(self.before.size, self.all.size)
     }
 
-    /// Which part it is of what waits of `unit`.
-    pub fn part_of(&self, unit: Unit) -> Part {
-        Part::new(self.before.of(unit), self.all.of(unit))
+    /// Which part it is of what waits of `unit`, where each takes `unsaid` of it that does not say.
+    pub fn part_of(&self, unit: Unit, unsaid: f64) -> Part {
+        Part::new(self.before.of(unit, unsaid), self.all.of(unit, unsaid))
     }
 
-    /// How much of `unit` goes before it.
-    pub fn units(&self, unit: Unit) -> u64 {
-        self.before.of(unit).round() as u64
-    }
-
-    /// How many requests go before it that wait like `class`.
-    pub fn of(&self, class: Waits) -> f64 {
-        self.before.requests[class as usize]
+    /// How much of `unit` goes before it, where each takes `unsaid` of it that does not say.
+    pub fn units(&self, unit: Unit, unsaid: f64) -> u64 {
+        self.before.of(unit, unsaid).round() as u64
     }
 }
 
@@ -157,7 +156,7 @@ impl Backlog {
         let before = self.size_of(claim);
         self.discount(claim, cost, waits);
         self.resized(claim, before);
-        self.sizes.take_if(|sizes| self.waiting.share(None) < sizes.until);
+        self.sizes.take_if(|sizes| self.waiting.size(Contest::All) < sizes.until);
     }
 
     fn discount(&mut self, claim: &Claim, cost: &Cost, waits: Waits) {
@@ -176,66 +175,66 @@ impl Backlog {
         }
     }
 
-    /// How much goes before a request that comes now, if nothing comes after it: what is more urgent, and of its own
-    /// urgency what each other client, and each other flow of its own, gets until it has had its turn. With a `class`, only
-    /// what waits like that counts.
-    pub fn ahead(&self, claim: &Claim, cost: u64, class: Option<Waits>) -> Ahead {
-        let (index, cost) = (band(claim), cost as f64);
+    /// How much goes before a request that comes now, if nothing comes after it: of what takes part in `contest`, what is
+    /// more urgent, and of its own urgency what each other client, and each other flow of its own, gets until it has had
+    /// its turn.
+    pub fn ahead(&self, claim: &Claim, cost: &Cost, contest: Contest) -> Ahead {
+        let (index, cost) = (band(claim), contest.size_of(cost) as f64);
         let band = self.bands[index].as_deref();
         let client = band.and_then(|band| band.clients.get(&claim.client));
         let flow = client.and_then(|client| client.flows.get(&claim.flow));
         let mut before = Portion::default();
         if let Some(flow) = flow {
-            before.add(&flow.waiting, class, 1.0);
+            before.add(&flow.waiting, contest, 1.0);
         }
         // In the last round half of the others go first.
-        let turn = (before.share + cost / 2.0) / claim.flow_weight.get() as f64;
+        let turn = (before.size + cost / 2.0) / claim.flow_weight.get() as f64;
         if let Some(client) = client {
             let flows = client.flows.iter().filter(|(id, _)| **id != claim.flow);
             let flows = flows.map(|(_, flow)| (&flow.waiting, flow.weight));
-            before.add_portion(&until(flows, class, turn), beyond_sample(client.flows.len()));
+            before.add_portion(&until(flows, contest, turn), beyond_sample(client.flows.len()));
         }
-        let turn = (before.share + cost / 2.0) / claim.client_weight.get() as f64;
+        let turn = (before.size + cost / 2.0) / claim.client_weight.get() as f64;
         if let Some(band) = band {
             let clients = band.clients.iter().filter(|(id, _)| **id != claim.client);
             let clients = clients.map(|(_, client)| (&client.waiting, client.weight));
-            before.add_portion(&until(clients, class, turn), beyond_sample(band.clients.len()));
+            before.add_portion(&until(clients, contest, turn), beyond_sample(band.clients.len()));
         }
-        self.add_other_bands(claim.urgency, class, &mut before);
+        self.add_other_bands(claim.urgency, contest, &mut before);
         let mut all = Portion::default();
-        all.add(&self.waiting, class, 1.0);
+        all.add(&self.waiting, contest, 1.0);
         Ahead { before, all }
     }
 
     /// Adds what goes before a request of this urgency of others, to what goes before it of its own.
-    fn add_other_bands(&self, urgency: Urgency, class: Option<Waits>, before: &mut Portion) {
+    fn add_other_bands(&self, urgency: Urgency, contest: Contest, before: &mut Portion) {
         let index = usize::from(urgency.get());
         let mut bands = Bands::default();
         for (number, band) in (0..).zip(&self.bands) {
-            if let Some(urgency) = Urgency::new(number).filter(|_| share(band, class) > 0) {
+            if let Some(urgency) = Urgency::new(number).filter(|_| size(band, contest) > 0) {
                 bands.enter(urgency, 1, false);
             }
         }
-        let waits = |bands: &[Option<Box<Band>>]| bands.iter().map(|band| share(band, class)).sum::<u64>() as f64;
+        let waits = |bands: &[Option<Box<Band>>]| bands.iter().map(|band| size(band, contest)).sum::<u64>() as f64;
         let (urgent, lower) = (waits(&self.bands[..index]), waits(&self.bands[index + 1..]));
-        let others = (bands.ahead(urgency, before.share, urgent) - before.share).max(0.0);
+        let others = (bands.ahead(urgency, before.size, urgent) - before.size).max(0.0);
         let of_urgent = others.min(urgent);
         for (number, band) in self.bands.iter().enumerate() {
             let (part, of) = if number < index { (of_urgent, urgent) } else { (others - of_urgent, lower) };
             if let Some(band) = band.as_ref().filter(|_| number != index && of > 0.0) {
-                before.add(&band.waiting, class, (part / of).min(1.0));
+                before.add(&band.waiting, contest, (part / of).min(1.0));
             }
         }
     }
 
-    /// How much of `unit` all take together.
-    pub fn units(&self, unit: Unit) -> u64 {
-        self.waiting.units(None, unit)
+    /// How much of `unit` all take together, where each takes `unsaid` of it that does not say.
+    pub fn units(&self, unit: Unit, unsaid: f64) -> u64 {
+        Waits::EACH.iter().map(|waits| self.units_of(*waits, unit, unsaid)).sum::<f64>() as u64
     }
 
-    /// The same of what waits like `class`.
-    pub fn units_of(&self, class: Waits, unit: Unit) -> u64 {
-        self.waiting.units(Some(class), unit)
+    /// The same of what waits like this.
+    pub fn units_of(&self, waits: Waits, unit: Unit, unsaid: f64) -> f64 {
+        self.waiting.units(waits, unit, unsaid)
     }
 
     /// The flow of which a request gives way to one of `claim` and `cost`: the longest flow of the client with the
@@ -248,7 +247,8 @@ impl Backlog {
         let own = self.bands[band(claim)].as_ref().and_then(|band| band.clients.get(&claim.client));
         let is_own = (number, id) == (claim.urgency.get(), claim.client);
         if !is_own
-            && size <= WeightedBacklog::of(own.map_or(0, |own| own.waiting.share(None)) + cost, claim.client_weight)
+            && size
+                <= WeightedBacklog::of(own.map_or(0, |own| own.waiting.size(Contest::All)) + cost, claim.client_weight)
         {
             return None;
         }
@@ -256,10 +256,10 @@ impl Backlog {
         let sizes = client
             .flows
             .iter()
-            .map(|(id, flow)| (WeightedBacklog::of(flow.waiting.share(None), flow.weight), *id, flow.weight));
+            .map(|(id, flow)| (WeightedBacklog::of(flow.waiting.size(Contest::All), flow.weight), *id, flow.weight));
         let (size, flow, flow_weight) = sizes.max_by_key(|(size, id, _)| (*size, *id))?;
         if is_own {
-            let units = client.flows.get(&claim.flow).map_or(0, |flow| flow.waiting.share(None));
+            let units = client.flows.get(&claim.flow).map_or(0, |flow| flow.waiting.size(Contest::All));
             if flow == claim.flow || size <= WeightedBacklog::of(units + cost, claim.flow_weight) {
                 return None;
             }
@@ -273,7 +273,7 @@ impl Backlog {
         let by_size = bands
             .filter_map(|(number, band)| Some((number, band.as_ref()?)))
             .flat_map(|(number, band)| band.clients.iter().map(move |(id, client)| (client.size(), number, *id)));
-        Sizes { by_size: by_size.collect(), until: self.waiting.share(None) / 2 }
+        Sizes { by_size: by_size.collect(), until: self.waiting.size(Contest::All) / 2 }
     }
 
     /// How much waits of the client of `claim`, if anybody asks.
@@ -322,7 +322,7 @@ impl Backlog {
 
 impl ClientBacklog {
     fn size(&self) -> WeightedBacklog {
-        WeightedBacklog::of(self.waiting.share(None), self.weight)
+        WeightedBacklog::of(self.waiting.size(Contest::All), self.weight)
     }
 }
 
@@ -338,9 +338,9 @@ fn band(claim: &Claim) -> usize {
     claim.urgency.get().into()
 }
 
-/// How much waits in a band, as far as it counts in the order.
-fn share(band: &Option<Box<Band>>, class: Option<Waits>) -> u64 {
-    band.as_ref().map_or(0, |band| band.waiting.share(class))
+/// How much waits in a band, as far as it counts in `contest`.
+fn size(band: &Option<Box<Band>>, contest: Contest) -> u64 {
+    band.as_ref().map_or(0, |band| band.waiting.size(contest))
 }
 
 fn keep_longest(flows: &mut Vec<WaitingFlow>, most: usize) {
@@ -351,12 +351,12 @@ fn keep_longest(flows: &mut Vec<WaitingFlow>, most: usize) {
 }
 
 /// What others receive until one of weight 1 has received `turn`, the first ones of them: none more than what it waits for.
-fn until<'a>(others: impl Iterator<Item = (&'a Waiting, Weight)>, class: Option<Waits>, turn: f64) -> Portion {
+fn until<'a>(others: impl Iterator<Item = (&'a Waiting, Weight)>, contest: Contest, turn: f64) -> Portion {
     let mut received = Portion::default();
     for (waiting, weight) in others.take(SAMPLE) {
-        let share = waiting.share(class) as f64;
-        if share > 0.0 {
-            received.add(waiting, class, (weight.get() as f64 * turn / share).min(1.0));
+        let size = waiting.size(contest) as f64;
+        if size > 0.0 {
+            received.add(waiting, contest, (weight.get() as f64 * turn / size).min(1.0));
         }
     }
     received

@@ -55,11 +55,19 @@ impl Bands {
         Urgency::new(due.map_or(most, |(_, band)| band))
     }
 
+    /// The share of a lower urgency that waits.
+    pub(super) const SHARE: f64 = 1.0 / (GUARANTEE as f64 + 1.0);
+
+    /// Which share of what is given away one urgency has, if so many lower ones wait.
+    pub(super) fn share_above(lower: usize) -> f64 {
+        1.0 - lower as f64 * Self::SHARE
+    }
+
     /// How much is served while `own` of this urgency are, if all that waits goes on to wait; `urgent` of it are before.
     pub(super) fn ahead(&self, urgency: Urgency, own: f64, urgent: f64) -> f64 {
         let lower = (urgency.get() + 1..Urgency::COUNT as u8).filter(|band| self.has(*band)).count();
         let guarantee = GUARANTEE as f64 + 1.0;
-        (own * guarantee).min(urgent + own) / (1.0 - lower as f64 / guarantee)
+        (own * guarantee).min(urgent + own) / Self::share_above(lower)
     }
 
     fn has(&self, band: u8) -> bool {

@@ -26,7 +26,7 @@ use self::{
     sets::Sets,
 };
 use super::{
-    backlog::{Ahead, Backlog, WaitingFlow, Waits},
+    backlog::{Ahead, Backlog, Contest, Meanwhile, WaitingFlow, Waits},
     claim::Claim,
     ranking::Ranking,
     slab::{Map, Slab},
@@ -218,14 +218,19 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// Takes out a ticket because it is served: it is charged to its flow.
     pub fn serve(&mut self, place: QueuePlace) -> Option<Taken<T>> {
         let ticket = self.tickets.get(place.id).filter(|ticket| ticket.key == place.key)?;
-        let (strand, cost) = (&self.strands[ticket.strand], ticket.cost);
+        let (id, strand, cost) = (ticket.strand, &self.strands[ticket.strand], ticket.cost);
         let (claim, line, set) = (strand.claim, self.lines[strand.line].spot, strand.set);
+        let is_last = strand.first == strand.last;
         self.charge_to(&claim, cost, line);
         for at in 0..self.sets.spots(set).len() {
             self.charge_spot(self.sets.spots(set)[at], &claim, cost);
         }
         self.gave = true;
-        self.remove(place)
+        let taken = self.remove(place);
+        if !is_last {
+            self.send_back(id);
+        }
+        taken
     }
 
     /// Takes out a ticket that is waited for no longer; `None` if it has been served already.
@@ -249,27 +254,6 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         let strands = self.strands.iter().filter(|(_, strand)| claimed(&strand.claim) == longest);
         let lasts = strands.map(|(_, strand)| QueuePlace { id: strand.last, key: self.tickets[strand.last].key });
         lasts.max_by_key(|place| place.key).filter(|place| place.key >= NEW)
-    }
-
-    /// Whatever holds lines up may have changed: closed ones are looked at anew. O(lines).
-    pub fn recheck(&mut self) {
-        for (_, line) in self.lines.iter() {
-            recheck(&mut self.spots, &mut self.closed, line.spot);
-        }
-    }
-
-    /// Looks again at what is held up without an end: it may have a time now. O(such spots).
-    pub fn recheck_endless(&mut self) {
-        while let Some(&(Instant::FAR, spot)) = self.closed.last() {
-            recheck(&mut self.spots, &mut self.closed, spot);
-        }
-    }
-
-    /// What is left of this budget may have changed.
-    pub fn recheck_budget(&mut self, budget: u32) {
-        if let Some(spot) = self.sets.spot_of(budget) {
-            recheck(&mut self.spots, &mut self.closed, spot);
-        }
     }
 
     /// The first ticket of each strand, and the first of those in it that have not been sent yet: one of them has waited
@@ -323,19 +307,35 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.lines.iter().filter(|(_, line)| counts(&line.key)).map(|(_, line)| line.units.of(unit)).sum()
     }
 
+    /// How many of those do not say how much of `unit` they take. O(lines).
+    pub fn unsaid(&self, unit: Unit, counts: impl Fn(&K) -> bool) -> u64 {
+        self.lines.iter().filter(|(_, line)| counts(&line.key)).map(|(_, line)| line.units.unsaid(unit)).sum()
+    }
+
     /// `claim` as it counts in the queue.
     pub fn resolve(&self, claim: &Claim) -> Claim {
         self.backlog.resolve(*claim)
     }
 
-    /// How much of `unit` all take together that wait like `class`.
-    pub fn waiting(&self, class: Waits, unit: Unit) -> f64 {
-        self.backlog.units_of(class, unit) as f64
+    /// How much of `unit` all take together that wait like this, where each takes `unsaid` of it that does not say.
+    pub fn waiting(&self, waits: Waits, unit: Unit, unsaid: f64) -> f64 {
+        self.backlog.units_of(waits, unit, unsaid)
     }
 
-    /// How much of what waits goes before a request that comes now; with a `class`, of what waits like that.
-    pub fn ahead(&self, claim: &Claim, cost: Cost, class: Option<Waits>) -> Ahead {
-        self.backlog.ahead(&self.backlog.resolve(*claim), cost.share(), class)
+    /// How many requests leave before one that comes now, if so many that wait for something else leave `meanwhile`.
+    pub fn slots_ahead(&self, claim: &Claim, cost: &Cost, meanwhile: Meanwhile) -> f64 {
+        self.backlog.slots_ahead(&self.backlog.resolve(*claim), cost.requests().into(), meanwhile)
+    }
+
+    /// What those take that are less urgent because of the slots that they are given: in how many slots of more urgent ones,
+    /// and how much of `unit` then, where each takes `unsaid` of it that does not say.
+    pub fn taken_beside(&self, claim: &Claim, unit: Unit, unsaid: f64) -> (f64, f64) {
+        self.backlog.taken_beside(claim, unit, unsaid)
+    }
+
+    /// How much of what takes part in `contest` goes before a request that comes now.
+    pub fn ahead(&self, claim: &Claim, cost: &Cost, contest: Contest) -> Ahead {
+        self.backlog.ahead(&self.backlog.resolve(*claim), cost, contest)
     }
 
     /// The flows with the most waiting requests, `most` of them at most. O(flows).
@@ -343,9 +343,10 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.backlog.longest(most)
     }
 
-    /// Charges what is served to its flow, in the front and in its line, which has this `spot`.
+    /// Charges what is served to its flow, in the front and in its line, which has this `spot`. In the front it counts as so
+    /// many requests, whatever it takes of other units: these are shared where requests wait for them.
     fn charge_to(&mut self, claim: &Claim, cost: Cost, spot: u32) {
-        self.front.charge(claim, cost.share());
+        self.front.charge(claim, cost.requests().into());
         self.charge_spot(spot, claim, cost);
     }
 
@@ -379,15 +380,6 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             }
             self.gave = false;
         }
-    }
-}
-
-/// Whatever has closed this spot may have changed.
-fn recheck(spots: &mut Slab<Spot>, closed: &mut BTreeSet<(Instant, u32)>, spot: u32) {
-    if let SpotState::Closed(before) = spots[spot].state {
-        closed.remove(&(before, spot));
-        spots[spot].state = SpotState::Closed(Instant::START);
-        closed.insert((Instant::START, spot));
     }
 }
 

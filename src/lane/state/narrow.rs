@@ -13,7 +13,7 @@ use super::{End, in_flight::InFlight};
 use crate::{
     clock::Instant,
     lane::{
-        order::{Backlog, Claim, Map, Slab, Waits},
+        order::{Backlog, Claim, Contest, Map, Slab, Waits},
         request::{AdmitRequest, Draw, Draws},
     },
     learn::{AnswerReport, RouteKey},
@@ -179,7 +179,7 @@ impl Narrow {
                 self.crowd.pace += narrow.pace();
             }
             narrow.waiting += 1;
-            narrow.backlog.get_or_insert_default().add(claim, &cost, Waits::ForBudget);
+            narrow.backlog.get_or_insert_default().add(claim, &cost, Waits::of(&cost, true));
         }
     }
 
@@ -189,7 +189,7 @@ impl Narrow {
         for number in &drawn.numbers {
             let narrow = &mut self.budgets[*number];
             narrow.waiting -= 1;
-            narrow.backlog.as_mut().expect("it waits").subtract(claim, &cost, Waits::ForBudget);
+            narrow.backlog.as_mut().expect("it waits").subtract(claim, &cost, Waits::of(&cost, true));
             if narrow.waiting == 0 {
                 narrow.backlog = None;
                 self.crowd.budgets -= 1;
@@ -203,7 +203,8 @@ impl Narrow {
         self.crowd
     }
 
-    /// Predicts when a request leaves if only these budgets counted; `first` says that it goes before all that wait for them.
+    /// Predicts when a request leaves if only these budgets counted; `first` says that it goes before all that wait for them,
+    /// and `unsaid` how much of a unit each takes that does not say.
     pub(super) fn project(
         &mut self,
         drawn: &Drawn,
@@ -211,14 +212,15 @@ impl Narrow {
         from: Instant,
         ask: &AdmitRequest,
         first: bool,
+        unsaid: impl Fn(Unit) -> f64,
     ) -> Instant {
         drawn.numbers.iter().fold(from, |at, number| {
             let narrow = &mut self.budgets[*number];
             let backlog = narrow.backlog.as_ref().filter(|_| !first);
-            let ahead = backlog.map(|backlog| backlog.ahead(&ask.claim, ask.cost.share(), None)).unwrap_or_default();
+            let ahead = backlog.map(|backlog| backlog.ahead(&ask.claim, &ask.cost, Contest::All)).unwrap_or_default();
             // It is not known when a place in flight becomes free.
             let room = if narrow.has_room() { at } else { at.max(now + Duration::from_millis(1)) };
-            let ahead = |_, unit| ahead.units(unit);
+            let ahead = |_, unit| ahead.units(unit, unsaid(unit));
             room.max(narrow.budget.project(now, from, ahead, ask.cost, Scope::NONE))
         })
     }
@@ -239,11 +241,11 @@ impl Narrow {
     }
 
     /// When the last of those will have left that wait for one of these budgets.
-    pub(super) fn drained(&mut self, now: Instant) -> Instant {
+    pub(super) fn drained(&mut self, now: Instant, unsaid: impl Fn(Unit) -> f64) -> Instant {
         let waits = self.budgets.iter_mut().filter(|narrow| narrow.waiting > 0);
         let drained = waits.map(|narrow| {
             let backlog = narrow.backlog.as_deref();
-            let ahead = |_, unit| backlog.map_or(0, |backlog| backlog.units(unit)).saturating_sub(1);
+            let ahead = |_, unit| backlog.map_or(0, |backlog| backlog.units(unit, unsaid(unit))).saturating_sub(1);
             let cost = narrow.rule.units().fold(Cost::MIN, |cost, unit| cost.with(unit, 1));
             narrow.budget.project(now, now, ahead, cost, Scope::NONE)
         });

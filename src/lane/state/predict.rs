@@ -7,11 +7,12 @@ use super::{
     narrow::{Drawn, Full, Narrow},
     slow::SlowGroups,
     turn::{LineKey, line_of},
+    usage::unsaid_mean,
 };
 use crate::{
     clock::Instant,
     lane::{
-        order::{Ahead, Turn, Waits},
+        order::{Ahead, Contest, Turn},
         request::{AdmitRequest, Preview, PreviewDecision, Refusal},
     },
     learn::{Learned, RouteKey},
@@ -55,7 +56,7 @@ impl<T> State<T> {
         match ask.turn {
             Turn::Resent => 0,
             Turn::New => {
-                let ahead = self.queue.ahead(&ask.claim, ask.cost, None).part().of(self.queue.len() as u64);
+                let ahead = self.queue.ahead(&ask.claim, &ask.cost, Contest::Slots).part().of(self.queue.len() as u64);
                 u32::try_from(ahead).unwrap_or(u32::MAX)
             }
         }
@@ -76,40 +77,39 @@ impl<T> State<T> {
         let before = |line: &LineKey, source| line.scope.includes(source) && (*line == own || !pauses(line));
         // What has been sent before goes in front.
         let first = ask.turn == Turn::Resent;
-        let before_it = |class| if first { Ahead::default() } else { self.queue.ahead(&ask.claim, ask.cost, class) };
-        let (all, waits) = (before_it(None), Waits::of(&cost, drawn.is_some()));
+        let before_it =
+            |contest| if first { Ahead::default() } else { self.queue.ahead(&ask.claim, &ask.cost, contest) };
+        let all = before_it(Contest::Slots);
         let (slow, rates) = (SlowGroups::new(self, now), self.budget.rates(Unit::REQUESTS));
-        let alike = match waits {
-            Waits::ForAll | Waits::ForUnits if !slow.is_empty() => before_it(Some(waits)),
-            _ => all.clone(),
-        };
+        let of_units = if cost.is_metered() { before_it(Contest::Units) } else { Ahead::default() };
+        let unsaid = |unit| unsaid_mean(&self.policy, &self.usual, unit);
         let ahead = |source, unit| {
             let units = self.queue.units(unit, |line| before(line, source));
             if unit != Unit::REQUESTS {
                 // Only what takes of a unit waits for it, in an order of its own.
-                return alike.part_of(unit).of(units);
+                let each = unsaid(unit);
+                let units = units as f64 + self.queue.unsaid(unit, |line| before(line, source)) as f64 * each;
+                let beside = if first { 0.0 } else { slow.beside_urgent(&self.queue, &ask.claim, unit, each) };
+                return of_units.part_of(unit, each).of(units as u64) + beside as u64;
             }
-            let fair = all.part_of(unit).of(units);
+            let fair = all.part_of(unit, 0.0).of(units);
             let rates = rates.iter().filter(|(of, _)| *of == source).map(|(_, rate)| *rate);
             match rates.reduce(f64::min) {
                 // Of those that wait for something else too, no more leave meanwhile than that lets go.
-                Some(rate) if !slow.is_empty() => {
-                    let before = if waits == Waits::ForAll { &alike } else { &all };
-                    fair.min(slow.beside(before.of(Waits::ForAll), rate))
-                }
+                Some(rate) if !slow.is_empty() => fair.min(slow.beside(&self.queue, ask, rate)),
                 _ => fair,
             }
         };
         // A kind with a limit of its own leaves one by one.
         let of_kind = self.queue.units(Unit::REQUESTS, |line| line.paused.is_some() && *line == own);
-        let of_kind = all.part_of(Unit::REQUESTS).of(of_kind);
+        let of_kind = all.part_of(Unit::REQUESTS, 0.0).of(of_kind);
         let slots = self.learned.slot(&ask.kind).saturating_mul(u32::try_from(of_kind).unwrap_or(u32::MAX));
         // How long a pause without an end lasts is not known: it refuses nothing.
         let held = self.held_until(now).filter(|until| *until != Instant::FAR).unwrap_or(now);
         let from = opens(&self.learned, now, own.scope, Some(&ask.kind)).max(held) + slots;
         let at = self.budget.project(now, from, ahead, cost, own.scope);
         match drawn {
-            Some(drawn) => at.max(self.narrow.project(drawn, now, from, ask, first)),
+            Some(drawn) => at.max(self.narrow.project(drawn, now, from, ask, first, unsaid)),
             None => at,
         }
     }

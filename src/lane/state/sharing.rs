@@ -111,11 +111,34 @@ impl<T> State<T> {
     }
 }
 
-/// How much of `unit` waits in `queue`, where each request takes `unsaid` if none says how much.
+/// How much of `unit` waits in `queue`, where each request takes `unsaid` that does not say how much.
 fn backlog<T>(queue: &Queue<LineKey, WaitingRequest<T>>, unit: Unit, unsaid: u32) -> u64 {
-    let waits = |unit| queue.units(unit, |line| line.scope.includes(Source::Config));
-    match waits(unit) {
-        0 => waits(Unit::REQUESTS).saturating_mul(unsaid.into()),
-        said => said,
+    let counts = |line: &LineKey| line.scope.includes(Source::Config);
+    queue.units(unit, counts).saturating_add(queue.unsaid(unit, counts).saturating_mul(unsaid.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        lane::order::{Claim, Turn},
+        learn::RouteKey,
+        limit::{Cost, Scope},
+    };
+
+    #[test]
+    fn one_that_says_little_does_not_hide_what_others_need() {
+        let (mut queue, tokens) = (Queue::new(), Unit::named("tokens").unwrap());
+        let mut wait = |cost: Cost, metered| {
+            let ticket =
+                WaitingRequest { grant: (), kind: RouteKey::NONE, metered, since: Instant::START, drawn: None };
+            let line = LineKey { scope: Scope::NONE, paused: None, metered };
+            queue.enqueue(line, &[], Claim::USUAL, cost, Turn::New, ticket);
+        };
+        (0..3).for_each(|_| wait(Cost::MIN.open(), true));
+        wait(Cost::MIN.with(tokens, 5), true);
+        wait(Cost::MIN.with(tokens, 0), false);
+        assert_eq!(backlog(&queue, tokens, 100), 3 * 100 + 5);
+        assert_eq!(backlog(&queue, Unit::REQUESTS, 0), 5);
     }
 }

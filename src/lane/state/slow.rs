@@ -1,57 +1,110 @@
 //! Requests that wait for something beside their turn in the lane: they are in the way of others only as fast as that lets
 //! them go.
 
-use super::State;
+use smallvec::SmallVec;
+
+use super::{State, WaitingRequest, turn::LineKey, usage::unsaid_mean};
 use crate::{
     clock::Instant,
-    lane::order::Waits,
-    limit::{Source, Unit},
+    lane::{
+        order::{Claim, Meanwhile, Queue, Waits},
+        request::AdmitRequest,
+    },
+    limit::{Budget, Source, Unit},
 };
 
 /// All that wait for narrower budgets, and for units other than requests.
 pub(super) struct SlowGroups {
+    budgets: SlowGroup,
+    units: SlowGroup,
+    /// How many requests, and other units, a second what is configured allows.
+    rates: SmallVec<[(Unit, f64); 4]>,
+}
+
+/// What waits for one sort of thing.
+#[derive(Clone, Copy, Default)]
+struct SlowGroup {
     /// How many requests wait.
     waiting: f64,
     /// How many of them may leave before anything is renewed: one for each thing, or what was saved up of it.
     at_once: f64,
-    /// How many a second all of these let go.
+    /// How many a second are let go.
     pace: f64,
 }
+
+/// What leaves meanwhile depends on how long that is, and that on what leaves: so often both are computed from each other.
+const ROUNDS: usize = 3;
+
+// === impl SlowGroups ===
 
 impl SlowGroups {
     pub(super) fn new<T>(state: &State<T>, now: Instant) -> Self {
         let crowd = state.narrow.crowd();
-        let (waiting, at_once, pace) = (crowd.units as f64, crowd.budgets as f64, crowd.pace as f64 / 1e6);
-        let metered = state.queue.waiting(Waits::ForUnits, Unit::REQUESTS);
+        let budgets =
+            SlowGroup { waiting: crowd.units as f64, at_once: crowd.budgets as f64, pace: crowd.pace as f64 / 1e6 };
+        let waiting = state.queue.waiting(Waits::ForUnits, Unit::REQUESTS, 0.0);
         let of_unit = |unit| {
             // Each takes as much of it as they do in the mean.
-            let each = state.queue.waiting(Waits::ForUnits, unit) / metered;
-            let rates = state.budget.rates(unit);
-            let rates = rates.iter().filter(|(source, _)| *source == Source::Config).map(|(_, rate)| *rate / each);
-            let pace = rates.reduce(f64::min).filter(|pace| pace.is_finite())?;
-            Some((pace, (state.budget.saved(unit, now) as f64 / each).max(1.0)))
+            let unsaid = unsaid_mean(&state.policy, &state.usual, unit);
+            let each = state.queue.waiting(Waits::ForUnits, unit, unsaid) / waiting;
+            let pace = rate_of(&state.budget, unit).map(|rate| rate / each).filter(|pace| pace.is_finite())?;
+            Some(SlowGroup { waiting, at_once: (state.budget.saved(unit, now) as f64 / each).max(1.0), pace })
         };
-        if metered == 0.0 {
-            return Self { waiting, at_once, pace };
+        if waiting == 0.0 {
+            return Self { budgets, units: SlowGroup::default(), rates: SmallVec::new() };
         }
-        match state.policy.units().filter_map(of_unit).min_by(|one, other| one.0.total_cmp(&other.0)) {
-            Some((slowest, saved)) => {
-                Self { waiting: waiting + metered, at_once: at_once + saved, pace: pace + slowest }
-            }
-            None => Self { waiting, at_once, pace },
-        }
+        let slowest = state.policy.units().filter_map(of_unit).min_by(|one, other| one.pace.total_cmp(&other.pace));
+        let units = [Unit::REQUESTS].into_iter().chain(state.policy.units());
+        let rates = units.filter_map(|unit| Some((unit, rate_of(&state.budget, unit)?))).collect();
+        Self { budgets, units: slowest.unwrap_or_default(), rates }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting == 0.0
+        self.budgets.waiting + self.units.waiting == 0.0
     }
 
-    /// How many requests leave until `others` have left which wait for nothing else, at so many a second together.
-    pub(super) fn beside(&self, others: f64, rate: f64) -> u64 {
-        if self.pace >= rate {
+    /// How many requests leave before one that asks now, at so many a second together.
+    pub(super) fn beside<T>(&self, queue: &Queue<LineKey, WaitingRequest<T>>, ask: &AdmitRequest, rate: f64) -> u64 {
+        let pace = self.budgets.pace + self.units.pace;
+        if pace >= rate {
             return u64::MAX;
         }
-        let meanwhile = self.at_once + self.pace * (others + self.at_once) / (rate - self.pace);
-        (others + meanwhile.min(self.waiting)).round() as u64
+        let (mut ahead, mut seconds) = (0.0, 0.0);
+        for round in 0..=ROUNDS {
+            let meanwhile = Meanwhile { units: self.units.within(seconds), budgets: self.budgets.within(seconds) };
+            ahead = queue.slots_ahead(&ask.claim, &ask.cost, meanwhile);
+            // From the first round on as if what is let go came in proportion.
+            seconds = if round == 0 { ahead / (rate - pace) } else { ahead / rate };
+        }
+        ahead.round() as u64
+    }
+
+    /// How much of `unit` those take that are less urgent than `claim`, beside their share of it, because of their share of
+    /// the slots.
+    pub(super) fn beside_urgent<T>(
+        &self,
+        queue: &Queue<LineKey, WaitingRequest<T>>,
+        claim: &Claim,
+        unit: Unit,
+        unsaid: f64,
+    ) -> f64 {
+        let rate = |unit| self.rates.iter().find(|(of, _)| *of == unit).map(|(_, rate)| *rate);
+        let Some((slots_a_second, units_a_second)) = rate(Unit::REQUESTS).zip(rate(unit)) else { return 0.0 };
+        let (slots, taken) = queue.taken_beside(claim, unit, unsaid);
+        taken.min(units_a_second * slots / slots_a_second)
+    }
+}
+
+fn rate_of(budget: &Budget, unit: Unit) -> Option<f64> {
+    let rates = budget.rates(unit);
+    rates.iter().filter(|(source, _)| *source == Source::Config).map(|(_, rate)| *rate).reduce(f64::min)
+}
+
+// === impl SlowGroup ===
+
+impl SlowGroup {
+    /// How many leave within this time.
+    fn within(&self, seconds: f64) -> f64 {
+        (self.at_once + self.pace * seconds).min(self.waiting)
     }
 }

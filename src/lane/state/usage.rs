@@ -133,6 +133,14 @@ pub(super) fn unsaid(policy: &Policy, usual: &[Usual], unit: Unit) -> u32 {
     usual.iter().find(|usual| usual.unit == unit).map_or(1, |usual| usual.most.max(1))
 }
 
+/// How much of `unit` a request comes to in the mean that does not say it: nothing, unless answers tell it.
+pub(super) fn unsaid_mean(policy: &Policy, usual: &[Usual], unit: Unit) -> f64 {
+    if policy.usage.iter().all(|source| source.unit != unit) {
+        return 0.0;
+    }
+    usual.iter().find(|usual| usual.unit == unit).map_or(1.0, |usual| usual.mean().max(1.0))
+}
+
 // === impl Usual ===
 
 impl Usual {
@@ -161,6 +169,10 @@ impl Usual {
         let mut sorted = self.used.clone();
         sorted.sort_unstable();
         self.most = sorted[enough_for_most(sorted.len())];
+    }
+
+    fn mean(&self) -> f64 {
+        self.used.iter().map(|used| f64::from(*used)).sum::<f64>() / self.used.len().max(1) as f64
     }
 
     /// How much a request of so many bytes takes, if answers have told what others did; at least 1.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{State, predict::opens};
+use super::{State, predict::opens, turn::LineKey, usage::unsaid_mean};
 use crate::{
     clock::Instant,
     lane::snapshot::{Forecast, Outlook, Snapshot},
@@ -57,10 +57,13 @@ impl<T> State<T> {
         if held == Instant::FAR {
             return held;
         }
-        let mut drained = self.narrow.drained(now).max(held);
+        let unsaid = |unit| unsaid_mean(&self.policy, &self.usual, unit);
+        let mut drained = self.narrow.drained(now, unsaid).max(held);
         for &line in self.queue.lines() {
             let ahead = |source: Source, unit: Unit| {
-                self.queue.units(unit, |line| line.scope.includes(source)).saturating_sub(1)
+                let counts = |line: &LineKey| line.scope.includes(source);
+                let unsaid = self.queue.unsaid(unit, counts) as f64 * unsaid(unit);
+                (self.queue.units(unit, counts) + unsaid as u64).saturating_sub(1)
             };
             let units = self.policy.units().filter(|_| line.metered);
             let cost = units.fold(Cost::MIN, |cost, unit| cost.with(unit, 1));

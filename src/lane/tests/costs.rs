@@ -1,6 +1,8 @@
 //! Limits that count tokens, and requests that cost some.
 
 mod lengths;
+mod slots;
+mod unsaid;
 
 use std::ops::Range;
 

@@ -11,40 +11,94 @@ pub enum Waits {
     ForAll,
     /// Units other than requests.
     ForUnits,
-    /// A narrower budget, and perhaps other units too.
+    /// A narrower budget.
     ForBudget,
+    /// A narrower budget, and other units too.
+    ForBoth,
+}
+
+/// What requests take turns for, and as how much each of them counts there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contest {
+    /// The lane's slots: as so many requests.
+    Slots,
+    /// Units other than requests, among those that take of them: by the scarcest.
+    Units,
+    /// All that is counted: by the scarcest.
+    All,
 }
 
 /// What waits of a flow, of a client, or of all.
 #[derive(Debug, Default)]
-pub(super) struct Waiting([Amounts; 3]);
+pub(super) struct Waiting([Amounts; Waits::EACH.len()]);
 
 /// How much waits for one thing.
 #[derive(Debug, Default)]
 struct Amounts {
-    /// How much it counts in the order.
+    /// How much it counts by the scarcest unit.
     share: u64,
     units: Sum,
+}
+
+/// What waits for something beside its turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    /// How much it counts where that is shared out: by the scarcest unit, or as so many requests.
+    pub(super) size: f64,
+    pub(super) requests: f64,
 }
 
 /// A part of what waits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Portion {
-    pub(super) share: f64,
-    /// By what they wait for.
-    pub(super) requests: [f64; 3],
-    others: SmallVec<[(Unit, f64); 2]>,
+    /// How much it counts in its contest.
+    pub(super) size: f64,
+    requests: f64,
+    others: SmallVec<[UnitPortion; 2]>,
+    /// How many costs it is of.
+    costs: f64,
+}
+
+/// How much of one unit a part takes, and how many costs say something of it.
+#[derive(Clone, Copy, Debug)]
+struct UnitPortion {
+    unit: Unit,
+    amount: f64,
+    costs: f64,
 }
 
 // === impl Waits ===
 
 impl Waits {
+    pub(super) const EACH: [Self; 4] = [Self::ForAll, Self::ForUnits, Self::ForBudget, Self::ForBoth];
+
     /// What a request of this cost waits for.
     pub fn of(cost: &Cost, draws_on_narrow_budgets: bool) -> Self {
         match (draws_on_narrow_budgets, cost.is_metered()) {
-            (true, _) => Self::ForBudget,
+            (true, true) => Self::ForBoth,
+            (true, false) => Self::ForBudget,
             (false, true) => Self::ForUnits,
             (false, false) => Self::ForAll,
+        }
+    }
+}
+
+// === impl Contest ===
+
+impl Contest {
+    /// Those that take part.
+    fn members(self) -> &'static [Waits] {
+        match self {
+            Self::Slots | Self::All => &Waits::EACH,
+            Self::Units => &[Waits::ForUnits, Waits::ForBoth],
+        }
+    }
+
+    /// As how much a request of this cost counts.
+    pub(super) fn size_of(self, cost: &Cost) -> u64 {
+        match self {
+            Self::Slots => cost.requests().into(),
+            Self::Units | Self::All => cost.share(),
         }
     }
 }
@@ -64,55 +118,74 @@ impl Waiting {
         units.subtract(cost);
     }
 
-    /// How much it counts in the order: what waits like `class`, or all.
-    pub(super) fn share(&self, class: Option<Waits>) -> u64 {
-        self.of(class).iter().map(|amounts| amounts.share).sum()
+    /// How much it counts in `contest`.
+    pub(super) fn size(&self, contest: Contest) -> u64 {
+        let members = contest.members().iter().map(|waits| &self.0[*waits as usize]);
+        match contest {
+            Contest::Slots => members.map(|amounts| amounts.units.of(Unit::REQUESTS)).sum(),
+            Contest::Units | Contest::All => members.map(|amounts| amounts.share).sum(),
+        }
     }
 
-    /// How much of `unit` it takes: what waits like `class`, or all.
-    pub(super) fn units(&self, class: Option<Waits>, unit: Unit) -> u64 {
-        self.of(class).iter().map(|amounts| amounts.units.of(unit)).sum()
+    /// What waits like this, as it counts where it is shared out.
+    pub(super) fn held(&self, waits: Waits) -> Held {
+        let share = self.0[waits as usize].share;
+        let requests = self.requests(waits);
+        Held { size: if waits == Waits::ForUnits { share as f64 } else { requests }, requests }
     }
 
-    fn of(&self, class: Option<Waits>) -> &[Amounts] {
-        class.map_or(&self.0[..], |class| std::slice::from_ref(&self.0[class as usize]))
+    /// How many requests wait like this.
+    pub(super) fn requests(&self, waits: Waits) -> f64 {
+        self.0[waits as usize].units.of(Unit::REQUESTS) as f64
+    }
+
+    /// How much of `unit` it takes: what waits like this, where each takes `unsaid` of it that does not say.
+    pub(super) fn units(&self, waits: Waits, unit: Unit, unsaid: f64) -> f64 {
+        let units = &self.0[waits as usize].units;
+        units.of(unit) as f64 + units.unsaid(unit) as f64 * unsaid
     }
 }
 
 // === impl Portion ===
 
 impl Portion {
-    /// Adds this part of what waits like `class`, or of all.
-    pub(super) fn add(&mut self, waiting: &Waiting, class: Option<Waits>, part: f64) {
-        let first = class.map_or(0, |class| class as usize);
-        for (at, Amounts { share, units }) in (first..).zip(waiting.of(class)) {
-            self.share += part * *share as f64;
-            self.requests[at] += part * units.of(Unit::REQUESTS) as f64;
-            units.others().for_each(|(unit, amount)| self.add_units(unit, part * amount as f64));
+    /// Adds this part of what takes part in `contest`.
+    pub(super) fn add(&mut self, waiting: &Waiting, contest: Contest, part: f64) {
+        self.size += part * waiting.size(contest) as f64;
+        for waits in contest.members() {
+            let units = &waiting.0[*waits as usize].units;
+            self.requests += part * units.of(Unit::REQUESTS) as f64;
+            self.costs += part * units.costs() as f64;
+            for (unit, amount) in units.others() {
+                let costs = (units.costs() - units.unsaid(unit)) as f64;
+                self.add_units(UnitPortion { unit, amount: part * amount as f64, costs: part * costs });
+            }
         }
     }
 
     /// Adds this part of another one.
     pub(super) fn add_portion(&mut self, other: &Self, part: f64) {
-        self.share += part * other.share;
-        for (requests, of_other) in self.requests.iter_mut().zip(other.requests) {
-            *requests += part * of_other;
-        }
-        other.others.iter().for_each(|(unit, amount)| self.add_units(*unit, part * amount));
-    }
-
-    fn add_units(&mut self, unit: Unit, amount: f64) {
-        match self.others.iter_mut().find(|(other, _)| *other == unit) {
-            Some((_, sum)) => *sum += amount,
-            None => self.others.push((unit, amount)),
+        self.size += part * other.size;
+        self.requests += part * other.requests;
+        self.costs += part * other.costs;
+        for &UnitPortion { unit, amount, costs } in &other.others {
+            self.add_units(UnitPortion { unit, amount: part * amount, costs: part * costs });
         }
     }
 
-    /// How much of `unit` it is.
-    pub(super) fn of(&self, unit: Unit) -> f64 {
+    fn add_units(&mut self, more: UnitPortion) {
+        match self.others.iter_mut().find(|other| other.unit == more.unit) {
+            Some(sum) => (sum.amount, sum.costs) = (sum.amount + more.amount, sum.costs + more.costs),
+            None => self.others.push(more),
+        }
+    }
+
+    /// How much of `unit` it is, where each takes `unsaid` of it that does not say.
+    pub(super) fn of(&self, unit: Unit, unsaid: f64) -> f64 {
         if unit == Unit::REQUESTS {
-            return self.requests.iter().sum();
+            return self.requests;
         }
-        self.others.iter().find(|(other, _)| *other == unit).map_or(0.0, |(_, amount)| *amount)
+        let said = self.others.iter().find(|other| other.unit == unit).map_or((0.0, 0.0), |of| (of.amount, of.costs));
+        said.0 + (self.costs - said.1).max(0.0) * unsaid
     }
 }

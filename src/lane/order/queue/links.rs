@@ -2,7 +2,7 @@
 
 use std::hash::Hash;
 
-use super::{Claimed, Line, NONE, Queue, QueuePlace, Spot, SpotState, Strand, Ticket, TicketRules, recheck};
+use super::{Claimed, Line, NONE, Queue, QueuePlace, Spot, SpotState, Strand, Ticket, TicketRules, standing::recheck};
 use crate::{lane::order::claim::Claim, limit::Sum};
 
 impl<K: Copy + Eq + Hash, T> Queue<K, T> {
@@ -74,9 +74,8 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.tickets[id].strand = strand;
         self.lines[line].strands += 1;
         self.sets.keep(set);
-        let mut spots = std::iter::once(&self.lines[line].spot).chain(self.sets.spots(set));
-        match spots.find(|spot| self.spots[**spot].parked > 0).copied() {
-            None => self.front.insert(&claim, strand, place, cost.share(), moved),
+        match self.occupied_spot(strand) {
+            None => self.front.insert(&claim, strand, place, cost.requests().into(), moved),
             // What waits there already comes first, as it is ranked there. This one may also be first itself.
             Some(spot) => {
                 self.put_into_spot(strand, claim, spot, place, cost, moved);

@@ -1,11 +1,11 @@
 //! Where strands stand: in the front, or parked at what is closed; and when they go from the one to the other.
 
-use std::hash::Hash;
+use std::{collections::BTreeSet, hash::Hash};
 
-use super::{HeadFinding, Hold, LOOKS, NONE, Queue, Spot, SpotState, Strand, TicketRules, recheck};
+use super::{HeadFinding, Hold, LOOKS, NONE, Queue, Spot, SpotState, Strand, TicketRules};
 use crate::{
     clock::Instant,
-    lane::order::{claim::Claim, ranking::Ranking},
+    lane::order::{claim::Claim, ranking::Ranking, slab::Slab},
     limit::Cost,
 };
 
@@ -20,6 +20,27 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     #[cfg(test)]
     pub(in crate::lane::order) fn spots(&self) -> usize {
         self.spots.len()
+    }
+
+    /// Whatever holds lines up may have changed: closed ones are looked at anew. O(lines).
+    pub fn recheck(&mut self) {
+        for (_, line) in self.lines.iter() {
+            recheck(&mut self.spots, &mut self.closed, line.spot);
+        }
+    }
+
+    /// Looks again at what is held up without an end: it may have a time now. O(such spots).
+    pub fn recheck_endless(&mut self) {
+        while let Some(&(Instant::FAR, spot)) = self.closed.last() {
+            recheck(&mut self.spots, &mut self.closed, spot);
+        }
+    }
+
+    /// What is left of this budget may have changed.
+    pub fn recheck_budget(&mut self, budget: u32) {
+        if let Some(spot) = self.sets.spot_of(budget) {
+            recheck(&mut self.spots, &mut self.closed, spot);
+        }
     }
 
     /// Looks whether the first of what is parked at a spot may leave: then its strand goes to the front.
@@ -128,6 +149,28 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.close(spot, at, cost);
     }
 
+    /// A strand in the front has been served. What waits where it has waited may be owed more of what is shared out there,
+    /// although it has had fewer slots: who is next is decided there, as for one that comes.
+    pub(super) fn send_back(&mut self, id: u32) {
+        if self.strands[id].spot != NONE {
+            return;
+        }
+        let Some(spot) = self.occupied_spot(id) else { return };
+        let Strand { claim, first, .. } = &self.strands[id];
+        let (claim, first) = (*claim, &self.tickets[*first]);
+        let (key, cost) = (first.key, first.cost);
+        self.front.remove(&claim, id, key);
+        self.put_into_spot(id, claim, spot, key, cost, true);
+        self.recheck_for(spot, cost);
+    }
+
+    /// A place where a strand may be parked and others are.
+    pub(super) fn occupied_spot(&self, strand: u32) -> Option<u32> {
+        let Strand { line, set, .. } = &self.strands[strand];
+        let mut spots = std::iter::once(&self.lines[*line].spot).chain(self.sets.spots(*set));
+        spots.find(|spot| self.spots[**spot].parked > 0).copied()
+    }
+
     /// Where a strand is parked that is held up by this.
     fn spot_of(&self, strand: u32, hold: &Hold) -> u32 {
         match hold {
@@ -149,7 +192,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         let spot = std::mem::replace(&mut strand.spot, NONE);
         let (claim, first) = (strand.claim, &self.tickets[strand.first]);
         self.spots[spot].remove(&claim, id, first.key);
-        self.front.insert(&claim, id, first.key, first.cost.share(), true);
+        self.front.insert(&claim, id, first.key, first.cost.requests().into(), true);
         self.reopen(spot);
     }
 
@@ -174,6 +217,15 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         if let SpotState::Closed(before) = std::mem::replace(&mut self.spots[spot].state, SpotState::Open) {
             self.closed.remove(&(before, spot));
         }
+    }
+}
+
+/// Whatever has closed this spot may have changed.
+pub(super) fn recheck(spots: &mut Slab<Spot>, closed: &mut BTreeSet<(Instant, u32)>, spot: u32) {
+    if let SpotState::Closed(before) = spots[spot].state {
+        closed.remove(&(before, spot));
+        spots[spot].state = SpotState::Closed(Instant::START);
+        closed.insert((Instant::START, spot));
     }
 }
 

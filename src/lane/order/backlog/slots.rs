@@ -1,0 +1,181 @@
+//! How many requests take a slot before another one, where some that wait are held up by something else beside their turn:
+//! these take the slots of their flows no faster than that lets them go.
+
+use super::{
+    Backlog, Band, SAMPLE, band, beyond_sample,
+    waiting::{Waiting, Waits},
+};
+use crate::{
+    lane::order::{
+        bands::Bands,
+        claim::{Claim, Urgency, Weight},
+    },
+    limit::Unit,
+};
+
+/// How many of those that wait for something beside their turn leave within some time, because of what they wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Meanwhile {
+    /// Of those that wait for units.
+    pub units: f64,
+    /// Of those that wait for narrower budgets.
+    pub budgets: f64,
+}
+
+/// What those are that are held up, each as it counts where it is shared out.
+const HELD: [Waits; 3] = [Waits::ForUnits, Waits::ForBudget, Waits::ForBoth];
+
+/// How much of each of [`HELD`].
+type Amounts = [f64; HELD.len()];
+
+/// How members share what is let go of each of [`HELD`]: one of weight w gets w times this, and no more than waits of it.
+#[derive(Debug)]
+struct Levels(Amounts);
+
+/// So often is what members leave over, because less waits of them, shared out among the others.
+const ROUNDS: usize = 3;
+
+impl Backlog {
+    /// How many requests leave before one of `claim` that counts as `cost` of them, if nothing comes after it and so many
+    /// that wait for something else leave `meanwhile`.
+    pub fn slots_ahead(&self, claim: &Claim, cost: f64, meanwhile: Meanwhile) -> f64 {
+        let of_bands = self.of_bands(meanwhile);
+        let index = band(claim);
+        let mut before = 0.0;
+        if let Some(band) = self.bands[index].as_deref() {
+            let clients = || band.clients.iter().map(|(id, client)| (*id, &client.waiting, client.weight));
+            let levels = Levels::of(clients().map(of_member), band.clients.len(), &of_bands[index]);
+            if let Some(client) = band.clients.get(&claim.client) {
+                let flows = || client.flows.iter().map(|(id, flow)| (*id, &flow.waiting, flow.weight));
+                let own = levels.amounts(&client.waiting, client.weight);
+                let levels = Levels::of(flows().map(of_member), client.flows.len(), &own);
+                let flow = client.flows.get(&claim.flow);
+                before = flow.map_or(0.0, |flow| levels.requests(&flow.waiting, flow.weight));
+                let turn = (before + cost / 2.0) / claim.flow_weight.get() as f64;
+                let others = flows().filter(|(id, ..)| *id != claim.flow).map(of_member);
+                before += levels.until(others, turn) * beyond_sample(client.flows.len());
+            }
+            let turn = (before + cost / 2.0) / claim.client_weight.get() as f64;
+            let others = clients().filter(|(id, ..)| *id != claim.client).map(of_member);
+            before += levels.until(others, turn) * beyond_sample(band.clients.len());
+        }
+        self.with_other_bands(claim.urgency, before, &of_bands)
+    }
+
+    /// How much of what is let go each urgency gets: the most urgent all but what is guaranteed to the lower ones.
+    fn of_bands(&self, meanwhile: Meanwhile) -> [Amounts; Urgency::COUNT] {
+        let all = HELD.map(|waits| self.waiting.held(waits));
+        let [units, narrow, both] = all;
+        let narrow_ones = (narrow.requests + both.requests).max(1.0);
+        let requests = [
+            meanwhile.units,
+            meanwhile.budgets * narrow.requests / narrow_ones,
+            meanwhile.budgets * both.requests / narrow_ones,
+        ];
+        let mut left: Amounts = std::array::from_fn(|at| requests[at] * all[at].size / all[at].requests.max(1.0));
+        debug_assert!(units.requests > 0.0 || left[0] == 0.0, "nobody waits");
+        let mut of_bands = [Amounts::default(); Urgency::COUNT];
+        for (at, waits) in HELD.into_iter().enumerate() {
+            let size = |band: &Option<Box<Band>>| band.as_ref().map_or(0.0, |band| band.waiting.held(waits).size);
+            let mut lower = self.bands.iter().filter(|band| size(band) > 0.0).count();
+            for (band, of_band) in self.bands.iter().zip(&mut of_bands) {
+                let size = size(band);
+                if size > 0.0 {
+                    lower -= 1;
+                    of_band[at] = size.min(left[at] * Bands::share_above(lower));
+                    left[at] -= of_band[at];
+                }
+            }
+        }
+        of_bands
+    }
+
+    /// What those take that are less urgent because of the slots that they are given: in how many slots of more urgent ones,
+    /// and how much of `unit` then, where each takes `unsaid` of it that does not say. While slots are scarce each lower
+    /// urgency has its share of these, and its flows give them to what came first, whatever that takes.
+    pub fn taken_beside(&self, claim: &Claim, unit: Unit, unsaid: f64) -> (f64, f64) {
+        let (urgent, lower) = self.bands.split_at(band(claim) + 1);
+        let slots = urgent.iter().flatten().map(|band| band.waiting.requests(Waits::ForAll)).sum::<f64>();
+        let taken = lower.iter().flatten().map(|band| {
+            let (mut requests, mut units) = (0.0, 0.0);
+            for waits in Waits::EACH {
+                requests += band.waiting.requests(waits);
+                let takes = matches!(waits, Waits::ForUnits | Waits::ForBoth);
+                units += if takes { band.waiting.units(waits, unit, unsaid) } else { 0.0 };
+            }
+            if requests > 0.0 { units * (slots * Bands::SHARE / requests).min(1.0) } else { 0.0 }
+        });
+        (slots, taken.sum())
+    }
+
+    /// What goes `before` a request of this urgency of its own urgency, and of others.
+    fn with_other_bands(&self, urgency: Urgency, before: f64, of_bands: &[Amounts; Urgency::COUNT]) -> f64 {
+        let index = usize::from(urgency.get());
+        let (mut bands, mut urgent, mut lower) = (Bands::default(), 0.0, 0.0);
+        for (number, (band, amounts)) in (0..).zip(self.bands.iter().zip(of_bands)) {
+            let Some((band, other)) = band.as_ref().zip(Urgency::new(number)) else { continue };
+            let requests = Levels(*amounts).requests(&band.waiting, Weight::ONE);
+            if requests < 1.0 {
+                continue;
+            }
+            bands.enter(other, 1, false);
+            match usize::from(number) {
+                number if number < index => urgent += requests,
+                number if number > index => lower += requests,
+                _ => {}
+            }
+        }
+        let all = bands.ahead(urgency, before, urgent).max(before);
+        let of_urgent = (all - before).min(urgent);
+        before + of_urgent + (all - before - of_urgent).min(lower)
+    }
+}
+
+fn of_member<K>((_, waiting, weight): (K, &Waiting, Weight)) -> (&Waiting, Weight) {
+    (waiting, weight)
+}
+
+// === impl Levels ===
+
+impl Levels {
+    /// How `count` members share `amounts`, the first ones of them in the place of all.
+    fn of<'a>(members: impl Iterator<Item = (&'a Waiting, Weight)> + Clone, count: usize, amounts: &Amounts) -> Self {
+        let mut levels = Amounts::default();
+        for ((waits, amount), level) in HELD.into_iter().zip(amounts).zip(&mut levels) {
+            if *amount <= 0.0 {
+                continue;
+            }
+            let amount = amount / beyond_sample(count);
+            for _ in 0..ROUNDS {
+                let (mut received, mut weights) = (0.0, 0.0);
+                for (waiting, weight) in members.clone().take(SAMPLE) {
+                    let (size, weight) = (waiting.held(waits).size, weight.get() as f64);
+                    if size <= weight * *level { received += size } else { weights += weight }
+                }
+                *level = if weights > 0.0 { ((amount - received) / weights).max(*level) } else { f64::INFINITY };
+            }
+        }
+        Self(levels)
+    }
+
+    /// How much a member gets.
+    fn amounts(&self, waiting: &Waiting, weight: Weight) -> Amounts {
+        std::array::from_fn(|at| waiting.held(HELD[at]).size.min(weight.get() as f64 * self.0[at]))
+    }
+
+    /// How many requests of a member take a slot meanwhile, if they have their turns: all that wait for nothing else, and so
+    /// many of those that are let go.
+    fn requests(&self, waiting: &Waiting, weight: Weight) -> f64 {
+        let let_go = HELD.iter().zip(self.0).map(|(waits, level)| {
+            let held = waiting.held(*waits);
+            if held.size > 0.0 { held.requests * (weight.get() as f64 * level / held.size).min(1.0) } else { 0.0 }
+        });
+        waiting.requests(Waits::ForAll) + let_go.sum::<f64>()
+    }
+
+    /// How many of `others` leave until one of weight 1 has had its `turn`, the first ones of them.
+    fn until<'a>(&self, others: impl Iterator<Item = (&'a Waiting, Weight)>, turn: f64) -> f64 {
+        let others = others.take(SAMPLE);
+        others.map(|(waiting, weight)| self.requests(waiting, weight).min(weight.get() as f64 * turn)).sum()
+    }
+}

@@ -1,0 +1,64 @@
+//! Requests that do not say what they take of a unit, because only their answers tell it.
+
+use super::*;
+
+/// A second of output tokens for each of these, whose answers have told that they use 100.
+async fn used_to(world: &World) -> Unit {
+    let output = Unit::named("out-tokens").unwrap();
+    let mut permit = world.permit().await;
+    permit.sent();
+    permit.answered(&AnswerReport::SERVED, Instant::START);
+    permit.used(&whole(output, 100));
+    output
+}
+
+fn expected(admission: Option<&Admission>) -> f64 {
+    let Some(Admission::Wait(waiting)) = admission else { panic!("it waits: {admission:?}") };
+    waiting.expected.since(Instant::START).as_secs_f64()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_will_use_that_say_nothing_is_waited_for() {
+    let world = told("6000/min, 6000 out-tokens/min burst 1");
+    used_to(&world).await;
+    let admissions: Vec<_> = (0..30).map(|_| world.ask()).collect();
+    let promised = expected(admissions.last());
+    assert!((promised - 30.0).abs() <= 1.0, "{promised}");
+    let Some(drained) = world.lane.snapshot().drain else { panic!("they leave one by one") };
+    assert!((drained.as_secs_f64() - 30.0).abs() <= 1.0, "{drained:?}");
+    for admission in admissions {
+        let mut permit = permitted(admission).await;
+        permit.sent();
+        permit.answered(&AnswerReport::SERVED, Instant::START);
+        permit.used(&whole(Unit::named("out-tokens").unwrap(), 100));
+    }
+    let left = world.clock.now().since(Instant::START).as_secs_f64();
+    assert!((left - promised).abs() <= 1.0, "{left}, and {promised} was promised");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_says_little_does_not_hide_what_the_others_will_use() {
+    let world = told("6000/min, 6000 out-tokens/min burst 1");
+    let output = used_to(&world).await;
+    let little = AdmitRequest { cost: Cost::MIN.with(output, 10).shared(&world.lane.policy().limits), ..ask(kind()) };
+    let admissions: Vec<_> =
+        (0..30).map(|number| if number == 10 { world.lane.admit(little.clone()) } else { world.ask() }).collect();
+    // 100 of the first one, which has been answered; 28 in front of the last one of 100, and one of 10.
+    let promised = expected(admissions.last());
+    assert!((promised - 29.1).abs() <= 1.0, "{promised}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_says_that_it_takes_nothing_is_not_waited_for() {
+    let world = told("6000/min, 6000 out-tokens/min burst 1");
+    let output = used_to(&world).await;
+    let nothing = AdmitRequest { cost: Cost::MIN.with(output, 0), ..ask(kind()) };
+    let _waiting: Vec<_> = (0..30).map(|_| world.ask()).collect();
+    let admissions: Vec<_> = (0..30).map(|_| world.lane.admit(nothing.clone())).collect();
+    // Requests are 10 ms apart.
+    let promised = admissions.last().map(|admission| match admission {
+        Admission::Wait(waiting) => waiting.expected.since(world.clock.now()),
+        _ => Duration::ZERO,
+    });
+    assert!(promised.is_some_and(|promised| promised <= ms(320)), "{promised:?}");
+}
