@@ -103,7 +103,7 @@ pub(super) const USAGE: Grammar<UsageSource> = Grammar {
 pub(super) const LIMIT_OF_HOST: Grammar<(HostPattern, Limits)> =
     Grammar { expected: "HOST=LIMITS", example: "\"api.example.com=10/s,500/min\"", read: limit_of_host };
 pub(super) const IN_FLIGHT: Grammar<InFlightLimit> =
-    Grammar { expected: "a whole number from 1, or \"auto\"", example: "20", read: in_flight };
+    Grammar { expected: "a whole number from 1, or \"auto\"", example: "20 or \"auto\"", read: in_flight };
 pub(super) const WAITING: Grammar<usize> = Grammar { expected: "a whole number", example: "100000", read: plain };
 /// Without quotes: a reader of tables reads it.
 pub(super) const BOOLEAN: Grammar<bool> =
@@ -257,6 +257,9 @@ fn in_flight(text: &str) -> Result<InFlightLimit, ParseHint> {
     if text == "auto" {
         return Ok(InFlightLimit::Auto);
     }
+    if text.trim().eq_ignore_ascii_case("auto") {
+        return Err(ParseHint::hint("write \"auto\""));
+    }
     let wrong = |_| if text.trim_start_matches('0').is_empty() { hint() } else { ParseHint::default() };
     text.parse().map(InFlightLimit::Fixed).map_err(wrong)
 }
@@ -300,6 +303,13 @@ mod tests {
         assert_eq!(hint(&LISTEN, "proxy.example:80"), "write \"127.0.0.1:3128\"");
         assert_eq!(hint(&ADMIN, "127.0.0.1"), "write \"127.0.0.1:9128\"");
         assert_eq!(ADMIN.read("off"), Ok(None));
+    }
+
+    #[test]
+    fn auto_is_written_small() {
+        assert_eq!(IN_FLIGHT.read("auto"), Ok(InFlightLimit::Auto));
+        assert_eq!(hint(&IN_FLIGHT, "AUTO"), "write \"auto\"");
+        assert_eq!(hint(&IN_FLIGHT, "many"), "write 20 or \"auto\"");
     }
 
     #[test]

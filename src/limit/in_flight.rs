@@ -33,8 +33,12 @@ impl FromStr for InFlightLimit {
         if text == "auto" {
             return Ok(Self::Auto);
         }
-        let wrong =
-            |_| SpecError::new(text, "write how many at once, as in \"in-flight 20\", or \"in-flight auto\"".into());
+        let hint = match text.trim_start_matches([':', '=']).trim() {
+            word if word.eq_ignore_ascii_case("auto") => "write \"in-flight auto\"".to_owned(),
+            number if parse_count(number).is_ok() => format!("write \"in-flight {number}\""),
+            _ => "write how many at once, as in \"in-flight 20\", or \"in-flight auto\"".to_owned(),
+        };
+        let wrong = |_| SpecError::new(text, hint);
         parse_count(text).map(Self::Fixed).map_err(wrong)
     }
 }

@@ -5,7 +5,7 @@ use std::{fmt, num::NonZeroU32, str::FromStr};
 use super::{
     calendar::CalendarLimit,
     in_flight::InFlightLimit,
-    spec::{LimitSpec, SpecError, suggest},
+    spec::{LimitSpec, SpecError, suggest, suggest_in_flight},
 };
 
 /// Everything that one list of limits says.
@@ -41,6 +41,9 @@ impl FromStr for Limits {
         let mut limits = Self::default();
         let mut parts = text.split(',').map(str::trim).peekable();
         while let Some(part) = parts.next() {
+            if let Some(hint) = suggest_in_flight(part) {
+                return Err(SpecError::new(part, hint));
+            }
             match part.strip_prefix("in-flight") {
                 Some(count) => {
                     let wrong = |error: SpecError| SpecError::new(part, error.hint().to_owned());

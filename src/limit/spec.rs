@@ -4,7 +4,7 @@ mod suggest;
 
 use std::{borrow::Cow, fmt, num::NonZeroU32, str::FromStr, time::Duration};
 
-pub(super) use self::suggest::suggest;
+pub(super) use self::suggest::{suggest, suggest_in_flight};
 use super::Unit;
 use crate::clock;
 
@@ -281,6 +281,9 @@ mod tests {
         assert!(hint("10/s burst").contains("burst 20"));
         assert!(hint("5000000000/s").contains("4294967295"));
         assert!(hint("in-flight many").contains("in-flight 20"));
+        assert_eq!(hint("in-flight: 5"), "write \"in-flight 5\"");
+        assert_eq!(hint("10/s, in-flight AUTO"), "write \"in-flight auto\"");
+        assert_eq!(hint("5 in flight, 10/s"), "write \"in-flight 5\"");
         assert!(hint("10/fortnight").contains("\"10/s\""));
         assert_eq!("500 a min".parse::<Limits>().unwrap_err().to_string(), "expected a limit, found \"500 a min\"");
     }

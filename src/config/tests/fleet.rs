@@ -31,6 +31,8 @@ fn a_hold_is_from_a_second_to_a_day() {
         let told = problems(&format!("{STORE}\nin-flight-hold = {wrong}"));
         assert!(told.contains("a duration from 1s to 1d"), "{wrong}: {told}");
     }
+    let told = problems(&format!("{STORE}\nin-flight-hold = 5"));
+    assert!(told.contains("write \"5s\"") && !told.contains("5ms"), "{told}");
 }
 
 #[test]

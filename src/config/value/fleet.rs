@@ -24,8 +24,13 @@ pub(super) fn lease(text: &str) -> Result<Duration, ParseHint> {
 }
 
 pub(super) fn in_flight_hold(text: &str) -> Result<Duration, ParseHint> {
-    let hold = length(text)?;
     let bounds = Duration::from_secs(1)..=Duration::from_secs(86_400);
+    // A number alone: other hints would offer milliseconds, too.
+    if let Ok(number) = text.parse::<u64>() {
+        let meant = bounds.contains(&Duration::from_secs(number));
+        return Err(if meant { ParseHint::hint(format!("write \"{number}s\"")) } else { ParseHint::default() });
+    }
+    let hold = length(text)?;
     if bounds.contains(&hold) { Ok(hold) } else { Err(ParseHint::default()) }
 }
 

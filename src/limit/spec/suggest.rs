@@ -6,6 +6,10 @@ use super::UNITS;
 const FILLERS: [&str; 14] =
     ["per", "a", "an", "every", "each", "in", "requests", "request", "reqs", "req", "calls", "call", "burst", "strict"];
 
+/// How people say that something is on its way at once.
+const AT_ONCE: [&str; 8] =
+    ["in-flight", "in flight", "inflight", "concurrent", "concurrent requests", "at once", "at a time", "in parallel"];
+
 /// What to write in the place of `text`: a number and a window are all that a limit needs.
 pub(in crate::limit) fn suggest(text: &str) -> String {
     let Some((count, rest)) = number(text).filter(|(count, _)| *count > 0) else {
@@ -28,6 +32,14 @@ pub(in crate::limit) fn suggest(text: &str) -> String {
             format!("write {} or {}", forms[..4].join(", "), forms[4])
         }
     }
+}
+
+/// What to write in the place of `text` if that is a number of requests at once, in other words; `None` otherwise.
+pub(in crate::limit) fn suggest_in_flight(text: &str) -> Option<String> {
+    let (count, rest) = number(text).filter(|(count, _)| *count > 0)?;
+    let meant = text.starts_with(|c: char| c.is_ascii_digit())
+        && AT_ONCE.contains(&rest.trim().to_ascii_lowercase().trim_start_matches("requests ").trim());
+    meant.then(|| format!("write \"in-flight {count}\""))
 }
 
 /// The first number in `text`, as people write them (`90000`, `90,000`, `90k`, `1.5M`, `1e6`), and what follows it.
@@ -70,6 +82,12 @@ mod tests {
         }
         assert!(suggest("500").ends_with("\"500/d\" or \"500/month\""));
         assert!(suggest("500 points").contains("\"500 points/s\", \"500 points/min\""));
+        for text in ["5 in-flight", "5 in flight", "5 requests at once", "5 concurrent requests", "5 Concurrent"] {
+            assert_eq!(suggest_in_flight(text).as_deref(), Some("write \"in-flight 5\""), "{text}");
+        }
+        for text in ["5 in-flight-tokens/min", "5/s", "at most 5 at once", "in-flight 5", "5000/day in UTC"] {
+            assert_eq!(suggest_in_flight(text), None, "{text}");
+        }
         for text in ["", "many", "0 a minute"] {
             assert!(suggest(text).starts_with("write \"500/min\", "), "{text}");
         }
