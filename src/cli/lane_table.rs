@@ -17,6 +17,8 @@ pub(super) struct LaneRow {
     pub(super) used: Option<f64>,
     /// Why nothing leaves, and for how long yet if that is known.
     pub(super) gate: Option<(String, Option<f64>)>,
+    /// How many are on their way, and how many may be at the moment, if that is limited.
+    pub(super) in_flight: Option<(u64, u32)>,
     /// Until all that wait now are sent.
     pub(super) eta_s: Option<f64>,
     /// How long the oldest has waited.
@@ -38,7 +40,9 @@ pub(super) enum SortBy {
 }
 
 /// The titles of the columns. The first is as wide as the longest name.
-const TITLES: [&str; 8] = ["LANE", "WAITING", "PACE", "USED", "ETA", "OLDEST", LIMITS_END, "PAUSED"];
+const TITLES: [&str; 9] = ["LANE", "WAITING", "PACE", "USED", IN_FLIGHT, "ETA", "OLDEST", LIMITS_END, "PAUSED"];
+/// The title of a column that is there only if a lane has a limit on what is on its way.
+const IN_FLIGHT: &str = "IN FLIGHT";
 /// The title of a column that is there only while an operator's limits hold.
 const LIMITS_END: &str = "LIMITS END";
 /// A name that is longer is cut.
@@ -74,22 +78,25 @@ pub(super) fn pace_so_far(lane: &LaneStatus) -> f64 {
 
 /// The title and a line each row.
 pub(super) fn lines(rows: &[LaneRow]) -> Vec<String> {
-    let cells: Vec<[String; 8]> = rows.iter().map(LaneRow::cells).collect();
-    let ends = rows.iter().any(|row| row.limits_end_s.is_some());
+    let cells: Vec<[String; TITLES.len()]> = rows.iter().map(LaneRow::cells).collect();
+    let is_there = |title: &str| match title {
+        IN_FLIGHT => rows.iter().any(|row| row.in_flight.is_some()),
+        LIMITS_END => rows.iter().any(|row| row.limits_end_s.is_some()),
+        _ => true,
+    };
+    let there = TITLES.map(is_there);
     let mut widths = TITLES.map(str::len);
     for row in &cells {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
     }
-    let line = |cells: &[String; 8]| {
+    let line = |cells: &[String; TITLES.len()]| {
         let mut line = format!("{:<1$}", cells[0], widths[0]);
-        for ((cell, width), title) in cells.iter().zip(widths).zip(TITLES).skip(1).take(6) {
-            if ends || title != LIMITS_END {
-                line += &format!("  {cell:>width$}");
-            }
+        for ((cell, width), _) in cells.iter().zip(widths).zip(there).skip(1).take(7).filter(|(_, there)| *there) {
+            line += &format!("  {cell:>width$}");
         }
-        format!("{line}  {}", cells[7]).trim_end().to_owned()
+        format!("{line}  {}", cells[8]).trim_end().to_owned()
     };
     [line(&TITLES.map(str::to_owned))].into_iter().chain(cells.iter().map(line)).collect()
 }
@@ -119,6 +126,7 @@ impl LaneRow {
             pace,
             used: lane.used_ratio(),
             gate: lane.gate.as_ref().map(|gate| (plain(&gate.reason), gate.opens_in_s)),
+            in_flight: lane.in_flight_limit.map(|most| (lane.in_flight, most)),
             eta_s: lane.drain_eta_s.filter(|_| lane.waiting > 0),
             oldest_s: lane.oldest_waiting_s,
             limits_end_s: lane.limits_end_in_s(),
@@ -130,7 +138,7 @@ impl LaneRow {
         if self.rule == self.host { self.host.clone() } else { format!("{} {}", self.rule, self.host) }
     }
 
-    fn cells(&self) -> [String; 8] {
+    fn cells(&self) -> [String; TITLES.len()] {
         let seconds = |of: Option<f64>| of.map_or_else(|| "-".to_owned(), wording::seconds);
         let name = self.name();
         let name = match name.char_indices().nth(LONGEST_NAME) {
@@ -146,6 +154,7 @@ impl LaneRow {
             wording::count(self.waiting),
             if self.pace > 0.0 { wording::measured_pace(self.pace) } else { "-".to_owned() },
             self.used.map_or_else(|| "-".to_owned(), |used| format!("{:.0}%", used * 100.0)),
+            self.in_flight.map_or_else(|| "-".to_owned(), |(now, most)| format!("{now} of {most}")),
             seconds(self.eta_s),
             seconds(self.oldest_s),
             self.limits_end_s.map_or_else(|| "-".to_owned(), |ends| format!("in {}", wording::seconds(ends))),
@@ -250,6 +259,17 @@ mod tests {
         assert!(lines[2].contains("  in 5.0 s  refused"), "{}", lines[2]);
         assert!(lines[3].ends_with(" -"), "{}", lines[3]);
         assert_eq!(lines[1].find("in 1m").map(|at| at + 9), lines[0].find("  PAUSED"), "under its title");
+    }
+
+    #[test]
+    fn what_is_on_its_way_shows_with_how_much_may_be_and_only_then_has_a_column() {
+        let mut status = status();
+        assert!(!lines(&rows(&status, "", SortBy::Lane, pace_so_far))[0].contains("IN FLIGHT"));
+        (status.lanes[0].in_flight, status.lanes[0].in_flight_limit) = (3, Some(22));
+        let lines = lines(&rows(&status, "", SortBy::Lane, pace_so_far));
+        assert!(lines[0].contains("  USED  IN FLIGHT  "), "{}", lines[0]);
+        assert!(lines[1].contains("  41%    3 of 22  "), "{}", lines[1]);
+        assert!(lines[3].contains("    0%          -  "), "{}", lines[3]);
     }
 
     #[test]
