@@ -177,13 +177,18 @@ impl GradientLimit {
         self.conclude();
     }
 
-    /// The API was too busy to serve it, or did not answer in time. What follows from several that were under way together
-    /// follows once.
+    /// The API was too busy to serve it.
     pub fn overloaded(&mut self, seq: Seq) {
+        self.broke(seq);
+        self.unmeasured(seq);
+    }
+
+    /// It broke off, or was not answered in time; its end is told beside. What follows from several that were under way
+    /// together follows once.
+    pub fn broke(&mut self, seq: Seq) {
         if seq >= self.lowered {
             self.back_off();
         }
-        self.unmeasured(seq);
     }
 
     fn back_off(&mut self) {

@@ -89,7 +89,7 @@ impl InFlight {
 
     /// It could not be sent, broke off, or was not answered in time.
     pub(super) fn broke(&mut self, seq: Seq) {
-        self.learn(|gradient| gradient.overloaded(seq));
+        self.learn(|gradient| gradient.broke(seq));
     }
 
     /// It has ended, and is under way no more.

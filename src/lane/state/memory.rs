@@ -21,7 +21,7 @@ pub(in crate::lane) enum Memory {
 }
 
 /// For how long after its last request a lane remembers what it learned, however many lanes there are.
-const REMEMBERED: Duration = Duration::from_secs(3600);
+pub(super) const REMEMBERED: Duration = Duration::from_secs(3600);
 
 impl<T> State<T> {
     /// What would be lost if this lane were forgotten.

@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
-use super::{End, in_flight::InFlight};
+use super::{End, in_flight::InFlight, memory::REMEMBERED};
 use crate::{
     clock::Instant,
     lane::{
@@ -343,7 +343,10 @@ impl NarrowBudget {
     }
 
     fn is_idle(&mut self, now: Instant) -> bool {
-        self.in_flight.count() == 0 && self.waiting == 0 && self.budget.is_idle(now)
+        // What it has found out of requests in flight is kept as long as a lane keeps it.
+        let last = self.budget.last().unwrap_or(Instant::START);
+        let blank = self.in_flight.is_blank() || now.since(last) >= REMEMBERED;
+        self.in_flight.count() == 0 && self.waiting == 0 && blank && self.budget.is_idle(now)
     }
 }
 

@@ -60,6 +60,32 @@ async fn a_budget_of_a_narrower_rule_finds_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_narrower_rule_has_found_is_kept_for_an_hour() {
+    let world = World::new("in-flight 1000");
+    let of = |budget, limit: Option<InFlightLimit>| {
+        let rule = Policy { in_flight: limit, ..Policy::new("search", vec!["*".parse().unwrap()]) };
+        let draws: Arc<[Draw]> = [Draw { budget, rule: rule.into() }].into();
+        AdmitRequest { draws: Some(draws), ..ask(kind()) }
+    };
+    let (search, others) = (of(1, Some(InFlightLimit::Auto)), of(2, None));
+    serve(&world, 16, vec![search.clone(); 2000]).await;
+    let found = || world.lane.snapshot().narrow.iter().find_map(|usage| usage.in_flight_limit);
+    let limit = found();
+    assert!(limit.is_some_and(|limit| limit >= 16), "{limit:?}");
+    // Whoever comes looks for what is to be forgotten.
+    let look = async |after: u64| {
+        tokio::time::advance(Duration::from_secs(after)).await;
+        for budget in 0..8 {
+            serve(&world, 16, vec![AdmitRequest { draws: of(10 + budget, None).draws, ..others.clone() }]).await;
+        }
+    };
+    look(3000).await;
+    assert_eq!(found(), limit);
+    look(700).await;
+    assert_eq!(found(), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_api_that_is_overloaded_gets_less_and_one_request_goes_on() {
     let world = World::with("in-flight auto", |policy| policy.breaker = false);
     serve(&world, 64, vec![ask(kind()); 4000]).await;

@@ -3,8 +3,8 @@
 use super::mean::Mean;
 use crate::limit::Seq;
 
-/// A cohort: complete once its requests have ended. If twice as many others have left meanwhile, a tenth may be missing: a
-/// request that hangs holds up nothing.
+/// A cohort: complete once its requests have ended. If twice as many others have left meanwhile, a tenth may be missing, and
+/// if four times as many have, all but the most: requests that hang hold up nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cohort {
     /// How many requests pass before its first one.
@@ -78,7 +78,12 @@ impl Cohort {
     }
 
     pub(super) fn is_complete(&self) -> bool {
-        let missing = if self.others >= 2 * self.size { self.size / 10 } else { 0 };
+        let missing = match self.others / self.size.max(1) {
+            0 | 1 => 0,
+            2 | 3 => self.size / 10,
+            // What is left is still more than a half.
+            _ => self.size.div_ceil(2) - 1,
+        };
         self.has_left() && self.times.count() + self.lost + missing >= self.size
     }
 

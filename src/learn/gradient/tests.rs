@@ -321,3 +321,33 @@ fn clients_that_leave_before_their_answers_are_a_sign_of_a_queue_and_refusals_ar
     assert_eq!(after(GradientLimit::unmeasured), 16);
     assert_eq!(after(|limit, seq| limit.answered(seq, Duration::from_micros(1))), 16, "nobody was asked");
 }
+
+#[test]
+fn requests_that_hang_do_not_hold_it_up() {
+    let mut limit = GradientLimit::default();
+    // Three of the four that may be under way are never answered.
+    (0..4).for_each(|seq| limit.took(seq, 4));
+    for seq in 3..300 {
+        limit.answered(seq, Duration::from_millis(50));
+        limit.took(seq + 1, 4);
+    }
+    assert!(limit.limit() > 4 && !limit.is_blank(), "{limit:?}");
+}
+
+#[test]
+fn what_breaks_off_counts_once() {
+    let mut limit = GradientLimit::default();
+    limit.took(0, 1);
+    limit.broke(0);
+    limit.abandoned(0);
+    // Those under way with the first one say nothing of the limit as it is since; then sixteen are a cohort.
+    (1..20).for_each(|seq| limit.took(seq, 3));
+    for seq in 4..9 {
+        limit.broke(seq);
+        limit.abandoned(seq);
+    }
+    (9..15).for_each(|seq| limit.answered(seq, Duration::from_millis(50)));
+    assert!(limit.is_blank(), "eleven of sixteen have ended: {limit:?}");
+    (15..20).for_each(|seq| limit.answered(seq, Duration::from_millis(50)));
+    assert!(!limit.is_blank(), "all have: {limit:?}");
+}
