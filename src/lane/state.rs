@@ -7,6 +7,7 @@ mod end;
 mod full;
 mod hold;
 mod in_flight;
+mod late;
 mod memory;
 mod merge;
 mod narrow;
@@ -28,6 +29,7 @@ use smallvec::SmallVec;
 use self::{
     effects::Grants,
     in_flight::InFlight,
+    late::Lateness,
     narrow::{Drawn, Narrow},
     slot::Leaving,
     steer::LetFirst,
@@ -88,6 +90,7 @@ pub(super) struct State<T> {
     held: Option<Instant>,
     /// Something has happened that may have opened a line.
     rechecks: bool,
+    lateness: Lateness,
     /// What the fleet knows of its pauses, if its limits are shared.
     pauses: Option<Box<SharedPauses>>,
     /// Whether there is a store that keeps it.
@@ -104,6 +107,8 @@ struct WaitingRequest<T> {
     kind: RouteKey,
     metered: bool,
     since: Instant,
+    /// Until when it may wait.
+    deadline: Instant,
     drawn: Option<Box<Drawn>>,
 }
 
@@ -133,6 +138,7 @@ impl<T> State<T> {
             sorted: Sorted::new(now),
             held: None,
             rechecks: false,
+            lateness: Lateness::default(),
             pauses: None,
             kept: false,
             unwritten: false,
@@ -156,6 +162,7 @@ impl<T> State<T> {
         self.unwritten = true;
         self.policy = policy;
         self.rechecks = true;
+        self.delayed();
     }
 
     /// From `now` on narrower rules are these, in the place of those that were.
@@ -164,6 +171,7 @@ impl<T> State<T> {
             self.queue.recheck_budget(budget);
         }
         self.rechecks = true;
+        self.delayed();
     }
 
     /// How many narrower budgets there are to look at.
@@ -220,7 +228,10 @@ impl<T> State<T> {
             self.narrow.enqueued(drawn, &self.queue.resolve(&ask.claim), cost);
         }
         let budgets: SmallVec<[u32; 4]> = numbers(&drawn).into();
-        let ticket = WaitingRequest { grant: ticket, kind: ask.kind, metered: line.metered, since: now, drawn };
+        let longest = drawn.as_deref().map_or(Duration::MAX, Narrow::max_wait).min(self.policy.max_wait);
+        let deadline = ask.deadline.min(now + longest);
+        let (kind, metered) = (ask.kind, line.metered);
+        let ticket = WaitingRequest { grant: ticket, kind, metered, since: now, deadline, drawn };
         self.queue.enqueue(line, &budgets, ask.claim, cost, ask.turn, ticket)
     }
 
@@ -359,6 +370,7 @@ impl<T> State<T> {
     fn note(&mut self, changes: Changes) {
         if !changes.is_empty() {
             self.changes.extend(changes);
+            self.delayed();
         }
     }
 

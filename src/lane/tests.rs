@@ -4,6 +4,7 @@ mod concurrency;
 mod costs;
 mod full;
 mod keeping;
+mod late;
 mod learning;
 mod narrow;
 mod pausing;

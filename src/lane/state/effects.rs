@@ -73,7 +73,8 @@ impl<T> State<T> {
     /// The timer has rung, which was to do so at `due`; or at `now`, if it was told to [ring](Timer::Ring).
     pub(in crate::lane) fn woken(&mut self, now: Instant, due: Instant) -> Effects<T> {
         let mut grants = Grants::new();
-        let next = self.give(now, due, &mut grants);
+        self.refuse_late(now);
+        let next = self.give(now, due, &mut grants).min(self.next_look());
         self.next_wakeup = (!self.queue.is_empty()).then_some(next);
         let timer = self.next_wakeup.map_or(Timer::Keep, Timer::Set);
         self.finish(grants, timer)
@@ -93,10 +94,11 @@ impl<T> State<T> {
     /// next one.
     pub(in crate::lane) fn effects(&mut self, now: Instant) -> Effects<T> {
         let (mut grants, mut timer) = (Grants::new(), Timer::Keep);
+        self.refuse_late(now);
         if !self.queue.is_empty() {
             // A timer that rings late does not make a slot mature later.
             let due = self.next_wakeup.map_or(now, |wakeup| wakeup.min(now));
-            let next = self.give(now, due, &mut grants);
+            let next = self.give(now, due, &mut grants).min(self.next_look());
             match self.next_wakeup {
                 Some(wakeup) if next < wakeup => timer = Timer::Ring,
                 None if !self.queue.is_empty() => {

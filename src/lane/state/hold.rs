@@ -8,6 +8,7 @@ impl<T> State<T> {
     pub(in crate::lane) fn hold(&mut self, until: Instant) {
         self.held = Some(until);
         self.rechecks = true;
+        self.delayed();
     }
 
     /// Nothing is held any more. Returns whether something was.

@@ -28,6 +28,7 @@ pub(in crate::lane) struct Moving<T> {
     kind: RouteKey,
     metered: bool,
     since: Instant,
+    deadline: Instant,
     draws: Draws,
 }
 
@@ -52,7 +53,7 @@ impl<T> State<T> {
 
     /// A request that has waited in another lane waits in this one.
     pub(in crate::lane) fn adopted(&mut self, now: Instant, moving: Moving<T>) -> QueuePlace {
-        let Moving { grant, claim, cost, kind, metered, since, draws } = moving;
+        let Moving { grant, claim, cost, kind, metered, since, deadline, draws } = moving;
         self.learned.asked(&kind, now);
         let drawn = self.narrow.find(&draws, &self.budget, now, self.epoch);
         if let Some(drawn) = &drawn {
@@ -61,15 +62,15 @@ impl<T> State<T> {
         let line = line_of(&self.learned, &kind, metered, drawn.as_deref());
         let budgets = numbers(&drawn).to_vec();
         self.rechecks = true;
-        let ticket = WaitingRequest { grant, kind, metered, since, drawn };
+        let ticket = WaitingRequest { grant, kind, metered, since, deadline, drawn };
         self.queue.enqueue(line, &budgets, claim, cost, Turn::New, ticket)
     }
 }
 
 impl<T> From<Taken<WaitingRequest<T>>> for Moving<T> {
     fn from(taken: Taken<WaitingRequest<T>>) -> Self {
-        let Taken { claim, cost, ticket: WaitingRequest { grant, kind, metered, since, drawn } } = taken;
+        let Taken { claim, cost, ticket: WaitingRequest { grant, kind, metered, since, deadline, drawn } } = taken;
         let draws = drawn.map(|drawn| drawn.draws.clone());
-        Self { grant, claim, cost, kind, metered, since, draws }
+        Self { grant, claim, cost, kind, metered, since, deadline, draws }
     }
 }

@@ -225,6 +225,15 @@ impl Narrow {
         })
     }
 
+    /// When a request leaves at best if only these budgets counted and so many requests leave before it.
+    pub(super) fn project_least(&mut self, drawn: &Drawn, now: Instant, from: Instant, before: u64) -> Instant {
+        let ahead = |_, unit| if unit == Unit::REQUESTS { before } else { 0 };
+        let each = drawn.numbers.iter();
+        each.fold(from, |at, number| {
+            at.max(self.budgets[*number].budget.project(now, from, ahead, Cost::MIN, Scope::NONE))
+        })
+    }
+
     /// For how long a request may wait at most, by its narrower rules.
     pub(super) fn max_wait(drawn: &Drawn) -> Duration {
         drawn.draws.iter().map(|draw| draw.rule.max_wait).min().unwrap_or(Duration::MAX)

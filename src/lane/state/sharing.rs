@@ -70,7 +70,7 @@ impl<T> State<T> {
             let ended = pauses.told_of_end(budget);
             ended.map(|until| self.learned.told_of_end(now, budget, until)).unwrap_or_default()
         };
-        self.changes.extend(changes);
+        self.note(changes);
         (self.rechecks, self.unwritten) = (true, true);
     }
 
@@ -130,8 +130,8 @@ mod tests {
     fn one_that_says_little_does_not_hide_what_others_need() {
         let (mut queue, tokens) = (Queue::new(), Unit::named("tokens").unwrap());
         let mut wait = |cost: Cost, metered| {
-            let ticket =
-                WaitingRequest { grant: (), kind: RouteKey::NONE, metered, since: Instant::START, drawn: None };
+            let (since, deadline) = (Instant::START, Instant::FAR);
+            let ticket = WaitingRequest { grant: (), kind: RouteKey::NONE, metered, since, deadline, drawn: None };
             let line = LineKey { scope: Scope::NONE, paused: None, metered };
             queue.enqueue(line, &[], Claim::USUAL, cost, Turn::New, ticket);
         };

@@ -15,7 +15,7 @@ impl<T> State<T> {
             self.narrow.broke(drawn);
         }
         let changes = self.learned.broke(now, seq);
-        self.changes.extend(changes);
+        self.note(changes);
     }
 
     /// A request has ended.

@@ -29,6 +29,27 @@ fn who_has_no_time_for_the_pause_gets_the_refusal_itself() {
 }
 
 #[test]
+fn whoever_waits_and_has_no_time_for_a_pause_is_told_when_it_begins() {
+    const THIRTY: &str = "HTTP/1.1 429 No\r\nRetry-After: 30\r\nContent-Length: 2\r\n\r\nno";
+    let upstream = beginning_with(&[OK, THIRTY]);
+    let limit = format!("[[rule]]\nhost = \"{}\"\nlimits = [\"2/s\"]\n", upstream.address());
+    let (andante, since) = (Andante::with_config(&limit), now());
+    assert_eq!(ask(&andante, &upstream, "GET", "\r\n").answer().status(), 200);
+    let mut others: Vec<_> = (0..4).map(|_| ask(&andante, &upstream, "GET", "Prefer: wait=5\r\n\r\n")).collect();
+    // The one that is refused after 0.5 s gets that answer; those behind it could leave after 30 s.
+    let answers: Vec<_> = others.iter_mut().map(|other| other.answer()).collect();
+    let (refused, told): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.text() == "no");
+    assert_eq!((refused.len(), told.len()), (1, 3), "{answers:?}");
+    for answer in told {
+        rejected(answer, 429, "http_request_denied", "too late");
+        let again: u64 = answer.field("retry-after").unwrap().parse().unwrap();
+        assert!((24..=27).contains(&again), "{again}: 30 s, less the five that it may wait");
+    }
+    assert!(now().since(since) < ms(3000), "{:?}", now().since(since));
+    assert_eq!(upstream.requests().len(), 2);
+}
+
+#[test]
 fn max_wait_of_a_rule_bounds_how_long_a_refusal_is_waited_out() {
     let upstream = Upstream::always(FIVE);
     let andante = Andante::with_config(&format!("[[rule]]\nhost = \"{}\"\nmax-wait = \"1s\"\n", upstream.address()));

@@ -3,7 +3,10 @@
 use std::hash::Hash;
 
 use super::{Claimed, Line, NONE, Queue, QueuePlace, Spot, SpotState, Strand, Ticket, TicketRules, standing::recheck};
-use crate::{lane::order::claim::Claim, limit::Sum};
+use crate::{
+    lane::order::claim::Claim,
+    limit::{Cost, Sum},
+};
 
 impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// Where all tickets stand whose claim is `wanted`, in the order in which they came. O(waiting).
@@ -13,6 +16,20 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         let mut places: Vec<_> = tickets.map(|(id, ticket)| QueuePlace { id, key: ticket.key }).collect();
         places.sort_unstable_by_key(|place| place.key);
         places
+    }
+
+    /// What waits in each strand, the first one first: where it stands, in which line, what it costs, and what it is.
+    pub fn strands(&self) -> impl Iterator<Item = impl Iterator<Item = (QueuePlace, &K, &Cost, &T)>> {
+        self.strands.iter().map(move |(_, strand)| {
+            let line = &self.lines[strand.line].key;
+            let ids = std::iter::successors(Some(strand.first), move |id| {
+                Some(self.tickets[*id].behind).filter(|behind| *behind != NONE)
+            });
+            ids.map(move |id| {
+                let Ticket { key, cost, ticket, .. } = &self.tickets[id];
+                (QueuePlace { id, key: *key }, line, cost, ticket)
+            })
+        })
     }
 
     /// Puts each ticket into the line that `key_of` says, where it keeps its place. O(waiting).

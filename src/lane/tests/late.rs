@@ -1,0 +1,123 @@
+//! Requests that wait, and what becomes of them when a pause begins or a limit falls.
+
+use http::{HeaderMap, header::RETRY_AFTER};
+
+use super::*;
+use crate::lane::Waiting;
+
+fn secs(of: u64) -> Duration {
+    Duration::from_secs(of)
+}
+
+/// One that may wait for so long.
+fn patient(world: &World, patience: Duration) -> Waiting {
+    let asks = AdmitRequest { deadline: world.clock.now() + patience, ..ask(kind()) };
+    match world.lane.admit(asks) {
+        Admission::Wait(waiting) => waiting,
+        other => panic!("it waits: {other:?}"),
+    }
+}
+
+/// The API refuses it, and asks for so many seconds.
+fn refuse(mut permit: Permit, retry_after: u32) {
+    permit.sent();
+    let headers = HeaderMap::from_iter([(RETRY_AFTER, retry_after.into())]);
+    let status = StatusCode::TOO_MANY_REQUESTS;
+    let hint = hint::read(&hint::Answer { status, headers: &headers, body: None, arrived: Duration::ZERO });
+    permit.answered(&AnswerReport { hint: &hint, failed: false, route: None }, Instant::START);
+}
+
+/// What those that wait are told, and after how long: nothing if they have a slot.
+async fn told(world: &World, waiting: Vec<Waiting>) -> Vec<(Duration, Option<Refusal>)> {
+    let mut tasks = tokio::task::JoinSet::new();
+    for (number, waiting) in waiting.into_iter().enumerate() {
+        let clock = world.clock;
+        tasks.spawn(async move {
+            let said = match waiting.await {
+                Ok(mut permit) => {
+                    permit.sent();
+                    permit.answered(&AnswerReport::SERVED, Instant::START);
+                    None
+                }
+                Err(refusal) => Some(refusal),
+            };
+            (number, clock.now().since(Instant::START), said)
+        });
+    }
+    let mut told = tasks.join_all().await;
+    told.sort_unstable_by_key(|(number, ..)| *number);
+    told.into_iter().map(|(_, at, said)| (at, said)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_cannot_wait_for_the_end_of_a_pause_is_told_when_it_begins() {
+    let world = World::new("10/s");
+    let first = world.permit().await;
+    let hasty: Vec<_> = (0..5).map(|_| patient(&world, secs(5))).collect();
+    let patient: Vec<_> = (0..5).map(|_| patient(&world, secs(120))).collect();
+    refuse(first, 60);
+    for (at, said) in told(&world, hasty).await {
+        let Some(Refusal::TooLong { wait, patience, retry_after, .. }) = said else { panic!("{said:?}") };
+        assert!(at <= ms(10), "{at:?}");
+        // Whoever may wait for 5 s may ask again 5 s before the end of the 60 s.
+        assert!(wait >= secs(60) && patience == secs(5), "{wait:?} {patience:?}");
+        assert!(retry_after >= secs(55) && retry_after <= secs(57), "{retry_after:?}");
+    }
+    let told = told(&world, patient).await;
+    assert!(told.iter().all(|(at, said)| said.is_none() && *at >= secs(60) && *at < secs(120)), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_comes_too_late_under_a_lower_limit_is_told_and_the_others_are_in_time() {
+    let policy = |limits: &str| {
+        let limits: Limits = limits.parse().unwrap();
+        let mut policy = Policy::new("test", vec!["*".parse().unwrap()]);
+        (policy.limits, policy.margin) = (limits.limits, MarginSpec::Fixed(ms(0)));
+        Rules::new(vec![policy])
+    };
+    let (metrics, clock) = (Metrics::new(), Clock::start());
+    let lanes = Lanes::new(policy("10/s"), metrics, clock);
+    let origin = Origin::parse(Scheme::Http, "api.test", Some(80)).unwrap();
+    let world = World { lane: lanes.find(&origin), clock };
+    world.send().await;
+    let waiting: Vec<_> = (0..50).map(|_| patient(&world, secs(6))).collect();
+    lanes.reload(policy("1/s"));
+    let told = told(&world, waiting).await;
+    // One a second from the first on.
+    let served = told.iter().filter(|(_, said)| said.is_none()).count();
+    assert!((5..=6).contains(&served), "{served}: {told:?}");
+    for (number, (at, said)) in told.iter().enumerate() {
+        assert_eq!(said.is_none(), number < served, "{number}: {told:?}");
+        assert!(*at <= if said.is_none() { secs(6) } else { secs(1) }, "{number}: {told:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_pause_soon_after_the_first_is_told_as_well() {
+    let world = World::with("10/s burst 10", |_| {});
+    let (first, second) = (world.permit().await, world.permit().await);
+    let _used: Vec<_> = std::iter::from_fn(|| match world.ask() {
+        Admission::Send(permit) => Some(permit),
+        _ => None,
+    })
+    .collect();
+    let waiting: Vec<_> = (0..5).map(|_| patient(&world, secs(30))).collect();
+    refuse(first, 2);
+    tokio::time::advance(ms(100)).await;
+    refuse(second, 60);
+    let told = told(&world, waiting).await;
+    assert!(told.iter().all(|(at, said)| said.is_some() && *at <= ms(1200)), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_without_an_end_and_one_that_is_short_send_nobody_away() {
+    let world = World::new("10/s");
+    let first = world.permit().await;
+    let waiting: Vec<_> = (0..5).map(|_| patient(&world, secs(5))).collect();
+    refuse(first, 3);
+    world.lane.pause(None);
+    tokio::time::advance(secs(1)).await;
+    assert!(world.lane.resume());
+    let told = told(&world, waiting).await;
+    assert!(told.iter().all(|(at, said)| said.is_none() && *at <= secs(5)), "{told:?}");
+}
