@@ -135,6 +135,13 @@ async fn errors(mix: &[Kind], takes: &Tokens) -> Vec<(Kind, f64, f64)> {
         p95(promises.iter().filter(|promise| promise.kind == kind).map(error))
     };
     let relative = |promise: &Promise| promise.error() / promise.left.max(0.01);
+    // Who would wait for less is refused; others who come later put it off, and never bring it forward.
+    let sooner = |promise: &Promise| (promise.predicted - promise.left) / promise.allowed();
+    let mut all: Vec<f64> = early.iter().chain(&last).map(sooner).collect();
+    all.sort_unstable_by(f64::total_cmp);
+    let [p95, p99, most] = [0.95, 0.99, 1.0].map(|share| all[(all.len() as f64 * share) as usize - 1]);
+    println!("sooner than promised, in what is allowed: p95 {p95:.2}, p99 {p99:.2}, at most {most:.2}");
+    assert!(p95 <= 1.0, "too many are refused that would leave in time: {p95}");
     let kinds = KINDS.iter().filter(|kind| mix.contains(kind));
     let errors = kinds.map(|&kind| {
         let (on_arrival, known) = (of(&early, kind, relative), of(&last, kind, relative));
