@@ -127,7 +127,7 @@ fn flow_status(flow: &WaitingFlow) -> FlowStatus {
     let WaitingFlow { claim, waiting } = *flow;
     FlowStatus {
         client: claim.client.to_string(),
-        flow: (claim.flow != FlowId::default()).then(|| flow_hash(claim.flow)),
+        flow: (claim.flow != FlowId::default()).then(|| claim.flow.shown()),
         urgency: claim.urgency.get(),
         waiting,
     }
@@ -172,9 +172,4 @@ fn calendar_status(usage: &CalendarUsage) -> LimitStatus {
         renewed_in_s: Some(usage.renewed_in.as_secs_f64()),
         share: None,
     }
-}
-
-/// A flow as people see it: what its clients call it is nowhere.
-pub(super) fn flow_hash(flow: FlowId) -> String {
-    format!("{:08x}", flow.0 as u32)
 }

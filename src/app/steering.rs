@@ -170,7 +170,7 @@ fn end(proxy: &Weak<Proxy>, changed: &Mutex<ChangedRules>, name: &Arc<str>, numb
 
 /// Whether `claim` is one of the `flow`'s, as `/status` names that.
 fn is(flow: &FlowName, claim: &Claim) -> bool {
-    let named = |hash: &String| claim.flow != FlowId::default() && *hash == super::lane_view::flow_hash(claim.flow);
+    let named = |hash: &String| claim.flow != FlowId::default() && *hash == claim.flow.shown();
     claim.client.to_string() == flow.client && flow.flow.as_ref().is_none_or(named)
 }
 

@@ -2,6 +2,7 @@
 
 mod flows;
 mod forecast;
+mod lane;
 mod recorded;
 
 use std::{
@@ -27,8 +28,7 @@ use crate::{
 /// How long a burst will take, before it is sent; or how long requests of an access log would have waited.
 ///
 /// All limits hold at once, as they do in andante: even spacing (or bursts, where a limit allows them), never more than
-/// N in any window, and no more on their way than `in-flight` says. andante's margin for jitter on the way comes on
-/// top.
+/// N in any window, and no more on their way than `in-flight` says. Its margin for jitter on the way comes on top.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

@@ -93,6 +93,17 @@ fn trimmed(number: f64, decimals: usize) -> String {
     }
 }
 
+/// Rows under each other, each cell as wide as the widest of its column.
+pub(super) fn columns<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
+    let widths: [usize; COLUMNS] =
+        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
+    let lines = rows.iter().map(|row| {
+        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        format!("  {}", cells.join("  ").trim_end())
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

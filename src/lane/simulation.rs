@@ -15,9 +15,11 @@ use crate::{
     policy::Policy,
 };
 
-/// A request that waits from the beginning.
+/// A request to a simulated lane.
 #[derive(Clone, Copy, Debug)]
 pub struct SimulatedRequest {
+    /// How long after the beginning it comes.
+    pub arrives: Duration,
     /// By what it claims its turn.
     pub claim: Claim,
     /// What it costs.
@@ -37,15 +39,17 @@ struct Simulation {
     left: Vec<Instant>,
 }
 
-/// When each of these requests leaves, which all wait in an idle lane of `policy` before the first may leave; answers take
-/// `latency`. `epoch` is the time since 1970 at that moment. [`Instant::FAR`] if it never does.
+/// When each of these requests leaves, which come to an idle lane of `policy`, the first one first; answers take `latency`.
+/// Those that come at the beginning all wait before the first may leave. `epoch` is the time since 1970 at that moment.
+/// [`Instant::FAR`] if it never does.
 pub fn simulate(
     policy: Arc<Policy>,
     epoch: Duration,
     latency: Duration,
-    requests: impl ExactSizeIterator<Item = SimulatedRequest>,
+    requests: &[SimulatedRequest],
 ) -> Vec<Instant> {
     let count = requests.len();
+    let (first, later) = requests.split_at(requests.partition_point(|request| request.arrives.is_zero()));
     let mut simulation = Simulation {
         state: State::new(policy, Instant::START, epoch),
         now: Instant::START,
@@ -56,16 +60,16 @@ pub fn simulate(
         left: vec![Instant::FAR; count],
     };
     simulation.state.hold(Instant::FAR);
-    requests.enumerate().for_each(|(number, request)| simulation.ask(number, request));
+    first.iter().enumerate().for_each(|(number, request)| simulation.ask(number, request));
     simulation.state.release(Instant::START);
-    simulation.run();
+    simulation.run(first.len(), later);
     simulation.left
 }
 
 // === impl Simulation ===
 
 impl Simulation {
-    fn ask(&mut self, number: usize, SimulatedRequest { claim, cost }: SimulatedRequest) {
+    fn ask(&mut self, number: usize, &SimulatedRequest { claim, cost, .. }: &SimulatedRequest) {
         let kind = RouteKey::NONE;
         let ask = AdmitRequest { cost, kind, claim, deadline: Instant::FAR, turn: Turn::New, draws: None };
         match self.state.asked(self.now, &ask) {
@@ -77,19 +81,25 @@ impl Simulation {
         }
     }
 
-    fn run(&mut self) {
+    /// Runs until nothing can happen any more. These come `later`; the first of them has this `number`.
+    fn run(&mut self, number: usize, later: &[SimulatedRequest]) {
         let effects = self.state.effects(self.now);
         self.execute(effects);
+        let mut later = (number..).zip(later).peekable();
         loop {
             let answer = self.answers.peek().map(|Reverse((at, _))| *at);
             let timer = self.timer.filter(|at| *at != Instant::FAR);
-            let Some(at) = [answer, timer].into_iter().flatten().min() else { return };
+            let arrival = later.peek().map(|(_, request)| Instant::START + request.arrives);
+            let Some(at) = [answer, timer, arrival].into_iter().flatten().min() else { return };
             self.now = at.max(self.now);
-            let effects = if timer.is_some_and(|timer| timer <= at) {
+            let effects = if timer == Some(at) {
                 self.timer = None;
                 self.state.woken(self.now, at)
             } else {
-                self.answer();
+                match later.next_if(|_| answer != Some(at)) {
+                    Some((number, request)) => self.ask(number, request),
+                    None => self.answer(),
+                }
                 self.state.effects(self.now)
             };
             self.execute(effects);

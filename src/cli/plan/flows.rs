@@ -5,7 +5,10 @@ use std::{num::NonZeroU16, str::FromStr, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::recorded::{at, sorted};
+use super::{
+    lane::{MOST_REQUESTS, policy},
+    recorded::{at, sorted},
+};
 use crate::{
     cli::{failure::Failure, wording},
     clock::Instant,
@@ -14,8 +17,7 @@ use crate::{
         order::{Claim, FlowId, Urgency, Weight},
         simulate,
     },
-    limit::{Cost, InFlightLimit, Limits, MarginSpec},
-    policy::{Policy, Trust},
+    limit::{Cost, Limits},
 };
 
 /// A flow whose requests all arrive at once.
@@ -34,8 +36,6 @@ pub(super) struct FlowsPlan<'a> {
     flows: Vec<(PlannedFlow, Vec<Duration>)>,
 }
 
-/// More would take this command itself minutes.
-const MOST_REQUESTS: u64 = 1_000_000;
 /// As long as anything waits.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
@@ -88,17 +88,18 @@ impl<'a> FlowsPlan<'a> {
             return Err(Failure::new(format!("the flow {} is there twice", flow.name)).hinting("write each flow once"));
         }
         let cost = cost.shared(&limits.limits);
-        let requests: Vec<(usize, SimulatedRequest)> = (0..)
+        let (numbers, requests): (Vec<usize>, Vec<SimulatedRequest>) = (0..)
             .zip(&flows)
             .flat_map(|(number, flow)| {
                 let (flow_weight, urgency) = (Weight(flow.weight), flow.urgency);
                 let claim = Claim { urgency, flow: FlowId(number as u64 + 1), flow_weight, ..Claim::USUAL };
-                std::iter::repeat_n((number, SimulatedRequest { claim, cost }), flow.requests as usize)
+                let request = SimulatedRequest { arrives: Duration::ZERO, claim, cost };
+                std::iter::repeat_n((number, request), flow.requests as usize)
             })
-            .collect();
-        let left = simulate(policy(limits).into(), arrives, latency, requests.iter().map(|(_, request)| *request));
+            .unzip();
+        let left = simulate(policy(limits).into(), arrives, latency, &requests);
         let mut flows: Vec<_> = flows.into_iter().map(|flow| (flow, Vec::new())).collect();
-        for ((flow, _), left) in requests.iter().zip(left) {
+        for (flow, left) in numbers.iter().zip(left) {
             let waited = if left == Instant::FAR { Duration::MAX } else { left.since(Instant::START) };
             flows[*flow].1.push(waited);
         }
@@ -120,33 +121,14 @@ impl<'a> FlowsPlan<'a> {
     /// For people.
     pub(super) fn text(&self) -> String {
         let last = self.flows.iter().filter_map(|(_, waits)| waits.last()).max().copied().unwrap_or_default();
-        let mut text = format!("{} at {}: {}\n", self.what(), self.limits, wording::duration(last));
-        let rows: Vec<[String; 7]> = self
-            .flows
-            .iter()
-            .map(|(flow, waits)| {
-                let [median, p95, longest] = [0.5, 0.95, 1.0].map(|share| wording::duration(at(share, waits)));
-                let requests = wording::count(flow.requests.into());
-                [
-                    flow.name.clone(),
-                    requests,
-                    flow.weight.to_string(),
-                    flow.urgency.get().to_string(),
-                    median,
-                    p95,
-                    longest,
-                ]
-            })
-            .collect();
+        let text = format!("{} at {}: {}\n\n", self.what(), self.limits, wording::duration(last));
+        let rows = self.flows.iter().map(|(flow, waits)| {
+            let [median, p95, longest] = [0.5, 0.95, 1.0].map(|share| wording::duration(at(share, waits)));
+            let requests = wording::count(flow.requests.into());
+            [flow.name.clone(), requests, flow.weight.to_string(), flow.urgency.get().to_string(), median, p95, longest]
+        });
         let head = ["flow", "requests", "weight", "urgency", "waits (median)", "p95", "at most"].map(str::to_owned);
-        let rows: Vec<&[String; 7]> = std::iter::once(&head).chain(&rows).collect();
-        let widths: Vec<usize> =
-            (0..7).map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
-        for row in rows {
-            let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-            text.push_str(&format!("\n  {}", cells.join("  ").trim_end()));
-        }
-        text
+        text + &wording::columns(&[head].into_iter().chain(rows).collect::<Vec<_>>())
     }
 
     /// For scripts: seconds.
@@ -167,16 +149,6 @@ impl<'a> FlowsPlan<'a> {
             "flows": self.flows.iter().map(flow).collect::<Vec<_>>(),
         })
     }
-}
-
-/// Nothing but these limits, exactly kept.
-fn policy(limits: &Limits) -> Policy {
-    let mut policy = Policy::new("plan", Vec::new());
-    (policy.limits, policy.calendar) = (limits.limits.clone(), limits.calendar.clone());
-    policy.in_flight = limits.fixed_in_flight().map(InFlightLimit::Fixed);
-    (policy.max_wait, policy.max_waiting) = (Duration::MAX, usize::MAX);
-    (policy.margin, policy.trust) = (MarginSpec::Fixed(Duration::ZERO), Trust::Waits);
-    policy
 }
 
 #[cfg(test)]

@@ -1,19 +1,30 @@
 //! What would have become of the requests of an access log under other limits.
 
+mod log_line;
+
 use std::{
     collections::BTreeMap,
     fs::File,
     io::{BufRead as _, BufReader},
     path::Path,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::forecast::{self, PlannedBurst};
+use self::log_line::LogLine;
+use super::{
+    forecast::{self, PlannedBurst},
+    lane::{MOST_REQUESTS, policy},
+};
 use crate::{
     cli::{failure::Failure, wording},
+    clock::Instant,
+    lane::{
+        SimulatedRequest,
+        order::{Claim, FlowId},
+        simulate,
+    },
     limit::{Cost, Limits},
 };
 
@@ -32,31 +43,31 @@ struct RecordedRequest {
     waited: Duration,
     /// How long the API took.
     upstream: Duration,
+    /// By what it claimed its turn.
+    claim: Claim,
 }
 
 /// What would have become of them.
 pub(super) struct RecordedPlan<'a> {
     recorded: &'a RecordedRequests,
     limits: &'a Limits,
-    /// How long each would have waited.
+    /// How long each would have waited, the shortest time first.
     waits: Vec<Duration>,
+    /// Those with the most requests, if they claim their turns in several ways.
+    flows: Vec<RecordedFlow>,
     latency: Duration,
     longest_queue: usize,
 }
 
-/// The members of a line that matter here.
-#[derive(Deserialize)]
-struct LogLine {
-    timestamp: String,
-    target: Option<String>,
-    host: Option<String>,
-    outcome: Option<String>,
-    waited_s: Option<f64>,
-    upstream_s: Option<f64>,
-    took_s: Option<f64>,
+/// What claims its turn in one way.
+struct RecordedFlow {
+    claim: Claim,
+    /// How long each request would have waited, and has, the shortest time first.
+    waits: Vec<Duration>,
+    waited: Vec<Duration>,
 }
 
-/// So many other hosts are named where one is to be chosen.
+/// So many other hosts are named where one is to be chosen, and so many flows.
 const NAMED: usize = 5;
 
 // === impl RecordedRequests ===
@@ -110,61 +121,6 @@ fn not_found(file: &Path, host: Option<&str>, hosts: BTreeMap<String, Vec<Record
     Failure::new(what).hinting(format!("choose one by --host: {}{more}", named.join(", ")))
 }
 
-// === impl LogLine ===
-
-impl LogLine {
-    /// A line of the access log, written as text or as JSON. `None` if it is something else.
-    fn read(line: &str) -> Option<Self> {
-        if line.starts_with('{') {
-            return serde_json::from_str::<Self>(line).ok().filter(|line| line.target.as_deref() == Some("access"));
-        }
-        let (start, members) = line.split_once(" access: request ")?;
-        let mut said = BTreeMap::new();
-        for member in members_of(members) {
-            let (name, value) = member.split_once('=')?;
-            said.insert(name, value.trim_matches('"'));
-        }
-        let text = |name: &str| said.get(name).map(|value| (*value).to_owned());
-        let number = |name: &str| said.get(name).and_then(|value| value.parse().ok());
-        Some(Self {
-            timestamp: start.split(' ').next()?.to_owned(),
-            target: None,
-            host: text("host"),
-            outcome: text("outcome"),
-            waited_s: number("waited_s"),
-            upstream_s: number("upstream_s"),
-            took_s: number("took_s"),
-        })
-    }
-
-    /// Its host and its request; `None` if it wanted no slot.
-    fn request(self) -> Option<(String, RecordedRequest)> {
-        let wanted_one = self.outcome.is_some_and(|outcome| outcome != "rejected");
-        let written = humantime::parse_rfc3339(&self.timestamp).ok()?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-        let seconds = |of: Option<f64>| of.and_then(|of| Duration::try_from_secs_f64(of).ok());
-        let request = RecordedRequest {
-            arrived: written.checked_sub(seconds(self.took_s)?)?,
-            waited: seconds(self.waited_s)?,
-            upstream: seconds(self.upstream_s)?,
-        };
-        wanted_one.then_some((self.host?, request))
-    }
-}
-
-/// What stands between spaces, those in quotes left out.
-fn members_of(text: &str) -> impl Iterator<Item = &str> {
-    let (mut quoted, mut escaped) = (false, false);
-    text.split(move |letter| {
-        match letter {
-            _ if escaped => escaped = false,
-            '\\' if quoted => escaped = true,
-            '"' => quoted = !quoted,
-            _ => {}
-        }
-        letter == ' ' && !quoted
-    })
-}
-
 // === impl RecordedPlan ===
 
 impl<'a> RecordedPlan<'a> {
@@ -178,18 +134,27 @@ impl<'a> RecordedPlan<'a> {
         let (arrivals, first) = (recorded.arrivals(), recorded.requests[0].arrived);
         let latency =
             latency.unwrap_or_else(|| at(0.5, &sorted(recorded.requests.iter().map(|request| request.upstream))));
-        let burst = PlannedBurst { requests: std::num::NonZeroU32::MIN, cost, latency, arrives: first };
-        let leaving = forecast::leaving(limits, &burst, &arrivals);
-        let mut left = 0;
-        let mut longest_queue = 0;
+        let requests = &recorded.requests;
+        let differ = requests.iter().any(|request| request.claim != requests[0].claim);
+        // Beyond what the lane itself is run for, all are taken to be of one flow.
+        let leaving = if differ && requests.len() as u64 <= MOST_REQUESTS {
+            in_order(recorded, limits, cost, latency)
+        } else {
+            let burst = PlannedBurst { requests: std::num::NonZeroU32::MIN, cost, latency, arrives: first };
+            forecast::leaving(limits, &burst, &arrivals)
+        };
+        let mut by_time = leaving.clone();
+        by_time.sort_unstable();
+        let (mut left, mut longest_queue) = (0, 0);
         for (here, arrival) in arrivals.iter().enumerate() {
-            while leaving.get(left).is_some_and(|leaves| leaves <= arrival) {
+            while by_time.get(left).is_some_and(|leaves| leaves <= arrival) {
                 left += 1;
             }
             longest_queue = longest_queue.max((here + 1).saturating_sub(left));
         }
-        let waits = sorted(arrivals.iter().zip(&leaving).map(|(arrival, leaves)| *leaves - *arrival));
-        Self { recorded, limits, waits, latency, longest_queue }
+        let waits: Vec<_> = arrivals.iter().zip(&leaving).map(|(arrival, leaves)| *leaves - *arrival).collect();
+        let flows = if differ { flows(recorded, &waits) } else { Vec::new() };
+        Self { recorded, limits, waits: sorted(waits.into_iter()), flows, latency, longest_queue }
     }
 
     /// Whether some of them would wait for centuries.
@@ -215,14 +180,28 @@ impl<'a> RecordedPlan<'a> {
             format!("median {median}, p95 {p95}, at most {longest}")
         };
         let what = wording::several(requests.len() as u64, "request");
-        format!(
+        let text = format!(
             "{what} to {host} in {}, at {}\n\n  would wait     {}\n  has waited     {}\n  longest queue  {}",
             wording::duration(self.lasted()),
             self.limits,
             said(&self.waits),
             said(&self.waited()),
             wording::count(self.longest_queue as u64),
-        )
+        );
+        if self.flows.is_empty() { text } else { format!("{text}\n\n{}", self.flows_text()) }
+    }
+
+    /// A row each flow, for people.
+    fn flows_text(&self) -> String {
+        let times = |waits: &[Duration]| [0.5, 0.95].map(|share| wording::duration(at(share, waits)));
+        let rows = self.flows.iter().map(|RecordedFlow { claim, waits, waited }| {
+            let ([median, p95], [has, has_p95]) = (times(waits), times(waited));
+            let flow = if claim.flow == FlowId::default() { "-".to_owned() } else { claim.flow.shown() };
+            let (client, requests) = (claim.client.to_string(), wording::count(waits.len() as u64));
+            [client, flow, claim.urgency.get().to_string(), requests, median, p95, has, has_p95]
+        });
+        let head = ["client", "flow", "urgency", "requests", "would wait (median)", "p95", "has waited", "p95"];
+        wording::columns(&[head.map(str::to_owned)].into_iter().chain(rows).collect::<Vec<_>>())
     }
 
     /// For scripts: seconds.
@@ -240,8 +219,50 @@ impl<'a> RecordedPlan<'a> {
             "would_wait_seconds": said(&self.waits),
             "waited_seconds": said(&self.waited()),
             "longest_queue": self.longest_queue,
+            "flows": self.flows.iter().map(|RecordedFlow { claim, waits, waited }| json!({
+                "client": claim.client.to_string(),
+                "flow": (claim.flow != FlowId::default()).then(|| claim.flow.shown()),
+                "urgency": claim.urgency.get(),
+                "requests": waits.len(),
+                "would_wait_seconds": said(waits),
+                "waited_seconds": said(waited),
+            })).collect::<Vec<_>>(),
         })
     }
+}
+
+/// When each of them would have left, in the order of the lane itself.
+fn in_order(recorded: &RecordedRequests, limits: &Limits, cost: Cost, latency: Duration) -> Vec<Duration> {
+    let (cost, first) = (cost.shared(&limits.limits), recorded.requests[0].arrived);
+    let requests = recorded.requests.iter();
+    let requests: Vec<_> = requests
+        .map(|&RecordedRequest { arrived, claim, .. }| SimulatedRequest { arrives: arrived - first, claim, cost })
+        .collect();
+    let left = simulate(policy(limits).into(), first, latency, &requests);
+    left.iter().map(|at| if *at == Instant::FAR { Duration::MAX } else { at.since(Instant::START) }).collect()
+}
+
+/// Those flows with the most requests, where each would have waited so long.
+fn flows(recorded: &RecordedRequests, waits: &[Duration]) -> Vec<RecordedFlow> {
+    let mut flows = BTreeMap::<_, RecordedFlow>::new();
+    for (request, wait) in recorded.requests.iter().zip(waits) {
+        let Claim { urgency, client, flow, .. } = request.claim;
+        let flow = flows.entry((urgency, client, flow)).or_insert_with(|| RecordedFlow {
+            claim: request.claim,
+            waits: Vec::new(),
+            waited: Vec::new(),
+        });
+        flow.waits.push(*wait);
+        flow.waited.push(request.waited);
+    }
+    let mut flows: Vec<_> = flows.into_values().collect();
+    flows.sort_by_key(|flow| std::cmp::Reverse(flow.waits.len()));
+    flows.truncate(NAMED);
+    for RecordedFlow { waits, waited, .. } in &mut flows {
+        waits.sort_unstable();
+        waited.sort_unstable();
+    }
+    flows
 }
 
 pub(super) fn sorted(of: impl Iterator<Item = Duration>) -> Vec<Duration> {
@@ -259,42 +280,20 @@ pub(super) fn at(share: f64, sorted: &[Duration]) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const TEXT: &str = r#"2026-11-23T17:38:52.500000Z  INFO access: request client=127.0.0.1 method="GET" host="127.0.0.1" path="/a" status=200 outcome="answered" rule="a \" rule" waited_s=0.25 upstream_s=0.125 took_s=0.5 attempts=1 request_id=5ea4fe0b-2"#;
-    const JSON: &str = r#"{"timestamp":"2026-11-23T17:38:52.500000Z","level":"INFO","message":"request","client":"127.0.0.1","method":"GET","host":"127.0.0.1","path":"/a","status":200,"outcome":"answered","rule":"a","waited_s":0.25,"upstream_s":0.125,"took_s":0.5,"attempts":1,"request_id":"691086ff-1","target":"access"}"#;
+    use crate::lane::order::{ClientId, Urgency};
 
     fn recorded(arrivals: impl Iterator<Item = u64>) -> RecordedRequests {
         let request = |at| RecordedRequest {
             arrived: Duration::from_millis(at),
             waited: Duration::ZERO,
             upstream: Duration::from_millis(100),
+            claim: Claim::USUAL,
         };
         RecordedRequests { host: "a".into(), requests: arrivals.map(request).collect() }
     }
 
     fn plan(recorded: &RecordedRequests, limits: &str) -> Value {
         RecordedPlan::new(recorded, &limits.parse().unwrap(), Cost::MIN, None).json()
-    }
-
-    #[test]
-    fn lines_of_both_formats_say_the_same() {
-        // `date -u -d 2026-11-23T17:38:52 +%s`, less the half second that it took.
-        let arrived = Duration::from_millis(1_795_455_532_000);
-        let (waited, upstream) = (Duration::from_millis(250), Duration::from_millis(125));
-        let expected = ("127.0.0.1".to_owned(), RecordedRequest { arrived, waited, upstream });
-        for line in [TEXT, JSON] {
-            assert_eq!(LogLine::read(line).unwrap().request().unwrap(), expected, "{line}");
-        }
-    }
-
-    #[test]
-    fn other_lines_are_no_requests() {
-        for line in
-            ["", "{}", "2026-11-23T17:38:52Z  INFO andante: ready", "{\"timestamp\":\"x\",\"target\":\"andante\"}"]
-        {
-            assert!(LogLine::read(line).is_none(), "{line}");
-        }
-        assert!(LogLine::read(&TEXT.replace("answered", "rejected")).unwrap().request().is_none());
     }
 
     #[test]
@@ -309,6 +308,34 @@ mod tests {
         // 9.99 s · 80/s are 799.2: with the first one 800 have left by then.
         assert_eq!(said["longest_queue"], 200);
         assert_eq!(plan(&recorded, "100/s")["would_wait_seconds"]["longest"].as_f64(), Some(0.0));
+    }
+
+    #[test]
+    fn flows_and_urgencies_wait_in_the_order_of_the_lane() {
+        let mut recorded = recorded([0; 200].into_iter());
+        for (number, request) in recorded.requests.iter_mut().enumerate() {
+            let flow = FlowId(u64::from(number >= 180) + 1);
+            request.claim = Claim { client: ClientId::of([10, 0, 0, 1].into()), flow, ..Claim::USUAL };
+        }
+        recorded.requests[199].claim.urgency = Urgency::MOST;
+        let said = plan(&recorded, "10/s");
+        let of = |at: usize| {
+            let flow = &said["flows"][at];
+            (flow["requests"].as_u64().unwrap(), flow["would_wait_seconds"]["longest"].as_f64().unwrap())
+        };
+        // 180 of one flow, 19 of another, and an urgent one: the 19 have every other slot.
+        assert_eq!(of(0), (180, 19.9), "{said}");
+        let (requests, longest) = of(1);
+        assert!(requests == 19 && (3.7..=4.0).contains(&longest), "{said}");
+        assert!(of(2).1 <= 0.1, "{said}");
+        assert_eq!(said["would_wait_seconds"]["longest"].as_f64(), Some(19.9));
+        let text = RecordedPlan::new(&recorded, &"10/s".parse().unwrap(), Cost::MIN, None).text();
+        assert!(text.contains("  10.0.0.1  00000002  3        19        "), "{text}");
+        assert_eq!(
+            plan(&self::recorded([0; 3].into_iter()), "10/s")["flows"],
+            json!([]),
+            "of one flow alone nothing is told"
+        );
     }
 
     #[test]

@@ -58,6 +58,12 @@ impl Urgency {
     }
 }
 
+impl Default for Urgency {
+    fn default() -> Self {
+        Self::USUAL
+    }
+}
+
 // === impl ClientId ===
 
 impl ClientId {
@@ -91,6 +97,15 @@ impl fmt::Display for ClientId {
 impl fmt::Debug for ClientId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+// === impl FlowId ===
+
+impl FlowId {
+    /// As people see it: what its client calls it is nowhere.
+    pub fn shown(self) -> String {
+        format!("{:08x}", self.0 as u32)
     }
 }
 

@@ -5,7 +5,12 @@ use std::borrow::Cow;
 use http::{HeaderValue, Method, Request, StatusCode};
 use tracing::info;
 
-use crate::{clock::Instant, metrics::CallOutcome, proxy::exchange::Exchange};
+use crate::{
+    clock::Instant,
+    lane::order::{Claim, FlowId, Urgency},
+    metrics::CallOutcome,
+    proxy::exchange::Exchange,
+};
 
 /// The target of the lines, by which they are told from the rest of the log.
 pub const ACCESS: &str = "access";
@@ -27,15 +32,28 @@ pub(crate) struct AccessLine<'a> {
     pub(crate) rule: Option<&'a str>,
     /// `None` if its worker left before that.
     pub(crate) status: Option<StatusCode>,
-    /// What the worker calls it.
-    pub(crate) workers_id: Option<&'a HeaderValue>,
+    /// What the worker says of it.
+    pub(crate) said: Option<&'a SaidFields>,
     /// When it arrived; `None` is now.
     pub(crate) since: Option<Instant>,
 }
 
-/// What the worker calls its request, if the access log wants to know.
-pub(crate) fn workers_id<B>(exchange: &Exchange, request: &Request<B>) -> Option<HeaderValue> {
-    if exchange.proxy.reports.access_log { request.headers().get(WORKERS_ID).cloned() } else { None }
+/// What a worker says of its request, for when that is gone.
+#[derive(Clone, Default)]
+pub(crate) struct SaidFields {
+    /// What it calls the request.
+    id: Option<HeaderValue>,
+    /// In which flow of its client the request waits, and how urgently.
+    flow: FlowId,
+    urgency: Urgency,
+}
+
+/// What the worker says of its request, which claims its turn by `claim`, if the access log wants to know.
+pub(crate) fn said<B>(exchange: &Exchange, request: &Request<B>, claim: &Claim) -> Option<Box<SaidFields>> {
+    exchange.proxy.reports.access_log.then(|| {
+        let id = request.headers().get(WORKERS_ID).cloned();
+        Box::new(SaidFields { id, flow: claim.flow, urgency: claim.urgency })
+    })
 }
 
 /// A request that ends before it has a lane.
@@ -46,7 +64,7 @@ pub(crate) fn without_lane<B>(exchange: &Exchange, request: &Request<B>, outcome
         host: uri.host(),
         path: Some(uri.path()).filter(|_| request.method() != Method::CONNECT),
         status: Some(status),
-        workers_id: request.headers().get(WORKERS_ID),
+        said: Some(&SaidFields { id: request.headers().get(WORKERS_ID).cloned(), ..SaidFields::default() }),
         ..AccessLine::default()
     }
     .write(exchange, outcome);
@@ -60,10 +78,11 @@ impl AccessLine<'_> {
         if !exchange.proxy.reports.access_log {
             return;
         }
-        let Self { method, host, path, rule, status, workers_id, since } = self;
+        let Self { method, host, path, rule, status, said, since } = self;
         let now = exchange.proxy.clock.now();
         let path = path.map(without_secrets);
         let account = &exchange.stats;
+        let waits = said.filter(|_| rule.is_some());
         info!(
             target: ACCESS,
             client = %exchange.session.address,
@@ -73,12 +92,14 @@ impl AccessLine<'_> {
             status = status.map(|status| status.as_u16()),
             outcome = outcome.as_str(),
             rule = rule.unwrap_or("none"),
+            flow = waits.filter(|said| said.flow != FlowId::default()).map(|said| said.flow.shown()),
+            urgency = waits.map(|said| said.urgency.get()),
             waited_s = account.waiting_time().as_secs_f64(),
             upstream_s = account.upstream_time().as_secs_f64(),
             took_s = now.since(since.unwrap_or(now)).as_secs_f64(),
             attempts = account.attempts(),
             request_id = %exchange.request_id(),
-            x_request_id = workers_id.and_then(|id| id.to_str().ok()).filter(|id| id.len() <= LONGEST_ID),
+            x_request_id = said.and_then(|said| said.id.as_ref()?.to_str().ok()).filter(|id| id.len() <= LONGEST_ID),
             "request"
         );
     }

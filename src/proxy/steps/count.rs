@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderValue, Method, Response, StatusCode, uri::PathAndQuery};
+use http::{Method, Response, StatusCode, uri::PathAndQuery};
 use tower::service_fn;
 use tracing::warn;
 
@@ -21,7 +21,7 @@ use crate::{
         log_throttle::LogTopic,
         message::progress::Phase,
         outbound::{response_body::ResponseBody, route::Route},
-        steps::access_log,
+        steps::access_log::{self, SaidFields},
     },
 };
 
@@ -32,7 +32,7 @@ struct CountedRequest {
     method: Method,
     path: Option<PathAndQuery>,
     /// Boxed: there only if there is an access log.
-    workers_id: Option<Box<HeaderValue>>,
+    said: Option<Box<SaidFields>>,
     ended: bool,
 }
 
@@ -73,7 +73,7 @@ impl CountedRequest {
         Self {
             method: request.method().clone(),
             path: request.uri().path_and_query().cloned(),
-            workers_id: access_log::workers_id(&exchange, request).map(Box::new),
+            said: access_log::said(&exchange, request, &call.claim),
             route: call.route.clone(),
             exchange,
             ended: false,
@@ -142,7 +142,7 @@ impl CountedRequest {
             path: self.path(),
             rule: Some(&self.route.lane.policy().name),
             status,
-            workers_id: self.workers_id.as_deref(),
+            said: self.said.as_deref(),
             since: Some(self.exchange.stats.begun()),
         };
         line.write(&self.exchange, outcome);

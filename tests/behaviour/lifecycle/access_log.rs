@@ -36,7 +36,10 @@ fn each_request_is_a_line_of_the_access_log_whatever_becomes_of_it() {
     let (andante, place) = logging(&["--retry", "off", "--limit", &format!("{host}=1/h")]);
     let ask = |request: String| Client::ask(andante.proxy(), format!("{request}Connection: close\r\n\r\n"));
     let get = |path: &str, more: &str| ask(format!("GET http://{host}{path} HTTP/1.1\r\nHost: {host}\r\n{more}"));
-    let answered = get(&format!("/v1/things?key={SECRET}"), "X-Request-Id: mine-7\r\n");
+    let answered = get(
+        &format!("/v1/things?key={SECRET}"),
+        "X-Request-Id: mine-7\r\nAndante-Flow: secret-flow\r\nPriority: u=5\r\n",
+    );
     let refused = get("/v1/later", "Prefer: wait=0\r\n");
     let failed = ask(format!("POST {}v2?key={SECRET} HTTP/1.1\r\nHost: a\r\n", dead.url()));
     let denied = ask("GET ftp://a.test/x HTTP/1.1\r\nHost: a.test\r\n".into());
@@ -72,6 +75,14 @@ fn each_request_is_a_line_of_the_access_log_whatever_becomes_of_it() {
         assert!(!line.to_string().contains(SECRET), "{line:#}");
     }
     assert_eq!(lines[0]["x_request_id"], "mine-7");
+    assert!(
+        lines[0]["flow"].as_str().is_some_and(|flow| flow.len() == 8) && lines[1]["flow"].is_null(),
+        "{:#}",
+        lines[0]
+    );
+    let urgencies: Vec<_> = lines.iter().map(|line| line["urgency"].as_u64()).collect();
+    assert_eq!(urgencies, [Some(5), Some(3), Some(3), None, None, Some(3)]);
+    assert!(!lines[0].to_string().contains("secret-flow"), "{:#}", lines[0]);
     assert_eq!(upstream.requests()[0].field("x-request-id").as_deref(), Some("mine-7"), "passed on as it is");
     assert!(lines[5]["waited_s"].as_f64() > Some(0.0) && lines[5]["took_s"].as_f64() > Some(0.0), "{:#}", lines[5]);
     assert!(lines[0]["upstream_s"].as_f64() > Some(0.0), "{:#}", lines[0]);

@@ -1,0 +1,21 @@
+//! The lane that plans are run in ahead of time.
+
+use std::time::Duration;
+
+use crate::{
+    limit::{InFlightLimit, Limits, MarginSpec},
+    policy::{Policy, Trust},
+};
+
+/// More would take this command itself minutes.
+pub(super) const MOST_REQUESTS: u64 = 1_000_000;
+
+/// Nothing but these limits, exactly kept.
+pub(super) fn policy(limits: &Limits) -> Policy {
+    let mut policy = Policy::new("plan", Vec::new());
+    (policy.limits, policy.calendar) = (limits.limits.clone(), limits.calendar.clone());
+    policy.in_flight = limits.fixed_in_flight().map(InFlightLimit::Fixed);
+    (policy.max_wait, policy.max_waiting) = (Duration::MAX, usize::MAX);
+    (policy.margin, policy.trust) = (MarginSpec::Fixed(Duration::ZERO), Trust::Waits);
+    policy
+}
