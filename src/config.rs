@@ -21,7 +21,7 @@ mod value;
 
 pub use self::{
     diagnostic::{Diagnostic, Place, Severity},
-    fleet::{FleetConfig, StoreUrl},
+    fleet::{FleetConfig, StoreLayout, StoreUrl},
     load::Checked,
     model::{AccessLog, Clients, Config, Dns, LogFormat, StatePlace, Timeouts},
     source::{File, Settings, Sources},

@@ -271,7 +271,7 @@ impl<L: Ledger> FleetMember<L> {
             }
         }
         // These say themselves what is wrong.
-        let refused = matches!(self.member.mode(), Mode::Deposed | Mode::Disagreed(_));
+        let refused = matches!(self.member.mode(), Mode::Deposed | Mode::NotYet(_) | Mode::Disagreed(_));
         if self.astray > ASTRAY && !refused {
             let problem = "it lets this andante begin anew, report or repeat itself, and no more";
             return self.failed(heard, &[], &LedgerError(problem.to_owned()));

@@ -46,8 +46,10 @@ Examples:
 pub async fn run(args: Args) -> Result<(), Failure> {
     let FleetCommand::Init(InitArgs { store, lease }) = args.command;
     let url: StoreUrl = store.parse().map_err(|()| {
-        Failure::new("--store is not the URL of a Redis")
-            .hinting("write redis://HOST:PORT, or rediss://HOST:PORT with TLS")
+        Failure::new("--store is not the URL of a Redis").hinting(
+            "write redis://HOST:PORT, or rediss://HOST:PORT with TLS; redis+sentinel://HOST:PORT,HOST:PORT/NAME; \
+                 redis+cluster://HOST:PORT,HOST:PORT",
+        )
     })?;
     let lease = match lease {
         Some(text) => duration::parse(&text)

@@ -23,10 +23,34 @@ pub struct FleetConfig {
 
 /// Where a store is. Shown without its password.
 #[derive(Clone, PartialEq, Eq)]
-pub struct StoreUrl(String);
+pub struct StoreUrl {
+    layout: StoreLayout,
+    scheme: String,
+    /// `USER:PASSWORD@`, or nothing.
+    login: String,
+    /// Each with its port, if it has to have one.
+    hosts: Vec<String>,
+    /// What Sentinels call the server.
+    service: String,
+    /// What comes after the hosts, or after the service.
+    tail: String,
+}
 
-/// The names of the schemes that lead to a store.
+/// How it is found out which server decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreLayout {
+    /// There is one.
+    Single,
+    /// Sentinels know.
+    Sentinel,
+    /// Each server of a cluster knows.
+    Cluster,
+}
+
+/// The names of the schemes that lead to a server.
 const SCHEMES: [&str; 4] = ["redis", "rediss", "valkey", "valkeys"];
+/// Where Sentinels listen.
+const SENTINEL_PORT: u16 = 26379;
 
 // === impl FleetConfig ===
 
@@ -40,9 +64,29 @@ impl Default for FleetConfig {
 // === impl StoreUrl ===
 
 impl StoreUrl {
-    /// With its password: for nothing but the connection itself.
-    pub fn revealed(&self) -> &str {
-        &self.0
+    /// How it is found out which server decides.
+    pub fn layout(&self) -> StoreLayout {
+        self.layout
+    }
+
+    /// The server, or those that are asked which one it is.
+    pub fn hosts(&self) -> &[String] {
+        &self.hosts
+    }
+
+    /// What Sentinels call the server; empty without these.
+    pub fn service(&self) -> &str {
+        &self.service
+    }
+
+    /// The URL of one server, `host` being its name and port. With its password: for nothing but the connection itself.
+    pub fn server(&self, host: &str) -> String {
+        format!("{}://{}{host}{}", self.scheme, self.login, self.tail)
+    }
+
+    /// The URL of a Sentinel; it is told the password only if it asks for one.
+    pub fn sentinel(&self, host: &str, asks: bool) -> String {
+        format!("{}://{}{host}", self.scheme, if asks { &self.login } else { "" })
     }
 }
 
@@ -50,25 +94,70 @@ impl FromStr for StoreUrl {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let url = Url::parse(text).map_err(|_| ())?;
-        let database = url.path().trim_matches('/');
-        let numbered = database.is_empty() || database.bytes().all(|byte| byte.is_ascii_digit());
-        let leads = SCHEMES.contains(&url.scheme()) && url.host().is_some() && numbered;
-        if leads { Ok(Self(text.to_owned())) } else { Err(()) }
+        let (scheme, rest) = text.split_once("://").ok_or(())?;
+        let (scheme, layout) = match scheme.split_once('+') {
+            None => (scheme, StoreLayout::Single),
+            Some((scheme, "sentinel")) => (scheme, StoreLayout::Sentinel),
+            Some((scheme, "cluster")) => (scheme, StoreLayout::Cluster),
+            Some(_) => return Err(()),
+        };
+        let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let (login, hosts) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
+        let (service, tail) = match layout {
+            StoreLayout::Single => ("", tail),
+            StoreLayout::Sentinel => {
+                let path = tail.strip_prefix('/').ok_or(())?;
+                path.split_at(path.find('/').unwrap_or(path.len()))
+            }
+            // A cluster has no numbered databases.
+            StoreLayout::Cluster => ("", tail.strip_prefix('/').unwrap_or(tail)),
+        };
+        let hosts = match layout {
+            StoreLayout::Single => vec![hosts.to_owned()],
+            StoreLayout::Sentinel => hosts.split(',').map(|host| with_port(host, SENTINEL_PORT)).collect(),
+            StoreLayout::Cluster => hosts.split(',').map(str::to_owned).collect(),
+        };
+        let [scheme, login, service, tail] = [scheme, login, service, tail].map(str::to_owned);
+        let url = Self { layout, scheme, login, hosts, service, tail };
+        if url.is_sound() { Ok(url) } else { Err(()) }
     }
+}
+
+impl StoreUrl {
+    fn is_sound(&self) -> bool {
+        let leads = |host: &String| {
+            Url::parse(&self.server(host)).is_ok_and(|url| {
+                let database = url.path().trim_matches('/');
+                let plain = self.layout == StoreLayout::Single || url.query().is_none() && url.fragment().is_none();
+                url.host().is_some() && plain && database.bytes().all(|byte| byte.is_ascii_digit())
+            })
+        };
+        let named = match self.layout {
+            StoreLayout::Single => true,
+            StoreLayout::Sentinel => !self.service.is_empty(),
+            StoreLayout::Cluster => self.tail.is_empty(),
+        };
+        SCHEMES.contains(&self.scheme.as_str()) && named && self.hosts.iter().all(leads)
+    }
+}
+
+/// `host` with a port; it has its own, or else this one.
+fn with_port(host: &str, port: u16) -> String {
+    let written = host.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+    if written || host.is_empty() { host.to_owned() } else { format!("{host}:{port}") }
 }
 
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Ok(mut url) = Url::parse(&self.0) else { return f.write_str("…") };
         // Whatever may be secret: the user, the password, and options.
-        let named = !url.username().is_empty() || url.password().is_some();
-        let _ = url.set_username("");
-        let _ = url.set_password(None);
-        url.set_query(None);
-        url.set_fragment(None);
-        let shown = url.to_string();
-        if named { f.write_str(&shown.replacen("://", "://…@", 1)) } else { f.write_str(&shown) }
+        let (layout, slash) = match self.layout {
+            StoreLayout::Single => ("", ""),
+            StoreLayout::Sentinel => ("+sentinel", "/"),
+            StoreLayout::Cluster => ("+cluster", ""),
+        };
+        let login = if self.login.is_empty() { "" } else { "…@" };
+        let shown = self.tail.split(['?', '#']).next().unwrap_or_default();
+        write!(f, "{}{layout}://{login}{}{slash}{}{shown}", self.scheme, self.hosts.join(","), self.service)
     }
 }
 
@@ -91,9 +180,37 @@ mod tests {
         ] {
             let url: StoreUrl = written.parse().unwrap();
             assert_eq!((url.to_string(), format!("{url:?}")), (shown.to_owned(), shown.to_owned()));
-            assert_eq!(url.revealed(), written);
+            assert_eq!(url.server(&url.hosts()[0]), written);
         }
         for wrong in ["store.example:6379", "http://store.example", "redis://", "redis://a/secret"] {
+            assert_eq!(wrong.parse::<StoreUrl>(), Err(()), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sentinels_and_clusters_have_several_hosts() {
+        let url: StoreUrl = "rediss+sentinel://app:hunter2@s1:5000,s2,[::1]/main/3".parse().unwrap();
+        assert_eq!(url.to_string(), "rediss+sentinel://…@s1:5000,s2:26379,[::1]:26379/main/3");
+        assert_eq!((url.layout(), url.service()), (StoreLayout::Sentinel, "main"));
+        assert_eq!(url.server("10.0.0.7:6379"), "rediss://app:hunter2@10.0.0.7:6379/3");
+        let asked = [false, true].map(|asks| url.sentinel(&url.hosts()[2], asks));
+        assert_eq!(asked, ["rediss://[::1]:26379", "rediss://app:hunter2@[::1]:26379"]);
+        let url: StoreUrl = "redis+cluster://:hunter2@a:7000,b:7001".parse().unwrap();
+        assert_eq!(url.to_string(), "redis+cluster://…@a:7000,b:7001");
+        assert_eq!((url.layout(), url.server("c:7002")), (StoreLayout::Cluster, "redis://:hunter2@c:7002".to_owned()));
+        for wrong in [
+            "redis+sentinel://a:1,b:2",
+            "redis+sentinel://a:1,b:2/",
+            "redis+sentinel:///main",
+            "redis+sentinel://a,,b/main",
+            "redis+sentinel://a/main/one",
+            "redis+sentinel://a:x/main",
+            "redis+sentinel://a/main?token=hunter2",
+            "redis+cluster://a:1,b:2/1",
+            "redis+cluster://",
+            "redis+cloud://a",
+            "redis://a:1,b:2",
+        ] {
             assert_eq!(wrong.parse::<StoreUrl>(), Err(()), "{wrong}");
         }
     }

@@ -56,7 +56,8 @@ pub(super) const STATE: Grammar<StatePlace> = Grammar {
 };
 pub(super) const STORE: Grammar<Option<StoreUrl>> = Grammar {
     expected: "the URL of a Redis or Valkey, or \"off\"",
-    example: "\"redis://store.example:6379\", or \"rediss://:PASSWORD@store.example:6380\" with TLS",
+    example: "\"redis://store.example:6379\", \"rediss://:PASSWORD@store.example:6380\" with TLS, \
+              \"redis+sentinel://HOST:PORT,HOST:PORT/NAME\" or \"redis+cluster://HOST:PORT,HOST:PORT\"",
     read: fleet::store,
 };
 pub(super) const LEASE: Grammar<Duration> =

@@ -37,6 +37,9 @@ struct Founding {
     /// The server's clock at the last call, and how often that was set back.
     wall: Micros,
     resets: u32,
+    /// Up to then the store whose place this one has taken may answer. So this one answers nobody: what it would lend, or whose
+    /// lease it would prolong, the other one may have given up for lost and lent to somebody else.
+    begins: Micros,
     /// Up to then members report what they hold; and after that and a window nothing can be unknown.
     claims_until: Micros,
     lease: Micros,
@@ -73,8 +76,9 @@ impl Book {
     /// A store of which somebody vouches that no member holds anything.
     pub fn declared_new(run: &str, wall: Micros, lease: Micros, nonce: u32) -> Self {
         let epoch = Epoch { counter: 1, id: nonce };
+        let claims_until = -Self::EVER;
         let founding =
-            Founding { epoch, run: run.to_owned(), time: 0, wall, resets: 0, claims_until: -Self::EVER, lease };
+            Founding { epoch, run: run.to_owned(), time: 0, wall, resets: 0, begins: 0, claims_until, lease };
         Self { founded: Some(founding), ..Self::default() }
     }
 
@@ -94,6 +98,9 @@ impl Book {
             return Reply::Disagreed(self.founding().lease);
         }
         self.advance(call, wall);
+        if let left @ 1.. = self.founding().begins - self.founding().time {
+            return Reply::NotYet(left);
+        }
         if let Some(known) = call.epoch.filter(|known| call.leased && known.counter > self.founding().epoch.counter) {
             let founding = self.founding_mut();
             if founding.time >= founding.claims_until {
@@ -145,13 +152,15 @@ impl Book {
         let known = self.founded.as_ref().map_or(0, |founding| founding.epoch.counter);
         let theirs = call.epoch.filter(|_| call.leased).map_or(0, |epoch| epoch.counter);
         *self = Self::default();
+        let begins = if call.terms.split > 0 { stretched(call.terms.split) + GUARD } else { 0 };
         self.founded = Some(Founding {
             epoch: Epoch { counter: known.max(theirs) + 1, id: name_of(call.nonce, wall) },
             run: run.to_owned(),
             time: 0,
             wall,
             resets: 0,
-            claims_until: call.terms.split + stretched(call.terms.lease) + GUARD,
+            begins,
+            claims_until: begins + stretched(call.terms.lease) + GUARD,
             lease: call.terms.lease,
         });
     }

@@ -43,6 +43,8 @@ pub enum Mode {
     Member,
     /// This is not the store that counts.
     Deposed,
+    /// It has taken another store's place, which may answer for so long yet.
+    NotYet(Duration),
     /// The fleet has agreed on another lease.
     Disagreed(Duration),
 }
@@ -166,6 +168,10 @@ impl Member {
             Reply::Reset => ReplyOutcome::Reset,
             Reply::Deposed => {
                 self.mode = Mode::Deposed;
+                ReplyOutcome::Refused
+            }
+            Reply::NotYet(left) => {
+                self.mode = Mode::NotYet(Duration::from_micros(left.unsigned_abs()));
                 ReplyOutcome::Refused
             }
             Reply::Disagreed(lease) => {

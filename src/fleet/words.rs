@@ -158,6 +158,8 @@ pub enum Reply {
     Reset,
     /// This store is no longer the one that counts.
     Deposed,
+    /// For so long the store whose place this one has taken may go on answering.
+    NotYet(Micros),
     /// The fleet has agreed on another lease, which is this.
     Disagreed(Micros),
     /// The call came late, or twice.
@@ -212,7 +214,7 @@ impl Reply {
                     && given.len() == call.entries.len()
                     && call.entries.iter().zip(given).all(sound)
             }
-            Self::Disagreed(lease) => *lease > 0,
+            Self::Disagreed(time) | Self::NotYet(time) => *time > 0,
             Self::Report | Self::Reset | Self::Deposed | Self::Ignored => true,
         }
     }

@@ -1,7 +1,9 @@
 //! Several andantes with one store keep one limit: the real programs, and a real Redis.
 
+mod cluster;
 mod in_flight;
 mod pauses;
+mod sentinel;
 mod tls;
 
 use std::{
@@ -20,6 +22,8 @@ use crate::support::{Andante, Client, Mock, Redis, Upstream, eventually};
 struct World {
     api: Mock,
     store: Redis,
+    /// Where members find it.
+    url: String,
     limits: String,
     members: Vec<Andante>,
 }
@@ -33,11 +37,19 @@ impl World {
         Self::keeping(store, limit, limit, members)
     }
 
+    /// The members find the store by this URL.
+    fn found_by(url: &str, store: Redis, limit: &str, members: usize) -> Self {
+        let mut world = Self::with_store(store, limit, 0);
+        world.url = url.to_owned();
+        (0..members).for_each(|_| world.join());
+        world
+    }
+
     /// The API enforces one limit, and the members keep another.
     fn keeping(store: Redis, enforced: &str, kept: &str, members: usize) -> Self {
         let api = Mock::start(&["--limit", enforced]);
         let limits = format!("{}={kept}", api.address());
-        let mut world = Self { api, store, limits, members: Vec::new() };
+        let mut world = Self { api, url: store.url(), store, limits, members: Vec::new() };
         for _ in 0..members {
             world.join();
         }
@@ -45,7 +57,7 @@ impl World {
     }
 
     fn join(&mut self) {
-        let args = ["--store", &self.store.url(), "--limit", &self.limits];
+        let args = ["--store", &self.url, "--limit", &self.limits];
         self.members.push(Andante::serve(&args));
     }
 

@@ -100,13 +100,18 @@ impl<L: Ledger> FleetMember<L> {
         let standing = match (self.failures > 0, self.member.mode()) {
             (true, Mode::Joining) if alone != Standing::CutOff => alone,
             (_, Mode::Joining) => Standing::Joining,
-            (true, _) | (false, Mode::Deposed | Mode::Disagreed(_)) if leased => Standing::Silent,
-            (true, _) | (false, Mode::Deposed | Mode::Disagreed(_)) => alone,
+            (false, Mode::NotYet(_)) if !self.member.has_joined() && alone == Standing::CutOff => Standing::Joining,
+            (true, _) | (false, Mode::Deposed | Mode::NotYet(_) | Mode::Disagreed(_)) if leased => Standing::Silent,
+            (true, _) | (false, Mode::Deposed | Mode::NotYet(_) | Mode::Disagreed(_)) => alone,
             (false, Mode::Learning(_)) => Standing::Learning,
             (false, Mode::Member) => Standing::Shared,
         };
         let problem = match self.member.mode() {
             Mode::Deposed => Some("it is no longer the store that counts".to_owned()),
+            Mode::NotYet(left) => {
+                let left = left.as_secs_f64();
+                Some(format!("it has taken another one's place, which may answer yet: it decides after {left:.1}s"))
+            }
             Mode::Disagreed(lease) => Some(format!("the fleet has a lease of {lease:?}: write the same")),
             _ if failed.is_none() && self.report.last.lock().differing > 0 => Some(DIFFERING.to_owned()),
             _ => failed.map(ToString::to_string),

@@ -1,326 +1,239 @@
 //! The ledger in a Redis or a Valkey, by one script. Everything is in one slot of a cluster.
 
-use std::{error::Error, io, sync::Arc, time::Duration};
+mod hints;
+mod primary;
+mod problem;
+mod wire;
 
-use redis::{
-    AsyncConnectionConfig, Client, ErrorKind, IntoConnectionInfo as _, ProtocolVersion, PushKind, RedisError,
-    ServerErrorKind, Value, aio::MultiplexedConnection,
+use std::{collections::HashMap, time::Duration};
+
+use redis::{Client, Cmd, ErrorKind, RedisError, ServerErrorKind, aio::MultiplexedConnection};
+use tokio::sync::{mpsc, watch};
+
+#[cfg(test)]
+pub(super) use self::wire::read;
+use self::{
+    hints::listen,
+    primary::{Primary, Requirement},
+    problem::{failed, shown, unconnected},
 };
-use tokio::sync::mpsc;
-
 use super::{HINTS, Ledger, LedgerError, StoreHint};
 use crate::{
-    config::StoreUrl,
-    fleet::{Epoch, Extent, MemberId, Micros, Pause, PauseCause, PoolGrant, Reply, Sync},
+    clock::{Clock, Instant},
+    config::{StoreLayout, StoreUrl},
+    fleet::{MemberId, Micros, Reply, Sync},
 };
 
 /// The ledger in a Redis.
 #[derive(Debug)]
 pub struct RedisLedger {
-    client: Client,
-    connection: Option<MultiplexedConnection>,
+    layout: StoreLayout,
+    primary: Primary,
+    connected: Option<Connected>,
     script: redis::Script,
+    clock: Clock,
+    /// The server that decides, as far as is known: hints come from there.
+    decides: watch::Sender<Option<Client>>,
 }
 
-/// Where a member is told that it is to call.
-struct Channels {
-    member: String,
-    own: String,
-    pools: String,
-    pauses: String,
+/// A connection to the server that decides.
+#[derive(Clone, Debug)]
+struct Connected {
+    connection: MultiplexedConnection,
+    client: Client,
+    requirement: Requirement,
+    /// When it was last found out that this one decides.
+    found: Instant,
+}
+
+/// How a server is told which script.
+#[derive(Clone, Copy)]
+enum ScriptForm {
+    /// By the hash of one that it may know.
+    Hash,
+    Text,
 }
 
 /// What the ledger's keys begin with: in one slot, whatever a pool is called.
 const PREFIX: &str = "{andante}:";
 /// Setting up a connection may take this long.
 const CONNECT: Duration = Duration::from_secs(2);
-/// So many values are said of each pool in a reply, and of each pause in a call or a reply.
-const VALUES: usize = 7;
-const PAUSE_VALUES: usize = 3;
-/// So much is shown of what a store says.
-const SHOWN: usize = 120;
-const SCRIPT: &str = include_str!("sync.lua");
-
-/// Speaks the protocol in which messages are pushed.
-fn client(url: &str) -> Result<Client, RedisError> {
-    let info = url.into_connection_info()?;
-    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-    Client::open(info.set_redis_settings(settings))
-}
+/// After so long the Sentinels are asked again, also for how many replicas there are.
+const REFIND: Duration = Duration::from_secs(60);
+/// So often a call is sent on from one server of a cluster to another.
+const HOPS: usize = 4;
+const SYNC: &str = concat!(include_str!("server.lua"), include_str!("sync.lua"));
+const DECLARE: &str = concat!(include_str!("server.lua"), include_str!("declare.lua"));
 
 // === impl RedisLedger ===
 
 impl RedisLedger {
     /// The ledger at `url`. Connects when it is used.
     pub fn new(url: &StoreUrl) -> Result<Self, LedgerError> {
-        let client = client(url.revealed()).map_err(|error| failed(&error))?;
-        Ok(Self { client, connection: None, script: redis::Script::new(SCRIPT) })
+        let primary = Primary::new(url.clone());
+        let (decides, _) = watch::channel(primary.given()?);
+        let (script, clock) = (redis::Script::new(SYNC), Clock::start());
+        Ok(Self { layout: url.layout(), primary, connected: None, script, clock, decides })
     }
 
     /// Declares that no member holds anything, so that everything may be given out at once. Returns `false`, and does
     /// nothing, if there is a ledger already.
     pub async fn declare_new(&mut self, lease: Micros, nonce: u32) -> Result<bool, LedgerError> {
-        const DECLARE: &str = include_str!("declare.lua");
-        let mut connection = self.connection().await?;
-        let mut eval = redis::cmd("EVAL");
-        eval.arg(DECLARE).arg(1).arg(format!("{PREFIX}ledger")).arg(lease).arg(nonce);
-        eval.query_async(&mut connection).await.map_err(|error| failed(&error))
+        let ask = |requirement: Requirement, _| {
+            let mut eval = redis::cmd("EVAL");
+            eval.arg(DECLARE).arg(1).arg(format!("{PREFIX}ledger")).arg(lease).arg(nonce).arg(requirement.to_string());
+            eval
+        };
+        let said = self.eval(ask).await?;
+        Ok(said.first().is_some_and(|word| word == "new"))
     }
 
     /// Whether the store answers.
     pub async fn ping(&mut self) -> Result<(), LedgerError> {
-        let mut connection = self.connection().await?;
+        let mut connection = self.connected().await?.connection;
         redis::cmd("PING").query_async::<()>(&mut connection).await.map_err(|error| failed(&error))
     }
 
-    async fn connection(&mut self) -> Result<MultiplexedConnection, LedgerError> {
-        if let Some(connection) = &self.connection {
-            return Ok(connection.clone());
+    async fn connected(&mut self) -> Result<Connected, LedgerError> {
+        let now = self.clock.now();
+        let known = self.layout != StoreLayout::Sentinel;
+        if let Some(connected) = &self.connected
+            && (known || now.since(connected.found) < REFIND)
+        {
+            return Ok(connected.clone());
         }
-        let connecting = tokio::time::timeout(CONNECT, self.client.get_multiplexed_async_connection());
-        let connection = match connecting.await {
-            Ok(connected) => connected.map_err(|error| unconnected(&error))?,
-            Err(_) => return Err(LedgerError(format!("no connection within {CONNECT:?}"))),
+        let (client, requirement) = self.primary.find().await?;
+        if let Some(connected) = &mut self.connected
+            && is_same(&connected.client, &client)
+        {
+            (connected.requirement, connected.found) = (requirement, now);
+            return Ok(connected.clone());
+        }
+        let connecting = tokio::time::timeout(CONNECT, connect(&client, requirement));
+        let (connection, requirement) = match connecting.await {
+            Ok(connected) => connected.inspect_err(|_| self.primary.is_of_no_use())?,
+            Err(_) => {
+                self.primary.is_of_no_use();
+                return Err(LedgerError(format!("no connection within {CONNECT:?}")));
+            }
         };
-        self.connection = Some(connection.clone());
-        Ok(connection)
+        self.decides.send_if_modified(|decides| {
+            let other = !decides.as_ref().is_some_and(|before| is_same(before, &client));
+            if other {
+                *decides = Some(client.clone());
+            }
+            other
+        });
+        let connected = Connected { connection, client, requirement, found: now };
+        self.connected = Some(connected.clone());
+        Ok(connected)
     }
 
     /// Executes a call; `given` are the time and the process that the script is to believe, for tests.
     pub(super) async fn run(&mut self, call: &Sync, given: Option<(Micros, &str)>) -> Result<Vec<String>, LedgerError> {
-        let mut connection = self.connection().await?;
-        let arguments = arguments(call, given);
-        let ask = |name: &str, script: &str| {
+        let hash = self.script.get_hash().to_owned();
+        let ask = |requirement, form| {
+            let (name, script) = match form {
+                ScriptForm::Hash => ("EVALSHA", hash.as_str()),
+                // Not by SCRIPT LOAD: proxies before managed servers refuse that.
+                ScriptForm::Text => ("EVAL", SYNC),
+            };
             let mut ask = redis::cmd(name);
-            ask.arg(script).arg(2).arg(format!("{PREFIX}ledger")).arg(format!("{PREFIX}leases")).arg(&arguments);
+            ask.arg(script).arg(2).arg(format!("{PREFIX}ledger")).arg(format!("{PREFIX}leases"));
+            ask.arg(wire::arguments(call, requirement, given));
             ask
         };
-        let mut replied = ask("EVALSHA", self.script.get_hash()).query_async(&mut connection).await;
-        if matches!(&replied, Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)) {
-            // Not by SCRIPT LOAD: proxies before managed servers refuse that.
-            replied = ask("EVAL", SCRIPT).query_async(&mut connection).await;
+        self.eval(ask).await
+    }
+
+    /// Has the server that decides execute a script.
+    async fn eval(&mut self, ask: impl Fn(Requirement, ScriptForm) -> Cmd) -> Result<Vec<String>, LedgerError> {
+        for _ in 0..HOPS {
+            let mut connected = self.connected().await?;
+            let (connection, requirement) = (&mut connected.connection, connected.requirement);
+            let mut replied = ask(requirement, ScriptForm::Hash).query_async::<Vec<String>>(connection).await;
+            if matches!(&replied, Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)) {
+                replied = ask(requirement, ScriptForm::Text).query_async(connection).await;
+            }
+            match replied {
+                Ok(said) => return self.unless_refused(said, requirement),
+                Err(error) => self.sent_on(&connected, &error)?,
+            }
         }
-        replied.map_err(|error: RedisError| {
-            // A new connection says its password anew, and may lead to another server by the same name.
-            self.connection = None;
-            failed(&error)
-        })
+        Err(LedgerError("the servers of the cluster send from one to another".to_owned()))
+    }
+
+    /// What the script says where it does nothing, because this is not a server that decides.
+    fn unless_refused(&mut self, said: Vec<String>, requirement: Requirement) -> Result<Vec<String>, LedgerError> {
+        let problem = match said.first().map(String::as_str) {
+            Some("alone") => {
+                let (heard, needed) = (said.get(1).map_or("", String::as_str), requirement.to_string());
+                format!(
+                    "the server hears of {heard} of its replicas and has to hear of {needed}, without which another one may \
+                     have taken its place"
+                )
+            }
+            Some("clustered") => "it is part of a cluster: write redis+cluster:// (or rediss+cluster://)".to_owned(),
+            _ => return Ok(said),
+        };
+        self.give_up();
+        Err(LedgerError(problem))
+    }
+
+    /// A call has failed: another server of the cluster is to be asked, or that is an error. What was sent on was not executed.
+    fn sent_on(&mut self, connected: &Connected, error: &RedisError) -> Result<(), LedgerError> {
+        // A new connection says its password anew, and may lead to another server by the same name.
+        self.give_up();
+        let moved = error.kind() == ErrorKind::Server(ServerErrorKind::Moved);
+        match error.redirect_node().filter(|_| moved) {
+            Some((to, _)) if self.layout == StoreLayout::Cluster => {
+                self.primary.is_named(to, &connected.client);
+                Ok(())
+            }
+            Some(_) => {
+                Err(LedgerError("it is part of a cluster: write redis+cluster:// (or rediss+cluster://)".to_owned()))
+            }
+            None => Err(failed(error)),
+        }
     }
 }
 
 impl Ledger for RedisLedger {
     async fn sync(&mut self, call: &Sync) -> Result<Reply, LedgerError> {
         let said = self.run(call, None).await?;
-        read(&said).ok_or_else(|| LedgerError(format!("a reply that makes no sense: {}", shown(&said))))
+        let reply =
+            wire::read(&said).ok_or_else(|| LedgerError(format!("a reply that makes no sense: {}", shown(&said))))?;
+        if reply == Reply::Deposed {
+            self.give_up();
+        }
+        Ok(reply)
     }
 
     fn listen(&mut self, member: MemberId) -> mpsc::Receiver<StoreHint> {
         let (sender, receiver) = mpsc::channel(HINTS);
-        tokio::spawn(listen(self.client.clone(), member, sender));
+        tokio::spawn(listen(self.decides.subscribe(), member, sender));
         receiver
     }
 
     fn give_up(&mut self) {
-        self.connection = None;
+        self.connected = None;
+        self.primary.is_of_no_use();
     }
 }
 
-/// Passes on what is published for `member`, for as long as somebody wants to hear it. Connects anew as often as it must.
-async fn listen(client: Client, member: MemberId, sender: mpsc::Sender<StoreHint>) {
-    const PAUSE: Duration = Duration::from_millis(500);
-    let channels = Channels::of(member);
-    while !sender.is_closed() {
-        let (pushes, mut pushed) = mpsc::unbounded_channel();
-        let config = AsyncConnectionConfig::new().set_push_sender(pushes).set_connection_timeout(Some(CONNECT));
-        if let Ok(mut connection) = client.get_multiplexed_async_connection_with_config(&config).await
-            && connection.subscribe(&channels.all()).await.is_ok()
-        {
-            loop {
-                tokio::select! {
-                    () = sender.closed() => return,
-                    push = pushed.recv() => match push.map(|push| (push.kind, channels.hint(&push.data))) {
-                        Some((PushKind::Message, Some(told))) => drop(sender.try_send(told)),
-                        Some((PushKind::Disconnection, _)) | None => break,
-                        Some(_) => {}
-                    }
-                }
-            }
-        }
-        tokio::time::sleep(PAUSE).await;
-    }
+/// Whether two lead to the same server.
+fn is_same(one: &Client, other: &Client) -> bool {
+    one.get_connection_info().addr() == other.get_connection_info().addr()
 }
 
-// === impl Channels ===
-
-impl Channels {
-    fn of(member: MemberId) -> Self {
-        let (own, pools, pauses) =
-            (format!("{PREFIX}hint:{member}"), format!("{PREFIX}hints"), format!("{PREFIX}pauses"));
-        Self { member: member.to_string(), own, pools, pauses }
-    }
-
-    fn all(&self) -> [&str; 3] {
-        [&self.own, &self.pools, &self.pauses]
-    }
-
-    /// A message as it was pushed: its channel, and the name of a pool, or of the member that has told of a pause.
-    fn hint(&self, data: &[Value]) -> Option<StoreHint> {
-        let [channel, said] = data else { return None };
-        let text = |value: &Value| redis::from_redis_value_ref::<String>(value).ok();
-        let (channel, said) = (text(channel)?, text(said)?);
-        if channel == self.pauses {
-            return (said != self.member).then_some(StoreHint::Pauses);
-        }
-        Some(StoreHint::Pool { pool: said, turn: channel == self.own })
-    }
-}
-
-/// The beginning of what a store says, for people.
-fn shown(said: &[impl AsRef<str>]) -> String {
-    let words = said.iter().flat_map(|word| word.as_ref().chars().chain([' ']));
-    let shown: String = words.take(SHOWN).map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
-    shown.trim_end().to_owned()
-}
-
-/// What went wrong, without what was sent.
-fn failed(error: &RedisError) -> LedgerError {
-    let detail = error.detail().unwrap_or_default();
-    // Where in the script it happened is of no use to whoever runs the store.
-    let detail = detail.split(" script: ").next().unwrap_or_default();
-    LedgerError(match error.code() {
-        _ if error.is_io_error() => error.to_string(),
-        Some(code) => shown(&[code, detail]),
-        None => shown(&[error.category(), detail]),
-    })
-}
-
-/// Why there is no connection, and what can be done where that is for TLS.
-fn unconnected(error: &RedisError) -> LedgerError {
-    let LedgerError(said) = failed(error);
-    LedgerError(match tls_error(error) {
-        Some(rustls::Error::InvalidCertificate(_)) => format!(
-            "{said}: this machine's authorities are trusted, or else those in the file that SSL_CERT_FILE names, which has to \
-             have the one of the store"
-        ),
-        Some(_) => format!("no TLS: {said}: is it spoken on this port?"),
-        None => said,
-    })
-}
-
-/// What went wrong with TLS, wherever that is inside of `error`.
-fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
-    if let Some(found) = error.downcast_ref() {
-        return Some(found);
-    }
-    if let Some(shared) = error.downcast_ref::<Arc<dyn Error + Send + std::marker::Sync>>() {
-        return tls_error(&**shared);
-    }
-    match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
-        Some(inner) => tls_error(inner),
-        None => error.source().and_then(tls_error),
-    }
-}
-
-fn arguments(call: &Sync, given: Option<(Micros, &str)>) -> Vec<String> {
-    let or_empty = |value: Option<i64>| value.map(|value| value.to_string()).unwrap_or_default();
-    let extent = match call.extent {
-        Extent::Some => "some",
-        Extent::All => "all",
-        Extent::Leaving => "leaving",
-    };
-    let mut arguments = vec![
-        call.member.to_string(),
-        call.seq.to_string(),
-        call.epoch.map(|epoch| epoch.counter.to_string()).unwrap_or_default(),
-        call.epoch.map(|epoch| epoch.id.to_string()).unwrap_or_default(),
-        u8::from(call.leased).to_string(),
-        call.basis.map(|basis| basis.seq.to_string()).unwrap_or_default(),
-        or_empty(call.basis.map(|basis| basis.elapsed)),
-        call.terms.lease.to_string(),
-        call.terms.split.to_string(),
-        call.nonce.to_string(),
-        extent.to_owned(),
-        or_empty(given.map(|(time, _)| time)),
-        given.map(|(_, run)| run.to_owned()).unwrap_or_default(),
-        call.terms.division.to_string(),
-        call.pauses_known.to_string(),
-        call.pauses.len().to_string(),
-    ];
-    for Pause { name, left, cause } in &call.pauses {
-        arguments.extend([name.to_string(), left.to_string(), cause.as_str().to_owned()]);
-    }
-    for entry in &call.entries {
-        arguments.push(entry.pool.to_string());
-        let numbers = [
-            entry.limit.into(),
-            entry.per,
-            entry.settle,
-            entry.holds.into(),
-            entry.want.into(),
-            entry.cost.into(),
-            entry.need.into(),
-            entry.demand.into(),
-        ];
-        arguments.extend(numbers.map(|number| number.to_string()));
-        arguments.push(or_empty(entry.ends));
-    }
-    arguments
-}
-
-/// The script's reply; `None` if it is none.
-pub(super) fn read(said: &[String]) -> Option<Reply> {
-    let [word, rest @ ..] = said else { return None };
-    Some(match word.as_str() {
-        "done" => {
-            let [counter, id, learning, members, differing, entries, rest @ ..] = rest else { return None };
-            let (entries, rest) = chunks(entries, VALUES, rest)?;
-            let [pauses_known, pauses, rest @ ..] = rest else { return None };
-            let (pauses, _) = chunks(pauses, PAUSE_VALUES, rest)?;
-            let epoch = Epoch { counter: counter.parse().ok()?, id: id.parse().ok()? };
-            Reply::Done {
-                epoch,
-                learning: learning.parse().ok()?,
-                members: members.parse().ok()?,
-                differing: differing.parse().ok()?,
-                given: entries.map(given).collect::<Option<_>>()?,
-                pauses_known: pauses_known.parse().ok()?,
-                pauses: pauses.map(pause).collect::<Option<_>>()?,
-            }
-        }
-        "report" => Reply::Report,
-        "reset" => Reply::Reset,
-        "deposed" => Reply::Deposed,
-        "disagreed" => Reply::Disagreed(rest.first()?.parse().ok()?),
-        "ignored" => Reply::Ignored,
-        _ => return None,
-    })
-}
-
-/// So many groups of this many values, and what comes after them.
-fn chunks<'a>(
-    count: &str,
-    values: usize,
-    said: &'a [String],
-) -> Option<(impl Iterator<Item = &'a [String]>, &'a [String])> {
-    let count: usize = count.parse().ok()?;
-    let (chunks, rest) = said.split_at_checked(count.checked_mul(values)?)?;
-    Some((chunks.chunks(values), rest))
-}
-
-fn pause(values: &[String]) -> Option<Pause> {
-    let [name, left, cause] = values else { return None };
-    Some(Pause { name: name.as_str().into(), left: left.parse().ok()?, cause: PauseCause::read(cause) })
-}
-
-fn given(values: &[String]) -> Option<PoolGrant> {
-    let [holds, target, wanted, over, queued, limit, pace] = values else { return None };
-    Some(PoolGrant {
-        holds: holds.parse().ok()?,
-        target: target.parse().ok()?,
-        wanted: wanted == "1",
-        over: over == "1",
-        queued: queued == "1",
-        limit: limit.parse().ok()?,
-        pace: pace.parse().ok()?,
-    })
+/// Connects, and asks a server of a cluster for how long it goes on without the others.
+async fn connect(client: &Client, asked: Requirement) -> Result<(MultiplexedConnection, Requirement), LedgerError> {
+    let mut connection = client.get_multiplexed_async_connection().await.map_err(|error| unconnected(&error))?;
+    let Requirement::Cluster { node_timeout } = asked else { return Ok((connection, asked)) };
+    let mut ask = redis::cmd("CONFIG");
+    ask.arg("GET").arg("cluster-node-timeout");
+    // Not everybody may ask that.
+    let said: HashMap<String, u64> = ask.query_async(&mut connection).await.unwrap_or_default();
+    let node_timeout = said.values().max().map_or(node_timeout, |millis| Duration::from_millis(*millis));
+    Ok((connection, Requirement::Cluster { node_timeout }))
 }

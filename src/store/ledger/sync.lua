@@ -1,11 +1,12 @@
--- One call of a member: src/fleet/book.rs in Lua, and a test holds both to the same replies.
+-- One call of a member: src/fleet/book.rs in Lua, and a test holds both to the same replies. Comes after server.lua.
 --
 -- KEYS[1]  the ledger: one hash without an expiry, so that the epoch and the tokens are lost together or not at all
 -- KEYS[2]  members by the end of their leases. What is beside the ledger may be lost: tokens then move later, never twice.
 -- ARGV     1 member, 2 seq, 3 epoch's counter or '', 4 its id, 5 leased, 6 basis' seq or '', 7 its age, 8 lease, 9 split,
 --          10 nonce, 11 extent, 12 time or '', 13 run or '', 14 how it divides what is not lent, 15 the last change of pauses
---          that it knows, 16 how many pauses it tells of; for each of these: name, time that is left, cause; then for each
---          entry: pool, limit, per, settle, holds, want, cost, need, demand, ends or ''
+--          that it knows, 16 of how many replicas the server has to hear, or 'cluster' if it is to be part of one, 17 how many
+--          pauses it tells of; for each of these: name, time that is left, cause; then for each entry: pool, limit, per,
+--          settle, holds, want, cost, need, demand, ends or ''
 -- Returns  a word, and what belongs to it. Times are microseconds. Members bring their own scripts: what another one does not
 --          know of it leaves in place.
 local UNKNOWN, ON_THE_WAY, GUARD, LATEST, SOME = 400000, 100000, 500000, 2000000, 8
@@ -54,26 +55,26 @@ local function finish(reply)
   return reply
 end
 
-local wall, run
-if ARGV[12] ~= '' then
-  wall, run = tonumber(ARGV[12]), ARGV[13]
-else
-  local time = redis.call('TIME')
-  wall = tonumber(time[1]) * 1000000 + tonumber(time[2])
-  run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+if ARGV[12] ~= '' then wall, run, reign = tonumber(ARGV[12]), ARGV[13], nil end
+do
+  local refused = refusal(ARGV[16])
+  if refused then return refused end
 end
 
--- Begins an epoch if there is none, or if another process has taken over.
+-- Begins an epoch if there is none, if another process has taken over, or if this one was a replica meanwhile: what its
+-- primary did last may not have come.
 -- A call that comes late may begin an epoch more than once: these differ by the time.
 local id = (nonce + wall) % 2 ^ 32
 local f = get('f')
-if not f or f.run ~= run then
+if not f or f.run ~= run or f.reign and f.reign ~= reign then
   local counter = math.max(f and f.counter or 0, leased and known and known.counter or 0) + 1
   redis.call('DEL', ledger, leases)
   cache, written = {}, {}
+  local begins = split > 0 and stretched(split) + GUARD or 0
   f = { counter = counter, id = id, run = run, time = 0, wall = wall, resets = 0, lease = lease, lines = nonce, divisions = {},
-        claims = split + stretched(lease) + GUARD }
+        begins = begins, claims = begins + stretched(lease) + GUARD }
 end
+f.reign = reign
 put('f', f)
 if f.lease ~= lease then return finish({ 'disagreed', tostring(f.lease) }) end
 
@@ -92,6 +93,9 @@ do
   end
   f.time = f.time + math.min(passed, math.max(most, 0))
 end
+-- Up to then the server whose place this one has taken may answer, and lend what this one would.
+local left = (f.begins or 0) - f.time
+if left > 0 then return finish({ 'not-yet', string.format('%.0f', left) }) end
 if known and leased and known.counter > f.counter then
   if f.time >= f.claims then return finish({ 'deposed' }) end
   f.counter, f.id = known.counter + 1, id
@@ -196,7 +200,7 @@ end
 -- What may be said, and by whom.
 row = get('m:' .. member)
 local entries, new, unknown = {}, not known, false
-for at = 17 + 3 * tonumber(ARGV[16]), #ARGV, 10 do
+for at = 18 + 3 * tonumber(ARGV[17]), #ARGV, 10 do
   local entry = { pool = ARGV[at], limit = tonumber(ARGV[at + 1]), per = tonumber(ARGV[at + 2]),
     settle = tonumber(ARGV[at + 3]), holds = tonumber(ARGV[at + 4]), want = tonumber(ARGV[at + 5]),
     cost = tonumber(ARGV[at + 6]), need = tonumber(ARGV[at + 7]), demand = tonumber(ARGV[at + 8]),
@@ -232,7 +236,7 @@ end
 f.pauses = f.pauses or 0
 local news = {}
 do
-  local known, told, changed = same and tonumber(ARGV[15]) or 0, tonumber(ARGV[16]), false
+  local known, told, changed = same and tonumber(ARGV[15]) or 0, tonumber(ARGV[17]), false
   local pauses = (known < f.pauses or told > 0) and get('pauses') or {}
   if known < f.pauses then
     for name, pause in pairs(pauses) do
@@ -248,7 +252,7 @@ do
       if pause.ends + lease > now then count = count + 1 else pauses[name] = nil end
     end
   end
-  for at = 17, 14 + 3 * told, 3 do
+  for at = 18, 15 + 3 * told, 3 do
     local name, left = ARGV[at], tonumber(ARGV[at + 1])
     local before = pauses[name]
     local runs = before and not before.ended and before.ends > now

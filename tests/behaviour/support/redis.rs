@@ -8,7 +8,7 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempDir};
 
 use super::{Andante, eventually, tls::Leaf};
 
@@ -16,6 +16,9 @@ use super::{Andante, eventually, tls::Leaf};
 pub(crate) struct Redis {
     process: Child,
     address: SocketAddr,
+    args: Vec<String>,
+    /// Where it writes what it has to; gone when it is dropped.
+    _folder: TempDir,
     /// Its certificate and key, if it speaks nothing but TLS.
     tls: Option<NamedTempFile>,
 }
@@ -23,17 +26,53 @@ pub(crate) struct Redis {
 impl Redis {
     /// Starts one on a free port.
     pub(crate) fn start() -> Self {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let redis = Self { process: Self::launch(address, None), address, tls: None };
-        redis.wait();
-        redis
+        Self::start_with(&[])
+    }
+
+    /// The same, with other arguments.
+    pub(crate) fn start_with(args: &[&str]) -> Self {
+        Self::begin(args, None)
     }
 
     /// One that speaks nothing but TLS, and shows `leaf`.
     pub(crate) fn secure(leaf: &Leaf) -> Self {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let file = leaf.file();
-        let redis = Self { process: Self::launch(address, Some(&file)), address, tls: Some(file) };
+        Self::begin(&[], Some(leaf.file()))
+    }
+
+    /// A Sentinel, which watches over `server` and its replicas: two of them suffice to replace it.
+    pub(crate) fn sentinel(server: &Self) -> Self {
+        let (folder, address) = (TempDir::new().unwrap(), free());
+        let file = folder.path().join("sentinel.conf");
+        let watched = format!("{} {}", server.address.ip(), server.address.port());
+        let settings = format!(
+            "bind 127.0.0.1\nport {}\ndir {}\nsentinel monitor main {watched} 2\nsentinel down-after-milliseconds main \
+             1000\nsentinel failover-timeout main 10000\nsentinel parallel-syncs main 2\n",
+            address.port(),
+            folder.path().display()
+        );
+        std::fs::write(&file, settings).unwrap();
+        let args = vec![file.to_str().unwrap().to_owned(), "--sentinel".to_owned()];
+        Self::run(address, args, folder, None)
+    }
+
+    fn begin(args: &[&str], tls: Option<NamedTempFile>) -> Self {
+        let (folder, address) = (TempDir::new().unwrap(), free());
+        let (port, place) = (address.port().to_string(), folder.path().to_str().unwrap().to_owned());
+        let mut all = vec!["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", &place];
+        let file = tls.as_ref().map(|file| file.path().to_str().unwrap().to_owned());
+        match &file {
+            None => all.extend(["--port", &port]),
+            Some(file) => {
+                all.extend(["--port", "0", "--tls-port", &port, "--tls-auth-clients", "no"]);
+                all.extend(["--tls-cert-file", file, "--tls-key-file", file]);
+            }
+        }
+        let args = all.into_iter().chain(args.iter().copied()).map(str::to_owned).collect();
+        Self::run(address, args, folder, tls)
+    }
+
+    fn run(address: SocketAddr, args: Vec<String>, folder: TempDir, tls: Option<NamedTempFile>) -> Self {
+        let redis = Self { process: Self::launch(&args), address, args, _folder: folder, tls };
         redis.wait();
         redis
     }
@@ -67,33 +106,28 @@ impl Redis {
 
     /// Starts it again, empty.
     pub(crate) fn restart(&mut self) {
-        self.process = Self::launch(self.address, self.tls.as_ref());
+        self.process = Self::launch(&self.args);
         self.wait();
     }
 
-    /// What it answers to a command without arguments.
+    /// What it answers to a command, whose arguments have no spaces in them.
     pub(crate) fn ask(&self, command: &str) -> Option<String> {
         let mut stream = TcpStream::connect(self.address).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
         stream.write_all(format!("{command}\r\n").as_bytes()).ok()?;
-        let mut answer = [0; 1024];
+        let mut answer = [0; 1 << 14];
         let read = stream.read(&mut answer).ok()?;
         Some(String::from_utf8_lossy(&answer[..read]).into_owned())
     }
 
-    fn launch(address: SocketAddr, tls: Option<&NamedTempFile>) -> Child {
-        let (mut command, port) = (Command::new("redis-server"), address.port().to_string());
-        command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
-        match tls.map(|file| file.path().to_str().unwrap()) {
-            None => command.args(["--port", &port]),
-            Some(file) => command.args(["--port", "0", "--tls-port", &port, "--tls-auth-clients", "no"]).args([
-                "--tls-cert-file",
-                file,
-                "--tls-key-file",
-                file,
-            ]),
-        };
-        command.stdout(Stdio::null()).spawn().expect("redis-server (Debian package redis-server) is there")
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn launch(args: &[String]) -> Child {
+        let mut command = Command::new("redis-server");
+        command.args(args).stdout(Stdio::null());
+        command.spawn().expect("redis-server (Debian package redis-server) is there")
     }
 
     fn wait(&self) {
@@ -103,6 +137,11 @@ impl Redis {
             eventually("the Redis", || self.ask("PING").filter(|answer| answer.starts_with("+PONG")));
         }
     }
+}
+
+/// An address of loopback that nobody listens at.
+fn free() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 impl Drop for Redis {

@@ -3,6 +3,7 @@
 mod fault;
 mod paused;
 mod process;
+mod stores;
 mod streams;
 mod talk;
 
@@ -15,20 +16,23 @@ use std::{
 };
 
 pub(super) use self::fault::{Fault, Wrong};
-use self::{paused::Pauses, process::Process, streams::Streams};
+use self::{
+    paused::Pauses,
+    process::Process,
+    stores::{Place, Stores},
+    streams::Streams,
+};
 use crate::{
     clock::Instant,
-    fleet::{
-        Book, Division, Floor, Lease, Member, MemberId, Micros, Reply, SharedPauses, StoreDown, Sync, Terms, micros,
-    },
+    fleet::{Division, Floor, Lease, Member, MemberId, Micros, Reply, SharedPauses, StoreDown, Sync, Terms, micros},
     limit::{Budget, Charge, LimitSpec, MarginSpec, Unit},
 };
 
 #[derive(Debug)]
 enum Event {
     Wake(usize),
-    /// The last is when it was sent.
-    Execute(usize, u32, Box<Sync>, Micros),
+    /// By which store, and when it was sent.
+    Execute(usize, u32, Box<Sync>, Place, Micros),
     /// The last is until when whoever hears it is to pause.
     Reply(usize, u32, u64, Reply, Micros),
     Arrive(u32),
@@ -57,10 +61,7 @@ pub(super) struct World {
     ends: Micros,
     faults: Vec<Fault>,
     wrong: Option<Wrong>,
-    book: Book,
-    run: u64,
-    wall: Micros,
-    frozen_until: Micros,
+    stores: Stores,
     processes: Vec<Process>,
     names: u64,
     down: StoreDown,
@@ -99,10 +100,7 @@ impl World {
             ends: 0,
             faults: faults.to_vec(),
             wrong,
-            book: Book::default(),
-            run: 1,
-            wall: 1_700_000_000 * S,
-            frozen_until: 0,
+            stores: Stores::new(),
             processes: Vec::new(),
             names: seed << 20,
             down: StoreDown::Wait,
@@ -124,7 +122,10 @@ impl World {
         world.rtt = world.pick(&[MS, 5 * MS, 40 * MS]);
         world.ends = 25 * S + world.below(20 * S) + 3 * world.per;
         if world.below(10) < 7 {
-            world.book = Book::declared_new("1", world.wall, LEASE, 7);
+            world.stores.declare_new();
+        }
+        if faults.contains(&Fault::Failover) {
+            world.stores.split = world.pick(&[2 * S, 5 * S, 16 * S]);
         }
         let processes = world.pick(&[2, 2, 3, 4]);
         let floors = matches!(wrong, Some(Wrong::SeatedAtOnce | Wrong::LendsFloors)) || world.below(3) == 0;
@@ -164,7 +165,7 @@ impl World {
         self.what.retain(|_, event| !matches!(event, Event::Demand(_)));
         self.processes.iter_mut().for_each(|process| process.greedy = true);
         self.ends += 10 * self.per;
-        self.book = Book::declared_new("1", self.wall, LEASE, 7);
+        self.stores.declare_new();
         self
     }
 
@@ -238,7 +239,7 @@ impl World {
         match event {
             Event::Wake(at) if self.processes[at].wakes_at == now => self.wake(at),
             Event::Wake(_) => {}
-            Event::Execute(at, life, call, sent) => self.execute(at, life, *call, sent),
+            Event::Execute(at, life, call, place, sent) => self.execute(at, life, *call, place, sent),
             Event::Reply(at, life, seq, reply, paused) => self.replied(at, life, seq, reply, paused),
             Event::PauseHint(at) => {
                 let process = &mut self.processes[at];
@@ -302,7 +303,8 @@ impl World {
 
     fn process(&mut self, life: u32) -> Process {
         let lease = Lease::new(self.down).holding(self.streams.hold());
-        let terms = Terms { lease: LEASE, split: 0, division: Division::default() };
+        let split = if self.wrong == Some(Wrong::NoSplit) { 0 } else { self.stores.split };
+        let terms = Terms { lease: LEASE, split, division: Division::default() };
         let now = self.now;
         let faster = if self.faults.contains(&Fault::Rate) { self.below(200) - 100 } else { 0 };
         let way = if self.faults.contains(&Fault::Way) { self.pick(&[MS, 5 * MS, 40 * MS, 120 * MS]) } else { 3 * MS };
@@ -329,6 +331,8 @@ impl World {
             obliged: 0,
             way,
             cut_until: 0,
+            place: Place::Now,
+            parted_until: 0,
             stops: false,
             stopped_until: 0,
             starts_at: 0,

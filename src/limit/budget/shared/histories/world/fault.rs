@@ -1,7 +1,7 @@
 //! What goes wrong in a history, and the rules that can be left out.
 
-use super::{LEASE, S, World};
-use crate::fleet::{Book, Micros};
+use super::{S, World};
+use crate::fleet::Micros;
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub(in super::super) enum Fault {
     Way,
     /// The system stops a member that waits for a reply. It reads that when it goes on, and is cut off.
     Stop,
+    /// Another store takes the place of the one that counts, which goes on answering for a while.
+    Failover,
     /// The API asks a member for a pause.
     Refused,
 }
@@ -61,16 +63,31 @@ pub(in super::super) enum Wrong {
     NoHold,
     /// Who is cut off goes on with what it holds of an in-flight limit.
     NoLease,
+    /// A store opens as if the one whose place it has taken answered no more.
+    NoSplit,
+    /// A store that counts again goes on with what it knew, if it is the same process.
+    KeepsItsName,
 }
 
 // === impl Fault ===
 
 impl Fault {
-    pub(in super::super) const ALL: [Self; 9] =
-        [Self::Net, Self::Crash, Self::Cut, Self::Flush, Self::Jump, Self::Freeze, Self::Rate, Self::Way, Self::Stop];
+    pub(in super::super) const ALL: [Self; 10] = [
+        Self::Failover,
+        Self::Net,
+        Self::Crash,
+        Self::Cut,
+        Self::Flush,
+        Self::Jump,
+        Self::Freeze,
+        Self::Rate,
+        Self::Way,
+        Self::Stop,
+    ];
 
     /// The same, and an API that asks for pauses.
-    pub(in super::super) const ALL_AND_PAUSES: [Self; 10] = [
+    pub(in super::super) const ALL_AND_PAUSES: [Self; 11] = [
+        Self::Failover,
         Self::Net,
         Self::Crash,
         Self::Cut,
@@ -87,7 +104,7 @@ impl Fault {
 // === impl Wrong ===
 
 impl Wrong {
-    pub(in super::super) const ALL: [Self; 10] = [
+    pub(in super::super) const ALL: [Self; 11] = [
         Self::LeaseFromReply,
         Self::OpensAtOnce,
         Self::GivesSpent,
@@ -98,6 +115,7 @@ impl Wrong {
         Self::NoWindowAfterDeath,
         Self::SeatedAtOnce,
         Self::LendsFloors,
+        Self::NoSplit,
     ];
 
     /// Those of limits on how many requests are under way.
@@ -149,19 +167,20 @@ impl World {
                     now + if long { 9 * S + self.below(20 * S) } else { S + self.below(8 * S) };
             }
             Fault::Flush => {
-                self.run += 1;
                 self.pauses_forgotten();
-                self.book = Book::default();
+                self.stores.forget();
                 if self.wrong == Some(Wrong::OpensAtOnce) {
-                    self.book = Book::declared_new(&self.run.to_string(), self.wall + now, LEASE, 9);
+                    self.stores.declare_new();
                 }
-                self.frozen_until = now + self.below(2) * self.below(6 * S);
+                self.stores.frozen_until = now + self.below(2) * self.below(6 * S);
             }
+            Fault::Failover => self.fail_over(),
             Fault::Jump => {
                 self.clock_was_set();
-                self.wall += self.pick(&[-3600 * S, -5 * S, 3 * S, 60 * S, 3600 * S]);
+                let by = self.pick(&[-3600 * S, -5 * S, 3 * S, 60 * S, 3600 * S]);
+                self.stores.wall += by;
             }
-            Fault::Freeze => self.frozen_until = now + S + self.below(20 * S),
+            Fault::Freeze => self.stores.frozen_until = now + S + self.below(20 * S),
             Fault::Stop => self.processes[at].stops = true,
             Fault::Refused => self.refuse(at),
             Fault::Net | Fault::Rate | Fault::Way => {}

@@ -1,5 +1,6 @@
 //! One process of a fleet, with a clock of its own.
 
+use super::Place;
 use crate::{
     clock::Instant,
     fleet::{Entry, Lease, Member, Micros, SharedPauses},
@@ -36,6 +37,10 @@ pub(super) struct Process {
     /// The shortest way to the API.
     pub(super) way: Micros,
     pub(super) cut_until: Micros,
+    /// The store that it takes for the one that counts.
+    pub(super) place: Place,
+    /// Until when it reaches no other one than the one before.
+    pub(super) parted_until: Micros,
     /// The system stops it when it waits for the next reply; up to when it does.
     pub(super) stops: bool,
     pub(super) stopped_until: Micros,

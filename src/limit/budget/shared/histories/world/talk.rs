@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Event, Fault, LEASE, MS, S, World, Wrong, streams::POOL};
+use super::{Event, Fault, LEASE, MS, Place, S, World, Wrong, streams::POOL};
 use crate::{
     clock::Instant,
     fleet::{Extent, Micros, Mode, Reply, ReplyOutcome, Sync, WakeUp},
@@ -40,6 +40,7 @@ impl World {
             process.budget.unheard(local, &entries);
             process.pauses.unheard();
             (process.next_look, process.not_before) = (now, now + 10 * MS);
+            process.place = Place::Now;
         }
         let mut leave = Vec::new();
         // One by one, where how many are under way is limited: the next one sees this one.
@@ -143,34 +144,35 @@ impl World {
         let (life, cut) = (process.life, process.cut_until > now);
         self.tell(|| format!("{at} says {} {:?} {:?} {:?}", call.seq, call.extent, call.entries, call.pauses));
         self.with_the_last_pause(&mut said);
+        let place = self.place_of(at);
         let way = self.rtt / 2 + self.below(self.rtt);
         if cut || net && self.below(33) == 0 {
             return;
         }
         if net && self.below(25) == 0 {
             let late = now + S / 2 + self.below(24 * S);
-            return self.at(late, Event::Execute(at, life, Box::new(said), now));
+            return self.at(late, Event::Execute(at, life, Box::new(said), place, now));
         }
         if net && self.below(25) == 0 {
             let mut twice = said.clone();
             twice.seq += u64::from(wrong == Some(Wrong::NoSeq));
             let late = now + self.below(20 * S);
-            self.at(late, Event::Execute(at, u32::MAX, Box::new(twice), now));
+            self.at(late, Event::Execute(at, u32::MAX, Box::new(twice), place, now));
         }
-        self.at(now + way, Event::Execute(at, life, Box::new(said), now));
+        self.at(now + way, Event::Execute(at, life, Box::new(said), place, now));
     }
 
-    pub(super) fn execute(&mut self, at: usize, life: u32, call: Sync, sent: Micros) {
+    pub(super) fn execute(&mut self, at: usize, life: u32, call: Sync, place: Place, sent: Micros) {
         let now = self.now;
-        if self.frozen_until > now {
-            let later = self.frozen_until + self.below(MS);
-            return self.at(later, Event::Execute(at, life, Box::new(call), sent));
+        if place == Place::Now && self.stores.frozen_until > now {
+            let later = self.stores.frozen_until + self.below(MS);
+            return self.at(later, Event::Execute(at, life, Box::new(call), place, sent));
         }
-        let (reply, hints) = self.book.sync(&call, self.wall + now, &self.run.to_string());
-        assert!(self.book.is_sound(), "{:?}", self.book);
-        self.tell(|| format!("the store hears {} of {at} and says {reply:?}", call.seq));
+        let Some((reply, hints)) = self.stores.execute(&call, place, now) else { return };
+        self.tell(|| format!("the store ({place:?}) hears {} of {at} and says {reply:?}", call.seq));
         let net = self.faults.contains(&Fault::Net);
-        let paused = if matches!(reply, Reply::Done { .. }) { self.stored_pauses(&call, sent) } else { 0 };
+        let counts = place == Place::Now && matches!(reply, Reply::Done { .. });
+        let paused = if counts { self.stored_pauses(&call, sent) } else { 0 };
         for hint in hints {
             let (member, in_flight, event): (_, _, fn(usize, u32) -> Event) = match hint {
                 WakeUp::Pool { member, pool } => (member, &*pool == POOL, Event::Hint),
@@ -254,6 +256,7 @@ impl World {
                 process.budget.unheard(local, &entries);
                 process.pauses.unheard();
                 process.not_before = now + S / 2;
+                process.place = Place::Now;
             }
         }
         let process = &mut self.processes[at];

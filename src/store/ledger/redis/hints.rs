@@ -1,0 +1,81 @@
+//! What is published for a member, by the server that decides.
+
+use std::time::Duration;
+
+use redis::{AsyncConnectionConfig, Client, PushKind, Value};
+use tokio::sync::{mpsc, watch};
+
+use super::{CONNECT, PREFIX};
+use crate::{fleet::MemberId, store::StoreHint};
+
+/// Where a member is told that it is to call.
+struct Channels {
+    member: String,
+    own: String,
+    pools: String,
+    pauses: String,
+}
+
+/// Passes on what is published for `member` by the server that `decides`, for as long as somebody wants to hear it. Connects
+/// anew as often as it must, and follows to another server.
+pub(super) async fn listen(
+    mut decides: watch::Receiver<Option<Client>>,
+    member: MemberId,
+    sender: mpsc::Sender<StoreHint>,
+) {
+    const PAUSE: Duration = Duration::from_millis(500);
+    let channels = Channels::of(member);
+    loop {
+        let known = tokio::select! {
+            () = sender.closed() => return,
+            known = decides.wait_for(Option::is_some) => known.map(|client| client.clone()),
+        };
+        let Ok(Some(client)) = known else { return };
+        let (pushes, mut pushed) = mpsc::unbounded_channel();
+        let config = AsyncConnectionConfig::new().set_push_sender(pushes).set_connection_timeout(Some(CONNECT));
+        if let Ok(mut connection) = client.get_multiplexed_async_connection_with_config(&config).await
+            && connection.subscribe(&channels.all()).await.is_ok()
+        {
+            loop {
+                tokio::select! {
+                    () = sender.closed() => return,
+                    changed = decides.changed() => match changed {
+                        Ok(()) => break,
+                        Err(_) => return,
+                    },
+                    push = pushed.recv() => match push.map(|push| (push.kind, channels.hint(&push.data))) {
+                        Some((PushKind::Message, Some(told))) => drop(sender.try_send(told)),
+                        Some((PushKind::Disconnection, _)) | None => break,
+                        Some(_) => {}
+                    }
+                }
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+// === impl Channels ===
+
+impl Channels {
+    fn of(member: MemberId) -> Self {
+        let (own, pools, pauses) =
+            (format!("{PREFIX}hint:{member}"), format!("{PREFIX}hints"), format!("{PREFIX}pauses"));
+        Self { member: member.to_string(), own, pools, pauses }
+    }
+
+    fn all(&self) -> [&str; 3] {
+        [&self.own, &self.pools, &self.pauses]
+    }
+
+    /// A message as it was pushed: its channel, and the name of a pool, or of the member that has told of a pause.
+    fn hint(&self, data: &[Value]) -> Option<StoreHint> {
+        let [channel, said] = data else { return None };
+        let text = |value: &Value| redis::from_redis_value_ref::<String>(value).ok();
+        let (channel, said) = (text(channel)?, text(said)?);
+        if channel == self.pauses {
+            return (said != self.member).then_some(StoreHint::Pauses);
+        }
+        Some(StoreHint::Pool { pool: said, turn: channel == self.own })
+    }
+}

@@ -1,0 +1,116 @@
+//! A call as the script is told it, and its reply.
+
+use super::primary::Requirement;
+use crate::fleet::{Epoch, Extent, Micros, Pause, PauseCause, PoolGrant, Reply, Sync, micros};
+
+/// So many values are said of each pool in a reply, and of each pause in a call or a reply.
+const VALUES: usize = 7;
+const PAUSE_VALUES: usize = 3;
+
+/// What the script is told of a call; `server` is what the server has to be. `given` is what it is to believe instead of its
+/// own time and process.
+pub(super) fn arguments(call: &Sync, server: Requirement, given: Option<(Micros, &str)>) -> Vec<String> {
+    let or_empty = |value: Option<i64>| value.map(|value| value.to_string()).unwrap_or_default();
+    let extent = match call.extent {
+        Extent::Some => "some",
+        Extent::All => "all",
+        Extent::Leaving => "leaving",
+    };
+    let mut arguments = vec![
+        call.member.to_string(),
+        call.seq.to_string(),
+        call.epoch.map(|epoch| epoch.counter.to_string()).unwrap_or_default(),
+        call.epoch.map(|epoch| epoch.id.to_string()).unwrap_or_default(),
+        u8::from(call.leased).to_string(),
+        call.basis.map(|basis| basis.seq.to_string()).unwrap_or_default(),
+        or_empty(call.basis.map(|basis| basis.elapsed)),
+        call.terms.lease.to_string(),
+        call.terms.split.max(micros(server.split())).to_string(),
+        call.nonce.to_string(),
+        extent.to_owned(),
+        or_empty(given.map(|(time, _)| time)),
+        given.map(|(_, run)| run.to_owned()).unwrap_or_default(),
+        call.terms.division.to_string(),
+        call.pauses_known.to_string(),
+        server.to_string(),
+        call.pauses.len().to_string(),
+    ];
+    for Pause { name, left, cause } in &call.pauses {
+        arguments.extend([name.to_string(), left.to_string(), cause.as_str().to_owned()]);
+    }
+    for entry in &call.entries {
+        arguments.push(entry.pool.to_string());
+        let numbers = [
+            entry.limit.into(),
+            entry.per,
+            entry.settle,
+            entry.holds.into(),
+            entry.want.into(),
+            entry.cost.into(),
+            entry.need.into(),
+            entry.demand.into(),
+        ];
+        arguments.extend(numbers.map(|number| number.to_string()));
+        arguments.push(or_empty(entry.ends));
+    }
+    arguments
+}
+
+/// The script's reply; `None` if it is none.
+pub(in super::super) fn read(said: &[String]) -> Option<Reply> {
+    let [word, rest @ ..] = said else { return None };
+    Some(match word.as_str() {
+        "done" => {
+            let [counter, id, learning, members, differing, entries, rest @ ..] = rest else { return None };
+            let (entries, rest) = chunks(entries, VALUES, rest)?;
+            let [pauses_known, pauses, rest @ ..] = rest else { return None };
+            let (pauses, _) = chunks(pauses, PAUSE_VALUES, rest)?;
+            let epoch = Epoch { counter: counter.parse().ok()?, id: id.parse().ok()? };
+            Reply::Done {
+                epoch,
+                learning: learning.parse().ok()?,
+                members: members.parse().ok()?,
+                differing: differing.parse().ok()?,
+                given: entries.map(given).collect::<Option<_>>()?,
+                pauses_known: pauses_known.parse().ok()?,
+                pauses: pauses.map(pause).collect::<Option<_>>()?,
+            }
+        }
+        "report" => Reply::Report,
+        "reset" => Reply::Reset,
+        "deposed" => Reply::Deposed,
+        "not-yet" => Reply::NotYet(rest.first()?.parse().ok()?),
+        "disagreed" => Reply::Disagreed(rest.first()?.parse().ok()?),
+        "ignored" => Reply::Ignored,
+        _ => return None,
+    })
+}
+
+/// So many groups of this many values, and what comes after them.
+fn chunks<'a>(
+    count: &str,
+    values: usize,
+    said: &'a [String],
+) -> Option<(impl Iterator<Item = &'a [String]>, &'a [String])> {
+    let count: usize = count.parse().ok()?;
+    let (chunks, rest) = said.split_at_checked(count.checked_mul(values)?)?;
+    Some((chunks.chunks(values), rest))
+}
+
+fn pause(values: &[String]) -> Option<Pause> {
+    let [name, left, cause] = values else { return None };
+    Some(Pause { name: name.as_str().into(), left: left.parse().ok()?, cause: PauseCause::read(cause) })
+}
+
+fn given(values: &[String]) -> Option<PoolGrant> {
+    let [holds, target, wanted, over, queued, limit, pace] = values else { return None };
+    Some(PoolGrant {
+        holds: holds.parse().ok()?,
+        target: target.parse().ok()?,
+        wanted: wanted == "1",
+        over: over == "1",
+        queued: queued == "1",
+        limit: limit.parse().ok()?,
+        pace: pace.parse().ok()?,
+    })
+}
