@@ -88,6 +88,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 const GAP: Duration = Duration::from_millis(2);
 /// A store that has forgotten asks for a report, and may not know it: more replies in a row that lead to nothing are failures.
 const ASTRAY: u32 = 2;
+/// As the store's scripts have it.
+const UNKNOWN: Duration = Duration::from_millis(400);
 /// So many pools are spoken of in one call, unless everything has to be reported.
 const MOST: usize = 500;
 /// While the store does not answer, lanes look this often at what may leave.
@@ -276,8 +278,14 @@ impl<L: Ledger> FleetMember<L> {
             let problem = "it lets this andante begin anew, report or repeat itself, and no more";
             return self.failed(heard, &[], &LedgerError(problem.to_owned()));
         }
-        if matches!(self.member.mode(), Mode::Learning(_)) {
-            self.next_beat = self.next_beat.min(heard + Duration::from_secs(1));
+        match self.member.mode() {
+            Mode::Learning(_) => self.next_beat = self.next_beat.min(heard + Duration::from_secs(1)),
+            // Between two calls of somebody whom it does not know yet no more time passes for it.
+            Mode::NotYet(left) => {
+                let soon = heard + left.min(UNKNOWN);
+                (self.next_beat, self.not_before) = (self.next_beat.min(soon), soon);
+            }
+            _ => {}
         }
         {
             let mut last = self.report.last.lock();

@@ -107,7 +107,7 @@ impl FromStr for StoreUrl {
             StoreLayout::Single => ("", tail),
             StoreLayout::Sentinel => {
                 let path = tail.strip_prefix('/').ok_or(())?;
-                path.split_at(path.find('/').unwrap_or(path.len()))
+                path.split_at(path.find(['/', '?', '#']).unwrap_or(path.len()))
             }
             // A cluster has no numbered databases.
             StoreLayout::Cluster => ("", tail.strip_prefix('/').unwrap_or(tail)),

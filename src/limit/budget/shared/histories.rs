@@ -63,8 +63,9 @@ fn no_more_are_under_way_than_there_are_tokens() {
     }
     for wrong in Wrong::OF_IN_FLIGHT {
         let mut seeds = 0..histories(1000);
-        let found = seeds
-            .find(|seed| World::random(*seed, &Fault::ALL, Some(wrong)).with_in_flight().saturated().run().is_some());
+        let found = seeds.find(|seed| {
+            World::random(*seed, &Fault::ALL[1..], Some(wrong)).with_in_flight().saturated().run().is_some()
+        });
         assert!(found.is_some(), "{wrong:?} breaks nothing");
     }
 }
@@ -98,8 +99,9 @@ fn a_rule_that_is_left_out_is_found_out() {
     let count = histories(1000);
     let counted = number("HISTORIES").is_some();
     for wrong in Wrong::ALL {
-        let mut broken =
-            (0..count).filter(|seed| World::random(*seed, &Fault::ALL, Some(wrong)).run().is_some()).peekable();
+        // Where the store is replaced, members are silent more often, and what else is wrong shows more seldom.
+        let faults = if wrong == Wrong::NoSplit { &Fault::ALL[..] } else { &Fault::ALL[1..] };
+        let mut broken = (0..count).filter(|seed| World::random(*seed, faults, Some(wrong)).run().is_some()).peekable();
         let first = broken.peek().copied();
         assert!(first.is_some(), "{wrong:?} breaks nothing");
         if counted {

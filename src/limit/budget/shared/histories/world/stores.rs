@@ -112,14 +112,16 @@ impl World {
 
     /// Which store a call of this process goes to. Sentinels may tell of one that is no longer there.
     pub(super) fn place_of(&mut self, at: usize) -> Place {
+        if !self.stores.goes_on(self.now) && self.processes[at].place == Place::Now {
+            return Place::Now;
+        }
         let turns = self.below(12);
-        let goes_on = self.stores.goes_on(self.now);
         let parted = self.processes[at].parted_until > self.now;
         let process = &mut self.processes[at];
         process.place = match (process.place, turns) {
             _ if parted => Place::Before,
             (Place::Before, 0..3) => Place::Now,
-            (Place::Now, 0) if goes_on => Place::Before,
+            (Place::Now, 0) => Place::Before,
             (place, _) => place,
         };
         process.place
