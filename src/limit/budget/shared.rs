@@ -5,6 +5,8 @@ mod histories;
 mod in_flight;
 mod limit_share;
 #[cfg(test)]
+mod scale;
+#[cfg(test)]
 mod tests;
 
 use std::{sync::Arc, time::Duration};

@@ -1,6 +1,7 @@
 //! Held to the same replies: the book in Rust, and the script in a Redis that is started for this.
 
 mod server;
+mod throughput;
 
 use std::{
     io::{Read as _, Write as _},

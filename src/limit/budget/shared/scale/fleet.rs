@@ -1,0 +1,390 @@
+//! Many members with many lanes each, one store that takes its time for each call, and the network between them.
+
+mod talk;
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, BinaryHeap, HashMap, VecDeque},
+    fmt,
+    time::Duration,
+};
+
+use crate::{
+    clock::Instant,
+    fleet::{
+        Book, Division, Entry, Extent, Lease, Member, MemberId, Micros, Mode, Reply, ReplyOutcome, StoreDown, Sync,
+        Terms, WakeUp, micros,
+    },
+    limit::{Budget, Charge, Cost, LimitSpec, MarginSpec, Scope},
+};
+
+/// What is modelled.
+#[derive(Clone)]
+pub(super) struct Shape {
+    pub(super) members: usize,
+    pub(super) lanes: usize,
+    /// How many of the lanes each member uses.
+    pub(super) each: usize,
+    pub(super) limit: LimitSpec,
+    /// What is asked for, relative to all limits; more than there is if that is not said.
+    pub(super) load: Option<f64>,
+    /// What is not counted in the beginning, and how long it lasts in all.
+    pub(super) warm: Duration,
+    pub(super) length: Duration,
+    /// When another store takes the place of the one there is.
+    pub(super) replaced_at: Option<Duration>,
+}
+
+/// What came of it.
+pub(super) struct Outcome {
+    /// The part of all limits that was used.
+    pub(super) used: f64,
+    /// The same of the lane that used the least.
+    least: f64,
+    /// Calls of each member in a second, and pools in each of them.
+    pub(super) calls: f64,
+    entries: f64,
+    /// Slots for each call.
+    slots: f64,
+    /// How much of its time the store works, and the longest that a call had to wait for it.
+    busy: f64,
+    line: Micros,
+    /// How many messages the store sends in a second.
+    messages: f64,
+    /// Bytes to and from the store in a second.
+    bytes: f64,
+}
+
+/// One lane at one member.
+struct MemberLane {
+    lane: usize,
+    budget: Budget,
+    waiting: u64,
+    wakes_at: Micros,
+    due: Micros,
+}
+
+struct Process {
+    member: Member,
+    lanes: Vec<MemberLane>,
+    due: BTreeSet<(Micros, usize)>,
+    under_way: Option<Spoken>,
+    reports: bool,
+    next_beat: Micros,
+    not_before: Micros,
+    wakes_at: Micros,
+}
+
+/// A call whose reply is waited for.
+struct Spoken {
+    seq: u64,
+    sent: Micros,
+    /// What was said of which lanes.
+    lanes: Vec<(usize, usize)>,
+    entries: Vec<Entry>,
+}
+
+enum Event {
+    /// A request comes to a lane of a member, or one may leave.
+    Request(usize, usize),
+    Slot(usize, usize),
+    Talk(usize),
+    Execute(usize, Box<Sync>),
+    Reply(usize, u64, Box<Reply>),
+    Arrive(usize),
+    Answer(usize, usize, Charge, Micros),
+    Hint(usize, usize, bool),
+    Replaced,
+}
+
+/// All of it.
+pub(super) struct Fleet {
+    shape: Shape,
+    dice: u64,
+    now: Micros,
+    count: u64,
+    events: BinaryHeap<Reverse<(Micros, u64)>>,
+    what: HashMap<u64, Event>,
+    book: Book,
+    run: u32,
+    /// The store works on something until then; it answers nobody before that.
+    busy_until: Micros,
+    worked: Micros,
+    line: Micros,
+    processes: Vec<Process>,
+    numbers: HashMap<MemberId, usize>,
+    /// Who uses each lane: the member, and the lane's place among its own.
+    users: Vec<Vec<(usize, usize)>>,
+    arrived: Vec<VecDeque<Micros>>,
+    accepted: Vec<u64>,
+    calls: u64,
+    entries: u64,
+    messages: u64,
+    bytes: u64,
+}
+
+const MS: Micros = 1000;
+const S: Micros = 1_000_000;
+/// What the script takes of the store's time for a call, and for each pool in it: measured, see `docs/scale.md`.
+const CALL: Micros = 43;
+const ENTRY: Micros = 27;
+/// What a call and a reply have in bytes, and what each pool adds: measured, see `docs/scale.md`.
+const CALL_BYTES: u64 = 331;
+const ENTRY_BYTES: u64 = 174;
+/// As `app/fleet.rs` has them.
+const GAP: Micros = 2 * MS;
+const PATIENCE: Micros = S;
+const MOST: usize = 500;
+/// So many requests wait at a lane that has more than there is.
+const CROWD: u64 = 50;
+/// Calls and replies that are lost: one of so many.
+const LOST: Micros = 1000;
+const WAY: Micros = 3 * MS;
+const JITTER: Micros = 5 * MS;
+/// A store that takes over answers after this, and decides so much later.
+const OUTAGE: Micros = 3 * S;
+const SPLIT: Micros = 3 * S;
+
+fn at(now: Micros) -> Instant {
+    Instant::from_nanos(now.unsigned_abs() * 1000)
+}
+
+fn name(lane: usize) -> String {
+    format!("api\nhost{lane}")
+}
+
+// === impl Fleet ===
+
+impl Fleet {
+    pub(super) fn new(shape: Shape) -> Self {
+        let lease = micros(Duration::from_secs(10));
+        let mut fleet = Self {
+            dice: 5,
+            now: S,
+            count: 0,
+            events: BinaryHeap::new(),
+            what: HashMap::new(),
+            book: Book::declared_new("1", 0, lease, 7),
+            run: 1,
+            busy_until: 0,
+            worked: 0,
+            line: 0,
+            processes: Vec::new(),
+            numbers: HashMap::new(),
+            users: vec![Vec::new(); shape.lanes],
+            arrived: vec![VecDeque::new(); shape.lanes],
+            accepted: vec![0; shape.lanes],
+            calls: 0,
+            entries: 0,
+            messages: 0,
+            bytes: 0,
+            shape,
+        };
+        for at in 0..fleet.shape.members {
+            let process = fleet.process(at, lease);
+            fleet.numbers.insert(process.member.id(), at);
+            fleet.processes.push(process);
+            // A fleet of a thousand is not started within a second.
+            let begins = fleet.now + fleet.below(5 * S);
+            fleet.talk_at(at, begins);
+            for own in 0..fleet.processes[at].lanes.len() {
+                fleet.at(begins, Event::Request(at, own));
+            }
+        }
+        if let Some(replaced) = fleet.shape.replaced_at {
+            fleet.at(S + micros(replaced), Event::Replaced);
+        }
+        fleet
+    }
+
+    fn process(&mut self, at: usize, length: Micros) -> Process {
+        let (shape, lease) = (self.shape.clone(), Lease::new(StoreDown::Wait));
+        let terms = Terms { lease: length, split: SPLIT, division: Division::default() };
+        let lanes = (0..shape.each).map(|own| {
+            let lane = (at * shape.each + own) % shape.lanes;
+            self.users[lane].push((at, own));
+            let margin = MarginSpec::Fixed(Duration::from_micros(JITTER as u64));
+            let mut budget = Budget::new(&[shape.limit], margin, Instant::START);
+            budget.share(lease.clone());
+            MemberLane { lane, budget, waiting: 0, wakes_at: 0, due: Micros::MAX }
+        });
+        Process {
+            lanes: lanes.collect(),
+            member: Member::new(MemberId(at as u64 + 1), terms, lease),
+            due: BTreeSet::new(),
+            under_way: None,
+            reports: false,
+            next_beat: 0,
+            not_before: 0,
+            wakes_at: 0,
+        }
+    }
+
+    pub(super) fn run(mut self) -> Outcome {
+        let (warm, ends) = (S + micros(self.shape.warm), S + micros(self.shape.length));
+        let mut counts = None;
+        while let Some(Reverse((at, number))) = self.events.pop() {
+            if at > ends {
+                break;
+            }
+            if at > warm && counts.is_none() {
+                counts =
+                    Some((self.accepted.clone(), self.calls, self.entries, self.worked, self.messages, self.bytes));
+                self.line = 0;
+            }
+            self.now = self.now.max(at);
+            let event = self.what.remove(&number).expect("it was put in with its number");
+            self.happens(event);
+        }
+        let (accepted, calls, entries, worked, messages, bytes) = counts.expect("it lasts longer than that");
+        let seconds = (ends - warm) as f64 / S as f64;
+        let spec = self.shape.limit;
+        let most = f64::from(spec.rate.count.get()) / spec.rate.per.as_secs_f64() * seconds;
+        let used = self.accepted.iter().zip(&accepted).map(|(after, before)| (after - before) as f64);
+        let (all, least) = used.fold((0.0, f64::MAX), |(all, least), used| (all + used, f64::min(least, used)));
+        let calls = (self.calls - calls) as f64;
+        Outcome {
+            used: all / most / self.shape.lanes as f64,
+            least: least / most,
+            calls: calls / seconds / self.shape.members as f64,
+            entries: (self.entries - entries) as f64 / calls,
+            slots: all / calls,
+            busy: (self.worked - worked) as f64 / (ends - warm) as f64,
+            line: self.line,
+            messages: (self.messages - messages) as f64 / seconds,
+            bytes: (self.bytes - bytes) as f64 / seconds,
+        }
+    }
+
+    fn happens(&mut self, event: Event) {
+        let now = self.now;
+        match event {
+            Event::Request(at, own) => self.request(at, own),
+            Event::Slot(at, own) => {
+                if self.processes[at].lanes[own].wakes_at == now {
+                    self.send(at, own);
+                }
+            }
+            Event::Talk(at) => {
+                if self.processes[at].wakes_at == now {
+                    self.talk(at);
+                }
+            }
+            Event::Execute(at, call) => self.execute(at, &call),
+            Event::Reply(at, seq, reply) => self.replied(at, seq, *reply),
+            Event::Arrive(lane) => self.arrive(lane),
+            Event::Answer(at, own, charge, sent) => {
+                let lane = &mut self.processes[at].lanes[own];
+                lane.budget.answered(charge, self::at(sent), self::at(now));
+                lane.budget.observe(self::at(now), Duration::from_micros((now - sent).unsigned_abs()));
+                self.send(at, own);
+            }
+            Event::Hint(at, lane, turn) => {
+                let pool = format!("{}\n{}", name(lane), micros(self.shape.limit.rate.per));
+                let Some(own) = self.processes[at].lanes.iter().position(|own| own.lane == lane) else { return };
+                if self.processes[at].lanes[own].budget.hinted(self::at(now), &pool, turn) {
+                    self.look_at(at, own, now);
+                    self.send(at, own);
+                }
+            }
+            Event::Replaced => {
+                self.run += 1;
+                self.book = Book::default();
+                self.busy_until = now + OUTAGE;
+            }
+        }
+    }
+
+    fn request(&mut self, at: usize, own: usize) {
+        let shape = &self.shape;
+        let users = self.users[self.processes[at].lanes[own].lane].len();
+        match shape.load {
+            None => self.processes[at].lanes[own].waiting = CROWD,
+            Some(load) => {
+                let rate = f64::from(shape.limit.rate.count.get()) / micros(shape.limit.rate.per) as f64;
+                let mean = users as f64 / (rate * load);
+                self.processes[at].lanes[own].waiting += 1;
+                let next = self.now + self.exponential(mean);
+                self.at(next, Event::Request(at, own));
+            }
+        }
+        self.send(at, own);
+    }
+
+    /// What may leave leaves.
+    fn send(&mut self, at: usize, own: usize) {
+        let (now, local, crowded) = (self.now, self::at(self.now), self.shape.load.is_none());
+        let lane = &mut self.processes[at].lanes[own];
+        let mut leave = Vec::new();
+        while lane.waiting > 0 && lane.budget.earliest(local, Cost::MIN, Scope::NONE) <= local {
+            let charge = lane.budget.take(local, local, Cost::MIN, Scope::NONE);
+            lane.budget.sent(charge, local);
+            lane.waiting -= u64::from(!crowded);
+            leave.push(charge);
+        }
+        let number = lane.lane;
+        if lane.waiting > 0 {
+            let slot =
+                (lane.budget.earliest(local, Cost::MIN, Scope::NONE).as_nanos() / 1000 + 1).min(1 << 60) as Micros;
+            lane.wakes_at = slot.max(now + 1);
+            let wakes = lane.wakes_at;
+            self.at(wakes, Event::Slot(at, own));
+        }
+        if self.processes[at].lanes[own].budget.calls() {
+            self.look_at(at, own, now);
+        }
+        for charge in leave {
+            let way = WAY + self.below(JITTER);
+            let back = WAY + self.below(5 * MS);
+            self.at(now + way, Event::Arrive(number));
+            self.at(now + way + back, Event::Answer(at, own, charge, now));
+        }
+    }
+
+    fn arrive(&mut self, lane: usize) {
+        let (now, per) = (self.now, micros(self.shape.limit.rate.per));
+        let window = &mut self.arrived[lane];
+        while window.front().is_some_and(|first| *first <= now - per) {
+            window.pop_front();
+        }
+        window.push_back(now);
+        let most = self.shape.limit.rate.count.get() as usize;
+        assert!(window.len() <= most, "{} of {most} in a window of lane {lane}", window.len());
+        self.accepted[lane] += 1;
+    }
+
+    fn at(&mut self, when: Micros, event: Event) {
+        self.count += 1;
+        self.events.push(Reverse((when.max(self.now), self.count)));
+        self.what.insert(self.count, event);
+    }
+
+    fn below(&mut self, most: Micros) -> Micros {
+        self.dice = self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.dice >> 20) % most.max(1).unsigned_abs()) as Micros
+    }
+
+    fn exponential(&mut self, mean: f64) -> Micros {
+        let part = (self.below(1 << 30) + 1) as f64 / (1_u64 << 30) as f64;
+        (-part.ln() * mean) as Micros
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "used {:.3}, {:.3} of the lane with the least; {:.2} calls of {:.1} pools a second and member, {:.1} slots each; store \
+             busy {:.3}, longest line {:.1} ms, {:.0} messages and {:.0} KB a second",
+            self.used,
+            self.least,
+            self.calls,
+            self.entries,
+            self.slots,
+            self.busy,
+            self.line as f64 / 1e3,
+            self.messages,
+            self.bytes / 1e3
+        )
+    }
+}

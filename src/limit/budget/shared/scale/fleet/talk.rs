@@ -1,0 +1,174 @@
+//! What members say to the store, and what they make of the replies: as `app/fleet.rs` does it.
+
+use super::*;
+
+impl Fleet {
+    pub(super) fn talk_at(&mut self, at: usize, when: Micros) {
+        let when = when.max(self.now + 1);
+        self.processes[at].wakes_at = when;
+        self.at(when, Event::Talk(at));
+    }
+
+    /// The lane is to be spoken of then.
+    pub(super) fn look_at(&mut self, at: usize, own: usize, when: Micros) {
+        let process = &mut self.processes[at];
+        let before = std::mem::replace(&mut process.lanes[own].due, when);
+        process.due.remove(&(before, own));
+        process.due.insert((when, own));
+        if process.under_way.is_none() {
+            self.sleep(at);
+        }
+    }
+
+    /// Until something is to be said.
+    fn sleep(&mut self, at: usize) {
+        let process = &self.processes[at];
+        let work = if process.member.has_joined() {
+            process.due.first().map_or(Micros::MAX, |first| first.0)
+        } else {
+            Micros::MAX
+        };
+        let next = if process.reports { self.now } else { work.min(process.next_beat) };
+        let next = process.under_way.as_ref().map_or(next.max(process.not_before), |spoken| spoken.sent + PATIENCE);
+        self.talk_at(at, next);
+    }
+
+    pub(super) fn talk(&mut self, at: usize) {
+        let now = self.now;
+        let local = super::at(now);
+        if self.processes[at].under_way.as_ref().is_some_and(|spoken| now - spoken.sent >= PATIENCE) {
+            self.unheard(at);
+            self.processes[at].not_before = now + 10 * MS;
+        }
+        let process = &mut self.processes[at];
+        if process.under_way.is_some() || now < process.not_before {
+            return self.sleep(at);
+        }
+        let (mut lanes, mut entries) = (Vec::new(), Vec::new());
+        if process.member.has_joined() {
+            let due = process.due.iter().take_while(|(when, _)| *when <= now).map(|(_, own)| *own).take(MOST);
+            let due: Vec<usize> = if process.reports { (0..process.lanes.len()).collect() } else { due.collect() };
+            for own in due {
+                let lane = &mut process.lanes[own];
+                let waiting = lane.waiting;
+                let spoken = lane.budget.speak(local, &name(lane.lane), |_| waiting, process.reports);
+                let next = spoken.next.as_nanos().min(1 << 60) as Micros / 1000;
+                let before = std::mem::replace(&mut lane.due, next.max(now + 1));
+                process.due.remove(&(before, own));
+                process.due.insert((lane.due, own));
+                if !spoken.entries.is_empty() {
+                    lanes.push((own, spoken.entries.len()));
+                    entries.extend(spoken.entries);
+                }
+            }
+        }
+        if entries.is_empty() && now < process.next_beat && !process.reports {
+            return self.sleep(at);
+        }
+        let extent = if process.reports { Extent::All } else { Extent::Some };
+        let call = process.member.call(local, extent, entries.clone(), Vec::new());
+        process.under_way = Some(Spoken { seq: call.seq, sent: now, lanes, entries });
+        process.next_beat = now + process.member.lease_length().as_micros() as Micros / 3;
+        let way = self.way();
+        if self.below(LOST) > 0 {
+            self.at(now + way, Event::Execute(at, Box::new(call)));
+        }
+        self.sleep(at);
+    }
+
+    /// A quarter of a millisecond and more, and now and then much more.
+    fn way(&mut self) -> Micros {
+        let late = if self.below(100) == 0 { self.below(50 * MS) } else { 0 };
+        MS / 4 + self.exponential(MS as f64 / 4.0) + late
+    }
+
+    pub(super) fn execute(&mut self, at: usize, call: &Sync) {
+        let now = self.now;
+        if self.busy_until > now {
+            let again = self.busy_until;
+            self.line = self.line.max(again - now);
+            // Whoever has come first is served first, as those that come again then are.
+            return self.at(again, Event::Execute(at, Box::new(call.clone())));
+        }
+        let work = CALL + ENTRY * call.entries.len() as Micros;
+        (self.busy_until, self.worked) = (now + work, self.worked + work);
+        self.calls += 1;
+        self.entries += call.entries.len() as u64;
+        self.bytes += CALL_BYTES + ENTRY_BYTES * call.entries.len() as u64;
+        let (reply, hints) = self.book.sync(call, now, &self.run.to_string());
+        for hint in hints {
+            let WakeUp::Pool { member, pool } = hint else { continue };
+            let lane: usize = pool.split('\n').nth(1).and_then(|host| host[4..].parse().ok()).expect("a pool's name");
+            let told: Vec<usize> = match member {
+                Some(member) => vec![self.numbers[&member]],
+                None => self.users[lane].iter().map(|(user, _)| *user).collect(),
+            };
+            // Whoever uses no such lane hears it as well.
+            self.messages += if member.is_some() { 1 } else { self.processes.len() as u64 };
+            for other in told.into_iter().filter(|other| *other != at) {
+                let way = self.way();
+                self.at(now + work + way, Event::Hint(other, lane, member.is_some()));
+            }
+        }
+        let way = self.way();
+        if self.below(LOST) > 0 {
+            self.at(now + work + way, Event::Reply(at, call.seq, Box::new(reply)));
+        }
+    }
+
+    pub(super) fn replied(&mut self, at: usize, seq: u64, reply: Reply) {
+        let (now, local) = (self.now, super::at(self.now));
+        let process = &mut self.processes[at];
+        if process.under_way.as_ref().is_none_or(|spoken| spoken.seq != seq) {
+            return;
+        }
+        let outcome = process.member.heard(local, seq, reply);
+        process.not_before = now + GAP;
+        match outcome {
+            ReplyOutcome::Granted { given, .. } => {
+                let spoken = process.under_way.take().expect("it was looked at just now");
+                process.reports = false;
+                let mut given = spoken.entries.iter().zip(&given);
+                for (own, entries) in spoken.lanes {
+                    self.processes[at].lanes[own].budget.given(local, given.by_ref().take(entries));
+                    self.look_at(at, own, now);
+                    self.send(at, own);
+                }
+            }
+            ReplyOutcome::Report => {
+                self.unheard(at);
+                self.processes[at].reports = true;
+            }
+            ReplyOutcome::Reset => {
+                process.under_way = None;
+                let id = MemberId(process.member.id().0 + (1 << 32));
+                process.member.begin_anew(id);
+                (process.reports, process.next_beat) = (false, now);
+                process.lanes.iter_mut().for_each(|lane| lane.budget.lose_shares(local));
+                self.numbers.insert(id, at);
+            }
+            ReplyOutcome::Refused | ReplyOutcome::Stale => {
+                self.unheard(at);
+                self.processes[at].not_before = now + S / 2;
+            }
+        }
+        if matches!(self.processes[at].member.mode(), Mode::Learning(_)) {
+            let process = &mut self.processes[at];
+            process.next_beat = process.next_beat.min(now + S);
+        }
+        self.sleep(at);
+    }
+
+    /// Nobody knows what has become of the call.
+    fn unheard(&mut self, at: usize) {
+        let (now, local) = (self.now, super::at(self.now));
+        let Some(spoken) = self.processes[at].under_way.take() else { return };
+        let mut entries = &spoken.entries[..];
+        for (own, count) in spoken.lanes {
+            let (said, rest) = entries.split_at(count);
+            entries = rest;
+            self.processes[at].lanes[own].budget.unheard(local, said);
+            self.look_at(at, own, now);
+        }
+    }
+}
