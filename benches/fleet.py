@@ -40,9 +40,9 @@ class Store:
     def url(self):
         return f"redis://127.0.0.1:{self.port}"
 
-    def start(self):
+    def start(self, *more):
         args = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-                "--dir", self.folder]
+                "--dir", self.folder, *more]
         self.process = subprocess.Popen(args, stdout=subprocess.DEVNULL)
         for _ in range(200):
             try:
@@ -68,13 +68,78 @@ class Store:
         if kind == signal.SIGKILL:
             self.process.wait()
 
+    def end(self):
+        pass
+
+
+class Replica(Store):
+    """A Redis that follows another one."""
+
+    def __init__(self, folder, port):
+        self.follows = str(port)
+        super().__init__(folder)
+
+    def start(self):
+        super().start("--replicaof", "127.0.0.1", self.follows, "--repl-diskless-sync-delay", "0", "--dbfilename",
+                      f"{self.port}.rdb")
+
+
+class Watched(Store):
+    """A Redis with two replicas, and three Sentinels that watch over them."""
+
+    def start(self):
+        super().start("--repl-diskless-sync-delay", "0")
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.replicas = [Replica(folder, self.port) for _ in range(2)]
+        self.ports, self.sentinels = [free_port() for _ in range(3)], []
+        for port in self.ports:
+            file = f"{folder}/sentinel-{port}.conf"
+            with open(file, "w") as out:
+                out.write(f"port {port}\nbind 127.0.0.1\ndir {folder}\nsentinel monitor main 127.0.0.1 {self.port} 2\n"
+                          "sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 10000\n"
+                          "sentinel parallel-syncs main 2\n")
+            self.sentinels.append(subprocess.Popen(["redis-server", file, "--sentinel"], stdout=subprocess.DEVNULL))
+        while self.ask("INFO", "replication").count("state=online") < 2:
+            time.sleep(0.02)
+        for port in self.ports:
+            for _ in range(1000):
+                said = self.said_by(port).split()
+                facts = dict(zip(said[1::4], said[3::4]))
+                if facts.get("num-slaves") == "2" and facts.get("num-other-sentinels") == "2":
+                    break
+                time.sleep(0.02)
+
+    @property
+    def url(self):
+        return f"redis+sentinel://{','.join(f'127.0.0.1:{port}' for port in self.ports)}/main"
+
+    def said_by(self, port):
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=2) as s:
+                s.sendall(b"SENTINEL MASTER main\r\n")
+                return s.recv(1 << 16).decode()
+        except OSError:
+            return ""
+
+    def end(self):
+        for replica in self.replicas:
+            replica.kill(signal.SIGCONT)
+            replica.kill()
+        for sentinel in self.sentinels:
+            sentinel.kill()
+            sentinel.wait()
+
 
 class Member:
     def __init__(self, world, name):
         self.world, self.name = world, name
         self.log = open(f"{world.folder}/{name}.log", "a")
         args = [world.andante, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--state", "off", "--log", "json",
-                "--threads", "1", "--store", world.store.url]
+                "--threads", "1"]
+        if world.with_store:
+            args += ["--store", world.store.url]
         if world.limits:
             args += ["--limit", f"127.0.0.1:{world.api}={world.limits}"]
         self.process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=self.log, text=True)
@@ -111,10 +176,12 @@ class Member:
 
 
 class World:
-    def __init__(self, andante, enforced, limits=None, members=4, init=True, mock=()):
+    def __init__(self, andante, enforced, limits=None, members=4, init=True, mock=(), store=Store,
+                 with_store=True):
+        self.with_store = with_store
         self.andante, self.limits = andante, enforced if limits is None else limits
         self.folder = tempfile.mkdtemp(prefix="fleet-")
-        self.store = Store(self.folder)
+        self.store = store(self.folder)
         self.mock = subprocess.Popen([andante, "mock", "--listen", "127.0.0.1:0", "--limit", enforced, *mock],
                                      stdout=subprocess.PIPE, text=True)
         line = self.mock.stdout.readline()
@@ -137,6 +204,7 @@ class World:
         except OSError:
             pass
         self.store.kill()
+        self.store.end()
         shutil.rmtree(self.folder)
 
 
@@ -218,6 +286,42 @@ def learned(dialect, enforced, rate, seconds, members, workers):
     return run
 
 
+def added(enforced, requests):
+    """One request after the other, by turns through a member, and through one andante that has no store."""
+    def run(name, andante):
+        world = World(andante, enforced)
+        alone = World(andante, enforced, members=1, with_store=False)
+        try:
+            took = asyncio.run(by_turns([world.members[0], alone.members[0]], requests))
+            (with_p50, with_p99), (without_p50, without_p99) = (
+                (sorted(times)[len(times) // 2], sorted(times)[len(times) * 99 // 100]) for times in took)
+            print(f"{name:34} p50 {with_p50 * 1e3:.3f} ms with a store, {without_p50 * 1e3:.3f} without; "
+                  f"p99 {with_p99 * 1e3:.3f} and {without_p99 * 1e3:.3f}", flush=True)
+            return 0
+        finally:
+            alone.end()
+            world.end()
+    return run
+
+
+async def by_turns(members, requests):
+    took, streams = [[] for _ in members], []
+    for member in members:
+        streams.append(await asyncio.open_connection("127.0.0.1", member.port))
+    for turn in range(requests):
+        for times, member, (reader, writer) in zip(took, members, streams):
+            api = f"127.0.0.1:{member.world.api}"
+            begun = time.perf_counter()
+            writer.write(f"GET http://{api}/ HTTP/1.1\r\nHost: {api}\r\n\r\n".encode())
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = next(int(l.split(b":")[1]) for l in head.split(b"\r\n") if l.lower().startswith(b"content-length"))
+            await reader.readexactly(length)
+            if turn >= requests // 5:
+                times.append(time.perf_counter() - begun)
+            await asyncio.sleep(0.01)
+    return took
+
+
 def flush(world):
     world.store.ask("FLUSHALL")
 
@@ -236,6 +340,18 @@ def kill_store(world):
 
 def start_store(world):
     world.store.start()
+
+
+def stop_replicas(world):
+    for replica in world.store.replicas:
+        replica.kill(signal.SIGSTOP)
+
+
+def fail_over(world):
+    """The replicas have not heard of what happened in the last two seconds."""
+    world.store.kill()
+    for replica in world.store.replicas:
+        replica.kill(signal.SIGCONT)
 
 
 def kill_member(world):
@@ -259,10 +375,13 @@ CASES = {
     "100/s, loads 30:30:3:3": steady("100/s", 100, 15, 5, which={0: 30, 1: 30, 2: 1, 3: 1}),
     "two limits 20/s and 300/20s": steady("20/s", 15, 40, 20, limits="20/s,300/20s", workers=10),
     "one member without others": steady("100/s", 100, 10, 3, members=1),
+    "uncontended, 1000/s": added("1000/s", 1000),
     "flush": faulty("100/s", 100, 25, [(5, flush)]),
     "store paused 5 s": faulty("100/s", 100, 20, [(5, pause), (10, go_on)]),
     "store killed, empty after 3 s": faulty("100/s", 100, 30, [(5, kill_store), (8, start_store)]),
     "store away for 20 s": faulty("100/s", 100, 45, [(5, kill_store), (25, start_store)]),
+    "failed over, replicas 2 s behind": faulty("100/s", 100, 25, [(5, stop_replicas), (7, fail_over)], store=Watched),
+    "failed over, 500/min, replicas 2 s behind": faulty("500/min", 500 / 60, 120, [(70, stop_replicas), (72, fail_over)], store=Watched),
     "member killed": faulty("100/s", 100, 30, [(5, kill_member)]),
     "member joins": faulty("100/s", 100, 25, [(5, join_member)], members=3),
     "all in turn": faulty("50/s", 50, 60, [(5, flush), (8, kill_member), (12, pause), (16, go_on), (20, join_member),
