@@ -3,16 +3,19 @@
 //! An HTTP/1 connection carries one request at a time, so its last write is that request's. On an HTTP/2 connection many
 //! write at once: each request notes the first write that is complete after it was handed over, or after its body's end.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::Wake,
 };
 
 use parking_lot::Mutex;
 
 use crate::{
     clock::{Clock, Instant},
-    proxy::message::{appetite::Appetite, interim_reader::InterimListener},
+    proxy::message::{appetite::Appetite, connection_task::ConnectionTask, interim_reader::InterimListener},
 };
 
 /// The writes of one connection.
@@ -28,6 +31,8 @@ pub(crate) struct Writes {
     pub(crate) appetite: Appetite,
     /// Who is told of what comes before an answer, if it carries one at a time.
     pub(crate) interim: InterimListener,
+    /// The connection's task, if it carries one at a time.
+    pub(crate) task: ConnectionTask,
 }
 
 /// Requests whose write is to be noted.
@@ -51,8 +56,8 @@ pub(crate) struct Written {
 impl Writes {
     pub(crate) fn new(clock: Clock) -> Arc<Self> {
         let (last, unfinished) = (AtomicU64::new(0), AtomicBool::new(false));
-        let (waiting, appetite, interim) = Default::default();
-        Arc::new(Self { clock, last, unfinished, waiting, appetite, interim })
+        let (waiting, appetite, interim, task) = Default::default();
+        Arc::new(Self { clock, last, unfinished, waiting, appetite, interim, task })
     }
 
     /// Something was written.
@@ -75,6 +80,17 @@ impl Writes {
     /// When something was last written; the clock's start if nothing was.
     pub(crate) fn last(&self) -> Instant {
         Instant::from_nanos(self.last.load(Ordering::Relaxed))
+    }
+}
+
+/// Wakes the connection's task, for hyper.
+impl Wake for Writes {
+    fn wake(self: Arc<Self>) {
+        self.task.wake();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.task.wake();
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     ops::{Deref, DerefMut},
     pin::pin,
     sync::Arc,
-    task::Poll,
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -45,10 +45,11 @@ pub(crate) async fn handshake<S>(metrics: &Metrics, stream: S, writes: Arc<Write
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
+    let waker = Waker::from(writes.clone());
     let (requests, connection) = http1::Builder::new()
         .max_buf_size(MAX_HEAD)
         .writev(false)
-        .handshake(TokioIo::new(PiecewiseIo::of(stream, writes)))
+        .handshake(TokioIo::new(PiecewiseIo::of(stream, writes.clone(), waker.clone())))
         .await?;
     let open = metrics.upstream_connections.clone();
     open.inc();
@@ -56,14 +57,18 @@ where
     tokio::spawn(async move {
         let mut connection = pin!(connection.with_upgrades());
         let mut listens = false;
-        let ended = poll_fn(|cx| match connection.as_mut().poll(cx) {
-            Poll::Ready(ended) => Poll::Ready(Some(ended)),
-            // Asked once, whatever the task has used up, it wakes this task, which looks far more often than a connection is let go.
-            Poll::Pending if !std::mem::replace(&mut listens, true) => {
-                pin!(unconstrained(&mut let_go)).poll(cx).map(|_| None)
+        let ended = poll_fn(|cx| {
+            writes.task.turn(cx.waker());
+            match connection.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(ended) => Poll::Ready(Some(ended)),
+                // Asked once, whatever the task has used up, it wakes this task, which looks far more often than a
+                // connection is let go.
+                Poll::Pending if !std::mem::replace(&mut listens, true) => {
+                    pin!(unconstrained(&mut let_go)).poll(cx).map(|_| None)
+                }
+                Poll::Pending if let_go.try_recv() == Err(TryRecvError::Closed) => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
             }
-            Poll::Pending if let_go.try_recv() == Err(TryRecvError::Closed) => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
         });
         let ended = match ended.await {
             Some(ended) => Ok(ended),

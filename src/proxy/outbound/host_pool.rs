@@ -195,7 +195,10 @@ impl PooledConnection {
         mut request: BoxedRequest,
     ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
         match &mut self.connection {
-            Connection::Own(sender, _) => sender.try_send_request(*request).await,
+            Connection::Own(sender, _) => {
+                self.writes.task.works();
+                sender.try_send_request(*request).await
+            }
             Connection::Shared(stream) => {
                 let written = Written::by(&self.writes);
                 request.body_mut().note_writes(written.clone());
@@ -222,6 +225,16 @@ impl PooledConnection {
     /// When the last of the request was written, as far as it has been.
     pub(crate) fn written(&self) -> Instant {
         self.written.as_ref().map_or_else(|| self.writes.last(), Written::at)
+    }
+
+    /// More of the answer is taken. If all of it was read, and the connection is ready for another request, its task need
+    /// not know.
+    pub(crate) fn note_taking(&self) {
+        if let Connection::Own(sender, _) = &self.connection
+            && sender.is_ready()
+        {
+            self.writes.task.rests();
+        }
     }
 
     /// Whether more of the answer is to be read.

@@ -8,7 +8,7 @@ use std::{
     io,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
 };
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf, Take};
@@ -23,38 +23,50 @@ pub(crate) struct PiecewiseIo<S> {
     /// Never at its limit: each read sets it anew.
     stream: Take<S>,
     writes: Arc<Writes>,
+    /// What hyper wakes the connection's task with.
+    waker: Waker,
     interim: InterimReader,
 }
 
 // === impl PiecewiseIo ===
 
 impl<S: AsyncRead> PiecewiseIo<S> {
-    pub(crate) fn of(stream: S, writes: Arc<Writes>) -> Self {
-        Self { stream: stream.take(PIECE), writes, interim: InterimReader::default() }
-    }
-}
-
-impl<S: AsyncRead + Unpin> PiecewiseIo<S> {
-    fn poll_piece(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if buf.remaining() as u64 <= PIECE {
-            return Pin::new(self.stream.get_mut()).poll_read(cx, buf);
-        }
-        self.stream.set_limit(PIECE);
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+    /// `waker` is what hyper wakes the connection's task with.
+    pub(crate) fn of(stream: S, writes: Arc<Writes>, waker: Waker) -> Self {
+        Self { stream: stream.take(PIECE), writes, waker, interim: InterimReader::default() }
     }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for PiecewiseIo<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        ready!(self.writes.appetite.poll(cx));
-        ready!(self.poll_piece(cx, buf))?;
-        let Self { writes, interim, .. } = &mut *self;
+        let Self { stream, writes, waker, interim } = &mut *self;
+        let mut read = |cx: &mut Context<'_>| {
+            ready!(writes.appetite.poll(cx));
+            poll_piece(stream, cx, buf)
+        };
+        match cx.waker().will_wake(waker) {
+            true => ready!(writes.task.ask(read))?,
+            // Upgraded, or about to be closed: it belongs to another task, or is woken like any.
+            false => ready!(read(cx))?,
+        }
         if writes.interim.listens() {
             interim.note(&buf.filled()[before..], &writes.interim);
         }
         Poll::Ready(Ok(()))
     }
+}
+
+fn poll_piece<S: AsyncRead + Unpin>(
+    stream: &mut Take<S>,
+    cx: &mut Context<'_>,
+    buf: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    if buf.remaining() as u64 <= PIECE {
+        return Pin::new(stream.get_mut()).poll_read(cx, buf);
+    }
+    stream.set_limit(PIECE);
+    Pin::new(stream).poll_read(cx, buf)
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for PiecewiseIo<S> {

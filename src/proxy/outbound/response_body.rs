@@ -196,10 +196,9 @@ impl UpstreamBody {
 
     /// What was read ahead, in one piece.
     pub(crate) fn beginning(&self) -> Cow<'_, [u8]> {
-        let mut pieces = self.ahead.pieces();
-        match (pieces.next(), pieces.next()) {
-            (Some(only), None) => Cow::Borrowed(only),
-            _ => self.ahead.pieces().flat_map(|piece| piece.iter().copied()).collect(),
+        match self.ahead.only_piece() {
+            Some(only) => Cow::Borrowed(only),
+            None => self.ahead.pieces().flat_map(|piece| piece.iter().copied()).collect(),
         }
     }
 
@@ -251,6 +250,7 @@ impl UpstreamBody {
     }
 
     fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.connection.iter().for_each(PooledConnection::note_taking);
         let Poll::Ready(mut frame) = self.source.poll_frame(cx) else {
             self.connection.iter().for_each(|connection| connection.appetite().whet());
             // Only what takes several turns needs a fresh deadline, and only what moves: to be asked again, as by the
