@@ -23,7 +23,7 @@ mod tests;
 use std::time::Duration;
 
 use http::{
-    HeaderMap, StatusCode,
+    HeaderMap, HeaderName, StatusCode,
     header::{AGE, DATE},
 };
 
@@ -47,20 +47,25 @@ pub struct Answer<'a> {
 /// fields and one over the body, and allocates nothing.
 pub fn read(answer: &Answer<'_>) -> Hint {
     let &Answer { status, headers, body, arrived } = answer;
-    read_at(status, headers, body, || arrived)
+    read_at(status, headers, headers.keys().any(may_tell), body, || arrived)
 }
 
-/// The same, with the time of day at its arrival as a question: it is asked only if there is something to read.
+/// The same, where it is known whether one of its fields [may tell](may_tell) something, and with the time of day at its
+/// arrival as a question: it is asked only if there is something to read.
 pub fn read_at(
     status: StatusCode,
     headers: &HeaderMap,
+    told: bool,
     body: Option<&[u8]>,
     arrived: impl FnOnce() -> Duration,
 ) -> Hint {
-    let mut fields = Fields::pick(headers);
     let body = body.filter(|body| !body.is_empty());
-    let says_nothing = body.is_none_or(|body| !body::may_say(status, body));
-    if fields.is_empty() && says_nothing && !classify::always_refuses(status) {
+    let says_nothing = body.is_none_or(|body| !body::may_say(status, body)) && !classify::always_refuses(status);
+    if says_nothing && !told {
+        return Hint::NOTHING;
+    }
+    let mut fields = Fields::pick(headers);
+    if says_nothing && fields.is_empty() {
         return Hint::NOTHING;
     }
     if is_from_a_cache(headers) {
@@ -84,6 +89,11 @@ pub fn read_at(
         retry_after: None,
         ..classify::classify(StatusCode::OK, evidence)
     }
+}
+
+/// Whether a field of this `name` may be about limits.
+pub fn may_tell(name: &HeaderName) -> bool {
+    fields::may_tell(name)
 }
 
 /// Whether a JSON body only complains: it has errors, and brings no result.

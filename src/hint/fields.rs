@@ -47,9 +47,8 @@ impl<'a> Fields<'a> {
         let mut list = Vec::<Field<'_>>::new();
         // The lines of one name come one after the other.
         // Metadata that a user stored with an object (`x-amz-meta-`) says nothing about limits.
-        let marked = headers.iter().filter(|(name, _)| !is_common(name) && is_marked(name.as_str()));
-        let marked = marked.filter(|(name, _)| !name.as_str().contains("-meta-"));
-        for (name, line) in marked {
+        let told = headers.iter().filter(|(name, _)| may_tell(name) && !name.as_str().contains("-meta-"));
+        for (name, line) in told {
             // What is no text is not about limits.
             let line = std::str::from_utf8(line.as_bytes()).unwrap_or_default().trim();
             // An empty line adds nothing to the others (RFC 9110 §5.6.1), and says nothing alone.
@@ -96,6 +95,11 @@ impl<'a> Fields<'a> {
     pub(super) fn retain_not(&mut self, mut understood: impl FnMut(&Field<'a>) -> bool) {
         self.list.retain(|field| !understood(field));
     }
+}
+
+/// Whether a field of this `name` may be about limits.
+pub(super) fn may_tell(name: &HeaderName) -> bool {
+    !is_common(name) && is_marked(name.as_str())
 }
 
 fn is_marked(name: &str) -> bool {

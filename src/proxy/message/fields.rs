@@ -6,8 +6,8 @@ pub(crate) use http::header::CACHE_STATUS;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Version,
     header::{
-        AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING,
-        UPGRADE, VIA,
+        ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, EXPECT, Entry, HOST,
+        PROXY_AUTHORIZATION, SERVER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT, VIA,
     },
 };
 use http_body::Frame;
@@ -111,9 +111,15 @@ pub(crate) struct FoundFields {
 
 impl FoundFields {
     pub(crate) fn of(fields: &HeaderMap) -> Self {
+        Self::passing(fields, |_| {})
+    }
+
+    /// The same, and `look`s at each name.
+    pub(crate) fn passing(fields: &HeaderMap, mut look: impl FnMut(&HeaderName)) -> Self {
         let mut found = Self::default();
         for name in fields.keys() {
             found.note(name);
+            look(name);
         }
         found
     }
@@ -130,6 +136,8 @@ impl FoundFields {
             TE => self.te = true,
             CACHE_STATUS => self.cache = true,
             AUTHORIZATION => self.credential = true,
+            // Of those that are nearly always there, none is looked for.
+            CONTENT_TYPE | DATE | SERVER | HOST | USER_AGENT | ACCEPT | ACCEPT_ENCODING => {}
             _ => match name.as_str().as_bytes() {
                 [b'p', b'r', b'o', b'x', b'y', b'-', ..] => self.proxy = true,
                 [b'a', b'n', b'd', b'a', b'n', b't', b'e', b'-', ..] => (self.andante, self.term) = (true, true),
@@ -144,11 +152,9 @@ impl FoundFields {
     /// [`remove_hop_by_hop`], of the `fields` in which these were found.
     pub(crate) fn remove_hop_by_hop(self, fields: &mut HeaderMap) -> bool {
         let trailers = self.te && allows_trailers(fields);
-        if self.connection {
-            // Nearly all say only how long the connection lives, which names no other field but one that goes anyway.
-            if !is_keep_alive(fields) {
-                remove_named(fields);
-            }
+        // Nearly all say only how long the connection lives, which names no other field but one that goes anyway.
+        if self.connection && !remove_keep_alive(fields) {
+            remove_named(fields);
             fields.remove(CONNECTION);
         }
         // On nearly all there is one of these, if any.
@@ -204,11 +210,14 @@ fn allows_trailers(fields: &HeaderMap) -> bool {
     tokens(fields, &TE).any(|token| token.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("trailers"))
 }
 
-/// Whether `Connection` has one line, and that is `keep-alive`.
-fn is_keep_alive(fields: &HeaderMap) -> bool {
-    let mut lines = fields.get_all(CONNECTION).iter();
-    let first = lines.next().is_some_and(|line| line.as_bytes().eq_ignore_ascii_case(b"keep-alive"));
-    first && lines.next().is_none()
+/// Removes `Connection` if it has one line, and that is `keep-alive`. Says whether it was.
+fn remove_keep_alive(fields: &mut HeaderMap) -> bool {
+    let Entry::Occupied(entry) = fields.entry(CONNECTION) else { return false };
+    let alone = entry.iter().nth(1).is_none() && entry.get().as_bytes().eq_ignore_ascii_case(b"keep-alive");
+    if alone {
+        entry.remove();
+    }
+    alone
 }
 
 /// Removes the fields that `Connection` names, on every line of it.

@@ -45,6 +45,11 @@ impl FramesAhead {
         self.iter().filter_map(Frame::data_ref)
     }
 
+    /// The content, if it is in one piece.
+    pub(crate) fn only_piece(&self) -> Option<&Bytes> {
+        self.first.as_ref().filter(|_| self.more.is_empty())?.data_ref()
+    }
+
     /// How many bytes of the content there are.
     pub(crate) fn length(&self) -> u64 {
         self.length

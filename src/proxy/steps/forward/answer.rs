@@ -74,7 +74,9 @@ pub(crate) async fn judge(
         beginning = Some(body.beginning()).filter(|_| whole || parts.headers.contains_key(CONTENT_LENGTH));
     }
     let arrived = || exchange.proxy.clock.time_of_day();
-    let mut hint = hint::read_at(parts.status, &parts.headers, beginning.as_deref(), arrived);
+    let mut told = false;
+    let found = FoundFields::passing(&parts.headers, |name| told |= hint::may_tell(name));
+    let mut hint = hint::read_at(parts.status, &parts.headers, told, beginning.as_deref(), arrived);
     // A closer look only where there is something to see.
     let refused = hint.cause != Cause::None;
     let body_says = beginning.as_deref().filter(|_| refused && parts.status.is_success());
@@ -93,7 +95,6 @@ pub(crate) async fn judge(
     if parts.version == Version::HTTP_2 {
         fields::trim(&mut parts.headers);
     }
-    let found = FoundFields::of(&parts.headers);
     let broken = match fields::unusable(&parts.headers, found, parts.version) {
         Some(wrong) => Some(Error::BadAnswer { origin: route.origin.to_string(), source: wrong.into() }),
         None => body.begin().await.err().map(|error| match error.downcast::<hyper::Error>() {
