@@ -164,11 +164,11 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.client.stream.poll_write_ready(cx))?;
             match self.client.stream.try_write(buf) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 outcome => return Poll::Ready(outcome),
             }
+            ready!(self.client.stream.poll_write_ready(cx))?;
         }
     }
 
@@ -178,11 +178,11 @@ impl AsyncWrite for Socket {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.client.stream.poll_write_ready(cx))?;
             match self.client.stream.try_write_vectored(bufs) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 outcome => return Poll::Ready(outcome),
             }
+            ready!(self.client.stream.poll_write_ready(cx))?;
         }
     }
 

@@ -49,7 +49,8 @@ pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, lane: &Lane, clai
 
 /// The length of its body, if it has one and tells that.
 pub(super) fn length(body: &impl Body) -> Option<u64> {
-    body.size_hint().exact().filter(|length| *length > 0)
+    // Most have none, which is soon seen.
+    if body.is_end_stream() { None } else { body.size_hint().exact().filter(|length| *length > 0) }
 }
 
 /// What the first of these members says that is there; a request that says nothing takes 1.

@@ -107,7 +107,8 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     let (mut parts, incoming) = answer.into_parts();
     let unread = || answer::log_unread(&exchange, &route.lane);
     let mut body = Box::new(UpstreamBody::new(incoming, exchange.progress.clone(), connection, permit, unread));
-    let (hint, done) = match answer::judge(in_flight, route_name, &mut parts, &mut body).await {
+    let judged = pin!(answer::judge(in_flight, route_name, &mut parts, &mut body)).await;
+    let (hint, done) = match judged {
         Ok(judged) => judged,
         Err(error) => {
             // Before the next attempt asks for a permit.
@@ -196,7 +197,8 @@ async fn send(
         // The second time round, something was waited for.
         permit.sent_at(now.take().unwrap_or_else(|| exchange.proxy.clock.now()));
         let mut unseen_before = false;
-        match connection.send(request).await {
+        let sent = pin!(connection.send(request)).await;
+        match sent {
             Ok(answer) => return Ok((answer, connection)),
             // The upstream had closed the connection, and no byte of the request was written: another one may have it.
             Err(mut error) if connection.reused && error.message().is_some() => {

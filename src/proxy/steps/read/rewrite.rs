@@ -21,7 +21,7 @@ pub(crate) fn rewrite<B: Body>(
     let received = request.version();
     let upgrade = if found.upgrade { upgrade(request) } else { None };
     let (sized, empty) = (found.length, request.body().is_end_stream());
-    let unsized_body = request.body().size_hint().exact().is_none();
+    let unsized_body = !empty && request.body().size_hint().exact().is_none();
     let trailers = found.remove_hop_by_hop(request.headers_mut());
     let get = matches!(*request.method(), Method::GET | Method::HEAD);
     let fields = request.headers_mut();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName, Method, Request, Uri, Version};
+use http::{HeaderName, HeaderValue, Method, Request, Uri, Version};
 use http_body::Body as _;
 
 use crate::{
@@ -24,7 +24,8 @@ pub(crate) struct ReplayRequest {
     method: Method,
     uri: Uri,
     version: Version,
-    fields: HeaderMap,
+    /// No map: nothing is looked up in them.
+    fields: Vec<(HeaderName, HeaderValue)>,
     /// `None` if it has no body.
     kept: Option<Arc<ReplayBuffer>>,
     repeatable: bool,
@@ -41,8 +42,9 @@ impl ReplayRequest {
     ) -> Self {
         let kept = (!request.body().is_end_stream()).then(|| request.body_mut().keep(retry.body, memory));
         let (method, uri, version) = (request.method().clone(), request.uri().clone(), request.version());
-        let fields = request.headers().clone();
+        let fields = request.headers();
         let repeatable = method.is_idempotent() || fields.contains_key(IDEMPOTENCY_KEY);
+        let fields = fields.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
         Self { method, uri, version, fields, kept, repeatable }
     }
 
@@ -66,7 +68,7 @@ impl ReplayRequest {
         *request.method_mut() = std::mem::take(&mut self.method);
         *request.uri_mut() = std::mem::take(&mut self.uri);
         *request.version_mut() = self.version;
-        *request.headers_mut() = std::mem::take(&mut self.fields);
+        request.headers_mut().extend(self.fields.drain(..));
         Some(Box::new(request))
     }
 }
