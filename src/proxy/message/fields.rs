@@ -29,30 +29,36 @@ pub(crate) fn remove_hop_by_hop(fields: &mut HeaderMap) -> bool {
     FoundFields::of(fields).remove_hop_by_hop(fields)
 }
 
-/// What is wrong with an answer of `version` that hyper takes: names that are none (RFC 9113 §8.2.1), which the parser of
-/// HTTP/1 sees to; and framing that others may read differently (RFC 9112 §6.3).
-pub(crate) fn unusable(fields: &HeaderMap, found: FoundFields, version: Version) -> Option<&'static str> {
+/// Takes the length off an answer of `version`, which is made anew from its body. An error is what is wrong with an answer
+/// that hyper takes: names that are none (RFC 9113 §8.2.1), which the parser of HTTP/1 sees to; and framing that others may
+/// read differently (RFC 9112 §6.3).
+pub(crate) fn take_length(
+    fields: &mut HeaderMap,
+    found: FoundFields,
+    version: Version,
+) -> Result<Option<HeaderValue>, &'static str> {
     if version == Version::HTTP_2 && fields.keys().any(|name| !is_token(name)) {
-        return Some("it has a field whose name is no token");
+        return Err("it has a field whose name is no token");
     }
-    if !found.length && !found.coding {
-        return None;
-    }
-    let mut lengths = fields.get_all(CONTENT_LENGTH).iter();
-    let length = lengths.next();
     if found.coding
         && let Some(coding) = fields.get(TRANSFER_ENCODING)
     {
         let alone = fields.get_all(TRANSFER_ENCODING).iter().nth(1).is_none();
         if !(alone && coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")) {
-            return Some("its transfer coding is not \"chunked\" alone, and nobody asked for another");
+            return Err("its transfer coding is not \"chunked\" alone, and nobody asked for another");
         }
-        return length.map(|_| "it has both a Transfer-Encoding and a Content-Length");
+        let both = found.length && fields.contains_key(CONTENT_LENGTH);
+        return if both { Err("it has both a Transfer-Encoding and a Content-Length") } else { Ok(None) };
     }
+    if !found.length {
+        return Ok(None);
+    }
+    let Entry::Occupied(lengths) = fields.entry(CONTENT_LENGTH) else { return Ok(None) };
     // Looked at by hyper only where there is a body; passed on where there is none.
-    let length = length?.as_bytes();
-    let valid = !length.is_empty() && length.iter().all(u8::is_ascii_digit) && lengths.all(|other| other == length);
-    (!valid).then_some("its Content-Length is not one number")
+    let length = lengths.get().as_bytes();
+    let valid =
+        !length.is_empty() && length.iter().all(u8::is_ascii_digit) && lengths.iter().all(|other| other == length);
+    if valid { Ok(Some(lengths.remove())) } else { Err("its Content-Length is not one number") }
 }
 
 /// What is wrong with fields that h2 takes (RFC 9113 §8.2.1). HTTP/1 has neither: there the parser sees to that.

@@ -75,7 +75,7 @@ pub(crate) async fn judge(
     }
     let arrived = || exchange.proxy.clock.time_of_day();
     let mut told = false;
-    let found = FoundFields::passing(&parts.headers, |name| told |= hint::may_tell(name));
+    let mut found = FoundFields::passing(&parts.headers, |name| told |= hint::may_tell(name));
     let mut hint = hint::read_at(parts.status, &parts.headers, told, beginning.as_deref(), arrived);
     // A closer look only where there is something to see.
     let refused = hint.cause != Cause::None;
@@ -95,9 +95,11 @@ pub(crate) async fn judge(
     if parts.version == Version::HTTP_2 {
         fields::trim(&mut parts.headers);
     }
-    let broken = match fields::unusable(&parts.headers, found, parts.version) {
-        Some(wrong) => Some(Error::BadAnswer { origin: route.origin.to_string(), source: wrong.into() }),
-        None => body.begin().await.err().map(|error| match error.downcast::<hyper::Error>() {
+    let told_length = fields::take_length(&mut parts.headers, found, parts.version);
+    found.length = false;
+    let broken = match told_length {
+        Err(wrong) => Some(Error::BadAnswer { origin: route.origin.to_string(), source: wrong.into() }),
+        Ok(_) => body.begin().await.err().map(|error| match error.downcast::<hyper::Error>() {
             Ok(error) => failure::of(*error, route),
             Err(source) => Error::Broken { origin: route.origin.to_string(), source },
         }),
@@ -123,10 +125,11 @@ pub(crate) async fn judge(
     {
         return Err(error);
     }
-    // A length that describes what is not there (RFC 9110 §8.6) is passed on; any other is made anew from the body.
-    let length = (head || parts.status == StatusCode::NOT_MODIFIED).then(|| parts.headers.get(CONTENT_LENGTH).cloned());
     found.remove_hop_by_hop(&mut parts.headers);
-    if let Some(Some(length)) = length {
+    // What describes what is not there (RFC 9110 §8.6) is passed on.
+    if let Ok(Some(length)) = told_length
+        && (head || parts.status == StatusCode::NOT_MODIFIED)
+    {
         parts.headers.insert(CONTENT_LENGTH, length);
     }
     if let Some(location) = location {
