@@ -56,10 +56,11 @@ pub(crate) struct Exchange {
 // === impl Exchange ===
 
 impl Exchange {
-    pub(crate) fn new(session: Arc<Session>) -> Self {
+    /// One that is there since `now`.
+    pub(crate) fn new(session: Arc<Session>, now: Instant) -> Self {
         let proxy = session.proxy.clone();
         Self {
-            progress: Arc::new(Progress::new(proxy.clock, proxy.timeouts())),
+            progress: Arc::new(Progress::new(proxy.clock, proxy.timeouts(), now)),
             proxy,
             session,
             stats: RequestStats::default(),
@@ -74,8 +75,14 @@ impl Exchange {
     }
 
     /// What carries a request that several others share.
-    pub(crate) fn of_shared_call(session: Arc<Session>) -> Self {
-        Self { shared: true, ..Self::new(session) }
+    pub(crate) fn of_shared_call(session: Arc<Session>, now: Instant) -> Self {
+        Self { shared: true, ..Self::new(session, now) }
+    }
+
+    /// A request begins `now`, which the upstream has to answer.
+    pub(crate) fn begins(&self, now: Instant) {
+        self.progress.enter_until(Phase::Answer, now + self.progress.timeouts().answer);
+        self.stats.begin(now);
     }
 
     /// What the request under way is called.

@@ -30,7 +30,8 @@ pub fn serve(
     counted: impl Send,
 ) -> impl Future<Output = ()> + Send {
     let client = Arc::new(ClientConnection::new(proxy.clone(), stream));
-    serve_exchange(Arc::new(Exchange::new(Arc::new(Session::new(proxy, pool, client, address)))), counted)
+    let now = proxy.clock.now();
+    serve_exchange(Arc::new(Exchange::new(Arc::new(Session::new(proxy, pool, client, address)), now)), counted)
 }
 
 /// Apart from [`serve`], whose arguments every connection that waits would carry.

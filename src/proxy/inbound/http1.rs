@@ -48,7 +48,7 @@ where
     let service = service_fn(|request: Request<Incoming>| {
         exchange.set_answering(true);
         exchange.interim.open(request.version());
-        exchange.stats.begin(exchange.progress.begins());
+        exchange.stats.begin(exchange.progress.awaits_answer());
         let request = Box::new(request.map(|body| RequestBody::new(body, exchange.progress.clone())));
         let arrival = Arrival { exchange: exchange.clone(), request };
         let exchange = exchange.clone();
@@ -75,7 +75,7 @@ where
     // Registers this task once; the drain wakes it, and the flags say what has happened.
     drain.as_mut().enable();
     let (mut listens, mut shutting_down) = (false, false);
-    let finished = poll_fn(|cx| {
+    let mut turn = |cx: &mut Context<'_>| {
         if !std::mem::replace(&mut listens, true) {
             let _ = drain.as_mut().poll(cx);
         }
@@ -98,8 +98,6 @@ where
             }
             return Poll::Ready(ended.is_ok());
         }
-        // What was read before and has begun no request is of a later one.
-        exchange.progress.read_no_head();
         watch.catch_up(cx);
         exchange.interim.wake(cx);
         // hyper notices a client that leaves only while it has nothing else to read.
@@ -107,8 +105,8 @@ where
             return Poll::Ready(false);
         }
         Poll::Pending
-    })
-    .await;
+    };
+    let finished = poll_fn(|cx| exchange.progress.in_turn(|| turn(cx))).await;
     if finished && !exchange.is_handed_over() && !exchange.session.client.has_left() {
         Box::pin(exchange.session.client.linger()).await;
     }

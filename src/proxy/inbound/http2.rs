@@ -70,9 +70,10 @@ where
     let usual = watchdog::tick(&proxy);
     next_look.set(proxy.clock.now() + usual);
     let service = service_fn(|request: Request<Incoming>| {
-        let exchange = Arc::new(Exchange::new(session.clone()));
+        let now = session.proxy.clock.now();
+        let exchange = Arc::new(Exchange::new(session.clone(), now));
         streams.add(&exchange);
-        exchange.stats.begin(exchange.progress.awaits_answer());
+        exchange.begins(now);
         let request = Box::new(request.map(|body| RequestBody::new(body, exchange.progress.clone())));
         answer(Arrival { exchange, request }, next_look.clone())
     });

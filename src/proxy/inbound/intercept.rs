@@ -74,7 +74,8 @@ where
 {
     match protocol {
         Protocol::Http1 => {
-            let exchange = Arc::new(Exchange::new(session));
+            let now = session.proxy.clock.now();
+            let exchange = Arc::new(Exchange::new(session, now));
             http1::serve(exchange.clone(), stream).await;
             if let Some(takeover) = exchange.take_over()
                 && let Takeover::Upgrade { worker, upstream, permit } = *takeover

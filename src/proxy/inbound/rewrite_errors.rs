@@ -39,6 +39,9 @@ struct HeadProgress {
     lines: usize,
 }
 
+/// Too few bytes for more fields than there may be: their lines are not worth counting.
+const LITTLE: usize = 3 * MAX_FIELDS;
+
 // === impl RewriteErrorsIo ===
 
 impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
@@ -170,7 +173,9 @@ impl HeadProgress {
     fn note(&mut self, read: &[u8]) {
         if self.bytes < MAX_HEAD {
             self.bytes += read.len();
-            self.lines += memchr::memchr_iter(b'\n', read).count();
+            if self.bytes > LITTLE {
+                self.lines += memchr::memchr_iter(b'\n', read).count();
+            }
         }
     }
 

@@ -20,8 +20,8 @@ pub(crate) struct Progress {
     phase: AtomicU8,
     /// When the current phase has taken too long, in nanoseconds of the clock.
     deadline: AtomicU64,
-    /// When a head was read in one piece that has not begun a request yet, in nanoseconds of the clock; 0 if there is none.
-    head_read: AtomicU64,
+    /// The time in the turn that its task has, in nanoseconds of the clock; [`UNREAD`], or [`NO_TURN`].
+    turn: AtomicU64,
     /// No further request is to be read from the connection.
     last: AtomicBool,
 }
@@ -50,47 +50,53 @@ pub(crate) enum Phase {
     CutOff,
 }
 
+/// Nobody has asked for the time in this turn.
+const UNREAD: u64 = 0;
+/// Its task has no turn, or takes no part in this.
+const NO_TURN: u64 = u64::MAX;
+
 // === impl Progress ===
 
 impl Progress {
-    /// Of a connection from which the first request has to come soon; later ones may take their time.
-    pub(crate) fn new(clock: Clock, timeouts: Arc<Timeouts>) -> Self {
-        let deadline = clock.now() + timeouts.head;
+    /// Of a connection that is there since `now`, from which the first request has to come soon; later ones may take their
+    /// time.
+    pub(crate) fn new(clock: Clock, timeouts: Arc<Timeouts>, now: Instant) -> Self {
+        let deadline = now + timeouts.head;
         Self {
             clock,
             timeouts,
             phase: AtomicU8::new(Phase::Idle as u8),
             deadline: AtomicU64::new(deadline.as_nanos()),
-            head_read: AtomicU64::new(0),
+            turn: AtomicU64::new(NO_TURN),
             last: AtomicBool::new(false),
+        }
+    }
+
+    /// Its task has a turn, in which it does this. The clock is read once in it: a turn waits for nothing.
+    pub(crate) fn in_turn<R>(&self, turn: impl FnOnce() -> R) -> R {
+        self.turn.store(UNREAD, Ordering::Relaxed);
+        let done = turn();
+        self.turn.store(NO_TURN, Ordering::Relaxed);
+        done
+    }
+
+    /// The time.
+    fn now(&self) -> Instant {
+        match self.turn.load(Ordering::Relaxed) {
+            NO_TURN => self.clock.now(),
+            UNREAD => {
+                let now = self.clock.now();
+                self.turn.store(now.as_nanos(), Ordering::Relaxed);
+                now
+            }
+            now => Instant::from_nanos(now),
         }
     }
 
     /// Some of a request's head was read. The rest of it has to follow soon.
     pub(crate) fn reads_head(&self) {
-        let read = match self.phase() {
-            Phase::Idle => self.enter(Phase::Head, self.timeouts.head).as_nanos(),
-            // It comes in pieces, of which nobody has asked for the time.
-            _ => 0,
-        };
-        self.head_read.store(read, Ordering::Relaxed);
-    }
-
-    /// What was read so far does not say when the next head was: the message before it is not over yet.
-    pub(crate) fn read_no_head(&self) {
-        self.head_read.store(0, Ordering::Relaxed);
-    }
-
-    /// A request begins, which the upstream has to answer. Returns when its head was read.
-    pub(crate) fn begins(&self) -> Instant {
-        match self.head_read.load(Ordering::Relaxed) {
-            0 => self.awaits_answer(),
-            read => {
-                self.head_read.store(0, Ordering::Relaxed);
-                let read = Instant::from_nanos(read);
-                self.enter_until(Phase::Answer, read + self.timeouts.answer);
-                read
-            }
+        if self.phase() == Phase::Idle {
+            self.enter(Phase::Head, self.timeouts.head);
         }
     }
 
@@ -101,7 +107,7 @@ impl Progress {
 
     /// Enters `phase`, which may take `at_most`. Returns the time, for those who need it, too.
     pub(crate) fn enter(&self, phase: Phase, at_most: Duration) -> Instant {
-        let now = self.clock.now();
+        let now = self.now();
         self.enter_until(phase, now + at_most);
         now
     }

@@ -184,7 +184,9 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.0.since.store(self.0.clock.now().as_nanos(), Ordering::Relaxed);
-        self.0.active.fetch_sub(1, Ordering::Relaxed);
+        // As long as others are under way nobody asks since when none is.
+        if self.0.active.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.since.store(self.0.clock.now().as_nanos(), Ordering::Relaxed);
+        }
     }
 }

@@ -35,8 +35,10 @@ const HOLD_UP: Duration = Duration::from_secs(5);
 
 /// An exchange like that of `call`, without a worker.
 pub(super) fn exchange(call: &Call) -> Arc<Exchange> {
-    let exchange = Arc::new(Exchange::of_shared_call(call.exchange.session.clone()));
-    exchange.stats.begin(exchange.progress.awaits_answer());
+    let Exchange { proxy, session, .. } = &*call.exchange;
+    let now = proxy.clock.now();
+    let exchange = Arc::new(Exchange::of_shared_call(session.clone(), now));
+    exchange.begins(now);
     exchange
 }
 

@@ -6,7 +6,8 @@ fn body(memory: usize) -> Arc<SharedBody> {
 }
 
 fn join(body: &Arc<SharedBody>) -> Option<SharedReader> {
-    body.reader(Arc::new(Progress::new(Clock::start(), Arc::new(Timeouts::default()))), ())
+    let clock = Clock::start();
+    body.reader(Arc::new(Progress::new(clock, Arc::new(Timeouts::default()), clock.now())), ())
 }
 
 fn read(reader: &mut SharedReader) -> Option<Result<usize, String>> {
