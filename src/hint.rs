@@ -9,6 +9,7 @@ mod classify;
 mod count;
 mod evidence;
 mod fields;
+mod glance;
 mod ietf;
 mod limit_headers;
 mod model;
@@ -23,12 +24,15 @@ mod tests;
 use std::time::Duration;
 
 use http::{
-    HeaderMap, HeaderName, StatusCode,
+    HeaderMap, StatusCode,
     header::{AGE, DATE},
 };
 
-pub use self::model::{Bucket, Cause, Dialect, Hint, Signal};
 use self::{evidence::Evidence, fields::Fields, time::Now};
+pub use self::{
+    glance::Glance,
+    model::{Bucket, Cause, Dialect, Hint, Signal},
+};
 
 /// An answer, as far as hints are concerned.
 #[derive(Clone, Copy, Debug)]
@@ -47,11 +51,11 @@ pub struct Answer<'a> {
 /// fields and one over the body, and allocates nothing.
 pub fn read(answer: &Answer<'_>) -> Hint {
     let &Answer { status, headers, body, arrived } = answer;
-    read_at(status, headers, headers.keys().any(may_tell), body, || arrived)
+    read_at(status, headers, Glance::of(headers).told, body, || arrived)
 }
 
-/// The same, where it is known whether one of its fields [may tell](may_tell) something, and with the time of day at its
-/// arrival as a question: it is asked only if there is something to read.
+/// The same, where it is known whether one of its fields may be about limits, as a [`Glance`] has told, and with the time of
+/// day at its arrival as a question: it is asked only if there is something to read.
 pub fn read_at(
     status: StatusCode,
     headers: &HeaderMap,
@@ -91,11 +95,6 @@ pub fn read_at(
     }
 }
 
-/// Whether a field of this `name` may be about limits.
-pub fn may_tell(name: &HeaderName) -> bool {
-    fields::may_tell(name)
-}
-
 /// Whether a JSON body only complains: it has errors, and brings no result.
 pub fn is_complaint(body: &[u8]) -> bool {
     serde_json::from_slice(body).is_ok_and(|json| body::only_complains(&json))
@@ -115,12 +114,13 @@ pub fn asks_to_wait(headers: &HeaderMap) -> bool {
 
 /// Whether the body may say more than the head does, so that its beginning should be read before the answer is judged.
 pub fn wants_body(status: StatusCode, headers: &HeaderMap) -> bool {
-    body::is_wanted(status, headers)
+    body::is_wanted(status, headers, &Glance::of(headers))
 }
 
-/// The same of the answer to a request for `path`: GraphQL's are of unknown length mostly.
-pub fn wants_body_of(path: &str, status: StatusCode, headers: &HeaderMap) -> bool {
-    body::is_wanted(status, headers) || body::is_graphql(status, headers, path)
+/// The same of the answer to a request for `path`, at whose head a `glance` was taken: GraphQL's are of unknown length
+/// mostly.
+pub fn wants_body_of(path: &str, status: StatusCode, headers: &HeaderMap, glance: &Glance<'_>) -> bool {
+    body::is_wanted(status, headers, glance) || body::is_graphql(status, path, glance)
 }
 
 /// A time of day as people and APIs write it (`2026-08-03T08:31:12.5Z`), since 1970.

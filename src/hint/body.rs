@@ -5,14 +5,11 @@ mod refusal;
 mod served;
 mod text;
 
-use http::{
-    HeaderMap, StatusCode,
-    header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE},
-};
+use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
 pub(super) use self::served::only_complains;
-use super::{Dialect, evidence::Evidence, retry_after, time::Now};
+use super::{Dialect, evidence::Evidence, glance::Glance, retry_after, time::Now};
 
 /// A longer body is data, not a complaint.
 const LONGEST: usize = 16 * 1024;
@@ -54,57 +51,50 @@ pub(super) fn may_say(status: StatusCode, body: &[u8]) -> bool {
     }
 }
 
-/// Whether a body of this head is worth holding back until it is read: small, legible, and of an answer that may be a
-/// refusal. Of answers that were served, only JSON whose length is known.
-pub(super) fn is_wanted(status: StatusCode, headers: &HeaderMap) -> bool {
-    if status == StatusCode::OK {
-        return is_small(headers) && is_of_kind(kind(headers), "json");
-    }
-    let of_kind = |word| is_of_kind(kind(headers), word);
+/// Whether a body of an answer with this status and this head is worth holding back until it is read: small, legible, and
+/// of an answer that may be a refusal. Of answers that were served, only JSON whose length is known.
+pub(super) fn is_wanted(status: StatusCode, headers: &HeaderMap, glance: &Glance<'_>) -> bool {
+    let kind = glance.kind();
+    let of_kind = |word: &str| {
+        let word = word.as_bytes();
+        // Nearly always at its end.
+        kind.as_bytes().ends_with(word)
+            || kind.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
+    };
     let legible = match status.as_u16() {
+        200 => return is_small(glance) && of_kind("json"),
         400 | 403 | 503 => of_kind("json") || of_kind("xml") || of_kind("text/plain"),
-        401 | 402 | 418 | 420 | 429 | 509 => of_kind("json") || of_kind("text/plain") || kind(headers).is_empty(),
+        401 | 402 | 418 | 420 | 429 | 509 => of_kind("json") || of_kind("text/plain") || kind.is_empty(),
         500 | 529 => of_kind("json"),
         _ => return false,
     };
     // A refusal is short mostly, also where nobody has counted its length.
-    legible && (is_small(headers) || is_of_unknown_length(headers)) && !retry_after::is_told(headers)
+    legible && (is_small(glance) || is_of_unknown_length(glance)) && !retry_after::is_told(headers)
 }
 
 /// Whether it is the answer to a query of GraphQL whose length is not known before its end. Most servers of it send such
 /// ones, refusals among them; a JSON document that is made bit by bit for its reader is no answer to a query.
-pub(super) fn is_graphql(status: StatusCode, headers: &HeaderMap, path: &str) -> bool {
+pub(super) fn is_graphql(status: StatusCode, path: &str, glance: &Glance<'_>) -> bool {
     let endpoint = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     status == StatusCode::OK
         && matches!(endpoint, "graphql" | "graphql.json")
-        && kind(headers).contains("json")
-        && is_of_unknown_length(headers)
-}
-
-/// What kind of body it is, as it is written.
-fn kind(headers: &HeaderMap) -> &str {
-    headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default()
-}
-
-fn is_of_kind(kind: &str, word: &str) -> bool {
-    let (kind, word) = (kind.as_bytes(), word.as_bytes());
-    // Nearly always at its end.
-    kind.ends_with(word) || kind.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
+        && glance.kind().contains("json")
+        && is_of_unknown_length(glance)
 }
 
 /// Whether the length shows at its end only, as that of chunks does (RFC 9112 §7.1), and often that of HTTP/2.
-fn is_of_unknown_length(headers: &HeaderMap) -> bool {
-    !headers.contains_key(CONTENT_LENGTH) && is_plain(headers)
+fn is_of_unknown_length(glance: &Glance<'_>) -> bool {
+    glance.length.is_none() && is_plain(glance)
 }
 
-fn is_plain(headers: &HeaderMap) -> bool {
-    headers.get(CONTENT_ENCODING).is_none_or(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
+fn is_plain(glance: &Glance<'_>) -> bool {
+    glance.encoding.is_none_or(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-fn is_small(headers: &HeaderMap) -> bool {
-    let digits = headers.get(CONTENT_LENGTH).map_or(&[][..], |length| length.as_bytes());
+fn is_small(glance: &Glance<'_>) -> bool {
+    let digits = glance.length.map_or(&[][..], |length| length.as_bytes());
     // No more of them than the longest one has.
     let length = (digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit))
         .then(|| digits.iter().fold(0, |length, digit| length * 10 + usize::from(digit - b'0')));
-    length.is_some_and(|length| (1..=LONGEST).contains(&length)) && is_plain(headers)
+    is_plain(glance) && length.is_some_and(|length| (1..=LONGEST).contains(&length))
 }

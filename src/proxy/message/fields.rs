@@ -117,15 +117,15 @@ pub(crate) struct FoundFields {
 
 impl FoundFields {
     pub(crate) fn of(fields: &HeaderMap) -> Self {
-        Self::passing(fields, |_| {})
+        Self::passing(fields, |_, _| {})
     }
 
-    /// The same, and `look`s at each name.
-    pub(crate) fn passing(fields: &HeaderMap, mut look: impl FnMut(&HeaderName)) -> Self {
+    /// The same, and `look`s at each of them.
+    pub(crate) fn passing<'a>(fields: &'a HeaderMap, mut look: impl FnMut(&HeaderName, &'a HeaderValue)) -> Self {
         let mut found = Self::default();
-        for name in fields.keys() {
+        for (name, value) in fields {
             found.note(name);
-            look(name);
+            look(name, value);
         }
         found
     }

@@ -185,3 +185,21 @@ impl Phase {
         ALL[usize::from(phase)]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_of_a_turn_is_that_of_the_turn_alone() {
+        let clock = Clock::start();
+        let progress = Progress::new(clock, Arc::new(Timeouts::default()), clock.now());
+        let second = Duration::from_secs(1);
+        let mut times = vec![progress.in_turn(|| progress.moves())];
+        tokio::time::advance(second).await;
+        times.push(progress.rest());
+        tokio::time::advance(second).await;
+        times.push(progress.in_turn(|| progress.awaits_answer()));
+        assert_eq!(times, [0, 1, 2].map(|turn| clock.began() + second * turn));
+    }
+}

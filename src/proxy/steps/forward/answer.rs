@@ -9,7 +9,7 @@ use super::failure;
 use crate::{
     clock::Instant,
     error::Error,
-    hint::{self, Cause, Hint},
+    hint::{self, Cause, Glance, Hint},
     lane::{Lane, Usage},
     learn::{AnswerReport, RouteName},
     limit::Unit,
@@ -66,16 +66,17 @@ pub(crate) async fn judge(
     body: &mut UpstreamBody,
 ) -> Result<(Hint, bool), Error> {
     let InFlight { exchange, route, wait, location, head, length, written, now } = in_flight;
+    let mut glance = Glance::default();
+    let mut found = FoundFields::passing(&parts.headers, |name, value| glance.note(name, value));
+    let told = glance.told;
     let mut beginning = None;
     let path = route_name.map_or("", |name| name.path);
-    if !head && hint::wants_body_of(path, parts.status, &parts.headers) {
+    if !head && hint::wants_body_of(path, parts.status, &parts.headers, &glance) {
         let whole = body.read_ahead(PEEK, PEEKING).await;
         // Without a length, what is not over yet is data and no complaint.
         beginning = Some(body.beginning()).filter(|_| whole || parts.headers.contains_key(CONTENT_LENGTH));
     }
     let arrived = || exchange.proxy.clock.time_of_day();
-    let mut told = false;
-    let mut found = FoundFields::passing(&parts.headers, |name| told |= hint::may_tell(name));
     let mut hint = hint::read_at(parts.status, &parts.headers, told, beginning.as_deref(), arrived);
     // A closer look only where there is something to see.
     let refused = hint.cause != Cause::None;
