@@ -20,7 +20,7 @@ pub(crate) struct Progress {
     phase: AtomicU8,
     /// When the current phase has taken too long, in nanoseconds of the clock.
     deadline: AtomicU64,
-    /// The time in the turn that its task has, in nanoseconds of the clock; [`UNREAD`], or [`NO_TURN`].
+    /// The time in the turn that its task has, in nanoseconds of the clock; `UNREAD`, or `NO_TURN`.
     turn: AtomicU64,
     /// No further request is to be read from the connection.
     last: AtomicBool,
