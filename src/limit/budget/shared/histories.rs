@@ -114,14 +114,13 @@ fn a_rule_that_is_left_out_is_found_out() {
 #[test]
 fn a_store_that_counts_again_and_goes_on_with_what_it_knew_is_found_out() {
     let faults = [Fault::Failover, Fault::Crash, Fault::Cut];
-    let broken = |wrong| {
-        let count = histories(1000);
-        (0..count).filter(|seed| World::random(*seed, &faults, wrong).run().is_some()).collect::<Vec<_>>()
-    };
-    let (none, some) = (broken(None), broken(Some(Wrong::KeepsItsName)));
-    assert!(none.is_empty() && !some.is_empty(), "{none:?} {some:?}");
+    let broken = |wrong, count| (0..count).filter(move |seed| World::random(*seed, &faults, wrong).run().is_some());
+    assert_eq!(broken(None, histories(1000)).next(), None);
+    // Twelve of 10,000: one is enough.
+    let (count, mut wrong) = (histories(10_000), broken(Some(Wrong::KeepsItsName), histories(10_000)).peekable());
+    assert!(wrong.peek().is_some(), "it breaks nothing");
     if number("HISTORIES").is_some() {
-        println!("KeepsItsName: {} of {}", some.len(), histories(1000));
+        println!("KeepsItsName: {} of {count}", wrong.count());
     }
 }
 

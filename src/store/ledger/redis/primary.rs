@@ -108,8 +108,12 @@ impl Primary {
                     return Ok((self.at(&server)?, Requirement::of(replicas)));
                 }
                 Err(error) => {
-                    let LedgerError(said) = unconnected(&error);
-                    problem = LedgerError(format!("the Sentinel at {host}: {said}"));
+                    let (LedgerError(said), service) = (unconnected(&error), self.url.service());
+                    // A name that it does not know is an `ERR` like any other.
+                    let detail = error.detail().filter(|_| error.code() == Some("ERR")).unwrap_or_default();
+                    let said = [&*said, detail].join(" ");
+                    problem =
+                        LedgerError(format!("the Sentinel at {host}, asked for {service:?}: {}", said.trim_end()));
                 }
             }
         }
