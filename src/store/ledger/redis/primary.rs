@@ -109,11 +109,11 @@ impl Primary {
                 }
                 Err(error) => {
                     let (LedgerError(said), service) = (unconnected(&error), self.url.service());
-                    // A name that it does not know is an `ERR` like any other.
-                    let detail = error.detail().filter(|_| error.code() == Some("ERR")).unwrap_or_default();
-                    let said = [&*said, detail].join(" ");
-                    problem =
-                        LedgerError(format!("the Sentinel at {host}, asked for {service:?}: {}", said.trim_end()));
+                    let hint = match error.code() {
+                        Some("ERR") => format!(": it is none, or no `sentinel monitor` of its names {service:?}"),
+                        _ => String::new(),
+                    };
+                    problem = LedgerError(format!("the Sentinel at {host}: {said}{hint}"));
                 }
             }
         }
