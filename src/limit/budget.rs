@@ -244,10 +244,8 @@ impl Budget {
         let Charge { seq, cost, scope } = charge;
         for (limit, amount) in charged(&mut self.limits, &charge) {
             limit.window.sent(seq, amount, at);
-            if limit.newest == seq {
-                let whole = limit.whole(amount);
-                limit.gcra.sent(at, whole);
-            }
+            let whole = limit.whole(amount);
+            limit.gcra.sent(at, whole);
         }
         counting(&mut self.calendar, &cost, scope).for_each(|(limit, amount)| limit.sent(at, seq, amount));
     }

@@ -31,7 +31,7 @@ const CLOSER: Duration = Duration::from_millis(5);
 const SPREAD: Duration = Duration::from_millis(25);
 
 /// Timers are about a millisecond late: where slots are closer than this, too much is lost if that is not caught up.
-const COARSE: Duration = Duration::from_millis(10);
+const COARSE: Duration = Duration::from_millis(25);
 
 /// The spacing of one limit.
 #[derive(Clone, Debug)]
@@ -71,8 +71,8 @@ impl Gcra {
         !self.keeps_distance && self.may_keep_distance()
     }
 
-    /// The newest request, which costs `cost`, is written only at `at`, because a connection had to be made: the next one
-    /// keeps its distance to that.
+    /// A request that costs `cost` is written only at `at`, because a connection had to be made: the next one keeps its
+    /// distance to that.
     pub fn sent(&mut self, at: Instant, cost: Amount) {
         if self.is_distant() {
             let next = at.as_nanos() + nanos(self.quota.replenish_interval()).saturating_mul(cost.get().into());

@@ -124,7 +124,8 @@ impl RateEstimator {
         let lately = f64::max(0.7 * belief.span.min(30.0), 30.0 / rate);
         let again = self.consistent.is_some_and(|last| now - last < lately);
         let many = self.served >= 8.0 && belief.count < 8.0 || self.served >= ENOUGH;
-        if !(whole || again || many || self.noise.is_some()) {
+        // What is configured is lowered by a little first. A pause that is too long for that measures it anew.
+        if !(whole || again || many || self.noise.is_some() || self.configured.is_some()) {
             return RefusalReading::default();
         }
         self.consistent = Some(now);

@@ -33,6 +33,8 @@ const MOMENT: f64 = 0.5;
 const FEW: f64 = 10.0;
 /// A pause that takes less than this share of the time that is known says that the rate was a little too high.
 const SMALL: f64 = 0.12;
+/// As if what is configured had been seen for so long.
+const CONFIGURED: f64 = 3.0;
 /// The time that is known where a share is refused whatever the rate is, so that a longer pause is another matter.
 const LONG: f64 = 60.0;
 
@@ -81,6 +83,8 @@ impl RateEstimator {
         }
         let known = (2.0 * belief.span).max(300.0 * slot).max(30.0);
         let known = known.min(sent - self.began).max(sent - cycle.since);
+        // A moment more than nothing is known of what is configured.
+        let known = if self.configured.is_some() { known.max(CONFIGURED) } else { known };
         if pause >= SMALL * self.noise.map_or(known, |_| LONG) {
             self.noise = None;
             if !(closing.overload && pause > 5.0) {
