@@ -63,9 +63,11 @@ impl<T> State<T> {
         let Self { queue, budget, learned, narrow, .. } = self;
         let mut late = Vec::new();
         for strand in queue.strands() {
-            let (mut before, mut at) = (0, now);
+            let (mut before, mut at, mut projected) = (0, now, 0);
             for (index, (place, line, cost, ticket)) in strand.enumerate() {
-                if index < EACH || index % EVERY == 0 {
+                // What costs more says nothing of when one has its slot that costs less.
+                if index < EACH || index % EVERY == 0 || cost.requests() < projected {
+                    projected = cost.requests();
                     let from = opens(learned, now, line.scope, line.paused.as_ref()).max(held);
                     let ahead = |_, unit| if unit == Unit::REQUESTS { before } else { 0 };
                     at = budget.project(now, from, ahead, cost.unmetered(), line.scope);
