@@ -52,13 +52,19 @@ impl ConnectionTask {
         }
     }
 
+    /// Does what the socket may keep it waiting for, and then wakes the task for, whether it rests or not: the end of a
+    /// request may still be on its way out when its answer has been read.
+    pub(crate) fn with_waker<T>(&self, act: impl FnOnce(&mut Context<'_>) -> T) -> T {
+        let waker = self.waker.lock();
+        act(&mut Context::from_waker(waker.as_ref().unwrap_or(Waker::noop())))
+    }
+
     /// Asks for something to `read` in its turn, once. What comes of it wakes the task whether it rests or not.
     pub(crate) fn ask<T>(&self, read: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
         if self.dry.load(Ordering::Relaxed) {
             return Poll::Pending;
         }
-        let waker = self.waker.lock();
-        let asked = read(&mut Context::from_waker(waker.as_ref().unwrap_or(Waker::noop())));
+        let asked = self.with_waker(read);
         self.dry.store(asked.is_pending(), Ordering::Relaxed);
         asked
     }

@@ -86,7 +86,8 @@ impl Progress {
             NO_TURN => self.clock.now(),
             UNREAD => {
                 let now = self.clock.now();
-                self.turn.store(now.as_nanos(), Ordering::Relaxed);
+                // A body is read in another task: what that asks must not outlive the turn.
+                let _ = self.turn.compare_exchange(UNREAD, now.as_nanos(), Ordering::Relaxed, Ordering::Relaxed);
                 now
             }
             now => Instant::from_nanos(now),

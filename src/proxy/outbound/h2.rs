@@ -184,9 +184,14 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // As long as others are under way nobody asks since when none is.
-        if self.0.active.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.0.since.store(self.0.clock.now().as_nanos(), Ordering::Relaxed);
+        // As long as others are under way nobody asks since when none is. It is noted before that can be asked.
+        let note = || self.0.since.store(self.0.clock.now().as_nanos(), Ordering::Relaxed);
+        let is_last = self.0.active.load(Ordering::Relaxed) == 1;
+        if is_last {
+            note();
+        }
+        if self.0.active.fetch_sub(1, Ordering::Relaxed) == 1 && !is_last {
+            note();
         }
     }
 }

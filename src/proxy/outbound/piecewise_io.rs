@@ -69,16 +69,32 @@ fn poll_piece<S: AsyncRead + Unpin>(
     Pin::new(stream).poll_read(cx, buf)
 }
 
+impl<S: AsyncRead + AsyncWrite + Unpin> PiecewiseIo<S> {
+    /// What `act` waits for wakes the connection's task, even where hyper's waker would not.
+    fn poll_writing<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        act: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        let Self { stream, writes, waker, .. } = self;
+        let stream = Pin::new(stream.get_mut());
+        match cx.waker().will_wake(waker) {
+            true => writes.task.with_waker(|cx| act(stream, cx)),
+            false => act(stream, cx),
+        }
+    }
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for PiecewiseIo<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(self.stream.get_mut()).poll_write(cx, buf)
+        self.poll_writing(cx, |stream, cx| stream.poll_write(cx, buf))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(self.stream.get_mut()).poll_flush(cx)
+        self.poll_writing(cx, |stream, cx| stream.poll_flush(cx))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(self.stream.get_mut()).poll_shutdown(cx)
+        self.poll_writing(cx, |stream, cx| stream.poll_shutdown(cx))
     }
 }

@@ -89,7 +89,9 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
         }
     };
     route.answered();
-    let (written, now) = (connection.written(), exchange.progress.moves());
+    exchange.progress.moves();
+    // Not the time of the turn: that may lie before the request was sent, and a window would end too soon.
+    let (written, now) = (connection.written(), exchange.proxy.clock.now());
     let in_flight = InFlight {
         exchange: &exchange,
         route: &route,
