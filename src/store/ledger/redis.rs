@@ -59,7 +59,7 @@ const PREFIX: &str = "{andante}:";
 /// Setting up a connection may take this long.
 const CONNECT: Duration = Duration::from_secs(2);
 /// After so long the Sentinels are asked again, also for how many replicas there are.
-const REFIND: Duration = Duration::from_secs(60);
+const REFIND: Duration = Duration::from_secs(10);
 /// So often a call is sent on from one server of a cluster to another.
 const HOPS: usize = 4;
 const SYNC: &str = concat!(include_str!("server.lua"), include_str!("sync.lua"));
