@@ -153,7 +153,7 @@ async function steered(page, lane, complaints) {
   }
   const waiting = lane.locator('dt', { hasText: /^waiting$/ }).locator('xpath=../dd')
   const there = count(await waiting.textContent())
-  await change('Limit', () => dialog.getByLabel('Limits').fill('1/h'))
+  await change('Limit', () => dialog.getByLabel('Limits').fill('1/s'))
   holds('the limit holds, and it is told for how long', await until(() => says(lane.locator('tr'), 'set by an operator, for')))
   await change('Weights', () => dialog.getByLabel('Weights').fill('live=10, batch=1'))
   await change('Let first', () => dialog.getByLabel('Whose requests').selectOption({ index: 0 }))
