@@ -1,8 +1,6 @@
 //! Requests that wait, and what becomes of them when a pause begins or a limit falls.
 
-use http::{HeaderMap, header::RETRY_AFTER};
-
-use super::*;
+use super::{narrow::refuse, *};
 use crate::lane::Waiting;
 
 fn secs(of: u64) -> Duration {
@@ -16,15 +14,6 @@ fn patient(world: &World, patience: Duration) -> Waiting {
         Admission::Wait(waiting) => waiting,
         other => panic!("it waits: {other:?}"),
     }
-}
-
-/// The API refuses it, and asks for so many seconds.
-fn refuse(mut permit: Permit, retry_after: u32) {
-    permit.sent();
-    let headers = HeaderMap::from_iter([(RETRY_AFTER, retry_after.into())]);
-    let status = StatusCode::TOO_MANY_REQUESTS;
-    let hint = hint::read(&hint::Answer { status, headers: &headers, body: None, arrived: Duration::ZERO });
-    permit.answered(&AnswerReport { hint: &hint, failed: false, route: None }, Instant::START);
 }
 
 /// What those that wait are told, and after how long: nothing if they have a slot.

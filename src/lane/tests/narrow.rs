@@ -211,8 +211,8 @@ async fn a_budget_is_forgotten_when_it_remembers_nothing() {
     assert_eq!(world.lane.narrow_budgets(), 0);
 }
 
-/// Answered with 429 and `Retry-After`.
-fn refuse(mut permit: Permit, retry_after: u32) {
+/// The API refuses it with 429, and asks for so many seconds.
+pub(super) fn refuse(mut permit: Permit, retry_after: u32) {
     permit.sent();
     let headers = HeaderMap::from_iter([(RETRY_AFTER, retry_after.into())]);
     let status = StatusCode::TOO_MANY_REQUESTS;
