@@ -20,6 +20,7 @@ pub(crate) mod recorded_body;
 pub(crate) mod replay_buffer;
 pub(crate) mod replay_memory;
 pub(crate) mod request_body;
+pub(crate) mod send;
 pub(crate) mod server_timing;
 pub(crate) mod shared_body;
 pub(crate) mod stream_body;

@@ -18,7 +18,10 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::proxy::session::ClientConnection;
+use crate::proxy::{
+    message::send::{poll_send, poll_send_pieces},
+    session::ClientConnection,
+};
 
 /// The socket of a client.
 pub(crate) struct Socket {
@@ -163,13 +166,7 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        loop {
-            match self.client.stream.try_write(buf) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                outcome => return Poll::Ready(outcome),
-            }
-            ready!(self.client.stream.poll_write_ready(cx))?;
-        }
+        poll_send(&self.client.stream, cx, buf)
     }
 
     fn poll_write_vectored(
@@ -177,13 +174,7 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        loop {
-            match self.client.stream.try_write_vectored(bufs) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                outcome => return Poll::Ready(outcome),
-            }
-            ready!(self.client.stream.poll_write_ready(cx))?;
-        }
+        poll_send_pieces(&self.client.stream, cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -26,7 +26,7 @@ use crate::{
     lane::{AddedRule, Lane},
     policy::{Origin, Parent, Scheme, UsageSource},
     proxy::{
-        message::{request_body::RequestBody, writes::Writes},
+        message::{request_body::RequestBody, send::UpstreamSocket, writes::Writes},
         outbound::{
             Outbound, h1, h2,
             host_pool::{HostPool, PooledConnection},
@@ -247,7 +247,7 @@ impl Route {
             return Ok(());
         }
         let writes = Writes::new(self.outbound.clock);
-        let mut connection = self.http1(SensorIo::new(stream, note(writes.clone())), writes).await?;
+        let mut connection = self.http1(SensorIo::new(UpstreamSocket(stream), note(writes.clone())), writes).await?;
         // The request that it is for asks at once.
         connection.settle().await;
         connection.release(self.outbound.clock.now());
@@ -280,7 +280,7 @@ impl Route {
         let (outbound, policy) = (&self.outbound, self.lane.policy());
         let stream = outbound.dialer.connect(&self.origin, &policy.egress, policy.allow_private).await?;
         let writes = Writes::new(outbound.clock);
-        let stream = SensorIo::new(stream, note(writes.clone()));
+        let stream = SensorIo::new(UpstreamSocket(stream), note(writes.clone()));
         let secured = async {
             if self.h2c {
                 self.host_pool.learn(Protocol::Http2);

@@ -1,0 +1,139 @@
+//! Sends on a socket by one system call, past the C library.
+//!
+//! The C library makes `send` a point at which a thread may be cancelled, and the system asks more of `writev` than of
+//! `send`. Neither is of use here, and each request would pay for both twice.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use rustix::net::SendFlags;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
+    net::TcpStream,
+};
+
+/// The system sends no signal where the other side has closed: the error says so.
+const QUIET: SendFlags = SendFlags::NOSIGNAL;
+
+/// As many bytes in pieces are copied together rather than sent as a list: the head of a usual answer and its small body.
+const TOGETHER: usize = 1024;
+
+/// A connection to an upstream.
+pub(crate) struct UpstreamSocket(pub(crate) TcpStream);
+
+/// Sends as much of `bytes` as `stream` takes.
+pub(crate) fn poll_send(stream: &TcpStream, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    poll_try(stream, cx, || Ok(rustix::net::send(stream, bytes, QUIET)?))
+}
+
+/// Sends as much of `pieces` as `stream` takes.
+pub(crate) fn poll_send_pieces(
+    stream: &TcpStream,
+    cx: &mut Context<'_>,
+    pieces: &[IoSlice<'_>],
+) -> Poll<io::Result<usize>> {
+    let mut together = [0; TOGETHER];
+    let mut len = 0;
+    for piece in pieces {
+        let Some(room) = together.get_mut(len..len + piece.len()) else {
+            return poll_try(stream, cx, || Ok(rustix::io::writev(stream, pieces)?));
+        };
+        room.copy_from_slice(piece);
+        len += piece.len();
+    }
+    poll_send(stream, cx, &together[..len])
+}
+
+/// Tries, and waits until it can be tried again.
+fn poll_try(
+    stream: &TcpStream,
+    cx: &mut Context<'_>,
+    mut act: impl FnMut() -> io::Result<usize>,
+) -> Poll<io::Result<usize>> {
+    loop {
+        match stream.try_io(Interest::WRITABLE, &mut act) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            outcome => return Poll::Ready(outcome),
+        }
+        ready!(stream.poll_write_ready(cx))?;
+    }
+}
+
+// === impl UpstreamSocket ===
+
+impl AsyncRead for UpstreamSocket {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for UpstreamSocket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        poll_send(&self.0, cx, buf)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::{io::AsyncReadExt as _, net::TcpListener};
+
+    use super::*;
+
+    /// What is sent in pieces of these lengths comes whole and in order, however long they are.
+    #[tokio::test]
+    async fn pieces_come_whole_and_in_order() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let sender = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut receiver, _) = listener.accept().await.unwrap();
+        for lengths in [vec![], vec![0, 0], vec![3, 0, 5], vec![TOGETHER], vec![1, TOGETHER], vec![TOGETHER, 1, 9000]] {
+            let pieces: Vec<Vec<u8>> = lengths
+                .iter()
+                .scan(0_u8, |next, len| {
+                    Some(vec![
+                        {
+                            *next += 1;
+                            *next
+                        };
+                        *len
+                    ])
+                })
+                .collect();
+            let slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+            let all: Vec<u8> = pieces.concat();
+            let sent = poll_fn(|cx| poll_send_pieces(&sender, cx, &slices)).await.unwrap();
+            assert_eq!(sent, all.len(), "an empty socket takes a few kilobytes at once");
+            let mut got = vec![0; all.len()];
+            receiver.read_exact(&mut got).await.unwrap();
+            assert_eq!(got, all, "{lengths:?}");
+        }
+    }
+
+    /// A receiver that has gone is an error, no signal that ends the process.
+    #[tokio::test]
+    async fn a_closed_socket_is_an_error() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let sender = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        drop(listener.accept().await.unwrap());
+        let error = loop {
+            match poll_fn(|cx| poll_send(&sender, cx, b"hello")).await {
+                Ok(_) => tokio::task::yield_now().await,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset), "{error}");
+    }
+}
