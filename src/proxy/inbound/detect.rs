@@ -97,3 +97,19 @@ fn peek(client: &ClientConnection) -> Option<Protocol> {
         _ => Some(Protocol::Http1),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// tokio keeps some 100 bytes more beside it, and the allocator's next size after 1,024 is 1,280.
+    #[test]
+    fn a_connections_task_fits_in_1024_bytes() {
+        fn size<F: Future>(_: impl FnOnce(Arc<Exchange>) -> F) -> usize {
+            size_of::<F>()
+        }
+
+        let size = size(|exchange| serve_exchange(exchange, Arc::new(())));
+        assert!(size <= 1024 - 104, "what a connection's task holds takes {size} bytes");
+    }
+}

@@ -24,8 +24,9 @@ pub(crate) struct RewriteErrorsIo<S> {
     exchange: Arc<Exchange>,
     /// What was read since there was no request.
     heard: HeadProgress,
-    /// What is still to be written of interim answers, or of our answer to something that hyper could not read.
-    unwritten: Bytes,
+    /// What is still to be written of interim answers, or of our answer to something that hyper could not read. Boxed: each
+    /// connection that waits would carry its size.
+    unwritten: Option<Box<Bytes>>,
     /// All that hyper had to say before the request under way is written, and nothing yet of what it says to that.
     between: bool,
     /// Our answer stands for what hyper says from now on.
@@ -35,25 +36,18 @@ pub(crate) struct RewriteErrorsIo<S> {
 /// How much was read, as far as it takes to tell why hyper has had enough of a head.
 #[derive(Default)]
 struct HeadProgress {
-    bytes: usize,
-    lines: usize,
+    bytes: u32,
+    lines: u32,
 }
 
 /// Too few bytes for more fields than there may be: their lines are not worth counting.
-const LITTLE: usize = 3 * MAX_FIELDS;
+const LITTLE: u32 = 3 * MAX_FIELDS as u32;
 
 // === impl RewriteErrorsIo ===
 
 impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
     pub(crate) fn new(stream: S, exchange: Arc<Exchange>) -> Self {
-        Self {
-            stream,
-            exchange,
-            heard: HeadProgress::default(),
-            unwritten: Bytes::new(),
-            between: false,
-            instead: false,
-        }
+        Self { stream, exchange, heard: HeadProgress::default(), unwritten: None, between: false, instead: false }
     }
 
     pub(crate) fn into_inner(self) -> S {
@@ -63,10 +57,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
     /// Writes what the upstream has answered for the time being.
     fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.between {
-            if self.unwritten.is_empty() {
-                self.unwritten = self.exchange.interim.take();
+            if self.unwritten.is_none() {
+                self.write_own(self.exchange.interim.take());
             }
-            if self.unwritten.is_empty() {
+            if self.unwritten.is_none() {
                 break;
             }
             ready!(self.poll_write_own(cx))?;
@@ -74,10 +68,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
         Poll::Ready(Ok(()))
     }
 
+    /// These bytes are ours, and to be written.
+    fn write_own(&mut self, bytes: Bytes) {
+        self.unwritten = (!bytes.is_empty()).then(|| Box::new(bytes));
+    }
+
     /// Writes some of what is ours.
     fn poll_write_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.unwritten))?;
-        self.unwritten.advance(written);
+        if let Some(unwritten) = &mut self.unwritten {
+            let written = ready!(Pin::new(&mut self.stream).poll_write(cx, unwritten))?;
+            unwritten.advance(written);
+        }
+        self.unwritten.take_if(|unwritten| unwritten.is_empty());
         Poll::Ready(Ok(()))
     }
 
@@ -94,10 +96,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
                 b"431" if self.heard.is_small() => b"400",
                 status => status,
             };
-            self.unwritten = respond::to_unreadable(&self.exchange, status);
+            self.write_own(respond::to_unreadable(&self.exchange, status));
             self.instead = true;
         }
-        while !self.unwritten.is_empty() {
+        while self.unwritten.is_some() {
             ready!(self.poll_write_own(cx))?;
         }
         self.exchange.set_answering(true);
@@ -171,16 +173,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for RewriteErrorsIo<S> {
 
 impl HeadProgress {
     fn note(&mut self, read: &[u8]) {
-        if self.bytes < MAX_HEAD {
-            self.bytes += read.len();
+        if self.has_room() {
+            let count = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+            self.bytes = self.bytes.saturating_add(count(read.len()));
             if self.bytes > LITTLE {
-                self.lines += memchr::memchr_iter(b'\n', read).count();
+                self.lines = self.lines.saturating_add(count(memchr::memchr_iter(b'\n', read).count()));
             }
         }
     }
 
     /// Whether a head in it has neither too many bytes nor too many fields.
     fn is_small(&self) -> bool {
-        self.bytes < MAX_HEAD && self.lines <= MAX_FIELDS
+        self.has_room() && self.lines as usize <= MAX_FIELDS
+    }
+
+    fn has_room(&self) -> bool {
+        (self.bytes as usize) < MAX_HEAD
     }
 }

@@ -24,7 +24,6 @@ const TICK: Duration = Duration::from_secs(10);
 /// Watches one exchange.
 pub(crate) struct Watchdog {
     exchange: Arc<Exchange>,
-    tick: Duration,
     bell: Bell,
     /// Its connection may ring the exchange's alarm.
     of_stream: bool,
@@ -66,14 +65,13 @@ impl Watchdog {
     pub(crate) fn new(exchange: Arc<Exchange>) -> Self {
         let tick = tick(&exchange.proxy);
         let (timer, rings) = (Box::pin(tokio::time::sleep(tick)), exchange.proxy.clock.now() + tick);
-        Self { exchange, tick, bell: Bell::Timer { timer, rings, wakes: false }, of_stream: false }
+        Self { exchange, bell: Bell::Timer { timer, rings, wakes: false }, of_stream: false }
     }
 
     /// One for a stream, whose connection looks after it at `next_look`: it needs a timer only for what has to be over
     /// before that.
     pub(crate) fn of_stream(exchange: Arc<Exchange>, next_look: Arc<NextLook>) -> Self {
-        let tick = tick(&exchange.proxy);
-        let mut watch = Self { exchange, tick, bell: Bell::Alarm(next_look), of_stream: true };
+        let mut watch = Self { exchange, bell: Bell::Alarm(next_look), of_stream: true };
         if watch.exchange.proxy.is_draining() {
             watch.look_again();
         }
@@ -143,7 +141,7 @@ impl Watchdog {
             .progress
             .deadline()
             .min(exchange.proxy.drain.cut_off())
-            .min(now + self.tick)
+            .min(now + tick(&exchange.proxy))
             .max(now + Duration::from_millis(1));
         let at = exchange.proxy.clock.to_tokio(next);
         match &mut self.bell {
