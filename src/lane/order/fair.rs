@@ -56,6 +56,11 @@ pub(super) struct Fair {
 /// requests of the largest cost use up 64.
 const UNIT: u128 = 1 << 24;
 
+/// How many turns a member is owed at most that waited elsewhere. One that waits for tokens behind others gets the slots of
+/// that time together, once tokens have come: with one turn it would get a third of its share beside those who take none
+/// (docs/decisions/queue.md).
+const CREDIT: u128 = 8;
+
 // === impl FairMember ===
 
 impl FairMember {
@@ -64,7 +69,7 @@ impl FairMember {
     }
 
     fn virtual_time(&self, cost: u64) -> u128 {
-        u128::from(cost) * UNIT / u128::from(self.weight.get())
+        divide(u128::from(cost) * UNIT, self.weight.get())
     }
 }
 
@@ -81,12 +86,12 @@ impl Fair {
         FairMember { start: self.virtual_time(), tag: 0, weight, listed: Listed::No, active: false }
     }
 
-    /// The member has something to send from now on. It keeps no credit from the time before, except for one turn if it
-    /// was `moved` here from another place: otherwise one whose turn comes while its line is closed would never get it.
+    /// The member has something to send from now on. It keeps no credit from the time before, except for some turns if
+    /// it was `moved` here from another place: otherwise one whose turn comes while its line is closed would never get it.
     /// It still owes what it received too much.
     pub(super) fn activate(&mut self, id: u32, member: &mut FairMember, moved: bool) {
         let now = self.virtual_time();
-        let credit = if moved && member.listed != Listed::No { member.virtual_time(self.largest) } else { 0 };
+        let credit = if moved && member.listed != Listed::No { self.credit(member) } else { 0 };
         self.unlist(id, member);
         member.start = member.start.max(now.saturating_sub(credit));
         member.active = true;
@@ -106,7 +111,7 @@ impl Fair {
             self.rest = now;
         }
         // By the time of all, itself included: without one that is owed something, it has gone on.
-        let forgotten = member.start + member.virtual_time(self.largest) <= now;
+        let forgotten = member.start + self.credit(member) <= now;
         if !forgotten {
             self.list(id, member);
         }
@@ -159,8 +164,13 @@ impl Fair {
         self.owed.iter().chain(&self.ahead).map(|(_, id)| *id)
     }
 
+    /// What a member may be owed that comes back.
+    fn credit(&self, member: &FairMember) -> u128 {
+        CREDIT * member.virtual_time(self.largest)
+    }
+
     fn virtual_time(&self) -> u128 {
-        if self.weights == 0 { self.rest } else { self.starts / u128::from(self.weights) }
+        if self.weights == 0 { self.rest } else { divide(self.starts, self.weights) }
     }
 
     fn is_owed(&self, start: u128) -> bool {
@@ -200,8 +210,9 @@ impl Fair {
             (member.listed, member.tag) = (Listed::Owed, end);
             self.owed.insert((end, id));
         } else {
-            // One that is not active is remembered for a turn longer: it may come back for one that it has missed.
-            (member.listed, member.tag) = (Listed::Ahead, if member.active { member.start } else { end });
+            // One that is not active is remembered for longer: it may come back for the turns that it has missed.
+            let credit = if member.active { 0 } else { self.credit(member) };
+            (member.listed, member.tag) = (Listed::Ahead, member.start + credit);
             self.ahead.insert((member.tag, id));
         }
     }
@@ -214,6 +225,14 @@ impl Fair {
         };
         debug_assert!(removed, "a member stands where it was listed");
         member.listed = Listed::No;
+    }
+}
+
+/// Division of what mostly fits into 64 bits, which is ten times as quick there.
+fn divide(dividend: u128, divisor: u64) -> u128 {
+    match u64::try_from(dividend) {
+        Ok(dividend) => (dividend / divisor).into(),
+        Err(_) => dividend / u128::from(divisor),
     }
 }
 

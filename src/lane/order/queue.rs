@@ -28,7 +28,7 @@ use self::{
 use super::{
     backlog::{Ahead, Backlog, Contest, Meanwhile, WaitingFlow, Waits},
     claim::Claim,
-    ranking::Ranking,
+    ranking::{RankedAt, Ranking},
     slab::{Map, Slab},
 };
 use crate::{
@@ -220,8 +220,9 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         let ticket = self.tickets.get(place.id).filter(|ticket| ticket.key == place.key)?;
         let (id, strand, cost) = (ticket.strand, &self.strands[ticket.strand], ticket.cost);
         let (claim, line, set) = (strand.claim, self.lines[strand.line].spot, strand.set);
-        let is_last = strand.first == strand.last;
-        self.charge_to(&claim, cost, line);
+        let (is_last, ranked) = (strand.first == strand.last, (strand.spot == NONE).then_some(strand.ranked));
+        self.charge_front(&claim, cost, ranked);
+        self.charge_spot(line, &claim, cost);
         for at in 0..self.sets.spots(set).len() {
             self.charge_spot(self.sets.spots(set)[at], &claim, cost);
         }
@@ -343,11 +344,14 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.backlog.longest(most)
     }
 
-    /// Charges what is served to its flow, in the front and in its line, which has this `spot`. In the front it counts as so
-    /// many requests, whatever it takes of other units: these are shared where requests wait for them.
-    fn charge_to(&mut self, claim: &Claim, cost: Cost, spot: u32) {
-        self.front.charge(claim, cost.requests().into());
-        self.charge_spot(spot, claim, cost);
+    /// Charges what is served to its flow in the front, where it is `ranked` if it stands there. It counts as so many
+    /// requests, whatever it takes of other units: these are shared where requests wait for them.
+    fn charge_front(&mut self, claim: &Claim, cost: Cost, ranked: Option<RankedAt>) {
+        let requests = cost.requests().into();
+        match ranked {
+            Some(at) => self.front.charge_at(at, claim.urgency, requests),
+            None => self.front.charge(claim, requests),
+        }
     }
 
     fn charge_spot(&mut self, spot: u32, claim: &Claim, cost: Cost) {

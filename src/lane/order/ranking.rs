@@ -24,6 +24,13 @@ pub(super) struct Ranking {
 
 type NodeKey = (u8, ClientId, Option<FlowId>);
 
+/// The nodes of a strand that stands here: its client's, and its flow's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RankedAt {
+    client: u32,
+    flow: u32,
+}
+
 /// A client, or a flow of it, at one urgency.
 #[derive(Debug)]
 struct Node {
@@ -38,6 +45,13 @@ enum NodeKind {
     Client(u32),
     /// A flow of a client, with its strands by the keys of their first tickets.
     Flow { strands: BTreeSet<(u64, u32)> },
+}
+
+// === impl RankedAt ===
+
+impl RankedAt {
+    /// It does not stand anywhere yet.
+    pub(super) const NOWHERE: Self = Self { client: u32::MAX, flow: u32::MAX };
 }
 
 // === impl Ranking ===
@@ -55,9 +69,10 @@ impl Ranking {
     }
 
     /// A strand stands here, the first ticket of which has this `key` and `cost`; it was `moved` here from another place
-    /// or has just come.
-    pub(super) fn insert(&mut self, claim: &Claim, strand: u32, key: u64, cost: u64, moved: bool) {
-        let (client, flow) = self.nodes_of(claim);
+    /// or has just come. Says where it is ranked for as long as it stands here.
+    pub(super) fn insert(&mut self, claim: &Claim, strand: u32, key: u64, cost: u64, moved: bool) -> RankedAt {
+        let at = self.nodes_of(claim);
+        let RankedAt { client, flow } = at;
         let band = usize::from(claim.urgency.get());
         self.bands.enter(claim.urgency, cost, moved);
         let over = self.clients[band].as_mut().expect("a client's node has one over it");
@@ -75,17 +90,17 @@ impl Ranking {
             over.reweigh(client, &mut node.member, claim.client_weight);
             over.activate(client, &mut node.member, moved);
         }
+        at
     }
 
     /// The strand does not stand here any more.
-    pub(super) fn remove(&mut self, claim: &Claim, strand: u32, key: u64) {
-        let flow = self.ids[&flow_key(claim)];
+    pub(super) fn remove(&mut self, at: RankedAt, urgency: Urgency, strand: u32, key: u64) {
+        let RankedAt { client, flow } = at;
         let removed = self.nodes[flow].strands().remove(&(key, strand));
         debug_assert!(removed, "a strand stands where it was put");
         if !self.nodes[flow].strands().is_empty() {
             return;
         }
-        let client = self.ids[&client_key(claim)];
         let under = &mut self.flows[self.nodes[client].flows()];
         let forgotten = under.deactivate(flow, &mut self.nodes[flow].member);
         let idle = under.is_idle();
@@ -93,10 +108,10 @@ impl Ranking {
             self.forget(flow);
         }
         if idle {
-            let over = self.clients[usize::from(claim.urgency.get())].as_mut().expect("it has members");
+            let over = self.clients[usize::from(urgency.get())].as_mut().expect("it has members");
             let forgotten = over.deactivate(client, &mut self.nodes[client].member);
             if over.is_idle() {
-                self.bands.leave(claim.urgency);
+                self.bands.leave(urgency);
             }
             if forgotten {
                 self.forget(client);
@@ -105,9 +120,8 @@ impl Ranking {
     }
 
     /// Another ticket is first in the strand, with the key `new` instead of `old`.
-    pub(super) fn rekey(&mut self, claim: &Claim, strand: u32, old: u64, new: u64) {
-        let flow = self.ids[&flow_key(claim)];
-        let strands = self.nodes[flow].strands();
+    pub(super) fn rekey(&mut self, at: RankedAt, strand: u32, old: u64, new: u64) {
+        let strands = self.nodes[at.flow].strands();
         strands.remove(&(old, strand));
         strands.insert((new, strand));
     }
@@ -125,11 +139,17 @@ impl Ranking {
 
     /// What was served of `claim`, wherever it stood, counts here.
     pub(super) fn charge(&mut self, claim: &Claim, cost: u64) {
-        let (client, flow) = self.nodes_of(claim);
-        self.bands.charge(claim.urgency, cost);
+        let at = self.nodes_of(claim);
+        self.charge_at(at, claim.urgency, cost);
+    }
+
+    /// What was served of a strand that stands here.
+    pub(super) fn charge_at(&mut self, at: RankedAt, urgency: Urgency, cost: u64) {
+        let RankedAt { client, flow } = at;
+        self.bands.charge(urgency, cost);
         let under = self.nodes[client].flows();
         self.flows[under].charge(flow, &mut self.nodes[flow].member, cost);
-        let over = self.clients[usize::from(claim.urgency.get())].as_mut().expect("a client's node has one over it");
+        let over = self.clients[usize::from(urgency.get())].as_mut().expect("a client's node has one over it");
         over.charge(client, &mut self.nodes[client].member, cost);
     }
 
@@ -158,7 +178,7 @@ impl Ranking {
     }
 
     /// The nodes of a client and of its flow.
-    fn nodes_of(&mut self, claim: &Claim) -> (u32, u32) {
+    fn nodes_of(&mut self, claim: &Claim) -> RankedAt {
         let client = match self.ids.get(&client_key(claim)) {
             Some(client) => *client,
             None => {
@@ -175,7 +195,7 @@ impl Ranking {
                 self.add(flow_key(claim), member, NodeKind::Flow { strands: BTreeSet::new() })
             }
         };
-        (client, flow)
+        RankedAt { client, flow }
     }
 
     fn add(&mut self, key: NodeKey, member: FairMember, kind: NodeKind) -> u32 {

@@ -115,6 +115,28 @@ async fn clients_share_the_scarcest_unit_and_not_requests() {
     assert!(tokens(1).abs_diff(tokens(2)) <= 2 * 2000, "{} and {}", tokens(1), tokens(2));
 }
 
+/// Of 20 slots a second, a client that takes no tokens, one that takes few, and one that takes many of 2,000 a second. Where
+/// each has the same share of what it needs most (Ghodsi et al., "Dominant Resource Fairness", NSDI 2011), the first two get
+/// as many slots each, and the third so many of these as its tokens need times 50 ms.
+#[tokio::test(start_paused = true)]
+async fn who_takes_few_tokens_gets_its_slots_beside_one_who_takes_many() {
+    for many in [500, 1000] {
+        let world = metered("20/s, 2000 tokens/s");
+        let of = |client: u8, tokens: Option<u32>| {
+            let claim = Claim { client: ClientId::of([10, 0, 0, client].into()), ..Claim::USUAL };
+            let cost = tokens.map_or(Cost::MIN, |tokens| cost(&world, &[("tokens", tokens)]));
+            AdmitRequest { cost, claim, ..ask(kind()) }
+        };
+        let asks = (0..400).flat_map(|_| [of(1, None), of(2, Some(many)), of(3, Some(10))]);
+        let left = leaving(&world, asks.collect()).await;
+        let sent = |client: u8| left[20..420].iter().filter(|(_, left)| left.claim == of(client, None).claim).count();
+        let (none, few, each) = (sent(1), sent(3), 400.0 / (2.0 + 100.0 / f64::from(many)));
+        for got in [none, few] {
+            assert!((got as f64 - each).abs() <= each * 0.05, "{many} tokens: {got} of {each}, {none} beside {few}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_wait_for_tokens_is_known_on_arrival() {
     let world = metered("6000/min, 60000 tokens/min burst 1");

@@ -4,7 +4,7 @@ use std::hash::Hash;
 
 use super::{Claimed, Line, NONE, Queue, QueuePlace, Spot, SpotState, Strand, Ticket, TicketRules, standing::recheck};
 use crate::{
-    lane::order::claim::Claim,
+    lane::order::{claim::Claim, ranking::RankedAt},
     limit::{Cost, Sum},
 };
 
@@ -85,14 +85,15 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             self.put_between(id, strand);
             return;
         }
-        let strand = Strand { claim, line, set, first: id, last: id, finger: NONE, spot: NONE };
+        let ranked = RankedAt::NOWHERE;
+        let strand = Strand { claim, line, set, first: id, last: id, finger: NONE, spot: NONE, ranked };
         let strand = self.strands.insert(strand);
         self.strand_ids.insert((line, set, claimed(&claim)), strand);
         self.tickets[id].strand = strand;
         self.lines[line].strands += 1;
         self.sets.keep(set);
         match self.occupied_spot(strand) {
-            None => self.front.insert(&claim, strand, place, cost.requests().into(), moved),
+            None => self.put_into_front(strand, &claim, place, cost, moved),
             // What waits there already comes first, as it is ranked there. This one may also be first itself.
             Some(spot) => {
                 self.put_into_spot(strand, claim, spot, place, cost, moved);
@@ -111,7 +112,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     pub(super) fn unlink(&mut self, id: u32) -> Claim {
         let Ticket { key, cost, strand: strand_id, before, behind, .. } = self.tickets[id];
         let strand = &mut self.strands[strand_id];
-        let (claim, line_id, set, spot) = (strand.claim, strand.line, strand.set, strand.spot);
+        let Strand { claim, line: line_id, set, spot, ranked, .. } = *strand;
         let line = &mut self.lines[line_id];
         line.units.subtract(&cost);
         if before != NONE || behind != NONE {
@@ -130,9 +131,9 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         }
         line.strands -= 1;
         if spot == NONE {
-            self.front.remove(&claim, strand_id, key);
+            self.front.remove(ranked, claim.urgency, strand_id, key);
         } else {
-            self.spots[spot].remove(&claim, strand_id, key);
+            self.spots[spot].remove(ranked, claim.urgency, strand_id, key);
             if self.spots[spot].parked == 0 {
                 self.reopen(spot);
             } else {
@@ -196,12 +197,12 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// Another ticket is the first of a strand, instead of the one with the key `old`.
     fn set_first(&mut self, strand: u32, id: u32, old: u64) {
         self.strands[strand].first = id;
-        let Strand { claim, spot, .. } = self.strands[strand];
+        let Strand { ranked, spot, .. } = self.strands[strand];
         let new = self.tickets[id].key;
         if spot == NONE {
-            self.front.rekey(&claim, strand, old, new);
+            self.front.rekey(ranked, strand, old, new);
         } else {
-            self.spots[spot].ranked().rekey(&claim, strand, old, new);
+            self.spots[spot].ranking().rekey(ranked, strand, old, new);
             self.recheck_for(spot, self.tickets[id].cost);
         }
     }

@@ -1,6 +1,9 @@
 //! What the queue knows of each ticket, and of what it stands in.
 
-use super::super::{claim::Claim, ranking::Ranking};
+use super::super::{
+    claim::Claim,
+    ranking::{RankedAt, Ranking},
+};
 use crate::{
     clock::Instant,
     limit::{Cost, Sum},
@@ -29,6 +32,8 @@ pub(super) struct Strand {
     pub(super) finger: u32,
     /// The spot where it is parked; [`NONE`] in the front.
     pub(super) spot: u32,
+    /// Where it is ranked among those that stand in the same place.
+    pub(super) ranked: RankedAt,
 }
 
 #[derive(Debug)]

@@ -5,7 +5,11 @@ use std::{collections::BTreeSet, hash::Hash};
 use super::{HeadFinding, Hold, LOOKS, NONE, Queue, Spot, SpotState, Strand, TicketRules};
 use crate::{
     clock::Instant,
-    lane::order::{claim::Claim, ranking::Ranking, slab::Slab},
+    lane::order::{
+        claim::{Claim, Urgency},
+        ranking::{RankedAt, Ranking},
+        slab::Slab,
+    },
     limit::Cost,
 };
 
@@ -52,7 +56,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         gate: &mut impl TicketRules<K, T>,
     ) -> bool {
         for _ in 0..LOOKS {
-            let strand = self.spots[spot].ranked().next().expect("something is parked there");
+            let strand = self.spots[spot].ranking().next().expect("something is parked there");
             let here = match self.find_out(self.strands[strand].first, now, moves, gate) {
                 // It was the last one there, and the line is gone; or nothing is parked there any more.
                 HeadFinding::Moved if self.spots.get(spot).is_none_or(|spot| spot.parked == 0) => return false,
@@ -135,11 +139,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     pub(super) fn park(&mut self, strand: u32, hold: &Hold) {
         let (Hold::Own(at) | Hold::Budget(_, at)) = *hold else { unreachable!("what is open or shared parks nobody") };
         let spot = self.spot_of(strand, hold);
-        let (id, Strand { claim, first, .. }) = (strand, &self.strands[strand]);
-        let (claim, first) = (*claim, &self.tickets[*first]);
-        let (key, cost) = (first.key, first.cost);
-        self.front.remove(&claim, id, key);
-        self.put_into_spot(id, claim, spot, key, cost, true);
+        let cost = self.move_into_spot(strand, spot);
         let (at, cost) = match self.spots[spot].state {
             // Another one that is parked there may leave earlier.
             SpotState::Closed(before) => (before.min(at), self.spots[spot].cost.map(|least| least.least(&cost))),
@@ -156,11 +156,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             return;
         }
         let Some(spot) = self.occupied_spot(id) else { return };
-        let Strand { claim, first, .. } = &self.strands[id];
-        let (claim, first) = (*claim, &self.tickets[*first]);
-        let (key, cost) = (first.key, first.cost);
-        self.front.remove(&claim, id, key);
-        self.put_into_spot(id, claim, spot, key, cost, true);
+        let cost = self.move_into_spot(id, spot);
         self.recheck_for(spot, cost);
     }
 
@@ -179,20 +175,35 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         }
     }
 
+    /// A strand that stands in the front is parked. Says what its first ticket costs.
+    fn move_into_spot(&mut self, id: u32, spot: u32) -> Cost {
+        let Strand { claim, first, ranked, .. } = self.strands[id];
+        let (key, cost) = (self.tickets[first].key, self.tickets[first].cost);
+        self.front.remove(ranked, claim.urgency, id, key);
+        self.put_into_spot(id, claim, spot, key, cost, true);
+        cost
+    }
+
+    /// A strand that stands nowhere stands in the front from now on.
+    pub(super) fn put_into_front(&mut self, strand: u32, claim: &Claim, key: u64, cost: Cost, moved: bool) {
+        self.strands[strand].ranked = self.front.insert(claim, strand, key, cost.requests().into(), moved);
+    }
+
     pub(super) fn put_into_spot(&mut self, strand: u32, claim: Claim, spot: u32, key: u64, cost: Cost, moved: bool) {
         self.strands[strand].spot = spot;
         let spot = &mut self.spots[spot];
         spot.parked += 1;
         let ranking = spot.ranking.get_or_insert_with(|| Box::new(Ranking::new()));
-        ranking.insert(&claim, strand, key, cost.share(), moved);
+        self.strands[strand].ranked = ranking.insert(&claim, strand, key, cost.share(), moved);
     }
 
     fn unpark(&mut self, id: u32) {
         let strand = &mut self.strands[id];
         let spot = std::mem::replace(&mut strand.spot, NONE);
-        let (claim, first) = (strand.claim, &self.tickets[strand.first]);
-        self.spots[spot].remove(&claim, id, first.key);
-        self.front.insert(&claim, id, first.key, first.cost.requests().into(), true);
+        let (claim, ranked) = (strand.claim, strand.ranked);
+        let (key, cost) = (self.tickets[strand.first].key, self.tickets[strand.first].cost);
+        self.spots[spot].remove(ranked, claim.urgency, id, key);
+        self.put_into_front(id, &claim, key, cost, true);
         self.reopen(spot);
     }
 
@@ -236,13 +247,13 @@ impl Spot {
     pub(super) const OPEN: Self = Self { parked: 0, state: SpotState::Open, cost: None, listed: false, ranking: None };
 
     /// The ranking of what is parked here.
-    pub(super) fn ranked(&mut self) -> &mut Ranking {
+    pub(super) fn ranking(&mut self) -> &mut Ranking {
         self.ranking.as_mut().expect("something is parked here")
     }
 
     /// A strand is parked here no more.
-    pub(super) fn remove(&mut self, claim: &Claim, strand: u32, key: u64) {
+    pub(super) fn remove(&mut self, at: RankedAt, urgency: Urgency, strand: u32, key: u64) {
         self.parked -= 1;
-        self.ranked().remove(claim, strand, key);
+        self.ranking().remove(at, urgency, strand, key);
     }
 }
