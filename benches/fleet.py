@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -365,6 +366,43 @@ def join_member(world):
     return asyncio.gather(*(member.worker(until, "joined") for _ in range(30)))
 
 
+def kill_any(dice):
+    """One of those that run, unless they would be fewer than two."""
+    def kill(world):
+        running = [member for member in world.members if member.process.poll() is None]
+        if len(running) > 2:
+            dice.choice(running).process.kill()
+    return kill
+
+
+def join_for(seconds):
+    """Another member, which has work for so long, unless five run."""
+    def join(world):
+        if sum(member.process.poll() is None for member in world.members) < 5:
+            member = Member(world, f"m{len(world.members)}")
+            world.members.append(member)
+            until = time.monotonic() + seconds
+            return asyncio.gather(*(member.worker(until, "joined") for _ in range(30)))
+    return join
+
+
+def at_random(seconds, seed=int(os.environ.get("SEED", "1"))):
+    """Faults one after the other, each over before the next: the store is emptied, stopped, or killed for up to five seconds,
+    and members are killed and join."""
+    dice, at, faults = random.Random(seed), 5, []
+    while at < seconds - 15:
+        lasts = dice.uniform(0.1, 5)
+        faults += dice.choice([
+            [(at, flush)],
+            [(at, pause), (at + lasts, go_on)],
+            [(at, kill_store), (at + lasts, start_store)],
+            [(at, kill_any(dice))],
+            [(at, join_for(seconds - at))],
+        ])
+        at += lasts + dice.uniform(0, 8)
+    return faults
+
+
 CASES = {
     "100/s, 4 members": steady("100/s", 100, 20, 5),
     "1000/s, 4 members": steady("1000/s", 1000, 10, 4),
@@ -386,6 +424,7 @@ CASES = {
     "member joins": faulty("100/s", 100, 25, [(5, join_member)], members=3),
     "all in turn": faulty("50/s", 50, 60, [(5, flush), (8, kill_member), (12, pause), (16, go_on), (20, join_member),
                                            (25, kill_store), (27, start_store), (35, flush), (36, flush)]),
+    "at random for ten minutes": faulty("50/s", 50, 600, at_random(600)),
 }
 
 
