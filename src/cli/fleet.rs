@@ -45,12 +45,8 @@ Examples:
 /// Does what was asked for.
 pub async fn run(args: Args) -> Result<(), Failure> {
     let FleetCommand::Init(InitArgs { store, lease }) = args.command;
-    let url: StoreUrl = store.parse().map_err(|()| {
-        Failure::new("--store is not the URL of a Redis").hinting(
-            "write redis://HOST:PORT, or rediss://HOST:PORT with TLS; redis+sentinel://HOST:PORT,HOST:PORT/NAME; \
-                 redis+cluster://HOST:PORT,HOST:PORT",
-        )
-    })?;
+    let url: StoreUrl =
+        store.parse().map_err(|instead: &str| Failure::new("--store is not the URL of a Redis").hinting(instead))?;
     let lease = match lease {
         Some(text) => duration::parse(&text)
             .map_err(|_| Failure::new("--lease is not a duration").hinting("write it as in --lease 10s"))?,

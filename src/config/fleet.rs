@@ -91,27 +91,36 @@ impl StoreUrl {
 }
 
 impl FromStr for StoreUrl {
-    type Err = ();
+    /// What to write instead.
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let (scheme, rest) = text.split_once("://").ok_or(())?;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (scheme, rest) = text.split_once("://").ok_or(wrong::SCHEME)?;
         let (scheme, layout) = match scheme.split_once('+') {
             None => (scheme, StoreLayout::Single),
             Some((scheme, "sentinel")) => (scheme, StoreLayout::Sentinel),
             Some((scheme, "cluster")) => (scheme, StoreLayout::Cluster),
-            Some(_) => return Err(()),
+            Some(_) => return Err(wrong::LAYOUT),
         };
+        if !SCHEMES.contains(&scheme) {
+            return Err(wrong::SCHEME);
+        }
         let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         let (login, hosts) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
         let (service, tail) = match layout {
             StoreLayout::Single => ("", tail),
             StoreLayout::Sentinel => {
-                let path = tail.strip_prefix('/').ok_or(())?;
+                let path = tail.strip_prefix('/').ok_or(wrong::NO_NAME)?;
                 path.split_at(path.find(['/', '?', '#']).unwrap_or(path.len()))
             }
-            // A cluster has no numbered databases.
             StoreLayout::Cluster => ("", tail.strip_prefix('/').unwrap_or(tail)),
         };
+        match layout {
+            StoreLayout::Single if hosts.contains(',') => return Err(wrong::SEVERAL),
+            StoreLayout::Sentinel if service.is_empty() => return Err(wrong::NO_NAME),
+            StoreLayout::Cluster if !tail.is_empty() => return Err(wrong::CLUSTER),
+            _ => {}
+        }
         let hosts = match layout {
             StoreLayout::Single => vec![hosts.to_owned()],
             StoreLayout::Sentinel => hosts.split(',').map(|host| with_port(host, SENTINEL_PORT)).collect(),
@@ -119,25 +128,35 @@ impl FromStr for StoreUrl {
         };
         let [scheme, login, service, tail] = [scheme, login, service, tail].map(str::to_owned);
         let url = Self { layout, scheme, login, hosts, service, tail };
-        if url.is_sound() { Ok(url) } else { Err(()) }
+        url.hosts.iter().try_for_each(|host| url.check(host))?;
+        Ok(url)
     }
 }
 
+/// What to write instead of what is no store's URL. None of them repeats what was written: it may hold a password.
+mod wrong {
+    pub(super) const SCHEME: &str = "begin with redis:// or valkey://, or with TLS rediss:// or valkeys://, as in \
+                                     \"redis://store.example:6379\"";
+    pub(super) const LAYOUT: &str = "write redis+sentinel://HOST:PORT,HOST:PORT/NAME or \
+                                     redis+cluster://HOST:PORT,HOST:PORT";
+    pub(super) const NO_NAME: &str = "write behind the hosts what Sentinels call the server, as in \
+                                      \"redis+sentinel://a.example:26379,b.example:26379/main\"";
+    pub(super) const SEVERAL: &str = "one server has one host; several are redis+sentinel://HOST:PORT,HOST:PORT/NAME \
+                                      or redis+cluster://HOST:PORT,HOST:PORT";
+    pub(super) const CLUSTER: &str = "leave out what is behind the hosts: a cluster has no numbered databases";
+    pub(super) const HOST: &str = "write a host, and behind a colon its port as a number, as in \
+                                   \"redis://store.example:6379\"";
+    pub(super) const DATABASE: &str = "write nothing behind the host but a slash and the number of a database, as in \
+                                       \"redis://store.example:6379/1\"";
+}
+
 impl StoreUrl {
-    fn is_sound(&self) -> bool {
-        let leads = |host: &String| {
-            Url::parse(&self.server(host)).is_ok_and(|url| {
-                let database = url.path().trim_matches('/');
-                let plain = self.layout == StoreLayout::Single || url.query().is_none() && url.fragment().is_none();
-                url.host().is_some() && plain && database.bytes().all(|byte| byte.is_ascii_digit())
-            })
-        };
-        let named = match self.layout {
-            StoreLayout::Single => true,
-            StoreLayout::Sentinel => !self.service.is_empty(),
-            StoreLayout::Cluster => self.tail.is_empty(),
-        };
-        SCHEMES.contains(&self.scheme.as_str()) && named && self.hosts.iter().all(leads)
+    /// Whether this leads to a server at `host`.
+    fn check(&self, host: &str) -> Result<(), &'static str> {
+        let url = Url::parse(&self.server(host)).ok().filter(|url| url.host().is_some()).ok_or(wrong::HOST)?;
+        let plain = self.layout == StoreLayout::Single || url.query().is_none() && url.fragment().is_none();
+        let numbered = url.path().trim_matches('/').bytes().all(|byte| byte.is_ascii_digit());
+        if plain && numbered { Ok(()) } else { Err(wrong::DATABASE) }
     }
 }
 
@@ -182,8 +201,15 @@ mod tests {
             assert_eq!((url.to_string(), format!("{url:?}")), (shown.to_owned(), shown.to_owned()));
             assert_eq!(url.server(&url.hosts()[0]), written);
         }
-        for wrong in ["store.example:6379", "http://store.example", "redis://", "redis://a/secret"] {
-            assert_eq!(wrong.parse::<StoreUrl>(), Err(()), "{wrong}");
+        for (written, instead) in [
+            ("store.example:6379", wrong::SCHEME),
+            ("http://store.example", wrong::SCHEME),
+            ("redis//store.example", wrong::SCHEME),
+            ("redis://", wrong::HOST),
+            ("redis://a:x", wrong::HOST),
+            ("redis://a/secret", wrong::DATABASE),
+        ] {
+            assert_eq!(written.parse::<StoreUrl>(), Err(instead), "{written}");
         }
     }
 
@@ -198,20 +224,20 @@ mod tests {
         let url: StoreUrl = "redis+cluster://:hunter2@a:7000,b:7001".parse().unwrap();
         assert_eq!(url.to_string(), "redis+cluster://…@a:7000,b:7001");
         assert_eq!((url.layout(), url.server("c:7002")), (StoreLayout::Cluster, "redis://:hunter2@c:7002".to_owned()));
-        for wrong in [
-            "redis+sentinel://a:1,b:2",
-            "redis+sentinel://a:1,b:2/",
-            "redis+sentinel:///main",
-            "redis+sentinel://a,,b/main",
-            "redis+sentinel://a/main/one",
-            "redis+sentinel://a:x/main",
-            "redis+sentinel://a/main?token=hunter2",
-            "redis+cluster://a:1,b:2/1",
-            "redis+cluster://",
-            "redis+cloud://a",
-            "redis://a:1,b:2",
+        for (written, instead) in [
+            ("redis+sentinel://a:1,b:2", wrong::NO_NAME),
+            ("redis+sentinel://a:1,b:2/", wrong::NO_NAME),
+            ("redis+sentinel:///main", wrong::HOST),
+            ("redis+sentinel://a,,b/main", wrong::HOST),
+            ("redis+sentinel://a/main/one", wrong::DATABASE),
+            ("redis+sentinel://a:x/main", wrong::HOST),
+            ("redis+sentinel://a/main?token=hunter2", wrong::DATABASE),
+            ("redis+cluster://a:1,b:2/1", wrong::CLUSTER),
+            ("redis+cluster://", wrong::HOST),
+            ("redis+cloud://a", wrong::LAYOUT),
+            ("redis://a:1,b:2", wrong::SEVERAL),
         ] {
-            assert_eq!(wrong.parse::<StoreUrl>(), Err(()), "{wrong}");
+            assert_eq!(written.parse::<StoreUrl>(), Err(instead), "{written}");
         }
     }
 }

@@ -14,7 +14,7 @@ pub(in crate::config) enum WhenDown {
 }
 
 pub(super) fn store(text: &str) -> Result<Option<StoreUrl>, ParseHint> {
-    if text == "off" { Ok(None) } else { text.parse().map(Some).map_err(|()| ParseHint::default()) }
+    if text == "off" { Ok(None) } else { text.parse().map(Some).map_err(|instead: &str| ParseHint::hint(instead)) }
 }
 
 pub(super) fn lease(text: &str) -> Result<Duration, ParseHint> {
