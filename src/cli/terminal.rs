@@ -65,7 +65,9 @@ fn usage_lines(rendered: &str) -> Vec<(LineLabel, String)> {
     let mut wrong = String::new();
     let mut hints = Vec::new();
     for line in rendered.lines().map(str::trim) {
-        if let Some(tip) = line.strip_prefix("tip: ") {
+        if line.starts_with("tip: to pass ") {
+            // Meant for values that look like flags, and offered for each flag that there is not.
+        } else if let Some(tip) = line.strip_prefix("tip: ") {
             hints.push((LineLabel::Hint, tip.to_owned()));
         } else if let Some(usage) = line.strip_prefix("Usage: ") {
             hints.push((LineLabel::Hint, format!("usage: {usage}")));
@@ -74,8 +76,8 @@ fn usage_lines(rendered: &str) -> Vec<(LineLabel, String)> {
             wrong = format!("{wrong}{glue}{}", line.strip_prefix("error: ").unwrap_or(line));
         }
     }
-    if hints.is_empty() {
-        hints.push((LineLabel::Hint, "--help shows what there is, with examples".to_owned()));
+    if !hints.iter().any(|(_, hint)| !hint.starts_with("usage: ")) {
+        hints.insert(0, (LineLabel::Hint, "--help shows what there is, with examples".to_owned()));
     }
     [vec![(LineLabel::Error, wrong)], hints].concat()
 }
@@ -126,6 +128,17 @@ mod tests {
             plain(&usage_lines(rendered)),
             "error: unexpected argument '--lisen' found\nhint: a similar argument exists: '--listen'\n\
              hint: usage: andante serve --listen <ADDR>\n"
+        );
+    }
+
+    #[test]
+    fn a_flag_of_another_command_is_no_value() {
+        let rendered = "error: unexpected argument '--store' found\n\n  tip: to pass '--store' as a value, use '-- --store'\n\n\
+                        Usage: andante check [OPTIONS] [FILE]\n\nFor more information, try '--help'.\n";
+        assert_eq!(
+            plain(&usage_lines(rendered)),
+            "error: unexpected argument '--store' found\nhint: --help shows what there is, with examples\n\
+             hint: usage: andante check [OPTIONS] [FILE]\n"
         );
     }
 
