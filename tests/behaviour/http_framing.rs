@@ -1,5 +1,7 @@
 //! Where messages begin and end, and what is done with those that leave it open.
 
+use std::time::Duration;
+
 use crate::support::{Andante, Client, Connection, Upstream, eventually, rejected};
 
 /// Sends `request`, in which `UP` stands for the upstream, and returns the answer once the connection has closed.
@@ -358,6 +360,13 @@ fn heads_are_bounded_in_count_and_bytes() {
     let answer = Client::ask(andante.proxy(), request(&fields(100)).replace("UP", &up));
     assert_eq!(answer.status(), 200, "100 fields");
     rejected(&closes(&andante, &upstream, &request(&fields(101))), 431, "http_request_error", "101 fields");
+    // The same in two pieces, twenty of the fields in the first one.
+    let (mut client, whole) = (Client::connect(andante.proxy()), request(&fields(101)).replace("UP", &up));
+    let (first, rest) = whole.split_at(200);
+    client.send(first);
+    std::thread::park_timeout(Duration::from_millis(100));
+    client.send(rest);
+    rejected(&client.answer(), 431, "http_request_error", "101 fields in pieces");
     let long = format!("X-Long: {}\r\n", "x".repeat(500_000));
     rejected(&closes(&andante, &upstream, &request(&long)), 431, "http_request_error", "500 kB");
     assert_eq!(upstream.requests().len(), 1);

@@ -40,8 +40,8 @@ struct HeadProgress {
     lines: u32,
 }
 
-/// Too few bytes for more fields than there may be: their lines are not worth counting.
-const LITTLE: u32 = 3 * MAX_FIELDS as u32;
+/// Too few bytes for more fields than there may be: the lines of a head that has come whole are not worth counting.
+const LITTLE: usize = 3 * MAX_FIELDS;
 
 // === impl RewriteErrorsIo ===
 
@@ -174,9 +174,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for RewriteErrorsIo<S> {
 impl HeadProgress {
     fn note(&mut self, read: &[u8]) {
         if self.has_room() {
+            let is_whole = self.bytes == 0 && read.len() <= LITTLE && read.ends_with(b"\r\n\r\n");
             let count = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
             self.bytes = self.bytes.saturating_add(count(read.len()));
-            if self.bytes > LITTLE {
+            if !is_whole {
                 self.lines = self.lines.saturating_add(count(memchr::memchr_iter(b'\n', read).count()));
             }
         }
