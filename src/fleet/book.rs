@@ -3,6 +3,8 @@
 
 mod pauses;
 mod pool;
+#[cfg(test)]
+mod tests;
 mod turns;
 
 use std::{
@@ -34,9 +36,10 @@ struct Founding {
     run: String,
     /// The store's time: it never runs ahead of what members confirm.
     time: Micros,
-    /// The server's clock at the last call, and how often that was set back.
+    /// The server's clock at the last call, how often that was set back, and how much of it was not believed.
     wall: Micros,
     resets: u32,
+    lost: Micros,
     /// Up to then the store whose place this one has taken may answer. So this one answers nobody: what it would lend, or whose
     /// lease it would prolong, the other one may have given up for lost and lent to somebody else.
     begins: Micros,
@@ -48,9 +51,10 @@ struct Founding {
 #[derive(Clone, Debug)]
 struct MemberRow {
     seq: u64,
-    /// The store's time at its last call, and how often the clock had been set back by then.
+    /// The store's time at its last call, how often the clock had been set back by then, and how much of it was not believed.
     at: Micros,
     resets: u32,
+    lost: Micros,
     lease_end: Micros,
     division: Division,
     pools: BTreeSet<Arc<str>>,
@@ -78,7 +82,7 @@ impl Book {
         let epoch = Epoch { counter: 1, id: nonce };
         let claims_until = -Self::EVER;
         let founding =
-            Founding { epoch, run: run.to_owned(), time: 0, wall, resets: 0, begins: 0, claims_until, lease };
+            Founding { epoch, run: run.to_owned(), time: 0, wall, resets: 0, lost: 0, begins: 0, claims_until, lease };
         Self { founded: Some(founding), ..Self::default() }
     }
 
@@ -159,15 +163,17 @@ impl Book {
             time: 0,
             wall,
             resets: 0,
+            lost: 0,
             begins,
             claims_until: begins + stretched(call.terms.lease) + GUARD,
             lease: call.terms.lease,
         });
     }
 
-    /// The server's clock may be set: the store's time goes on by no more than a member has seen pass.
+    /// The server's clock may be set: the store's time goes on by no more than a member has seen pass. What it has not gone
+    /// on by is never made up for: leases that were noted meanwhile would end too early.
     fn advance(&mut self, call: &Sync, wall: Micros) {
-        let row = self.members.get(&call.member).map(|row| (row.seq, row.at, row.resets));
+        let row = self.members.get(&call.member).map(|row| (row.seq, row.at, row.resets, row.lost));
         let founding = self.founding_mut();
         let mut passed = wall - founding.wall;
         founding.wall = wall;
@@ -176,14 +182,16 @@ impl Book {
             founding.resets += 1;
         }
         let most = match (row, call.basis) {
-            (Some((seq, at, resets)), Some(basis))
+            (Some((seq, at, resets, lost)), Some(basis))
                 if seq == basis.seq && resets == founding.resets && call.seq > seq =>
             {
-                at + stretched(basis.elapsed) + ON_THE_WAY - founding.time
+                at + stretched(basis.elapsed) + ON_THE_WAY - founding.time - (founding.lost - lost)
             }
             _ => UNKNOWN,
         };
-        founding.time += passed.min(most.max(0));
+        let goes_on = passed.min(most.max(0));
+        founding.time += goes_on;
+        founding.lost += passed - goes_on;
     }
 
     /// Withholds what members had that were not heard of.
@@ -212,7 +220,8 @@ impl Book {
     }
 
     fn heard(&mut self, call: &Sync, now: Micros) {
-        let (resets, lease_end) = (self.founding().resets, now + self.founding().lease);
+        let &Founding { resets, lost, lease, .. } = self.founding();
+        let lease_end = now + lease;
         let division = call.terms.division;
         if let Some(before) = self.members.get(&call.member).map(|row| row.division) {
             self.forget_of(before);
@@ -222,13 +231,15 @@ impl Book {
             seq: 0,
             at: now,
             resets,
+            lost,
             lease_end,
             division,
             pools: BTreeSet::new(),
         });
         self.leases.remove(&(row.lease_end, call.member));
         self.leases.insert((lease_end, call.member));
-        (row.seq, row.at, row.resets, row.lease_end, row.division) = (call.seq, now, resets, lease_end, division);
+        (row.seq, row.at, row.resets, row.lost) = (call.seq, now, resets, lost);
+        (row.lease_end, row.division) = (lease_end, division);
     }
 
     fn forget_of(&mut self, division: Division) {

@@ -78,7 +78,9 @@ f.reign = reign
 put('f', f)
 if f.lease ~= lease then return finish({ 'disagreed', tostring(f.lease) }) end
 
--- The server's clock may be set: the store's time goes on by no more than a member has seen pass.
+-- The server's clock may be set: the store's time goes on by no more than a member has seen pass. What it has not gone on by
+-- is never made up for: leases that were noted meanwhile would end too early.
+f.lost = f.lost or 0
 local row = get('m:' .. member)
 do
   local passed = wall - f.wall
@@ -89,9 +91,11 @@ do
   end
   local most = UNKNOWN
   if row and ARGV[6] ~= '' and row.seq == tonumber(ARGV[6]) and row.resets == f.resets and seq > row.seq then
-    most = row.at + stretched(tonumber(ARGV[7])) + ON_THE_WAY - f.time
+    most = row.at + stretched(tonumber(ARGV[7])) + ON_THE_WAY - f.time - (f.lost - (row.lost or 0))
   end
-  f.time = f.time + math.min(passed, math.max(most, 0))
+  local goes_on = math.min(passed, math.max(most, 0))
+  f.time = f.time + goes_on
+  f.lost = f.lost + passed - goes_on
 end
 -- Up to then the server whose place this one has taken may answer, and lend what this one would.
 local left = (f.begins or 0) - f.time
@@ -220,7 +224,7 @@ if not claims and unknown then return finish({ 'reset' }) end
 
 if row and row.division then divides(row.division, -1) end
 divides(division, 1)
-row = { seq = seq, at = now, resets = f.resets, lease_end = now + f.lease, division = division }
+row = { seq = seq, at = now, resets = f.resets, lost = f.lost, lease_end = now + f.lease, division = division }
 put('m:' .. member, row)
 redis.call('ZADD', leases, string.format('%.0f', row.lease_end), member)
 
