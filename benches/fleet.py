@@ -148,7 +148,12 @@ class Member:
         self.port = int(words[4].strip(",").rsplit(":", 1)[1])
         self.admin = int(words[-1].rsplit(":", 1)[1])
         self.done = self.errors = 0
+        self.killed = False
         self.codes = {}
+
+    def kill(self):
+        self.killed = True
+        self.process.kill()
 
     def status(self):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/status", timeout=2) as answer:
@@ -156,7 +161,7 @@ class Member:
 
     async def worker(self, until, tag):
         ask = (f"GET http://127.0.0.1:{self.world.api}/{tag} HTTP/1.1\r\nHost: 127.0.0.1:{self.world.api}\r\n\r\n").encode()
-        while time.monotonic() < until and self.process.poll() is None:
+        while time.monotonic() < until and not self.killed:
             try:
                 reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
                 while time.monotonic() < until:
@@ -169,7 +174,7 @@ class Member:
                     self.done += code == 200
                 writer.close()
             except (OSError, asyncio.IncompleteReadError):
-                if self.process.poll() is None and time.monotonic() < until:
+                if not self.killed and time.monotonic() < until:
                     self.errors += 1
                     await asyncio.sleep(0.05)
             except asyncio.TimeoutError:
@@ -356,7 +361,7 @@ def fail_over(world):
 
 
 def kill_member(world):
-    world.members[0].process.kill()
+    world.members[0].kill()
 
 
 def join_member(world):
@@ -369,16 +374,16 @@ def join_member(world):
 def kill_any(dice):
     """One of those that run, unless they would be fewer than two."""
     def kill(world):
-        running = [member for member in world.members if member.process.poll() is None]
+        running = [member for member in world.members if not member.killed]
         if len(running) > 2:
-            dice.choice(running).process.kill()
+            dice.choice(running).kill()
     return kill
 
 
 def join_for(seconds):
     """Another member, which has work for so long, unless five run."""
     def join(world):
-        if sum(member.process.poll() is None for member in world.members) < 5:
+        if sum(not member.killed for member in world.members) < 5:
             member = Member(world, f"m{len(world.members)}")
             world.members.append(member)
             until = time.monotonic() + seconds
