@@ -297,8 +297,10 @@ impl<T> State<T> {
             waiting: !self.queue.is_empty(),
         };
         self.changed(slot);
+        let closed = self.closed_until(now, &slot.kind);
         let changes = self.learned.heard(&seen, &mut self.budget);
         self.note(changes);
+        self.may_be_closed_for_longer(now, &slot.kind, closed);
         self.share_pauses(now);
     }
 

@@ -206,8 +206,23 @@ impl Allowance {
     /// Until when it holds everything back because nothing is left, if it does and that is known.
     pub(super) fn empty_until(&self, now: Instant) -> Option<Instant> {
         let holds = !self.overruled && self.is_current(now);
-        let empty = self.left(now) < self.cost.max(f64::MIN_POSITIVE);
-        self.reset.filter(|_| holds && empty).map(|reset| reset.min(self.look_anew()))
+        self.reset.filter(|_| holds && self.is_empty(now)).map(|reset| reset.min(self.look_anew()))
+    }
+
+    /// When it lets something leave again that it holds back because nothing is left, if it does.
+    pub(super) fn opens(&self, now: Instant) -> Option<Instant> {
+        let over = self.over().filter(|over| *over > now && !self.overruled && self.is_empty(now))?;
+        Some(over.min(self.look_anew()))
+    }
+
+    fn is_empty(&self, now: Instant) -> bool {
+        self.left(now) < self.cost.max(f64::MIN_POSITIVE)
+    }
+
+    /// When its window is certainly over: the reset of whole seconds may be up to one later.
+    fn over(&self) -> Option<Instant> {
+        let later = if self.blur == SECOND && self.remaining <= 0.0 { SECOND } else { Duration::ZERO };
+        self.reset.map(|reset| reset + later)
     }
 
     fn look_anew(&self) -> Instant {
@@ -221,9 +236,7 @@ impl Allowance {
 
     /// The window is over, and no answer has reported the next one yet: one request asks, and after a while another.
     fn after_news(&self, now: Instant) -> Instant {
-        // The reset of whole seconds may be up to one later.
-        let over = self.reset.unwrap_or(now)
-            + if self.blur == SECOND && self.remaining <= 0.0 { SECOND } else { Duration::ZERO };
+        let over = self.over().unwrap_or(now);
         match self.asking {
             Some((_, since)) => over.max(since + NEWS).max(now),
             None => over.max(now),

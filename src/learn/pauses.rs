@@ -5,6 +5,7 @@ use super::{Changes, Learned, LearnedChange, Reason};
 use crate::{
     clock::Instant,
     fleet::{AskedPause, PauseCause},
+    limit::Scope,
 };
 
 impl Reason {
@@ -46,6 +47,12 @@ impl Learned {
             }
             longest
         })
+    }
+
+    /// When requests of `scope` may leave again, as far as is known: not before a reset in whole seconds is certainly over.
+    pub fn opens(&self, now: Instant, scope: Scope) -> Instant {
+        let gate = self.gate.until().map_or(now, |(until, _)| until);
+        gate.max(self.told.opens(now, scope))
     }
 
     /// The API has asked another member of the fleet for this pause.

@@ -1,12 +1,16 @@
 //! Requests that wait and cannot have their slots any more in the time that they may wait: a pause has begun, or a limit has
 //! fallen. They are told so at once, and not when their time is over.
 
+mod turns;
+
 use std::time::Duration;
 
-use super::{State, full::Displaced, predict::opens};
+use self::turns::{LateRequest, in_turn};
+use super::{State, full::Displaced, predict::opens, turn::line_of};
 use crate::{
     clock::Instant,
     lane::{order::QueuePlace, request::Refusal},
+    learn::RouteKey,
     limit::Unit,
 };
 
@@ -29,6 +33,19 @@ impl<T> State<T> {
         self.lateness.delayed = true;
     }
 
+    /// Until when what requests of `kind` draw on lets nothing leave, as far as is known.
+    pub(super) fn closed_until(&self, now: Instant, kind: &RouteKey) -> Instant {
+        self.learned.closed(now, self.learned.scope(kind)).map_or(now, |(until, _)| until)
+    }
+
+    /// What requests of `kind` draw on was closed until `before`. That a budget is used up until its reset is no change that
+    /// people are told of, and those that wait are.
+    pub(super) fn may_be_closed_for_longer(&mut self, now: Instant, kind: &RouteKey, before: Instant) {
+        if !self.queue.is_empty() && self.closed_until(now, kind) > before {
+            self.delayed();
+        }
+    }
+
     /// When what waits is to be looked at again; [`Instant::FAR`] if nothing has delayed it.
     pub(super) fn next_look(&self) -> Instant {
         let Lateness { delayed, looked } = self.lateness;
@@ -45,39 +62,45 @@ impl<T> State<T> {
         }
         self.lateness = Lateness { delayed: false, looked: Some(now) };
         let waiting = self.queue.len();
-        for (place, at) in self.late(now) {
-            let Some(taken) = self.take_out(place) else { continue };
-            let ticket = taken.ticket;
-            let (wait, patience) = (at.since(ticket.since), ticket.deadline.since(ticket.since));
-            let retry_after = at.since(now).saturating_sub(patience).max(Duration::from_millis(1));
+        let late: Vec<_> = self.late(now).into_iter().filter_map(|place| self.take_out(place)).collect();
+        for LateRequest { ticket, turn, .. } in self.turns_of(now, in_turn(late)) {
+            let (wait, patience) = (turn.since(ticket.since), ticket.deadline.since(ticket.since));
+            // One that asks again then has its slot when it would have had it here.
+            let retry_after = turn.since(now).saturating_sub(patience).max(Duration::from_millis(1));
             self.stats.refused += 1;
             let refusal = Refusal::TooLong { waiting, wait, patience, retry_after };
             self.displaced.push(Displaced { ticket: ticket.grant, refusal });
         }
     }
 
-    /// Those that are late, and when they would leave at best.
-    fn late(&mut self, now: Instant) -> Vec<(QueuePlace, Instant)> {
-        // How long a pause without an end lasts is not known: it refuses nothing.
-        let held = self.held_until(now).filter(|until| *until != Instant::FAR).unwrap_or(now);
+    /// Those that are late.
+    fn late(&mut self, now: Instant) -> Vec<QueuePlace> {
+        let held = self.held_for_now(now);
         let Self { queue, budget, learned, narrow, .. } = self;
         let mut late = Vec::new();
         for strand in queue.strands() {
             let (mut before, mut at, mut projected) = (0, now, 0);
-            for (index, (place, line, cost, ticket)) in strand.enumerate() {
+            for (index, (place, cost, ticket)) in strand.enumerate() {
                 // What costs more says nothing of when one has its slot that costs less.
                 if index < EACH || index % EVERY == 0 || cost.requests() < projected {
                     projected = cost.requests();
+                    // It may stand in a line yet that knows nothing of a budget that has just been reported.
+                    let line = line_of(learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref());
                     let from = opens(learned, now, line.scope, line.paused.as_ref()).max(held);
                     let ahead = |_, unit| if unit == Unit::REQUESTS { before } else { 0 };
                     at = budget.project(now, from, ahead, cost.unmetered(), line.scope);
                     if let Some(drawn) = &ticket.drawn {
-                        at = at.max(narrow.project_least(drawn, now, from, before));
+                        at = at.max(narrow.project_least(drawn, now, from, |_, _| before));
                     }
                 }
-                if at > ticket.deadline { late.push((place, at)) } else { before += u64::from(cost.requests()) }
+                if at > ticket.deadline { late.push(place) } else { before += u64::from(cost.requests()) }
             }
         }
         late
+    }
+
+    /// Until when an operator lets nothing leave. How long a pause without an end lasts is not known: it refuses nothing.
+    fn held_for_now(&self, now: Instant) -> Instant {
+        self.held_until(now).filter(|until| *until != Instant::FAR).unwrap_or(now)
     }
 }

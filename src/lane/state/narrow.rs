@@ -225,12 +225,20 @@ impl Narrow {
         })
     }
 
-    /// When a request leaves at best if only these budgets counted and so many requests leave before it.
-    pub(super) fn project_least(&mut self, drawn: &Drawn, now: Instant, from: Instant, before: u64) -> Instant {
-        let ahead = |_, unit| if unit == Unit::REQUESTS { before } else { 0 };
-        let each = drawn.numbers.iter();
-        each.fold(from, |at, number| {
-            at.max(self.budgets[*number].budget.project(now, from, ahead, Cost::MIN, Scope::NONE))
+    /// When a request leaves at best if only these budgets counted and so many requests leave before it: `before` is told the
+    /// number of the budget and how many wait for it.
+    pub(super) fn project_least(
+        &mut self,
+        drawn: &Drawn,
+        now: Instant,
+        from: Instant,
+        before: impl Fn(u32, u32) -> u64,
+    ) -> Instant {
+        drawn.numbers.iter().fold(from, |at, number| {
+            let narrow = &mut self.budgets[*number];
+            let before = before(*number, narrow.waiting);
+            let ahead = |_, unit| if unit == Unit::REQUESTS { before } else { 0 };
+            at.max(narrow.budget.project(now, from, ahead, Cost::MIN, Scope::NONE))
         })
     }
 

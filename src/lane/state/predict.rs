@@ -144,7 +144,6 @@ impl<T> State<T> {
 
 /// When all pauses that hold requests of `scope`, and of `kind`, are over.
 pub(super) fn opens(learned: &Learned, now: Instant, scope: Scope, kind: Option<&RouteKey>) -> Instant {
-    let closed = learned.closed(now, scope).map_or(now, |(until, _)| until);
     let paused = kind.and_then(|kind| learned.pause(kind)).unwrap_or(now);
-    now.max(closed).max(paused)
+    learned.opens(now, scope).max(paused).max(now)
 }

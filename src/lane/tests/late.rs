@@ -1,5 +1,7 @@
 //! Requests that wait, and what becomes of them when a pause begins or a limit falls.
 
+use http::{HeaderMap, HeaderName};
+
 use super::{narrow::refuse, *};
 use crate::lane::Waiting;
 
@@ -9,7 +11,12 @@ fn secs(of: u64) -> Duration {
 
 /// One that may wait for so long.
 fn patient(world: &World, patience: Duration) -> Waiting {
-    let asks = AdmitRequest { deadline: world.clock.now() + patience, ..ask(kind()) };
+    patient_of(world, patience, Claim::USUAL)
+}
+
+/// The same of a client.
+fn patient_of(world: &World, patience: Duration, claim: Claim) -> Waiting {
+    let asks = AdmitRequest { deadline: world.clock.now() + patience, claim, ..ask(kind()) };
     match world.lane.admit(asks) {
         Admission::Wait(waiting) => waiting,
         other => panic!("it waits: {other:?}"),
@@ -109,4 +116,81 @@ async fn a_pause_without_an_end_and_one_that_is_short_send_nobody_away() {
     assert!(world.lane.resume());
     let told = told(&world, waiting).await;
     assert!(told.iter().all(|(at, said)| said.is_none() && *at <= secs(5)), "{told:?}");
+}
+
+/// The API serves it, and says that nothing is left of 100 until so many seconds are over.
+fn use_up(mut permit: Permit, reset: u32) {
+    permit.sent();
+    let fields = [("x-ratelimit-limit", 100), ("x-ratelimit-remaining", 0), ("x-ratelimit-reset", reset)];
+    let headers: HeaderMap =
+        fields.into_iter().map(|(name, value)| (HeaderName::from_static(name), value.into())).collect();
+    let answer = hint::Answer { status: StatusCode::OK, headers: &headers, body: None, arrived: Duration::ZERO };
+    permit.answered(&AnswerReport { hint: &hint::read(&answer), failed: false, route: None }, Instant::START);
+}
+
+fn retry_after((at, said): (Duration, Option<Refusal>)) -> Duration {
+    assert!(at <= ms(10), "told at once: {at:?}");
+    said.expect("it is refused").retry_after()
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_cannot_wait_for_the_reset_is_told_when_nothing_is_left() {
+    let world = World::new("10/s");
+    let first = world.permit().await;
+    let hasty: Vec<_> = (0..5).map(|_| patient(&world, secs(5))).collect();
+    let patient: Vec<_> = (0..5).map(|_| patient(&world, secs(120))).collect();
+    use_up(first, 60);
+    for told in told(&world, hasty).await {
+        let retry_after = retry_after(told);
+        // 60 s in whole seconds are up to 61, and 5 s before that it may ask again; a second for ten at 10/s.
+        assert!(retry_after >= secs(55) && retry_after <= ms(57_100), "{retry_after:?}");
+    }
+    let told = told(&world, patient).await;
+    assert!(told.iter().all(|(at, said)| said.is_none() && *at >= secs(60) && *at < secs(120)), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_that_are_refused_together_come_back_one_by_one_and_are_served_in_time() {
+    let world = Arc::new(World::new("10/s"));
+    let first = world.permit().await;
+    let stay: Vec<_> = (0..10).map(|_| patient(&world, secs(3600))).collect();
+    // As many as are served in the 25 s that they may wait, and have waited for none.
+    let hasty: Vec<_> = (0..200).map(|_| patient(&world, secs(25))).collect();
+    refuse(first, 60);
+    let times: Vec<_> = told(&world, hasty).await.into_iter().map(retry_after).collect();
+    for (place, time) in times.iter().enumerate() {
+        // 60 s of pause, ten that stay, and those before it, at 10/s; 25 s before that it may ask.
+        let turn = ms(60_000 + 1_000 + 100 * place as u64 - 25_000);
+        assert!(time.abs_diff(turn) <= ms(300), "{place}: {time:?} for {turn:?}");
+    }
+    let mut again = tokio::task::JoinSet::new();
+    let other = world.clone();
+    again.spawn(async move { told(&other, stay).await });
+    for time in times {
+        let world = world.clone();
+        again.spawn(async move {
+            // As the field has it: in whole seconds.
+            tokio::time::sleep(Duration::from_secs(time.as_secs_f64().ceil() as u64)).await;
+            told(&world, vec![patient(&world, secs(25))]).await
+        });
+    }
+    for (_, said) in again.join_all().await.into_iter().flatten() {
+        assert!(said.is_none(), "{said:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_are_refused_together_are_told_to_come_back_by_turns() {
+    let world = World::new("10/s");
+    let first = world.permit().await;
+    let [many, few] = [1, 2].map(|host| Claim { client: ClientId::of([10, 0, 0, host].into()), ..Claim::USUAL });
+    let of_many: Vec<_> = (0..30).map(|_| patient_of(&world, secs(5), many)).collect();
+    let of_few: Vec<_> = (0..3).map(|_| patient_of(&world, secs(5), few)).collect();
+    refuse(first, 60);
+    let both = tokio::join!(told(&world, of_many), told(&world, of_few));
+    let [of_many, of_few] = [both.0, both.1].map(|told| told.into_iter().map(retry_after).collect::<Vec<_>>());
+    // The third of few is one of the first six.
+    assert!(of_few[2] <= of_many[3] && of_few[2] >= of_many[1], "{of_few:?} {of_many:?}");
+    assert!(of_few.is_sorted() && of_many.is_sorted(), "{of_few:?} {of_many:?}");
+    assert!(of_many[29] >= of_many[0] + ms(3_000), "{of_many:?}");
 }

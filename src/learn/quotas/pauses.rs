@@ -21,6 +21,14 @@ impl Quotas {
         })
     }
 
+    /// When the budgets of `scope` that are empty, or pause, let something leave again.
+    pub(in crate::learn) fn opens(&self, now: Instant, scope: Scope) -> Instant {
+        self.within(scope).fold(now, |at, one| {
+            let paused = one.gate.until().map_or(now, |(until, _)| until);
+            at.max(paused).max(one.left.opens(now).unwrap_or(now))
+        })
+    }
+
     /// The budgets called `name` pause until `until`. Says whether that changes anything.
     pub(in crate::learn) fn close(&mut self, name: &str, now: Instant, until: Instant, reason: Reason) -> bool {
         self.called(name).fold(false, |changes, one| changes | one.gate.close(now, until, reason))

@@ -18,16 +18,15 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         places
     }
 
-    /// What waits in each strand, the first one first: where it stands, in which line, what it costs, and what it is.
-    pub fn strands(&self) -> impl Iterator<Item = impl Iterator<Item = (QueuePlace, &K, &Cost, &T)>> {
+    /// What waits in each strand, the first one first: where it stands, what it costs, and what it is.
+    pub fn strands(&self) -> impl Iterator<Item = impl Iterator<Item = (QueuePlace, &Cost, &T)>> {
         self.strands.iter().map(move |(_, strand)| {
-            let line = &self.lines[strand.line].key;
             let ids = std::iter::successors(Some(strand.first), move |id| {
                 Some(self.tickets[*id].behind).filter(|behind| *behind != NONE)
             });
             ids.map(move |id| {
                 let Ticket { key, cost, ticket, .. } = &self.tickets[id];
-                (QueuePlace { id, key: *key }, line, cost, ticket)
+                (QueuePlace { id, key: *key }, cost, ticket)
             })
         })
     }

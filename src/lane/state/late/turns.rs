@@ -1,0 +1,106 @@
+//! When each of those that are refused together would have had its turn: if all were told the same, all would come back at
+//! once.
+
+use std::collections::HashMap;
+
+use super::super::{State, WaitingRequest, predict::opens, turn::line_of};
+use crate::{
+    clock::Instant,
+    lane::order::{Map, Taken},
+    limit::{Source, Unit},
+};
+
+/// One that waits no more because it would be late.
+pub(super) struct LateRequest<T> {
+    pub(super) ticket: WaitingRequest<T>,
+    /// When it would leave.
+    pub(super) turn: Instant,
+}
+
+/// The turns of the last ones that were looked at of one line: between both they leave evenly.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    first: u64,
+    from: Instant,
+    to: Instant,
+}
+
+/// So many are looked at one by one, and each of so many of those behind them.
+const EACH: u64 = 256;
+const EVERY: u64 = 32;
+
+/// The order in which `late` ones would leave: by urgency, then by turns, those of each client and of each of its flows as
+/// they came.
+pub(super) fn in_turn<T>(mut late: Vec<Taken<WaitingRequest<T>>>) -> Vec<Taken<WaitingRequest<T>>> {
+    late.sort_by_key(|one| one.ticket.since);
+    let (mut flows, mut clients) = (HashMap::new(), HashMap::new());
+    let mut late: Vec<_> = late
+        .into_iter()
+        .map(|one| {
+            let flow = flows.entry((one.claim.urgency, one.claim.client, one.claim.flow)).or_insert(0.0);
+            *flow += f64::from(one.cost.requests()) / f64::from(one.claim.flow_weight.0.get());
+            (*flow, one)
+        })
+        .collect();
+    late.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+    for (place, one) in &mut late {
+        let client = clients.entry((one.claim.urgency, one.claim.client)).or_insert(0.0);
+        *client += f64::from(one.cost.requests()) / f64::from(one.claim.client_weight.0.get());
+        *place = *client;
+    }
+    late.sort_by(|(one, first), (other, second)| {
+        first.claim.urgency.cmp(&second.claim.urgency).then(one.total_cmp(other))
+    });
+    late.into_iter().map(|(_, one)| one).collect()
+}
+
+impl<T> State<T> {
+    /// When each of these would leave, behind all that wait still, if they leave in this order.
+    pub(super) fn turns_of(&mut self, now: Instant, late: Vec<Taken<WaitingRequest<T>>>) -> Vec<LateRequest<T>> {
+        let held = self.held_for_now(now);
+        let Self { queue, budget, learned, narrow, .. } = self;
+        let (mut of_lines, mut of_budgets) = (HashMap::new(), Map::<u32, u64>::default());
+        let mut stretches: HashMap<_, Stretch> = HashMap::new();
+        let turns = late.into_iter().map(|Taken { cost, ticket, .. }| {
+            let line = line_of(learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref());
+            let from = opens(learned, now, line.scope, line.paused.as_ref()).max(held);
+            // What pauses by itself is not in the way of others until its pause is over.
+            let before = of_lines.entry(line.paused).or_insert(0_u64);
+            let mut turn_at = |before: u64| {
+                let waiting = |source: Source| queue.units(Unit::REQUESTS, |line| line.scope.includes(source));
+                let ahead = |source, unit| if unit == Unit::REQUESTS { waiting(source) + before } else { 0 };
+                budget.project(now, from, ahead, cost.unmetered(), line.scope)
+            };
+            let turn = match stretches.get(&line).filter(|stretch| *before < stretch.first + EVERY) {
+                _ if *before < EACH => turn_at(*before),
+                Some(stretch) => stretch.turn(*before),
+                None => {
+                    let stretch = Stretch { first: *before, from: turn_at(*before), to: turn_at(*before + EVERY) };
+                    stretches.insert(line, stretch);
+                    stretch.from
+                }
+            };
+            let slot = learned.slot(&ticket.kind).saturating_mul(u32::try_from(*before).unwrap_or(u32::MAX));
+            let mut turn = turn.max(from + slot);
+            *before += u64::from(cost.requests());
+            if let Some(drawn) = &ticket.drawn {
+                let late = |number, waiting| of_budgets.get(&number).copied().unwrap_or_default() + u64::from(waiting);
+                turn = turn.max(narrow.project_least(drawn, now, from, late));
+                for number in drawn.numbers() {
+                    *of_budgets.entry(*number).or_default() += u64::from(cost.requests());
+                }
+            }
+            LateRequest { ticket, turn }
+        });
+        turns.collect()
+    }
+}
+
+// === impl Stretch ===
+
+impl Stretch {
+    fn turn(&self, place: u64) -> Instant {
+        let share = (place - self.first) as f64 / EVERY as f64;
+        self.from + self.to.since(self.from).mul_f64(share)
+    }
+}
