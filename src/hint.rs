@@ -91,6 +91,7 @@ pub fn read_at(
         signal: Signal::Informational,
         wait: Some(Duration::ZERO),
         retry_after: None,
+        later: Duration::ZERO,
         ..classify::classify(StatusCode::OK, evidence)
     }
 }

@@ -98,7 +98,8 @@ const CROWDED: u32 = 3;
 /// How long to wait for what an answer says.
 pub fn wait(hint: &Hint) -> Option<Duration> {
     let coarse = hint.retry_after.is_none() && hint.buckets.iter().any(|bucket| bucket.coarse);
-    hint.wait.map(|wait| if coarse && !wait.is_zero() { wait + SECOND } else { wait })
+    let later = if coarse { SECOND } else { hint.later };
+    hint.wait.map(|wait| if wait.is_zero() { wait } else { wait + later })
 }
 
 // === impl Learned ===
@@ -251,7 +252,7 @@ impl Learned {
             Cause::None => self.serve(seen, &mut changes),
             // Others are served: it is a refusal.
             Cause::Overload if self.is_alive() => self.refuse(seen, &claims, budget, &mut changes),
-            Cause::Overload => match hint.wait.filter(|wait| !wait.is_zero()) {
+            Cause::Overload => match wait(hint).filter(|wait| !wait.is_zero()) {
                 Some(wait) => self.close(now, wait, Reason::RetryAfter, &mut changes),
                 None => {
                     self.estimator.failed(self.unanswered);
@@ -277,7 +278,7 @@ impl Learned {
         if served
             && !other_scope
             && matches!(hint.signal, Signal::Throttled | Signal::Exhausted)
-            && let Some(wait) = hint.retry_after
+            && let Some(wait) = hint.asked()
         {
             self.close(now, wait, Reason::RetryAfter, &mut changes);
         }
@@ -289,7 +290,7 @@ impl Learned {
             self.routes.served(&kind, sent);
         }
         if other_scope && (quota || hint.signal == Signal::Exhausted) {
-            let asked = hint.retry_after.filter(|wait| !wait.is_zero()).zip(hint.buckets.first());
+            let asked = hint.asked().filter(|wait| !wait.is_zero()).zip(hint.buckets.first());
             match asked.and_then(|(wait, bucket)| Some((wait, self.told.pause(bucket, &kind, now, now + wait)?))) {
                 // The budget holds back all that draw on it.
                 None if claims.explains => {}

@@ -44,9 +44,10 @@ pub(super) fn classify(status: StatusCode, mut evidence: Evidence) -> Hint {
     };
     let cause = if refused { cause(status, &evidence) } else { Cause::None };
     let dialect = evidence.dialect.unwrap_or(if refused { Dialect::STATUS } else { Dialect::NONE });
-    let Evidence { budgets, retry_after, other_scope, scope, .. } = evidence;
+    let Evidence { budgets, retry_after, later, other_scope, scope, .. } = evidence;
+    let later = retry_after.map_or(Duration::ZERO, |_| later);
     let buckets = budgets.into_iter().map(|budget| budget.bucket).collect();
-    Hint { signal, cause, wait, retry_after: retry_after.or(other_scope), scope, dialect, buckets }
+    Hint { signal, cause, wait, retry_after: retry_after.or(other_scope), later, scope, dialect, buckets }
 }
 
 /// Whether a request was refused because of a limit, or for lack of capacity.

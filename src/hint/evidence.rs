@@ -17,6 +17,8 @@ const SHORT_WINDOW: Duration = Duration::from_secs(60);
 pub(super) struct Evidence {
     pub(super) budgets: Vec<ReportedBudget>,
     pub(super) retry_after: Option<Duration>,
+    /// By so much later that wait may be over.
+    pub(super) later: Duration,
     /// What a sentence in the body asks to wait. Anybody may have written it: it counts if something else complains.
     pub(super) said: Option<Duration>,
     /// `retry_after` was told as a time of day.

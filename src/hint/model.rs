@@ -13,6 +13,8 @@ pub struct Hint {
     pub wait: Option<Duration>,
     /// The wait that the answer asks for explicitly (`Retry-After` and similar fields).
     pub retry_after: Option<Duration>,
+    /// By so much later that wait may be over: it was told in whole seconds of the day.
+    pub later: Duration,
     /// What the wait is for, if the answer says: a route, a user, a resource.
     pub scope: Option<Box<str>>,
     /// In whose words it speaks.
@@ -90,10 +92,16 @@ impl Hint {
         cause: Cause::None,
         wait: Some(Duration::ZERO),
         retry_after: None,
+        later: Duration::ZERO,
         scope: None,
         dialect: Dialect::NONE,
         buckets: Vec::new(),
     };
+
+    /// The wait that the answer asks for explicitly, until it is certainly over.
+    pub fn asked(&self) -> Option<Duration> {
+        self.retry_after.map(|wait| wait + self.later)
+    }
 
     /// It refuses nothing after all. What it says of limits stays.
     pub fn accept(&mut self) {

@@ -1,7 +1,5 @@
 //! `Retry-After` and similar fields: the wait that an answer asks for explicitly.
 
-use std::time::Duration;
-
 use http::StatusCode;
 
 use super::{
@@ -9,7 +7,7 @@ use super::{
     evidence::Evidence,
     fields::Fields,
     structured,
-    time::{self, Now, When},
+    time::{self, Now, Wait, When},
 };
 
 /// The fields, the most exact first, and whether their unit is the millisecond.
@@ -37,8 +35,8 @@ pub(super) fn read(fields: &Fields<'_>, status: StatusCode, now: Now, evidence: 
         let is_in_ms = |name: &str| name.ends_with("-ms") || name.ends_with("-milliseconds");
         others.filter_map(|field| longest(&field.value, is_in_ms(field.name), now)).max()
     });
-    let Some((delay, dated)) = found else { return };
-    evidence.retry_after = Some(delay);
+    let Some((wait, dated)) = found else { return };
+    (evidence.retry_after, evidence.later) = (Some(wait.told), wait.later);
     evidence.dated = dated;
     evidence.speaks(if dated { Dialect::RETRY_AFTER_DATE } else { Dialect::RETRY_AFTER });
 }
@@ -55,7 +53,7 @@ fn is_other(name: &str) -> bool {
 }
 
 /// The longest of several, if the field was sent more than once.
-fn longest(value: &str, milliseconds: bool, now: Now) -> Option<(Duration, bool)> {
+fn longest(value: &str, milliseconds: bool, now: Now) -> Option<(Wait, bool)> {
     let read = |value: &str| {
         let mut when = time::delay(value, milliseconds)?;
         // Cloud Foundry, Docker Hub and CrowdStrike tell the time of day in seconds since 1970.
@@ -65,8 +63,8 @@ fn longest(value: &str, milliseconds: bool, now: Now) -> Option<(Duration, bool)
         {
             when = at;
         }
-        let delay = when.from(now).filter(|delay| !delay.is_zero())?;
-        Some((delay, matches!(when, When::At { .. })))
+        let wait = when.wait(now).filter(|wait| !wait.told.is_zero())?;
+        Some((wait, matches!(when, When::At { .. })))
     };
     // A date has a comma in it, so the whole comes first.
     read(value).or_else(|| structured::split(value, b',').filter_map(read).max())

@@ -21,8 +21,19 @@ pub(super) enum When {
     At { at: Duration, coarse: bool },
 }
 
+/// A wait that an answer asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Wait {
+    pub(super) told: Duration,
+    /// By so much later it may be over.
+    pub(super) later: Duration,
+}
+
 /// `Date` is rounded down to seconds, and its answer was on its way.
 const ROUNDED: Duration = Duration::from_millis(1900);
+
+/// The smallest difference between two HTTP dates.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// What "now" is: the server's clock where it tells it, since it also wrote the times that are measured by it.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +63,20 @@ impl Now {
         left.map(|left| left.min(CAP))
     }
 
+    /// The same for a wait that must not end early. A time in whole seconds (`coarse`) may stand for any instant of its second,
+    /// and a `Date` does: an HTTP date has nothing finer (RFC 9110 §5.6.7). So their difference is up to a second too short,
+    /// and our clock, of which no more is known than that it is about right, does not make it more exact.
+    pub(super) fn until_over(self, at: Duration, coarse: bool) -> Option<Duration> {
+        let over = at + if coarse { SECOND } else { Duration::ZERO };
+        let left = match self.date {
+            Some(date) if date.abs_diff(self.arrived) <= SANE_SKEW => {
+                over.checked_sub(date).filter(|left| !left.is_zero())
+            }
+            _ => self.until(over),
+        };
+        left.map(|left| left.min(CAP))
+    }
+
     /// Whether `at` may be meant as a time of day: within the cap, before or behind.
     pub(super) fn is_near(self, at: Duration) -> bool {
         at + CAP >= self.arrived && at <= self.arrived + CAP
@@ -72,6 +97,16 @@ impl When {
             Self::In { delay, .. } => Some(delay),
             Self::At { at, .. } => now.until(at),
         }
+    }
+
+    /// The same as a wait: what is told, and by how much longer it may last.
+    pub(super) fn wait(self, now: Now) -> Option<Wait> {
+        let Self::At { at, coarse } = self else {
+            return self.from(now).map(|told| Wait { told, later: Duration::ZERO });
+        };
+        let over = now.until_over(at, coarse)?;
+        let told = now.until(at).unwrap_or(over);
+        Some(Wait { told, later: over.saturating_sub(told) })
     }
 
     fn seconds(of: f64) -> Self {

@@ -86,6 +86,8 @@ pub(super) struct ApiRefusal {
     pub(super) newest: Seq,
     /// What the API asks to wait.
     pub(super) wait: Option<Duration>,
+    /// By so much the wait is longer than it was told.
+    pub(super) later: Duration,
     /// It was a 503.
     pub(super) overload: bool,
     /// More were about to be sent.

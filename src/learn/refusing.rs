@@ -25,7 +25,7 @@ impl Learned {
         let &Observation {
             heard: AnswerReport { hint, .. }, charge: Charge { seq, .. }, kind, at: now, waiting, ..
         } = seen;
-        let asked = if claims.believed { wait(hint) } else { hint.retry_after };
+        let asked = if claims.believed { wait(hint) } else { hint.asked() };
         let (wait, reason) = match (hint.signal, asked.filter(|wait| !wait.is_zero())) {
             (Signal::Banned, wait) => return self.close(now, wait.unwrap_or(BAN), Reason::Banned, changes),
             (_, Some(wait)) if hint.retry_after.is_some() => (Some(wait), Reason::RetryAfter),
@@ -42,6 +42,7 @@ impl Learned {
         let refusal = ApiRefusal {
             newest: self.gate.newest(),
             wait,
+            later: hint.later,
             overload: hint.cause == Cause::Overload,
             pressed: waiting || self.unanswered >= CROWDED,
             catches_up: budget.catches_up(),

@@ -131,3 +131,36 @@ fn the_servers_clock_measures_its_own_times_while_it_is_sane() {
     assert_eq!(until(1_000_000, 1_000_000), None);
     assert_eq!(until(1_000_000, 999_000), None);
 }
+
+/// What a server means by a date that has lost its fraction, on a clock that is not ours.
+#[test]
+fn a_wait_until_a_date_never_ends_early_and_at_most_two_seconds_late() {
+    let seconds = Duration::from_secs_f64;
+    // By the server's clock: when it answers, by how much our clock is ahead, and how long it wants us to wait.
+    for (made, ahead) in [0.0, 0.25, 0.5, 0.999].iter().flat_map(|made| {
+        [-7200.0, -2.0, -0.6, -0.001, 0.0, 0.3, 0.999, 1.7, 600.5].map(|ahead| (1_000_000.0 + made, ahead))
+    }) {
+        for asked in [0.4, 1.0, 6.0, 6.4, 30.95] {
+            let now = Now { arrived: seconds(made + ahead), date: Some(seconds(f64::floor(made))) };
+            for date in [f64::floor(made + asked), f64::ceil(made + asked)] {
+                let Wait { told, later } = When::At { at: seconds(date), coarse: true }.wait(now).unwrap();
+                let waits = (told + later).as_secs_f64();
+                let late = if date > made + asked { 3.0 } else { 2.0 };
+                assert!((asked..asked + late).contains(&(waits + 1e-6)), "{made} {ahead} {asked}: {waits}");
+            }
+        }
+    }
+    // Without a `Date` ours is the only clock: the named second is over a second after it has begun.
+    let ours = Now { arrived: seconds(1_000_000.25), date: None };
+    assert_eq!(
+        When::At { at: seconds(1_000_006.0), coarse: true }.wait(ours),
+        Some(Wait { told: seconds(5.75), later: seconds(1.0) })
+    );
+    // What has a fraction is meant to it.
+    let both = Now { arrived: seconds(1_000_000.25), date: Some(seconds(1_000_000.0)) };
+    let exact = When::At { at: seconds(1_000_006.5), coarse: false }.wait(both).unwrap();
+    assert_eq!((exact.told + exact.later).as_secs_f64(), 6.5);
+    // The second that was named is not over yet; one before it is.
+    assert!(When::At { at: seconds(1_000_000.0), coarse: true }.wait(both).is_some());
+    assert_eq!(When::At { at: seconds(999_999.0), coarse: true }.wait(both), None);
+}

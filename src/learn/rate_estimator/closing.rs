@@ -17,6 +17,8 @@ pub(super) struct Closing {
     pub(super) overload: bool,
     /// The wait that the API asked for.
     pub(super) asked: Option<f64>,
+    /// By so much longer it lasts, not to be early.
+    pub(super) later: f64,
     /// More were about to be sent.
     pub(super) pressed: bool,
     /// What was believed has been too much by a little.

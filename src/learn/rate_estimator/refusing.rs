@@ -78,6 +78,7 @@ impl RateEstimator {
             tries: 0,
             overload: refusal.overload,
             asked: wait,
+            later: refusal.later.as_secs_f64(),
             pressed: refusal.pressed,
             consistent: reading.consistent,
             window: reading.window,
@@ -153,7 +154,14 @@ mod tests {
     }
 
     fn refused(estimator: &mut RateEstimator, number: u64) -> Option<Instant> {
-        let refusal = ApiRefusal { newest: number, wait: None, overload: false, pressed: true, catches_up: false };
+        let refusal = ApiRefusal {
+            newest: number,
+            wait: None,
+            later: Duration::ZERO,
+            overload: false,
+            pressed: true,
+            catches_up: false,
+        };
         estimator.refused(answered(number), refusal)
     }
 
@@ -174,7 +182,14 @@ mod tests {
     /// nothing of the rate, which a measurement of one request in 50 ms and a pause would halve.
     #[test]
     fn one_refusal_soon_does_not_overturn_a_configured_rate() {
-        let refusal = ApiRefusal { newest: 1, wait: None, overload: false, pressed: true, catches_up: true };
+        let refusal = ApiRefusal {
+            newest: 1,
+            wait: None,
+            later: Duration::ZERO,
+            overload: false,
+            pressed: true,
+            catches_up: true,
+        };
         let mut estimator = RateEstimator::new(Some(20.0));
         estimator.served(answered(0), false);
         assert!(estimator.refused(answered(1), refusal).is_some());

@@ -125,7 +125,7 @@ impl RateEstimator {
         let (took, pause) = (closing.at - cycle.since, sent - closing.at);
         // A first wait that was asked for and is over when a usual window is: those are the API's own words.
         let asked = closing.asked.filter(|wait| pause < wait + windows::ROUNDED && closing.tries == 0);
-        let told = windows::asked_for(length).filter(|_| asked.is_some() && served >= FEW && !cycle.minor);
+        let told = windows::asked_for(length - closing.later).filter(|_| asked.is_some() && served >= FEW && !cycle.minor);
         let span = told.or(windows::between(last, length)).unwrap_or(length);
         let mut rate = served / span.max(self.way.usual.min(0.01));
         self.held = Held::by(if cycle.minor && self.belief.is_some() {

@@ -127,7 +127,7 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
         return Ok(AttemptOutcome::Done(answer));
     }
     let replay = replay.expect("it has given the reason");
-    let failed = FailedAttempt { context: context(), replay, reason, retry_after: hint.retry_after, last: Ok(answer) };
+    let failed = FailedAttempt { context: context(), replay, reason, retry_after: hint.asked(), last: Ok(answer) };
     Ok(AttemptOutcome::Failed(Box::new(failed)))
 }
 

@@ -235,8 +235,10 @@ fn near_and_far_apis_are_used_alike() {
             promises(Trial { latency, ..long(dialect, CountingWindow::Sliding) }, 0.97, 0, 0);
         }
         for dialect in ASK_TO_WAIT {
+            // A date and the answer's `Date` are in whole seconds: up to two of 300 s are lost not to be early.
+            let share = if *dialect == "retry-after-date" { 0.94 } else { 0.95 };
             // Whoever is under way when the first is refused is refused as well.
-            promises(Trial { latency, ..trial(dialect, CountingWindow::Sliding) }, 0.95, 64, 0);
+            promises(Trial { latency, ..trial(dialect, CountingWindow::Sliding) }, share, 64, 0);
         }
     }
 }

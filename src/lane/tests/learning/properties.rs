@@ -59,6 +59,7 @@ fn hint() -> impl Strategy<Value = Hint> {
             cause,
             wait,
             retry_after,
+            later: Duration::ZERO,
             scope: None,
             dialect: Dialect::NONE,
             buckets,
