@@ -25,6 +25,10 @@ pub(super) struct WindowEstimator {
     doubted: bool,
     /// The share of a bucket that must be used for its length to be measured again: what it was last, nearly.
     share: f64,
+    /// One was seen of which nothing was used before, so that the longest time is all of it.
+    fresh: bool,
+    /// There was a refusal that a longer one explains.
+    refuted: bool,
     /// A shorter length that was seen once.
     shorter: Option<Duration>,
     /// How many windows, one after the other, have been over when they were expected to be.
@@ -116,6 +120,7 @@ impl WindowEstimator {
         let whole = bucket.coarse || left.subsec_nanos() == 0;
         let blur = tolerance(left, whole);
         self.look_closer(limit, used, left, blur, bucket.refills);
+        self.fresh |= used <= 1.0;
         let began = ledger.began(used, sent);
         let length = began.map(|began| (sent + left).since(began));
         if self.present.is_none() {
@@ -297,6 +302,10 @@ impl WindowEstimator {
             Some(known) if left > at_most(known) && !self.is_in_time(known, sent) => {
                 (self.known, self.shorter, self.kept) = (Some(round(left)), None, 0);
             }
+            // A usual one that is longer was concluded, but no answer tells of so much: the whole seconds may be cut off.
+            Some(known) if self.fresh && !self.refuted && heard >= known * 3 && longest + SECOND < known => {
+                self.known = Some(longest + SECOND);
+            }
             Some(_) => {}
         }
     }
@@ -313,7 +322,7 @@ impl WindowEstimator {
         if let (Some(known), Some(longer)) = (self.known, longer)
             && longer > known.mul_f64(1.1)
         {
-            self.known = Some(round(longer).max(known));
+            (self.known, self.refuted) = (Some(round(longer).max(known)), true);
         }
     }
 }
