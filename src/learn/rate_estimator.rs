@@ -51,6 +51,8 @@ pub(super) struct RateEstimator {
     /// The last request that had left when the API refused: those up to it tell no more.
     before: Option<Seq>,
     belief: Option<Belief>,
+    /// How long it was until a wait was over that the API asked for, if the belief's window is the shortest that fits that.
+    told_length: Option<f64>,
     /// What it rests on, for people.
     held: Held,
     crowd: Crowd,

@@ -43,6 +43,9 @@ impl RateEstimator {
     pub(super) fn reopens(&mut self, now: f64, sent: f64) -> Ends {
         let Some(closing) = self.closing.take() else { return Ends::No };
         let Some(cycle) = self.cycle else { return Ends::Yes };
+        if self.lengthens(&closing, cycle, now) {
+            return Ends::Yes;
+        }
         if let Some(ends) = self.corrects(&closing, cycle, now, sent) {
             return ends;
         }
@@ -71,6 +74,21 @@ impl RateEstimator {
         }
         self.believe(&closing, cycle, measured, now, sent);
         Ends::Yes
+    }
+
+    /// A wait in whole seconds fits several usual windows, and the shortest was believed. If as many are served again as it
+    /// was to hold, and one is refused, then it is a longer one.
+    fn lengthens(&mut self, closing: &Closing, cycle: Cycle, now: f64) -> bool {
+        let Some((belief, length)) = self.belief.as_ref().zip(self.told_length) else { return false };
+        let Belief { span, count, .. } = *belief;
+        let Some(longer) = windows::asked_for(length, span) else { return false };
+        if closing.asked.is_none() || closing.tries > 0 || !(0.75..1.25).contains(&(cycle.served / count)) {
+            return false;
+        }
+        let (took, pause) = (closing.at - cycle.since, now - closing.at);
+        self.held = Held::by(Basis::Cycle { served: cycle.served, took, pause });
+        self.belief = Some(Belief::of_window(count / longer, longer, count, now).kept(BRIEFLY));
+        true
     }
 
     /// The rate was too high by a little: it is lowered by about as much as the pause has taken, and nothing else is
@@ -125,7 +143,9 @@ impl RateEstimator {
         let (took, pause) = (closing.at - cycle.since, sent - closing.at);
         // A first wait that was asked for and is over when a usual window is: those are the API's own words.
         let asked = closing.asked.filter(|wait| pause < wait + windows::ROUNDED && closing.tries == 0);
-        let told = windows::asked_for(length - closing.later).filter(|_| asked.is_some() && served >= FEW && !cycle.minor);
+        let told = windows::asked_for(length - closing.later, 0.0);
+        let told = told.filter(|_| asked.is_some() && served >= FEW && !cycle.minor);
+        self.told_length = told.map(|_| length - closing.later);
         let span = told.or(windows::between(last, length)).unwrap_or(length);
         let mut rate = served / span.max(self.way.usual.min(0.01));
         self.held = Held::by(if cycle.minor && self.belief.is_some() {

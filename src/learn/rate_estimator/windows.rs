@@ -20,7 +20,7 @@ pub(super) fn between(last: f64, length: f64) -> Option<f64> {
     longest.filter(|usual| length - usual < 0.3 * length)
 }
 
-/// The one that a wait asked for comes to, `length` after its beginning.
-pub(super) fn asked_for(length: f64) -> Option<f64> {
-    USUAL.into_iter().find(|usual| (0.98 * usual..usual + ROUNDED).contains(&length))
+/// The shortest one, longer than `shorter`, that a wait asked for comes to, `length` after its beginning.
+pub(super) fn asked_for(length: f64, shorter: f64) -> Option<f64> {
+    USUAL.into_iter().find(|usual| *usual > shorter && (0.98 * usual..usual + ROUNDED).contains(&length))
 }
