@@ -48,6 +48,8 @@ pub(super) struct RateEstimator {
     /// When what was believed was last refused by a little.
     consistent: Option<f64>,
     closing: Option<Closing>,
+    /// When the last pause was over that was longer than a few slots, and how long it was.
+    paused: Option<(f64, f64)>,
     /// The last request that had left when the API refused: those up to it tell no more.
     before: Option<Seq>,
     belief: Option<Belief>,
@@ -234,11 +236,10 @@ impl RateEstimator {
     pub(super) fn take(&mut self, now: Instant, waited: bool) {
         let now = seconds(now);
         let begun = Cycle::begun(now);
-        if !waited && now - self.seen > IDLE && self.closing.is_none() {
-            self.cycle = Some(begun);
-        }
         if self.cycle.is_none() {
             (self.cycle, self.began, self.major) = (Some(begun), now, now);
+        } else if !waited && now - self.seen > IDLE && self.closing.is_none() {
+            self.cycle = Some(begun);
         }
         if let Some(belief) = &mut self.belief {
             // A rate that is not used up does not grow.

@@ -33,8 +33,16 @@ const MOMENT: f64 = 0.5;
 const FEW: f64 = 10.0;
 /// A pause that takes less than this share of the time that is known says that the rate was a little too high.
 const SMALL: f64 = 0.12;
-/// As if what is configured had been seen for so long.
-const CONFIGURED: f64 = 3.0;
+/// A lane that is younger, in seconds, has served bursts mostly.
+const YOUNG: f64 = 15.0;
+/// A rate is proven if so much of it was served over so many windows.
+const MOST_OF: f64 = 0.8;
+const PROOF: f64 = 20.0;
+/// A pause says that what is configured, or proven, is too much only if there was another one this
+/// short a time before, in seconds, or in ten times its own length.
+const SOON: f64 = 60.0;
+/// And if that was not shorter than by this.
+const ALIKE: f64 = 0.25;
 /// The time that is known where a share is refused whatever the rate is, so that a longer pause is another matter.
 const LONG: f64 = 60.0;
 
@@ -99,16 +107,25 @@ impl RateEstimator {
         if pause < (3.5 * slot).max(0.15) {
             return Some(Ends::No);
         }
+        let before = self.paused.replace((sent, pause));
+        let is_second = before
+            .is_some_and(|(over, lasted)| lasted >= ALIKE * pause && closing.at - over <= (10.0 * pause).max(SOON));
+        let proof = PROOF * belief.span.max(1.0);
+        let proven = self.history.since(closing.at - proof) >= MOST_OF * proof * closing.rate;
+        if !is_second && (self.configured.is_some() || proven) {
+            // What was served until then was not too much, and in the pause nothing was sent.
+            self.began = sent;
+            return Some(Ends::Yes);
+        }
         let known = (2.0 * belief.span).max(300.0 * slot).max(30.0);
-        let known = known.min(sent - self.began).max(sent - cycle.since);
-        // A moment more than nothing is known of what is configured.
-        let known = if self.configured.is_some() { known.max(CONFIGURED) } else { known };
+        let known = known.max(sent - cycle.since);
         if pause >= SMALL * self.noise.map_or(known, |_| LONG) {
             self.noise = None;
             if !(closing.overload && pause > 5.0) {
                 return None;
             }
         }
+        let known = known.min((sent - self.began).max(YOUNG)).max(sent - cycle.since);
         let rate = self.history.since(sent - known) / known;
         let least = (1.0 - pause / belief.span.max(10.0)).clamp(0.85, 0.95);
         belief.restart(now, rate.clamp(least * closing.rate, 0.99 * closing.rate));

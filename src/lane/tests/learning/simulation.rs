@@ -9,6 +9,7 @@
 mod clients;
 mod dice;
 mod limiter;
+mod pauses;
 mod random;
 mod recorded_limiters;
 mod tells;

@@ -42,6 +42,8 @@ pub(super) struct World {
     pub(super) are_keys: bool,
     /// From when on it is down, and for how long.
     pub(super) outage: Option<(f64, f64)>,
+    /// When it refuses all that comes, and for how long, whatever its limits are.
+    pub(super) pauses: Vec<(f64, f64)>,
     /// When its limits change, and by which factor.
     pub(super) changes: Vec<(f64, f64)>,
     pub(super) lasts: f64,
@@ -80,6 +82,8 @@ pub(super) struct Outcome {
     pub(super) share: f64,
     /// The same from one minute on.
     pub(super) middle: f64,
+    /// The same in the minute after the last pause.
+    pub(super) after: f64,
     /// For how long nothing was served, after the first window.
     pub(super) stall: f64,
 }
@@ -120,6 +124,7 @@ impl World {
             kinds: vec![1.0],
             are_keys: false,
             outage: None,
+            pauses: vec![],
             changes: vec![],
             lasts: 120.0,
             capacity: None,
@@ -164,6 +169,7 @@ impl World {
             ids: 0,
             changes: self.changes.clone().into(),
             last_served: start,
+            reopened: None,
             outcome: Outcome::default(),
             counts: (0.0, 0.0),
         };
@@ -189,6 +195,8 @@ struct Run<'a> {
     ids: usize,
     changes: VecDeque<(f64, f64)>,
     last_served: f64,
+    /// When the first was served after the last pause.
+    reopened: Option<f64>,
     outcome: Outcome,
     /// Served at the end, and from one minute on.
     counts: (f64, f64),
@@ -315,6 +323,8 @@ impl Run<'_> {
         let (mut delay, mut holds) = (0.0, Vec::new());
         if down {
             answer.status = 503;
+        } else if let Some(left) = self.pause(since) {
+            (answer.status, answer.retry_after) = (self.world.refuses, left);
         } else {
             (delay, holds) = self.limit(kind, &mut answer);
         }
@@ -327,6 +337,10 @@ impl Run<'_> {
             let end = self.start + self.world.lasts;
             self.counts.0 += f64::from(u8::from(self.now >= end - self.tail()));
             self.counts.1 += f64::from(u8::from((60.0..240.0).contains(&since)));
+            if self.world.pauses.last().is_some_and(|(at, lasts)| since >= at + lasts) {
+                let reopened = *self.reopened.get_or_insert(since);
+                self.outcome.after += f64::from(u8::from(since - reopened < 60.0));
+            }
             if late {
                 self.outcome.stall = self.outcome.stall.max(self.now - self.last_served);
             }
@@ -344,6 +358,7 @@ impl Run<'_> {
     fn finish(mut self) -> Outcome {
         self.outcome.share = self.counts.0 / (self.tail() * self.capacity);
         self.outcome.middle = self.counts.1 / (self.world.lasts.min(240.0) - 60.0).max(1.0) / self.capacity;
+        self.outcome.after /= 60.0 * self.capacity;
         let end = self.start + self.world.lasts;
         self.outcome.stall = self.outcome.stall.max(end - self.last_served);
         self.outcome

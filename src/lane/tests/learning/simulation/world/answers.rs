@@ -10,6 +10,12 @@ use super::{
 };
 
 impl Run<'_> {
+    /// What it asks to wait while it pauses, if it does so `since` its start.
+    pub(super) fn pause(&self, since: f64) -> Option<Option<f64>> {
+        let (at, lasts) = self.world.pauses.iter().find(|(at, lasts)| (*at..at + lasts).contains(&since))?;
+        Some((self.world.wait != Wait::Unsaid).then(|| (at + lasts - since).ceil()))
+    }
+
     /// Asks one limiter after the other, until one refuses.
     pub(super) fn limit(&mut self, kind: usize, answer: &mut Answer) -> (f64, Vec<usize>) {
         let now = self.now + MORNING.as_secs_f64();
