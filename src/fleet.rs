@@ -5,6 +5,7 @@ mod book;
 mod lease;
 mod member;
 mod pauses;
+mod peak;
 mod share;
 mod stock;
 mod words;
@@ -14,8 +15,9 @@ pub use self::{
     lease::{Floor, Lease, StoreDown},
     member::{Member, Mode, ReplyOutcome},
     pauses::{AskedPause, RunningPauses, SharedPauses},
-    share::{Share, ShareNeed},
-    stock::Stock,
+    peak::Peak,
+    share::Share,
+    stock::{ShareNeed, Stock},
     words::{
         CallAge, Division, Entry, Epoch, Extent, MemberId, Micros, Pause, PauseCause, PoolGrant, Reply, Sync, Terms,
         WakeUp, micros, stretched,

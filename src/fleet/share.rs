@@ -2,8 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{stock::Stock, words::PoolGrant};
-use crate::clock::Instant;
+use super::{
+    peak::Peak,
+    stock::{ShareNeed, Stock},
+    words::PoolGrant,
+};
+use crate::clock::{Instant, nanos};
 
 /// What a member holds of one limit.
 #[derive(Clone, Debug)]
@@ -23,6 +27,9 @@ pub struct Share {
     known: bool,
     /// The demand that the store knows of.
     told: u32,
+    /// How many more than are held it was asked for, and what the next request took then.
+    asked: u32,
+    asked_for: u32,
     /// What the next request takes of which it is known that there is not enough.
     lacks: u32,
     /// It stands in line for a large request.
@@ -33,36 +40,27 @@ pub struct Share {
     asking: bool,
     /// It does not ask again before.
     ask_at: Instant,
+    /// It was not given all that it has asked for: it does not ask for the same before.
+    more_at: Instant,
     /// Without any reason it asks again then, while it is used or wanted.
     refresh_at: Instant,
     /// A part of a token is passed on then.
     rotate_at: Instant,
     /// When it was used last.
     used_at: Instant,
-}
-
-/// What is to be said to the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShareNeed {
-    /// Whether anything is.
-    pub speaks: bool,
-    /// How many more are of use.
-    pub want: u32,
-    /// How many the next request takes; 0 if none waits.
-    pub cost: u32,
-    /// How many of these it lacks.
-    pub need: u32,
-    /// What is to be told of the demand.
-    pub demand: u32,
-    /// Nothing is held and needed any more.
-    pub ends: bool,
+    /// How many units were in use at once lately.
+    lately: Peak,
 }
 
 /// Two calls for one pool are this far apart at least; where nothing but the demand has changed, this far.
 const GAP: Duration = Duration::from_millis(5);
 const LONG_GAP: Duration = Duration::from_millis(50);
 /// A pool that is used or wanted is spoken of this often.
-const REFRESH: Duration = Duration::from_secs(1);
+const REFRESH: Duration = Duration::from_millis(1250);
+/// What has come free is worth a call of its own once it is such a part of what is held.
+const WORTH: u32 = 32;
+/// What was in use at once within this time, or twice that, is kept: requests that follow one another would need a call each.
+const LATELY: Duration = Duration::from_millis(250);
 /// A part of a token goes to the next member after this.
 const ROTATE: Duration = Duration::from_secs(2);
 /// Up to so many tokens are shared out one by one.
@@ -71,6 +69,12 @@ const FEW: f64 = 20.0;
 const LARGE: f64 = 16.0;
 /// What is not used for that long is given back, as if it had never been asked for.
 const IDLE: Duration = Duration::from_secs(30);
+
+/// When a pool is spoken of again without any reason: all of a member at the same time, so that one call does for them.
+fn next_refresh(now: Instant) -> Instant {
+    let length = nanos(REFRESH);
+    Instant::from_nanos((now + REFRESH / 2).as_nanos().div_ceil(length) * length)
+}
 
 // === impl Share ===
 
@@ -86,14 +90,18 @@ impl Share {
             given: PoolGrant { limit, ..PoolGrant::default() },
             known: false,
             told: 0,
+            asked: 0,
+            asked_for: 0,
             lacks: 0,
             waits: false,
             unheard: false,
             asking: false,
             ask_at: Instant::START,
+            more_at: Instant::START,
             refresh_at: Instant::START,
             rotate_at: Instant::START,
             used_at: Instant::START,
+            lately: Peak::new(LATELY),
         }
     }
 
@@ -132,13 +140,15 @@ impl Share {
         &self.given
     }
 
-    /// How many of what is held may be used: what is above the target goes to others as it comes free.
-    pub fn usable(&self, now: Instant) -> u32 {
-        self.own + self.lent(now)
+    /// How many of what is held may be used, of which `used` are: what is above the target goes to others as it comes free.
+    /// What was granted may be used once, all the same.
+    pub fn usable(&self, now: Instant, used: u32) -> u32 {
+        self.own + self.lent(now, used.saturating_sub(self.own))
     }
 
-    fn lent(&self, now: Instant) -> u32 {
-        self.held - self.surplus(now).saturating_sub(self.credit).min(self.held)
+    fn lent(&self, now: Instant, used: u32) -> u32 {
+        let kept = self.held - self.surplus(now).saturating_sub(self.credit).min(self.held);
+        if self.credit == 0 { kept } else { kept.max(used.saturating_add(self.credit).min(self.held)) }
     }
 
     /// At what part of the limit requests are spaced: the larger of what is here and what is due. Before the store has said
@@ -155,6 +165,11 @@ impl Share {
     pub fn take(&mut self, now: Instant, units: u32) {
         self.credit = self.credit.saturating_sub(units);
         (self.used_at, self.lacks) = (now, 0);
+    }
+
+    /// So many units are in use.
+    pub fn uses(&mut self, now: Instant, units: u32) {
+        self.lately.set(now, units);
     }
 
     /// A request waits that takes so many units, which are not here.
@@ -180,12 +195,17 @@ impl Share {
 
     /// It does not ask before, unless a call is under way or it stands in line.
     pub fn asks_at(&self) -> Instant {
-        if self.asking || self.given.queued { Instant::FAR } else { self.ask_at }
+        if self.asking || self.given.queued { Instant::FAR } else { self.asks_from(self.lacks) }
+    }
+
+    /// It does not ask for a request of `cost` before.
+    fn asks_from(&self, cost: u32) -> Instant {
+        if cost > self.asked_for { self.ask_at } else { self.ask_at.max(self.more_at) }
     }
 
     /// Whether it is worth a look, for a request that has to wait.
     pub fn calls(&self, now: Instant) -> bool {
-        !self.asking && !self.given.queued && now >= self.ask_at
+        now >= self.asks_at()
     }
 
     /// Whether it holds more than it may keep, for others that want it.
@@ -195,6 +215,8 @@ impl Share {
 
     /// Decides what to say to the store. Gifts are taken off at once, and never taken back.
     pub fn look(&mut self, now: Instant, stock: Stock, leased: bool, reports: bool) -> ShareNeed {
+        self.uses(now, stock.used);
+        let stock = Stock { lately: stock.lately.max(self.lately.read(now)), ..stock };
         let stock = stock.beyond(self.own, self.given.limit);
         let free = self.held.saturating_sub(stock.used.saturating_add(stock.lingering));
         let demand = stock.used.saturating_add(stock.backlog).max(stock.lately).min(self.given.limit);
@@ -208,7 +230,7 @@ impl Share {
             return ShareNeed { speaks: true, ends: true, ..quiet };
         }
         let enough = free.saturating_add(stock.lingering);
-        let hold = self.held - self.lent(now);
+        let hold = self.held - self.lent(now, stock.used);
         let stuck = stock.backlog > 0 && enough.saturating_sub(hold) < stock.cost;
         let large = stuck && self.is_large(stock.cost);
         // What does not suffice here may suffice elsewhere.
@@ -219,13 +241,14 @@ impl Share {
         // More would be due to it if the store knew; not so if it has its part of what is short.
         let grown = demand > self.told && f64::from(self.told) <= self.given.target;
         let spare = self.spare(demand, stock.most);
-        let asks =
-            now >= self.ask_at && (stuck && !self.given.queued && (below || grown) || spare > 0 && enough * 8 < spare);
+        let asks = now >= self.asks_from(stock.cost)
+            && (stuck && !self.given.queued && (below || grown) || spare > 0 && enough * 8 < spare);
         let refresh = self.known && now >= self.refresh_at && (stock.backlog > 0 || self.given.wanted);
         let leaves = self.given.queued && self.waits && !stuck;
-        if !(give > 0 || asks || leaves || refresh || self.unheard || reports && (self.held > 0 || self.known)) {
+        let worth = give > 0 && (give >= self.held / WORTH || now >= self.refresh_at);
+        if !(worth || asks || leaves || refresh || self.unheard || reports && (self.held > 0 || self.known)) {
             // It has its share, and waits for that: not to be looked at again at once.
-            if stuck && !self.given.queued && now >= self.ask_at {
+            if stuck && !self.given.queued && now >= self.asks_from(stock.cost) {
                 self.ask_at = now + LONG_GAP;
             }
             return quiet;
@@ -251,7 +274,7 @@ impl Share {
     }
 
     /// When to look again although nothing happens; `freed` is when a token that is held comes free for others.
-    pub fn next_look(&self, now: Instant, stock: Stock, freed: Instant) -> Instant {
+    pub fn next_look(&mut self, now: Instant, stock: Stock, freed: Instant) -> Instant {
         if self.asking {
             return Instant::FAR;
         }
@@ -260,9 +283,13 @@ impl Share {
         let (gives, passes) = (!waits && self.held > 0 || self.surplus(now) > 0, self.part() > 0.0);
         let reasons = [
             (waits || self.given.wanted, self.refresh_at),
-            (waits && !self.given.queued, self.ask_at),
+            (waits && !self.given.queued, self.asks_from(stock.cost)),
             (self.given.wanted && (gives || self.is_large(stock.cost)), freed),
             (self.given.wanted && passes, self.rotate_at.max(freed)),
+            (
+                self.given.wanted && !waits && self.held > 0 && self.lately.read(now) > stock.used,
+                self.lately.falls_at(),
+            ),
             (self.known, self.used_at.max(now) + IDLE + GAP),
         ];
         // What was due by now has just been looked at.
@@ -271,10 +298,11 @@ impl Share {
     }
 
     /// What [`look`](Self::look) has said is under way.
-    pub fn told(&mut self, now: Instant, demand: u32) {
-        (self.asking, self.unheard, self.told, self.known) = (true, false, demand, true);
+    pub fn told(&mut self, now: Instant, ShareNeed { demand, want, cost, .. }: ShareNeed) {
+        (self.asking, self.unheard, self.known) = (true, false, true);
+        (self.told, self.asked, self.asked_for) = (demand, want, cost);
         self.ask_at = now + GAP;
-        self.refresh_at = now + REFRESH;
+        self.refresh_at = next_refresh(now);
     }
 
     /// No reply came.
@@ -291,8 +319,15 @@ impl Share {
     /// The store's reply.
     pub fn heard(&mut self, now: Instant, given: PoolGrant) {
         self.asking = false;
+        // The store knows what it lacks, and tells when there is any.
+        let lacks = given.holds < self.held.saturating_add(self.asked);
+        self.more_at = if lacks { next_refresh(now) } else { now };
         if given.holds >= self.held {
             self.credit += given.holds - self.held;
+            if self.waits && given.holds > self.held {
+                // It was granted what a large request lacked: all of that is for this one.
+                self.credit = self.credit.max(self.lacks);
+            }
         } else {
             self.credit = self.credit.min(given.holds);
         }
@@ -307,7 +342,7 @@ impl Share {
     pub fn hinted(&mut self, now: Instant, turn: bool) {
         if turn {
             self.given.queued = false;
-            (self.ask_at, self.refresh_at) = (now, now);
+            (self.ask_at, self.more_at, self.refresh_at) = (now, now, now);
         } else {
             self.given.wanted = true;
         }

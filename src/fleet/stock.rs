@@ -1,4 +1,4 @@
-//! What a member has of one limit at one instant.
+//! What a member has of one limit at one instant, and what it has to say of that.
 
 /// What a member has of a limit at one instant, and what it needs.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +15,23 @@ pub struct Stock {
     pub backlog: u32,
     /// What the next request takes at once; 0 if none waits.
     pub cost: u32,
+}
+
+/// What is to be said to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShareNeed {
+    /// Whether anything is.
+    pub speaks: bool,
+    /// How many more are of use.
+    pub want: u32,
+    /// How many the next request takes; 0 if none waits.
+    pub cost: u32,
+    /// How many of these it lacks.
+    pub need: u32,
+    /// What is to be told of the demand.
+    pub demand: u32,
+    /// Nothing is held and needed any more.
+    pub ends: bool,
 }
 
 // === impl Stock ===

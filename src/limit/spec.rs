@@ -109,6 +109,16 @@ impl LimitSpec {
     pub fn burst(&self) -> NonZeroU32 {
         self.burst.unwrap_or(NonZeroU32::MIN)
     }
+
+    /// Whether its burst is the one that [`settle`] gives to amounts, so that time is made up for that is lost where one
+    /// does not fit.
+    pub fn has_slack(&self) -> bool {
+        self.unit != Unit::REQUESTS && self.burst == Some(slack(self.rate))
+    }
+}
+
+fn slack(rate: Rate) -> NonZeroU32 {
+    NonZeroU32::new(rate.count.get() / 10).unwrap_or(NonZeroU32::MIN)
 }
 
 /// Fills in the bursts that were left open, for limits that hold together.
@@ -127,7 +137,7 @@ pub fn settle(limits: &mut [LimitSpec]) {
         let burst = match (paces, limit.unit) {
             (false, _) => limit.rate.count,
             (true, Unit::REQUESTS) => NonZeroU32::MIN,
-            (true, _) => NonZeroU32::new(limit.rate.count.get() / 10).unwrap_or(NonZeroU32::MIN),
+            (true, _) => slack(limit.rate),
         };
         limit.burst.get_or_insert(burst);
     }

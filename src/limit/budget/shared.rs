@@ -112,10 +112,10 @@ impl Budget {
             let settle = settle(limit, &self.margin);
             let freed = limit.window.lingering(now, self.margin.of(limit.spec.rate.per)).1;
             let share = limit.share.as_mut().expect("only those that have one");
-            let ShareNeed { speaks, want, cost, need, demand, ends } =
-                share.look(now, stock, shared.lease.holds(now), reports);
+            let said = share.look(now, stock, shared.lease.holds(now), reports);
+            let ShareNeed { speaks, want, cost, need, demand, ends } = said;
             if speaks {
-                share.told(now, demand);
+                share.told(now, said);
                 let entry = Entry {
                     pool: share.pool.clone(),
                     limit: shared.lease.lendable(limit.spec.rate.count.get()),
@@ -257,6 +257,7 @@ impl Budget {
             let used = limit.window.used(now, self.margin.of(limit.spec.rate.per));
             let Some(share) = &mut limit.share else { continue };
             share.take(now, whole);
+            share.uses(now, used);
             // Before it runs dry, and not after: the next request would have to wait for the store.
             let low = limit.window.count().saturating_sub(used) <= limit.window.count() / 8;
             shared.calls |= low && share.calls(now) || share.waits();

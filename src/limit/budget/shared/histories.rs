@@ -44,7 +44,8 @@ fn a_pause_that_was_told_is_kept_whatever_goes_wrong() {
         }
     }
     for wrong in Wrong::OF_PAUSES {
-        let mut seeds = 0..histories(1000);
+        // The rarest of them shows a few times in 10,000: one is enough.
+        let mut seeds = 0..histories(10_000);
         // A store that is replaced has forgotten, and then nobody has to be told.
         let faults = &Fault::ALL_AND_PAUSES[1..];
         let found = seeds.find(|seed| World::random(*seed, faults, Some(wrong)).saturated().run().is_some());
@@ -76,8 +77,10 @@ fn as_many_are_under_way_as_may_be_when_nothing_goes_wrong() {
         let mut world = World::random(seed, &[], None).with_in_flight().saturated();
         assert_eq!(world.run(), None);
         let ((used, least), busy) = (world.used(), world.busy());
-        // One of the two limits is what holds them up.
-        let full = busy > 0.7 || used > 0.7 * world.most();
+        // One of the two limits is what holds them up; or each for a part of the time, where answers last as long as it takes
+        // a member's tokens to come free.
+        let used_part = used / world.most();
+        let full = busy > 0.7 || used_part > 0.7 || busy + used_part > 1.1;
         assert!(full && least > 0, "seed {seed}: {busy} of what may be, {used} of {}: {world:?}", world.most());
     }
 }

@@ -10,7 +10,7 @@ use std::{num::NonZeroU32, time::Duration};
 use super::{Budget, Limit, ShareReport, ShareUsage, duration, way};
 use crate::{
     clock::Instant,
-    fleet::{Entry, Lease, Share, ShareNeed, Stock, micros, stretched},
+    fleet::{Entry, Lease, Peak, Share, ShareNeed, Stock, micros, stretched},
     limit::{Margin, Unit, window::Lingering},
 };
 
@@ -28,47 +28,10 @@ pub(super) struct SharedInFlight {
     usually: Peak,
 }
 
-/// The most there was of something in the current stretch of time, and in the one before.
-#[derive(Clone, Copy, Debug)]
-struct Peak {
-    stretch: Duration,
-    since: Instant,
-    level: u32,
-    current: u32,
-    before: u32,
-}
-
 /// Answers may be shorter than calls of the store: what was in use within this time, or twice that, is not given away.
 const LATELY: Duration = Duration::from_secs(1);
 /// What was of no use for so long is given back.
 const USUALLY: Duration = Duration::from_secs(30);
-
-// === impl Peak ===
-
-impl Peak {
-    fn new(stretch: Duration) -> Self {
-        Self { stretch, since: Instant::START, level: 0, current: 0, before: 0 }
-    }
-
-    fn set(&mut self, now: Instant, level: u32) {
-        self.read(now);
-        (self.level, self.current) = (level, self.current.max(level));
-    }
-
-    fn read(&mut self, now: Instant) -> u32 {
-        let passed = now.since(self.since);
-        if passed >= self.stretch {
-            self.before = if passed < self.stretch * 2 { self.current } else { self.level };
-            (self.since, self.current) = (now, self.level);
-        }
-        self.current.max(self.before)
-    }
-
-    /// It may be lower from then on.
-    fn falls_at(&self) -> Instant {
-        self.since + self.stretch
-    }
-}
 
 // === impl SharedInFlight ===
 
@@ -90,7 +53,7 @@ impl SharedInFlight {
     fn usable(&mut self, now: Instant, lease: &Lease) -> u32 {
         let (limit, clears) = (self.limit.get(), cleared(lease));
         self.share.set_own(lease.own(now, limit, clears), limit - lease.lendable(limit));
-        if lease.holds(now) { self.share.usable(now) } else { lease.alone(now, limit, clears) }
+        if lease.holds(now) { self.share.usable(now, self.under_way) } else { lease.alone(now, limit, clears) }
     }
 
     /// What it keeps while nobody else wants any: half as much again as it uses, and one.
@@ -204,7 +167,7 @@ impl Budget {
         let stock = in_flight.stock(now, waiting);
         let need = in_flight.share.look(now, stock, shared.lease.holds(now), reports);
         if need.speaks {
-            in_flight.share.told(now, need.demand);
+            in_flight.share.told(now, need);
             let lendable = shared.lease.lendable(in_flight.limit.get());
             spoken.entries.push(entry(&in_flight.share, lendable, &shared.lease, &self.margin, need));
         }

@@ -23,7 +23,8 @@ impl Limit {
         let Some(share) = &mut self.share else { return };
         share.set_own(lease.own(now, count, clears), count - lease.lendable(count));
         let leased = lease.holds(now);
-        let usable = if leased { share.usable(now) } else { lease.alone(now, count, clears) };
+        let used = self.window.used(now, margin.of(self.spec.rate.per));
+        let usable = if leased { share.usable(now, used) } else { lease.alone(now, count, clears) };
         let per = duration(stretched(micros(self.spec.rate.per)));
         self.window.share(usable, per, way(margin));
         // While nothing may be used at all, predictions are for the time after that.
@@ -31,7 +32,9 @@ impl Limit {
         let part = |of: Amount| {
             Amount::new((u64::from(of.get()) * u64::from(pace) / u64::from(self.spec.rate.count.get())) as u32)
         };
-        let burst = self.spec.burst.map(|burst| part(burst).unwrap_or(Amount::MIN));
+        // An amount that does not fit is no smaller because others share the limit.
+        let whole = self.spec.has_slack();
+        let burst = self.spec.burst.map(|burst| if whole { burst } else { part(burst).unwrap_or(Amount::MIN) });
         let mut spec = LimitSpec { burst, ..self.spec };
         spec.rate.count = Amount::new(pace).unwrap_or(Amount::MIN);
         self.gcra.retune(&spec);

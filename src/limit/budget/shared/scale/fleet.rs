@@ -1,21 +1,23 @@
 //! Many members with many lanes each, one store that takes its time for each call, and the network between them.
 
+mod outcome;
 mod talk;
 
 use std::{
     cmp::Reverse,
     collections::{BTreeSet, BinaryHeap, HashMap, VecDeque},
-    fmt,
+    sync::Arc,
     time::Duration,
 };
 
+use self::outcome::Outcome;
 use crate::{
     clock::Instant,
     fleet::{
         Book, Division, Entry, Extent, Lease, Member, MemberId, Micros, Mode, Reply, ReplyOutcome, StoreDown, Sync,
         Terms, WakeUp, micros,
     },
-    limit::{Budget, Charge, Cost, LimitSpec, MarginSpec, Scope},
+    limit::{Amount, Budget, Charge, Cost, LimitSpec, MarginSpec, Scope},
 };
 
 /// What is modelled.
@@ -26,6 +28,8 @@ pub(super) struct Shape {
     /// How many of the lanes each member uses.
     pub(super) each: usize,
     pub(super) limit: LimitSpec,
+    /// The least and the most that a request takes.
+    pub(super) costs: (u32, u32),
     /// What is asked for, relative to all limits; more than there is if that is not said.
     pub(super) load: Option<f64>,
     /// What is not counted in the beginning, and how long it lasts in all.
@@ -35,31 +39,13 @@ pub(super) struct Shape {
     pub(super) replaced_at: Option<Duration>,
 }
 
-/// What came of it.
-pub(super) struct Outcome {
-    /// The part of all limits that was used.
-    pub(super) used: f64,
-    /// The same of the lane that used the least.
-    least: f64,
-    /// Calls of each member in a second, and pools in each of them.
-    pub(super) calls: f64,
-    entries: f64,
-    /// Slots for each call.
-    slots: f64,
-    /// How much of its time the store works, and the longest that a call had to wait for it.
-    busy: f64,
-    line: Micros,
-    /// How many messages the store sends in a second.
-    messages: f64,
-    /// Bytes to and from the store in a second.
-    bytes: f64,
-}
-
 /// One lane at one member.
 struct MemberLane {
     lane: usize,
     budget: Budget,
     waiting: u64,
+    /// What the next request takes.
+    cost: Cost,
     wakes_at: Micros,
     due: Micros,
 }
@@ -91,10 +77,17 @@ enum Event {
     Talk(usize),
     Execute(usize, Box<Sync>),
     Reply(usize, u64, Box<Reply>),
-    Arrive(usize),
+    Arrive(usize, u32),
     Answer(usize, usize, Charge, Micros),
-    Hint(usize, usize, bool),
+    Hint(usize, usize, Arc<str>, bool),
     Replaced,
+}
+
+/// What the API counts of a lane: the requests of the last window, and what they take together.
+#[derive(Clone, Default)]
+struct CountedWindow {
+    requests: VecDeque<(Micros, u32)>,
+    used: u32,
 }
 
 /// All of it.
@@ -115,7 +108,7 @@ pub(super) struct Fleet {
     numbers: HashMap<MemberId, usize>,
     /// Who uses each lane: the member, and the lane's place among its own.
     users: Vec<Vec<(usize, usize)>>,
-    arrived: Vec<VecDeque<Micros>>,
+    arrived: Vec<CountedWindow>,
     accepted: Vec<u64>,
     calls: u64,
     entries: u64,
@@ -145,8 +138,18 @@ const JITTER: Micros = 5 * MS;
 const OUTAGE: Micros = 3 * S;
 const SPLIT: Micros = 3 * S;
 
-fn at(now: Micros) -> Instant {
-    Instant::from_nanos(now.unsigned_abs() * 1000)
+/// What the clock of the member `at` shows: they have not begun at the same time.
+fn local(at: usize, now: Micros) -> Instant {
+    Instant::from_nanos((now + begun_before(at)).unsigned_abs() * 1000)
+}
+
+/// When its clock shows that.
+fn global(at: usize, local: Instant) -> Micros {
+    local.as_nanos().min(1 << 60) as Micros / 1000 - begun_before(at)
+}
+
+fn begun_before(at: usize) -> Micros {
+    at as Micros * 377_777 % (60 * S)
 }
 
 fn name(lane: usize) -> String {
@@ -172,7 +175,7 @@ impl Fleet {
             processes: Vec::new(),
             numbers: HashMap::new(),
             users: vec![Vec::new(); shape.lanes],
-            arrived: vec![VecDeque::new(); shape.lanes],
+            arrived: vec![CountedWindow::default(); shape.lanes],
             accepted: vec![0; shape.lanes],
             calls: 0,
             entries: 0,
@@ -206,7 +209,8 @@ impl Fleet {
             let margin = MarginSpec::Fixed(Duration::from_micros(JITTER as u64));
             let mut budget = Budget::new(&[shape.limit], margin, Instant::START);
             budget.share(lease.clone());
-            MemberLane { lane, budget, waiting: 0, wakes_at: 0, due: Micros::MAX }
+            let cost = Cost::MIN.with(shape.limit.unit, shape.costs.1);
+            MemberLane { lane, budget, waiting: 0, cost, wakes_at: 0, due: Micros::MAX }
         });
         Process {
             lanes: lanes.collect(),
@@ -272,17 +276,16 @@ impl Fleet {
             }
             Event::Execute(at, call) => self.execute(at, &call),
             Event::Reply(at, seq, reply) => self.replied(at, seq, *reply),
-            Event::Arrive(lane) => self.arrive(lane),
+            Event::Arrive(lane, cost) => self.arrive(lane, cost),
             Event::Answer(at, own, charge, sent) => {
                 let lane = &mut self.processes[at].lanes[own];
-                lane.budget.answered(charge, self::at(sent), self::at(now));
-                lane.budget.observe(self::at(now), Duration::from_micros((now - sent).unsigned_abs()));
+                lane.budget.answered(charge, self::local(at, sent), self::local(at, now));
+                lane.budget.observe(self::local(at, now), Duration::from_micros((now - sent).unsigned_abs()));
                 self.send(at, own);
             }
-            Event::Hint(at, lane, turn) => {
-                let pool = format!("{}\n{}", name(lane), micros(self.shape.limit.rate.per));
+            Event::Hint(at, lane, pool, turn) => {
                 let Some(own) = self.processes[at].lanes.iter().position(|own| own.lane == lane) else { return };
-                if self.processes[at].lanes[own].budget.hinted(self::at(now), &pool, turn) {
+                if self.processes[at].lanes[own].budget.hinted(self::local(at, now), &pool, turn) {
                     self.look_at(at, own, now);
                     self.send(at, own);
                 }
@@ -313,19 +316,25 @@ impl Fleet {
 
     /// What may leave leaves.
     fn send(&mut self, at: usize, own: usize) {
-        let (now, local, crowded) = (self.now, self::at(self.now), self.shape.load.is_none());
-        let lane = &mut self.processes[at].lanes[own];
+        let (now, local, crowded) = (self.now, local(at, self.now), self.shape.load.is_none());
+        let unit = self.shape.limit.unit;
         let mut leave = Vec::new();
-        while lane.waiting > 0 && lane.budget.earliest(local, Cost::MIN, Scope::NONE) <= local {
-            let charge = lane.budget.take(local, local, Cost::MIN, Scope::NONE);
+        loop {
+            let next = self.cost();
+            let lane = &mut self.processes[at].lanes[own];
+            if lane.waiting == 0 || lane.budget.earliest(local, lane.cost, Scope::NONE) > local {
+                break;
+            }
+            let charge = lane.budget.take(local, local, lane.cost, Scope::NONE);
             lane.budget.sent(charge, local);
             lane.waiting -= u64::from(!crowded);
-            leave.push(charge);
+            leave.push((charge, lane.cost.of(unit).map_or(0, Amount::get)));
+            lane.cost = next;
         }
+        let lane = &mut self.processes[at].lanes[own];
         let number = lane.lane;
         if lane.waiting > 0 {
-            let slot =
-                (lane.budget.earliest(local, Cost::MIN, Scope::NONE).as_nanos() / 1000 + 1).min(1 << 60) as Micros;
+            let slot = global(at, lane.budget.earliest(local, lane.cost, Scope::NONE)) + 1;
             lane.wakes_at = slot.max(now + 1);
             let wakes = lane.wakes_at;
             self.at(wakes, Event::Slot(at, own));
@@ -333,24 +342,31 @@ impl Fleet {
         if self.processes[at].lanes[own].budget.calls() {
             self.look_at(at, own, now);
         }
-        for charge in leave {
+        for (charge, cost) in leave {
             let way = WAY + self.below(JITTER);
             let back = WAY + self.below(5 * MS);
-            self.at(now + way, Event::Arrive(number));
+            self.at(now + way, Event::Arrive(number, cost));
             self.at(now + way + back, Event::Answer(at, own, charge, now));
         }
     }
 
-    fn arrive(&mut self, lane: usize) {
+    fn cost(&mut self) -> Cost {
+        let (least, most) = self.shape.costs;
+        let cost = if least < most { least + self.below(Micros::from(most - least + 1)) as u32 } else { most };
+        Cost::MIN.with(self.shape.limit.unit, cost)
+    }
+
+    fn arrive(&mut self, lane: usize, cost: u32) {
         let (now, per) = (self.now, micros(self.shape.limit.rate.per));
         let window = &mut self.arrived[lane];
-        while window.front().is_some_and(|first| *first <= now - per) {
-            window.pop_front();
+        while let Some((_, gone)) = window.requests.pop_front_if(|(first, _)| *first <= now - per) {
+            window.used -= gone;
         }
-        window.push_back(now);
-        let most = self.shape.limit.rate.count.get() as usize;
-        assert!(window.len() <= most, "{} of {most} in a window of lane {lane}", window.len());
-        self.accepted[lane] += 1;
+        window.requests.push_back((now, cost));
+        window.used += cost;
+        let (used, most) = (window.used, self.shape.limit.rate.count.get());
+        assert!(used <= most, "{used} of {most} in a window of lane {lane}");
+        self.accepted[lane] += u64::from(cost);
     }
 
     fn at(&mut self, when: Micros, event: Event) {
@@ -367,24 +383,5 @@ impl Fleet {
     fn exponential(&mut self, mean: f64) -> Micros {
         let part = (self.below(1 << 30) + 1) as f64 / (1_u64 << 30) as f64;
         (-part.ln() * mean) as Micros
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "used {:.3}, {:.3} of the lane with the least; {:.2} calls of {:.1} pools a second and member, {:.1} slots each; store \
-             busy {:.3}, longest line {:.1} ms, {:.0} messages and {:.0} KB a second",
-            self.used,
-            self.least,
-            self.calls,
-            self.entries,
-            self.slots,
-            self.busy,
-            self.line as f64 / 1e3,
-            self.messages,
-            self.bytes / 1e3
-        )
     }
 }

@@ -35,7 +35,7 @@ impl Fleet {
 
     pub(super) fn talk(&mut self, at: usize) {
         let now = self.now;
-        let local = super::at(now);
+        let local = super::local(at, now);
         if self.processes[at].under_way.as_ref().is_some_and(|spoken| now - spoken.sent >= PATIENCE) {
             self.unheard(at);
             self.processes[at].not_before = now + 10 * MS;
@@ -50,10 +50,13 @@ impl Fleet {
             let due: Vec<usize> = if process.reports { (0..process.lanes.len()).collect() } else { due.collect() };
             for own in due {
                 let lane = &mut process.lanes[own];
-                let waiting = lane.waiting;
-                let spoken = lane.budget.speak(local, &name(lane.lane), |_| waiting, process.reports);
-                let next = spoken.next.as_nanos().min(1 << 60) as Micros / 1000;
-                let before = std::mem::replace(&mut lane.due, next.max(now + 1));
+                let cost = u64::from(lane.cost.of(self.shape.limit.unit).map_or(0, Amount::get));
+                let usual = u64::from(self.shape.costs.0.midpoint(self.shape.costs.1));
+                let units = if lane.waiting > 0 { cost + (lane.waiting - 1) * usual } else { 0 };
+                let backlog = |unit| if unit == self.shape.limit.unit { units } else { lane.waiting };
+                let spoken = lane.budget.speak(local, &name(lane.lane), backlog, process.reports);
+                let next = super::global(at, spoken.next).max(now + 1);
+                let before = std::mem::replace(&mut lane.due, next);
                 process.due.remove(&(before, own));
                 process.due.insert((lane.due, own));
                 if !spoken.entries.is_empty() {
@@ -107,7 +110,7 @@ impl Fleet {
             self.messages += if member.is_some() { 1 } else { self.processes.len() as u64 };
             for other in told.into_iter().filter(|other| *other != at) {
                 let way = self.way();
-                self.at(now + work + way, Event::Hint(other, lane, member.is_some()));
+                self.at(now + work + way, Event::Hint(other, lane, pool.clone(), member.is_some()));
             }
         }
         let way = self.way();
@@ -117,7 +120,7 @@ impl Fleet {
     }
 
     pub(super) fn replied(&mut self, at: usize, seq: u64, reply: Reply) {
-        let (now, local) = (self.now, super::at(self.now));
+        let (now, local) = (self.now, super::local(at, self.now));
         let process = &mut self.processes[at];
         if process.under_way.as_ref().is_none_or(|spoken| spoken.seq != seq) {
             return;
@@ -161,7 +164,7 @@ impl Fleet {
 
     /// Nobody knows what has become of the call.
     fn unheard(&mut self, at: usize) {
-        let (now, local) = (self.now, super::at(self.now));
+        let (now, local) = (self.now, super::local(at, self.now));
         let Some(spoken) = self.processes[at].under_way.take() else { return };
         let mut entries = &spoken.entries[..];
         for (own, count) in spoken.lanes {
