@@ -59,8 +59,10 @@ const LONG_GAP: Duration = Duration::from_millis(50);
 const REFRESH: Duration = Duration::from_millis(1250);
 /// What has come free is worth a call of its own once it is such a part of what is held.
 const WORTH: u32 = 32;
-/// What was in use at once within this time, or twice that, is kept: requests that follow one another would need a call each.
+/// What was in use at once within this time, or twice that, is kept, up to such a part of what is held: requests that follow one
+/// another would need a call each.
 const LATELY: Duration = Duration::from_millis(250);
+const KEPT: u32 = 8;
 /// A part of a token goes to the next member after this.
 const ROTATE: Duration = Duration::from_secs(2);
 /// Up to so many tokens are shared out one by one.
@@ -216,7 +218,9 @@ impl Share {
     /// Decides what to say to the store. Gifts are taken off at once, and never taken back.
     pub fn look(&mut self, now: Instant, stock: Stock, leased: bool, reports: bool) -> ShareNeed {
         self.uses(now, stock.used);
-        let stock = Stock { lately: stock.lately.max(self.lately.read(now)), ..stock };
+        let kept =
+            self.lately.read(now).min(stock.used.saturating_add(stock.lingering).saturating_add(self.held / KEPT));
+        let stock = Stock { lately: stock.lately.max(kept), ..stock };
         let stock = stock.beyond(self.own, self.given.limit);
         let free = self.held.saturating_sub(stock.used.saturating_add(stock.lingering));
         let demand = stock.used.saturating_add(stock.backlog).max(stock.lately).min(self.given.limit);
