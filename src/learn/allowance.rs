@@ -206,13 +206,20 @@ impl Allowance {
     /// Until when it holds everything back because nothing is left, if it does and that is known.
     pub(super) fn empty_until(&self, now: Instant) -> Option<Instant> {
         let holds = !self.overruled && self.is_current(now);
-        self.reset.filter(|_| holds && self.is_empty(now)).map(|reset| reset.min(self.look_anew()))
+        let reset = self.reset.filter(|_| holds && self.is_empty(now))?;
+        Some(self.refilled(now).map_or(reset, |refilled| refilled.min(reset)).min(self.look_anew()))
     }
 
     /// When it lets something leave again that it holds back because nothing is left, if it does.
     pub(super) fn opens(&self, now: Instant) -> Option<Instant> {
         let over = self.over().filter(|over| *over > now && !self.overruled && self.is_empty(now))?;
-        Some(over.min(self.look_anew()))
+        Some(self.refilled(now).map_or(over, |refilled| refilled.min(over)).min(self.look_anew()))
+    }
+
+    /// When there is enough for one more again, if it refills: it is full only at its reset.
+    fn refilled(&self, now: Instant) -> Option<Instant> {
+        let lacking = (self.cost - self.left(now)).max(0.0);
+        (self.refill > 0.0).then(|| now + seconds(lacking / self.refill))
     }
 
     fn is_empty(&self, now: Instant) -> bool {

@@ -6,10 +6,18 @@ mod turns;
 use std::time::Duration;
 
 use self::turns::{LateRequest, in_turn};
-use super::{State, full::Displaced, predict::opens, turn::line_of};
+use super::{
+    State,
+    full::Displaced,
+    predict::opens,
+    turn::{LineKey, line_of},
+};
 use crate::{
     clock::Instant,
-    lane::{order::QueuePlace, request::Refusal},
+    lane::{
+        order::{Map, QueuePlace},
+        request::Refusal,
+    },
     learn::RouteKey,
     limit::Unit,
 };
@@ -19,6 +27,14 @@ use crate::{
 pub(super) struct Lateness {
     delayed: bool,
     looked: Option<Instant>,
+}
+
+/// The last one of a line in a strand for which it was projected when it leaves.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    index: usize,
+    cost: u32,
+    at: Instant,
 }
 
 /// What waits is not looked at more often than this.
@@ -79,21 +95,28 @@ impl<T> State<T> {
         let Self { queue, budget, learned, narrow, .. } = self;
         let mut late = Vec::new();
         for strand in queue.strands() {
-            let (mut before, mut at, mut projected) = (0, now, 0);
+            // What pauses by itself is not in the way of others until its pause is over.
+            let (mut of_lines, mut looks) = (Map::<Option<RouteKey>, u64>::default(), Map::<LineKey, Look>::default());
             for (index, (place, cost, ticket)) in strand.enumerate() {
+                // It may stand in a line yet that knows nothing of a budget that has just been reported.
+                let line = line_of(learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref());
+                let before = of_lines.entry(line.paused).or_default();
                 // What costs more says nothing of when one has its slot that costs less.
-                if index < EACH || index % EVERY == 0 || cost.requests() < projected {
-                    projected = cost.requests();
-                    // It may stand in a line yet that knows nothing of a budget that has just been reported.
-                    let line = line_of(learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref());
-                    let from = opens(learned, now, line.scope, line.paused.as_ref()).max(held);
-                    let ahead = |_, unit| if unit == Unit::REQUESTS { before } else { 0 };
-                    at = budget.project(now, from, ahead, cost.unmetered(), line.scope);
-                    if let Some(drawn) = &ticket.drawn {
-                        at = at.max(narrow.project_least(drawn, now, from, |_, _| before));
+                let alike = |look: &&Look| index < look.index + EVERY && cost.requests() >= look.cost;
+                let at = match looks.get(&line).filter(|_| index >= EACH).filter(alike) {
+                    Some(look) => look.at,
+                    None => {
+                        let from = opens(learned, now, line.scope, line.paused.as_ref()).max(held);
+                        let ahead = |_, unit| if unit == Unit::REQUESTS { *before } else { 0 };
+                        let mut at = budget.project(now, from, ahead, cost.unmetered(), line.scope);
+                        if let Some(drawn) = &ticket.drawn {
+                            at = at.max(narrow.project_least(drawn, now, from, |_, _| *before));
+                        }
+                        looks.insert(line, Look { index, cost: cost.requests(), at });
+                        at
                     }
-                }
-                if at > ticket.deadline { late.push(place) } else { before += u64::from(cost.requests()) }
+                };
+                if at > ticket.deadline { late.push(place) } else { *before += u64::from(cost.requests()) }
             }
         }
         late

@@ -194,3 +194,23 @@ async fn clients_that_are_refused_together_are_told_to_come_back_by_turns() {
     assert!(of_few.is_sorted() && of_many.is_sorted(), "{of_few:?} {of_many:?}");
     assert!(of_many[29] >= of_many[0] + ms(3_000), "{of_many:?}");
 }
+
+/// Shopify's GraphQL API: a query of 50 points, 30 left of 2,000, 100 more each second (its page on rate limits). The next one
+/// leaves after 0.2 s and each further one half a second later; all is there again only after 19.7 s.
+#[tokio::test(start_paused = true)]
+async fn a_budget_that_refills_sends_nobody_away_who_will_be_served() {
+    let world = World::new("10/s");
+    let mut first = world.permit().await;
+    let waiting: Vec<_> = (0..5).map(|_| patient(&world, secs(5))).collect();
+    first.sent();
+    let body = br#"{"data":{},"extensions":{"cost":{"requestedQueryCost":50,"actualQueryCost":50,"throttleStatus":
+        {"maximumAvailable":2000.0,"currentlyAvailable":30,"restoreRate":100.0}}}}"#;
+    let headers =
+        HeaderMap::from_iter([(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"))]);
+    let answer = hint::Answer { status: StatusCode::OK, headers: &headers, body: Some(body), arrived: Duration::ZERO };
+    let hint = hint::read(&answer);
+    assert!(!hint.buckets.is_empty(), "the answer tells what is left: {hint:?}");
+    first.answered(&AnswerReport { hint: &hint, failed: false, route: None }, Instant::START);
+    let told = told(&world, waiting).await;
+    assert!(told.iter().all(|(at, said)| said.is_none() && *at <= secs(5)), "{told:?}");
+}

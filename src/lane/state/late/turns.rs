@@ -7,7 +7,7 @@ use super::super::{State, WaitingRequest, predict::opens, turn::line_of};
 use crate::{
     clock::Instant,
     lane::order::{Map, Taken},
-    limit::{Source, Unit},
+    limit::{Budget, Source, Unit},
 };
 
 /// One that waits no more because it would be late.
@@ -64,25 +64,35 @@ impl<T> State<T> {
         let turns = late.into_iter().map(|Taken { cost, ticket, .. }| {
             let line = line_of(learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref());
             let from = opens(learned, now, line.scope, line.paused.as_ref()).max(held);
-            // What pauses by itself is not in the way of others until its pause is over.
-            let before = of_lines.entry(line.paused).or_insert(0_u64);
-            let mut turn_at = |before: u64| {
+            let of_line = (line.paused, line.scope);
+            let own = of_lines.get(&of_line).copied().unwrap_or(0_u64);
+            let turn_at = |budget: &mut Budget, more: u64| {
+                // What pauses by itself is not in the way of others until its pause is over.
+                let late = |source| {
+                    let before =
+                        of_lines.iter().filter(|((paused, scope), _)| *paused == line.paused && scope.includes(source));
+                    before.map(|(_, requests)| requests).sum::<u64>()
+                };
                 let waiting = |source: Source| queue.units(Unit::REQUESTS, |line| line.scope.includes(source));
-                let ahead = |source, unit| if unit == Unit::REQUESTS { waiting(source) + before } else { 0 };
+                let ahead = |source, unit| match unit {
+                    Unit::REQUESTS => waiting(source) + late(source) + more,
+                    _ => 0,
+                };
                 budget.project(now, from, ahead, cost.unmetered(), line.scope)
             };
-            let turn = match stretches.get(&line).filter(|stretch| *before < stretch.first + EVERY) {
-                _ if *before < EACH => turn_at(*before),
-                Some(stretch) => stretch.turn(*before),
+            let turn = match stretches.get(&line).filter(|stretch| own < stretch.first + EVERY) {
+                _ if own < EACH => turn_at(budget, 0),
+                Some(stretch) => stretch.turn(own),
                 None => {
-                    let stretch = Stretch { first: *before, from: turn_at(*before), to: turn_at(*before + EVERY) };
+                    let stretch = Stretch { first: own, from: turn_at(budget, 0), to: turn_at(budget, EVERY) };
                     stretches.insert(line, stretch);
                     stretch.from
                 }
             };
-            let slot = learned.slot(&ticket.kind).saturating_mul(u32::try_from(*before).unwrap_or(u32::MAX));
+            let before: u64 = of_lines.iter().filter(|((paused, _), _)| *paused == line.paused).map(|(_, of)| of).sum();
+            let slot = learned.slot(&ticket.kind).saturating_mul(u32::try_from(before).unwrap_or(u32::MAX));
             let mut turn = turn.max(from + slot);
-            *before += u64::from(cost.requests());
+            *of_lines.entry(of_line).or_default() += u64::from(cost.requests());
             if let Some(drawn) = &ticket.drawn {
                 let late = |number, waiting| of_budgets.get(&number).copied().unwrap_or_default() + u64::from(waiting);
                 turn = turn.max(narrow.project_least(drawn, now, from, late));
