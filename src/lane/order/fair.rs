@@ -37,8 +37,10 @@ enum Listed {
 }
 
 /// Shares what it is told of among its members.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Fair {
+    /// How many turns a member is owed at most that comes back from another place.
+    credit: u8,
     owed: BTreeSet<(u128, u32)>,
     ahead: BTreeSet<(u128, u32)>,
     /// The sum of the weights of active members.
@@ -56,10 +58,8 @@ pub(super) struct Fair {
 /// requests of the largest cost use up 64.
 const UNIT: u128 = 1 << 24;
 
-/// How many turns a member is owed at most that waited elsewhere. One that waits for tokens behind others gets the slots of
-/// that time together, once tokens have come: with one turn it would get a third of its share beside those who take none
-/// (docs/decisions/queue.md).
-const CREDIT: u128 = 8;
+/// A member that has left is remembered for so many times what it may be owed when it comes back.
+const REMEMBERED: u128 = 4;
 
 // === impl FairMember ===
 
@@ -76,6 +76,12 @@ impl FairMember {
 // === impl Fair ===
 
 impl Fair {
+    /// Nothing is shared yet.
+    pub(super) fn new(credit: u8) -> Self {
+        let (owed, ahead) = Default::default();
+        Self { credit, owed, ahead, weights: 0, starts: 0, rest: 0, largest: 0, active: 0 }
+    }
+
     /// Whether no member has anything to send.
     pub(super) fn is_idle(&self) -> bool {
         self.active == 0
@@ -111,7 +117,7 @@ impl Fair {
             self.rest = now;
         }
         // By the time of all, itself included: without one that is owed something, it has gone on.
-        let forgotten = member.start + self.credit(member) <= now;
+        let forgotten = member.start + REMEMBERED * self.credit(member) <= now;
         if !forgotten {
             self.list(id, member);
         }
@@ -166,7 +172,7 @@ impl Fair {
 
     /// What a member may be owed that comes back.
     fn credit(&self, member: &FairMember) -> u128 {
-        CREDIT * member.virtual_time(self.largest)
+        u128::from(self.credit) * member.virtual_time(self.largest)
     }
 
     fn virtual_time(&self) -> u128 {
@@ -211,7 +217,7 @@ impl Fair {
             self.owed.insert((end, id));
         } else {
             // One that is not active is remembered for longer: it may come back for the turns that it has missed.
-            let credit = if member.active { 0 } else { self.credit(member) };
+            let credit = if member.active { 0 } else { REMEMBERED * self.credit(member) };
             (member.listed, member.tag) = (Listed::Ahead, member.start + credit);
             self.ahead.insert((member.tag, id));
         }

@@ -131,6 +131,10 @@ enum HeadFinding<K> {
 }
 
 const NONE: u32 = u32::MAX;
+/// How many turns of the front a client, or a flow, is owed at most that waited elsewhere. One that waits for tokens behind
+/// others gets the slots of that time together, once tokens have come: with one turn it would get a third of its share beside
+/// those who take none (docs/decisions/queue.md).
+const CREDIT: u8 = 8;
 /// Keys of tickets that have never been sent are larger than those of others.
 const NEW: u64 = 1 << 63;
 /// For how many tickets memory is kept when none waits any more.
@@ -153,7 +157,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             line_ids: Map::default(),
             sets: Sets::default(),
             spots: Slab::new(),
-            front: Ranking::new(),
+            front: Ranking::new(CREDIT),
             closed: BTreeSet::new(),
             open: VecDeque::new(),
             backlog: Backlog::default(),
@@ -354,12 +358,6 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         }
     }
 
-    fn charge_spot(&mut self, spot: u32, claim: &Claim, cost: Cost) {
-        if let Some(ranking) = &mut self.spots[spot].ranking {
-            ranking.charge(claim, cost.share());
-        }
-    }
-
     /// The weights of a claim have changed. O(strands + spots), and seldom.
     fn reweigh(&mut self, claim: &Claim) {
         self.front.reweigh(claim);
@@ -378,7 +376,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         if self.tickets.room() > FEW {
             *self = Self { serial: self.serial, ..Self::new() };
         } else {
-            self.front = Ranking::new();
+            self.front = Ranking::new(CREDIT);
             while let Some(gone) = self.open.pop_front() {
                 self.spots.remove(gone);
             }

@@ -13,6 +13,8 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Ranking {
     bands: Bands,
+    /// How many turns are owed at most to what comes from another place.
+    credit: u8,
     /// Of each urgency, how it is shared among clients.
     clients: [Option<Box<Fair>>; Urgency::COUNT],
     /// How much stands here of each client is shared among its flows.
@@ -57,9 +59,10 @@ impl RankedAt {
 // === impl Ranking ===
 
 impl Ranking {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(credit: u8) -> Self {
         Self {
             bands: Bands::default(),
+            credit,
             clients: Default::default(),
             flows: Slab::new(),
             nodes: Slab::new(),
@@ -172,7 +175,6 @@ impl Ranking {
     }
 
     /// How many clients and flows it remembers.
-    #[cfg(test)]
     pub(super) fn remembered(&self) -> usize {
         self.nodes.len()
     }
@@ -182,9 +184,10 @@ impl Ranking {
         let client = match self.ids.get(&client_key(claim)) {
             Some(client) => *client,
             None => {
-                let over = self.clients[usize::from(claim.urgency.get())].get_or_insert_default();
+                let over = &mut self.clients[usize::from(claim.urgency.get())];
+                let over = over.get_or_insert_with(|| Box::new(Fair::new(self.credit)));
                 let member = over.newcomer(claim.client_weight);
-                let kind = NodeKind::Client(self.flows.insert(Fair::default()));
+                let kind = NodeKind::Client(self.flows.insert(Fair::new(self.credit)));
                 self.add(client_key(claim), member, kind)
             }
         };

@@ -13,6 +13,9 @@ use crate::{
     limit::Cost,
 };
 
+/// How many clients and flows are remembered of those that were served from where nobody is parked.
+const REMEMBERED: usize = 512;
+
 impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// How many clients and flows are remembered in the front.
     #[cfg(test)]
@@ -193,8 +196,20 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.strands[strand].spot = spot;
         let spot = &mut self.spots[spot];
         spot.parked += 1;
-        let ranking = spot.ranking.get_or_insert_with(|| Box::new(Ranking::new()));
+        let ranking = spot.ranking.get_or_insert_with(|| Box::new(Ranking::new(1)));
         self.strands[strand].ranked = ranking.insert(&claim, strand, key, cost.share(), moved);
+    }
+
+    /// Charges what is served to its flow in a spot, where it waited or might have.
+    pub(super) fn charge_spot(&mut self, spot: u32, claim: &Claim, cost: Cost) {
+        let spot = &mut self.spots[spot];
+        if let Some(ranking) = &mut spot.ranking {
+            ranking.charge(claim, cost.share());
+            // Nobody is next there, so that nothing else would forget any.
+            if spot.parked == 0 && ranking.remembered() > REMEMBERED {
+                spot.ranking = None;
+            }
+        }
     }
 
     fn unpark(&mut self, id: u32) {
