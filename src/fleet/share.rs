@@ -282,6 +282,8 @@ impl Share {
         if self.asking {
             return Instant::FAR;
         }
+        // What is owned counts among what was in use lately.
+        let in_use = stock.used;
         let stock = stock.beyond(self.own, self.given.limit);
         let waits = stock.backlog > 0;
         let (gives, passes) = (!waits && self.held > 0 || self.surplus(now) > 0, self.part() > 0.0);
@@ -290,10 +292,7 @@ impl Share {
             (waits && !self.given.queued, self.asks_from(stock.cost)),
             (self.given.wanted && (gives || self.is_large(stock.cost)), freed),
             (self.given.wanted && passes, self.rotate_at.max(freed)),
-            (
-                self.given.wanted && !waits && self.held > 0 && self.lately.read(now) > stock.used,
-                self.lately.falls_at(),
-            ),
+            (self.given.wanted && !waits && self.held > 0 && self.lately.read(now) > in_use, self.lately.falls_at()),
             (self.known, self.used_at.max(now) + IDLE + GAP),
         ];
         // What was due by now has just been looked at.

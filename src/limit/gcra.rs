@@ -97,7 +97,7 @@ impl Gcra {
     /// too.
     pub fn commit_late(&mut self, now: Instant, due: Instant, late: Duration, cost: Amount) {
         let interval = self.quota.replenish_interval();
-        let tolerance = nanos(interval) * u64::from(self.quota.burst_size().get() - 1);
+        let tolerance = nanos(interval).saturating_mul(u64::from(self.quota.burst_size().get() - 1));
         let matured = self.tat.filter(|_| !self.is_distant()).map_or(now, |tat| {
             let free = Instant::from_nanos(tat.as_u64().saturating_sub(tolerance));
             // What only waited for its distance was missed before, and is still to be caught up.
@@ -210,7 +210,7 @@ impl Gcra {
     pub fn presume(&mut self, units: u32, until: Instant) {
         let interval = nanos(self.quota.replenish_interval());
         let units = units.min(self.quota.burst_size().get());
-        let emptied = until.as_nanos() + interval.saturating_mul(self.quota.burst_size().get().into());
+        let emptied = until.as_nanos().saturating_add(interval.saturating_mul(self.quota.burst_size().get().into()));
         let tat = self.tat.map_or(0, |tat| tat.as_u64()).max(until.as_nanos());
         let charged = tat.saturating_add(interval.saturating_mul(units.into())).min(emptied.max(tat));
         (self.tat, self.spread) = (Some(charged.into()), Instant::START);
