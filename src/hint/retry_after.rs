@@ -4,6 +4,7 @@ use http::StatusCode;
 
 use super::{
     Dialect,
+    classify::always_refuses,
     evidence::Evidence,
     fields::Fields,
     structured,
@@ -35,6 +36,9 @@ pub(super) fn read(fields: &Fields<'_>, status: StatusCode, now: Now, evidence: 
         let is_in_ms = |name: &str| name.ends_with("-ms") || name.ends_with("-milliseconds");
         others.filter_map(|field| longest(&field.value, is_in_ms(field.name), now)).max()
     });
+    // Until the second of a date is over what was refused is not to come again; an answer that refuses nothing by its status is
+    // no refusal because of a date that is not after its own.
+    let found = found.filter(|(wait, dated)| !dated || !wait.later.is_zero() || always_refuses(status));
     let Some((wait, dated)) = found else { return };
     (evidence.retry_after, evidence.later) = (Some(wait.told), wait.later);
     evidence.dated = dated;

@@ -289,7 +289,7 @@ impl RateEstimator {
             cycle_is_long: age > 3.0 * self.way.usual,
         });
         if self.belief.as_mut().is_some_and(|belief| belief.served(now, sent, self.way.usual)) {
-            self.belief = None;
+            (self.belief, self.told_length) = (None, None);
         }
     }
 
@@ -333,7 +333,7 @@ impl RateEstimator {
 
     /// The API says itself what it allows: what was found out is not needed. Says whether there was anything.
     pub(super) fn forget(&mut self) -> bool {
-        self.belief = None;
+        (self.belief, self.told_length) = (None, None);
         self.told.take().is_some()
     }
 }

@@ -63,7 +63,7 @@ impl RateEstimator {
         let pause = sent - closing.at;
         if pause <= 1.5 && closing.tries == 0 && self.crowd.try_fewer(closing.fewest, closing.served_meanwhile) {
             // Served at once with nothing under way: perhaps it is how many at once. That is tried first.
-            self.belief = None;
+            (self.belief, self.told_length) = (None, None);
             return Ends::Yes;
         }
         let outage = |belief: &Belief| now - closing.at > 5.0 * belief.span.max(1.0);
