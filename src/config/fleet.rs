@@ -145,7 +145,8 @@ mod wrong {
                                       or redis+cluster://HOST:PORT,HOST:PORT";
     pub(super) const CLUSTER: &str = "leave out what is behind the hosts: a cluster has no numbered databases";
     pub(super) const HOST: &str = "write a host, and behind a colon its port as a number, as in \
-                                   \"redis://store.example:6379\"";
+                                   \"redis://store.example:6379\"; in a password write %40 for @, %2F for /, %23 for # and \
+                                   %3F for ?";
     pub(super) const DATABASE: &str = "write nothing behind the host but a slash and the number of a database, as in \
                                        \"redis://store.example:6379/1\"";
 }

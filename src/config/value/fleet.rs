@@ -14,7 +14,14 @@ pub(in crate::config) enum WhenDown {
 }
 
 pub(super) fn store(text: &str) -> Result<Option<StoreUrl>, ParseHint> {
-    if text == "off" { Ok(None) } else { text.parse().map(Some).map_err(|instead: &str| ParseHint::hint(instead)) }
+    if text == "off" {
+        Ok(None)
+    } else {
+        text.parse().map(Some).map_err(|instead: &str| {
+            // What was written is not repeated: whatever is wrong with it, it may hold a password.
+            ParseHint::said("expected the URL of a Redis or Valkey, or \"off\", and found something else", instead)
+        })
+    }
 }
 
 pub(super) fn lease(text: &str) -> Result<Duration, ParseHint> {
