@@ -6,6 +6,9 @@ use super::UNITS;
 const FILLERS: [&str; 14] =
     ["per", "a", "an", "every", "each", "in", "requests", "request", "reqs", "req", "calls", "call", "burst", "strict"];
 
+/// Requests per second, per minute, per hour and per day.
+const RATES: [(&str, &str); 5] = [("rps", "s"), ("qps", "s"), ("rpm", "min"), ("rph", "h"), ("rpd", "d")];
+
 /// How people say that something is on its way at once.
 const AT_ONCE: [&str; 8] =
     ["in-flight", "in flight", "inflight", "concurrent", "concurrent requests", "at once", "at a time", "in parallel"];
@@ -16,6 +19,10 @@ pub(in crate::limit) fn suggest(text: &str) -> String {
         return "write \"500/min\", \"10/s\", \"1/120s\", each optionally followed by \" burst 20\" or \" strict\""
             .to_owned();
     };
+    let rate = RATES.iter().find(|(short, _)| rest.trim().eq_ignore_ascii_case(short));
+    if let Some((_, window)) = rate {
+        return format!("write \"{count}/{window}\"");
+    }
     let is_part = |c: char| c.is_ascii_alphabetic() || c == '-' || c == '_';
     let words = || rest.split(|c| !is_part(c)).filter(|word| !word.is_empty()).map(str::to_ascii_lowercase);
     let window = words().find_map(|word| {
@@ -77,6 +84,8 @@ mod tests {
             ("90,000 input-tokens/min", "\"90000 input-tokens/min\""),
             ("90000tokens/min", "\"90000 tokens/min\""),
             ("at most 20 in a second", "\"20/s\""),
+            ("10rps", "\"10/s\""),
+            ("600 RPM", "\"600/min\""),
         ] {
             assert_eq!(suggest(text), format!("write {meant}"), "{text}");
         }
