@@ -5,7 +5,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -39,6 +39,8 @@ pub struct Work {
     answers: Mutex<AnswerFile>,
     journal: Arc<GroupCommit>,
     counts: Counts,
+    /// For how many nobody could connect to the API since it has answered.
+    missed: AtomicU32,
     max_failures: u64,
     clock: Clock,
     stopped: watch::Sender<Option<Arc<Stopped>>>,
@@ -78,6 +80,8 @@ enum AnswerMeaning {
     Came(Came),
     /// It is to be sent again, so much later.
     Resend(Duration),
+    /// Nobody could connect to the API: nothing was sent.
+    Unreached(ItemOutcome, String),
 }
 
 /// What andante's own answers say (RFC 9457).
@@ -97,6 +101,9 @@ pub enum Stopped {
     /// Too many requests have failed.
     #[error("{0} requests have failed")]
     Failures(u64),
+    /// The API is not there: nobody could connect to it for so many requests, one after the other.
+    #[error("{0}")]
+    NoApi(String),
     /// andante was never there.
     #[error("could not connect to {proxy}")]
     NoProxy {
@@ -122,6 +129,12 @@ const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(2);
 /// So often is an answer asked for that breaks off.
 const TRIES: u32 = 5;
+/// So often a request is sent that nobody could connect for, before that is what came of it,
+const CONNECTS: u32 = 3;
+/// unless it is so for so many in a row: then it is no mistake in a line.
+const MISSES: u32 = 20;
+/// How long it waits before each of them.
+const BETWEEN: Duration = Duration::from_secs(1);
 /// How often what was written is made to last.
 const SYNC: Duration = Duration::from_secs(1);
 
@@ -140,6 +153,7 @@ impl Work {
             answers,
             journal,
             counts: Counts::default(),
+            missed: AtomicU32::new(0),
             max_failures,
             clock,
             stopped: watch::channel(None).0,
@@ -237,7 +251,7 @@ impl Work {
         connection: &mut Option<AndanteConnection>,
         begun: &Arc<AtomicBool>,
     ) -> Came {
-        let (mut pause, mut tries) = (FIRST, 0);
+        let (mut pause, mut tries, mut connects) = (FIRST, 0, 0);
         loop {
             begun.store(false, Ordering::Release);
             // Without a body nothing is asked for, and nothing tells when the request begins.
@@ -252,7 +266,22 @@ impl Work {
                 Ok(received) => {
                     self.counts.unreached.store(false, Ordering::Relaxed);
                     match AnswerMeaning::of(received, item) {
-                        AnswerMeaning::Came(came) => return came,
+                        AnswerMeaning::Came(came) => {
+                            self.missed.store(0, Ordering::Relaxed);
+                            return came;
+                        }
+                        AnswerMeaning::Unreached(outcome, message) => {
+                            connects += 1;
+                            // Written down as begun it would be in doubt the next time, and it is known that it was not sent.
+                            if begun.load(Ordering::Acquire) || connects > CONNECTS {
+                                return Came::Outcome(outcome);
+                            }
+                            if self.missed.fetch_add(1, Ordering::Relaxed) + 1 >= MISSES {
+                                self.stop(Stopped::NoApi(message));
+                                return Came::Nothing;
+                            }
+                            self.clock.sleep_until(self.clock.now() + BETWEEN).await;
+                        }
                         AnswerMeaning::Resend(wait) => self.clock.sleep_until(self.clock.now() + wait).await,
                     }
                     continue;
@@ -350,9 +379,15 @@ impl AnswerMeaning {
             Some(hint) => format!("{}: {hint}", problem.detail),
             None => problem.detail,
         };
-        Self::Came(Came::Outcome(ItemOutcome::Failed { code, message }))
+        let unreached = UNREACHED.contains(&code.as_str());
+        let outcome = ItemOutcome::Failed { code, message: message.clone() };
+        if unreached { Self::Unreached(outcome, message) } else { Self::Came(Came::Outcome(outcome)) }
     }
 }
+
+/// The names of errors after which it is certain that nothing was sent, since nobody could connect (RFC 9209 §2.3).
+const UNREACHED: [&str; 5] =
+    ["connection_refused", "connection_timeout", "dns_error", "dns_timeout", "destination_unavailable"];
 
 /// The name of the error, if andante itself has answered.
 fn own_error(headers: &HeaderMap) -> Option<String> {

@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{andante, outcome, signal, told};
-use crate::support::{Andante, Message, Upstream, eventually};
+use crate::support::{Andante, DeadPort, Message, Upstream, eventually};
 
 /// A folder with a batch in it.
 struct Batch {
@@ -285,6 +285,24 @@ fn it_stops_at_the_failures_that_it_may_have() {
     let batch = Batch::of("urls.txt", &format!("http://{}/no\n", upstream.address()).repeat(50));
     let (code, stderr) = batch.run(&["--max-failures", "3", "--parallel", "1"]);
     assert_eq!((code, batch.answers().len()), (Some(1), 3), "{stderr}");
+}
+
+#[test]
+fn an_api_that_is_not_there_ends_the_batch_and_no_line_and_a_dead_host_ends_its_own_line() {
+    let (dead, upstream) = (DeadPort::reserve(), slow(0));
+    let line = |host: &str, number: usize| format!("http://{host}/{number}\n");
+    let gone = dead.address().to_string();
+    let batch = Batch::of("urls.txt", &(0..100).map(|number| line(&gone, number)).collect::<String>());
+    for _ in 0..2 {
+        let (code, stderr) = batch.run(&["--limit", &format!("{gone}=50/s")]);
+        assert_eq!((code, batch.lines("")), (Some(1), 0), "none of them is over: {stderr}");
+        assert!(stderr.contains(&gone) && stderr.contains("the same command goes on"), "{stderr}");
+    }
+    // Among those that are answered it is a mistake in its line.
+    let mixed = (0..100).map(|number| line(&upstream.address().to_string(), number)).collect::<String>();
+    let batch = Batch::of("urls.txt", &(line(&gone, 7) + &mixed));
+    let (code, stderr) = batch.run(&["--limit", &format!("{}=20/s", upstream.address())]);
+    assert_eq!((code, batch.answers().len(), upstream.requests().len()), (Some(1), 101, 100), "{stderr}");
 }
 
 #[test]
