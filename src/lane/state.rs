@@ -297,10 +297,13 @@ impl<T> State<T> {
             waiting: !self.queue.is_empty(),
         };
         self.changed(slot);
-        let closed = self.closed_until(now, &slot.kind);
+        // Nobody has to be told where nobody waits.
+        let closed = (!self.queue.is_empty()).then(|| self.closed_until(now, &slot.kind));
         let changes = self.learned.heard(&seen, &mut self.budget);
         self.note(changes);
-        self.may_be_closed_for_longer(now, &slot.kind, closed);
+        if let Some(before) = closed {
+            self.may_be_closed_for_longer(now, &slot.kind, before);
+        }
         self.share_pauses(now);
     }
 

@@ -57,7 +57,7 @@ impl<T> State<T> {
     /// What requests of `kind` draw on was closed until `before`. That a budget is used up until its reset is no change that
     /// people are told of, and those that wait are.
     pub(super) fn may_be_closed_for_longer(&mut self, now: Instant, kind: &RouteKey, before: Instant) {
-        if !self.queue.is_empty() && self.closed_until(now, kind) > before {
+        if self.closed_until(now, kind) > before {
             self.delayed();
         }
     }
@@ -79,7 +79,7 @@ impl<T> State<T> {
         self.lateness = Lateness { delayed: false, looked: Some(now) };
         let waiting = self.queue.len();
         let late: Vec<_> = self.late(now).into_iter().filter_map(|place| self.take_out(place)).collect();
-        for LateRequest { ticket, turn, .. } in self.turns_of(now, in_turn(late)) {
+        for LateRequest { ticket, turn } in self.turns_of(now, in_turn(late)) {
             let (wait, patience) = (turn.since(ticket.since), ticket.deadline.since(ticket.since));
             // One that asks again then has its slot when it would have had it here.
             let retry_after = turn.since(now).saturating_sub(patience).max(Duration::from_millis(1));

@@ -25,9 +25,9 @@ struct Stretch {
     to: Instant,
 }
 
-/// So many are looked at one by one, and each of so many of those behind them.
-const EACH: u64 = 256;
-const EVERY: u64 = 32;
+/// As among those that wait.
+const EACH: u64 = super::EACH as u64;
+const EVERY: u64 = super::EVERY as u64;
 
 /// The order in which `late` ones would leave: by urgency, then by turns, those of each client and of each of its flows as
 /// they came.
