@@ -20,6 +20,7 @@ use std::{
     hash::Hash,
 };
 
+pub use self::links::WaitingStrand;
 use self::{
     links::claimed,
     records::{Line, Spot, SpotState, Strand, Ticket},

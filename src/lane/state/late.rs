@@ -15,7 +15,7 @@ use super::{
 use crate::{
     clock::Instant,
     lane::{
-        order::{Map, QueuePlace},
+        order::{InTurn, Map, QueuePlace, TurnOf, WaitingStrand},
         request::Refusal,
     },
     learn::RouteKey,
@@ -29,20 +29,16 @@ pub(super) struct Lateness {
     looked: Option<Instant>,
 }
 
-/// The last one of a line in a strand for which it was projected when it leaves.
+/// The last one of a line for which it was projected when it leaves.
 #[derive(Clone, Copy, Debug)]
 struct Look {
-    index: usize,
+    before: u64,
     cost: u32,
     at: Instant,
 }
 
 /// What waits is not looked at more often than this.
 const LOOKS: Duration = Duration::from_secs(1);
-/// So many of a strand are looked at one by one, and each of so many of those behind them.
-const EACH: usize = 256;
-const EVERY: usize = 32;
-
 impl<T> State<T> {
     /// Something may have made requests wait for longer than they were told.
     pub(super) fn delayed(&mut self) {
@@ -69,8 +65,8 @@ impl<T> State<T> {
     }
 
     /// Refuses those that wait and will certainly not have their slots in time: nothing is held against them but what holds
-    /// them up, and those before them in their own strands. O(waiting), and only if something has [delayed](Self::delayed)
-    /// them.
+    /// them up, and those whose turns come first of all that the same things hold up. O(waiting), and only if something has
+    /// [delayed](Self::delayed) them.
     pub(super) fn refuse_late(&mut self, now: Instant) {
         let Lateness { delayed, looked } = self.lateness;
         if !delayed || looked.is_some_and(|looked| looked + LOOKS > now) {
@@ -93,30 +89,53 @@ impl<T> State<T> {
     fn late(&mut self, now: Instant) -> Vec<QueuePlace> {
         let held = self.held_for_now(now);
         let Self { queue, budget, learned, narrow, .. } = self;
+        let mut groups = Map::<_, Vec<_>>::default();
+        for WaitingStrand { alike, claim, tickets } in queue.strands() {
+            groups.entry((alike, claim.urgency.get())).or_default().push((claim, tickets));
+        }
         let mut late = Vec::new();
-        for strand in queue.strands() {
+        for strands in groups.into_values() {
             // What pauses by itself is not in the way of others until its pause is over.
-            let (mut of_lines, mut looks) = (Map::<Option<RouteKey>, u64>::default(), Map::<LineKey, Look>::default());
-            for (index, (place, cost, ticket)) in strand.enumerate() {
+            let (mut of_all, mut of_flows) = (Map::<_, u64>::default(), Map::<_, u64>::default());
+            let (mut looks, mut largest) = (Map::<LineKey, Look>::default(), 0);
+            let mut in_turn = InTurn::new(strands);
+            while let Some(TurnOf { item: (place, cost, ticket), flow, leeway }) = in_turn.next() {
                 // It may stand in a line yet that knows nothing of a budget that has just been reported.
                 let line = line_of(learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref());
-                let before = of_lines.entry(line.paused).or_default();
-                // What costs more says nothing of when one has its slot that costs less.
-                let alike = |look: &&Look| index < look.index + EVERY && cost.requests() >= look.cost;
-                let at = match looks.get(&line).filter(|_| index >= EACH).filter(alike) {
+                let requests = cost.requests();
+                largest = largest.max(requests);
+                let (of_all, of_flow) =
+                    (of_all.entry(line.paused).or_default(), of_flows.entry((flow, line.paused)).or_default());
+                // Others may be passed that wait for what this one does not take, or takes less of.
+                let shared = !line.metered && !narrow.apart;
+                let of_others = if shared { of_all.saturating_sub((leeway * f64::from(largest)) as u64) } else { 0 };
+                let before = of_others.max(*of_flow);
+                // What costs more, or has more before it, is not earlier. With an eighth more before it, it is not much later.
+                let known = looks.get(&line).filter(|look| before >= look.before && requests >= look.cost);
+                let known = known.filter(|look| {
+                    let (wait, patience) = (look.at.since(now), ticket.deadline.since(now));
+                    wait > patience || before <= look.before + look.before / 8 && wait + wait / 8 <= patience
+                });
+                let at = match known {
                     Some(look) => look.at,
                     None => {
                         let from = opens(learned, now, line.scope, line.paused.as_ref()).max(held);
-                        let ahead = |_, unit| if unit == Unit::REQUESTS { *before } else { 0 };
+                        let ahead = |_, unit| if unit == Unit::REQUESTS { before } else { 0 };
                         let mut at = budget.project(now, from, ahead, cost.unmetered(), line.scope);
                         if let Some(drawn) = &ticket.drawn {
-                            at = at.max(narrow.project_least(drawn, now, from, |_, _| *before));
+                            at = at.max(narrow.project_least(drawn, now, from, |_, _| before));
                         }
-                        looks.insert(line, Look { index, cost: cost.requests(), at });
+                        looks.insert(line, Look { before, cost: requests, at });
                         at
                     }
                 };
-                if at > ticket.deadline { late.push(place) } else { *before += u64::from(cost.requests()) }
+                if at > ticket.deadline {
+                    late.push(place);
+                } else {
+                    in_turn.served(requests.into());
+                    *of_all += u64::from(requests);
+                    *of_flow += u64::from(requests);
+                }
             }
         }
         late

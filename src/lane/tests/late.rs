@@ -214,3 +214,59 @@ async fn a_budget_that_refills_sends_nobody_away_who_will_be_served() {
     let told = told(&world, waiting).await;
     assert!(told.iter().all(|(at, said)| said.is_none() && *at <= secs(5)), "{told:?}");
 }
+
+/// Of three clients each has a third of the slots: those that are left until the deadlines are shared, and all others are told
+/// when the pause begins.
+#[tokio::test(start_paused = true)]
+async fn whoever_cannot_be_in_time_beside_other_clients_is_told_when_the_pause_begins() {
+    let world = World::new("10/s");
+    let first = world.permit().await;
+    let clients = [1, 2, 3].map(|host| Claim { client: ClientId::of([10, 0, 0, host].into()), ..Claim::USUAL });
+    let waiting: Vec<_> = (0..600).map(|number| patient_of(&world, secs(60), clients[number / 200])).collect();
+    refuse(first, 30);
+    let told = told(&world, waiting).await;
+    for of_client in told.chunks(200) {
+        // 30 s are left at 10/s, of 60 s.
+        let in_time = of_client.iter().filter(|(at, said)| said.is_none() && *at <= secs(60)).count();
+        assert!((99..=101).contains(&in_time), "{in_time}");
+        // A flow of one of three clients may be six turns early: so many of all are not told.
+        let told = of_client.iter().filter(|(at, said)| said.is_some() && *at <= ms(10)).count();
+        assert!((97..=101).contains(&told), "{told}");
+    }
+}
+
+/// What a client has waiting that will be refused is in nobody's way, its own patient ones included.
+#[tokio::test(start_paused = true)]
+async fn whoever_will_be_served_is_not_sent_away_for_those_that_are() {
+    let world = World::new("50/s");
+    let first = world.permit().await;
+    let [one, other] = [1, 2].map(|host| Claim { client: ClientId::of([10, 0, 0, host].into()), ..Claim::USUAL });
+    let hasty: Vec<_> = (0..490).map(|_| patient_of(&world, secs(10), one)).collect();
+    let mut patient: Vec<_> = (0..20).map(|_| patient_of(&world, secs(61), one)).collect();
+    patient.extend((0..400).map(|_| patient_of(&world, secs(120), other)));
+    refuse(first, 60);
+    let both = tokio::join!(told(&world, hasty), told(&world, patient));
+    assert!(both.0.iter().all(|(at, said)| said.is_some() && *at <= ms(10)), "{:?}", both.0);
+    // Of the 50 slots between 60 s and 61 s every other one is theirs.
+    assert!(both.1.iter().all(|(_, said)| said.is_none()), "{:?}", both.1);
+}
+
+/// Those that stay are before those that are refused, and leave at the limit's pace once the reset is there.
+#[tokio::test(start_paused = true)]
+async fn what_stays_counts_for_when_others_may_come_back_after_a_reset() {
+    let world = World::new("10/s");
+    let first = world.permit().await;
+    let patient: Vec<_> = (0..50).map(|_| patient(&world, secs(300))).collect();
+    let hasty: Vec<_> = (0..50).map(|_| self::patient(&world, secs(12))).collect();
+    use_up(first, 60);
+    for (place, said) in told(&world, hasty).await.into_iter().enumerate() {
+        let turn = ms(60_000 + 5_000 + 100 * place as u64 - 12_000);
+        let retry_after = retry_after(said);
+        // 60 s in whole seconds are up to 61.
+        assert!(
+            retry_after + ms(300) >= turn && retry_after <= turn + ms(1_300),
+            "{place}: {retry_after:?} for {turn:?}"
+        );
+    }
+    drop(patient);
+}

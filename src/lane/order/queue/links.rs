@@ -8,6 +8,17 @@ use crate::{
     limit::{Cost, Sum},
 };
 
+/// The tickets of one flow that the same things hold up.
+#[derive(Debug)]
+pub struct WaitingStrand<I> {
+    /// Of all strands that the same things hold up.
+    pub alike: (u32, u32),
+    /// By what they claim their turns.
+    pub claim: Claim,
+    /// The tickets, the first one first.
+    pub tickets: I,
+}
+
 impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// Where all tickets stand whose claim is `wanted`, in the order in which they came. O(waiting).
     pub fn places(&self, wanted: impl Fn(&Claim) -> bool) -> Vec<QueuePlace> {
@@ -19,15 +30,16 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     }
 
     /// What waits in each strand, the first one first: where it stands, what it costs, and what it is.
-    pub fn strands(&self) -> impl Iterator<Item = impl Iterator<Item = (QueuePlace, &Cost, &T)>> {
+    pub fn strands(&self) -> impl Iterator<Item = WaitingStrand<impl Iterator<Item = (QueuePlace, &Cost, &T)>>> {
         self.strands.iter().map(move |(_, strand)| {
             let ids = std::iter::successors(Some(strand.first), move |id| {
                 Some(self.tickets[*id].behind).filter(|behind| *behind != NONE)
             });
-            ids.map(move |id| {
+            let tickets = ids.map(move |id| {
                 let Ticket { key, cost, ticket, .. } = &self.tickets[id];
                 (QueuePlace { id, key: *key }, cost, ticket)
-            })
+            });
+            WaitingStrand { alike: (strand.line, strand.set), claim: strand.claim, tickets }
         })
     }
 

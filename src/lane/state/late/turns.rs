@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::super::{State, WaitingRequest, predict::opens, turn::line_of};
 use crate::{
     clock::Instant,
-    lane::order::{Map, Taken},
+    lane::order::{InTurn, Map, Taken, TurnOf, by_flow},
     limit::{Budget, Source, Unit},
 };
 
@@ -25,33 +25,26 @@ struct Stretch {
     to: Instant,
 }
 
-/// As among those that wait.
-const EACH: u64 = super::EACH as u64;
-const EVERY: u64 = super::EVERY as u64;
+/// So many of those that are refused are looked at one by one, and behind them one of so many.
+const EACH: u64 = 256;
+const EVERY: u64 = 32;
 
 /// The order in which `late` ones would leave: by urgency, then by turns, those of each client and of each of its flows as
 /// they came.
 pub(super) fn in_turn<T>(mut late: Vec<Taken<WaitingRequest<T>>>) -> Vec<Taken<WaitingRequest<T>>> {
-    late.sort_by_key(|one| one.ticket.since);
-    let (mut flows, mut clients) = (HashMap::new(), HashMap::new());
-    let mut late: Vec<_> = late
-        .into_iter()
-        .map(|one| {
-            let flow = flows.entry((one.claim.urgency, one.claim.client, one.claim.flow)).or_insert(0.0);
-            *flow += f64::from(one.cost.requests()) / f64::from(one.claim.flow_weight.0.get());
-            (*flow, one)
-        })
-        .collect();
-    late.sort_by(|(one, _), (other, _)| one.total_cmp(other));
-    for (place, one) in &mut late {
-        let client = clients.entry((one.claim.urgency, one.claim.client)).or_insert(0.0);
-        *client += f64::from(one.cost.requests()) / f64::from(one.claim.client_weight.0.get());
-        *place = *client;
+    late.sort_by_key(|one| (one.claim.urgency, one.ticket.since));
+    let mut ordered = Vec::with_capacity(late.len());
+    let mut late = late.into_iter().peekable();
+    while let Some(urgency) = late.peek().map(|one| one.claim.urgency) {
+        let band = std::iter::from_fn(|| late.next_if(|one| one.claim.urgency == urgency));
+        let mut in_turn =
+            InTurn::new(by_flow(band.map(|one| (one.claim, one))).map(|(claim, of)| (claim, of.into_iter())));
+        while let Some(TurnOf { item, .. }) = in_turn.next() {
+            in_turn.served(item.cost.requests().into());
+            ordered.push(item);
+        }
     }
-    late.sort_by(|(one, first), (other, second)| {
-        first.claim.urgency.cmp(&second.claim.urgency).then(one.total_cmp(other))
-    });
-    late.into_iter().map(|(_, one)| one).collect()
+    ordered
 }
 
 impl<T> State<T> {

@@ -1,0 +1,216 @@
+//! What waits in the order in which it would leave, if nothing were in its way: each client gets its share of the turns, and
+//! each of its flows of those.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use super::{
+    claim::{Claim, ClientId, FlowId},
+    slab::Map,
+};
+
+/// Requests of several clients in the order of their turns.
+#[derive(Debug)]
+pub struct InTurn<I: Iterator> {
+    clients: Shares<Shares<FlowTickets<I>>>,
+}
+
+/// One whose turn it is.
+#[derive(Debug)]
+pub struct TurnOf<T> {
+    /// What waits.
+    pub item: T,
+    /// The number of its flow.
+    pub flow: u32,
+    /// By how many times the largest cost its turn may come earlier than all those costs say that come before: the order
+    /// in which requests leave keeps each client, and each flow of a client, within one largest cost of its share
+    /// ([`Fair`](super::fair::Fair)).
+    pub leeway: f64,
+}
+
+/// What gives its items one by one.
+trait Sequence {
+    type Item;
+
+    /// The next one; `None` if there is none any more.
+    fn next(&mut self) -> Option<Self::Item>;
+    /// The last one that was returned has had its turn, at this cost. One that has none costs nothing.
+    fn served(&mut self, cost: u64);
+}
+
+/// Gives its members turns by their weights: next is the one that has received least.
+#[derive(Debug)]
+struct Shares<M> {
+    members: Vec<(u64, M)>,
+    /// What each has received by its weight, the least first.
+    order: BinaryHeap<Reverse<(u64, usize)>>,
+    weights: u64,
+}
+
+/// What waits of one flow, in its order.
+#[derive(Debug)]
+struct FlowTickets<I> {
+    number: u32,
+    leeway: f64,
+    items: I,
+}
+
+/// A unit of cost, of which a weight of 65,535 leaves something.
+const UNIT: u64 = 1 << 16;
+
+// === impl InTurn ===
+
+impl<I: Iterator> InTurn<I> {
+    /// The order of what flows of one urgency have waiting; each has been given one sequence.
+    pub fn new(flows: impl IntoIterator<Item = (Claim, I)>) -> Self {
+        let (mut clients, mut ids) = (Shares::default(), Map::<ClientId, usize>::default());
+        for (number, (claim, items)) in flows.into_iter().enumerate() {
+            let id = *ids
+                .entry(claim.client)
+                .or_insert_with(|| clients.join(claim.client_weight.get(), Shares::<FlowTickets<I>>::default()));
+            let flow = FlowTickets { number: number as u32, leeway: 0.0, items };
+            clients.members[id].1.join(claim.flow_weight.get(), flow);
+        }
+        for (weight, flows) in &mut clients.members {
+            let client = clients.weights as f64 / *weight as f64;
+            for (weight, flow) in &mut flows.members {
+                flow.leeway = client * (1.0 + flows.weights as f64 / *weight as f64);
+            }
+        }
+        Self { clients }
+    }
+
+    /// Whose turn is next.
+    pub fn next(&mut self) -> Option<TurnOf<I::Item>> {
+        self.clients.next()
+    }
+
+    /// The last one has had its turn, at this cost. Whoever has none is not in the way of others of its client.
+    pub fn served(&mut self, cost: u64) {
+        self.clients.served(cost);
+    }
+}
+
+/// What each flow has waiting, of what comes in any order but that of the flows.
+pub fn by_flow<T>(items: impl IntoIterator<Item = (Claim, T)>) -> impl Iterator<Item = (Claim, Vec<T>)> {
+    let (mut flows, mut ids) = (Vec::new(), Map::<(ClientId, FlowId), usize>::default());
+    for (claim, item) in items {
+        let id = *ids.entry((claim.client, claim.flow)).or_insert_with(|| {
+            flows.push((claim, Vec::new()));
+            flows.len() - 1
+        });
+        flows[id].1.push(item);
+    }
+    flows.into_iter()
+}
+
+// === impl Shares ===
+
+impl<M> Default for Shares<M> {
+    fn default() -> Self {
+        Self { members: Vec::new(), order: BinaryHeap::new(), weights: 0 }
+    }
+}
+
+impl<M> Shares<M> {
+    /// Says the number of the new member.
+    fn join(&mut self, weight: u64, member: M) -> usize {
+        let number = self.members.len();
+        self.members.push((weight, member));
+        self.order.push(Reverse((0, number)));
+        self.weights += weight;
+        number
+    }
+}
+
+impl<M: Sequence> Sequence for Shares<M> {
+    type Item = M::Item;
+
+    fn next(&mut self) -> Option<M::Item> {
+        loop {
+            let Reverse((_, number)) = *self.order.peek()?;
+            if let Some(item) = self.members[number].1.next() {
+                return Some(item);
+            }
+            self.order.pop();
+        }
+    }
+
+    fn served(&mut self, cost: u64) {
+        let Some(mut first) = self.order.peek_mut() else { return };
+        let Reverse((received, number)) = &mut *first;
+        let (weight, member) = &mut self.members[*number];
+        *received += cost * UNIT / *weight;
+        member.served(cost);
+    }
+}
+
+// === impl FlowTickets ===
+
+impl<I: Iterator> Sequence for FlowTickets<I> {
+    type Item = TurnOf<I::Item>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let Self { number, leeway, items } = self;
+        items.next().map(|item| TurnOf { item, flow: *number, leeway: *leeway })
+    }
+
+    fn served(&mut self, _: u64) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU16;
+
+    use super::*;
+    use crate::lane::order::Weight;
+
+    fn claim(client: u8, flow: u64, weight: u16) -> Claim {
+        let weight = Weight(NonZeroU16::new(weight).unwrap());
+        let client = ClientId::of([10, 0, 0, client].into());
+        Claim { client, flow: FlowId(flow), client_weight: weight, ..Claim::USUAL }
+    }
+
+    /// The names of the first `count`, of which those that `skips` names have no turn.
+    fn first(flows: Vec<(Claim, Vec<&'static str>)>, count: usize, skips: &str) -> Vec<&'static str> {
+        let mut in_turn = InTurn::new(flows.into_iter().map(|(claim, items)| (claim, items.into_iter())));
+        let mut names = Vec::new();
+        while names.len() < count
+            && let Some(next) = in_turn.next()
+        {
+            if !skips.contains(next.item) {
+                in_turn.served(1);
+                names.push(next.item);
+            }
+        }
+        names
+    }
+
+    #[test]
+    fn clients_take_turns_and_so_do_the_flows_of_one() {
+        let flows =
+            vec![(claim(1, 1, 1), vec!["a"; 9]), (claim(1, 2, 1), vec!["b"; 9]), (claim(2, 1, 1), vec!["c"; 2])];
+        assert_eq!(first(flows, 9, ""), ["a", "c", "b", "c", "a", "b", "a", "b", "a"]);
+    }
+
+    #[test]
+    fn a_client_of_weight_three_has_three_turns_for_each_of_another() {
+        let flows = vec![(claim(1, 1, 3), vec!["a"; 30]), (claim(2, 1, 1), vec!["b"; 30])];
+        let names = first(flows, 24, "");
+        assert_eq!(names.iter().filter(|name| **name == "a").count(), 18);
+    }
+
+    #[test]
+    fn whoever_has_no_turn_is_in_nobodys_way() {
+        let flows = vec![(claim(1, 1, 1), vec!["x", "x", "x", "a", "a"]), (claim(2, 1, 1), vec!["b", "b"])];
+        assert_eq!(first(flows, 4, "x"), ["a", "b", "a", "b"]);
+    }
+
+    #[test]
+    fn one_of_two_clients_with_two_flows_may_be_four_turns_and_two_early() {
+        let flows = vec![(claim(1, 1, 1), vec![()]), (claim(1, 2, 1), vec![()]), (claim(2, 1, 1), vec![()])];
+        let mut in_turn = InTurn::new(flows.into_iter().map(|(claim, items)| (claim, items.into_iter())));
+        let leeways: Vec<_> = std::iter::from_fn(|| in_turn.next().map(|next| next.leeway)).collect();
+        // Of a client: two clients share. Of a flow of the first one: its share is a quarter.
+        assert_eq!(leeways, [2.0 + 4.0, 2.0 + 4.0, 2.0 + 2.0]);
+    }
+}
