@@ -51,6 +51,9 @@ const UNITS: &[(&[&str], Duration)] = &[
     (&["month", "months"], Duration::from_secs(31 * 86_400)),
 ];
 
+/// How long windows may be.
+const LENGTHS: &str = "windows reach from nanoseconds per request to ten years";
+
 // === impl Rate ===
 
 impl Rate {
@@ -62,6 +65,21 @@ impl Rate {
     /// Units per second.
     pub fn per_second(&self) -> f64 {
         f64::from(self.count.get()) / self.per.as_secs_f64()
+    }
+
+    /// What a bucket of `burst` units that is filled at this rate allows in any window: as many in the time in which it is
+    /// filled. `None` if that is too long.
+    fn with_room_for(self, burst: NonZeroU32) -> Option<Self> {
+        if burst <= self.count {
+            return Some(self);
+        }
+        let millis = (self.per.as_nanos() * u128::from(burst.get())).div_ceil(u128::from(self.count.get()) * 1_000_000);
+        let rate = Self { count: burst, per: Duration::from_millis(u64::try_from(millis).ok()?) };
+        rate.is_possible().then_some(rate)
+    }
+
+    fn is_possible(&self) -> bool {
+        clock::nanos(self.per) >= u64::from(self.count.get()) && self.per <= Duration::from_secs(10 * 366 * 86_400)
     }
 
     fn write(&self, unit: Unit, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,10 +107,8 @@ impl FromStr for Rate {
         if per.is_zero() {
             return Err(wrong("a window must be longer than nothing, as in \"10/s\"".into()));
         }
-        if clock::nanos(per) < u64::from(count.get()) || per > Duration::from_secs(10 * 366 * 86_400) {
-            return Err(wrong("windows reach from nanoseconds per request to ten years".into()));
-        }
-        Ok(Self { count, per })
+        let rate = Self { count, per };
+        if rate.is_possible() { Ok(rate) } else { Err(wrong(LENGTHS.into())) }
     }
 }
 
@@ -178,9 +194,7 @@ impl FromStr for LimitSpec {
                 "burst" => {
                     let burst = parse_count(words.next().unwrap_or_default())
                         .map_err(|_| wrong(format!("write how many, as in \"{} burst 20\"", spec.rate)))?;
-                    if burst > spec.rate.count {
-                        return Err(wrong(format!("a burst of {burst} is more than {} allows", spec.rate)));
-                    }
+                    spec.rate = spec.rate.with_room_for(burst).ok_or_else(|| wrong(LENGTHS.into()))?;
                     spec.burst = Some(burst);
                 }
                 _ => return Err(wrong(suggest(text))),
@@ -277,6 +291,19 @@ mod tests {
         assert_eq!(list.to_string(), "10/s burst 3, 500/min strict, in-flight 20");
     }
 
+    /// A bucket of 20 that is filled at 10/s has 20 for any 2 s, and is full again after them.
+    #[test]
+    fn a_burst_of_more_than_the_window_allows_is_a_bucket_and_holds_for_a_longer_window() {
+        for (text, understood) in [
+            ("10/s burst 20", "20/2s burst 20"),
+            ("10/s burst 25 strict", "25/2500ms burst 25 strict"),
+            ("3/s burst 4", "4/1334ms burst 4"),
+            ("100/min burst 100", "100/min burst 100"),
+        ] {
+            assert_eq!(text.parse::<LimitSpec>().unwrap().to_string(), understood, "{text}");
+        }
+    }
+
     #[test]
     fn what_is_wrong_comes_with_what_to_write() {
         let hint = |text: &str| text.parse::<Limits>().unwrap_err().hint().to_owned();
@@ -287,7 +314,6 @@ mod tests {
         assert_eq!(hint("10/s, 90,000 tokens/min"), "write \"90000 tokens/min\"");
         assert_eq!(hint("90k tokens/min"), "write \"90000 tokens/min\"");
         assert_eq!("10/s burst 3,500/min".parse::<Limits>().unwrap().limits.len(), 2);
-        assert!(hint("10/s burst 11").contains("more than 10/s"));
         assert!(hint("10/s burst").contains("burst 20"));
         assert!(hint("5000000000/s").contains("4294967295"));
         assert!(hint("in-flight many").contains("in-flight 20"));

@@ -1,6 +1,6 @@
 //! Suggests how to write a limit that was put into other words.
 
-use super::UNITS;
+use super::{Rate, UNITS};
 
 /// Words that stand between a number and its window and name no unit.
 const FILLERS: [&str; 14] =
@@ -10,18 +10,37 @@ const FILLERS: [&str; 14] =
 const RATES: [(&str, &str); 5] = [("rps", "s"), ("qps", "s"), ("rpm", "min"), ("rph", "h"), ("rpd", "d")];
 
 /// How people say that something is on its way at once.
-const AT_ONCE: [&str; 8] =
-    ["in-flight", "in flight", "inflight", "concurrent", "concurrent requests", "at once", "at a time", "in parallel"];
+const AT_ONCE: [&str; 10] = [
+    "in-flight",
+    "in flight",
+    "inflight",
+    "concurrent",
+    "concurrent requests",
+    "concurrency",
+    "at once",
+    "at a time",
+    "in parallel",
+    "parallel",
+];
+
+/// What people write where nothing is limited.
+const NO_LIMIT: [&str; 6] = ["unlimited", "none", "off", "no", "0", "infinite"];
 
 /// What to write in the place of `text`: a number and a window are all that a limit needs.
 pub(in crate::limit) fn suggest(text: &str) -> String {
-    let Some((count, rest)) = number(text).filter(|(count, _)| *count > 0) else {
+    if NO_LIMIT.contains(&text.trim().to_ascii_lowercase().as_str()) {
+        return "leave the limit out: then only what the API says and refuses counts".to_owned();
+    }
+    if let Some(several) = several(text) {
+        return format!("write \"{several}\": commas stand between limits");
+    }
+    let Some((count, rest)) = number(text).filter(|(count, _)| *count > 0.0) else {
         return "write \"500/min\", \"10/s\", \"1/120s\", each optionally followed by \" burst 20\" or \" strict\""
             .to_owned();
     };
     let rate = RATES.iter().find(|(short, _)| rest.trim().eq_ignore_ascii_case(short));
     if let Some((_, window)) = rate {
-        return format!("write \"{count}/{window}\"");
+        return format!("write \"{}\"", whole(count, "", 1, window));
     }
     let is_part = |c: char| c.is_ascii_alphabetic() || c == '-' || c == '_';
     let words = || rest.split(|c| !is_part(c)).filter(|word| !word.is_empty()).map(str::to_ascii_lowercase);
@@ -33,24 +52,57 @@ pub(in crate::limit) fn suggest(text: &str) -> String {
     let unit = unit.filter(|word| !FILLERS.contains(&word.as_str()) && !is_window(word));
     let unit = unit.map_or_else(String::new, |unit| format!(" {unit}"));
     match window {
-        Some(window) => format!("write \"{count}{unit}/{window}\""),
+        // As in "1 per 2s".
+        Some(window) => {
+            let windows = number(rest).filter(|(windows, after)| windows.fract() == 0.0 && follows(after, window));
+            let windows = windows.map_or(1, |(windows, _)| windows as u64);
+            format!("write \"{}\"", whole(count, &unit, windows, window))
+        }
         None => {
-            let forms = ["s", "min", "h", "d", "month"].map(|window| format!("\"{count}{unit}/{window}\""));
+            let forms = ["s", "min", "h", "d", "month"].map(|window| format!("\"{}{unit}/{window}\"", count as u64));
             format!("write {} or {}", forms[..4].join(", "), forms[4])
         }
     }
 }
 
+/// Limits that something else stands between than commas: `10/s;500/min`, `10/s and 500/min`, `10/s 500/min`.
+fn several(text: &str) -> Option<String> {
+    let words = text.split([' ', ';', '&', '+']).filter(|word| !word.is_empty() && !word.eq_ignore_ascii_case("and"));
+    let limits: Vec<&str> = words.collect();
+    // What is no limit by itself asks here again, for one word.
+    (limits.len() > 1 && limits.iter().all(|word| word.parse::<Rate>().is_ok())).then(|| limits.join(","))
+}
+
+/// `count` in so many windows; a number that is not whole in more of them: 1.5/s are 3/2s.
+fn whole(count: f64, unit: &str, windows: u64, window: &str) -> String {
+    let times = [1_u64, 2, 3, 4, 5, 6, 8, 10, 20, 50, 60, 100, 1000].into_iter();
+    let times = times.clone().find(|times| (count * *times as f64).fract() < 1e-9).unwrap_or(1);
+    match times * windows {
+        1 => format!("{}{unit}/{window}", count as u64),
+        windows => format!("{}{unit}/{windows}{window}", (count * times as f64) as u64),
+    }
+}
+
+/// Whether `text` begins with this window, by one of its names.
+fn follows(text: &str, window: &str) -> bool {
+    let text = text.trim_start();
+    let word = &text[..text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len())];
+    UNITS.iter().any(|(names, _)| names[0] == window && names.contains(&word.to_ascii_lowercase().as_str()))
+}
+
 /// What to write in the place of `text` if that is a number of requests at once, in other words; `None` otherwise.
 pub(in crate::limit) fn suggest_in_flight(text: &str) -> Option<String> {
-    let (count, rest) = number(text).filter(|(count, _)| *count > 0)?;
-    let meant = text.starts_with(|c: char| c.is_ascii_digit())
-        && AT_ONCE.contains(&rest.trim().to_ascii_lowercase().trim_start_matches("requests ").trim());
-    meant.then(|| format!("write \"in-flight {count}\""))
+    let (count, rest) = number(text).filter(|(count, _)| *count >= 1.0)?;
+    let before = text[..text.find(|c: char| c.is_ascii_digit())?].trim().to_ascii_lowercase();
+    let after = rest.trim().to_ascii_lowercase();
+    let says = |words: &str| AT_ONCE.contains(&words.trim_start_matches("requests ").trim());
+    let most = ["", "max", "at most", "up to"].contains(&before.as_str());
+    let meant = most && says(&after) || before != "in-flight" && after.is_empty() && says(&before);
+    meant.then(|| format!("write \"in-flight {}\"", count as u64))
 }
 
 /// The first number in `text`, as people write them (`90000`, `90,000`, `90k`, `1.5M`, `1e6`), and what follows it.
-fn number(text: &str) -> Option<(u64, &str)> {
+fn number(text: &str) -> Option<(f64, &str)> {
     let from = &text[text.find(|c: char| c.is_ascii_digit())?..];
     let mut end = from.find(|c: char| !matches!(c, '0'..='9' | ',' | '_' | '.')).unwrap_or(from.len());
     // A power of ten belongs to it.
@@ -65,7 +117,7 @@ fn number(text: &str) -> Option<(u64, &str)> {
         (!rest.starts_with(|c: char| c.is_ascii_alphanumeric())).then_some((times, rest))
     });
     let (times, rest) = times.unwrap_or((1.0, rest));
-    Some(((value * times) as u64, rest))
+    Some((value * times, rest))
 }
 
 #[cfg(test)]
@@ -86,16 +138,38 @@ mod tests {
             ("at most 20 in a second", "\"20/s\""),
             ("10rps", "\"10/s\""),
             ("600 RPM", "\"600/min\""),
+            ("1.5/s", "\"3/2s\""),
+            ("0.5/s", "\"1/2s\""),
+            ("2.5 rps", "\"5/2s\""),
+            ("1 per 2s", "\"1/2s\""),
+            ("100 every 30 seconds", "\"100/30s\""),
+            ("10 requests in 1 second", "\"10/s\""),
+            ("10/s;500/min", "\"10/s,500/min\": commas stand between limits"),
+            ("10/s and 500/min", "\"10/s,500/min\": commas stand between limits"),
+            ("10/s 500/min", "\"10/s,500/min\": commas stand between limits"),
         ] {
             assert_eq!(suggest(text), format!("write {meant}"), "{text}");
         }
         assert!(suggest("500").ends_with("\"500/d\" or \"500/month\""));
         assert!(suggest("500 points").contains("\"500 points/s\", \"500 points/min\""));
-        for text in ["5 in-flight", "5 in flight", "5 requests at once", "5 concurrent requests", "5 Concurrent"] {
+        for text in [
+            "5 in-flight",
+            "5 in flight",
+            "5 requests at once",
+            "5 concurrent requests",
+            "5 Concurrent",
+            "inflight 5",
+            "concurrency 5",
+            "max 5 in-flight",
+            "at most 5 at once",
+        ] {
             assert_eq!(suggest_in_flight(text).as_deref(), Some("write \"in-flight 5\""), "{text}");
         }
-        for text in ["5 in-flight-tokens/min", "5/s", "at most 5 at once", "in-flight 5", "5000/day in UTC"] {
+        for text in ["5 in-flight-tokens/min", "5/s", "in-flight 5", "5000/day in UTC"] {
             assert_eq!(suggest_in_flight(text), None, "{text}");
+        }
+        for text in ["unlimited", "None", "0"] {
+            assert!(suggest(text).starts_with("leave the limit out"), "{text}");
         }
         for text in ["", "many", "0 a minute"] {
             assert!(suggest(text).starts_with("write \"500/min\", "), "{text}");
