@@ -216,13 +216,13 @@ PYTHON = [
         REFUSES,
     ),
     Row(
-        "bucket", "token_bucket, 20 deep", python("token_bucket", rate=10, capacity=20), Allows(10, 2, "10/s"), REFUSES
+        "bucket", "token_bucket, 20 deep", python("token_bucket", rate=10, capacity=20), Allows(10, 2, "10/s burst 20"), REFUSES
     ),
     Row(
         "bucket-deep",
         "token_bucket, 100 deep",
         python("token_bucket", rate=20, capacity=100),
-        Allows(20, 5, "20/s"),
+        Allows(20, 5, "20/s burst 100"),
         REFUSES,
     ),
 ]
