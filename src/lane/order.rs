@@ -7,10 +7,12 @@ mod backlog;
 mod bands;
 mod claim;
 mod fair;
+
 mod in_turn;
 mod queue;
 mod ranking;
 mod slab;
+mod sorted_set;
 #[cfg(test)]
 mod tests;
 

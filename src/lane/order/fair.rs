@@ -7,9 +7,7 @@
 //!
 //! I. Stoica, H. Abdel-Wahab, "Earliest Eligible Virtual Deadline First", Old Dominion University TR-95-22, 1995.
 
-use std::collections::BTreeSet;
-
-use super::{claim::Weight, slab::Slab};
+use super::{claim::Weight, slab::Slab, sorted_set::SortedSet};
 
 /// What has members has them by their numbers.
 pub(super) trait Members {
@@ -41,8 +39,8 @@ enum Listed {
 pub(super) struct Fair {
     /// How many turns a member is owed at most that comes back from another place.
     credit: u8,
-    owed: BTreeSet<(u128, u32)>,
-    ahead: BTreeSet<(u128, u32)>,
+    owed: SortedSet<(u128, u32)>,
+    ahead: SortedSet<(u128, u32)>,
     /// The sum of the weights of active members.
     weights: u64,
     /// The sum of their starts, by weight.
@@ -167,7 +165,7 @@ impl Fair {
 
     /// All members that are known.
     pub(super) fn members(&self) -> impl Iterator<Item = u32> {
-        self.owed.iter().chain(&self.ahead).map(|(_, id)| *id)
+        self.owed.iter().chain(self.ahead.iter()).map(|(_, id)| *id)
     }
 
     /// What a member may be owed that comes back.

@@ -1,12 +1,11 @@
 //! Which strand is next, of those that stand in one place: by urgency, then by client, then by flow, then by arrival.
 
-use std::collections::BTreeSet;
-
 use super::{
     bands::Bands,
     claim::{Claim, ClientId, FlowId, Urgency},
     fair::{Fair, FairMember, Members},
     slab::{Map, Slab},
+    sorted_set::SortedSet,
 };
 
 /// Ranks the strands that stand in one place. Knows them by their numbers, and by the keys of their first tickets.
@@ -46,7 +45,7 @@ enum NodeKind {
     /// A client, with the number of what is shared among its flows.
     Client(u32),
     /// A flow of a client, with its strands by the keys of their first tickets.
-    Flow { strands: BTreeSet<(u64, u32)> },
+    Flow { strands: SortedSet<(u64, u32)> },
 }
 
 // === impl RankedAt ===
@@ -195,7 +194,7 @@ impl Ranking {
             Some(flow) => *flow,
             None => {
                 let member = self.flows[self.nodes[client].flows()].newcomer(claim.flow_weight);
-                self.add(flow_key(claim), member, NodeKind::Flow { strands: BTreeSet::new() })
+                self.add(flow_key(claim), member, NodeKind::Flow { strands: SortedSet::default() })
             }
         };
         RankedAt { client, flow }
@@ -237,7 +236,7 @@ impl Node {
         }
     }
 
-    fn strands(&mut self) -> &mut BTreeSet<(u64, u32)> {
+    fn strands(&mut self) -> &mut SortedSet<(u64, u32)> {
         match &mut self.kind {
             NodeKind::Flow { strands } => strands,
             NodeKind::Client(_) => unreachable!("only a flow is asked for its strands"),

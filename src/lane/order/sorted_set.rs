@@ -1,0 +1,97 @@
+//! A sorted set that has few members mostly, and may have many.
+
+use std::collections::BTreeSet;
+
+use smallvec::SmallVec;
+
+/// Few stand side by side where the set itself is: of ten thousand lines each has sets of two or three, and a tree for each
+/// of them is a look into memory that nothing else has looked at for long. More are in a tree.
+#[derive(Debug)]
+pub(super) enum SortedSet<T> {
+    Few(SmallVec<[T; INLINE]>),
+    Many(BTreeSet<T>),
+}
+
+/// So many need no memory of their own.
+const INLINE: usize = 2;
+/// More are in a tree.
+const FEW: usize = 8;
+
+impl<T: Copy + Ord> SortedSet<T> {
+    pub(super) fn first(&self) -> Option<&T> {
+        match self {
+            Self::Few(few) => few.first(),
+            Self::Many(many) => many.first(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.first().is_none()
+    }
+
+    /// Says whether it was not there yet.
+    pub(super) fn insert(&mut self, item: T) -> bool {
+        match self {
+            Self::Many(many) => many.insert(item),
+            Self::Few(few) => {
+                let Err(place) = few.binary_search(&item) else { return false };
+                if few.len() < FEW {
+                    few.insert(place, item);
+                } else {
+                    *self = Self::Many(few.drain(..).chain([item]).collect());
+                }
+                true
+            }
+        }
+    }
+
+    /// Says whether it was there.
+    pub(super) fn remove(&mut self, item: &T) -> bool {
+        match self {
+            Self::Few(few) => few.binary_search(item).map(|place| few.remove(place)).is_ok(),
+            Self::Many(many) => {
+                let removed = many.remove(item);
+                if many.len() <= INLINE {
+                    *self = Self::Few(many.iter().copied().collect());
+                }
+                removed
+            }
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        let (few, many) = match self {
+            Self::Few(few) => (Some(few.iter()), None),
+            Self::Many(many) => (None, Some(many.iter())),
+        };
+        few.into_iter().flatten().chain(many.into_iter().flatten())
+    }
+}
+
+impl<T> Default for SortedSet<T> {
+    fn default() -> Self {
+        Self::Few(SmallVec::new_const())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_is_the_set_that_a_tree_is(steps in prop::collection::vec((any::<bool>(), 0_u8..24), 0..200)) {
+            let (mut set, mut tree) = (SortedSet::default(), BTreeSet::new());
+            for (inserts, item) in steps {
+                match inserts {
+                    true => prop_assert_eq!(set.insert(item), tree.insert(item)),
+                    false => prop_assert_eq!(set.remove(&item), tree.remove(&item)),
+                }
+                prop_assert!(set.iter().eq(tree.iter()));
+                prop_assert_eq!((set.first(), set.is_empty()), (tree.first(), tree.is_empty()));
+            }
+        }
+    }
+}
