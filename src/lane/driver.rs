@@ -23,7 +23,7 @@ pub use self::keeping::KeepRequest;
 pub(in crate::lane) use self::keeping::KeptLane;
 use self::{
     log::log_changes,
-    permit::Dismissal,
+    permit::{Dismissal, Outcome},
     sharing::{SharedLane, tell_of_pauses},
     symptoms::Symptoms,
 };
@@ -75,7 +75,7 @@ struct Shared {
 /// How a waiting request gets its permit, and the lane that it came to.
 struct GrantSender {
     lane: Arc<Lane>,
-    sender: oneshot::Sender<Result<Permit, Dismissal>>,
+    sender: oneshot::Sender<Box<Outcome>>,
 }
 
 /// How many narrower budgets a sweep looks at in one go, to forget those that remember nothing.
@@ -325,7 +325,7 @@ impl Lane {
 fn deliver(grant: Grant<GrantSender>) -> Result<(), Slot> {
     let Grant { ticket: GrantSender { lane, sender }, slot, waited } = grant;
     lane.metrics.waiting.dec();
-    sender.send(Ok(lane.permit(slot, waited))).map_err(|permit| {
+    sender.send(Box::new(Ok(lane.permit(slot, waited)))).map_err(|permit| {
         lane.metrics.in_flight.dec();
         permit.expect("it is what was sent").into_slot()
     })
@@ -335,7 +335,7 @@ fn deliver(grant: Grant<GrantSender>) -> Result<(), Slot> {
 fn dismiss(displaced: Displaced<GrantSender>) {
     let Displaced { ticket: GrantSender { lane, sender }, refusal } = displaced;
     lane.metrics.waiting.dec();
-    let _ = sender.send(Err(Dismissal::Refused(refusal)));
+    let _ = sender.send(Box::new(Err(Dismissal::Refused(refusal))));
 }
 
 impl fmt::Debug for Lane {

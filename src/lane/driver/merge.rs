@@ -33,6 +33,6 @@ impl Lane {
         let place = self.tell(|state, now| state.adopted(now, moving));
         let waiting = Waiting { lane, place, grant, answered: false, expected: self.clock.now(), ahead: 0 };
         // Whoever has left in this moment drops it, and leaves here as well.
-        let _ = before.sender.send(Err(Dismissal::Moved(waiting)));
+        let _ = before.sender.send(Box::new(Err(Dismissal::Moved(waiting))));
     }
 }

@@ -60,7 +60,7 @@ pub enum Admission {
 pub struct Waiting {
     pub(super) lane: Arc<Lane>,
     pub(super) place: QueuePlace,
-    pub(in crate::lane) grant: oneshot::Receiver<Result<Permit, Dismissal>>,
+    pub(in crate::lane) grant: oneshot::Receiver<Box<Outcome>>,
     /// The lane has said what becomes of it.
     pub(super) answered: bool,
     /// When the slot is expected to mature.
@@ -68,6 +68,9 @@ pub struct Waiting {
     /// How many leave before it, as things stood when it came.
     pub ahead: u32,
 }
+
+/// What comes of a ticket. Boxed where it is handed over: as long as the request waits, there is no room for it.
+pub(in crate::lane) type Outcome = Result<Permit, Dismissal>;
 
 /// Why a request stands in a queue no more.
 #[derive(Debug)]
@@ -194,7 +197,7 @@ impl Future for Waiting {
         loop {
             let said = ready!(Pin::new(&mut self.grant).poll(cx));
             self.answered = true;
-            return Poll::Ready(match said.expect("a lane keeps a ticket until it is served, displaced or left") {
+            return Poll::Ready(match *said.expect("a lane keeps a ticket until it is served, displaced or left") {
                 Ok(permit) => Ok(permit),
                 Err(Dismissal::Refused(refusal)) => Err(refusal),
                 Err(Dismissal::Moved(waiting)) => {

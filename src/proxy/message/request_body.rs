@@ -26,37 +26,55 @@ pub(crate) type BoxedRequest = Box<Request<RequestBody>>;
 
 /// The body of a request, which is left unread until its turn has come; its beginning is not where its rule asks for that.
 pub(crate) struct RequestBody {
-    /// `None`: there is none, whatever there was.
-    incoming: Option<IncomingBody>,
     progress: Arc<Progress>,
-    /// Where it is kept, and how much of what is kept was sent this time.
-    kept: Option<(Arc<ReplayBuffer>, usize)>,
+    /// `None`: there is nothing of it, whatever there was. Boxed: most requests have none, and the request is moved from
+    /// step to step, and through the channel to its connection.
+    content: Option<Box<Content>>,
     /// Notes when the last of it is written, if that is not its connection's last write.
     written: Option<Written>,
+}
+
+/// What is sent as a body.
+struct Content {
+    /// `None`: there is no more.
+    incoming: Option<IncomingBody>,
+    /// Where it is kept, and how much of what is kept was sent this time.
+    kept: Option<(Arc<ReplayBuffer>, usize)>,
 }
 
 // === impl RequestBody ===
 
 impl RequestBody {
     pub(crate) fn new(incoming: Incoming, progress: Arc<Progress>) -> Self {
-        Self { incoming: Some(IncomingBody::new(incoming)), progress, kept: None, written: None }
+        if incoming.is_end_stream() {
+            return Self::empty(progress);
+        }
+        Self::of(Content { incoming: Some(IncomingBody::new(incoming)), kept: None }, progress)
     }
 
     /// The body that `kept` has the beginning of, once more; `None` if too much of it is gone.
     pub(crate) async fn again(kept: Arc<ReplayBuffer>, progress: Arc<Progress>) -> Option<Self> {
         let incoming = kept.reopen().await?;
-        Some(Self { incoming, progress, kept: Some((kept, 0)), written: None })
+        Some(Self::of(Content { incoming, kept: Some((kept, 0)) }, progress))
     }
 
     /// No body at all.
     pub(crate) fn empty(progress: Arc<Progress>) -> Self {
-        Self { incoming: None, progress, kept: None, written: None }
+        Self { progress, content: None, written: None }
+    }
+
+    fn of(content: Content, progress: Arc<Progress>) -> Self {
+        Self { progress, content: Some(Box::new(content)), written: None }
+    }
+
+    fn incoming_mut(&mut self) -> Option<&mut IncomingBody> {
+        self.content.as_mut()?.incoming.as_mut()
     }
 
     /// Hashes what is read of it into `digest`, on an exchange with this `progress`.
     pub(crate) fn hash_into(&mut self, digest: Arc<BodyDigest>, progress: Arc<Progress>) {
         let connection = std::mem::replace(&mut self.progress, progress);
-        match &mut self.incoming {
+        match self.incoming_mut() {
             Some(incoming) => incoming.hash_into(digest, connection),
             None => digest.end(),
         }
@@ -65,52 +83,41 @@ impl RequestBody {
     /// Reads its first `most` bytes, and keeps them until they are sent. `false`: nothing was read, as there is no body or
     /// no memory for it.
     pub(crate) async fn read_beginning(&mut self, most: usize, memory: &Arc<ReplayMemory>) -> Result<bool, BoxError> {
-        match &mut self.incoming {
-            Some(incoming) => {
-                let known = incoming.read_beginning(most, memory).await?;
-                if incoming.has_trailers_ahead() {
-                    self.progress.set_last();
-                }
-                Ok(known)
-            }
-            None => Ok(false),
+        let Some(incoming) = self.incoming_mut() else { return Ok(false) };
+        let known = incoming.read_beginning(most, memory).await?;
+        if incoming.has_trailers_ahead() {
+            self.progress.set_last();
         }
+        Ok(known)
     }
 
     /// What was read of it, as far as it has not been sent.
     pub(crate) fn beginning(&self) -> Option<&[u8]> {
-        self.incoming.as_ref()?.beginning()
+        self.content.as_ref()?.incoming.as_ref()?.beginning()
     }
 
-    /// Keeps up to `most` bytes of what is sent of it, beside what is kept already.
-    pub(crate) fn keep(&mut self, most: u64, memory: &Arc<ReplayMemory>) -> Arc<ReplayBuffer> {
-        if let Some((kept, _)) = &self.kept {
-            return kept.clone();
-        }
+    /// Keeps up to `most` bytes of what is sent of it, beside what is kept already; `None` if there is nothing of it.
+    pub(crate) fn keep(&mut self, most: u64, memory: &Arc<ReplayMemory>) -> Option<Arc<ReplayBuffer>> {
         let sized = self.size_hint().exact().is_some();
-        let kept = Arc::new(ReplayBuffer::new(most, sized, memory.clone()));
-        self.kept = Some((kept.clone(), 0));
-        kept
+        let keep = || (Arc::new(ReplayBuffer::new(most, sized, memory.clone())), 0);
+        Some(self.content.as_mut()?.kept.get_or_insert_with(keep).0.clone())
     }
 
     /// Notes in `written` when the last of it is written.
     pub(crate) fn note_writes(&mut self, written: Written) {
         self.written = Some(written);
     }
+}
 
+// === impl Content ===
+
+impl Content {
     /// What was kept and has to be sent before anything is read.
     fn replay(&mut self) -> Option<Frame<Bytes>> {
         let (kept, sent) = self.kept.as_mut()?;
         let frame = kept.frame(*sent, self.incoming.is_none())?;
         *sent += 1;
         frame
-    }
-
-    /// The next write has something of it.
-    fn note_write(&self) {
-        if let Some(written) = &self.written {
-            written.again();
-        }
     }
 
     /// Keeps what is sent, or its end.
@@ -138,12 +145,14 @@ impl http_body::Body for RequestBody {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if let Some(frame) = self.replay() {
-            self.note_write();
+        let Self { progress, content: Some(content), written } = &mut *self else { return Poll::Ready(None) };
+        // The next write has something of it.
+        let note_write = || written.iter().for_each(Written::again);
+        if let Some(frame) = content.replay() {
+            note_write();
             return Poll::Ready(Some(Ok(frame)));
         }
-        let Self { incoming: Some(incoming), progress, .. } = &mut *self else { return Poll::Ready(None) };
-        let progress = progress.clone();
+        let Some(incoming) = &mut content.incoming else { return Poll::Ready(None) };
         let mut frame = match incoming.poll_frame(cx) {
             Poll::Pending => {
                 // Once: asking again does not make a silence shorter.
@@ -154,7 +163,7 @@ impl http_body::Body for RequestBody {
             }
             Poll::Ready(frame) => frame.map(|frame| frame.map_err(BoxError::from)),
         };
-        self.note_write();
+        note_write();
         if let Some(Ok(trailers)) = &mut frame
             && trailers.is_trailers()
         {
@@ -167,9 +176,9 @@ impl http_body::Body for RequestBody {
             fields::clean_trailers(trailers);
         }
         match &frame {
-            Some(Ok(frame)) => self.note(Some(frame)),
+            Some(Ok(frame)) => content.note(Some(frame)),
             Some(Err(_)) => {}
-            None => self.note(None),
+            None => content.note(None),
         }
         match progress.phase() {
             // What comes next is the upstream's turn: to take this piece, or to answer.
@@ -186,13 +195,15 @@ impl http_body::Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        let read = self.incoming.as_ref().is_none_or(IncomingBody::is_end_stream);
-        read && self.kept.as_ref().is_none_or(|(kept, sent)| kept.is_all(*sent))
+        let Some(Content { incoming, kept }) = self.content.as_deref() else { return true };
+        let read = incoming.as_ref().is_none_or(IncomingBody::is_end_stream);
+        read && kept.as_ref().is_none_or(|(kept, sent)| kept.is_all(*sent))
     }
 
     fn size_hint(&self) -> SizeHint {
-        let mut hint = self.incoming.as_ref().map_or_else(|| SizeHint::with_exact(0), IncomingBody::size_hint);
-        if let Some((kept, sent)) = &self.kept {
+        let Some(Content { incoming, kept }) = self.content.as_deref() else { return SizeHint::with_exact(0) };
+        let mut hint = incoming.as_ref().map_or_else(|| SizeHint::with_exact(0), IncomingBody::size_hint);
+        if let Some((kept, sent)) = kept {
             let Some(again) = kept.left(*sent) else { return SizeHint::new() };
             let (lower, upper) = (hint.lower() + again, hint.upper().map(|upper| upper + again));
             upper.into_iter().for_each(|upper| hint.set_upper(upper));
@@ -202,7 +213,7 @@ impl http_body::Body for RequestBody {
     }
 }
 
-impl Drop for RequestBody {
+impl Drop for Content {
     fn drop(&mut self) {
         if let Some((kept, _)) = &self.kept {
             kept.stop(&mut self.incoming);

@@ -40,7 +40,8 @@ impl ReplayRequest {
         retry: policy::RetryPolicy,
         memory: &Arc<ReplayMemory>,
     ) -> Self {
-        let kept = (!request.body().is_end_stream()).then(|| request.body_mut().keep(retry.body, memory));
+        let unended = !request.body().is_end_stream();
+        let kept = unended.then(|| request.body_mut().keep(retry.body, memory)).flatten();
         let (method, uri, version) = (request.method().clone(), request.uri().clone(), request.version());
         let fields = request.headers();
         let repeatable = method.is_idempotent() || fields.contains_key(IDEMPOTENCY_KEY);
