@@ -236,6 +236,7 @@ impl Learned {
         // Where all kinds are refused it is no matter of theirs.
         let other_scope = matters && (unseen || alone && !split && !short) && self.routes.has_room(&kind, now);
         self.answered = true;
+        let tries = self.gate.is_probe(charge.seq);
         let mut changes = Changes::new();
         if short {
             changes.extend(self.kinds.group_of(&kind).map(|group| LearnedChange::Apart(Box::new(group))));
@@ -303,7 +304,7 @@ impl Learned {
             }
         } else if quota {
             if !claims.explains {
-                budget.refused(now, sent);
+                budget.refused(now, sent, tries, hint.wait);
             }
             // A ban, and a bill that was not paid, have nothing to do with limits.
             if !matches!(hint.signal, Signal::Banned | Signal::FatalQuota) {

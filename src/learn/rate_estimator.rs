@@ -302,6 +302,12 @@ impl RateEstimator {
     /// A pause is over, whoever asked for it.
     pub(super) fn opened(&mut self, unanswered: u32) {
         self.crowd.start_again(unanswered);
+        if self.configured.is_some()
+            && let Some(belief) = &self.belief
+        {
+            // A pace is known: at once as many as it has under way.
+            self.crowd.start_with(unanswered, 2.0 * self.way.usual * belief.rate(self.seen));
+        }
     }
 
     /// The API says that there were too many at once, `crowd` of them.

@@ -30,6 +30,8 @@ pub struct Margin {
     /// What refusals have taught, as it was when the last of them was believed.
     floor: Duration,
     floor_since: Instant,
+    /// When the last pause began, and what the floor was before: if the pause outlasts a window, it taught nothing.
+    pause: Option<(Instant, Duration)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +65,7 @@ pub struct MarginRecord {
 impl Margin {
     /// A margin that knows nothing yet.
     pub fn new(spec: MarginSpec) -> Self {
-        Self { spec, epochs: [MarginEpoch::NONE; 2], floor: Duration::ZERO, floor_since: Instant::START }
+        Self { spec, epochs: [MarginEpoch::NONE; 2], floor: Duration::ZERO, floor_since: Instant::START, pause: None }
     }
 
     /// As it is written down.
@@ -80,7 +82,7 @@ impl Margin {
             let [shortest, longest] = [shortest, longest].map(Duration::from_nanos);
             *epoch = MarginEpoch { since, samples, shortest, longest };
         }
-        Self { spec, epochs, floor: Duration::from_nanos(record.floor), floor_since: record.floor_since }
+        Self { spec, epochs, floor: Duration::from_nanos(record.floor), floor_since: record.floor_since, pause: None }
     }
 
     /// Another specification from here on; what was learned is kept.
@@ -116,8 +118,18 @@ impl Margin {
         }
     }
 
-    /// The API refused a request that was sent at `sent`, although the window (the shortest being `per`) was kept.
-    pub fn refused(&mut self, now: Instant, sent: Instant, per: Duration) {
+    /// The API refused a request that was sent at `sent`, although the window (the shortest being `per`) was kept. If it
+    /// `tries` whether a pause is over, after a whole window without requests, then no margin would have helped.
+    pub fn refused(&mut self, now: Instant, sent: Instant, per: Duration, tries: bool) {
+        match self.pause {
+            Some((since, before)) if tries && sent.since(since) > per => {
+                self.floor = before;
+                return;
+            }
+            // It was under way when the pause began, or tries too soon to tell.
+            Some((since, _)) if tries || sent < since => {}
+            _ => self.pause = Some((now, self.floor)),
+        }
         // Requests that were under way before the last lesson tell nothing about the margin since.
         if self.spec == MarginSpec::Auto && (sent >= self.floor_since || self.floor.is_zero()) {
             self.floor = (self.of(per) * 2).max(Duration::from_millis(2)).min(per / 4);
@@ -193,11 +205,11 @@ mod tests {
     #[test]
     fn a_refusal_doubles_it_once_per_lesson_and_is_forgotten_in_the_end() {
         let mut margin = Margin::new(MarginSpec::Auto);
-        margin.refused(at(2000), at(1990), SECOND);
+        margin.refused(at(2000), at(1990), SECOND, false);
         assert_eq!(margin.of(SECOND), ms(20));
-        margin.refused(at(2001), at(1995), SECOND); // was under way already
+        margin.refused(at(2001), at(1995), SECOND, false); // was under way already
         assert_eq!(margin.of(SECOND), ms(20));
-        margin.refused(at(3000), at(2990), SECOND);
+        margin.refused(at(3000), at(2990), SECOND, false);
         assert_eq!(margin.of(SECOND), ms(40));
         for ten_minutes in 1..4 {
             margin.observe(at(3000 + ten_minutes * 600_000), ms(1));
@@ -208,8 +220,20 @@ mod tests {
     #[test]
     fn a_fixed_margin_stays() {
         let mut margin = Margin::new(MarginSpec::Fixed(ms(7)));
-        margin.refused(at(1), at(0), SECOND);
+        margin.refused(at(1), at(0), SECOND, false);
         margin.observe(at(1), ms(500));
         assert_eq!(margin.of(SECOND), ms(7));
+    }
+
+    /// An API that pauses for longer than a window refuses whatever tries, though nothing else was sent in a window.
+    #[test]
+    fn what_a_pause_refuses_teaches_nothing_once_it_has_outlasted_a_window() {
+        let mut margin = Margin::new(MarginSpec::Auto);
+        let before = margin.of(SECOND);
+        margin.refused(at(2000), at(1990), SECOND, false);
+        margin.refused(at(2500), at(2490), SECOND, true);
+        assert!(margin.of(SECOND) > before * 2, "the first may still meet what was sent before");
+        margin.refused(at(3200), at(3190), SECOND, true);
+        assert_eq!(margin.of(SECOND), before);
     }
 }

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -15,9 +16,12 @@ REPOSITORY = install.REPOSITORY
 PLACE = install.PLACE.parent / "limiters"
 VENV = PLACE / "python"
 NODE = PLACE / "node"
+GO = PLACE / "go" / "bucket"
 SITE_PACKAGES = Path(sysconfig.get_path("purelib", vars={"base": str(VENV)}))
 # Debian's packages.
-PROGRAMS = ["nginx", "haproxy", "npm", "setpriv"]
+PROGRAMS = ["nginx", "haproxy", "varnishd", "npm", "go", "setpriv"]
+# Debian has Go's packages as sources here.
+GOPATH = "/usr/share/gocode"
 
 
 def bring():
@@ -32,5 +36,12 @@ def bring():
     PLACE.mkdir(parents=True, exist_ok=True)
     install.once(VENV, [HERE / "requirements.txt"], install.python)
     install.once(NODE, [HERE / "package.json", HERE / "package-lock.json"], install.node)
+    install.once(GO.parent, [HERE / "servers" / "bucket.go"], go)
     program = str(VENV / "bin" / "python")
     os.execv(program, [program, *sys.argv])
+
+
+def go(folder, sources):
+    folder.mkdir()
+    environment = {**os.environ, "GO111MODULE": "off", "GOPATH": GOPATH, "GOCACHE": str(folder / "cache")}
+    subprocess.run(["go", "build", "-o", str(GO), *map(str, sources)], check=True, env=environment)

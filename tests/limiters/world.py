@@ -9,7 +9,7 @@ import socket
 import subprocess
 import time
 
-from bring import HERE, NODE, SITE_PACKAGES, VENV
+from bring import GO, HERE, NODE, SITE_PACKAGES, VENV
 
 # More than the slowest of them takes to start while others start too.
 PATIENCE = 30
@@ -71,6 +71,15 @@ class World:
         file = self.write("envoy.yaml", port, limiter=limiter, answer=answer, behind=behind, requests=requests)
         program = SITE_PACKAGES / "envoy" / "_bin" / "envoy"
         self.run([program, "-c", file, "--concurrency", 1, "--disable-hot-restart", "--log-level", "error"])
+
+    def varnish(self, port, **limit):
+        file = self.write("varnish.vcl", port, backend=self.backend(0.0), **limit)
+        # Without the jail, which changes to another user.
+        command = ["varnishd", "-F", "-j", "none", "-a", f"{self.address}:{port}", "-f", file, "-n", self.folder / "varnish"]
+        self.run([*command, "-s", "malloc,16m", "-p", "vcc_allow_inline_c=off"])
+
+    def go(self, port, rate, burst):
+        self.run([GO, f"{self.address}:{port}", rate, burst])
 
     def backend(self, work):
         return self.limiter(("python", {"kind": "backend", "options": {"work": work}}))

@@ -170,6 +170,12 @@ def flask(*limits, **options):
 
 FORBIDDEN = Bounds(0, late=100, seen=10**9, stall=10**9, careful_accepted=0, careful_refused=10**9)
 
+def gcra(burst, bounds, quick=None):
+    """What it tells of as its limit is the burst, and not what it allows in a window."""
+    server = python("throttled", rate=10, burst=burst)
+    return Row(f"gcra-{burst}", f"throttled-py, GCRA, burst {burst}", server, Allows(10, 1, "10/s"), bounds, quick)
+
+
 PYTHON = [
     Row("flask", "Flask-Limiter", flask(), PER_TEN, TELLS),
     Row("flask-silent", "Flask-Limiter, no headers", flask(headers=False), PER_TEN, REFUSES),
@@ -215,6 +221,10 @@ PYTHON = [
         PER_TEN,
         REFUSES,
     ),
+    Row("quart-ratelimit", "Quart and ratelimit", python("quart", count=100, seconds=10), PER_TEN, REFUSES),
+    gcra(1, REFUSES),
+    gcra(5, REFUSES, QUICK_REFUSES),
+    gcra(20, REFUSES),
     Row(
         "bucket", "token_bucket, 20 deep", python("token_bucket", rate=10, capacity=20), Allows(10, 2, "10/s burst 20"), REFUSES
     ),
@@ -286,6 +296,15 @@ SERVERS = [
     Row("nginx-delay", "nginx limit_req burst=20, 503", nginx("limit_req zone=z burst=20;"), PER_SECOND, REFUSES),
     Row("nginx-half", "nginx limit_req burst=20 delay=8, 429", nginx(HALF_DELAY), PER_SECOND, REFUSES),
     Row("nginx-conn", "nginx limit_conn, 503", nginx("limit_conn c 5;", work=WORK), FIVE, REFUSES, QUICK_REFUSES),
+    Row(
+        "vsthrottle",
+        "Varnish vsthrottle, 429",
+        ("varnish", {"count": 10, "seconds": 1}),
+        SLOWER,
+        Bounds(0.45, stall=6),
+        because="Varnish's own 429 asks to wait 5 s, always, which andante obeys: judged against the careful client.",
+    ),
+    Row("go", "Go x/time/rate, 3 deep", ("go", {"rate": 10, "burst": 3}), SLOWER, REFUSES),
     Row("haproxy", "HAProxy http_req_rate, 429", haproxy(100, 10), PER_TEN, REFUSES),
     Row("haproxy-second", "HAProxy http_req_rate, 429", haproxy(20, 1), PER_SECOND, REFUSES),
     Row("envoy", "Envoy local rate limit", envoy("OFF"), PER_TEN, REFUSES),

@@ -1,13 +1,17 @@
 //! One of the budgets that an API tells of.
 
 mod keep;
+mod refill;
 mod refused;
 
 use std::{num::NonZeroU32, time::Duration};
 
 use smallvec::SmallVec;
 
-use self::refused::Books;
+use self::{
+    refill::{ROUNDED, Refill, Report},
+    refused::Books,
+};
 use super::{
     MOST_UNITS,
     reset_unit::ResetUnit,
@@ -45,6 +49,7 @@ pub(super) struct Quota {
     pub(super) window_estimator: WindowEstimator,
     pub(super) ledger: SentLog,
     trust: Credibility,
+    refill: Refill,
     unit: ResetUnit,
     /// The last request that was taken before it was heard of: whatever draws on it counts from there on.
     newest: Seq,
@@ -104,6 +109,7 @@ impl Quota {
             window_estimator: born.window_estimator,
             ledger: born.ledger,
             trust: Credibility::default(),
+            refill: Refill::default(),
             unit: ResetUnit::default(),
             newest: born.newest,
             unanswered: born.unanswered,
@@ -231,6 +237,7 @@ impl Quota {
             self.said.resets = 0;
             self.left.start_over();
             (self.window_estimator, self.trust) = (WindowEstimator::default(), Credibility::default());
+            self.refill = Refill::default();
             self.dismiss(budget);
         }
         self.common |= answer.is_served();
@@ -259,7 +266,14 @@ impl Quota {
             // What is not counted may be for others, or for something else.
             return None;
         }
-        let spec = spec(limit, window, if now < self.even_until { Spend::Even } else { spend });
+        self.look_for_bucket(&bucket, window, used, refused, answer, budget);
+        if let Some(window) = self.refill.window(limit) {
+            let news = self.keep(spec(limit, window, Spend::Even), used, unanswered, answer, budget);
+            self.left.overruled = true;
+            return news;
+        }
+        let even = now < self.even_until || self.may_be_bucket(&bucket, window);
+        let spec = spec(limit, window, if even { Spend::Even } else { spend });
         let books = if self.kept && !others { Books::Contradicted } else { Books::Incomplete };
         let news = self.keep(spec, used, unanswered, answer, budget);
         self.left.overruled = ours(budget, source);
@@ -270,6 +284,40 @@ impl Quota {
             self.refusals = (0, 0);
         }
         news
+    }
+
+    /// Whether the window of `bucket` is known from a few whole seconds alone, which a bucket may have reported as well.
+    fn may_be_bucket(&self, bucket: &Bucket, window: Duration) -> bool {
+        let whole = bucket.reset.is_some_and(|reset| reset.subsec_nanos() == 0);
+        whole && bucket.window.is_none() && window <= ROUNDED && !self.window_estimator.refills()
+    }
+
+    fn look_for_bucket(
+        &mut self,
+        bucket: &Bucket,
+        window: Duration,
+        used: f64,
+        refused: bool,
+        answer: &Observation<'_>,
+        budget: &Budget,
+    ) {
+        let Some(limit) = bucket.limit.filter(|_| self.refill.is_found() || self.may_be_bucket(bucket, window)) else {
+            return;
+        };
+        if refused {
+            return self.refill.refused(limit, answer.sent, answer.at);
+        }
+        let configured = budget.limit(Source::Config).map(|limit| limit.rate.per_second());
+        self.refill.hear(&Report {
+            limit,
+            used,
+            served: answer.is_served(),
+            sent: answer.sent,
+            now: answer.at,
+            window,
+            ledger: &self.ledger,
+            configured,
+        });
     }
 
     /// Compares what an answer says with what was sent.
@@ -287,7 +335,7 @@ impl Quota {
             window: self.window_estimator.known(),
             began: self.window_estimator.began(),
             seen: self.window_estimator.seen(),
-            refills: self.window_estimator.refills() || bucket.refills,
+            refills: self.window_estimator.refills() || bucket.refills || self.refill.is_found(),
             requests: bucket.requests,
         };
         match self.trust.hear(&claim) {

@@ -59,8 +59,13 @@ impl Belief {
 
     /// The same, kept for at least `time` seconds before more is tried.
     pub(super) fn kept(mut self, time: f64) -> Self {
-        self.calm = self.calm.max(time);
+        self.keep(time);
         self
+    }
+
+    /// It is kept for at least `time` seconds before more is tried.
+    pub(super) fn keep(&mut self, time: f64) {
+        self.calm = self.calm.max(time);
     }
 
     /// The same if there may be more.

@@ -117,6 +117,11 @@ impl Crowd {
         self.start = AGAIN + f64::from(unanswered);
     }
 
+    /// The same at a pace that has so many `under_way`.
+    pub(super) fn start_with(&mut self, unanswered: u32, under_way: f64) {
+        self.start = self.start.max(f64::from(unanswered) + under_way);
+    }
+
     /// No more than the `unanswered` for the time being.
     pub(super) fn hold(&mut self, unanswered: u32) {
         self.start = self.start.min(f64::from(unanswered));

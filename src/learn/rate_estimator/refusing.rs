@@ -1,6 +1,6 @@
 //! What a refusal says, and for how long nothing leaves after it.
 
-use super::{AnsweredRequest, ApiRefusal, Cycle, RateEstimator, closing::Closing, seconds};
+use super::{AnsweredRequest, ApiRefusal, Cycle, RateEstimator, closing::Closing, reopening::KEPT, seconds};
 
 /// What a refusal says of the rate that is believed in.
 #[derive(Clone, Copy, Debug, Default)]
@@ -111,6 +111,9 @@ impl RateEstimator {
         if belief.is_rising() {
             if cycle.served >= 0.7 * belief.count && age < belief.span {
                 belief.holds(now);
+                if self.told_length.is_some() {
+                    belief.keep(KEPT);
+                }
                 return RefusalReading { window: true, ..RefusalReading::default() };
             }
             self.early = self.served < TOO_SOON && !self.early && self.noise.is_none();

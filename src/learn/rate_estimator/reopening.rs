@@ -23,7 +23,9 @@ struct Measured {
 
 /// For how long a rate that an API reported itself is not tried again; shorter if it reported it by a wait of a second,
 /// to which waits are rounded up.
-const KEPT: f64 = 600.0;
+pub(super) const KEPT: f64 = 600.0;
+/// A wait up to this, rounded up, may be none that the API has reckoned.
+const TEXT: f64 = 5.5;
 const BRIEFLY: f64 = 20.0;
 const SHORT: f64 = 2.0;
 /// Fewer in less than a moment are a bucket's last ones, and tell no window.
@@ -196,7 +198,9 @@ impl RateEstimator {
         let many = served >= SOME || length >= MOMENT;
         let sure = closing.window || told.is_some() || !falls && many && last > 0.6 * length && !closing.overload;
         let kept = asked.filter(|_| told.is_some()).map_or(0.0, |wait| if wait > SHORT { KEPT } else { BRIEFLY });
-        self.belief = Some(if sure {
+        // A short one may be a text that is the same always (Varnish has 5 s): that it is the window is tried once.
+        let tried = self.belief.is_none() && kept == KEPT && asked.is_some_and(|wait| wait <= TEXT);
+        self.belief = Some(if sure && !tried {
             Belief::of_window(rate, span, served, now).kept(kept)
         } else {
             // A wait that was asked for, or a first probe: only a lower bound is known.

@@ -157,6 +157,25 @@ def quart_rate_limiter(count, seconds):
     return app
 
 
+@kind(asgi)
+def quart(count, seconds):
+    from quart import Quart
+    from ratelimit import RateLimitException, limits
+
+    app = Quart(__name__)
+    hit = limits(calls=count, period=seconds)(lambda: None)
+
+    @app.get("/items")
+    async def items():
+        try:
+            hit()
+        except RateLimitException:
+            return "", 429
+        return DONE
+
+    return app
+
+
 # === libraries without a framework, in a server that answers 429 when they say no ===
 
 
@@ -178,6 +197,31 @@ def token_bucket(rate, capacity):
 
     limiter = package.Limiter(rate, capacity, package.MemoryStorage())
     return gate(lambda: limiter.consume("all"))
+
+
+@kind(aiohttp)
+def throttled(rate, burst):
+    """GCRA, and the fields that its documentation has for its results: the limit that they tell of is the burst."""
+    from math import ceil
+
+    from aiohttp import web
+    from throttled import RateLimiterType, Throttled, rate_limiter
+
+    quota = rate_limiter.per_sec(rate, burst=burst)
+    limiter = Throttled(key="all", using=RateLimiterType.GCRA.value, quota=quota)
+
+    async def items(_):
+        result = limiter.limit()
+        state = result.state
+        told = {"Limit": state.limit, "Remaining": state.remaining, "Reset": ceil(state.reset_after)}
+        headers = {f"X-RateLimit-{name}": str(value) for name, value in told.items()}
+        if result.limited:
+            headers["Retry-After"] = str(ceil(state.retry_after))
+        return web.json_response(DONE, status=429 if result.limited else 200, headers=headers)
+
+    app = web.Application()
+    app.router.add_get("/items", items)
+    return app
 
 
 @kind(aiohttp)
