@@ -19,7 +19,9 @@ NODE = PLACE / "node"
 GO = PLACE / "go" / "bucket"
 SITE_PACKAGES = Path(sysconfig.get_path("purelib", vars={"base": str(VENV)}))
 # Debian's packages.
-PROGRAMS = ["nginx", "haproxy", "varnishd", "npm", "go", "setpriv"]
+PROGRAMS = ["nginx", "haproxy", "npm", "setpriv"]
+# Those of single rows, by what serves them: only who measures these needs them.
+ROW_PROGRAMS = {"go": ("go", "golang-go golang-golang-x-time-dev"), "varnish": ("varnishd", "varnish varnish-modules")}
 # Debian has Go's packages as sources here.
 GOPATH = "/usr/share/gocode"
 
@@ -36,9 +38,18 @@ def bring():
     PLACE.mkdir(parents=True, exist_ok=True)
     install.once(VENV, [HERE / "requirements.txt"], install.python)
     install.once(NODE, [HERE / "package.json", HERE / "package-lock.json"], install.node)
-    install.once(GO.parent, [HERE / "servers" / "bucket.go"], go)
     program = str(VENV / "bin" / "python")
     os.execv(program, [program, *sys.argv])
+
+
+def for_rows(rows):
+    """Brings what single ones of `rows` need beyond that."""
+    kinds = {row.server[0] for row in rows}
+    for kind, (program, packages) in ROW_PROGRAMS.items():
+        if kind in kinds and not shutil.which(program):
+            sys.exit(f"error: {program} not found\nhint: apt-get install --no-install-recommends {packages}")
+    if "go" in kinds:
+        install.once(GO.parent, [HERE / "servers" / "bucket.go"], go)
 
 
 def go(folder, sources):

@@ -221,7 +221,6 @@ PYTHON = [
         PER_TEN,
         REFUSES,
     ),
-    Row("quart-ratelimit", "Quart and ratelimit", python("quart", count=100, seconds=10), PER_TEN, REFUSES),
     gcra(1, REFUSES),
     gcra(5, REFUSES, QUICK_REFUSES),
     gcra(20, REFUSES),

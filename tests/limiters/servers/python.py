@@ -157,25 +157,6 @@ def quart_rate_limiter(count, seconds):
     return app
 
 
-@kind(asgi)
-def quart(count, seconds):
-    from quart import Quart
-    from ratelimit import RateLimitException, limits
-
-    app = Quart(__name__)
-    hit = limits(calls=count, period=seconds)(lambda: None)
-
-    @app.get("/items")
-    async def items():
-        try:
-            hit()
-        except RateLimitException:
-            return "", 429
-        return DONE
-
-    return app
-
-
 # === libraries without a framework, in a server that answers 429 when they say no ===
 
 
