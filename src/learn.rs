@@ -244,7 +244,7 @@ impl Learned {
             self.blame_kind(&kind, &mut changes);
         }
         let served = hint.cause == Cause::None;
-        if !claims.limits.is_empty() && self.estimator.forget() {
+        if claims.renewed && self.estimator.forget() {
             budget.unlearn(Source::Estimated);
         }
         changes.extend(claims.limits.iter().map(|(limit, grounds)| LearnedChange::Limit(*limit, Box::new(*grounds))));

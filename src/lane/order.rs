@@ -7,7 +7,6 @@ mod backlog;
 mod bands;
 mod claim;
 mod fair;
-
 mod in_turn;
 mod queue;
 mod ranking;
@@ -19,5 +18,6 @@ mod tests;
 pub use backlog::{Ahead, Backlog, Contest, Meanwhile, Part, WaitingFlow, Waits};
 pub use claim::{Claim, ClientId, FlowId, Urgency, Weight};
 pub use in_turn::{InTurn, TurnOf, by_flow};
+pub(super) use queue::CREDIT;
 pub use queue::{Hold, Next, Queue, QueuePlace, Taken, TicketRules, Turn, WaitingStrand};
 pub(super) use slab::{Map, Slab};

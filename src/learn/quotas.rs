@@ -52,6 +52,8 @@ pub struct QuotaSnapshot {
 pub(super) struct Claims {
     /// The limits that are new.
     pub(super) limits: SmallVec<[(LimitSpec, Grounds); 1]>,
+    /// Whether what refusals have taught is older news than one of these.
+    pub(super) renewed: bool,
     /// Whether all of them are believed.
     pub(super) believed: bool,
     /// Whether a refusal is explained by a budget of which nothing is left, and that holds back what has to wait.
@@ -211,6 +213,7 @@ impl Quotas {
             let one = &mut self.budgets[index];
             told = told.and(Scope::only(one.id));
             let limit = one.hear(bucket, answer, refused, spend, budget);
+            claims.renewed |= limit.is_some() && !one.is_bucket();
             claims.limits.extend(limit.map(|limit| (limit, one.grounds(&limit))));
             claims.believed &= one.is_believed();
             claims.explains |= refused && one.explains(bucket);
@@ -291,7 +294,7 @@ impl Quotas {
         let mut gone = Scope::NONE;
         self.budgets.retain(|one| {
             let holds = one.gate.until().is_some() || one.left.is_current(now);
-            let known = holds || now.since(one.heard) < one.remembered().max(FORGOTTEN);
+            let known = holds || one.is_calm(now) || now.since(one.heard) < one.remembered().max(FORGOTTEN);
             if !known {
                 budget.unlearn(Source::Advertised(one.id));
                 gone = gone.and(Scope::only(one.id));

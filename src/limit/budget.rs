@@ -323,12 +323,12 @@ impl Budget {
     /// The API refused what was sent at `sent`: if no other sender can have used up the limit, the margin is too small.
     /// `tries` says that it was to find out whether a pause is over, `wait` what the API asks for.
     pub fn refused(&mut self, now: Instant, sent: Instant, tries: bool, wait: Option<Duration>) {
-        let Some(per) = self.limits.iter().map(|limit| limit.spec.rate.per).min() else { return };
-        if wait.is_some_and(|wait| wait >= per * 2) {
-            return; // No window of this length is over so late: it is another matter.
-        }
+        let windows = || self.limits.iter().map(|limit| limit.spec.rate.per);
+        let Some((per, longest)) = windows().min().zip(windows().max()) else { return };
+        // No window of ours is over so late: it is another matter.
+        let other = wait.is_some_and(|wait| wait >= longest * 2);
         // During the first window the API may still count what another process sent before this one began.
-        if sent.since(self.since) >= per {
+        if !other && sent.since(self.since) >= per {
             self.margin.refused(now, sent, per, tries);
         }
     }

@@ -67,8 +67,8 @@ impl Rate {
         f64::from(self.count.get()) / self.per.as_secs_f64()
     }
 
-    /// What a bucket of `burst` units that is filled at this rate allows in any window: as many in the time in which it is
-    /// filled. `None` if that is too long.
+    /// What a bucket of `burst` units that is filled at this rate certainly allows: as many in any window as long as it takes
+    /// to fill it, in whole milliseconds. `None` if that is too long.
     fn with_room_for(self, burst: NonZeroU32) -> Option<Self> {
         if burst <= self.count {
             return Some(self);

@@ -21,9 +21,8 @@ pub struct TurnOf<T> {
     pub item: T,
     /// The number of its flow.
     pub flow: u32,
-    /// By how many times the largest cost its turn may come earlier than all those costs say that come before: the order
-    /// in which requests leave keeps each client, and each flow of a client, within one largest cost of its share
-    /// ([`Fair`](super::fair::Fair)).
+    /// By how many times the largest cost its turn may come earlier than all those costs say that come before: each client,
+    /// and each flow of a client, is within one largest cost of its share, now and when its turn comes.
     pub leeway: f64,
 }
 
@@ -54,14 +53,17 @@ struct FlowTickets<I> {
     items: I,
 }
 
+/// A largest cost now, and one when its turn comes.
+const BOTH_ENDS: f64 = 2.0;
 /// A unit of cost, of which a weight of 65,535 leaves something.
 const UNIT: u64 = 1 << 16;
 
 // === impl InTurn ===
 
 impl<I: Iterator> InTurn<I> {
-    /// The order of what flows of one urgency have waiting; each has been given one sequence.
-    pub fn new(flows: impl IntoIterator<Item = (Claim, I)>) -> Self {
+    /// The order of what flows of one urgency have waiting; each has been given one sequence. Each client may be owed as
+    /// many turns as `owed`.
+    pub fn new(flows: impl IntoIterator<Item = (Claim, I)>, owed: f64) -> Self {
         let (mut clients, mut ids) = (Shares::default(), Map::<ClientId, usize>::default());
         for (number, (claim, items)) in flows.into_iter().enumerate() {
             let id = *ids
@@ -70,10 +72,15 @@ impl<I: Iterator> InTurn<I> {
             let flow = FlowTickets { number: number as u32, leeway: 0.0, items };
             clients.members[id].1.join(claim.flow_weight.get(), flow);
         }
+        let alone = clients.members.len() < 2;
         for (weight, flows) in &mut clients.members {
+            // One alone is in time.
             let client = clients.weights as f64 / *weight as f64;
+            let among_clients = if alone { 0.0 } else { client * (BOTH_ENDS + owed) };
+            let few = flows.members.len() < 2;
             for (weight, flow) in &mut flows.members {
-                flow.leeway = client * (1.0 + flows.weights as f64 / *weight as f64);
+                let among_flows = if few { 0.0 } else { client * BOTH_ENDS * flows.weights as f64 / *weight as f64 };
+                flow.leeway = among_clients + among_flows;
             }
         }
         Self { clients }
@@ -139,7 +146,7 @@ impl<M: Sequence> Sequence for Shares<M> {
         let Some(mut first) = self.order.peek_mut() else { return };
         let Reverse((received, number)) = &mut *first;
         let (weight, member) = &mut self.members[*number];
-        *received += cost * UNIT / *weight;
+        *received = received.saturating_add(cost.saturating_mul(UNIT) / *weight);
         member.served(cost);
     }
 }
@@ -172,7 +179,7 @@ mod tests {
 
     /// The names of the first `count`, of which those that `skips` names have no turn.
     fn first(flows: Vec<(Claim, Vec<&'static str>)>, count: usize, skips: &str) -> Vec<&'static str> {
-        let mut in_turn = InTurn::new(flows.into_iter().map(|(claim, items)| (claim, items.into_iter())));
+        let mut in_turn = InTurn::new(flows.into_iter().map(|(claim, items)| (claim, items.into_iter())), 0.0);
         let mut names = Vec::new();
         while names.len() < count
             && let Some(next) = in_turn.next()
@@ -206,11 +213,11 @@ mod tests {
     }
 
     #[test]
-    fn one_of_two_clients_with_two_flows_may_be_four_turns_and_two_early() {
+    fn one_of_two_clients_may_be_four_turns_early_and_one_of_its_two_flows_eight_more() {
         let flows = vec![(claim(1, 1, 1), vec![()]), (claim(1, 2, 1), vec![()]), (claim(2, 1, 1), vec![()])];
-        let mut in_turn = InTurn::new(flows.into_iter().map(|(claim, items)| (claim, items.into_iter())));
+        let mut in_turn = InTurn::new(flows.into_iter().map(|(claim, items)| (claim, items.into_iter())), 0.0);
         let leeways: Vec<_> = std::iter::from_fn(|| in_turn.next().map(|next| next.leeway)).collect();
-        // Of a client: two clients share. Of a flow of the first one: its share is a quarter.
-        assert_eq!(leeways, [2.0 + 4.0, 2.0 + 4.0, 2.0 + 2.0]);
+        // A client has half of the turns, and a flow of the first one a quarter: one of its own is two, and four.
+        assert_eq!(leeways, [4.0 + 8.0, 4.0 + 8.0, 4.0]);
     }
 }

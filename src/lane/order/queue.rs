@@ -135,7 +135,7 @@ const NONE: u32 = u32::MAX;
 /// How many turns of the front a client, or a flow, is owed at most that waited elsewhere. One that waits for tokens behind
 /// others gets the slots of that time together, once tokens have come: with one turn it would get a third of its share beside
 /// those who take none (docs/decisions/queue.md).
-const CREDIT: u8 = 8;
+pub(in crate::lane) const CREDIT: u8 = 8;
 /// Keys of tickets that have never been sent are larger than those of others.
 const NEW: u64 = 1 << 63;
 /// For how many tickets memory is kept when none waits any more.

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     clock::Instant,
     lane::{
-        order::{InTurn, Map, QueuePlace, TurnOf, WaitingStrand},
+        order::{CREDIT, InTurn, Map, QueuePlace, TurnOf, WaitingStrand},
         request::Refusal,
     },
     learn::RouteKey,
@@ -29,7 +29,7 @@ pub(super) struct Lateness {
     looked: Option<Instant>,
 }
 
-/// The last one of a line for which it was projected when it leaves.
+/// The last one of a flow in a line for which it was projected when it leaves.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     before: u64,
@@ -93,12 +93,14 @@ impl<T> State<T> {
         for WaitingStrand { alike, claim, tickets } in queue.strands() {
             groups.entry((alike, claim.urgency.get())).or_default().push((claim, tickets));
         }
+        // Whoever waited for something else comes back to what all share with turns that it is owed.
+        let owed = if groups.len() > 1 { f64::from(CREDIT) } else { 0.0 };
         let mut late = Vec::new();
         for strands in groups.into_values() {
             // What pauses by itself is not in the way of others until its pause is over.
             let (mut of_all, mut of_flows) = (Map::<_, u64>::default(), Map::<_, u64>::default());
-            let (mut looks, mut largest) = (Map::<LineKey, Look>::default(), 0);
-            let mut in_turn = InTurn::new(strands);
+            let (mut looks, mut largest) = (Map::<(LineKey, u32), Look>::default(), 0);
+            let mut in_turn = InTurn::new(strands, owed);
             while let Some(TurnOf { item: (place, cost, ticket), flow, leeway }) = in_turn.next() {
                 // It may stand in a line yet that knows nothing of a budget that has just been reported.
                 let line = line_of(learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref());
@@ -111,7 +113,7 @@ impl<T> State<T> {
                 let of_others = if shared { of_all.saturating_sub((leeway * f64::from(largest)) as u64) } else { 0 };
                 let before = of_others.max(*of_flow);
                 // What costs more, or has more before it, is not earlier. With an eighth more before it, it is not much later.
-                let known = looks.get(&line).filter(|look| before >= look.before && requests >= look.cost);
+                let known = looks.get(&(line, flow)).filter(|look| before >= look.before && requests >= look.cost);
                 let known = known.filter(|look| {
                     let (wait, patience) = (look.at.since(now), ticket.deadline.since(now));
                     wait > patience || before <= look.before + look.before / 8 && wait + wait / 8 <= patience
@@ -125,7 +127,7 @@ impl<T> State<T> {
                         if let Some(drawn) = &ticket.drawn {
                             at = at.max(narrow.project_least(drawn, now, from, |_, _| before));
                         }
-                        looks.insert(line, Look { before, cost: requests, at });
+                        looks.insert((line, flow), Look { before, cost: requests, at });
                         at
                     }
                 };

@@ -199,7 +199,18 @@ impl Quota {
         }
         let born = born(self.id);
         (self.ledger, self.newest, self.unanswered) = (born.ledger, born.newest, born.unanswered);
+        self.refill = Refill::default();
         self.woken += 1;
+    }
+
+    /// Whether it is a bucket that reports its depth, of which each rate that is tried is news.
+    pub(super) fn is_bucket(&self) -> bool {
+        self.refill.is_found()
+    }
+
+    /// Whether it is kept because it has been tried in vain whether it is a bucket.
+    pub(super) fn is_calm(&self, now: Instant) -> bool {
+        self.refill.is_calm(now)
     }
 
     /// For how long it is remembered without a word: what speaks only when it refuses does so seldom.
@@ -305,9 +316,14 @@ impl Quota {
             return;
         };
         if refused {
-            return self.refill.refused(limit, answer.sent, answer.at);
+            // With some left it was another limit that refused.
+            if bucket.remaining.is_none_or(|left| left < 1.0) {
+                self.refill.refused(limit, answer.sent, answer.at);
+            }
+            return;
         }
-        let configured = budget.limit(Source::Config).map(|limit| limit.rate.per_second());
+        let rates = budget.rates(Unit::REQUESTS);
+        let configured = rates.iter().filter(|(of, _)| *of == Source::Config).map(|(_, rate)| *rate).reduce(f64::min);
         self.refill.hear(&Report {
             limit,
             used,

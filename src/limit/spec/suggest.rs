@@ -34,9 +34,8 @@ pub(in crate::limit) fn suggest(text: &str) -> String {
     if let Some(several) = several(text) {
         return format!("write \"{several}\": commas stand between limits");
     }
-    let Some((count, rest)) = number(text).filter(|(count, _)| *count > 0.0) else {
-        return "write \"500/min\", \"10/s\", \"1/120s\", each optionally followed by \" burst 20\" or \" strict\""
-            .to_owned();
+    let Some((count, rest)) = number(text).filter(|(count, _)| *count >= 0.001 && *count < 1e9) else {
+        return generic();
     };
     let rate = RATES.iter().find(|(short, _)| rest.trim().eq_ignore_ascii_case(short));
     if let Some((_, window)) = rate {
@@ -55,14 +54,19 @@ pub(in crate::limit) fn suggest(text: &str) -> String {
         // As in "1 per 2s".
         Some(window) => {
             let windows = number(rest).filter(|(windows, after)| windows.fract() == 0.0 && follows(after, window));
-            let windows = windows.map_or(1, |(windows, _)| windows as u64);
+            let windows = windows.map_or(1, |(windows, _)| windows as u64).clamp(1, 1_000_000);
             format!("write \"{}\"", whole(count, &unit, windows, window))
         }
+        None if count < 1.0 => generic(),
         None => {
             let forms = ["s", "min", "h", "d", "month"].map(|window| format!("\"{}{unit}/{window}\"", count as u64));
             format!("write {} or {}", forms[..4].join(", "), forms[4])
         }
     }
+}
+
+fn generic() -> String {
+    "write \"500/min\", \"10/s\", \"1/120s\", each optionally followed by \" burst 20\" or \" strict\"".to_owned()
 }
 
 /// Limits that something else stands between than commas: `10/s;500/min`, `10/s and 500/min`, `10/s 500/min`.
@@ -75,8 +79,8 @@ fn several(text: &str) -> Option<String> {
 
 /// `count` in so many windows; a number that is not whole in more of them: 1.5/s are 3/2s.
 fn whole(count: f64, unit: &str, windows: u64, window: &str) -> String {
-    let times = [1_u64, 2, 3, 4, 5, 6, 8, 10, 20, 50, 60, 100, 1000].into_iter();
-    let times = times.clone().find(|times| (count * *times as f64).fract() < 1e-9).unwrap_or(1);
+    let times = [1_u64, 2, 3, 4, 5, 6, 8, 10, 20, 50, 60, 100, 1000];
+    let times = times.into_iter().find(|times| (count * *times as f64).fract() < 1e-9).unwrap_or(1000);
     match times * windows {
         1 => format!("{}{unit}/{window}", count as u64),
         windows => format!("{}{unit}/{windows}{window}", (count * times as f64) as u64),
@@ -171,7 +175,7 @@ mod tests {
         for text in ["unlimited", "None", "0"] {
             assert!(suggest(text).starts_with("leave the limit out"), "{text}");
         }
-        for text in ["", "many", "0 a minute"] {
+        for text in ["", "many", "0 a minute", "0.5", "0.0001/s", "1e12/s"] {
             assert!(suggest(text).starts_with("write \"500/min\", "), "{text}");
         }
     }

@@ -38,7 +38,7 @@ pub(super) fn in_turn<T>(mut late: Vec<Taken<WaitingRequest<T>>>) -> Vec<Taken<W
     while let Some(urgency) = late.peek().map(|one| one.claim.urgency) {
         let band = std::iter::from_fn(|| late.next_if(|one| one.claim.urgency == urgency));
         let mut in_turn =
-            InTurn::new(by_flow(band.map(|one| (one.claim, one))).map(|(claim, of)| (claim, of.into_iter())));
+            InTurn::new(by_flow(band.map(|one| (one.claim, one))).map(|(claim, of)| (claim, of.into_iter())), 0.0);
         while let Some(TurnOf { item, .. }) = in_turn.next() {
             in_turn.served(item.cost.requests().into());
             ordered.push(item);

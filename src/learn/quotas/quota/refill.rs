@@ -40,7 +40,7 @@ struct Pace {
     /// What has held, and what was too much.
     low: f64,
     high: Option<f64>,
-    /// What is configured: faster it is not tried, nor soon again.
+    /// What is configured now: faster it is not tried, nor soon again.
     most: Option<f64>,
     /// What the fields read like.
     told: f64,
@@ -96,6 +96,8 @@ const BELOW: f64 = 0.98;
 const LONG: f64 = 0.25;
 /// So many measure what comes back.
 const MANY: f64 = 16.0;
+/// Fewer lower a rate that has held to this share at most.
+const FEW_TELL: f64 = 0.8;
 /// Slower by so much a bucket fills again.
 const FILLING: f64 = 0.75;
 /// A rate that is used so little does not grow.
@@ -112,6 +114,11 @@ impl Refill {
         matches!(self.phase, Phase::Found(_))
     }
 
+    /// Whether it is known to be a window, which is not to be asked again soon.
+    pub(super) fn is_calm(&self, now: Instant) -> bool {
+        self.calm_until.is_some_and(|until| now < until)
+    }
+
     /// In what time as many come back as fit into it, if it is a bucket.
     pub(super) fn window(&self, limit: f64) -> Option<Duration> {
         let Phase::Found(Pace { rate, .. }) = self.phase else { return None };
@@ -120,13 +127,14 @@ impl Refill {
 
     /// An answer reports it.
     pub(super) fn hear(&mut self, report: &Report<'_>) {
+        let calm = self.is_calm(report.now);
         match &mut self.phase {
             Phase::Found(pace) => {
                 if !pace.hear(report) {
                     (self.phase, self.calm_until) = (Phase::Unknown, Some(report.now + LONGEST));
                 }
             }
-            _ if self.calm_until.is_some_and(|until| report.now < until) => {}
+            _ if calm => {}
             _ => self.look(report),
         }
     }
@@ -139,10 +147,6 @@ impl Refill {
             self.phase = Phase::Unknown;
             return;
         }
-        if report.configured.is_some_and(|rate| rate > told * CLOSE) {
-            // What is configured holds until the count of what is left says otherwise.
-            return self.find(told, report.configured, report);
-        }
         let in_window = ledger.up_to(sent) - ledger.up_to(sent - window).min(ledger.up_to(sent));
         let (since, most, fewest, answers) = match self.phase {
             Phase::Full { since, used, sent, answers } => (since, used, sent, answers),
@@ -154,18 +158,18 @@ impl Refill {
         if most > FULL && !one || most * 2.0 > fewest as f64 && !one {
             self.phase = Phase::Full { since: sent, used: 0.0, sent: u64::MAX, answers: 0 };
         } else if sent.since(since) >= window.mul_f64(WINDOWS) && (answers >= ANSWERS || one) {
-            self.find(told, None, report);
+            self.find(told, report);
         } else {
             self.phase = Phase::Full { since, used: most, sent: fewest, answers };
         }
     }
 
-    fn find(&mut self, told: f64, configured: Option<f64>, report: &Report<'_>) {
+    fn find(&mut self, told: f64, report: &Report<'_>) {
         self.phase = Phase::Found(Pace {
-            rate: configured.unwrap_or(told * 2.0),
+            rate: (told * 2.0).min(report.configured.unwrap_or(f64::INFINITY)),
             low: told,
             high: None,
-            most: configured,
+            most: report.configured,
             told,
             since: report.now,
             served: 0.0,
@@ -190,6 +194,7 @@ impl Pace {
     /// An answer reports what is used. Says whether it may still be a bucket.
     fn hear(&mut self, report: &Report<'_>) -> bool {
         let &Report { limit, used, served, sent, now, ledger, .. } = report;
+        self.most = report.configured;
         if !served || sent < self.from.at {
             return true;
         }
@@ -215,6 +220,10 @@ impl Pace {
         }
         let holds = self.served >= f64::max(HOLDS, if self.high.is_none() { 1.0 } else { 2.0 } * limit);
         let in_use = self.served >= IN_USE * self.rate * sent.since(self.since).as_secs_f64();
+        if holds && !in_use {
+            // Nobody wanted more for a while: that is no part of how much is wanted now.
+            (self.since, self.served) = (sent, 0.0);
+        }
         if used > FULL || self.rate >= self.low && !(holds && in_use) {
             return true;
         }
@@ -245,7 +254,13 @@ impl Pace {
             // Next to nothing comes back: that is a window.
             return false;
         }
-        let least = if self.rate > self.low { self.low } else { self.told };
+        // What has held before is not overturned by a few that came bunched.
+        let least = match back {
+            _ if self.rate > self.low => self.low,
+            Some(_) if count >= MANY => self.told,
+            Some(_) => self.told.max(self.low * FEW_TELL),
+            None => self.told.max(self.low * (BELOW - 0.01)),
+        };
         let low = back.map_or(least, |back| least.max(back * BELOW));
         let high = back.filter(|_| count >= MANY).map_or(self.rate, |back| back * CLOSE);
         self.keep(low, high, now);
