@@ -55,6 +55,11 @@ impl Learned {
         gate.max(self.told.opens(now, scope))
     }
 
+    /// Whether what the API reports may soon turn out to be more than it reads like.
+    pub fn may_allow_more(&self, now: Instant) -> bool {
+        self.told.is_new(now)
+    }
+
     /// The API has asked another member of the fleet for this pause.
     pub fn told_of_pause(&mut self, now: Instant, pause: &AskedPause) -> Changes {
         let AskedPause { budget, until, cause } = pause;

@@ -289,6 +289,11 @@ impl Quotas {
         Some(self.budgets.len() - 1)
     }
 
+    /// Whether what is reported may soon turn out to be more.
+    pub(super) fn is_new(&self, now: Instant) -> bool {
+        self.budgets.iter().any(|one| one.is_new(now))
+    }
+
     /// Forgets what was not heard of for long.
     pub(super) fn forget(&mut self, now: Instant, budget: &mut Budget) {
         let mut gone = Scope::NONE;

@@ -174,6 +174,7 @@ impl FromStr for LimitSpec {
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let text = text.trim();
         let (unit, rate) = split_unit(text)?;
+        let rate = closed_up(&rate);
         let mut words = rate.split_whitespace();
         let mut spec: Self = words
             .next()
@@ -191,6 +192,9 @@ impl FromStr for LimitSpec {
         while let Some(word) = words.next() {
             match word {
                 "strict" => spec.strict = true,
+                "burst" if spec.burst.is_some() => {
+                    return Err(wrong("write one burst, as in \"10/s burst 20\"".into()));
+                }
                 "burst" => {
                     let burst = parse_count(words.next().unwrap_or_default())
                         .map_err(|_| wrong(format!("write how many, as in \"{} burst 20\"", spec.rate)))?;
@@ -247,6 +251,16 @@ pub(super) fn split_unit(text: &str) -> Result<(Unit, Cow<'_, str>), SpecError> 
     }
 }
 
+/// `600 / 15 min` without the spaces within the rate.
+fn closed_up(rate: &str) -> String {
+    let Some((count, rest)) = rate.split_once('/') else { return rate.to_owned() };
+    let rest = rest.trim_start();
+    let (number, after) = rest.split_at(rest.bytes().take_while(u8::is_ascii_digit).count());
+    let word = after.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
+    let is_window = !number.is_empty() && UNITS.iter().any(|(names, _)| names.contains(&word.as_str()));
+    format!("{}/{number}{}", count.trim_end(), if is_window { after.trim_start() } else { after })
+}
+
 pub(super) fn parse_count(text: &str) -> Result<NonZeroU32, String> {
     let text = text.trim().replace('_', "");
     match text.parse::<u32>() {
@@ -287,6 +301,9 @@ mod tests {
             let rate: Rate = text.parse().unwrap();
             assert_eq!((rate.count.get(), rate.per.as_secs()), (count, secs), "{text}");
         }
+        for (text, limit) in [("600/15 min", "600/900s"), ("100 / 10 s burst 5 strict", "100/10s burst 5 strict")] {
+            assert_eq!(text.parse::<LimitSpec>().unwrap().to_string(), limit, "{text}");
+        }
         let list: Limits = "10/s burst 3,500/min strict, in-flight 20".parse().unwrap();
         assert_eq!(list.to_string(), "10/s burst 3, 500/min strict, in-flight 20");
     }
@@ -315,6 +332,8 @@ mod tests {
         assert_eq!(hint("90k tokens/min"), "write \"90000 tokens/min\"");
         assert_eq!("10/s burst 3,500/min".parse::<Limits>().unwrap().limits.len(), 2);
         assert!(hint("10/s burst").contains("burst 20"));
+        assert!(hint("10/s burst 20 burst 5").contains("one burst"));
+        assert_eq!(hint("10/s, burst 20"), "write it behind its limit, as in \"10/s burst 20\"");
         assert!(hint("5000000000/s").contains("4294967295"));
         assert!(hint("in-flight many").contains("in-flight 20"));
         assert_eq!(hint("in-flight: 5"), "write \"in-flight 5\"");

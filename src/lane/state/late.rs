@@ -72,10 +72,21 @@ impl<T> State<T> {
         if !delayed || looked.is_some_and(|looked| looked + LOOKS > now) {
             return;
         }
-        self.lateness = Lateness { delayed: false, looked: Some(now) };
+        // While it is being found out how much the API allows, nobody is certainly late.
+        let unknown = self.learned.may_allow_more(now);
+        self.lateness = Lateness { delayed: unknown, looked: Some(now) };
+        if unknown {
+            return;
+        }
         let waiting = self.queue.len();
         let late: Vec<_> = self.late(now).into_iter().filter_map(|place| self.take_out(place)).collect();
+        if late.is_empty() {
+            return;
+        }
+        // What has just been reported counts for those that stay as well.
+        self.sort_lines(now);
         for LateRequest { ticket, turn } in self.turns_of(now, in_turn(late)) {
+            let turn = turn.max(ticket.deadline);
             let (wait, patience) = (turn.since(ticket.since), ticket.deadline.since(ticket.since));
             // One that asks again then has its slot when it would have had it here.
             let retry_after = turn.since(now).saturating_sub(patience).max(Duration::from_millis(1));

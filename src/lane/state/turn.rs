@@ -105,6 +105,15 @@ impl<T> State<T> {
         if at > now { at } else { self.budget.asks_for_room_at(now) }
     }
 
+    /// Puts all tickets into the lines in which they belong, if that may have changed. O(waiting).
+    pub(super) fn sort_lines(&mut self, now: Instant) {
+        let version = Some(self.learned.scopes_version());
+        if self.sorted.version != version {
+            self.queue.sort(|ticket| line_of(&self.learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref()));
+            self.sorted = Sorted { at: now, version };
+        }
+    }
+
     /// Whose turn it is, or will be. Late binding: only when a slot has matured is the ticket chosen that gets it. Moves up
     /// to `moves` tickets that have come to the front of a line in which they do not belong, and takes that off.
     pub(super) fn next(&mut self, now: Instant, moves: &mut usize) -> Next<LineKey> {
@@ -119,9 +128,8 @@ impl<T> State<T> {
             return Next::At(until);
         }
         let version = Some(self.learned.scopes_version());
-        if self.sorted.version != version && self.sorted.at + SORTING <= now {
-            self.queue.sort(|ticket| line_of(&self.learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref()));
-            self.sorted = Sorted { at: now, version };
+        if self.sorted.at + SORTING <= now {
+            self.sort_lines(now);
         }
         if std::mem::take(&mut self.rechecks) {
             self.queue.recheck();

@@ -208,6 +208,11 @@ impl Quota {
         self.refill.is_found()
     }
 
+    /// Whether what it allows may soon turn out to be more.
+    pub(super) fn is_new(&self, now: Instant) -> bool {
+        self.refill.is_new(now)
+    }
+
     /// Whether it is kept because it has been tried in vain whether it is a bucket.
     pub(super) fn is_calm(&self, now: Instant) -> bool {
         self.refill.is_calm(now)

@@ -20,6 +20,8 @@ pub(super) struct Belief {
     cuts: u32,
     /// The rate, and how many were served between two refusals, when these cuts began.
     series: (f64, f64),
+    /// The fewest and the most that were served between two refusals since then.
+    between: (f64, f64),
     /// What was delivered lately: when, and how many a second.
     best: VecDeque<(f64, f64)>,
     episode: Option<(f64, f64)>,
@@ -170,13 +172,17 @@ impl Belief {
         let floor = self.best.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
         let lower = (rate * (1.0 - cut)).max(floor.min(rate));
         if self.cuts <= 1 {
-            self.series = (rate, served);
+            (self.series, self.between) = ((rate, served), (served, served));
         }
+        self.between = (self.between.0.min(served), self.between.1.max(served));
+        // Chance is irregular: four times as many, or one more, are one in a hundred. A window of the clock is not.
+        let regular = self.between.0 >= 3.0 && self.between.1 - self.between.0 <= 1.0;
         let in_vain = self.cuts >= 3
             && self.span <= 5.0
             && lower < 0.6 * self.series.0
             && served < 1.5 * self.series.1.max(4.0)
             && served < 20.0
+            && !regular
             && refusals < MOST_NOISE;
         if in_vain {
             self.rising = Some(Rising { rate: self.series.0, served: 0.0, most: f64::INFINITY });

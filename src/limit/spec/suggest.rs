@@ -31,6 +31,27 @@ pub(in crate::limit) fn suggest(text: &str) -> String {
     if NO_LIMIT.contains(&text.trim().to_ascii_lowercase().as_str()) {
         return "leave the limit out: then only what the API says and refuses counts".to_owned();
     }
+    let lower = text.to_ascii_lowercase();
+    if let Some(at) = lower.find("burst") {
+        // "10/s with burst=20".
+        let (limit, burst) = (text[..at].trim_end_matches(|c: char| !c.is_ascii_alphanumeric()), number(&text[at..]));
+        let limit = limit.strip_suffix("with").unwrap_or(limit).trim_end();
+        let Some((burst, _)) = burst.filter(|(burst, _)| *burst >= 1.0) else { return generic() };
+        if limit.is_empty() {
+            return "write it behind its limit, as in \"10/s burst 20\"".to_owned();
+        }
+        let limit = match limit.parse::<Rate>() {
+            Ok(_) => limit.to_owned(),
+            Err(_) => suggest(limit).split('"').nth(1).unwrap_or("10/s").to_owned(),
+        };
+        return format!("write \"{limit} burst {}\"", burst as u64);
+    }
+    if let Some((limit, most)) = ["in-flight", "inflight"].into_iter().find_map(|word| lower.split_once(word))
+        && limit.trim().parse::<Rate>().is_ok()
+        && let Some((most, _)) = number(most).filter(|(most, _)| *most >= 1.0)
+    {
+        return format!("write \"{},in-flight {}\": commas stand between limits", limit.trim(), most as u64);
+    }
     if let Some(several) = several(text) {
         return format!("write \"{several}\": commas stand between limits");
     }
@@ -53,8 +74,11 @@ pub(in crate::limit) fn suggest(text: &str) -> String {
     match window {
         // As in "1 per 2s".
         Some(window) => {
-            let windows = number(rest).filter(|(windows, after)| windows.fract() == 0.0 && follows(after, window));
-            let windows = windows.map_or(1, |(windows, _)| windows as u64).clamp(1, 1_000_000);
+            let windows = number(rest).filter(|(_, after)| follows(after, window)).map_or(1.0, |(windows, _)| windows);
+            if windows.fract() != 0.0 || !(1.0..1e6).contains(&windows) {
+                return generic();
+            }
+            let windows = windows as u64;
             format!("write \"{}\"", whole(count, &unit, windows, window))
         }
         None if count < 1.0 => generic(),
@@ -107,7 +131,8 @@ pub(in crate::limit) fn suggest_in_flight(text: &str) -> Option<String> {
 
 /// The first number in `text`, as people write them (`90000`, `90,000`, `90k`, `1.5M`, `1e6`), and what follows it.
 fn number(text: &str) -> Option<(f64, &str)> {
-    let from = &text[text.find(|c: char| c.is_ascii_digit())?..];
+    let digit = text.find(|c: char| c.is_ascii_digit())?;
+    let from = &text[if text[..digit].ends_with('.') { digit - 1 } else { digit }..];
     let mut end = from.find(|c: char| !matches!(c, '0'..='9' | ',' | '_' | '.')).unwrap_or(from.len());
     // A power of ten belongs to it.
     let power = from[end..].strip_prefix(['e', 'E']).map(|power| power.bytes().take_while(u8::is_ascii_digit).count());
@@ -144,6 +169,11 @@ mod tests {
             ("600 RPM", "\"600/min\""),
             ("1.5/s", "\"3/2s\""),
             ("0.5/s", "\"1/2s\""),
+            (".5/s", "\"1/2s\""),
+            ("10/s with burst=20", "\"10/s burst 20\""),
+            ("10/s burst20", "\"10/s burst 20\""),
+            ("2 per minute burst 4", "\"2/min burst 4\""),
+            ("20/s in-flight 5", "\"20/s,in-flight 5\": commas stand between limits"),
             ("2.5 rps", "\"5/2s\""),
             ("1 per 2s", "\"1/2s\""),
             ("100 every 30 seconds", "\"100/30s\""),
@@ -175,7 +205,7 @@ mod tests {
         for text in ["unlimited", "None", "0"] {
             assert!(suggest(text).starts_with("leave the limit out"), "{text}");
         }
-        for text in ["", "many", "0 a minute", "0.5", "0.0001/s", "1e12/s"] {
+        for text in ["", "many", "0 a minute", "0.5", "0.0001/s", "1e12/s", "1/2.5s", "1 per 0s"] {
             assert!(suggest(text).starts_with("write \"500/min\", "), "{text}");
         }
     }

@@ -17,6 +17,7 @@ mod world;
 
 use self::{
     clients::{Andante, Careful, Client},
+    limiter::Limiter,
     world::{Outcome, World},
 };
 use super::MORNING;
@@ -75,6 +76,18 @@ fn the_worst_of_a_thousand_are_used_so_well_at_least() {
         let world = random::world(seed);
         let (outcome, note, _) = compare(&world, seed);
         assert!(outcome.middle >= share, "{}: {:.3} of what is allowed; {note}", world.name, outcome.middle);
+    }
+}
+
+/// It serves five in each second of the clock, whatever the rate is, and andante begins somewhere in one. That is no chance.
+#[test]
+fn seconds_of_a_clock_are_not_taken_for_chance() {
+    for phase in 1..=9_u64 {
+        let limiter = Limiter::aligned_at(5.0, 1.0, phase as f64 / 10.0);
+        let world = World { latency: 0.002, jitter: 0.0003, work: 0.0005, ..World::new("clock", [limiter]) };
+        let (outcome, note, _) = compare(&World { lasts: 60.0, ..world }, phase);
+        println!("{phase}: share {:.3} late {:.3} stall {:.1}", outcome.share, late(&outcome), outcome.stall);
+        assert!(outcome.share >= 0.9 && late(&outcome) <= 5.0, "{phase}: {outcome:?}; {note}");
     }
 }
 

@@ -18,6 +18,10 @@ pub(super) struct Refill {
     phase: Phase,
     /// It is not asked again before, because it is a window.
     calm_until: Option<Instant>,
+    /// More than a window's has held once.
+    proved: bool,
+    /// When it was first asked.
+    begun: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -114,6 +118,11 @@ impl Refill {
         matches!(self.phase, Phase::Found(_))
     }
 
+    /// Whether it was asked for the first time just now: a window as slow as the fields say may still be a bucket.
+    pub(super) fn is_new(&self, now: Instant) -> bool {
+        self.begun.is_some_and(|begun| now.since(begun) < KEPT)
+    }
+
     /// Whether it is known to be a window, which is not to be asked again soon.
     pub(super) fn is_calm(&self, now: Instant) -> bool {
         self.calm_until.is_some_and(|until| now < until)
@@ -127,11 +136,14 @@ impl Refill {
 
     /// An answer reports it.
     pub(super) fn hear(&mut self, report: &Report<'_>) {
+        self.begun.get_or_insert(report.now);
         let calm = self.is_calm(report.now);
         match &mut self.phase {
             Phase::Found(pace) => {
-                if !pace.hear(report) {
-                    (self.phase, self.calm_until) = (Phase::Unknown, Some(report.now + LONGEST));
+                let is_bucket = pace.hear(report);
+                self.proved |= pace.low > pace.told * CLOSE;
+                if !is_bucket {
+                    self.is_window(report.now);
                 }
             }
             _ if calm => {}
@@ -183,8 +195,13 @@ impl Refill {
     pub(super) fn refused(&mut self, limit: f64, sent: Instant, now: Instant) {
         let Phase::Found(pace) = &mut self.phase else { return };
         if !pace.refused(limit, sent, now) {
-            (self.phase, self.calm_until) = (Phase::Unknown, Some(now + LONGEST));
+            self.is_window(now);
         }
+    }
+
+    /// It is a window, as far as is known. Where a bucket was proved, others may have drained it.
+    fn is_window(&mut self, now: Instant) {
+        (self.phase, self.calm_until) = (Phase::Unknown, Some(now + if self.proved { KEPT } else { LONGEST }));
     }
 }
 

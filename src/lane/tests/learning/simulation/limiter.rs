@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug)]
 pub(super) enum Limiter {
     /// `limit` in a window that begins with its first request, or on the wall clock's multiples of its length.
-    Fixed { limit: f64, window: f64, aligned: bool, since: f64, count: f64 },
+    Fixed { limit: f64, window: f64, aligned: Option<f64>, since: f64, count: f64 },
     /// `limit` in any window: the times of all that were accepted are kept.
     Log { limit: f64, window: f64, accepted: VecDeque<f64> },
     /// The counts of this window and the last one, weighted by how far this one has come.
@@ -37,11 +37,16 @@ pub(super) struct Look {
 
 impl Limiter {
     pub(super) fn fixed(limit: f64, window: f64) -> Self {
-        Self::Fixed { limit, window, aligned: false, since: f64::NEG_INFINITY, count: 0.0 }
+        Self::Fixed { limit, window, aligned: None, since: f64::NEG_INFINITY, count: 0.0 }
     }
 
     pub(super) fn aligned(limit: f64, window: f64) -> Self {
-        Self::Fixed { limit, window, aligned: true, since: f64::NEG_INFINITY, count: 0.0 }
+        Self::aligned_at(limit, window, 0.0)
+    }
+
+    /// Windows that begin so many seconds after full ones.
+    pub(super) fn aligned_at(limit: f64, window: f64, phase: f64) -> Self {
+        Self::Fixed { limit, window, aligned: Some(phase), since: f64::NEG_INFINITY, count: 0.0 }
     }
 
     pub(super) fn log(limit: f64, window: f64) -> Self {
@@ -114,7 +119,7 @@ impl Limiter {
         match self {
             Self::Fixed { limit, window, aligned, since, count } => {
                 if now >= *since + *window {
-                    *since = if *aligned { (now / *window).floor() * *window } else { now };
+                    *since = aligned.map_or(now, |phase| ((now - phase) / *window).floor() * *window + phase);
                     *count = 0.0;
                 }
                 let accepted = *count < *limit;
