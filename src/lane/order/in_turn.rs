@@ -87,7 +87,7 @@ impl<I: Iterator> InTurn<I> {
     }
 
     /// Whose turn is next.
-    pub fn next(&mut self) -> Option<TurnOf<I::Item>> {
+    pub fn next_turn(&mut self) -> Option<TurnOf<I::Item>> {
         self.clients.next()
     }
 
@@ -182,7 +182,7 @@ mod tests {
         let mut in_turn = InTurn::new(flows.into_iter().map(|(claim, items)| (claim, items.into_iter())), 0.0);
         let mut names = Vec::new();
         while names.len() < count
-            && let Some(next) = in_turn.next()
+            && let Some(next) = in_turn.next_turn()
         {
             if !skips.contains(next.item) {
                 in_turn.served(1);
@@ -216,7 +216,7 @@ mod tests {
     fn one_of_two_clients_may_be_four_turns_early_and_one_of_its_two_flows_eight_more() {
         let flows = vec![(claim(1, 1, 1), vec![()]), (claim(1, 2, 1), vec![()]), (claim(2, 1, 1), vec![()])];
         let mut in_turn = InTurn::new(flows.into_iter().map(|(claim, items)| (claim, items.into_iter())), 0.0);
-        let leeways: Vec<_> = std::iter::from_fn(|| in_turn.next().map(|next| next.leeway)).collect();
+        let leeways: Vec<_> = std::iter::from_fn(|| in_turn.next_turn().map(|next| next.leeway)).collect();
         // A client has half of the turns, and a flow of the first one a quarter: one of its own is two, and four.
         assert_eq!(leeways, [4.0 + 8.0, 4.0 + 8.0, 4.0]);
     }

@@ -112,7 +112,7 @@ impl<T> State<T> {
             let (mut of_all, mut of_flows) = (Map::<_, u64>::default(), Map::<_, u64>::default());
             let (mut looks, mut largest) = (Map::<(LineKey, u32), Look>::default(), 0);
             let mut in_turn = InTurn::new(strands, owed);
-            while let Some(TurnOf { item: (place, cost, ticket), flow, leeway }) = in_turn.next() {
+            while let Some(TurnOf { item: (place, cost, ticket), flow, leeway }) = in_turn.next_turn() {
                 // It may stand in a line yet that knows nothing of a budget that has just been reported.
                 let line = line_of(learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref());
                 let requests = cost.requests();

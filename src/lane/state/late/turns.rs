@@ -39,7 +39,7 @@ pub(super) fn in_turn<T>(mut late: Vec<Taken<WaitingRequest<T>>>) -> Vec<Taken<W
         let band = std::iter::from_fn(|| late.next_if(|one| one.claim.urgency == urgency));
         let mut in_turn =
             InTurn::new(by_flow(band.map(|one| (one.claim, one))).map(|(claim, of)| (claim, of.into_iter())), 0.0);
-        while let Some(TurnOf { item, .. }) = in_turn.next() {
+        while let Some(TurnOf { item, .. }) = in_turn.next_turn() {
             in_turn.served(item.cost.requests().into());
             ordered.push(item);
         }

@@ -167,7 +167,7 @@ impl Refill {
         let (most, fewest, answers) = (most.max(used), fewest.min(in_window), answers + 1);
         // One a window: only an earlier one can show that.
         let one = limit < 2.0 && fewest >= 1;
-        if most > FULL && !one || most * 2.0 > fewest as f64 && !one {
+        if !one && (most > FULL || most * 2.0 > fewest as f64) {
             self.phase = Phase::Full { since: sent, used: 0.0, sent: u64::MAX, answers: 0 };
         } else if sent.since(since) >= window.mul_f64(WINDOWS) && (answers >= ANSWERS || one) {
             self.find(told, report);
