@@ -181,9 +181,14 @@ def report(results, threads):
         for count, (name, row) in zip(threads, medians.items()):
             print(f"{name:10}{row[0] / (one[0] * count / threads[0]):16.3f}{row[3] / one[3]:16.3f}")
         return
+    beside_haproxy(medians, 4)
+
+
+def beside_haproxy(medians, columns):
+    """The first so many columns of each row."""
     print("\nas a ratio to HAProxy")
     for name, row in medians.items():
-        ratios = (value / base for value, base in zip(row[:4], medians["haproxy"]))
+        ratios = (value / base for value, base in zip(row[:columns], medians["haproxy"]))
         print(f"{name:10}" + "".join(f"{ratio:16.3f}" for ratio in ratios))
 
 

@@ -23,7 +23,7 @@ import tempfile
 
 from instructions import ROOT, World
 from peers import HAPROXY_HEAD
-from side_by_side import cpu_seconds, family, free_port
+from side_by_side import beside_haproxy, cpu_seconds, family, free_port
 
 COLUMNS = ("requests/s", "p50 µs", "p99 µs", "CPU µs/request", "new/s", "tunnel MB/s", "not 200")
 LARGE = 1 << 31
@@ -133,10 +133,7 @@ def report(rows):
     print(f"{'':10}" + "".join(f"{column:>16}" for column in COLUMNS))
     for name, row in medians.items():
         print(f"{name:10}" + "".join(f"{value:16.1f}" for value in row))
-    print("\nas a ratio to HAProxy")
-    for name, row in medians.items():
-        ratios = (value / base for value, base in zip(row[:6], medians["haproxy"]))
-        print(f"{name:10}" + "".join(f"{ratio:16.3f}" for ratio in ratios))
+    beside_haproxy(medians, 6)
 
 
 if __name__ == "__main__":
