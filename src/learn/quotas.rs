@@ -213,7 +213,7 @@ impl Quotas {
             let one = &mut self.budgets[index];
             told = told.and(Scope::only(one.id));
             let limit = one.hear(bucket, answer, refused, spend, budget);
-            claims.renewed |= limit.is_some() && !one.is_bucket();
+            claims.renewed |= limit.is_some() && !one.refill.is_found();
             claims.limits.extend(limit.map(|limit| (limit, one.grounds(&limit))));
             claims.believed &= one.is_believed();
             claims.explains |= refused && one.explains(bucket);
@@ -291,7 +291,7 @@ impl Quotas {
 
     /// Whether what is reported may soon turn out to be more.
     pub(super) fn is_new(&self, now: Instant) -> bool {
-        self.budgets.iter().any(|one| one.is_new(now))
+        self.budgets.iter().any(|one| one.refill.is_new(now))
     }
 
     /// Forgets what was not heard of for long.
@@ -299,7 +299,7 @@ impl Quotas {
         let mut gone = Scope::NONE;
         self.budgets.retain(|one| {
             let holds = one.gate.until().is_some() || one.left.is_current(now);
-            let known = holds || one.is_calm(now) || now.since(one.heard) < one.remembered().max(FORGOTTEN);
+            let known = holds || one.refill.is_calm(now) || now.since(one.heard) < one.remembered().max(FORGOTTEN);
             if !known {
                 budget.unlearn(Source::Advertised(one.id));
                 gone = gone.and(Scope::only(one.id));

@@ -39,6 +39,7 @@ struct Look {
 
 /// What waits is not looked at more often than this.
 const LOOKS: Duration = Duration::from_secs(1);
+
 impl<T> State<T> {
     /// Something may have made requests wait for longer than they were told.
     pub(super) fn delayed(&mut self) {

@@ -49,7 +49,7 @@ pub(super) struct Quota {
     pub(super) window_estimator: WindowEstimator,
     pub(super) ledger: SentLog,
     trust: Credibility,
-    refill: Refill,
+    pub(super) refill: Refill,
     unit: ResetUnit,
     /// The last request that was taken before it was heard of: whatever draws on it counts from there on.
     newest: Seq,
@@ -201,21 +201,6 @@ impl Quota {
         (self.ledger, self.newest, self.unanswered) = (born.ledger, born.newest, born.unanswered);
         self.refill = Refill::default();
         self.woken += 1;
-    }
-
-    /// Whether it is a bucket that reports its depth, of which each rate that is tried is news.
-    pub(super) fn is_bucket(&self) -> bool {
-        self.refill.is_found()
-    }
-
-    /// Whether what it allows may soon turn out to be more.
-    pub(super) fn is_new(&self, now: Instant) -> bool {
-        self.refill.is_new(now)
-    }
-
-    /// Whether it is kept because it has been tried in vain whether it is a bucket.
-    pub(super) fn is_calm(&self, now: Instant) -> bool {
-        self.refill.is_calm(now)
     }
 
     /// For how long it is remembered without a word: what speaks only when it refuses does so seldom.

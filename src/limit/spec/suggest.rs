@@ -31,26 +31,8 @@ pub(in crate::limit) fn suggest(text: &str) -> String {
     if NO_LIMIT.contains(&text.trim().to_ascii_lowercase().as_str()) {
         return "leave the limit out: then only what the API says and refuses counts".to_owned();
     }
-    let lower = text.to_ascii_lowercase();
-    if let Some(at) = lower.find("burst") {
-        // "10/s with burst=20".
-        let (limit, burst) = (text[..at].trim_end_matches(|c: char| !c.is_ascii_alphanumeric()), number(&text[at..]));
-        let limit = limit.strip_suffix("with").unwrap_or(limit).trim_end();
-        let Some((burst, _)) = burst.filter(|(burst, _)| *burst >= 1.0) else { return generic() };
-        if limit.is_empty() {
-            return "write it behind its limit, as in \"10/s burst 20\"".to_owned();
-        }
-        let limit = match limit.parse::<Rate>() {
-            Ok(_) => limit.to_owned(),
-            Err(_) => suggest(limit).split('"').nth(1).unwrap_or("10/s").to_owned(),
-        };
-        return format!("write \"{limit} burst {}\"", burst as u64);
-    }
-    if let Some((limit, most)) = ["in-flight", "inflight"].into_iter().find_map(|word| lower.split_once(word))
-        && limit.trim().parse::<Rate>().is_ok()
-        && let Some((most, _)) = number(most).filter(|(most, _)| *most >= 1.0)
-    {
-        return format!("write \"{},in-flight {}\": commas stand between limits", limit.trim(), most as u64);
+    if let Some(hint) = with_burst(text).or_else(|| with_in_flight(text)) {
+        return hint;
     }
     if let Some(several) = several(text) {
         return format!("write \"{several}\": commas stand between limits");
@@ -91,6 +73,32 @@ pub(in crate::limit) fn suggest(text: &str) -> String {
 
 fn generic() -> String {
     "write \"500/min\", \"10/s\", \"1/120s\", each optionally followed by \" burst 20\" or \" strict\"".to_owned()
+}
+
+/// What was meant by a limit with a burst: `10/s with burst=20`.
+fn with_burst(text: &str) -> Option<String> {
+    let at = text.to_ascii_lowercase().find("burst")?;
+    let limit = text[..at].trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+    let limit = limit.strip_suffix("with").unwrap_or(limit).trim_end();
+    let Some((burst, _)) = number(&text[at..]).filter(|(burst, _)| *burst >= 1.0) else { return Some(generic()) };
+    if limit.is_empty() {
+        return Some("write it behind its limit, as in \"10/s burst 20\"".to_owned());
+    }
+    let limit = match limit.parse::<Rate>() {
+        Ok(_) => limit.to_owned(),
+        Err(_) => suggest(limit).split('"').nth(1)?.to_owned(),
+    };
+    Some(format!("write \"{limit} burst {}\"", burst as u64))
+}
+
+/// What was meant by a limit with another on requests in flight: `20/s in-flight 5`.
+fn with_in_flight(text: &str) -> Option<String> {
+    let lower = text.to_ascii_lowercase();
+    let (limit, most) = ["in-flight", "inflight"].into_iter().find_map(|word| lower.split_once(word))?;
+    let limit = limit.trim();
+    limit.parse::<Rate>().ok()?;
+    let (most, _) = number(most).filter(|(most, _)| *most >= 1.0)?;
+    Some(format!("write \"{limit},in-flight {}\": commas stand between limits", most as u64))
 }
 
 /// Limits that something else stands between than commas: `10/s;500/min`, `10/s and 500/min`, `10/s 500/min`.

@@ -14,7 +14,7 @@ use crate::{clock::Instant, learn::ledger::SentLog};
 
 /// Whether a budget is a bucket, and how fast that refills, as far as is known.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Refill {
+pub(in crate::learn::quotas) struct Refill {
     phase: Phase,
     /// It is not asked again before, because it is a window.
     calm_until: Option<Instant>,
@@ -96,6 +96,8 @@ const HOLDS: f64 = 8.0;
 /// No closer is the rate looked for, and so much below what has come back it stays.
 const CLOSE: f64 = 1.05;
 const BELOW: f64 = 0.98;
+/// To this share a rate falls that has held and is too much.
+const LOWER: f64 = 0.97;
 /// So much of the time that the fields read like must have passed before what comes back can be told.
 const LONG: f64 = 0.25;
 /// So many measure what comes back.
@@ -114,17 +116,17 @@ const LONGEST: Duration = Duration::from_secs(600);
 
 impl Refill {
     /// Whether it is a bucket.
-    pub(super) fn is_found(&self) -> bool {
+    pub(in crate::learn::quotas) fn is_found(&self) -> bool {
         matches!(self.phase, Phase::Found(_))
     }
 
     /// Whether it was asked for the first time just now: a window as slow as the fields say may still be a bucket.
-    pub(super) fn is_new(&self, now: Instant) -> bool {
+    pub(in crate::learn::quotas) fn is_new(&self, now: Instant) -> bool {
         self.begun.is_some_and(|begun| now.since(begun) < KEPT)
     }
 
     /// Whether it is known to be a window, which is not to be asked again soon.
-    pub(super) fn is_calm(&self, now: Instant) -> bool {
+    pub(in crate::learn::quotas) fn is_calm(&self, now: Instant) -> bool {
         self.calm_until.is_some_and(|until| now < until)
     }
 
@@ -159,7 +161,7 @@ impl Refill {
             self.phase = Phase::Unknown;
             return;
         }
-        let in_window = ledger.up_to(sent) - ledger.up_to(sent - window).min(ledger.up_to(sent));
+        let in_window = ledger.up_to(sent).saturating_sub(ledger.up_to(sent - window));
         let (since, most, fewest, answers) = match self.phase {
             Phase::Full { since, used, sent, answers } => (since, used, sent, answers),
             _ => (sent, 0.0, u64::MAX, 0),
@@ -276,7 +278,7 @@ impl Pace {
             _ if self.rate > self.low => self.low,
             Some(_) if count >= MANY => self.told,
             Some(_) => self.told.max(self.low * FEW_TELL),
-            None => self.told.max(self.low * (BELOW - 0.01)),
+            None => self.told.max(self.low * LOWER),
         };
         let low = back.map_or(least, |back| least.max(back * BELOW));
         let high = back.filter(|_| count >= MANY).map_or(self.rate, |back| back * CLOSE);
@@ -296,7 +298,7 @@ impl Pace {
             // The very first try: what the fields read like was right.
             return false;
         }
-        let low = if self.rate > self.low { self.low } else { self.low * (BELOW - 0.01) };
+        let low = if self.rate > self.low { self.low } else { self.low * LOWER };
         self.keep(low, self.rate, now);
         true
     }
