@@ -16,6 +16,7 @@ mod sorted_set;
 mod tests;
 
 pub use backlog::{Ahead, Backlog, Contest, Meanwhile, Part, WaitingFlow, Waits};
+pub(super) use bands::Bands;
 pub use claim::{Claim, ClientId, FlowId, Urgency, Weight};
 pub use in_turn::{InTurn, TurnOf, by_flow};
 pub(super) use queue::CREDIT;

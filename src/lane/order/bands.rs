@@ -4,7 +4,7 @@ use super::claim::Urgency;
 
 /// What was served of each urgency, and which ones wait.
 #[derive(Debug, Default)]
-pub(super) struct Bands {
+pub(in crate::lane) struct Bands {
     /// A bit for each urgency that waits.
     waiting: u8,
     /// What was served so far.
@@ -68,6 +68,12 @@ impl Bands {
         let lower = (urgency.get() + 1..Urgency::COUNT as u8).filter(|band| self.has(*band)).count();
         let guarantee = GUARANTEE as f64 + 1.0;
         (own * guarantee).min(urgent + own) / Self::share_above(lower)
+    }
+
+    /// How much is served at least before one of an urgency of which `own` is before it, if so much that is more `urgent`
+    /// waits and goes on to wait: its urgency may have its first turn at once, and each further one after those of others.
+    pub(in crate::lane) fn least_ahead(own: u64, urgent: u64) -> u64 {
+        own.saturating_add(urgent.min(own.saturating_mul(GUARANTEE)))
     }
 
     fn has(&self, band: u8) -> bool {

@@ -1,8 +1,10 @@
 //! Which strand is next, of those that stand in one place: by urgency, then by client, then by flow, then by arrival.
 
+use smallvec::SmallVec;
+
 use super::{
     bands::Bands,
-    claim::{Claim, ClientId, FlowId, Urgency},
+    claim::{Claim, ClientId, FlowId, Urgency, Weight},
     fair::{Fair, FairMember, Members},
     slab::{Map, Slab},
     sorted_set::SortedSet,
@@ -14,39 +16,53 @@ pub(super) struct Ranking {
     bands: Bands,
     /// How many turns are owed at most to what comes from another place.
     credit: u8,
-    /// Of each urgency, how it is shared among clients.
-    clients: [Option<Box<Fair>>; Urgency::COUNT],
-    /// How much stands here of each client is shared among its flows.
-    flows: Slab<Fair>,
-    nodes: Slab<Node>,
-    ids: Map<NodeKey, u32>,
+    /// Of each urgency that was seen, how it is shared among clients.
+    shares: SmallVec<[(Urgency, Fair); 1]>,
+    clients: Slab<Client>,
+    flows: Slab<Flow>,
+    /// Kept when there are many: a few are found by looking at each, as they stand side by side in memory.
+    numbers: Option<Box<Numbers>>,
     forgotten: Vec<u32>,
 }
 
-type NodeKey = (u8, ClientId, Option<FlowId>);
+/// The numbers of clients and flows by what tells them apart.
+#[derive(Debug, Default)]
+struct Numbers {
+    clients: Map<ClientKey, u32>,
+    flows: Map<FlowKey, u32>,
+}
 
-/// The nodes of a strand that stands here: its client's, and its flow's.
+type ClientKey = (Urgency, ClientId);
+/// The number of its client, and its own name.
+type FlowKey = (u32, FlowId);
+
+/// What a strand that stands here belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RankedAt {
     client: u32,
     flow: u32,
 }
 
-/// A client, or a flow of it, at one urgency.
+/// A client at one urgency.
 #[derive(Debug)]
-struct Node {
-    key: NodeKey,
+struct Client {
+    key: ClientKey,
     member: FairMember,
-    kind: NodeKind,
+    /// How its share is shared among its flows.
+    share: Fair,
 }
 
+/// A flow of a client.
 #[derive(Debug)]
-enum NodeKind {
-    /// A client, with the number of what is shared among its flows.
-    Client(u32),
-    /// A flow of a client, with its strands by the keys of their first tickets.
-    Flow { strands: SortedSet<(u64, u32)> },
+struct Flow {
+    key: FlowKey,
+    member: FairMember,
+    /// Its strands by the keys of their first tickets.
+    strands: SortedSet<(u64, u32)>,
 }
+
+/// So many clients, or flows, are found without a map.
+const FEW: usize = 16;
 
 // === impl RankedAt ===
 
@@ -62,10 +78,10 @@ impl Ranking {
         Self {
             bands: Bands::default(),
             credit,
-            clients: Default::default(),
+            shares: SmallVec::new(),
+            clients: Slab::new(),
             flows: Slab::new(),
-            nodes: Slab::new(),
-            ids: Map::default(),
+            numbers: None,
             forgotten: Vec::new(),
         }
     }
@@ -73,99 +89,92 @@ impl Ranking {
     /// A strand stands here, the first ticket of which has this `key` and `cost`; it was `moved` here from another place
     /// or has just come. Says where it is ranked for as long as it stands here.
     pub(super) fn insert(&mut self, claim: &Claim, strand: u32, key: u64, cost: u64, moved: bool) -> RankedAt {
-        let at = self.nodes_of(claim);
-        let RankedAt { client, flow } = at;
-        let band = usize::from(claim.urgency.get());
+        let at = self.rank_of(claim);
         self.bands.enter(claim.urgency, cost, moved);
-        let over = self.clients[band].as_mut().expect("a client's node has one over it");
-        let under = &mut self.flows[self.nodes[client].flows()];
+        let over = share_of(&mut self.shares, claim.urgency);
+        let client = &mut self.clients[at.client];
+        let flow = &mut self.flows[at.flow];
         over.expect(cost);
-        under.expect(cost);
-        let node = &mut self.nodes[flow];
-        node.strands().insert((key, strand));
-        if !node.member.is_active() {
-            under.reweigh(flow, &mut node.member, claim.flow_weight);
-            under.activate(flow, &mut node.member, moved);
+        client.share.expect(cost);
+        flow.strands.insert((key, strand));
+        if !flow.member.is_active() {
+            client.share.reweigh(at.flow, &mut flow.member, claim.flow_weight);
+            client.share.activate(at.flow, &mut flow.member, moved);
         }
-        let node = &mut self.nodes[client];
-        if !node.member.is_active() {
-            over.reweigh(client, &mut node.member, claim.client_weight);
-            over.activate(client, &mut node.member, moved);
+        if !client.member.is_active() {
+            over.reweigh(at.client, &mut client.member, claim.client_weight);
+            over.activate(at.client, &mut client.member, moved);
         }
         at
     }
 
     /// The strand does not stand here any more.
     pub(super) fn remove(&mut self, at: RankedAt, urgency: Urgency, strand: u32, key: u64) {
-        let RankedAt { client, flow } = at;
-        let removed = self.nodes[flow].strands().remove(&(key, strand));
+        let flow = &mut self.flows[at.flow];
+        let removed = flow.strands.remove(&(key, strand));
         debug_assert!(removed, "a strand stands where it was put");
-        if !self.nodes[flow].strands().is_empty() {
+        if !flow.strands.is_empty() {
             return;
         }
-        let under = &mut self.flows[self.nodes[client].flows()];
-        let forgotten = under.deactivate(flow, &mut self.nodes[flow].member);
-        let idle = under.is_idle();
+        let client = &mut self.clients[at.client];
+        let forgotten = client.share.deactivate(at.flow, &mut flow.member);
         if forgotten {
-            self.forget(flow);
+            forget_flow(&mut self.flows, &mut self.numbers, at.flow);
         }
-        if idle {
-            let over = self.clients[usize::from(urgency.get())].as_mut().expect("it has members");
-            let forgotten = over.deactivate(client, &mut self.nodes[client].member);
+        if client.share.is_idle() {
+            let over = share_of(&mut self.shares, urgency);
+            let forgotten = over.deactivate(at.client, &mut client.member);
             if over.is_idle() {
                 self.bands.leave(urgency);
             }
             if forgotten {
-                self.forget(client);
+                self.forget_client(at.client);
             }
         }
     }
 
     /// Another ticket is first in the strand, with the key `new` instead of `old`.
     pub(super) fn rekey(&mut self, at: RankedAt, strand: u32, old: u64, new: u64) {
-        let strands = self.nodes[at.flow].strands();
+        let strands = &mut self.flows[at.flow].strands;
         strands.remove(&(old, strand));
         strands.insert((new, strand));
     }
 
     /// The weights of `claim` hold from now on, for what waits too.
     pub(super) fn reweigh(&mut self, claim: &Claim) {
-        let Some((&client, &flow)) = self.ids.get(&client_key(claim)).zip(self.ids.get(&flow_key(claim))) else {
-            return;
-        };
-        let under = self.nodes[client].flows();
-        self.flows[under].reweigh(flow, &mut self.nodes[flow].member, claim.flow_weight);
-        let over = self.clients[usize::from(claim.urgency.get())].as_mut().expect("it has members");
-        over.reweigh(client, &mut self.nodes[client].member, claim.client_weight);
+        let Some(number) = self.client_of(claim) else { return };
+        let Some(flow) = self.flow_of((number, claim.flow)) else { return };
+        let client = &mut self.clients[number];
+        client.share.reweigh(flow, &mut self.flows[flow].member, claim.flow_weight);
+        share_of(&mut self.shares, claim.urgency).reweigh(number, &mut client.member, claim.client_weight);
     }
 
     /// What was served of `claim`, wherever it stood, counts here.
     pub(super) fn charge(&mut self, claim: &Claim, cost: u64) {
-        let at = self.nodes_of(claim);
+        let at = self.rank_of(claim);
         self.charge_at(at, claim.urgency, cost);
     }
 
     /// What was served of a strand that stands here.
     pub(super) fn charge_at(&mut self, at: RankedAt, urgency: Urgency, cost: u64) {
-        let RankedAt { client, flow } = at;
         self.bands.charge(urgency, cost);
-        let under = self.nodes[client].flows();
-        self.flows[under].charge(flow, &mut self.nodes[flow].member, cost);
-        let over = self.clients[usize::from(urgency.get())].as_mut().expect("a client's node has one over it");
-        over.charge(client, &mut self.nodes[client].member, cost);
+        let client = &mut self.clients[at.client];
+        client.share.charge(at.flow, &mut self.flows[at.flow].member, cost);
+        share_of(&mut self.shares, urgency).charge(at.client, &mut client.member, cost);
     }
 
     /// The strand whose turn it is.
     pub(super) fn next(&mut self) -> Option<u32> {
         let urgency = self.bands.next()?;
-        let over = self.clients[usize::from(urgency.get())].as_mut()?;
-        let client = over.next(&mut self.nodes, &mut self.forgotten)?;
-        let under = self.nodes[client].flows();
-        let flow = self.flows[under].next(&mut self.nodes, &mut self.forgotten)?;
-        while let Some(id) = self.forgotten.pop() {
-            self.forget(id);
+        let client = share_of(&mut self.shares, urgency).next(&mut self.clients, &mut self.forgotten)?;
+        while let Some(gone) = self.forgotten.pop() {
+            self.forget_client(gone);
         }
-        self.nodes[flow].strands().first().map(|(_, strand)| *strand)
+        let flow = self.clients[client].share.next(&mut self.flows, &mut self.forgotten)?;
+        while let Some(gone) = self.forgotten.pop() {
+            forget_flow(&mut self.flows, &mut self.numbers, gone);
+        }
+        self.flows[flow].strands.first().map(|(_, strand)| *strand)
     }
 
     /// Whether nothing stands here.
@@ -175,79 +184,97 @@ impl Ranking {
 
     /// How many clients and flows it remembers.
     pub(super) fn remembered(&self) -> usize {
-        self.nodes.len()
+        self.clients.len() + self.flows.len()
     }
 
-    /// The nodes of a client and of its flow.
-    fn nodes_of(&mut self, claim: &Claim) -> RankedAt {
-        let client = match self.ids.get(&client_key(claim)) {
-            Some(client) => *client,
-            None => {
-                let over = &mut self.clients[usize::from(claim.urgency.get())];
-                let over = over.get_or_insert_with(|| Box::new(Fair::new(self.credit)));
-                let member = over.newcomer(claim.client_weight);
-                let kind = NodeKind::Client(self.flows.insert(Fair::new(self.credit)));
-                self.add(client_key(claim), member, kind)
-            }
-        };
-        let flow = match self.ids.get(&flow_key(claim)) {
-            Some(flow) => *flow,
-            None => {
-                let member = self.flows[self.nodes[client].flows()].newcomer(claim.flow_weight);
-                self.add(flow_key(claim), member, NodeKind::Flow { strands: SortedSet::default() })
-            }
-        };
+    /// Where what is of this claim is ranked, if it is known here or not.
+    fn rank_of(&mut self, claim: &Claim) -> RankedAt {
+        let client = self.client_of(claim).unwrap_or_else(|| self.add_client(claim));
+        let key = (client, claim.flow);
+        let flow = self.flow_of(key).unwrap_or_else(|| self.add_flow(key, claim.flow_weight));
         RankedAt { client, flow }
     }
 
-    fn add(&mut self, key: NodeKey, member: FairMember, kind: NodeKind) -> u32 {
-        let id = self.nodes.insert(Node { key, member, kind });
-        self.ids.insert(key, id);
-        id
+    fn client_of(&self, claim: &Claim) -> Option<u32> {
+        let key = (claim.urgency, claim.client);
+        match &self.numbers {
+            Some(numbers) => numbers.clients.get(&key).copied(),
+            None => self.clients.iter().find(|(_, client)| client.key == key).map(|(number, _)| number),
+        }
     }
 
-    /// Forgets a node that is not listed any more; with a client go its flows.
-    fn forget(&mut self, id: u32) {
-        let node = self.nodes.remove(id);
-        self.ids.remove(&node.key);
-        if let NodeKind::Client(flows) = node.kind {
-            for flow in self.flows.remove(flows).members() {
-                let flow = self.nodes.remove(flow);
-                self.ids.remove(&flow.key);
-            }
+    fn flow_of(&self, key: FlowKey) -> Option<u32> {
+        match &self.numbers {
+            Some(numbers) => numbers.flows.get(&key).copied(),
+            None => self.flows.iter().find(|(_, flow)| flow.key == key).map(|(number, _)| number),
+        }
+    }
+
+    fn add_client(&mut self, claim: &Claim) -> u32 {
+        let key = (claim.urgency, claim.client);
+        if self.shares.iter().all(|(urgency, _)| *urgency != claim.urgency) {
+            self.shares.push((claim.urgency, Fair::new(self.credit)));
+        }
+        let member = share_of(&mut self.shares, claim.urgency).newcomer(claim.client_weight);
+        let number = self.clients.insert(Client { key, member, share: Fair::new(self.credit) });
+        if let Some(numbers) = self.numbers_if_many() {
+            numbers.clients.insert(key, number);
+        }
+        number
+    }
+
+    fn add_flow(&mut self, key: FlowKey, weight: Weight) -> u32 {
+        let member = self.clients[key.0].share.newcomer(weight);
+        let number = self.flows.insert(Flow { key, member, strands: SortedSet::default() });
+        if let Some(numbers) = self.numbers_if_many() {
+            numbers.flows.insert(key, number);
+        }
+        number
+    }
+
+    /// The map of numbers: made when it is worth its while.
+    fn numbers_if_many(&mut self) -> Option<&mut Numbers> {
+        if self.numbers.is_none() && self.clients.len().max(self.flows.len()) > FEW {
+            let clients = self.clients.iter().map(|(number, client)| (client.key, number)).collect();
+            let flows = self.flows.iter().map(|(number, flow)| (flow.key, number)).collect();
+            self.numbers = Some(Box::new(Numbers { clients, flows }));
+        }
+        self.numbers.as_deref_mut()
+    }
+
+    /// Forgets a client that is not listed any more, and its flows.
+    fn forget_client(&mut self, number: u32) {
+        let client = self.clients.remove(number);
+        if let Some(numbers) = &mut self.numbers {
+            numbers.clients.remove(&client.key);
+        }
+        for flow in client.share.members() {
+            forget_flow(&mut self.flows, &mut self.numbers, flow);
         }
     }
 }
 
-impl Members for Slab<Node> {
-    fn member(&mut self, id: u32) -> &mut FairMember {
-        &mut self[id].member
+fn share_of(shares: &mut [(Urgency, Fair)], wanted: Urgency) -> &mut Fair {
+    let share = shares.iter_mut().find(|(urgency, _)| *urgency == wanted);
+    &mut share.expect("it is made for the first client of an urgency").1
+}
+
+/// Forgets a flow that is not listed any more.
+fn forget_flow(flows: &mut Slab<Flow>, numbers: &mut Option<Box<Numbers>>, number: u32) {
+    let flow = flows.remove(number);
+    if let Some(numbers) = numbers {
+        numbers.flows.remove(&flow.key);
     }
 }
 
-// === impl Node ===
-
-impl Node {
-    /// The number of what is shared among a client's flows.
-    fn flows(&self) -> u32 {
-        match self.kind {
-            NodeKind::Client(flows) => flows,
-            NodeKind::Flow { .. } => unreachable!("only a client is asked for its flows"),
-        }
-    }
-
-    fn strands(&mut self) -> &mut SortedSet<(u64, u32)> {
-        match &mut self.kind {
-            NodeKind::Flow { strands } => strands,
-            NodeKind::Client(_) => unreachable!("only a flow is asked for its strands"),
-        }
+impl Members for Slab<Client> {
+    fn member(&mut self, number: u32) -> &mut FairMember {
+        &mut self[number].member
     }
 }
 
-fn client_key(claim: &Claim) -> NodeKey {
-    (claim.urgency.get(), claim.client, None)
-}
-
-fn flow_key(claim: &Claim) -> NodeKey {
-    (claim.urgency.get(), claim.client, Some(claim.flow))
+impl Members for Slab<Flow> {
+    fn member(&mut self, number: u32) -> &mut FairMember {
+        &mut self[number].member
+    }
 }

@@ -3,23 +3,24 @@
 
 mod turns;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use self::turns::{LateRequest, in_turn};
 use super::{
-    State,
+    State, WaitingRequest,
     full::Displaced,
+    narrow::{Drawn, Narrow},
     predict::opens,
     turn::{LineKey, line_of},
 };
 use crate::{
     clock::Instant,
     lane::{
-        order::{CREDIT, InTurn, Map, QueuePlace, TurnOf, WaitingStrand},
+        order::{Bands, CREDIT, InTurn, Map, QueuePlace, TurnOf, WaitingStrand},
         request::Refusal,
     },
-    learn::RouteKey,
-    limit::Unit,
+    learn::{Learned, RouteKey},
+    limit::{Budget, Cost, Unit},
 };
 
 /// Whether what waits is to be looked at, and when that was done last.
@@ -35,6 +36,15 @@ struct Look {
     before: u64,
     cost: u32,
     at: Instant,
+}
+
+/// By what it is projected when requests leave.
+struct Projection<'a> {
+    now: Instant,
+    held: Instant,
+    budget: &'a mut Budget,
+    learned: &'a Learned,
+    narrow: &'a mut Narrow,
 }
 
 /// What waits is not looked at more often than this.
@@ -101,55 +111,18 @@ impl<T> State<T> {
     fn late(&mut self, now: Instant) -> Vec<QueuePlace> {
         let held = self.held_for_now(now);
         let Self { queue, budget, learned, narrow, .. } = self;
-        let mut groups = Map::<_, Vec<_>>::default();
+        let mut groups = Map::<_, BTreeMap<_, Vec<_>>>::default();
         for WaitingStrand { alike, claim, tickets } in queue.strands() {
-            groups.entry((alike, claim.urgency.get())).or_default().push((claim, tickets));
+            groups.entry(alike).or_default().entry(claim.urgency).or_default().push((claim, tickets));
         }
         // Whoever waited for something else comes back to what all share with turns that it is owed.
         let owed = if groups.len() > 1 { f64::from(CREDIT) } else { 0.0 };
         let mut late = Vec::new();
-        for strands in groups.into_values() {
-            // What pauses by itself is not in the way of others until its pause is over.
-            let (mut of_all, mut of_flows) = (Map::<_, u64>::default(), Map::<_, u64>::default());
-            let (mut looks, mut largest) = (Map::<(LineKey, u32), Look>::default(), 0);
-            let mut in_turn = InTurn::new(strands, owed);
-            while let Some(TurnOf { item: (place, cost, ticket), flow, leeway }) = in_turn.next_turn() {
-                // It may stand in a line yet that knows nothing of a budget that has just been reported.
-                let line = line_of(learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref());
-                let requests = cost.requests();
-                largest = largest.max(requests);
-                let (of_all, of_flow) =
-                    (of_all.entry(line.paused).or_default(), of_flows.entry((flow, line.paused)).or_default());
-                // Others may be passed that wait for what this one does not take, or takes less of.
-                let shared = !line.metered && !narrow.apart;
-                let of_others = if shared { of_all.saturating_sub((leeway * f64::from(largest)) as u64) } else { 0 };
-                let before = of_others.max(*of_flow);
-                // What costs more, or has more before it, is not earlier. With an eighth more before it, it is not much later.
-                let known = looks.get(&(line, flow)).filter(|look| before >= look.before && requests >= look.cost);
-                let known = known.filter(|look| {
-                    let (wait, patience) = (look.at.since(now), ticket.deadline.since(now));
-                    wait > patience || before <= look.before + look.before / 8 && wait + wait / 8 <= patience
-                });
-                let at = match known {
-                    Some(look) => look.at,
-                    None => {
-                        let from = opens(learned, now, line.scope, line.paused.as_ref()).max(held);
-                        let ahead = |_, unit| if unit == Unit::REQUESTS { before } else { 0 };
-                        let mut at = budget.project(now, from, ahead, cost.unmetered(), line.scope);
-                        if let Some(drawn) = &ticket.drawn {
-                            at = at.max(narrow.project_least(drawn, now, from, |_, _| before));
-                        }
-                        looks.insert((line, flow), Look { before, cost: requests, at });
-                        at
-                    }
-                };
-                if at > ticket.deadline {
-                    late.push(place);
-                } else {
-                    in_turn.served(requests.into());
-                    *of_all += u64::from(requests);
-                    *of_flow += u64::from(requests);
-                }
+        let mut projection = Projection { now, held, budget, learned, narrow };
+        for urgencies in groups.into_values() {
+            let mut urgent = Map::default();
+            for strands in urgencies.into_values() {
+                projection.find_late(InTurn::new(strands, owed), &mut urgent, &mut late);
             }
         }
         late
@@ -158,5 +131,66 @@ impl<T> State<T> {
     /// Until when an operator lets nothing leave. How long a pause without an end lasts is not known: it refuses nothing.
     fn held_for_now(&self, now: Instant) -> Instant {
         self.held_until(now).filter(|until| *until != Instant::FAR).unwrap_or(now)
+    }
+}
+
+impl Projection<'_> {
+    /// Finds those that are `late` of requests of one urgency that the same things hold up. So many that are more `urgent`
+    /// leave before them, by what pauses; these are added.
+    fn find_late<'t, T: 't>(
+        &mut self,
+        mut in_turn: InTurn<impl Iterator<Item = (QueuePlace, &'t Cost, &'t WaitingRequest<T>)>>,
+        urgent: &mut Map<Option<RouteKey>, u64>,
+        late: &mut Vec<QueuePlace>,
+    ) {
+        // What pauses by itself is not in the way of others until its pause is over.
+        let (mut of_all, mut of_flows) = (Map::<_, u64>::default(), Map::<_, u64>::default());
+        let (mut looks, mut largest) = (Map::<(LineKey, u32), Look>::default(), 0);
+        while let Some(TurnOf { item: (place, cost, ticket), flow, leeway }) = in_turn.next_turn() {
+            // It may stand in a line yet that knows nothing of a budget that has just been reported.
+            let line = line_of(self.learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref());
+            let requests = cost.requests();
+            largest = largest.max(requests);
+            let (of_all, of_flow) =
+                (of_all.entry(line.paused).or_default(), of_flows.entry((flow, line.paused)).or_default());
+            // Others may be passed that wait for what this one does not take, or takes less of.
+            let before = match !line.metered && !self.narrow.apart {
+                true => {
+                    let of_all = of_all.saturating_sub((leeway * f64::from(largest)) as u64);
+                    Bands::least_ahead(of_all.max(*of_flow), urgent.get(&line.paused).copied().unwrap_or_default())
+                }
+                false => *of_flow,
+            };
+            // What costs more, or has more before it, is not earlier. With an eighth more before it, it is not much later.
+            let known = looks.get(&(line, flow)).filter(|look| before >= look.before && requests >= look.cost);
+            let known = known.filter(|look| {
+                let (wait, patience) = (look.at.since(self.now), ticket.deadline.since(self.now));
+                wait > patience || before <= look.before + look.before / 8 && wait + wait / 8 <= patience
+            });
+            let at = known.map(|look| look.at).unwrap_or_else(|| {
+                let at = self.earliest(&line, cost, ticket.drawn.as_deref(), before);
+                looks.insert((line, flow), Look { before, cost: requests, at });
+                at
+            });
+            if at > ticket.deadline {
+                late.push(place);
+            } else {
+                in_turn.served(requests.into());
+                *of_all += u64::from(requests);
+                *of_flow += u64::from(requests);
+            }
+        }
+        for (paused, requests) in of_all {
+            *urgent.entry(paused).or_default() += requests;
+        }
+    }
+
+    /// When one leaves at the earliest that has so many `before` it.
+    fn earliest(&mut self, line: &LineKey, cost: &Cost, drawn: Option<&Drawn>, before: u64) -> Instant {
+        let Self { now, held, .. } = *self;
+        let from = opens(self.learned, now, line.scope, line.paused.as_ref()).max(held);
+        let ahead = |_, unit| if unit == Unit::REQUESTS { before } else { 0 };
+        let at = self.budget.project(now, from, ahead, cost.unmetered(), line.scope);
+        drawn.map_or(at, |drawn| at.max(self.narrow.project_least(drawn, now, from, |_, _| before)))
     }
 }

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName};
 
 use super::{narrow::refuse, *};
-use crate::lane::Waiting;
+use crate::lane::{Waiting, order::Urgency};
 
 fn secs(of: u64) -> Duration {
     Duration::from_secs(of)
@@ -233,6 +233,24 @@ async fn whoever_cannot_be_in_time_beside_other_clients_is_told_when_the_pause_b
         let told = of_client.iter().filter(|(at, said)| said.is_some() && *at <= ms(10)).count();
         assert!((97..=101).contains(&told), "{told}");
     }
+}
+
+/// One of 21 slots is that of a lower urgency while more urgent ones wait: so those behind are told at once as well.
+#[tokio::test(start_paused = true)]
+async fn whoever_cannot_be_in_time_behind_more_urgent_ones_is_told_when_the_pause_begins() {
+    let world = World::new("10/s");
+    let first = world.permit().await;
+    let urgent = Claim { urgency: Urgency::MOST, ..Claim::USUAL };
+    let urgent: Vec<_> = (0..400).map(|_| patient_of(&world, secs(120), urgent)).collect();
+    let usual: Vec<_> = (0..100).map(|_| patient(&world, secs(60))).collect();
+    refuse(first, 30);
+    let both = tokio::join!(told(&world, urgent), told(&world, usual));
+    assert!(both.0.iter().all(|(_, said)| said.is_none()), "{:?}", both.0);
+    // 30 s are left at 10/s, of 60 s: 14 times 21 slots and a few more.
+    let in_time = both.1.iter().filter(|(at, said)| said.is_none() && *at <= secs(60)).count();
+    assert!((14..=15).contains(&in_time), "{in_time}");
+    let told = both.1.iter().filter(|(at, said)| said.is_some() && *at <= ms(10)).count();
+    assert!((84..=86).contains(&told), "{told}");
 }
 
 /// What a client has waiting that will be refused is in nobody's way, its own patient ones included.
