@@ -3,12 +3,16 @@
 //!
 //! `cargo bench --bench lane_lock`. A request takes the lock four times: when it asks, leaves, is answered, and is over. A
 //! call without contention is the lock's holding time and some 50 ns around it.
+//!
+//! Also what there is to gain: by requests that take the lock twice, and by metrics of which each thread has its own.
 
 use std::{
     sync::{Arc, Barrier},
     thread,
     time::{Duration, Instant as Wall},
 };
+
+use http::StatusCode;
 
 use andante::{
     clock::{Clock, Instant},
@@ -18,7 +22,7 @@ use andante::{
     },
     learn::{AnswerReport, RouteKey},
     limit::{Cost, Limits},
-    metrics::Metrics,
+    metrics::{CallOutcome, Metrics, RuleMetrics},
     policy::Policy,
 };
 
@@ -39,48 +43,104 @@ const TIME: Duration = Duration::from_secs(2);
 /// How many calls took how long: a count for each sixteenth of a power of two of nanoseconds.
 struct Histogram([u64; 64 * 16]);
 
+/// What a request does with the lane.
+#[derive(Clone, Copy)]
+enum Calls {
+    /// Asks, leaves, is answered, and is over.
+    Four,
+    /// Asks, and gives its slot back.
+    Two,
+}
+
 fn main() {
+    lane();
+    metrics();
+}
+
+fn lane() {
     println!(
         "| threads | connections | requests/s | call p50 | p99 | p99.9 | longest |\n|---|---|---|---|---|---|---|"
     );
-    for threads in [1, 2, 4] {
-        for connections in [64, 4096] {
-            let (requests, calls) = measure(threads, connections);
-            let [half, most, nearly_all, all] = [0.5, 0.99, 0.999, 1.0].map(|share| calls.quantile(share));
-            println!(
-                "| {threads} | {connections} | {:.0} | {half} ns | {most} ns | {nearly_all} ns | {all} ns |",
-                requests as f64 / TIME.as_secs_f64()
-            );
-        }
+    for (threads, connections, each) in [1, 2, 4].into_iter().flat_map(|threads| {
+        [(64, Calls::Four), (4096, Calls::Four), (64, Calls::Two)].map(|(of, each)| (threads, of, each))
+    }) {
+        let (requests, calls) = measure(threads, connections, each);
+        let [half, most, nearly_all, all] = [0.5, 0.99, 0.999, 1.0].map(|share| calls.quantile(share));
+        let twice = if matches!(each, Calls::Two) { ", two calls" } else { "" };
+        println!(
+            "| {threads} | {connections}{twice} | {:.0} | {half} ns | {most} ns | {nearly_all} ns | {all} ns |",
+            requests as f64 / TIME.as_secs_f64()
+        );
     }
 }
 
 /// How many requests pass a lane, and how long each call of it takes.
-fn measure(threads: usize, connections: usize) -> (u64, Histogram) {
+fn measure(threads: usize, connections: usize, each: Calls) -> (u64, Histogram) {
     let limits: Limits = "1000000000/s burst 1000000000".parse().expect("a valid limit");
     let mut policy = Policy::new("bench", vec!["*".parse().expect("a valid host")]);
     policy.limits = limits.limits;
     let lane = Arc::new(Lane::new("api.test".into(), policy.into(), Metrics::new().rule("bench"), Clock::start()));
     // An API that has never answered is sent few at once.
     let _ = turns(&lane, 1, Duration::from_millis(200));
+    let mut all = (0, Histogram::new());
+    for (requests, calls) in together(threads, || match each {
+        Calls::Four => turns(&lane, connections / threads, TIME),
+        Calls::Two => given_back(&lane, connections / threads, TIME),
+    }) {
+        all.0 += requests;
+        all.1.0.iter_mut().zip(calls.0).for_each(|(all, count)| *all += count);
+    }
+    all
+}
+
+/// What so many threads come to that do the same at the same time.
+fn together<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> Vec<T> {
     let begin = Barrier::new(threads);
     thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|_| {
                 scope.spawn(|| {
                     begin.wait();
-                    turns(&lane, connections / threads, TIME)
+                    work()
                 })
             })
             .collect();
-        let mut all = (0, Histogram::new());
-        for worker in workers {
-            let (requests, calls) = worker.join().expect("it does not panic");
-            all.0 += requests;
-            all.1.0.iter_mut().zip(calls.0).for_each(|(all, count)| *all += count);
-        }
-        all
+        workers.into_iter().map(|worker| worker.join().expect("it does not panic")).collect()
     })
+}
+
+/// What counting a request takes: its outcome, its answer, that it is in flight and is no more, and two times.
+fn metrics() {
+    println!("| threads | metrics | a request |\n|---|---|---|");
+    for (threads, shared) in [(1, true), (2, true), (2, false), (4, true), (4, false)] {
+        let of_all = Metrics::new().rule("bench");
+        let counted: u64 = together(threads, || {
+            let own = Metrics::new().rule("bench");
+            count(if shared { &of_all } else { &own })
+        })
+        .into_iter()
+        .sum();
+        let whose = if shared { "shared" } else { "one's own" };
+        println!("| {threads} | {whose} | {:.0} ns |", TIME.as_nanos() as f64 * threads as f64 / counted as f64);
+    }
+}
+
+/// How many requests are counted in the time.
+#[expect(clippy::disallowed_methods, reason = "it measures time, and is not measured in it")]
+fn count(metrics: &RuleMetrics) -> u64 {
+    let (mut counted, end) = (0, Wall::now() + TIME);
+    while Wall::now() < end {
+        for _ in 0..1000 {
+            metrics.in_flight.inc();
+            metrics.wait_seconds.observe(0.0);
+            metrics.upstream_seconds.observe(0.003);
+            metrics.answered(StatusCode::OK);
+            metrics.count(CallOutcome::Answered);
+            metrics.in_flight.dec();
+        }
+        counted += 1000;
+    }
+    counted
 }
 
 /// Has `connections` requests under way for `time`: the oldest is answered, and another one asks.
@@ -99,6 +159,23 @@ fn turns(lane: &Arc<Lane>, connections: usize, time: Duration) -> (u64, Histogra
             && let Some(mut oldest) = under_way.pop_front()
         {
             calls.time(|| oldest.answered(&AnswerReport::SERVED, Instant::START));
+            calls.time(|| drop(oldest));
+            requests += 1;
+        }
+    }
+    (requests, calls)
+}
+
+/// Has `connections` slots taken for `time`: the oldest is given back, and another one is asked for.
+#[expect(clippy::disallowed_methods, reason = "it measures time, and is not measured in it")]
+fn given_back(lane: &Arc<Lane>, connections: usize, time: Duration) -> (u64, Histogram) {
+    let (mut calls, mut requests, end) = (Histogram::new(), 0, Wall::now() + time);
+    let mut under_way = std::collections::VecDeque::with_capacity(connections);
+    while Wall::now() < end {
+        under_way.push_back(calls.time(|| lane.admit(ASK)));
+        if under_way.len() >= connections
+            && let Some(oldest) = under_way.pop_front()
+        {
             calls.time(|| drop(oldest));
             requests += 1;
         }

@@ -32,16 +32,13 @@ const STEP: u64 = 8;
 impl SentLog {
     /// A request leaves at `now`.
     pub(super) fn sent(&mut self, now: Instant) {
-        let (entry, mut every) = (SentEntry { at: now, number: self.count }, 1);
-        for level in &mut self.levels {
-            if !self.written.is_multiple_of(every) {
-                break;
-            }
+        let entry = SentEntry { at: now, number: self.count };
+        let levels = 1 + self.written.trailing_zeros() / STEP.ilog2();
+        for level in self.levels.iter_mut().take(levels as usize) {
             if level.len() == KEPT {
                 level.pop_front();
             }
             level.push_back(entry);
-            every *= STEP;
         }
         self.written += 1;
         self.count += 1;

@@ -34,7 +34,11 @@ impl<T: Copy + Ord> SortedSet<T> {
         match self {
             Self::Many(many) => many.insert(item),
             Self::Few(few) => {
-                let Err(place) = few.binary_search(&item) else { return false };
+                // Most that come are behind all others, and the first one is what goes.
+                let place = few.iter().rposition(|other| *other <= item).map_or(0, |before| before + 1);
+                if place > 0 && few[place - 1] == item {
+                    return false;
+                }
                 if few.len() < FEW {
                     few.insert(place, item);
                 } else {
@@ -48,7 +52,7 @@ impl<T: Copy + Ord> SortedSet<T> {
     /// Says whether it was there.
     pub(super) fn remove(&mut self, item: &T) -> bool {
         match self {
-            Self::Few(few) => few.binary_search(item).map(|place| few.remove(place)).is_ok(),
+            Self::Few(few) => few.iter().position(|other| other == item).map(|place| few.remove(place)).is_some(),
             Self::Many(many) => {
                 let removed = many.remove(item);
                 if many.len() <= INLINE {
