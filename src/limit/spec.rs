@@ -301,7 +301,12 @@ mod tests {
             let rate: Rate = text.parse().unwrap();
             assert_eq!((rate.count.get(), rate.per.as_secs()), (count, secs), "{text}");
         }
-        for (text, limit) in [("600/15 min", "600/900s"), ("100 / 10 s burst 5 strict", "100/10s burst 5 strict")] {
+        for (text, limit) in [
+            ("600/15 min", "600/900s"),
+            ("100 / 10 s burst 5 strict", "100/10s burst 5 strict"),
+            ("10 req/s", "10/s"),
+            ("500 calls/min burst 5", "500/min burst 5"),
+        ] {
             assert_eq!(text.parse::<LimitSpec>().unwrap().to_string(), limit, "{text}");
         }
         let list: Limits = "10/s burst 3,500/min strict, in-flight 20".parse().unwrap();

@@ -13,6 +13,8 @@ pub struct Unit(u8);
 /// waits under an old configuration keeps its units under a new one.
 static NAMES: RwLock<Vec<&'static str>> = RwLock::new(Vec::new());
 
+/// What people call requests.
+const REQUESTS: [&str; 6] = ["requests", "request", "reqs", "req", "calls", "call"];
 /// As long as a name may be.
 const LONGEST: usize = 32;
 
@@ -47,7 +49,7 @@ impl Unit {
 
     /// The unit called `name`, if any configuration has named it.
     pub fn known(name: &str) -> Option<Self> {
-        if name == "requests" {
+        if REQUESTS.contains(&name) {
             return Some(Self::REQUESTS);
         }
         NAMES.read().iter().position(|known| *known == name).map(Self::numbered)
