@@ -6,6 +6,7 @@ mod lease;
 mod member;
 mod pauses;
 mod peak;
+mod portion;
 mod share;
 mod stock;
 mod words;
@@ -16,6 +17,7 @@ pub use self::{
     member::{Member, Mode, ReplyOutcome},
     pauses::{AskedPause, RunningPauses, SharedPauses},
     peak::Peak,
+    portion::Portion,
     share::Share,
     stock::{ShareNeed, Stock},
     words::{

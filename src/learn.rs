@@ -134,6 +134,11 @@ impl Learned {
         self.estimator.reconfigure(configured(policy));
     }
 
+    /// So large a part of what the fleet sends is sent from here: of what is left, as the API reports, it uses that.
+    pub fn set_part(&mut self, part: f64) {
+        self.told.set_part(part);
+    }
+
     /// How many requests are under way, and no answer tells of them yet.
     pub fn unanswered(&self) -> u32 {
         self.unanswered

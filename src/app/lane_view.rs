@@ -134,13 +134,14 @@ fn flow_status(flow: &WaitingFlow) -> FlowStatus {
 }
 
 fn limit_status(usage: &LimitUsage, grounds: Option<Grounds>) -> LimitStatus {
+    let own = (f64::from(usage.spec.rate.count.get()) * usage.part.unwrap_or(1.0)).round() as u32;
     LimitStatus {
         limit: usage.spec.to_string(),
         per_second: usage.spec.rate.per_second(),
         used: usage.used.into(),
         used_total: 0,
         ends_in_s: None,
-        room: usage.spec.rate.count.get().saturating_sub(usage.used).into(),
+        room: own.saturating_sub(usage.used).into(),
         source: match usage.source {
             limit::Source::Config => LimitSource::Config,
             _ => LimitSource::Learned,
@@ -149,6 +150,7 @@ fn limit_status(usage: &LimitUsage, grounds: Option<Grounds>) -> LimitStatus {
         margin_ms: usage.margin.as_secs_f64() * 1e3,
         renewed_in_s: None,
         share: usage.share.map(share_status),
+        part: usage.part,
     }
 }
 
@@ -171,5 +173,6 @@ fn calendar_status(usage: &CalendarUsage) -> LimitStatus {
         margin_ms: 0.0,
         renewed_in_s: Some(usage.renewed_in.as_secs_f64()),
         share: None,
+        part: None,
     }
 }

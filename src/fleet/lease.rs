@@ -139,6 +139,11 @@ impl Lease {
         }
     }
 
+    /// How many members there are, as far as is known; 0 if nothing is.
+    pub fn members(&self) -> u32 {
+        self.clocks.members.load(Ordering::Relaxed)
+    }
+
     /// Whether this member may own a floor.
     pub fn is_seated(&self) -> bool {
         self.seated() < Instant::FAR

@@ -31,6 +31,7 @@ use self::{
     in_flight::InFlight,
     late::Lateness,
     narrow::{Drawn, Narrow},
+    sharing::SharedMemory,
     slot::Leaving,
     steer::LetFirst,
     turn::{LineKey, Sorted, line_of},
@@ -53,7 +54,6 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    fleet::SharedPauses,
     lane::order::{Next, Queue, QueuePlace, Taken},
     learn::{AnswerReport, Changes, Learned, Observation, RouteKey},
     limit::Budget,
@@ -91,8 +91,8 @@ pub(super) struct State<T> {
     /// Something has happened that may have opened a line.
     rechecks: bool,
     lateness: Lateness,
-    /// What the fleet knows of its pauses, if its limits are shared.
-    pauses: Option<Box<SharedPauses>>,
+    /// What it has in common with those of other andantes, if its limits are shared.
+    fleet: Option<Box<SharedMemory>>,
     /// Whether there is a store that keeps it.
     kept: bool,
     /// Something has happened that is not written down.
@@ -139,7 +139,7 @@ impl<T> State<T> {
             held: None,
             rechecks: false,
             lateness: Lateness::default(),
-            pauses: None,
+            fleet: None,
             kept: false,
             unwritten: false,
             #[cfg(test)]
@@ -210,10 +210,12 @@ impl<T> State<T> {
             }
             PreviewDecision::Refuse(refusal) => {
                 self.stats.refused += 1;
+                self.share_lacking(now, true);
                 Decision::Refuse(refusal)
             }
             PreviewDecision::Wait { expected, ahead } => {
                 self.make_room(now, ask);
+                self.share_lacking(now, false);
                 Decision::Wait(QueueOffer { line, expected, ahead, drawn })
             }
         }
@@ -364,6 +366,7 @@ impl<T> State<T> {
         let changes = self.learned.take(now, charge, &kind, now > since, &mut self.budget);
         self.note(changes);
         self.leaves(now, charge);
+        self.share_taken(now, now > since);
         self.unwritten = true;
         let waited = now.since(since);
         self.stats.waited += waited;

@@ -117,12 +117,13 @@ impl Allowance {
     }
 
     /// The first instant at which `cost` more may be sent, with `unanswered` requests that no answer has reported on
-    /// yet. An instant further away than a day is looked at anew after a day.
-    pub(super) fn earliest(&self, now: Instant, cost: Cost, unanswered: u32, spend: Spend) -> Instant {
-        self.due(now, cost, unanswered, spend).min(self.look_anew()).max(now)
+    /// yet, of a `part` of what is left: others of a fleet use the rest. An instant further away than a day is looked at
+    /// anew after a day.
+    pub(super) fn earliest(&self, now: Instant, cost: Cost, unanswered: u32, part: f64, spend: Spend) -> Instant {
+        self.due(now, cost, unanswered, part, spend).min(self.look_anew()).max(now)
     }
 
-    fn due(&self, now: Instant, cost: Cost, unanswered: u32, spend: Spend) -> Instant {
+    fn due(&self, now: Instant, cost: Cost, unanswered: u32, part: f64, spend: Spend) -> Instant {
         if self.overruled || self.cost == 0.0 && self.remaining > 0.0 {
             return now;
         }
@@ -130,17 +131,20 @@ impl Allowance {
         if self.refill == 0.0 && self.reset.is_some_and(|reset| reset <= now) {
             return self.after_news(now);
         }
-        let left = self.left(now) / self.cost.max(f64::MIN_POSITIVE) - f64::from(unanswered);
+        let price = self.cost.max(f64::MIN_POSITIVE);
+        let of_all = self.left(now) / price;
+        // The last few are less than one for each: they are for those who have not used their parts of the limit.
+        let left = f64::max(of_all * part, of_all.min(1.0)) - f64::from(unanswered);
         let lacking = f64::from(cost.requests()) - left;
         if lacking > 0.0 {
-            let refilled = (self.refill > 0.0).then(|| now + seconds(lacking * self.cost / self.refill));
+            let refilled = (self.refill > 0.0).then(|| now + seconds(lacking * self.cost / self.refill / part));
             // No reset is reported: it is tried now and then.
             let reset = self.reset.unwrap_or(self.taken.max(self.said) + NEWS);
             return refilled.map_or(reset, |refilled| refilled.min(reset));
         }
         let reserve = match spend {
             Spend::Greedy => return now,
-            Spend::Mostly => self.limit.unwrap_or_default() / self.cost.max(f64::MIN_POSITIVE) * RESERVE,
+            Spend::Mostly => self.limit.unwrap_or_default() / price * RESERVE * part,
             Spend::Even => f64::INFINITY,
         };
         match self.reset {
@@ -264,4 +268,37 @@ impl Allowance {
 
 fn seconds(of: f64) -> Duration {
     Duration::try_from_secs_f64(of).unwrap_or(Duration::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(of: u64) -> Instant {
+        Instant::START + Duration::from_secs(of)
+    }
+
+    /// Of 12 that are left for ten seconds a third is four. Of two it is less than one: whoever asks has one, and not two.
+    #[test]
+    fn a_part_of_what_is_left_is_one_at_least() {
+        let due = |left: f64, unanswered: u32| {
+            let bucket = Bucket {
+                name: None,
+                requests: true,
+                limit: Some(100.0),
+                remaining: Some(left),
+                reset: Some(Duration::from_secs(10)),
+                window: None,
+                coarse: false,
+                refills: false,
+            };
+            let mut allowance = Allowance::new(&bucket, Seq::default(), s(1));
+            allowance.hear(&bucket, Return::AtReset, Seq::default(), s(1));
+            allowance.earliest(s(1), Cost::MIN, unanswered, 1.0 / 3.0, Spend::Greedy)
+        };
+        assert_eq!([3, 4].map(|unanswered| due(12.0, unanswered)), [s(1), s(11)]);
+        assert_eq!([0, 1].map(|unanswered| due(2.0, unanswered)), [s(1), s(11)]);
+        assert_eq!([0, 1].map(|unanswered| due(3.5, unanswered)), [s(1), s(11)]);
+        assert_eq!(due(0.0, 0), s(11));
+    }
 }

@@ -15,6 +15,8 @@ pub(super) struct SentLog {
     count: u64,
     /// Requests that were ever written down.
     written: u64,
+    /// For each of them, so many more are sent by others of a fleet.
+    others: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +32,21 @@ const STEP: u64 = 8;
 // === impl SentLog ===
 
 impl SentLog {
+    /// So large a part of all that a fleet sends is sent from here.
+    pub(super) fn set_part(&mut self, part: f64) {
+        self.others = 1.0 / part - 1.0;
+    }
+
+    /// Whether others of a fleet send as well.
+    pub(super) fn is_shared(&self) -> bool {
+        self.others > 0.0
+    }
+
+    /// How many the whole fleet has sent, by that part, where so many are ours.
+    pub(super) fn of_all(&self, ours: u64) -> f64 {
+        ours as f64 * (1.0 + self.others)
+    }
+
     /// A request leaves at `now`.
     pub(super) fn sent(&mut self, now: Instant) {
         let entry = SentEntry { at: now, number: self.count };
@@ -102,7 +119,7 @@ impl SentLog {
     /// When the first of those left that an API counts as `used`, as it says to a request that left at `sent`: `None` if
     /// they cannot all be ours.
     pub(super) fn began(&self, used: f64, sent: Instant) -> Option<Instant> {
-        let (used, ours) = (used.max(1.0), self.up_to(sent));
+        let (used, ours) = ((used / (1.0 + self.others)).max(1.0), self.up_to(sent));
         // One or another may have been sent twice on the way.
         (used * 0.9 <= ours as f64 + 1.0).then(|| self.departed(ours.saturating_sub(used as u64))).flatten()
     }
@@ -150,6 +167,15 @@ mod tests {
         assert_eq!(ledger.began(5.0, ms(100)), Some(ms(60)), "as it was said to an earlier request");
         assert_eq!(ledger.began(0.0, ms(190)), Some(ms(190)));
         assert_eq!(ledger.began(50.0, ms(190)), None, "somebody else uses it too");
+    }
+
+    #[test]
+    fn of_what_a_fleet_has_used_a_part_is_ours() {
+        let mut ledger = ledger(20);
+        ledger.set_part(0.25);
+        assert_eq!(ledger.began(20.0, ms(190)), Some(ms(150)), "five of the twenty");
+        assert_eq!(ledger.began(200.0, ms(190)), None);
+        assert_eq!(ledger.of_all(5), 20.0);
     }
 
     #[test]

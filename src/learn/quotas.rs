@@ -30,6 +30,8 @@ pub(super) struct Quotas {
     ledger: SentLog,
     /// The last request that was taken.
     newest: Seq,
+    /// For each request that this process sends, so many more are sent by others of the fleet.
+    others: f64,
 }
 
 /// What is left of one budget, for people to look at.
@@ -85,10 +87,21 @@ impl Quotas {
         self.scopes.version()
     }
 
+    /// This process sends so large a part of what the fleet sends.
+    pub(super) fn set_part(&mut self, part: f64) {
+        self.others = 1.0 / part.clamp(1e-6, 1.0) - 1.0;
+    }
+
+    /// How large a part that is.
+    pub(super) fn part(&self) -> f64 {
+        1.0 / (1.0 + self.others)
+    }
+
     /// When all budgets of `scope` let a request of `cost` leave.
     pub(super) fn earliest(&self, now: Instant, cost: Cost, scope: Scope, spend: Spend) -> Instant {
         self.within(scope).fold(now, |at, one| {
-            at.max(one.gate.earliest(now)).max(one.left.earliest(now, cost, one.unanswered, spend))
+            let left = one.left.earliest(now, cost, one.unanswered, one.part(self.part()), spend);
+            at.max(one.gate.earliest(now)).max(left)
         })
     }
 

@@ -35,6 +35,8 @@ pub(super) struct WindowEstimator {
     kept: u8,
     /// How often a part of it has come back, more or less: see [`slides`](Self::slides).
     rises: u8,
+    /// When the last request left that was answered.
+    latest: Instant,
 }
 
 /// When a window began, and how long it was to last, as its answers said.
@@ -117,6 +119,7 @@ impl WindowEstimator {
             return self.known;
         };
         let used = limit - remaining;
+        self.latest = self.latest.max(sent);
         let whole = bucket.coarse || left.subsec_nanos() == 0;
         let blur = tolerance(left, whole);
         self.look_closer(limit, used, left, blur, bucket.refills);
@@ -202,12 +205,14 @@ impl WindowEstimator {
         ledger: &SentLog,
     ) {
         let at = ledger.began(used, sent).unwrap_or(sent);
+        // How much of it others of a fleet have used already is not known: it began after what was answered before it.
+        let at = if ledger.is_shared() { at.max(self.latest.min(sent)) } else { at };
         let length = left.map_or(Duration::MAX, |left| (sent + left).since(at));
         let Some(before) = self.present.replace(Start { at, length, seen: sent, answered }) else { return };
         let (lasted, Some(known)) = (at.since(before.at), self.known) else { return };
         self.kept = if lasted <= known.mul_f64(1.5) { self.kept.saturating_add(1) } else { 0 };
         // A log of that length would still have what was sent before.
-        let forgets = used + 2.0 + limit / 10.0 < ledger.since(sent - known) as f64;
+        let forgets = used + 2.0 + limit / 10.0 < ledger.of_all(ledger.since(sent - known));
         if forgets {
             self.rises = self.rises.saturating_sub(2);
         } else {

@@ -2,12 +2,14 @@
 
 mod forecast;
 mod limit;
+mod part;
 mod reconfigure;
 mod record;
 mod settle;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -15,8 +17,13 @@ pub use self::{
     forecast::Rates,
     record::{BudgetRecord, Gap},
     shared::{ShareReport, ShareUsage},
+    usage::LimitUsage,
 };
-use self::{limit::Limit, shared::SharedBudget};
+use self::{
+    limit::Limit,
+    part::{part_of, reported},
+    shared::SharedBudget,
+};
 use super::{
     Amount, CalendarCount, CalendarLimit, CalendarUsage, Cost, LimitSpec, Margin, MarginSpec, Unit,
     ahead::{WrittenAhead, lacks, written_ahead},
@@ -46,23 +53,10 @@ pub struct Budget {
     ahead: Option<Vec<(Unit, WrittenAhead)>>,
     /// Since when requests keep their distance, because the API has refused one; `None` if what timers miss is caught up.
     distant: Option<Instant>,
+    /// How much of what the API reports is used here, where others use the rest.
+    part: f64,
     /// The fleet's side of it; `None` if the budget is not shared.
     shared: Option<Box<SharedBudget>>,
-}
-
-/// How far one limit is used, for people to look at.
-#[derive(Clone, Debug)]
-pub struct LimitUsage {
-    /// Who asks for it.
-    pub source: Source,
-    /// The limit.
-    pub spec: LimitSpec,
-    /// Units that count in the current window.
-    pub used: u32,
-    /// The margin for jitter in force.
-    pub margin: Duration,
-    /// This process' share of it, if a fleet shares it.
-    pub share: Option<ShareUsage>,
 }
 
 // === impl Budget ===
@@ -82,6 +76,7 @@ impl Budget {
             yields: false,
             ahead: None,
             distant: None,
+            part: 1.0,
             shared: None,
         }
     }
@@ -109,7 +104,7 @@ impl Budget {
 
     /// The limit that `source` asks for.
     pub fn limit(&self, source: Source) -> Option<LimitSpec> {
-        self.limits.iter().find(|limit| limit.source == source).map(|limit| limit.spec)
+        self.limits.iter().find(|limit| limit.source == source).map(|limit| limit.reported.unwrap_or(limit.spec))
     }
 
     /// The longest time from one request to the next, of limits that are spaced evenly.
@@ -144,7 +139,9 @@ impl Budget {
         if let Some(index) = self.limits.iter().position(|limit| limit.source == source) {
             return self.retune(index, spec);
         }
-        let mut limit = Limit::new(source, spec, self.next);
+        let reported = reported(source, spec);
+        let spec = reported.map_or(spec, |reported| part_of(&reported, self.part));
+        let mut limit = Limit { reported, ..Limit::new(source, spec, self.next) };
         // What has left keeps its distance as well.
         if let Some(last) = self.last.filter(|_| spec.burst() == NonZeroU32::MIN) {
             limit.gcra.commit(last, last, Amount::MIN);
@@ -333,15 +330,6 @@ impl Budget {
         }
     }
 
-    /// Another rate for the limit at `index`; what was sent already stays sent. Does nothing without such a limit.
-    pub fn retune(&mut self, index: usize, spec: LimitSpec) {
-        if let Some(limit) = self.limits.get_mut(index) {
-            limit.spec = spec;
-            limit.gcra.retune(&spec);
-            limit.window.retune(&spec);
-        }
-    }
-
     /// Whether nothing that was sent counts for a configured limit any more.
     pub fn is_idle(&mut self, now: Instant) -> bool {
         if !self.calendar.iter().all(|limit| limit.is_idle(now)) {
@@ -358,17 +346,6 @@ impl Budget {
     /// How far each limit is used that a calendar renews.
     pub fn calendar(&mut self, now: Instant) -> Vec<CalendarUsage> {
         self.calendar.iter_mut().map(|limit| limit.usage(now)).collect()
-    }
-
-    /// How far each limit is used.
-    pub fn usage(&mut self, now: Instant) -> Vec<LimitUsage> {
-        let margin = &self.margin;
-        let usage = |limit: &mut Limit| {
-            let margin = margin.of(limit.spec.rate.per);
-            let (used, share) = (limit.window.used(now, margin), limit.share_usage(now, margin));
-            LimitUsage { source: limit.source, spec: limit.spec, used, margin, share }
-        };
-        self.limits.iter_mut().map(usage).collect()
     }
 }
 

@@ -3,6 +3,7 @@
 mod cluster;
 mod in_flight;
 mod pauses;
+mod reported;
 mod sentinel;
 mod tls;
 

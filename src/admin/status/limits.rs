@@ -34,6 +34,9 @@ pub struct LimitStatus {
     /// What this andante holds of it; `null` if it is not shared with others.
     #[serde(default)]
     pub share: Option<ShareStatus>,
+    /// Which part of it is this andante's, from 0 to 1, where an API reports it to several; `null` if all of it is.
+    #[serde(default)]
+    pub part: Option<f64>,
 }
 
 /// How many requests an API was found to allow at once.

@@ -86,7 +86,7 @@ impl<T> State<T> {
             || self.next_wakeup.is_some()
             || !self.changes.is_empty()
             || !self.displaced.is_empty()
-            || self.pauses.as_ref().is_some_and(|pauses| pauses.is_calling())
+            || self.fleet.as_ref().is_some_and(|fleet| fleet.is_calling())
             || self.budget.is_calling()
     }
 

@@ -28,8 +28,9 @@ impl<T> State<T> {
     pub(in crate::lane) fn memory(&mut self, now: Instant) -> Memory {
         self.narrow.forget_idle(u32::MAX, now);
         let held = self.held_until(now).is_some();
+        let holds_portion = self.fleet.as_ref().is_some_and(|fleet| fleet.holds_portion());
         let waits = self.under_way() > 0 || !self.queue.is_empty();
-        if held || waits || self.narrow.owes() || self.budget.holds_shares() {
+        if held || waits || self.narrow.owes() || self.budget.holds_shares() || holds_portion {
             return Memory::Owed;
         }
         // Also by a process before this one.

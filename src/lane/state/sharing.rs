@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{State, WaitingRequest, turn::LineKey, usage::unsaid};
 use crate::{
     clock::Instant,
-    fleet::{AskedPause, Entry, Lease, Pause, PoolGrant},
+    fleet::{AskedPause, Entry, Lease, Pause, PoolGrant, Portion, SharedPauses},
     lane::order::Queue,
     limit::{ShareReport, Source, Unit},
 };
@@ -19,19 +19,47 @@ pub(in crate::lane) struct SharedNames {
     pub(in crate::lane) pauses: Arc<str>,
 }
 
+/// What a lane has in common with those of other andantes, beside what is configured.
+#[derive(Debug, Default)]
+pub(super) struct SharedMemory {
+    /// What the fleet knows of its pauses.
+    pauses: SharedPauses,
+    /// Which part of what the API reports is used here.
+    portion: Portion,
+    lease: Lease,
+}
+
+impl SharedMemory {
+    /// Whether the store is to be called and was not yet.
+    pub(super) fn is_calling(&self) -> bool {
+        self.pauses.is_calling() || self.portion.is_calling()
+    }
+
+    /// Whether the store knows that this lane uses what an API allows.
+    pub(super) fn holds_portion(&self) -> bool {
+        self.portion.is_known()
+    }
+
+    /// Its part, where as many members are in the fleet as are known now.
+    fn portion(&mut self) -> &mut Portion {
+        self.portion.count(self.lease.members());
+        &mut self.portion
+    }
+}
+
 impl<T> State<T> {
     /// Its configured limits are shared from now on: nothing leaves that no token was granted for.
     pub(in crate::lane) fn share(&mut self, now: Instant, lease: Lease) {
+        self.fleet = Some(Box::new(SharedMemory { lease: lease.clone(), ..SharedMemory::default() }));
         self.budget.share(lease);
         self.budget.share_in_flight(now, self.policy.shared_in_flight());
-        self.pauses = Some(Box::default());
         self.rechecks = true;
     }
 
     /// Whether the store is to be called. True once for each reason.
     pub(in crate::lane) fn calls(&mut self) -> bool {
-        let paused = self.pauses.as_mut().is_some_and(|pauses| pauses.calls());
-        self.budget.calls() || paused
+        let memory = self.fleet.as_mut().is_some_and(|fleet| fleet.pauses.calls() | fleet.portion.calls());
+        self.budget.calls() || memory
     }
 
     /// What the next call reports of this lane, by its `names`; with `reports`, all that it holds.
@@ -42,26 +70,81 @@ impl<T> State<T> {
         let mut spoken = budget.speak(now, &names.pools, waits, reports);
         let waiting = u32::try_from(waits(Unit::REQUESTS).min(queue.len() as u64)).unwrap_or(u32::MAX);
         budget.speak_in_flight(now, &names.pools, waiting, reports, &mut spoken);
-        let Some(pauses) = &mut self.pauses else { return spoken };
-        ShareReport { pauses: pauses.speak(now, &names.pauses, self.learned.pauses(now), reports), ..spoken }
+        let rate = self.budget.reported_rate().filter(|_| self.is_unconfigured());
+        let Some(fleet) = &mut self.fleet else { return spoken };
+        spoken.entries.extend(fleet.portion().speak(now, &names.pauses, rate, !self.queue.is_empty(), reports));
+        let next = spoken.next.min(fleet.portion.next_look(now));
+        let pauses = fleet.pauses.speak(now, &names.pauses, self.learned.pauses(now), reports);
+        self.use_part();
+        ShareReport { pauses, next, ..spoken }
+    }
+
+    /// Whether nobody has configured what the API allows in a window: what it reports is divided then.
+    fn is_unconfigured(&self) -> bool {
+        self.policy.limits.is_empty()
+    }
+
+    /// A request leaves, and has waited, or not.
+    pub(super) fn share_taken(&mut self, now: Instant, waited: bool) {
+        if self.fleet.is_none() || !self.is_unconfigured() {
+            return;
+        }
+        let reports = self.budget.reported_rate().is_some();
+        self.fleet.iter_mut().for_each(|fleet| fleet.portion().take(now, waited, reports));
+        self.use_part();
+    }
+
+    /// A request asks and cannot leave now: it waits, or is `refused`.
+    pub(super) fn share_lacking(&mut self, now: Instant, refused: bool) {
+        if self.fleet.is_none() || !self.is_unconfigured() {
+            return;
+        }
+        let reports = self.budget.reported_rate().is_some();
+        self.fleet.iter_mut().for_each(|fleet| fleet.portion().lack(now, refused, reports));
+        self.use_part();
+    }
+
+    /// The part of what the API reports that is this member's may be another one by now.
+    fn use_part(&mut self) {
+        let Some(fleet) = &self.fleet else { return };
+        let part = if self.is_unconfigured() { fleet.portion.part() } else { 1.0 };
+        if part != self.budget.part() {
+            self.budget.set_part(part);
+            self.rechecks = true;
+        }
+        // Of what has no limit that is known nobody says which part is whose: each goes by what is left.
+        self.learned.set_part(if self.budget.reported_rate().is_some() { part } else { 1.0 });
     }
 
     /// What the store gave.
     pub(in crate::lane) fn given<'a>(&mut self, now: Instant, given: impl Iterator<Item = (&'a Entry, &'a PoolGrant)>) {
+        let mut fleet = self.fleet.take();
+        let given = given.inspect(|(entry, grant)| match &mut fleet {
+            Some(fleet) if entry.ends.is_some() => fleet.portion.heard_end(&entry.pool),
+            Some(fleet) if fleet.portion.is_of(&entry.pool) => fleet.portion().heard(now, grant),
+            _ => {}
+        });
         self.budget.given(now, given);
-        self.pauses.iter_mut().for_each(|pauses| pauses.heard());
+        self.fleet = fleet;
+        self.fleet.iter_mut().for_each(|fleet| fleet.pauses.heard());
+        self.use_part();
         self.rechecks = true;
     }
 
     /// The store did not reply to what was said.
     pub(in crate::lane) fn unheard(&mut self, now: Instant, entries: &[Entry]) {
         self.budget.unheard(now, entries);
-        self.pauses.iter_mut().for_each(|pauses| pauses.unheard());
+        if let Some(fleet) = &mut self.fleet {
+            fleet.pauses.unheard();
+            if entries.iter().any(|entry| entry.ends.is_none() && fleet.portion.is_of(&entry.pool)) {
+                fleet.portion.unheard();
+            }
+        }
     }
 
     /// The store tells of this `pause` of `budget`, or of all if that has no name.
     pub(in crate::lane) fn told_of_pause(&mut self, now: Instant, budget: &str, pause: &Pause) {
-        let Some(pauses) = &mut self.pauses else { return };
+        let Some(SharedMemory { pauses, .. }) = self.fleet.as_deref_mut() else { return };
         let changes = if pause.left > 0 {
             let asked = AskedPause { budget: budget.into(), until: pause.until(now), cause: pause.cause };
             pauses.told(now, budget, asked.until);
@@ -76,20 +159,23 @@ impl<T> State<T> {
 
     /// An answer may have asked for a pause, which the others are told of at once.
     pub(super) fn share_pauses(&mut self, now: Instant) {
-        if let Some(pauses) = &mut self.pauses {
+        if let Some(SharedMemory { pauses, .. }) = self.fleet.as_deref_mut() {
             pauses.asked(now, &self.learned.pauses(now));
         }
     }
 
     /// An operator forgets what was learned: the pauses that others know of end as well.
     pub(super) fn end_pauses(&mut self, now: Instant) {
-        self.pauses.iter_mut().for_each(|pauses| pauses.end(now));
+        self.fleet.iter_mut().for_each(|fleet| fleet.pauses.end(now));
     }
 
     /// Everything that was held is the store's again.
     pub(in crate::lane) fn lose_shares(&mut self, now: Instant) {
         self.budget.lose_shares(now);
-        self.pauses.iter_mut().for_each(|pauses| pauses.lost());
+        if let Some(SharedMemory { pauses, portion, .. }) = self.fleet.as_deref_mut() {
+            pauses.lost();
+            portion.lost();
+        }
         self.rechecks = true;
     }
 

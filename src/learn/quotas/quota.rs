@@ -220,6 +220,8 @@ impl Quota {
         budget: &mut Budget,
     ) -> Option<LimitSpec> {
         let (now, source) = (answer.at, Source::Advertised(self.id));
+        let part = budget.part_in(source);
+        self.ledger.set_part(part);
         // The answer is not counted among those that are missing.
         let unanswered = self.unanswered.saturating_sub(u32::from(self.counts(answer.charge)));
         if answer.charge.seq > self.newest && !answer.charge.scope.has(self.id) && !refused {
@@ -255,7 +257,9 @@ impl Quota {
         let limit = self.left.limit.filter(|limit| bucket.requests && *limit >= 1.0)?;
         let used = bucket.remaining.map_or(0.0, |remaining| (limit - remaining).clamp(0.0, limit));
         let ours = |budget: &mut Budget, source| {
-            used <= f64::from(budget.used(source, now)) + f64::from(unanswered) + 1.0 + limit * OTHERS
+            let ours = f64::from(budget.used(source, now)) + f64::from(unanswered) + 1.0;
+            // Others of a fleet have sent as much by their parts, or all of their parts by now.
+            used <= (ours / part).max(ours + limit * (1.0 - part)) + limit * OTHERS
         };
         let Some(window) = window.filter(|window| !window.is_zero()) else {
             // No reset is reported: what refusals taught knows better.
@@ -353,6 +357,11 @@ impl Quota {
             CountChange::Risen => self.window_estimator.risen(),
             CountChange::Same => {}
         }
+    }
+
+    /// How much of what is left is used here, where `part` is this process' of what is divided.
+    pub(super) fn part(&self, part: f64) -> f64 {
+        if self.ledger.is_shared() { part } else { 1.0 }
     }
 
     /// Whether it goes by the name and the window of `bucket`.

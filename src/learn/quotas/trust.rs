@@ -138,7 +138,7 @@ impl Credibility {
         }
         if sent <= at {
             // Which of the two the API counted first is not known.
-            let most = claim.ledger.since(before_sent) as f64 + f64::from(unanswered);
+            let most = claim.ledger.of_all(claim.ledger.since(before_sent) + u64::from(unanswered));
             if same && !nearer && before - remaining > most + 3.0 + limit * FALL {
                 self.change(-FALLEN);
             }
@@ -146,10 +146,11 @@ impl Credibility {
         }
         self.last = Some(this);
         let sent_before = claim.ledger.up_to(at);
-        let most = claim.ledger.up_to(sent).saturating_sub(sent_before) as f64;
+        let most = claim.ledger.up_to(sent).saturating_sub(sent_before);
         // Those that left at the same instant may be counted later.
         let least = (claim.ledger.count() - claim.ledger.since(sent)).saturating_sub(sent_before) as f64 + 1.0;
-        let (recent, fall, used) = (most + f64::from(claim.unanswered), before - remaining, limit - remaining);
+        let (recent, fall, used) =
+            (claim.ledger.of_all(most + u64::from(claim.unanswered)), before - remaining, limit - remaining);
         let jump = -fall >= (limit * JUMP).max(2.0) || used <= FEW && before < limit - 2.0 && limit > 3.0;
         if -fall > limit * JUMP + 2.0 && used > limit * FALL + recent {
             self.change(-RISEN);
@@ -185,7 +186,7 @@ impl Credibility {
         }
         let window = claim.window.unwrap_or(LONG);
         let ours = claim.ledger.since(claim.now - window).saturating_sub(u64::from(claim.unanswered));
-        if claim.requests && ours as f64 >= claim.limit / 2.0 {
+        if claim.requests && claim.ledger.of_all(ours) >= claim.limit / 2.0 {
             return;
         }
         self.served_empty += 1;

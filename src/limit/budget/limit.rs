@@ -15,6 +15,8 @@ pub(super) struct Limit {
     /// What was charged before this seq was charged without it.
     pub(super) since: Seq,
     pub(super) spec: LimitSpec,
+    /// What the API reports, of which `spec` is the part that is used here.
+    pub(super) reported: Option<LimitSpec>,
     pub(super) gcra: Gcra,
     pub(super) window: Window,
     /// When something was last taken of it, and its number.
@@ -34,6 +36,7 @@ impl Limit {
             source,
             since,
             spec,
+            reported: None,
             gcra: Gcra::new(&spec),
             window: Window::new(&spec),
             taken: Instant::START,

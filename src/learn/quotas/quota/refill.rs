@@ -29,9 +29,9 @@ enum Phase {
     /// A window, as far as is known.
     #[default]
     Unknown,
-    /// It looks as full as it was since `since`: `used` is the most that was used, and `sent` the fewest that were sent in
+    /// It looks as full as it was since `since`: `used` is the most that was used, and `sent` the fewest that a fleet sent in
     /// a window, in `answers` answers.
-    Full { since: Instant, used: f64, sent: u64, answers: u32 },
+    Full { since: Instant, used: f64, sent: f64, answers: u32 },
     /// A bucket.
     Found(Pace),
 }
@@ -48,7 +48,7 @@ struct Pace {
     most: Option<f64>,
     /// What the fields read like.
     told: f64,
-    /// Since when the rate is what it is, and how many were served with it.
+    /// Since when the rate is what it is, and how many of a fleet's were served with it, by the part that is ours.
     since: Instant,
     served: f64,
     /// From when on it was not full, as far as is known.
@@ -161,16 +161,16 @@ impl Refill {
             self.phase = Phase::Unknown;
             return;
         }
-        let in_window = ledger.up_to(sent).saturating_sub(ledger.up_to(sent - window));
+        let in_window = ledger.of_all(ledger.up_to(sent).saturating_sub(ledger.up_to(sent - window)));
         let (since, most, fewest, answers) = match self.phase {
             Phase::Full { since, used, sent, answers } => (since, used, sent, answers),
-            _ => (sent, 0.0, u64::MAX, 0),
+            _ => (sent, 0.0, f64::INFINITY, 0),
         };
         let (most, fewest, answers) = (most.max(used), fewest.min(in_window), answers + 1);
         // One a window: only an earlier one can show that.
-        let one = limit < 2.0 && fewest >= 1;
-        if !one && (most > FULL || most * 2.0 > fewest as f64) {
-            self.phase = Phase::Full { since: sent, used: 0.0, sent: u64::MAX, answers: 0 };
+        let one = limit < 2.0 && fewest >= 1.0;
+        if !one && (most > FULL || most * 2.0 > fewest) {
+            self.phase = Phase::Full { since: sent, used: 0.0, sent: f64::INFINITY, answers: 0 };
         } else if sent.since(since) >= window.mul_f64(WINDOWS) && (answers >= ANSWERS || one) {
             self.find(told, report);
         } else {
@@ -219,7 +219,7 @@ impl Pace {
         }
         if sent >= self.since {
             self.since = if self.served == 0.0 { sent } else { self.since };
-            self.served += 1.0;
+            self.served += ledger.of_all(1);
         }
         let mark = Mark { at: sent, used, sent: ledger.up_to(sent) };
         let from = self.from;
@@ -228,7 +228,7 @@ impl Pace {
         } else if used >= f64::max(from.used + DRAINED, limit * DRAINED_SHARE) {
             // It was not full in between: so much has come back as it refills.
             let took = sent.since(from.at).as_secs_f64().max(1e-3);
-            let count = mark.sent.saturating_sub(from.sent) as f64;
+            let count = ledger.of_all(mark.sent.saturating_sub(from.sent));
             let back = (count - (used - from.used)).max(0.0) / took;
             let long = took >= limit / self.told * LONG;
             if long || used >= limit {

@@ -38,7 +38,9 @@ pub(super) trait Client {
 
 /// One lane.
 pub(super) struct Andante {
-    state: State<usize>,
+    pub(super) state: State<usize>,
+    /// The store is to be called.
+    pub(super) calls: bool,
     kinds: Vec<RouteKey>,
     slots: BTreeMap<usize, (Slot, Instant)>,
     /// What has changed, and when.
@@ -63,6 +65,7 @@ impl Andante {
         };
         Self {
             state: State::new(Arc::new(policy), now, Duration::ZERO),
+            calls: false,
             kinds: (0..WORKERS).map(of).collect(),
             slots: BTreeMap::new(),
             log: Vec::new(),
@@ -96,7 +99,8 @@ impl Client for Andante {
     fn serve(&mut self, now: Instant) -> (Vec<usize>, Instant) {
         let mut leaving = Vec::new();
         loop {
-            let Effects { grants, timer, changes, .. } = self.state.woken(now, now);
+            let Effects { grants, timer, changes, calls, .. } = self.state.woken(now, now);
+            self.calls |= calls;
             for grant in grants {
                 self.slots.insert(grant.ticket, (grant.slot, now));
                 leaving.push(grant.ticket);

@@ -1,0 +1,182 @@
+use super::*;
+
+fn ms(of: u64) -> Instant {
+    Instant::START + Duration::from_millis(of)
+}
+
+fn given(target: f64) -> PoolGrant {
+    PoolGrant { target, limit: PARTS, ..PoolGrant::default() }
+}
+
+/// One that has begun at a second, as one of two, of an API that allows 10 a second.
+fn begun() -> Portion {
+    let mut portion = Portion::default();
+    portion.count(2);
+    portion.take(ms(1000), false, true);
+    assert!(portion.calls() && !portion.calls());
+    portion
+}
+
+fn demands(portion: &mut Portion, at: u64, waits: bool) -> Option<u32> {
+    let said = portion.speak(ms(at), "api", Some(10.0), waits, false);
+    said.iter().find(|entry| entry.ends.is_none()).map(|entry| entry.demand)
+}
+
+/// The pools of the next call, each with whether it is given up.
+fn pools(portion: &mut Portion, at: u64, name: &str) -> Vec<(String, bool)> {
+    let said = portion.speak(ms(at), name, Some(10.0), false, false);
+    said.iter().map(|entry| (entry.pool.replace(SUFFIX, ""), entry.ends.is_some())).collect()
+}
+
+fn pool(name: &str, ends: bool) -> (String, bool) {
+    (name.to_owned(), ends)
+}
+
+#[test]
+fn a_smaller_part_holds_at_once_and_a_larger_one_when_others_have_heard() {
+    let mut portion = begun();
+    assert_eq!(portion.part(), 0.5, "as many may have begun as there are");
+    assert_eq!(demands(&mut portion, 1000, true), Some(PARTS));
+    portion.heard(ms(1002), &given(10_000.0));
+    assert_eq!(portion.part(), 0.5, "the others may use theirs yet");
+    assert_eq!(demands(&mut portion, 2100, true), Some(PARTS));
+    portion.heard(ms(2102), &given(2500.0));
+    assert_eq!(portion.part(), 0.25);
+    assert_eq!(demands(&mut portion, 3200, true), Some(PARTS));
+    portion.heard(ms(3202), &given(5000.0));
+    portion.take(ms(4401), true, true);
+    assert_eq!(portion.part(), 0.25);
+    portion.take(ms(4402), true, true);
+    assert_eq!(portion.part(), 0.5);
+}
+
+#[test]
+fn as_long_as_nobody_knows_how_many_there_are_all_of_it_is_used_until_the_store_says() {
+    let mut portion = Portion::default();
+    portion.take(ms(1000), false, true);
+    assert_eq!((portion.part(), demands(&mut portion, 1000, false)), (1.0, Some(PARTS)));
+    portion.heard(ms(1002), &given(2500.0));
+    assert_eq!(portion.part(), 0.25);
+}
+
+/// A part of .75 is known 1.1 s after one of .6: by 1.2 s after the first the others have heard of no more than .6.
+#[test]
+fn what_is_more_than_was_said_before_waits_anew() {
+    let mut portion = begun();
+    assert_eq!(demands(&mut portion, 1000, true), Some(PARTS));
+    portion.heard(ms(1000), &given(6000.0));
+    assert_eq!(demands(&mut portion, 2100, true), Some(PARTS));
+    portion.heard(ms(2100), &given(7500.0));
+    let mut parts = [2199, 2200, 3299, 3300].map(|at| {
+        portion.take(ms(at), true, true);
+        portion.part()
+    });
+    assert_eq!(parts, [0.5, 0.6, 0.6, 0.75]);
+    // What comes to less than what is waited for ends that.
+    assert_eq!(demands(&mut portion, 3300, true), Some(PARTS));
+    portion.heard(ms(3300), &given(9000.0));
+    assert_eq!(demands(&mut portion, 4310, true), Some(PARTS));
+    portion.heard(ms(4310), &given(8000.0));
+    parts = [4310, 4499, 4500, 9000].map(|at| {
+        portion.take(ms(at), true, true);
+        portion.part()
+    });
+    assert_eq!(parts, [0.75, 0.75, 0.8, 0.8]);
+}
+
+#[test]
+fn who_is_not_held_up_wants_what_it_uses_and_a_quarter_more() {
+    let mut portion = begun();
+    assert_eq!(demands(&mut portion, 1000, false), Some(5000), "an equal part, as long as nothing is known");
+    portion.heard(ms(1002), &given(5000.0));
+    (0..5).for_each(|at| portion.take(ms(1100 + at * 200), false, true));
+    // Six of ten in a second, and a quarter of that.
+    assert_eq!(demands(&mut portion, 2000, false), Some(7500));
+    assert_eq!(demands(&mut portion, 2000, false), None, "a call is under way");
+    portion.heard(ms(2002), &given(7500.0));
+    portion.take(ms(2500), false, true);
+    assert_eq!(demands(&mut portion, 3000, false), Some(7500), "the second before counts as well");
+    portion.heard(ms(3002), &given(7500.0));
+    assert_eq!(demands(&mut portion, 4000, false), Some(2500), "half of an equal part is kept");
+}
+
+/// A thousand a day are one in 86.4 s: one request is an eighth of what ten would be, and not the day's whole limit.
+#[test]
+fn a_single_request_of_a_slow_limit_is_no_rate() {
+    let mut portion = Portion::default();
+    portion.count(5);
+    portion.take(ms(1000), false, true);
+    let mut demand = |at| {
+        let said = portion.speak(ms(at), "api", Some(1000.0 / 86_400.0), false, false);
+        portion.heard(ms(at), &given(10_000.0));
+        said.iter().find(|entry| entry.ends.is_none()).map(|entry| entry.demand)
+    };
+    // An equal part is 2,000 as long as nothing is known, and half of that is kept.
+    assert_eq!([1000, 2000, 3000].map(&mut demand), [Some(2000); 3]);
+    assert_eq!(demand(11_000), Some(2000));
+    assert_eq!(demand(12_000), None, "nobody has asked for ten seconds");
+}
+
+#[test]
+fn who_waits_or_was_refused_wants_everything_although_nothing_has_left() {
+    let mut portion = Portion::default();
+    portion.count(4);
+    portion.lack(ms(1000), false, true);
+    assert_eq!((portion.calls(), portion.part()), (true, 0.25), "it is begun by one that waits");
+    assert_eq!(demands(&mut portion, 1000, true), Some(PARTS));
+    portion.heard(ms(1002), &given(1.0));
+    assert_eq!(portion.part(), 0.125, "a part is half of an equal one at least");
+    // One that waits for longer than what is unused is kept for.
+    assert_eq!(demands(&mut portion, 13_000, true), Some(PARTS));
+    portion.heard(ms(13_002), &given(2500.0));
+    assert_eq!(demands(&mut portion, 14_100, false), None);
+    portion.heard_end("api\nreported");
+    assert_eq!(portion.part(), 0.25, "whatever it was, it begins with an equal one");
+    portion.lack(ms(20_000), true, true);
+    assert!(portion.calls());
+    assert_eq!(demands(&mut portion, 20_500, false), Some(PARTS), "a request was refused");
+}
+
+#[test]
+fn without_a_reply_the_part_stays_and_what_is_not_used_is_given_up() {
+    let mut portion = begun();
+    assert_eq!(demands(&mut portion, 1000, true), Some(PARTS));
+    portion.unheard();
+    assert_eq!((portion.part(), demands(&mut portion, 2000, true)), (0.5, Some(PARTS)));
+    portion.heard(ms(2002), &given(0.0));
+    assert_eq!(portion.part(), 0.5, "a store that has forgotten says nothing for a while");
+    assert_eq!(pools(&mut portion, 11_001, "api"), [pool("api", true)]);
+    // It is said until the store has replied.
+    portion.unheard();
+    assert!(portion.is_known());
+    assert_eq!(pools(&mut portion, 11_500, "api"), [pool("api", true)]);
+    portion.heard_end("api\nreported");
+    assert!(!portion.is_known());
+    assert_eq!(pools(&mut portion, 12_000, "api"), []);
+    portion.count(4);
+    portion.take(ms(20_000), false, true);
+    assert_eq!((portion.calls(), portion.part()), (true, 0.25));
+}
+
+#[test]
+fn what_is_used_again_before_its_end_was_heard_has_not_ended() {
+    let mut portion = begun();
+    assert_eq!(pools(&mut portion, 1000, "api"), [pool("api", false)]);
+    portion.heard(ms(1002), &given(5000.0));
+    assert_eq!(pools(&mut portion, 12_000, "api"), [pool("api", true)]);
+    portion.take(ms(12_100), false, true);
+    assert_eq!(pools(&mut portion, 12_500, "api"), [pool("api", false)]);
+}
+
+#[test]
+fn another_name_is_another_pool_and_a_lost_member_asks_anew() {
+    let mut portion = begun();
+    assert_eq!(demands(&mut portion, 1000, true), Some(PARTS));
+    portion.heard(ms(1002), &given(5000.0));
+    assert_eq!(pools(&mut portion, 1100, "other"), [pool("other", false), pool("api", true)]);
+    portion.unheard();
+    assert_eq!(pools(&mut portion, 1200, "other"), [pool("other", false), pool("api", true)], "nobody has replied");
+    portion.lost();
+    assert!(portion.calls() && !portion.is_known());
+    assert_eq!(pools(&mut portion, 1300, "other"), [pool("other", false)]);
+}
