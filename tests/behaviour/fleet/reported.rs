@@ -1,6 +1,6 @@
 //! What an API reports of a limit that nobody has configured is divided among the andantes that share a store.
 
-use std::thread;
+use std::{thread, time::Duration};
 
 use super::{SECOND, World};
 use crate::support::{Andante, Mock, Redis};
@@ -17,6 +17,10 @@ fn world(limit: &str) -> World {
     world
 }
 
+/// A little longer than two windows: each member sends most of its third as soon as a window begins, and each has its own
+/// beginnings, so that two of them are in any such time, and three in some.
+const TWO_WINDOWS: Duration = Duration::from_secs(21);
+
 /// Each has a third: 33 of 100. The store is away for longer than the lease then, and each goes on with what it has.
 #[test]
 fn three_divide_what_an_api_reports() {
@@ -24,18 +28,20 @@ fn three_divide_what_an_api_reports() {
     world.press_all();
     thread::park_timeout(11 * SECOND);
     let (refused, before) = (world.count("refused"), [0, 1, 2].map(|member| world.sent(member)));
-    let accepted = world.accepts_in(20 * SECOND);
+    let accepted = world.accepts_in(TWO_WINDOWS);
     assert!(accepted >= 188, "{accepted} of 200");
     let late = world.count("refused") - refused;
-    assert!(late <= 2, "{late} of 200 were refused");
+    assert!(late <= 10, "{late} of 200 were refused");
     for (member, before) in before.into_iter().enumerate() {
         let sent = world.sent(member) - before;
-        assert!((58..=75).contains(&sent), "{sent} of 67 by {member}");
+        assert!((58..=99).contains(&sent), "{sent} of 67 by {member}");
+        let part = world.members[member].status()["lanes"][0]["limits"][0]["part"].as_f64().unwrap();
+        assert!((0.3..=0.37).contains(&part), "{part} of it for {member}");
     }
     world.store.kill();
     let refused = world.count("refused");
-    let accepted = world.accepts_in(20 * SECOND);
+    let accepted = world.accepts_in(TWO_WINDOWS);
     assert!(accepted >= 188, "{accepted} of 200 without the store");
     let late = world.count("refused") - refused;
-    assert!(late <= 2, "{late} of 200 were refused");
+    assert!(late <= 10, "{late} of 200 were refused");
 }
