@@ -76,6 +76,12 @@ impl Bands {
         own.saturating_add(urgent.min(own.saturating_mul(GUARANTEE)))
     }
 
+    /// How much is served at least of an urgency whose requests have so many slots to share with what is `lower`: so many
+    /// urgencies, each of which has its turns, at `most` for one.
+    pub(in crate::lane) fn least_served(slots: u64, lower: u64, most: u64) -> u64 {
+        slots.saturating_sub(lower.saturating_mul(slots / (GUARANTEE + 1) + most))
+    }
+
     fn has(&self, band: u8) -> bool {
         self.waiting & (1 << band) != 0
     }

@@ -3,7 +3,11 @@
 
 mod turns;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound::{Excluded, Unbounded},
+    time::Duration,
+};
 
 use self::turns::{LateRequest, in_turn};
 use super::{
@@ -45,6 +49,17 @@ struct Projection<'a> {
     budget: &'a mut Budget,
     learned: &'a Learned,
     narrow: &'a mut Narrow,
+    /// Whether the same things hold up all that waits.
+    alone: bool,
+}
+
+/// What leaves before requests of lower urgencies.
+#[derive(Debug, Default)]
+struct Urgent {
+    /// So many at least, by what pauses.
+    requests: Map<Option<RouteKey>, u64>,
+    /// How many lower urgencies wait, each of which has its turns.
+    lower: u64,
 }
 
 /// What waits is not looked at more often than this.
@@ -90,12 +105,15 @@ impl<T> State<T> {
             return;
         }
         let waiting = self.queue.len();
-        let late: Vec<_> = self.late(now).into_iter().filter_map(|place| self.take_out(place)).collect();
+        let mut late = self.late(now);
+        // What has just been reported may hold up some and not others.
+        if !late.is_empty() && self.sort_lines(now) {
+            late = self.late(now);
+        }
         if late.is_empty() {
             return;
         }
-        // What has just been reported counts for those that stay as well.
-        self.sort_lines(now);
+        let late = late.into_iter().filter_map(|place| self.take_out(place)).collect();
         for LateRequest { ticket, turn } in self.turns_of(now, in_turn(late)) {
             let turn = turn.max(ticket.deadline);
             let (wait, patience) = (turn.since(ticket.since), ticket.deadline.since(ticket.since));
@@ -111,17 +129,20 @@ impl<T> State<T> {
     fn late(&mut self, now: Instant) -> Vec<QueuePlace> {
         let held = self.held_for_now(now);
         let Self { queue, budget, learned, narrow, .. } = self;
-        let mut groups = Map::<_, BTreeMap<_, Vec<_>>>::default();
+        let (mut groups, mut all_urgencies) = (Map::<_, BTreeMap<_, Vec<_>>>::default(), BTreeSet::new());
         for WaitingStrand { alike, claim, tickets } in queue.strands() {
+            all_urgencies.insert(claim.urgency);
             groups.entry(alike).or_default().entry(claim.urgency).or_default().push((claim, tickets));
         }
         // Whoever waited for something else comes back to what all share with turns that it is owed.
-        let owed = if groups.len() > 1 { f64::from(CREDIT) } else { 0.0 };
+        let alone = groups.len() < 2;
+        let owed = if alone { 0.0 } else { f64::from(CREDIT) };
         let mut late = Vec::new();
-        let mut projection = Projection { now, held, budget, learned, narrow };
+        let mut projection = Projection { now, held, budget, learned, narrow, alone };
         for urgencies in groups.into_values() {
-            let mut urgent = Map::default();
-            for strands in urgencies.into_values() {
+            let mut urgent = Urgent::default();
+            for (urgency, strands) in urgencies {
+                urgent.lower = all_urgencies.range((Excluded(urgency), Unbounded)).count() as u64;
                 projection.find_late(InTurn::new(strands, owed), &mut urgent, &mut late);
             }
         }
@@ -135,29 +156,32 @@ impl<T> State<T> {
 }
 
 impl Projection<'_> {
-    /// Finds those that are `late` of requests of one urgency that the same things hold up. So many that are more `urgent`
-    /// leave before them, by what pauses; these are added.
+    /// Finds those that are `late` of requests of one urgency that the same things hold up. What is more `urgent` leaves before
+    /// them; what certainly leaves of these is added.
     fn find_late<'t, T: 't>(
         &mut self,
         mut in_turn: InTurn<impl Iterator<Item = (QueuePlace, &'t Cost, &'t WaitingRequest<T>)>>,
-        urgent: &mut Map<Option<RouteKey>, u64>,
+        urgent: &mut Urgent,
         late: &mut Vec<QueuePlace>,
     ) {
         // What pauses by itself is not in the way of others until its pause is over.
         let (mut of_all, mut of_flows) = (Map::<_, u64>::default(), Map::<_, u64>::default());
-        let (mut looks, mut largest) = (Map::<(LineKey, u32), Look>::default(), 0);
+        let (mut looks, mut largest, mut most_leeway) = (Map::<(LineKey, u32), Look>::default(), 0, 0.0_f64);
         while let Some(TurnOf { item: (place, cost, ticket), flow, leeway }) = in_turn.next_turn() {
             // It may stand in a line yet that knows nothing of a budget that has just been reported.
             let line = line_of(self.learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref());
             let requests = cost.requests();
-            largest = largest.max(requests);
+            (largest, most_leeway) = (largest.max(requests), most_leeway.max(leeway));
             let (of_all, of_flow) =
                 (of_all.entry(line.paused).or_default(), of_flows.entry((flow, line.paused)).or_default());
             // Others may be passed that wait for what this one does not take, or takes less of.
             let before = match !line.metered && !self.narrow.apart {
                 true => {
                     let of_all = of_all.saturating_sub((leeway * f64::from(largest)) as u64);
-                    Bands::least_ahead(of_all.max(*of_flow), urgent.get(&line.paused).copied().unwrap_or_default())
+                    // A limit of its own does not count what others have of the slots that all share.
+                    let shares = self.alone || line.scope.is_empty() && ticket.drawn.is_none();
+                    let urgent = urgent.requests.get(&line.paused).copied().filter(|_| shares).unwrap_or_default();
+                    Bands::least_ahead(of_all.max(*of_flow), urgent)
                 }
                 false => *of_flow,
             };
@@ -180,8 +204,11 @@ impl Projection<'_> {
                 *of_flow += u64::from(requests);
             }
         }
+        // Those that are not certainly late are more than those that leave.
+        let doubtful = (most_leeway * f64::from(largest)) as u64;
         for (paused, requests) in of_all {
-            *urgent.entry(paused).or_default() += requests;
+            let certain = Bands::least_served(requests.saturating_sub(doubtful), urgent.lower, largest.into());
+            *urgent.requests.entry(paused).or_default() += certain;
         }
     }
 

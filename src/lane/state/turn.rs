@@ -105,13 +105,15 @@ impl<T> State<T> {
         if at > now { at } else { self.budget.asks_for_room_at(now) }
     }
 
-    /// Puts all tickets into the lines in which they belong, if that may have changed. O(waiting).
-    pub(super) fn sort_lines(&mut self, now: Instant) {
+    /// Puts all tickets into the lines in which they belong, if that may have changed. O(waiting). Returns whether it may.
+    pub(super) fn sort_lines(&mut self, now: Instant) -> bool {
         let version = Some(self.learned.scopes_version());
-        if self.sorted.version != version {
+        let unsorted = self.sorted.version != version;
+        if unsorted {
             self.queue.sort(|ticket| line_of(&self.learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref()));
             self.sorted = Sorted { at: now, version };
         }
+        unsorted
     }
 
     /// Whose turn it is, or will be. Late binding: only when a slot has matured is the ticket chosen that gets it. Moves up

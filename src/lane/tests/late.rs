@@ -253,6 +253,28 @@ async fn whoever_cannot_be_in_time_behind_more_urgent_ones_is_told_when_the_paus
     assert!((84..=86).contains(&told), "{told}");
 }
 
+/// More urgent ones that give up before their turn, and the turns that lower ones have meanwhile, are in nobody's way.
+#[tokio::test(start_paused = true)]
+async fn whoever_is_in_time_once_more_urgent_ones_have_given_up_is_not_sent_away() {
+    let client = |number: u16| {
+        let [high, low] = number.to_be_bytes();
+        Claim { client: ClientId::of([10, 0, high, low].into()), urgency: Urgency::MOST, ..Claim::USUAL }
+    };
+    // 400 of one client, and one each of 550 clients, of which the order is known only by and by.
+    for (urgent, clients) in [(400, 1), (550, 550)] {
+        let world = World::new("10/s");
+        let first = world.permit().await;
+        let usual: Vec<_> = (0..700).map(|_| patient(&world, secs(120))).collect();
+        let urgent: Vec<_> = (0..urgent).map(|number| patient_of(&world, secs(60), client(number % clients))).collect();
+        refuse(first, 30);
+        let gives_up = tokio::time::timeout(secs(60), told(&world, urgent));
+        let told = tokio::join!(gives_up, told(&world, usual)).1;
+        // One of 21 of the 300 slots until the urgent ones give up, and the 600 after that.
+        let in_time = told.iter().filter(|(at, said)| said.is_none() && *at <= secs(120)).count();
+        assert!((610..=616).contains(&in_time), "{in_time} behind {clients}");
+    }
+}
+
 /// What a client has waiting that will be refused is in nobody's way, its own patient ones included.
 #[tokio::test(start_paused = true)]
 async fn whoever_will_be_served_is_not_sent_away_for_those_that_are() {
