@@ -244,6 +244,10 @@ impl<L: Ledger> FleetMember<L> {
         match outcome {
             ReplyOutcome::Granted { given, pauses } => {
                 (self.reports, self.astray) = (false, 0);
+                // A store that is learning does not know yet how many there are. What it gives is a part among these.
+                if self.member.mode() == Mode::Member {
+                    self.take_seat(heard, self.member.members(), self.member.differing());
+                }
                 let mut given = call.entries.iter().zip(&given);
                 for SpokenLane { number, lane, entries, .. } in &spoken {
                     lane.given(given.by_ref().take(entries.len()));
@@ -293,10 +297,6 @@ impl<L: Ledger> FleetMember<L> {
             last.members = self.member.members();
             last.epoch = self.member.epoch().map_or(0, |epoch| epoch.counter);
             last.id = Some(self.member.id());
-        }
-        // A store that is learning does not know yet how many there are.
-        if self.member.mode() == Mode::Member {
-            self.take_seat(heard, self.member.members(), self.member.differing());
         }
         self.stand(None);
         if !was_leased && self.lease.holds(heard) {

@@ -134,14 +134,13 @@ fn flow_status(flow: &WaitingFlow) -> FlowStatus {
 }
 
 fn limit_status(usage: &LimitUsage, grounds: Option<Grounds>) -> LimitStatus {
-    let own = (f64::from(usage.spec.rate.count.get()) * usage.part.unwrap_or(1.0)).round() as u32;
     LimitStatus {
         limit: usage.spec.to_string(),
         per_second: usage.spec.rate.per_second(),
         used: usage.used.into(),
         used_total: 0,
         ends_in_s: None,
-        room: own.saturating_sub(usage.used).into(),
+        room: usage.own.saturating_sub(usage.used).into(),
         source: match usage.source {
             limit::Source::Config => LimitSource::Config,
             _ => LimitSource::Learned,

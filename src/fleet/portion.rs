@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
-use super::words::{Entry, Micros, PoolGrant};
+use super::{
+    share::refresh_from,
+    words::{Entry, Micros, PoolGrant},
+};
 use crate::clock::Instant;
 
 /// A member's part of what an API allows one lane.
@@ -65,10 +68,10 @@ enum Stage {
 
 /// What an API allows is divided into so many parts.
 const PARTS: u32 = 10_000;
-/// What is used is spoken of this often.
-const REFRESH: Duration = Duration::from_secs(1);
-/// By then all that use it have called once more.
-const HEARD: Duration = Duration::from_millis(1200);
+/// By then all that use it have called once more: it is spoken of each 1.25 s.
+const HEARD: Duration = Duration::from_millis(1500);
+/// What is used is measured over so long at least.
+const MEASURED: Duration = Duration::from_secs(1);
 /// What is not used for that long is given up.
 const IDLE: Duration = Duration::from_secs(10);
 /// Who is not held up may use so much more without asking first.
@@ -185,7 +188,7 @@ impl Portion {
                 self.ended.retain(|gone| *gone != self.pool);
                 let demand = self.demand(now, rate, waits);
                 said = Some(entry(&self.pool, demand, None));
-                (self.state, self.refresh_at) = (Stage::Asking, now + REFRESH);
+                (self.state, self.refresh_at) = (Stage::Asking, refresh_from(now + Duration::from_nanos(1)));
             }
             Some(_) => {}
             None => {
@@ -193,10 +196,26 @@ impl Portion {
                 if !uses || self.is_said() {
                     (self.state, self.part) = (Stage::Idle, self.equal());
                     self.rises.clear();
+                } else {
+                    // The store hears of it once the API reports anything.
+                    self.refresh_at = Instant::START;
                 }
             }
         }
         said.into_iter().chain(self.ended.iter().map(|pool| entry(pool, 0, Some(0)))).collect()
+    }
+
+    /// It is used no more, and another one says so to the store: these are the pools that are given up.
+    pub fn bequeathed(&mut self) -> Vec<Arc<str>> {
+        self.end();
+        self.state = Stage::Idle;
+        std::mem::take(&mut self.ended)
+    }
+
+    /// What another one has `ended`, of which the store does not know that yet.
+    pub fn inherited(&mut self, ended: &[Arc<str>]) {
+        self.ended.extend(ended.iter().filter(|pool| **pool != self.pool).cloned());
+        self.calls |= self.is_known();
     }
 
     /// The store is to forget its pool, and hears that until it says that it has.
@@ -269,7 +288,7 @@ impl Portion {
     }
 
     /// The part that each has where all use the same.
-    fn equal(&self) -> f64 {
+    pub fn equal(&self) -> f64 {
         1.0 / f64::from(self.members.max(1))
     }
 
@@ -283,7 +302,7 @@ impl Portion {
         let (took, slots) = (now.since(used.since), SLOTS / rate);
         let uses = SPARE * f64::from(used.left) / took.as_secs_f64().max(slots) / rate;
         let enough = uses.max(used.before);
-        if took.as_secs_f64() >= slots.clamp(REFRESH.as_secs_f64(), IDLE.as_secs_f64()) {
+        if took.as_secs_f64() >= slots.max(MEASURED.as_secs_f64()) {
             (used.since, used.left, used.before) = (now, 0, uses);
         }
         if pressed {

@@ -72,10 +72,15 @@ const LARGE: f64 = 16.0;
 /// What is not used for that long is given back, as if it had never been asked for.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// When a pool is spoken of again without any reason: all of a member at the same time, so that one call does for them.
+/// When a pool is spoken of again without any reason.
 fn next_refresh(now: Instant) -> Instant {
+    refresh_from(now + REFRESH / 2)
+}
+
+/// When all that a member speaks of is spoken of next, from `at` on: one call does for it.
+pub(super) fn refresh_from(at: Instant) -> Instant {
     let length = nanos(REFRESH);
-    Instant::from_nanos((now + REFRESH / 2).as_nanos().div_ceil(length) * length)
+    Instant::from_nanos(at.as_nanos().div_ceil(length) * length)
 }
 
 // === impl Share ===

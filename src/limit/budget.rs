@@ -15,6 +15,7 @@ use std::{num::NonZeroU32, time::Duration};
 
 pub use self::{
     forecast::Rates,
+    part::Part,
     record::{BudgetRecord, Gap},
     shared::{ShareReport, ShareUsage},
     usage::LimitUsage,
@@ -54,7 +55,7 @@ pub struct Budget {
     /// Since when requests keep their distance, because the API has refused one; `None` if what timers miss is caught up.
     distant: Option<Instant>,
     /// How much of what the API reports is used here, where others use the rest.
-    part: f64,
+    part: Part,
     /// The fleet's side of it; `None` if the budget is not shared.
     shared: Option<Box<SharedBudget>>,
 }
@@ -76,7 +77,7 @@ impl Budget {
             yields: false,
             ahead: None,
             distant: None,
-            part: 1.0,
+            part: Part::default(),
             shared: None,
         }
     }

@@ -44,9 +44,9 @@ fn a_smaller_part_holds_at_once_and_a_larger_one_when_others_have_heard() {
     assert_eq!(portion.part(), 0.25);
     assert_eq!(demands(&mut portion, 3200, true), Some(PARTS));
     portion.heard(ms(3202), &given(5000.0));
-    portion.take(ms(4401), true, true);
+    portion.take(ms(4701), true, true);
     assert_eq!(portion.part(), 0.25);
-    portion.take(ms(4402), true, true);
+    portion.take(ms(4702), true, true);
     assert_eq!(portion.part(), 0.5);
 }
 
@@ -59,7 +59,7 @@ fn as_long_as_nobody_knows_how_many_there_are_all_of_it_is_used_until_the_store_
     assert_eq!(portion.part(), 0.25);
 }
 
-/// A part of .75 is known 1.1 s after one of .6: by 1.2 s after the first the others have heard of no more than .6.
+/// A part of .75 is known 1.1 s after one of .6: by 1.5 s after the first the others have heard of no more than .6.
 #[test]
 fn what_is_more_than_was_said_before_waits_anew() {
     let mut portion = begun();
@@ -67,17 +67,17 @@ fn what_is_more_than_was_said_before_waits_anew() {
     portion.heard(ms(1000), &given(6000.0));
     assert_eq!(demands(&mut portion, 2100, true), Some(PARTS));
     portion.heard(ms(2100), &given(7500.0));
-    let mut parts = [2199, 2200, 3299, 3300].map(|at| {
+    let mut parts = [2499, 2500, 3599, 3600].map(|at| {
         portion.take(ms(at), true, true);
         portion.part()
     });
     assert_eq!(parts, [0.5, 0.6, 0.6, 0.75]);
     // What comes to less than what is waited for ends that.
-    assert_eq!(demands(&mut portion, 3300, true), Some(PARTS));
-    portion.heard(ms(3300), &given(9000.0));
-    assert_eq!(demands(&mut portion, 4310, true), Some(PARTS));
-    portion.heard(ms(4310), &given(8000.0));
-    parts = [4310, 4499, 4500, 9000].map(|at| {
+    assert_eq!(demands(&mut portion, 3600, true), Some(PARTS));
+    portion.heard(ms(3600), &given(9000.0));
+    assert_eq!(demands(&mut portion, 4710, true), Some(PARTS));
+    portion.heard(ms(4710), &given(8000.0));
+    parts = [4710, 5099, 5100, 9000].map(|at| {
         portion.take(ms(at), true, true);
         portion.part()
     });
@@ -115,6 +115,46 @@ fn a_single_request_of_a_slow_limit_is_no_rate() {
     assert_eq!([1000, 2000, 3000].map(&mut demand), [Some(2000); 3]);
     assert_eq!(demand(11_000), Some(2000));
     assert_eq!(demand(12_000), None, "nobody has asked for ten seconds");
+}
+
+/// 30/min: one each 5 s is .4 of it, and a quarter more is .5; four or five are counted in 20 s.
+#[test]
+fn what_is_used_of_a_slow_limit_is_measured_over_ten_of_its_slots() {
+    let mut portion = Portion::default();
+    portion.count(2);
+    for at in 0..9 {
+        portion.take(ms(1000 + at * 5000), false, true);
+        let said = portion.speak(ms(1001 + at * 5000), "api", Some(0.5), false, false);
+        portion.heard(ms(1002 + at * 5000), &given(5000.0));
+        assert!((5000..=6250).contains(&said[0].demand), "{} after {at}", said[0].demand);
+    }
+}
+
+/// All of a member are spoken of at multiples of 1.25 s.
+#[test]
+fn what_began_at_two_instants_is_spoken_of_in_one_call() {
+    let [early, late] = [1010, 1990].map(|begun| {
+        let mut portion = Portion::default();
+        portion.take(ms(begun), false, true);
+        demands(&mut portion, begun, true);
+        portion.heard(ms(begun + 2), &given(5000.0));
+        demands(&mut portion, 2500, true);
+        portion.heard(ms(2502), &given(5000.0));
+        portion.next_look(ms(2600))
+    });
+    assert_eq!((early, late), (ms(3750), ms(3750)));
+}
+
+/// The store was not joined when it began, and the API's numbers were not believed when it was.
+#[test]
+fn what_is_reported_again_is_spoken_of() {
+    let mut portion = begun();
+    assert!(portion.speak(ms(60_000), "api", None, true, false).is_empty());
+    portion.take(ms(60_100), true, false);
+    assert!(!portion.calls());
+    portion.take(ms(120_000), true, true);
+    assert!(portion.calls());
+    assert_eq!(demands(&mut portion, 120_001, true), Some(PARTS));
 }
 
 #[test]
@@ -166,6 +206,21 @@ fn what_is_used_again_before_its_end_was_heard_has_not_ended() {
     assert_eq!(pools(&mut portion, 12_000, "api"), [pool("api", true)]);
     portion.take(ms(12_100), false, true);
     assert_eq!(pools(&mut portion, 12_500, "api"), [pool("api", false)]);
+}
+
+/// Two lanes become one by a reload: the store is told that the pool of the one that is gone is given up.
+#[test]
+fn who_goes_on_for_another_says_that_its_pool_is_given_up() {
+    let (mut heir, mut gone) = (begun(), begun());
+    assert_eq!(pools(&mut gone, 1000, "gone"), [pool("gone", false)]);
+    assert_eq!(pools(&mut heir, 1000, "heir"), [pool("heir", false)]);
+    heir.heard(ms(1002), &given(5000.0));
+    heir.inherited(&gone.bequeathed());
+    assert!(heir.calls());
+    assert_eq!(pools(&mut heir, 1010, "heir"), [pool("gone", true)]);
+    heir.heard_end("gone\nreported");
+    assert_eq!(pools(&mut heir, 1020, "heir"), []);
+    assert!(!gone.is_known() && gone.bequeathed().is_empty());
 }
 
 #[test]

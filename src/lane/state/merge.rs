@@ -1,5 +1,7 @@
 //! A lane that becomes part of another one.
 
+use std::sync::Arc;
+
 use super::{State, WaitingRequest, line_of, numbers};
 use crate::{
     clock::Instant,
@@ -16,6 +18,8 @@ pub(in crate::lane) struct Legacy<T> {
     budget: Budget,
     learned: LearnedRecord,
     held: Option<Instant>,
+    /// What the store does not know yet that it is given up.
+    ended: Vec<Arc<str>>,
     /// In the order in which they came.
     pub(in crate::lane) waiting: Vec<Moving<T>>,
 }
@@ -39,7 +43,13 @@ impl<T> State<T> {
         let places = self.queue.places(|_| true);
         let waiting = places.into_iter().filter_map(|place| self.take_out(place)).map(Moving::from).collect();
         self.rechecks = true;
-        Legacy { budget: self.budget.clone(), learned: self.learned.record(now), held: self.held_until(now), waiting }
+        Legacy {
+            budget: self.budget.clone(),
+            learned: self.learned.record(now),
+            held: self.held_until(now),
+            ended: self.portion_bequeathed(),
+            waiting,
+        }
     }
 
     /// From `now` on this lane goes on for the one that has left this: what was sent there counts here, and whatever held
@@ -48,6 +58,7 @@ impl<T> State<T> {
         self.absorbed(now, &legacy.budget);
         self.learned.absorb(&legacy.learned, now);
         self.held = self.held_until(now).max(legacy.held);
+        self.portion_inherited(&legacy.ended);
         self.rechecks = true;
     }
 

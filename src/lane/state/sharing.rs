@@ -7,7 +7,7 @@ use crate::{
     clock::Instant,
     fleet::{AskedPause, Entry, Lease, Pause, PoolGrant, Portion, SharedPauses},
     lane::order::Queue,
-    limit::{ShareReport, Source, Unit},
+    limit::{Part, ShareReport, Source, Unit},
 };
 
 /// What the store knows a lane by.
@@ -104,16 +104,29 @@ impl<T> State<T> {
         self.use_part();
     }
 
+    /// The lane is used no more: which pools another one says are given up.
+    pub(super) fn portion_bequeathed(&mut self) -> Vec<Arc<str>> {
+        self.fleet.as_mut().map_or_else(Vec::new, |fleet| fleet.portion.bequeathed())
+    }
+
+    /// What another lane has given up, and not said.
+    pub(super) fn portion_inherited(&mut self, ended: &[Arc<str>]) {
+        self.fleet.iter_mut().for_each(|fleet| fleet.portion.inherited(ended));
+    }
+
     /// The part of what the API reports that is this member's may be another one by now.
     fn use_part(&mut self) {
         let Some(fleet) = &self.fleet else { return };
-        let part = if self.is_unconfigured() { fleet.portion.part() } else { 1.0 };
+        let part = match self.is_unconfigured() {
+            true => Part { own: fleet.portion.part(), equal: fleet.portion.equal() },
+            false => Part::default(),
+        };
         if part != self.budget.part() {
             self.budget.set_part(part);
             self.rechecks = true;
         }
         // Of what has no limit that is known nobody says which part is whose: each goes by what is left.
-        self.learned.set_part(if self.budget.reported_rate().is_some() { part } else { 1.0 });
+        self.learned.set_part(if self.budget.reported_rate().is_some() { part.own } else { 1.0 });
     }
 
     /// What the store gave.

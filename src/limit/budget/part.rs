@@ -5,19 +5,37 @@ use std::time::Duration;
 use super::{Budget, Limit, Source};
 use crate::limit::{Amount, LimitSpec};
 
+/// A part of what an API reports.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Part {
+    /// How large it is; 1 is all.
+    pub own: f64,
+    /// How large it is where all processes use the same.
+    pub equal: f64,
+}
+
 /// A part of fewer units is not rounded down: what is left over for nobody would be too much.
 const FEW: f64 = 20.0;
 /// Parts are no closer to what they are meant to be: three thirds of three are not more than three.
 const ROUNDING: f64 = 0.01;
-/// A rate is not divided where a part would be fewer units. Several that send evenly, each for itself, come at the same time
+/// A rate is not divided where an equal part would be fewer units: so it is divided by all or by none. Several that send evenly, each for itself, come at the same time
 /// now and then, and what refuses that is asked in vain and used less than by members that each find their own way.
 const LEAST: f64 = 1.5;
 /// What is spaced evenly within so short a time may be a bucket that reports its depth: its rate counts.
 const SHORT: Duration = Duration::from_secs(3);
 
+// === impl Part ===
+
+impl Default for Part {
+    /// All of it.
+    fn default() -> Self {
+        Self { own: 1.0, equal: 1.0 }
+    }
+}
+
 impl Budget {
     /// So large a part of what the API reports is used here, and others use the rest.
-    pub fn set_part(&mut self, part: f64) {
+    pub fn set_part(&mut self, part: Part) {
         self.part = part;
         for limit in &mut self.limits {
             if let Some(reported) = limit.reported {
@@ -27,14 +45,14 @@ impl Budget {
     }
 
     /// How large a part of what the API reports is used here.
-    pub fn part(&self) -> f64 {
+    pub fn part(&self) -> Part {
         self.part
     }
 
     /// How large a part of what `source` reports is used here; of what is not known yet, that of what is divided.
     pub fn part_in(&self, source: Source) -> f64 {
         let reported = self.limits.iter().find(|limit| limit.source == source).and_then(|limit| limit.reported);
-        reported.map_or(self.part, |spec| part_in(&spec, self.part))
+        reported.map_or(self.part.own, |spec| part_in(&spec, self.part))
     }
 
     /// How many requests a second the API allows all processes together, as it reports itself.
@@ -68,30 +86,32 @@ pub(super) fn reported(source: Source, spec: LimitSpec) -> Option<LimitSpec> {
 }
 
 /// How large a part of `spec` is used here, where `part` is this member's of what is divided.
-pub(super) fn part_in(spec: &LimitSpec, part: f64) -> f64 {
-    let units = f64::from(spec.rate.count.get()) * part;
-    if is_rate(spec) && units < LEAST { 1.0 } else { part }
+pub(super) fn part_in(spec: &LimitSpec, Part { own, equal }: Part) -> f64 {
+    let units = f64::from(spec.rate.count.get()) * equal;
+    if is_rate(spec) && units < LEAST { 1.0 } else { own }
 }
 
 /// So large a `part` of `spec`. All parts together are no more than that, but for a few units.
-pub(super) fn part_of(spec: &LimitSpec, part: f64) -> LimitSpec {
+pub(super) fn part_of(spec: &LimitSpec, part: Part) -> LimitSpec {
     let part = part_in(spec, part);
     if part >= 1.0 {
         return *spec;
     }
     let units = f64::from(spec.rate.count.get()) * part;
-    let (mut own, mut whole) = (*spec, units.floor());
-    if units < FEW && is_rate(spec) {
-        // A rate: the same units take longer.
-        whole = units.round();
-        own.rate.per = spec.rate.per.mul_f64(whole / units);
-    } else if units < FEW {
+    let (mut own, few) = (*spec, units < FEW);
+    let whole = |units: f64| {
         // What is left says whether there is one more.
-        whole = (units - ROUNDING).ceil();
+        let whole = if few { (units - ROUNDING).ceil() } else { units.floor() };
+        Amount::new(whole as u32).unwrap_or(Amount::MIN)
+    };
+    own.rate.count = whole(units);
+    if few && is_rate(spec) {
+        // A rate: the same units take longer.
+        let whole = units.round().max(1.0);
+        own.rate.count = Amount::new(whole as u32).unwrap_or(Amount::MIN);
+        own.rate.per = spec.rate.per.mul_f64(whole / units);
     }
-    own.rate.count = Amount::new(whole as u32).unwrap_or(Amount::MIN);
-    let burst = |burst: Amount| Amount::new((f64::from(burst.get()) * part) as u32).unwrap_or(Amount::MIN);
-    own.burst = spec.burst.map(|of_all| burst(of_all).min(own.rate.count));
+    own.burst = spec.burst.map(|of_all| whole(f64::from(of_all.get()) * part).min(own.rate.count));
     own
 }
 
@@ -105,7 +125,7 @@ mod tests {
     use super::*;
 
     fn part(of: &str, part: f64) -> (u32, Duration, u32) {
-        let own = part_of(&of.parse().unwrap(), part);
+        let own = part_of(&of.parse().unwrap(), Part { own: part, equal: part });
         (own.rate.count.get(), own.rate.per, own.burst().get())
     }
 
@@ -121,7 +141,7 @@ mod tests {
     #[test]
     fn a_few_of_a_window_are_rounded_up() {
         let s = Duration::from_secs;
-        assert_eq!(part("5/60s burst 5", 1.0 / 3.0), (2, s(60), 1));
+        assert_eq!(part("5/60s burst 5", 1.0 / 3.0), (2, s(60), 2));
         assert_eq!(part("3/60s burst 3", 1.0 / 3.0), (1, s(60), 1));
         assert_eq!(part("1/60s", 0.25), (1, s(60), 1));
         assert_eq!(part("3/60s", 1.0 / 3.0), (1, s(60), 1), "of what is spaced as well");
@@ -133,5 +153,8 @@ mod tests {
         let ms = Duration::from_millis;
         assert_eq!(part("10/1s", 1.0 / 3.0), (3, ms(900), 1));
         assert_eq!(part("3/1s", 1.0 / 3.0), (3, ms(1000), 1), "less than one and a half");
+        // 5/s of three, of which this one uses less than half of an equal part: .83 a second, as the others divide it.
+        let own = part_of(&"5/s".parse().unwrap(), Part { own: 1.0 / 6.0, equal: 1.0 / 3.0 });
+        assert_eq!((own.rate.count.get(), own.rate.per), (1, ms(1200)));
     }
 }

@@ -15,6 +15,8 @@ pub struct LimitUsage {
     pub source: Source,
     /// The limit.
     pub spec: LimitSpec,
+    /// How many units of it may be used here in its window.
+    pub own: u32,
     /// Units that count in the current window.
     pub used: u32,
     /// The margin for jitter in force.
@@ -32,9 +34,9 @@ impl Budget {
         let usage = |limit: &mut Limit| {
             let margin = margin.of(limit.spec.rate.per);
             let (used, share) = (limit.window.used(now, margin), limit.share_usage(now, margin));
-            let (source, spec) = (limit.source, limit.reported.unwrap_or(limit.spec));
+            let (source, spec, own) = (limit.source, limit.reported.unwrap_or(limit.spec), limit.spec.rate.count.get());
             let part = limit.reported.map(|reported| part_in(&reported, part));
-            LimitUsage { source, spec, used, margin, share, part: part.filter(|part| *part < 1.0) }
+            LimitUsage { source, spec, own, used, margin, share, part: part.filter(|part| *part < 1.0) }
         };
         self.limits.iter_mut().map(usage).collect()
     }
