@@ -262,6 +262,7 @@ impl ServeArgs {
                 trust: self.trust.clone(),
                 retry: self.retry.clone(),
                 breaker: self.breaker.clone(),
+                unknown: Vec::new(),
             },
         }
     }
@@ -279,7 +280,8 @@ fn config_path(named: Option<&PathBuf>) -> Option<PathBuf> {
 
 /// What the environment says. Text that is not UTF-8 is read lossily: then it is complained about, not overlooked.
 pub(super) fn environment() -> Settings {
-    Settings::from_environment(|name| env::var_os(name).map(|text| text.to_string_lossy().into_owned()))
+    let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    Settings::from_environment(names, |name| env::var_os(name).map(|text| text.to_string_lossy().into_owned()))
 }
 
 /// A mistake in a flag is one of usage.

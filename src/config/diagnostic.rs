@@ -1,6 +1,6 @@
 //! What is wrong with a configuration: where it stands, what was found, what to write instead. Prints nothing.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 /// An error or a warning about a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub enum Place {
         at: Option<(usize, usize)>,
     },
     /// An environment variable.
-    Variable(&'static str),
+    Variable(Cow<'static, str>),
     /// A flag.
     Flag(&'static str),
 }
@@ -105,7 +105,8 @@ impl fmt::Display for Place {
             Self::Default => f.write_str("default"),
             Self::File { name, at: None } => f.write_str(name),
             Self::File { name, at: Some((line, _)) } => write!(f, "{name}:{line}"),
-            Self::Variable(name) | Self::Flag(name) => f.write_str(name),
+            Self::Variable(name) => f.write_str(name),
+            Self::Flag(name) => f.write_str(name),
         }
     }
 }

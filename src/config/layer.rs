@@ -16,7 +16,7 @@ use super::{
     model::{AccessLog, Dns, LogFormat, StatePlace, Timeouts},
     reader::{self, Reader, Table},
     rules::{self, RawRule},
-    source::{File, Settings},
+    source::{self, File, Settings},
     value::{ClientEntry, WhenDown, upstream::Resolver},
 };
 use crate::{
@@ -247,7 +247,8 @@ impl Layer {
 
     /// Reads the variables.
     pub(super) fn environment(said: &Settings, problems: &mut Vec<Diagnostic>) -> Self {
-        Self::read(said, &mut SettingsReader { place: |flag| Place::Variable(flag.variable), problems })
+        problems.extend(said.unknown.iter().filter_map(|name| slip(name)));
+        Self::read(said, &mut SettingsReader { place: |flag| Place::Variable(flag.variable.into()), problems })
     }
 
     /// Reads the flags.
@@ -306,4 +307,17 @@ impl SettingsReader<'_> {
             }
         }
     }
+}
+
+/// A warning about a variable whose name is probably a slip of one of andante's. Others may be somebody else's: Kubernetes makes
+/// `ANDANTE_PORT` and `ANDANTE_SERVICE_HOST` of a service that is called andante.
+fn slip(name: &str) -> Option<Diagnostic> {
+    let plain = |name: &str| name[source::PREFIX.len()..].to_ascii_lowercase().replace('_', "-");
+    let known: Vec<&str> = keys::with_flags().map(|(_, flag)| flag.variable).chain(source::NO_KEYS).collect();
+    let words: Vec<String> = known.iter().map(|name| plain(name)).collect();
+    let meant = reader::nearest(&plain(name), &words.iter().map(String::as_str).collect::<Vec<_>>())?;
+    let at = words.iter().position(|word| word == meant)?;
+    let place = Place::Variable(name.to_owned().into());
+    let at_it = Spanned { place, ..Spanned::default(()) };
+    Some(Diagnostic::warning(&at_it, "andante knows no such variable", format!("write {}", known[at])))
 }

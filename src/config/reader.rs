@@ -270,7 +270,7 @@ impl Spanned<()> {
 }
 
 /// The known key that `name` is probably a slip of.
-fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+pub(super) fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     let name = name.to_ascii_lowercase().replace('_', "-");
     let best = known.iter().map(|key| (strsim::jaro_winkler(&name, key), *key)).max_by(|a, b| a.0.total_cmp(&b.0))?;
     (best.0 > 0.8).then_some(best.1)

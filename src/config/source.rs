@@ -64,6 +64,8 @@ pub struct Settings {
     pub retry: Option<String>,
     /// `--breaker`, `ANDANTE_BREAKER`.
     pub breaker: Option<String>,
+    /// Variables that are called like andante's and are none.
+    pub unknown: Vec<String>,
 }
 
 // === impl File ===
@@ -95,15 +97,27 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
+/// Whether a variable is one of andante's.
+fn is_known(name: &str) -> bool {
+    NO_KEYS.contains(&name) || keys::with_flags().any(|(_, flag)| flag.variable == name)
+}
+
+/// What the names of andante's variables begin with.
+pub(super) const PREFIX: &str = "ANDANTE_";
+/// Those of them that say what no key of a file does.
+pub(super) const NO_KEYS: [&str; 2] = ["ANDANTE_CONFIG", "ANDANTE_LOG"];
 /// The largest file that is read.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
 // === impl Settings ===
 
 impl Settings {
-    /// What the environment says; `variable` looks one up. An empty variable says nothing: that is how container
+    /// What the environment says, which has these `names`; `variable` looks one up. An empty variable says nothing: that is how container
     /// platforms unset one.
-    pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Self {
+    pub fn from_environment(
+        names: impl IntoIterator<Item = String>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Self {
         let one = |key: &KeyEntry| variable(key.flag?.variable).filter(|text| !text.trim().is_empty());
         let several = |key: &KeyEntry| -> Vec<String> {
             let (text, separators) = (one(key).unwrap_or_default(), key.flag.map_or(&[][..], |flag| flag.separators));
@@ -127,6 +141,7 @@ impl Settings {
             trust: one(&keys::TRUST.entry),
             retry: one(&keys::RETRY.entry),
             breaker: one(&keys::BREAKER.entry),
+            unknown: names.into_iter().filter(|name| name.starts_with(PREFIX) && !is_known(name)).collect(),
         }
     }
 }
@@ -137,7 +152,7 @@ mod tests {
 
     #[test]
     fn variables_hold_several_values_and_empty_ones_say_nothing() {
-        let settings = Settings::from_environment(|name| match name {
+        let settings = Settings::from_environment([], |name| match name {
             "ANDANTE_LISTEN" => Some("127.0.0.1:1, [::1]:1".into()),
             "ANDANTE_LIMIT" => Some("a=1/s,2/min; b=3/s\nc=4/s;\n".into()),
             "ANDANTE_ADMIN" => Some(String::new()),

@@ -32,7 +32,8 @@ fn problem(problem: &Diagnostic) -> Value {
     let (source, line, column) = match place {
         Place::Default => ("default".to_owned(), None, None),
         Place::File { name, at } => (name.to_string(), at.map(|(line, _)| line), at.map(|(_, column)| column)),
-        Place::Variable(name) | Place::Flag(name) => ((*name).to_owned(), None, None),
+        Place::Variable(name) => (name.to_string(), None, None),
+        Place::Flag(name) => ((*name).to_owned(), None, None),
     };
     json!({
         "severity": severity, "source": source, "line": line, "column": column, "key": key, "what": what, "hint": hint,

@@ -3,6 +3,25 @@
 use super::*;
 
 #[test]
+fn a_slip_in_the_name_of_a_variable_is_told_and_what_is_somebody_elses_is_not() {
+    let names =
+        ["ANDANTE_LIMITS", "ANDANTE_ACESS_LOG", "ANDANTE_PORT", "ANDANTE_SERVICE_HOST", "ANDANTE_PORT_3128_TCP"];
+    let others = ["ANDANTE_LOG", "ANDANTE_CONFIG", "ANDANTE_STORE", "PATH"];
+    let names = names.into_iter().chain(others).map(str::to_owned);
+    let sources = Sources { environment: Settings::from_environment(names, |_| None), ..Sources::default() };
+    let (_, warnings) = Config::load(&sources).unwrap();
+    let told: Vec<_> = warnings.iter().map(|warning| (warning.to_string(), warning.hint.clone().unwrap())).collect();
+    let told: Vec<_> = told.iter().map(|(what, hint)| (what.as_str(), hint.as_str())).collect();
+    assert_eq!(
+        told,
+        [
+            ("ANDANTE_ACESS_LOG: andante knows no such variable", "write ANDANTE_ACCESS_LOG"),
+            ("ANDANTE_LIMITS: andante knows no such variable", "write ANDANTE_LIMIT"),
+        ]
+    );
+}
+
+#[test]
 fn flags_win_over_environment_and_environment_over_file() {
     let mut sources = file("listen = '127.0.0.1:1'\nadmin = 'off'\nthreads = 1\nlog = 'json'");
     sources.environment.listen = vec!["127.0.0.1:2".into()];
