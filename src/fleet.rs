@@ -7,6 +7,7 @@ mod member;
 mod pauses;
 mod peak;
 mod portion;
+mod refresh;
 mod share;
 mod stock;
 mod words;

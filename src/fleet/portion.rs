@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use smallvec::SmallVec;
 
 use super::{
-    share::refresh_from,
+    refresh::refresh_from,
     words::{Entry, Micros, PoolGrant},
 };
 use crate::clock::Instant;

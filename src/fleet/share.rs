@@ -4,10 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     peak::Peak,
+    refresh::next_refresh,
     stock::{ShareNeed, Stock},
     words::PoolGrant,
 };
-use crate::clock::{Instant, nanos};
+use crate::clock::Instant;
 
 /// What a member holds of one limit.
 #[derive(Clone, Debug)]
@@ -55,8 +56,6 @@ pub struct Share {
 /// Two calls for one pool are this far apart at least; where nothing but the demand has changed, this far.
 const GAP: Duration = Duration::from_millis(5);
 const LONG_GAP: Duration = Duration::from_millis(50);
-/// A pool that is used or wanted is spoken of this often.
-const REFRESH: Duration = Duration::from_millis(1250);
 /// What has come free is worth a call of its own once it is such a part of what is held.
 const WORTH: u32 = 32;
 /// What was in use at once within this time, or twice that, is kept, up to such a part of what is held: requests that follow one
@@ -71,17 +70,6 @@ const FEW: f64 = 20.0;
 const LARGE: f64 = 16.0;
 /// What is not used for that long is given back, as if it had never been asked for.
 const IDLE: Duration = Duration::from_secs(30);
-
-/// When a pool is spoken of again without any reason.
-fn next_refresh(now: Instant) -> Instant {
-    refresh_from(now + REFRESH / 2)
-}
-
-/// When all that a member speaks of is spoken of next, from `at` on: one call does for it.
-pub(super) fn refresh_from(at: Instant) -> Instant {
-    let length = nanos(REFRESH);
-    Instant::from_nanos(at.as_nanos().div_ceil(length) * length)
-}
 
 // === impl Share ===
 
