@@ -93,6 +93,13 @@ const WORTH_TELLING: f64 = 0.05;
 pub fn run(args: Args) -> Result<(), Failure> {
     let Args { limit: mut limits, requests, flow: flows, log, host, latency, cost, json } = args;
     limit::settle(&mut limits.limits);
+    // As a rule has it of which nothing says how much a request takes.
+    let mut units = limits.limits.iter().map(|limit| limit.unit);
+    let cost = if units.clone().any(|unit| cost.says(unit)) {
+        cost
+    } else {
+        units.fold(cost, |cost, unit| cost.with(unit, 1))
+    };
     if let Some(limit) = too_small(&limits, &cost) {
         return Err(Failure::new(format!("a request that costs {cost} fits no window of {limit}")));
     }

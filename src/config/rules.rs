@@ -87,6 +87,11 @@ pub(super) fn overlay(
     }
 }
 
+/// Has each rule know what follows from all of them.
+pub(super) fn fill(drafts: &mut [RawRule]) {
+    costs::fill(drafts);
+}
+
 /// Compares the rules with each other.
 pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
     let mut hosts: HashMap<&HostPattern, &Spanned<HostPattern>> = HashMap::new();

@@ -328,7 +328,7 @@ fn warnings_do_not_stop_andante_and_are_told_apart() {
         ),
         (
             "[[rule]]\nhost = 'a'\nlimits = ['9/s', '1000 tokens/min']",
-            "warning: a.toml:1: nothing says how many tokens a request takes: each counts as 1, unless it has \
+            "warning: a.toml:1: nothing says how many tokens a request takes: it takes none, unless it has \
              Andante-Cost | write usage = [\"tokens=MEMBER\"] for what answers say, or cost = \"tokens=N\"",
         ),
         (

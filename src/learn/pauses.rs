@@ -60,6 +60,11 @@ impl Learned {
         self.told.is_new(now)
     }
 
+    /// Whether more is tried of the rate that was found, because only a lower bound is known.
+    pub fn tries_more(&self) -> bool {
+        self.estimator.tries_more()
+    }
+
     /// The API has asked another member of the fleet for this pause.
     pub fn told_of_pause(&mut self, now: Instant, pause: &AskedPause) -> Changes {
         let AskedPause { budget, until, cause } = pause;

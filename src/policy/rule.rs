@@ -52,6 +52,8 @@ pub struct Policy {
     pub read_body: Option<usize>,
     /// Where its answers say what their requests used.
     pub usage: Vec<UsageSource>,
+    /// Units that all its limits count and of which nobody says how much a request takes: 1.
+    pub uncosted: Vec<Unit>,
     /// How many requests may be on their way at once.
     pub in_flight: Option<InFlightLimit>,
     /// A ticket that cannot be served within this is refused on arrival.
@@ -162,6 +164,7 @@ impl Policy {
             cost: None,
             read_body: None,
             usage: Vec::new(),
+            uncosted: Vec::new(),
             in_flight: None,
             max_wait: Self::MAX_WAIT,
             max_waiting: Self::MAX_WAITING,

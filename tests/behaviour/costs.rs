@@ -36,6 +36,16 @@ fn a_limit_counts_its_own_unit_alone() {
     assert_eq!((used("1000 tokens/h"), used("50 points/h")), (Some(600), Some(1)), "{limits:?}");
 }
 
+/// A rule would limit nothing if a request took none of all that it counts.
+#[test]
+fn what_counts_a_unit_alone_of_which_nothing_is_said_counts_requests() {
+    let (upstream, andante) = limited("\"2 hits/h burst 2\"");
+    let answers = [200, 200, 429];
+    for answer in answers {
+        assert_eq!(ask(&andante, &upstream, "").status(), answer);
+    }
+}
+
 #[test]
 fn a_cost_that_no_window_has_room_for_is_refused_at_once() {
     let (upstream, andante) = limited("\"100/s burst 50\", \"1000 tokens/h\"");

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::RawRule;
 use crate::{
     config::diagnostic::Diagnostic,
+    limit::Unit,
     policy::{CostSource, Policy, TooSmall},
 };
 
@@ -71,6 +72,34 @@ fn is_said(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) 
         let hint = format!("write limits = [\"90000 {unit}/min\"], or the unit that the limits count");
         problems.push(Diagnostic::error(source, format!("no limit counts {unit}"), hint));
     }
+    let counts = if is_all(draft, drafts) { "each counts as 1" } else { "it takes none" };
+    for unit in unsaid(draft, drafts) {
+        let what = format!("nothing says how many {unit} a request takes: {counts}, unless it has Andante-Cost");
+        let hint = format!("write usage = [\"{unit}=MEMBER\"] for what answers say, or cost = \"{unit}=N\"");
+        problems.push(Diagnostic::warning(&draft.named, what, hint));
+    }
+}
+
+/// Has each rule know of which units requests take 1, because nobody says how much: of all that it counts, or else it would
+/// limit nothing.
+pub(super) fn fill(drafts: &mut [RawRule]) {
+    let units = |draft| if is_all(draft, drafts) { unsaid(draft, drafts) } else { BTreeSet::new() };
+    let units: Vec<_> = drafts.iter().map(units).collect();
+    for (draft, units) in drafts.iter_mut().zip(units) {
+        draft.policy.uncosted = units.into_iter().collect();
+    }
+}
+
+/// Whether a rule counts nothing of which somebody says how much a request takes.
+fn is_all(draft: &RawRule, drafts: &[RawRule]) -> bool {
+    let unsaid = unsaid(draft, drafts);
+    let Policy { limits, calendar, .. } = &draft.policy;
+    let mut units = limits.iter().map(|limit| limit.unit).chain(calendar.iter().map(|limit| limit.unit));
+    units.all(|unit| unsaid.contains(&unit))
+}
+
+/// The units that a rule counts and of which nobody says how much a request takes.
+fn unsaid(draft: &RawRule, drafts: &[RawRule]) -> BTreeSet<Unit> {
     // The host's own rule says it for the narrower ones.
     let says = |unit| {
         drafts.iter().map(|draft| &draft.policy).any(|policy| {
@@ -78,11 +107,5 @@ fn is_said(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) 
             by_cost || policy.usage.iter().any(|source| source.unit == unit)
         })
     };
-    let units: BTreeSet<_> = draft.policy.units().filter(|unit| !says(*unit)).collect();
-    for unit in units {
-        let what =
-            format!("nothing says how many {unit} a request takes: each counts as 1, unless it has Andante-Cost");
-        let hint = format!("write usage = [\"{unit}=MEMBER\"] for what answers say, or cost = \"{unit}=N\"");
-        problems.push(Diagnostic::warning(&draft.named, what, hint));
-    }
+    draft.policy.units().filter(|unit| !says(*unit)).collect()
 }

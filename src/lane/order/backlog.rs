@@ -200,14 +200,14 @@ impl Backlog {
             let clients = clients.map(|(_, client)| (&client.waiting, client.weight));
             before.add_portion(&until(clients, contest, turn), beyond_sample(band.clients.len()));
         }
-        self.add_other_bands(claim.urgency, contest, &mut before);
+        self.add_other_bands(claim.urgency, contest, cost, &mut before);
         let mut all = Portion::default();
         all.add(&self.waiting, contest, 1.0);
         Ahead { before, all }
     }
 
-    /// Adds what goes before a request of this urgency of others, to what goes before it of its own.
-    fn add_other_bands(&self, urgency: Urgency, contest: Contest, before: &mut Portion) {
+    /// Adds what goes before a request of this urgency and `cost` of others, to what goes before it of its own.
+    fn add_other_bands(&self, urgency: Urgency, contest: Contest, cost: f64, before: &mut Portion) {
         let index = usize::from(urgency.get());
         let mut bands = Bands::default();
         for (number, band) in (0..).zip(&self.bands) {
@@ -217,7 +217,7 @@ impl Backlog {
         }
         let waits = |bands: &[Option<Box<Band>>]| bands.iter().map(|band| size(band, contest)).sum::<u64>() as f64;
         let (urgent, lower) = (waits(&self.bands[..index]), waits(&self.bands[index + 1..]));
-        let others = (bands.ahead(urgency, before.size, urgent) - before.size).max(0.0);
+        let others = (bands.ahead(urgency, cost, before.size, urgent) - before.size).max(0.0);
         let of_urgent = others.min(urgent);
         for (number, band) in self.bands.iter().enumerate() {
             let (part, of) = if number < index { (of_urgent, urgent) } else { (others - of_urgent, lower) };

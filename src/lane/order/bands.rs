@@ -63,11 +63,14 @@ impl Bands {
         1.0 - lower as f64 * Self::SHARE
     }
 
-    /// How much is served while `own` of this urgency are, if all that waits goes on to wait; `urgent` of it are before.
-    pub(super) fn ahead(&self, urgency: Urgency, own: f64, urgent: f64) -> f64 {
+    /// How much is served before one at `cost` of which `own` of its urgency is before it, if all that waits goes on to wait;
+    /// `urgent` is more urgent. One that is the first of its urgency waits for a whole turn, others have waited for half of it
+    /// in the mean.
+    pub(super) fn ahead(&self, urgency: Urgency, cost: f64, own: f64, urgent: f64) -> f64 {
         let lower = (urgency.get() + 1..Urgency::COUNT as u8).filter(|band| self.has(*band)).count();
-        let guarantee = GUARANTEE as f64 + 1.0;
-        (own * guarantee).min(urgent + own) / Self::share_above(lower)
+        let guarantee = GUARANTEE as f64;
+        let first = cost * if self.has(urgency.get()) { guarantee / 2.0 } else { guarantee };
+        (first + own * (guarantee + 1.0)).min(urgent + own) / Self::share_above(lower)
     }
 
     /// How much is served at least before one of an urgency of which `own` is before it, if so much that is more `urgent`
@@ -107,6 +110,21 @@ mod tests {
         for (band, share) in [(0, 1900), (3, 100), (7, 100)] {
             assert!(served[band].abs_diff(share) <= 1, "{served:?}");
         }
+    }
+
+    /// 50 more urgent ones wait: the first of a lower urgency is behind 20 of them, the second behind 41 and one of its own.
+    #[test]
+    fn the_first_of_a_lower_urgency_waits_for_a_whole_turn() {
+        let mut bands = Bands::default();
+        bands.enter(Urgency::MOST, 1, false);
+        assert_eq!(bands.ahead(Urgency::USUAL, 1.0, 0.0, 50.0), 20.0);
+        assert_eq!(bands.ahead(Urgency::USUAL, 1.0, 0.0, 7.0), 7.0, "fewer than a turn wait");
+        bands.enter(Urgency::USUAL, 1, false);
+        let second = bands.ahead(Urgency::USUAL, 1.0, 1.0, 50.0);
+        assert!(
+            (21.0..=41.0).contains(&second),
+            "{second}: how much of a turn the first has waited for is not known here"
+        );
     }
 
     #[test]

@@ -51,6 +51,8 @@ struct Projection<'a> {
     narrow: &'a mut Narrow,
     /// Whether the same things hold up all that waits.
     alone: bool,
+    /// Whether more may leave soon than the limits of now say.
+    slower: bool,
 }
 
 /// What leaves before requests of lower urgencies.
@@ -100,15 +102,18 @@ impl<T> State<T> {
         }
         // While it is being found out how much the API allows, nobody is certainly late.
         let unknown = self.learned.may_allow_more(now);
-        self.lateness = Lateness { delayed: unknown, looked: Some(now) };
+        // What leaves when is not known either while a lower rate than there is holds, or others have a part.
+        let tries = self.learned.tries_more();
+        let slower = tries || self.fleet.as_ref().is_some_and(|fleet| fleet.has_others());
+        self.lateness = Lateness { delayed: unknown || tries, looked: Some(now) };
         if unknown {
             return;
         }
         let waiting = self.queue.len();
-        let mut late = self.late(now);
+        let mut late = self.late(now, slower);
         // What has just been reported may hold up some and not others.
         if !late.is_empty() && self.sort_lines(now) {
-            late = self.late(now);
+            late = self.late(now, slower);
         }
         if late.is_empty() {
             return;
@@ -125,8 +130,8 @@ impl<T> State<T> {
         }
     }
 
-    /// Those that are late.
-    fn late(&mut self, now: Instant) -> Vec<QueuePlace> {
+    /// Those that are late; those alone that cannot be served before the end of a pause, if it may be `slower` than it will be.
+    fn late(&mut self, now: Instant, slower: bool) -> Vec<QueuePlace> {
         let held = self.held_for_now(now);
         let Self { queue, budget, learned, narrow, .. } = self;
         let (mut groups, mut all_urgencies) = (Map::<_, BTreeMap<_, Vec<_>>>::default(), BTreeSet::new());
@@ -138,7 +143,7 @@ impl<T> State<T> {
         let alone = groups.len() < 2;
         let owed = if alone { 0.0 } else { f64::from(CREDIT) };
         let mut late = Vec::new();
-        let mut projection = Projection { now, held, budget, learned, narrow, alone };
+        let mut projection = Projection { now, held, budget, learned, narrow, alone, slower };
         for urgencies in groups.into_values() {
             let mut urgent = Urgent::default();
             for (urgency, strands) in urgencies {
@@ -216,6 +221,9 @@ impl Projection<'_> {
     fn earliest(&mut self, line: &LineKey, cost: &Cost, drawn: Option<&Drawn>, before: u64) -> Instant {
         let Self { now, held, .. } = *self;
         let from = opens(self.learned, now, line.scope, line.paused.as_ref()).max(held);
+        if self.slower {
+            return from;
+        }
         let ahead = |_, unit| if unit == Unit::REQUESTS { before } else { 0 };
         let at = self.budget.project(now, from, ahead, cost.unmetered(), line.scope);
         drawn.map_or(at, |drawn| at.max(self.narrow.project_least(drawn, now, from, |_, _| before)))

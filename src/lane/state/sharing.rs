@@ -40,6 +40,11 @@ impl SharedMemory {
         self.portion.is_known()
     }
 
+    /// Whether other members are known.
+    pub(super) fn has_others(&self) -> bool {
+        self.lease.members() > 1
+    }
+
     /// Its part, where as many members are in the fleet as are known now.
     fn portion(&mut self) -> &mut Portion {
         self.portion.count(self.lease.members());

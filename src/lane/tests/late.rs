@@ -118,6 +118,27 @@ async fn a_pause_without_an_end_and_one_that_is_short_send_nobody_away() {
     assert!(told.iter().all(|(at, said)| said.is_none() && *at <= secs(5)), "{told:?}");
 }
 
+/// Of an API whose rate nobody has configured only a lower bound is known after a first pause: all are served in the end.
+#[tokio::test(start_paused = true)]
+async fn nobody_is_late_by_a_rate_of_which_more_is_tried() {
+    let world = World::new("in-flight 20");
+    let mut under_way = Vec::new();
+    for _ in 0..20 {
+        under_way.push(world.permit().await);
+    }
+    let waiting: Vec<_> = (0..400).map(|_| patient(&world, secs(30))).collect();
+    let last = under_way.pop().unwrap();
+    for mut permit in under_way {
+        tokio::time::advance(ms(25)).await;
+        permit.sent();
+        permit.answered(&AnswerReport::SERVED, Instant::START);
+    }
+    refuse(last, 10);
+    let told = told(&world, waiting).await;
+    let refused = told.iter().filter(|(at, said)| said.is_some() && *at < secs(12)).count();
+    assert_eq!(refused, 0, "{told:?}");
+}
+
 /// The API serves it, and says that nothing is left of 100 until so many seconds are over.
 fn use_up(mut permit: Permit, reset: u32) {
     permit.sent();

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{RateEstimator, UNLIMITED, seconds};
+use super::{RateEstimator, UNLIMITED, belief::Belief, seconds};
 use crate::{
     clock::Instant,
     learn::grounds::{Basis, Grounds, Lowered, RateGrounds},
@@ -32,6 +32,11 @@ impl RateEstimator {
         let is_known = belief.rate(now) < UNLIMITED && (self.configured.is_none() || self.refused);
         let (configured, rising, noise) = (self.configured, belief.is_rising(), self.noise);
         is_known.then_some(Grounds::Rate(RateGrounds { basis, configured, lowered, now, rising, noise }))
+    }
+
+    /// Whether only a lower bound of the rate is known, and more is tried.
+    pub(in crate::learn) fn tries_more(&self) -> bool {
+        self.belief.as_ref().is_some_and(Belief::is_rising)
     }
 
     /// What the number at once rests on that was found; `None` without one.

@@ -75,7 +75,8 @@ pub(crate) fn terms(
 /// What `request`, as it will be sent, asks of its lane.
 pub(crate) fn of<B>(request: &Request<B>, asking: Asking<'_>) -> Result<AdmitRequest, Error> {
     let Asking { lane, added, claim, cost, credential, body, turn, deadline } = asking;
-    let cost = cost.unwrap_or_else(|| costs::of(added, request, lane, &claim, body)).shared(&lane.policy().limits);
+    let cost = cost.unwrap_or_else(|| costs::of(added, request, lane, &claim, body));
+    let cost = costs::with_uncosted(cost, added, lane.policy()).shared(&lane.policy().limits);
     let draws = draws::of(added, request, &claim, cost)?;
     let kind = match *request.method() {
         // What is inside of a tunnel is unknown.

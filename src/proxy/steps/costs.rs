@@ -8,7 +8,7 @@ use super::draws;
 use crate::{
     lane::{AddedRule, Lane, order::Claim},
     limit::{Cost, Unit},
-    policy::{CostSource, MemberPath, segments},
+    policy::{CostSource, MemberPath, Policy, segments},
     proxy::message::json_number,
 };
 
@@ -45,6 +45,12 @@ pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, lane: &Lane, clai
         // An estimate refuses nothing: whatever fits into no window waits for a whole one.
         seen.map_or(cost, |amount| cost.with(*unit, amount.min(most(rules, request, lane, claim, *unit))))
     })
+}
+
+/// A `cost` and 1 of each unit of which nobody says how much a request takes.
+pub(super) fn with_uncosted(cost: Cost, rules: &[AddedRule], own: &Policy) -> Cost {
+    let uncosted = rules.iter().map(|rule| &*rule.policy).chain([own]).flat_map(|policy| &policy.uncosted);
+    uncosted.fold(cost, |cost, unit| if cost.says(*unit) { cost } else { cost.with(*unit, 1) })
 }
 
 /// The length of its body, if it has one and tells that.

@@ -59,7 +59,7 @@ impl Backlog {
             let others = clients().filter(|(id, ..)| *id != claim.client).map(of_member);
             before += levels.until(others, turn) * beyond_sample(band.clients.len());
         }
-        self.with_other_bands(claim.urgency, before, &of_bands)
+        self.with_other_bands(claim.urgency, cost, before, &of_bands)
     }
 
     /// How much of what is let go each urgency gets: the most urgent all but what is guaranteed to the lower ones.
@@ -108,8 +108,8 @@ impl Backlog {
         (slots, taken.sum())
     }
 
-    /// What goes `before` a request of this urgency of its own urgency, and of others.
-    fn with_other_bands(&self, urgency: Urgency, before: f64, of_bands: &[Amounts; Urgency::COUNT]) -> f64 {
+    /// What goes `before` a request of this urgency and `cost` of its own urgency, and of others.
+    fn with_other_bands(&self, urgency: Urgency, cost: f64, before: f64, of_bands: &[Amounts; Urgency::COUNT]) -> f64 {
         let index = usize::from(urgency.get());
         let (mut bands, mut urgent, mut lower) = (Bands::default(), 0.0, 0.0);
         for (number, (band, amounts)) in (0..).zip(self.bands.iter().zip(of_bands)) {
@@ -125,7 +125,7 @@ impl Backlog {
                 _ => {}
             }
         }
-        let all = bands.ahead(urgency, before, urgent).max(before);
+        let all = bands.ahead(urgency, cost, before, urgent).max(before);
         let of_urgent = (all - before).min(urgent);
         before + of_urgent + (all - before - of_urgent).min(lower)
     }
