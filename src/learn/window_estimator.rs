@@ -1,10 +1,12 @@
 //! How long the window of a budget is: measured by our own departures, where answers do not say so.
 
+mod lengths;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
+use self::lengths::{LATE, SECOND, at_most, is_all, round, tolerance, usual, usual_within, whole_within};
 use super::ledger::SentLog;
 use crate::{clock::Instant, hint::Bucket};
 
@@ -29,8 +31,12 @@ pub(super) struct WindowEstimator {
     fresh: bool,
     /// There was a refusal that a longer one explains.
     refuted: bool,
-    /// A shorter length that was seen once.
+    /// What is known is what was told in whole seconds, though it may be a second less; and whether fractions are told.
+    as_told: bool,
+    fractions: bool,
+    /// A shorter length that was seen once, and whether a longer one was.
     shorter: Option<Duration>,
+    longer: bool,
     /// How many windows, one after the other, have been over when they were expected to be.
     kept: u8,
     /// How often a part of it has come back, more or less: see [`slides`](Self::slides).
@@ -47,6 +53,8 @@ struct Start {
     /// When the first request left that was seen to be in it, and when it was answered.
     seen: Instant,
     answered: Instant,
+    /// How much was used of it then.
+    used: f64,
 }
 
 /// How an allowance comes back.
@@ -75,19 +83,12 @@ pub(super) enum Return {
     Refill,
 }
 
-/// Windows that people choose, in seconds.
-const USUAL: [u64; 22] = [
-    1, 2, 5, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 604_800,
-    2_592_000,
-];
 /// A measurement with so much less used is as good as the last.
 const NEARLY: f64 = 0.95;
 /// And with each answer that is not measured so much less is enough: the API may have changed.
 const FADING: f64 = 0.998;
-/// Whole seconds hide up to this much.
-const SECOND: Duration = Duration::from_millis(1050);
-/// Resets are rounded up, or a second late: a window may be shorter by this much.
-const LATE: Duration = Duration::from_millis(1150);
+/// As good as nothing is used of a window that has just begun.
+const FEW: f64 = 2.0;
 /// How many parts that came back show that not all of it does at once.
 const SLIDES: u8 = 4;
 /// How many windows that ended in time tell more of their length than a single answer does.
@@ -121,13 +122,14 @@ impl WindowEstimator {
         let used = limit - remaining;
         self.latest = self.latest.max(sent);
         let whole = bucket.coarse || left.subsec_nanos() == 0;
+        self.fractions |= !whole;
         let blur = tolerance(left, whole);
         self.look_closer(limit, used, left, blur, bucket.refills);
         self.fresh |= used <= 1.0;
         let began = ledger.began(used, sent);
         let length = began.map(|began| (sent + left).since(began));
         if self.present.is_none() {
-            self.present = began.zip(length).map(|(at, length)| Start { at, length, seen: sent, answered });
+            self.present = began.zip(length).map(|(at, length)| Start { at, length, seen: sent, answered, used });
         }
         if let Some(told) = told.filter(|_| !bucket.refills) {
             // A window that begins with so little left of it is not as long as the provider's documentation says.
@@ -141,7 +143,7 @@ impl WindowEstimator {
         match self.shape {
             Shape::Bucket { .. } => self.measure_bucket(limit, used, left, blur),
             _ if bucket.refills && !self.seen => {}
-            _ => self.measure(left, length, sent),
+            _ => self.measure(left, length, sent, whole && !bucket.coarse),
         }
         self.known
     }
@@ -208,7 +210,7 @@ impl WindowEstimator {
         // How much of it others of a fleet have used already is not known: it began after what was answered before it.
         let at = if ledger.is_shared() { at.max(self.latest.min(sent)) } else { at };
         let length = left.map_or(Duration::MAX, |left| (sent + left).since(at));
-        let Some(before) = self.present.replace(Start { at, length, seen: sent, answered }) else { return };
+        let Some(before) = self.present.replace(Start { at, length, seen: sent, answered, used }) else { return };
         let (lasted, Some(known)) = (at.since(before.at), self.known) else { return };
         self.kept = if lasted <= known.mul_f64(1.5) { self.kept.saturating_add(1) } else { 0 };
         // A log of that length would still have what was sent before.
@@ -220,6 +222,16 @@ impl WindowEstimator {
         }
         if lasted >= known.mul_f64(0.93) || !forgets {
             self.shorter = None;
+            // Its last request left so long after the answer to its first one: that is how long it was at least.
+            let proven = self.latest.min(sent).since(before.answered);
+            let longest = self.longest.map_or(Duration::ZERO, |(longest, _)| longest + SECOND);
+            let fresh = used.max(before.used) <= FEW;
+            let longer = forgets && fresh && proven > known.mul_f64(1.02) && proven <= longest;
+            if longer && self.longer {
+                let most = lasted.min(longest).mul_f64(1.02);
+                self.known = Some(usual_within(proven, most).or(whole_within(proven, most)).unwrap_or(lasted));
+            }
+            self.longer = longer;
             return;
         }
         // Alike, or the same usual window fits into both: it begins with the first request.
@@ -291,8 +303,12 @@ impl WindowEstimator {
         self.known = usual().rfind(|usual| least <= Some(*usual) && Some(*usual) <= most).or(length);
     }
 
-    /// Learns the length of a window: `left` of it is still to come, and it is as long as `length` if all of it is ours.
-    fn measure(&mut self, left: Duration, length: Option<Duration>, sent: Instant) {
+    /// Learns the length of a window: `left` of it is still to come, in `whole` seconds from now on perhaps, and it is as long
+    /// as `length` if all of it is ours.
+    fn measure(&mut self, left: Duration, length: Option<Duration>, sent: Instant, whole: bool) {
+        if self.as_told && self.fractions {
+            (self.as_told, self.known) = (false, self.known.map(round));
+        }
         let first = self.longest.is_none();
         let (longest, since) = self.longest.get_or_insert((left, sent));
         *longest = left.max(*longest);
@@ -301,7 +317,9 @@ impl WindowEstimator {
             None => {
                 // What was told of for a whole window has shown nearly all of it.
                 let length = length.map(|length| if first { length } else { length.min(longest) });
-                self.known = length.filter(|_| first || heard >= longest || length == Some(longest)).map(round);
+                let length = length.filter(|_| first || heard >= longest || length == Some(longest));
+                self.as_told = length.is_some_and(|length| whole && is_all(left, length) && round(length) != left);
+                self.known = if self.as_told { Some(left) } else { length.map(round) };
             }
             // No more can be left of a window than all of it.
             Some(known) if left > at_most(known) && !self.is_in_time(known, sent) => {
@@ -327,35 +345,10 @@ impl WindowEstimator {
         if let (Some(known), Some(longer)) = (self.known, longer)
             && longer > known.mul_f64(1.1)
         {
-            (self.known, self.refuted) = (Some(round(longer).max(known)), true);
+            // A usual one, unless that is what was contradicted. What tells fractions may be a second late.
+            let usual = round(longer);
+            let longer = if usual > known || self.fractions { usual.max(known) } else { longer };
+            (self.known, self.refuted) = (Some(longer), true);
         }
     }
-}
-
-/// How far apart two words about the same reset may be.
-fn tolerance(left: Duration, whole: bool) -> Duration {
-    if whole { SECOND } else { left / 20 + Duration::from_millis(5) }
-}
-
-/// What may be left of a window of `known` length that has just begun, as answers tell.
-fn at_most(known: Duration) -> Duration {
-    known.mul_f64(1.05) + LATE
-}
-
-/// The usual window that was most likely configured where answers show one of `length`: a little shorter, since resets
-/// are late, and otherwise a longer one.
-fn round(length: Duration) -> Duration {
-    let least = length.mul_f64(0.95).saturating_sub(LATE);
-    usual_within(least, length.mul_f64(1.02) + Duration::from_millis(50))
-        .or_else(|| usual().find(|usual| *usual >= length))
-        .unwrap_or(length)
-}
-
-/// The longest usual window that is longer than `least` and not longer than `most`.
-fn usual_within(least: Duration, most: Duration) -> Option<Duration> {
-    usual().rfind(|usual| *usual > least && *usual <= most)
-}
-
-fn usual() -> impl DoubleEndedIterator<Item = Duration> {
-    USUAL.iter().map(|seconds| Duration::from_secs(*seconds))
 }

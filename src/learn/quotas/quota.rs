@@ -279,7 +279,9 @@ impl Quota {
         }
         let even = now < self.even_until || self.may_be_bucket(&bucket, window);
         let spec = spec(limit, window, if even { Spend::Even } else { spend });
-        let books = if self.kept && !others { Books::Contradicted } else { Books::Incomplete };
+        // What left before the budget was heard of has not kept to it.
+        let keeps = self.kept && !others && answer.charge.seq > self.newest;
+        let books = if keeps { Books::Contradicted } else { Books::Incomplete };
         let news = self.keep(spec, used, unanswered, answer, budget);
         self.left.overruled = ours(budget, source);
         self.left.resets_by(self.back_by(spec, window, answer));

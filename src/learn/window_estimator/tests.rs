@@ -153,3 +153,51 @@ fn what_is_told_is_taken() {
     let told = Bucket { window: Some(Duration::from_secs(42)), ..bucket(3.0, 1.0) };
     assert_eq!(WindowEstimator::default().hear(&told, s(0.0), s(0.0), &sent([0.0; 5])), secs(42));
 }
+
+/// The same, in seconds from the answer on.
+fn told(used: f64, reset: f64) -> Bucket {
+    Bucket { coarse: false, ..bucket(100.0 - used, reset) }
+}
+
+#[test]
+fn a_window_of_a_few_whole_seconds_is_what_it_is_told_to_be() {
+    for window in [1, 2, 3, 5, 6, 10] {
+        let (mut estimator, ledger) = (WindowEstimator::default(), sent([0.0; 3]));
+        for used in 1..=3 {
+            let heard = estimator.hear(&told(f64::from(used), window as f64), s(0.0), s(0.01), &ledger);
+            assert_eq!(heard, secs(window));
+        }
+    }
+    // A window of two seconds of which the reset is one late: what tells fractions shows it by the next answer.
+    let (mut estimator, ledger) = (WindowEstimator::default(), sent([0.0, 0.004]));
+    estimator.hear(&told(1.0, 3.0), s(0.0), s(0.01), &ledger);
+    assert_eq!(estimator.hear(&told(2.0, 2.996), s(0.004), s(0.014), &ledger), secs(2));
+}
+
+/// Ten a second of a window of three seconds that has begun before, so that two seconds are left of it, as is told.
+#[test]
+fn windows_that_last_longer_again_and_again_are_longer() {
+    let (mut estimator, mut ledger) = (WindowEstimator::default(), SentLog::default());
+    let mut known = Vec::new();
+    for request in 0..100 {
+        let at = f64::from(request) * 0.1;
+        let into = (at + 1.0 + 1e-6) % 3.0;
+        let used = (into * 10.0).floor() + 1.0 - if at < 1.99 { 10.0 } else { 0.0 };
+        ledger.sent(s(at));
+        if into < 0.05 {
+            estimator.restarted(100.0, used, secs(3), s(at), s(at + 0.01), &ledger);
+        }
+        known.push(estimator.hear(&told(used, (3.0 - into).ceil()), s(at), s(at + 0.01), &ledger));
+    }
+    assert_eq!((known[0], known[49]), (secs(2), secs(2)));
+    assert_eq!(known[99], secs(3), "two have lasted longer");
+}
+
+#[test]
+fn a_refusal_that_two_seconds_do_not_explain_is_explained_by_the_three_that_are_told() {
+    let (mut estimator, ledger) = (WindowEstimator::default(), sent([0.0; 3]));
+    // Whole seconds by a clock: any of two to three.
+    assert_eq!(estimator.hear(&bucket(99.0, 3.0), s(0.0), s(0.01), &ledger), secs(2));
+    estimator.contradicted();
+    assert_eq!(estimator.known(), secs(3));
+}
