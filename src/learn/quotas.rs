@@ -1,5 +1,6 @@
 //! The budgets that an API reports, each with what is left of it and the limit that follows.
 
+mod one_less;
 mod pauses;
 mod quota;
 mod reset_unit;

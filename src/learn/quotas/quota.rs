@@ -14,6 +14,7 @@ use self::{
 };
 use super::{
     MOST_UNITS,
+    one_less::OneLess,
     reset_unit::ResetUnit,
     trust::{CountChange, Credibility, QuotaClaim},
 };
@@ -51,6 +52,7 @@ pub(super) struct Quota {
     trust: Credibility,
     pub(super) refill: Refill,
     unit: ResetUnit,
+    one_less: OneLess,
     /// The last request that was taken before it was heard of: whatever draws on it counts from there on.
     newest: Seq,
     /// Requests under way that may draw on it, and that no answer has reported on yet.
@@ -111,6 +113,7 @@ impl Quota {
             trust: Credibility::default(),
             refill: Refill::default(),
             unit: ResetUnit::default(),
+            one_less: OneLess::default(),
             newest: born.newest,
             unanswered: born.unanswered,
             news: (SmallVec::new(), answer.at),
@@ -236,6 +239,8 @@ impl Quota {
         }
         self.said.answers = self.said.answers.saturating_add(1);
         let (bucket, turned) = self.unit.in_seconds(bucket, now);
+        // Of a window that a fleet has begun others may have used one.
+        let bucket = if part < 1.0 { bucket } else { self.one_less.corrected(bucket, refused, now) };
         if turned {
             self.said.resets = 0;
             self.left.start_over();

@@ -1,0 +1,115 @@
+//! Whether an API reports that one request less is left than is true.
+//!
+//! Some count the next request as well (`max - hits - 1`). The first request of a window then uses two, whenever it comes, and
+//! none ever uses one. The last one of each window would never be sent, and a bucket (GCRA) would never look full.
+
+use std::{borrow::Cow, time::Duration};
+
+use crate::{clock::Instant, hint::Bucket};
+
+/// What is used when hardly anything is, and whether what is left is one more than is said.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OneLess {
+    /// One was used: it is the truth.
+    is_true: bool,
+    /// How often two were used and not less, and when that was said last.
+    twos: u32,
+    last: Option<Instant>,
+    /// How often more was refused than was said to be left: each time it takes twice as long to be believed again.
+    in_vain: u32,
+    /// Nothing is left, as was said last.
+    empty: bool,
+}
+
+/// Two must have been used so often, and so long after one another.
+const TWOS: u32 = 3;
+const APART: Duration = Duration::from_secs(1);
+const MOST_IN_VAIN: u32 = 10;
+
+// === impl OneLess ===
+
+impl OneLess {
+    /// `bucket`, with what is left in truth.
+    pub(super) fn corrected<'a>(&mut self, bucket: Cow<'a, Bucket>, refused: bool, now: Instant) -> Cow<'a, Bucket> {
+        let (Some(limit), Some(left), true) = (bucket.limit, bucket.remaining, bucket.requests) else { return bucket };
+        if refused {
+            if self.holds() {
+                (self.twos, self.in_vain) = (0, (self.in_vain + 1).min(MOST_IN_VAIN));
+            }
+            return bucket;
+        }
+        self.look(limit - left, now);
+        // No API says that less than nothing is left: only once nothing means one.
+        let empty = std::mem::replace(&mut self.empty, left < 1.0);
+        if !self.holds() || empty && self.empty {
+            return bucket;
+        }
+        Cow::Owned(Bucket { remaining: Some(left + 1.0), ..bucket.into_owned() })
+    }
+
+    fn look(&mut self, used: f64, now: Instant) {
+        self.is_true |= used < 1.5;
+        if (1.5..2.5).contains(&used) && self.last.is_none_or(|last| now.since(last) >= APART) {
+            (self.twos, self.last) = (self.twos.saturating_add(1), Some(now));
+        }
+    }
+
+    fn holds(&self) -> bool {
+        !self.is_true && self.twos >= TWOS << self.in_vain
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is made of so many left of ten, one answer each second.
+    fn left(one_less: &mut OneLess, second: &mut u64, said: f64, refused: bool) -> f64 {
+        let bucket = Bucket {
+            name: None,
+            requests: true,
+            limit: Some(10.0),
+            remaining: Some(said),
+            reset: Some(Duration::from_secs(10)),
+            window: None,
+            coarse: false,
+            refills: false,
+        };
+        *second += 1;
+        let now = Instant::START + Duration::from_secs(*second);
+        one_less.corrected(Cow::Borrowed(&bucket), refused, now).remaining.unwrap()
+    }
+
+    /// A window of ten of which the first answer says that eight are left, and the last two that none is.
+    const WINDOW: [f64; 10] = [8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0, 0.0];
+
+    #[test]
+    fn where_the_first_of_each_window_uses_two_one_more_is_left() {
+        let (mut one_less, mut second) = (OneLess::default(), 0);
+        for _ in 0..2 {
+            let said = WINDOW.map(|said| left(&mut one_less, &mut second, said, false));
+            assert_eq!(said, WINDOW, "it may be somebody else's");
+        }
+        let truth = [9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0];
+        assert_eq!(WINDOW.map(|said| left(&mut one_less, &mut second, said, false)), truth);
+    }
+
+    #[test]
+    fn what_has_used_one_once_is_the_truth() {
+        let (mut one_less, mut second) = (OneLess::default(), 0);
+        left(&mut one_less, &mut second, 9.0, false);
+        for _ in 0..10 {
+            assert_eq!(left(&mut one_less, &mut second, 8.0, false), 8.0);
+        }
+    }
+
+    #[test]
+    fn what_is_refused_then_was_right() {
+        let (mut one_less, mut second) = (OneLess::default(), 0);
+        let said = [8.0; 3].map(|said| left(&mut one_less, &mut second, said, false));
+        assert_eq!(said, [8.0, 8.0, 9.0]);
+        assert_eq!(left(&mut one_less, &mut second, 0.0, true), 0.0);
+        let said = [8.0; 6].map(|said| left(&mut one_less, &mut second, said, false));
+        assert_eq!(said, [8.0, 8.0, 8.0, 8.0, 8.0, 9.0], "twice as many are needed");
+    }
+}
