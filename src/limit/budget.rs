@@ -117,7 +117,7 @@ impl Budget {
     /// Units that count in the window of the limit that `source` asks for.
     pub fn used(&mut self, source: Source, now: Instant) -> u32 {
         let Some(limit) = self.limits.iter_mut().find(|limit| limit.source == source) else { return 0 };
-        limit.window.used(now, self.margin.of(limit.spec.rate.per))
+        limit.window.used(now, limit.margin(&self.margin))
     }
 
     /// How many units of this sort are free at `now`, under what is configured; `None` if nothing limits them.
@@ -125,7 +125,7 @@ impl Budget {
         let Self { limits, calendar, margin, .. } = self;
         let windows = limits.iter_mut().filter(|limit| limit.source == Source::Config && limit.spec.unit == unit);
         let windows = windows.map(|limit| {
-            let used = limit.window.used(now, margin.of(limit.spec.rate.per));
+            let used = limit.window.used(now, limit.margin(margin));
             // Of a limit that others share, no more than may ever be here.
             let most = limit.share.as_ref().map_or(u32::MAX, |share| share.given().limit.saturating_add(share.own()));
             limit.spec.rate.count.get().min(most).saturating_sub(used)
@@ -321,13 +321,25 @@ impl Budget {
     /// The API refused what was sent at `sent`: if no other sender can have used up the limit, the margin is too small.
     /// `tries` says that it was to find out whether a pause is over, `wait` what the API asks for.
     pub fn refused(&mut self, now: Instant, sent: Instant, tries: bool, wait: Option<Duration>) {
-        let windows = || self.limits.iter().map(|limit| limit.spec.rate.per);
+        // What was found by trying promises nothing.
+        let Self { limits, margin, .. } = self;
+        let kept = || limits.iter().filter(|limit| limit.source != Source::Estimated);
+        let windows = || kept().map(|limit| limit.spec.rate.per);
         let Some((per, longest)) = windows().min().zip(windows().max()) else { return };
         // No window of ours is over so late: it is another matter.
         let other = wait.is_some_and(|wait| wait >= longest * 2);
         // During the first window the API may still count what another process sent before this one began.
-        if !other && sent.since(self.since) >= per {
-            self.margin.refused(now, sent, per, tries);
+        if other || sent.since(self.since) < per {
+            return;
+        }
+        // Where fewer had left than a window holds no margin would have helped. What tries may take a lesson back.
+        let full = tries
+            || limits.iter_mut().any(|limit| {
+                let used = limit.window.used(now, limit.margin(margin));
+                limit.source != Source::Estimated && used.saturating_add(1) >= limit.spec.rate.count.get()
+            });
+        if full {
+            margin.refused(now, sent, per, tries);
         }
     }
 
@@ -339,7 +351,7 @@ impl Budget {
         let margin = &self.margin;
         let mut configured = self.limits.iter_mut().filter(|limit| limit.source == Source::Config);
         configured.all(|limit| {
-            let used = limit.window.used(now, margin.of(limit.spec.rate.per));
+            let used = limit.window.used(now, limit.margin(margin));
             limit.gcra.is_idle(now) && used == 0 && limit.share.as_ref().is_none_or(|share| share.is_over())
         })
     }

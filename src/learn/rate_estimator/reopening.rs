@@ -45,6 +45,10 @@ const PROOF: f64 = 20.0;
 const SOON: f64 = 60.0;
 /// And if that was not shorter than by this.
 const ALIKE: f64 = 0.25;
+/// By so much less than is configured leaves, and for how long until more is tried, where one request came too soon after
+/// another one. That is more room between them than most ways vary by: they are not refused again and again.
+const APART: f64 = 0.045;
+const APART_FOR: f64 = 300.0;
 /// The time that is known where a share is refused whatever the rate is, so that a longer pause is another matter.
 const LONG: f64 = 60.0;
 
@@ -107,6 +111,12 @@ impl RateEstimator {
         let belief = self.belief.as_mut().filter(|_| closing.consistent)?;
         let (pause, slot) = (sent - closing.at, 1.0 / belief.rate(now));
         if pause < (3.5 * slot).max(0.15) {
+            // Served again at once: the one that was refused came too soon after another one.
+            let apart = self.configured.map(|rate| (1.0 - APART) * rate);
+            if let Some(rate) = apart.filter(|rate| *rate < belief.rate(now)) {
+                belief.keep(APART_FOR);
+                belief.holds_on(now, rate);
+            }
             return Some(Ends::No);
         }
         let before = self.paused.replace((sent, pause));

@@ -42,7 +42,7 @@ impl Budget {
             .fold(from, |at, (limit, amount)| at.max(limit.project(from, ahead(Source::Config, limit.unit()), amount)));
         holding(&mut self.limits, self.yields, scope).fold(renewed, |at, limit| {
             let Some(amount) = cost.of(limit.spec.unit) else { return at };
-            let (margin, ahead) = (margin.of(limit.spec.rate.per), ahead(limit.source, limit.spec.unit));
+            let (margin, ahead) = (limit.margin(margin), ahead(limit.source, limit.spec.unit));
             let window = limit.project(now, from, ahead, amount, margin);
             let spread = limit.window.spread(now, ahead, limit.reserve(), margin, limit.taken);
             at.max(limit.gcra.project(from, ahead)).max(window).max(spread)

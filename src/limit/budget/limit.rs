@@ -53,7 +53,7 @@ impl Limit {
         if self.window.has_plenty(amount, reserve) {
             return spaced;
         }
-        let margin = margin.of(self.spec.rate.per);
+        let margin = self.margin(margin);
         // In this order: the window forgets what has left it.
         let window = self.window.earliest(now, amount, margin);
         spaced.max(window).max(self.window.spread(now, 0, reserve, margin, self.taken))
@@ -63,6 +63,11 @@ impl Limit {
     pub(super) fn whole(&self, amount: Amount) -> Amount {
         let count = self.share.as_ref().and_then(|share| Amount::new(share.limit())).unwrap_or(Amount::MAX);
         amount.min(self.spec.rate.count).min(count)
+    }
+
+    /// By how much its window is kept longer. What was found by trying promises nothing of windows.
+    pub(super) fn margin(&self, margin: &Margin) -> Duration {
+        if self.source == Source::Estimated { Duration::ZERO } else { margin.of(self.spec.rate.per) }
     }
 
     /// How many units may leave back to back at `now`, as far as the spacing counts.
@@ -78,7 +83,7 @@ impl Limit {
     /// How long after it was sent the API may still count a request whose answer never comes.
     pub(super) fn late(&self, margin: &Margin) -> Duration {
         let per = self.spec.rate.per;
-        let usual = margin.of(per);
+        let usual = self.margin(margin);
         if self.spec.strict { margin.longest().unwrap_or(per).max(usual) } else { usual }
     }
 

@@ -199,8 +199,7 @@ impl Budget {
         let units = u32::try_from(configured.map(possible).fold(most, u64::min)).unwrap_or(u32::MAX);
         let Some(all) = Amount::new(units) else { return };
         for limit in self.limits.iter_mut().filter(|limit| limit.spec.unit == unit) {
-            let per = limit.spec.rate.per;
-            let margin = self.margin.of(per);
+            let margin = limit.margin(&self.margin);
             let free = limit.spec.rate.count.get().saturating_sub(limit.window.used(gap.until, margin));
             limit.gcra.presume(units, gap.until);
             let Some(cost) = Amount::new(units.min(free)) else { continue };
@@ -267,7 +266,7 @@ impl Limit {
             tat: self.gcra.tat(),
             taken: self.taken,
             lacks_until: self.lacks_until,
-            window: self.window.record(now, margin.of(rate.per)),
+            window: self.window.record(now, self.margin(margin)),
         }
     }
 }

@@ -299,3 +299,28 @@ fn what_is_finely_spaced_or_may_burst_keeps_no_distance() {
     assert!(!budget("41/s").catches_up());
     assert!(!budget("20/s burst 20").catches_up());
 }
+
+/// Of 20/s ten a second leave, or all: only a full window may have been too full at the API. What was found by trying has no
+/// window to keep, and is no wider than it is.
+#[test]
+fn a_refusal_widens_the_margin_of_a_full_window_alone() {
+    let auto = || Budget::new(&specs("20/s"), MarginSpec::Auto, Instant::START);
+    let (mut budget, margin) = (auto(), |budget: &Budget| budget.margin.of(Duration::from_secs(1)));
+    let before = margin(&budget);
+    (0..30).for_each(|slot| assert!(send(&mut budget, at(slot * 100))));
+    budget.refused(at(2950), at(2940), false, None);
+    assert_eq!(margin(&budget), before, "ten in a second");
+    let mut budget = auto();
+    let found = LimitSpec { burst: Some(NonZeroU32::MIN), ..specs("20/s")[0] };
+    budget.learn(Source::Estimated, found, &[]);
+    let mut now = at(0);
+    while now < at(3000) {
+        now = next(&mut budget, now.as_nanos() / 1_000_000 + 1);
+        assert!(send(&mut budget, now));
+    }
+    budget.refused(now, now, false, None);
+    assert_eq!(margin(&budget), before * 2);
+    let usage = budget.usage(now);
+    let margins: Vec<_> = usage.iter().map(|usage| (usage.source, usage.margin)).collect();
+    assert_eq!(margins, [(Source::Config, before * 2), (Source::Estimated, Duration::ZERO)]);
+}

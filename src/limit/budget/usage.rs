@@ -32,7 +32,7 @@ impl Budget {
     pub fn usage(&mut self, now: Instant) -> Vec<LimitUsage> {
         let (margin, part) = (&self.margin, self.part);
         let usage = |limit: &mut Limit| {
-            let margin = margin.of(limit.spec.rate.per);
+            let margin = limit.margin(margin);
             let (used, share) = (limit.window.used(now, margin), limit.share_usage(now, margin));
             let (source, spec, own) = (limit.source, limit.reported.unwrap_or(limit.spec), limit.spec.rate.count.get());
             let part = limit.reported.map(|reported| part_in(&reported, part));
