@@ -18,13 +18,25 @@ pub(super) struct Belief {
     rising: Option<Rising>,
     /// How often it was too much, one time soon after the other.
     cuts: u32,
-    /// The rate, and how many were served between two refusals, when these cuts began.
-    series: (f64, f64),
-    /// The fewest and the most that were served between two refusals since then.
-    between: (f64, f64),
+    series: Series,
     /// What was delivered lately: when, and how many a second.
     best: VecDeque<(f64, f64)>,
     episode: Option<(f64, f64)>,
+}
+
+/// Refusals soon after one another, each of which has lowered the rate.
+#[derive(Clone, Debug)]
+struct Series {
+    /// The rate when they began, and how many were served until the second.
+    rate: f64,
+    served: f64,
+    /// The fewest and the most that were served between two of them.
+    between: (f64, f64),
+    /// When each of the last left, and how many were served until then.
+    refusals: VecDeque<(f64, f64)>,
+    /// A bucket that refills no slower and no faster than this explains all of them.
+    slowest: f64,
+    fastest: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +59,8 @@ const CUT: f64 = 0.01;
 const MOST_CUT: f64 = 0.15;
 /// Where a larger share is refused it is the rate that is too high.
 const MOST_NOISE: f64 = 0.4;
+/// So many refusals soon after one another are remembered.
+const MOST_REFUSALS: usize = 16;
 /// For how many seconds, or requests, deliveries are remembered.
 const REMEMBERED: f64 = 15.0;
 const REMEMBERED_REQUESTS: f64 = 100.0;
@@ -160,33 +174,30 @@ impl Belief {
     pub(super) fn risen_too_far(&mut self, now: f64) {
         let rate = self.rate(now) / STEP.sqrt();
         (self.rising, self.most, self.at, self.cuts) = (None, rate, now, 0);
-        self.calm = calm(rate, self.span.min(5.0));
+        (self.calm, self.series) = (calm(rate, self.span.min(5.0)), Series::default());
     }
 
-    /// It was too much after `served` requests. Says which share is refused whatever it is, if that is so.
-    pub(super) fn too_much(&mut self, now: f64, served: f64, refusals: f64) -> Option<f64> {
+    /// It was too much, after `served` requests, for one that left at `sent`. Says which share is refused whatever it is, if
+    /// that is so.
+    pub(super) fn too_much(&mut self, now: f64, sent: f64, served: f64, refusals: f64) -> Option<f64> {
         let rate = self.rate(now);
-        let soon = now - self.at < (self.calm * 0.5).min(f64::max(10.0, 20.0 / rate));
+        let since = now - self.at.max(self.series.last());
+        let soon = since < (self.calm * 0.5).min(f64::max(10.0, 20.0 / rate));
         self.cuts = if soon { self.cuts + 1 } else { 0 };
         let cut = (CUT * 2f64.powi(self.cuts.min(4) as i32)).min(MOST_CUT);
         let floor = self.best.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
         let lower = (rate * (1.0 - cut)).max(floor.min(rate));
-        if self.cuts <= 1 {
-            (self.series, self.between) = ((rate, served), (served, served));
-        }
-        self.between = (self.between.0.min(served), self.between.1.max(served));
-        // Chance is irregular: four times as many, or one more, are one in a hundred. A window of the clock is not.
-        let regular = self.between.0 >= 3.0 && self.between.1 - self.between.0 <= 1.0;
+        self.series.refused(self.cuts, rate, sent, served);
         let in_vain = self.cuts >= 3
             && self.span <= 5.0
-            && lower < 0.6 * self.series.0
-            && served < 1.5 * self.series.1.max(4.0)
+            && lower < 0.6 * self.series.rate
+            && served < 1.5 * self.series.served.max(4.0)
             && served < 20.0
-            && !regular
+            && !self.series.is_regular()
             && refusals < MOST_NOISE;
         if in_vain {
-            self.rising = Some(Rising { rate: self.series.0, served: 0.0, most: f64::INFINITY });
-            self.cuts = 0;
+            self.rising = Some(Rising { rate: self.series.rate, served: 0.0, most: f64::INFINITY });
+            (self.cuts, self.series) = (0, Series::default());
         }
         (self.most, self.at, self.calm) = (lower, now, calm(lower, self.span));
         self.steepness = if self.cuts >= 1 { STEEP } else { STEEPNESS };
@@ -194,7 +205,108 @@ impl Belief {
     }
 }
 
+impl Default for Series {
+    fn default() -> Self {
+        let (between, fastest) = ((f64::INFINITY, 0.0), f64::INFINITY);
+        Self { rate: 0.0, served: 0.0, between, refusals: VecDeque::new(), slowest: 0.0, fastest }
+    }
+}
+
+impl Series {
+    /// One more is refused, that left at `sent`, after so many `cuts` and `served` requests at this `rate`.
+    fn refused(&mut self, cuts: u32, rate: f64, sent: f64, served: f64) {
+        if cuts == 0 {
+            *self = Self::default();
+        }
+        if cuts <= 1 {
+            (self.rate, self.served) = (rate, served);
+        }
+        if cuts >= 1 {
+            self.between = (self.between.0.min(served), self.between.1.max(served));
+        }
+        let all = self.refusals.back().map_or(0.0, |(_, before)| before + served);
+        for (at, before) in &self.refusals {
+            let (count, took) = (all - before, (sent - at).max(1e-3));
+            self.slowest = self.slowest.max((count - 1.0) / took);
+            self.fastest = self.fastest.min((count + 1.0) / took);
+        }
+        if self.refusals.len() == MOST_REFUSALS {
+            self.refusals.pop_front();
+        }
+        self.refusals.push_back((sent, all));
+    }
+
+    /// When the last one left that was refused.
+    fn last(&self) -> f64 {
+        self.refusals.back().map_or(f64::NEG_INFINITY, |(last, _)| *last)
+    }
+
+    /// Chance is irregular. From one refusal to another a bucket serves what it refills in that time, or one more or less, and a
+    /// window of the clock the same each time.
+    fn is_regular(&self) -> bool {
+        let (fewest, most) = self.between;
+        self.slowest <= self.fastest || fewest >= 3.0 && most - fewest <= 1.0
+    }
+}
+
 /// For how long a rate is kept before more is tried.
 fn calm(rate: f64, span: f64) -> f64 {
-    (120.0 / rate).clamp(15.0, 120.0).max((span * 0.7).min(1200.0))
+    (85.0 / rate).clamp(15.0, 120.0).max((span * 0.7).min(1200.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client that sends evenly at what is believed, first 20/s, and lets one slot pass after a refusal. `serves` says which of
+    /// its requests are served, by when they leave. Returns the share that is taken for chance, and the rate in the end.
+    fn asks(mut serves: impl FnMut(f64) -> bool) -> (Option<f64>, f64) {
+        let mut belief = Belief::of_window(20.0, 1.0, 20.0, 100.0);
+        let (mut now, mut served, mut refused) = (100.0, 0.0, 0.0);
+        while now < 108.0 {
+            if serves(now) {
+                served += 1.0;
+            } else {
+                refused += 1.0;
+                if let Some(share) = belief.too_much(now, now, served, 0.2) {
+                    return (Some(share), belief.rate(now));
+                }
+                served = 0.0;
+            }
+            now += 1.0 / belief.rate(now);
+        }
+        assert!(refused >= 4.0, "{refused}");
+        (None, belief.rate(now))
+    }
+
+    /// Two hundred in ten seconds by a bucket that holds three: it is empty soon at any rate above 10/s, and refuses each second
+    /// one of 20/s.
+    #[test]
+    fn a_shallow_bucket_that_refuses_as_soon_at_any_rate_is_no_chance() {
+        for phase in 0..20 {
+            let (mut level, mut at) = (f64::from(phase) * 0.1, 100.0);
+            let (chance, rate) = asks(|now| {
+                level = f64::min(level + 10.0 * (now - at), 3.0);
+                at = now;
+                let serves = level >= 1.0;
+                level -= f64::from(u8::from(serves));
+                serves
+            });
+            assert_eq!(chance, None, "{phase}");
+            assert!((8.0..10.5).contains(&rate), "{phase}: {rate}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_at_random_at_any_rate_is_chance() {
+        for seed in 0..20_u64 {
+            // Two in five, as a linear congruential generator draws them (Knuth, MMIX).
+            let mut state = seed;
+            let (chance, _) = asks(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state >> 33 > (1 << 31) / 5 * 2
+            });
+            assert_eq!(chance, Some(0.2), "{seed}");
+        }
+    }
 }

@@ -133,7 +133,7 @@ impl RateEstimator {
             return RefusalReading::default();
         }
         self.consistent = Some(now);
-        if let Some(share) = belief.too_much(now, self.served, self.refusals.0) {
+        if let Some(share) = belief.too_much(now, sent, self.served, self.refusals.0) {
             self.noise = Some(share);
         }
         RefusalReading { consistent: true, ..RefusalReading::default() }

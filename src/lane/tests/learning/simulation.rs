@@ -95,6 +95,16 @@ fn seconds_of_a_clock_are_not_taken_for_chance() {
     }
 }
 
+/// Go's x/time/rate with a burst of three is refused as soon at any rate above its own. That is no chance either.
+#[test]
+fn a_shallow_bucket_is_not_taken_for_chance() {
+    let world = recorded_limiters::all().into_iter().find(|world| world.name == "go bucket 10/s b3").unwrap();
+    for seed in 1..=24 {
+        let (outcome, note, _) = compare(&world, seed);
+        assert!(late(&outcome) <= 2.0 && outcome.stall <= 1.1, "{seed}: {outcome:?}; {note}");
+    }
+}
+
 /// Limiters that tell of themselves, of which three andantes with a store in common use as much as one does, each a third.
 const SHARED_WELL: [&str; 7] = [
     "hdr fixed 100/10s",

@@ -18,6 +18,8 @@ pub(super) enum Limiter {
     Delay { size: f64, rate: f64, level: f64, at: f64 },
     /// So many at once.
     Concurrency { most: usize, now: usize },
+    /// What the first refuses the second may serve (rate-limiter-flexible's `BurstyRateLimiter`).
+    Bursty(Box<[Limiter; 2]>),
 }
 
 /// What one request makes of it.
@@ -73,6 +75,10 @@ impl Limiter {
         Self::Concurrency { most, now: 0 }
     }
 
+    pub(super) fn bursty(steady: Self, spare: Self) -> Self {
+        Self::Bursty(Box::new([steady, spare]))
+    }
+
     pub(super) fn is_parallel(&self) -> bool {
         matches!(self, Self::Concurrency { .. })
     }
@@ -80,6 +86,7 @@ impl Limiter {
     /// How many a second it accepts in the long run.
     pub(super) fn rate(&self) -> f64 {
         match *self {
+            Self::Bursty(ref both) => both.iter().map(Self::rate).sum(),
             Self::Fixed { limit, window, .. }
             | Self::Log { limit, window, .. }
             | Self::Counter { limit, window, .. } => limit / window,
@@ -90,6 +97,7 @@ impl Limiter {
 
     pub(super) fn window(&self) -> f64 {
         match *self {
+            Self::Bursty(ref both) => both.iter().map(Self::window).fold(0.0, f64::max),
             Self::Fixed { window, .. } | Self::Log { window, .. } | Self::Counter { window, .. } => window,
             Self::Bucket { size, rate, .. } => size / rate,
             Self::Delay { .. } | Self::Concurrency { .. } => 1.0,
@@ -99,6 +107,7 @@ impl Limiter {
     /// Somebody sets another limit.
     pub(super) fn change(&mut self, factor: f64) {
         match self {
+            Self::Bursty(both) => both.iter_mut().for_each(|one| one.change(factor)),
             Self::Fixed { limit, .. } | Self::Log { limit, .. } | Self::Counter { limit, .. } => {
                 *limit = (*limit * factor).round().max(1.0);
             }
@@ -169,6 +178,11 @@ impl Limiter {
                 let accepted = *now < *most;
                 *now += usize::from(accepted);
                 Look { accepted, delay: 0.0, limit: *most as f64, remaining: 0.0, reset: 0.0, window: 0.0 }
+            }
+            Self::Bursty(both) => {
+                let [steady, spare] = &mut **both;
+                let look = steady.ask(now);
+                if look.accepted { look } else { spare.ask(now) }
             }
         }
     }

@@ -19,6 +19,8 @@ pub(super) enum Tells {
     Frozen,
     /// Numbers below nothing.
     Negative,
+    /// One less is left than is true.
+    OneLess,
 }
 
 /// What the `Retry-After` of a refusal says.

@@ -66,6 +66,7 @@ impl Run<'_> {
                 ..truth
             },
             Tells::Frozen => Shown { remaining: 0.0, reset: look.window, ..truth },
+            Tells::OneLess => Shown { remaining: (look.remaining - 1.0).max(0.0), ..truth },
             Tells::Negative => Shown { remaining: -5.0, reset: -3.0, ..truth },
         })
     }
