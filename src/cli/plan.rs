@@ -94,7 +94,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let Args { limit: mut limits, requests, flow: flows, log, host, latency, cost, json } = args;
     limit::settle(&mut limits.limits);
     // As a rule has it of which nothing says how much a request takes.
-    let mut units = limits.limits.iter().map(|limit| limit.unit);
+    let units = limits.limits.iter().map(|limit| limit.unit);
     let cost = if units.clone().any(|unit| cost.says(unit)) {
         cost
     } else {

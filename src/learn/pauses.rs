@@ -60,9 +60,9 @@ impl Learned {
         self.told.is_new(now)
     }
 
-    /// Whether more is tried of the rate that was found, because only a lower bound is known.
-    pub fn tries_more(&self) -> bool {
-        self.estimator.tries_more()
+    /// Whether the rate is one that was found by what was refused, or a lower bound of which more is tried.
+    pub fn guesses(&self) -> bool {
+        self.estimator.guesses()
     }
 
     /// The API has asked another member of the fleet for this pause.

@@ -102,10 +102,9 @@ impl<T> State<T> {
         }
         // While it is being found out how much the API allows, nobody is certainly late.
         let unknown = self.learned.may_allow_more(now);
-        // What leaves when is not known either while a lower rate than there is holds, or others have a part.
-        let tries = self.learned.tries_more();
-        let slower = tries || self.fleet.as_ref().is_some_and(|fleet| fleet.has_others());
-        self.lateness = Lateness { delayed: unknown || tries, looked: Some(now) };
+        // Nor is it known what leaves when while the rate is a guess, or others have a part of it that may be smaller soon.
+        let slower = self.learned.guesses() || self.fleet.as_ref().is_some_and(|fleet| fleet.has_others());
+        self.lateness = Lateness { delayed: unknown, looked: Some(now) };
         if unknown {
             return;
         }

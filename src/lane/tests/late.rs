@@ -118,9 +118,9 @@ async fn a_pause_without_an_end_and_one_that_is_short_send_nobody_away() {
     assert!(told.iter().all(|(at, said)| said.is_none() && *at <= secs(5)), "{told:?}");
 }
 
-/// Of an API whose rate nobody has configured only a lower bound is known after a first pause: all are served in the end.
+/// What was served before the first pause of an API whose rate nobody has configured says little of it.
 #[tokio::test(start_paused = true)]
-async fn nobody_is_late_by_a_rate_of_which_more_is_tried() {
+async fn nobody_is_late_by_a_rate_that_is_a_guess() {
     let world = World::new("in-flight 20");
     let mut under_way = Vec::new();
     for _ in 0..20 {
@@ -136,7 +136,7 @@ async fn nobody_is_late_by_a_rate_of_which_more_is_tried() {
     refuse(last, 10);
     let told = told(&world, waiting).await;
     let refused = told.iter().filter(|(at, said)| said.is_some() && *at < secs(12)).count();
-    assert_eq!(refused, 0, "{told:?}");
+    assert_eq!(refused, 0, "of {}", told.len());
 }
 
 /// The API serves it, and says that nothing is left of 100 until so many seconds are over.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{RateEstimator, UNLIMITED, belief::Belief, seconds};
+use super::{RateEstimator, UNLIMITED, seconds};
 use crate::{
     clock::Instant,
     learn::grounds::{Basis, Grounds, Lowered, RateGrounds},
@@ -34,9 +34,9 @@ impl RateEstimator {
         is_known.then_some(Grounds::Rate(RateGrounds { basis, configured, lowered, now, rising, noise }))
     }
 
-    /// Whether only a lower bound of the rate is known, and more is tried.
-    pub(in crate::learn) fn tries_more(&self) -> bool {
-        self.belief.as_ref().is_some_and(Belief::is_rising)
+    /// Whether the rate is one that was found, or a lower bound of which more is tried.
+    pub(in crate::learn) fn guesses(&self) -> bool {
+        self.belief.as_ref().is_some_and(|belief| belief.is_rising() || self.configured.is_none())
     }
 
     /// What the number at once rests on that was found; `None` without one.
