@@ -224,12 +224,12 @@ impl WindowEstimator {
             self.shorter = None;
             // Its last request left so long after the answer to its first one: that is how long it was at least.
             let proven = self.latest.min(sent).since(before.answered);
-            let longest = self.longest.map_or(Duration::ZERO, |(longest, _)| longest + SECOND);
+            let longest = self.longest.map_or(Duration::ZERO, |(longest, _)| longest);
             let fresh = used.max(before.used) <= FEW;
             let longer = forgets && fresh && proven > known.mul_f64(1.02) && proven <= longest;
             if longer && self.longer {
                 let most = lasted.min(longest).mul_f64(1.02);
-                self.known = Some(usual_within(proven, most).or(whole_within(proven, most)).unwrap_or(lasted));
+                self.known = Some(usual_within(proven, most).or(whole_within(proven, most)).unwrap_or(longest));
             }
             self.longer = longer;
             return;
