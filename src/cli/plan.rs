@@ -93,13 +93,7 @@ const WORTH_TELLING: f64 = 0.05;
 pub fn run(args: Args) -> Result<(), Failure> {
     let Args { limit: mut limits, requests, flow: flows, log, host, latency, cost, json } = args;
     limit::settle(&mut limits.limits);
-    // As a rule has it of which nothing says how much a request takes.
-    let units = limits.limits.iter().map(|limit| limit.unit);
-    let cost = if units.clone().any(|unit| cost.says(unit)) {
-        cost
-    } else {
-        units.fold(cost, |cost, unit| cost.with(unit, 1))
-    };
+    let cost = limits.counting(cost);
     if let Some(limit) = too_small(&limits, &cost) {
         return Err(Failure::new(format!("a request that costs {cost} fits no window of {limit}")));
     }
@@ -120,8 +114,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             if json { plan.json().to_string() } else { plan.text() }
         }
         (None, requests) => {
-            let now = SystemTime::now();
-            let arrives = since_1970(now);
+            let (now, arrives) = (SystemTime::now(), since_1970(SystemTime::now()));
             let (requests, latency) = (requests.unwrap_or(NonZeroU32::MIN), latency.unwrap_or(LATENCY));
             let plan = Plan::new(limits, PlannedBurst { requests, cost, latency, arrives });
             if plan.forecast.last_leaves == BurstForecast::NEVER {

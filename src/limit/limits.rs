@@ -4,6 +4,7 @@ use std::{fmt, num::NonZeroU32, str::FromStr};
 
 use super::{
     calendar::CalendarLimit,
+    cost::Cost,
     in_flight::InFlightLimit,
     spec::{LimitSpec, SpecError, suggest, suggest_in_flight},
 };
@@ -25,6 +26,12 @@ impl Limits {
     /// How many requests may be on their way at once, if that is written.
     pub fn fixed_in_flight(&self) -> Option<NonZeroU32> {
         self.in_flight.and_then(InFlightLimit::fixed)
+    }
+
+    /// A `cost`, or, if that takes none of all that these count, 1 of each.
+    pub fn counting(&self, cost: Cost) -> Cost {
+        let units = self.limits.iter().map(|limit| limit.unit).chain(self.calendar.iter().map(|limit| limit.unit));
+        if units.clone().any(|unit| cost.says(unit)) { cost } else { units.fold(cost, |cost, unit| cost.with(unit, 1)) }
     }
 
     /// All limits as a configuration writes them, without `in-flight`.
