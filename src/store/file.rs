@@ -156,6 +156,13 @@ impl StateFile {
     }
 }
 
+// A program that is being started has all our files for a moment, and would hold the lock on.
+impl Drop for StateFile {
+    fn drop(&mut self) {
+        let _ = self.lock.unlock();
+    }
+}
+
 impl Heartbeat {
     /// What stands in `lock`; nothing, if that is no heartbeat.
     fn read(lock: &File) -> Self {
