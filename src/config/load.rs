@@ -120,8 +120,8 @@ impl Config {
 
         let mut rules = file.rules;
         rules::overlay(&mut rules, said.limits, problems);
+        rules::settle_uncosted(&mut rules);
         rules::check(&rules, problems);
-        rules::fill(&mut rules);
         let size = file.fleet_size.or(base.fleet.size);
         let fleet = FleetConfig {
             down: check::store_down(file.store_down, file.floor, size, problems),

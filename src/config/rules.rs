@@ -9,6 +9,7 @@ mod reserve;
 
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
+pub(super) use self::costs::settle_uncosted;
 pub(super) use self::fleet::{divide, floors};
 use super::{
     answers::AnswerKeys,
@@ -85,11 +86,6 @@ pub(super) fn overlay(
         place_limit(drafts, &limit);
         seen.push(limit);
     }
-}
-
-/// Has each rule know what follows from all of them.
-pub(super) fn fill(drafts: &mut [RawRule]) {
-    costs::fill(drafts);
 }
 
 /// Compares the rules with each other.

@@ -136,10 +136,14 @@ impl Policy {
         limits.chain(calendar).filter(|(of, _)| *of == unit).map(|(_, count)| count).min()
     }
 
-    /// The units other than requests that its limits count; some of them more than once.
+    /// The units that its limits count; some of them more than once.
+    pub fn counted(&self) -> impl Iterator<Item = Unit> {
+        self.limits.iter().map(|limit| limit.unit).chain(self.calendar.iter().map(|limit| limit.unit))
+    }
+
+    /// Those of them that are no requests.
     pub fn units(&self) -> impl Iterator<Item = Unit> {
-        let units = self.limits.iter().map(|limit| limit.unit).chain(self.calendar.iter().map(|limit| limit.unit));
-        units.filter(|unit| *unit != Unit::REQUESTS)
+        self.counted().filter(|unit| *unit != Unit::REQUESTS)
     }
 
     /// All limits, as they would be written.

@@ -72,7 +72,7 @@ fn is_said(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) 
         let hint = format!("write limits = [\"90000 {unit}/min\"], or the unit that the limits count");
         problems.push(Diagnostic::error(source, format!("no limit counts {unit}"), hint));
     }
-    let counts = if is_all(draft, drafts) { "each counts as 1" } else { "it takes none" };
+    let counts = if draft.policy.uncosted.is_empty() { "it takes none" } else { "each counts as 1" };
     for unit in unsaid(draft, drafts) {
         let what = format!("nothing says how many {unit} a request takes: {counts}, unless it has Andante-Cost");
         let hint = format!("write usage = [\"{unit}=MEMBER\"] for what answers say, or cost = \"{unit}=N\"");
@@ -80,22 +80,15 @@ fn is_said(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) 
     }
 }
 
-/// Has each rule know of which units requests take 1, because nobody says how much: of all that it counts, or else it would
-/// limit nothing.
-pub(super) fn fill(drafts: &mut [RawRule]) {
-    let units = |draft| if is_all(draft, drafts) { unsaid(draft, drafts) } else { BTreeSet::new() };
-    let units: Vec<_> = drafts.iter().map(units).collect();
-    for (draft, units) in drafts.iter_mut().zip(units) {
-        draft.policy.uncosted = units.into_iter().collect();
+/// Has each rule know of which units requests take 1, because nobody says how much: where it counts nothing else, so that it
+/// would limit nothing.
+pub(in crate::config) fn settle_uncosted(drafts: &mut [RawRule]) {
+    let unsaid: Vec<_> = drafts.iter().map(|draft| unsaid(draft, drafts)).collect();
+    for (draft, unsaid) in drafts.iter_mut().zip(unsaid) {
+        if draft.policy.counted().all(|unit| unsaid.contains(&unit)) {
+            draft.policy.uncosted = unsaid.into_iter().collect();
+        }
     }
-}
-
-/// Whether a rule counts nothing of which somebody says how much a request takes.
-fn is_all(draft: &RawRule, drafts: &[RawRule]) -> bool {
-    let unsaid = unsaid(draft, drafts);
-    let Policy { limits, calendar, .. } = &draft.policy;
-    let mut units = limits.iter().map(|limit| limit.unit).chain(calendar.iter().map(|limit| limit.unit));
-    units.all(|unit| unsaid.contains(&unit))
 }
 
 /// The units that a rule counts and of which nobody says how much a request takes.
