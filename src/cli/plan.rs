@@ -94,7 +94,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let Args { limit: mut limits, requests, flow: flows, log, host, latency, cost, json } = args;
     limit::settle(&mut limits.limits);
     let cost = limits.counting(cost);
-    if let Some(limit) = too_small(&limits, &cost) {
+    if let Some(limit) = limits.too_small_for(&cost) {
         return Err(Failure::new(format!("a request that costs {cost} fits no window of {limit}")));
     }
     let text = match (log, requests) {
@@ -114,7 +114,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
             if json { plan.json().to_string() } else { plan.text() }
         }
         (None, requests) => {
-            let (now, arrives) = (SystemTime::now(), since_1970(SystemTime::now()));
+            let now = SystemTime::now();
+            let arrives = since_1970(now);
             let (requests, latency) = (requests.unwrap_or(NonZeroU32::MIN), latency.unwrap_or(LATENCY));
             let plan = Plan::new(limits, PlannedBurst { requests, cost, latency, arrives });
             if plan.forecast.last_leaves == BurstForecast::NEVER {
@@ -218,13 +219,6 @@ impl Plan {
             "faster": faster,
         })
     }
-}
-
-/// The limit that never has room for a request of this cost, if one has not.
-fn too_small(limits: &Limits, cost: &Cost) -> Option<String> {
-    let over = |unit, count| cost.of(unit).is_some_and(|amount| amount > count);
-    let limit = limits.limits.iter().find(|limit| over(limit.unit, limit.rate.count)).map(ToString::to_string);
-    limit.or_else(|| limits.calendar.iter().find(|limit| over(limit.unit, limit.count)).map(ToString::to_string))
 }
 
 /// `5`, or `input-tokens=1200,output-tokens=500`.

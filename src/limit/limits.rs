@@ -34,6 +34,13 @@ impl Limits {
         if units.clone().any(|unit| cost.says(unit)) { cost } else { units.fold(cost, |cost, unit| cost.with(unit, 1)) }
     }
 
+    /// The limit that never has room for a request of this `cost`, as a configuration writes it, if one has not.
+    pub fn too_small_for(&self, cost: &Cost) -> Option<String> {
+        let over = |unit, count| cost.of(unit).is_some_and(|amount| amount > count);
+        let limit = self.limits.iter().find(|limit| over(limit.unit, limit.rate.count)).map(ToString::to_string);
+        limit.or_else(|| self.calendar.iter().find(|limit| over(limit.unit, limit.count)).map(ToString::to_string))
+    }
+
     /// All limits as a configuration writes them, without `in-flight`.
     pub fn written(&self) -> Vec<String> {
         let limits = self.limits.iter().map(LimitSpec::to_string);
