@@ -51,8 +51,8 @@ struct Projection<'a> {
     narrow: &'a mut Narrow,
     /// Whether the same things hold up all that waits.
     alone: bool,
-    /// Whether more may leave soon than the limits of now say.
-    slower: bool,
+    /// Whether only the ends of pauses count, and no limit.
+    pauses_alone: bool,
 }
 
 /// What leaves before requests of lower urgencies.
@@ -102,17 +102,17 @@ impl<T> State<T> {
         }
         // While it is being found out how much the API allows, nobody is certainly late.
         let unknown = self.learned.may_allow_more(now);
-        // Nor is it known what leaves when while the rate is a guess, or others have a part of it that may be smaller soon.
-        let slower = self.learned.guesses() || self.fleet.as_ref().is_some_and(|fleet| fleet.has_others());
+        // While the rate is a guess, or others may soon leave more to this one, only the ends of pauses are certain.
+        let pauses_alone = self.learned.guesses() || self.fleet.as_ref().is_some_and(|fleet| fleet.has_others());
         self.lateness = Lateness { delayed: unknown, looked: Some(now) };
         if unknown {
             return;
         }
         let waiting = self.queue.len();
-        let mut late = self.late(now, slower);
+        let mut late = self.late(now, pauses_alone);
         // What has just been reported may hold up some and not others.
         if !late.is_empty() && self.sort_lines(now) {
-            late = self.late(now, slower);
+            late = self.late(now, pauses_alone);
         }
         if late.is_empty() {
             return;
@@ -129,8 +129,8 @@ impl<T> State<T> {
         }
     }
 
-    /// Those that are late; those alone that cannot be served before the end of a pause, if it may be `slower` than it will be.
-    fn late(&mut self, now: Instant, slower: bool) -> Vec<QueuePlace> {
+    /// Those that are late; with `pauses_alone` those whose time is over before a pause is.
+    fn late(&mut self, now: Instant, pauses_alone: bool) -> Vec<QueuePlace> {
         let held = self.held_for_now(now);
         let Self { queue, budget, learned, narrow, .. } = self;
         let (mut groups, mut all_urgencies) = (Map::<_, BTreeMap<_, Vec<_>>>::default(), BTreeSet::new());
@@ -142,7 +142,7 @@ impl<T> State<T> {
         let alone = groups.len() < 2;
         let owed = if alone { 0.0 } else { f64::from(CREDIT) };
         let mut late = Vec::new();
-        let mut projection = Projection { now, held, budget, learned, narrow, alone, slower };
+        let mut projection = Projection { now, held, budget, learned, narrow, alone, pauses_alone };
         for urgencies in groups.into_values() {
             let mut urgent = Urgent::default();
             for (urgency, strands) in urgencies {
@@ -220,7 +220,7 @@ impl Projection<'_> {
     fn earliest(&mut self, line: &LineKey, cost: &Cost, drawn: Option<&Drawn>, before: u64) -> Instant {
         let Self { now, held, .. } = *self;
         let from = opens(self.learned, now, line.scope, line.paused.as_ref()).max(held);
-        if self.slower {
+        if self.pauses_alone {
             return from;
         }
         let ahead = |_, unit| if unit == Unit::REQUESTS { before } else { 0 };
