@@ -79,6 +79,15 @@ pub struct Bucket {
     pub refills: bool,
 }
 
+#[cfg(test)]
+impl Bucket {
+    /// So many requests are left, until all are there again.
+    pub(crate) fn of_requests(limit: f64, remaining: f64, reset: Duration) -> Self {
+        let (limit, remaining, reset) = (Some(limit), Some(remaining), Some(reset));
+        Self { name: None, requests: true, limit, remaining, reset, window: None, coarse: false, refills: false }
+    }
+}
+
 /// The words an API uses; a label of `andante_hints_total`, so there are few.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Dialect(&'static str);

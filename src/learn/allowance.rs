@@ -282,16 +282,7 @@ mod tests {
     #[test]
     fn a_part_of_what_is_left_is_one_at_least() {
         let due = |left: f64, unanswered: u32| {
-            let bucket = Bucket {
-                name: None,
-                requests: true,
-                limit: Some(100.0),
-                remaining: Some(left),
-                reset: Some(Duration::from_secs(10)),
-                window: None,
-                coarse: false,
-                refills: false,
-            };
+            let bucket = Bucket::of_requests(100.0, left, Duration::from_secs(10));
             let mut allowance = Allowance::new(&bucket, Seq::default(), s(1));
             allowance.hear(&bucket, Return::AtReset, Seq::default(), s(1));
             allowance.earliest(s(1), Cost::MIN, unanswered, 1.0 / 3.0, Spend::Greedy)

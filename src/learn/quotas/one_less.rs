@@ -65,16 +65,7 @@ mod tests {
 
     /// What is made of so many left of ten, one answer each second.
     fn left(one_less: &mut OneLess, second: &mut u64, said: f64, refused: bool) -> f64 {
-        let bucket = Bucket {
-            name: None,
-            requests: true,
-            limit: Some(10.0),
-            remaining: Some(said),
-            reset: Some(Duration::from_secs(10)),
-            window: None,
-            coarse: false,
-            refills: false,
-        };
+        let bucket = Bucket::of_requests(10.0, said, Duration::from_secs(10));
         *second += 1;
         let now = Instant::START + Duration::from_secs(*second);
         one_less.corrected(Cow::Borrowed(&bucket), refused, now).remaining.unwrap()

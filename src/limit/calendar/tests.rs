@@ -219,7 +219,7 @@ proptest! {
         let epoch = Duration::from_secs(begins);
         let mut ours = CalendarCount::new(limit.clone(), epoch);
         let mut api = std::collections::HashMap::<u64, u32>::new();
-        // What left so near to a renewal that it counts here on both sides, as the API's clock may be off.
+        // What left so near to a renewal that it counts here on the API's other side as well, as its clock may be off.
         let mut doubtful = std::collections::HashMap::<u64, u32>::new();
         let (mut now, mut unit) = (Instant::START, 0);
         for (pause, cost, fate) in steps {
@@ -244,12 +244,13 @@ proptest! {
             } else {
                 ours.sent(now, unit, cost);
                 let theirs = (epoch.as_nanos() as u64 + now.as_nanos()).saturating_add_signed(off * 1_000_000);
+                let start = limit.period(theirs).start;
                 let at = epoch.as_nanos() as u64 + now.as_nanos();
                 let sides = [at - 2_000_000_000, at + 2_000_000_000].map(|at| limit.period(at).start);
-                for side in sides.into_iter().filter(|_| sides[0] != sides[1]) {
-                    *doubtful.entry(side).or_default() += cost.get();
+                for other in sides.into_iter().filter(|side| *side != start) {
+                    *doubtful.entry(other).or_default() += cost.get();
                 }
-                let counted = api.entry(limit.period(theirs).start).or_default();
+                let counted = api.entry(start).or_default();
                 *counted += cost.get();
                 prop_assert!(*counted <= count, "{counted} of {count}");
             }
