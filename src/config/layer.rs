@@ -315,9 +315,9 @@ fn slip(name: &str) -> Option<Diagnostic> {
     let plain = |name: &str| name[source::PREFIX.len()..].to_ascii_lowercase().replace('_', "-");
     let known: Vec<&str> = keys::with_flags().map(|(_, flag)| flag.variable).chain(source::NO_KEYS).collect();
     let words: Vec<String> = known.iter().map(|name| plain(name)).collect();
-    let meant = reader::nearest(&plain(name), &words.iter().map(String::as_str).collect::<Vec<_>>())?;
-    let at = words.iter().position(|word| word == meant)?;
-    let place = Place::Variable(name.to_owned().into());
-    let at_it = Spanned { place, ..Spanned::default(()) };
-    Some(Diagnostic::warning(&at_it, "andante knows no such variable", format!("write {}", known[at])))
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let meant = reader::nearest(&plain(name), &words)?;
+    let (variable, _) = known.iter().zip(&words).find(|(_, word)| **word == meant)?;
+    let at = Spanned { place: Place::Variable(name.to_owned().into()), ..Spanned::default(()) };
+    Some(Diagnostic::warning(&at, "andante knows no such variable", format!("write {variable}")))
 }

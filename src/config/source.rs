@@ -112,8 +112,8 @@ const MOST_BYTES: u64 = 4 * 1024 * 1024;
 // === impl Settings ===
 
 impl Settings {
-    /// What the environment says, which has these `names`; `variable` looks one up. An empty variable says nothing: that is how container
-    /// platforms unset one.
+    /// What the environment says, which has these `names`; `variable` looks one up. An empty variable says nothing: that is
+    /// how container platforms unset one.
     pub fn from_environment(
         names: impl IntoIterator<Item = String>,
         variable: impl Fn(&str) -> Option<String>,

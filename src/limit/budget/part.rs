@@ -18,8 +18,9 @@ pub struct Part {
 const FEW: f64 = 20.0;
 /// Parts are no closer to what they are meant to be: three thirds of three are not more than three.
 const ROUNDING: f64 = 0.01;
-/// A rate is not divided where an equal part would be fewer units: so it is divided by all or by none. Several that send evenly, each for itself, come at the same time
-/// now and then, and what refuses that is asked in vain and used less than by members that each find their own way.
+/// A rate is not divided where an equal part would be fewer units: so it is divided by all or by none. Several that send
+/// evenly, each for itself, come at the same time now and then, and what refuses that is asked in vain and used less than by
+/// members that each find their own way.
 const LEAST: f64 = 1.5;
 /// What is spaced evenly within so short a time may be a bucket that reports its depth: its rate counts.
 const SHORT: Duration = Duration::from_secs(3);
