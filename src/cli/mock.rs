@@ -174,6 +174,7 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(args.limit, "50/s".parse().ok());
+        assert_eq!(parse(&["--limit=10 req/s"]).unwrap().limit, "10/s".parse().ok());
         assert_eq!((args.window, args.dialect), (Some(CountingWindow::Fixed), "retry-after".parse().unwrap()));
         assert_eq!((args.latency, args.jitter), (Duration::from_millis(20), Duration::from_millis(5)));
         assert_eq!(args.fail.to_string(), "1%");

@@ -20,7 +20,7 @@ pub(super) use self::count::CalendarRecord;
 pub use self::count::{CalendarCount, CalendarUsage};
 use super::{
     Unit,
-    spec::{SpecError, parse_count, split_unit},
+    spec::{SpecError, parse_count, split_unit, suggest_same},
 };
 
 /// At most `count` from one renewal to the next.
@@ -87,8 +87,11 @@ impl FromStr for CalendarLimit {
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let text = text.trim();
         let wrong = |hint: String| SpecError::new(text, hint);
-        let example =
-            || wrong("write \"5000/day in America/Los_Angeles\" or \"100000/month from 5th in UTC\"".to_owned());
+        let example = || {
+            let example = "write it as in \"5000/day in America/Los_Angeles\" or \"100000/month from 5th in UTC\"";
+            // "5 in 10 minutes" says how long the window is, and no zone.
+            wrong(suggest_same(text).unwrap_or_else(|| example.to_owned()))
+        };
         let (counted, rate) = split_unit(text)?;
         let mut words = rate.split_whitespace();
         let (count, unit) = words.next().and_then(|rate| rate.split_once('/')).ok_or_else(example)?;

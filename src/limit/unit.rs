@@ -13,8 +13,8 @@ pub struct Unit(u8);
 /// waits under an old configuration keeps its units under a new one.
 static NAMES: RwLock<Vec<&'static str>> = RwLock::new(Vec::new());
 
-/// What people call requests.
-const REQUESTS: [&str; 6] = ["requests", "request", "reqs", "req", "calls", "call"];
+/// What people call requests. nginx writes `10r/s`.
+const REQUESTS: [&str; 7] = ["requests", "request", "reqs", "req", "r", "calls", "call"];
 /// As long as a name may be.
 const LONGEST: usize = 32;
 
@@ -29,9 +29,7 @@ impl Unit {
         if let Some(known) = Self::known(name) {
             return Ok(known);
         }
-        // As RFC 9651 §3.1.2 writes keys: `Andante-Cost` names them.
-        let plain = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'));
-        if !plain || name.len() > LONGEST || !name.starts_with(|first: char| first.is_ascii_lowercase()) {
+        if !Self::is_name(name) {
             return Err(format!(
                 "a unit is a name of up to {LONGEST} small letters, digits, \"-\" and \"_\", as in \"90000 input-tokens/min\""
             ));
@@ -49,10 +47,21 @@ impl Unit {
 
     /// The unit called `name`, if any configuration has named it.
     pub fn known(name: &str) -> Option<Self> {
-        if REQUESTS.contains(&name) {
+        if Self::is_of_requests(name) {
             return Some(Self::REQUESTS);
         }
         NAMES.read().iter().position(|known| *known == name).map(Self::numbered)
+    }
+
+    /// Whether requests are called so.
+    pub(super) fn is_of_requests(name: &str) -> bool {
+        REQUESTS.contains(&name)
+    }
+
+    /// Whether a unit may be called so: as RFC 9651 §3.1.2 writes keys, since `Andante-Cost` names them.
+    pub(super) fn is_name(name: &str) -> bool {
+        let plain = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'));
+        plain && name.len() <= LONGEST && name.starts_with(|first: char| first.is_ascii_lowercase())
     }
 
     /// What it is called.
