@@ -32,8 +32,8 @@ use crate::{
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The limits, all of which hold: 500/min, 10/s burst 20, 2/s strict, in-flight 20.
-    #[arg(long, value_name = "LIMITS", value_parser = limits)]
+    /// The limits, all of which hold: 500/min, 10/s burst 20, 2/s strict, in-flight 20; a host before them is no matter.
+    #[arg(long, value_name = "[HOST=]LIMITS", value_parser = limits)]
     limit: Limits,
     /// How many requests arrive at once; up to 10,000,000.
     #[arg(long, value_name = "N", value_parser = requests, required_unless_present_any = ["log", "flow"])]
@@ -281,9 +281,9 @@ fn rfc3339(now: SystemTime, after: Duration) -> String {
 }
 
 fn limits(text: &str) -> Result<Limits, String> {
-    if let Some((_, limits)) = text.split_once('=') {
-        return Err(format!("a plan is for one host's limits; leave the host out: \"{}\"", limits.trim()));
-    }
+    // As `serve` takes it. A plan is the same for every host.
+    let text =
+        text.split_once('=').filter(|(host, _)| !host.contains(['/', ',', ' '])).map_or(text, |(_, limits)| limits);
     let limits: Limits = text.parse().map_err(|error: SpecError| format!("{error}; {}", error.hint()))?;
     if limits.in_flight == Some(InFlightLimit::Auto) {
         return Err("what in-flight auto comes to is the API's to say; write a number, as in \"in-flight 20\"".into());
@@ -372,8 +372,14 @@ faster, if the API allows it:
         for text in ["0", "-1", "many", "10000001", ""] {
             assert!(requests(text).unwrap_err().contains("write \"30000\""), "{text}");
         }
-        assert!(limits("api.example.com=10/s").unwrap_err().contains("leave the host out: \"10/s\""));
         assert!(limits("10 per s").unwrap_err().contains("write \"10/s\""));
+    }
+
+    #[test]
+    fn limits_are_read_with_their_host_too_as_serve_takes_them() {
+        for text in ["500/min, 10/s", "api.example.com=500/min, 10/s", "[::1]:8080=500/min,10/s"] {
+            assert_eq!(limits(text), "500/min, 10/s".parse().map_err(|_| String::new()), "{text}");
+        }
     }
 
     #[test]
