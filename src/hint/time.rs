@@ -9,7 +9,7 @@ use super::count;
 
 /// No API means a longer time; longer values are cut to this.
 pub(super) const CAP: Duration = Duration::from_secs(400 * 24 * 60 * 60);
-/// A server's clock that differs more than this from ours is believed only if ours makes no sense of what it says.
+/// Where a server's clock differs more than this from ours, it is not certain which of them wrote a time.
 const SANE_SKEW: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A point in time, as an answer tells it.
@@ -54,9 +54,11 @@ impl Now {
             // The field says whole seconds: where the clocks agree within that, ours is the finer one.
             Some(date) if date.abs_diff(self.arrived) <= ROUNDED => by(self.arrived),
             Some(date) if date.abs_diff(self.arrived) <= SANE_SKEW => by(date),
+            // Its clock is wrong, or the field alone is. The shorter wait costs one more refusal at worst; the longer one
+            // may be as many days as the clock is ahead.
             Some(date) => {
-                let plausible = |now| by(now).filter(|left| *left <= CAP);
-                plausible(self.arrived).or_else(|| plausible(date)).or_else(|| by(self.arrived))
+                let plausible = [self.arrived, date].into_iter().filter_map(by).filter(|left| *left <= CAP);
+                plausible.min().or_else(|| by(self.arrived))
             }
             None => by(self.arrived),
         };

@@ -55,6 +55,15 @@ fn waits_that_are_asked_for_are_kept_in_any_form() {
             "429 | date: Mon, 01 Jun 2026 12:02:00 GMT | retry-after: Mon, 01 Jun 2026 12:02:30 GMT",
             (Throttled, Some(30.0), dated(30.0)),
         ),
+        // It is three days ahead, and two behind.
+        (
+            "429 | date: Thu, 04 Jun 2026 12:00:00 GMT | retry-after: Thu, 04 Jun 2026 12:00:30 GMT",
+            (Throttled, Some(30.0), dated(30.0)),
+        ),
+        (
+            "429 | date: Sat, 30 May 2026 12:00:00 GMT | retry-after: Sat, 30 May 2026 12:00:30 GMT",
+            (Throttled, Some(30.0), dated(30.0)),
+        ),
         ("429 | retry-after: 3 | retry-after: 7", (Throttled, Some(7.0), NONE)),
         ("429 | retry-after-ms: 1500 | retry-after: 2", (Throttled, Some(1.5), NONE)),
         ("429 | retry-after-ms: 0 | retry-after: 2", (Throttled, Some(2.0), NONE)),

@@ -128,6 +128,9 @@ fn the_servers_clock_measures_its_own_times_while_it_is_sane() {
     // A date of another year is none; unless it is ours that makes no sense.
     assert_eq!(until(900_000_000, 1_000_100), Some(100));
     assert_eq!(until(900_000_000, 900_000_100), Some(100));
+    // Days ahead or behind, with all that it says.
+    assert_eq!(until(1_300_000, 1_300_100), Some(100));
+    assert_eq!(until(700_000, 700_100), Some(100));
     assert_eq!(until(1_000_000, 1_000_000), None);
     assert_eq!(until(1_000_000, 999_000), None);
 }
