@@ -301,3 +301,23 @@ fn a_pipe_that_takes_the_place_of_the_file_is_not_waited_for() {
     assert_eq!(andante.get(&mock.url("/")), 200);
     andante.reload(&rule(mock.address(), "limits = '50/s'"));
 }
+
+/// An editor that has not written yet, or a full disk.
+#[test]
+fn an_emptied_file_changes_nothing_and_says_why() {
+    let upstream = Upstream::ok();
+    let world = Reloading::start(&format!("[[rule]]\nhost = '{}'\nlimits = '1/h'\n", upstream.address()));
+    for content in ["", " \n\n"] {
+        world.write(content);
+        world.andante.signal(Signal::HUP);
+        let status = world.andante.wait_for(|status| status["config"]["last_reload_successful"] == false);
+        assert!(status["config"]["problems"][0].as_str().unwrap().contains("the file is empty"), "{status:#}");
+        assert_eq!(status["config"]["reloads_total"], 0);
+        assert!(world.andante.stderr().contains("kept the configuration"), "{}", world.andante.stderr());
+    }
+    assert_eq!(world.get(&upstream.url("/")), 200);
+    assert!(world.andante.status()["lanes"][0]["limits"][0]["limit"] == "1/h");
+    // Whoever means it says so.
+    world.reload("# no rules\n");
+    assert_eq!(world.get(&upstream.url("/")), 200);
+}

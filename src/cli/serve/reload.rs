@@ -95,9 +95,13 @@ impl ConfigWatch {
             return notify::ready();
         };
         let files = seen.named != self.loaded.named;
+        let empty = seen.content.as_ref().is_ok_and(|content| content.trim_ascii().is_empty());
         (self.loaded, self.unfinished) = (seen, None);
         let sources = self.args.sources_with(Some(file));
         match tokio::task::spawn_blocking(move || Config::check(&sources)).await {
+            Ok(checked) if empty && !changes::between(running.config(), &checked.config).is_empty() => {
+                kept_full(running)
+            }
             Ok(checked) if checked.is_good() => self.take_over(running, &checked, files),
             Ok(checked) => kept(running, &checked.problems),
             Err(failed) => error!(%failed, "could not load the configuration"),
@@ -127,6 +131,17 @@ impl ConfigWatch {
         }
         info!(file = %self.path.display(), changes = changes.len(), "reloaded the configuration");
     }
+}
+
+/// Nobody empties a file to have no limits any more: an editor has not written yet, or the disk is full.
+fn kept_full(running: &Running) {
+    let problem = "the file is empty, and without its rules nothing would be limited";
+    error!(
+        problem,
+        hint = "write what is to hold into it; a comment alone, as in `# no rules`, says that nothing is",
+        "kept the configuration"
+    );
+    running.not_reloaded(vec![problem.to_owned()]);
 }
 
 /// Says why the configuration stays as it is.
