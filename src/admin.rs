@@ -43,7 +43,7 @@ mod source;
 pub mod status;
 mod token;
 
-pub use source::{FlowName, StatusSource, Steered, Steering};
+pub use source::{FlowName, LaneChoice, StatusSource, Steered, Steering};
 pub use status::Status;
 pub use token::Token;
 

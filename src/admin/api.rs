@@ -12,9 +12,8 @@ use tracing::info;
 
 use super::{
     answer::{JSON, PageAnswer, page},
-    detail::LaneName,
     explanation::Question,
-    source::{StatusSource, Steering},
+    source::{LaneChoice, StatusSource, Steering},
     token::Token,
 };
 
@@ -64,7 +63,7 @@ pub(super) async fn answer(
         },
         (false, path) if *method == Method::POST && changes::PATHS.contains(&path) => {
             match changes::asked(path, caller.fields, body).await {
-                Ok((lane, steering)) => steer(source, lane, &steering, &caller),
+                Ok((lanes, steering)) => steer(source, &lanes, &steering, &caller),
                 Err(refusal) => refusal,
             }
         }
@@ -95,11 +94,16 @@ async fn read<T: DeserializeOwned>(fields: &HeaderMap, body: Incoming) -> Result
     serde_json::from_slice(&body).map_err(|error| bad(error.to_string()))
 }
 
-fn steer(source: &dyn StatusSource, lane: Option<LaneName>, steering: &Steering, caller: &Caller<'_>) -> PageAnswer {
-    let Some(steered) = source.steer(lane.as_ref(), steering) else {
+fn steer(source: &dyn StatusSource, lanes: &LaneChoice, steering: &Steering, caller: &Caller<'_>) -> PageAnswer {
+    let Some(steered) = source.steer(lanes, steering) else {
         return match steering.rule() {
             Some(rule) => {
-                let detail = format!("no rule is called {rule:?}: /status names them");
+                let of_host = rules_of(source, rule);
+                let detail = if of_host.is_empty() {
+                    format!("no rule is called {rule:?}: /status names them")
+                } else {
+                    format!("no rule is called {rule:?}; the rules for that host are {}", of_host.join(", "))
+                };
                 problem(StatusCode::NOT_FOUND, "no such rule", detail)
             }
             None => {
@@ -109,17 +113,21 @@ fn steer(source: &dyn StatusSource, lane: Option<LaneName>, steering: &Steering,
         };
     };
     let agent = caller.fields.get(header::USER_AGENT).map(|agent| String::from_utf8_lossy(agent.as_bytes()));
-    let lane = match (lane, steering.rule()) {
-        (Some(lane), _) => lane.to_string(),
-        (None, Some(rule)) => rule.to_string(),
-        (None, None) => "every lane".to_owned(),
-    };
+    let lane = steering.rule().map_or_else(|| lanes.to_string(), |rule| rule.to_string());
     info!(
         change = steering.as_str(), lane, lanes = steered.lanes, requests = steered.requests, detail = steering.detail(),
         for_s = steering.length().map(|length| length.as_secs_f64()), peer = caller.peer, agent = ?agent,
         "changed by an operator"
     );
     json(StatusCode::OK, &steered)
+}
+
+/// The names of the rules whose lanes are of this `host`: people who take a host for the name of its rule are told them.
+fn rules_of(source: &dyn StatusSource, host: &str) -> Vec<String> {
+    let lanes = source.status().lanes.into_iter().filter(|lane| lane.host == host);
+    let mut rules: Vec<String> = lanes.map(|lane| format!("{:?}", lane.rule)).collect();
+    rules.sort();
+    rules
 }
 
 /// What a request without the token is answered; `None` if it has it.

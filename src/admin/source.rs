@@ -1,6 +1,6 @@
 //! What the pages ask andante for.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use http::Request;
 use serde::Serialize;
@@ -54,6 +54,17 @@ pub struct FlowName {
     pub flow: Option<String>,
 }
 
+/// Which lanes a change is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LaneChoice {
+    /// Every one.
+    All,
+    /// All of a host, whatever their rules.
+    OfHost(Arc<str>),
+    /// One.
+    One(LaneName),
+}
+
 /// What a change has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Steered {
@@ -75,8 +86,8 @@ pub trait StatusSource: Send + Sync {
     fn news(&self, after: u64) -> Vec<News>;
     /// What would become of `request`, if the client at `client` sent it now.
     fn explain(&self, request: &Request<()>, client: IpAddr) -> Explanation;
-    /// Does this to the lane called `name`, or to all of them. `None` if there is nothing of this name.
-    fn steer(&self, name: Option<&LaneName>, steering: &Steering) -> Option<Steered>;
+    /// Does this to these lanes. `None` if there are none of this name.
+    fn steer(&self, lanes: &LaneChoice, steering: &Steering) -> Option<Steered>;
     /// Whether requests are welcome.
     fn ready(&self) -> bool;
     /// What is not as it should be although requests are welcome.
@@ -86,6 +97,18 @@ pub trait StatusSource: Send + Sync {
     /// Why they are not, in a few words.
     fn unready(&self) -> &'static str {
         "draining"
+    }
+}
+
+// === impl LaneChoice ===
+
+impl fmt::Display for LaneChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("every lane"),
+            Self::OfHost(host) => f.write_str(host),
+            Self::One(lane) => lane.fmt(f),
+        }
     }
 }
 

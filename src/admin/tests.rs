@@ -36,7 +36,7 @@ struct FakeSource {
     ready: AtomicBool,
     lanes: Mutex<Vec<LaneStatus>>,
     turns: AtomicU64,
-    steered: Mutex<Vec<(Option<LaneName>, Steering)>>,
+    steered: Mutex<Vec<(LaneChoice, Steering)>>,
 }
 
 struct HttpReply {
@@ -106,16 +106,17 @@ impl StatusSource for FakeSource {
         [News { number: 1, at_s: 0.0, rule, host, text }].into_iter().filter(|news| news.number > after).collect()
     }
 
-    fn steer(&self, name: Option<&LaneName>, steering: &Steering) -> Option<Steered> {
+    fn steer(&self, choice: &LaneChoice, steering: &Steering) -> Option<Steered> {
         let lanes = self.lanes.lock();
-        let is_meant = |lane: &&LaneStatus| match (name, steering.rule()) {
-            (Some(name), _) => LaneName::of(lane) == *name,
-            (None, Some(rule)) => *lane.rule == **rule,
-            (None, None) => true,
+        let is_meant = |lane: &&LaneStatus| match (choice, steering.rule()) {
+            (LaneChoice::One(name), _) => LaneName::of(lane) == *name,
+            (LaneChoice::OfHost(host), _) => *lane.host == **host,
+            (LaneChoice::All, Some(rule)) => *lane.rule == **rule,
+            (LaneChoice::All, None) => true,
         };
         let found = lanes.iter().filter(is_meant).count();
         if found > 0 {
-            self.steered.lock().push((name.cloned(), steering.clone()));
+            self.steered.lock().push((choice.clone(), steering.clone()));
         }
         (found > 0).then_some(Steered { lanes: found, requests: 0 })
     }

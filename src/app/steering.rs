@@ -10,7 +10,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use tracing::info;
 
 use crate::{
-    admin::{FlowName, Steered, Steering, detail::LaneName},
+    admin::{FlowName, LaneChoice, Steered, Steering},
     clock::Instant,
     lane::{
         Lane,
@@ -59,18 +59,19 @@ impl Steerer {
         Self { proxy, changed: Arc::default() }
     }
 
-    /// Does this to the lane called `name`, or to all of them. Must be called on a tokio runtime.
-    pub(super) fn steer(&self, name: Option<&LaneName>, steering: &Steering) -> Option<Steered> {
+    /// Does this to these lanes; `None` if there are none. Must be called on a tokio runtime.
+    pub(super) fn steer(&self, choice: &LaneChoice, steering: &Steering) -> Option<Steered> {
         let lanes = &self.proxy.lanes;
-        let found = match name {
-            Some(name) => vec![lanes.named_or_opened(&name.rule, &name.host)?],
-            None => lanes.all(),
+        let found = match choice {
+            LaneChoice::One(name) => vec![lanes.named_or_opened(&name.rule, &name.host)?],
+            LaneChoice::OfHost(host) => Some(lanes.of_host_or_opened(host)).filter(|found| !found.is_empty())?,
+            LaneChoice::All => lanes.all(),
         };
         let done = |lanes| Some(Steered { lanes, requests: 0 });
         let requests = |requests| Some(Steered { lanes: found.len(), requests });
         match steering {
-            Steering::Pause(length) if name.is_none() => done(lanes.pause_all(*length)),
-            Steering::Resume if name.is_none() => done(lanes.resume_all()),
+            Steering::Pause(length) if *choice == LaneChoice::All => done(lanes.pause_all(*length)),
+            Steering::Resume if *choice == LaneChoice::All => done(lanes.resume_all()),
             Steering::Pause(length) => done(found.iter().map(|lane| lane.pause(*length)).count()),
             Steering::Resume => done(found.iter().map(Lane::resume).count()),
             Steering::Forget => done(found.iter().map(Lane::forget_learned).count()),

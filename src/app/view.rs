@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     admin::{
-        StatusSource, Steered, Steering,
+        LaneChoice, StatusSource, Steered, Steering,
         detail::{LaneDetail, LaneName, News, QueueLength, WaitBucket},
         explanation::Explanation,
         status::{Connections, IncidentStatus, Interceptions, Requests, Status},
@@ -109,8 +109,8 @@ impl StatusSource for View {
         explain::explanation(self.proxy.explain(request, client), &self.steerer.ends(), self.proxy.clock.now())
     }
 
-    fn steer(&self, name: Option<&LaneName>, steering: &Steering) -> Option<Steered> {
-        self.steerer.steer(name, steering)
+    fn steer(&self, lanes: &LaneChoice, steering: &Steering) -> Option<Steered> {
+        self.steerer.steer(lanes, steering)
     }
 
     fn ready(&self) -> bool {

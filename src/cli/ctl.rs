@@ -79,7 +79,7 @@ struct FlowArgs {
     /// The host of the lane
     #[arg(value_name = "HOST")]
     host: String,
-    /// Its rule, as `/status` names it [default: HOST]
+    /// Its rule, as `/status` names it; all lanes of the host without it
     #[arg(long, value_name = "NAME")]
     rule: Option<String>,
     /// The client
@@ -103,7 +103,7 @@ struct LaneArgs {
     /// The host of the lane; of every lane without it
     #[arg(value_name = "HOST")]
     host: Option<String>,
-    /// Its rule, as `/status` names it [default: HOST]
+    /// Its rule, as `/status` names it; all lanes of the host without it
     #[arg(long, value_name = "NAME", requires = "host")]
     rule: Option<String>,
 }
@@ -176,9 +176,7 @@ impl SteeringCommand {
 
 impl LaneArgs {
     fn change(&self) -> Map<String, Value> {
-        let Some(host) = &self.host else { return Map::new() };
-        let rule = self.rule.as_ref().unwrap_or(host);
-        object([("rule", rule.as_str().into()), ("host", host.as_str().into())])
+        lane(self.host.as_deref(), self.rule.as_deref())
     }
 }
 
@@ -187,10 +185,16 @@ impl LaneArgs {
 impl FlowArgs {
     fn change(&self) -> Map<String, Value> {
         let Self { host, rule, client, flow } = self;
-        let lane = [("rule", rule.as_ref().unwrap_or(host).as_str().into()), ("host", host.as_str().into())];
+        let mut change = lane(Some(host), rule.as_deref());
         let flow = flow.iter().map(|flow| ("flow", flow.as_str().into()));
-        object(lane.into_iter().chain([("client", client.as_str().into())]).chain(flow))
+        change.extend(object([("client", client.as_str().into())].into_iter().chain(flow)));
+        change
     }
+}
+
+fn lane(host: Option<&str>, rule: Option<&str>) -> Map<String, Value> {
+    let members = [("rule", rule), ("host", host)].into_iter();
+    object(members.filter_map(|(name, value)| Some((name, value?.into()))))
 }
 
 fn object(members: impl IntoIterator<Item = (&'static str, Value)>) -> Map<String, Value> {
@@ -206,19 +210,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lane_is_called_after_its_host_unless_its_rule_is_named() {
+    fn all_lanes_of_a_host_are_meant_unless_a_rule_is_named() {
         let lane = |rule: Option<&str>| LaneArgs { host: Some("a".into()), rule: rule.map(Into::into) };
         let said = |change: SteeringCommand| Value::Object(change.request().1).to_string();
         let length = Some(Duration::from_secs(90));
-        assert_eq!(
-            said(SteeringCommand::Pause { lane: lane(None), length }),
-            r#"{"for":"90000ms","host":"a","rule":"a"}"#
-        );
+        assert_eq!(said(SteeringCommand::Pause { lane: lane(None), length }), r#"{"for":"90000ms","host":"a"}"#);
         assert_eq!(said(SteeringCommand::Resume { lane: lane(Some("b")) }), r#"{"host":"a","rule":"b"}"#);
         assert_eq!(said(SteeringCommand::Resume { lane: LaneArgs { host: None, rule: None } }), "{}");
         let limit = SteeringCommand::Limit { rule: "r".into(), limits: "1/s".into(), length: Duration::from_secs(1) };
         assert_eq!(said(limit), r#"{"for":"1000ms","limits":"1/s","rule":"r"}"#);
         let flow = FlowArgs { host: "a".into(), rule: None, client: "::1".into(), flow: Some("1f".into()) };
-        assert_eq!(said(SteeringCommand::Drop(flow)), r#"{"client":"::1","flow":"1f","host":"a","rule":"a"}"#);
+        assert_eq!(said(SteeringCommand::Drop(flow)), r#"{"client":"::1","flow":"1f","host":"a"}"#);
     }
 }

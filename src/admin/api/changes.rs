@@ -10,7 +10,7 @@ use super::{PageAnswer, bad, read};
 use crate::{
     admin::{
         detail::LaneName,
-        source::{FlowName, Steering},
+        source::{FlowName, LaneChoice, Steering},
     },
     config::duration,
     limit::Limits,
@@ -28,7 +28,7 @@ pub(super) const PATHS: [&str; 8] = [
     "/api/v1/drain",
 ];
 
-/// A lane; without `rule` and `host` every one.
+/// A lane; without `rule` all of the host, and without `host` every one.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LaneChange {
@@ -57,11 +57,11 @@ struct WeightsChange {
     weights: Vec<String>,
 }
 
-/// The requests of a client that wait in a lane, or those of one of its flows.
+/// The requests of a client that wait in a lane, or in all of a host; or those of one of its flows.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FlowChange {
-    rule: String,
+    rule: Option<String>,
     host: String,
     client: String,
     flow: Option<String>,
@@ -72,39 +72,42 @@ struct FlowChange {
 #[serde(deny_unknown_fields)]
 struct NoChange {}
 
-/// What the request to `path` asks for, and of which lane.
+/// What the request to `path` asks for, and of which lanes.
 pub(super) async fn asked(
     path: &str,
     fields: &HeaderMap,
     body: Incoming,
-) -> Result<(Option<LaneName>, Steering), PageAnswer> {
+) -> Result<(LaneChoice, Steering), PageAnswer> {
     match path {
         "/api/v1/limit" => {
             let LimitChange { rule, limits, length } = read(fields, body).await?;
             let limits: Limits = limits.parse().map_err(|error| bad(format!("`limits`: {error}")))?;
-            Ok((None, Steering::Limit { rule: rule.into(), limits, length: read_length(&length).map_err(bad)? }))
+            Ok((
+                LaneChoice::All,
+                Steering::Limit { rule: rule.into(), limits, length: read_length(&length).map_err(bad)? },
+            ))
         }
         "/api/v1/weights" => {
             let WeightsChange { rule, weights } = read(fields, body).await?;
             let read = |text: &String| text.parse().map_err(|error| format!("`weights`: {text:?}: {error}"));
             let weights = weights.iter().map(read).collect::<Result<_, String>>().map_err(bad)?;
-            Ok((None, Steering::Weights { rule: rule.into(), weights }))
+            Ok((LaneChoice::All, Steering::Weights { rule: rule.into(), weights }))
         }
         "/api/v1/drop" | "/api/v1/first" => {
             let FlowChange { rule, host, client, flow } = read(fields, body).await?;
-            let (lane, flow) = (LaneName { rule: rule.into(), host: host.into() }, FlowName { client, flow });
-            Ok((Some(lane), if path == "/api/v1/drop" { Steering::Drop(flow) } else { Steering::First(flow) }))
+            let (lanes, flow) = (of_host(rule, host), FlowName { client, flow });
+            Ok((lanes, if path == "/api/v1/drop" { Steering::Drop(flow) } else { Steering::First(flow) }))
         }
         "/api/v1/drain" => {
             let NoChange {} = read(fields, body).await?;
-            Ok((None, Steering::Drain))
+            Ok((LaneChoice::All, Steering::Drain))
         }
         _ => {
             let LaneChange { rule, host, length } = read(fields, body).await?;
-            let lane = match (rule, host) {
-                (None, None) => None,
-                (Some(rule), Some(host)) => Some(LaneName { rule: rule.into(), host: host.into() }),
-                _ => return Err(bad("a lane has a `rule` and a `host`; without both, every lane is meant".into())),
+            let lanes = match (rule, host) {
+                (None, None) => LaneChoice::All,
+                (rule, Some(host)) => of_host(rule, host),
+                (Some(_), None) => return Err(bad("a lane has a `rule` and a `host`, and `host` is missing".into())),
             };
             let steering = match (path, length) {
                 ("/api/v1/pause", Some(length)) => Steering::Pause(Some(read_length(&length).map_err(bad)?)),
@@ -113,8 +116,16 @@ pub(super) async fn asked(
                 ("/api/v1/forget", None) => Steering::Forget,
                 (_, None) => Steering::Resume,
             };
-            Ok((lane, steering))
+            Ok((lanes, steering))
         }
+    }
+}
+
+fn of_host(rule: Option<String>, host: String) -> LaneChoice {
+    let host = host.into();
+    match rule {
+        Some(rule) => LaneChoice::One(LaneName { rule: rule.into(), host }),
+        None => LaneChoice::OfHost(host),
     }
 }
 

@@ -35,7 +35,7 @@ async fn a_change_needs_the_token() {
         assert_eq!(reply.status, status, "{fields}");
         assert_eq!(reply.head.contains("\r\nwww-authenticate: bearer"), status == 401);
     }
-    assert_eq!(*world.state.steered.lock(), [(None, Steering::Pause(None))]);
+    assert_eq!(*world.state.steered.lock(), [(LaneChoice::All, Steering::Pause(None))]);
     let without = AdminServer::new(vec![lane("api", "a", 5, (1, 9))]).await;
     let reply = without.ask(&post("pause", &authorized(), "{}")).await;
     assert_eq!(reply.status, 403);
@@ -65,7 +65,9 @@ async fn a_change_says_of_which_lane_it_is_and_for_how_long() {
     for (path, body, status) in [
         ("pause", r#"{"rule": "api", "host": "a", "for": "10m"}"#, 200),
         ("resume", r#"{"rule": "api", "host": "a"}"#, 200),
+        ("resume", r#"{"host": "a"}"#, 200),
         ("resume", "{}", 200),
+        ("resume", r#"{"host": "elsewhere"}"#, 404),
         ("pause", r#"{"rule": "api", "host": "elsewhere"}"#, 404),
         ("pause", r#"{"rule": "api"}"#, 400),
         ("pause", r#"{"for": "soon"}"#, 400),
@@ -82,8 +84,12 @@ async fn a_change_says_of_which_lane_it_is_and_for_how_long() {
     }
     let name: LaneName = "api a".parse().unwrap();
     let length = Some(Duration::from_secs(600));
-    let expected =
-        [(Some(name.clone()), Steering::Pause(length)), (Some(name), Steering::Resume), (None, Steering::Resume)];
+    let expected = [
+        (LaneChoice::One(name.clone()), Steering::Pause(length)),
+        (LaneChoice::One(name), Steering::Resume),
+        (LaneChoice::OfHost("a".into()), Steering::Resume),
+        (LaneChoice::All, Steering::Resume),
+    ];
     assert_eq!(*world.state.steered.lock(), expected);
     let form = format!(
         "POST /api/v1/pause HTTP/1.1\r\n{}Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{{}}",

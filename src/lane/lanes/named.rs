@@ -17,23 +17,23 @@ impl Lanes {
     }
 
     /// The lane of the rule called `rule` for `host`. It is opened if that rule would be for the host, though no request
-    /// has come for it yet: people pause an API before they start. A rule that is called as the host stands for
-    /// whichever is for it. `None` if there is nothing of this name.
+    /// has come for it yet: people pause an API before they start. `None` if there is nothing of this name.
     pub fn named_or_opened(&self, rule: &str, host: &str) -> Option<Arc<Lane>> {
-        let of_host: Vec<_> = self.all().into_iter().filter(|lane| **lane.host() == *host).collect();
-        if let Some(lane) = of_host.iter().find(|lane| *lane.policy().name == *rule) {
-            return Some(lane.clone());
-        }
+        self.named(rule, host).or_else(|| {
+            let rules = self.rules();
+            let origin = origins(&rules, host).find(|origin| *policy(&rules, origin).name == *rule)?;
+            Some(self.find(&origin))
+        })
+    }
+
+    /// All lanes of `host`: several, if rules tell its ports apart. Those are opened that rules would be for, though no request
+    /// has come for them yet. What no rule is for may be a slip: it is there only if requests have come for it.
+    pub fn of_host_or_opened(&self, host: &str) -> Vec<Arc<Lane>> {
         let rules = self.rules();
-        if let Some(origin) = origins(&rules, host).find(|origin| *policy(&rules, origin).name == *rule) {
-            return Some(self.find(&origin));
+        for origin in origins(&rules, host).filter(|origin| rules.find(origin).is_some()) {
+            self.find(&origin);
         }
-        if rule != host {
-            return None;
-        }
-        // What no rule is for may be a slip: it is there only if requests have come for it.
-        let ruled = || origins(&rules, host).find(|origin| rules.find(origin).is_some());
-        of_host.into_iter().next().or_else(|| ruled().map(|origin| self.find(&origin)))
+        self.all().into_iter().filter(|lane| **lane.host() == *host).collect()
     }
 }
 

@@ -90,7 +90,7 @@ fn what_is_changed_before_the_first_request_holds_for_it() {
     let (code, said, stderr) = world.ctl(&["pause", &host, "--rule", "api"]);
     assert_eq!((code, said.as_str()), (Some(0), "1 lane\n"), "{stderr}");
     assert!(!world.served(), "{upstream}");
-    assert_eq!(world.ctl(&["resume", &host]).1, "1 lane\n", "a host stands for the rule that is for it");
+    assert_eq!(world.ctl(&["resume", &host]).1, "1 lane\n", "all lanes of a host");
     assert!(world.served());
     let other = Steered::start("limits = '9/s burst 9'");
     let (code, said, stderr) = other.ctl(&["limit", "api", "1/h burst 1", "--for", "10m"]);
@@ -103,6 +103,34 @@ fn what_is_changed_before_the_first_request_holds_for_it() {
     assert!(said.contains("1/h (set by an operator for "), "{said}");
     let (code, _, stderr) = other.ctl(&["pause", "slip.example"]);
     assert!(code == Some(1) && stderr.contains("no such lane"), "what no rule is for may be a slip: {stderr}");
+}
+
+#[test]
+fn all_lanes_of_a_host_are_meant_where_rules_tell_its_ports_apart() {
+    let [one, other] = [Upstream::ok(), Upstream::ok()];
+    let token = tempfile::NamedTempFile::new().unwrap();
+    fs::write(token.path(), TOKEN).unwrap();
+    let rule = |name: &str, upstream: &Upstream| {
+        format!("[[rule]]\nname = '{name}'\nhost = '{}'\nlimits = '9/s burst 9'\n", upstream.address())
+    };
+    let toml = format!("admin-token = '{}'\n{}{}", token.path().display(), rule("one", &one), rule("other", &other));
+    let andante_ = Andante::with_config(&toml);
+    let (admin, token) = (andante_.admin().to_string(), token.path().to_str().unwrap());
+    let ctl = |args: &[&str]| outcome(andante(&[&["ctl", "--admin", &admin, "--token", token], args].concat()));
+    let served = |upstream: &Upstream| {
+        let mut client = Client::connect(andante_.proxy());
+        let (url, host) = (upstream.url("/"), upstream.address());
+        client.send(format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nPrefer: wait=0\r\n\r\n"));
+        client.answer().status() == 200
+    };
+    // One of them has not been asked for yet.
+    assert!(served(&one));
+    assert_eq!(ctl(&["pause", "127.0.0.1"]).1, "2 lanes\n");
+    assert_eq!([served(&one), served(&other)], [false, false]);
+    assert_eq!(ctl(&["resume", "127.0.0.1", "--rule", "other"]).1, "1 lane\n");
+    assert_eq!([served(&one), served(&other)], [false, true]);
+    let (_, _, stderr) = ctl(&["limit", "127.0.0.1", "1/s", "--for", "1s"]);
+    assert!(stderr.contains("the rules for that host are \"one\", \"other\""), "{stderr}");
 }
 
 #[test]
