@@ -258,7 +258,7 @@ impl Running {
         if tokio::time::timeout(drain + LAST_WORDS, proxy.emptied()).await.is_err() {
             warn!(open = proxy.open(), "cutting connections that have not ended");
         }
-        proxy.log_retries(true);
+        proxy.log_counted(true);
         drop(workers);
         if let Some(talking) = talking {
             talking.finish().await;
@@ -329,7 +329,7 @@ async fn sweep(proxy: Arc<Proxy>) {
         watch.look(&proxy, proxy.clock.now()).iter().for_each(Unmatched::say);
         proxy.lanes.sweep();
         proxy.forget_answers();
-        proxy.log_retries(false);
+        proxy.log_counted(false);
     }
 }
 

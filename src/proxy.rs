@@ -11,6 +11,7 @@ mod context;
 mod drain;
 mod exchange;
 mod explain;
+mod failure_log;
 mod inbound;
 mod incidents;
 mod log_throttle;

@@ -18,6 +18,7 @@ use crate::{
     proxy::{
         cache::Caches,
         drain::Drain,
+        failure_log::FailureLog,
         incidents::Incidents,
         log_throttle::LogThrottle,
         message::replay_memory::ReplayMemory,
@@ -75,6 +76,7 @@ pub(crate) struct Access {
 pub(crate) struct Reports {
     pub(crate) throttle: LogThrottle,
     pub(crate) retries: RetryLog,
+    pub(crate) failures: FailureLog,
     /// What went wrong so far.
     pub(crate) incidents: Incidents,
     /// Whether each request is logged.
@@ -149,6 +151,7 @@ impl Proxy {
             reports: Reports {
                 throttle: LogThrottle::default(),
                 retries: RetryLog::default(),
+                failures: FailureLog::default(),
                 incidents: Incidents::default(),
                 access_log: parts.access_log,
             },
@@ -213,9 +216,11 @@ impl Proxy {
         self.drain.emptied().await;
     }
 
-    /// Logs what was sent again lately; `all` of it before the process ends. To be called every few seconds.
-    pub fn log_retries(&self, all: bool) {
-        self.reports.retries.tell(self.clock.now(), all);
+    /// Logs what was sent again and what failed lately; `all` of it before the process ends. To be called every few seconds.
+    pub fn log_counted(&self, all: bool) {
+        let now = self.clock.now();
+        self.reports.retries.tell(now, all);
+        self.reports.failures.tell(now, all);
     }
 
     /// Forgets answers that were kept for long enough. To be called every few seconds.

@@ -119,16 +119,21 @@ impl CountedRequest {
     /// The upstream has failed it for good.
     fn failed(&self, error: String) {
         let Self { exchange, route, .. } = self;
-        warn!(
-            method = self.method.as_str(),
-            host = %route.origin.host,
-            path = self.path().map(access_log::without_secrets).as_deref(),
-            rule = %route.lane.policy().name,
-            attempts = exchange.stats.attempts(),
-            request_id = %exchange.request_id(),
-            error,
-            "an upstream failed"
-        );
+        let (proxy, rule) = (&exchange.proxy, &route.lane.policy().name);
+        // A dead API fails thousands in a second.
+        if let Some(more) = proxy.reports.failures.add(&route.origin.host, rule, &error, proxy.clock.now()) {
+            warn!(
+                method = self.method.as_str(),
+                host = %route.origin.host,
+                path = self.path().map(access_log::without_secrets).as_deref(),
+                %rule,
+                attempts = exchange.stats.attempts(),
+                request_id = %exchange.request_id(),
+                error,
+                more_before = (more > 0).then_some(more),
+                "an upstream failed"
+            );
+        }
         route.lane.failed(error);
     }
 

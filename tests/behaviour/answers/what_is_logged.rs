@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{CUT, DOWN, SECOND, SOON, ask, beginning_with, timed};
-use crate::support::{Andante, Upstream};
+use crate::support::{Andante, Client, DeadPort, Upstream};
 
 const SECRET: &str = "hunter2";
 
@@ -49,6 +49,32 @@ fn requests_that_are_sent_again_for_one_cause_are_one_line_with_their_number() {
         assert_eq!((line["reason"].as_str(), line["host"].as_str()), (Some("failed"), Some("127.0.0.1")), "{line:#}");
         assert!(line["within_s"].is_f64() && line["rule"] == "default", "{line:#}");
     }
+}
+
+/// A line a second, and the numbers in them make up all of them.
+#[test]
+fn many_failures_of_a_dead_upstream_are_few_lines_with_their_number() {
+    let dead = DeadPort::reserve();
+    let config =
+        format!("[[rule]]\nhost = '{}'\nretry = 'off'\nbreaker = 'off'\nallow-private = true\n", dead.address());
+    let mut andante = Andante::with_config_and(&config, &["--log", "json"]);
+    let since = super::now();
+    for _ in 0..200 {
+        assert_eq!(Client::get(andante.proxy(), &dead.url()).status(), 502);
+    }
+    let took = super::now().since(since);
+    andante.signal(rustix::process::Signal::TERM);
+    andante.ended();
+    let told: Vec<Value> = lines(&andante, "failed").iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    // One when it begins, one each second, and one at the end.
+    assert!(told.len() as u64 <= 3 + took.as_secs(), "{}: {told:#?}", told.len());
+    let counted = |line: &Value| match line["message"].as_str() {
+        Some("an upstream failed") => 1 + line["more_before"].as_u64().unwrap_or(0),
+        Some("the upstream failed more requests") => line["count"].as_u64().unwrap(),
+        _ => 0,
+    };
+    assert_eq!(told.iter().map(counted).sum::<u64>(), 200, "{told:#?}");
+    assert!(told.iter().all(|line| line["error"].as_str().unwrap().contains("could not connect")), "{told:#?}");
 }
 
 #[test]
