@@ -242,6 +242,11 @@ impl Running {
         unmatched::with_nearest(&self.proxy)
     }
 
+    /// Says that whoever started it is its only client: nobody else is told if requests are taken back.
+    pub fn serves_own_clients(&self) {
+        self.proxy.serves_own_clients();
+    }
+
     /// Waits until no worker is connected, for as long as `at_most`.
     pub async fn settled(&self, at_most: Duration) {
         // Returns after `at_most` in either case.

@@ -19,7 +19,7 @@ mod template;
 pub mod work;
 
 pub use self::{
-    answers::{AnswerFile, AnswersError},
+    answers::{AnswerFile, AnswersError, KnownOutcome},
     counts::Counts,
     input::{Format, Input, InputError},
     item::{Id, Item},

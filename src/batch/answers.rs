@@ -104,6 +104,17 @@ enum WrittenBody {
     BodyBase64(String),
 }
 
+/// What a line says that an earlier run has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KnownOutcome {
+    /// An answer with a status below 400.
+    Succeeded,
+    /// Another answer.
+    Failed,
+    /// Why there is no answer.
+    Unanswered,
+}
+
 /// Whether an answer with this status is what was wanted.
 pub(super) fn is_success(status: u16) -> bool {
     status < 400
@@ -112,10 +123,13 @@ pub(super) fn is_success(status: u16) -> bool {
 // === impl AnswerFile ===
 
 impl AnswerFile {
-    /// Opens `path`, whatever a batch before has left there, and returns the names of the items that it answers, and
-    /// whether they have succeeded. What was cut off while it was written is removed. `twins` are written where only the
+    /// Opens `path`, whatever a batch before has left there, and returns the names of the items that have a line, and what
+    /// that says. What was cut off while it was written is removed. `twins` are written where only the
     /// item that they equal has its answer.
-    pub fn open(path: &Path, twins: &dyn Fn(&str) -> Vec<Id>) -> Result<(Self, HashMap<String, bool>), AnswersError> {
+    pub fn open(
+        path: &Path,
+        twins: &dyn Fn(&str) -> Vec<Id>,
+    ) -> Result<(Self, HashMap<String, KnownOutcome>), AnswersError> {
         let mut lines = LineFile::open(path)?;
         let (mut whole, mut answered, mut missing) = (0, HashMap::new(), Vec::new());
         for line in lines.read()? {
@@ -124,18 +138,22 @@ impl AnswerFile {
             let line: AnswerLine<'_> = serde_json::from_slice(&text).map_err(|_| foreign())?;
             let name = line.id.or(line.custom_id).or(line.line).ok_or_else(foreign)?;
             let status = line.response.and_then(|response| serde_json::from_str::<AnswerStatus>(response.get()).ok());
-            let succeeded = status.is_some_and(|status| is_success(status.status_code));
+            let known = match status {
+                Some(status) if is_success(status.status_code) => KnownOutcome::Succeeded,
+                Some(_) => KnownOutcome::Failed,
+                None => KnownOutcome::Unanswered,
+            };
             for id in twins(&name) {
                 let written = WrittenAnswer { id: &id, response: line.response, error: line.error };
-                missing.push((id.name.clone(), succeeded, written.line()));
+                missing.push((id.name.clone(), known, written.line()));
             }
-            answered.insert(name, succeeded);
+            answered.insert(name, known);
             whole = end;
         }
         lines.shorten(whole)?;
         lines.sync_name()?;
-        for (name, succeeded, line) in missing {
-            if answered.insert(name, succeeded).is_none() {
+        for (name, known, line) in missing {
+            if answered.insert(name, known).is_none() {
                 lines.append(&line)?;
             }
         }
@@ -267,7 +285,7 @@ mod tests {
         let whole = "{\"id\":\"a\",\"response\":null,\"error\":{}}\n".as_bytes();
         std::fs::write(file.path(), [whole, b"{\"id\":\"caf\xc3"].concat()).unwrap();
         let (_, known) = AnswerFile::open(file.path(), &nobody).unwrap();
-        assert_eq!(known, HashMap::from([("a".to_owned(), false)]));
+        assert_eq!(known, HashMap::from([("a".to_owned(), KnownOutcome::Unanswered)]));
         assert_eq!(std::fs::read(file.path()).unwrap(), whole);
     }
 
@@ -277,7 +295,7 @@ mod tests {
         let whole = "{\"id\":\"a\",\"response\":null,\"error\":{}}\n";
         std::fs::write(file.path(), format!("{whole}{{\"id\":\"b\",\"resp")).unwrap();
         let (mut answers, known) = AnswerFile::open(file.path(), &nobody).unwrap();
-        assert_eq!(known, HashMap::from([("a".to_owned(), false)]), "it has failed");
+        assert_eq!(known, HashMap::from([("a".to_owned(), KnownOutcome::Unanswered)]), "it has failed");
         assert_eq!(std::fs::read_to_string(file.path()).unwrap(), whole);
         answers.write(&[&id("b")], &received("text/plain", b"")).unwrap();
         assert_eq!(AnswerFile::open(file.path(), &nobody).unwrap().1.len(), 2);

@@ -12,8 +12,9 @@ use super::answers::{ItemOutcome, is_success};
 /// How far it is.
 #[derive(Debug, Default)]
 pub struct Counts {
-    answered: AtomicU64,
+    done: AtomicU64,
     failed: AtomicU64,
+    unanswered: AtomicU64,
     pub(super) unreached: AtomicBool,
     by_status: Mutex<BTreeMap<String, u64>>,
     pub(super) unknown: Mutex<Vec<String>>,
@@ -22,14 +23,19 @@ pub struct Counts {
 // === impl Counts ===
 
 impl Counts {
-    /// Requests whose answer is written, or that have failed for good.
-    pub fn answered(&self) -> u64 {
-        self.answered.load(Ordering::Relaxed)
+    /// Requests whose line is written: with an answer, or with why there is none.
+    pub fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
     }
 
     /// Those among them with a status from 400 on, or with none.
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Those among them that no API has answered.
+    pub fn unanswered(&self) -> u64 {
+        self.unanswered.load(Ordering::Relaxed)
     }
 
     /// Whether andante was not there when it was last looked for.
@@ -55,8 +61,11 @@ impl Counts {
             }
             ItemOutcome::Failed { code, .. } => (code.clone(), true),
         };
+        if matches!(outcome, ItemOutcome::Failed { .. }) {
+            self.unanswered.fetch_add(many, Ordering::Relaxed);
+        }
         *self.by_status.lock().entry(name).or_default() += many;
-        self.answered.fetch_add(many, Ordering::Relaxed);
+        self.done.fetch_add(many, Ordering::Relaxed);
         let more = if failed { many } else { 0 };
         self.failed.fetch_add(more, Ordering::Relaxed) + more
     }

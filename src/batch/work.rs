@@ -41,6 +41,8 @@ pub struct Work {
     counts: Counts,
     /// For how many nobody could connect to the API since it has answered.
     missed: AtomicU32,
+    /// For so many in a row there is no API at all.
+    misses: u32,
     max_failures: u64,
     clock: Clock,
     stopped: watch::Sender<Option<Arc<Stopped>>>,
@@ -60,6 +62,8 @@ pub struct WorkParts {
     pub answers: AnswerFile,
     /// What has begun.
     pub journal: BatchJournal,
+    /// How many are to be sent.
+    pub left: u64,
     /// How many may fail.
     pub max_failures: u64,
     /// Tells the time.
@@ -133,7 +137,7 @@ const TRIES: u32 = 5;
 const CONNECTS: u32 = 3;
 /// unless it is so for so many in a row: then it is no mistake in a line.
 const MISSES: u32 = 20;
-/// How long it waits before each of them.
+/// The pause before each of them.
 const BETWEEN: Duration = Duration::from_secs(1);
 /// How often what was written is made to last.
 const SYNC: Duration = Duration::from_secs(1);
@@ -143,7 +147,9 @@ const SYNC: Duration = Duration::from_secs(1);
 impl Work {
     /// A batch that has not begun.
     pub fn new(parts: WorkParts) -> Self {
-        let WorkParts { proxy, input, skipped, twins, answers, journal, max_failures, clock } = parts;
+        let WorkParts { proxy, input, skipped, twins, answers, journal, left, max_failures, clock } = parts;
+        // Where few are left each of them comes to nothing before it is so for many.
+        let misses = u32::try_from(left).unwrap_or(u32::MAX).saturating_mul(CONNECTS).min(MISSES);
         let (input, answers, journal) = (Mutex::new(input), Mutex::new(answers), Arc::new(GroupCommit::new(journal)));
         Self {
             proxy,
@@ -154,6 +160,7 @@ impl Work {
             journal,
             counts: Counts::default(),
             missed: AtomicU32::new(0),
+            misses,
             max_failures,
             clock,
             stopped: watch::channel(None).0,
@@ -276,7 +283,7 @@ impl Work {
                             if begun.load(Ordering::Acquire) || connects > CONNECTS {
                                 return Came::Outcome(outcome);
                             }
-                            if self.missed.fetch_add(1, Ordering::Relaxed) + 1 >= MISSES {
+                            if self.missed.fetch_add(1, Ordering::Relaxed) + 1 >= self.misses {
                                 self.stop(Stopped::NoApi(message));
                                 return Came::Nothing;
                             }
@@ -299,7 +306,7 @@ impl Work {
                                 return Came::Outcome(ItemOutcome::Failed { code: "incomplete".into(), message });
                             }
                         }
-                        SendError::Connect(source) if self.counts.answered() == 0 && pause >= LONGEST => {
+                        SendError::Connect(source) if self.counts.done() == 0 && pause >= LONGEST => {
                             self.stop(Stopped::NoProxy { proxy: self.proxy.clone(), source });
                         }
                         SendError::Connect(_) | SendError::Broken(_) => {
@@ -374,11 +381,8 @@ impl AnswerMeaning {
         if matches!(code.as_str(), "connection_terminated" | "http_response_timeout") && !item.is_repeatable() {
             return Self::Came(Came::Unknown);
         }
-        let problem: ProblemDetails = serde_json::from_slice(&received.body).unwrap_or_default();
-        let message = match problem.hint {
-            Some(hint) => format!("{}: {hint}", problem.detail),
-            None => problem.detail,
-        };
+        let ProblemDetails { detail, hint } = serde_json::from_slice(&received.body).unwrap_or_default();
+        let message = hint.map(|hint| format!("{detail}: {hint}")).unwrap_or(detail);
         let unreached = UNREACHED.contains(&code.as_str());
         let outcome = ItemOutcome::Failed { code, message: message.clone() };
         if unreached { Self::Unreached(outcome, message) } else { Self::Came(Came::Outcome(outcome)) }

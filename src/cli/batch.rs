@@ -129,7 +129,7 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
     let mut report = Report::new(&prepared, &opened, &options);
     if opened.left == 0 {
         report.say(None, Duration::ZERO, None);
-        if report.is_all_answered() {
+        if report.is_done() {
             opened.journal.finish().map_err(not_removed)?;
         }
         return Ok(report.exit_code(None));
@@ -144,6 +144,7 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
         twins: prepared.twins.clone(),
         answers: opened.answers,
         journal: opened.journal,
+        left: opened.left,
         max_failures: options.max_failures.unwrap_or(u64::MAX),
         clock,
     }));
@@ -154,7 +155,7 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
     if let Some(own) = through.own {
         own.drain().await;
     }
-    let done = report.is_all_answered();
+    let done = report.is_done();
     if done {
         work.finish().map_err(not_removed)?;
         // What counts against limits is forgotten with them: the next batch begins with all of its limits.
@@ -201,7 +202,7 @@ async fn follow(
                 work.stop(Stopped::Interrupted);
             }
             _ = tick.tick(), if footer.is_some() => {
-                let pace = pace.at(clock.now(), work.counts().answered());
+                let pace = pace.at(clock.now(), work.counts().done());
                 let status = through.own.as_ref().map(Running::status);
                 footer.iter().for_each(|footer| footer.show(report::line(work.counts(), left, pace, status.as_ref(), asked)));
             }
@@ -272,6 +273,7 @@ impl Through {
                 None => failure,
             }
         })?;
+        running.serves_own_clients();
         let address = running.listen().first().copied().ok_or_else(|| Failure::new("the proxy listens nowhere"))?;
         Ok(Self { proxy: address.to_string(), own: Some(running) })
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use http::HeaderValue;
@@ -81,6 +81,8 @@ pub(crate) struct Reports {
     pub(crate) incidents: Incidents,
     /// Whether each request is logged.
     pub(crate) access_log: bool,
+    /// Whether the clients are a part of this program, which knows itself why they leave.
+    pub(crate) own_clients: AtomicBool,
 }
 
 /// What a [`Proxy`] is made of.
@@ -154,6 +156,7 @@ impl Proxy {
                 failures: FailureLog::default(),
                 incidents: Incidents::default(),
                 access_log: parts.access_log,
+                own_clients: AtomicBool::new(false),
             },
             replay_memory: Arc::new(ReplayMemory::new(MOST_KEPT)),
             caches: Caches::default(),
@@ -221,6 +224,11 @@ impl Proxy {
         let now = self.clock.now();
         self.reports.retries.tell(now, all);
         self.reports.failures.tell(now, all);
+    }
+
+    /// Says that the clients are a part of this program: nobody is told if they leave.
+    pub fn serves_own_clients(&self) {
+        self.reports.own_clients.store(true, Ordering::Relaxed);
     }
 
     /// Forgets answers that were kept for long enough. To be called every few seconds.

@@ -13,7 +13,7 @@ use tempfile::NamedTempFile;
 
 use super::{BatchOptions, Failure};
 use crate::{
-    batch::{AnswerFile, BatchJournal, Format, Id, Input, InputError, JournalError, input::Defaults},
+    batch::{AnswerFile, BatchJournal, Format, Id, Input, InputError, JournalError, KnownOutcome, input::Defaults},
     ca::sha256,
     clock::{Clock, Instant},
 };
@@ -40,9 +40,10 @@ pub(super) struct BatchFiles {
     pub(super) journal: BatchJournal,
     /// What is not sent.
     pub(super) skipped: HashSet<String>,
-    /// How many are answered already, and how many of these have failed.
-    pub(super) answered: u64,
+    /// How many have a line already, how many of these have failed, and how many of those have no answer.
+    pub(super) done: u64,
     pub(super) failed: u64,
+    pub(super) unanswered: u64,
     /// What may have been done, and is not sent again.
     pub(super) unknown: Vec<String>,
     /// How many are to be sent.
@@ -140,14 +141,15 @@ impl Prepared {
             unknown.extend(ours.filter(|name| !answered.contains_key(name)));
             unknown.sort();
         }
-        let failed = answered.values().filter(|succeeded| !**succeeded).count() as u64;
+        let failed = answered.values().filter(|known| **known != KnownOutcome::Succeeded).count() as u64;
+        let unanswered = answered.values().filter(|known| **known == KnownOutcome::Unanswered).count() as u64;
         let known = answered.len() as u64;
         let twinned = |name: &String| self.twins.get(name).map_or(0, |twins| twins.len() as u64);
         let unsent = unknown.len() as u64 + unknown.iter().map(twinned).sum::<u64>();
         let twins = self.twins.values().flatten().map(|id| id.name.clone());
         let skipped = answered.into_keys().chain(unknown.iter().cloned()).chain(twins).collect();
         let left = self.total.saturating_sub(known + unsent);
-        Ok(BatchFiles { answers, journal, skipped, answered: known, failed, unknown, left })
+        Ok(BatchFiles { answers, journal, skipped, done: known, failed, unanswered, unknown, left })
     }
 }
 

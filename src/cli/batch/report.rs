@@ -21,9 +21,13 @@ use crate::{
 /// What is told at the end.
 pub(super) struct Report {
     total: u64,
+    /// How many an earlier run has written a line for.
     before: u64,
-    answered: u64,
+    /// How many have a line: an answer, or why there is none.
+    done: u64,
     failed: u64,
+    /// How many have no answer.
+    unanswered: u64,
     unknown: Vec<String>,
     by_status: BTreeMap<String, u64>,
     quiet: bool,
@@ -39,9 +43,10 @@ impl Report {
     pub(super) fn new(prepared: &Prepared, opened: &BatchFiles, options: &BatchOptions) -> Self {
         Self {
             total: prepared.total,
-            before: opened.answered,
-            answered: opened.answered,
+            before: opened.done,
+            done: opened.done,
             failed: opened.failed,
+            unanswered: opened.unanswered,
             unknown: opened.unknown.clone(),
             by_status: BTreeMap::new(),
             quiet: options.quiet,
@@ -55,20 +60,21 @@ impl Report {
 
     /// Adds what this run has brought.
     pub(super) fn ended(&mut self, counts: &Counts) {
-        self.answered += counts.answered();
+        self.done += counts.done();
         self.failed += counts.failed();
+        self.unanswered += counts.unanswered();
         self.unknown.extend(counts.unknown());
         self.by_status = counts.by_status();
     }
 
-    pub(super) fn is_all_answered(&self) -> bool {
-        self.answered >= self.total
+    pub(super) fn is_done(&self) -> bool {
+        self.done >= self.total
     }
 
     pub(super) fn exit_code(&self, stopped: Option<&Stopped>) -> ExitCode {
         match stopped {
             Some(Stopped::Interrupted) => Stop::Interrupt.exit_code().into(),
-            None if self.is_all_answered() && self.failed == 0 => ExitCode::SUCCESS,
+            None if self.is_done() && self.failed == 0 => ExitCode::SUCCESS,
             _ => FAILED.into(),
         }
     }
@@ -87,9 +93,10 @@ impl Report {
     fn json(&self, elapsed: Duration) -> serde_json::Value {
         json!({
             "total": self.total,
-            "answered": self.answered,
+            "answered": self.done - self.unanswered,
             "answered_before": self.before,
             "failed": self.failed,
+            "unanswered": self.unanswered,
             "unknown": self.unknown,
             "answers": self.by_status,
             "elapsed_s": elapsed.as_secs_f64(),
@@ -99,14 +106,20 @@ impl Report {
     fn text(&self, status: Option<&Status>, elapsed: Duration, stopped: Option<&Stopped>) -> String {
         let mut text = format!(
             "andante: {} of {} answered in {}",
-            wording::count(self.answered),
+            wording::count(self.done - self.unanswered),
             wording::several(self.total, "request"),
             wording::short(elapsed)
         );
         if self.before > 0 {
-            text += &format!(", {} of them before", wording::count(self.before));
+            text += &format!(", {} done before", wording::count(self.before));
         }
         text.push('\n');
+        if self.unanswered > 0 {
+            text += &format!(
+                "  {} without an answer: the file says why; delete a line to have its request sent again\n",
+                wording::several(self.unanswered, "request")
+            );
+        }
         if !self.by_status.is_empty() {
             let each = self.by_status.iter().map(|(name, many)| format!("{name}: {}", wording::count(*many)));
             text += &format!("  {}\n", each.collect::<Vec<_>>().join(", "));
@@ -119,7 +132,7 @@ impl Report {
                 wording::several(self.unknown.len() as u64, "request"),
             );
         }
-        if self.answered + (self.unknown.len() as u64) < self.total {
+        if self.done + (self.unknown.len() as u64) < self.total {
             text += "  the same command goes on from here\n";
         }
         // The batch is the only client of its andante: nobody else can have left.
@@ -134,8 +147,8 @@ impl Report {
 
 /// `andante: 1,234 of 30,000, 8.3/s, 2 failed, paused 12 s: retry-after, 52m to go`.
 pub(super) fn line(counts: &Counts, left: u64, pace: Option<f64>, status: Option<&Status>, stopping: bool) -> String {
-    let answered = counts.answered();
-    let mut parts = vec![format!("{} of {}", wording::count(answered), wording::count(left))];
+    let done = counts.done();
+    let mut parts = vec![format!("{} of {}", wording::count(done), wording::count(left))];
     let pace = pace.filter(|pace| *pace > 0.0);
     parts.extend(pace.map(wording::measured_pace));
     if counts.failed() > 0 {
@@ -148,9 +161,7 @@ pub(super) fn line(counts: &Counts, left: u64, pace: Option<f64>, status: Option
     if stopping {
         parts.push("waiting for what has begun; once more ends at once".to_owned());
     } else {
-        parts.extend(
-            pace.map(|pace| format!("{} to go", wording::seconds(left.saturating_sub(answered) as f64 / pace))),
-        );
+        parts.extend(pace.map(|pace| format!("{} to go", wording::seconds(left.saturating_sub(done) as f64 / pace))));
     }
     format!("andante: {}", parts.join(", "))
 }
@@ -165,8 +176,9 @@ mod tests {
         let report = Report {
             total: 3,
             before: 0,
-            answered: 1,
+            done: 1,
             failed: 0,
+            unanswered: 0,
             unknown: Vec::new(),
             by_status: BTreeMap::new(),
             quiet: false,

@@ -3,7 +3,7 @@
 use std::{
     future::poll_fn,
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     task::Poll,
     time::Duration,
 };
@@ -166,6 +166,9 @@ impl CountedRequest {
         lane.metrics().count(metrics::CallOutcome::ClientLeft);
         let (now, queued) = (proxy.clock.now(), exchange.progress.phase() == Phase::Waiting);
         let Some(usual) = lane.departures().record(now, now.since(exchange.stats.begun()), queued) else { return };
+        if proxy.reports.own_clients.load(Ordering::Relaxed) {
+            return;
+        }
         if proxy.reports.throttle.is_due(LogTopic::Departures, lane.host(), now) {
             let (host, rule, stats) = (lane.host(), &lane.policy().name, lane.departures().stats());
             warn!(

@@ -197,6 +197,19 @@ fn an_interrupt_ends_it_and_the_same_command_goes_on() {
     assert_eq!(batch.answers().len(), 40);
 }
 
+/// After a whole second it looks as if a client's time-out were behind it, of which people would be warned.
+#[test]
+fn nobody_is_warned_of_clients_that_an_interrupt_takes_back() {
+    let upstream = slow(0);
+    let batch = Batch::of("urls.txt", &format!("http://{}/x\n", upstream.address()).repeat(40));
+    let child = batch.start(&["--limit", &format!("{}=2/s", upstream.address())]);
+    eventually("the first answer", || (batch.lines("") >= 1).then_some(()));
+    thread::park_timeout(Duration::from_millis(960));
+    signal(&child, Signal::INT);
+    let (code, _, stderr) = told(child.wait_with_output().unwrap());
+    assert!(code == Some(130) && !stderr.contains("client"), "{stderr}");
+}
+
 #[test]
 fn in_a_terminal_a_line_says_how_far_it_is_and_an_interrupt_leaves_the_terminal_as_it_was() {
     let upstream = slow(0);
@@ -298,11 +311,23 @@ fn an_api_that_is_not_there_ends_the_batch_and_no_line_and_a_dead_host_ends_its_
         assert_eq!((code, batch.lines("")), (Some(1), 0), "none of them is over: {stderr}");
         assert!(stderr.contains(&gone) && stderr.contains("the same command goes on"), "{stderr}");
     }
+    // So it is for few of them, and for one whose answer never came.
+    let batch = Batch::of("urls.txt", &(0..5).map(|number| line(&gone, number)).collect::<String>());
+    let (code, stderr) = batch.run(&[]);
+    assert_eq!((code, batch.lines("")), (Some(1), 0), "{stderr}");
+    assert!(stderr.contains("0 of 5 requests answered") && stderr.contains("the same command goes on"), "{stderr}");
     // Among those that are answered it is a mistake in its line.
     let mixed = (0..100).map(|number| line(&upstream.address().to_string(), number)).collect::<String>();
     let batch = Batch::of("urls.txt", &(line(&gone, 7) + &mixed));
     let (code, stderr) = batch.run(&["--limit", &format!("{}=20/s", upstream.address())]);
     assert_eq!((code, batch.answers().len(), upstream.requests().len()), (Some(1), 101, 100), "{stderr}");
+    assert!(
+        stderr.contains("100 of 101 requests answered") && stderr.contains("1 request without an answer"),
+        "{stderr}"
+    );
+    let (_, stderr) = batch.run(&["--json"]);
+    let summary: Value = serde_json::from_str(&stderr).unwrap();
+    assert_eq!((&summary["answered"], &summary["unanswered"]), (&100.into(), &1.into()), "{summary}");
 }
 
 #[test]
