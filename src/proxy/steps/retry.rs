@@ -25,6 +25,7 @@ use self::{
     policy::REFUSALS,
 };
 use crate::{
+    clock::Instant,
     error::Error,
     lane::order::Turn,
     proxy::{
@@ -39,8 +40,8 @@ use crate::{
 /// fault itself: another one tries then whether a gate may open.
 const FAVOURED: u32 = 2;
 
-/// Slots may be a little late: no request is refused for that.
-pub(crate) const GRACE: Duration = Duration::from_millis(500);
+/// Slots may be a little late: no request is refused for that whose slot was to come by the end of its patience.
+const GRACE: Duration = Duration::from_millis(500);
 
 /// Sends again what has failed, for as long as its worker has patience.
 pub(crate) fn what_failed<S>(inner: S) -> impl Step<BoxedCall, Response<ResponseBody>>
@@ -89,8 +90,9 @@ where
         }
         let Some(request) = replay.once_more(progress).await else { return settle(&exchange, last) };
         if !pause.is_zero() {
-            progress.enter_until(Phase::Waiting, deadline + GRACE);
-            clock.sleep_until(clock.now() + pause).await;
+            let until = clock.now() + pause;
+            progress.enter_until(Phase::Waiting, patience_ends(deadline, until));
+            clock.sleep_until(until).await;
             exchange.stats.waited(pause);
         }
         let call = Box::new(Call {
@@ -119,6 +121,13 @@ where
         }
     }
     unreachable!("counting does not end")
+}
+
+/// When a request is refused that may wait until `deadline`, and whose slot was `expected` then when it came. What has been held
+/// up for longer than a little will not come in time either.
+pub(crate) fn patience_ends(deadline: Instant, expected: Instant) -> Instant {
+    let is_close = expected <= deadline && deadline.since(expected) < GRACE;
+    if is_close { expected + GRACE } else { deadline }
 }
 
 /// Lets the worker have what the upstream said last; all of it is here.

@@ -134,7 +134,7 @@ pub(super) async fn has_slot<T>(
         return Err(Error::Refused { host: route.origin.host.to_string(), why, retry_after: wait });
     }
     let since = clock.now();
-    progress.enter_until(Phase::Waiting, call.deadline + retry::GRACE);
+    progress.enter_until(Phase::Waiting, retry::patience_ends(call.deadline, expected.unwrap_or(Instant::FAR)));
     let slot = retry::in_time(exchange, route, pin!(async { Ok(slot.await) })).await;
     let waited = clock.now().since(since);
     exchange.stats.waited(waited);

@@ -111,8 +111,8 @@ pub(crate) fn wait<'a>(
 ) -> impl Future<Output = Result<(Permit, Wait), Error>> + Send + 'a {
     async move {
         let record = WaitRecord { exchange, since: exchange.proxy.clock.now() };
-        exchange.progress.enter_until(Phase::Waiting, deadline + retry::GRACE);
         let (expected, ahead) = (waiting.expected, waiting.ahead);
+        exchange.progress.enter_until(Phase::Waiting, retry::patience_ends(deadline, expected));
         if warms {
             warm_for(route, expected);
         }

@@ -71,6 +71,19 @@ fn patience_covers_all_tries_together() {
     assert!((2..=3).contains(&tries), "{tries}");
 }
 
+/// What holds it up may last for ever: it has no slot that could be a little late.
+#[test]
+fn who_waits_in_vain_is_told_when_its_patience_ends() {
+    let upstream = Upstream::scripted(|mut connection| while connection.head().is_some() {});
+    let host = upstream.address();
+    let andante = Andante::with_config(&format!("[[rule]]\nhost = '{host}'\nin-flight = 1\nallow-private = true\n"));
+    let _first = ask(&andante, &upstream, "GET", "\r\n");
+    andante.wait_for(|status| status["lanes"][0]["in_flight"] == 1);
+    let (answer, took) = timed(&andante, &upstream, "GET", "Prefer: wait=1\r\n\r\n");
+    rejected(&answer, 429, "http_request_denied", "no slot");
+    assert!((ms(1000)..ms(1400)).contains(&took), "{took:?}");
+}
+
 #[test]
 fn patience_ends_the_tries_of_failures_too() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::always(super::DOWN));
