@@ -7,5 +7,5 @@ mod kind;
 pub use self::{
     causes::{BoxError, io_error, is_exhaustion},
     facts::{Blame, ErrorFacts, Retryable},
-    kind::Error,
+    kind::{Error, Obstacle},
 };

@@ -126,6 +126,9 @@ pub struct OutcomeExplanation {
     pub ahead: Option<u32>,
     /// The status that andante would answer itself.
     pub status: Option<u16>,
+    /// What lets nothing leave at the moment, beside limits that are used up.
+    #[serde(default)]
+    pub because: Option<String>,
     /// Why it is refused.
     pub detail: Option<String>,
     /// What to do about that.

@@ -52,7 +52,9 @@ pub(super) fn explanation(
         explained;
     let (asked, now_outcome) = match asked {
         Ok((ask, preview)) => {
-            let outcome = outcome(&preview, now);
+            let obstacle = lane.obstacle().filter(|_| preview.decision != PreviewDecision::Send);
+            let (because, hint) = obstacle.map(|obstacle| (obstacle.what, obstacle.hint.map(str::to_owned))).unzip();
+            let outcome = OutcomeExplanation { because, hint: hint.flatten(), ..outcome(&preview, now) };
             (Some((ask, preview)), outcome)
         }
         Err(error) => (None, rejected(&error)),

@@ -108,7 +108,7 @@ impl<L: Ledger> FleetMember<L> {
         let (lease, id) = (Lease::new(config.down).holding(config.in_flight_hold), fresh());
         let (sender, wakes) = mpsc::unbounded_channel();
         let told = ledger.listen(id);
-        let sharing = Sharing::new(lease.clone(), sender);
+        let sharing = Sharing::new(store.as_str().into(), lease.clone(), sender);
         let member = Self {
             ledger,
             member: Member::new(id, terms, lease.clone()),

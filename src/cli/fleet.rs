@@ -2,8 +2,9 @@
 
 use std::io::{self, Write as _};
 
-use super::Failure;
+use super::{Failure, lane_table::plain, wording};
 use crate::{
+    admin::status::FleetStatus,
     clock,
     config::{FleetConfig, StoreUrl, duration},
     fleet::micros,
@@ -62,4 +63,56 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         "knows of a fleet already; nothing was changed"
     };
     writeln!(io::stdout(), "{url} {said}").map_err(Failure::writing)
+}
+
+/// What people have to know if the limits are not shared as they should be, in one line.
+pub(super) fn trouble(fleet: &FleetStatus) -> Option<String> {
+    let FleetStatus { store, standing, lease_left_s, problem, .. } = fleet;
+    let problem = problem.as_ref().map_or_else(String::new, |problem| format!(" ({problem})"));
+    let does_not_answer = format!("the store {store} does not answer{problem}");
+    let line = match &**standing {
+        "shared" if problem.is_empty() => return None,
+        "shared" => format!("the store {store}{problem}"),
+        "silent" => format!("{does_not_answer}: limits are shared for {} more", wording::seconds(*lease_left_s)),
+        "cut-off" => format!("{does_not_answer}: nothing that shared limits count leaves until it does"),
+        "floor" => format!("{does_not_answer}: each shared limit goes on with the part that is this andante's alone"),
+        "open" => format!("{does_not_answer}: limits go on without it, and may be exceeded together"),
+        "learning" => {
+            format!("the store {store} knows nothing yet: most of each shared limit is held back for a while")
+        }
+        _ if problem.is_empty() => format!("joining the fleet at {store}: nothing that shared limits count leaves yet"),
+        _ => format!("{does_not_answer}: nothing that shared limits count leaves until this andante has joined"),
+    };
+    Some(plain(&line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_does_not_answer_is_named_with_what_that_means() {
+        let said = |standing: &str, problem: Option<&str>| {
+            trouble(&FleetStatus {
+                store: "redis://store:6379".into(),
+                standing: standing.into(),
+                lease_left_s: 7.0,
+                problem: problem.map(str::to_owned),
+                ..FleetStatus::default()
+            })
+        };
+        assert_eq!(said("shared", None), None);
+        let refused = Some("connection refused\x1b[2J");
+        let without = "the store redis://store:6379 does not answer (connection refused[2J): ";
+        for (standing, means) in [
+            ("silent", "limits are shared for 7.0 s more"),
+            ("cut-off", "nothing that shared limits count leaves until it does"),
+            ("floor", "each shared limit goes on with the part that is this andante's alone"),
+            ("open", "limits go on without it, and may be exceeded together"),
+            ("joining", "nothing that shared limits count leaves until this andante has joined"),
+        ] {
+            assert_eq!(said(standing, refused), Some(format!("{without}{means}")));
+        }
+        assert!(said("joining", None).unwrap().starts_with("joining the fleet at redis://store:6379"));
+    }
 }

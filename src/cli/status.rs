@@ -8,6 +8,7 @@ use std::{
 use super::{
     Failure,
     admin_client::{AdminArgs, AdminClient},
+    fleet,
     lane_table::{self, SortBy},
     terminal,
 };
@@ -78,6 +79,7 @@ pub(super) async fn print(client: &AdminClient, list: &ListArgs) -> ExitCode {
         serde_json::to_string_pretty(&listed).unwrap_or_default()
     } else {
         let mut lines = vec![lane_table::headline(&status)];
+        lines.extend(status.fleet.as_ref().and_then(fleet::trouble));
         match rows.is_empty() {
             true if list.filter.is_empty() => lines.push("no request has come yet".into()),
             true => lines.push(format!("no lane has {:?} in its name", list.filter)),

@@ -4,6 +4,15 @@ use std::{net::IpAddr, time::Duration};
 
 use super::causes::BoxError;
 
+/// What lets nothing leave for a time, although limits may have room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// What it is.
+    pub what: String,
+    /// What to do about it, if anything but waiting helps.
+    pub hint: Option<&'static str>,
+}
+
 /// Why a request could not be served. Says what was tried, and on what; never quotes a credential.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -138,12 +147,14 @@ pub enum Error {
         origin: String,
     },
     /// The lane has no slot in time.
-    #[error("{host}: {why}")]
+    #[error("{host}: {why}{}", obstacle.as_ref().map_or_else(String::new, |obstacle| format!("; {}", obstacle.what)))]
     Refused {
         /// The host of the lane.
         host: String,
         /// The reason that the lane gives.
         why: String,
+        /// What holds it up beside its limits.
+        obstacle: Option<Box<Obstacle>>,
         /// How long until the lane would accept a request like this one.
         retry_after: Duration,
     },

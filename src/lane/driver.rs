@@ -7,6 +7,7 @@
 mod keeping;
 mod log;
 mod merge;
+mod obstacle;
 mod permit;
 mod sharing;
 mod steer;

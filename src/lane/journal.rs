@@ -90,7 +90,7 @@ pub(super) fn sentence(change: &LearnedChange) -> String {
     }
 }
 
-fn why(reason: Reason) -> &'static str {
+pub(super) fn why(reason: Reason) -> &'static str {
     match reason {
         Reason::RetryAfter => "the API asked for a wait",
         Reason::Exhausted => "the API reports that nothing is left until its reset",

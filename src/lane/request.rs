@@ -77,7 +77,7 @@ pub enum PreviewDecision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// As many wait as may wait.
-    #[error("{waiting} requests wait already, which is as many as may")]
+    #[error("{} already, which is as many as may", requests_wait(*waiting))]
     Full {
         /// How many wait.
         waiting: usize,
@@ -86,7 +86,8 @@ pub enum Refusal {
     },
     /// As many wait as may wait, most of them of its flow: it has given way to a request of another.
     #[error(
-        "{waiting} requests wait, which is as many as may: the newest of the longest flow, this one, made room for another flow"
+        "{}, which is as many as may: the newest of the longest flow, this one, made room for another flow",
+        requests_wait(*waiting)
     )]
     GaveWay {
         /// How many wait.
@@ -98,7 +99,7 @@ pub enum Refusal {
     #[error("an operator dropped it while it waited")]
     DroppedByOperator,
     /// It would have to wait longer than it may.
-    #[error("it would wait {wait:.1?} behind {waiting} others, longer than the {} it may", in_milliseconds(*patience))]
+    #[error("it would wait {wait:.1?} behind {}, longer than the {} it may", others(*waiting), in_milliseconds(*patience))]
     TooLong {
         /// How many wait.
         waiting: usize,
@@ -135,8 +136,33 @@ impl Refusal {
     }
 }
 
+fn requests_wait(count: usize) -> String {
+    if count == 1 { "1 request waits".to_owned() } else { format!("{count} requests wait") }
+}
+
+fn others(count: usize) -> String {
+    if count == 1 { "1 other".to_owned() } else { format!("{count} others") }
+}
+
 /// A time that has run for some microseconds already is shown as what it was.
 fn in_milliseconds(time: Duration) -> String {
     let millis = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
     format!("{:?}", Duration::from_millis(millis))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_behind_how_many_it_would_wait() {
+        let said = |waiting| {
+            let (wait, patience) = (Duration::from_secs(9), Duration::from_secs(5));
+            Refusal::TooLong { waiting, wait, patience, retry_after: wait }.to_string()
+        };
+        assert_eq!(said(1), "it would wait 9.0s behind 1 other, longer than the 5s it may");
+        assert_eq!(said(0), "it would wait 9.0s behind 0 others, longer than the 5s it may");
+        let full = Refusal::Full { waiting: 1, retry_after: Duration::ZERO };
+        assert_eq!(full.to_string(), "1 request waits already, which is as many as may");
+    }
 }

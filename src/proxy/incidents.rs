@@ -51,7 +51,10 @@ impl Incidents {
     pub(crate) fn failed(&self, error: &Error, text: &str, now: Instant) {
         let detail = match error {
             // Numbers that differ from request to request do not make it another cause.
-            Error::Refused { host, .. } => format!("{host}: no slot in the time that a request may wait"),
+            Error::Refused { host, obstacle, .. } => {
+                let obstacle = obstacle.as_ref().map_or_else(String::new, |obstacle| format!("; {}", obstacle.what));
+                format!("{host}: no slot in the time that a request may wait{obstacle}")
+            }
             _ => text.to_owned(),
         };
         let (kind, hint, blame) = (error.proxy_status(), error.hint().to_owned(), name(error.blame()));
@@ -125,7 +128,7 @@ mod tests {
         }
         for waiting in 1..4 {
             let why = format!("it would wait behind {waiting} others");
-            let error = Error::Refused { host: "c.test".into(), why, retry_after: Duration::ZERO };
+            let error = Error::Refused { host: "c.test".into(), why, obstacle: None, retry_after: Duration::ZERO };
             incidents.failed(&error, &error.to_string(), at(4));
         }
         let told: Vec<_> = incidents.all().into_iter().map(|one| (one.kind, one.total, one.last)).collect();

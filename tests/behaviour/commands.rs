@@ -24,14 +24,14 @@ mod steering;
 mod summary;
 
 /// `andante` with `args`.
-fn andante(args: &[&str]) -> Command {
+pub(crate) fn andante(args: &[&str]) -> Command {
     let mut command = Andante::command();
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
 /// What becomes of `andante` with `args`: exit code, standard output, standard error.
-fn outcome(mut command: Command) -> (Option<i32>, String, String) {
+pub(crate) fn outcome(mut command: Command) -> (Option<i32>, String, String) {
     told(command.spawn().unwrap().wait_with_output().unwrap())
 }
 

@@ -6,6 +6,7 @@ mod pauses;
 mod reported;
 mod sentinel;
 mod tls;
+mod without_store;
 
 use std::{
     io::{Read as _, Write as _},

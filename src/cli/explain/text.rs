@@ -126,11 +126,16 @@ fn outcome(text: &mut String, now: &OutcomeExplanation) {
     let said = match (now.decision, now.leaves_in_s) {
         (DecisionExplanation::Sent, _) => "it would leave at once".to_owned(),
         (DecisionExplanation::Waits, leaves) => {
-            let until = leaves.map_or_else(
-                || "until the pause is ended or an answer makes room".to_owned(),
-                |leaves| format!("for {}", wording::seconds(leaves)),
-            );
-            format!("it would wait {until}, behind {} others", wording::count(now.ahead.unwrap_or(0).into()))
+            let until = match (leaves, &now.because) {
+                (Some(leaves), _) => format!("for {}", wording::seconds(leaves)),
+                (None, Some(_)) => "for as long as that lasts".to_owned(),
+                (None, None) => "until the pause is ended or an answer makes room".to_owned(),
+            };
+            let behind = match now.ahead.unwrap_or(0) {
+                0 => "as the next one".to_owned(),
+                ahead => format!("behind {}", wording::several(ahead.into(), "other")),
+            };
+            format!("it would wait {until}, {behind}")
         }
         (DecisionExplanation::Refused, _) => {
             let again =
@@ -139,6 +144,9 @@ fn outcome(text: &mut String, now: &OutcomeExplanation) {
         }
         (DecisionExplanation::Rejected, _) => format!("andante would answer it itself{status}: {detail}"),
     };
+    if let Some(because) = &now.because {
+        row(text, "because", because);
+    }
     row(text, "now", &said);
     if let Some(hint) = &now.hint {
         row(text, "hint", hint);
@@ -149,4 +157,24 @@ fn row(text: &mut String, name: &str, value: &str) {
     // Writing to a string cannot fail. What a running andante says may come from anywhere.
     let value: String = value.chars().filter(|c| !c.is_control()).collect();
     let _ = writeln!(text, "  {name:<11} {value}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_many_are_before_it_is_said_in_words() {
+        for (ahead, said) in [(0, "as the next one"), (1, "behind 1 other"), (1200, "behind 1,200 others")] {
+            let now = OutcomeExplanation {
+                decision: DecisionExplanation::Waits,
+                leaves_in_s: Some(2.0),
+                ahead: Some(ahead),
+                ..OutcomeExplanation::default()
+            };
+            let mut text = String::new();
+            outcome(&mut text, &now);
+            assert_eq!(text, format!("  now         it would wait for 2.0 s, {said}\n"));
+        }
+    }
 }

@@ -9,6 +9,7 @@ use crate::{
     },
     app::Unmatched,
     cli::wording,
+    learn::Reason,
     proxy::Incidents,
 };
 
@@ -84,7 +85,7 @@ pub(super) fn nothing_came_through(circumstances: &Circumstances<'_>) -> String 
 
 /// What failed, by cause, each with what to do about it.
 pub(super) fn causes(status: &Status) -> String {
-    let mut text = answers(status);
+    let mut text = answers(status) + &breakers(status);
     for incident in status.incidents.iter().take(CAUSES) {
         let IncidentStatus { detail, total, .. } = incident;
         let _ = writeln!(text, "  {} × {detail}", wording::count(*total));
@@ -119,6 +120,18 @@ fn answers(status: &Status) -> String {
         return String::new();
     }
     format!("  the API itself answered {}\n", errors.join(", "))
+}
+
+/// Breakers that are open at the end: requests that waited for one have not failed by themselves.
+fn breakers(status: &Status) -> String {
+    let mut text = String::new();
+    let is_open = |lane: &&LaneStatus| lane.gate.as_ref().is_some_and(|gate| gate.reason == Reason::Breaker.as_str());
+    for lane in status.lanes.iter().filter(is_open).take(CAUSES) {
+        let last = lane.last_error.as_ref().map_or_else(String::new, |last| format!(", the last one: {}", last.detail));
+        let _ = writeln!(text, "  {}: its breaker holds requests back: too many failed{last}", lane.host);
+        let _ = writeln!(text, "    hint: see to the API; with breaker = \"off\" in its rule all requests try it");
+    }
+    text
 }
 
 /// Clients that gave up.
@@ -170,7 +183,7 @@ pub(super) fn unmatched(rules: &[Unmatched]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::status::{Interceptions, Requests};
+    use crate::admin::status::{GateStatus, Interceptions, LastError, Requests};
 
     fn ended(raw: i32) -> Circumstances<'static> {
         Circumstances { ended: ExitStatus::from_raw(raw), no_proxy: None, unmatched: &[] }
@@ -254,6 +267,23 @@ mod tests {
             assert!(line.starts_with(expected), "{line}");
         }
         assert_eq!(causes(&Status { answers: [("200".into(), 9)].into(), ..Status::default() }), "");
+    }
+
+    #[test]
+    fn an_open_breaker_is_named_with_what_failed() {
+        let lane = |reason: &str| LaneStatus {
+            host: "a.test".into(),
+            gate: Some(GateStatus { reason: reason.into(), opens_in_s: Some(1.0) }),
+            last_error: Some(LastError { detail: "it answered 503".into(), ..LastError::default() }),
+            ..LaneStatus::default()
+        };
+        let causes = |reason| causes(&Status { lanes: vec![lane(reason)], ..Status::default() });
+        let said = causes("breaker");
+        assert!(said.starts_with(
+            "  a.test: its breaker holds requests back: too many failed, the last one: it answered 503\n"
+        ));
+        assert!(said.contains("breaker = \"off\""), "{said}");
+        assert_eq!(causes("retry-after"), "");
     }
 
     #[test]

@@ -5,7 +5,10 @@ use std::collections::{HashMap, VecDeque};
 use super::{keys::TopKey, opened};
 use crate::{
     admin::{Status, detail::LaneName, status::LaneStatus},
-    cli::lane_table::{self, LaneRow, SortBy},
+    cli::{
+        fleet,
+        lane_table::{self, LaneRow, SortBy},
+    },
 };
 
 /// The table, and what is done with it.
@@ -131,7 +134,10 @@ impl TopView {
     /// What is shown on so many rows.
     pub(super) fn lines(&self, rows: usize) -> Vec<TopLine> {
         let foot = TopLine { text: self.foot(), marked: true };
-        let mut lines = vec![TopLine { text: lane_table::headline(&self.status), marked: false }];
+        let head =
+            [lane_table::headline(&self.status)].into_iter().chain(self.status.fleet.as_ref().and_then(fleet::trouble));
+        let mut lines: Vec<_> = head.map(|text| TopLine { text, marked: false }).collect();
+        let frame = FRAME - 1 + lines.len();
         match &self.mode {
             TopMode::Lane(rule, host) => {
                 let text = match self.lane(rule, host) {
@@ -141,7 +147,7 @@ impl TopView {
                 lines.extend(text.into_iter().map(|text| TopLine { text, marked: false }));
                 lines.truncate(rows.saturating_sub(1).max(1));
             }
-            _ => lines.extend(self.table(rows.saturating_sub(FRAME))),
+            _ => lines.extend(self.table(rows.saturating_sub(frame))),
         }
         // At the bottom, whatever there is above it.
         lines.resize(rows.saturating_sub(1).max(1), TopLine { text: String::new(), marked: false });

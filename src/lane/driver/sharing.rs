@@ -14,11 +14,14 @@ use crate::{
     fleet::{Entry, Lease, Pause, PoolGrant, RunningPauses},
     lane::state::{SharedNames, State},
     limit::ShareReport,
+    policy::Policy,
 };
 
 /// How lanes of this process share their limits with other processes.
 #[derive(Clone, Debug)]
 pub struct Sharing {
+    /// Where the store is, without its password.
+    pub store: Arc<str>,
     /// Until when shares may be spent.
     pub lease: Lease,
     /// Wakes the task that talks to the store.
@@ -35,6 +38,7 @@ pub(super) struct SharedLane {
     number: u64,
     /// What the store knows it by.
     names: Mutex<SharedNames>,
+    store: Arc<str>,
     lease: Lease,
     wakes: mpsc::UnboundedSender<Arc<Lane>>,
 }
@@ -42,14 +46,15 @@ pub(super) struct SharedLane {
 // === impl Sharing ===
 
 impl Sharing {
-    /// Lanes ask by `wakes`, under `lease`.
-    pub fn new(lease: Lease, wakes: mpsc::UnboundedSender<Arc<Lane>>) -> Self {
-        Self { lease, wakes, pauses: RunningPauses::default(), numbers: Arc::default() }
+    /// Lanes ask by `wakes`, under `lease` of the store at `store`.
+    pub fn new(store: Arc<str>, lease: Lease, wakes: mpsc::UnboundedSender<Arc<Lane>>) -> Self {
+        Self { store, lease, wakes, pauses: RunningPauses::default(), numbers: Arc::default() }
     }
 
     pub(super) fn lane(&self, names: SharedNames) -> SharedLane {
         let (number, names) = (self.numbers.fetch_add(1, Ordering::Relaxed), Mutex::new(names));
-        SharedLane { number, names, lease: self.lease.clone(), wakes: self.wakes.clone() }
+        let Self { store, lease, wakes, .. } = self.clone();
+        SharedLane { number, names, store, lease, wakes }
     }
 }
 
@@ -128,6 +133,15 @@ impl Lane {
     /// Whether its limits are shared, and the lease is over.
     pub(super) fn has_lapsed(&self) -> bool {
         self.shared.sharing.as_ref().is_some_and(|shared| !shared.lease.holds(self.clock.now()))
+    }
+
+    /// Where the store is, if nothing of this lane's limits may leave because it does not answer.
+    pub(super) fn lost_store(&self) -> Option<&str> {
+        let shared = self.shared.sharing.as_ref()?;
+        let leaves = shared.lease.holds(self.clock.now()) || shared.lease.goes_on();
+        let Policy { limits, calendar, .. } = &*self.policy;
+        let shares = !(limits.is_empty() && calendar.is_empty()) || self.policy.shared_in_flight().is_some();
+        (shares && !leaves).then_some(&*shared.store)
     }
 
     pub(super) fn call(self: &Arc<Self>) {

@@ -25,7 +25,7 @@ impl<T> State<T> {
     }
 
     /// The same for people.
-    pub(super) fn held(&self, now: Instant) -> Option<OperatorPause> {
+    pub(in crate::lane) fn held(&self, now: Instant) -> Option<OperatorPause> {
         let until = self.held_until(now)?;
         Some(OperatorPause { remaining: (until != Instant::FAR).then(|| until.since(now)) })
     }

@@ -202,8 +202,11 @@ async fn a_rule_that_is_renamed_is_the_same_limit_to_the_store_unless_ports_have
     let pools = async |before: &[(&str, &str, &str)], after: &[(&str, &str, &str)]| {
         let lease = crate::fleet::Lease::default();
         let (wakes, _listening) = tokio::sync::mpsc::unbounded_channel();
-        let lanes = Lanes::new(rules(before), Metrics::new(), Clock::start())
-            .sharing(crate::lane::Sharing::new(lease.clone(), wakes));
+        let lanes = Lanes::new(rules(before), Metrics::new(), Clock::start()).sharing(crate::lane::Sharing::new(
+            "redis://store".into(),
+            lease.clone(),
+            wakes,
+        ));
         lease.set(Instant::FAR);
         let pool = |lanes: &Lanes| {
             let lane = lanes.find(&origin(80));

@@ -148,7 +148,8 @@ pub(crate) fn in_time<T>(
         }
         let host = route.origin.host.to_string();
         let retry_after = route.lane.snapshot().drain.unwrap_or_default();
-        Poll::Ready(Err(Error::Refused { host, why: "no slot matured in the time it may wait".into(), retry_after }))
+        let (why, obstacle) = ("no slot matured in the time it may wait".into(), route.lane.obstacle().map(Box::new));
+        Poll::Ready(Err(Error::Refused { host, why, obstacle, retry_after }))
     })
 }
 

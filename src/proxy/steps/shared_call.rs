@@ -131,7 +131,8 @@ pub(super) async fn has_slot<T>(
     let (clock, progress) = (exchange.proxy.clock, &exchange.progress);
     if let Some(wait) = expected.map(|expected| expected.since(call.deadline)).filter(|wait| !wait.is_zero()) {
         let why = "the call that it would share leaves later than it may wait".into();
-        return Err(Error::Refused { host: route.origin.host.to_string(), why, retry_after: wait });
+        let (host, obstacle) = (route.origin.host.to_string(), None);
+        return Err(Error::Refused { host, why, obstacle, retry_after: wait });
     }
     let since = clock.now();
     progress.enter_until(Phase::Waiting, retry::patience_ends(call.deadline, expected.unwrap_or(Instant::FAR)));

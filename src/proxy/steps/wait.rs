@@ -94,7 +94,9 @@ pub(crate) fn refused(route: &Route, refusal: &Refusal) -> Error {
     if *refusal == Refusal::DroppedByOperator {
         return Error::DroppedByOperator;
     }
-    Error::Refused { host: route.origin.host.to_string(), why: refusal.to_string(), retry_after: refusal.retry_after() }
+    let host = route.origin.host.to_string();
+    let obstacle = route.lane.obstacle().map(Box::new);
+    Error::Refused { host, why: refusal.to_string(), obstacle, retry_after: refusal.retry_after() }
 }
 
 /// Waits until `deadline` for the permit that the lane of `route` has promised; `warms` says that a connection is to be

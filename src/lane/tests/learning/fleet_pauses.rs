@@ -21,7 +21,9 @@ impl SharedWorld {
         let (sender, wakes) = mpsc::unbounded_channel();
         let names = SharedNames { pools: "\napi.test".into(), pauses: "\napi.test".into() };
         let World { lane, clock } = World::unlimited(|_| {});
-        let lane = Arc::into_inner(lane).unwrap().shared(&Sharing::new(Lease::default(), sender), names);
+        let lane = Arc::into_inner(lane)
+            .unwrap()
+            .shared(&Sharing::new("redis://store".into(), Lease::default(), sender), names);
         Self { world: World { lane: Arc::new(lane), clock }, wakes }
     }
 

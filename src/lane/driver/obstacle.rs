@@ -1,0 +1,35 @@
+//! What lets nothing leave of a lane although its limits may have room, for those who are refused because of it.
+
+use super::Lane;
+use crate::{error::Obstacle, lane::journal::why, learn::Reason};
+
+impl Lane {
+    /// What lets nothing leave at the moment, beside limits that are used up.
+    pub fn obstacle(&self) -> Option<Obstacle> {
+        if let Some(store) = self.lost_store() {
+            return Some(Obstacle {
+                what: format!("the store {store}, by which andantes share this limit, does not answer"),
+                hint: Some(
+                    "see to it that the store answers (`andante status` says what is wrong with it), or let `store-down` say \
+                     what may leave without it",
+                ),
+            });
+        }
+        let now = self.clock.now();
+        let mut state = self.shared.state.lock();
+        let is_held = state.held(now).is_some();
+        let learned = state.learned();
+        let closed = learned.closed(now, learned.usual_scope()).map(|(_, reason)| reason);
+        drop(state);
+        let reason = if is_held { Reason::Operator } else { closed? };
+        let hint = match reason {
+            Reason::Breaker => Some(
+                "see why the upstream fails; until it serves again, one request at a time tries it (`breaker = \"off\"` in \
+                 its rule lets all of them try)",
+            ),
+            Reason::Operator => Some("ask whoever has paused it, or end the pause: andante ctl resume"),
+            Reason::RetryAfter | Reason::Exhausted | Reason::Refused | Reason::Banned => None,
+        };
+        Some(Obstacle { what: format!("nothing leaves ({}): {}", reason.as_str(), why(reason)), hint })
+    }
+}
