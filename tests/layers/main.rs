@@ -26,7 +26,10 @@ const LAYERS: &[(&str, &[&str])] = &[
 
 /// The layers inside of `proxy`, lowest first.
 const PROXY: &[(&str, &[&str])] = &[
-    ("shared words", &["drain", "failure_log", "incidents", "log_throttle", "protocol", "recent", "request_stats", "retry_log"]),
+    (
+        "shared words",
+        &["drain", "failure_log", "incidents", "log_throttle", "protocol", "recent", "request_stats", "retry_log"],
+    ),
     ("messages", &["message"]),
     ("connections to upstreams", &["outbound"]),
     ("what a reload replaces, and what requests share", &["settings", "sharing", "replays", "cache"]),
