@@ -69,19 +69,19 @@ pub async fn run(args: Args) -> Result<(), Failure> {
 pub(super) fn trouble(fleet: &FleetStatus) -> Option<String> {
     let FleetStatus { store, standing, lease_left_s, problem, .. } = fleet;
     let problem = problem.as_ref().map_or_else(String::new, |problem| format!(" ({problem})"));
-    let does_not_answer = format!("the store {store} does not answer{problem}");
+    let unusable = format!("the store {store} cannot be used{problem}");
     let line = match &**standing {
         "shared" if problem.is_empty() => return None,
         "shared" => format!("the store {store}{problem}"),
-        "silent" => format!("{does_not_answer}: limits are shared for {} more", wording::seconds(*lease_left_s)),
-        "cut-off" => format!("{does_not_answer}: nothing that shared limits count leaves until it does"),
-        "floor" => format!("{does_not_answer}: each shared limit goes on with the part that is this andante's alone"),
-        "open" => format!("{does_not_answer}: limits go on without it, and may be exceeded together"),
+        "silent" => format!("{unusable}: limits are shared for {} more", wording::seconds(*lease_left_s)),
+        "cut-off" => format!("{unusable}: nothing that shared limits count leaves until it can"),
+        "floor" => format!("{unusable}: each shared limit goes on with the part that is this andante's alone"),
+        "open" => format!("{unusable}: limits go on without it, and may be exceeded together"),
         "learning" => {
             format!("the store {store} knows nothing yet: most of each shared limit is held back for a while")
         }
         _ if problem.is_empty() => format!("joining the fleet at {store}: nothing that shared limits count leaves yet"),
-        _ => format!("{does_not_answer}: nothing that shared limits count leaves until this andante has joined"),
+        _ => format!("{unusable}: nothing that shared limits count leaves until this andante has joined"),
     };
     Some(plain(&line))
 }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_store_that_does_not_answer_is_named_with_what_that_means() {
+    fn a_store_that_cannot_be_used_is_named_with_what_that_means() {
         let said = |standing: &str, problem: Option<&str>| {
             trouble(&FleetStatus {
                 store: "redis://store:6379".into(),
@@ -103,10 +103,10 @@ mod tests {
         };
         assert_eq!(said("shared", None), None);
         let refused = Some("connection refused\x1b[2J");
-        let without = "the store redis://store:6379 does not answer (connection refused[2J): ";
+        let without = "the store redis://store:6379 cannot be used (connection refused[2J): ";
         for (standing, means) in [
             ("silent", "limits are shared for 7.0 s more"),
-            ("cut-off", "nothing that shared limits count leaves until it does"),
+            ("cut-off", "nothing that shared limits count leaves until it can"),
             ("floor", "each shared limit goes on with the part that is this andante's alone"),
             ("open", "limits go on without it, and may be exceeded together"),
             ("joining", "nothing that shared limits count leaves until this andante has joined"),

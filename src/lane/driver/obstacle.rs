@@ -8,7 +8,7 @@ impl Lane {
     pub fn obstacle(&self) -> Option<Obstacle> {
         if let Some(store) = self.lost_store() {
             return Some(Obstacle {
-                what: format!("the store {store}, by which andantes share this limit, does not answer"),
+                what: format!("the store {store}, by which andantes share this limit, cannot be used"),
                 hint: Some(
                     "see to it that the store answers (`andante status` says what is wrong with it), or let `store-down` say \
                      what may leave without it",

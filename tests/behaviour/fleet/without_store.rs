@@ -33,7 +33,7 @@ fn a_store_that_is_gone_is_named_in_answers_and_by_every_command() {
     let admin = world.members[0].admin().to_string();
     let (_, said, _) = outcome(andante(&["status", "--admin", &admin]));
     assert!(
-        said.lines().nth(1).is_some_and(|line| line.starts_with(&named) && line.contains("does not answer")),
+        said.lines().nth(1).is_some_and(|line| line.starts_with(&named) && line.contains("cannot be used")),
         "{said}"
     );
     let (_, said, _) = outcome(andante(&["explain", &world.api.url("/"), "--admin", &admin]));
