@@ -14,7 +14,9 @@ const MOST: usize = 1000;
 
 /// Failures that no line was written for, by host and rule.
 #[derive(Debug, Default)]
-pub(crate) struct FailureLog(Mutex<HashMap<(Arc<str>, Arc<str>), LaneFailures>>);
+pub(crate) struct FailureLog(Mutex<HashMap<HostAndRule, LaneFailures>>);
+
+type HostAndRule = (Arc<str>, Arc<str>);
 
 #[derive(Clone, Debug)]
 struct LaneFailures {
