@@ -31,8 +31,8 @@ pub(super) struct WindowEstimator {
     fresh: bool,
     /// There was a refusal that a longer one explains.
     refuted: bool,
-    /// What is known is what was told in whole seconds, though it may be a second less; and whether fractions are told.
-    as_told: bool,
+    /// What was told in whole seconds and is known for that, though it may be a second less; and whether fractions are told.
+    as_told: Option<Duration>,
     fractions: bool,
     /// A shorter length that was seen once, and whether a longer one was.
     shorter: Option<Duration>,
@@ -227,13 +227,15 @@ impl WindowEstimator {
             let longest = self.longest.map_or(Duration::ZERO, |(longest, _)| longest);
             let fresh = used.max(before.used) <= FEW;
             let longer = forgets && fresh && proven > known.mul_f64(1.02) && proven <= longest;
-            if longer && self.longer {
+            let again = longer && std::mem::take(&mut self.longer);
+            if again {
                 let most = lasted.min(longest).mul_f64(1.02);
                 self.known = Some(usual_within(proven, most).or(whole_within(proven, most)).unwrap_or(longest));
             }
-            self.longer = longer;
+            self.longer = longer && !again;
             return;
         }
+        self.longer = false;
         // Alike, or the same usual window fits into both: it begins with the first request.
         let fits = |length: Duration| usual_within(Duration::ZERO, length.mul_f64(1.02));
         let alike = |other: &Duration| {
@@ -306,8 +308,9 @@ impl WindowEstimator {
     /// Learns the length of a window: `left` of it is still to come, in `whole` seconds from now on perhaps, and it is as long
     /// as `length` if all of it is ours.
     fn measure(&mut self, left: Duration, length: Option<Duration>, sent: Instant, whole: bool) {
-        if self.as_told && self.fractions {
-            (self.as_told, self.known) = (false, self.known.map(round));
+        // Unless something else has been learned of it since.
+        if self.fractions && self.as_told.take().is_some_and(|told| self.known == Some(told)) {
+            self.known = self.known.map(round);
         }
         let first = self.longest.is_none();
         let (longest, since) = self.longest.get_or_insert((left, sent));
@@ -318,8 +321,9 @@ impl WindowEstimator {
                 // What was told of for a whole window has shown nearly all of it.
                 let length = length.map(|length| if first { length } else { length.min(longest) });
                 let length = length.filter(|_| first || heard >= longest || length == Some(longest));
-                self.as_told = length.is_some_and(|length| whole && is_all(left, length) && round(length) != left);
-                self.known = if self.as_told { Some(left) } else { length.map(round) };
+                let as_told = length.filter(|length| whole && is_all(left, *length) && round(*length) != left);
+                self.as_told = as_told.map(|_| left);
+                self.known = self.as_told.or(length.map(round));
             }
             // No more can be left of a window than all of it.
             Some(known) if left > at_most(known) && !self.is_in_time(known, sent) => {

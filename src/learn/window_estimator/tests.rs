@@ -201,3 +201,36 @@ fn a_refusal_that_two_seconds_do_not_explain_is_explained_by_the_three_that_are_
     estimator.contradicted();
     assert_eq!(estimator.known(), secs(3));
 }
+
+/// A window of two seconds, then one of three, again and again: two have lasted longer, and not one after the other.
+#[test]
+fn a_window_that_lasts_longer_each_second_time_is_not_longer() {
+    let (mut estimator, mut ledger) = (WindowEstimator::default(), SentLog::default());
+    let (mut at, mut begun) = (0.0, 0.0);
+    for length in [2.0, 1.6, 2.0, 2.7, 1.6, 2.7, 1.6, 2.7, 1.6] {
+        while at < begun + length {
+            ledger.sent(s(at));
+            let used = ((at - begun) * 10.0).round() + 1.0;
+            if used == 1.0 && at > 0.0 {
+                estimator.restarted(100.0, used, secs(2), s(at), s(at + 0.01), &ledger);
+            }
+            let reset = if begun == 0.0 { 2.0 } else { 3.0 };
+            estimator.hear(&told(used, reset), s(at), s(at + 0.01), &ledger);
+            at += 0.1;
+        }
+        begun += length;
+        at = begun;
+    }
+    assert_eq!(estimator.known(), secs(2));
+}
+
+/// Three seconds were told and taken for that; then the answers say sixty, and later fractions of seconds. Those do not make
+/// a minute of it.
+#[test]
+fn what_was_told_once_does_not_change_what_was_learned_since() {
+    let (mut estimator, ledger) = (WindowEstimator::default(), sent([0.0; 3]));
+    assert_eq!(estimator.hear(&told(1.0, 3.0), s(0.0), s(0.01), &ledger), secs(3));
+    let said = Bucket { window: Some(Duration::from_secs(42)), ..told(1.0, 42.0) };
+    assert_eq!(estimator.hear(&said, s(0.0), s(0.01), &ledger), secs(42));
+    assert_eq!(estimator.hear(&told(2.0, 40.9), s(0.0), s(0.01), &ledger), secs(42));
+}
