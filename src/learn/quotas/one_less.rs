@@ -15,8 +15,10 @@ pub(super) struct OneLess {
     /// How often two were used and not less, and when that was said last.
     twos: u32,
     last: Option<Instant>,
-    /// How often more was refused than was said to be left: each time it takes twice as long to be believed again.
+    /// How often more was refused than was said to be left: each time it takes twice as long to be believed again. And how
+    /// many were served since the last time.
     in_vain: u32,
+    served: u32,
     /// Nothing is left, as was said last.
     empty: bool,
 }
@@ -25,6 +27,8 @@ pub(super) struct OneLess {
 const TWOS: u32 = 3;
 const APART: Duration = Duration::from_secs(1);
 const MOST_IN_VAIN: u32 = 10;
+/// One of so many that is refused is not worth a doubt.
+const SELDOM: u32 = 200;
 
 // === impl OneLess ===
 
@@ -33,8 +37,10 @@ impl OneLess {
     pub(super) fn corrected<'a>(&mut self, bucket: Cow<'a, Bucket>, refused: bool, now: Instant) -> Cow<'a, Bucket> {
         let (Some(limit), Some(left), true) = (bucket.limit, bucket.remaining, bucket.requests) else { return bucket };
         if refused {
-            if self.holds() {
-                (self.twos, self.in_vain) = (0, (self.in_vain + 1).min(MOST_IN_VAIN));
+            // With some left, or before that one was used, it was refused by something else.
+            if self.holds() && self.empty && left < 1.0 {
+                let in_vain = if self.served < SELDOM { (self.in_vain + 1).min(MOST_IN_VAIN) } else { 0 };
+                (self.twos, self.in_vain, self.served) = (0, in_vain, 0);
             }
             return bucket;
         }
@@ -44,6 +50,7 @@ impl OneLess {
         if !self.holds() || empty && self.empty {
             return bucket;
         }
+        self.served = self.served.saturating_add(1);
         Cow::Owned(Bucket { remaining: Some(left + 1.0), ..bucket.into_owned() })
     }
 
@@ -99,8 +106,30 @@ mod tests {
         let (mut one_less, mut second) = (OneLess::default(), 0);
         let said = [8.0; 3].map(|said| left(&mut one_less, &mut second, said, false));
         assert_eq!(said, [8.0, 8.0, 9.0]);
+        assert_eq!(left(&mut one_less, &mut second, 0.0, false), 1.0);
         assert_eq!(left(&mut one_less, &mut second, 0.0, true), 0.0);
         let said = [8.0; 6].map(|said| left(&mut one_less, &mut second, said, false));
         assert_eq!(said, [8.0, 8.0, 8.0, 8.0, 8.0, 9.0], "twice as many are needed");
+    }
+
+    #[test]
+    fn what_another_limit_refuses_says_nothing_of_it() {
+        let (mut one_less, mut second) = (OneLess::default(), 0);
+        [8.0; 3].map(|said| left(&mut one_less, &mut second, said, false));
+        assert_eq!(left(&mut one_less, &mut second, 8.0, true), 8.0);
+        assert_eq!(left(&mut one_less, &mut second, 7.0, false), 8.0);
+    }
+
+    /// One in a thousand is refused for whatever reason: for hours that would have made it longer each time until it is
+    /// believed again.
+    #[test]
+    fn a_refusal_now_and_then_is_forgotten() {
+        let (mut one_less, mut second) = (OneLess::default(), 0);
+        for _ in 0..20 {
+            (0..100).for_each(|_| drop(WINDOW.map(|said| left(&mut one_less, &mut second, said, false))));
+            left(&mut one_less, &mut second, 0.0, true);
+        }
+        let said = [8.0; 3].map(|said| left(&mut one_less, &mut second, said, false));
+        assert_eq!(said, [8.0, 8.0, 9.0]);
     }
 }
