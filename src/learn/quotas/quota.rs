@@ -238,7 +238,7 @@ impl Quota {
             self.ledger.add(answer.sent);
         }
         self.said.answers = self.said.answers.saturating_add(1);
-        let (bucket, turned) = self.unit.in_seconds(bucket, now);
+        let (bucket, turned) = self.unit.in_seconds(bucket, answer.sent, now);
         // Of a window that a fleet has begun others may have used one.
         let bucket = if part < 1.0 { bucket } else { self.one_less.corrected(bucket, refused, now) };
         if turned {
