@@ -18,11 +18,11 @@ pub use self::{
     member::{Member, Mode, ReplyOutcome},
     pauses::{AskedPause, RunningPauses, SharedPauses},
     peak::Peak,
-    portion::Portion,
+    portion::{Portion, ReportedLimits},
     share::Share,
     stock::{ShareNeed, Stock},
     words::{
-        CallAge, Division, Entry, Epoch, Extent, MemberId, Micros, Pause, PauseCause, PoolGrant, Reply, Sync, Terms,
-        WakeUp, micros, stretched,
+        CallAge, Division, Entry, Epoch, Extent, LONGEST_WORD, MemberId, Micros, Pause, PauseCause, PoolGrant, Reply,
+        Sync, Terms, WakeUp, micros, stretched,
     },
 };

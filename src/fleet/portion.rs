@@ -11,6 +11,15 @@ use super::{
 };
 use crate::clock::Instant;
 
+/// What an API reports of one lane's limits.
+#[derive(Debug)]
+pub struct ReportedLimits {
+    /// How many requests a second it allows, if that is known.
+    pub rate: Option<f64>,
+    /// What this member has found out of it.
+    pub word: Box<str>,
+}
+
 /// A member's part of what an API allows one lane.
 #[derive(Clone, Debug)]
 pub struct Portion {
@@ -166,9 +175,15 @@ impl Portion {
         *self.pool == *pool
     }
 
-    /// What the next call says of the lane called `name`, whose API allows `rate` requests a second as it reports, while some
-    /// wait or not.
-    pub fn speak(&mut self, now: Instant, name: &str, rate: Option<f64>, waits: bool, reports: bool) -> Vec<Entry> {
+    /// What the next call says of the lane called `name`, whose API `reported` this, or nothing, while some wait or not.
+    pub fn speak(
+        &mut self,
+        now: Instant,
+        name: &str,
+        reported: Option<ReportedLimits>,
+        waits: bool,
+        reports: bool,
+    ) -> Vec<Entry> {
         self.grow(now);
         self.calls = false;
         if self.state == Stage::Asking {
@@ -183,11 +198,11 @@ impl Portion {
         }
         let uses = self.state != Stage::Idle && (waits || now.since(self.used.at) <= IDLE);
         let mut said = None;
-        match rate.filter(|_| uses) {
-            Some(rate) if now >= self.refresh_at || reports => {
+        match reported.filter(|_| uses) {
+            Some(ReportedLimits { rate, word }) if now >= self.refresh_at || reports => {
                 self.ended.retain(|gone| *gone != self.pool);
                 let demand = self.demand(now, rate, waits);
-                said = Some(entry(&self.pool, demand, None));
+                said = Some(Entry { word, ..entry(&self.pool, demand, None) });
                 (self.state, self.refresh_at) = (Stage::Asking, refresh_from(now + Duration::from_nanos(1)));
             }
             Some(_) => {}
@@ -294,21 +309,21 @@ impl Portion {
 
     /// Everything, if it is held up; otherwise what it uses, and a little more. It is never so little that requests which come
     /// now would wait for long: the others have heard of them only [`HEARD`] later.
-    fn demand(&mut self, now: Instant, rate: f64, waits: bool) -> u32 {
+    fn demand(&mut self, now: Instant, rate: Option<f64>, waits: bool) -> u32 {
         let least = self.equal() * KEPT;
         let used = &mut self.used;
         let pressed = waits || used.waited > 0 && 2 * used.waited >= used.lately;
         (used.lately, used.waited) = (0, 0);
-        let (took, slots) = (now.since(used.since), SLOTS / rate);
-        let uses = SPARE * f64::from(used.left) / took.as_secs_f64().max(slots) / rate;
-        let enough = uses.max(used.before);
-        if took.as_secs_f64() >= slots.max(MEASURED.as_secs_f64()) {
-            (used.since, used.left, used.before) = (now, 0, uses);
+        let mut enough = used.before;
+        if let Some(rate) = rate {
+            let (took, slots) = (now.since(used.since), SLOTS / rate);
+            let uses = SPARE * f64::from(used.left) / took.as_secs_f64().max(slots) / rate;
+            enough = enough.max(uses);
+            if took.as_secs_f64() >= slots.max(MEASURED.as_secs_f64()) {
+                (used.since, used.left, used.before) = (now, 0, uses);
+            }
         }
-        if pressed {
-            return PARTS;
-        }
-        ((enough.clamp(least, 1.0) * f64::from(PARTS)) as u32).max(1)
+        if pressed { PARTS } else { ((enough.clamp(least, 1.0) * f64::from(PARTS)) as u32).max(1) }
     }
 }
 
@@ -327,8 +342,8 @@ impl Used {
 }
 
 fn entry(pool: &Arc<str>, demand: u32, ends: Option<Micros>) -> Entry {
-    let (pool, limit) = (pool.clone(), PARTS);
-    Entry { pool, limit, per: WINDOW, settle: 0, holds: 0, want: 0, cost: 0, need: 0, demand, ends }
+    let (pool, limit, word) = (pool.clone(), PARTS, Box::default());
+    Entry { pool, limit, per: WINDOW, settle: 0, holds: 0, want: 0, cost: 0, need: 0, demand, ends, word }
 }
 
 /// No limit's pool ends like this: those have numbers there, or names of units after them.

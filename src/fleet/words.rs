@@ -130,6 +130,8 @@ pub struct Entry {
     pub demand: u32,
     /// The member forgets this pool: what it holds is free after this time.
     pub ends: Option<Micros>,
+    /// What the others are to know of it, if this member knows anything: the last word of all is told.
+    pub word: Box<str>,
 }
 
 /// What the store says.
@@ -183,6 +185,8 @@ pub struct PoolGrant {
     pub limit: u32,
     /// What would be the share of each member in which requests wait.
     pub pace: f64,
+    /// What a member has said of it last.
+    pub word: Box<str>,
 }
 
 /// Somebody is to call soon. It wakes, and never grants.
@@ -226,10 +230,13 @@ impl PoolGrant {
     fn answers(&self, entry: &Entry) -> bool {
         let counts = |number: f64| (0.0..=f64::from(u32::MAX)).contains(&number);
         let most = if entry.ends.is_some() { 0 } else { entry.holds.saturating_add(entry.want) };
-        self.holds <= most && counts(self.target) && counts(self.pace) && (self.limit > 0 || entry.ends.is_some())
+        let sound = self.limit > 0 || entry.ends.is_some();
+        self.holds <= most && counts(self.target) && counts(self.pace) && sound && self.word.len() <= LONGEST_WORD
     }
 }
 
+/// No word is longer, in bytes.
+pub const LONGEST_WORD: usize = 1000;
 /// No pause is longer, whatever an API says: after a day it is looked at anew.
 pub(super) const LONGEST_PAUSE: Micros = 86_400_000_000;
 /// Scripts reckon in numbers that are exact up to here.

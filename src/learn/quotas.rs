@@ -1,5 +1,6 @@
 //! The budgets that an API reports, each with what is left of it and the limit that follows.
 
+mod fleet_windows;
 mod one_less;
 mod pauses;
 mod quota;
@@ -10,7 +11,10 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use self::quota::{Born, Quota};
+use self::{
+    fleet_windows::FleetWindow,
+    quota::{Born, Quota},
+};
 use super::{
     Grounds, Observation, Reason, RouteKey, allowance::Allowance, ledger::SentLog, scopes::Scopes,
     window_estimator::WindowEstimator,
@@ -33,6 +37,8 @@ pub(super) struct Quotas {
     newest: Seq,
     /// For each request that this process sends, so many more are sent by others of the fleet.
     others: f64,
+    /// The windows that others of the fleet have seen.
+    of_fleet: Vec<FleetWindow>,
 }
 
 /// What is left of one budget, for people to look at.
@@ -226,6 +232,9 @@ impl Quotas {
             let Some(index) = self.find(bucket, answer, under_way, budget) else { continue };
             let one = &mut self.budgets[index];
             told = told.and(Scope::only(one.id));
+            if let Some((window, returns)) = Self::of_fleet(&self.of_fleet, bucket) {
+                one.window_estimator.told_by_fleet(window, returns, bucket);
+            }
             let limit = one.hear(bucket, answer, refused, spend, budget);
             claims.renewed |= limit.is_some() && !one.refill.is_found();
             claims.limits.extend(limit.map(|limit| (limit, one.grounds(&limit))));

@@ -43,6 +43,8 @@ pub(super) struct WindowEstimator {
     rises: u8,
     /// When the last request left that was answered.
     latest: Instant,
+    /// What another member of the fleet has told of it last.
+    of_fleet: Option<(Duration, Return)>,
 }
 
 /// When a window began, and how long it was to last, as its answers said.
@@ -146,6 +148,29 @@ impl WindowEstimator {
             _ => self.measure(left, length, sent, whole && !bucket.coarse),
         }
         self.known
+    }
+
+    /// How long the window is and when it comes back, if that was seen here: from its beginning on, or from how a bucket
+    /// refills.
+    pub(super) fn seen_here(&self) -> Option<(Duration, Return)> {
+        self.known
+            .filter(|_| self.fresh || self.of_fleet.is_none() && self.refills())
+            .map(|known| (known, self.returns()))
+    }
+
+    /// Another member of the fleet has seen it: that is believed unless it was seen here, too. The next `bucket` will say more.
+    pub(super) fn told_by_fleet(&mut self, window: Duration, returns: Return, bucket: &Bucket) {
+        if self.seen_here().is_some() || self.of_fleet.replace((window, returns)) == Some((window, returns)) {
+            return;
+        }
+        (self.known, self.doubted) = (Some(window), bucket.window.is_some_and(|said| said != window));
+        (self.as_told, self.shorter, self.longer, self.kept) = (None, None, false, 0);
+        self.rises = if returns == Return::InParts { SLIDES } else { 0 };
+        if returns == Return::Refill {
+            (self.shape, self.seen) = (Shape::Bucket { odd: 0 }, true);
+        } else if self.refills() {
+            self.shape = Shape::Window;
+        }
     }
 
     /// How long the window is, as far as is known.

@@ -29,6 +29,8 @@ pub(super) struct TokenPool {
     pub(super) more: BTreeSet<(Micros, MemberId)>,
     /// When all members were last told that somebody wants what they have.
     pub(super) called: Option<Micros>,
+    /// What a member has said of it last.
+    pub(super) word: Box<str>,
 }
 
 /// What one member has to do with a pool.
@@ -67,12 +69,16 @@ impl TokenPool {
             hungry: BTreeSet::new(),
             more: BTreeSet::new(),
             called: None,
+            word: Box::default(),
         }
     }
 
     /// Takes up what a member says; a claim is believed.
     pub(super) fn hear(&mut self, member: MemberId, entry: &Entry, claims: bool) {
         self.limit = entry.limit;
+        if !entry.word.is_empty() {
+            self.word = entry.word.clone();
+        }
         let before = self.rows.get(&member).cloned();
         let held = before.as_ref().map_or(0, |row| row.holds);
         let holds = if claims {

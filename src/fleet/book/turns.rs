@@ -27,6 +27,7 @@ impl TokenPool {
             queued: row.hungry.is_some(),
             limit: self.limit(),
             pace: self.supply() as f64 / f64::from(self.waiting.max(1)),
+            word: self.word.clone(),
         }
     }
 

@@ -8,6 +8,10 @@ fn given(target: f64) -> PoolGrant {
     PoolGrant { target, limit: PARTS, ..PoolGrant::default() }
 }
 
+fn reported(rate: f64) -> Option<ReportedLimits> {
+    Some(ReportedLimits { rate: Some(rate), word: Box::default() })
+}
+
 /// One that has begun at a second, as one of two, of an API that allows 10 a second.
 fn begun() -> Portion {
     let mut portion = Portion::default();
@@ -18,13 +22,13 @@ fn begun() -> Portion {
 }
 
 fn demands(portion: &mut Portion, at: u64, waits: bool) -> Option<u32> {
-    let said = portion.speak(ms(at), "api", Some(10.0), waits, false);
+    let said = portion.speak(ms(at), "api", reported(10.0), waits, false);
     said.iter().find(|entry| entry.ends.is_none()).map(|entry| entry.demand)
 }
 
 /// The pools of the next call, each with whether it is given up.
 fn pools(portion: &mut Portion, at: u64, name: &str) -> Vec<(String, bool)> {
-    let said = portion.speak(ms(at), name, Some(10.0), false, false);
+    let said = portion.speak(ms(at), name, reported(10.0), false, false);
     said.iter().map(|entry| (entry.pool.replace(SUFFIX, ""), entry.ends.is_some())).collect()
 }
 
@@ -107,7 +111,7 @@ fn a_single_request_of_a_slow_limit_is_no_rate() {
     portion.count(5);
     portion.take(ms(1000), false, true);
     let mut demand = |at| {
-        let said = portion.speak(ms(at), "api", Some(1000.0 / 86_400.0), false, false);
+        let said = portion.speak(ms(at), "api", reported(1000.0 / 86_400.0), false, false);
         portion.heard(ms(at), &given(10_000.0));
         said.iter().find(|entry| entry.ends.is_none()).map(|entry| entry.demand)
     };
@@ -124,7 +128,7 @@ fn what_is_used_of_a_slow_limit_is_measured_over_ten_of_its_slots() {
     portion.count(2);
     for at in 0..9 {
         portion.take(ms(1000 + at * 5000), false, true);
-        let said = portion.speak(ms(1001 + at * 5000), "api", Some(0.5), false, false);
+        let said = portion.speak(ms(1001 + at * 5000), "api", reported(0.5), false, false);
         portion.heard(ms(1002 + at * 5000), &given(5000.0));
         assert!((5000..=6250).contains(&said[0].demand), "{} after {at}", said[0].demand);
     }
@@ -234,4 +238,16 @@ fn another_name_is_another_pool_and_a_lost_member_asks_anew() {
     portion.lost();
     assert!(portion.calls() && !portion.is_known());
     assert_eq!(pools(&mut portion, 1300, "other"), [pool("other", false)]);
+}
+
+/// One that joins the others does not know how long the window is: they are to leave it its part all the same, and tell it.
+#[test]
+fn what_is_not_known_yet_is_spoken_of_as_well() {
+    let says = |waits, word: &str| {
+        let (mut portion, reported) = (begun(), Some(ReportedLimits { rate: None, word: word.into() }));
+        let said = portion.speak(ms(1000), "api", reported, waits, false);
+        said.into_iter().map(|entry| (entry.demand, entry.word)).collect::<Vec<_>>()
+    };
+    assert_eq!(says(true, "a word"), [(PARTS, "a word".into())]);
+    assert_eq!(says(false, ""), [(PARTS / 2, "".into())], "an equal part");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{State, WaitingRequest, turn::LineKey, usage::unsaid};
 use crate::{
     clock::Instant,
-    fleet::{AskedPause, Entry, Lease, Pause, PoolGrant, Portion, SharedPauses},
+    fleet::{AskedPause, Entry, Lease, Pause, PoolGrant, Portion, ReportedLimits, SharedPauses},
     lane::order::Queue,
     limit::{Part, ShareReport, Source, Unit},
 };
@@ -75,11 +75,14 @@ impl<T> State<T> {
         let mut spoken = budget.speak(now, &names.pools, waits, reports);
         let waiting = u32::try_from(waits(Unit::REQUESTS).min(queue.len() as u64)).unwrap_or(u32::MAX);
         budget.speak_in_flight(now, &names.pools, waiting, reports, &mut spoken);
-        let rate = self.budget.reported_rate().filter(|_| self.is_unconfigured());
+        let reported = self
+            .is_reported()
+            .then(|| ReportedLimits { rate: self.budget.reported_rate(), word: self.learned.found_windows() });
+        let asked = self.learned.pauses(now);
         let Some(fleet) = &mut self.fleet else { return spoken };
-        spoken.entries.extend(fleet.portion().speak(now, &names.pauses, rate, !self.queue.is_empty(), reports));
+        spoken.entries.extend(fleet.portion().speak(now, &names.pauses, reported, !self.queue.is_empty(), reports));
         let next = spoken.next.min(fleet.portion.next_look(now));
-        let pauses = fleet.pauses.speak(now, &names.pauses, self.learned.pauses(now), reports);
+        let pauses = fleet.pauses.speak(now, &names.pauses, asked, reports);
         self.use_part();
         ShareReport { pauses, next, ..spoken }
     }
@@ -89,12 +92,17 @@ impl<T> State<T> {
         self.policy.limits.is_empty()
     }
 
+    /// Whether the API reports what of it is divided.
+    fn is_reported(&self) -> bool {
+        self.is_unconfigured() && (self.budget.reported_rate().is_some() || self.learned.is_counted())
+    }
+
     /// A request leaves, and has waited, or not.
     pub(super) fn share_taken(&mut self, now: Instant, waited: bool) {
         if self.fleet.is_none() || !self.is_unconfigured() {
             return;
         }
-        let reports = self.budget.reported_rate().is_some();
+        let reports = self.is_reported();
         self.fleet.iter_mut().for_each(|fleet| fleet.portion().take(now, waited, reports));
         self.use_part();
     }
@@ -104,7 +112,7 @@ impl<T> State<T> {
         if self.fleet.is_none() || !self.is_unconfigured() {
             return;
         }
-        let reports = self.budget.reported_rate().is_some();
+        let reports = self.is_reported();
         self.fleet.iter_mut().for_each(|fleet| fleet.portion().lack(now, refused, reports));
         self.use_part();
     }
@@ -130,8 +138,8 @@ impl<T> State<T> {
             self.budget.set_part(part);
             self.rechecks = true;
         }
-        // Of what has no limit that is known nobody says which part is whose: each goes by what is left.
-        self.learned.set_part(if self.budget.reported_rate().is_some() { part.own } else { 1.0 });
+        // Of what is not counted nobody says which part is whose: each goes by what is left.
+        self.learned.set_part(if self.is_reported() { part.own } else { 1.0 });
     }
 
     /// What the store gave.
@@ -139,7 +147,10 @@ impl<T> State<T> {
         let mut fleet = self.fleet.take();
         let given = given.inspect(|(entry, grant)| match &mut fleet {
             Some(fleet) if entry.ends.is_some() => fleet.portion.heard_end(&entry.pool),
-            Some(fleet) if fleet.portion.is_of(&entry.pool) => fleet.portion().heard(now, grant),
+            Some(fleet) if fleet.portion.is_of(&entry.pool) => {
+                fleet.portion().heard(now, grant);
+                self.learned.told_of_windows(&grant.word);
+            }
             _ => {}
         });
         self.budget.given(now, given);

@@ -127,6 +127,7 @@ impl Budget {
                     need,
                     demand,
                     ends: ends.then_some(0),
+                    word: Box::default(),
                 };
                 spoken.entries.push(entry);
             }

@@ -6,7 +6,7 @@
 --          10 nonce, 11 extent, 12 time or '', 13 run or '', 14 how it divides what is not lent, 15 the last change of pauses
 --          that it knows, 16 of how many replicas the server has to hear, or 'cluster' if it is to be part of one, 17 how many
 --          pauses it tells of; for each of these: name, time that is left, cause; then for each entry: pool, limit, per,
---          settle, holds, want, cost, need, demand, ends or ''
+--          settle, holds, want, cost, need, demand, ends or '', word
 -- Returns  a word, and what belongs to it. Times are microseconds. Members bring their own scripts: what another one does not
 --          know of it leaves in place.
 local UNKNOWN, ON_THE_WAY, GUARD, LATEST, SOME = 400000, 100000, 500000, 2000000, 8
@@ -204,11 +204,11 @@ end
 -- What may be said, and by whom.
 row = get('m:' .. member)
 local entries, new, unknown = {}, not known, false
-for at = 18 + 3 * tonumber(ARGV[17]), #ARGV, 10 do
+for at = 18 + 3 * tonumber(ARGV[17]), #ARGV, 11 do
   local entry = { pool = ARGV[at], limit = tonumber(ARGV[at + 1]), per = tonumber(ARGV[at + 2]),
     settle = tonumber(ARGV[at + 3]), holds = tonumber(ARGV[at + 4]), want = tonumber(ARGV[at + 5]),
     cost = tonumber(ARGV[at + 6]), need = tonumber(ARGV[at + 7]), demand = tonumber(ARGV[at + 8]),
-    ends = tonumber(ARGV[at + 9]) }
+    ends = tonumber(ARGV[at + 9]), word = ARGV[at + 10] }
   entries[#entries + 1] = entry
   if entry.holds > 0 then
     new = false
@@ -282,6 +282,7 @@ local function hear(entry, pool)
   -- Of an in-flight limit this is how long answers last: members may have other opinions.
   pool.per = math.max(pool.per, entry.per)
   pool.limit = entry.limit
+  if entry.word ~= '' then pool.word = entry.word end
   local before = get(row_of(member, entry.pool))
   local held = before and before.holds or 0
   local holds = claims and entry.holds or math.min(entry.holds, held)
@@ -450,7 +451,7 @@ local function serve(entry, pool, own)
   for _, demand in pairs(pool.demands) do wanted = wanted + demand[1] end
   return { own.holds, string.format('%.17g', target),
     (head or free(pool) < 0 or wanted > supply(pool)) and 1 or 0, free(pool) < 0 and 1 or 0, own.hungry and 1 or 0,
-    limit_of(pool), string.format('%.17g', supply(pool) / math.max(pool.waiting, 1)) }
+    limit_of(pool), string.format('%.17g', supply(pool) / math.max(pool.waiting, 1)), pool.word or '' }
 end
 
 local left = extent == 'leaving' and 1 or 0
@@ -471,7 +472,7 @@ for _, entry in ipairs(entries) do
     local held = drop_row(member, entry.pool, pool).holds
     withhold(pool, held, now + stretched(entry.ends) + GUARD)
     put(name, (pool.rows > 0 or #pool.withheld > 0) and pool or nil)
-    answer({ 0, 0, 0, 0, 0, 0, 0 })
+    answer({ 0, 0, 0, 0, 0, 0, 0, '' })
   else
     redis.call('SADD', line('member', member), entry.pool)
     answer(serve(entry, pool, own))

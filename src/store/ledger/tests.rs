@@ -88,6 +88,7 @@ impl Chatterer {
                 need: dice.below(u64::from(cost) * u64::from(*limit) / 8 + 1) as u32,
                 demand: dice.below(u64::from(*limit) + 1) as u32,
                 ends: ends.then(|| dice.below(5_000_000) as Micros),
+                word: ["", "", "60 s", "200\n1 h"][dice.below(4) as usize].into(),
             });
         }
         let pauses = (0..dice.below(16).saturating_sub(12)).map(|_| Pause {
@@ -165,7 +166,7 @@ async fn the_script_says_what_the_book_says() {
                     WakeUp::Pauses => ["pauses".into(), String::new()],
                 };
                 let told: Vec<String> = hints.iter().flat_map(told).collect();
-                assert_eq!(said[9 + 7 * given.len() + 3 * pauses.len()..], told, "seed {seed}, step {step}");
+                assert_eq!(said[9 + 8 * given.len() + 3 * pauses.len()..], told, "seed {seed}, step {step}");
                 paused += pauses.iter().filter(|pause| pause.left > 0).count();
                 ended += pauses.iter().filter(|pause| pause.left == 0).count();
             }
@@ -338,6 +339,7 @@ proptest! {
             need: 0,
             demand: 5,
             ends: None,
+            word: Box::default(),
         };
         let call = Sync { entries: vec![entry; entries], ..first_call() };
         if let Some(Reply::Done { given, pauses, .. }) = read(&said).filter(|reply| reply.answers(&call)) {

@@ -11,6 +11,7 @@
 mod clients;
 mod dice;
 mod fleet;
+mod joining;
 mod limiter;
 mod pauses;
 mod random;

@@ -230,5 +230,6 @@ fn entry(share: &Share, limit: u32, lease: &Lease, margin: &Margin, need: ShareN
         need,
         demand,
         ends: ends.then_some(0),
+        word: Box::default(),
     }
 }

@@ -125,6 +125,7 @@ impl Limit {
             need: 0,
             demand: 0,
             ends: None,
+            word: Box::default(),
         };
         Some((entry, free))
     }

@@ -4,7 +4,7 @@ use super::primary::Requirement;
 use crate::fleet::{Epoch, Extent, Micros, Pause, PauseCause, PoolGrant, Reply, Sync, micros};
 
 /// So many values are said of each pool in a reply, and of each pause in a call or a reply.
-const VALUES: usize = 7;
+const VALUES: usize = 8;
 const PAUSE_VALUES: usize = 3;
 
 /// What the script is told of a call; `server` is what the server has to be. `given` is what it is to believe instead of its
@@ -51,7 +51,7 @@ pub(super) fn arguments(call: &Sync, server: Requirement, given: Option<(Micros,
             entry.demand.into(),
         ];
         arguments.extend(numbers.map(|number| number.to_string()));
-        arguments.push(or_empty(entry.ends));
+        arguments.extend([or_empty(entry.ends), entry.word.to_string()]);
     }
     arguments
 }
@@ -103,7 +103,7 @@ fn pause(values: &[String]) -> Option<Pause> {
 }
 
 fn given(values: &[String]) -> Option<PoolGrant> {
-    let [holds, target, wanted, over, queued, limit, pace] = values else { return None };
+    let [holds, target, wanted, over, queued, limit, pace, word] = values else { return None };
     Some(PoolGrant {
         holds: holds.parse().ok()?,
         target: target.parse().ok()?,
@@ -112,5 +112,6 @@ fn given(values: &[String]) -> Option<PoolGrant> {
         queued: queued == "1",
         limit: limit.parse().ok()?,
         pace: pace.parse().ok()?,
+        word: word.as_str().into(),
     })
 }

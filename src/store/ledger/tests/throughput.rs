@@ -40,6 +40,7 @@ impl Presser {
             need: 0,
             demand: LIMIT,
             ends: None,
+            word: Box::default(),
         };
         let entries = if self.epoch.is_some() { (0..pools).map(entry).collect() } else { vec![] };
         let call = Sync {

@@ -55,6 +55,10 @@ struct Process {
     served: u64,
     /// What the API reports is divided, or each uses what it finds.
     divides: bool,
+    /// It is there from then on.
+    begins: Instant,
+    /// Its workers that wait for it to be there.
+    early: Vec<(usize, Turn)>,
 }
 
 struct Call {
@@ -70,6 +74,8 @@ const WAY: Duration = Duration::from_millis(1);
 const GAP: Duration = Duration::from_millis(2);
 const PATIENCE: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(500);
+/// A process has heard of the store before its first request comes.
+const JOINED: Duration = Duration::from_millis(100);
 
 // === impl Fleet ===
 
@@ -96,6 +102,8 @@ impl Fleet {
                 reports: false,
                 served: 0,
                 divides: true,
+                begins: now,
+                early: Vec::new(),
             }
         };
         let book = Book::declared_new("run", micros(now.since(Instant::START)), micros(LEASE), 1);
@@ -114,6 +122,12 @@ impl Fleet {
             process.divides = false;
             process.lease.count(now, 1, 0);
         }
+        self
+    }
+
+    /// The last member is there from then on.
+    pub(super) fn with_a_late_one(mut self, begins: Instant) -> Self {
+        self.members.last_mut().expect("there is one").begins = begins;
         self
     }
 
@@ -203,7 +217,12 @@ impl Client for Fleet {
             }
             light.asked = if worker == light.worker { now } else { light.asked };
         }
-        self.of(worker).andante.ask(now, worker, turn)
+        let process = self.of(worker);
+        if now < process.begins + JOINED {
+            process.early.push((worker, turn));
+            return false;
+        }
+        process.andante.ask(now, worker, turn)
     }
 
     fn serve(&mut self, now: Instant) -> (Vec<usize>, Instant) {
@@ -212,6 +231,18 @@ impl Client for Fleet {
         loop {
             next = Instant::FAR;
             for process in &mut self.members {
+                let begun = process.begins + JOINED;
+                if !process.early.is_empty() && begun > now {
+                    next = next.min(begun);
+                } else {
+                    let early = std::mem::take(&mut process.early);
+                    leaving.extend(
+                        early
+                            .iter()
+                            .filter(|(worker, turn)| process.andante.ask(now, *worker, *turn))
+                            .map(|(worker, _)| *worker),
+                    );
+                }
                 let (left, at) = process.andante.serve(now);
                 leaving.extend(left);
                 next = next.min(at);
@@ -262,6 +293,7 @@ impl Process {
             Some(Call { executed: false, sent, .. }) => *sent + WAY,
             Some(Call { reply: Some(_), sent, .. }) => *sent + WAY + WAY,
             Some(Call { sent, .. }) => *sent + PATIENCE,
+            None if self.next_beat < self.begins => self.begins,
             None => self.next_beat.min(self.next_look).max(self.not_before),
         }
     }
@@ -272,7 +304,7 @@ impl Process {
             self.next_look = now;
         }
         let due = self.reports || self.next_look.min(self.next_beat) <= now;
-        if self.under_way.is_some() || now < self.not_before || !due {
+        if self.under_way.is_some() || now < self.not_before.max(self.begins) || !due {
             return;
         }
         let (mut entries, mut pauses) = (Vec::<Entry>::new(), Vec::<Pause>::new());

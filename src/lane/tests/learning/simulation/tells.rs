@@ -5,6 +5,10 @@
 pub(super) enum Tells {
     Nothing,
     Truth,
+    /// The truth, to a thousandth of a second (discord, openai).
+    Exact,
+    /// The truth, as a time of day in whole seconds (gitlab, anthropic).
+    Date,
     /// Its reset is a second late.
     Late,
     /// The same, as a date with a fraction of a second.

@@ -56,6 +56,8 @@ impl Run<'_> {
         Some(match self.world.tells {
             Tells::Nothing => return None,
             Tells::Truth => truth,
+            Tells::Exact => Shown { reset: (look.reset * 1000.0).ceil() / 1000.0, ..truth },
+            Tells::Date => Shown { reset: (MORNING.as_secs_f64() + self.now + look.reset).ceil(), ..truth },
             Tells::Late => Shown { reset: look.reset + 1.0, ..truth },
             Tells::LateDate => Shown { reset: MORNING.as_secs_f64() + self.now + look.reset + 1.0, ..truth },
             Tells::FarLate(by) => Shown { reset: look.reset + by, ..truth },

@@ -1,0 +1,157 @@
+//! How long windows are, as the members of a fleet tell each other. One that comes when others have used much cannot tell for
+//! itself: it sees no window begin, and how much of what is used is its own means nothing yet.
+
+use std::{fmt::Write as _, str::FromStr, time::Duration};
+
+use super::{Quotas, quota::Quota};
+use crate::{
+    fleet::LONGEST_WORD,
+    hint::Bucket,
+    learn::{Learned, window_estimator::Return},
+};
+
+/// What a member has found of one budget of requests.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct FleetWindow {
+    /// What the API calls it.
+    name: Option<Box<str>>,
+    limit: f64,
+    window: Duration,
+    returns: Return,
+}
+
+/// No API has a window that is longer.
+const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+
+impl Quotas {
+    /// The windows that were seen here, a line each, for the others of a fleet.
+    pub(super) fn found_windows(&self) -> Box<str> {
+        let mut word = String::new();
+        for one in self.budgets.iter().filter(|one| one.is_counted()) {
+            let (Some(limit), Some((window, returns))) = (one.left.limit, one.window_estimator.seen_here()) else {
+                continue;
+            };
+            let name = one.left.name.as_deref();
+            let line = FleetWindow { name: name.map(Into::into), limit, window, returns }.line();
+            if name.is_none_or(|name| !name.is_empty() && !name.contains('\n'))
+                && word.len() + line.len() <= LONGEST_WORD
+            {
+                word += &line;
+            }
+        }
+        word.into()
+    }
+
+    /// Whether any budget of requests is told of by limit and reset.
+    pub(super) fn is_counted(&self) -> bool {
+        self.budgets.iter().any(|one| one.is_counted())
+    }
+
+    /// What of `windows` is about `bucket`.
+    pub(super) fn of_fleet(windows: &[FleetWindow], bucket: &Bucket) -> Option<(Duration, Return)> {
+        let found = windows.iter().find(|found| found.name == bucket.name && Some(found.limit) == bucket.limit)?;
+        Some((found.window, found.returns))
+    }
+}
+
+impl Quota {
+    /// Whether it counts requests, and says how many there are and when they come back.
+    fn is_counted(&self) -> bool {
+        let left = &self.left;
+        left.requests && left.limit.is_some() && left.reset.is_some() && self.is_believed()
+    }
+}
+
+impl Learned {
+    /// The windows that were seen here, for the others of a fleet.
+    pub fn found_windows(&self) -> Box<str> {
+        self.told.found_windows()
+    }
+
+    /// Whether the API tells of a limit of requests and of when it is reset.
+    pub fn is_counted(&self) -> bool {
+        self.told.is_counted()
+    }
+
+    /// Others of the fleet have seen these windows.
+    pub fn told_of_windows(&mut self, word: &str) {
+        // What a later version writes otherwise is passed over.
+        self.told.of_fleet = word.lines().filter_map(|line| line.parse().ok()).collect();
+    }
+}
+
+// === impl FleetWindow ===
+
+impl FleetWindow {
+    fn line(&self) -> String {
+        let returns = match self.returns {
+            Return::AtReset => "at-reset",
+            Return::InParts => "in-parts",
+            Return::Refill => "refill",
+        };
+        let mut line = format!("{} {} {returns}", self.limit, self.window.as_micros());
+        // Writing to a string never fails.
+        self.name.iter().for_each(|name| write!(line, " {name}").unwrap_or_default());
+        line.push('\n');
+        line
+    }
+}
+
+impl FromStr for FleetWindow {
+    type Err = ();
+
+    fn from_str(line: &str) -> Result<Self, ()> {
+        let mut words = line.splitn(4, ' ');
+        let mut next = || words.next().ok_or(());
+        let limit = next()?.parse().ok().filter(|limit: &f64| limit.is_finite() && *limit >= 1.0).ok_or(())?;
+        let window = Duration::from_micros(next()?.parse().map_err(|_| ())?);
+        let returns = match next()? {
+            "at-reset" => Return::AtReset,
+            "in-parts" => Return::InParts,
+            "refill" => Return::Refill,
+            _ => return Err(()),
+        };
+        let sound = !window.is_zero() && window <= LONGEST;
+        sound.then(|| Self { name: words.next().map(Into::into), limit, window, returns }).ok_or(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let window = |name: Option<&str>, returns| FleetWindow {
+            name: name.map(Into::into),
+            limit: 200.0,
+            window: Duration::from_millis(60_001),
+            returns,
+        };
+        for found in [
+            window(None, Return::AtReset),
+            window(Some("requests"), Return::InParts),
+            window(Some("per minute"), Return::Refill),
+        ] {
+            assert_eq!(found.line().trim_end().parse(), Ok(found));
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_passed_over() {
+        for line in [
+            "",
+            "200",
+            "200 60000000",
+            "200 60000000 later",
+            "0 60000000 refill",
+            "nan 1 refill",
+            "5 0 refill",
+            "5 -1 refill",
+            "5 99999999999999999999 refill",
+            "5 999999999999999 at-reset",
+        ] {
+            assert_eq!(line.parse::<FleetWindow>(), Err(()), "{line}");
+        }
+    }
+}
