@@ -1,6 +1,6 @@
 //! The fleet's side of a lane, where several andantes share its limits.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{State, WaitingRequest, turn::LineKey, usage::unsaid};
 use crate::{
@@ -18,6 +18,9 @@ pub(in crate::lane) struct SharedNames {
     /// Its pauses.
     pub(in crate::lane) pauses: Arc<str>,
 }
+
+/// A pause that is shorter may be meant for who was refused alone: whole seconds are the least that most APIs can say.
+const SHORT: Duration = Duration::from_secs(2);
 
 /// What a lane has in common with those of other andantes, beside what is configured.
 #[derive(Debug, Default)]
@@ -78,7 +81,7 @@ impl<T> State<T> {
         let reported = self
             .is_reported()
             .then(|| ReportedLimits { rate: self.budget.reported_rate(), word: self.learned.found_windows() });
-        let asked = self.learned.pauses(now);
+        let asked = self.told_pauses(now);
         let Some(fleet) = &mut self.fleet else { return spoken };
         spoken.entries.extend(fleet.portion().speak(now, &names.pauses, reported, !self.queue.is_empty(), reports));
         let next = spoken.next.min(fleet.portion.next_look(now));
@@ -188,9 +191,19 @@ impl<T> State<T> {
 
     /// An answer may have asked for a pause, which the others are told of at once.
     pub(super) fn share_pauses(&mut self, now: Instant) {
-        if let Some(SharedMemory { pauses, .. }) = self.fleet.as_deref_mut() {
-            pauses.asked(now, &self.learned.pauses(now));
+        if self.fleet.is_some() {
+            let asked = self.told_pauses(now);
+            self.fleet.iter_mut().for_each(|fleet| fleet.pauses.asked(now, &asked));
         }
+    }
+
+    /// The pauses that the others are told of. Where each goes for itself they are told of none that is short: it would end
+    /// at the same time for all, who would all send then.
+    fn told_pauses(&self, now: Instant) -> Vec<AskedPause> {
+        let least = if self.budget.is_undivided() { SHORT } else { Duration::ZERO };
+        let mut asked = self.learned.pauses(now);
+        asked.retain(|pause| pause.until >= now + least);
+        asked
     }
 
     /// An operator forgets what was learned: the pauses that others know of end as well.

@@ -56,6 +56,13 @@ impl Budget {
         reported.map_or(self.part.own, |spec| part_in(&spec, self.part))
     }
 
+    /// Whether others use what the API reports, and its rate is not divided.
+    pub fn is_undivided(&self) -> bool {
+        let Part { equal, .. } = self.part;
+        let mut reported = self.limits.iter().filter_map(|limit| limit.reported);
+        equal < 1.0 && reported.any(|spec| part_in(&spec, Part { own: equal, equal }) >= 1.0)
+    }
+
     /// How many requests a second the API allows all processes together, as it reports itself.
     pub fn reported_rate(&self) -> Option<f64> {
         let reported = self.limits.iter().filter_map(|limit| limit.reported);

@@ -138,6 +138,20 @@ fn three_that_share_use_what_an_api_reports_as_one_does() {
     }
 }
 
+/// A bucket with less than a request and a half for each is not divided, and each finds its own way. Were the others to wait for
+/// the second that one is asked for, all would send at once after it, and be refused again.
+#[test]
+fn who_is_refused_by_a_bucket_of_two_is_not_waited_for() {
+    let world = recorded_limiters::all().into_iter().find(|world| world.name == "gcra 10/s b2").unwrap();
+    let of = |seed| {
+        let outcome = world.run(&mut Fleet::new(&world, Instant::START, 3, true), seed);
+        [outcome.share, late(&outcome)]
+    };
+    let runs = [1, 2, 3, 4, 5, 6].map(of);
+    let [share, refused] = [0, 1].map(|column| quantile(runs.iter().map(|run| run[column]), 0.5));
+    assert!(share >= 0.5 && refused <= 10.0, "{share:.3} of what is allowed, {refused:.2}% refused");
+}
+
 /// A part of a bucket that is as small as a fleet is less than a request. Then each uses what it finds, as it does without parts,
 /// and of larger ones a part is used no worse than that.
 #[test]
