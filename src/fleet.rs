@@ -16,7 +16,7 @@ pub use self::{
     book::Book,
     lease::{Floor, Lease, StoreDown},
     member::{Member, Mode, ReplyOutcome},
-    pauses::{AskedPause, RunningPauses, SharedPauses},
+    pauses::{AskedPause, FORGOTTEN, RunningPauses, SharedPauses},
     peak::Peak,
     portion::{Portion, ReportedLimits},
     share::Share,

@@ -26,6 +26,8 @@ pub struct SharedPauses {
     under_way: Vec<KnownPause>,
     /// Pauses of these budgets an operator has ended here, and the store does not know yet.
     ended: Vec<Box<str>>,
+    /// An operator has had what was learned forgotten here, and the store does not know yet.
+    forgotten: bool,
     /// The store is to be called.
     calls: bool,
 }
@@ -52,6 +54,11 @@ struct RunningPause {
 /// A pause is told to others if it lasts for at least so long; one that no answer has asked for, for so long.
 const SHORTEST: Duration = Duration::from_millis(500);
 const SHORTEST_EMPTY: Duration = Duration::from_secs(2);
+/// What is told like a pause of this budget is that an operator has had what was learned forgotten. No budget is called like
+/// that, so members that do not know of it have nothing that pauses.
+pub const FORGOTTEN: &str = "\nforgotten";
+/// For so long members hear of it that could not call at once.
+const FORGETTING: Duration = Duration::from_secs(60);
 /// What makes a pause longer by less is not told: answers that come one after the other name the same end.
 const SAME: Duration = Duration::from_millis(100);
 
@@ -98,6 +105,11 @@ impl SharedPauses {
             pauses.push(Pause { name: called(&budget), left: 0, cause: PauseCause::RetryAfter });
             self.under_way.push(KnownPause { budget, until: Instant::START });
         }
+        if std::mem::take(&mut self.forgotten) {
+            let left = micros(FORGETTING);
+            pauses.push(Pause { name: called(FORGOTTEN), left, cause: PauseCause::RetryAfter });
+            self.under_way.push(KnownPause { budget: FORGOTTEN.into(), until: now + FORGETTING });
+        }
         for pause in asked {
             if self.is_news(now, &pause) {
                 let AskedPause { budget, until, cause } = pause;
@@ -111,7 +123,7 @@ impl SharedPauses {
     /// The store has heard what was said last.
     pub fn heard(&mut self) {
         for KnownPause { budget, until } in std::mem::take(&mut self.under_way) {
-            if until > Instant::START {
+            if until > Instant::START && *budget != *FORGOTTEN {
                 self.know(&budget, until);
             }
         }
@@ -119,13 +131,15 @@ impl SharedPauses {
 
     /// The store may not have heard what was said last.
     pub fn unheard(&mut self) {
+        self.forgotten |= self.under_way.iter().any(|pause| *pause.budget == *FORGOTTEN);
         let ended = self.under_way.drain(..).filter(|pause| pause.until == Instant::START);
         self.ended.extend(ended.map(|pause| pause.budget));
     }
 
     /// The store knows this process no more, and may know of nothing.
     pub fn lost(&mut self) {
-        self.calls |= !(self.known.is_empty() && self.under_way.is_empty() && self.ended.is_empty());
+        let is_empty = self.known.is_empty() && self.under_way.is_empty() && self.ended.is_empty();
+        self.calls |= !is_empty || self.forgotten;
         self.unheard();
         self.known.clear();
     }
@@ -143,11 +157,12 @@ impl SharedPauses {
         Some(self.known.swap_remove(at).until + SAME)
     }
 
-    /// An operator ends all pauses that the store knows of.
-    pub fn end(&mut self, now: Instant) {
-        let known = self.known.drain(..).chain(self.under_way.iter().cloned()).filter(|pause| pause.until > now);
+    /// An operator has what was learned forgotten: all pauses that the store knows of end, and the others forget as well.
+    pub fn forget(&mut self, now: Instant) {
+        let known = self.known.drain(..).chain(self.under_way.iter().cloned());
+        let known = known.filter(|pause| pause.until > now && *pause.budget != *FORGOTTEN);
         self.ended.extend(known.map(|pause| pause.budget));
-        self.calls |= !self.ended.is_empty();
+        (self.forgotten, self.calls) = (true, true);
     }
 
     fn is_news(&self, now: Instant, pause: &AskedPause) -> bool {
@@ -275,14 +290,15 @@ mod tests {
     }
 
     #[test]
-    fn what_an_operator_ends_is_said_until_the_store_has_heard_it() {
+    fn what_an_operator_has_forgotten_is_said_until_the_store_has_heard_it() {
         let mut pauses = SharedPauses::default();
         pauses.told(s(1), "core", s(31));
-        pauses.end(s(2));
+        pauses.forget(s(2));
         assert!(pauses.calls());
-        assert_eq!(said(&pauses.speak(s(2), "api", vec![], false)), [("api\ncore", 0)]);
+        let all = [("api\ncore", 0), ("api\n\nforgotten", 60)];
+        assert_eq!(said(&pauses.speak(s(2), "api", vec![], false)), all);
         pauses.unheard();
-        assert_eq!(said(&pauses.speak(s(3), "api", vec![], false)), [("api\ncore", 0)]);
+        assert_eq!(said(&pauses.speak(s(3), "api", vec![], false)), all);
         pauses.heard();
         assert_eq!(said(&pauses.speak(s(4), "api", vec![], false)), []);
     }

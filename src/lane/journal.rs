@@ -70,6 +70,7 @@ pub(super) fn sentence(change: &LearnedChange) -> String {
         LearnedChange::PausedByFleet(reason, wait) => {
             format!("paused for {}, by word of another andante: {}", SpokenDuration(*wait), why(*reason))
         }
+        LearnedChange::ForgottenByFleet => "what was learned was forgotten, by word of another andante".into(),
         LearnedChange::Opened => "going on after a pause".into(),
         LearnedChange::Route(wait) => {
             format!("paused requests of one kind for {}: refused although there is room", SpokenDuration(*wait))

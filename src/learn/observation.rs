@@ -67,6 +67,8 @@ pub enum LearnedChange {
     Closed(Reason, Duration),
     /// Nothing leaves, or nothing of some budgets: the API has told another member of the fleet.
     PausedByFleet(Reason, Duration),
+    /// What was learned is forgotten: an operator has said so to another member of the fleet.
+    ForgottenByFleet,
     /// The pause is over.
     Opened,
     /// A kind of requests has to pause.

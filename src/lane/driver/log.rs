@@ -31,6 +31,9 @@ pub(super) fn log_changes(lane: &Lane, changes: &Changes) {
                 let wait_s = wait.as_secs_f64();
                 info!(%host, %rule, reason = reason.as_str(), wait_s, "pausing as the API has asked another andante to");
             }
+            LearnedChange::ForgottenByFleet => {
+                info!(%host, %rule, "forgetting what was learned, as an operator has told another andante to");
+            }
             LearnedChange::Opened => info!(%host, %rule, "going on after a pause"),
             LearnedChange::Route(wait) => {
                 let wait_s = wait.as_secs_f64();

@@ -5,8 +5,9 @@ use std::{sync::Arc, time::Duration};
 use super::{State, WaitingRequest, turn::LineKey, usage::unsaid};
 use crate::{
     clock::Instant,
-    fleet::{AskedPause, Entry, Lease, Pause, PoolGrant, Portion, ReportedLimits, SharedPauses},
+    fleet::{AskedPause, Entry, FORGOTTEN, Lease, Pause, PoolGrant, Portion, ReportedLimits, SharedPauses},
     lane::order::Queue,
+    learn::LearnedChange,
     limit::{Part, ShareReport, Source, Unit},
 };
 
@@ -177,6 +178,9 @@ impl<T> State<T> {
     /// The store tells of this `pause` of `budget`, or of all if that has no name.
     pub(in crate::lane) fn told_of_pause(&mut self, now: Instant, budget: &str, pause: &Pause) {
         let Some(SharedMemory { pauses, .. }) = self.fleet.as_deref_mut() else { return };
+        if budget == FORGOTTEN {
+            return self.told_to_forget();
+        }
         let changes = if pause.left > 0 {
             let asked = AskedPause { budget: budget.into(), until: pause.until(now), cause: pause.cause };
             pauses.told(now, budget, asked.until);
@@ -206,9 +210,16 @@ impl<T> State<T> {
         asked
     }
 
-    /// An operator forgets what was learned: the pauses that others know of end as well.
-    pub(super) fn end_pauses(&mut self, now: Instant) {
-        self.fleet.iter_mut().for_each(|fleet| fleet.pauses.end(now));
+    /// An operator has what was learned forgotten at another member.
+    fn told_to_forget(&mut self) {
+        let changes = (!self.learned.is_blank()).then_some(LearnedChange::ForgottenByFleet);
+        self.forget();
+        self.note(changes.into_iter().collect());
+    }
+
+    /// An operator has what was learned forgotten here: the others forget it as well.
+    pub(super) fn share_forgetting(&mut self, now: Instant) {
+        self.fleet.iter_mut().for_each(|fleet| fleet.pauses.forget(now));
     }
 
     /// Everything that was held is the store's again.

@@ -58,8 +58,13 @@ impl<T> State<T> {
 
     /// Forgets what was learned from answers. What was sent stays known, and configured limits hold.
     pub(in crate::lane) fn forget_learned(&mut self, now: Instant) {
+        self.forget();
+        self.share_forgetting(now);
+    }
+
+    /// The same, and the others of a fleet are not told.
+    pub(super) fn forget(&mut self) {
         self.learned.forget(&self.policy, &mut self.budget);
-        self.end_pauses(now);
         self.usual.clear();
         self.in_flight.forget();
         self.sorted.forget();

@@ -141,6 +141,8 @@ fn a_pause_of_a_host_without_limits_is_shared_and_an_operator_ends_it_for_all() 
         assert!(answered.join().unwrap().since(refused) < 10 * SECOND);
     }
     assert!(members.iter().all(|member| gate(member).is_null()));
+    let told = "forgetting what was learned, as an operator has told another andante to";
+    crate::support::eventually("the other one forgets", || members[0].stderr().contains(told).then_some(()));
 }
 
 #[test]

@@ -145,11 +145,37 @@ async fn what_an_operator_forgets_at_one_member_is_over_at_all() {
     let waiting = waits(other.world.ask());
 
     one.world.lane.forget_learned();
-    assert_eq!(one.tells(), [("\napi.test".to_owned(), 0, PauseCause::RetryAfter)]);
+    let said = one.tells();
+    let [ended, forgotten] = &said[..] else { panic!("{said:?}") };
+    assert_eq!(*ended, ("\napi.test".to_owned(), 0, PauseCause::RetryAfter));
+    assert_eq!((&*forgotten.0, forgotten.1), ("\napi.test\n\nforgotten", 60));
     other.hears("\napi.test", 0, PauseCause::RetryAfter);
     drop(waiting.await.unwrap());
     assert!(other.world.elapsed() < s(1));
     assert_eq!(other.tells(), []);
+}
+
+/// What an API has reported as left is known to nobody any more, until it reports again.
+#[tokio::test(start_paused = true)]
+async fn what_an_operator_has_forgotten_at_one_member_is_forgotten_at_all() {
+    let reports = [("x-ratelimit-limit", "100"), ("x-ratelimit-remaining", "90"), ("x-ratelimit-reset", "60")];
+    let (mut one, mut other) = (SharedWorld::new(), SharedWorld::new());
+    for member in [&mut one, &mut other] {
+        member.world.call((200, &reports)).await;
+        assert_eq!(member.world.lane.snapshot().budgets.len(), 1);
+        member.tells();
+    }
+    one.world.lane.forget_learned();
+    for (name, left, cause) in one.tells() {
+        other.hears(&name, left as i64, cause);
+    }
+    for member in [&mut one, &mut other] {
+        assert_eq!(member.world.lane.snapshot().budgets.len(), 0);
+        assert_eq!(member.tells(), [], "once is enough");
+    }
+    // It is learned again, and stays.
+    other.world.call((200, &reports)).await;
+    assert_eq!(other.world.lane.snapshot().budgets.len(), 1);
 }
 
 /// Nothing is left at the one that the API has told so, and a refusal that came a moment later asks for the same.
