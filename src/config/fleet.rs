@@ -118,7 +118,7 @@ impl FromStr for StoreUrl {
         match layout {
             StoreLayout::Single if hosts.contains(',') => return Err(wrong::SEVERAL),
             StoreLayout::Sentinel if service.is_empty() => return Err(wrong::NO_NAME),
-            StoreLayout::Cluster if !tail.is_empty() => return Err(wrong::CLUSTER),
+            StoreLayout::Cluster if !(tail.is_empty() || tail.starts_with('?')) => return Err(wrong::CLUSTER),
             _ => {}
         }
         let hosts = match layout {
@@ -149,13 +149,19 @@ mod wrong {
                                    %3F for ?";
     pub(super) const DATABASE: &str = "write nothing behind the host but a slash and the number of a database, as in \
                                        \"redis://store.example:6379/1\"";
+    // `?password=` is what some clients read. Here it would go unread, and the server would ask for one.
+    pub(super) const OPTIONS: &str = "leave out what is behind the question mark: it is not read; a password is written \
+                                      before the host, as in \"redis://:PASSWORD@store.example:6379\", and in it %3F for ?";
 }
 
 impl StoreUrl {
     /// Whether this leads to a server at `host`.
     fn check(&self, host: &str) -> Result<(), &'static str> {
         let url = Url::parse(&self.server(host)).ok().filter(|url| url.host().is_some()).ok_or(wrong::HOST)?;
-        let plain = self.layout == StoreLayout::Single || url.query().is_none() && url.fragment().is_none();
+        if url.query().is_some() {
+            return Err(wrong::OPTIONS);
+        }
+        let plain = self.layout == StoreLayout::Single || url.fragment().is_none();
         let numbered = url.path().trim_matches('/').bytes().all(|byte| byte.is_ascii_digit());
         if plain && numbered { Ok(()) } else { Err(wrong::DATABASE) }
     }
@@ -169,14 +175,14 @@ fn with_port(host: &str, port: u16) -> String {
 
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Whatever may be secret: the user, the password, and options.
+        // Whatever may be secret: the user, the password, and what is behind a number sign.
         let (layout, slash) = match self.layout {
             StoreLayout::Single => ("", ""),
             StoreLayout::Sentinel => ("+sentinel", "/"),
             StoreLayout::Cluster => ("+cluster", ""),
         };
         let login = if self.login.is_empty() { "" } else { "…@" };
-        let shown = self.tail.split(['?', '#']).next().unwrap_or_default();
+        let shown = self.tail.split('#').next().unwrap_or_default();
         write!(f, "{}{layout}://{login}{}{slash}{}{shown}", self.scheme, self.hosts.join(","), self.service)
     }
 }
@@ -196,7 +202,6 @@ mod tests {
         for (written, shown) in [
             ("redis://:hunter2@store.example:6380/1", "redis://…@store.example:6380/1"),
             ("rediss://app:hunter2@store.example", "rediss://…@store.example"),
-            ("redis://127.0.0.1:6379?token=hunter2", "redis://127.0.0.1:6379"),
         ] {
             let url: StoreUrl = written.parse().unwrap();
             assert_eq!((url.to_string(), format!("{url:?}")), (shown.to_owned(), shown.to_owned()));
@@ -209,6 +214,9 @@ mod tests {
             ("redis://", wrong::HOST),
             ("redis://a:x", wrong::HOST),
             ("redis://a/secret", wrong::DATABASE),
+            ("redis://a?password=hunter2", wrong::OPTIONS),
+            ("rediss://a:6380/1?password=hunter2&protocol=resp3", wrong::OPTIONS),
+            ("redis://:hunter2?x@a", wrong::HOST),
         ] {
             assert_eq!(written.parse::<StoreUrl>(), Err(instead), "{written}");
         }
@@ -232,7 +240,10 @@ mod tests {
             ("redis+sentinel://a,,b/main", wrong::HOST),
             ("redis+sentinel://a/main/one", wrong::DATABASE),
             ("redis+sentinel://a:x/main", wrong::HOST),
-            ("redis+sentinel://a/main?token=hunter2", wrong::DATABASE),
+            ("redis+sentinel://a/main?password=hunter2", wrong::OPTIONS),
+            ("redis+cluster://a:1,b:2?password=hunter2", wrong::OPTIONS),
+            ("redis+cluster://a:1,b:2/?password=hunter2", wrong::OPTIONS),
+            ("redis+cluster://a:1,b:2/1?password=hunter2", wrong::CLUSTER),
             ("redis+cluster://a:1,b:2/1", wrong::CLUSTER),
             ("redis+cluster://", wrong::HOST),
             ("redis+cloud://a", wrong::LAYOUT),
