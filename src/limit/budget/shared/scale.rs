@@ -5,7 +5,7 @@ mod fleet;
 
 use std::time::Duration;
 
-use self::fleet::{Fleet, Shape};
+use self::fleet::{Fleet, Load, Shape};
 use crate::limit::settle;
 
 /// A shape that is written as `members=1000 lanes=10000 limit=2/s`, beginning with `shape`.
@@ -21,11 +21,12 @@ fn read(text: &str, mut shape: Shape) -> Shape {
                 shape.limit = value.replace('_', " ").parse().expect("a limit");
                 settle(std::slice::from_mut(&mut shape.limit));
             }
-            "costs" => {
-                let (least, most) = value.split_once('-').expect("least-most");
-                shape.costs = (least.parse().expect("a number"), most.parse().expect("a number"));
+            "costs" => shape.costs = range(value),
+            "takes" => shape.takes = Some(range(value)),
+            "load" => shape.load = Load::Part(value.parse().expect("a number")),
+            "workers" => {
+                shape.load = Load::Workers(value.split(':').map(|many| many.parse().expect("a number")).collect());
             }
-            "load" => shape.load = Some(value.parse().expect("a number")),
             "seconds" => shape.length = Duration::from_secs(number() as u64),
             "warm" => shape.warm = Duration::from_secs(number() as u64),
             "failover" => shape.replaced_at = Some(Duration::from_secs(number() as u64)),
@@ -33,6 +34,12 @@ fn read(text: &str, mut shape: Shape) -> Shape {
         }
     }
     shape
+}
+
+/// A least and a most, as `100-4000`.
+fn range(text: &str) -> (u32, u32) {
+    let (least, most) = text.split_once('-').expect("least-most");
+    (least.parse().expect("a number"), most.parse().expect("a number"))
 }
 
 /// `SCALE='members=1000 lanes=10000 each=20 limit=2/s seconds=60; members=…' cargo test --release --lib a_large_fleet -- --nocapture`
@@ -45,7 +52,8 @@ fn a_large_fleet_uses_its_limits_with_few_calls_and_exceeds_none() {
         each: 4,
         limit: "20/s".parse().unwrap(),
         costs: (1, 1),
-        load: None,
+        takes: None,
+        load: Load::Most,
         warm: Duration::from_secs(8),
         length: Duration::from_secs(20),
         replaced_at: None,
@@ -62,8 +70,17 @@ fn a_large_fleet_uses_its_limits_with_few_calls_and_exceeds_none() {
     let replaced = Fleet::new(Shape { replaced_at: Some(Duration::from_secs(12)), ..small.clone() }).run();
     assert!(replaced.used > 0.9, "{replaced}");
     // Half of what there is: whoever asks has its answer.
-    let light = Fleet::new(Shape { load: Some(0.5), ..small }).run();
+    let light = Fleet::new(Shape { load: Load::Part(0.5), ..small }).run();
     assert!(light.used > 0.45 && light.used < 0.55, "{light}");
+}
+
+/// Four members that use one limit; what comes of it counts from the first of these seconds to the second.
+fn four_members(limit: &str, load: Load, counts: [u64; 2]) -> Shape {
+    let mut limits = [limit.parse().unwrap()];
+    settle(&mut limits);
+    let ([limit], [warm, length]) = (limits, counts.map(Duration::from_secs));
+    let (costs, takes, replaced_at) = ((1, 1), None, None);
+    Shape { members: 4, lanes: 1, each: 1, limit, costs, takes, load, warm, length, replaced_at }
 }
 
 /// Each member has a limit spoken of every 1.25 s. What is beside that: of `1/2s` one token moves with each slot, which is two
@@ -78,19 +95,11 @@ fn while_traffic_is_steady_each_member_calls_once_a_second_and_everything_is_use
         ("1/2s", (1, 1), 20, 200, 1.05, 0.95),
         ("90000 tokens/min", (100, 4000), 120, 1200, 1.7, 0.97),
     ] {
-        let mut limits = [limit.parse().unwrap()];
-        settle(&mut limits);
-        let [limit] = limits;
-        let [warm, length] = [warm, seconds].map(Duration::from_secs);
-        let shape = Shape { members: 4, lanes: 1, each: 1, limit, costs, load: None, warm, length, replaced_at: None };
-        let outcome = Fleet::new(shape).run();
+        let outcome = Fleet::new(Shape { costs, ..four_members(limit, Load::Most, [warm, seconds]) }).run();
         assert!(outcome.calls <= calls && outcome.used >= used, "{limit}: {outcome}");
     }
     // A member with many limits speaks of all of them in one call.
-    let limit = "20/s".parse().unwrap();
-    let [warm, length] = [10, 30].map(Duration::from_secs);
-    let shape =
-        Shape { members: 10, lanes: 100, each: 20, limit, costs: (1, 1), load: None, warm, length, replaced_at: None };
+    let shape = Shape { members: 10, lanes: 100, each: 20, ..four_members("20/s", Load::Most, [10, 30]) };
     let outcome = Fleet::new(shape).run();
     assert!(outcome.calls <= 1.0 && outcome.least >= 0.98, "{outcome}");
 }

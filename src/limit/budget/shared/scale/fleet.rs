@@ -1,6 +1,7 @@
 //! Many members with many lanes each, one store that takes its time for each call, and the network between them.
 
 mod outcome;
+mod requests;
 mod talk;
 
 use std::{
@@ -30,13 +31,25 @@ pub(super) struct Shape {
     pub(super) limit: LimitSpec,
     /// The least and the most that a request takes.
     pub(super) costs: (u32, u32),
-    /// What is asked for, relative to all limits; more than there is if that is not said.
-    pub(super) load: Option<f64>,
+    /// The least and the most that the answer to it says that it took; what it costs without.
+    pub(super) takes: Option<(u32, u32)>,
+    pub(super) load: Load,
     /// What is not counted in the beginning, and how long it lasts in all.
     pub(super) warm: Duration,
     pub(super) length: Duration,
     /// When another store takes the place of the one there is.
     pub(super) replaced_at: Option<Duration>,
+}
+
+/// What is asked for, of each lane.
+#[derive(Clone)]
+pub(super) enum Load {
+    /// More than there is.
+    Most,
+    /// So much relative to all limits, at random times.
+    Part(f64),
+    /// What so many workers of each member ask for at each lane: each sends its next request when it has its answer.
+    Workers(Vec<u64>),
 }
 
 /// One lane at one member.
@@ -78,7 +91,8 @@ enum Event {
     Execute(usize, Box<Sync>),
     Reply(usize, u64, Box<Reply>),
     Arrive(usize, u32),
-    Answer(usize, usize, Charge, Micros),
+    /// To a request that was sent then; with what it took, if only the answer says that.
+    Answer(usize, usize, Charge, Micros, Option<u32>),
     Hint(usize, usize, Arc<str>, bool),
     Replaced,
 }
@@ -110,6 +124,8 @@ pub(super) struct Fleet {
     users: Vec<Vec<(usize, usize)>>,
     arrived: Vec<CountedWindow>,
     accepted: Vec<u64>,
+    /// What each member has sent.
+    sent: Vec<u64>,
     calls: u64,
     entries: u64,
     messages: u64,
@@ -134,6 +150,8 @@ const CROWD: u64 = 50;
 const LOST: Micros = 1000;
 const WAY: Micros = 3 * MS;
 const JITTER: Micros = 5 * MS;
+/// How long an answer takes for each unit, if it says how many they were.
+const UNIT: Micros = 2 * MS;
 /// A store that takes over answers after this, and decides so much later.
 const OUTAGE: Micros = 3 * S;
 const SPLIT: Micros = 3 * S;
@@ -177,6 +195,7 @@ impl Fleet {
             users: vec![Vec::new(); shape.lanes],
             arrived: vec![CountedWindow::default(); shape.lanes],
             accepted: vec![0; shape.lanes],
+            sent: vec![0; shape.members],
             calls: 0,
             entries: 0,
             messages: 0,
@@ -235,6 +254,7 @@ impl Fleet {
                 counts =
                     Some((self.accepted.clone(), self.calls, self.entries, self.worked, self.messages, self.bytes));
                 self.line = 0;
+                self.sent.fill(0);
             }
             self.now = self.now.max(at);
             let event = self.what.remove(&number).expect("it was put in with its number");
@@ -247,7 +267,9 @@ impl Fleet {
         let used = self.accepted.iter().zip(&accepted).map(|(after, before)| (after - before) as f64);
         let (all, least) = used.fold((0.0, f64::MAX), |(all, least), used| (all + used, f64::min(least, used)));
         let calls = (self.calls - calls) as f64;
+        let sent: u64 = self.sent.iter().sum();
         Outcome {
+            shares: self.sent.iter().map(|units| *units as f64 / sent.max(1) as f64).collect(),
             used: all / most / self.shape.lanes as f64,
             least: least / most,
             calls: calls / seconds / self.shape.members as f64,
@@ -277,10 +299,14 @@ impl Fleet {
             Event::Execute(at, call) => self.execute(at, &call),
             Event::Reply(at, seq, reply) => self.replied(at, seq, *reply),
             Event::Arrive(lane, cost) => self.arrive(lane, cost),
-            Event::Answer(at, own, charge, sent) => {
+            Event::Answer(at, own, charge, sent, took) => {
                 let lane = &mut self.processes[at].lanes[own];
                 lane.budget.answered(charge, self::local(at, sent), self::local(at, now));
                 lane.budget.observe(self::local(at, now), Duration::from_micros((now - sent).unsigned_abs()));
+                if let Some(took) = took {
+                    lane.budget.settle(charge, self.shape.limit.unit, took, self::local(at, now));
+                }
+                lane.waiting += u64::from(matches!(self.shape.load, Load::Workers(_)));
                 self.send(at, own);
             }
             Event::Hint(at, lane, pool, turn) => {
@@ -296,64 +322,6 @@ impl Fleet {
                 self.busy_until = now + OUTAGE;
             }
         }
-    }
-
-    fn request(&mut self, at: usize, own: usize) {
-        let shape = &self.shape;
-        let users = self.users[self.processes[at].lanes[own].lane].len();
-        match shape.load {
-            None => self.processes[at].lanes[own].waiting = CROWD,
-            Some(load) => {
-                let rate = f64::from(shape.limit.rate.count.get()) / micros(shape.limit.rate.per) as f64;
-                let mean = users as f64 / (rate * load);
-                self.processes[at].lanes[own].waiting += 1;
-                let next = self.now + self.exponential(mean);
-                self.at(next, Event::Request(at, own));
-            }
-        }
-        self.send(at, own);
-    }
-
-    /// What may leave leaves.
-    fn send(&mut self, at: usize, own: usize) {
-        let (now, local, crowded) = (self.now, local(at, self.now), self.shape.load.is_none());
-        let unit = self.shape.limit.unit;
-        let mut leave = Vec::new();
-        loop {
-            let next = self.cost();
-            let lane = &mut self.processes[at].lanes[own];
-            if lane.waiting == 0 || lane.budget.earliest(local, lane.cost, Scope::NONE) > local {
-                break;
-            }
-            let charge = lane.budget.take(local, local, lane.cost, Scope::NONE);
-            lane.budget.sent(charge, local);
-            lane.waiting -= u64::from(!crowded);
-            leave.push((charge, lane.cost.of(unit).map_or(0, Amount::get)));
-            lane.cost = next;
-        }
-        let lane = &mut self.processes[at].lanes[own];
-        let number = lane.lane;
-        if lane.waiting > 0 {
-            let slot = global(at, lane.budget.earliest(local, lane.cost, Scope::NONE)) + 1;
-            lane.wakes_at = slot.max(now + 1);
-            let wakes = lane.wakes_at;
-            self.at(wakes, Event::Slot(at, own));
-        }
-        if self.processes[at].lanes[own].budget.calls() {
-            self.look_at(at, own, now);
-        }
-        for (charge, cost) in leave {
-            let way = WAY + self.below(JITTER);
-            let back = WAY + self.below(5 * MS);
-            self.at(now + way, Event::Arrive(number, cost));
-            self.at(now + way + back, Event::Answer(at, own, charge, now));
-        }
-    }
-
-    fn cost(&mut self) -> Cost {
-        let (least, most) = self.shape.costs;
-        let cost = if least < most { least + self.below(Micros::from(most - least + 1)) as u32 } else { most };
-        Cost::MIN.with(self.shape.limit.unit, cost)
     }
 
     fn arrive(&mut self, lane: usize, cost: u32) {

@@ -10,6 +10,8 @@ pub(in super::super) struct Outcome {
     pub(in super::super) used: f64,
     /// The same of the lane that used the least.
     pub(in super::super) least: f64,
+    /// The part of each member in what was used.
+    pub(in super::super) shares: Vec<f64>,
     /// Calls of each member in a second, and pools in each of them.
     pub(in super::super) calls: f64,
     pub(in super::super) entries: f64,
@@ -41,6 +43,11 @@ impl fmt::Display for Outcome {
             self.line as f64 / 1e3,
             self.messages,
             self.bytes / 1e3
-        )
+        )?;
+        if self.shares.len() > 20 {
+            return Ok(());
+        }
+        write!(f, "; shares")?;
+        self.shares.iter().try_for_each(|share| write!(f, " {share:.3}"))
     }
 }

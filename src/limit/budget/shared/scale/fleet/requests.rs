@@ -1,0 +1,73 @@
+//! What workers ask for, and what of that leaves.
+
+use super::*;
+
+impl Fleet {
+    pub(super) fn request(&mut self, at: usize, own: usize) {
+        let shape = &self.shape;
+        let users = self.users[self.processes[at].lanes[own].lane].len();
+        match &shape.load {
+            Load::Most => self.processes[at].lanes[own].waiting = CROWD,
+            Load::Workers(workers) => self.processes[at].lanes[own].waiting = workers[at % workers.len()],
+            Load::Part(load) => {
+                let rate = f64::from(shape.limit.rate.count.get()) / micros(shape.limit.rate.per) as f64;
+                let mean = users as f64 / (rate * load);
+                self.processes[at].lanes[own].waiting += 1;
+                let next = self.now + self.exponential(mean);
+                self.at(next, Event::Request(at, own));
+            }
+        }
+        self.send(at, own);
+    }
+
+    /// What may leave leaves.
+    pub(super) fn send(&mut self, at: usize, own: usize) {
+        let (now, local, crowded) = (self.now, local(at, self.now), matches!(self.shape.load, Load::Most));
+        let unit = self.shape.limit.unit;
+        let mut leave = Vec::new();
+        loop {
+            let next = self.cost();
+            let lane = &mut self.processes[at].lanes[own];
+            if lane.waiting == 0 || lane.budget.earliest(local, lane.cost, Scope::NONE) > local {
+                break;
+            }
+            let charge = lane.budget.take(local, local, lane.cost, Scope::NONE);
+            lane.budget.sent(charge, local);
+            lane.waiting -= u64::from(!crowded);
+            leave.push((charge, lane.cost.of(unit).map_or(0, Amount::get)));
+            lane.cost = next;
+        }
+        let lane = &mut self.processes[at].lanes[own];
+        let number = lane.lane;
+        if lane.waiting > 0 {
+            let slot = global(at, lane.budget.earliest(local, lane.cost, Scope::NONE)) + 1;
+            lane.wakes_at = slot.max(now + 1);
+            let wakes = lane.wakes_at;
+            self.at(wakes, Event::Slot(at, own));
+        }
+        if self.processes[at].lanes[own].budget.calls() {
+            self.look_at(at, own, now);
+        }
+        for (charge, cost) in leave {
+            self.sent[at] += u64::from(cost);
+            let way = WAY + self.below(JITTER);
+            let back = WAY + self.below(5 * MS);
+            let Some((least, most)) = self.shape.takes else {
+                self.at(now + way, Event::Arrive(number, cost));
+                self.at(now + way + back, Event::Answer(at, own, charge, now, None));
+                continue;
+            };
+            // The API counts what the request took when its answer is there.
+            let took = least + self.below(Micros::from(most - least + 1)) as u32;
+            let answered = now + way + UNIT * Micros::from(took);
+            self.at(answered, Event::Arrive(number, took));
+            self.at(answered + back, Event::Answer(at, own, charge, now, Some(took)));
+        }
+    }
+
+    fn cost(&mut self) -> Cost {
+        let (least, most) = self.shape.costs;
+        let cost = if least < most { least + self.below(Micros::from(most - least + 1)) as u32 } else { most };
+        Cost::MIN.with(self.shape.limit.unit, cost)
+    }
+}
