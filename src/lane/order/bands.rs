@@ -49,10 +49,18 @@ impl Bands {
 
     /// The urgency whose turn it is.
     pub(super) fn next(&self) -> Option<Urgency> {
-        let most = (self.waiting != 0).then(|| self.waiting.trailing_zeros() as u8)?;
+        let most = (!self.is_empty()).then(|| self.waiting.trailing_zeros() as u8)?;
+        if self.waiting >> most == 1 {
+            return Urgency::new(most);
+        }
         let lower = (most + 1..Urgency::COUNT as u8).filter(|band| self.has(*band));
         let due = lower.map(|band| (self.due[usize::from(band)], band)).filter(|(due, _)| *due <= self.served).min();
         Urgency::new(due.map_or(most, |(_, band)| band))
+    }
+
+    /// Whether none wait.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting == 0
     }
 
     /// The share of a lower urgency that waits.

@@ -7,6 +7,11 @@
 //!
 //! I. Stoica, H. Abdel-Wahab, "Earliest Eligible Virtual Deadline First", Old Dominion University TR-95-22, 1995.
 
+mod share;
+
+use smallvec::SmallVec;
+
+pub(super) use self::share::Share;
 use super::{claim::Weight, slab::Slab, sorted_set::SortedSet};
 
 /// What has members has them by their numbers.
@@ -14,12 +19,15 @@ pub(super) trait Members {
     fn member(&mut self, id: u32) -> &mut FairMember;
 }
 
+/// The numbers of members that may be forgotten.
+pub(super) type Forgotten = SmallVec<[u32; 8]>;
+
 /// A client among clients, or a flow among the flows of its client.
 #[derive(Debug)]
 pub(super) struct FairMember {
     start: u128,
-    /// By what it is sorted where it is listed.
-    tag: u128,
+    /// By how much later than its start it is sorted where it is listed.
+    offset: u64,
     weight: Weight,
     listed: Listed,
     active: bool,
@@ -37,37 +45,48 @@ enum Listed {
 /// Shares what it is told of among its members.
 #[derive(Debug)]
 pub(super) struct Fair {
-    /// How many turns a member is owed at most that comes back from another place.
-    credit: u8,
-    owed: SortedSet<(u128, u32)>,
-    ahead: SortedSet<(u128, u32)>,
-    /// The sum of the weights of active members.
-    weights: u64,
-    /// The sum of their starts, by weight.
+    owed: SortedSet<Tag>,
+    ahead: SortedSet<Tag>,
+    /// The sum of the starts of active members, by weight; the virtual time while none is active.
     starts: u128,
-    /// The virtual time while none is active.
-    rest: u128,
+    /// The sum of their weights.
+    weights: u64,
     /// The largest cost so far: the length of a turn.
     largest: u64,
     active: u32,
+    /// How many turns a member is owed at most that comes back from another place.
+    credit: u8,
 }
 
-/// What a unit of cost is in virtual time: a weight of 65,535 still leaves digits of it. 128 bits, because a few hundred
-/// requests of the largest cost use up 64.
-const UNIT: u128 = 1 << 24;
+/// A virtual time and the number of a member: sorts by the one, then by the other. In 16 bytes, as what is listed is looked at
+/// more often than anything else; 96 bits of time are a million million requests of the largest cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Tag {
+    upper: u64,
+    lower: u64,
+}
+
+/// What a unit of cost is in virtual time: a weight of 65,535 still leaves digits of it. Starts have 128 bits, because a few
+/// hundred requests of the largest cost use up 64.
+const UNIT: u64 = 1 << 24;
 
 /// A member that has left is remembered for so many times what it may be owed when it comes back.
-const REMEMBERED: u128 = 4;
+const REMEMBERED: u64 = 4;
 
 // === impl FairMember ===
 
 impl FairMember {
+    fn new(start: u128, weight: Weight) -> Self {
+        Self { start, offset: 0, weight, listed: Listed::No, active: false }
+    }
+
     pub(super) fn is_active(&self) -> bool {
         self.active
     }
 
-    fn virtual_time(&self, cost: u64) -> u128 {
-        divide(u128::from(cost) * UNIT, self.weight.get())
+    /// What so much is of its virtual time. Costs have 32 bits.
+    fn virtual_time(&self, cost: u64) -> u64 {
+        cost * UNIT / self.weight.get()
     }
 }
 
@@ -77,7 +96,7 @@ impl Fair {
     /// Nothing is shared yet.
     pub(super) fn new(credit: u8) -> Self {
         let (owed, ahead) = Default::default();
-        Self { credit, owed, ahead, weights: 0, starts: 0, rest: 0, largest: 0, active: 0 }
+        Self { owed, ahead, starts: 0, weights: 0, largest: 0, active: 0, credit }
     }
 
     /// Whether no member has anything to send.
@@ -87,7 +106,7 @@ impl Fair {
 
     /// A member that has had its due so far.
     pub(super) fn newcomer(&self, weight: Weight) -> FairMember {
-        FairMember { start: self.virtual_time(), tag: 0, weight, listed: Listed::No, active: false }
+        FairMember::new(self.virtual_time(), weight)
     }
 
     /// The member has something to send from now on. It keeps no credit from the time before, except for some turns if
@@ -97,7 +116,7 @@ impl Fair {
         let now = self.virtual_time();
         let credit = if moved && member.listed != Listed::No { self.credit(member) } else { 0 };
         self.unlist(id, member);
-        member.start = member.start.max(now.saturating_sub(credit));
+        member.start = member.start.max(now.saturating_sub(credit.into()));
         member.active = true;
         self.active += 1;
         self.add(member);
@@ -111,11 +130,8 @@ impl Fair {
         self.subtract(member);
         member.active = false;
         self.active -= 1;
-        if self.active == 0 {
-            self.rest = now;
-        }
         // By the time of all, itself included: without one that is owed something, it has gone on.
-        let forgotten = member.start + REMEMBERED * self.credit(member) <= now;
+        let forgotten = member.start + u128::from(REMEMBERED * self.credit(member)) <= now;
         if !forgotten {
             self.list(id, member);
         }
@@ -125,7 +141,7 @@ impl Fair {
     /// The member has received `cost`.
     pub(super) fn charge(&mut self, id: u32, member: &mut FairMember, cost: u64) {
         self.expect(cost);
-        self.change(id, member, |member| member.start += member.virtual_time(cost));
+        self.change(id, member, |member| member.start += u128::from(member.virtual_time(cost)));
     }
 
     /// The member's weight is another one from now on.
@@ -141,19 +157,19 @@ impl Fair {
     }
 
     /// Whose turn it is. Members that may be forgotten go to `forgotten`.
-    pub(super) fn next(&mut self, members: &mut impl Members, forgotten: &mut Vec<u32>) -> Option<u32> {
+    pub(super) fn next(&mut self, members: &mut impl Members, forgotten: &mut Forgotten) -> Option<u32> {
         if self.active == 0 {
             return None;
         }
         loop {
-            while let Some(&(tag, id)) = self.ahead.first()
-                && self.is_owed(tag)
+            while let Some((at, id)) = self.ahead.first().map(Tag::parts)
+                && self.is_owed(at)
             {
                 let member = members.member(id);
                 self.unlist(id, member);
                 if member.active { self.list(id, member) } else { forgotten.push(id) }
             }
-            let &(_, id) = self.owed.first().expect("the least start is not after the mean of all");
+            let (_, id) = self.owed.first().map(Tag::parts).expect("the least start is not after the mean of all");
             let member = members.member(id);
             if self.is_owed(member.start) {
                 return Some(id);
@@ -165,16 +181,16 @@ impl Fair {
 
     /// All members that are known.
     pub(super) fn members(&self) -> impl Iterator<Item = u32> {
-        self.owed.iter().chain(self.ahead.iter()).map(|(_, id)| *id)
+        self.owed.iter().chain(self.ahead.iter()).map(|tag| tag.parts().1)
     }
 
     /// What a member may be owed that comes back.
-    fn credit(&self, member: &FairMember) -> u128 {
-        u128::from(self.credit) * member.virtual_time(self.largest)
+    fn credit(&self, member: &FairMember) -> u64 {
+        u64::from(self.credit) * member.virtual_time(self.largest)
     }
 
     fn virtual_time(&self) -> u128 {
-        if self.weights == 0 { self.rest } else { divide(self.starts, self.weights) }
+        if self.weights == 0 { self.starts } else { divide(self.starts, self.weights) }
     }
 
     fn is_owed(&self, start: u128) -> bool {
@@ -194,13 +210,18 @@ impl Fair {
     }
 
     fn add(&mut self, member: &FairMember) {
+        let start = u128::from(member.weight.get()) * member.start;
+        self.starts = if self.weights == 0 { start } else { self.starts + start };
         self.weights += member.weight.get();
-        self.starts += u128::from(member.weight.get()) * member.start;
     }
 
     fn subtract(&mut self, member: &FairMember) {
         self.weights -= member.weight.get();
-        self.starts -= u128::from(member.weight.get()) * member.start;
+        // The virtual time of one alone is its start.
+        self.starts = match self.weights {
+            0 => member.start,
+            _ => self.starts - u128::from(member.weight.get()) * member.start,
+        };
     }
 
     fn relist(&mut self, id: u32, member: &mut FairMember) {
@@ -209,26 +230,41 @@ impl Fair {
     }
 
     fn list(&mut self, id: u32, member: &mut FairMember) {
-        let end = member.start + member.virtual_time(self.largest);
-        if member.active && self.is_owed(member.start) {
-            (member.listed, member.tag) = (Listed::Owed, end);
-            self.owed.insert((end, id));
+        let set = if member.active && self.is_owed(member.start) {
+            (member.listed, member.offset) = (Listed::Owed, member.virtual_time(self.largest));
+            &mut self.owed
         } else {
             // One that is not active is remembered for longer: it may come back for the turns that it has missed.
             let credit = if member.active { 0 } else { REMEMBERED * self.credit(member) };
-            (member.listed, member.tag) = (Listed::Ahead, member.start + credit);
-            self.ahead.insert((member.tag, id));
-        }
+            (member.listed, member.offset) = (Listed::Ahead, credit);
+            &mut self.ahead
+        };
+        set.insert(Tag::of(id, member));
     }
 
     fn unlist(&mut self, id: u32, member: &mut FairMember) {
         let removed = match member.listed {
             Listed::No => true,
-            Listed::Owed => self.owed.remove(&(member.tag, id)),
-            Listed::Ahead => self.ahead.remove(&(member.tag, id)),
+            Listed::Owed => self.owed.remove(&Tag::of(id, member)),
+            Listed::Ahead => self.ahead.remove(&Tag::of(id, member)),
         };
         debug_assert!(removed, "a member stands where it was listed");
         member.listed = Listed::No;
+    }
+}
+
+// === impl Tag ===
+
+impl Tag {
+    /// By what a member is sorted where it is listed.
+    fn of(id: u32, member: &FairMember) -> Self {
+        let at = member.start + u128::from(member.offset);
+        Self { upper: (at >> 32) as u64, lower: (at as u64) << 32 | u64::from(id) }
+    }
+
+    /// The time, and the number.
+    fn parts(&self) -> (u128, u32) {
+        (u128::from(self.upper) << 32 | u128::from(self.lower >> 32), self.lower as u32)
     }
 }
 

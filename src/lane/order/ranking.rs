@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::{
     bands::Bands,
     claim::{Claim, ClientId, FlowId, Urgency, Weight},
-    fair::{Fair, FairMember, Members},
+    fair::{Fair, FairMember, Forgotten, Members, Share},
     slab::{Map, Slab},
     sorted_set::SortedSet,
 };
@@ -22,7 +22,6 @@ pub(super) struct Ranking {
     flows: Slab<Flow>,
     /// Kept when there are many: a few are found by looking at each, as they stand side by side in memory.
     numbers: Option<Box<Numbers>>,
-    forgotten: Vec<u32>,
 }
 
 /// The numbers of clients and flows by what tells them apart.
@@ -49,7 +48,7 @@ struct Client {
     key: ClientKey,
     member: FairMember,
     /// How its share is shared among its flows.
-    share: Fair,
+    share: Share,
 }
 
 /// A flow of a client.
@@ -82,7 +81,6 @@ impl Ranking {
             clients: Slab::new(),
             flows: Slab::new(),
             numbers: None,
-            forgotten: Vec::new(),
         }
     }
 
@@ -166,12 +164,13 @@ impl Ranking {
     /// The strand whose turn it is.
     pub(super) fn next(&mut self) -> Option<u32> {
         let urgency = self.bands.next()?;
-        let client = share_of(&mut self.shares, urgency).next(&mut self.clients, &mut self.forgotten)?;
-        while let Some(gone) = self.forgotten.pop() {
+        let mut forgotten = Forgotten::new();
+        let client = share_of(&mut self.shares, urgency).next(&mut self.clients, &mut forgotten)?;
+        while let Some(gone) = forgotten.pop() {
             self.forget_client(gone);
         }
-        let flow = self.clients[client].share.next(&mut self.flows, &mut self.forgotten)?;
-        while let Some(gone) = self.forgotten.pop() {
+        let flow = self.clients[client].share.next(&mut self.flows, &mut forgotten)?;
+        while let Some(gone) = forgotten.pop() {
             forget_flow(&mut self.flows, &mut self.numbers, gone);
         }
         self.flows[flow].strands.first().map(|(_, strand)| *strand)
@@ -179,7 +178,7 @@ impl Ranking {
 
     /// Whether nothing stands here.
     pub(super) fn is_empty(&self) -> bool {
-        self.bands.next().is_none()
+        self.bands.is_empty()
     }
 
     /// How many clients and flows it remembers.
@@ -216,7 +215,7 @@ impl Ranking {
             self.shares.push((claim.urgency, Fair::new(self.credit)));
         }
         let member = share_of(&mut self.shares, claim.urgency).newcomer(claim.client_weight);
-        let number = self.clients.insert(Client { key, member, share: Fair::new(self.credit) });
+        let number = self.clients.insert(Client { key, member, share: Share::new(self.credit) });
         if let Some(numbers) = self.numbers_if_many() {
             numbers.clients.insert(key, number);
         }
@@ -224,8 +223,10 @@ impl Ranking {
     }
 
     fn add_flow(&mut self, key: FlowKey, weight: Weight) -> u32 {
-        let member = self.clients[key.0].share.newcomer(weight);
+        let share = &mut self.clients[key.0].share;
+        let member = share.newcomer(weight, &mut self.flows);
         let number = self.flows.insert(Flow { key, member, strands: SortedSet::default() });
+        share.joined(number);
         if let Some(numbers) = self.numbers_if_many() {
             numbers.flows.insert(key, number);
         }

@@ -9,8 +9,17 @@ use std::{
 /// Items by small numbers. The number of an item that was taken out is given to another one.
 #[derive(Debug)]
 pub(in crate::lane) struct Slab<T> {
-    items: Vec<Option<T>>,
-    free: Vec<u32>,
+    items: Vec<Place<T>>,
+    /// The place that is empty since last; the number after all of them if none is.
+    free: u32,
+    len: u32,
+}
+
+#[derive(Debug)]
+enum Place<T> {
+    Taken(T),
+    /// And which one was empty before.
+    Empty(u32),
 }
 
 /// A map with a quick hash that does not resist collisions: for keys that are hashes or numbers of ours.
@@ -24,33 +33,41 @@ pub(in crate::lane) struct Mix(u64);
 
 impl<T> Slab<T> {
     pub(in crate::lane) const fn new() -> Self {
-        Self { items: Vec::new(), free: Vec::new() }
+        Self { items: Vec::new(), free: 0, len: 0 }
     }
 
     pub(in crate::lane) fn insert(&mut self, item: T) -> u32 {
-        match self.free.pop() {
-            Some(id) => {
-                self.items[id as usize] = Some(item);
-                id
-            }
+        let id = self.free;
+        match self.items.get_mut(id as usize) {
+            Some(place) => match std::mem::replace(place, Place::Taken(item)) {
+                Place::Empty(before) => self.free = before,
+                Place::Taken(_) => unreachable!("an empty place is empty"),
+            },
             None => {
-                self.items.push(Some(item));
-                u32::try_from(self.items.len() - 1).expect("more would not fit into memory")
+                self.items.push(Place::Taken(item));
+                self.free = u32::try_from(self.items.len()).expect("more would not fit into memory");
             }
         }
+        self.len += 1;
+        id
     }
 
     pub(in crate::lane) fn remove(&mut self, id: u32) -> T {
-        self.free.push(id);
-        self.items[id as usize].take().expect("an item is taken out once")
+        match std::mem::replace(&mut self.items[id as usize], Place::Empty(self.free)) {
+            Place::Taken(item) => {
+                (self.free, self.len) = (id, self.len - 1);
+                item
+            }
+            Place::Empty(_) => unreachable!("an item is taken out once"),
+        }
     }
 
     pub(in crate::lane) fn get(&self, id: u32) -> Option<&T> {
-        self.items.get(id as usize)?.as_ref()
+        self.items.get(id as usize)?.item()
     }
 
     pub(in crate::lane) fn get_mut(&mut self, id: u32) -> Option<&mut T> {
-        self.items.get_mut(id as usize)?.as_mut()
+        self.items.get_mut(id as usize)?.item_mut()
     }
 
     /// Numbers are below this.
@@ -59,20 +76,20 @@ impl<T> Slab<T> {
     }
 
     pub(in crate::lane) fn iter_mut_numbered(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
-        (0..).zip(&mut self.items).filter_map(|(id, item)| Some((id, item.as_mut()?)))
+        (0..).zip(&mut self.items).filter_map(|(id, item)| Some((id, item.item_mut()?)))
     }
 
     pub(in crate::lane) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        (0..).zip(&self.items).filter_map(|(id, item)| Some((id, item.as_ref()?)))
+        (0..).zip(&self.items).filter_map(|(id, item)| Some((id, item.item()?)))
     }
 
     pub(in crate::lane) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.items.iter_mut().flatten()
+        self.items.iter_mut().filter_map(Place::item_mut)
     }
 
     /// How many items it has.
     pub(in crate::lane) fn len(&self) -> usize {
-        self.items.len() - self.free.len()
+        self.len as usize
     }
 
     /// For how many items it has memory.
@@ -84,19 +101,37 @@ impl<T> Slab<T> {
 impl<T> Index<u32> for Slab<T> {
     type Output = T;
     fn index(&self, id: u32) -> &T {
-        self.items[id as usize].as_ref().expect("the item is still there")
+        self.get(id).expect("the item is still there")
     }
 }
 
 impl<T> IndexMut<u32> for Slab<T> {
     fn index_mut(&mut self, id: u32) -> &mut T {
-        self.items[id as usize].as_mut().expect("the item is still there")
+        self.get_mut(id).expect("the item is still there")
     }
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+// === impl Place ===
+
+impl<T> Place<T> {
+    fn item(&self) -> Option<&T> {
+        match self {
+            Self::Taken(item) => Some(item),
+            Self::Empty(_) => None,
+        }
+    }
+
+    fn item_mut(&mut self) -> Option<&mut T> {
+        match self {
+            Self::Taken(item) => Some(item),
+            Self::Empty(_) => None,
+        }
     }
 }
 

@@ -1,0 +1,206 @@
+//! How a client's share is shared among its flows. Most clients have one flow: that needs no queueing, and little memory.
+
+use super::{Fair, FairMember, Forgotten, Members, Weight};
+
+/// Shares what it is told of among its members, as [`Fair`] does.
+#[derive(Debug)]
+pub(in crate::lane::order) enum Share {
+    /// It has one member at most.
+    Lone(Lone),
+    /// It has had several.
+    Fair(Box<Fair>),
+}
+
+/// A member without others beside it. What it has received still counts once there are others: if it was served while it had
+/// nothing to send, it owes that.
+#[derive(Debug)]
+pub(in crate::lane::order) struct Lone {
+    /// The virtual time while it has nothing to send. Otherwise that is its start.
+    rest: u128,
+    /// The largest cost so far.
+    largest: u64,
+    id: u32,
+    active: bool,
+    credit: u8,
+}
+
+/// There is no member yet.
+const NONE: u32 = u32::MAX;
+
+// === impl Share ===
+
+impl Share {
+    /// Nothing is shared yet.
+    pub(in crate::lane::order) fn new(credit: u8) -> Self {
+        Self::Lone(Lone { rest: 0, largest: 0, id: NONE, active: false, credit })
+    }
+
+    /// Whether no member has anything to send.
+    pub(in crate::lane::order) fn is_idle(&self) -> bool {
+        match self {
+            Self::Lone(lone) => !lone.active,
+            Self::Fair(fair) => fair.is_idle(),
+        }
+    }
+
+    /// A member that has had its due so far, and the number of which is told next. The others are among `members`.
+    pub(in crate::lane::order) fn newcomer(&mut self, weight: Weight, members: &mut impl Members) -> FairMember {
+        if let Self::Lone(lone) = self
+            && lone.id != NONE
+        {
+            *self = Self::Fair(Box::new(Fair::of_one(lone, members.member(lone.id))));
+        }
+        match self {
+            Self::Lone(lone) => FairMember::new(lone.rest, weight),
+            Self::Fair(fair) => fair.newcomer(weight),
+        }
+    }
+
+    /// The number of the newcomer.
+    pub(in crate::lane::order) fn joined(&mut self, id: u32) {
+        if let Self::Lone(lone) = self {
+            lone.id = id;
+        }
+    }
+
+    /// The member has something to send from now on. See [`Fair::activate`].
+    pub(in crate::lane::order) fn activate(&mut self, id: u32, member: &mut FairMember, moved: bool) {
+        match self {
+            Self::Lone(lone) => (lone.active, member.active) = (true, true),
+            Self::Fair(fair) => fair.activate(id, member, moved),
+        }
+    }
+
+    /// The member has nothing to send any more. Says whether it may be forgotten: one alone is remembered for as long as what
+    /// it is a member of.
+    pub(in crate::lane::order) fn deactivate(&mut self, id: u32, member: &mut FairMember) -> bool {
+        match self {
+            Self::Lone(lone) => {
+                (lone.active, member.active) = (false, false);
+                lone.rest = member.start;
+                false
+            }
+            Self::Fair(fair) => fair.deactivate(id, member),
+        }
+    }
+
+    /// The member has received `cost`.
+    pub(in crate::lane::order) fn charge(&mut self, id: u32, member: &mut FairMember, cost: u64) {
+        match self {
+            Self::Lone(_) => {
+                self.expect(cost);
+                member.start += u128::from(member.virtual_time(cost));
+            }
+            Self::Fair(fair) => fair.charge(id, member, cost),
+        }
+    }
+
+    /// The member's weight is another one from now on.
+    pub(in crate::lane::order) fn reweigh(&mut self, id: u32, member: &mut FairMember, weight: Weight) {
+        match self {
+            Self::Lone(_) => member.weight = weight,
+            Self::Fair(fair) => fair.reweigh(id, member, weight),
+        }
+    }
+
+    /// There are costs as large as this.
+    pub(in crate::lane::order) fn expect(&mut self, cost: u64) {
+        match self {
+            Self::Lone(lone) => lone.largest = lone.largest.max(cost),
+            Self::Fair(fair) => fair.expect(cost),
+        }
+    }
+
+    /// Whose turn it is. Members that may be forgotten go to `forgotten`.
+    pub(in crate::lane::order) fn next(
+        &mut self,
+        members: &mut impl Members,
+        forgotten: &mut Forgotten,
+    ) -> Option<u32> {
+        match self {
+            Self::Lone(lone) => lone.active.then_some(lone.id),
+            Self::Fair(fair) => fair.next(members, forgotten),
+        }
+    }
+
+    /// All members that are known.
+    pub(in crate::lane::order) fn members(&self) -> impl Iterator<Item = u32> {
+        let (lone, fair) = match self {
+            Self::Lone(lone) => (Some(lone.id).filter(|id| *id != NONE), None),
+            Self::Fair(fair) => (None, Some(fair.members())),
+        };
+        lone.into_iter().chain(fair.into_iter().flatten())
+    }
+}
+
+// === impl Fair ===
+
+impl Fair {
+    /// What `lone` has been the only member of.
+    fn of_one(lone: &Lone, member: &mut FairMember) -> Self {
+        let mut fair = Self { starts: lone.rest, largest: lone.largest, ..Self::new(lone.credit) };
+        if lone.active {
+            fair.active = 1;
+            fair.add(member);
+        }
+        fair.list(lone.id, member);
+        fair
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::lane::order::slab::Slab;
+
+    proptest! {
+        /// Whatever happens to one alone, and to others that come later: turns are as if the first had never been alone.
+        #[test]
+        fn one_alone_is_what_it_would_be_among_others(
+            steps in prop::collection::vec((0_u8..5, 0_u32..4, 1_u64..9), 0..200),
+            late in 0_usize..100,
+        ) {
+            let (mut share, mut fair) = (Share::new(2), Fair::new(2));
+            let (mut of_share, mut of_fair) = (Slab::<FairMember>::new(), Slab::<FairMember>::new());
+            for (number, (step, id, cost)) in steps.into_iter().enumerate() {
+                // The others come late.
+                let id = if number < late { 0 } else { id };
+                while of_share.len() <= id as usize {
+                    let member = share.newcomer(Weight::ONE, &mut of_share);
+                    share.joined(of_share.insert(member));
+                    of_fair.insert(fair.newcomer(Weight::ONE));
+                }
+                share.expect(cost);
+                fair.expect(cost);
+                let (one, other) = (&mut of_share[id], &mut of_fair[id]);
+                match step {
+                    0 | 1 if one.is_active() => {
+                        share.charge(id, one, cost);
+                        fair.charge(id, other, cost);
+                    }
+                    2 if one.is_active() => {
+                        share.deactivate(id, one);
+                        fair.deactivate(id, other);
+                    }
+                    // Served while it stood elsewhere.
+                    0 => {
+                        share.charge(id, one, cost);
+                        fair.charge(id, other, cost);
+                    }
+                    _ if !one.is_active() => {
+                        share.activate(id, one, step == 3);
+                        fair.activate(id, other, step == 3);
+                    }
+                    _ => {}
+                }
+                let (mut forgotten, mut others) = (Forgotten::new(), Forgotten::new());
+                prop_assert_eq!(share.next(&mut of_share, &mut forgotten), fair.next(&mut of_fair, &mut others));
+                prop_assert_eq!(share.is_idle(), fair.is_idle());
+                let starts = |members: &Slab<FairMember>| members.iter().map(|(_, one)| one.start).collect::<Vec<_>>();
+                prop_assert_eq!(starts(&of_share), starts(&of_fair));
+            }
+        }
+    }
+}
