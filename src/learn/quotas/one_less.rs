@@ -115,7 +115,8 @@ mod tests {
     #[test]
     fn what_another_limit_refuses_says_nothing_of_it() {
         let (mut one_less, mut second) = (OneLess::default(), 0);
-        [8.0; 3].map(|said| left(&mut one_less, &mut second, said, false));
+        let said = [8.0; 3].map(|said| left(&mut one_less, &mut second, said, false));
+        assert_eq!(said, [8.0, 8.0, 9.0]);
         assert_eq!(left(&mut one_less, &mut second, 8.0, true), 8.0);
         assert_eq!(left(&mut one_less, &mut second, 7.0, false), 8.0);
     }
@@ -126,7 +127,9 @@ mod tests {
     fn a_refusal_now_and_then_is_forgotten() {
         let (mut one_less, mut second) = (OneLess::default(), 0);
         for _ in 0..20 {
-            (0..100).for_each(|_| drop(WINDOW.map(|said| left(&mut one_less, &mut second, said, false))));
+            for said in WINDOW.iter().cycle().take(100 * WINDOW.len()) {
+                left(&mut one_less, &mut second, *said, false);
+            }
             left(&mut one_less, &mut second, 0.0, true);
         }
         let said = [8.0; 3].map(|said| left(&mut one_less, &mut second, said, false));
