@@ -14,7 +14,7 @@ mod spec;
 mod unit;
 mod window;
 
-pub use budget::{Budget, BudgetRecord, Gap, LimitUsage, Part, Rates, ShareReport, ShareUsage};
+pub use budget::{Afterwards, Budget, BudgetRecord, Gap, LimitUsage, Part, Rates, ShareReport, ShareUsage};
 pub use calendar::{CalendarCount, CalendarLimit, CalendarUsage};
 pub use charge::{Charge, Scope, Seq, Source};
 pub use cost::{Amount, Cost, Sum};

@@ -16,7 +16,7 @@ use crate::{
         Lane,
         order::{Claim, FlowId},
     },
-    limit::Limits,
+    limit::{Afterwards, Limits},
     policy::{AssignedWeight, Policy},
     proxy::Proxy,
 };
@@ -185,7 +185,9 @@ impl ChangedRule {
     /// The rule with all that was changed of it.
     fn policy(&self) -> Policy {
         let mut policy = Policy::clone(&self.original);
-        if let Some(TemporaryLimits { limits, .. }) = &self.limits {
+        if let Some(TemporaryLimits { limits, until, .. }) = &self.limits {
+            let Policy { limits: later, calendar, .. } = &*self.original;
+            policy.afterwards = Some(Afterwards { at: *until, limits: later.clone(), calendar: calendar.clone() });
             policy.limits.clone_from(&limits.limits);
             policy.calendar.clone_from(&limits.calendar);
             policy.in_flight = limits.in_flight.or(policy.in_flight);

@@ -120,7 +120,8 @@ const BATCH: usize = 64;
 impl<T> State<T> {
     /// A lane in which nothing has happened yet. `epoch` is the time since 1970 at [`Instant::START`].
     pub(super) fn new(policy: Arc<Policy>, now: Instant, epoch: Duration) -> Self {
-        let budget = Budget::new(&policy.limits, policy.margin, now).with_calendar(&policy.calendar, epoch);
+        let mut budget = Budget::new(&policy.limits, policy.margin, now).with_calendar(&policy.calendar, epoch);
+        budget.set_afterwards(policy.afterwards.as_ref(), policy.margin, epoch);
         Self {
             budget: if policy.trust == Trust::Api { budget.yielding() } else { budget },
             learned: Learned::new(&policy),
@@ -153,6 +154,7 @@ impl<T> State<T> {
     pub(super) fn reconfigured(&mut self, now: Instant, policy: Arc<Policy>, epoch: Duration) {
         self.budget.reconfigure(&policy.limits, policy.margin, now);
         self.budget.reconfigure_calendar(&policy.calendar, epoch);
+        self.budget.set_afterwards(policy.afterwards.as_ref(), policy.margin, epoch);
         self.budget.set_yielding(policy.trust == Trust::Api);
         self.budget.set_kept(self.kept);
         self.learned.reconfigure(&policy);

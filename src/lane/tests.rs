@@ -1,5 +1,6 @@
 //! The promises of the pacing engine, tested in virtual time.
 
+mod afterwards;
 mod concurrency;
 mod costs;
 mod full;

@@ -1,5 +1,6 @@
 //! All limits of one lane, asked together and charged together.
 
+mod afterwards;
 mod forecast;
 mod limit;
 mod part;
@@ -14,6 +15,7 @@ mod usage;
 use std::{num::NonZeroU32, time::Duration};
 
 pub use self::{
+    afterwards::Afterwards,
     forecast::Rates,
     part::Part,
     record::{BudgetRecord, Gap},
@@ -21,6 +23,7 @@ pub use self::{
     usage::LimitUsage,
 };
 use self::{
+    afterwards::Following,
     limit::Limit,
     part::{part_of, reported},
     shared::SharedBudget,
@@ -58,6 +61,8 @@ pub struct Budget {
     part: Part,
     /// The fleet's side of it; `None` if the budget is not shared.
     shared: Option<Box<SharedBudget>>,
+    /// What will be configured later, if that is known.
+    following: Option<Box<Following>>,
 }
 
 // === impl Budget ===
@@ -79,6 +84,7 @@ impl Budget {
             distant: None,
             part: Part::default(),
             shared: None,
+            following: None,
         }
     }
 

@@ -4,7 +4,7 @@
 use std::{num::NonZeroU32, sync::Arc};
 
 use super::{added::Added, rule::Policy};
-use crate::limit::LimitSpec;
+use crate::limit::{Afterwards, CalendarLimit, LimitSpec};
 
 // === impl Policy ===
 
@@ -23,9 +23,18 @@ impl Policy {
         };
         let mut policy = Self::new(&format!("{}, all but the reserve", self.name), self.hosts.clone());
         policy.added = Some(Added { patient: true, ..Added::default() });
+        let rest_of_calendar = |limit: &CalendarLimit| {
+            let mut rest = limit.clone();
+            rest.count = reserve.rest(limit.count);
+            rest
+        };
         policy.limits = self.limits.iter().map(rest).collect();
-        policy.calendar.clone_from(&self.calendar);
-        policy.calendar.iter_mut().for_each(|limit| limit.count = reserve.rest(limit.count));
+        policy.calendar = self.calendar.iter().map(rest_of_calendar).collect();
+        policy.afterwards = self.afterwards.as_ref().map(|afterwards| Afterwards {
+            at: afterwards.at,
+            limits: afterwards.limits.iter().map(rest).collect(),
+            calendar: afterwards.calendar.iter().map(rest_of_calendar).collect(),
+        });
         (policy.margin, policy.max_wait, policy.max_waiting) = (self.margin, self.max_wait, usize::MAX);
         Some(policy.into())
     }

@@ -11,7 +11,7 @@ use super::{
     turns::Turns,
     usage::UsageSource,
 };
-use crate::limit::{Amount, CalendarLimit, Cost, InFlightLimit, LONGEST_PACE, LimitSpec, MarginSpec, Unit};
+use crate::limit::{Afterwards, Amount, CalendarLimit, Cost, InFlightLimit, LONGEST_PACE, LimitSpec, MarginSpec, Unit};
 
 /// What becomes of a CONNECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,8 @@ pub struct Policy {
     pub limits: Vec<LimitSpec>,
     /// These as well.
     pub calendar: Vec<CalendarLimit>,
+    /// What will hold later in the place of all these, if that is known.
+    pub afterwards: Option<Afterwards>,
     /// What a request costs that does not say so itself.
     pub cost: Option<RuleCost>,
     /// How many bytes of a request's body are read before its turn, to see what it costs.
@@ -165,6 +167,7 @@ impl Policy {
             added: None,
             limits: Vec::new(),
             calendar: Vec::new(),
+            afterwards: None,
             cost: None,
             read_body: None,
             usage: Vec::new(),

@@ -92,6 +92,7 @@ impl Narrow {
             self.apart |= rule.added.as_ref().is_some_and(|added| added.only);
             numbers.push(*self.ids.entry(*key).or_insert_with(|| {
                 let mut budget = Budget::new(&rule.limits, rule.margin, now).with_calendar(&rule.calendar, epoch);
+                budget.set_afterwards(rule.afterwards.as_ref(), rule.margin, epoch);
                 self.unknown_until.into_iter().for_each(|until| budget.presume_short(until));
                 if rule.is_besides_reserve() {
                     budget = Self::besides_reserve(known, budget, own, now);
@@ -294,6 +295,7 @@ impl Narrow {
             let before = narrow.pace();
             narrow.budget.reconfigure(&rule.limits, rule.margin, now);
             narrow.budget.reconfigure_calendar(&rule.calendar, epoch);
+            narrow.budget.set_afterwards(rule.afterwards.as_ref(), rule.margin, epoch);
             narrow.in_flight.reconfigure(rule.in_flight);
             narrow.rule = rule;
             if narrow.waiting > 0 {

@@ -6,7 +6,7 @@ use super::{Budget, counting, holding};
 use crate::{
     clock::Instant,
     limit::{
-        Cost, Unit,
+        Amount, CalendarCount, Cost, Unit,
         charge::{Scope, Source},
     },
 };
@@ -37,12 +37,26 @@ impl Budget {
         cost: Cost,
         scope: Scope,
     ) -> Instant {
-        let margin = &self.margin;
-        let renewed = counting(&mut self.calendar, &cost, scope)
-            .fold(from, |at, (limit, amount)| at.max(limit.project(from, ahead(Source::Config, limit.unit()), amount)));
-        holding(&mut self.limits, self.yields, scope).fold(renewed, |at, limit| {
-            let Some(amount) = cost.of(limit.spec.unit) else { return at };
-            let (margin, ahead) = (limit.margin(margin), ahead(limit.source, limit.spec.unit));
+        let at = cost.each().fold(from, |at, takes| at.max(self.project_unit(now, from, &ahead, takes, scope)));
+        self.project_afterwards((now, from, at), &ahead, cost, scope).unwrap_or(at)
+    }
+
+    /// The same, as if only the limits of one unit counted, of which it takes so much.
+    pub(super) fn project_unit(
+        &mut self,
+        now: Instant,
+        from: Instant,
+        ahead: &impl Fn(Source, Unit) -> u64,
+        (unit, amount): (Unit, Amount),
+        scope: Scope,
+    ) -> Instant {
+        let (margin, cost) = (&self.margin, Cost::MIN.with(unit, amount.get()));
+        let of_unit = |limit: &&mut CalendarCount| limit.unit() == unit;
+        let renewed = counting(&mut self.calendar, &cost, scope).map(|(limit, _)| limit).filter(of_unit);
+        let renewed = renewed.fold(from, |at, limit| at.max(limit.project(from, ahead(Source::Config, unit), amount)));
+        let limits = holding(&mut self.limits, self.yields, scope).filter(|limit| limit.spec.unit == unit);
+        limits.fold(renewed, |at, limit| {
+            let (margin, ahead) = (limit.margin(margin), ahead(limit.source, unit));
             let window = limit.project(now, from, ahead, amount, margin);
             let spread = limit.window.spread(now, ahead, limit.reserve(), margin, limit.taken);
             at.max(limit.gcra.project(from, ahead)).max(window).max(spread)

@@ -1,5 +1,7 @@
 //! Limits that change while requests leave.
 
+mod forecast;
+
 use std::time::Duration;
 
 use proptest::prelude::*;

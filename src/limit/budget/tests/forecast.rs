@@ -1,0 +1,87 @@
+//! When requests are predicted to leave, and when they do.
+
+use super::*;
+
+/// When each of so many requests is predicted to leave from `now` on, and when it does if all are there and nothing else
+/// comes. Limits of `later` hold from an instant on.
+fn predicted_and_left(
+    budget: &mut Budget,
+    now: Instant,
+    requests: u64,
+    later: Option<(&str, Instant)>,
+) -> Vec<(Duration, Duration)> {
+    let none = MarginSpec::Fixed(Duration::ZERO);
+    let to = later.map(|(limits, at)| Afterwards { at, limits: specs(limits), calendar: Vec::new() });
+    budget.set_afterwards(to.as_ref(), none, Duration::ZERO);
+    let project = |ahead| budget.project(now, now, |_, _| ahead, ONE, Scope::NONE).since(now);
+    let predicted: Vec<_> = (0..requests).map(project).collect();
+    let (mut at, mut to) = (now, to);
+    let left = predicted.into_iter().map(|predicted| {
+        while !send(budget, at) {
+            let next = budget.earliest(at, ONE, Scope::NONE);
+            at = match to.take_if(|to| to.at <= next) {
+                Some(to) => {
+                    budget.reconfigure(&to.limits, none, to.at);
+                    to.at
+                }
+                None => next,
+            };
+        }
+        (predicted, at.since(now))
+    });
+    left.collect()
+}
+
+/// Each is predicted to a twentieth of its wait, or to one turn.
+fn assert_predicted(name: &str, turn: Duration, predicted_and_left: &[(Duration, Duration)]) {
+    for (place, (predicted, left)) in predicted_and_left.iter().enumerate() {
+        let allowed = (*left / 20).max(turn);
+        assert!(predicted.abs_diff(*left) <= allowed, "{name}: {place} left after {left:?}, not {predicted:?}");
+    }
+}
+
+#[test]
+fn what_holds_for_a_while_is_predicted_to_end() {
+    // As they are now, for how long, and as they will be.
+    let changes = [
+        ("1/s", 5, "10/s"),
+        ("10/s", 5, "1/s"),
+        ("1/s", 30, "100/min"),
+        ("10/min", 20, "2/s"),
+        ("100/s", 100, "10/s"),
+        ("1/s", 30, "5/s burst 5"),
+        ("5/s burst 5", 30, "1/s"),
+        ("10/h", 60, "10/s"),
+        ("20/s burst 20", 7, "5/s burst 10"),
+    ];
+    for (now, seconds, later) in changes {
+        for used in [0, 1, 7] {
+            let mut budget = budget(now);
+            (0..used).for_each(|n| _ = send(&mut budget, at(n * 300)));
+            let from = at(2500);
+            let later = (later, from + Duration::from_secs(seconds));
+            let slowest = |limits: &str| specs(limits).iter().map(|limit| limit.rate.interval()).max().unwrap();
+            let all = predicted_and_left(&mut budget, from, 300, Some(later));
+            assert_predicted(&format!("{used} of {now}, then {}", later.0), slowest(later.0), &all);
+        }
+    }
+}
+
+#[test]
+fn another_unit_is_limited_once_the_other_limits_hold() {
+    let tokens = Unit::named("tokens").unwrap();
+    let mut budget = budget("1/s");
+    let charge = budget.take(at(0), at(0), ONE.with(tokens, 1000), Scope::NONE);
+    budget.sent(charge, at(0));
+    budget.answered(charge, at(0), at(0));
+    let to = Afterwards { at: at(5000), limits: specs("10/s, 1000 tokens/min"), calendar: Vec::new() };
+    budget.set_afterwards(Some(&to), MarginSpec::Fixed(Duration::ZERO), Duration::ZERO);
+    let project = |ahead: u64| {
+        let ahead = |_, unit| if unit == tokens { ahead * 1000 } else { ahead };
+        budget.project(at(0), at(0), ahead, ONE.with(tokens, 1000), Scope::NONE)
+    };
+    // Five leave at 1/s; from then on a thousand tokens are all of a minute, and are there again at 60 s at the earliest.
+    let [fourth, sixth] = [3, 5].map(project);
+    assert_eq!(fourth, at(4000));
+    assert!(sixth >= at(60_000), "{sixth:?}");
+}
