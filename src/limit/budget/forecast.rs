@@ -1,18 +1,28 @@
 //! What a budget will let go, and when.
 
+use std::cmp::Reverse;
+
 use smallvec::SmallVec;
 
-use super::{Budget, counting, holding};
+use super::{Budget, Limit, counting, holding};
 use crate::{
     clock::Instant,
     limit::{
-        Amount, CalendarCount, Cost, Unit,
+        Amount, CalendarCount, Cost, Margin, Unit,
         charge::{Scope, Source},
     },
 };
 
 /// The rate of each limit in units per second, with its source.
 pub type Rates = SmallVec<[(Source, f64); 4]>;
+
+/// A request that takes so much of one unit, if nothing leaves before `from`.
+struct Projection<'a> {
+    now: Instant,
+    from: Instant,
+    amount: Amount,
+    margin: &'a Margin,
+}
 
 impl Budget {
     /// How many requests, or other units, a second each limit of them allows.
@@ -50,16 +60,49 @@ impl Budget {
         (unit, amount): (Unit, Amount),
         scope: Scope,
     ) -> Instant {
-        let (margin, cost) = (&self.margin, Cost::MIN.with(unit, amount.get()));
+        let cost = Cost::MIN.with(unit, amount.get());
         let of_unit = |limit: &&mut CalendarCount| limit.unit() == unit;
         let renewed = counting(&mut self.calendar, &cost, scope).map(|(limit, _)| limit).filter(of_unit);
         let renewed = renewed.fold(from, |at, limit| at.max(limit.project(from, ahead(Source::Config, unit), amount)));
         let limits = holding(&mut self.limits, self.yields, scope).filter(|limit| limit.spec.unit == unit);
-        limits.fold(renewed, |at, limit| {
-            let (margin, ahead) = (limit.margin(margin), ahead(limit.source, unit));
-            let window = limit.project(now, from, ahead, amount, margin);
-            let spread = limit.window.spread(now, ahead, limit.reserve(), margin, limit.taken);
-            at.max(limit.gcra.project(from, ahead)).max(window).max(spread)
-        })
+        let mut limits: SmallVec<[&mut Limit; 4]> = limits.collect();
+        // The slowest first, which come back to how they begin.
+        limits.sort_by_key(|limit| Reverse(limit.spec.rate.interval()));
+        let ahead: SmallVec<[u64; 4]> = limits.iter().map(|limit| ahead(limit.source, unit)).collect();
+        renewed.max(Projection { now, from, amount, margin: &self.margin }.together(&mut limits, &ahead))
+    }
+}
+
+// === impl Projection ===
+
+impl Projection<'_> {
+    /// When a request leaves by `limits`, the slowest first, if so much is `ahead` of it by each.
+    ///
+    /// What leaves by a limit of N in a window W does so W after the Nth unit before it: with each round it leaves W later
+    /// than in the round before, and in the first one when the faster limits let it. O(2^limits), however much is ahead.
+    fn together(&self, limits: &mut [&mut Limit], ahead: &[u64]) -> Instant {
+        let (Some((slowest, faster)), Some((own, others))) = (limits.split_first_mut(), ahead.split_first()) else {
+            return self.from;
+        };
+        let at = self.alone(slowest, *own).max(self.together(faster, others));
+        let rounds = (own + u64::from(slowest.whole(self.amount).get()) - 1) / slowest.round();
+        if rounds == 0 || faster.is_empty() {
+            return at;
+        }
+        let first = own.saturating_sub(rounds * slowest.round());
+        // What others count of the rounds is taken to be spread alike.
+        let share = first as f64 / *own as f64;
+        let others: SmallVec<[u64; 4]> = others.iter().map(|other| (*other as f64 * share).round() as u64).collect();
+        let in_first = self.alone(slowest, first).max(self.together(faster, &others));
+        at.max(in_first + slowest.spec.rate.per.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX)))
+    }
+
+    /// The same by one limit.
+    fn alone(&self, limit: &mut Limit, ahead: u64) -> Instant {
+        let Self { now, from, amount, margin } = *self;
+        let margin = limit.margin(margin);
+        let window = limit.project(now, from, ahead, amount, margin);
+        let spread = limit.window.spread(now, ahead, limit.reserve(), margin, limit.taken);
+        limit.gcra.project(from, ahead).max(window).max(spread)
     }
 }

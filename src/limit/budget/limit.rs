@@ -65,6 +65,12 @@ impl Limit {
         amount.min(self.spec.rate.count).min(count)
     }
 
+    /// How many units leave in one window, as far as is known.
+    pub(super) fn round(&self) -> u64 {
+        let shared = self.share.as_ref().map(|share| share.pace().max(1));
+        shared.unwrap_or(self.spec.rate.count.get()).into()
+    }
+
     /// By how much its window is kept longer. What was found by trying promises nothing of windows.
     pub(super) fn margin(&self, margin: &Margin) -> Duration {
         if self.source == Source::Estimated { Duration::ZERO } else { margin.of(self.spec.rate.per) }

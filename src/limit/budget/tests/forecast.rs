@@ -85,3 +85,21 @@ fn another_unit_is_limited_once_the_other_limits_hold() {
     assert_eq!(fourth, at(4000));
     assert!(sixth >= at(60_000), "{sixth:?}");
 }
+
+#[test]
+fn several_windows_are_predicted_round_by_round() {
+    // How many leave, and so many before that, 700 ms apart.
+    for limits in ["10/s, 100/min", "10/s, 100/min, 600/h", "5/s, 20/10s, 60/min", "2/s, 30/min, 100/h", "100/min"] {
+        for used in [0, 1, 9, 60, 170] {
+            let mut budget = budget(limits);
+            let mut now = at(0);
+            for _ in 0..used {
+                now = budget.earliest(now + Duration::from_millis(700), ONE, Scope::NONE);
+                send(&mut budget, now);
+            }
+            let slowest = specs(limits).iter().map(|limit| limit.rate.interval()).max().unwrap();
+            let all = predicted_and_left(&mut budget, now, 700, None);
+            assert_predicted(&format!("{used} of {limits}"), slowest, &all);
+        }
+    }
+}
