@@ -81,7 +81,7 @@ pub enum Refusal {
     Full {
         /// How many wait.
         waiting: usize,
-        /// When the next place becomes free, at the latest.
+        /// When a place becomes free for it, behind others that were told to come back.
         retry_after: Duration,
     },
     /// As many wait as may wait, most of them of its flow: it has given way to a request of another.
@@ -92,7 +92,7 @@ pub enum Refusal {
     GaveWay {
         /// How many wait.
         waiting: usize,
-        /// When the next place becomes free, at the latest.
+        /// When a place becomes free for it, behind others that were told to come back.
         retry_after: Duration,
     },
     /// An operator has dropped it.
@@ -107,7 +107,7 @@ pub enum Refusal {
         wait: Duration,
         /// How long it may wait.
         patience: Duration,
-        /// When a request like this one would be accepted.
+        /// When a request like this one would be accepted, behind others that were told to come back.
         retry_after: Duration,
     },
 }
@@ -133,6 +133,17 @@ impl Refusal {
             }
             Self::DroppedByOperator => Duration::ZERO,
         }
+    }
+
+    /// The same, which says another time to try again.
+    #[must_use]
+    pub(super) fn with_retry_after(mut self, time: Duration) -> Self {
+        if let Self::Full { retry_after, .. } | Self::GaveWay { retry_after, .. } | Self::TooLong { retry_after, .. } =
+            &mut self
+        {
+            *retry_after = time;
+        }
+        self
     }
 }
 

@@ -2,6 +2,7 @@
 //! [`Effects`] come out: after each event, or several at once, the driver asks for them and does what they say. The driver
 //! has the lock, the timer and the log.
 
+mod arrival;
 mod effects;
 mod end;
 mod full;
@@ -13,6 +14,7 @@ mod merge;
 mod narrow;
 mod predict;
 mod record;
+mod returns;
 mod sharing;
 mod slot;
 mod slow;
@@ -24,17 +26,16 @@ mod view;
 
 use std::{sync::Arc, time::Duration};
 
-use smallvec::SmallVec;
-
 use self::{
     effects::Grants,
     in_flight::InFlight,
     late::Lateness,
     narrow::{Drawn, Narrow},
+    returns::Returns,
     sharing::SharedMemory,
     slot::Leaving,
     steer::LetFirst,
-    turn::{LineKey, Sorted, line_of},
+    turn::{LineKey, Sorted},
     usage::Usual,
 };
 pub(super) use self::{
@@ -48,10 +49,7 @@ pub(super) use self::{
     slot::Slot,
 };
 pub use self::{record::Past, usage::Usage};
-use super::{
-    request::{AdmitRequest, PreviewDecision},
-    snapshot::LaneStats,
-};
+use super::snapshot::LaneStats;
 use crate::{
     clock::Instant,
     lane::order::{Next, Queue, QueuePlace, Taken},
@@ -91,6 +89,7 @@ pub(super) struct State<T> {
     /// Something has happened that may have opened a line.
     rechecks: bool,
     lateness: Lateness,
+    returns: Returns,
     /// What it has in common with those of other andantes, if its limits are shared.
     fleet: Option<Box<SharedMemory>>,
     /// Whether there is a store that keeps it.
@@ -140,6 +139,7 @@ impl<T> State<T> {
             held: None,
             rechecks: false,
             lateness: Lateness::default(),
+            returns: Returns::default(),
             fleet: None,
             kept: false,
             unwritten: false,
@@ -195,48 +195,6 @@ impl<T> State<T> {
 
     pub(super) fn budget(&self) -> &Budget {
         &self.budget
-    }
-
-    /// A request asks for a slot.
-    pub(super) fn asked(&mut self, now: Instant, ask: &AdmitRequest) -> Decision {
-        self.learned.asked(&ask.kind, now);
-        let drawn = self.narrow.find(&ask.draws, &self.budget, now, self.epoch);
-        let cost = self.reserve(now, ask.cost);
-        let line = line_of(&self.learned, &ask.kind, cost.is_metered(), drawn.as_deref());
-        match self.decide(now, ask, cost, line, drawn.as_deref()) {
-            PreviewDecision::Send => {
-                // Requests that wait do so for something else, and are owed nothing for it.
-                let AdmitRequest { kind, claim, .. } = *ask;
-                let leaving = Leaving { cost, kind, claim, scope: line.scope, since: now, due: now, drawn };
-                Decision::Send(self.take(now, leaving))
-            }
-            PreviewDecision::Refuse(refusal) => {
-                self.stats.refused += 1;
-                self.share_lacking(now, true);
-                Decision::Refuse(refusal)
-            }
-            PreviewDecision::Wait { expected, ahead } => {
-                self.make_room(now, ask);
-                self.share_lacking(now, false);
-                Decision::Wait(QueueOffer { line, expected, ahead, drawn })
-            }
-        }
-    }
-
-    /// The request that was made this `offer` takes it.
-    pub(super) fn enqueued(&mut self, now: Instant, ask: &AdmitRequest, offer: QueueOffer, ticket: T) -> QueuePlace {
-        let QueueOffer { line, drawn, .. } = offer;
-        // What it does not say its answer will.
-        let cost = if line.metered { ask.cost.open() } else { ask.cost };
-        if let Some(drawn) = &drawn {
-            self.narrow.enqueued(drawn, &self.queue.resolve(&ask.claim), cost);
-        }
-        let budgets: SmallVec<[u32; 4]> = numbers(&drawn).into();
-        let longest = drawn.as_deref().map_or(Duration::MAX, Narrow::max_wait).min(self.policy.max_wait);
-        let deadline = ask.deadline.min(now + longest);
-        let (kind, metered) = (ask.kind, line.metered);
-        let ticket = WaitingRequest { grant: ticket, kind, metered, since: now, deadline, drawn };
-        self.queue.enqueue(line, &budgets, ask.claim, cost, ask.turn, ticket)
     }
 
     /// A waiting request goes away. Returns whether it was still waiting.

@@ -13,6 +13,7 @@ mod predictions;
 mod random;
 mod reloading;
 mod reserve;
+mod returns;
 mod steering;
 
 use std::{sync::Arc, time::Duration};

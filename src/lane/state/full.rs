@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use super::State;
+use super::{State, WaitingRequest, turn::line_of};
 use crate::{
     clock::Instant,
-    lane::request::{AdmitRequest, Refusal},
+    lane::{
+        order::{Taken, Turn},
+        request::{AdmitRequest, Refusal},
+    },
 };
 
 /// A request that has waited and has to go, and why.
@@ -37,8 +40,14 @@ impl<T> State<T> {
         let retry_after = self.until_next_slot(now).unwrap_or(Duration::from_millis(1));
         if let Some(taken) = self.queue.gives_way(&ask.claim, ask.cost).and_then(|place| self.take_out(place)) {
             self.stats.refused += 1;
+            let Taken { claim, cost, ticket } = taken;
+            let WaitingRequest { kind, metered, deadline, ref drawn, .. } = ticket;
+            let draws = drawn.as_ref().map(|drawn| drawn.draws.clone());
+            let asked = AdmitRequest { cost, kind, claim, deadline, turn: Turn::New, draws };
+            let (cost, line) = (self.reserve(now, cost), line_of(&self.learned, &kind, metered, drawn.as_deref()));
             let refusal = Refusal::GaveWay { waiting, retry_after };
-            self.displaced.push(Displaced { ticket: taken.ticket.grant, refusal });
+            let refusal = self.come_back(now, &asked, cost, line, drawn.as_deref(), refusal);
+            self.displaced.push(Displaced { ticket: ticket.grant, refusal });
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{State, WaitingRequest, line_of, numbers};
+use super::{State, WaitingRequest, numbers, turn::line_of};
 use crate::{
     clock::Instant,
     lane::{

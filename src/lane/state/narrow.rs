@@ -205,7 +205,7 @@ impl Narrow {
     }
 
     /// Predicts when a request leaves if only these budgets counted; `first` says that it goes before all that wait for them,
-    /// and `unsaid` how much of a unit each takes that does not say.
+    /// but behind so `many` like it, and `unsaid` how much of a unit each takes that does not say.
     pub(super) fn project(
         &mut self,
         drawn: &Drawn,
@@ -213,6 +213,7 @@ impl Narrow {
         from: Instant,
         ask: &AdmitRequest,
         first: bool,
+        many: u64,
         unsaid: impl Fn(Unit) -> f64,
     ) -> Instant {
         drawn.numbers.iter().fold(from, |at, number| {
@@ -221,7 +222,8 @@ impl Narrow {
             let ahead = backlog.map(|backlog| backlog.ahead(&ask.claim, &ask.cost, Contest::All)).unwrap_or_default();
             // It is not known when a place in flight becomes free.
             let room = if narrow.has_room() { at } else { at.max(now + Duration::from_millis(1)) };
-            let ahead = |_, unit| ahead.units(unit, unsaid(unit));
+            let like_it = |unit| many * ask.cost.of(unit).map_or(0, |amount| u64::from(amount.get()));
+            let ahead = |_, unit| ahead.units(unit, unsaid(unit)) + like_it(unit);
             room.max(narrow.budget.project(now, from, ahead, ask.cost, Scope::NONE))
         })
     }

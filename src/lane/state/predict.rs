@@ -32,7 +32,7 @@ impl<T> State<T> {
         if self.passes(now, cost, line, drawn.map_or(&[], Drawn::numbers)) {
             return PreviewDecision::Send;
         }
-        let expected = self.expected(now, ask, cost, line, drawn);
+        let expected = self.expected(now, ask, cost, line, drawn, 0);
         match self.refusal(now, expected, ask, drawn) {
             Some(refusal) => PreviewDecision::Refuse(refusal),
             None => PreviewDecision::Wait { expected, ahead: self.ahead(ask) },
@@ -62,7 +62,8 @@ impl<T> State<T> {
         }
     }
 
-    /// When a request that asks now, and for which `cost` is taken, will have its slot, if everything goes as it should.
+    /// When a request that asks now, and for which `cost` is taken, will have its slot, if everything goes as it should, and
+    /// if so `many` like it that do not wait yet go before it.
     pub(super) fn expected(
         &mut self,
         now: Instant,
@@ -70,6 +71,7 @@ impl<T> State<T> {
         cost: Cost,
         own: LineKey,
         drawn: Option<&Drawn>,
+        many: u64,
     ) -> Instant {
         // Those in lines that pause are not in the way of others, until their pause is over.
         let pauses =
@@ -83,7 +85,7 @@ impl<T> State<T> {
         let (slow, rates) = (SlowGroups::new(self, now), self.budget.rates(Unit::REQUESTS));
         let of_units = if cost.is_metered() { before_it(Contest::Units) } else { Ahead::default() };
         let unsaid = |unit| unsaid_mean(&self.policy, &self.usual, unit);
-        let ahead = |source, unit| {
+        let waiting = |source, unit| {
             let units = self.queue.units(unit, |line| before(line, source));
             if unit != Unit::REQUESTS {
                 // Only what takes of a unit waits for it, in an order of its own.
@@ -100,6 +102,8 @@ impl<T> State<T> {
                 _ => fair,
             }
         };
+        let like_it = |unit| many * cost.of(unit).map_or(0, |amount| u64::from(amount.get()));
+        let ahead = |source, unit| waiting(source, unit) + like_it(unit);
         // A kind with a limit of its own leaves one by one.
         let of_kind = self.queue.units(Unit::REQUESTS, |line| line.paused.is_some() && *line == own);
         let of_kind = all.part_of(Unit::REQUESTS, 0.0).of(of_kind);
@@ -109,7 +113,7 @@ impl<T> State<T> {
         let from = opens(&self.learned, now, own.scope, Some(&ask.kind)).max(held) + slots;
         let at = self.budget.project(now, from, ahead, cost, own.scope);
         match drawn {
-            Some(drawn) => at.max(self.narrow.project(drawn, now, from, ask, first, unsaid)),
+            Some(drawn) => at.max(self.narrow.project(drawn, now, from, ask, first, many, unsaid)),
             None => at,
         }
     }

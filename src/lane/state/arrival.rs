@@ -1,0 +1,113 @@
+//! A request that comes: it leaves, waits, or is told when to come back.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::{
+    Decision, QueueOffer, State, WaitingRequest,
+    narrow::{Drawn, Narrow},
+    numbers,
+    returns::ReturnTo,
+    slot::Leaving,
+    turn::{LineKey, line_of},
+};
+use crate::{
+    clock::Instant,
+    lane::{
+        order::{Claim, QueuePlace, Turn},
+        request::{AdmitRequest, PreviewDecision, Refusal},
+    },
+    limit::Cost,
+};
+
+impl<T> State<T> {
+    /// A request asks for a slot.
+    pub(in crate::lane) fn asked(&mut self, now: Instant, ask: &AdmitRequest) -> Decision {
+        self.learned.asked(&ask.kind, now);
+        let drawn = self.narrow.find(&ask.draws, &self.budget, now, self.epoch);
+        let cost = self.reserve(now, ask.cost);
+        let line = line_of(&self.learned, &ask.kind, cost.is_metered(), drawn.as_deref());
+        let decision = self.decide(now, ask, cost, line, drawn.as_deref());
+        if !matches!(decision, PreviewDecision::Refuse(_)) {
+            self.returns.kept(|| return_to(line, &ask.claim, drawn.as_deref()), ask.claim.client);
+        }
+        match decision {
+            PreviewDecision::Send => {
+                // Requests that wait do so for something else, and are owed nothing for it.
+                let AdmitRequest { kind, claim, .. } = *ask;
+                let leaving = Leaving { cost, kind, claim, scope: line.scope, since: now, due: now, drawn };
+                Decision::Send(self.take(now, leaving))
+            }
+            PreviewDecision::Refuse(refusal) => {
+                self.stats.refused += 1;
+                self.share_lacking(now, true);
+                Decision::Refuse(self.come_back(now, ask, cost, line, drawn.as_deref(), refusal))
+            }
+            PreviewDecision::Wait { expected, ahead } => {
+                self.make_room(now, ask);
+                self.share_lacking(now, false);
+                Decision::Wait(QueueOffer { line, expected, ahead, drawn })
+            }
+        }
+    }
+
+    /// The request that was made this `offer` takes it.
+    pub(in crate::lane) fn enqueued(
+        &mut self,
+        now: Instant,
+        ask: &AdmitRequest,
+        offer: QueueOffer,
+        ticket: T,
+    ) -> QueuePlace {
+        let QueueOffer { line, drawn, .. } = offer;
+        // What it does not say its answer will.
+        let cost = if line.metered { ask.cost.open() } else { ask.cost };
+        if let Some(drawn) = &drawn {
+            self.narrow.enqueued(drawn, &self.queue.resolve(&ask.claim), cost);
+        }
+        let budgets: SmallVec<[u32; 4]> = numbers(&drawn).into();
+        let longest = drawn.as_deref().map_or(Duration::MAX, Narrow::max_wait).min(self.policy.max_wait);
+        let deadline = ask.deadline.min(now + longest);
+        let (kind, metered) = (ask.kind, line.metered);
+        let ticket = WaitingRequest { grant: ticket, kind, metered, since: now, deadline, drawn };
+        self.queue.enqueue(line, &budgets, ask.claim, cost, ask.turn, ticket)
+    }
+
+    /// The `refusal` of a request, which says when it is to come back behind others that are to.
+    pub(super) fn come_back(
+        &mut self,
+        now: Instant,
+        ask: &AdmitRequest,
+        cost: Cost,
+        line: LineKey,
+        drawn: Option<&Drawn>,
+        refusal: Refusal,
+    ) -> Refusal {
+        if ask.turn == Turn::Resent {
+            return refusal;
+        }
+        let next = now + refusal.retry_after();
+        let mut ask = ask.clone();
+        if !matches!(refusal, Refusal::TooLong { .. }) {
+            // A place in the queue becomes free with each one that leaves, whoever that is.
+            ask.turn = Turn::Resent;
+        }
+        let mut returns = std::mem::take(&mut self.returns);
+        let mut first = None;
+        let due = returns.promise(now, return_to(line, &ask.claim, drawn), ask.claim.client, |before| {
+            if before == 0 {
+                return next;
+            }
+            let first = *first.get_or_insert_with(|| self.expected(now, &ask, cost, line, drawn, 0));
+            next + self.expected(now, &ask, cost, line, drawn, before).since(first)
+        });
+        self.returns = returns;
+        refusal.with_retry_after(due.since(now).max(Duration::from_millis(1)))
+    }
+}
+
+/// What requests come back to that are refused.
+fn return_to(line: LineKey, claim: &Claim, drawn: Option<&Drawn>) -> ReturnTo {
+    ReturnTo { line, urgency: claim.urgency, budgets: drawn.map_or(&[][..], Drawn::numbers).into() }
+}

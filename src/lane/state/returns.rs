@@ -1,0 +1,241 @@
+//! When those that are refused on arrival are told to come back: if all were told when the next one may, all would come then,
+//! and all but one would be refused again.
+//!
+//! Each refusal promises a return behind those that have been promised and are not over. A client that asks again before its
+//! return is told the same one. Nobody knows which of its workers asks: a request that comes sooner after a refusal than any
+//! `Retry-After` is taken for another one of these.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::turn::LineKey;
+use crate::{
+    clock::Instant,
+    lane::order::{ClientId, Map, Urgency},
+};
+
+/// The returns that are promised; nearly always none.
+#[derive(Debug, Default)]
+pub(super) struct Returns(Option<Box<Promised>>);
+
+/// What is returned to: requests of one urgency that the same things hold up.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ReturnTo {
+    pub(super) line: LineKey,
+    pub(super) urgency: Urgency,
+    /// The numbers of the narrower budgets.
+    pub(super) budgets: SmallVec<[u32; 2]>,
+}
+
+#[derive(Debug)]
+struct Promised {
+    to: Map<ReturnTo, OfLine>,
+    count: usize,
+    /// When those that are over were last forgotten.
+    swept: Instant,
+}
+
+/// What is promised to those of one line.
+#[derive(Debug, Default)]
+struct OfLine {
+    of: Map<ClientId, SmallVec<[Promise; 1]>>,
+    count: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Promise {
+    due: Instant,
+    /// When it was told last.
+    told: Instant,
+}
+
+/// As many are remembered for one lane. All further ones are told the time behind these.
+const MOST: usize = 4096;
+/// A promise is over so long after its time: clients are told whole seconds, and some add a little.
+const GRACE: Duration = Duration::from_secs(3);
+/// One that asks again before this has not been told to wait: `Retry-After` is a second at least.
+const ANOTHER: Duration = Duration::from_millis(500);
+/// Requests of one client that come together are told to return within this time, one by one, and at once if two turns are
+/// further apart: they may be one that does not wait between its requests.
+const TOGETHER: Duration = Duration::from_secs(300);
+const SWEEPS: Duration = Duration::from_secs(1);
+
+// === impl Returns ===
+
+impl Returns {
+    /// When a request of `client`, which is refused `now`, is to return. `at` says when it may with so many returns before it.
+    pub(super) fn promise(
+        &mut self,
+        now: Instant,
+        to: ReturnTo,
+        client: ClientId,
+        at: impl FnMut(u64) -> Instant,
+    ) -> Instant {
+        self.sweep(now);
+        let new = || Promised { to: Map::default(), count: 0, swept: now }.into();
+        let promised = self.0.get_or_insert_with(new);
+        let room = promised.count < MOST;
+        let line = promised.to.entry(to).or_default();
+        let before = line.count;
+        let due = line.promise(now, client, room, at);
+        promised.count += (line.count - before) as usize;
+        due
+    }
+
+    /// A request of `client` waits, or leaves: it is the one that was to return first.
+    pub(super) fn kept(&mut self, to: impl FnOnce() -> ReturnTo, client: ClientId) {
+        let Some(promised) = &mut self.0 else { return };
+        let Some(line) = promised.to.get_mut(&to()) else { return };
+        if let Some(own) = line.of.get_mut(&client) {
+            own.remove(0);
+            if own.is_empty() {
+                line.of.remove(&client);
+            }
+            line.count -= 1;
+            promised.count -= 1;
+        }
+        if promised.count == 0 {
+            self.0 = None;
+        }
+    }
+
+    /// Forgets promises that are over. O(promises), but once a second at most.
+    fn sweep(&mut self, now: Instant) {
+        let Some(promised) = self.0.as_mut().filter(|promised| promised.swept + SWEEPS <= now) else { return };
+        promised.to.retain(|_, line| {
+            line.of.retain(|_, own| {
+                own.retain(|promise| promise.due + GRACE > now);
+                !own.is_empty()
+            });
+            line.count = line.of.values().map(|own| own.len() as u64).sum();
+            line.count > 0
+        });
+        promised.count = promised.to.values().map(|line| line.count as usize).sum();
+        promised.swept = now;
+        if promised.count == 0 {
+            self.0 = None;
+        }
+    }
+}
+
+// === impl OfLine ===
+
+impl OfLine {
+    fn promise(&mut self, now: Instant, client: ClientId, room: bool, mut at: impl FnMut(u64) -> Instant) -> Instant {
+        let (all, known) = (self.count, self.of.contains_key(&client));
+        let clients = self.of.len() as u64 + u64::from(!known);
+        let own = self.of.get(&client).map_or(0, SmallVec::len) as u64;
+        // By turns: none has more before it of another client than of its own, and one.
+        let behind = |own: u64| (own + 1) * clients - 1;
+        let again = self.of.get_mut(&client).and_then(|own| {
+            let place = own.iter().position(|promise| promise.told + ANOTHER <= now)?;
+            Some((place as u64, &mut own[place]))
+        });
+        if let Some((place, promise)) = again {
+            let due = promise.due.min(at(behind(place).min(all - 1))).max(at(0));
+            *promise = Promise { due, told: now };
+            return due;
+        }
+        let due = at(behind(own).min(all));
+        if own > 0 {
+            let first = behind(0).min(all - own);
+            let (from, next) = (at(first), at(first + 1));
+            let most = if next > from + TOGETHER { from } else { from + TOGETHER };
+            if due > most {
+                return most;
+            }
+        }
+        if room {
+            let own = self.of.entry(client).or_default();
+            let place = own.partition_point(|promise| promise.due <= due);
+            own.insert(place, Promise { due, told: now });
+            self.count += 1;
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{learn::RouteKey, limit::Scope};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn client(number: u16) -> ClientId {
+        let [high, low] = number.to_be_bytes();
+        ClientId::of([10, 0, high, low].into())
+    }
+
+    fn to(paused: Option<RouteKey>) -> ReturnTo {
+        let line = LineKey { scope: Scope::NONE, paused, metered: false };
+        ReturnTo { line, urgency: Urgency::USUAL, budgets: SmallVec::new() }
+    }
+
+    /// What a client is told at `now` that may return at `base` at the earliest, where turns are `apart`.
+    fn told(returns: &mut Returns, now: Instant, of: u16, base: Instant, apart: Duration) -> Duration {
+        returns.promise(now, to(None), client(of), |ahead| base + apart * ahead as u32).since(now)
+    }
+
+    #[test]
+    fn each_client_is_told_a_turn_of_its_own_and_keeps_it() {
+        let mut returns = Returns::default();
+        let base = Instant::START + SECOND * 10;
+        for round in 0..9 {
+            let now = Instant::START + SECOND * round;
+            for of in 0..50 {
+                let due = SECOND * 10 + SECOND * u32::from(of) / 10 - SECOND * round;
+                assert_eq!(told(&mut returns, now, of, base, SECOND / 10), due, "{of} in round {round}");
+            }
+        }
+        assert_eq!(returns.0.as_ref().unwrap().count, 50);
+        // Five of them have been let in; the last one is no later for that than what is before it.
+        (0..5).for_each(|of| returns.kept(|| to(None), client(of)));
+        let now = Instant::START + SECOND * 10;
+        assert_eq!(told(&mut returns, now, 49, base + SECOND / 2, SECOND / 10), SECOND * 49 / 10);
+    }
+
+    #[test]
+    fn one_client_is_not_in_the_way_of_another() {
+        let mut returns = Returns::default();
+        let (now, base) = (Instant::START, Instant::START + SECOND);
+        for place in 0..100 {
+            assert_eq!(told(&mut returns, now, 1, base, SECOND), SECOND * (1 + place));
+        }
+        assert_eq!(told(&mut returns, now, 2, base, SECOND), SECOND * 2, "behind one of the other client");
+        let other = returns.promise(now, to(Some(RouteKey::NONE)), client(1), |ahead| base + SECOND * ahead as u32);
+        assert_eq!(other, base, "what pauses alone is returned to alone");
+    }
+
+    #[test]
+    fn whoever_does_not_wait_at_all_is_not_told_hours() {
+        let mut returns = Returns::default();
+        let hour = Duration::from_secs(3600);
+        for tenth in 0..100 {
+            let now = Instant::START + SECOND * tenth / 10;
+            let told = told(&mut returns, now, 1, Instant::START + hour, hour);
+            assert_eq!(told, hour - SECOND * tenth / 10);
+        }
+        // Where turns are closer, requests that come together are taken for several, for five minutes.
+        let told: Vec<_> = (0..1000)
+            .map(|_| told(&mut returns, Instant::START + SECOND * 9, 2, Instant::START + SECOND * 10, SECOND))
+            .collect();
+        assert_eq!((told[1].max(told[2]), *told.iter().max().unwrap()), (SECOND * 4, SECOND + SECOND + TOGETHER));
+    }
+
+    #[test]
+    fn what_is_over_is_forgotten_and_no_more_is_remembered_than_may_be() {
+        let mut returns = Returns::default();
+        let base = Instant::START + SECOND;
+        for of in 0..10_000 {
+            told(&mut returns, Instant::START, of, base, Duration::ZERO);
+        }
+        assert_eq!(returns.0.as_ref().unwrap().count, MOST);
+        let now = base + GRACE;
+        assert_eq!(told(&mut returns, now, 1, now + SECOND, SECOND), SECOND);
+        assert_eq!(returns.0.as_ref().unwrap().count, 1);
+        returns.kept(|| to(None), client(1));
+        assert!(returns.0.is_none());
+    }
+}

@@ -1,0 +1,89 @@
+//! Clients that are refused, and that come back when they are told to.
+
+use super::*;
+
+/// Sends a request of a client again and again until it has its slot, each time when it is told to. Says how often it was
+/// refused.
+async fn insists(world: Arc<World>, client: u8, patience: Duration) -> usize {
+    let claim = Claim { client: ClientId::of([10, 0, 0, client].into()), ..Claim::USUAL };
+    let mut refused = 0;
+    loop {
+        let deadline = world.clock.now() + patience;
+        let admission = world.lane.admit(AdmitRequest { claim, deadline, ..ask(kind()) });
+        let told = match admission {
+            Admission::Send(permit) => Ok(permit),
+            Admission::Wait(waiting) => waiting.await,
+            Admission::Refuse(refusal) => Err(refusal),
+        };
+        match told {
+            Ok(mut permit) => {
+                permit.sent();
+                permit.answered(&AnswerReport::SERVED, Instant::START);
+                return refused;
+            }
+            Err(refusal) => {
+                refused += 1;
+                // As the field has it: in whole seconds.
+                tokio::time::sleep(Duration::from_secs(refusal.retry_after().as_secs_f64().ceil() as u64)).await;
+            }
+        }
+    }
+}
+
+/// How often 200 requests are refused that come at once, and how long it takes until all have left.
+async fn refusals(limits: &str, most: usize, patience: u64, clients: u8) -> (usize, Duration) {
+    let world = Arc::new(World::with(limits, |policy| {
+        policy.max_waiting = most;
+        policy.margin = MarginSpec::Fixed(ms(0));
+    }));
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..200 {
+        tasks.spawn(insists(world.clone(), number % clients, ms(patience)));
+    }
+    let refused = tasks.join_all().await.into_iter().sum();
+    (refused, world.clock.now().since(Instant::START))
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_that_are_refused_at_once_come_back_one_by_one() {
+    // Limited by their patience, and by the places in the queue; workers of 200 clients, and of one. At ten a second 200
+    // take 19.9 s, and at two a second 99.5 s.
+    for (limits, most, patience, ideal) in
+        [("10/s", 10_000, 3_000, 19_900), ("10/s", 20, 3_600_000, 19_900), ("2/s", 5, 3_600_000, 99_500)]
+    {
+        for clients in [200, 1] {
+            let (refused, took) = refusals(limits, most, patience, clients).await;
+            println!("{limits}, {most} wait, {patience} ms, {clients} clients: {refused} refusals in {took:?}");
+            assert!(refused <= 400, "{refused} refusals: {limits}, {most}, {patience}, {clients}");
+            assert!(took <= ms(ideal + 5_000), "{took:?}: {limits}, {most}, {patience}, {clients}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_asks_each_second_is_never_told_more_than_its_wait() {
+    for (limits, ahead, patience, wait) in [("1/h", 3, 1800, 4 * 3600), ("1/s", 100, 30, 101), ("1/min", 5, 1, 360)] {
+        let world = World::with(limits, |policy| policy.max_wait = Duration::MAX);
+        world.send().await;
+        for _ in 0..ahead {
+            let admission = world.ask();
+            tokio::spawn(async move {
+                let mut permit = permitted(admission).await;
+                permit.sent();
+                permit.answered(&AnswerReport::SERVED, Instant::START);
+            });
+        }
+        let start = world.clock.now();
+        for second in 0..60 {
+            let now = world.clock.now();
+            let deadline = now + Duration::from_secs(patience);
+            let admission = world.lane.admit(AdmitRequest { deadline, ..ask(kind()) });
+            let Admission::Refuse(refusal) = admission else { panic!("{limits}: {admission:?}") };
+            let left = Duration::from_secs(wait - patience).saturating_sub(now.since(start));
+            let told = refusal.retry_after();
+            // A window is kept a little longer for jitter on the way.
+            assert!(told <= left + left / 50 + ms(50), "{limits}, {second} s: {told:?} of {left:?}");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+}
