@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use smallvec::SmallVec;
+
 use self::turns::{LateRequest, in_turn};
 use super::{
     State, WaitingRequest,
@@ -35,11 +37,19 @@ pub(super) struct Lateness {
 }
 
 /// The last one of a flow in a line for which it was projected when it leaves.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Look {
-    before: u64,
+    before: Before,
     cost: u32,
     at: Instant,
+}
+
+/// What goes before a request.
+#[derive(Clone, Debug, Default)]
+struct Before {
+    requests: u64,
+    /// What the others of its flow take of other units, which wait for these in their order.
+    units: SmallVec<[(Unit, u64); 1]>,
 }
 
 /// By what it is projected when requests leave.
@@ -53,6 +63,8 @@ struct Projection<'a> {
     alone: bool,
     /// Whether only the ends of pauses count, and no limit.
     pauses_alone: bool,
+    /// Whether answers say what was used: so much less of it may be than was said before that nobody is certainly late for it.
+    settles: bool,
 }
 
 /// What leaves before requests of lower urgencies.
@@ -132,6 +144,7 @@ impl<T> State<T> {
     /// Those that are late; with `pauses_alone` those whose time is over before a pause is.
     fn late(&mut self, now: Instant, pauses_alone: bool) -> Vec<QueuePlace> {
         let held = self.held_for_now(now);
+        let settles = !self.policy.usage.is_empty();
         let Self { queue, budget, learned, narrow, .. } = self;
         let (mut groups, mut all_urgencies) = (Map::<_, BTreeMap<_, Vec<_>>>::default(), BTreeSet::new());
         for WaitingStrand { alike, claim, tickets } in queue.strands() {
@@ -142,7 +155,7 @@ impl<T> State<T> {
         let alone = groups.len() < 2;
         let owed = if alone { 0.0 } else { f64::from(CREDIT) };
         let mut late = Vec::new();
-        let mut projection = Projection { now, held, budget, learned, narrow, alone, pauses_alone };
+        let mut projection = Projection { now, held, budget, learned, narrow, alone, pauses_alone, settles };
         for urgencies in groups.into_values() {
             let mut urgent = Urgent::default();
             for (urgency, strands) in urgencies {
@@ -169,34 +182,36 @@ impl Projection<'_> {
         late: &mut Vec<QueuePlace>,
     ) {
         // What pauses by itself is not in the way of others until its pause is over.
-        let (mut of_all, mut of_flows) = (Map::<_, u64>::default(), Map::<_, u64>::default());
+        let (mut of_all, mut of_flows) = (Map::<_, u64>::default(), Map::<_, Before>::default());
         let (mut looks, mut largest, mut most_leeway) = (Map::<(LineKey, u32), Look>::default(), 0, 0.0_f64);
         while let Some(TurnOf { item: (place, cost, ticket), flow, leeway }) = in_turn.next_turn() {
             // It may stand in a line yet that knows nothing of a budget that has just been reported.
             let line = line_of(self.learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref());
-            let requests = cost.requests();
+            let settles = self.settles || ticket.drawn.as_deref().is_some_and(Drawn::settles);
+            let (requests, takes) = (cost.requests(), if settles { cost.unmetered() } else { *cost });
             (largest, most_leeway) = (largest.max(requests), most_leeway.max(leeway));
             let (of_all, of_flow) =
                 (of_all.entry(line.paused).or_default(), of_flows.entry((flow, line.paused)).or_default());
             // Others may be passed that wait for what this one does not take, or takes less of.
             let before = match !line.metered && !self.narrow.apart {
-                true => {
+                true => Before::of({
                     let of_all = of_all.saturating_sub((leeway * f64::from(largest)) as u64);
                     // A limit of its own does not count what others have of the slots that all share.
                     let shares = self.alone || line.scope.is_empty() && ticket.drawn.is_none();
                     let urgent = urgent.requests.get(&line.paused).copied().filter(|_| shares).unwrap_or_default();
-                    Bands::least_ahead(of_all.max(*of_flow), urgent)
-                }
-                false => *of_flow,
+                    Bands::least_ahead(of_all.max(of_flow.requests), urgent)
+                }),
+                false => of_flow.clone(),
             };
             // What costs more, or has more before it, is not earlier. With an eighth more before it, it is not much later.
-            let known = looks.get(&(line, flow)).filter(|look| before >= look.before && requests >= look.cost);
+            let known =
+                looks.get(&(line, flow)).filter(|look| before.is_as_much(&look.before) && requests >= look.cost);
             let known = known.filter(|look| {
                 let (wait, patience) = (look.at.since(self.now), ticket.deadline.since(self.now));
-                wait > patience || before <= look.before + look.before / 8 && wait + wait / 8 <= patience
+                wait > patience || look.before.with_an_eighth().is_as_much(&before) && wait + wait / 8 <= patience
             });
             let at = known.map(|look| look.at).unwrap_or_else(|| {
-                let at = self.earliest(&line, cost, ticket.drawn.as_deref(), before);
+                let at = self.earliest(&line, &takes, ticket.drawn.as_deref(), &before);
                 looks.insert((line, flow), Look { before, cost: requests, at });
                 at
             });
@@ -205,7 +220,7 @@ impl Projection<'_> {
             } else {
                 in_turn.served(requests.into());
                 *of_all += u64::from(requests);
-                *of_flow += u64::from(requests);
+                of_flow.add(&takes);
             }
         }
         // Those that are not certainly late are more than those that leave.
@@ -216,15 +231,54 @@ impl Projection<'_> {
         }
     }
 
-    /// When one leaves at the earliest that has so many `before` it.
-    fn earliest(&mut self, line: &LineKey, cost: &Cost, drawn: Option<&Drawn>, before: u64) -> Instant {
+    /// When one leaves at the earliest that has so much `before` it.
+    fn earliest(&mut self, line: &LineKey, cost: &Cost, drawn: Option<&Drawn>, before: &Before) -> Instant {
         let Self { now, held, .. } = *self;
         let from = opens(self.learned, now, line.scope, line.paused.as_ref()).max(held);
         if self.pauses_alone {
             return from;
         }
-        let ahead = |_, unit| if unit == Unit::REQUESTS { before } else { 0 };
-        let at = self.budget.project(now, from, ahead, cost.unmetered(), line.scope);
-        drawn.map_or(at, |drawn| at.max(self.narrow.project_least(drawn, now, from, |_, _| before)))
+        // One behind it that takes less of another unit than it does must not be taken to be later than it is.
+        let least = cost.others().fold(cost.unmetered(), |least, (unit, _)| least.with(unit, 1));
+        let at = self.budget.project(now, from, |_, unit| before.units(unit), least, line.scope);
+        drawn.map_or(at, |drawn| {
+            at.max(self.narrow.project_least(drawn, now, from, least, |_, _, unit| before.units(unit)))
+        })
+    }
+}
+
+// === impl Before ===
+
+impl Before {
+    fn of(requests: u64) -> Self {
+        Self { requests, ..Self::default() }
+    }
+
+    fn units(&self, unit: Unit) -> u64 {
+        match unit {
+            Unit::REQUESTS => self.requests,
+            _ => self.units.iter().find(|(of, _)| *of == unit).map_or(0, |(_, amount)| *amount),
+        }
+    }
+
+    fn add(&mut self, cost: &Cost) {
+        self.requests += u64::from(cost.requests());
+        for (unit, amount) in cost.others() {
+            match self.units.iter_mut().find(|(of, _)| *of == unit) {
+                Some((_, sum)) => *sum += u64::from(amount.get()),
+                None => self.units.push((unit, amount.get().into())),
+            }
+        }
+    }
+
+    /// Whether it is as much as `other`, or more, of each unit.
+    fn is_as_much(&self, other: &Self) -> bool {
+        self.requests >= other.requests && other.units.iter().all(|(unit, amount)| self.units(*unit) >= *amount)
+    }
+
+    fn with_an_eighth(&self) -> Self {
+        let more = |amount| amount + amount / 8;
+        let units = self.units.iter().map(|(unit, amount)| (*unit, more(*amount)));
+        Self { requests: more(self.requests), units: units.collect() }
     }
 }

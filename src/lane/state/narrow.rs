@@ -228,20 +228,20 @@ impl Narrow {
         })
     }
 
-    /// When a request leaves at best if only these budgets counted and so many requests leave before it: `before` is told the
-    /// number of the budget and how many wait for it.
+    /// When a request of `cost` leaves at best if only these budgets counted and so much leaves before it: `before` is told the
+    /// number of the budget, how many wait for it, and the unit.
     pub(super) fn project_least(
         &mut self,
         drawn: &Drawn,
         now: Instant,
         from: Instant,
-        before: impl Fn(u32, u32) -> u64,
+        cost: Cost,
+        before: impl Fn(u32, u32, Unit) -> u64,
     ) -> Instant {
         drawn.numbers.iter().fold(from, |at, number| {
             let narrow = &mut self.budgets[*number];
-            let before = before(*number, narrow.waiting);
-            let ahead = |_, unit| if unit == Unit::REQUESTS { before } else { 0 };
-            at.max(narrow.budget.project(now, from, ahead, Cost::MIN, Scope::NONE))
+            let ahead = |_, unit| before(*number, narrow.waiting, unit);
+            at.max(narrow.budget.project(now, from, ahead, cost, Scope::NONE))
         })
     }
 
@@ -383,6 +383,11 @@ impl Drawn {
     pub(super) fn rule_of(&self, budget: u32) -> Option<&str> {
         let draw = self.draws.iter().find(|draw| RouteKey::NONE.with_budget(draw.budget).budget() == budget);
         draw.map(|draw| &*draw.rule.name)
+    }
+
+    /// Whether answers to such requests say what was used.
+    pub(super) fn settles(&self) -> bool {
+        self.draws.iter().any(|draw| !draw.rule.usage.is_empty())
     }
 
     /// Whether it does not draw on what is configured for the lane.

@@ -3,7 +3,10 @@
 use http::{HeaderMap, HeaderName};
 
 use super::{narrow::refuse, *};
-use crate::lane::{Waiting, order::Urgency};
+use crate::{
+    lane::{Waiting, order::Urgency},
+    limit::{Unit, settle},
+};
 
 fn secs(of: u64) -> Duration {
     Duration::from_secs(of)
@@ -330,4 +333,34 @@ async fn what_stays_counts_for_when_others_may_come_back_after_a_reset() {
         );
     }
     drop(patient);
+}
+
+/// Tokens are looked at too: each request takes a second's worth of them.
+#[tokio::test(start_paused = true)]
+async fn whoever_cannot_have_its_tokens_in_time_is_told_when_the_pause_begins() {
+    let tokens = Unit::named("tokens").unwrap();
+    let world = World::with("100/s, 6000 tokens/min", |policy| settle(&mut policy.limits));
+    let first = world.permit().await;
+    let limits = world.lane.policy().limits.clone();
+    let wait = |patience| {
+        let cost = Cost::MIN.with(tokens, 100).shared(&limits);
+        let deadline = world.clock.now() + patience;
+        match world.lane.admit(AdmitRequest { deadline, cost, ..ask(kind()) }) {
+            Admission::Wait(waiting) => waiting,
+            other => panic!("it waits: {other:?}"),
+        }
+    };
+    // Six leave back to back, a burst of a tenth, and the others at one a second.
+    let waiting: Vec<_> = (0..50).map(|_| wait(secs(60))).collect();
+    refuse(first, 30);
+    let told = told(&world, waiting).await;
+    let in_time = told.iter().filter(|(at, said)| said.is_none() && *at <= secs(60)).count();
+    assert!((35..=37).contains(&in_time), "{in_time}");
+    let mut times: Vec<_> = told.into_iter().filter(|(_, said)| said.is_some()).collect();
+    assert_eq!(times.len(), 50 - in_time);
+    assert!(times.iter().all(|(at, _)| *at <= ms(10)), "{times:?}");
+    // Their tokens are there one second after the other.
+    let times: Vec<_> = times.drain(..).map(retry_after).collect();
+    let apart = times[times.len() - 1].saturating_sub(times[0]);
+    assert!(apart.abs_diff(secs(times.len() as u64 - 1)) <= secs(1), "{times:?}");
 }

@@ -7,7 +7,7 @@ use super::super::{State, WaitingRequest, predict::opens, turn::line_of};
 use crate::{
     clock::Instant,
     lane::order::{InTurn, Map, Taken, TurnOf, by_flow},
-    limit::{Budget, Source, Unit},
+    limit::{Budget, Source, Sum, Unit},
 };
 
 /// One that waits no more because it would be late.
@@ -52,26 +52,24 @@ impl<T> State<T> {
     pub(super) fn turns_of(&mut self, now: Instant, late: Vec<Taken<WaitingRequest<T>>>) -> Vec<LateRequest<T>> {
         let held = self.held_for_now(now);
         let Self { queue, budget, learned, narrow, .. } = self;
-        let (mut of_lines, mut of_budgets) = (HashMap::new(), Map::<u32, u64>::default());
+        let (mut of_lines, mut of_budgets) = (HashMap::<_, Sum>::new(), Map::<u32, Sum>::default());
         let mut stretches: HashMap<_, Stretch> = HashMap::new();
         let turns = late.into_iter().map(|Taken { cost, ticket, .. }| {
             let line = line_of(learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref());
             let from = opens(learned, now, line.scope, line.paused.as_ref()).max(held);
             let of_line = (line.paused, line.scope);
-            let own = of_lines.get(&of_line).copied().unwrap_or(0_u64);
+            let own = of_lines.get(&of_line).map_or(0, |late| late.of(Unit::REQUESTS));
             let turn_at = |budget: &mut Budget, more: u64| {
                 // What pauses by itself is not in the way of others until its pause is over.
-                let late = |source| {
+                let late = |source, unit| {
                     let before =
                         of_lines.iter().filter(|((paused, scope), _)| *paused == line.paused && scope.includes(source));
-                    before.map(|(_, requests)| requests).sum::<u64>()
+                    before.map(|(_, late)| late.of(unit)).sum::<u64>()
                 };
-                let waiting = |source: Source| queue.units(Unit::REQUESTS, |line| line.scope.includes(source));
-                let ahead = |source, unit| match unit {
-                    Unit::REQUESTS => waiting(source) + late(source) + more,
-                    _ => 0,
-                };
-                budget.project(now, from, ahead, cost.unmetered(), line.scope)
+                let waiting = |source: Source, unit| queue.units(unit, |line| line.scope.includes(source));
+                let like_it = |unit| more * cost.of(unit).map_or(0, |amount| u64::from(amount.get()));
+                let ahead = |source, unit| waiting(source, unit) + late(source, unit) + like_it(unit);
+                budget.project(now, from, ahead, cost, line.scope)
             };
             let turn = match stretches.get(&line).filter(|stretch| own < stretch.first + EVERY) {
                 _ if own < EACH => turn_at(budget, 0),
@@ -82,15 +80,19 @@ impl<T> State<T> {
                     stretch.from
                 }
             };
-            let before: u64 = of_lines.iter().filter(|((paused, _), _)| *paused == line.paused).map(|(_, of)| of).sum();
+            let before = of_lines.iter().filter(|((paused, _), _)| *paused == line.paused);
+            let before: u64 = before.map(|(_, late)| late.of(Unit::REQUESTS)).sum();
             let slot = learned.slot(&ticket.kind).saturating_mul(u32::try_from(before).unwrap_or(u32::MAX));
             let mut turn = turn.max(from + slot);
-            *of_lines.entry(of_line).or_default() += u64::from(cost.requests());
+            of_lines.entry(of_line).or_default().add(&cost);
             if let Some(drawn) = &ticket.drawn {
-                let late = |number, waiting| of_budgets.get(&number).copied().unwrap_or_default() + u64::from(waiting);
-                turn = turn.max(narrow.project_least(drawn, now, from, late));
+                let late = |number, waiting, unit| {
+                    let waiting = if unit == Unit::REQUESTS { u64::from(waiting) } else { 0 };
+                    of_budgets.get(&number).map_or(0, |late| late.of(unit)) + waiting
+                };
+                turn = turn.max(narrow.project_least(drawn, now, from, cost, late));
                 for number in drawn.numbers() {
-                    *of_budgets.entry(*number).or_default() += u64::from(cost.requests());
+                    of_budgets.entry(*number).or_default().add(&cost);
                 }
             }
             LateRequest { ticket, turn }
