@@ -309,7 +309,7 @@ impl Learned {
             }
         } else if quota {
             if !claims.explains {
-                budget.refused(now, sent, tries, hint.wait);
+                budget.refused(now, sent, charge.cost, tries, hint.wait);
             }
             // A ban, and a bill that was not paid, have nothing to do with limits.
             if !matches!(hint.signal, Signal::Banned | Signal::FatalQuota) {

@@ -324,9 +324,9 @@ impl Budget {
         self.limits.iter_mut().for_each(|limit| limit.gcra.keep_distance(since.is_some()));
     }
 
-    /// The API refused what was sent at `sent`: if no other sender can have used up the limit, the margin is too small.
-    /// `tries` says that it was to find out whether a pause is over, `wait` what the API asks for.
-    pub fn refused(&mut self, now: Instant, sent: Instant, tries: bool, wait: Option<Duration>) {
+    /// The API refused what took `cost` and was sent at `sent`: if no other sender can have used up the limit, the margin is too
+    /// small. `tries` says that it was to find out whether a pause is over, `wait` what the API asks for.
+    pub fn refused(&mut self, now: Instant, sent: Instant, cost: Cost, tries: bool, wait: Option<Duration>) {
         // What was found by trying promises nothing.
         let Self { limits, margin, .. } = self;
         let kept = || limits.iter().filter(|limit| limit.source != Source::Estimated);
@@ -338,11 +338,13 @@ impl Budget {
         if other || sent.since(self.since) < per {
             return;
         }
-        // Where fewer had left than a window holds no margin would have helped. What tries may take a lesson back.
+        // Where fewer had left than a window holds, or the part of it that a fleet's member has, no margin would have helped. As
+        // much as was refused may have come back meanwhile. What tries may take a lesson back.
         let full = tries
-            || limits.iter_mut().any(|limit| {
+            || limits.iter_mut().filter(|limit| limit.source != Source::Estimated).any(|limit| {
                 let used = limit.window.used(now, limit.margin(margin));
-                limit.source != Source::Estimated && used.saturating_add(1) >= limit.spec.rate.count.get()
+                let cost = cost.of(limit.spec.unit).map(|amount| limit.whole(amount).get());
+                cost.is_some_and(|cost| used.saturating_add(cost) >= limit.window.count())
             });
         if full {
             margin.refused(now, sent, per, tries);

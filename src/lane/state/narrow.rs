@@ -148,7 +148,7 @@ impl Narrow {
 
     /// The API refused what was sent at `sent` within these limits.
     pub(super) fn refused(&mut self, drawn: &Drawn, sent: Instant, now: Instant) {
-        self.each(drawn, |narrow, _| narrow.budget.refused(now, sent, false, None));
+        self.each(drawn, |narrow, charge| narrow.budget.refused(now, sent, charge.cost, false, None));
     }
 
     pub(super) fn settled(&mut self, drawn: &Drawn, now: Instant, end: End) {

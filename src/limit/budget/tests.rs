@@ -310,7 +310,7 @@ fn a_refusal_widens_the_margin_of_a_full_window_alone() {
     let (mut budget, margin) = (auto(), |budget: &Budget| budget.margin.of(Duration::from_secs(1)));
     let before = margin(&budget);
     (0..30).for_each(|slot| assert!(send(&mut budget, at(slot * 100))));
-    budget.refused(at(2950), at(2940), false, None);
+    budget.refused(at(2950), at(2940), ONE, false, None);
     assert_eq!(margin(&budget), before, "ten in a second");
     let mut budget = auto();
     let found = LimitSpec { burst: Some(NonZeroU32::MIN), ..specs("20/s")[0] };
@@ -320,9 +320,28 @@ fn a_refusal_widens_the_margin_of_a_full_window_alone() {
         now = next(&mut budget, now.as_nanos() / 1_000_000 + 1);
         assert!(send(&mut budget, now));
     }
-    budget.refused(now, now, false, None);
+    budget.refused(now, now, ONE, false, None);
     assert_eq!(margin(&budget), before * 2);
     let usage = budget.usage(now);
     let margins: Vec<_> = usage.iter().map(|usage| (usage.source, usage.margin)).collect();
     assert_eq!(margins, [(Source::Config, before * 2), (Source::Estimated, Duration::ZERO)]);
+}
+
+/// Of 20/s five that cost four each leave in a second. The answer to the last one comes when the first of them is a window ago.
+#[test]
+fn a_window_is_full_if_what_was_refused_would_have_had_to_wait() {
+    let four = Cost::new(4).unwrap();
+    let mut budget = Budget::new(&specs("20/s"), MarginSpec::Auto, Instant::START);
+    let before = budget.margin.of(Duration::from_secs(1));
+    let mut now = at(0);
+    while now < at(3000) {
+        now = budget.earliest(now, four, Scope::NONE);
+        let charge = budget.take(now, now, four, Scope::NONE);
+        budget.sent(charge, now);
+        budget.answered(charge, now, now);
+    }
+    let answered = now + Duration::from_millis(220);
+    assert_eq!(budget.used(Source::Config, answered), 16);
+    budget.refused(answered, now, four, false, None);
+    assert_eq!(budget.margin.of(Duration::from_secs(1)), before * 2);
 }

@@ -43,7 +43,7 @@ impl Quota {
         self.window_estimator.contradicted();
         if now < self.even_until {
             // It is even already: the way takes longer at times than was thought.
-            budget.refused(now, answer.sent, false, None);
+            budget.refused(now, answer.sent, answer.charge.cost, false, None);
         }
         if spec.rate.per <= LONGEST_PACE {
             self.even_until = now + (spec.rate.per * EVEN_WINDOWS).min(EVEN_AT_MOST);

@@ -247,7 +247,7 @@ fn another_configuration_goes_on_with_what_was_written_for_the_last_one() {
 #[test]
 fn a_margin_is_remembered() {
     let mut budget = Budget::new(&limits("10/s").limits, MarginSpec::Auto, at(0));
-    budget.refused(at(2010), at(2000), false, None);
+    budget.refused(at(2010), at(2000), ONE, true, None);
     let margin = budget.usage(at(2010))[0].margin;
     let record = budget.record(at(2010), true);
     let mut restored = Budget::restored(&record, MarginSpec::Auto, None, at(3000), EPOCH);
