@@ -21,6 +21,8 @@ pub(super) struct Crowd {
     /// As many were refused, again and again: how often more than once. The next try takes twice as long each time.
     ceiling: u32,
     in_vain: u32,
+    /// How many were served since that left with as many under way.
+    beyond: u32,
 }
 
 /// A request that was served.
@@ -52,6 +54,8 @@ const SLOWLY: f64 = 0.2;
 const AGAIN: f64 = 1.0;
 /// A limit of concurrency that stays is tried so much more seldom, as a power of two.
 const IN_VAIN: u32 = 4;
+/// So many times a limit of concurrency were served, and no more by chance.
+const MANY_OF: f64 = 4.0;
 /// More are no stampede any more.
 const MANY: f64 = 1024.0;
 
@@ -71,6 +75,7 @@ impl Default for Crowd {
             said: false,
             ceiling: 0,
             in_vain: 0,
+            beyond: 0,
         }
     }
 }
@@ -140,7 +145,11 @@ impl Crowd {
         }
         if self.hypothesis == Hypothesis::Confirmed && f64::from(served.crowd) >= cap.floor() {
             if served.crowd >= self.ceiling {
-                self.in_vain = 0;
+                // A few of them are, while the API is already done with another one whose answer is on its way.
+                self.beyond = self.beyond.saturating_add(1);
+                if f64::from(self.beyond) > MANY_OF * *cap {
+                    self.in_vain = 0;
+                }
             }
             let in_vain = if cap.floor() as u32 + 1 < self.ceiling { 0 } else { self.in_vain };
             *cap += 1.0 / (20.0 * cap.max(5.0) * f64::from(1 << in_vain));
@@ -188,9 +197,10 @@ impl Crowd {
     /// One of `crowd` was refused while as many as `cap` might be under way. What is refused right after it was lowered may
     /// have met what was not over for the API yet: it is no other ceiling.
     fn hits(&mut self, crowd: u32, cap: f64) {
+        self.beyond = 0;
         if crowd == self.ceiling {
             self.in_vain = (self.in_vain + 1).min(IN_VAIN);
-        } else if crowd > self.ceiling || f64::from(self.kept) > 4.0 * cap {
+        } else if crowd > self.ceiling || f64::from(self.kept) > MANY_OF * cap {
             (self.ceiling, self.in_vain) = (crowd, 0);
         }
     }
@@ -256,6 +266,27 @@ mod tests {
         served(&mut crowd, 30, 5);
         assert!(crowd.fewer(5, true));
         assert_eq!(crowd.cap(), Some(4));
+    }
+
+    /// The sixth of six is served now and then: the API was done with another one by then. Were that a sixth place, the next try
+    /// would come as soon as the first did.
+    #[test]
+    fn one_that_is_served_beside_as_many_as_are_refused_is_no_place_for_more() {
+        let mut crowd = Crowd::known(5);
+        crowd.hits(6, 5.0);
+        served(&mut crowd, 112, 5);
+        served(&mut crowd, 1, 6);
+        assert!(crowd.fewer(6, true));
+        // 5² + 112 / 10 = 6.02², and half as much for each that is served now.
+        served(&mut crowd, 112, 5);
+        assert_eq!(crowd.cap(), Some(5));
+        served(&mut crowd, 1, 6);
+        served(&mut crowd, 112, 5);
+        assert_eq!(crowd.cap(), Some(6));
+        // The API allows one more: it serves them all.
+        served(&mut crowd, 200, 6);
+        assert!(crowd.fewer(7, true));
+        assert_eq!(crowd.cap(), Some(6));
     }
 
     #[test]
