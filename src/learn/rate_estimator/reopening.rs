@@ -46,8 +46,9 @@ const SOON: f64 = 60.0;
 /// And if that was not shorter than by this.
 const ALIKE: f64 = 0.25;
 /// By so much less than is configured leaves, and for how long until more is tried, where one request came too soon after
-/// another one. That is more room between them than most ways vary by: they are not refused again and again.
-const APART: f64 = 0.045;
+/// another one. That is more room between them than most ways vary by: they are not refused again and again. What timers are
+/// late by comes on top of it, since nothing of that is caught up then.
+const APART: f64 = 0.03;
 const APART_FOR: f64 = 300.0;
 /// The time that is known where a share is refused whatever the rate is, so that a longer pause is another matter.
 const LONG: f64 = 60.0;
