@@ -95,7 +95,8 @@ impl<T> State<T> {
         }
         let mut returns = std::mem::take(&mut self.returns);
         let mut first = None;
-        let due = returns.promise(now, return_to(line, &ask.claim, drawn), ask.claim.client, |before| {
+        let waited = matches!(refusal, Refusal::GaveWay { .. });
+        let due = returns.promise(now, return_to(line, &ask.claim, drawn), ask.claim.client, waited, |before| {
             if before == 0 {
                 return next;
             }

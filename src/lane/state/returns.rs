@@ -64,12 +64,14 @@ const SWEEPS: Duration = Duration::from_secs(1);
 // === impl Returns ===
 
 impl Returns {
-    /// When a request of `client`, which is refused `now`, is to return. `at` says when it may with so many returns before it.
+    /// When a request of `client`, which is refused `now`, is to return; `waited` says that it cannot be one that asks again.
+    /// `at` says when it may with so many returns before it.
     pub(super) fn promise(
         &mut self,
         now: Instant,
         to: ReturnTo,
         client: ClientId,
+        waited: bool,
         at: impl FnMut(u64) -> Instant,
     ) -> Instant {
         self.sweep(now);
@@ -78,7 +80,11 @@ impl Returns {
         let room = promised.count < MOST;
         let line = promised.to.entry(to).or_default();
         let before = line.count;
-        let due = line.promise(now, client, room, at);
+        let again = if waited { None } else { line.again(now, client) };
+        let due = match again {
+            Some(place) => line.keep(now, client, place, at),
+            None => line.promise(now, client, room, at),
+        };
         promised.count += (line.count - before) as usize;
         due
     }
@@ -122,24 +128,26 @@ impl Returns {
 // === impl OfLine ===
 
 impl OfLine {
+    /// The place among those of `client` of the promise to one that asks again.
+    fn again(&self, now: Instant, client: ClientId) -> Option<usize> {
+        self.of.get(&client)?.iter().position(|promise| promise.told + ANOTHER <= now)
+    }
+
+    /// Tells one that asks again what it was told, or less.
+    fn keep(&mut self, now: Instant, client: ClientId, place: usize, mut at: impl FnMut(u64) -> Instant) -> Instant {
+        let most = behind(place as u64, self.of.len()).min(self.count - 1);
+        let promise = &mut self.of.get_mut(&client).expect("it has been promised something")[place];
+        let due = promise.due.min(at(most)).max(at(0));
+        *promise = Promise { due, told: now };
+        due
+    }
+
     fn promise(&mut self, now: Instant, client: ClientId, room: bool, mut at: impl FnMut(u64) -> Instant) -> Instant {
-        let (all, known) = (self.count, self.of.contains_key(&client));
-        let clients = self.of.len() as u64 + u64::from(!known);
         let own = self.of.get(&client).map_or(0, SmallVec::len) as u64;
-        // By turns: none has more before it of another client than of its own, and one.
-        let behind = |own: u64| (own + 1) * clients - 1;
-        let again = self.of.get_mut(&client).and_then(|own| {
-            let place = own.iter().position(|promise| promise.told + ANOTHER <= now)?;
-            Some((place as u64, &mut own[place]))
-        });
-        if let Some((place, promise)) = again {
-            let due = promise.due.min(at(behind(place).min(all - 1))).max(at(0));
-            *promise = Promise { due, told: now };
-            return due;
-        }
-        let due = at(behind(own).min(all));
+        let (all, clients) = (self.count, self.of.len() + usize::from(own == 0));
+        let due = at(behind(own, clients).min(all));
         if own > 0 {
-            let first = behind(0).min(all - own);
+            let first = behind(0, clients).min(all - own);
             let (from, next) = (at(first), at(first + 1));
             let most = if next > from + TOGETHER { from } else { from + TOGETHER };
             if due > most {
@@ -154,6 +162,12 @@ impl OfLine {
         }
         due
     }
+}
+
+/// How many go before one that has so many of its own client before it. By turns: of no other client more than of its own,
+/// and one.
+fn behind(own: u64, clients: usize) -> u64 {
+    (own + 1) * clients as u64 - 1
 }
 
 #[cfg(test)]
@@ -175,7 +189,7 @@ mod tests {
 
     /// What a client is told at `now` that may return at `base` at the earliest, where turns are `apart`.
     fn told(returns: &mut Returns, now: Instant, of: u16, base: Instant, apart: Duration) -> Duration {
-        returns.promise(now, to(None), client(of), |ahead| base + apart * ahead as u32).since(now)
+        returns.promise(now, to(None), client(of), false, |ahead| base + apart * ahead as u32).since(now)
     }
 
     #[test]
@@ -204,7 +218,8 @@ mod tests {
             assert_eq!(told(&mut returns, now, 1, base, SECOND), SECOND * (1 + place));
         }
         assert_eq!(told(&mut returns, now, 2, base, SECOND), SECOND * 2, "behind one of the other client");
-        let other = returns.promise(now, to(Some(RouteKey::NONE)), client(1), |ahead| base + SECOND * ahead as u32);
+        let other =
+            returns.promise(now, to(Some(RouteKey::NONE)), client(1), false, |ahead| base + SECOND * ahead as u32);
         assert_eq!(other, base, "what pauses alone is returned to alone");
     }
 
