@@ -104,6 +104,7 @@ impl Running {
                 ca,
             },
         );
+        self.proxy.reweigh_waiting();
         self.drain = config.drain;
         configured.config = configured.config.with_changes_of(config);
         configured.reports.succeeded();

@@ -89,6 +89,7 @@ impl Steerer {
             }
             Steering::Weights { rule, weights } => {
                 self.change(rule, |changed, _| changed.weights = Some(weights.clone()))?;
+                self.proxy.reweigh_waiting();
                 Some(self.note(rule, "given other weights by an operator"))
             }
             Steering::Drain => {

@@ -49,6 +49,11 @@ impl Lane {
         found
     }
 
+    /// The requests that wait have the weights from now on that `weigh` gives them.
+    pub fn reweigh(self: &Arc<Self>, weigh: impl Fn(&Claim) -> Claim) {
+        self.tell(|state, _| state.reweigh(weigh));
+    }
+
     /// Writes into the journal what happened here.
     pub fn note(&self, text: String) {
         if let Some(journal) = &self.journal {

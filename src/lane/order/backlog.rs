@@ -151,6 +151,17 @@ impl Backlog {
         before != (client.weight, flow.weight)
     }
 
+    /// The weights of `claim`, of which something waits, are these from now on.
+    pub(super) fn reweigh(&mut self, claim: &Claim) {
+        let before = self.size_of(claim);
+        let band = self.bands[band(claim)].as_mut();
+        if let Some(client) = band.and_then(|band| band.clients.get_mut(&claim.client)) {
+            client.weight = claim.client_weight;
+            client.flows.get_mut(&claim.flow).into_iter().for_each(|flow| flow.weight = claim.flow_weight);
+        }
+        self.resized(claim, before);
+    }
+
     /// It waits no more.
     pub fn subtract(&mut self, claim: &Claim, cost: &Cost, waits: Waits) {
         let before = self.size_of(claim);

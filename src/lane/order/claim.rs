@@ -78,6 +78,16 @@ impl ClientId {
         }
     }
 
+    /// Its address, or the first one of its network.
+    pub fn address(self) -> IpAddr {
+        match u32::try_from(self.0) {
+            // No IPv6 address of a client has zeros there, but the loopback address.
+            Ok(0) => Ipv6Addr::LOCALHOST.into(),
+            Ok(address) => Ipv4Addr::from_bits(address).into(),
+            Err(_) => Ipv6Addr::from_bits(u128::from(self.0) << 64).into(),
+        }
+    }
+
     pub(super) fn get(self) -> u64 {
         self.0
     }
@@ -85,12 +95,8 @@ impl ClientId {
 
 impl fmt::Display for ClientId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match u32::try_from(self.0) {
-            // No IPv6 address of a client has zeros there, but the loopback address.
-            Ok(0) => f.write_str("::1"),
-            Ok(address) => Ipv4Addr::from_bits(address).fmt(f),
-            Err(_) => write!(f, "{}/64", Ipv6Addr::from_bits(u128::from(self.0) << 64)),
-        }
+        self.address().fmt(f)?;
+        f.write_str(if self.0 > u32::MAX.into() { "/64" } else { "" })
     }
 }
 

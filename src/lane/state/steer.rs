@@ -51,6 +51,14 @@ impl<T> State<T> {
         true
     }
 
+    /// The claims of what waits have the weights from now on that `weigh` gives them.
+    pub(in crate::lane) fn reweigh(&mut self, weigh: impl Fn(&Claim) -> Claim) {
+        if !self.queue.is_empty() {
+            self.queue.reweigh_all(weigh);
+            self.rechecks = true;
+        }
+    }
+
     /// Where a request waits that was put at `place`.
     pub(super) fn place_of(&self, place: QueuePlace) -> QueuePlace {
         self.let_first.iter().find(|moved| moved.known == place).map_or(place, |moved| moved.place)

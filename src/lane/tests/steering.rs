@@ -1,6 +1,7 @@
 //! What operators do to those that wait, and to what was learned.
 
 use super::*;
+use crate::lane::order::Weight;
 
 /// A request of this client's.
 fn ask_of(client: u8) -> AdmitRequest {
@@ -100,4 +101,20 @@ async fn what_was_learned_is_forgotten_and_what_was_sent_counts() {
     drop(under_way);
     assert_eq!(world.lane.snapshot().limits[0].used, 2);
     assert!(world.send().await >= Duration::from_secs(3600), "two an hour");
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_weights_hold_for_what_waits() {
+    let world = World::new("10/s");
+    assert_eq!(world.send().await, ms(0));
+    let clients: Vec<u8> = (0..60).map(|number| 1 + number % 2).collect();
+    let order = leave(&world, &clients, || {
+        let three = Weight(3.try_into().unwrap());
+        let weigh = |claim: &Claim| if is_of(1)(claim) { Claim { client_weight: three, ..*claim } } else { *claim };
+        world.lane.reweigh(weigh);
+    })
+    .await;
+    // Three of four slots, within one cost of it.
+    let first = order[..24].iter().filter(|(client, _)| *client == 1).count();
+    assert!((17..=19).contains(&first), "{first} of 24");
 }

@@ -12,8 +12,8 @@ use crate::{
         order::{Claim, ClientId, FlowId, Urgency, Weight},
     },
     limit::{Cost, Unit},
-    policy::{Policy, TooSmall},
-    proxy::{message::priority, steps::keyed_hash},
+    policy::{AssignedWeight, Policy, ShareOf, TooSmall, Turns},
+    proxy::{context::Proxy, message::priority, steps::keyed_hash},
 };
 
 const FLOW: HeaderName = HeaderName::from_static("andante-flow");
@@ -39,6 +39,43 @@ pub(super) fn read(fields: &HeaderMap, address: IpAddr, policy: &Policy) -> Clai
 pub(super) fn usual(address: IpAddr, policy: &Policy) -> Claim {
     let client_weight = Weight(policy.turns.weight_of_client(address));
     Claim { client: ClientId::of(address), client_weight, ..Claim::USUAL }
+}
+
+impl Proxy {
+    /// What waits has the weights that its rules say now. Must be called on a tokio runtime.
+    pub fn reweigh_waiting(&self) {
+        for lane in self.lanes.all() {
+            lane.reweigh(weights_of(&lane.policy().turns));
+        }
+    }
+}
+
+/// Gives a claim the weights that `turns` has for it.
+fn weights_of(turns: &Turns) -> impl Fn(&Claim) -> Claim {
+    let flows: Vec<_> = turns
+        .weights
+        .iter()
+        .filter_map(|share| match &share.of {
+            ShareOf::Flow(name) => Some((FlowId(keyed_hash::of(name.as_bytes())), Weight(share.weight))),
+            ShareOf::Clients(_) => None,
+        })
+        .collect();
+    move |claim| {
+        let flow = flows.iter().find(|(flow, _)| *flow == claim.flow);
+        let flow_weight = flow.map_or(Weight::ONE, |(_, weight)| *weight);
+        // A client is the first half of its IPv6 address: of a network within that it is not known whether it is in it.
+        let within = |share: &AssignedWeight| match share.of {
+            ShareOf::Clients(network) => {
+                network.addr().is_ipv6() && network.prefix_len() > 64 && ClientId::of(network.addr()) == claim.client
+            }
+            ShareOf::Flow(_) => false,
+        };
+        let client_weight = match turns.weights.iter().any(within) {
+            true => claim.client_weight,
+            false => Weight(turns.weight_of_client(claim.client.address())),
+        };
+        Claim { flow_weight, client_weight, ..*claim }
+    }
 }
 
 /// What the request with these fields says that it costs, if it says anything.
@@ -134,6 +171,17 @@ mod tests {
         let live = claim(&[("andante-flow", "live")], turns);
         assert_eq!(live.flow_weight, Weight::ONE);
         assert_ne!((live.flow, batch.flow), (FlowId::default(), live.flow));
+        // What waits is given the same, by what is known of it still.
+        let weights = ["batch=2", "10.1.0.0/16=7", "2001:db8::1=5"].map(|text| text.parse().unwrap()).to_vec();
+        let turns = Turns { weights, ..Turns::default() };
+        let weigh = weights_of(&turns);
+        let waits = |claim: Claim| {
+            let claim = weigh(&Claim { flow_weight: Weight::ONE, ..claim });
+            (claim.flow_weight.0.get(), claim.client_weight.0.get())
+        };
+        assert_eq!((waits(batch), waits(live)), ((2, 7), (1, 7)));
+        let of = |address: &str| waits(Claim { client: ClientId::of(address.parse().unwrap()), ..Claim::USUAL });
+        assert_eq!((of("10.2.0.1"), of("2001:db8::2")), ((1, 1), (1, 1)));
     }
 
     #[test]

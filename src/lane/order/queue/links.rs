@@ -43,6 +43,22 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         })
     }
 
+    /// What waits has other weights from now on: each claim those that `weigh` gives it. O(strands).
+    pub fn reweigh_all(&mut self, weigh: impl Fn(&Claim) -> Claim) {
+        for (_, strand) in self.strands.iter_mut_numbered() {
+            let claim = weigh(&strand.claim);
+            if claim == strand.claim {
+                continue;
+            }
+            strand.claim = claim;
+            self.backlog.reweigh(&claim);
+            self.front.reweigh(&claim);
+            for &spot in [self.lines[strand.line].spot].iter().chain(self.sets.spots(strand.set)) {
+                self.spots[spot].ranking.iter_mut().for_each(|ranking| ranking.reweigh(&claim));
+            }
+        }
+    }
+
     /// Puts each ticket into the line that `key_of` says, where it keeps its place. O(waiting).
     pub fn sort(&mut self, mut key_of: impl FnMut(&T) -> K) {
         let mut misplaced = Vec::new();
