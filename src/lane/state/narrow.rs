@@ -13,7 +13,7 @@ use super::{End, in_flight::InFlight, memory::REMEMBERED};
 use crate::{
     clock::Instant,
     lane::{
-        order::{Backlog, Claim, Contest, Map, Slab, Waits},
+        order::{Backlog, Claim, Contest, Map, Slab, Turn, Waits},
         request::{AdmitRequest, Draw, Draws},
     },
     learn::{AnswerReport, RouteKey},
@@ -204,21 +204,20 @@ impl Narrow {
         self.crowd
     }
 
-    /// Predicts when a request leaves if only these budgets counted; `first` says that it goes before all that wait for them,
-    /// but behind so `many` like it, and `unsaid` how much of a unit each takes that does not say.
+    /// Predicts when a request leaves if only these budgets counted, behind so `many` like it; `unsaid` says how much of a unit
+    /// each takes that waits and does not say. One that has been sent before goes before all that wait.
     pub(super) fn project(
         &mut self,
         drawn: &Drawn,
         now: Instant,
         from: Instant,
         ask: &AdmitRequest,
-        first: bool,
         many: u64,
         unsaid: impl Fn(Unit) -> f64,
     ) -> Instant {
         drawn.numbers.iter().fold(from, |at, number| {
             let narrow = &mut self.budgets[*number];
-            let backlog = narrow.backlog.as_ref().filter(|_| !first);
+            let backlog = narrow.backlog.as_ref().filter(|_| ask.turn == Turn::New);
             let ahead = backlog.map(|backlog| backlog.ahead(&ask.claim, &ask.cost, Contest::All)).unwrap_or_default();
             // It is not known when a place in flight becomes free.
             let room = if narrow.has_room() { at } else { at.max(now + Duration::from_millis(1)) };

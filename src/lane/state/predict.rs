@@ -113,7 +113,7 @@ impl<T> State<T> {
         let from = opens(&self.learned, now, own.scope, Some(&ask.kind)).max(held) + slots;
         let at = self.budget.project(now, from, ahead, cost, own.scope);
         match drawn {
-            Some(drawn) => at.max(self.narrow.project(drawn, now, from, ask, first, many, unsaid)),
+            Some(drawn) => at.max(self.narrow.project(drawn, now, from, ask, many, unsaid)),
             None => at,
         }
     }

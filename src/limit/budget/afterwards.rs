@@ -63,7 +63,9 @@ impl Budget {
     /// When a request leaves that would leave only at `at` if nothing changed, if something will have changed by then.
     pub(super) fn project_afterwards(
         &mut self,
-        (now, from, at): (Instant, Instant, Instant),
+        now: Instant,
+        from: Instant,
+        at: Instant,
         ahead: &impl Fn(Source, Unit) -> u64,
         cost: Cost,
         scope: Scope,

@@ -48,7 +48,7 @@ impl Budget {
         scope: Scope,
     ) -> Instant {
         let at = cost.each().fold(from, |at, takes| at.max(self.project_unit(now, from, &ahead, takes, scope)));
-        self.project_afterwards((now, from, at), &ahead, cost, scope).unwrap_or(at)
+        self.project_afterwards(now, from, at, &ahead, cost, scope).unwrap_or(at)
     }
 
     /// The same, as if only the limits of one unit counted, of which it takes so much.
