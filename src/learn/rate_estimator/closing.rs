@@ -29,6 +29,8 @@ pub(super) struct Closing {
     pub(super) rate: f64,
     /// The fewest that were under way with one that was refused.
     pub(super) fewest: u32,
+    /// How many were refused, the first and the probes included.
+    pub(super) refused: f64,
     /// How many were served that were under way.
     pub(super) served_meanwhile: f64,
 }
@@ -49,6 +51,7 @@ impl Closing {
         self.tries += 1;
         self.last = sent;
         self.overload |= overload;
+        self.refused += 1.0;
     }
 
     /// When the next request tries: after a quarter of the time that has passed since the `cycle` began, if the pause has

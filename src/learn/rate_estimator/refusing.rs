@@ -37,6 +37,7 @@ impl RateEstimator {
         if let Some(closing) = &mut self.closing {
             if seq <= closing.newest {
                 closing.fewest = closing.fewest.min(crowd);
+                closing.refused += 1.0;
                 return wait.filter(|_| closing.asked.is_some()).map(|wait| now + wait);
             }
             self.refusals.counts(true);
@@ -84,6 +85,7 @@ impl RateEstimator {
             window: reading.window,
             rate,
             fewest: crowd,
+            refused: 1.0,
             served_meanwhile: 0.0,
         };
         let until = if reading.consistent {

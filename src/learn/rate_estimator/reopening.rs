@@ -31,6 +31,8 @@ const SHORT: f64 = 2.0;
 /// Fewer in less than a moment are a bucket's last ones, and tell no window.
 const SOME: f64 = 3.0;
 const MOMENT: f64 = 0.5;
+/// Where so many were refused, as a share of those that were served, it shows whether refused requests count as well.
+const MANY: f64 = 0.1;
 /// Fewer requests than this do not make a rate while none waits.
 const FEW: f64 = 10.0;
 /// A pause that takes less than this share of the time that is known says that the rate was a little too high.
@@ -176,7 +178,9 @@ impl RateEstimator {
         let told = windows::asked_for(length - closing.later, 0.0);
         let told = told.filter(|_| asked.is_some() && served >= FEW && !cycle.minor);
         self.told_length = told.map(|_| length - closing.later);
-        let span = told.or(windows::between(last, length)).unwrap_or(length);
+        let crowd = self.belief.is_none() && closing.asked.is_none() && closing.refused >= MANY * served;
+        let counting = crowd.then(|| windows::counting_refusals(last, length, served, closing.refused)).flatten();
+        let span = told.or(counting).or(windows::between(last, length)).unwrap_or(length);
         let mut rate = served / span.max(self.way.usual.min(0.01));
         self.held = Held::by(if cycle.minor && self.belief.is_some() {
             Basis::Window { served, length, pause }

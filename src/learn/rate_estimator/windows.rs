@@ -8,6 +8,9 @@ pub(super) const USUAL: [f64; 18] = [
 /// What an API says in whole seconds is so much later at most.
 pub(super) const ROUNDED: f64 = 1.15;
 
+/// Those that more limits have than others.
+const COMMON: [f64; 3] = [1.0, 10.0, 60.0];
+
 /// The shortest one that is not shorter than `pause`.
 pub(super) fn not_below(pause: f64) -> f64 {
     USUAL.into_iter().find(|usual| *usual >= pause).unwrap_or(pause)
@@ -20,7 +23,33 @@ pub(super) fn between(last: f64, length: f64) -> Option<f64> {
     longest.filter(|usual| length - usual < 0.3 * length)
 }
 
+/// The same of a limiter that counts what it refuses as well, and weighs what came in the last window by how much of that is
+/// still in view (HAProxy's rates are such). After `served` and `refused`, all at the beginning of a window, it serves again
+/// once no more of both is in view than it has served. Where another limiter may have a window that ends then, too, only a
+/// common one counts.
+pub(super) fn counting_refusals(last: f64, length: f64, served: f64, refused: f64) -> Option<f64> {
+    let longer = 2.0 - served / (served + refused);
+    let window = between(last / longer, length / longer)?;
+    (COMMON.contains(&window) || between(last, length).is_none()).then_some(window)
+}
+
 /// The shortest one, longer than `shorter`, that a wait asked for comes to, `length` after its beginning.
 pub(super) fn asked_for(length: f64, shorter: f64) -> Option<f64> {
     USUAL.into_iter().find(|usual| *usual > shorter && (0.98 * usual..usual + ROUNDED).contains(&length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A hundred in ten seconds, and 42 more that are refused at once: 142 (2 - t/10) is 100 at t = 12.96.
+    #[test]
+    fn a_window_of_a_limiter_that_counts_refused_requests_is_known_by_when_it_serves_again() {
+        assert_eq!(counting_refusals(12.5, 15.0, 100.0, 42.0), Some(10.0), "though 15 s ends then as well");
+        assert_eq!(counting_refusals(10.1, 13.0, 100.0, 42.0), Some(10.0));
+        assert_eq!(counting_refusals(9.9, 10.0, 100.0, 42.0), None, "that is a window of ten seconds itself");
+        // Of 20 s: 2 - 100/125 = 1.2, and 25 / 1.2 = 20.8. What is 20 s itself is not taken for 15.
+        assert_eq!(counting_refusals(20.5, 25.0, 100.0, 25.0), Some(20.0));
+        assert_eq!(counting_refusals(17.0, 20.0, 100.0, 25.0), None);
+    }
 }

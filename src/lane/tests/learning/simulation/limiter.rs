@@ -11,7 +11,7 @@ pub(super) enum Limiter {
     Log { limit: f64, window: f64, accepted: VecDeque<f64> },
     /// The counts of this window and the last one, weighted by how far this one has come.
     /// Of each two windows; `all` says that refused requests count as well (HAProxy).
-    Counter { limit: f64, window: f64, number: i64, count: f64, before: f64, all: bool },
+    Counter { limit: f64, window: f64, number: i64, count: f64, before: f64, phase: Option<f64>, all: bool },
     /// A bucket that leaks `rate` a second and holds `size`; 1 is nginx's `limit_req` without `burst`.
     Bucket { size: f64, rate: f64, level: f64, at: f64 },
     /// nginx's `limit_req` with a `burst` that is delayed.
@@ -56,11 +56,16 @@ impl Limiter {
     }
 
     pub(super) fn counter(limit: f64, window: f64) -> Self {
-        Self::Counter { limit, window, number: -10, count: 0.0, before: 0.0, all: false }
+        Self::Counter { limit, window, number: -10, count: 0.0, before: 0.0, phase: Some(0.0), all: false }
     }
 
     pub(super) fn counter_of_all(limit: f64, window: f64) -> Self {
-        Self::Counter { limit, window, number: -10, count: 0.0, before: 0.0, all: true }
+        Self::Counter { limit, window, number: -10, count: 0.0, before: 0.0, phase: Some(0.0), all: true }
+    }
+
+    /// The same, and the first of its windows begins with the first request, as HAProxy's do.
+    pub(super) fn counter_of_all_from_first(limit: f64, window: f64) -> Self {
+        Self::Counter { limit, window, number: -10, count: 0.0, before: 0.0, phase: None, all: true }
     }
 
     pub(super) fn bucket(size: f64, rate: f64) -> Self {
@@ -148,7 +153,8 @@ impl Limiter {
                 let reset = times.front().map_or(0.0, |at| at + *window - now);
                 Look { accepted, delay: 0.0, limit: *limit, remaining, reset, window: *window }
             }
-            Self::Counter { limit, window, number, count, before, all } => {
+            Self::Counter { limit, window, number, count, before, phase, all } => {
+                let now = now - *phase.get_or_insert(now);
                 let current = (now / *window).floor() as i64;
                 if current != *number {
                     *before = if current == *number + 1 { *count } else { 0.0 };
