@@ -160,7 +160,12 @@ impl WindowEstimator {
 
     /// Another member of the fleet has seen it: that is believed unless it was seen here, too. The next `bucket` will say more.
     pub(super) fn told_by_fleet(&mut self, window: Duration, returns: Return, bucket: &Bucket) {
-        if self.seen_here().is_some() || self.of_fleet.replace((window, returns)) == Some((window, returns)) {
+        if self.seen_here().is_some() {
+            return;
+        }
+        let repeated = self.of_fleet.replace((window, returns)) == Some((window, returns));
+        // What was concluded here since is about beginnings that others made. How a bucket refills shows to all alike.
+        if repeated && (self.known == Some(window) || returns == Return::Refill) {
             return;
         }
         (self.known, self.doubted) = (Some(window), bucket.window.is_some_and(|said| said != window));

@@ -234,3 +234,26 @@ fn what_was_told_once_does_not_change_what_was_learned_since() {
     assert_eq!(estimator.hear(&said, s(0.0), s(0.01), &ledger), secs(42));
     assert_eq!(estimator.hear(&told(2.0, 40.9), s(0.0), s(0.01), &ledger), secs(42));
 }
+
+/// It comes when others have used nearly all, and sends 50 a second. What they get back in two parts, 300 ms apart, looks to it
+/// like the beginnings of windows: who has seen one begin says ten seconds, and goes on saying it.
+#[test]
+fn what_the_fleet_has_seen_holds_against_what_one_that_came_later_concludes() {
+    let (mut estimator, mut ledger) = (WindowEstimator::default(), SentLog::default());
+    ledger.set_part(1.0 / 3.0);
+    let mut concluded = false;
+    for request in 0..62_usize {
+        let at = request as f64 * 0.02;
+        let said = told([90.0, 90.0, 60.0, 30.0, 10.0][request / 15], 4.321);
+        ledger.sent(s(at));
+        estimator.told_by_fleet(Duration::from_secs(10), Return::InParts, &said);
+        assert_eq!(estimator.known(), secs(10), "at {at}");
+        if [30, 45, 60].contains(&request) {
+            let used = 100.0 - said.remaining.unwrap_or_default();
+            estimator.restarted(100.0, used, said.reset, s(at), s(at + 0.01), &ledger);
+            concluded |= estimator.known() < secs(1);
+        }
+        estimator.hear(&said, s(at), s(at + 0.01), &ledger);
+    }
+    assert!(concluded, "this is about a wrong conclusion");
+}
