@@ -3,7 +3,7 @@
 
 mod fleet;
 
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 
 use self::fleet::{Fleet, Load, Shape};
 use crate::limit::settle;
@@ -24,9 +24,8 @@ fn read(text: &str, mut shape: Shape) -> Shape {
             "costs" => shape.costs = range(value),
             "takes" => shape.takes = Some(range(value)),
             "load" => shape.load = Load::Part(value.parse().expect("a number")),
-            "workers" => {
-                shape.load = Load::Workers(value.split(':').map(|many| many.parse().expect("a number")).collect());
-            }
+            "workers" => shape.load = Load::Workers(each(value)),
+            "parts" => shape.load = Load::Parts(each(value)),
             "seconds" => shape.length = Duration::from_secs(number() as u64),
             "warm" => shape.warm = Duration::from_secs(number() as u64),
             "failover" => shape.replaced_at = Some(Duration::from_secs(number() as u64)),
@@ -34,6 +33,11 @@ fn read(text: &str, mut shape: Shape) -> Shape {
         }
     }
     shape
+}
+
+/// A number for each member, as `30:30:3:3`.
+fn each<T: FromStr>(text: &str) -> Vec<T> {
+    text.split(':').map(|one| one.parse().ok().expect("a number")).collect()
 }
 
 /// A least and a most, as `100-4000`.
@@ -102,4 +106,23 @@ fn while_traffic_is_steady_each_member_calls_once_a_second_and_everything_is_use
     let shape = Shape { members: 10, lanes: 100, each: 20, ..four_members("20/s", Load::Most, [10, 30]) };
     let outcome = Fleet::new(shape).run();
     assert!(outcome.calls <= 1.0 && outcome.least >= 0.98, "{outcome}");
+}
+
+/// What is asked for is as 4:3:2:1, whatever becomes of it, and together 0.9 or 1.25 of the limit. Of 0.9 each gets what it asks
+/// for. Of 1.25 the last ones get all that they ask for, which is less than an equal part, and the others half of the rest each.
+/// That is so two seconds after the last one has begun, which is within five, or after one window.
+#[test]
+fn shares_are_by_demand_after_two_seconds_or_one_window() {
+    for (limit, settled, counts) in [("1000/s", 2, 20), ("100/s", 2, 100), ("500/min", 60, 600)] {
+        for load in [0.9, 1.25] {
+            let asked = [0.4, 0.3, 0.2, 0.1].map(|part| part * load);
+            let counts = [5 + settled, 5 + settled + counts];
+            let outcome = Fleet::new(four_members(limit, Load::Parts(asked.to_vec()), counts)).run();
+            let rest = (outcome.used - asked[2] - asked[3]) / 2.0;
+            let due = asked.map(|asked| if load > 1.0 { asked.min(rest) } else { asked });
+            let near = |(share, due): (&f64, f64)| (share * outcome.used / due - 1.0).abs() <= 0.05;
+            assert!(outcome.shares.iter().zip(due).all(near), "{limit}, {load}: {outcome}");
+            assert!(outcome.used >= 0.95 * f64::min(load, 1.0), "{limit}, {load}: {outcome}");
+        }
+    }
 }

@@ -48,6 +48,8 @@ pub(super) enum Load {
     Most,
     /// So much relative to all limits, at random times.
     Part(f64),
+    /// So much by each member, relative to the limit, whatever becomes of it.
+    Parts(Vec<f64>),
     /// What so many workers of each member ask for at each lane: each sends its next request when it has its answer.
     Workers(Vec<u64>),
 }

@@ -16,6 +16,13 @@ impl Fleet {
                 let next = self.now + self.exponential(mean);
                 self.at(next, Event::Request(at, own));
             }
+            Load::Parts(parts) => {
+                let rate = f64::from(shape.limit.rate.count.get()) / micros(shape.limit.rate.per) as f64;
+                let mean = 1.0 / (rate * parts[at % parts.len()]);
+                self.processes[at].lanes[own].waiting += 1;
+                let next = self.now + (mean / 2.0) as Micros + self.below(mean as Micros);
+                self.at(next, Event::Request(at, own));
+            }
         }
         self.send(at, own);
     }
