@@ -7,16 +7,18 @@ use serde_json::Value;
 use super::{SECOND, World};
 use crate::support::{Andante, Mock, Redis};
 
-/// An API that says limit, remaining and reset, and three andantes that know nothing of it.
-fn world(limit: &str) -> World {
-    let (api, store) = (Mock::start(&["--limit", limit, "--dialect", "ietf"]), Redis::for_a_fleet());
+/// An API that says limit, remaining and reset in this dialect, and andantes that know nothing of it.
+fn world(dialect: &str, members: usize) -> World {
+    let (api, store) = (Mock::start(&["--limit", "100/10s", "--dialect", dialect]), Redis::for_a_fleet());
     let mut world = World { api, url: store.url(), store, limits: String::new(), members: Vec::new() };
-    for _ in 0..3 {
-        let member = Andante::serve(&["--store", &world.url]);
-        member.wait_for(|status| status["fleet"]["standing"] == "shared");
-        world.members.push(member);
-    }
+    (0..members).for_each(|_| join(&mut world));
     world
+}
+
+fn join(world: &mut World) {
+    let member = Andante::serve(&["--store", &world.url]);
+    member.wait_for(|status| status["fleet"]["standing"] == "shared");
+    world.members.push(member);
 }
 
 /// Which part of what the API reports is a member's.
@@ -31,7 +33,7 @@ const TWO_WINDOWS: Duration = Duration::from_secs(21);
 /// Each has a third: 33 of 100. The store is away for longer than the lease then, and each goes on with what it has.
 #[test]
 fn three_divide_what_an_api_reports() {
-    let mut world = world("100/10s");
+    let mut world = world("ietf", 3);
     world.press_all();
     for member in &world.members {
         member.wait_for(|status| part(status).is_some_and(|part| (0.3..=0.37).contains(&part)));
@@ -55,4 +57,32 @@ fn three_divide_what_an_api_reports() {
     assert!(accepted >= 188, "{accepted} of 200 without the store");
     let late = world.count("refused") - refused;
     assert!(late <= 10, "{late} of 200 were refused");
+}
+
+/// It has seen no window begin, and no answer says how long one is. When it comes the others have used all of their halves, and
+/// its ten workers ask at once: up to ten are refused, and each that tries again before something comes back. In the two windows
+/// after that one a third is 67, of which it has more than .6, and 2% are refused at most.
+fn one_that_joins_has_its_part(dialect: &str) {
+    let mut world = world(dialect, 2);
+    world.press_all();
+    thread::park_timeout(15 * SECOND);
+    join(&mut world);
+    world.press(2, 10);
+    thread::park_timeout(11 * SECOND);
+    let (refused, before) = (world.count("refused"), world.sent(2));
+    let accepted = world.accepts_in(TWO_WINDOWS);
+    let (late, sent) = (world.count("refused") - refused, world.sent(2) - before);
+    assert!(accepted >= 188, "{accepted} of 200");
+    assert!((40..=99).contains(&sent), "{sent} of 67");
+    assert!(late <= 4, "{late} of 200 were refused");
+}
+
+#[test]
+fn one_that_joins_busy_ones_has_its_part_of_resets_with_decimals() {
+    one_that_joins_has_its_part("openai");
+}
+
+#[test]
+fn one_that_joins_busy_ones_has_its_part_of_resets_in_whole_seconds() {
+    one_that_joins_has_its_part("github");
 }
