@@ -45,7 +45,12 @@ impl<T> State<T> {
         let drawn = self.narrow.find(&ask.draws, &self.budget, now, self.epoch);
         let cost = self.reserve(now, ask.cost);
         let line = line_of(&self.learned, &ask.kind, cost.is_metered(), drawn.as_deref());
-        let decision = self.decide(now, ask, cost, line, drawn.as_deref());
+        let mut decision = self.decide(now, ask, cost, line, drawn.as_deref());
+        if let PreviewDecision::Refuse(refusal) = decision {
+            let promised = self.returns.clone();
+            decision = PreviewDecision::Refuse(self.come_back(now, ask, cost, line, drawn.as_deref(), refusal));
+            self.returns = promised;
+        }
         let budgets = ask.draws.iter().flat_map(|draws| &**draws).map(|draw| self.narrow.usage_of(draw, now)).collect();
         self.narrow.end_trial(trial);
         Preview { decision, budgets }

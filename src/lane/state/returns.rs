@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The returns that are promised; nearly always none.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Returns(Option<Box<Promised>>);
 
 /// What is returned to: requests of one urgency that the same things hold up.
@@ -28,7 +28,7 @@ pub(super) struct ReturnTo {
     pub(super) budgets: SmallVec<[u32; 2]>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Promised {
     to: Map<ReturnTo, OfLine>,
     count: usize,
@@ -37,7 +37,7 @@ struct Promised {
 }
 
 /// What is promised to those of one line.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct OfLine {
     of: Map<ClientId, SmallVec<[Promise; 1]>>,
     count: u64,

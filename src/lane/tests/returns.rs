@@ -1,6 +1,7 @@
 //! Clients that are refused, and that come back when they are told to.
 
 use super::*;
+use crate::lane::PreviewDecision;
 
 /// Sends a request of a client again and again until it has its slot, each time when it is told to. Says how often it was
 /// refused.
@@ -85,5 +86,18 @@ async fn one_that_asks_each_second_is_never_told_more_than_its_wait() {
             assert!(told <= left + left / 50 + ms(50), "{limits}, {second} s: {told:?} of {left:?}");
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_preview_says_what_the_next_refusal_says() {
+    let world = World::with("1/min", |policy| policy.max_wait = Duration::MAX);
+    world.send().await;
+    for asked in 0..5 {
+        let ask = AdmitRequest { deadline: world.clock.now() + Duration::from_secs(1), ..ask(kind()) };
+        let (first, again) = (world.lane.preview(&ask).decision, world.lane.preview(&ask).decision);
+        let Admission::Refuse(refusal) = world.lane.admit(ask) else { panic!("a minute is longer than a second") };
+        let said = PreviewDecision::Refuse(refusal);
+        assert_eq!((first, again), (said, said), "{asked} have been refused");
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct Crowd {
     /// As many were refused, again and again: how often more than once. The next try takes twice as long each time.
     ceiling: u32,
     in_vain: u32,
-    /// How many were served since that left with as many under way.
+    /// How many were served since the last such refusal that had as many under way.
     beyond: u32,
 }
 
@@ -54,7 +54,7 @@ const SLOWLY: f64 = 0.2;
 const AGAIN: f64 = 1.0;
 /// A limit of concurrency that stays is tried so much more seldom, as a power of two.
 const IN_VAIN: u32 = 4;
-/// So many times a limit of concurrency were served, and no more by chance.
+/// Where so many times the cap were served, that was no chance.
 const MANY_OF: f64 = 4.0;
 /// More are no stampede any more.
 const MANY: f64 = 1024.0;
