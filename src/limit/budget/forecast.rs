@@ -16,6 +16,9 @@ use crate::{
 /// The rate of each limit in units per second, with its source.
 pub type Rates = SmallVec<[(Source, f64); 4]>;
 
+/// Of more limits than this only the slowest come back to how they begin: an API may report 32 that do, one within another.
+const ROUNDS_OF: usize = 6;
+
 /// A request that takes so much of one unit, if nothing leaves before `from`.
 struct Projection<'a> {
     now: Instant,
@@ -69,7 +72,11 @@ impl Budget {
         // The slowest first, which come back to how they begin.
         limits.sort_by_key(|limit| Reverse(limit.spec.rate.interval()));
         let ahead: SmallVec<[u64; 4]> = limits.iter().map(|limit| ahead(limit.source, unit)).collect();
-        renewed.max(Projection { now, from, amount, margin: &self.margin }.together(&mut limits, &ahead))
+        let projection = Projection { now, from, amount, margin: &self.margin };
+        let (slowest, others) = limits.split_at_mut(ROUNDS_OF.min(ahead.len()));
+        let (of_slowest, of_others) = ahead.split_at(slowest.len());
+        let others = others.iter_mut().zip(of_others).map(|(limit, ahead)| projection.alone(limit, *ahead));
+        others.fold(renewed, Instant::max).max(projection.together(slowest, of_slowest))
     }
 }
 

@@ -103,3 +103,19 @@ fn several_windows_are_predicted_round_by_round() {
         }
     }
 }
+
+/// 31 limits, of which each holds twice as many as the next one: in rounds of all of them there are 2^31 ways.
+#[test]
+fn however_many_limits_are_reported_a_prediction_is_made_soon() {
+    let within = |exponent: u32| {
+        let mut limit = specs("1/s")[0];
+        limit.rate.count = NonZeroU32::new(1 << exponent).unwrap();
+        limit.rate.per = Duration::from_millis(u64::from(exponent) << exponent);
+        limit
+    };
+    let limits: Vec<_> = (1..32).map(within).collect();
+    let mut budget = Budget::new(&limits, MarginSpec::Fixed(Duration::ZERO), Instant::START);
+    let predicted = budget.project(at(0), at(0), |_, _| u64::from(u32::MAX), ONE, Scope::NONE);
+    // The last one of two rounds of the slowest, of 31 ms each.
+    assert_eq!(predicted.since(at(0)).as_secs_f64().round(), (0.031 * f64::from(u32::MAX)).round());
+}
