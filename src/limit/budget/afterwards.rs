@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Budget;
+use super::{Budget, holding};
 use crate::{
     clock::Instant,
     limit::{
@@ -28,7 +28,7 @@ pub(super) struct Following {
     to: Afterwards,
     margin: MarginSpec,
     epoch: Duration,
-    /// How it begins for each unit, by what was asked last: many ask before one more leaves.
+    /// How it begins, for each unit and scope that was asked for lately: many ask before one more leaves.
     begins: Vec<Beginning>,
 }
 
@@ -49,6 +49,8 @@ struct Beginning {
 /// What leaves before is counted in so many parts, and in no more than the second number.
 const PARTS: f64 = 128.0;
 const STEPS: usize = 512;
+/// So many beginnings are remembered: each has a copy of the windows.
+const MOST: usize = 8;
 
 // === impl Budget ===
 
@@ -105,8 +107,11 @@ impl Budget {
     /// Lets as much of `unit` leave as may before `until`, while more waits than that. Says how much that is.
     fn run_until(&mut self, from: Instant, until: Instant, unit: Unit, scope: Scope) -> u64 {
         let (mut at, mut left) = (from, 0);
-        let slowest = self.rates(unit).iter().map(|(_, rate)| *rate).reduce(f64::min).unwrap_or_default();
-        let mut part = Amount::new((until.since(from).as_secs_f64() * slowest / PARTS) as u32).unwrap_or(Amount::MIN);
+        let seconds = until.since(from).as_secs_f64();
+        let limits = holding(&mut self.limits, self.yields, scope).filter(|limit| limit.spec.unit == unit);
+        let most = limits.map(|limit| f64::from(limit.spec.burst().get()) + limit.spec.rate.per_second() * seconds);
+        let most = most.reduce(f64::min).unwrap_or_default();
+        let mut part = Amount::new((most / PARTS) as u32).unwrap_or(Amount::MIN);
         for _ in 0..STEPS {
             let first = self.project_unit(at, at, &|_, _| 0, (unit, Amount::MIN), scope);
             let last = self.project_unit(at, at, &|_, _| u64::from(part.get()) - 1, (unit, Amount::MIN), scope);
@@ -141,10 +146,39 @@ impl Following {
             let calendar: Vec<_> = self.to.calendar.iter().filter(|limit| limit.unit == unit).cloned().collect();
             budget.reconfigure(&limits, self.margin, self.to.at);
             budget.reconfigure_calendar(&calendar, self.epoch);
-            self.begins.retain(|known| known.unit != unit);
+            self.begins.retain(|known| {
+                known.next == asked.0 && (known.unit, known.scope, known.waits) != (unit, scope, waits)
+            });
+            self.begins.truncate(MOST - 1);
             self.begins.push(Beginning { next: asked.0, from, unit, scope, waits, left, budget });
             self.begins.len() - 1
         });
         &mut self.begins[index]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::Limits;
+
+    #[test]
+    fn requests_of_several_scopes_do_not_make_each_other_count_anew() {
+        let limits = |text: &str| text.parse::<Limits>().unwrap().limits;
+        let none = MarginSpec::Fixed(Duration::ZERO);
+        let mut budget = Budget::new(&limits("1/s"), none, Instant::START);
+        let to =
+            Afterwards { at: Instant::START + Duration::from_secs(5), limits: limits("10/s"), calendar: Vec::new() };
+        budget.set_afterwards(Some(&to), none, Duration::ZERO);
+        let project = |budget: &mut Budget, scope| {
+            budget.project(Instant::START, Instant::START, |_, _| 9, Cost::MIN, scope);
+            budget.following.as_ref().unwrap().begins.len()
+        };
+        assert_eq!([Scope::NONE, Scope::only(1), Scope::NONE].map(|scope| project(&mut budget, scope)), [1, 2, 2]);
+        let more = (2..30).map(|id| project(&mut budget, Scope::only(id))).max();
+        assert_eq!(more, Some(MOST));
+        // What was known before one more left is of no use.
+        budget.take(Instant::START, Instant::START, Cost::MIN, Scope::NONE);
+        assert_eq!(project(&mut budget, Scope::NONE), 1);
     }
 }

@@ -104,6 +104,13 @@ fn several_windows_are_predicted_round_by_round() {
     }
 }
 
+#[test]
+fn all_that_leaves_before_a_change_is_counted_however_much_leaves_at_once() {
+    let mut budget = budget("1000/h burst 1000");
+    let all = predicted_and_left(&mut budget, at(0), 1100, Some(("10/s", at(60_000))));
+    assert_predicted("1000/h burst 1000, then 10/s", Duration::from_millis(100), &all);
+}
+
 /// 31 limits, of which each holds twice as many as the next one: in rounds of all of them there are 2^31 ways.
 #[test]
 fn however_many_limits_are_reported_a_prediction_is_made_soon() {
