@@ -50,7 +50,8 @@ struct Promise {
     told: Instant,
 }
 
-/// As many are remembered for one lane. All further ones are told the time behind these.
+/// As many are remembered for one lane, half of them only where a client has no other one. All further ones are told the time
+/// behind these.
 const MOST: usize = 4096;
 /// A promise is over so long after its time: clients are told whole seconds, and some add a little.
 const GRACE: Duration = Duration::from_secs(3);
@@ -77,8 +78,12 @@ impl Returns {
         self.sweep(now);
         let new = || Promised { to: Map::default(), count: 0, swept: now }.into();
         let promised = self.0.get_or_insert_with(new);
-        let room = promised.count < MOST;
-        let line = promised.to.entry(to).or_default();
+        let room = MOST - promised.count;
+        let mut none = OfLine::default();
+        let line = match room {
+            0 => promised.to.get_mut(&to).unwrap_or(&mut none),
+            _ => promised.to.entry(to).or_default(),
+        };
         let before = line.count;
         let again = if waited { None } else { line.again(now, client) };
         let due = match again {
@@ -142,7 +147,8 @@ impl OfLine {
         due
     }
 
-    fn promise(&mut self, now: Instant, client: ClientId, room: bool, mut at: impl FnMut(u64) -> Instant) -> Instant {
+    /// There is `room` for so many more.
+    fn promise(&mut self, now: Instant, client: ClientId, room: usize, mut at: impl FnMut(u64) -> Instant) -> Instant {
         let own = self.of.get(&client).map_or(0, SmallVec::len) as u64;
         let (all, clients) = (self.count, self.of.len() + usize::from(own == 0));
         let due = at(behind(own, clients).min(all));
@@ -154,7 +160,7 @@ impl OfLine {
                 return most;
             }
         }
-        if room {
+        if room > MOST / 2 || own == 0 && room > 0 {
             let own = self.of.entry(client).or_default();
             let place = own.partition_point(|promise| promise.due <= due);
             own.insert(place, Promise { due, told: now });
@@ -252,5 +258,29 @@ mod tests {
         assert_eq!(returns.0.as_ref().unwrap().count, 1);
         returns.kept(|| to(None), client(1));
         assert!(returns.0.is_none());
+    }
+
+    #[test]
+    fn a_client_that_asks_for_many_does_not_use_up_what_is_remembered_of_others() {
+        let mut returns = Returns::default();
+        let (now, base, apart) = (Instant::START, Instant::START + SECOND, SECOND / 100);
+        (0..MOST * 2).for_each(|_| _ = told(&mut returns, now, 1, base, apart));
+        assert_eq!(returns.0.as_ref().unwrap().count, MOST / 2);
+        // Each behind one of every other client.
+        for other in 1..=200 {
+            assert_eq!(told(&mut returns, now, 1 + other, base, apart), SECOND + apart * other.into());
+        }
+    }
+
+    #[test]
+    fn what_is_not_remembered_takes_no_memory() {
+        let mut returns = Returns::default();
+        let (now, base) = (Instant::START, Instant::START + SECOND);
+        (0..4096).for_each(|of| _ = told(&mut returns, now, of, base, Duration::ZERO));
+        for budget in 0..1000 {
+            let to = ReturnTo { budgets: SmallVec::from_slice(&[budget]), ..to(None) };
+            assert_eq!(returns.promise(now, to, client(1), false, |_| base), base);
+        }
+        assert_eq!(returns.0.as_ref().unwrap().to.len(), 1);
     }
 }
