@@ -109,9 +109,14 @@ impl Budget {
         let (mut at, mut left) = (from, 0);
         let seconds = until.since(from).as_secs_f64();
         let limits = holding(&mut self.limits, self.yields, scope).filter(|limit| limit.spec.unit == unit);
-        let most = limits.map(|limit| f64::from(limit.spec.burst().get()) + limit.spec.rate.per_second() * seconds);
-        let most = most.reduce(f64::min).unwrap_or_default();
-        let mut part = Amount::new((most / PARTS) as u32).unwrap_or(Amount::MIN);
+        let (most, round) = limits.fold((f64::INFINITY, u64::MAX), |(most, round), limit| {
+            let may = f64::from(limit.spec.burst().get()) + limit.spec.rate.per_second() * seconds;
+            (most.min(may), round.min(limit.round()))
+        });
+        let part = if most.is_finite() { (most / PARTS) as u64 } else { 0 };
+        // Of parts that are more than a window none but whole windows leave one behind the other without a gap.
+        let part = if part < round { part } else { part - part % round };
+        let mut part = u32::try_from(part).ok().and_then(Amount::new).unwrap_or(Amount::MIN);
         for _ in 0..STEPS {
             let first = self.project_unit(at, at, &|_, _| 0, (unit, Amount::MIN), scope);
             let last = self.project_unit(at, at, &|_, _| u64::from(part.get()) - 1, (unit, Amount::MIN), scope);
@@ -121,8 +126,11 @@ impl Budget {
                 continue;
             }
             let charge = self.take(first, first, Cost::MIN.with(unit, part.get()), scope);
-            self.sent(charge, last);
-            self.answered(charge, last, last);
+            // The spacing keeps the units of less than a window apart. Did all of them leave with the last one, the window would
+            // hold up the next part for longer than one unit after the other does.
+            let sent = if u64::from(part.get()) < round { first } else { last };
+            self.sent(charge, sent);
+            self.answered(charge, sent, sent);
             (at, left) = (first, left + u64::from(part.get()));
         }
         left

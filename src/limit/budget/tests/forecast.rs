@@ -111,6 +111,22 @@ fn all_that_leaves_before_a_change_is_counted_however_much_leaves_at_once() {
     assert_predicted("1000/h burst 1000, then 10/s", Duration::from_millis(100), &all);
 }
 
+#[test]
+fn what_leaves_before_a_change_is_counted_to_a_hundredth() {
+    // The parts in which it is counted are 46, 50, 51 and 62 in a hundred of a window.
+    for seconds in [60, 64, 66, 80] {
+        let mut budget = budget("100/s");
+        // What other requests are limited by changes nothing.
+        budget.learn(Source::Advertised(1), specs("1/s")[0], &[]);
+        let to = Afterwards { at: at(seconds * 1000), limits: specs("10/s"), calendar: Vec::new() };
+        budget.set_afterwards(Some(&to), MarginSpec::Fixed(Duration::ZERO), Duration::ZERO);
+        let predicted = budget.project(at(0), at(0), |_, _| seconds * 100 + 10, ONE, Scope::NONE);
+        // A hundred have just left, of which no more than nine may be in a window of ten a second; then ten more leave.
+        let allowed = Duration::from_secs(1)..Duration::from_secs(4);
+        assert!(allowed.contains(&predicted.since(to.at)), "{seconds} s: {predicted:?}");
+    }
+}
+
 /// 31 limits, of which each holds twice as many as the next one: in rounds of all of them there are 2^31 ways.
 #[test]
 fn however_many_limits_are_reported_a_prediction_is_made_soon() {
