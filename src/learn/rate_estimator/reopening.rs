@@ -178,8 +178,9 @@ impl RateEstimator {
         let told = windows::asked_for(length - closing.later, 0.0);
         let told = told.filter(|_| asked.is_some() && served >= FEW && !cycle.minor);
         self.told_length = told.map(|_| length - closing.later);
-        let crowd = self.belief.is_none() && closing.asked.is_none() && closing.refused >= MANY * served;
-        let counting = crowd.then(|| windows::counting_refusals(last, length, served, closing.refused)).flatten();
+        let many_refused = self.belief.is_none() && closing.asked.is_none() && closing.refused >= MANY * served;
+        let counting =
+            many_refused.then(|| windows::counting_refusals(last, length, served, closing.refused)).flatten();
         let span = told.or(counting).or(windows::between(last, length)).unwrap_or(length);
         let mut rate = served / span.max(self.way.usual.min(0.01));
         self.held = Held::by(if cycle.minor && self.belief.is_some() {

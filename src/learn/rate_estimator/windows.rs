@@ -28,8 +28,8 @@ pub(super) fn between(last: f64, length: f64) -> Option<f64> {
 /// once no more of both is in view than it has served. Where another limiter may have a window that ends then, too, only a
 /// common one counts.
 pub(super) fn counting_refusals(last: f64, length: f64, served: f64, refused: f64) -> Option<f64> {
-    let longer = 2.0 - served / (served + refused);
-    let window = between(last / longer, length / longer)?;
+    let stretch = 2.0 - served / (served + refused);
+    let window = between(last / stretch, length / stretch)?;
     (COMMON.contains(&window) || between(last, length).is_none()).then_some(window)
 }
 
