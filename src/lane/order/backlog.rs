@@ -83,6 +83,15 @@ const SAMPLE: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Part(f64);
 
+// === impl FlowId ===
+
+impl FlowId {
+    /// Whether this is not one flow, but several that share a place.
+    pub fn is_shared(self) -> bool {
+        self.0 < EXACT as u64
+    }
+}
+
 // === impl Ahead ===
 
 impl Ahead {
@@ -126,6 +135,14 @@ impl Backlog {
         let client = self.bands[band(&claim)].as_ref().and_then(|band| band.clients.get(&claim.client));
         let exact = client.is_none_or(|client| client.flows.len() < EXACT || client.flows.contains_key(&claim.flow));
         if exact { claim } else { Claim { flow: FlowId(claim.flow.0 % EXACT as u64), ..claim } }
+    }
+
+    /// `claim` with the weights that its client and its flow have here, if something of them waits.
+    pub(super) fn with_known_weights(&self, claim: Claim) -> Claim {
+        let client = self.bands[band(&claim)].as_ref().and_then(|band| band.clients.get(&claim.client));
+        let client_weight = client.map_or(claim.client_weight, |client| client.weight);
+        let flow = client.and_then(|client| client.flows.get(&claim.flow));
+        Claim { client_weight, flow_weight: flow.map_or(claim.flow_weight, |flow| flow.weight), ..claim }
     }
 
     /// A ticket of this cost waits from now on. Says whether a weight has changed.

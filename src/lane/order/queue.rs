@@ -169,7 +169,11 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
 
     /// Puts `ticket`, which draws on `budgets`, into the line of `key`, behind all others of its `turn` in its flow.
     pub fn enqueue(&mut self, key: K, budgets: &[u32], claim: Claim, cost: Cost, turn: Turn, ticket: T) -> QueuePlace {
-        let claim = self.backlog.resolve(claim);
+        let mut claim = self.backlog.resolve(claim);
+        if turn == Turn::Resent {
+            // It read its weights when it came first; others may hold by now.
+            claim = self.backlog.with_known_weights(claim);
+        }
         let place = self.serial | if turn == Turn::New { NEW } else { 0 };
         self.serial += 1;
         if self.backlog.add(&claim, &cost, Waits::of(&cost, !budgets.is_empty())) {

@@ -336,6 +336,24 @@ fn a_changed_weight_holds_for_a_flow_that_had_nothing_waiting_when_it_was_change
 }
 
 #[test]
+fn what_is_sent_again_does_not_bring_back_the_weights_of_its_first_time() {
+    let mut world = World::new(Limits::every(10));
+    (0..100).for_each(|turn| {
+        world.add(0, claim(1 + turn % 2, 0));
+    });
+    let heavier = |claim: &Claim| {
+        if claim.client == self::claim(1, 0).client { Claim { client_weight: weight(3), ..*claim } } else { *claim }
+    };
+    world.queue.reweigh_all(heavier);
+    // It came when both counted the same.
+    world.add_with(0, claim(1, 0), 1, Turn::Resent);
+    let left = world.run(400);
+    let first = left.iter().filter(|departure| departure.claim.client == claim(1, 0).client).count();
+    // Three of four, within one cost of it, and the one that goes in front.
+    assert!((29..=32).contains(&first), "{first} of {}", left.len());
+}
+
+#[test]
 fn tickets_that_change_lines_keep_their_order() {
     let mut world = World::new(Limits::every(1));
     (0..6).for_each(|_| {

@@ -62,7 +62,9 @@ fn weights_of(turns: &Turns) -> impl Fn(&Claim) -> Claim {
         .collect();
     move |claim| {
         let flow = flows.iter().find(|(flow, _)| *flow == claim.flow);
-        let flow_weight = flow.map_or(Weight::ONE, |(_, weight)| *weight);
+        // Whose several flows are that share a place is not known any more.
+        let unknown = if claim.flow.is_shared() { claim.flow_weight } else { Weight::ONE };
+        let flow_weight = flow.map_or(unknown, |(_, weight)| *weight);
         // A client is the first half of its IPv6 address: of a network within that it is not known whether it is in it.
         let within = |share: &AssignedWeight| match share.of {
             ShareOf::Clients(network) => {
