@@ -29,7 +29,7 @@ impl<T> State<T> {
         let cost = self.reserve(now, ask.cost);
         let line = line_of(&self.learned, &ask.kind, cost.is_metered(), drawn.as_deref());
         let decision = self.decide(now, ask, cost, line, drawn.as_deref());
-        if !matches!(decision, PreviewDecision::Refuse(_)) {
+        if ask.turn == Turn::New && !matches!(decision, PreviewDecision::Refuse(_)) {
             self.returns.kept(|| return_to(line, &ask.claim, drawn.as_deref()), ask.claim.client);
         }
         match decision {

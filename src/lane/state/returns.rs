@@ -57,9 +57,10 @@ const MOST: usize = 4096;
 const GRACE: Duration = Duration::from_secs(3);
 /// One that asks again before this has not been told to wait: `Retry-After` is a second at least.
 const ANOTHER: Duration = Duration::from_millis(500);
-/// Requests of one client that come together are told to return within this time, one by one, and at once if two turns are
-/// further apart: they may be one that does not wait between its requests.
-const TOGETHER: Duration = Duration::from_secs(300);
+/// Nobody is told to come back later than this after the next turn: those that were told before may never come, and several
+/// requests of one client may be one worker that does not wait between them. Where turns are further apart than this, all
+/// requests of one client are told the next one.
+const FARTHEST: Duration = Duration::from_secs(300);
 const SWEEPS: Duration = Duration::from_secs(1);
 
 // === impl Returns ===
@@ -151,11 +152,11 @@ impl OfLine {
     fn promise(&mut self, now: Instant, client: ClientId, room: usize, mut at: impl FnMut(u64) -> Instant) -> Instant {
         let own = self.of.get(&client).map_or(0, SmallVec::len) as u64;
         let (all, clients) = (self.count, self.of.len() + usize::from(own == 0));
-        let due = at(behind(own, clients).min(all));
+        let due = at(behind(own, clients).min(all)).min(at(0) + FARTHEST);
         if own > 0 {
             let first = behind(0, clients).min(all - own);
             let (from, next) = (at(first), at(first + 1));
-            let most = if next > from + TOGETHER { from } else { from + TOGETHER };
+            let most = if next > from + FARTHEST { from } else { from + FARTHEST };
             if due > most {
                 return most;
             }
@@ -230,6 +231,15 @@ mod tests {
     }
 
     #[test]
+    fn those_that_never_come_back_put_nobody_off_by_more_than_five_minutes() {
+        let mut returns = Returns::default();
+        let minute = Duration::from_secs(60);
+        let base = Instant::START + minute;
+        let told: Vec<_> = (0..100).map(|of| told(&mut returns, Instant::START, of, base, minute)).collect();
+        assert_eq!((told[0], told[4], told[99]), (minute, 5 * minute, 6 * minute));
+    }
+
+    #[test]
     fn whoever_does_not_wait_at_all_is_not_told_hours() {
         let mut returns = Returns::default();
         let hour = Duration::from_secs(3600);
@@ -242,7 +252,7 @@ mod tests {
         let told: Vec<_> = (0..1000)
             .map(|_| told(&mut returns, Instant::START + SECOND * 9, 2, Instant::START + SECOND * 10, SECOND))
             .collect();
-        assert_eq!((told[1].max(told[2]), *told.iter().max().unwrap()), (SECOND * 4, SECOND + SECOND + TOGETHER));
+        assert_eq!((told[1].max(told[2]), *told.iter().max().unwrap()), (SECOND * 4, SECOND + SECOND + FARTHEST));
     }
 
     #[test]
