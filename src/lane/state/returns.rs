@@ -152,15 +152,16 @@ impl OfLine {
     fn promise(&mut self, now: Instant, client: ClientId, room: usize, mut at: impl FnMut(u64) -> Instant) -> Instant {
         let own = self.of.get(&client).map_or(0, SmallVec::len) as u64;
         let (all, clients) = (self.count, self.of.len() + usize::from(own == 0));
-        let due = at(behind(own, clients).min(all)).min(at(0) + FARTHEST);
+        let (due, farthest) = (at(behind(own, clients).min(all)), at(0) + FARTHEST);
         if own > 0 {
             let first = behind(0, clients).min(all - own);
             let (from, next) = (at(first), at(first + 1));
-            let most = if next > from + FARTHEST { from } else { from + FARTHEST };
+            let most = if next > from + FARTHEST { from.min(farthest) } else { farthest };
             if due > most {
                 return most;
             }
         }
+        let due = due.min(farthest);
         if room > MOST / 2 || own == 0 && room > 0 {
             let own = self.of.entry(client).or_default();
             let place = own.partition_point(|promise| promise.due <= due);
@@ -248,11 +249,11 @@ mod tests {
             let told = told(&mut returns, now, 1, Instant::START + hour, hour);
             assert_eq!(told, hour - SECOND * tenth / 10);
         }
-        // Where turns are closer, requests that come together are taken for several, for five minutes.
+        // Where turns are closer, requests that come together are taken for several, up to five minutes after the next turn.
         let told: Vec<_> = (0..1000)
             .map(|_| told(&mut returns, Instant::START + SECOND * 9, 2, Instant::START + SECOND * 10, SECOND))
             .collect();
-        assert_eq!((told[1].max(told[2]), *told.iter().max().unwrap()), (SECOND * 4, SECOND + SECOND + FARTHEST));
+        assert_eq!((told[1].max(told[2]), *told.iter().max().unwrap()), (SECOND * 4, SECOND + FARTHEST));
     }
 
     #[test]
