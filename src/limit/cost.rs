@@ -90,6 +90,11 @@ impl Cost {
         self.others().find(|(other, _)| *other == unit).map(|(_, amount)| amount)
     }
 
+    /// How much of `unit` so `many` like it take.
+    pub fn times(&self, many: u64, unit: Unit) -> u64 {
+        self.of(unit).map_or(0, |amount| many * u64::from(amount.get()))
+    }
+
     /// Whether it says how much of `unit` it takes, if only that it takes nothing.
     pub fn says(&self, unit: Unit) -> bool {
         unit == Unit::REQUESTS || self.units.contains(&unit)
@@ -221,6 +226,11 @@ impl FromStr for Cost {
 // === impl Sum ===
 
 impl Sum {
+    /// So many requests, of which nothing else is known.
+    pub fn of_requests(requests: u64) -> Self {
+        Self { requests, ..Self::default() }
+    }
+
     /// `cost` more.
     pub fn add(&mut self, cost: &Cost) {
         self.requests += u64::from(cost.requests());

@@ -9,8 +9,6 @@ use std::{
     time::Duration,
 };
 
-use smallvec::SmallVec;
-
 use self::turns::{LateRequest, in_turn};
 use super::{
     State, WaitingRequest,
@@ -26,7 +24,7 @@ use crate::{
         request::Refusal,
     },
     learn::{Learned, RouteKey},
-    limit::{Budget, Cost, Unit},
+    limit::{Budget, Cost, Sum, Unit},
 };
 
 /// Whether what waits is to be looked at, and when that was done last.
@@ -39,17 +37,9 @@ pub(super) struct Lateness {
 /// The last one of a flow in a line for which it was projected when it leaves.
 #[derive(Debug)]
 struct Look {
-    before: Before,
+    before: Sum,
     cost: u32,
     at: Instant,
-}
-
-/// What goes before a request.
-#[derive(Clone, Debug, Default)]
-struct Before {
-    requests: u64,
-    /// What the others of its flow take of other units, which wait for these in their order.
-    units: SmallVec<[(Unit, u64); 1]>,
 }
 
 /// By what it is projected when requests leave.
@@ -182,7 +172,7 @@ impl Projection<'_> {
         late: &mut Vec<QueuePlace>,
     ) {
         // What pauses by itself is not in the way of others until its pause is over.
-        let (mut of_all, mut of_flows) = (Map::<_, u64>::default(), Map::<_, Before>::default());
+        let (mut of_all, mut of_flows) = (Map::<_, u64>::default(), Map::<_, Sum>::default());
         let (mut looks, mut largest, mut most_leeway) = (Map::<(LineKey, u32), Look>::default(), 0, 0.0_f64);
         while let Some(TurnOf { item: (place, cost, ticket), flow, leeway }) = in_turn.next_turn() {
             // It may stand in a line yet that knows nothing of a budget that has just been reported.
@@ -194,21 +184,21 @@ impl Projection<'_> {
                 (of_all.entry(line.paused).or_default(), of_flows.entry((flow, line.paused)).or_default());
             // Others may be passed that wait for what this one does not take, or takes less of.
             let before = match !line.metered && !self.narrow.apart {
-                true => Before::of({
+                true => Sum::of_requests({
                     let of_all = of_all.saturating_sub((leeway * f64::from(largest)) as u64);
                     // A limit of its own does not count what others have of the slots that all share.
                     let shares = self.alone || line.scope.is_empty() && ticket.drawn.is_none();
                     let urgent = urgent.requests.get(&line.paused).copied().filter(|_| shares).unwrap_or_default();
-                    Bands::least_ahead(of_all.max(of_flow.requests), urgent)
+                    Bands::least_ahead(of_all.max(of_flow.of(Unit::REQUESTS)), urgent)
                 }),
                 false => of_flow.clone(),
             };
             // What costs more, or has more before it, is not earlier. With an eighth more before it, it is not much later.
             let known =
-                looks.get(&(line, flow)).filter(|look| before.is_as_much(&look.before) && requests >= look.cost);
+                looks.get(&(line, flow)).filter(|look| is_as_much(&before, 0, &look.before) && requests >= look.cost);
             let known = known.filter(|look| {
                 let (wait, patience) = (look.at.since(self.now), ticket.deadline.since(self.now));
-                wait > patience || look.before.with_an_eighth().is_as_much(&before) && wait + wait / 8 <= patience
+                wait > patience || is_as_much(&look.before, 1, &before) && wait + wait / 8 <= patience
             });
             let at = known.map(|look| look.at).unwrap_or_else(|| {
                 let at = self.earliest(&line, &takes, ticket.drawn.as_deref(), &before);
@@ -232,7 +222,7 @@ impl Projection<'_> {
     }
 
     /// When one leaves at the earliest that has so much `before` it.
-    fn earliest(&mut self, line: &LineKey, cost: &Cost, drawn: Option<&Drawn>, before: &Before) -> Instant {
+    fn earliest(&mut self, line: &LineKey, cost: &Cost, drawn: Option<&Drawn>, before: &Sum) -> Instant {
         let Self { now, held, .. } = *self;
         let from = opens(self.learned, now, line.scope, line.paused.as_ref()).max(held);
         if self.pauses_alone {
@@ -240,45 +230,15 @@ impl Projection<'_> {
         }
         // One behind it that takes less of another unit than it does must not be taken to be later than it is.
         let least = cost.others().fold(cost.unmetered(), |least, (unit, _)| least.with(unit, 1));
-        let at = self.budget.project(now, from, |_, unit| before.units(unit), least, line.scope);
+        let at = self.budget.project(now, from, |_, unit| before.of(unit), least, line.scope);
         drawn.map_or(at, |drawn| {
-            at.max(self.narrow.project_least(drawn, now, from, least, |_, _, unit| before.units(unit)))
+            at.max(self.narrow.project_least(drawn, now, from, least, |_, _, unit| before.of(unit)))
         })
     }
 }
 
-// === impl Before ===
-
-impl Before {
-    fn of(requests: u64) -> Self {
-        Self { requests, ..Self::default() }
-    }
-
-    fn units(&self, unit: Unit) -> u64 {
-        match unit {
-            Unit::REQUESTS => self.requests,
-            _ => self.units.iter().find(|(of, _)| *of == unit).map_or(0, |(_, amount)| *amount),
-        }
-    }
-
-    fn add(&mut self, cost: &Cost) {
-        self.requests += u64::from(cost.requests());
-        for (unit, amount) in cost.others() {
-            match self.units.iter_mut().find(|(of, _)| *of == unit) {
-                Some((_, sum)) => *sum += u64::from(amount.get()),
-                None => self.units.push((unit, amount.get().into())),
-            }
-        }
-    }
-
-    /// Whether it is as much as `other`, or more, of each unit.
-    fn is_as_much(&self, other: &Self) -> bool {
-        self.requests >= other.requests && other.units.iter().all(|(unit, amount)| self.units(*unit) >= *amount)
-    }
-
-    fn with_an_eighth(&self) -> Self {
-        let more = |amount| amount + amount / 8;
-        let units = self.units.iter().map(|(unit, amount)| (*unit, more(*amount)));
-        Self { requests: more(self.requests), units: units.collect() }
-    }
+/// Whether one sum, with so many eighths more, is as much of each unit as the `other` one, or more.
+fn is_as_much(sum: &Sum, eighths_more: u64, other: &Sum) -> bool {
+    let has = |unit| sum.of(unit) + sum.of(unit) * eighths_more / 8;
+    has(Unit::REQUESTS) >= other.of(Unit::REQUESTS) && other.others().all(|(unit, amount)| has(unit) >= amount)
 }

@@ -221,8 +221,7 @@ impl Narrow {
             let ahead = backlog.map(|backlog| backlog.ahead(&ask.claim, &ask.cost, Contest::All)).unwrap_or_default();
             // It is not known when a place in flight becomes free.
             let room = if narrow.has_room() { at } else { at.max(now + Duration::from_millis(1)) };
-            let like_it = |unit| many * ask.cost.of(unit).map_or(0, |amount| u64::from(amount.get()));
-            let ahead = |_, unit| ahead.units(unit, unsaid(unit)) + like_it(unit);
+            let ahead = |_, unit| ahead.units(unit, unsaid(unit)) + ask.cost.times(many, unit);
             room.max(narrow.budget.project(now, from, ahead, ask.cost, Scope::NONE))
         })
     }

@@ -67,8 +67,7 @@ impl<T> State<T> {
                     before.map(|(_, late)| late.of(unit)).sum::<u64>()
                 };
                 let waiting = |source: Source, unit| queue.units(unit, |line| line.scope.includes(source));
-                let like_it = |unit| more * cost.of(unit).map_or(0, |amount| u64::from(amount.get()));
-                let ahead = |source, unit| waiting(source, unit) + late(source, unit) + like_it(unit);
+                let ahead = |source, unit| waiting(source, unit) + late(source, unit) + cost.times(more, unit);
                 budget.project(now, from, ahead, cost, line.scope)
             };
             let turn = match stretches.get(&line).filter(|stretch| own < stretch.first + EVERY) {
