@@ -8,29 +8,27 @@ use super::{
     Decision, QueueOffer, State, WaitingRequest,
     narrow::{Drawn, Narrow},
     numbers,
+    predict::Asking,
     returns::ReturnTo,
     slot::Leaving,
-    turn::{LineKey, line_of},
 };
 use crate::{
     clock::Instant,
     lane::{
-        order::{Claim, QueuePlace, Turn},
+        order::{QueuePlace, Turn},
         request::{AdmitRequest, PreviewDecision, Refusal},
     },
-    limit::Cost,
 };
 
 impl<T> State<T> {
     /// A request asks for a slot.
     pub(in crate::lane) fn asked(&mut self, now: Instant, ask: &AdmitRequest) -> Decision {
         self.learned.asked(&ask.kind, now);
-        let drawn = self.narrow.find(&ask.draws, &self.budget, now, self.epoch);
-        let cost = self.reserve(now, ask.cost);
-        let line = line_of(&self.learned, &ask.kind, cost.is_metered(), drawn.as_deref());
-        let decision = self.decide(now, ask, cost, line, drawn.as_deref());
+        let (drawn, cost, line) = self.consider(now, ask);
+        let asking = Asking { ask, cost, line, drawn: drawn.as_deref() };
+        let decision = self.decide(now, asking);
         if ask.turn == Turn::New && !matches!(decision, PreviewDecision::Refuse(_)) {
-            self.returns.kept(|| return_to(line, &ask.claim, drawn.as_deref()), ask.claim.client);
+            self.returns.kept(|| asking.returns_to(), ask.claim.client);
         }
         match decision {
             PreviewDecision::Send => {
@@ -42,7 +40,7 @@ impl<T> State<T> {
             PreviewDecision::Refuse(refusal) => {
                 self.stats.refused += 1;
                 self.share_lacking(now, true);
-                Decision::Refuse(self.come_back(now, ask, cost, line, drawn.as_deref(), refusal))
+                Decision::Refuse(self.come_back(now, asking, refusal))
             }
             PreviewDecision::Wait { expected, ahead } => {
                 self.make_room(now, ask);
@@ -75,40 +73,38 @@ impl<T> State<T> {
     }
 
     /// The `refusal` of a request, which says when it is to come back behind others that are to.
-    pub(super) fn come_back(
-        &mut self,
-        now: Instant,
-        ask: &AdmitRequest,
-        cost: Cost,
-        line: LineKey,
-        drawn: Option<&Drawn>,
-        refusal: Refusal,
-    ) -> Refusal {
-        if ask.turn == Turn::Resent {
+    pub(super) fn come_back(&mut self, now: Instant, asking: Asking<'_>, refusal: Refusal) -> Refusal {
+        if asking.ask.turn == Turn::Resent {
             return refusal;
         }
         let next = now + refusal.retry_after();
-        let mut ask = ask.clone();
+        let (to, mut ask) = (asking.returns_to(), asking.ask.clone());
         if !matches!(refusal, Refusal::TooLong { .. }) {
             // A place in the queue becomes free with each one that leaves, whoever that is.
             ask.turn = Turn::Resent;
         }
+        let asking = Asking { ask: &ask, ..asking };
         let mut returns = std::mem::take(&mut self.returns);
         let mut first = None;
         let waited = matches!(refusal, Refusal::GaveWay { .. });
-        let due = returns.promise(now, return_to(line, &ask.claim, drawn), ask.claim.client, waited, |before| {
+        let due = returns.promise(now, to, ask.claim.client, waited, |before| {
             if before == 0 {
                 return next;
             }
-            let first = *first.get_or_insert_with(|| self.expected(now, &ask, cost, line, drawn, 0));
-            next + self.expected(now, &ask, cost, line, drawn, before).since(first)
+            let first = *first.get_or_insert_with(|| self.expected(now, asking, 0));
+            next + self.expected(now, asking, before).since(first)
         });
         self.returns = returns;
         refusal.with_retry_after(due.since(now).max(Duration::from_millis(1)))
     }
 }
 
-/// What requests come back to that are refused.
-fn return_to(line: LineKey, claim: &Claim, drawn: Option<&Drawn>) -> ReturnTo {
-    ReturnTo { line, urgency: claim.urgency, budgets: drawn.map_or(&[][..], Drawn::numbers).into() }
+// === impl Asking ===
+
+impl Asking<'_> {
+    /// What it comes back to if it is refused.
+    fn returns_to(&self) -> ReturnTo {
+        let budgets = self.drawn.map_or(&[][..], Drawn::numbers).into();
+        ReturnTo { line: self.line, urgency: self.ask.claim.urgency, budgets }
+    }
 }

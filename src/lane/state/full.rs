@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{State, WaitingRequest, turn::line_of};
+use super::{State, WaitingRequest, predict::Asking, turn::line_of};
 use crate::{
     clock::Instant,
     lane::{
@@ -46,7 +46,8 @@ impl<T> State<T> {
             let asked = AdmitRequest { cost, kind, claim, deadline, turn: Turn::New, draws };
             let (cost, line) = (self.reserve(now, cost), line_of(&self.learned, &kind, metered, drawn.as_deref()));
             let refusal = Refusal::GaveWay { waiting, retry_after };
-            let refusal = self.come_back(now, &asked, cost, line, drawn.as_deref(), refusal);
+            let asking = Asking { ask: &asked, cost, line, drawn: drawn.as_deref() };
+            let refusal = self.come_back(now, asking, refusal);
             self.displaced.push(Displaced { ticket: ticket.grant, refusal });
         }
     }

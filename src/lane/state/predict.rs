@@ -19,36 +19,46 @@ use crate::{
     limit::{Cost, Scope, Unit},
 };
 
+/// A request that asks, and what is decided by: what is taken for it, the line that it would stand in, and the narrower budgets
+/// that it draws on.
+#[derive(Clone, Copy)]
+pub(super) struct Asking<'a> {
+    pub(super) ask: &'a AdmitRequest,
+    pub(super) cost: Cost,
+    pub(super) line: LineKey,
+    pub(super) drawn: Option<&'a Drawn>,
+}
+
 impl<T> State<T> {
+    /// What is decided by about a request that asks.
+    pub(super) fn consider(&mut self, now: Instant, ask: &AdmitRequest) -> (Option<Box<Drawn>>, Cost, LineKey) {
+        let drawn = self.narrow.find(&ask.draws, &self.budget, now, self.epoch);
+        let cost = self.reserve(now, ask.cost);
+        let line = line_of(&self.learned, &ask.kind, cost.is_metered(), drawn.as_deref());
+        (drawn, cost, line)
+    }
+
     /// Whether a request that asks now leaves, waits or is refused. Nothing is taken yet.
-    pub(super) fn decide(
-        &mut self,
-        now: Instant,
-        ask: &AdmitRequest,
-        cost: Cost,
-        line: LineKey,
-        drawn: Option<&Drawn>,
-    ) -> PreviewDecision {
-        if self.passes(now, cost, line, drawn.map_or(&[], Drawn::numbers)) {
+    pub(super) fn decide(&mut self, now: Instant, asking: Asking<'_>) -> PreviewDecision {
+        if self.passes(now, asking.cost, asking.line, asking.drawn.map_or(&[], Drawn::numbers)) {
             return PreviewDecision::Send;
         }
-        let expected = self.expected(now, ask, cost, line, drawn, 0);
-        match self.refusal(now, expected, ask, drawn) {
+        let expected = self.expected(now, asking, 0);
+        match self.refusal(now, expected, asking.ask, asking.drawn) {
             Some(refusal) => PreviewDecision::Refuse(refusal),
-            None => PreviewDecision::Wait { expected, ahead: self.ahead(ask) },
+            None => PreviewDecision::Wait { expected, ahead: self.ahead(asking.ask) },
         }
     }
 
     /// What would happen to a request that asked now. Leaves no trace of the question.
     pub(in crate::lane) fn preview(&mut self, now: Instant, ask: &AdmitRequest) -> Preview {
         let trial = self.narrow.try_out(&ask.draws);
-        let drawn = self.narrow.find(&ask.draws, &self.budget, now, self.epoch);
-        let cost = self.reserve(now, ask.cost);
-        let line = line_of(&self.learned, &ask.kind, cost.is_metered(), drawn.as_deref());
-        let mut decision = self.decide(now, ask, cost, line, drawn.as_deref());
+        let (drawn, cost, line) = self.consider(now, ask);
+        let asking = Asking { ask, cost, line, drawn: drawn.as_deref() };
+        let mut decision = self.decide(now, asking);
         if let PreviewDecision::Refuse(refusal) = decision {
             let promised = self.returns.clone();
-            decision = PreviewDecision::Refuse(self.come_back(now, ask, cost, line, drawn.as_deref(), refusal));
+            decision = PreviewDecision::Refuse(self.come_back(now, asking, refusal));
             self.returns = promised;
         }
         let budgets = ask.draws.iter().flat_map(|draws| &**draws).map(|draw| self.narrow.usage_of(draw, now)).collect();
@@ -67,17 +77,10 @@ impl<T> State<T> {
         }
     }
 
-    /// When a request that asks now, and for which `cost` is taken, will have its slot, if everything goes as it should, and
-    /// if so `many` like it that do not wait yet go before it.
-    pub(super) fn expected(
-        &mut self,
-        now: Instant,
-        ask: &AdmitRequest,
-        cost: Cost,
-        own: LineKey,
-        drawn: Option<&Drawn>,
-        many: u64,
-    ) -> Instant {
+    /// When a request that asks now will have its slot, if everything goes as it should, and if so `many` like it that do not
+    /// wait yet go before it.
+    pub(super) fn expected(&mut self, now: Instant, asking: Asking<'_>, many: u64) -> Instant {
+        let Asking { ask, cost, line: own, drawn } = asking;
         // Those in lines that pause are not in the way of others, until their pause is over.
         let pauses =
             |line: &LineKey| line.paused.and_then(|kind| self.learned.pause(&kind)).is_some_and(|until| until > now);
@@ -107,8 +110,7 @@ impl<T> State<T> {
                 _ => fair,
             }
         };
-        let like_it = |unit| many * cost.of(unit).map_or(0, |amount| u64::from(amount.get()));
-        let ahead = |source, unit| waiting(source, unit) + like_it(unit);
+        let ahead = |source, unit| waiting(source, unit) + cost.times(many, unit);
         // A kind with a limit of its own leaves one by one.
         let of_kind = self.queue.units(Unit::REQUESTS, |line| line.paused.is_some() && *line == own);
         let of_kind = all.part_of(Unit::REQUESTS, 0.0).of(of_kind);
