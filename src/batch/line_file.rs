@@ -113,6 +113,11 @@ impl LineFile {
 // === impl LineFileError ===
 
 impl LineFileError {
+    /// Whether its folder is not there.
+    pub fn is_not_found(&self) -> bool {
+        self.source.kind() == io::ErrorKind::NotFound
+    }
+
     /// Makes what the system says the error of what was tried with the file at `path`.
     pub(super) fn of(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self { what, path: path.to_owned(), source }

@@ -47,7 +47,7 @@ enum SteeringCommand {
         /// What holds meanwhile, as in 100/min,in-flight 5
         #[arg(value_name = "LIMITS")]
         limits: String,
-        /// For how long, as in 10m
+        /// For how long, as in 10m; 0s ends what was set so before
         #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
         length: Duration,
     },
@@ -153,14 +153,14 @@ impl SteeringCommand {
         match self {
             Self::Pause { lane, length } => {
                 let mut change = lane.change();
-                change.extend(length.map(|length| ("for".to_owned(), milliseconds(length))));
+                change.extend(length.map(|length| ("for".to_owned(), written(length))));
                 ("/api/v1/pause", change)
             }
             Self::Resume { lane } => ("/api/v1/resume", lane.change()),
             Self::Forget { lane } => ("/api/v1/forget", lane.change()),
             Self::Limit { rule, limits, length } => {
                 let said = [("rule", rule.as_str().into()), ("limits", limits.as_str().into())];
-                ("/api/v1/limit", object(said.into_iter().chain([("for", milliseconds(*length))])))
+                ("/api/v1/limit", object(said.into_iter().chain([("for", written(*length))])))
             }
             Self::Weights { rule, weights } => {
                 ("/api/v1/weights", object([("rule", rule.as_str().into()), ("weights", weights.as_slice().into())]))
@@ -201,8 +201,12 @@ fn object(members: impl IntoIterator<Item = (&'static str, Value)>) -> Map<Strin
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-fn milliseconds(length: Duration) -> Value {
-    format!("{}ms", length.as_millis()).into()
+/// As the admin API reads it; seconds and their rest apart, so that no length is too long to be written.
+fn written(length: Duration) -> Value {
+    match (length.as_secs(), length.subsec_millis()) {
+        (seconds, 0) => format!("{seconds}s").into(),
+        (seconds, millis) => format!("{seconds}s{millis}ms").into(),
+    }
 }
 
 #[cfg(test)]
@@ -214,11 +218,12 @@ mod tests {
         let lane = |rule: Option<&str>| LaneArgs { host: Some("a".into()), rule: rule.map(Into::into) };
         let said = |change: SteeringCommand| Value::Object(change.request().1).to_string();
         let length = Some(Duration::from_secs(90));
-        assert_eq!(said(SteeringCommand::Pause { lane: lane(None), length }), r#"{"for":"90000ms","host":"a"}"#);
+        assert_eq!(said(SteeringCommand::Pause { lane: lane(None), length }), r#"{"for":"90s","host":"a"}"#);
         assert_eq!(said(SteeringCommand::Resume { lane: lane(Some("b")) }), r#"{"host":"a","rule":"b"}"#);
         assert_eq!(said(SteeringCommand::Resume { lane: LaneArgs { host: None, rule: None } }), "{}");
-        let limit = SteeringCommand::Limit { rule: "r".into(), limits: "1/s".into(), length: Duration::from_secs(1) };
-        assert_eq!(said(limit), r#"{"for":"1000ms","limits":"1/s","rule":"r"}"#);
+        let limit =
+            SteeringCommand::Limit { rule: "r".into(), limits: "1/s".into(), length: Duration::from_millis(1500) };
+        assert_eq!(said(limit), r#"{"for":"1s500ms","limits":"1/s","rule":"r"}"#);
         let flow = FlowArgs { host: "a".into(), rule: None, client: "::1".into(), flow: Some("1f".into()) };
         assert_eq!(said(SteeringCommand::Drop(flow)), r#"{"client":"::1","flow":"1f","host":"a"}"#);
     }

@@ -86,7 +86,7 @@ pub struct RunOptions {
     #[arg(long)]
     pub json: bool,
     /// The command to run, and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 

@@ -99,7 +99,7 @@ pub enum Refusal {
     #[error("an operator dropped it while it waited")]
     DroppedByOperator,
     /// It would have to wait longer than it may.
-    #[error("it would wait {wait:.1?} behind {}, longer than the {} it may", others(*waiting), in_milliseconds(*patience))]
+    #[error("it would wait {wait:.1?}{}, {}", behind(*waiting), longer_than(*patience))]
     TooLong {
         /// How many wait.
         waiting: usize,
@@ -151,8 +151,20 @@ fn requests_wait(count: usize) -> String {
     if count == 1 { "1 request waits".to_owned() } else { format!("{count} requests wait") }
 }
 
-fn others(count: usize) -> String {
-    if count == 1 { "1 other".to_owned() } else { format!("{count} others") }
+fn behind(count: usize) -> String {
+    match count {
+        0 => String::new(),
+        1 => " behind 1 other".to_owned(),
+        count => format!(" behind {count} others"),
+    }
+}
+
+fn longer_than(patience: Duration) -> String {
+    if patience.is_zero() {
+        "and may not wait".to_owned()
+    } else {
+        format!("longer than the {} it may", in_milliseconds(patience))
+    }
 }
 
 /// A time that has run for some microseconds already is shown as what it was.
@@ -167,12 +179,13 @@ mod tests {
 
     #[test]
     fn a_refusal_says_behind_how_many_it_would_wait() {
-        let said = |waiting| {
-            let (wait, patience) = (Duration::from_secs(9), Duration::from_secs(5));
+        let said = |waiting, seconds| {
+            let (wait, patience) = (Duration::from_secs(9), Duration::from_secs(seconds));
             Refusal::TooLong { waiting, wait, patience, retry_after: wait }.to_string()
         };
-        assert_eq!(said(1), "it would wait 9.0s behind 1 other, longer than the 5s it may");
-        assert_eq!(said(0), "it would wait 9.0s behind 0 others, longer than the 5s it may");
+        assert_eq!(said(1, 5), "it would wait 9.0s behind 1 other, longer than the 5s it may");
+        assert_eq!(said(0, 5), "it would wait 9.0s, longer than the 5s it may");
+        assert_eq!(said(2, 0), "it would wait 9.0s behind 2 others, and may not wait");
         let full = Refusal::Full { waiting: 1, retry_after: Duration::ZERO };
         assert_eq!(full.to_string(), "1 request waits already, which is as many as may");
     }

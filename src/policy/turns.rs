@@ -36,9 +36,16 @@ pub enum ShareOf {
     Flow(String),
 }
 
-/// The text is not of the form `NAME=WEIGHT`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadShare;
+/// Why a text assigns no weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadShare {
+    /// It has another form, or no name.
+    #[error("not of the form NAME=WEIGHT")]
+    Form,
+    /// What it assigns is none.
+    #[error("a weight is a whole number from 1 to 65535")]
+    Weight,
+}
 
 // === impl Turns ===
 
@@ -75,11 +82,12 @@ impl FromStr for AssignedWeight {
 
     /// `live=10`, `10.1.0.0/16=2`: what is no network is the name of a flow.
     fn from_str(text: &str) -> Result<Self, BadShare> {
-        let (of, weight) = text.rsplit_once('=').ok_or(BadShare)?;
-        let (of, weight) = (of.trim(), weight.trim().parse().map_err(|_| BadShare)?);
-        if of.is_empty() {
-            return Err(BadShare);
+        let (of, weight) = text.rsplit_once('=').ok_or(BadShare::Form)?;
+        let (of, weight) = (of.trim(), weight.trim());
+        if of.is_empty() || weight.is_empty() {
+            return Err(BadShare::Form);
         }
+        let weight = weight.parse().map_err(|_| BadShare::Weight)?;
         let network = of.parse().or_else(|_| of.parse::<IpAddr>().map(IpNet::from));
         Ok(Self { of: network.map_or_else(|_| ShareOf::Flow(of.to_owned()), ShareOf::Clients), weight })
     }
@@ -93,14 +101,6 @@ impl fmt::Display for AssignedWeight {
         }
     }
 }
-
-impl fmt::Display for BadShare {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not of the form NAME=WEIGHT")
-    }
-}
-
-impl std::error::Error for BadShare {}
 
 #[cfg(test)]
 mod tests {
@@ -119,8 +119,12 @@ mod tests {
 
     #[test]
     fn what_is_no_weight_is_refused() {
-        for text in ["live", "live=0", "live=-1", "live=70000", "=3", "live="] {
-            assert_eq!(text.parse::<AssignedWeight>(), Err(BadShare), "{text}");
+        for (texts, why) in
+            [(["live", "=3", "live="], BadShare::Form), (["live=0", "live=-1", "live=70000"], BadShare::Weight)]
+        {
+            for text in texts {
+                assert_eq!(text.parse::<AssignedWeight>(), Err(why), "{text}");
+            }
         }
     }
 }

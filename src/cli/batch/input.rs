@@ -125,9 +125,12 @@ impl Prepared {
             opened = open();
         }
         let (journal, begun) = opened.map_err(|error| {
-            Failure::new("could not open the journal of the batch")
-                .because(error)
-                .hinting("one batch at a time writes to a file, with one input: name another file by --out")
+            let hint = match &error {
+                JournalError::File(error) if error.is_not_found() => "make that folder, or name another file by --out",
+                JournalError::File(_) => "name another file by --out",
+                _ => "one batch at a time writes to a file, with one input: name another file by --out",
+            };
+            Failure::new("could not open the journal of the batch").because(error).hinting(hint)
         })?;
         let twins = |name: &str| self.twins.get(name).cloned().unwrap_or_default();
         let (answers, mut answered) = AnswerFile::open(&options.out, &twins).map_err(|error| {

@@ -293,6 +293,16 @@ fn files_of_something_else_are_left_alone() {
 }
 
 #[test]
+fn a_folder_for_the_answers_that_is_not_there_is_named_as_such() {
+    let batch = Batch::of("urls.txt", "http://127.0.0.1:1/\n");
+    let mut command = andante(&["batch"]);
+    command.arg(&batch.input).arg("--out").arg(batch.folder.path().join("none/out.jsonl"));
+    let (code, _, stderr) = outcome(command);
+    assert!(code == Some(1) && stderr.contains("none/out.jsonl"), "{stderr}");
+    assert!(stderr.contains("hint: make that folder, or name another file by --out"), "{stderr}");
+}
+
+#[test]
 fn it_stops_at_the_failures_that_it_may_have() {
     let upstream = slow(0);
     let batch = Batch::of("urls.txt", &format!("http://{}/no\n", upstream.address()).repeat(50));

@@ -51,6 +51,14 @@ fn a_command_that_does_not_run_is_told_from_one_that_fails() {
 }
 
 #[test]
+fn two_hyphens_before_the_command_may_be_left_out() {
+    let (code, stdout, stderr) = outcome(andante(&["run", "--quiet", "printf", "%s|", "-q", "--json", "--", "x"]));
+    assert_eq!((code, stdout.as_str()), (Some(0), "-q|--json|--|x|"), "flags behind it are its own: {stderr}");
+    let (code, _, stderr) = outcome(andante(&["run", "--quite", "true"]));
+    assert!(code == Some(2) && stderr.contains("'--quiet'"), "a slip before it is no command: {stderr}");
+}
+
+#[test]
 fn the_variables_are_set_in_capitals_and_small_letters() {
     let names = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
     let print = names.map(|name| format!("echo ${name};")).concat();

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{andante, outcome};
-use crate::support::{Andante, Client, Message, Upstream};
+use crate::support::{Andante, Client, Message, Upstream, eventually};
 
 const TOKEN: &str = "0123456789abcdef";
 
@@ -76,11 +76,25 @@ fn a_limit_holds_for_a_while_and_then_the_rules_own_holds_again() {
     for (args, words) in [
         (&["limit", "none", "5/h", "--for", "1s"][..], "no such rule"),
         (&["limit", "api", "much", "--for", "1s"], "400"),
+        (&["weights", "api", "batch=0"], "a whole number from 1 to 65535"),
+        (&["weights", "api", "batch"], "NAME=WEIGHT"),
     ] {
         let (code, _, stderr) = world.ctl(args);
         assert!(code == Some(1) && stderr.contains(words) && stderr.contains("hint: "), "{args:?}: {stderr}");
     }
     assert_eq!(world.ctl(&["limit", "api", "5/h"]).0, Some(2), "for how long?");
+}
+
+#[test]
+fn a_limit_that_was_set_for_a_while_is_ended_by_one_for_no_time() {
+    let world = Steered::start("limits = '9/s'");
+    assert!(world.served());
+    // Longer than the clock can tell is for good.
+    assert_eq!(world.ctl(&["limit", "api", "1/h burst 1", "--for", "9999999d"]).0, Some(0));
+    assert!(!world.served());
+    assert_eq!(world.ctl(&["limit", "api", "1/h burst 1", "--for", "0s"]).0, Some(0));
+    world.andante.wait_for(|status| status["lanes"][0]["limits"][0]["limit"] == "9/s");
+    eventually("the next slot", || world.served().then_some(()));
 }
 
 #[test]
