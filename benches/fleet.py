@@ -416,6 +416,8 @@ CASES = {
     "10/s, 4 members": steady("10/s", 10, 20, 5, workers=5),
     "100/s, one of 4 alone": steady("100/s", 100, 10, 5, which={2: 40}),
     "100/s, loads 30:30:3:3": steady("100/s", 100, 15, 5, which={0: 30, 1: 30, 2: 1, 3: 1}),
+    "1000/s, loads 30:30:3:3": steady("1000/s", 1000, 10, 4, which={0: 30, 1: 30, 2: 3, 3: 3},
+                                      mock=("--latency", "9ms")),
     "two limits 20/s and 300/20s": steady("20/s", 15, 40, 20, limits="20/s,300/20s", workers=10),
     "one member without others": steady("100/s", 100, 10, 3, members=1),
     "uncontended, 1000/s": added("1000/s", 1000),

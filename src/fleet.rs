@@ -10,6 +10,7 @@ mod portion;
 mod refresh;
 mod share;
 mod stock;
+mod strain;
 mod words;
 
 pub use self::{

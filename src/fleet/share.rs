@@ -1,11 +1,14 @@
 //! What a member holds of one limit: how much of that it may use, what it gives back, and when it asks for more.
 
+mod gifts;
+
 use std::{sync::Arc, time::Duration};
 
 use super::{
     peak::Peak,
     refresh::next_refresh,
     stock::{ShareNeed, Stock},
+    strain::Strain,
     words::PoolGrant,
 };
 use crate::clock::Instant;
@@ -51,17 +54,23 @@ pub struct Share {
     used_at: Instant,
     /// How many units were in use at once lately.
     lately: Peak,
+    /// For how much of the time requests waited for tokens.
+    strain: Strain,
+    /// The length of the limit's window; none if it has none.
+    per: Duration,
 }
 
 /// Two calls for one pool are this far apart at least; where nothing but the demand has changed, this far.
 const GAP: Duration = Duration::from_millis(5);
 const LONG_GAP: Duration = Duration::from_millis(50);
-/// What has come free is worth a call of its own once it is such a part of what is held.
-const WORTH: u32 = 32;
 /// What was in use at once within this time, or twice that, is kept, up to such a part of what is held: requests that follow one
 /// another would need a call each.
 const LATELY: Duration = Duration::from_millis(250);
 const KEPT: u32 = 8;
+/// A member that is short of tokens tells of a demand that is so many times what it uses at most.
+const MOST_TIMES: f64 = 20.0;
+/// A demand is told at once that has grown by such a part.
+const GROWN: u32 = 8;
 /// A part of a token goes to the next member after this.
 const ROTATE: Duration = Duration::from_secs(2);
 /// Up to so many tokens are shared out one by one.
@@ -74,8 +83,8 @@ const IDLE: Duration = Duration::from_secs(30);
 // === impl Share ===
 
 impl Share {
-    /// Nothing of `pool`, which has `limit` tokens.
-    pub fn new(pool: Arc<str>, limit: u32) -> Self {
+    /// Nothing of `pool`, which has `limit` tokens for each window of length `per`.
+    pub fn new(pool: Arc<str>, limit: u32, per: Duration) -> Self {
         Self {
             pool,
             held: 0,
@@ -97,6 +106,8 @@ impl Share {
             rotate_at: Instant::START,
             used_at: Instant::START,
             lately: Peak::new(LATELY),
+            strain: Strain::new(per.max(LATELY)),
+            per,
         }
     }
 
@@ -160,6 +171,7 @@ impl Share {
     pub fn take(&mut self, now: Instant, units: u32) {
         self.credit = self.credit.saturating_sub(units);
         (self.used_at, self.lacks) = (now, 0);
+        self.strain.set(now, false);
     }
 
     /// So many units are in use.
@@ -168,8 +180,10 @@ impl Share {
     }
 
     /// A request waits that takes so many units, which are not here.
-    pub fn lack(&mut self, units: u32) {
+    pub fn lack(&mut self, now: Instant, units: u32) {
         self.lacks = self.lacks.max(units);
+        // What takes several may wait although there are some, which says little of how many are needed.
+        self.strain.set(now, units == 1);
     }
 
     /// What the next request takes of which it is known that there is not enough; 0 if there is none.
@@ -216,7 +230,7 @@ impl Share {
         let stock = Stock { lately: stock.lately.max(kept), ..stock };
         let stock = stock.beyond(self.own, self.given.limit);
         let free = self.held.saturating_sub(stock.used.saturating_add(stock.lingering));
-        let demand = stock.used.saturating_add(stock.backlog).max(stock.lately).min(self.given.limit);
+        let demand = self.demand(now, stock);
         let quiet = ShareNeed { speaks: false, want: 0, cost: stock.cost, need: 0, demand, ends: false };
         if self.asking {
             return quiet;
@@ -231,18 +245,18 @@ impl Share {
         let stuck = stock.backlog > 0 && enough.saturating_sub(hold) < stock.cost;
         let large = stuck && self.is_large(stock.cost);
         // What does not suffice here may suffice elsewhere.
-        let give = if large && self.given.wanted { free } else { self.gift(now, stock, free) };
+        let give = if large && self.given.wanted { free } else { self.gift(now, stock, free, demand) };
         let below = f64::from(self.held) < self.given.target - if self.given.target < FEW { 0.0 } else { 1.0 }
             || self.held < stock.cost
             || !leased;
         // More would be due to it if the store knew; not so if it has its part of what is short.
-        let grown = demand > self.told && f64::from(self.told) <= self.given.target;
+        let grown = demand - demand / GROWN > self.told && f64::from(self.told) <= self.given.target;
         let spare = self.spare(demand, stock.most);
         let asks = now >= self.asks_from(stock.cost)
             && (stuck && !self.given.queued && (below || grown) || spare > 0 && enough * 8 < spare);
         let refresh = self.known && now >= self.refresh_at && (stock.backlog > 0 || self.given.wanted);
         let leaves = self.given.queued && self.waits && !stuck;
-        let worth = give > 0 && (give >= self.held / WORTH || now >= self.refresh_at);
+        let worth = self.is_worth_a_call(now, give);
         if !(worth || asks || leaves || refresh || self.unheard || reports && (self.held > 0 || self.known)) {
             // It has its share, and waits for that: not to be looked at again at once.
             if stuck && !self.given.queued && now >= self.asks_from(stock.cost) {
@@ -260,11 +274,12 @@ impl Share {
             true => stock.cost - (enough - give).saturating_sub(hold.saturating_sub(give)),
             false => stock.cost.saturating_sub(self.held),
         };
+        let more = self.takes_on(now, demand);
         let needs = match stock.backlog {
-            0 => 0,
+            0 => more,
             // More would lie idle until it is time for the request behind this one.
             _ if self.waits => need,
-            backlog => backlog.max(stock.cost).saturating_sub(free - give),
+            backlog => backlog.max(stock.cost).max(more).saturating_sub(free - give),
         };
         let want = needs.max(if give == 0 { spare } else { 0 }).min(self.given.limit);
         ShareNeed { speaks: true, want, need, ..quiet }
@@ -286,6 +301,7 @@ impl Share {
             (self.given.wanted && (gives || self.is_large(stock.cost)), freed),
             (self.given.wanted && passes, self.rotate_at.max(freed)),
             (self.given.wanted && !waits && self.held > 0 && self.lately.read(now) > in_use, self.lately.falls_at()),
+            (self.given.wanted && gives, self.keeps_until()),
             (self.known, self.used_at.max(now) + IDLE + GAP),
         ];
         // What was due by now has just been looked at.
@@ -309,7 +325,7 @@ impl Share {
     /// The store has forgotten it, as was asked for.
     pub fn ended(&mut self) {
         let (pool, limit, own, never_lent) = (self.pool.clone(), self.given.limit, self.own, self.never_lent);
-        *self = Self { own, never_lent, ..Self::new(pool, limit) };
+        *self = Self { own, never_lent, ..Self::new(pool, limit, self.per) };
     }
 
     /// The store's reply.
@@ -344,42 +360,26 @@ impl Share {
         }
     }
 
+    /// How many tokens it would use. Workers that wait for their answers ask for no more than they get: what they would ask for
+    /// follows from how much of the time they wait for tokens.
+    fn demand(&mut self, now: Instant, stock: Stock) -> u32 {
+        if stock.backlog == 0 {
+            self.strain.set(now, false);
+        }
+        let served = (1.0 - self.strain.part(now)).max(1.0 / MOST_TIMES);
+        let unstrained = (f64::from(stock.used) / served) as u32;
+        stock.used.saturating_add(stock.backlog).max(stock.lately).max(unstrained).min(self.given.limit)
+    }
+
+    /// How many tokens it asks for although nothing waits for them yet, if it would use so many: half as many as it has, since more
+    /// would lie idle until it is time for them.
+    fn takes_on(&self, now: Instant, demand: u32) -> u32 {
+        if now < self.keeps_until() { demand.saturating_sub(self.held).min(self.held / 2) } else { 0 }
+    }
+
     /// Whether a request takes so much that what is kept for it until it fits would be missed elsewhere.
     fn is_large(&self, cost: u32) -> bool {
         cost > 1 && f64::from(cost) * LARGE > self.given.target
-    }
-
-    fn gift(&self, now: Instant, stock: Stock, free: u32) -> u32 {
-        if !self.given.wanted {
-            return free.min(self.held.saturating_sub(stock.most));
-        }
-        if stock.backlog == 0 {
-            return free.saturating_sub(stock.kept()).max(free.min(self.surplus(now)));
-        }
-        let credit = if !self.given.over && free + stock.lingering >= stock.cost { self.credit.min(free) } else { 0 };
-        let above = self.surplus(now).saturating_sub(credit).min(free - credit);
-        above.max(free.saturating_sub(stock.backlog.max(stock.cost).max(stock.kept())))
-    }
-
-    /// How many tokens are above the target, if others want them.
-    fn surplus(&self, now: Instant) -> u32 {
-        if !self.given.wanted {
-            return 0;
-        }
-        let above = f64::from(self.held) - self.given.target;
-        if self.given.over {
-            return (above - 1e-9).ceil().max(0.0) as u32;
-        }
-        if above >= 1.0 {
-            return above.floor() as u32;
-        }
-        let few = self.given.target < FEW && above > 1e-6;
-        u32::from(few && (self.given.target < 1.0 || now >= self.rotate_at))
-    }
-
-    /// What is held beyond the target of less than a token.
-    fn part(&self) -> f64 {
-        if self.given.target < FEW { (f64::from(self.held) - self.given.target).max(0.0) } else { 0.0 }
     }
 
     /// What a member that uses a limit may keep at hand while nobody else wants it.

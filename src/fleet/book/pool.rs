@@ -220,9 +220,9 @@ impl TokenPool {
             return own + (supply - wanted as f64) / f64::from(members);
         }
         let (mut below, mut rest) = (0.0, members);
-        for (size, (sum, members)) in demands.iter().enumerate().filter(|(_, (_, members))| *members > 0) {
+        for (sum, members) in demands.iter().filter(|(_, members)| *members > 0) {
             let level = (supply - below) / f64::from(rest);
-            if level < bound(size) || rest <= *members {
+            if level * f64::from(*members) < *sum as f64 || rest <= *members {
                 return own.min(level.max(0.0));
             }
             below += *sum as f64;
@@ -246,11 +246,53 @@ fn size(demand: u32) -> usize {
     2 * power as usize + usize::from(part >= std::f64::consts::FRAC_1_SQRT_2)
 }
 
-/// No demand of this size is above it.
-fn bound(size: usize) -> f64 {
-    if size == 0 {
-        return 0.0;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is due to each of members that want so many tokens of 1,000.
+    fn targets(demands: &[u32]) -> Vec<f64> {
+        let mut pool = TokenPool::new(1_000_000);
+        pool.open = true;
+        let members = || (1..).map(MemberId).zip(demands);
+        for (member, demand) in members() {
+            let entry = Entry {
+                pool: "p".into(),
+                limit: 1000,
+                per: 1_000_000,
+                settle: 0,
+                holds: 0,
+                want: 0,
+                cost: 0,
+                need: 0,
+                demand: *demand,
+                ends: None,
+                word: Box::default(),
+            };
+            pool.hear(member, &entry, false);
+        }
+        members().map(|(member, _)| pool.fair(member, None)).collect()
     }
-    let power = 2f64.powi((size / 2) as i32);
-    if size % 2 == 1 { power } else { power * std::f64::consts::FRAC_1_SQRT_2 }
+
+    #[test]
+    fn who_wants_less_than_an_equal_part_has_that_and_the_others_have_equal_parts_of_the_rest() {
+        assert_eq!(targets(&[500, 500, 500, 500]), [250.0; 4]);
+        assert_eq!(targets(&[500, 500, 500, 100]), [300.0, 300.0, 300.0, 100.0]);
+        // 184 is less than 250, although it has the size of 256.
+        assert_eq!(targets(&[500, 500, 500, 184]), [272.0, 272.0, 272.0, 184.0]);
+        assert_eq!(targets(&[500, 500, 200, 100]), [350.0, 350.0, 200.0, 100.0]);
+        // What nobody wants is everybody's.
+        assert_eq!(targets(&[300, 300, 100, 100]), [350.0, 350.0, 150.0, 150.0]);
+    }
+
+    /// Demands of one size are not told apart: some may be due less than they could have, and never more than there is.
+    #[test]
+    fn no_more_is_due_than_there_is() {
+        for demands in
+            [&[500, 240, 200, 190][..], &[182, 255, 255, 255, 255], &[255, 182, 182, 182, 182, 400], &[1000, 1]]
+        {
+            let due: f64 = targets(demands).iter().sum();
+            assert!((900.0..=1000.0 + 1e-9).contains(&due), "{demands:?}: {due}");
+        }
+    }
 }

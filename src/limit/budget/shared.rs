@@ -9,7 +9,7 @@ mod scale;
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -237,7 +237,7 @@ impl Budget {
             // What was used beyond its reservation may be more than there is.
             if used.saturating_add(whole) > limit.window.count() {
                 shared.calls |= share.calls(now);
-                share.lack(whole);
+                share.lack(now, whole);
             }
         }
         lacks
@@ -280,8 +280,7 @@ impl Budget {
         let Some(shared) = &mut self.shared else { return };
         for limit in self.limits.iter_mut().filter(|limit| limit.source == Source::Config && limit.is_short()) {
             if limit.share.is_none() {
-                limit.share =
-                    Some(Box::new(Share::new(Arc::from(""), shared.lease.lendable(limit.spec.rate.count.get()))));
+                limit.share = Some(Box::new(limit.nothing_of("".into(), &shared.lease)));
                 shared.calls = true;
             }
             limit.refit(self.last.unwrap_or(Instant::START), &self.margin, &shared.lease);

@@ -115,11 +115,6 @@ local function size(demand)
   local part, power = math.frexp(demand)
   return 2 * power + (part >= ROOT and 1 or 0)
 end
-local function bound(size)
-  if size == 0 then return 0 end
-  local power = 2 ^ math.floor(size / 2)
-  return size % 2 == 1 and power or power * ROOT
-end
 local function count(pool, demand, by)
   local size = size(demand)
   local entry = pool.demands[size] or { 0, 0 }
@@ -366,7 +361,7 @@ local function fair(pool, own, first, due)
       if size == taken_size then sum, members = sum - taken, members - 1 end
       if members > 0 then
         local level = (supply - below) / rest
-        if level < bound(size) or rest <= members then return math.min(own.demand, math.max(level, 0)) end
+        if level * members < sum or rest <= members then return math.min(own.demand, math.max(level, 0)) end
         below, rest = below + sum, rest - members
       end
     end

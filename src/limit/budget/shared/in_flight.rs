@@ -37,7 +37,7 @@ const USUALLY: Duration = Duration::from_secs(30);
 
 impl SharedInFlight {
     fn new(limit: NonZeroU32, lease: &Lease) -> Self {
-        let (share, lingering) = (Share::new("".into(), lease.lendable(limit.get())), Lingering::default());
+        let (share, lingering) = (nothing_of(lease.lendable(limit.get())), Lingering::default());
         Self { limit, share, under_way: 0, lingering, lately: Peak::new(LATELY), usually: Peak::new(USUALLY) }
     }
 
@@ -94,7 +94,7 @@ impl SharedInFlight {
     /// Nothing more leaves by what it holds. Says when that is free for others, if the store knows of it.
     pub(super) fn end(&mut self, now: Instant, margin: &Margin, lease: &Lease) -> Option<(Entry, Instant)> {
         let lendable = lease.lendable(self.limit.get());
-        let gone = std::mem::replace(&mut self.share, Share::new("".into(), lendable));
+        let gone = std::mem::replace(&mut self.share, nothing_of(lendable));
         if gone.is_over() {
             return None;
         }
@@ -208,6 +208,11 @@ impl Budget {
         let free = (share.held() + share.own()).saturating_sub(under_way);
         Some(ShareUsage { held: share.held(), free, own: share.own(), target: given.target, wanted: given.wanted })
     }
+}
+
+/// Nothing yet of an in-flight limit. It has no window: a token is free when an answer ends, and not after some time.
+fn nothing_of(lendable: u32) -> Share {
+    Share::new("".into(), lendable, Duration::ZERO)
 }
 
 /// How long after a member's lease no answer to it is under way any more.

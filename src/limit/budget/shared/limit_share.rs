@@ -1,6 +1,6 @@
 //! One limit that is shared with other processes.
 
-use std::{fmt::Write, time::Duration};
+use std::{fmt::Write, sync::Arc, time::Duration};
 
 use super::{Limit, ShareUsage, duration, way};
 use crate::{
@@ -15,6 +15,11 @@ impl Limit {
     /// Whether it is shared by tokens. Tokens that a dead member held of a longer window would be missing for too long.
     pub(super) fn is_short(&self) -> bool {
         self.spec.rate.per <= LONGEST_PACE
+    }
+
+    /// Nothing yet of the tokens in `pool`.
+    pub(super) fn nothing_of(&self, pool: Arc<str>, lease: &Lease) -> Share {
+        Share::new(pool, lease.lendable(self.spec.rate.count.get()), self.spec.rate.per)
     }
 
     /// The window and the spacing are those of what may be used.
@@ -102,7 +107,7 @@ impl Limit {
             return None;
         }
         let ended = self.end(now, margin, lease);
-        self.share = Some(Box::new(Share::new(pool.into(), lease.lendable(self.spec.rate.count.get()))));
+        self.share = Some(Box::new(self.nothing_of(pool.into(), lease)));
         ended
     }
 

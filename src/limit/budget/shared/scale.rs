@@ -126,3 +126,16 @@ fn shares_are_by_demand_after_two_seconds_or_one_window() {
         }
     }
 }
+
+/// Workers that wait for their answers, which take 11 ms, ask for no more than they get. Three of them would have 272 answers a
+/// second, which is more than an equal part; two 181, and leave the others 272 each.
+#[test]
+fn members_with_few_workers_have_what_they_would_use_up_to_an_equal_part() {
+    for (workers, due) in [([30, 30, 3, 3], [0.25; 4]), ([40, 40, 40, 2], [0.273, 0.273, 0.273, 0.181])] {
+        let load = Load::Workers(workers.to_vec());
+        let outcome = Fleet::new(four_members("1000/s", load, [10, 30])).run();
+        let near = |(share, due): (&f64, f64)| (share / due - 1.0).abs() <= 0.05;
+        assert!(outcome.shares.iter().zip(due).all(near), "{workers:?}: {outcome}");
+        assert!(outcome.calls <= 1.0 && outcome.used >= 0.98, "{workers:?}: {outcome}");
+    }
+}

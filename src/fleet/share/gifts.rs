@@ -1,0 +1,57 @@
+//! What a member gives back to the store, for others that want it.
+
+use super::{FEW, Share};
+use crate::{clock::Instant, fleet::Stock};
+
+/// What has come free is worth a call of its own once it is such a part of what is held.
+const WORTH: u32 = 32;
+/// Workers that wait for their answers ask again within such a part of a window: up to then what they have used is kept for them.
+const PAUSE: u32 = 16;
+
+impl Share {
+    /// How many tokens it gives back, of which so many are free, if it would use `demand`.
+    pub(super) fn gift(&self, now: Instant, stock: Stock, free: u32, demand: u32) -> u32 {
+        if !self.given.wanted {
+            return free.min(self.held.saturating_sub(stock.most));
+        }
+        let lately = if now < self.keeps_until() { demand } else { 0 };
+        let kept = Stock { lately: stock.lately.max(lately), ..stock }.kept();
+        if stock.backlog == 0 {
+            return free.saturating_sub(kept).max(free.min(self.surplus(now)));
+        }
+        let credit = if !self.given.over && free + stock.lingering >= stock.cost { self.credit.min(free) } else { 0 };
+        let above = self.surplus(now).saturating_sub(credit).min(free - credit);
+        above.max(free.saturating_sub(stock.backlog.max(stock.cost).max(kept)))
+    }
+
+    /// Whether as many as it may `give` are worth a call.
+    pub(super) fn is_worth_a_call(&self, now: Instant, give: u32) -> bool {
+        give > 0 && (give >= self.held / WORTH || now >= self.refresh_at)
+    }
+
+    /// Up to then it keeps what it would use, although nothing waits.
+    pub(super) fn keeps_until(&self) -> Instant {
+        self.used_at + self.per / PAUSE
+    }
+
+    /// How many tokens are above the target, if others want them.
+    pub(super) fn surplus(&self, now: Instant) -> u32 {
+        if !self.given.wanted {
+            return 0;
+        }
+        let above = f64::from(self.held) - self.given.target;
+        if self.given.over {
+            return (above - 1e-9).ceil().max(0.0) as u32;
+        }
+        if above >= 1.0 {
+            return above.floor() as u32;
+        }
+        let few = self.given.target < FEW && above > 1e-6;
+        u32::from(few && (self.given.target < 1.0 || now >= self.rotate_at))
+    }
+
+    /// What is held beyond the target of less than a token.
+    pub(super) fn part(&self) -> f64 {
+        if self.given.target < FEW { (f64::from(self.held) - self.given.target).max(0.0) } else { 0.0 }
+    }
+}
