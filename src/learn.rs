@@ -259,7 +259,10 @@ impl Learned {
             // Others are served: it is a refusal.
             Cause::Overload if self.is_alive() => self.refuse(seen, &claims, budget, &mut changes),
             Cause::Overload => match wait(hint).filter(|wait| !wait.is_zero()) {
-                Some(wait) => self.close(now, wait, Reason::RetryAfter, &mut changes),
+                Some(wait) => {
+                    self.estimator.unproven(answered(seen), self.refusal(seen, Some(wait), budget));
+                    self.close(now, wait, Reason::RetryAfter, &mut changes);
+                }
                 None => {
                     self.estimator.failed(self.unanswered);
                     self.fail(now, charge.seq, &mut changes);

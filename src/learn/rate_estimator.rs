@@ -9,6 +9,7 @@ mod closing;
 mod crowd;
 mod grounds;
 mod history;
+mod latency;
 mod record;
 mod refusing;
 mod reopening;
@@ -23,6 +24,7 @@ use self::{
     crowd::{Crowd, Served},
     grounds::Held,
     history::RateHistory,
+    latency::Latency,
     reopening::Ends,
 };
 use crate::{
@@ -48,6 +50,9 @@ pub(super) struct RateEstimator {
     /// When what was believed was last refused by a little.
     consistent: Option<f64>,
     closing: Option<Closing>,
+    /// It has asked for a pause and served nothing so far: an outage, or too much at once, which one of those under way will
+    /// show.
+    unproven: Option<Closing>,
     /// When the last pause was over that was longer than a few slots, and how long it was.
     paused: Option<(f64, f64)>,
     /// The last request that had left when the API refused: those up to it tell no more.
@@ -103,13 +108,6 @@ pub(super) struct ApiRefusal {
 /// A share of the last requests.
 #[derive(Clone, Copy, Debug, Default)]
 struct MovingShare(f64);
-
-/// How long an answer takes.
-#[derive(Clone, Copy, Debug)]
-struct Latency {
-    usual: f64,
-    least: f64,
-}
 
 /// From the first request that was served after a pause on.
 #[derive(Clone, Copy, Debug)]
@@ -257,6 +255,7 @@ impl RateEstimator {
         let (sent, now) = (seconds(answered.sent), seconds(answered.at));
         self.way.took(now - sent);
         (self.failing, self.in_a_row) = (false, 0);
+        self.proves(answered.seq);
         self.refusals.counts(false);
         // What was refused at random is not any more.
         self.noise = self.noise.filter(|noise| self.refusals.0 > noise / 3.0);
@@ -359,27 +358,6 @@ impl MovingShare {
     /// One more is one of them, or is not.
     fn counts(&mut self, is: bool) {
         self.0 += (f64::from(is) - self.0) / OF;
-    }
-}
-
-// === impl Latency ===
-
-impl Default for Latency {
-    fn default() -> Self {
-        Self { usual: 0.1, least: f64::INFINITY }
-    }
-}
-
-impl Latency {
-    fn took(&mut self, took: f64) {
-        self.usual += (took - self.usual) * 0.1;
-        self.usual = self.usual.max(took * 0.9);
-        self.least = self.least.min(took);
-    }
-
-    /// By so much two requests may come closer together than they left.
-    fn margin(&self) -> f64 {
-        (self.usual - self.least).clamp(0.002, 0.1)
     }
 }
 

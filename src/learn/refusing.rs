@@ -22,9 +22,7 @@ impl Learned {
         budget: &mut Budget,
         changes: &mut Changes,
     ) {
-        let &Observation {
-            heard: AnswerReport { hint, .. }, charge: Charge { seq, .. }, kind, at: now, waiting, ..
-        } = seen;
+        let &Observation { heard: AnswerReport { hint, .. }, charge: Charge { seq, .. }, kind, at: now, .. } = seen;
         let asked = if claims.believed { wait(hint) } else { hint.asked() };
         let (wait, reason) = match (hint.signal, asked.filter(|wait| !wait.is_zero())) {
             (Signal::Banned, wait) => return self.close(now, wait.unwrap_or(BAN), Reason::Banned, changes),
@@ -39,14 +37,7 @@ impl Learned {
             }
             return;
         }
-        let refusal = ApiRefusal {
-            newest: self.gate.newest(),
-            wait,
-            later: hint.later,
-            overload: hint.cause == Cause::Overload,
-            pressed: waiting || self.unanswered >= CROWDED,
-            catches_up: budget.catches_up(),
-        };
+        let refusal = self.refusal(seen, wait, budget);
         if self.kinds.is_own(&kind) {
             self.kinds.refused(&kind, answered(seen), refusal);
         } else if let Some(until) = self.estimator.refused(answered(seen), refusal) {
@@ -57,6 +48,19 @@ impl Learned {
             if let Some((until, _)) = self.gate.until() {
                 self.kinds.let_others_try(&kind, now, until);
             }
+        }
+    }
+
+    /// What the estimator is told of a refusal.
+    pub(super) fn refusal(&self, seen: &Observation<'_>, wait: Option<Duration>, budget: &Budget) -> ApiRefusal {
+        let &Observation { heard: AnswerReport { hint, .. }, waiting, .. } = seen;
+        ApiRefusal {
+            newest: self.gate.newest(),
+            wait,
+            later: hint.later,
+            overload: hint.cause == Cause::Overload,
+            pressed: waiting || self.unanswered >= CROWDED,
+            catches_up: budget.catches_up(),
         }
     }
 

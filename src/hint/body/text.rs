@@ -88,7 +88,7 @@ pub(super) fn message(text: &str, now: Now, evidence: &mut Evidence) {
         evidence.concerns("secondary");
     }
     evidence.refused |= COMPLAINTS.iter().any(|complaint| lower.contains(complaint));
-    if lower.contains("concurren") && lower.contains("limit") {
+    if lower.contains("concurren") && (lower.contains("limit") || lower.contains("too many")) {
         evidence.cause.get_or_insert(Cause::Concurrency);
     }
     if evidence.said.is_none() {
@@ -150,6 +150,19 @@ fn clock(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn too_many_concurrent_requests_are_a_matter_of_how_many_there_are() {
+        let cause = |text: &str| {
+            let mut evidence = Evidence::default();
+            message(text, Now { arrived: Duration::from_secs(1_756_105_200), date: None }, &mut evidence);
+            evidence.cause
+        };
+        for said in ["Too many concurrent requests", "concurrency limit exceeded", "too many concurrent connections"] {
+            assert_eq!(cause(said), Some(Cause::Concurrency), "{said}");
+        }
+        assert_eq!(cause("too many requests"), None);
+    }
 
     fn told(text: &str) -> Option<f64> {
         let arrived = Duration::from_secs(1_756_105_200);

@@ -1,6 +1,6 @@
 //! A pause after a refusal, and when the next request tries whether it is over.
 
-use super::{Cycle, Latency, windows::USUAL};
+use super::{AnsweredRequest, ApiRefusal, Cycle, Latency, seconds, windows::USUAL};
 use crate::limit::Seq;
 
 /// Times are in seconds.
@@ -46,6 +46,32 @@ const OUTAGE: f64 = 0.5;
 // === impl Closing ===
 
 impl Closing {
+    /// It begins with this refusal, of which nothing else is known.
+    pub(super) fn begun(answered: AnsweredRequest, refusal: ApiRefusal) -> Self {
+        Self {
+            at: seconds(answered.at),
+            newest: refusal.newest,
+            last: seconds(answered.sent),
+            tries: 0,
+            overload: refusal.overload,
+            asked: refusal.wait.map(|wait| wait.as_secs_f64()),
+            later: refusal.later.as_secs_f64(),
+            pressed: refusal.pressed,
+            consistent: false,
+            window: false,
+            rate: 0.0,
+            fewest: answered.crowd,
+            refused: 1.0,
+            served_meanwhile: 0.0,
+        }
+    }
+
+    /// Another one was refused, one of `crowd`, that was under way when it began.
+    pub(super) fn also_refused(&mut self, crowd: u32) {
+        self.fewest = self.fewest.min(crowd);
+        self.refused += 1.0;
+    }
+
     /// A probe was refused.
     pub(super) fn refused(&mut self, sent: f64, overload: bool) {
         self.tries += 1;

@@ -1,6 +1,7 @@
 //! What a refusal says, and for how long nothing leaves after it.
 
 use super::{AnsweredRequest, ApiRefusal, Cycle, RateEstimator, closing::Closing, reopening::KEPT, seconds};
+use crate::limit::Seq;
 
 /// What a refusal says of the rate that is believed in.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,8 +37,7 @@ impl RateEstimator {
         let cycle = self.cycle.unwrap_or(Cycle::begun(sent));
         if let Some(closing) = &mut self.closing {
             if seq <= closing.newest {
-                closing.fewest = closing.fewest.min(crowd);
-                closing.refused += 1.0;
+                closing.also_refused(crowd);
                 return wait.filter(|_| closing.asked.is_some()).map(|wait| now + wait);
             }
             self.refusals.counts(true);
@@ -73,20 +73,10 @@ impl RateEstimator {
             self.held.lowered.refused(rate, now);
         }
         let closing = Closing {
-            at: now,
-            newest: refusal.newest,
-            last: sent,
-            tries: 0,
-            overload: refusal.overload,
-            asked: wait,
-            later: refusal.later.as_secs_f64(),
-            pressed: refusal.pressed,
             consistent: reading.consistent,
             window: reading.window,
             rate,
-            fewest: crowd,
-            refused: 1.0,
-            served_meanwhile: 0.0,
+            ..Closing::begun(answered, refusal)
         };
         let until = if reading.consistent {
             now + (slots / 2.0).max(SHORTEST)
@@ -99,6 +89,22 @@ impl RateEstimator {
         self.closing = Some(closing);
         self.before = Some(refusal.newest);
         Some(wait.map_or(until, |wait| now + wait))
+    }
+
+    /// An API that has served nothing asks for a pause.
+    pub(in crate::learn) fn unproven(&mut self, answered: AnsweredRequest, refusal: ApiRefusal) {
+        match &mut self.unproven {
+            Some(closing) if answered.seq <= closing.newest => closing.also_refused(answered.crowd),
+            unproven => *unproven = Some(Closing::begun(answered, refusal)),
+        }
+    }
+
+    /// It serves `seq`. If that was under way when it refused others, those were refused and it is no outage.
+    pub(super) fn proves(&mut self, seq: Seq) {
+        if let Some(closing) = self.unproven.take().filter(|closing| seq <= closing.newest && self.closing.is_none()) {
+            (self.refused, self.before) = (true, Some(closing.newest));
+            self.closing = Some(closing);
+        }
     }
 
     /// What a refusal, of a request that left at `sent`, says of the belief. Lowers it if it was too much.
@@ -209,6 +215,33 @@ mod tests {
         estimator.served(answered(22), false);
         let lower = estimator.change(answered(22).at).flatten().expect("it is lower").rate.per_second();
         assert!((15.0..20.0).contains(&lower), "{lower}");
+    }
+
+    /// Five at once, and 503 with `Retry-After: 1` for three more. What is refused is answered sooner than what is served. The
+    /// first that is served after the pause shows that there were too many at once: five of eight.
+    #[test]
+    fn what_an_api_refuses_before_its_first_answer_is_a_refusal_if_it_serves_the_others() {
+        let ms = |of| Instant::START + Duration::from_millis(of);
+        let answered = |seq: u64, sent, at| AnsweredRequest { seq, sent: ms(sent), at: ms(at), crowd: seq as u32 };
+        let refusal = ApiRefusal {
+            newest: 8,
+            wait: Some(Duration::from_secs(1)),
+            later: Duration::ZERO,
+            overload: true,
+            pressed: true,
+            catches_up: false,
+        };
+        let of_outage = |outage: bool| {
+            let mut estimator = RateEstimator::new(None);
+            (6..=8).for_each(|seq| estimator.unproven(answered(seq, 0, 5), refusal));
+            assert!(!estimator.is_alive(), "nothing is served yet");
+            let under_way = if outage { 0 } else { 5 };
+            (1..=under_way).for_each(|seq| estimator.served(answered(seq, 0, 100), false));
+            estimator.served(AnsweredRequest { crowd: 1, ..answered(9, 1005, 1105) }, false);
+            estimator.at_once()
+        };
+        assert_eq!(of_outage(false), Some(5));
+        assert_eq!(of_outage(true), None, "an outage that is over says nothing of how many");
     }
 
     #[test]
