@@ -43,6 +43,8 @@ struct Series {
 struct Rising {
     rate: f64,
     served: f64,
+    /// It grows after so many.
+    step: f64,
     /// This is more than there is.
     most: f64,
 }
@@ -54,6 +56,9 @@ const STEEP: f64 = 0.08;
 const DIP: f64 = 0.02;
 /// By so much it grows in one step of slow start.
 const STEP: f64 = 1.6;
+/// That is after so many, and after so few where nothing is saved up.
+const SOME: f64 = 6.0;
+const FEW: f64 = 2.0;
 /// It falls by this share, and by twice as much each time if that was too much again soon.
 const CUT: f64 = 0.01;
 const MOST_CUT: f64 = 0.15;
@@ -86,8 +91,14 @@ impl Belief {
 
     /// The same if there may be more.
     pub(super) fn at_least(rate: f64, span: f64, count: f64, now: f64) -> Self {
-        let rising = Rising { rate, served: 0.0, most: f64::INFINITY };
+        let rising = Rising { rate, served: 0.0, step: SOME, most: f64::INFINITY };
         Self { rising: Some(rising), ..Self::of_window(rate, span, count, now) }
+    }
+
+    /// The same where nothing is saved up: what is served shows at once that the rate is not too high.
+    pub(super) fn one_by_one(mut self) -> Self {
+        self.rising.iter_mut().for_each(|rising| rising.step = FEW);
+        self
     }
 
     /// The same, and `most` a second have been refused.
@@ -130,7 +141,7 @@ impl Belief {
         if sent >= self.at {
             rising.served += 1.0;
         }
-        if rising.served >= f64::max(6.0, rising.rate * way) {
+        if rising.served >= f64::max(rising.step, rising.rate * way) {
             *rising = Rising { rate: rising.rate * STEP, served: 0.0, ..*rising };
             (self.most, self.at) = (rising.rate, now);
             if rising.rate * STEP > rising.most {
@@ -196,7 +207,7 @@ impl Belief {
             && !self.series.is_regular()
             && refusals < MOST_NOISE;
         if in_vain {
-            self.rising = Some(Rising { rate: self.series.rate, served: 0.0, most: f64::INFINITY });
+            self.rising = Some(Rising { rate: self.series.rate, served: 0.0, step: SOME, most: f64::INFINITY });
             (self.cuts, self.series) = (0, Series::default());
         }
         (self.most, self.at, self.calm) = (lower, now, calm(lower, self.span));
@@ -295,6 +306,20 @@ mod tests {
             assert_eq!(chance, None, "{phase}");
             assert!((8.0..10.5).contains(&rate), "{phase}: {rate}");
         }
+    }
+
+    /// From one a second to ten in five steps of 1.6: 1.6^5 is 10.5.
+    #[test]
+    fn a_lower_bound_grows_sooner_where_nothing_is_saved_up() {
+        let ten = |mut belief: Belief| {
+            let served = (1..100).find(|number| {
+                belief.served(f64::from(*number), f64::from(*number), 0.1);
+                belief.rate(f64::from(*number)) >= 10.0
+            });
+            served.expect("it grows")
+        };
+        let belief = || Belief::at_least(1.0, 1.0, 1.0, 0.0);
+        assert_eq!([ten(belief()), ten(belief().one_by_one())], [30, 10]);
     }
 
     #[test]

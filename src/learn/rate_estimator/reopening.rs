@@ -28,6 +28,8 @@ pub(super) const KEPT: f64 = 600.0;
 const TEXT: f64 = 5.5;
 const BRIEFLY: f64 = 20.0;
 const SHORT: f64 = 2.0;
+/// Fewer than this in a cycle: one was served, and those that came with it were not.
+const ONE_BY_ONE: f64 = 2.0;
 /// Fewer in less than a moment are a bucket's last ones, and tell no window.
 const SOME: f64 = 3.0;
 const MOMENT: f64 = 0.5;
@@ -220,7 +222,10 @@ impl RateEstimator {
             Belief::of_window(rate, span, served, now).kept(kept)
         } else {
             // A wait that was asked for, or a first probe: only a lower bound is known.
-            Belief::at_least(rate, span, served, now).below(if falls { closing.rate } else { f64::INFINITY })
+            let belief =
+                Belief::at_least(rate, span, served, now).below(if falls { closing.rate } else { f64::INFINITY });
+            let alone = self.belief.is_none() && served < ONE_BY_ONE && asked.is_some_and(|wait| wait <= SHORT);
+            if alone { belief.one_by_one() } else { belief }
         });
     }
 }
