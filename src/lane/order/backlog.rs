@@ -1,18 +1,20 @@
 //! How much waits of each flow, wherever it stands: for predictions, for `/status`, and to choose what gives way in a
 //! full queue. Also how much waits for one narrower budget.
 
+mod ahead;
+mod round;
 mod slots;
 mod waiting;
 
 use std::collections::BTreeSet;
 
-use self::waiting::{Portion, Waiting};
+use self::waiting::Waiting;
 pub use self::{
+    ahead::{Ahead, Part},
     slots::Meanwhile,
     waiting::{Contest, Waits},
 };
 use super::{
-    bands::Bands,
     claim::{Claim, ClientId, FlowId, Urgency, Weight},
     slab::Map,
 };
@@ -58,13 +60,6 @@ struct Flow {
     weight: Weight,
 }
 
-/// How much of what waits goes before a request that comes.
-#[derive(Clone, Debug, Default)]
-pub struct Ahead {
-    before: Portion,
-    all: Portion,
-}
-
 /// A flow that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitingFlow {
@@ -76,12 +71,6 @@ pub struct WaitingFlow {
 
 /// The most flows of a client that are told apart by name while they wait. Further ones share as many places.
 const EXACT: usize = 256;
-/// The most clients and flows that a prediction looks at; the others are taken to be like them.
-const SAMPLE: usize = 64;
-
-/// A part of what waits.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Part(f64);
 
 // === impl FlowId ===
 
@@ -89,41 +78,6 @@ impl FlowId {
     /// Whether this is not one flow, but several that share a place.
     pub fn is_shared(self) -> bool {
         self.0 < EXACT as u64
-    }
-}
-
-// === impl Ahead ===
-
-impl Ahead {
-    /// Which part it is of what takes part, by what that counts.
-    pub fn part(&self) -> Part {
-        Part::new(self.before.size, self.all.size)
-    }
-
-    /// Which part it is of what waits of `unit`, where each takes `unsaid` of it that does not say.
-    pub fn part_of(&self, unit: Unit, unsaid: f64) -> Part {
-        Part::new(self.before.of(unit, unsaid), self.all.of(unit, unsaid))
-    }
-
-    /// How much of `unit` goes before it, where each takes `unsaid` of it that does not say.
-    pub fn units(&self, unit: Unit, unsaid: f64) -> u64 {
-        self.before.of(unit, unsaid).round() as u64
-    }
-}
-
-// === impl Part ===
-
-impl Part {
-    /// Nothing of it.
-    pub const NONE: Self = Self(0.0);
-
-    fn new(part: f64, of: f64) -> Self {
-        if of > 0.0 { Self((part / of).min(1.0)) } else { Self::NONE }
-    }
-
-    /// This part of `units`.
-    pub fn of(self, units: u64) -> u64 {
-        (self.0 * units as f64).round() as u64
     }
 }
 
@@ -199,58 +153,6 @@ impl Backlog {
             client.flows.remove(&claim.flow);
             if client.flows.is_empty() {
                 band.clients.remove(&claim.client);
-            }
-        }
-    }
-
-    /// How much goes before a request that comes now, if nothing comes after it: of what takes part in `contest`, what is
-    /// more urgent, and of its own urgency what each other client, and each other flow of its own, gets until it has had
-    /// its turn.
-    pub fn ahead(&self, claim: &Claim, cost: &Cost, contest: Contest) -> Ahead {
-        let (index, cost) = (band(claim), contest.size_of(cost) as f64);
-        let band = self.bands[index].as_deref();
-        let client = band.and_then(|band| band.clients.get(&claim.client));
-        let flow = client.and_then(|client| client.flows.get(&claim.flow));
-        let mut before = Portion::default();
-        if let Some(flow) = flow {
-            before.add(&flow.waiting, contest, 1.0);
-        }
-        // In the last round half of the others go first.
-        let turn = (before.size + cost / 2.0) / claim.flow_weight.get() as f64;
-        if let Some(client) = client {
-            let flows = client.flows.iter().filter(|(id, _)| **id != claim.flow);
-            let flows = flows.map(|(_, flow)| (&flow.waiting, flow.weight));
-            before.add_portion(&until(flows, contest, turn), beyond_sample(client.flows.len()));
-        }
-        let turn = (before.size + cost / 2.0) / claim.client_weight.get() as f64;
-        if let Some(band) = band {
-            let clients = band.clients.iter().filter(|(id, _)| **id != claim.client);
-            let clients = clients.map(|(_, client)| (&client.waiting, client.weight));
-            before.add_portion(&until(clients, contest, turn), beyond_sample(band.clients.len()));
-        }
-        self.add_other_bands(claim.urgency, contest, cost, &mut before);
-        let mut all = Portion::default();
-        all.add(&self.waiting, contest, 1.0);
-        Ahead { before, all }
-    }
-
-    /// Adds what goes before a request of this urgency and `cost` of others, to what goes before it of its own.
-    fn add_other_bands(&self, urgency: Urgency, contest: Contest, cost: f64, before: &mut Portion) {
-        let index = usize::from(urgency.get());
-        let mut bands = Bands::default();
-        for (number, band) in (0..).zip(&self.bands) {
-            if let Some(urgency) = Urgency::new(number).filter(|_| size(band, contest) > 0) {
-                bands.enter(urgency, 1, false);
-            }
-        }
-        let waits = |bands: &[Option<Box<Band>>]| bands.iter().map(|band| size(band, contest)).sum::<u64>() as f64;
-        let (urgent, lower) = (waits(&self.bands[..index]), waits(&self.bands[index + 1..]));
-        let others = (bands.ahead(urgency, cost, before.size, urgent) - before.size).max(0.0);
-        let of_urgent = others.min(urgent);
-        for (number, band) in self.bands.iter().enumerate() {
-            let (part, of) = if number < index { (of_urgent, urgent) } else { (others - of_urgent, lower) };
-            if let Some(band) = band.as_ref().filter(|_| number != index && of > 0.0) {
-                before.add(&band.waiting, contest, (part / of).min(1.0));
             }
         }
     }
@@ -366,31 +268,9 @@ fn band(claim: &Claim) -> usize {
     claim.urgency.get().into()
 }
 
-/// How much waits in a band, as far as it counts in `contest`.
-fn size(band: &Option<Box<Band>>, contest: Contest) -> u64 {
-    band.as_ref().map_or(0, |band| band.waiting.size(contest))
-}
-
 fn keep_longest(flows: &mut Vec<WaitingFlow>, most: usize) {
     flows.sort_unstable_by_key(|flow| {
         (std::cmp::Reverse(flow.waiting), flow.claim.urgency, flow.claim.client, flow.claim.flow)
     });
     flows.truncate(most);
-}
-
-/// What others receive until one of weight 1 has received `turn`, the first ones of them: none more than what it waits for.
-fn until<'a>(others: impl Iterator<Item = (&'a Waiting, Weight)>, contest: Contest, turn: f64) -> Portion {
-    let mut received = Portion::default();
-    for (waiting, weight) in others.take(SAMPLE) {
-        let size = waiting.size(contest) as f64;
-        if size > 0.0 {
-            received.add(waiting, contest, (weight.get() as f64 * turn / size).min(1.0));
-        }
-    }
-    received
-}
-
-/// How much more all others receive than the first ones, if there are so many with one's own.
-fn beyond_sample(count: usize) -> f64 {
-    if count > SAMPLE { (count as f64 - 1.0) / SAMPLE as f64 } else { 1.0 }
 }

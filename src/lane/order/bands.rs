@@ -71,14 +71,21 @@ impl Bands {
         1.0 - lower as f64 * Self::SHARE
     }
 
-    /// How much is served before one at `cost` of which `own` of its urgency is before it, if all that waits goes on to wait;
-    /// `urgent` is more urgent. One that is the first of its urgency waits for a whole turn, others have waited for half of it
-    /// in the mean.
-    pub(super) fn ahead(&self, urgency: Urgency, cost: f64, own: f64, urgent: f64) -> f64 {
+    /// How much is served before the first of this urgency has its guaranteed turn, at `cost`.
+    pub(super) fn until_guaranteed(&self, urgency: Urgency, cost: f64) -> f64 {
+        let band = usize::from(urgency.get());
+        if self.has(urgency.get()) {
+            return self.due[band].saturating_sub(self.served) as f64;
+        }
+        (cost * GUARANTEE as f64).max(self.paid[band].saturating_sub(self.served) as f64)
+    }
+
+    /// How much is served before one of which `own` of its urgency is before it, if all that waits goes on to wait; `urgent` is
+    /// more urgent, and the first of its urgency has its guaranteed turn once so much has been served.
+    pub(super) fn ahead(&self, urgency: Urgency, guaranteed: f64, own: f64, urgent: f64) -> f64 {
         let lower = (urgency.get() + 1..Urgency::COUNT as u8).filter(|band| self.has(*band)).count();
         let guarantee = GUARANTEE as f64;
-        let first = cost * if self.has(urgency.get()) { guarantee / 2.0 } else { guarantee };
-        (first + own * (guarantee + 1.0)).min(urgent + own) / Self::share_above(lower)
+        (guaranteed + own * (guarantee + 1.0)).min(urgent + own) / Self::share_above(lower)
     }
 
     /// How much is served at least before one of an urgency of which `own` is before it, if so much that is more `urgent`
@@ -124,15 +131,16 @@ mod tests {
     #[test]
     fn the_first_of_a_lower_urgency_waits_for_a_whole_turn() {
         let mut bands = Bands::default();
+        let ahead = |bands: &Bands, own, urgent| {
+            bands.ahead(Urgency::USUAL, bands.until_guaranteed(Urgency::USUAL, 1.0), own, urgent)
+        };
         bands.enter(Urgency::MOST, 1, false);
-        assert_eq!(bands.ahead(Urgency::USUAL, 1.0, 0.0, 50.0), 20.0);
-        assert_eq!(bands.ahead(Urgency::USUAL, 1.0, 0.0, 7.0), 7.0, "fewer than a turn wait");
+        assert_eq!(ahead(&bands, 0.0, 50.0), 20.0);
+        assert_eq!(ahead(&bands, 0.0, 7.0), 7.0, "fewer than a turn wait");
         bands.enter(Urgency::USUAL, 1, false);
-        let second = bands.ahead(Urgency::USUAL, 1.0, 1.0, 50.0);
-        assert!(
-            (21.0..=41.0).contains(&second),
-            "{second}: how much of a turn the first has waited for is not known here"
-        );
+        assert_eq!(ahead(&bands, 1.0, 50.0), 41.0);
+        (0..15).for_each(|_| bands.charge(Urgency::MOST, 1));
+        assert_eq!(ahead(&bands, 1.0, 35.0), 26.0, "five of the first turn are left");
     }
 
     #[test]

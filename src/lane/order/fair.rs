@@ -8,10 +8,14 @@
 //! I. Stoica, H. Abdel-Wahab, "Earliest Eligible Virtual Deadline First", Old Dominion University TR-95-22, 1995.
 
 mod share;
+mod turn;
 
 use smallvec::SmallVec;
 
-pub(super) use self::share::Share;
+pub(super) use self::{
+    share::Share,
+    turn::{Level, Standing, Turn},
+};
 use super::{claim::Weight, slab::Slab, sorted_set::SortedSet};
 
 /// What has members has them by their numbers.
@@ -31,6 +35,9 @@ pub(super) struct FairMember {
     weight: Weight,
     listed: Listed,
     active: bool,
+    /// Its number among those that had something to send. Of those whose turns end together the one with the least is first: it
+    /// has waited for longest. Numbers begin again after [`NUMBERS`]; 0 if it never had any.
+    number: u16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +63,8 @@ pub(super) struct Fair {
     active: u32,
     /// How many turns a member is owed at most that comes back from another place.
     credit: u8,
+    /// The number of the last member that had something to send.
+    last: u16,
 }
 
 /// A virtual time and the number of a member: sorts by the one, then by the other. In 16 bytes, as what is listed is looked at
@@ -70,6 +79,9 @@ struct Tag {
 /// hundred requests of the largest cost use up 64.
 const UNIT: u64 = 1 << 24;
 
+/// Members have so many numbers: together they are less than a thousandth of a request of weight 1.
+const NUMBERS: u16 = 1 << 12;
+
 /// A member that has left is remembered for so many times what it may be owed when it comes back.
 const REMEMBERED: u64 = 4;
 
@@ -77,11 +89,15 @@ const REMEMBERED: u64 = 4;
 
 impl FairMember {
     fn new(start: u128, weight: Weight) -> Self {
-        Self { start, offset: 0, weight, listed: Listed::No, active: false }
+        Self { start, offset: 0, weight, listed: Listed::No, active: false, number: 0 }
     }
 
     pub(super) fn is_active(&self) -> bool {
         self.active
+    }
+
+    pub(super) fn start(&self) -> u128 {
+        self.start
     }
 
     /// What so much is of its virtual time. Costs have 32 bits.
@@ -96,7 +112,7 @@ impl Fair {
     /// Nothing is shared yet.
     pub(super) fn new(credit: u8) -> Self {
         let (owed, ahead) = Default::default();
-        Self { owed, ahead, starts: 0, weights: 0, largest: 0, active: 0, credit }
+        Self { owed, ahead, starts: 0, weights: 0, largest: 0, active: 0, credit, last: 0 }
     }
 
     /// Whether no member has anything to send.
@@ -115,6 +131,10 @@ impl Fair {
     pub(super) fn activate(&mut self, id: u32, member: &mut FairMember, moved: bool) {
         let now = self.virtual_time();
         let credit = if moved && member.listed != Listed::No { self.credit(member) } else { 0 };
+        if !moved || member.number == 0 {
+            self.last = self.last % NUMBERS + 1;
+            member.number = self.last;
+        }
         self.unlist(id, member);
         member.start = member.start.max(now.saturating_sub(credit.into()));
         member.active = true;
@@ -231,7 +251,8 @@ impl Fair {
 
     fn list(&mut self, id: u32, member: &mut FairMember) {
         let set = if member.active && self.is_owed(member.start) {
-            (member.listed, member.offset) = (Listed::Owed, member.virtual_time(self.largest));
+            let end = member.virtual_time(self.largest) + u64::from(member.number);
+            (member.listed, member.offset) = (Listed::Owed, end);
             &mut self.owed
         } else {
             // One that is not active is remembered for longer: it may come back for the turns that it has missed.

@@ -10,6 +10,7 @@
 //! What opens lets its strands to the front one by one, a further one with each slot that is given: so what is parked in
 //! ten thousand places costs no more than what is parked in one.
 
+mod ahead;
 mod links;
 mod records;
 mod sets;
@@ -27,15 +28,12 @@ use self::{
     sets::Sets,
 };
 use super::{
-    backlog::{Ahead, Backlog, Contest, Meanwhile, WaitingFlow, Waits},
+    backlog::{Backlog, Waits},
     claim::Claim,
     ranking::{RankedAt, Ranking},
     slab::{Map, Slab},
 };
-use crate::{
-    clock::Instant,
-    limit::{Cost, Unit},
-};
+use crate::{clock::Instant, limit::Cost};
 
 /// Where in the queue a ticket stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -310,47 +308,6 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// The lines in which any wait. O(lines).
     pub fn lines(&self) -> impl Iterator<Item = &K> {
         self.lines.iter().map(|(_, line)| &line.key)
-    }
-
-    /// How much of `unit` all take together that wait in lines for which `counts` holds. O(lines).
-    pub fn units(&self, unit: Unit, counts: impl Fn(&K) -> bool) -> u64 {
-        self.lines.iter().filter(|(_, line)| counts(&line.key)).map(|(_, line)| line.units.of(unit)).sum()
-    }
-
-    /// How many of those do not say how much of `unit` they take. O(lines).
-    pub fn unsaid(&self, unit: Unit, counts: impl Fn(&K) -> bool) -> u64 {
-        self.lines.iter().filter(|(_, line)| counts(&line.key)).map(|(_, line)| line.units.unsaid(unit)).sum()
-    }
-
-    /// `claim` as it counts in the queue.
-    pub fn resolve(&self, claim: &Claim) -> Claim {
-        self.backlog.resolve(*claim)
-    }
-
-    /// How much of `unit` all take together that wait like this, where each takes `unsaid` of it that does not say.
-    pub fn waiting(&self, waits: Waits, unit: Unit, unsaid: f64) -> f64 {
-        self.backlog.units_of(waits, unit, unsaid)
-    }
-
-    /// How many requests leave before one that comes now, if so many that wait for something else leave `meanwhile`.
-    pub fn slots_ahead(&self, claim: &Claim, cost: &Cost, meanwhile: Meanwhile) -> f64 {
-        self.backlog.slots_ahead(&self.backlog.resolve(*claim), cost.requests().into(), meanwhile)
-    }
-
-    /// What those take that are less urgent because of the slots that they are given: in how many slots of more urgent ones,
-    /// and how much of `unit` then, where each takes `unsaid` of it that does not say.
-    pub fn taken_beside(&self, claim: &Claim, unit: Unit, unsaid: f64) -> (f64, f64) {
-        self.backlog.taken_beside(claim, unit, unsaid)
-    }
-
-    /// How much of what takes part in `contest` goes before a request that comes now.
-    pub fn ahead(&self, claim: &Claim, cost: &Cost, contest: Contest) -> Ahead {
-        self.backlog.ahead(&self.backlog.resolve(*claim), cost, contest)
-    }
-
-    /// The flows with the most waiting requests, `most` of them at most. O(flows).
-    pub fn longest(&self, most: usize) -> Vec<WaitingFlow> {
-        self.backlog.longest(most)
     }
 
     /// Charges what is served to its flow in the front, where it is `ranked` if it stands there. It counts as so many

@@ -1,6 +1,10 @@
 //! Which strand is next, of those that stand in one place: by urgency, then by client, then by flow, then by arrival.
 
+mod turns;
+
 use smallvec::SmallVec;
+
+pub(super) use self::turns::Turns;
 
 use super::{
     bands::Bands,

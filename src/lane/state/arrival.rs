@@ -8,7 +8,7 @@ use super::{
     Decision, QueueOffer, State, WaitingRequest,
     narrow::{Drawn, Narrow},
     numbers,
-    predict::Asking,
+    predict::{Asking, Before},
     returns::ReturnTo,
     slot::Leaving,
 };
@@ -40,7 +40,7 @@ impl<T> State<T> {
             PreviewDecision::Refuse(refusal) => {
                 self.stats.refused += 1;
                 self.share_lacking(now, true);
-                Decision::Refuse(self.come_back(now, asking, refusal))
+                Decision::Refuse(refusal)
             }
             PreviewDecision::Wait { expected, ahead } => {
                 self.make_room(now, ask);
@@ -72,27 +72,31 @@ impl<T> State<T> {
         self.queue.enqueue(line, &budgets, ask.claim, cost, ask.turn, ticket)
     }
 
-    /// The `refusal` of a request, which says when it is to come back behind others that are to.
-    pub(super) fn come_back(&mut self, now: Instant, asking: Asking<'_>, refusal: Refusal) -> Refusal {
+    /// The `refusal` of a request, which says when it is to come back behind others that are to. So much goes `before` it now.
+    pub(super) fn come_back(&mut self, now: Instant, asking: Asking<'_>, before: Before, refusal: Refusal) -> Refusal {
         if asking.ask.turn == Turn::Resent {
             return refusal;
         }
         let next = now + refusal.retry_after();
         let (to, mut ask) = (asking.returns_to(), asking.ask.clone());
-        if !matches!(refusal, Refusal::TooLong { .. }) {
+        let before = match refusal {
+            Refusal::TooLong { .. } => before,
             // A place in the queue becomes free with each one that leaves, whoever that is.
-            ask.turn = Turn::Resent;
-        }
+            _ => {
+                ask.turn = Turn::Resent;
+                Before::default()
+            }
+        };
         let asking = Asking { ask: &ask, ..asking };
         let mut returns = std::mem::take(&mut self.returns);
         let mut first = None;
         let waited = matches!(refusal, Refusal::GaveWay { .. });
-        let due = returns.promise(now, to, ask.claim.client, waited, |before| {
-            if before == 0 {
+        let due = returns.promise(now, to, ask.claim.client, waited, |returning| {
+            if returning == 0 {
                 return next;
             }
-            let first = *first.get_or_insert_with(|| self.expected(now, asking, 0));
-            next + self.expected(now, asking, before).since(first)
+            let first = *first.get_or_insert_with(|| self.expected(now, asking, &before, 0));
+            next + self.expected(now, asking, &before, returning).since(first)
         });
         self.returns = returns;
         refusal.with_retry_after(due.since(now).max(Duration::from_millis(1)))

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use super::{State, WaitingRequest, predict::Asking, turn::line_of};
+use super::{
+    State, WaitingRequest,
+    predict::{Asking, Before},
+    turn::line_of,
+};
 use crate::{
     clock::Instant,
     lane::{
@@ -47,7 +51,7 @@ impl<T> State<T> {
             let (cost, line) = (self.reserve(now, cost), line_of(&self.learned, &kind, metered, drawn.as_deref()));
             let refusal = Refusal::GaveWay { waiting, retry_after };
             let asking = Asking { ask: &asked, cost, line, drawn: drawn.as_deref() };
-            let refusal = self.come_back(now, asking, refusal);
+            let refusal = self.come_back(now, asking, Before::default(), refusal);
             self.displaced.push(Displaced { ticket: ticket.grant, refusal });
         }
     }

@@ -13,8 +13,8 @@ use super::{End, in_flight::InFlight, memory::REMEMBERED};
 use crate::{
     clock::Instant,
     lane::{
-        order::{Backlog, Claim, Contest, Map, Slab, Turn, Waits},
-        request::{AdmitRequest, Draw, Draws},
+        order::{Ahead, Backlog, Claim, Map, Slab, Waits},
+        request::{Draw, Draws},
     },
     learn::{AnswerReport, RouteKey},
     limit::{Budget, Charge, Cost, Scope, Unit},
@@ -204,25 +204,26 @@ impl Narrow {
         self.crowd
     }
 
-    /// Predicts when a request leaves if only these budgets counted, behind so `many` like it; `unsaid` says how much of a unit
-    /// each takes that waits and does not say. One that has been sent before goes before all that wait.
+    /// What waits for each of these budgets, as `ahead` counts it, which is told the number of the budget.
+    pub(super) fn ahead(&self, drawn: &Drawn, ahead: impl Fn(u32, &Backlog) -> Ahead) -> SmallVec<[Ahead; 1]> {
+        let backlogs = drawn.numbers.iter().map(|number| (*number, self.budgets[*number].backlog.as_deref()));
+        backlogs.map(|(number, backlog)| backlog.map(|backlog| ahead(number, backlog)).unwrap_or_default()).collect()
+    }
+
+    /// Predicts when a request of `cost` leaves if only these budgets counted and so much of each goes `before` it.
     pub(super) fn project(
         &mut self,
         drawn: &Drawn,
         now: Instant,
         from: Instant,
-        ask: &AdmitRequest,
-        many: u64,
-        unsaid: impl Fn(Unit) -> f64,
+        cost: Cost,
+        before: impl Fn(usize, Unit) -> u64,
     ) -> Instant {
-        drawn.numbers.iter().fold(from, |at, number| {
+        drawn.numbers.iter().enumerate().fold(from, |at, (place, number)| {
             let narrow = &mut self.budgets[*number];
-            let backlog = narrow.backlog.as_ref().filter(|_| ask.turn == Turn::New);
-            let ahead = backlog.map(|backlog| backlog.ahead(&ask.claim, &ask.cost, Contest::All)).unwrap_or_default();
             // It is not known when a place in flight becomes free.
             let room = if narrow.has_room() { at } else { at.max(now + Duration::from_millis(1)) };
-            let ahead = |_, unit| ahead.units(unit, unsaid(unit)) + ask.cost.times(many, unit);
-            room.max(narrow.budget.project(now, from, ahead, ask.cost, Scope::NONE))
+            room.max(narrow.budget.project(now, from, |_, unit| before(place, unit), cost, Scope::NONE))
         })
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::{
     State,
     narrow::{Drawn, Full, Narrow},
@@ -12,7 +14,7 @@ use super::{
 use crate::{
     clock::Instant,
     lane::{
-        order::{Ahead, Contest, Turn},
+        order::{Ahead, Turn},
         request::{AdmitRequest, Preview, PreviewDecision, Refusal},
     },
     learn::{Learned, RouteKey},
@@ -29,6 +31,14 @@ pub(super) struct Asking<'a> {
     pub(super) drawn: Option<&'a Drawn>,
 }
 
+/// What goes before a request: of what holds for all, of units other than requests, and of its narrower budgets.
+#[derive(Default)]
+pub(super) struct Before {
+    all: Ahead,
+    of_units: Ahead,
+    of_budgets: SmallVec<[Ahead; 1]>,
+}
+
 impl<T> State<T> {
     /// What is decided by about a request that asks.
     pub(super) fn consider(&mut self, now: Instant, ask: &AdmitRequest) -> (Option<Box<Drawn>>, Cost, LineKey) {
@@ -38,60 +48,57 @@ impl<T> State<T> {
         (drawn, cost, line)
     }
 
-    /// Whether a request that asks now leaves, waits or is refused. Nothing is taken yet.
+    /// Whether a request that asks now leaves, waits or is refused, and when it is to come back then. Nothing is taken yet.
     pub(super) fn decide(&mut self, now: Instant, asking: Asking<'_>) -> PreviewDecision {
         if self.passes(now, asking.cost, asking.line, asking.drawn.map_or(&[], Drawn::numbers)) {
             return PreviewDecision::Send;
         }
-        let expected = self.expected(now, asking, 0);
-        match self.refusal(now, expected, asking.ask, asking.drawn) {
-            Some(refusal) => PreviewDecision::Refuse(refusal),
-            None => PreviewDecision::Wait { expected, ahead: self.ahead(asking.ask) },
+        let before = self.before(asking);
+        let expected = self.expected(now, asking, &before, 0);
+        match self.refusal(now, expected, asking) {
+            Some(refusal) => PreviewDecision::Refuse(self.come_back(now, asking, before, refusal)),
+            None => {
+                let ahead = before.all.part().of(self.queue.len() as u64);
+                PreviewDecision::Wait { expected, ahead: u32::try_from(ahead).unwrap_or(u32::MAX) }
+            }
         }
     }
 
     /// What would happen to a request that asked now. Leaves no trace of the question.
     pub(in crate::lane) fn preview(&mut self, now: Instant, ask: &AdmitRequest) -> Preview {
-        let trial = self.narrow.try_out(&ask.draws);
+        let (trial, promised) = (self.narrow.try_out(&ask.draws), self.returns.clone());
         let (drawn, cost, line) = self.consider(now, ask);
-        let asking = Asking { ask, cost, line, drawn: drawn.as_deref() };
-        let mut decision = self.decide(now, asking);
-        if let PreviewDecision::Refuse(refusal) = decision {
-            let promised = self.returns.clone();
-            decision = PreviewDecision::Refuse(self.come_back(now, asking, refusal));
-            self.returns = promised;
-        }
+        let decision = self.decide(now, Asking { ask, cost, line, drawn: drawn.as_deref() });
+        self.returns = promised;
         let budgets = ask.draws.iter().flat_map(|draws| &**draws).map(|draw| self.narrow.usage_of(draw, now)).collect();
         self.narrow.end_trial(trial);
         Preview { decision, budgets }
     }
 
-    /// How many of those that wait leave before a request that asks now.
-    pub(super) fn ahead(&self, ask: &AdmitRequest) -> u32 {
-        match ask.turn {
-            Turn::Resent => 0,
-            Turn::New => {
-                let ahead = self.queue.ahead(&ask.claim, &ask.cost, Contest::Slots).part().of(self.queue.len() as u64);
-                u32::try_from(ahead).unwrap_or(u32::MAX)
-            }
+    /// What goes before a request that asks now. What has been sent before goes in front.
+    fn before(&self, asking: Asking<'_>) -> Before {
+        let Asking { ask: AdmitRequest { claim, cost: said, turn, .. }, cost, line, drawn } = asking;
+        if *turn == Turn::Resent {
+            return Before::default();
+        }
+        let at_budget = |number, backlog: &_| self.queue.ahead_at(number, backlog, claim, said);
+        Before {
+            all: self.queue.ahead(claim, said),
+            of_units: cost.is_metered().then(|| self.queue.units_ahead(claim, said, &line)).unwrap_or_default(),
+            of_budgets: drawn.map(|drawn| self.narrow.ahead(drawn, at_budget)).unwrap_or_default(),
         }
     }
 
     /// When a request that asks now will have its slot, if everything goes as it should, and if so `many` like it that do not
-    /// wait yet go before it.
-    pub(super) fn expected(&mut self, now: Instant, asking: Asking<'_>, many: u64) -> Instant {
+    /// wait yet go before it, beside what does.
+    pub(super) fn expected(&mut self, now: Instant, asking: Asking<'_>, goes: &Before, many: u64) -> Instant {
         let Asking { ask, cost, line: own, drawn } = asking;
+        let Before { all, of_units, of_budgets } = goes;
         // Those in lines that pause are not in the way of others, until their pause is over.
         let pauses =
             |line: &LineKey| line.paused.and_then(|kind| self.learned.pause(&kind)).is_some_and(|until| until > now);
         let before = |line: &LineKey, source| line.scope.includes(source) && (*line == own || !pauses(line));
-        // What has been sent before goes in front.
-        let first = ask.turn == Turn::Resent;
-        let before_it =
-            |contest| if first { Ahead::default() } else { self.queue.ahead(&ask.claim, &ask.cost, contest) };
-        let all = before_it(Contest::Slots);
         let (slow, rates) = (SlowGroups::new(self, now), self.budget.rates(Unit::REQUESTS));
-        let of_units = if cost.is_metered() { before_it(Contest::Units) } else { Ahead::default() };
         let unsaid = |unit| unsaid_mean(&self.policy, &self.usual, unit);
         let waiting = |source, unit| {
             let units = self.queue.units(unit, |line| before(line, source));
@@ -99,7 +106,11 @@ impl<T> State<T> {
                 // Only what takes of a unit waits for it, in an order of its own.
                 let each = unsaid(unit);
                 let units = units as f64 + self.queue.unsaid(unit, |line| before(line, source)) as f64 * each;
-                let beside = if first { 0.0 } else { slow.beside_urgent(&self.queue, &ask.claim, unit, each) };
+                let beside = if ask.turn == Turn::Resent {
+                    0.0
+                } else {
+                    slow.beside_urgent(&self.queue, &ask.claim, unit, each)
+                };
                 return of_units.part_of(unit, each).of(units as u64) + beside as u64;
             }
             let fair = all.part_of(unit, 0.0).of(units);
@@ -120,19 +131,20 @@ impl<T> State<T> {
         let from = opens(&self.learned, now, own.scope, Some(&ask.kind)).max(held) + slots;
         let at = self.budget.project(now, from, ahead, cost, own.scope);
         match drawn {
-            Some(drawn) => at.max(self.narrow.project(drawn, now, from, ask, many, unsaid)),
+            Some(drawn) => {
+                let before = |budget: usize, unit| {
+                    let of_budget = of_budgets.get(budget).map_or(0, |ahead| ahead.units(unit, unsaid(unit)));
+                    of_budget + ask.cost.times(many, unit)
+                };
+                at.max(self.narrow.project(drawn, now, from, ask.cost, before))
+            }
             None => at,
         }
     }
 
     /// Why a request that is expected to leave at `expected` may not wait.
-    pub(super) fn refusal(
-        &mut self,
-        now: Instant,
-        expected: Instant,
-        ask: &AdmitRequest,
-        drawn: Option<&Drawn>,
-    ) -> Option<Refusal> {
+    fn refusal(&mut self, now: Instant, expected: Instant, asking: Asking<'_>) -> Option<Refusal> {
+        let Asking { ask, drawn, .. } = asking;
         let waiting = self.queue.len();
         // It is not known when a place in flight becomes free, but it is not now.
         let least = if self.has_room(now) { Duration::ZERO } else { Duration::from_millis(1) };

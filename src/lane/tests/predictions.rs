@@ -1,5 +1,7 @@
 //! When a request is told that it will leave, and when it does.
 
+mod clients;
+
 use std::{num::NonZeroU16, ops::Range};
 
 use super::*;

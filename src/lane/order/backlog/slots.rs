@@ -2,13 +2,16 @@
 //! these take the slots of their flows no faster than that lets them go.
 
 use super::{
-    Backlog, Band, SAMPLE, band, beyond_sample,
-    waiting::{Waiting, Waits},
+    Backlog, Band, band,
+    round::{Other, Round, SAMPLE, beyond_sample},
+    waiting::{Contest, Waiting, Waits},
 };
 use crate::{
     lane::order::{
         bands::Bands,
         claim::{Claim, Urgency, Weight},
+        fair::Standing,
+        ranking::{Ranking, Turns},
     },
     limit::Unit,
 };
@@ -37,9 +40,15 @@ const ROUNDS: usize = 3;
 
 impl Backlog {
     /// How many requests leave before one of `claim` that counts as `cost` of them, if nothing comes after it and so many
-    /// that wait for something else leave `meanwhile`.
-    pub fn slots_ahead(&self, claim: &Claim, cost: f64, meanwhile: Meanwhile) -> f64 {
-        let of_bands = self.of_bands(meanwhile);
+    /// that wait for something else leave `meanwhile`. `ranking` says who is next.
+    pub(in crate::lane::order) fn slots_ahead(
+        &self,
+        claim: &Claim,
+        cost: f64,
+        meanwhile: Meanwhile,
+        ranking: &Ranking,
+    ) -> f64 {
+        let (of_bands, turns) = (self.of_bands(meanwhile), Turns::of(Some(ranking), claim));
         let index = band(claim);
         let mut before = 0.0;
         if let Some(band) = self.bands[index].as_deref() {
@@ -51,15 +60,17 @@ impl Backlog {
                 let levels = Levels::of(flows().map(of_member), client.flows.len(), &own);
                 let flow = client.flows.get(&claim.flow);
                 before = flow.map_or(0.0, |flow| levels.requests(&flow.waiting, flow.weight));
-                let turn = (before + cost / 2.0) / claim.flow_weight.get() as f64;
-                let others = flows().filter(|(id, ..)| *id != claim.flow).map(of_member);
-                before += levels.until(others, turn) * beyond_sample(client.flows.len());
+                let others = flows().filter(|(id, ..)| *id != claim.flow);
+                let others = others.map(|(id, waiting, weight)| levels.member(waiting, weight, turns.flow(id)));
+                let turn = turns.among_flows(before, cost);
+                before += Round::before(turn, before, others, client.flows.len()).sum();
             }
-            let turn = (before + cost / 2.0) / claim.client_weight.get() as f64;
-            let others = clients().filter(|(id, ..)| *id != claim.client).map(of_member);
-            before += levels.until(others, turn) * beyond_sample(band.clients.len());
+            let others = clients().filter(|(id, ..)| *id != claim.client);
+            let others = others.map(|(id, waiting, weight)| levels.member(waiting, weight, turns.client(id)));
+            let turn = turns.among_clients(before, cost);
+            before += Round::before(turn, before, others, band.clients.len()).sum();
         }
-        self.with_other_bands(claim.urgency, cost, before, &of_bands)
+        self.with_other_bands(claim.urgency, turns.until_guaranteed(cost), before, &of_bands)
     }
 
     /// How much of what is let go each urgency gets: the most urgent all but what is guaranteed to the lower ones.
@@ -108,8 +119,15 @@ impl Backlog {
         (slots, taken.sum())
     }
 
-    /// What goes `before` a request of this urgency and `cost` of its own urgency, and of others.
-    fn with_other_bands(&self, urgency: Urgency, cost: f64, before: f64, of_bands: &[Amounts; Urgency::COUNT]) -> f64 {
+    /// What goes before a request of this urgency, if so much of its own does, and the first of these has its guaranteed turn
+    /// once `guaranteed` has been served.
+    fn with_other_bands(
+        &self,
+        urgency: Urgency,
+        guaranteed: f64,
+        before: f64,
+        of_bands: &[Amounts; Urgency::COUNT],
+    ) -> f64 {
         let index = usize::from(urgency.get());
         let (mut bands, mut urgent, mut lower) = (Bands::default(), 0.0, 0.0);
         for (number, (band, amounts)) in (0..).zip(self.bands.iter().zip(of_bands)) {
@@ -125,7 +143,7 @@ impl Backlog {
                 _ => {}
             }
         }
-        let all = bands.ahead(urgency, cost, before, urgent).max(before);
+        let all = bands.ahead(urgency, guaranteed, before, urgent).max(before);
         let of_urgent = (all - before).min(urgent);
         before + of_urgent + (all - before - of_urgent).min(lower)
     }
@@ -173,9 +191,8 @@ impl Levels {
         waiting.requests(Waits::ForAll) + let_go.sum::<f64>()
     }
 
-    /// How many of `others` leave until one of weight 1 has had its `turn`, the first ones of them.
-    fn until<'a>(&self, others: impl Iterator<Item = (&'a Waiting, Weight)>, turn: f64) -> f64 {
-        let others = others.take(SAMPLE);
-        others.map(|(waiting, weight)| self.requests(waiting, weight).min(weight.get() as f64 * turn)).sum()
+    /// A member that has so many requests.
+    fn member<'a>(&self, waiting: &'a Waiting, weight: Weight, standing: Standing) -> Other<'a> {
+        Other { most: self.requests(waiting, weight), ..waiting.member(Contest::Slots, weight, standing) }
     }
 }

@@ -2,7 +2,11 @@
 
 use smallvec::SmallVec;
 
-use crate::limit::{Cost, Sum, Unit};
+use super::round::{Other, Round};
+use crate::{
+    lane::order::{claim::Weight, fair::Standing},
+    limit::{Cost, Sum, Unit},
+};
 
 /// What a request waits for beside its turn for what all wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +131,13 @@ impl Waiting {
         }
     }
 
+    /// What waits of a member of this `weight` that takes part in `contest`.
+    pub(super) fn member(&self, contest: Contest, weight: Weight, standing: Standing) -> Other<'_> {
+        let most = self.size(contest) as f64;
+        let costs = contest.members().iter().map(|waits| self.0[*waits as usize].units.costs()).sum::<u64>();
+        Other { waiting: self, weight, standing, most, each: most / costs.max(1) as f64 }
+    }
+
     /// What waits like this, as it counts where it is shared out.
     pub(super) fn held(&self, waits: Waits) -> Held {
         let share = self.0[waits as usize].share;
@@ -154,6 +165,9 @@ impl Portion {
         self.size += part * waiting.size(contest) as f64;
         for waits in contest.members() {
             let units = &waiting.0[*waits as usize].units;
+            if units.costs() == 0 {
+                continue;
+            }
             self.requests += part * units.of(Unit::REQUESTS) as f64;
             self.costs += part * units.costs() as f64;
             for (unit, amount) in units.others() {
@@ -163,13 +177,10 @@ impl Portion {
         }
     }
 
-    /// Adds this part of another one.
-    pub(super) fn add_portion(&mut self, other: &Self, part: f64) {
-        self.size += part * other.size;
-        self.requests += part * other.requests;
-        self.costs += part * other.costs;
-        for &UnitPortion { unit, amount, costs } in &other.others {
-            self.add_units(UnitPortion { unit, amount: part * amount, costs: part * costs });
+    /// Adds what others receive of what takes part in `contest`.
+    pub(super) fn add_round(&mut self, round: &Round<'_>, contest: Contest) {
+        for (waiting, received) in round.received() {
+            self.add(waiting, contest, received / waiting.size(contest) as f64);
         }
     }
 

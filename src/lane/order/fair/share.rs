@@ -1,6 +1,6 @@
 //! How a client's share is shared among its flows. Most clients have one flow: that needs no queueing, and little memory.
 
-use super::{Fair, FairMember, Forgotten, Members, Weight};
+use super::{Fair, FairMember, Forgotten, Level, Members, Weight};
 
 /// Shares what it is told of among its members, as [`Fair`] does.
 #[derive(Debug)]
@@ -66,7 +66,11 @@ impl Share {
     /// The member has something to send from now on. See [`Fair::activate`].
     pub(in crate::lane::order) fn activate(&mut self, id: u32, member: &mut FairMember, moved: bool) {
         match self {
-            Self::Lone(lone) => (lone.active, member.active) = (true, true),
+            Self::Lone(lone) => {
+                (lone.active, member.active) = (true, true);
+                // Less than those of others that join it.
+                member.number = 1;
+            }
             Self::Fair(fair) => fair.activate(id, member, moved),
         }
     }
@@ -123,6 +127,17 @@ impl Share {
         }
     }
 
+    /// By what its members are compared; `start_of` says the start of one.
+    pub(in crate::lane::order) fn level(&self, start_of: impl FnOnce(u32) -> u128) -> Level {
+        match self {
+            Self::Lone(lone) => {
+                let virtual_time = if lone.active { start_of(lone.id) } else { lone.rest };
+                Level::new(virtual_time, lone.largest, lone.credit)
+            }
+            Self::Fair(fair) => fair.level(),
+        }
+    }
+
     /// All members that are known.
     pub(in crate::lane::order) fn members(&self) -> impl Iterator<Item = u32> {
         let (lone, fair) = match self {
@@ -138,7 +153,7 @@ impl Share {
 impl Fair {
     /// What `lone` has been the only member of.
     fn of_one(lone: &Lone, member: &mut FairMember) -> Self {
-        let mut fair = Self { starts: lone.rest, largest: lone.largest, ..Self::new(lone.credit) };
+        let mut fair = Self { starts: lone.rest, largest: lone.largest, last: 1, ..Self::new(lone.credit) };
         if lone.active {
             fair.active = 1;
             fair.add(member);

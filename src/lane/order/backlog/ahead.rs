@@ -1,0 +1,136 @@
+//! How much of what waits goes before a request that comes.
+
+use super::{
+    Backlog, Band, ClientBacklog, band,
+    round::Round,
+    waiting::{Contest, Portion},
+};
+use crate::{
+    lane::order::{
+        bands::Bands,
+        claim::{Claim, Urgency},
+        ranking::{Ranking, Turns},
+    },
+    limit::{Cost, Unit},
+};
+
+/// How much of what waits goes before a request that comes.
+#[derive(Clone, Debug, Default)]
+pub struct Ahead {
+    before: Portion,
+    all: Portion,
+}
+
+/// A part of what waits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Part(f64);
+
+// === impl Ahead ===
+
+impl Ahead {
+    /// Which part it is of what takes part, by what that counts.
+    pub fn part(&self) -> Part {
+        Part::new(self.before.size, self.all.size)
+    }
+
+    /// Which part it is of what waits of `unit`, where each takes `unsaid` of it that does not say.
+    pub fn part_of(&self, unit: Unit, unsaid: f64) -> Part {
+        Part::new(self.before.of(unit, unsaid), self.all.of(unit, unsaid))
+    }
+
+    /// How much of `unit` goes before it, where each takes `unsaid` of it that does not say.
+    pub fn units(&self, unit: Unit, unsaid: f64) -> u64 {
+        self.before.of(unit, unsaid).round() as u64
+    }
+}
+
+// === impl Part ===
+
+impl Part {
+    /// Nothing of it.
+    pub const NONE: Self = Self(0.0);
+
+    fn new(part: f64, of: f64) -> Self {
+        if of > 0.0 { Self((part / of).min(1.0)) } else { Self::NONE }
+    }
+
+    /// This part of `units`.
+    pub fn of(self, units: u64) -> u64 {
+        (self.0 * units as f64).round() as u64
+    }
+}
+
+// === impl Backlog ===
+
+impl Backlog {
+    /// How much goes before a request that comes now, if nothing comes after it: of what takes part in `contest`, what is
+    /// more urgent, and of its own urgency what each other client, and each other flow of its own, gets until it has had
+    /// its turn. `ranking` says who is next there; `None` if nothing has been shared out there yet.
+    pub(in crate::lane::order) fn ahead(
+        &self,
+        claim: &Claim,
+        cost: &Cost,
+        contest: Contest,
+        ranking: Option<&Ranking>,
+    ) -> Ahead {
+        let (turns, cost) = (Turns::of(ranking, claim), contest.size_of(cost) as f64);
+        let mut before = Portion::default();
+        if let Some(band) = self.bands[band(claim)].as_deref() {
+            if let Some(client) = band.clients.get(&claim.client) {
+                before = client.ahead(claim, cost, contest, &turns);
+            }
+            let others = band.clients.iter().filter(|(id, _)| **id != claim.client);
+            let others = others.map(|(id, client)| client.waiting.member(contest, client.weight, turns.client(*id)));
+            let turn = turns.among_clients(before.size, cost);
+            let round = Round::before(turn, before.size, others, band.clients.len());
+            before.add_round(&round, contest);
+        }
+        self.add_other_bands(claim.urgency, contest, cost, &turns, &mut before);
+        let mut all = Portion::default();
+        all.add(&self.waiting, contest, 1.0);
+        Ahead { before, all }
+    }
+
+    /// Adds what goes before a request of this urgency and `cost` of others, to what goes before it of its own.
+    fn add_other_bands(&self, urgency: Urgency, contest: Contest, cost: f64, turns: &Turns<'_>, before: &mut Portion) {
+        let index = usize::from(urgency.get());
+        let mut bands = Bands::default();
+        for (number, band) in (0..).zip(&self.bands) {
+            if let Some(urgency) = Urgency::new(number).filter(|_| size(band, contest) > 0) {
+                bands.enter(urgency, 1, false);
+            }
+        }
+        let waits = |bands: &[Option<Box<Band>>]| bands.iter().map(|band| size(band, contest)).sum::<u64>() as f64;
+        let (urgent, lower) = (waits(&self.bands[..index]), waits(&self.bands[index + 1..]));
+        let others = (bands.ahead(urgency, turns.until_guaranteed(cost), before.size, urgent) - before.size).max(0.0);
+        let of_urgent = others.min(urgent);
+        for (number, band) in self.bands.iter().enumerate() {
+            let (part, of) = if number < index { (of_urgent, urgent) } else { (others - of_urgent, lower) };
+            if let Some(band) = band.as_ref().filter(|_| number != index && of > 0.0) {
+                before.add(&band.waiting, contest, (part / of).min(1.0));
+            }
+        }
+    }
+}
+
+// === impl ClientBacklog ===
+
+impl ClientBacklog {
+    /// What of this client goes before a request of it.
+    fn ahead(&self, claim: &Claim, cost: f64, contest: Contest, turns: &Turns<'_>) -> Portion {
+        let mut before = Portion::default();
+        if let Some(flow) = self.flows.get(&claim.flow) {
+            before.add(&flow.waiting, contest, 1.0);
+        }
+        let others = self.flows.iter().filter(|(id, _)| **id != claim.flow);
+        let others = others.map(|(id, flow)| flow.waiting.member(contest, flow.weight, turns.flow(*id)));
+        let turn = turns.among_flows(before.size, cost);
+        before.add_round(&Round::before(turn, before.size, others, self.flows.len()), contest);
+        before
+    }
+}
+
+/// How much waits in a band, as far as it counts in `contest`.
+fn size(band: &Option<Box<Band>>, contest: Contest) -> u64 {
+    band.as_ref().map_or(0, |band| band.waiting.size(contest))
+}

@@ -1,0 +1,109 @@
+//! What the others of one level receive before one of them has its turn.
+
+use smallvec::SmallVec;
+
+use super::waiting::Waiting;
+use crate::lane::order::{
+    claim::Weight,
+    fair::{Standing, Turn},
+};
+
+/// Another client of an urgency, or another flow of a client, and what it may receive.
+pub(super) struct Other<'a> {
+    pub(super) waiting: &'a Waiting,
+    pub(super) weight: Weight,
+    pub(super) standing: Standing,
+    /// How much it receives at most.
+    pub(super) most: f64,
+    /// How much each of its requests counts.
+    pub(super) each: f64,
+}
+
+/// What others receive before a turn.
+pub(super) struct Round<'a> {
+    turn: Turn,
+    others: SmallVec<[Other<'a>; SAMPLE]>,
+    /// How many times as many there are as are looked at.
+    scale: f64,
+    /// Which part they receive of what they are owed by then and have their turns for later.
+    of_later: f64,
+}
+
+/// The most clients and flows that a prediction looks at; the others are taken to be like them.
+pub(super) const SAMPLE: usize = 64;
+
+// === impl Round ===
+
+impl<'a> Round<'a> {
+    /// What `others` receive before `turn` and what is `before` it of its own; with its own there are `count` members.
+    pub(super) fn before(turn: Turn, before: f64, others: impl Iterator<Item = Other<'a>>, count: usize) -> Self {
+        let others = others.take(SAMPLE).collect();
+        let mut round = Self { turn, others, scale: beyond_sample(count), of_later: 0.0 };
+        round.heavier_go_first(before);
+        round.lighter_fill_in();
+        round
+    }
+
+    /// What waits of each of those that are looked at, and how much it receives, for itself and for those like it.
+    pub(super) fn received(&self) -> impl Iterator<Item = (&'a Waiting, f64)> {
+        let received = self.others.iter().filter(|other| other.most > 0.0).map(|other| {
+            let received = self.turn.received_before(other.standing, other.weight, other.each).min(other.most);
+            let later = if self.of_later > 0.0 {
+                self.turn.owed_before(other.standing, other.weight, other.each).min(other.most) - received
+            } else {
+                0.0
+            };
+            (other.waiting, (received + self.of_later * later.max(0.0)) * self.scale)
+        });
+        received.filter(|(_, received)| *received > 0.0)
+    }
+
+    /// How much they all receive.
+    pub(super) fn sum(&self) -> f64 {
+        self.received().map(|(_, received)| received).sum()
+    }
+
+    /// Turns of larger weights end sooner, and are had before it, for as long as any of them is owed to its member. Others end
+    /// later, if they are owed later.
+    fn heavier_go_first(&mut self, before: f64) {
+        let own = self.turn.weight();
+        let heavier = self.weights(|weight| weight > own);
+        if heavier == 0.0 {
+            return;
+        }
+        let all = self.weights(|_| true) + own;
+        // The virtual time goes on with what is served, and more of them are owed their turns.
+        let first = self.sum();
+        self.turn = self.turn.had_at((before + first) / all);
+        let second = self.sum();
+        if second > first {
+            self.turn = self.turn.had_at((before + second - heavier * self.turn.at()) / (all - heavier));
+        }
+    }
+
+    /// Turns of smaller weights end later, and are had all the same before it is owed to its member: no slot is lost.
+    fn lighter_fill_in(&mut self) {
+        let own = self.turn.weight();
+        if self.weights(|weight| weight < own) == 0.0 {
+            return;
+        }
+        let shares =
+            self.others.iter().map(|other| self.turn.share_before(other.standing, other.weight).min(other.most));
+        let (shares, received) = (shares.sum::<f64>() * self.scale, self.sum());
+        if shares > received {
+            self.of_later = 1.0;
+            let most = self.sum();
+            self.of_later = ((shares - received) / (most - received).max(1.0)).min(1.0);
+        }
+    }
+
+    fn weights(&self, counts: impl Fn(f64) -> bool) -> f64 {
+        let weights = self.others.iter().map(|other| other.weight.get() as f64);
+        weights.filter(|weight| counts(*weight)).sum::<f64>() * self.scale
+    }
+}
+
+/// How much more all others receive than the first ones, if there are so many with one's own.
+pub(super) fn beyond_sample(count: usize) -> f64 {
+    if count > SAMPLE { (count as f64 - 1.0) / SAMPLE as f64 } else { 1.0 }
+}

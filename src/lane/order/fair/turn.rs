@@ -1,0 +1,120 @@
+//! When the turn of a member comes, as its start and those of the others say: computed for predictions, without serving any.
+
+use super::{Fair, FairMember, UNIT, Weight};
+
+/// The state of a level by which its members are compared.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::lane::order) struct Level {
+    virtual_time: u128,
+    /// The largest cost.
+    largest: f64,
+    credit: f64,
+}
+
+/// Where a member stands.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::lane::order) struct Standing {
+    /// By how much its start is after the virtual time: cost by weight.
+    start: f64,
+    /// Its number among those that send something; more than all others if it does not wait yet.
+    number: u32,
+}
+
+/// The turn of one member for something that it sends behind something else.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::lane::order) struct Turn {
+    /// The virtual time, after that of now, from which on it may have its turn.
+    owed: f64,
+    /// The virtual time at which it has it. It has it at the end of its turn at the latest.
+    at: f64,
+    /// The largest cost.
+    largest: f64,
+    weight: f64,
+    number: u32,
+}
+
+// === impl Level ===
+
+impl Level {
+    pub(in crate::lane::order) fn new(virtual_time: u128, largest: u64, credit: u8) -> Self {
+        Self { virtual_time, largest: largest as f64, credit: credit.into() }
+    }
+
+    /// Where a member stands that sends something. If it waits elsewhere, that is where it will stand at best once it is here;
+    /// if it does not wait yet it `comes`, and is owed nothing.
+    pub(in crate::lane::order) fn standing(&self, member: &FairMember, comes: bool) -> Standing {
+        let start = self.since(member.start);
+        let least = match (member.active, comes) {
+            (true, _) => f64::NEG_INFINITY,
+            (false, true) => 0.0,
+            (false, false) => -self.credit * self.largest / member.weight.get() as f64,
+        };
+        Standing { start: start.max(least), number: if comes { u32::MAX } else { member.number.into() } }
+    }
+
+    /// The turn of the member at `standing` for what costs so much and is behind so much of its own.
+    pub(in crate::lane::order) fn turn(&self, standing: Standing, weight: Weight, before: f64, cost: f64) -> Turn {
+        let weight = weight.get() as f64;
+        let owed = standing.start + before / weight;
+        Turn { owed, at: owed, largest: self.largest.max(cost), weight, number: standing.number }
+    }
+
+    fn since(&self, time: u128) -> f64 {
+        let since = i64::try_from(time.wrapping_sub(self.virtual_time) as i128);
+        since.unwrap_or(if time > self.virtual_time { i64::MAX } else { i64::MIN }) as f64 / UNIT as f64
+    }
+}
+
+// === impl Standing ===
+
+impl Standing {
+    /// A member that nothing is known of: it comes behind all that are there, and is owed nothing.
+    pub(in crate::lane::order) const UNKNOWN: Self = Self { start: 0.0, number: u32::MAX };
+}
+
+// === impl Turn ===
+
+impl Turn {
+    pub(in crate::lane::order) fn weight(&self) -> f64 {
+        self.weight
+    }
+
+    /// The same turn if it is had when the virtual time has gone on by so much.
+    pub(in crate::lane::order) fn had_at(self, virtual_time: f64) -> Self {
+        Self { at: virtual_time.clamp(self.owed, self.owed + self.largest / self.weight), ..self }
+    }
+
+    /// The virtual time at which it is had.
+    pub(in crate::lane::order) fn at(&self) -> f64 {
+        self.at
+    }
+
+    /// How much another member of this `weight` receives before, whose requests cost so much `each`: those that are owed to it
+    /// by then, and whose turns end before this one does.
+    pub(in crate::lane::order) fn received_before(&self, other: Standing, weight: Weight, each: f64) -> f64 {
+        let weight = weight.get() as f64;
+        let ends = self.owed + self.largest * (1.0 / self.weight - 1.0 / weight);
+        let requests = weight * (self.at.min(ends) - other.start) / each;
+        let includes_last = self.at < ends || other.number <= self.number;
+        each * if includes_last { requests.floor() + 1.0 } else { requests.ceil() }.max(0.0)
+    }
+
+    /// How much is owed to it before this turn is, whenever it has its turns for it.
+    pub(in crate::lane::order) fn owed_before(&self, other: Standing, weight: Weight, each: f64) -> f64 {
+        let requests = self.share_before(other, weight) / each;
+        each * (requests.floor() + 1.0).max(0.0)
+    }
+
+    /// Its exact share of what is served until this turn is owed; less than nothing if it has had more already.
+    pub(in crate::lane::order) fn share_before(&self, other: Standing, weight: Weight) -> f64 {
+        weight.get() as f64 * (self.owed - other.start)
+    }
+}
+
+// === impl Fair ===
+
+impl Fair {
+    pub(in crate::lane::order) fn level(&self) -> Level {
+        Level::new(self.virtual_time(), self.largest, self.credit)
+    }
+}
