@@ -76,7 +76,7 @@ pub enum PreviewDecision {
 /// Why a request may not even wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// As many wait as may wait.
+    /// As many wait as may wait, or the other places are kept for those that were told to come back.
     #[error("{} already, which is as many as may", requests_wait(*waiting))]
     Full {
         /// How many wait.
@@ -84,7 +84,7 @@ pub enum Refusal {
         /// When a place becomes free for it, behind others that were told to come back.
         retry_after: Duration,
     },
-    /// As many wait as may wait, most of them of its flow: it has given way to a request of another.
+    /// As many wait as may wait, or the other places are kept for those that were told to come back. most of them of its flow: it has given way to a request of another.
     #[error(
         "{}, which is as many as may: the newest of the longest flow, this one, made room for another flow",
         requests_wait(*waiting)

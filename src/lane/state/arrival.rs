@@ -107,7 +107,7 @@ impl<T> State<T> {
 
 impl Asking<'_> {
     /// What it comes back to if it is refused.
-    fn returns_to(&self) -> ReturnTo {
+    pub(super) fn returns_to(&self) -> ReturnTo {
         let budgets = self.drawn.map_or(&[][..], Drawn::numbers).into();
         ReturnTo { line: self.line, urgency: self.ask.claim.urgency, budgets }
     }

@@ -13,6 +13,7 @@ use crate::{
         order::{Taken, Turn},
         request::{AdmitRequest, Refusal},
     },
+    limit::Unit,
 };
 
 /// A request that has waited and has to go, and why.
@@ -25,6 +26,23 @@ impl<T> State<T> {
     /// Whether as many wait as may.
     pub(super) fn is_full(&self) -> bool {
         self.queue.len() >= self.policy.max_waiting
+    }
+
+    /// Whether all places are taken, or kept for those that were told to return by now. While fewer wait than leave in a
+    /// second none are kept: no slot is lost because of those that never return.
+    pub(super) fn is_full_for(&mut self, now: Instant, asking: Asking<'_>) -> bool {
+        let waiting = self.queue.len();
+        let Some(free) = self.policy.max_waiting.checked_sub(waiting).filter(|free| *free > 0) else { return true };
+        if asking.ask.turn == Turn::Resent {
+            return false;
+        }
+        let due = self.returns.due_beside(now, || asking.returns_to(), asking.ask.claim.client);
+        if due < free {
+            return false;
+        }
+        let rates = self.budget.rates(Unit::REQUESTS);
+        let slowest = rates.iter().map(|(_, rate)| *rate).reduce(f64::min);
+        slowest.is_some_and(|in_a_second| waiting as f64 >= in_a_second)
     }
 
     /// How long it is until the next slot; `None` if an answer must come first.

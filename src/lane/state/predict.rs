@@ -158,7 +158,7 @@ impl<T> State<T> {
         if wait > patience {
             return Some(Refusal::TooLong { waiting, wait, patience, retry_after: wait - patience });
         }
-        if self.is_full() && self.queue.gives_way(&ask.claim, ask.cost).is_none() {
+        if self.is_full_for(now, asking) && self.queue.gives_way(&ask.claim, ask.cost).is_none() {
             return Some(Refusal::Full { waiting, retry_after: self.until_next_slot(now).unwrap_or(wait) });
         }
         None

@@ -34,6 +34,9 @@ struct Promised {
     count: usize,
     /// When those that are over were last forgotten.
     swept: Instant,
+    /// How many are due, as counted at some instant.
+    due: usize,
+    counted: Instant,
 }
 
 /// What is promised to those of one line.
@@ -62,6 +65,9 @@ const ANOTHER: Duration = Duration::from_millis(500);
 /// requests of one client are told the next one.
 const FARTHEST: Duration = Duration::from_secs(300);
 const SWEEPS: Duration = Duration::from_secs(1);
+/// For so long a place in the queue is kept for one that is to have returned: clients are told whole seconds.
+const KEPT: Duration = Duration::from_millis(1500);
+const COUNTS: Duration = Duration::from_millis(100);
 
 // === impl Returns ===
 
@@ -77,7 +83,7 @@ impl Returns {
         at: impl FnMut(u64) -> Instant,
     ) -> Instant {
         self.sweep(now);
-        let new = || Promised { to: Map::default(), count: 0, swept: now }.into();
+        let new = || Promised { to: Map::default(), count: 0, swept: now, due: 0, counted: Instant::START }.into();
         let promised = self.0.get_or_insert_with(new);
         let room = MOST - promised.count;
         let mut none = OfLine::default();
@@ -100,7 +106,8 @@ impl Returns {
         let Some(promised) = &mut self.0 else { return };
         let Some(line) = promised.to.get_mut(&to()) else { return };
         if let Some(own) = line.of.get_mut(&client) {
-            own.remove(0);
+            let promise = own.remove(0);
+            promised.due -= usize::from(promise.is_due(promised.counted)).min(promised.due);
             if own.is_empty() {
                 line.of.remove(&client);
             }
@@ -110,6 +117,21 @@ impl Returns {
         if promised.count == 0 {
             self.0 = None;
         }
+    }
+
+    /// How many are due to return, if none of `client` is: a request of it is not one of these. Amortised O(1) where ten a
+    /// second and more are asked for.
+    pub(super) fn due_beside(&mut self, now: Instant, to: impl FnOnce() -> ReturnTo, client: ClientId) -> usize {
+        let Some(promised) = &mut self.0 else { return 0 };
+        let own = promised.to.get(&to()).and_then(|line| line.of.get(&client));
+        if own.is_some_and(|own| own.iter().any(|promise| promise.due <= now)) {
+            return 0;
+        }
+        if promised.counted + COUNTS <= now {
+            let all = promised.to.values().flat_map(|line| line.of.values().flatten());
+            (promised.due, promised.counted) = (all.filter(|promise| promise.is_due(now)).count(), now);
+        }
+        promised.due
     }
 
     /// Forgets promises that are over. O(promises), but once a second at most.
@@ -172,6 +194,15 @@ impl OfLine {
     }
 }
 
+// === impl Promise ===
+
+impl Promise {
+    /// Whether a place is kept for it, at `now` or before all are counted again.
+    fn is_due(&self, now: Instant) -> bool {
+        self.due <= now + COUNTS && now < self.due + KEPT
+    }
+}
+
 /// How many go before one that has so many of its own client before it. By turns: of no other client more than of its own,
 /// and one.
 fn behind(own: u64, clients: usize) -> u64 {
@@ -229,6 +260,25 @@ mod tests {
         let other =
             returns.promise(now, to(Some(RouteKey::NONE)), client(1), false, |ahead| base + SECOND * ahead as u32);
         assert_eq!(other, base, "what pauses alone is returned to alone");
+    }
+
+    #[test]
+    fn places_are_kept_for_those_that_are_due_and_not_for_long() {
+        let mut returns = Returns::default();
+        let base = Instant::START + SECOND;
+        (0..20).for_each(|of| _ = told(&mut returns, Instant::START, of, base, SECOND));
+        let due = |returns: &mut Returns, seconds: f64, of| {
+            let now = Instant::START + SECOND.mul_f64(seconds);
+            returns.due_beside(now, || to(None), client(of))
+        };
+        assert_eq!(due(&mut returns, 0.5, 99), 0);
+        assert_eq!(due(&mut returns, 1.2, 99), 1);
+        assert_eq!(due(&mut returns, 1.2, 0), 0, "it is the one that is due");
+        assert_eq!(due(&mut returns, 1.2, 1), 1, "it comes too early");
+        assert_eq!(due(&mut returns, 2.2, 99), 2);
+        returns.kept(|| to(None), client(0));
+        assert_eq!(due(&mut returns, 2.2, 99), 1);
+        assert_eq!(due(&mut returns, 5.7, 99), 1, "those at 2 s to 4 s have not come");
     }
 
     #[test]

@@ -61,6 +61,65 @@ async fn those_that_are_refused_at_once_come_back_one_by_one() {
     }
 }
 
+/// How many answers each of these workers has, of an address of its own, that send one request after the other for 40 s; at 10/s
+/// and with room for so many. They come back when they are told to, and some of them never.
+async fn answers(workers: u8, most: usize, leave: bool) -> Vec<usize> {
+    let world = Arc::new(World::with("10/s", |policy| {
+        policy.max_waiting = most;
+        policy.margin = MarginSpec::Fixed(ms(0));
+    }));
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..workers {
+        let world = world.clone();
+        let mut dice = fastrand::Rng::with_seed(number.into());
+        tasks.spawn(async move {
+            let claim = Claim { client: ClientId::of([10, 0, 0, number].into()), ..Claim::USUAL };
+            let mut answers = 0;
+            while world.clock.now() < Instant::START + Duration::from_secs(40) {
+                let told = match world.lane.admit(AdmitRequest { claim, ..ask(kind()) }) {
+                    Admission::Send(permit) => Ok(permit),
+                    Admission::Wait(waiting) => waiting.await,
+                    Admission::Refuse(refusal) => Err(refusal),
+                };
+                match told {
+                    Ok(mut permit) => {
+                        permit.sent();
+                        permit.answered(&AnswerReport::SERVED, Instant::START);
+                        answers += usize::from(world.clock.now() <= Instant::START + Duration::from_secs(40));
+                    }
+                    Err(_) if leave && dice.bool() => return answers,
+                    Err(refusal) => {
+                        let seconds = refusal.retry_after().as_secs_f64().ceil();
+                        tokio::time::sleep(Duration::from_secs_f64(seconds + dice.f64() * 0.1)).await;
+                    }
+                }
+            }
+            answers
+        });
+    }
+    tasks.join_all().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_that_come_back_when_they_are_told_to_have_their_share() {
+    for most in [40, 20] {
+        let mut answers = answers(60, most, false).await;
+        answers.sort_unstable();
+        println!("room for {most}: {answers:?}");
+        // 401 slots of 60 workers are 6.7 each.
+        assert!(answers.iter().sum::<usize>() >= 400, "slots are lost: {answers:?}");
+        assert!(answers[0] >= 4 && answers[59] <= 10, "{answers:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_slot_is_lost_for_those_that_never_come_back() {
+    // Half of those that are refused leave, so that soon all others have room.
+    let answers = answers(60, 30, true).await;
+    println!("{answers:?}");
+    assert!(answers.iter().sum::<usize>() >= 400, "slots are lost: {answers:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_that_asks_each_second_is_never_told_more_than_its_wait() {
     for (limits, ahead, patience, wait) in [("1/h", 3, 1800, 4 * 3600), ("1/s", 100, 30, 101), ("1/min", 5, 1, 360)] {
