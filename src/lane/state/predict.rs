@@ -84,7 +84,7 @@ impl<T> State<T> {
         let at_budget = |number, backlog: &_| self.queue.ahead_at(number, backlog, claim, said);
         Before {
             all: self.queue.ahead(claim, said),
-            of_units: cost.is_metered().then(|| self.queue.units_ahead(claim, said, &line)).unwrap_or_default(),
+            of_units: if cost.is_metered() { self.queue.units_ahead(claim, said, &line) } else { Ahead::default() },
             of_budgets: drawn.map(|drawn| self.narrow.ahead(drawn, at_budget)).unwrap_or_default(),
         }
     }
