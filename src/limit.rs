@@ -12,6 +12,7 @@ mod limits;
 mod margin;
 mod spec;
 mod unit;
+mod usual;
 mod window;
 
 pub use budget::{Afterwards, Budget, BudgetRecord, Gap, LimitUsage, Part, Rates, ShareReport, ShareUsage};
@@ -24,4 +25,5 @@ pub use limits::Limits;
 pub use margin::{Margin, MarginSpec};
 pub use spec::{LONGEST_PACE, LimitSpec, Rate, SpecError, settle};
 pub use unit::Unit;
+pub use usual::{UsualAmount, enough_for_most, put};
 pub use window::Window;

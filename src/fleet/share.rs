@@ -141,6 +141,12 @@ impl Share {
         self.given.limit.saturating_add(self.never_lent)
     }
 
+    /// Which part of the limit is due to this member; before the store has said anything, all of it.
+    pub fn due_part(&self) -> f64 {
+        let (due, limit) = (self.given.target + f64::from(self.own), f64::from(self.limit()));
+        if self.given.target > 0.0 && due < limit { due / limit } else { 1.0 }
+    }
+
     /// What the store said last.
     pub fn given(&self) -> &PoolGrant {
         &self.given

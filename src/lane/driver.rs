@@ -212,7 +212,7 @@ impl Lane {
     }
 
     /// The answer has said what its request used.
-    pub(super) fn used(self: &Arc<Self>, slot: &Slot, usage: &Usage) {
+    pub(super) fn used(self: &Arc<Self>, slot: &mut Slot, usage: &Usage) {
         self.tell(|state, now| state.used(now, slot, usage));
     }
 
@@ -227,7 +227,7 @@ impl Lane {
     }
 
     /// A permit has come to its end.
-    pub(super) fn settled(self: &Arc<Self>, now: Instant, slot: &Slot, end: End) {
+    pub(super) fn settled(self: &Arc<Self>, now: Instant, slot: &mut Slot, end: End) {
         self.metrics.in_flight.dec();
         self.tell_at(now, |state| state.settled(now, slot, end));
     }
@@ -286,7 +286,7 @@ impl Lane {
                 Timer::Set(at) => drop(tokio::spawn(self.clone().run_timer(at))),
                 Timer::Ring => self.shared.wake.notify_one(),
             }
-            let undelivered: SmallVec<[Slot; 2]> =
+            let mut undelivered: SmallVec<[Slot; 2]> =
                 grants.into_iter().filter_map(|grant| deliver(grant).err()).collect();
             log_changes(self, &changes);
             if undelivered.is_empty() {
@@ -294,7 +294,7 @@ impl Lane {
             }
             let now = self.clock.now();
             let mut state = self.shared.state.lock();
-            undelivered.iter().for_each(|slot| state.settled(now, slot, End::Unsent));
+            undelivered.iter_mut().for_each(|slot| state.settled(now, slot, End::Unsent));
             effects = state.effects(now);
         }
     }

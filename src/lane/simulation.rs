@@ -126,8 +126,8 @@ impl Simulation {
 
     fn answer(&mut self) {
         let Some(Reverse((_, number))) = self.answers.pop() else { return };
-        let Some((slot, sent)) = self.under_way[number].take() else { return };
+        let Some((mut slot, sent)) = self.under_way[number].take() else { return };
         self.state.answered(self.now, &slot, sent, &AnswerReport::SERVED);
-        self.state.settled(self.now, &slot, End::Answered);
+        self.state.settled(self.now, &mut slot, End::Answered);
     }
 }

@@ -14,6 +14,7 @@ mod merge;
 mod narrow;
 mod predict;
 mod record;
+mod reserving;
 mod returns;
 mod sharing;
 mod slot;
@@ -72,6 +73,8 @@ pub(super) struct State<T> {
     in_flight: InFlight,
     /// Those that do not.
     apart: u32,
+    /// Those of which only the answer says what they take.
+    untold: u32,
     /// The time since 1970 at [`Instant::START`].
     epoch: Duration,
     stats: LaneStats,
@@ -129,6 +132,7 @@ impl<T> State<T> {
             usual: Vec::new(),
             in_flight: InFlight::new(policy.in_flight),
             apart: 0,
+            untold: 0,
             epoch,
             stats: LaneStats::default(),
             next_wakeup: None,

@@ -1,8 +1,10 @@
 //! How much of each unit a request takes.
 
-use std::{fmt, num::NonZeroU32, str::FromStr};
+mod text;
 
-use super::{LimitSpec, SpecError, Unit};
+use std::num::NonZeroU32;
+
+use super::{LimitSpec, Unit};
 use crate::clock::nanos;
 
 /// How much of one unit.
@@ -18,6 +20,8 @@ pub struct Cost {
     amounts: [u32; Self::MOST],
     /// Whether it takes of units of which only its answer says how much.
     open: bool,
+    /// Which of `amounts` are reserved for that, a bit each.
+    reserved: u8,
 }
 
 /// How much of each unit several requests take together.
@@ -51,6 +55,7 @@ impl Cost {
         units: [Unit::REQUESTS; Self::MOST],
         amounts: [0; Self::MOST],
         open: false,
+        reserved: 0,
     };
     /// The most units that a request takes of, beside requests.
     pub const MOST: usize = 3;
@@ -80,6 +85,34 @@ impl Cost {
     #[must_use]
     pub fn open(self) -> Self {
         Self { open: true, ..self }
+    }
+
+    /// Whether it does.
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// This cost, for which so much of `unit` is reserved until its answer says it.
+    #[must_use]
+    pub fn reserving(self, unit: Unit, amount: u32) -> Self {
+        let cost = self.with(unit, amount).open();
+        Self { reserved: cost.reserved | cost.bit(unit), ..cost }
+    }
+
+    /// This cost, where nothing of `unit` is reserved any more: its answer has said it.
+    #[must_use]
+    pub fn told(self, unit: Unit) -> Self {
+        Self { reserved: self.reserved & !self.bit(unit), ..self }
+    }
+
+    /// The units of which something is reserved until its answer says it.
+    pub fn reserved(&self) -> impl Iterator<Item = Unit> {
+        let (units, reserved) = (self.units, self.reserved);
+        (0..Self::MOST).filter(move |place| reserved & 1 << place != 0).map(move |place| units[place])
+    }
+
+    fn bit(&self, unit: Unit) -> u8 {
+        self.units.iter().position(|other| *other == unit).map_or(0, |place| 1 << place)
     }
 
     /// How much of `unit` it takes, if anything.
@@ -181,45 +214,6 @@ impl Cost {
 impl From<Amount> for Cost {
     fn from(requests: Amount) -> Self {
         Self { requests, share: requests, ..Self::MIN }
-    }
-}
-
-impl fmt::Display for Cost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut parts = Vec::new();
-        if self.requests.get() > 1 || self.others().next().is_none() {
-            parts.push(format!("requests={}", self.requests));
-        }
-        parts.extend(self.others().map(|(unit, amount)| format!("{unit}={amount}")));
-        f.write_str(&parts.join(", "))
-    }
-}
-
-impl FromStr for Cost {
-    type Err = SpecError;
-
-    /// `5`, or `input-tokens=1200, output-tokens=500`.
-    fn from_str(text: &str) -> Result<Self, SpecError> {
-        let wrong = |hint: &str| SpecError::of_cost(text, hint.to_owned());
-        let example =
-            "write how many requests it counts as, from 1, or units with theirs, as in \"tokens=1200, points=3\"";
-        if let Ok(requests) = text.trim().parse() {
-            return Self::new(requests).ok_or_else(|| wrong(example));
-        }
-        let mut cost = Self::MIN;
-        for part in text.split(',') {
-            let (name, amount) = part.split_once('=').ok_or_else(|| wrong(example))?;
-            let amount: u32 = amount.trim().parse().map_err(|_| wrong(example))?;
-            let unit = Unit::named(name.trim()).map_err(|hint| wrong(&hint))?;
-            if unit == Unit::REQUESTS && amount == 0 {
-                return Err(wrong("a request counts as one at least"));
-            }
-            cost = cost.with(unit, amount);
-            if !cost.says(unit) {
-                return Err(wrong("a request takes of three units at most, beside requests"));
-            }
-        }
-        Ok(cost)
     }
 }
 

@@ -138,6 +138,11 @@ impl Policy {
         limits.chain(calendar).filter(|(of, _)| *of == unit).map(|(_, count)| count).min()
     }
 
+    /// Whether only the answer to a request of this cost says all that it takes.
+    pub fn leaves_open(&self, cost: &Cost) -> bool {
+        self.usage.iter().any(|source| !cost.says(source.unit))
+    }
+
     /// The units that its limits count; some of them more than once.
     pub fn counted(&self) -> impl Iterator<Item = Unit> {
         self.limits.iter().map(|limit| limit.unit).chain(self.calendar.iter().map(|limit| limit.unit))

@@ -144,9 +144,9 @@ impl Permit {
     }
 
     /// The answer has said what its request used of these units. Once: what it said last counts.
-    pub fn used(&self, usage: &Usage) {
+    pub fn used(&mut self, usage: &Usage) {
         if self.stage == Stage::Answered && !(usage.said.is_empty() && usage.at_least.is_empty()) {
-            self.lane.used(&self.slot, usage);
+            self.lane.used(&mut self.slot, usage);
         }
     }
 
@@ -165,7 +165,7 @@ impl Permit {
             Stage::Answered => End::Answered,
             Stage::Over => return,
         };
-        self.lane.settled(now, &self.slot, end);
+        self.lane.settled(now, &mut self.slot, end);
     }
 
     /// The slot of a permit that was not delivered, for the lane to take back.

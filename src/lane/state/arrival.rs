@@ -60,7 +60,7 @@ impl<T> State<T> {
     ) -> QueuePlace {
         let QueueOffer { line, drawn, .. } = offer;
         // What it does not say its answer will.
-        let cost = if line.metered { ask.cost.open() } else { ask.cost };
+        let cost = if self.policy.leaves_open(&ask.cost) { ask.cost.open() } else { ask.cost };
         if let Some(drawn) = &drawn {
             self.narrow.enqueued(drawn, &self.queue.resolve(&ask.claim), cost);
         }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{State, WaitingRequest, turn::LineKey, usage::unsaid};
+use super::{State, WaitingRequest, turn::LineKey, usage::unsaid_mean};
 use crate::{
     clock::Instant,
     fleet::{AskedPause, Entry, FORGOTTEN, Lease, Pause, PoolGrant, Portion, ReportedLimits, SharedPauses},
@@ -75,7 +75,7 @@ impl<T> State<T> {
     pub(in crate::lane) fn speak(&mut self, now: Instant, names: &SharedNames, reports: bool) -> ShareReport {
         self.rechecks = true;
         let Self { budget, queue, policy, usual, .. } = self;
-        let waits = |unit| backlog(queue, unit, unsaid(policy, usual, unit));
+        let waits = |unit| backlog(queue, unit, unsaid_mean(policy, usual, unit));
         let mut spoken = budget.speak(now, &names.pools, waits, reports);
         let waiting = u32::try_from(waits(Unit::REQUESTS).min(queue.len() as u64)).unwrap_or(u32::MAX);
         budget.speak_in_flight(now, &names.pools, waiting, reports, &mut spoken);
@@ -251,9 +251,9 @@ impl<T> State<T> {
 }
 
 /// How much of `unit` waits in `queue`, where each request takes `unsaid` that does not say how much.
-fn backlog<T>(queue: &Queue<LineKey, WaitingRequest<T>>, unit: Unit, unsaid: u32) -> u64 {
+fn backlog<T>(queue: &Queue<LineKey, WaitingRequest<T>>, unit: Unit, unsaid: f64) -> u64 {
     let counts = |line: &LineKey| line.scope.includes(Source::Config);
-    queue.units(unit, counts).saturating_add(queue.unsaid(unit, counts).saturating_mul(unsaid.into()))
+    queue.units(unit, counts).saturating_add((queue.unsaid(unit, counts) as f64 * unsaid).ceil() as u64)
 }
 
 #[cfg(test)]
@@ -277,7 +277,7 @@ mod tests {
         (0..3).for_each(|_| wait(Cost::MIN.open(), true));
         wait(Cost::MIN.with(tokens, 5), true);
         wait(Cost::MIN.with(tokens, 0), false);
-        assert_eq!(backlog(&queue, tokens, 100), 3 * 100 + 5);
-        assert_eq!(backlog(&queue, Unit::REQUESTS, 0), 5);
+        assert_eq!(backlog(&queue, tokens, 100.0), 3 * 100 + 5);
+        assert_eq!(backlog(&queue, Unit::REQUESTS, 0.0), 5);
     }
 }

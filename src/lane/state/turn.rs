@@ -5,14 +5,14 @@ use std::time::Duration;
 use super::{
     BATCH, State, WaitingRequest,
     narrow::{Drawn, Narrow},
-    usage::{Usual, reserved},
+    reserving::Reserving,
 };
 use crate::{
     clock::Instant,
     lane::order::{Hold, Next, TicketRules},
     learn::{Learned, RouteKey},
     limit::{Budget, Cost, Scope},
-    policy::{Policy, Trust},
+    policy::Trust,
 };
 
 /// What holds a waiting request up beside what holds up all: requests alike stand in one line.
@@ -39,14 +39,11 @@ struct Knowledge<'a> {
     budget: &'a mut Budget,
     learned: &'a mut Learned,
     narrow: &'a mut Narrow,
-    policy: &'a Policy,
-    usual: &'a [Usual],
+    reserving: Reserving<'a>,
     /// Whether all that is configured for the lane has as many in flight as may be.
     crowded: bool,
     /// Whether what holds for all kinds of requests holds for each.
     shares: bool,
-    /// Whether nothing is in flight.
-    alone: bool,
 }
 
 /// The lines are not sorted anew more often than this.
@@ -137,10 +134,9 @@ impl<T> State<T> {
             self.queue.recheck();
         }
         let before = *moves;
-        let alone = self.under_way() == 0;
         let Self { budget, learned, narrow, .. } = self;
-        let (policy, usual) = (&self.policy, &self.usual);
-        let mut knowledge = Knowledge { now, budget, learned, narrow, policy, usual, crowded, shares, alone };
+        let reserving = Reserving::new(&self.policy, &self.usual, self.untold);
+        let mut knowledge = Knowledge { now, budget, learned, narrow, reserving, crowded, shares };
         if self.sorted.version != version {
             // Predictions for new requests are computed from what waits in each line.
             self.queue.move_misplaced(moves, &mut knowledge);
@@ -170,7 +166,7 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
 
     fn hold(&mut self, key: &LineKey, budgets: &[u32], cost: Cost) -> Hold {
         let now = self.now;
-        let cost = reserved(self.policy, self.usual, cost, self.alone.then_some((&mut *self.budget, now)));
+        let cost = self.reserving.of(self.budget, now, cost);
         let at = match self.crowded && !key.scope.is_apart() {
             true => Instant::FAR,
             false => earliest(self.budget, self.learned, now, cost, *key),

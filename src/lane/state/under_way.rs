@@ -19,7 +19,13 @@ impl<T> State<T> {
     }
 
     /// A request has ended.
-    pub(in crate::lane) fn settled(&mut self, now: Instant, slot: &Slot, end: End) {
+    pub(in crate::lane) fn settled(&mut self, now: Instant, slot: &mut Slot, end: End) {
+        if slot.charge.cost.is_open() {
+            self.untold -= 1;
+            if end == End::Answered {
+                self.ends_untold(now, slot);
+            }
+        }
         if slot.charge.scope.is_apart() {
             self.apart -= 1;
         } else {
@@ -50,6 +56,7 @@ impl<T> State<T> {
 
     /// One more is under way.
     pub(super) fn leaves(&mut self, now: Instant, charge: Charge) {
+        self.untold += u32::from(charge.cost.is_open());
         if charge.scope.is_apart() {
             self.apart += 1;
         } else {

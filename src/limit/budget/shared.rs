@@ -165,6 +165,13 @@ impl Budget {
         }
     }
 
+    /// Which part of what is configured of `unit` is due to this process.
+    pub fn due_part(&self, unit: Unit) -> f64 {
+        let shares =
+            self.limits.iter().filter(|limit| limit.spec.unit == unit).filter_map(|limit| limit.share.as_ref());
+        shares.map(|share| share.due_part()).fold(1.0, f64::min)
+    }
+
     /// Whether the store knows of anything that is held here.
     pub fn holds_shares(&self) -> bool {
         self.shared.iter().flat_map(|shared| &shared.in_flight).any(|in_flight| !in_flight.is_over())

@@ -52,12 +52,12 @@ async fn what_a_length_reserves_is_never_nothing_and_settled_to_what_was_used() 
             permit.answered(&AnswerReport::SERVED, Instant::START);
             flying.push((permit, dice.u32(0..2) * dice.u32(0..5000), bytes));
             while flying.len() > 8 {
-                let (permit, takes, bytes) = flying.swap_remove(dice.usize(0..flying.len()));
+                let (mut permit, takes, bytes) = flying.swap_remove(dice.usize(0..flying.len()));
                 permit.used(&Usage { said: vec![(output, takes)], sent: Some(bytes), ..Usage::default() });
                 all += takes;
             }
         }
-        for (permit, takes, bytes) in flying {
+        for (mut permit, takes, bytes) in flying {
             permit.used(&Usage { said: vec![(output, takes)], sent: Some(bytes), ..Usage::default() });
             all += takes;
         }

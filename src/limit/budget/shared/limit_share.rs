@@ -81,8 +81,14 @@ impl Limit {
         let margin = margin.of(self.spec.rate.per);
         let (lingering, _) = self.window.lingering(now, margin);
         let cost = self.share.as_mut().map_or(0, |share| share.lacking(backlog));
-        let cost = self.whole(Amount::new(cost).unwrap_or(Amount::MIN)).get().min(cost);
         let used = self.window.used(now, margin);
+        // What answers took beyond what was reserved is had with the next request: else nobody would pay it.
+        let debt = match (&self.share, cost) {
+            (Some(share), 1..) => used.saturating_sub(share.held().saturating_add(share.own())),
+            _ => 0,
+        };
+        let (cost, backlog) = (cost.saturating_add(debt), backlog.saturating_add(debt));
+        let cost = self.whole(Amount::new(cost).unwrap_or(Amount::MIN)).get().min(cost);
         Stock { used, lingering, lately: 0, most: u32::MAX, backlog, cost }
     }
 

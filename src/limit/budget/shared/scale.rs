@@ -102,6 +102,11 @@ fn while_traffic_is_steady_each_member_calls_once_a_second_and_everything_is_use
         let outcome = Fleet::new(Shape { costs, ..four_members(limit, Load::Most, [warm, seconds]) }).run();
         assert!(outcome.calls <= calls && outcome.used >= used, "{limit}: {outcome}");
     }
+    // Where only answers say what is taken, each member learns what to reserve.
+    let shape =
+        Shape { members: 3, takes: Some((100, 2000)), ..four_members("20000 tokens/min", Load::Most, [120, 1200]) };
+    let outcome = Fleet::new(shape).run();
+    assert!(outcome.calls <= 1.2 && outcome.used >= 0.93 && outcome.beyond <= 2000, "{outcome}");
     // A member with many limits speaks of all of them in one call.
     let shape = Shape { members: 10, lanes: 100, each: 20, ..four_members("20/s", Load::Most, [10, 30]) };
     let outcome = Fleet::new(shape).run();

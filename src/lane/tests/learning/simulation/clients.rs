@@ -121,7 +121,7 @@ impl Client for Andante {
     }
 
     fn answered(&mut self, now: Instant, worker: usize, answer: &Answer, _dice: &mut Dice) -> Option<Duration> {
-        let (slot, sent) = self.slots.remove(&worker).expect("it has a slot");
+        let (mut slot, sent) = self.slots.remove(&worker).expect("it has a slot");
         let arrived = MORNING + now.since(Instant::START);
         let headers = fields(answer, arrived);
         let status = StatusCode::from_u16(answer.status).unwrap();
@@ -132,7 +132,7 @@ impl Client for Andante {
         }
         let failed = status.is_server_error() && hint.cause == Cause::None;
         self.state.answered(now, &slot, sent, &AnswerReport { hint: &hint, failed, route: None });
-        self.state.settled(now, &slot, End::Answered);
+        self.state.settled(now, &mut slot, End::Answered);
         Some(Duration::ZERO)
     }
 

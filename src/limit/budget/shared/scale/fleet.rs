@@ -18,7 +18,7 @@ use crate::{
         Book, Division, Entry, Extent, Lease, Member, MemberId, Micros, Mode, Reply, ReplyOutcome, StoreDown, Sync,
         Terms, WakeUp, micros,
     },
-    limit::{Amount, Budget, Charge, Cost, LimitSpec, MarginSpec, Scope},
+    limit::{Amount, Budget, Charge, Cost, LimitSpec, MarginSpec, Scope, UsualAmount},
 };
 
 /// What is modelled.
@@ -31,7 +31,7 @@ pub(super) struct Shape {
     pub(super) limit: LimitSpec,
     /// The least and the most that a request takes.
     pub(super) costs: (u32, u32),
-    /// The least and the most that the answer to it says that it took; what it costs without.
+    /// The least and the most that the answer to it says that it took, most of them near the least; what it costs without.
     pub(super) takes: Option<(u32, u32)>,
     pub(super) load: Load,
     /// What is not counted in the beginning, and how long it lasts in all.
@@ -61,6 +61,9 @@ struct MemberLane {
     waiting: u64,
     /// What the next request takes.
     cost: Cost,
+    /// What answers have said that others took, and of how many that is to come.
+    usual: UsualAmount,
+    under_way: u32,
     wakes_at: Micros,
     due: Micros,
 }
@@ -126,6 +129,8 @@ pub(super) struct Fleet {
     users: Vec<Vec<(usize, usize)>>,
     arrived: Vec<CountedWindow>,
     accepted: Vec<u64>,
+    /// By how much a window was exceeded, if only answers say what is taken.
+    beyond: u32,
     /// What each member has sent.
     sent: Vec<u64>,
     calls: u64,
@@ -197,6 +202,7 @@ impl Fleet {
             users: vec![Vec::new(); shape.lanes],
             arrived: vec![CountedWindow::default(); shape.lanes],
             accepted: vec![0; shape.lanes],
+            beyond: 0,
             sent: vec![0; shape.members],
             calls: 0,
             entries: 0,
@@ -231,7 +237,16 @@ impl Fleet {
             let mut budget = Budget::new(&[shape.limit], margin, Instant::START);
             budget.share(lease.clone());
             let cost = Cost::MIN.with(shape.limit.unit, shape.costs.1);
-            MemberLane { lane, budget, waiting: 0, cost, wakes_at: 0, due: Micros::MAX }
+            MemberLane {
+                lane,
+                budget,
+                waiting: 0,
+                cost,
+                usual: UsualAmount::default(),
+                under_way: 0,
+                wakes_at: 0,
+                due: Micros::MAX,
+            }
         });
         Process {
             lanes: lanes.collect(),
@@ -281,6 +296,7 @@ impl Fleet {
             line: self.line,
             messages: (self.messages - messages) as f64 / seconds,
             bytes: (self.bytes - bytes) as f64 / seconds,
+            beyond: self.beyond,
         }
     }
 
@@ -306,6 +322,8 @@ impl Fleet {
                 lane.budget.answered(charge, self::local(at, sent), self::local(at, now));
                 lane.budget.observe(self::local(at, now), Duration::from_micros((now - sent).unsigned_abs()));
                 if let Some(took) = took {
+                    lane.usual.remember(took);
+                    lane.under_way -= 1;
                     lane.budget.settle(charge, self.shape.limit.unit, took, self::local(at, now));
                 }
                 lane.waiting += u64::from(matches!(self.shape.load, Load::Workers(_)));
@@ -335,7 +353,10 @@ impl Fleet {
         window.requests.push_back((now, cost));
         window.used += cost;
         let (used, most) = (window.used, self.shape.limit.rate.count.get());
-        assert!(used <= most, "{used} of {most} in a window of lane {lane}");
+        match self.shape.takes {
+            Some(_) => self.beyond = self.beyond.max(used.saturating_sub(most)),
+            None => assert!(used <= most, "{used} of {most} in a window of lane {lane}"),
+        }
         self.accepted[lane] += u64::from(cost);
     }
 

@@ -22,6 +22,8 @@ pub(in super::super) struct Outcome {
     pub(in super::super) line: Micros,
     /// How many messages the store sends in a second.
     pub(in super::super) messages: f64,
+    /// By how much a window was exceeded, where only answers say what is taken.
+    pub(in super::super) beyond: u32,
     /// Bytes to and from the store in a second.
     pub(in super::super) bytes: f64,
 }
@@ -47,7 +49,7 @@ impl fmt::Display for Outcome {
         if self.shares.len() > 20 {
             return Ok(());
         }
-        write!(f, "; shares")?;
+        write!(f, "; {} beyond; shares", self.beyond)?;
         self.shares.iter().try_for_each(|share| write!(f, " {share:.3}"))
     }
 }

@@ -34,13 +34,19 @@ impl Fleet {
         let mut leave = Vec::new();
         loop {
             let next = self.cost();
+            let (learns, count) = (self.shape.takes.is_some(), self.shape.limit.rate.count);
             let lane = &mut self.processes[at].lanes[own];
+            if learns {
+                let amount = lane.usual.reserve(lane.under_way, lane.budget.due_part(unit), Some(count));
+                lane.cost = Cost::MIN.with(unit, amount);
+            }
             if lane.waiting == 0 || lane.budget.earliest(local, lane.cost, Scope::NONE) > local {
                 break;
             }
             let charge = lane.budget.take(local, local, lane.cost, Scope::NONE);
             lane.budget.sent(charge, local);
             lane.waiting -= u64::from(!crowded);
+            lane.under_way += u32::from(learns);
             leave.push((charge, lane.cost.of(unit).map_or(0, Amount::get)));
             lane.cost = next;
         }
@@ -65,7 +71,8 @@ impl Fleet {
                 continue;
             };
             // The API counts what the request took when its answer is there.
-            let took = least + self.below(Micros::from(most - least + 1)) as u32;
+            let part = self.below(1000) as f64 / 1000.0;
+            let took = least + (f64::from(most - least) * part * part) as u32;
             let answered = now + way + UNIT * Micros::from(took);
             self.at(answered, Event::Arrive(number, took));
             self.at(answered + back, Event::Answer(at, own, charge, now, Some(took)));
