@@ -88,7 +88,7 @@ pub(super) fn message(text: &str, now: Now, evidence: &mut Evidence) {
         evidence.concerns("secondary");
     }
     evidence.refused |= COMPLAINTS.iter().any(|complaint| lower.contains(complaint));
-    if lower.contains("concurren") && (lower.contains("limit") || lower.contains("too many")) {
+    if lower.contains("concurren") && lower.contains("limit") || lower.contains("too many concurren") {
         evidence.cause.get_or_insert(Cause::Concurrency);
     }
     if evidence.said.is_none() {
@@ -161,7 +161,9 @@ mod tests {
         for said in ["Too many concurrent requests", "concurrency limit exceeded", "too many concurrent connections"] {
             assert_eq!(cause(said), Some(Cause::Concurrency), "{said}");
         }
-        assert_eq!(cause("too many requests"), None);
+        for said in ["too many requests", "Too many requests. Send ten a minute, and avoid concurrent calls."] {
+            assert_eq!(cause(said), None, "{said}");
+        }
     }
 
     fn told(text: &str) -> Option<f64> {

@@ -24,6 +24,8 @@ const SHORT: f64 = 5.0;
 const MOST_TOLERATED: f64 = 0.45;
 /// A run of refusals that is less likely than this is no noise.
 const UNLIKELY: f64 = 0.01;
+/// An API that is asked for too much at once asks for no longer pause.
+const BRIEF: f64 = 2.0;
 /// No pause is shorter.
 const SHORTEST: f64 = 0.02;
 
@@ -91,17 +93,23 @@ impl RateEstimator {
         Some(wait.map_or(until, |wait| now + wait))
     }
 
-    /// An API that has served nothing asks for a pause.
+    /// An API that has served nothing asks for a pause. A longer one than too many at once need says nothing of how many it
+    /// serves: an outage may be meant, of which some are served.
     pub(in crate::learn) fn unproven(&mut self, answered: AnsweredRequest, refusal: ApiRefusal) {
+        if refusal.wait.is_none_or(|wait| wait.as_secs_f64() > BRIEF) {
+            return;
+        }
         match &mut self.unproven {
             Some(closing) if answered.seq <= closing.newest => closing.also_refused(answered.crowd),
             unproven => *unproven = Some(Closing::begun(answered, refusal)),
         }
     }
 
-    /// It serves `seq`. If that was under way when it refused others, those were refused and it is no outage.
+    /// It serves `seq`. If that was under way when it refused others, those were refused and it is no outage. Where a rate is
+    /// believed already, what came before the first answer says nothing of it.
     pub(super) fn proves(&mut self, seq: Seq) {
-        if let Some(closing) = self.unproven.take().filter(|closing| seq <= closing.newest && self.closing.is_none()) {
+        let knows_nothing = self.closing.is_none() && self.belief.is_none();
+        if let Some(closing) = self.unproven.take().filter(|closing| knows_nothing && seq <= closing.newest) {
             (self.refused, self.before) = (true, Some(closing.newest));
             self.closing = Some(closing);
         }
@@ -217,31 +225,46 @@ mod tests {
         assert!((15.0..20.0).contains(&lower), "{lower}");
     }
 
-    /// Five at once, and 503 with `Retry-After: 1` for three more. What is refused is answered sooner than what is served. The
-    /// first that is served after the pause shows that there were too many at once: five of eight.
-    #[test]
-    fn what_an_api_refuses_before_its_first_answer_is_a_refusal_if_it_serves_the_others() {
+    /// Five at once of eight, and 503 for the other three, which is here sooner than what is served: what is known after a pause of
+    /// so many seconds, if none of the five is served either where it is an `outage`.
+    fn after_a_first_crowd(mut estimator: RateEstimator, seconds: u64, outage: bool) -> RateEstimator {
         let ms = |of| Instant::START + Duration::from_millis(of);
         let answered = |seq: u64, sent, at| AnsweredRequest { seq, sent: ms(sent), at: ms(at), crowd: seq as u32 };
         let refusal = ApiRefusal {
             newest: 8,
-            wait: Some(Duration::from_secs(1)),
+            wait: Some(Duration::from_secs(seconds)),
             later: Duration::ZERO,
             overload: true,
             pressed: true,
             catches_up: false,
         };
-        let of_outage = |outage: bool| {
-            let mut estimator = RateEstimator::new(None);
-            (6..=8).for_each(|seq| estimator.unproven(answered(seq, 0, 5), refusal));
-            assert!(!estimator.is_alive(), "nothing is served yet");
-            let under_way = if outage { 0 } else { 5 };
-            (1..=under_way).for_each(|seq| estimator.served(answered(seq, 0, 100), false));
-            estimator.served(AnsweredRequest { crowd: 1, ..answered(9, 1005, 1105) }, false);
-            estimator.at_once()
-        };
-        assert_eq!(of_outage(false), Some(5));
-        assert_eq!(of_outage(true), None, "an outage that is over says nothing of how many");
+        (6..=8).for_each(|seq| estimator.unproven(answered(seq, 0, 5), refusal));
+        let under_way = if outage { 0 } else { 5 };
+        (1..=under_way).for_each(|seq| estimator.served(answered(seq, 0, 100), false));
+        let then = seconds * 1000;
+        estimator.served(AnsweredRequest { crowd: 1, ..answered(9, then + 5, then + 105) }, false);
+        estimator
+    }
+
+    #[test]
+    fn what_an_api_refuses_before_its_first_answer_is_a_refusal_if_it_serves_the_others() {
+        let at_once = |seconds, outage| after_a_first_crowd(RateEstimator::new(None), seconds, outage).at_once();
+        assert_eq!(at_once(1, false), Some(5), "there were too many of eight");
+        assert_eq!(at_once(1, true), None, "an outage that is over says nothing of how many");
+    }
+
+    #[test]
+    fn what_asks_for_a_long_pause_before_the_first_answer_says_nothing_of_a_rate() {
+        let estimator = after_a_first_crowd(RateEstimator::new(None), 60, false);
+        assert!(estimator.belief.is_none() && estimator.at_once().is_none());
+    }
+
+    #[test]
+    fn a_rate_that_is_known_is_not_lost_by_what_is_refused_before_the_first_answer() {
+        for rate in [5.0, 100.0] {
+            let estimator = after_a_first_crowd(RateEstimator::new(Some(rate)), 1, false);
+            assert_eq!(estimator.belief.map(|belief| belief.rate(1.2)), Some(rate));
+        }
     }
 
     #[test]

@@ -224,7 +224,8 @@ impl RateEstimator {
             // A wait that was asked for, or a first probe: only a lower bound is known.
             let belief =
                 Belief::at_least(rate, span, served, now).below(if falls { closing.rate } else { f64::INFINITY });
-            let alone = self.belief.is_none() && served < ONE_BY_ONE && asked.is_some_and(|wait| wait <= SHORT);
+            let alone =
+                self.belief.is_none() && served < ONE_BY_ONE && asked.is_some_and(|wait| (1.0..=SHORT).contains(&wait));
             if alone { belief.one_by_one() } else { belief }
         });
     }
