@@ -2,7 +2,7 @@
 
 use super::{
     Backlog, Band, ClientBacklog, band,
-    round::Round,
+    round::{Other, Round},
     waiting::{Contest, Portion},
 };
 use crate::{
@@ -80,10 +80,11 @@ impl Backlog {
                 before = client.ahead(claim, cost, contest, &turns);
             }
             let others = band.clients.iter().filter(|(id, _)| **id != claim.client);
-            let others = others.map(|(id, client)| client.waiting.member(contest, client.weight, turns.client(*id)));
+            let others =
+                others.map(|(id, client)| Other::of(&client.waiting, contest, client.weight, turns.client(*id)));
             let turn = turns.among_clients(before.size, cost);
             let round = Round::before(turn, before.size, others, band.clients.len());
-            before.add_round(&round, contest);
+            round.add_to(&mut before, contest);
         }
         self.add_other_bands(claim.urgency, contest, cost, &turns, &mut before);
         let mut all = Portion::default();
@@ -123,9 +124,9 @@ impl ClientBacklog {
             before.add(&flow.waiting, contest, 1.0);
         }
         let others = self.flows.iter().filter(|(id, _)| **id != claim.flow);
-        let others = others.map(|(id, flow)| flow.waiting.member(contest, flow.weight, turns.flow(*id)));
+        let others = others.map(|(id, flow)| Other::of(&flow.waiting, contest, flow.weight, turns.flow(*id)));
         let turn = turns.among_flows(before.size, cost);
-        before.add_round(&Round::before(turn, before.size, others, self.flows.len()), contest);
+        Round::before(turn, before.size, others, self.flows.len()).add_to(&mut before, contest);
         before
     }
 }

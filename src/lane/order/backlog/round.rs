@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::waiting::Waiting;
+use super::waiting::{Contest, Portion, Waiting};
 use crate::lane::order::{
     claim::Weight,
     fair::{Standing, Turn},
@@ -32,6 +32,16 @@ pub(super) struct Round<'a> {
 /// The most clients and flows that a prediction looks at; the others are taken to be like them.
 pub(super) const SAMPLE: usize = 64;
 
+// === impl Other ===
+
+impl<'a> Other<'a> {
+    /// A member of this `weight`, as far as what waits of it takes part in `contest`.
+    pub(super) fn of(waiting: &'a Waiting, contest: Contest, weight: Weight, standing: Standing) -> Self {
+        let most = waiting.size(contest) as f64;
+        Self { waiting, weight, standing, most, each: most / waiting.costs(contest).max(1) as f64 }
+    }
+}
+
 // === impl Round ===
 
 impl<'a> Round<'a> {
@@ -56,6 +66,13 @@ impl<'a> Round<'a> {
             (other.waiting, (received + self.of_later * later.max(0.0)) * self.scale)
         });
         received.filter(|(_, received)| *received > 0.0)
+    }
+
+    /// Adds what they receive of what takes part in `contest`.
+    pub(super) fn add_to(&self, portion: &mut Portion, contest: Contest) {
+        for (waiting, received) in self.received() {
+            portion.add(waiting, contest, received / waiting.size(contest) as f64);
+        }
     }
 
     /// How much they all receive.

@@ -193,6 +193,6 @@ impl Levels {
 
     /// A member that has so many requests.
     fn member<'a>(&self, waiting: &'a Waiting, weight: Weight, standing: Standing) -> Other<'a> {
-        Other { most: self.requests(waiting, weight), ..waiting.member(Contest::Slots, weight, standing) }
+        Other { most: self.requests(waiting, weight), ..Other::of(waiting, Contest::Slots, weight, standing) }
     }
 }

@@ -2,11 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::round::{Other, Round};
-use crate::{
-    lane::order::{claim::Weight, fair::Standing},
-    limit::{Cost, Sum, Unit},
-};
+use crate::limit::{Cost, Sum, Unit};
 
 /// What a request waits for beside its turn for what all wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,11 +127,9 @@ impl Waiting {
         }
     }
 
-    /// What waits of a member of this `weight` that takes part in `contest`.
-    pub(super) fn member(&self, contest: Contest, weight: Weight, standing: Standing) -> Other<'_> {
-        let most = self.size(contest) as f64;
-        let costs = contest.members().iter().map(|waits| self.0[*waits as usize].units.costs()).sum::<u64>();
-        Other { waiting: self, weight, standing, most, each: most / costs.max(1) as f64 }
+    /// How many requests that take part in `contest` wait.
+    pub(super) fn costs(&self, contest: Contest) -> u64 {
+        contest.members().iter().map(|waits| self.0[*waits as usize].units.costs()).sum()
     }
 
     /// What waits like this, as it counts where it is shared out.
@@ -174,13 +168,6 @@ impl Portion {
                 let costs = (units.costs() - units.unsaid(unit)) as f64;
                 self.add_units(UnitPortion { unit, amount: part * amount as f64, costs: part * costs });
             }
-        }
-    }
-
-    /// Adds what others receive of what takes part in `contest`.
-    pub(super) fn add_round(&mut self, round: &Round<'_>, contest: Contest) {
-        for (waiting, received) in round.received() {
-            self.add(waiting, contest, received / waiting.size(contest) as f64);
         }
     }
 
