@@ -1,5 +1,6 @@
 //! What a member holds of one limit: how much of that it may use, what it gives back, and when it asks for more.
 
+mod demand;
 mod gifts;
 
 use std::{sync::Arc, time::Duration};
@@ -67,8 +68,6 @@ const LONG_GAP: Duration = Duration::from_millis(50);
 /// another would need a call each.
 const LATELY: Duration = Duration::from_millis(250);
 const KEPT: u32 = 8;
-/// A member that is short of tokens tells of a demand that is so many times what it uses at most.
-const MOST_TIMES: f64 = 20.0;
 /// A demand is told at once that has grown by such a part.
 const GROWN: u32 = 8;
 /// A part of a token goes to the next member after this.
@@ -190,6 +189,11 @@ impl Share {
         self.lacks = self.lacks.max(units);
         // What takes several may wait although there are some, which says little of how many are needed.
         self.strain.set(now, units == 1);
+    }
+
+    /// There are as many as the next request takes: whatever holds it up is not for want of tokens.
+    pub fn lack_is_over(&mut self, now: Instant) {
+        self.strain.set(now, false);
     }
 
     /// What the next request takes of which it is known that there is not enough; 0 if there is none.
@@ -364,23 +368,6 @@ impl Share {
         } else {
             self.given.wanted = true;
         }
-    }
-
-    /// How many tokens it would use. Workers that wait for their answers ask for no more than they get: what they would ask for
-    /// follows from how much of the time they wait for tokens.
-    fn demand(&mut self, now: Instant, stock: Stock) -> u32 {
-        if stock.backlog == 0 {
-            self.strain.set(now, false);
-        }
-        let served = (1.0 - self.strain.part(now)).max(1.0 / MOST_TIMES);
-        let unstrained = (f64::from(stock.used) / served) as u32;
-        stock.used.saturating_add(stock.backlog).max(stock.lately).max(unstrained).min(self.given.limit)
-    }
-
-    /// How many tokens it asks for although nothing waits for them yet, if it would use so many: half as many as it has, since more
-    /// would lie idle until it is time for them.
-    fn takes_on(&self, now: Instant, demand: u32) -> u32 {
-        if now < self.keeps_until() { demand.saturating_sub(self.held).min(self.held / 2) } else { 0 }
     }
 
     /// Whether a request takes so much that what is kept for it until it fits would be missed elsewhere.

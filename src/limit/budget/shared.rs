@@ -245,6 +245,8 @@ impl Budget {
             if used.saturating_add(whole) > limit.window.count() {
                 shared.calls |= share.calls(now);
                 share.lack(now, whole);
+            } else {
+                share.lack_is_over(now);
             }
         }
         lacks
