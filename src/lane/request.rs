@@ -77,14 +77,16 @@ pub enum PreviewDecision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// As many wait as may wait, or the other places are kept for those that were told to come back.
-    #[error("{} already, which is as many as may", requests_wait(*waiting))]
+    #[error("{}", full(*waiting, *kept))]
     Full {
         /// How many wait.
         waiting: usize,
+        /// How many places are kept.
+        kept: usize,
         /// When a place becomes free for it, behind others that were told to come back.
         retry_after: Duration,
     },
-    /// As many wait as may wait, or the other places are kept for those that were told to come back. most of them of its flow: it has given way to a request of another.
+    /// As many wait as may wait, most of them of its flow: it has given way to a request of another.
     #[error(
         "{}, which is as many as may: the newest of the longest flow, this one, made room for another flow",
         requests_wait(*waiting)
@@ -147,6 +149,15 @@ impl Refusal {
     }
 }
 
+fn full(waiting: usize, kept: usize) -> String {
+    let waits = requests_wait(waiting);
+    match kept {
+        0 => format!("{waits} already, which is as many as may"),
+        1 => format!("{waits}, and the other place is kept for one that was told to come back"),
+        _ => format!("{waits}, and the other {kept} places are kept for those that were told to come back"),
+    }
+}
+
 fn requests_wait(count: usize) -> String {
     if count == 1 { "1 request waits".to_owned() } else { format!("{count} requests wait") }
 }
@@ -186,7 +197,11 @@ mod tests {
         assert_eq!(said(1, 5), "it would wait 9.0s behind 1 other, longer than the 5s it may");
         assert_eq!(said(0, 5), "it would wait 9.0s, longer than the 5s it may");
         assert_eq!(said(2, 0), "it would wait 9.0s behind 2 others, and may not wait");
-        let full = Refusal::Full { waiting: 1, retry_after: Duration::ZERO };
-        assert_eq!(full.to_string(), "1 request waits already, which is as many as may");
+        let full = |waiting, kept| Refusal::Full { waiting, kept, retry_after: Duration::ZERO }.to_string();
+        assert_eq!(full(1, 0), "1 request waits already, which is as many as may");
+        assert_eq!(
+            full(38, 2),
+            "38 requests wait, and the other 2 places are kept for those that were told to come back"
+        );
     }
 }

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     clock::Instant,
     lane::{
-        order::{Taken, Turn},
+        order::{Taken, Turn, Waits},
         request::{AdmitRequest, Refusal},
     },
     limit::Unit,
@@ -36,13 +36,14 @@ impl<T> State<T> {
         if asking.ask.turn == Turn::Resent {
             return false;
         }
-        let due = self.returns.due_beside(now, || asking.returns_to(), asking.ask.claim.client);
-        if due < free {
+        if self.returns.due_beside(now, asking.ask.claim.client) < free {
             return false;
         }
+        // What waits for something else as well does not take the next slots.
+        let next = self.queue.waiting(Waits::ForAll, Unit::REQUESTS, 0.0);
         let rates = self.budget.rates(Unit::REQUESTS);
         let slowest = rates.iter().map(|(_, rate)| *rate).reduce(f64::min);
-        slowest.is_some_and(|in_a_second| waiting as f64 >= in_a_second)
+        slowest.is_some_and(|in_a_second| next >= in_a_second)
     }
 
     /// How long it is until the next slot; `None` if an answer must come first.

@@ -151,7 +151,7 @@ impl<T> State<T> {
         let wait = expected.since(now).max(least);
         if let Some(Full { waiting, next_slot }) = drawn.and_then(|drawn| self.narrow.full(drawn, now)) {
             let retry_after = if next_slot == Instant::FAR { wait } else { next_slot.since(now) };
-            return Some(Refusal::Full { waiting, retry_after });
+            return Some(Refusal::Full { waiting, kept: 0, retry_after });
         }
         let patience = ask.deadline.since(now).min(self.policy.max_wait);
         let patience = drawn.map_or(patience, |drawn| patience.min(Narrow::max_wait(drawn)));
@@ -159,7 +159,8 @@ impl<T> State<T> {
             return Some(Refusal::TooLong { waiting, wait, patience, retry_after: wait - patience });
         }
         if self.is_full_for(now, asking) && self.queue.gives_way(&ask.claim, ask.cost).is_none() {
-            return Some(Refusal::Full { waiting, retry_after: self.until_next_slot(now).unwrap_or(wait) });
+            let kept = self.policy.max_waiting.saturating_sub(waiting);
+            return Some(Refusal::Full { waiting, kept, retry_after: self.until_next_slot(now).unwrap_or(wait) });
         }
         None
     }
