@@ -1,7 +1,8 @@
 //! What requests usually take of a unit, where only their answers say it.
 //!
 //! Several that are under way together seldom all take as much as the largest do. So, as an insurance has it, what is reserved
-//! for all of them is what they take in the mean, and more by the square root of how many they are. What a single one may take
+//! for all of them is what they take in the mean, and more by the square root of how many they are (and by what the mean itself is
+//! uncertain, that of 64 answers: for many that is more). What a single one may take
 //! beyond its mean is left out: by so much a window may be exceeded, however many are under way. In a fleet the errors of its
 //! members add up by the root of how many they are, so that each leaves out the root of its part of that.
 
@@ -37,9 +38,9 @@ impl UsualAmount {
         self.mean = sorted.iter().map(|used| f64::from(*used)).sum::<f64>() / sorted.len() as f64;
     }
 
-    /// Whether nothing is known.
-    pub fn is_unknown(&self) -> bool {
-        self.used.is_empty()
+    /// Whether so few answers have told it that what is reserved is a guess.
+    pub fn is_guess(&self) -> bool {
+        self.used.len() < FEW
     }
 
     /// What a request takes in the mean.
@@ -56,7 +57,7 @@ impl UsualAmount {
         let spread = |count: f64| (count * (1.0 + count / answers)).sqrt();
         let before = f64::from(under_way);
         let amount = self.mean() + beyond * (spread(before + 1.0) - spread(before).max(part.sqrt()));
-        let guess = least.filter(|_| self.used.len() < FEW).map_or(0, |least| least.get() / GUESS);
+        let guess = least.filter(|_| self.is_guess()).map_or(0, |least| least.get() / GUESS);
         (amount.ceil() as u32).max(guess)
     }
 }

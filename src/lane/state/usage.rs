@@ -73,14 +73,18 @@ impl<T> State<T> {
         }
     }
 
-    /// What counts for a request of this slot whose answer does not say what it used of `unit`: what was reserved, if answers
-    /// have told enough of others for that to be more than a guess.
+    /// What counts for a request of this slot whose answer does not say what it used of `unit`: what was reserved, but where that
+    /// was a guess no more than the mean of the answers that have said it.
     fn kept(&self, slot: &Slot, unit: Unit) -> u32 {
         let cost = &slot.charge.cost;
         let reserved = cost.of(unit).map_or(0, |reserved| reserved.get());
-        let guessed = cost.reserved().any(|reserved| reserved == unit)
-            && usual_of(&self.usual, unit).is_none_or(|usual| usual.amount.is_unknown());
-        if guessed { 1 } else { reserved }
+        if cost.reserved().all(|reserved| reserved != unit) {
+            return reserved;
+        }
+        match usual_of(&self.usual, unit) {
+            Some(usual) if !usual.amount.is_guess() => reserved,
+            _ => reserved.min(unsaid_mean(&self.policy, &self.usual, unit).ceil() as u32),
+        }
     }
 
     /// How much of `unit` a request takes whose body has so many bytes: with what suffices per byte for 95 of 100. `None`

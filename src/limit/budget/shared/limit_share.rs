@@ -82,9 +82,12 @@ impl Limit {
         let (lingering, _) = self.window.lingering(now, margin);
         let cost = self.share.as_mut().map_or(0, |share| share.lacking(backlog));
         let used = self.window.used(now, margin);
-        // What answers took beyond what was reserved is had with the next request: else nobody would pay it.
+        // What answers took beyond what was reserved is had with the next request: else nobody would pay it. What the whole limit
+        // cannot pay waits for its window, and keeps nobody else waiting.
         let debt = match (&self.share, cost) {
-            (Some(share), 1..) => used.saturating_sub(share.held().saturating_add(share.own())),
+            (Some(share), 1..) if used.saturating_add(cost) <= share.limit() => {
+                used.saturating_sub(share.held().saturating_add(share.own()))
+            }
             _ => 0,
         };
         let (cost, backlog) = (cost.saturating_add(debt), backlog.saturating_add(debt));
