@@ -18,10 +18,9 @@ pub struct Cost {
     /// Units other than requests, of which something is said: [`Unit::REQUESTS`] ends the list.
     units: [Unit; Self::MOST],
     amounts: [u32; Self::MOST],
-    /// Whether it takes of units of which only its answer says how much.
-    open: bool,
-    /// Which of `amounts` are reserved for that, a bit each.
-    reserved: u8,
+    /// [`OPEN`](Self::OPEN) where it takes of units of which only its answer says how much, and a bit for each of `amounts` that is
+    /// reserved until then.
+    untold: u8,
 }
 
 /// How much of each unit several requests take together.
@@ -54,11 +53,12 @@ impl Cost {
         share: Amount::MIN,
         units: [Unit::REQUESTS; Self::MOST],
         amounts: [0; Self::MOST],
-        open: false,
-        reserved: 0,
+        untold: 0,
     };
     /// The most units that a request takes of, beside requests.
     pub const MOST: usize = 3;
+    /// The bit after those of `amounts`.
+    const OPEN: u8 = 1 << Self::MOST;
 
     /// A number of requests, and nothing else.
     pub fn new(requests: u32) -> Option<Self> {
@@ -84,31 +84,31 @@ impl Cost {
     /// This cost of a request that takes of units of which it does not say how much.
     #[must_use]
     pub fn open(self) -> Self {
-        Self { open: true, ..self }
+        Self { untold: self.untold | Self::OPEN, ..self }
     }
 
     /// Whether it does.
     pub fn is_open(&self) -> bool {
-        self.open
+        self.untold & Self::OPEN != 0
     }
 
     /// This cost, for which so much of `unit` is reserved until its answer says it.
     #[must_use]
     pub fn reserving(self, unit: Unit, amount: u32) -> Self {
         let cost = self.with(unit, amount).open();
-        Self { reserved: cost.reserved | cost.bit(unit), ..cost }
+        Self { untold: cost.untold | cost.bit(unit), ..cost }
     }
 
     /// This cost, where nothing of `unit` is reserved any more: its answer has said it.
     #[must_use]
     pub fn told(self, unit: Unit) -> Self {
-        Self { reserved: self.reserved & !self.bit(unit), ..self }
+        Self { untold: self.untold & !self.bit(unit), ..self }
     }
 
     /// The units of which something is reserved until its answer says it.
     pub fn reserved(&self) -> impl Iterator<Item = Unit> {
-        let (units, reserved) = (self.units, self.reserved);
-        (0..Self::MOST).filter(move |place| reserved & 1 << place != 0).map(move |place| units[place])
+        let (units, untold) = (self.units, self.untold);
+        (0..Self::MOST).filter(move |place| untold & 1 << place != 0).map(move |place| units[place])
     }
 
     fn bit(&self, unit: Unit) -> u8 {
@@ -171,7 +171,7 @@ impl Cost {
 
     /// Whether it takes of other units than requests.
     pub fn is_metered(&self) -> bool {
-        self.open || self.others().next().is_some()
+        self.is_open() || self.others().next().is_some()
     }
 
     /// What it takes of requests alone.
