@@ -13,6 +13,8 @@ pub struct Stock {
     pub most: u32,
     /// Units that wait.
     pub backlog: u32,
+    /// How many each of these would take in a window if it did not have to wait, and were asked for again with each answer.
+    pub again: u32,
     /// What the next request takes at once; 0 if none waits.
     pub cost: u32,
 }

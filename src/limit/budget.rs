@@ -303,6 +303,7 @@ impl Budget {
         if !self.limits.is_empty() || self.shared.is_some() {
             self.margin.observe(now, took);
         }
+        self.shared.iter_mut().for_each(|shared| shared.observe(took));
         if self.distant.is_some_and(|since| now.since(since) >= DISTANT) {
             self.set_distant(None);
         }

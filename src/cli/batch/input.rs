@@ -116,6 +116,11 @@ impl Prepared {
     /// Opens the files that keep what happens.
     pub(super) async fn open(&self, options: &BatchOptions, journal: &Path) -> Result<BatchFiles, Failure> {
         let clock = Clock::start();
+        if fs::metadata(&options.out).is_ok_and(|file| !file.is_file()) {
+            return Err(Failure::new(format!("{} is no file that can be read again", options.out.display())).hinting(
+                "answers are kept in a file, so that a batch that was ended goes on there: name one by --out",
+            ));
+        }
         let anew = fs::metadata(&options.out).map_or(true, |file| file.len() == 0);
         let open = || BatchJournal::open(journal, self.fingerprint.clone(), anew);
         let mut opened = open();

@@ -5,16 +5,21 @@ use crate::{clock::Instant, fleet::Stock};
 
 /// A member that is short of tokens tells of a demand that is so many times what it uses at most.
 const MOST_TIMES: f64 = 20.0;
+/// Where a worker has more answers in a window, how many wait at one instant says too little.
+const FEW_ANSWERS: u32 = 8;
 
 impl Share {
     /// How many tokens it would use. Workers that wait for their answers ask for no more than they get: what they would ask for
-    /// follows from how much of the time they wait for tokens.
+    /// follows from how much of the time they wait for tokens. Where answers take long, that is no more than those that wait would
+    /// ask for beside the others: two workers whose answers take a whole window use two.
     pub(super) fn demand(&mut self, now: Instant, stock: Stock) -> u32 {
         if stock.backlog == 0 {
             self.strain.set(now, false);
         }
         let served = (1.0 - self.strain.part(now)).max(1.0 / MOST_TIMES);
+        let most = stock.used.saturating_add(stock.backlog.saturating_mul(stock.again));
         let unstrained = (f64::from(stock.used) / served) as u32;
+        let unstrained = if stock.again <= FEW_ANSWERS { unstrained.min(most) } else { unstrained };
         stock.used.saturating_add(stock.backlog).max(stock.lately).max(unstrained).min(self.given.limit)
     }
 

@@ -36,7 +36,8 @@ impl<T> State<T> {
         if asking.ask.turn == Turn::Resent {
             return false;
         }
-        if self.returns.due_beside(now, asking.ask.claim.client) < free {
+        let claim = &asking.ask.claim;
+        if self.returns.places_kept(now, claim.urgency, claim.client) < free {
             return false;
         }
         // What waits for something else as well does not take the next slots.

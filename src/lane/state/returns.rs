@@ -34,8 +34,8 @@ struct Promised {
     count: usize,
     /// When those that are over were last forgotten.
     swept: Instant,
-    /// How many are due, as counted at some instant.
-    due: usize,
+    /// For how many of each urgency a place is kept, as counted at some instant.
+    due: [usize; Urgency::COUNT],
     counted: Instant,
 }
 
@@ -83,7 +83,10 @@ impl Returns {
         at: impl FnMut(u64) -> Instant,
     ) -> Instant {
         self.sweep(now);
-        let new = || Promised { to: Map::default(), count: 0, swept: now, due: 0, counted: Instant::START }.into();
+        let new = || {
+            Promised { to: Map::default(), count: 0, swept: now, due: [0; Urgency::COUNT], counted: Instant::START }
+                .into()
+        };
         let promised = self.0.get_or_insert_with(new);
         let room = MOST - promised.count;
         let mut none = OfLine::default();
@@ -104,10 +107,14 @@ impl Returns {
     /// A request of `client` waits, or leaves: it is the one that was to return first.
     pub(super) fn kept(&mut self, to: impl FnOnce() -> ReturnTo, client: ClientId) {
         let Some(promised) = &mut self.0 else { return };
-        let Some(line) = promised.to.get_mut(&to()) else { return };
+        let to = to();
+        let Some(line) = promised.to.get_mut(&to) else { return };
         if let Some(own) = line.of.get_mut(&client) {
-            let promise = own.remove(0);
-            promised.due -= usize::from(promise.is_due(promised.counted)).min(promised.due);
+            let before = has_place(own, promised.counted);
+            own.remove(0);
+            let ends = before && !has_place(own, promised.counted);
+            let due = &mut promised.due[usize::from(to.urgency.get())];
+            *due -= usize::from(ends).min(*due);
             if own.is_empty() {
                 line.of.remove(&client);
             }
@@ -119,9 +126,9 @@ impl Returns {
         }
     }
 
-    /// How many are due to return, if none of `client` is: a request of it is not one of these. Amortised O(1) where ten a
-    /// second and more are asked for.
-    pub(super) fn due_beside(&mut self, now: Instant, client: ClientId) -> usize {
+    /// For how many others a place is kept before a request of `client` that is so urgent; for none if it is due itself. Nobody has
+    /// more than one in a line, however many returns it was promised. Amortised O(1) where ten a second and more are asked for.
+    pub(super) fn places_kept(&mut self, now: Instant, urgency: Urgency, client: ClientId) -> usize {
         let Some(promised) = &mut self.0 else { return 0 };
         // It may stand in another line by now: what paused alone may be open, and other budgets be known.
         let mut own = promised.to.values().filter_map(|line| line.of.get(&client)).flatten();
@@ -129,10 +136,13 @@ impl Returns {
             return 0;
         }
         if promised.counted + COUNTS <= now {
-            let all = promised.to.values().flat_map(|line| line.of.values().flatten());
-            (promised.due, promised.counted) = (all.filter(|promise| promise.is_due(now)).count(), now);
+            (promised.due, promised.counted) = ([0; Urgency::COUNT], now);
+            for (to, line) in &promised.to {
+                let places = line.of.values().filter(|own| has_place(own, now)).count();
+                promised.due[usize::from(to.urgency.get())] += places;
+            }
         }
-        promised.due
+        promised.due[..=usize::from(urgency.get())].iter().sum()
     }
 
     /// Forgets promises that are over. O(promises), but once a second at most.
@@ -204,6 +214,11 @@ impl Promise {
     }
 }
 
+/// Whether a place is kept for the client of these promises.
+fn has_place(own: &[Promise], now: Instant) -> bool {
+    own.iter().any(|promise| promise.is_due(now))
+}
+
 /// How many go before one that has so many of its own client before it. By turns: of no other client more than of its own,
 /// and one.
 fn behind(own: u64, clients: usize) -> u64 {
@@ -270,7 +285,7 @@ mod tests {
         (0..20).for_each(|of| _ = told(&mut returns, Instant::START, of, base, SECOND));
         let due = |returns: &mut Returns, seconds: f64, of| {
             let now = Instant::START + SECOND.mul_f64(seconds);
-            returns.due_beside(now, client(of))
+            returns.places_kept(now, Urgency::USUAL, client(of))
         };
         assert_eq!(due(&mut returns, 0.5, 99), 0);
         assert_eq!(due(&mut returns, 1.2, 99), 1);
@@ -280,6 +295,21 @@ mod tests {
         returns.kept(|| to(None), client(0));
         assert_eq!(due(&mut returns, 2.2, 99), 1);
         assert_eq!(due(&mut returns, 5.7, 99), 1, "those at 2 s to 4 s have not come");
+    }
+
+    #[test]
+    fn nobody_has_more_than_one_place_and_none_that_is_in_the_way_of_what_is_more_urgent() {
+        let mut returns = Returns::default();
+        let (now, base) = (Instant::START, Instant::START + SECOND);
+        // Twenty a second are promised to one client, and one to another.
+        let mut promise =
+            |of| returns.promise(now, to(None), client(of), true, |n| base + SECOND.mul_f64(0.05) * n as u32);
+        (0..100).for_each(|_| _ = promise(1));
+        promise(2);
+        let then = base + SECOND;
+        assert_eq!(returns.places_kept(then, Urgency::USUAL, client(9)), 2);
+        assert_eq!(returns.places_kept(then, Urgency::new(0).unwrap(), client(9)), 0);
+        assert_eq!(returns.places_kept(then, Urgency::new(7).unwrap(), client(9)), 2);
     }
 
     #[test]

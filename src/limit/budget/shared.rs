@@ -33,6 +33,8 @@ pub(super) struct SharedBudget {
     ended: Vec<(Entry, Instant)>,
     /// The limit on how many may be under way; `None` without one.
     in_flight: Option<Box<SharedInFlight>>,
+    /// How long an answer takes, in the mean of the last ones.
+    took: Option<Duration>,
 }
 
 /// What a call reports of a budget to the store.
@@ -64,14 +66,26 @@ pub struct ShareUsage {
 /// The shortest way to an API from which no answer has come yet: longer than most are.
 const UNKNOWN_WAY: Duration = Duration::from_millis(300);
 
+/// An answer counts for such a part of the mean.
+const ANSWERS: u32 = 16;
+
+// === impl SharedBudget ===
+
+impl SharedBudget {
+    /// An answer took so long.
+    pub(super) fn observe(&mut self, took: Duration) {
+        self.took = Some(self.took.map_or(took, |mean| mean - mean / ANSWERS + took / ANSWERS));
+    }
+}
+
 // === impl Budget ===
 
 impl Budget {
     /// From now on the configured limits are shared: nothing is held of any yet, and nothing leaves unless the `lease`
     /// holds, or lets something be used without the store. What was sent so far concerns the process that sent it.
     pub fn share(&mut self, lease: Lease) {
-        let (leased, calls, ended, in_flight) = (false, false, Vec::new(), None);
-        self.shared = Some(Box::new(SharedBudget { lease, leased, calls, ended, in_flight }));
+        let (leased, calls, ended, in_flight, took) = (false, false, Vec::new(), None, None);
+        self.shared = Some(Box::new(SharedBudget { lease, leased, calls, ended, in_flight, took }));
         for limit in self.limits.iter_mut().filter(|limit| limit.source == Source::Config && limit.is_short()) {
             (limit.window, limit.gcra) = (Window::new(&limit.spec), Gcra::new(&limit.spec));
         }
@@ -108,7 +122,7 @@ impl Budget {
             let lacks = limit.lacks(now, &self.margin);
             let backlog = if lacks_before { 0 } else { u32::try_from(backlog(limit.spec.unit)).unwrap_or(u32::MAX) };
             lacks_before |= lacks;
-            let stock = limit.stock(now, backlog, &self.margin);
+            let stock = limit.stock(now, backlog, &self.margin, shared.took);
             let settle = settle(limit, &self.margin);
             let freed = limit.window.lingering(now, self.margin.of(limit.spec.rate.per)).1;
             let share = limit.share.as_mut().expect("only those that have one");

@@ -303,6 +303,18 @@ fn a_folder_for_the_answers_that_is_not_there_is_named_as_such() {
 }
 
 #[test]
+fn answers_are_not_written_to_what_is_no_file() {
+    let batch = Batch::of("urls.txt", "http://127.0.0.1:1/\n");
+    for out in ["/dev/full", "/dev/stdout", "."] {
+        let mut command = andante(&["batch"]);
+        command.arg(&batch.input).args(["--out", out]).current_dir(batch.folder.path());
+        let (code, _, stderr) = outcome(command);
+        assert!(code == Some(1) && stderr.contains("no file that can be read again"), "{out}: {stderr}");
+        assert!(!Path::new(&format!("{out}.journal")).exists(), "{out}");
+    }
+}
+
+#[test]
 fn it_stops_at_the_failures_that_it_may_have() {
     let upstream = slow(0);
     let batch = Batch::of("urls.txt", &format!("http://{}/no\n", upstream.address()).repeat(50));

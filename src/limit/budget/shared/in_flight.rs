@@ -69,6 +69,7 @@ impl SharedInFlight {
             lately: self.lately.read(now),
             most: self.most(now).max(self.under_way.saturating_add(waiting)),
             backlog: waiting,
+            again: 1,
             cost: waiting.min(1),
         }
     }

@@ -77,7 +77,8 @@ impl Limit {
     }
 
     /// What it has of its share, while `backlog` units wait for it.
-    pub(super) fn stock(&mut self, now: Instant, backlog: u32, margin: &Margin) -> Stock {
+    pub(super) fn stock(&mut self, now: Instant, backlog: u32, margin: &Margin, took: Option<Duration>) -> Stock {
+        let again = took.map_or(u32::MAX, |took| self.spec.rate.per.div_duration_f64(took).ceil() as u32);
         let margin = margin.of(self.spec.rate.per);
         let (lingering, _) = self.window.lingering(now, margin);
         let cost = self.share.as_mut().map_or(0, |share| share.lacking(backlog));
@@ -92,7 +93,7 @@ impl Limit {
         };
         let (cost, backlog) = (cost.saturating_add(debt), backlog.saturating_add(debt));
         let cost = self.whole(Amount::new(cost).unwrap_or(Amount::MIN)).get().min(cost);
-        Stock { used, lingering, lately: 0, most: u32::MAX, backlog, cost }
+        Stock { used, lingering, lately: 0, most: u32::MAX, backlog, again, cost }
     }
 
     /// The lane is called `name` now, and this is the limit of that `number` with its window: what comes from the pool of
