@@ -10,24 +10,26 @@ async fn insists(world: Arc<World>, client: u8, patience: Duration) -> usize {
     let mut refused = 0;
     loop {
         let deadline = world.clock.now() + patience;
-        let admission = world.lane.admit(AdmitRequest { claim, deadline, ..ask(kind()) });
-        let told = match admission {
-            Admission::Send(permit) => Ok(permit),
-            Admission::Wait(waiting) => waiting.await,
-            Admission::Refuse(refusal) => Err(refusal),
-        };
-        match told {
-            Ok(mut permit) => {
-                permit.sent();
-                permit.answered(&AnswerReport::SERVED, Instant::START);
-                return refused;
-            }
-            Err(refusal) => {
-                refused += 1;
-                // As the field has it: in whole seconds.
-                tokio::time::sleep(Duration::from_secs(refusal.retry_after().as_secs_f64().ceil() as u64)).await;
-            }
+        let Some(seconds) = told_to_wait(&world, claim, deadline).await else { return refused };
+        refused += 1;
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
+}
+
+/// Sends a request of a client. Says in how many seconds it is to come back, if it was refused: whole ones, as the field has it.
+async fn told_to_wait(world: &World, claim: Claim, deadline: Instant) -> Option<u64> {
+    let told = match world.lane.admit(AdmitRequest { claim, deadline, ..ask(kind()) }) {
+        Admission::Send(permit) => Ok(permit),
+        Admission::Wait(waiting) => waiting.await,
+        Admission::Refuse(refusal) => Err(refusal),
+    };
+    match told {
+        Ok(mut permit) => {
+            permit.sent();
+            permit.answered(&AnswerReport::SERVED, Instant::START);
+            None
         }
+        Err(refusal) => Some(refusal.retry_after().as_secs_f64().ceil() as u64),
     }
 }
 
@@ -76,21 +78,11 @@ async fn answers(workers: u8, most: usize, leave: bool) -> Vec<usize> {
             let claim = Claim { client: ClientId::of([10, 0, 0, number].into()), ..Claim::USUAL };
             let mut answers = 0;
             while world.clock.now() < Instant::START + Duration::from_secs(40) {
-                let told = match world.lane.admit(AdmitRequest { claim, ..ask(kind()) }) {
-                    Admission::Send(permit) => Ok(permit),
-                    Admission::Wait(waiting) => waiting.await,
-                    Admission::Refuse(refusal) => Err(refusal),
-                };
-                match told {
-                    Ok(mut permit) => {
-                        permit.sent();
-                        permit.answered(&AnswerReport::SERVED, Instant::START);
-                        answers += usize::from(world.clock.now() <= Instant::START + Duration::from_secs(40));
-                    }
-                    Err(_) if leave && dice.bool() => return answers,
-                    Err(refusal) => {
-                        let seconds = refusal.retry_after().as_secs_f64().ceil();
-                        tokio::time::sleep(Duration::from_secs_f64(seconds + dice.f64() * 0.1)).await;
+                match told_to_wait(&world, claim, ask(kind()).deadline).await {
+                    None => answers += usize::from(world.clock.now() <= Instant::START + Duration::from_secs(40)),
+                    Some(_) if leave && dice.bool() => return answers,
+                    Some(seconds) => {
+                        tokio::time::sleep(Duration::from_secs_f64(seconds as f64 + dice.f64() * 0.1)).await;
                     }
                 }
             }
