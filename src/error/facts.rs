@@ -128,7 +128,7 @@ fn facts(error: &Error) -> ErrorFacts {
             OWN_PROXY),
         Error::Refused { retry_after, obstacle, .. } => row(S::TOO_MANY_REQUESTS, "http_request_denied", Us, Never, KeepAlive,
             obstacle.as_ref().and_then(|obstacle| obstacle.hint)
-                .unwrap_or("try again after Retry-After, or raise `max-wait` or `max-waiting`")).wait(*retry_after),
+                .unwrap_or("try again after Retry-After, or raise `max-wait`, `max-waiting`, or the worker's `Prefer: wait`")).wait(*retry_after),
         Error::DroppedByOperator => row(S::SERVICE_UNAVAILABLE, "http_request_denied", Us, Never, KeepAlive,
             "ask whoever runs this proxy before you send it again"),
         Error::Draining => row(S::SERVICE_UNAVAILABLE, "proxy_internal_response", Us, Never, Close,
