@@ -158,6 +158,12 @@ impl WindowEstimator {
             .map(|known| (known, self.returns()))
     }
 
+    /// Whether another member of the fleet has seen something else than what is taken for it here and was not seen.
+    pub(super) fn is_contradicted_by(&self, window: Duration, returns: Return) -> bool {
+        let news = self.of_fleet != Some((window, returns)) && self.seen_here().is_none();
+        news && self.known.is_some_and(|known| known != window)
+    }
+
     /// Another member of the fleet has seen it: that is believed unless it was seen here, too. The next `bucket` will say more.
     pub(super) fn told_by_fleet(&mut self, window: Duration, returns: Return, bucket: &Bucket) {
         if self.seen_here().is_some() {

@@ -149,15 +149,19 @@ impl<T> State<T> {
     /// What the store gave.
     pub(in crate::lane) fn given<'a>(&mut self, now: Instant, given: impl Iterator<Item = (&'a Entry, &'a PoolGrant)>) {
         let mut fleet = self.fleet.take();
+        let mut word = None;
         let given = given.inspect(|(entry, grant)| match &mut fleet {
             Some(fleet) if entry.ends.is_some() => fleet.portion.heard_end(&entry.pool),
             Some(fleet) if fleet.portion.is_of(&entry.pool) => {
                 fleet.portion().heard(now, grant);
-                self.learned.told_of_windows(&grant.word);
+                word = Some(&grant.word);
             }
             _ => {}
         });
         self.budget.given(now, given);
+        if let Some(word) = word {
+            self.learned.told_of_windows(word, &mut self.budget);
+        }
         self.fleet = fleet;
         self.fleet.iter_mut().for_each(|fleet| fleet.pauses.heard());
         self.use_part();

@@ -8,6 +8,7 @@ use crate::{
     fleet::LONGEST_WORD,
     hint::Bucket,
     learn::{Learned, window_estimator::Return},
+    limit::Budget,
 };
 
 /// What a member has found of one budget of requests.
@@ -42,6 +43,19 @@ impl Quotas {
         word.into()
     }
 
+    /// What is held to another window than others of the fleet have seen waits for the next answer, and no longer: the limit
+    /// that came of it might let none leave for so long that none comes.
+    fn let_go_of_others(&mut self, budget: &mut Budget) {
+        for one in self.budgets.iter_mut().filter(|one| one.kept) {
+            let told =
+                self.of_fleet.iter().find(|found| found.name == one.left.name && Some(found.limit) == one.left.limit);
+            if told.is_some_and(|told| one.window_estimator.is_contradicted_by(told.window, told.returns)) {
+                one.dismiss(budget);
+                one.left.overruled = false;
+            }
+        }
+    }
+
     /// Whether any budget of requests is told of by limit and reset.
     pub(super) fn is_counted(&self) -> bool {
         self.budgets.iter().any(|one| one.is_counted())
@@ -73,10 +87,11 @@ impl Learned {
         self.told.is_counted()
     }
 
-    /// Others of the fleet have seen these windows.
-    pub fn told_of_windows(&mut self, word: &str) {
+    /// Others of the fleet have seen these windows: what `budget` keeps that contradicts them is unlearned.
+    pub fn told_of_windows(&mut self, word: &str, budget: &mut Budget) {
         // What a later version writes otherwise is passed over.
         self.told.of_fleet = word.lines().filter_map(|line| line.parse().ok()).collect();
+        self.told.let_go_of_others(budget);
     }
 }
 

@@ -15,6 +15,8 @@ pub(super) struct Credibility {
     last: Option<LastQuota>,
     /// How many were served one after the other although nothing was left.
     served_empty: u32,
+    /// When the last one was refused because nothing was left: it is enforced.
+    refused_empty: Option<Instant>,
 }
 
 /// What was left, as an answer said that came at `at` to a request that had left at `sent`.
@@ -80,7 +82,7 @@ const FROZEN: i32 = 2;
 const SERVED_EMPTY: u32 = 4;
 /// A reset that comes nearer by more than this, beside the time that passes, is impossible: both may be rounded, and late.
 const ENDS: Duration = Duration::from_millis(2300);
-/// What is looked at if the window is not known.
+/// What is looked at if the window is not known, and for how long a refusal tells that it is enforced.
 const LONG: Duration = Duration::from_secs(60);
 /// As good as nothing is used of a window that has just begun.
 const FEW: f64 = 2.0;
@@ -92,7 +94,7 @@ const FALL: f64 = 0.3;
 
 impl Default for Credibility {
     fn default() -> Self {
-        Self { score: AT_FIRST, last: None, served_empty: 0 }
+        Self { score: AT_FIRST, last: None, served_empty: 0, refused_empty: None }
     }
 }
 
@@ -182,9 +184,16 @@ impl Credibility {
     fn hear_empty(&mut self, claim: &QuotaClaim<'_>) {
         if !claim.served || claim.remaining > 0.0 {
             self.served_empty = 0;
+            if claim.remaining <= 0.0 {
+                self.refused_empty = Some(claim.now);
+            }
             return;
         }
         let window = claim.window.unwrap_or(LONG);
+        // Where others are as quick, each that comes back is the last one.
+        if self.refused_empty.is_some_and(|refused| claim.now.since(refused) <= LONG) {
+            return;
+        }
         let ours = claim.ledger.since(claim.now - window).saturating_sub(u64::from(claim.unanswered));
         if claim.requests && claim.ledger.of_all(ours) >= claim.limit / 2.0 {
             return;

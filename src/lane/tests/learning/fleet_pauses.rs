@@ -4,7 +4,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::{
-    fleet::{Lease, Pause, PauseCause},
+    fleet::{Lease, Pause, PauseCause, PoolGrant},
     lane::{Lane, Sharing, state::SharedNames},
     learn::Reason,
 };
@@ -209,4 +209,42 @@ async fn the_end_of_a_told_pause_ends_no_other() {
     other.world.call((429, &[("retry-after", "60")])).await;
     other.hears("\napi.test", 0, PauseCause::RetryAfter);
     assert!(other.world.pause(kind()).is_some_and(|pause| pause > s(59)), "the store was not told of it yet");
+}
+
+/// Documented is an hour (<https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api>). The lane came in the
+/// middle of a window and sent half of it, so that none leaves for long: no answer of its own can tell it otherwise.
+#[tokio::test(start_paused = true)]
+async fn a_window_that_another_has_seen_ends_one_that_was_only_documented() {
+    let one = SharedWorld::new();
+    let reset = (MORNING.as_secs() + 11).to_string();
+    for (left, permit) in (0..50).rev().zip(one.world.send_all(50).await) {
+        let (left, used) = (left.to_string(), (200 - left).to_string());
+        let said = [
+            ("x-ratelimit-limit", "200"),
+            ("x-ratelimit-remaining", &left),
+            ("x-ratelimit-used", &used),
+            ("x-ratelimit-reset", &reset),
+            ("x-ratelimit-resource", "core"),
+        ];
+        one.world.answer(permit, (200, &said));
+    }
+    let limits = || one.world.lane.snapshot().limits.iter().map(|limit| limit.spec.rate.per).collect::<Vec<_>>();
+    assert_eq!(limits(), [s(3600)]);
+    let shares = one.world.lane.speak(true).entries;
+    let word = "200 10000000 at-reset core\n";
+    let grant = PoolGrant {
+        holds: 50,
+        target: 50.0,
+        wanted: true,
+        over: false,
+        queued: false,
+        limit: 200,
+        pace: 50.0,
+        word: word.into(),
+    };
+    one.world.lane.given(shares.iter().map(|entry| (entry, &grant)));
+    assert_eq!(limits(), [Duration::ZERO; 0]);
+    drop(one.world.permit().await);
+    // In whole seconds, the reset may be one later.
+    assert!((s(9)..=s(13)).contains(&one.world.elapsed()), "{:?}", one.world.elapsed());
 }

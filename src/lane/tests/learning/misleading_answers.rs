@@ -168,6 +168,23 @@ async fn everybodys_numbers_do_not_stop_us_for_long() {
     assert!(world.call(said).await < s(1));
 }
 
+/// Others are as quick: what comes back is used at once, and whoever has the last one is told that none is left. That they are
+/// refused in between shows that it counts.
+#[tokio::test(start_paused = true)]
+async fn what_refuses_when_nothing_is_left_counts_although_the_last_ones_are_served() {
+    let world = World::unlimited(|_| {});
+    let none_left: &[(&str, &str)] =
+        &[("x-ratelimit-limit", "1900"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "3600")];
+    let permits = world.send_all(10).await;
+    for (permit, status) in permits.into_iter().zip([429].into_iter().chain([200; 9])) {
+        tokio::time::sleep(ms(1)).await;
+        world.answer(permit, (status, none_left));
+    }
+    let (reason, opens) = world.lane.snapshot().gate.unwrap();
+    assert_eq!(reason, Reason::Exhausted);
+    assert!(opens > s(3590), "{opens:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn answers_that_overtake_each_other_do_not_give_anything_back() {
     let world = World::unlimited(|_| {});

@@ -71,7 +71,7 @@ impl Quota {
     }
 
     /// It is not kept any more.
-    pub(super) fn dismiss(&mut self, budget: &mut Budget) {
+    pub(in crate::learn::quotas) fn dismiss(&mut self, budget: &mut Budget) {
         self.kept = false;
         budget.unlearn(Source::Advertised(self.id));
     }
