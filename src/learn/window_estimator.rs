@@ -23,8 +23,9 @@ pub(super) struct WindowEstimator {
     present: Option<Start>,
     /// The longest time until a reset that was said, and when the first was.
     longest: Option<(Duration, Instant)>,
-    /// What was said of its length is not true.
+    /// What was said of its length is not true, or is all that is known.
     doubted: bool,
+    documented: bool,
     /// The share of a bucket that must be used for its length to be measured again: what it was last, nearly.
     share: f64,
     /// One was seen of which nothing was used before, so that the longest time is all of it.
@@ -126,7 +127,10 @@ impl WindowEstimator {
         let whole = bucket.coarse || left.subsec_nanos() == 0;
         self.fractions |= !whole;
         let blur = tolerance(left, whole);
-        self.look_closer(limit, used, left, blur, bucket.refills);
+        // How it comes back is the others' to say as long as only they have seen a beginning.
+        if self.fresh || self.of_fleet.is_none_or(|(_, returns)| returns == Return::Refill) {
+            self.look_closer(limit, used, left, blur, bucket.refills);
+        }
         self.fresh |= used <= 1.0;
         let began = ledger.began(used, sent);
         let length = began.map(|began| (sent + left).since(began));
@@ -136,8 +140,11 @@ impl WindowEstimator {
         if let Some(told) = told.filter(|_| !bucket.refills) {
             // A window that begins with so little left of it is not as long as the provider's documentation says.
             let short = length.is_some_and(|length| length + blur < told / 2);
-            self.doubted = left < told / 2 && (self.doubted || self.known.is_none() && short);
-            if !self.doubted {
+            let news = short && !self.doubted && (self.known.is_none() || used <= 1.0);
+            self.doubted = left < told / 2 && (self.doubted || news);
+            self.known = self.known.filter(|_| !news);
+            self.documented = !self.doubted;
+            if self.documented {
                 self.known = Some(told);
                 return self.known;
             }
@@ -150,12 +157,10 @@ impl WindowEstimator {
         self.known
     }
 
-    /// How long the window is and when it comes back, if that was seen here: from its beginning on, or from how a bucket
-    /// refills.
+    /// How long the window is and when it comes back, if that was seen here: by a beginning, or by how a bucket refills.
     pub(super) fn seen_here(&self) -> Option<(Duration, Return)> {
-        self.known
-            .filter(|_| self.fresh || self.of_fleet.is_none() && self.refills())
-            .map(|known| (known, self.returns()))
+        let seen = self.fresh || self.of_fleet.is_none() && self.refills();
+        self.known.filter(|_| seen && !self.documented).map(|known| (known, self.returns()))
     }
 
     /// Whether another member of the fleet has seen something else than what is taken for it here and was not seen.
@@ -175,12 +180,13 @@ impl WindowEstimator {
             return;
         }
         (self.known, self.doubted) = (Some(window), bucket.window.is_some_and(|said| said != window));
+        self.documented = false;
         (self.as_told, self.shorter, self.longer, self.kept) = (None, None, false, 0);
         self.rises = if returns == Return::InParts { SLIDES } else { 0 };
         if returns == Return::Refill {
             (self.shape, self.seen) = (Shape::Bucket { odd: 0 }, true);
-        } else if self.refills() {
-            self.shape = Shape::Window;
+        } else {
+            (self.shape, self.seen) = (Shape::Window, true);
         }
     }
 
@@ -249,8 +255,8 @@ impl WindowEstimator {
         let Some(before) = self.present.replace(Start { at, length, seen: sent, answered, used }) else { return };
         let (lasted, Some(known)) = (at.since(before.at), self.known) else { return };
         self.kept = if lasted <= known.mul_f64(1.5) { self.kept.saturating_add(1) } else { 0 };
-        // A log of that length would still have what was sent before.
-        let forgets = used + 2.0 + limit / 10.0 < ledger.of_all(ledger.since(sent - known));
+        // A log of that length would still have what was sent before: from here, as others of a fleet may have sent nothing.
+        let forgets = used + 2.0 + limit / 10.0 < ledger.since(sent - known) as f64;
         if forgets {
             self.rises = self.rises.saturating_sub(2);
         } else {
