@@ -34,8 +34,13 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Asks `question` until it has an answer; panics with `what` when that takes too long.
-pub(crate) fn eventually<T>(what: &str, mut question: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
+pub(crate) fn eventually<T>(what: &str, question: impl FnMut() -> Option<T>) -> T {
+    eventually_within(PATIENCE, what, question)
+}
+
+/// The same for what may take others longer than that, by how they are made.
+pub(crate) fn eventually_within<T>(patience: Duration, what: &str, mut question: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..patience.as_millis() / PAUSE.as_millis() {
         if let Some(answer) = question() {
             return answer;
         }

@@ -107,14 +107,16 @@ impl<L: Ledger> FleetMember<L> {
             (false, Mode::Member) => Standing::Shared,
         };
         let problem = match self.member.mode() {
+            // What it said last is no news as long as it does not answer.
+            _ if failed.is_some() => failed.map(ToString::to_string),
             Mode::Deposed => Some("it is no longer the store that counts".to_owned()),
             Mode::NotYet(left) => {
                 let left = left.as_secs_f64();
                 Some(format!("it has taken another one's place, which may answer yet: it decides after {left:.1}s"))
             }
             Mode::Disagreed(lease) => Some(format!("the fleet has a lease of {lease:?}: write the same")),
-            _ if failed.is_none() && self.report.last.lock().differing > 0 => Some(DIFFERING.to_owned()),
-            _ => failed.map(ToString::to_string),
+            _ if self.report.last.lock().differing > 0 => Some(DIFFERING.to_owned()),
+            _ => None,
         };
         let store = self.report.store.as_str();
         failed.iter().for_each(|_| self.report.metrics.failed());
