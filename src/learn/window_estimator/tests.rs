@@ -257,3 +257,44 @@ fn what_the_fleet_has_seen_holds_against_what_one_that_came_later_concludes() {
     }
     assert!(concluded, "this is about a wrong conclusion");
 }
+
+/// Others had used 40 of the ten seconds that were left when the first answer came, so that an hour was taken for what is
+/// documented. One that is told to be the first, with ten seconds left, is of no hour.
+#[test]
+fn what_is_documented_is_not_seen_and_one_used_with_little_left_refutes_it() {
+    let (mut estimator, ledger) = (WindowEstimator::default(), sent([0.0, 0.0]));
+    let documented = |used, left| Bucket { window: Some(Duration::from_secs(3600)), ..told(used, left) };
+    assert_eq!(estimator.hear(&documented(40.0, 9.9), s(0.0), s(0.01), &ledger), secs(3600));
+    assert_eq!(estimator.seen_here(), None);
+    assert_eq!(estimator.hear(&documented(1.0, 9.9), s(0.0), s(0.02), &ledger), secs(10));
+    assert_eq!(estimator.seen_here(), secs(10).map(|window| (window, Return::AtReset)));
+}
+
+/// One that came later finds more and more used, and the reset later each time, as of a bucket; but the others have seen
+/// windows of ten seconds.
+#[test]
+fn who_has_seen_no_beginning_takes_no_window_of_the_fleet_for_a_bucket() {
+    let (mut estimator, mut ledger) = (WindowEstimator::default(), SentLog::default());
+    ledger.set_part(1.0 / 3.0);
+    for (request, used) in [10.0, 25.0, 60.0, 99.0].into_iter().enumerate() {
+        let at = request as f64 * 0.1;
+        ledger.sent(s(at));
+        let said = Bucket { refills: true, ..told(used, used * 0.003) };
+        estimator.told_by_fleet(Duration::from_secs(10), Return::AtReset, &said);
+        assert_eq!(estimator.hear(&said, s(at), s(at + 0.01), &ledger), secs(10), "{used} used");
+        assert_eq!(estimator.returns(), Return::AtReset, "{used} used");
+    }
+}
+
+/// Two thirds of what is used are others', as far as is known, but they have sent little by now: what was sent here is used still.
+#[test]
+fn what_a_log_forgets_is_told_by_what_was_sent_here() {
+    let (mut estimator, mut ledger) = (WindowEstimator::default(), SentLog::default());
+    ledger.set_part(1.0 / 3.0);
+    (0..30).for_each(|at| ledger.sent(s(20.0 + f64::from(at) * 0.002)));
+    estimator.told_by_fleet(Duration::from_secs(10), Return::AtReset, &told(1.0, 10.0));
+    for (used, at) in [(50.0, 20.02), (45.0, 20.04), (40.0, 20.06)] {
+        estimator.restarted(100.0, used, Some(Duration::from_secs(5)), s(at), s(at + 0.002), &ledger);
+    }
+    assert_eq!(estimator.known(), secs(10));
+}
