@@ -17,8 +17,8 @@ mod tests;
 
 pub use backlog::{Ahead, Backlog, Contest, Meanwhile, Part, WaitingFlow, Waits};
 pub(super) use bands::Bands;
-pub use claim::{Claim, ClientId, FlowId, Urgency, Weight};
+pub use claim::{Claim, ClientId, FlowId, Turn, Urgency, Weight};
 pub use in_turn::{InTurn, TurnOf, by_flow};
 pub(super) use queue::CREDIT;
-pub use queue::{Hold, Next, Queue, QueuePlace, Taken, TicketRules, Turn, WaitingStrand};
+pub use queue::{Hold, Next, Queue, QueuePlace, Taken, TicketRules, WaitingStrand};
 pub(super) use slab::{Map, Slab};

@@ -15,7 +15,7 @@ pub use self::{
     waiting::{Contest, Waits},
 };
 use super::{
-    claim::{Claim, ClientId, FlowId, Urgency, Weight},
+    claim::{Claim, ClientId, FlowId, Turn, Urgency, Weight},
     slab::Map,
 };
 use crate::limit::{Cost, Unit};
@@ -29,14 +29,16 @@ pub struct Backlog {
     sizes: Option<Sizes>,
 }
 
-/// Clients by the size of their backlogs. Kept from the first question until the queue is half as full.
+/// Clients of which something may give way: the least urgent ones last, and of these those with the largest backlogs. Kept
+/// from the first question until the queue is half as full.
 #[derive(Debug)]
 struct Sizes {
-    by_size: BTreeSet<(WeightedBacklog, u8, ClientId)>,
+    by_size: BTreeSet<(u8, WeightedBacklog, ClientId)>,
     until: u64,
 }
 
-/// What waits of a client or a flow, by its weight.
+/// What waits of a client or a flow beyond one of its requests, by its weight. Everybody may have one that waits, whatever that
+/// costs: whose requests are dear would have none otherwise, beside many others that have one each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct WeightedBacklog(u64);
 
@@ -49,6 +51,8 @@ struct Band {
 #[derive(Debug)]
 struct ClientBacklog {
     waiting: Waiting,
+    /// How many of its tickets have never been sent: only these give way.
+    new: u32,
     weight: Weight,
     flows: Map<FlowId, Flow>,
 }
@@ -57,6 +61,7 @@ struct ClientBacklog {
 struct Flow {
     waiting: Waiting,
     tickets: u32,
+    new: u32,
     weight: Weight,
 }
 
@@ -100,22 +105,23 @@ impl Backlog {
     }
 
     /// A ticket of this cost waits from now on. Says whether a weight has changed.
-    pub fn add(&mut self, claim: &Claim, cost: &Cost, waits: Waits) -> bool {
+    pub fn add(&mut self, claim: &Claim, cost: &Cost, waits: Waits, turn: Turn) -> bool {
         let before = self.size_of(claim);
-        let changed = self.count(claim, cost, waits);
+        let changed = self.count(claim, cost, waits, turn);
         self.resized(claim, before);
         changed
     }
 
-    fn count(&mut self, claim: &Claim, cost: &Cost, waits: Waits) -> bool {
+    fn count(&mut self, claim: &Claim, cost: &Cost, waits: Waits, turn: Turn) -> bool {
         let band = self.bands[band(claim)].get_or_insert_default();
-        let new = || ClientBacklog { waiting: Waiting::default(), weight: claim.client_weight, flows: Map::default() };
-        let client = band.clients.entry(claim.client).or_insert_with(new);
-        let new = || Flow { waiting: Waiting::default(), tickets: 0, weight: claim.flow_weight };
-        let flow = client.flows.entry(claim.flow).or_insert_with(new);
+        let client = band.clients.entry(claim.client).or_insert_with(|| ClientBacklog::new(claim.client_weight));
+        let flow = client.flows.entry(claim.flow).or_insert_with(|| Flow::new(claim.flow_weight));
         let before = (client.weight, flow.weight);
         (client.weight, flow.weight) = (claim.client_weight, claim.flow_weight);
         flow.tickets += 1;
+        for new in [&mut flow.new, &mut client.new] {
+            *new += u32::from(turn == Turn::New);
+        }
         for waiting in [&mut flow.waiting, &mut client.waiting, &mut band.waiting, &mut self.waiting] {
             waiting.add(cost, waits);
         }
@@ -134,18 +140,21 @@ impl Backlog {
     }
 
     /// It waits no more.
-    pub fn subtract(&mut self, claim: &Claim, cost: &Cost, waits: Waits) {
+    pub fn subtract(&mut self, claim: &Claim, cost: &Cost, waits: Waits, turn: Turn) {
         let before = self.size_of(claim);
-        self.discount(claim, cost, waits);
+        self.discount(claim, cost, waits, turn);
         self.resized(claim, before);
         self.sizes.take_if(|sizes| self.waiting.size(Contest::All) < sizes.until);
     }
 
-    fn discount(&mut self, claim: &Claim, cost: &Cost, waits: Waits) {
+    fn discount(&mut self, claim: &Claim, cost: &Cost, waits: Waits, turn: Turn) {
         let band = self.bands[band(claim)].as_mut().expect("a ticket of it waits");
         let client = band.clients.get_mut(&claim.client).expect("a ticket of it waits");
         let flow = client.flows.get_mut(&claim.flow).expect("a ticket of it waits");
         flow.tickets -= 1;
+        for new in [&mut flow.new, &mut client.new] {
+            *new -= u32::from(turn == Turn::New);
+        }
         for waiting in [&mut flow.waiting, &mut client.waiting, &mut band.waiting, &mut self.waiting] {
             waiting.subtract(cost, waits);
         }
@@ -167,30 +176,29 @@ impl Backlog {
         self.waiting.units(waits, unit, unsaid)
     }
 
-    /// The flow of which a request gives way to one of `claim` and `cost`: the longest flow of the client with the
-    /// largest backlog, among those that are no more urgent. `None` if that is the flow of `claim` itself.
+    /// The flow of which a request gives way to one of `claim` and `cost`. Of what is less urgent than that, the least urgent
+    /// does; of its own urgency, what is of a larger backlog than its own with it: first the client with the largest one,
+    /// and of that one the flow with the largest one. `None` if nothing gives way to it.
     pub(super) fn gives_way(&mut self, claim: &Claim, cost: u64) -> Option<Claim> {
         let sizes = self.sizes.take().unwrap_or_else(|| self.sizes());
-        let largest = sizes.by_size.iter().rev().find(|(_, band, _)| *band >= claim.urgency.get()).copied();
+        let largest = sizes.by_size.last().copied();
         self.sizes = Some(sizes);
-        let (size, number, id) = largest?;
-        let own = self.bands[band(claim)].as_ref().and_then(|band| band.clients.get(&claim.client));
-        let is_own = (number, id) == (claim.urgency.get(), claim.client);
-        if !is_own
-            && size
-                <= WeightedBacklog::of(own.map_or(0, |own| own.waiting.size(Contest::All)) + cost, claim.client_weight)
+        let (number, size, id) = largest.filter(|(number, ..)| *number >= claim.urgency.get())?;
+        let is_equal = number == claim.urgency.get();
+        let is_own = is_equal && id == claim.client;
+        let clients = &self.bands[usize::from(number)].as_ref()?.clients;
+        let own = is_equal.then(|| clients.get(&claim.client)).flatten();
+        if is_equal && !is_own && size <= WeightedBacklog::with(own.map(|own| &own.waiting), cost, claim.client_weight)
         {
             return None;
         }
-        let client = &self.bands[usize::from(number)].as_ref()?.clients[&id];
-        let sizes = client
-            .flows
-            .iter()
-            .map(|(id, flow)| (WeightedBacklog::of(flow.waiting.size(Contest::All), flow.weight), *id, flow.weight));
+        let client = &clients[&id];
+        let flows = client.flows.iter().filter(|(_, flow)| flow.new > 0);
+        let sizes = flows.map(|(id, flow)| (WeightedBacklog::of(&flow.waiting, flow.weight), *id, flow.weight));
         let (size, flow, flow_weight) = sizes.max_by_key(|(size, id, _)| (*size, *id))?;
         if is_own {
-            let units = client.flows.get(&claim.flow).map_or(0, |flow| flow.waiting.size(Contest::All));
-            if flow == claim.flow || size <= WeightedBacklog::of(units + cost, claim.flow_weight) {
+            let own = client.flows.get(&claim.flow).map(|flow| &flow.waiting);
+            if flow == claim.flow || size <= WeightedBacklog::with(own, cost, claim.flow_weight) {
                 return None;
             }
         }
@@ -200,16 +208,16 @@ impl Backlog {
 
     fn sizes(&self) -> Sizes {
         let bands = (0..).zip(&self.bands);
-        let by_size = bands
-            .filter_map(|(number, band)| Some((number, band.as_ref()?)))
-            .flat_map(|(number, band)| band.clients.iter().map(move |(id, client)| (client.size(), number, *id)));
+        let by_size = bands.filter_map(|(number, band)| Some((number, band.as_ref()?))).flat_map(|(number, band)| {
+            band.clients.iter().filter_map(move |(id, client)| Some((number, client.size()?, *id)))
+        });
         Sizes { by_size: by_size.collect(), until: self.waiting.size(Contest::All) / 2 }
     }
 
-    /// How much waits of the client of `claim`, if anybody asks.
+    /// How much waits of the client of `claim`, if anybody asks and something of it may give way.
     fn size_of(&self, claim: &Claim) -> Option<WeightedBacklog> {
         self.sizes.as_ref()?;
-        self.bands[band(claim)].as_ref()?.clients.get(&claim.client).map(ClientBacklog::size)
+        self.bands[band(claim)].as_ref()?.clients.get(&claim.client)?.size()
     }
 
     /// More or less waits of the client of `claim` than `before`.
@@ -217,8 +225,8 @@ impl Backlog {
         let now = self.size_of(claim);
         if let Some(Sizes { by_size, .. }) = &mut self.sizes {
             let (band, client) = (claim.urgency.get(), claim.client);
-            before.map(|size| by_size.remove(&(size, band, client)));
-            now.map(|size| by_size.insert((size, band, client)));
+            before.map(|size| by_size.remove(&(band, size, client)));
+            now.map(|size| by_size.insert((band, size, client)));
         }
     }
 
@@ -251,16 +259,43 @@ impl Backlog {
 // === impl ClientBacklog ===
 
 impl ClientBacklog {
-    fn size(&self) -> WeightedBacklog {
-        WeightedBacklog::of(self.waiting.size(Contest::All), self.weight)
+    fn new(weight: Weight) -> Self {
+        Self { waiting: Waiting::default(), new: 0, weight, flows: Map::default() }
+    }
+
+    /// How much waits of it, if something of that may give way.
+    fn size(&self) -> Option<WeightedBacklog> {
+        (self.new > 0).then(|| WeightedBacklog::of(&self.waiting, self.weight))
+    }
+}
+
+// === impl Flow ===
+
+impl Flow {
+    fn new(weight: Weight) -> Self {
+        Self { waiting: Waiting::default(), tickets: 0, new: 0, weight }
     }
 }
 
 // === impl WeightedBacklog ===
 
 impl WeightedBacklog {
-    fn of(units: u64, weight: Weight) -> Self {
-        Self(units.saturating_mul(1 << 16) / weight.get())
+    fn of(waiting: &Waiting, weight: Weight) -> Self {
+        Self::beyond_one(waiting.size(Contest::All), waiting.costs(Contest::All), weight)
+    }
+
+    /// What it will be with one more request of this cost.
+    fn with(waiting: Option<&Waiting>, cost: u64, weight: Weight) -> Self {
+        let (units, requests) =
+            waiting.map_or((0, 0), |waiting| (waiting.size(Contest::All), waiting.costs(Contest::All)));
+        Self::beyond_one(units + cost, requests + 1, weight)
+    }
+
+    /// Which of its requests is the one is not asked: it counts as much as they do in the mean, so that none of two that displace
+    /// each other gains anything by coming again.
+    fn beyond_one(units: u64, requests: u64, weight: Weight) -> Self {
+        let units = units.saturating_mul(1 << 16);
+        Self((units - units / requests.max(1)) / weight.get())
     }
 }
 

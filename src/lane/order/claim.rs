@@ -35,6 +35,15 @@ pub struct Claim {
     pub flow_weight: Weight,
 }
 
+/// Whether a request goes in front of others of its flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Turn {
+    /// It has been sent before.
+    Resent,
+    /// It has never been sent.
+    New,
+}
+
 // === impl Urgency ===
 
 impl Urgency {

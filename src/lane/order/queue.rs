@@ -29,7 +29,7 @@ use self::{
 };
 use super::{
     backlog::{Backlog, Waits},
-    claim::Claim,
+    claim::{Claim, Turn},
     ranking::{RankedAt, Ranking},
     slab::{Map, Slab},
 };
@@ -40,15 +40,6 @@ use crate::{clock::Instant, limit::Cost};
 pub struct QueuePlace {
     id: u32,
     key: u64,
-}
-
-/// Whether a request goes in front of others of its flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Turn {
-    /// It has been sent before.
-    Resent,
-    /// It has never been sent.
-    New,
 }
 
 /// What the lane knows about tickets.
@@ -174,7 +165,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         }
         let place = self.serial | if turn == Turn::New { NEW } else { 0 };
         self.serial += 1;
-        if self.backlog.add(&claim, &cost, Waits::of(&cost, !budgets.is_empty())) {
+        if self.backlog.add(&claim, &cost, Waits::of(&cost, !budgets.is_empty()), turn) {
             self.reweigh(&claim);
         }
         let ticket = Ticket { ticket, key: place, cost, strand: NONE, before: NONE, behind: NONE };
@@ -247,15 +238,16 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         let draws = self.strands[self.tickets[place.id].strand].set != NONE;
         let claim = self.unlink(place.id);
         let Ticket { ticket, cost, .. } = self.tickets.remove(place.id);
-        self.backlog.subtract(&claim, &cost, Waits::of(&cost, draws));
+        let turn = if place.key < NEW { Turn::Resent } else { Turn::New };
+        self.backlog.subtract(&claim, &cost, Waits::of(&cost, draws), turn);
         if self.is_empty() {
             self.rest();
         }
         Some(Taken { claim, cost, ticket })
     }
 
-    /// The ticket that gives way to one of `claim` that costs so much, if the queue is full: the newest of the longest
-    /// flow that has never been sent. O(strands + log clients).
+    /// The ticket that gives way to one of `claim` that costs so much, if the queue is full: the newest of
+    /// [the flow that does](Backlog::gives_way). O(strands + log clients).
     pub fn gives_way(&mut self, claim: &Claim, cost: Cost) -> Option<QueuePlace> {
         let claim = self.backlog.resolve(*claim);
         let longest = claimed(&self.backlog.gives_way(&claim, cost.share())?);

@@ -7,8 +7,8 @@ mod properties;
 use std::{collections::HashMap, num::NonZeroU16};
 
 use super::{
-    claim::{Claim, ClientId, FlowId, Urgency, Weight},
-    queue::{Hold, Next, Queue, QueuePlace, TicketRules, Turn},
+    claim::{Claim, ClientId, FlowId, Turn, Urgency, Weight},
+    queue::{Hold, Next, Queue, QueuePlace, TicketRules},
 };
 use crate::{
     clock::Instant,

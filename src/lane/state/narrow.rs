@@ -13,7 +13,7 @@ use super::{End, in_flight::InFlight, memory::REMEMBERED};
 use crate::{
     clock::Instant,
     lane::{
-        order::{Ahead, Backlog, Claim, Map, Slab, Waits},
+        order::{Ahead, Backlog, Claim, Map, Slab, Turn, Waits},
         request::{Draw, Draws},
     },
     learn::{AnswerReport, RouteKey},
@@ -180,7 +180,7 @@ impl Narrow {
                 self.crowd.pace += narrow.pace();
             }
             narrow.waiting += 1;
-            narrow.backlog.get_or_insert_default().add(claim, &cost, Waits::of(&cost, true));
+            narrow.backlog.get_or_insert_default().add(claim, &cost, Waits::of(&cost, true), Turn::New);
         }
     }
 
@@ -190,7 +190,7 @@ impl Narrow {
         for number in &drawn.numbers {
             let narrow = &mut self.budgets[*number];
             narrow.waiting -= 1;
-            narrow.backlog.as_mut().expect("it waits").subtract(claim, &cost, Waits::of(&cost, true));
+            narrow.backlog.as_mut().expect("it waits").subtract(claim, &cost, Waits::of(&cost, true), Turn::New);
             if narrow.waiting == 0 {
                 narrow.backlog = None;
                 self.crowd.budgets -= 1;

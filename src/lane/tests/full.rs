@@ -1,4 +1,5 @@
-//! A full queue: the newest request of the longest flow gives way to one of a shorter flow.
+//! A full queue: the newest request of the longest flow of the least urgent gives way to what is more urgent, and to one of a
+//! shorter flow.
 
 use super::*;
 use crate::lane::{
@@ -96,6 +97,55 @@ async fn nothing_gives_way_to_what_is_less_urgent() {
     assert!(world.refuses(client(2)));
     let _other = world.waits_as(urgent(client(2)));
     assert_eq!(gone(&mut flood).await, [3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_least_urgent_gives_way_to_what_is_more_urgent() {
+    let world = full(4).await;
+    let as_urgent = |urgency, number| Claim { urgency: Urgency::new(urgency).unwrap(), ..client(number) };
+    let mut waiting: Vec<_> =
+        [(3, 1), (3, 1), (3, 2), (5, 3)].map(|(urgency, number)| world.waits_as(as_urgent(urgency, number))).into();
+    let mut urgent = vec![world.waits_as(as_urgent(0, 4))];
+    assert_eq!(gone(&mut waiting).await, [3], "the only one of the least urgent, although others have more that waits");
+    urgent.push(world.waits_as(as_urgent(0, 4)));
+    assert_eq!(gone(&mut waiting).await, [1], "of those the newest of whose client most waits");
+    urgent.extend([0, 0].map(|urgency| world.waits_as(as_urgent(urgency, 4))));
+    assert_eq!(gone(&mut waiting).await.len(), 2, "however much of its own client waits");
+    assert!(world.refuses(as_urgent(0, 4)) && world.refuses(as_urgent(1, 5)));
+    assert_eq!(gone(&mut urgent).await, Vec::<usize>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_been_sent_before_is_not_in_the_way_of_giving_way() {
+    let world = full(4).await;
+    let last = Claim { urgency: Urgency::LEAST, ..client(1) };
+    let resent = AdmitRequest { turn: Turn::Resent, claim: last, ..ask(kind()) };
+    let _resent = world.lane.admit(resent);
+    let mut usual: Vec<_> = (0..3).map(|_| world.waits_as(client(1))).collect();
+    let _urgent = world.waits_as(Claim { urgency: Urgency::MOST, ..client(2) });
+    assert_eq!(gone(&mut usual).await, [2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_request_of_each_client_may_wait_whatever_it_costs() {
+    let world = full(4).await;
+    let dear = |number| AdmitRequest { cost: Cost::new(5).unwrap(), claim: client(number), ..ask(kind()) };
+    let mut waiting: Vec<_> = [1, 1, 2, 3].map(|number| world.waits_as(client(number))).into();
+    let Admission::Wait(first) = world.lane.admit(dear(4)) else { panic!("it is refused") };
+    assert_eq!(gone(&mut waiting).await, [1], "two of one client are more than one of another");
+    assert!(world.refuses(client(5)), "nobody has more than one");
+    assert!(matches!(world.lane.admit(dear(4)), Admission::Refuse(Refusal::Full { .. })));
+    // Of two that cost five each one is more than of three that cost one each two are.
+    let world = full(5).await;
+    let mut waiting: Vec<_> = [1, 1, 1].map(|number| world.waits_as(client(number))).into();
+    for _ in 0..2 {
+        let Admission::Wait(dear) = world.lane.admit(dear(4)) else { panic!("it is refused") };
+        waiting.push(dear);
+    }
+    let _other = world.waits_as(client(2));
+    let last = tokio::time::timeout(Duration::ZERO, &mut waiting[4]).await;
+    assert!(matches!(last, Ok(Err(Refusal::GaveWay { .. }))), "{last:?}");
+    drop(first);
 }
 
 #[tokio::test(start_paused = true)]

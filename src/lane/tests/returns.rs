@@ -1,7 +1,7 @@
 //! Clients that are refused, and that come back when they are told to.
 
 use super::*;
-use crate::lane::PreviewDecision;
+use crate::lane::{PreviewDecision, order::Urgency};
 
 /// Sends a request of a client again and again until it has its slot, each time when it is told to. Says how often it was
 /// refused.
@@ -10,15 +10,17 @@ async fn insists(world: Arc<World>, client: u8, patience: Duration) -> usize {
     let mut refused = 0;
     loop {
         let deadline = world.clock.now() + patience;
-        let Some(seconds) = told_to_wait(&world, claim, deadline).await else { return refused };
+        let Some(seconds) = told_to_wait(&world, AdmitRequest { claim, deadline, ..ask(kind()) }).await else {
+            return refused;
+        };
         refused += 1;
         tokio::time::sleep(Duration::from_secs(seconds)).await;
     }
 }
 
-/// Sends a request of a client. Says in how many seconds it is to come back, if it was refused: whole ones, as the field has it.
-async fn told_to_wait(world: &World, claim: Claim, deadline: Instant) -> Option<u64> {
-    let told = match world.lane.admit(AdmitRequest { claim, deadline, ..ask(kind()) }) {
+/// Sends this request. Says in how many seconds it is to come back, if it was refused: whole ones, as the field has it.
+async fn told_to_wait(world: &World, ask: AdmitRequest) -> Option<u64> {
+    let told = match world.lane.admit(ask) {
         Admission::Send(permit) => Ok(permit),
         Admission::Wait(waiting) => waiting.await,
         Admission::Refuse(refusal) => Err(refusal),
@@ -66,6 +68,11 @@ async fn those_that_are_refused_at_once_come_back_one_by_one() {
 /// How many answers each of these workers has, of an address of its own, that send one request after the other for 40 s; at 10/s
 /// and with room for so many. They come back when they are told to, and some of them never.
 async fn answers(workers: u8, most: usize, leave: bool) -> Vec<usize> {
+    answers_to(workers, most, leave, |_| ask(kind())).await
+}
+
+/// The same of workers that send such requests.
+async fn answers_to(workers: u8, most: usize, leave: bool, sends: impl Fn(u8) -> AdmitRequest) -> Vec<usize> {
     let world = Arc::new(World::with("10/s", |policy| {
         policy.max_waiting = most;
         policy.margin = MarginSpec::Fixed(ms(0));
@@ -74,11 +81,12 @@ async fn answers(workers: u8, most: usize, leave: bool) -> Vec<usize> {
     for number in 0..workers {
         let world = world.clone();
         let mut dice = fastrand::Rng::with_seed(number.into());
+        let sent = sends(number);
+        let claim = Claim { client: ClientId::of([10, 0, 0, number].into()), ..sent.claim };
         tasks.spawn(async move {
-            let claim = Claim { client: ClientId::of([10, 0, 0, number].into()), ..Claim::USUAL };
             let mut answers = 0;
             while world.clock.now() < Instant::START + Duration::from_secs(40) {
-                match told_to_wait(&world, claim, ask(kind()).deadline).await {
+                match told_to_wait(&world, AdmitRequest { claim, ..sent.clone() }).await {
                     None => answers += usize::from(world.clock.now() <= Instant::START + Duration::from_secs(40)),
                     Some(_) if leave && dice.bool() => return answers,
                     Some(seconds) => {
@@ -102,6 +110,34 @@ async fn those_that_come_back_when_they_are_told_to_have_their_share() {
         assert!(answers.iter().sum::<usize>() >= 400, "slots are lost: {answers:?}");
         assert!(answers[0] >= 4 && answers[59] <= 10, "{answers:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_of_others_refuses_nothing_that_is_more_urgent() {
+    let urgent = |number| Claim { urgency: if number < 6 { Urgency::MOST } else { Urgency::USUAL }, ..Claim::USUAL };
+    let answers = answers_to(60, 40, false, |number| AdmitRequest { claim: urgent(number), ..ask(kind()) }).await;
+    println!("{answers:?}");
+    let (urgent, others) = answers.split_at(6);
+    assert!(answers.iter().sum::<usize>() >= 400, "slots are lost: {answers:?}");
+    // Others have one slot in 21 of 401, and the ten or so before the first urgent one had asked again.
+    let (urgent_ones, other_ones) = (urgent.iter().sum::<usize>(), others.iter().sum::<usize>());
+    assert!(urgent_ones >= 400 * 19 / 21 && other_ones >= 400 / 22, "{answers:?}");
+    assert!(urgent.iter().max().unwrap() - urgent.iter().min().unwrap() <= 2, "{answers:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_whose_requests_are_dear_have_their_share_of_a_full_queue() {
+    let cost = |number| Cost::new(if number % 3 == 0 { 3 } else { 1 }).unwrap();
+    let answers = answers_to(60, 40, false, |number| AdmitRequest { cost: cost(number), ..ask(kind()) }).await;
+    let (mut dear, mut others): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
+    (0..)
+        .zip(&answers)
+        .for_each(|(number, answers)| if number % 3 == 0 { &mut dear } else { &mut others }.push(*answers));
+    println!("{dear:?}, {others:?}");
+    // 401 slots of 60 workers are 6.7 each. Each has a quarter of that at least, and three times as much at most: those that are
+    // told to come back do so in turn, whatever they cost.
+    assert!(dear.iter().all(|answers| (2..=20).contains(&(3 * answers))), "{dear:?}");
+    assert!(others.iter().all(|answers| (2..=20).contains(answers)), "{others:?}");
 }
 
 #[tokio::test(start_paused = true)]

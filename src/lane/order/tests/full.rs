@@ -1,7 +1,5 @@
 //! Who gives way in a full queue.
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
 
 use super::*;
@@ -16,9 +14,11 @@ struct One {
     place: QueuePlace,
 }
 
-/// What waits by weight, in 65,536ths.
-fn size<'a>(waiting: impl Iterator<Item = &'a One>, weight: Weight) -> u64 {
-    waiting.map(|one| one.cost).sum::<u64>() * 65_536 / u64::from(weight.0.get())
+/// What waits beyond one request, as much as they cost in the mean, by weight, in 65,536ths; and if one of this `cost` came.
+fn size<'a>(waiting: impl Iterator<Item = &'a One>, weight: Weight, cost: Option<u64>) -> u64 {
+    let costs: Vec<u64> = waiting.map(|one| one.cost).chain(cost).collect();
+    let units = costs.iter().sum::<u64>() * 65_536;
+    (units - units / costs.len().max(1) as u64) / u64::from(weight.0.get())
 }
 
 fn same_client(a: &Claim, b: &Claim) -> bool {
@@ -31,7 +31,7 @@ fn same_flow(a: &Claim, b: &Claim) -> bool {
 
 proptest! {
     #[test]
-    fn the_newest_of_the_longest_flow_gives_way(
+    fn the_newest_of_the_longest_flow_of_the_least_urgent_gives_way(
         steps in prop::collection::vec((0..4u8, 0..3u64, 2..5u8, 1..20u32, any::<bool>(), 0..6u8), 1..200),
     ) {
         let mut world = World::new(Limits::every(1));
@@ -50,47 +50,45 @@ proptest! {
                     waiting.push(One { claim, cost: cost.into(), resent, number: world.number as usize, place });
                 }
                 _ => {
-                    let own = |same: fn(&Claim, &Claim) -> bool, weight: Weight| {
-                        let units = waiting.iter().filter(|one| same(&one.claim, &claim)).map(|one| one.cost).sum::<u64>();
-                        (units + u64::from(cost)) * 65_536 / u64::from(weight.0.get())
+                    let client_size = |of: &Claim, cost| {
+                        size(waiting.iter().filter(|one| same_client(&one.claim, of)), of.client_weight, cost)
                     };
-                    let (own_client, own_flow) = (own(same_client, claim.client_weight), own(same_flow, claim.flow_weight));
-                    let below: Vec<_> = waiting.iter().filter(|one| one.claim.urgency >= claim.urgency).collect();
-                    let mut clients = BTreeMap::new();
-                    for one in &below {
-                        let all = waiting.iter().filter(|other| same_client(&other.claim, &one.claim));
-                        clients.insert((one.claim.urgency, one.claim.client), size(all, one.claim.client_weight));
-                    }
-                    let largest = clients.values().copied().max().unwrap_or(0);
-                    let flow_size = |of: &Claim| size(waiting.iter().filter(|one| same_flow(&one.claim, of)), of.flow_weight);
+                    let flow_size = |of: &Claim, cost| {
+                        size(waiting.iter().filter(|one| same_flow(&one.claim, of)), of.flow_weight, cost)
+                    };
                     let gone = world.queue.gives_way(&claim, Cost::new(cost).unwrap());
+                    // What has been sent before never gives way, nor does what is more urgent.
+                    let may: Vec<_> =
+                        waiting.iter().filter(|one| !one.resent && one.claim.urgency >= claim.urgency).collect();
+                    let least = may.iter().map(|one| one.claim.urgency).max();
+                    let may: Vec<_> = may.into_iter().filter(|one| Some(one.claim.urgency) == least).collect();
+                    let largest = may.iter().map(|one| client_size(&one.claim, None)).max();
+                    let longest = |client: &Claim| {
+                        let of_client = may.iter().filter(|one| same_client(&one.claim, client));
+                        of_client.map(|one| flow_size(&one.claim, None)).max()
+                    };
+                    let (own_client, own_flow) = (client_size(&claim, Some(cost.into())), flow_size(&claim, Some(cost.into())));
                     let Some(gone) = gone else {
-                        // Nobody waits with more than the client of this one would; or it is the largest itself, and no
-                        // flow of it is longer than this one's would be; or all of that flow has been sent before.
-                        let largest_of = below.iter().filter(|one| clients[&(one.claim.urgency, one.claim.client)] == largest);
-                        let is_longest = |one: &One| !below.iter().any(|other| {
-                            same_client(&one.claim, &other.claim) && flow_size(&other.claim) > flow_size(&one.claim)
+                        // Nothing may give way that is less urgent. No client has more waiting than its own with it, and its own
+                        // has no flow with more than its own with it, or others have as much.
+                        prop_assert!(least.is_none_or(|least| least == claim.urgency), "{claim:?} is refused for nothing");
+                        prop_assert!(largest.is_none_or(|largest| largest <= own_client), "{claim:?} is refused for nothing");
+                        let others = may.iter().any(|one| {
+                            !same_client(&one.claim, &claim) && Some(client_size(&one.claim, None)) == largest
                         });
-                        let reason = largest <= own_client
-                            || largest_of.clone().any(|one| same_client(&one.claim, &claim) && waiting.iter()
-                                .filter(|other| same_client(&other.claim, &claim)).all(|other| flow_size(&other.claim) <= own_flow))
-                            || largest_of.clone().any(|one| is_longest(one) && waiting.iter()
-                                .filter(|other| same_flow(&other.claim, &one.claim)).all(|other| other.resent));
-                        prop_assert!(reason, "{claim:?} is refused for nothing");
+                        let own_is_largest = !others && Some(client_size(&claim, None)) == largest;
+                        prop_assert!(!own_is_largest || longest(&claim) <= Some(own_flow), "{claim:?} is refused for nothing");
                         continue;
                     };
-                    let one = *waiting.iter().find(|one| one.place == gone).expect("it waits");
-                    prop_assert!(!one.resent && one.claim.urgency >= claim.urgency);
-                    prop_assert_eq!(clients[&(one.claim.urgency, one.claim.client)], largest);
-                    let of_client = waiting.iter().filter(|other| same_client(&other.claim, &one.claim));
-                    let longest = of_client.map(|other| flow_size(&other.claim)).max();
-                    prop_assert_eq!(Some(flow_size(&one.claim)), longest);
-                    let of_flow = waiting.iter().filter(|other| same_flow(&other.claim, &one.claim) && !other.resent);
+                    let one = *may.iter().find(|one| one.place == gone).expect("it waits, and may give way");
+                    prop_assert_eq!(Some(client_size(&one.claim, None)), largest);
+                    prop_assert_eq!(Some(flow_size(&one.claim, None)), longest(&one.claim));
+                    let of_flow = may.iter().filter(|other| same_flow(&other.claim, &one.claim));
                     prop_assert_eq!(of_flow.map(|other| other.number).max(), Some(one.number));
                     if same_client(&one.claim, &claim) {
-                        prop_assert!(flow_size(&one.claim) > own_flow);
-                    } else {
-                        prop_assert!(largest > own_client);
+                        prop_assert!(flow_size(&one.claim, None) > own_flow);
+                    } else if one.claim.urgency == claim.urgency {
+                        prop_assert!(largest > Some(own_client));
                     }
                 }
             }
