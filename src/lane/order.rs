@@ -8,6 +8,7 @@ mod bands;
 mod claim;
 mod fair;
 mod in_turn;
+mod inflow;
 mod queue;
 mod ranking;
 mod slab;

@@ -81,11 +81,21 @@ impl Bands {
     }
 
     /// How much is served before one of which `own` of its urgency is before it, if all that waits goes on to wait; `urgent` is
-    /// more urgent, and the first of its urgency has its guaranteed turn once so much has been served.
-    pub(super) fn ahead(&self, urgency: Urgency, guaranteed: f64, own: f64, urgent: f64) -> f64 {
+    /// more urgent, and of what is served this part goes to more of that, which keeps coming. The first of its urgency has its
+    /// guaranteed turn once so much has been served.
+    pub(super) fn ahead(&self, urgency: Urgency, guaranteed: f64, own: f64, urgent: f64, inflow: f64) -> f64 {
         let lower = (urgency.get() + 1..Urgency::COUNT as u8).filter(|band| self.has(*band)).count();
         let guarantee = GUARANTEE as f64;
-        (guaranteed + own * (guarantee + 1.0)).min(urgent + own) / Self::share_above(lower)
+        // All that is not guaranteed to lower ones goes to these, and to what comes meanwhile.
+        let share = Self::share_above(lower);
+        let all = (urgent + own) / (share - inflow).max(f64::EPSILON);
+        ((guaranteed + own * (guarantee + 1.0)) / share).min(all)
+    }
+
+    /// How much longer everything takes of which such a part of the slots goes to what is more urgent: all but the guaranteed
+    /// share at most.
+    pub(in crate::lane) fn stretched_by(inflow: f64) -> f64 {
+        1.0 / (1.0 - inflow).max(Self::SHARE)
     }
 
     /// How much is served at least before one of an urgency of which `own` is before it, if so much that is more `urgent`
@@ -132,11 +142,14 @@ mod tests {
     fn the_first_of_a_lower_urgency_waits_for_a_whole_turn() {
         let mut bands = Bands::default();
         let ahead = |bands: &Bands, own, urgent| {
-            bands.ahead(Urgency::USUAL, bands.until_guaranteed(Urgency::USUAL, 1.0), own, urgent)
+            bands.ahead(Urgency::USUAL, bands.until_guaranteed(Urgency::USUAL, 1.0), own, urgent, 0.0)
         };
         bands.enter(Urgency::MOST, 1, false);
         assert_eq!(ahead(&bands, 0.0, 50.0), 20.0);
         assert_eq!(ahead(&bands, 0.0, 7.0), 7.0, "fewer than a turn wait");
+        let beside_more = bands.ahead(Urgency::USUAL, 20.0, 0.0, 7.0, 0.5);
+        assert_eq!(beside_more, 14.0, "while these are served half as many come, and so on");
+        assert_eq!(bands.ahead(Urgency::USUAL, 20.0, 0.0, 7.0, 1.0), 20.0, "it has its turn all the same");
         bands.enter(Urgency::USUAL, 1, false);
         assert_eq!(ahead(&bands, 1.0, 50.0), 41.0);
         (0..15).for_each(|_| bands.charge(Urgency::MOST, 1));

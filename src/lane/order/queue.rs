@@ -29,7 +29,8 @@ use self::{
 };
 use super::{
     backlog::{Backlog, Waits},
-    claim::{Claim, Turn},
+    claim::{Claim, Turn, Urgency},
+    inflow::Inflow,
     ranking::{RankedAt, Ranking},
     slab::{Map, Slab},
 };
@@ -105,6 +106,7 @@ pub struct Queue<K, T> {
     /// Spots that have opened and still have strands parked, in turn; or had when they were put here.
     open: VecDeque<u32>,
     backlog: Backlog,
+    inflow: Inflow,
     serial: u64,
     /// A slot was given since a strand was last let to the front.
     gave: bool,
@@ -151,6 +153,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             closed: BTreeSet::new(),
             open: VecDeque::new(),
             backlog: Backlog::default(),
+            inflow: Inflow::default(),
             serial: 0,
             gave: false,
         }
@@ -168,6 +171,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         if self.backlog.add(&claim, &cost, Waits::of(&cost, !budgets.is_empty()), turn) {
             self.reweigh(&claim);
         }
+        self.inflow.came(claim.urgency, cost.requests());
         let ticket = Ticket { ticket, key: place, cost, strand: NONE, before: NONE, behind: NONE };
         let id = self.tickets.insert(ticket);
         let set = self.set_of(budgets);
@@ -219,6 +223,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         let (id, strand, cost) = (ticket.strand, &self.strands[ticket.strand], ticket.cost);
         let (claim, line, set) = (strand.claim, self.lines[strand.line].spot, strand.set);
         let (is_last, ranked) = (strand.first == strand.last, (strand.spot == NONE).then_some(strand.ranked));
+        self.inflow.served(claim.urgency, cost.requests());
         self.charge_front(&claim, cost, ranked);
         self.charge_spot(line, &claim, cost);
         for at in 0..self.sets.spots(set).len() {
@@ -268,6 +273,11 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             let new = (new != NONE && new != strand.first).then(|| &self.tickets[new].ticket);
             [Some(&first.ticket), new].into_iter().flatten()
         })
+    }
+
+    /// Which share of the slots goes to what keeps coming and is more urgent than this.
+    pub fn inflow_above(&self, urgency: Urgency) -> f64 {
+        self.inflow.above(urgency)
     }
 
     /// How many wait.
@@ -330,7 +340,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         if self.tickets.room() > FEW {
             *self = Self { serial: self.serial, ..Self::new() };
         } else {
-            self.front = Ranking::new(CREDIT);
+            (self.front, self.inflow) = (Ranking::new(CREDIT), Inflow::default());
             while let Some(gone) = self.open.pop_front() {
                 self.spots.remove(gone);
             }

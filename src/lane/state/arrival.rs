@@ -15,7 +15,7 @@ use super::{
 use crate::{
     clock::Instant,
     lane::{
-        order::{QueuePlace, Turn},
+        order::{Bands, QueuePlace, Turn},
         request::{AdmitRequest, PreviewDecision, Refusal},
     },
 };
@@ -77,7 +77,12 @@ impl<T> State<T> {
         if asking.ask.turn == Turn::Resent {
             return refusal;
         }
-        let next = now + refusal.retry_after();
+        // A place in a full queue that something more urgent takes is not free.
+        let slower = match refusal {
+            Refusal::TooLong { .. } => 1.0,
+            _ => Bands::stretched_by(self.queue.inflow_above(asking.ask.claim.urgency)),
+        };
+        let next = now + refusal.retry_after().mul_f64(slower);
         let (to, mut ask) = (asking.returns_to(), asking.ask.clone());
         let before = match refusal {
             Refusal::TooLong { .. } => before,
@@ -96,7 +101,7 @@ impl<T> State<T> {
                 return next;
             }
             let first = *first.get_or_insert_with(|| self.expected(now, asking, &before, 0));
-            next + self.expected(now, asking, &before, returning).since(first)
+            next + self.expected(now, asking, &before, returning).since(first).mul_f64(slower)
         });
         self.returns = returns;
         refusal.with_retry_after(due.since(now).max(Duration::from_millis(1)))

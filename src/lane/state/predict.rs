@@ -115,11 +115,12 @@ impl<T> State<T> {
             }
             let fair = all.part_of(unit, 0.0).of(units);
             let rates = rates.iter().filter(|(of, _)| *of == source).map(|(_, rate)| *rate);
-            match rates.reduce(f64::min) {
+            let waiting = match rates.reduce(f64::min) {
                 // Of those that wait for something else too, no more leave meanwhile than that lets go.
                 Some(rate) if !slow.is_empty() => fair.min(slow.beside(&self.queue, ask, rate)),
                 _ => fair,
-            }
+            };
+            waiting + all.to_come(units)
         };
         let ahead = |source, unit| waiting(source, unit) + cost.times(many, unit);
         // A kind with a limit of its own leaves one by one.

@@ -68,11 +68,11 @@ async fn those_that_are_refused_at_once_come_back_one_by_one() {
 /// How many answers each of these workers has, of an address of its own, that send one request after the other for 40 s; at 10/s
 /// and with room for so many. They come back when they are told to, and some of them never.
 async fn answers(workers: u8, most: usize, leave: bool) -> Vec<usize> {
-    answers_to(workers, most, leave, |_| ask(kind())).await
+    answers_to(workers, most, leave, |_| ask(kind())).await.0
 }
 
-/// The same of workers that send such requests.
-async fn answers_to(workers: u8, most: usize, leave: bool, sends: impl Fn(u8) -> AdmitRequest) -> Vec<usize> {
+/// The same of workers that send such requests, and how many of these were refused.
+async fn answers_to(workers: u8, most: usize, leave: bool, sends: impl Fn(u8) -> AdmitRequest) -> (Vec<usize>, u64) {
     let world = Arc::new(World::with("10/s", |policy| {
         policy.max_waiting = most;
         policy.margin = MarginSpec::Fixed(ms(0));
@@ -97,7 +97,7 @@ async fn answers_to(workers: u8, most: usize, leave: bool, sends: impl Fn(u8) ->
             answers
         });
     }
-    tasks.join_all().await
+    (tasks.join_all().await, world.lane.snapshot().stats.refused)
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,8 +115,9 @@ async fn those_that_come_back_when_they_are_told_to_have_their_share() {
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_of_others_refuses_nothing_that_is_more_urgent() {
     let urgent = |number| Claim { urgency: if number < 6 { Urgency::MOST } else { Urgency::USUAL }, ..Claim::USUAL };
-    let answers = answers_to(60, 40, false, |number| AdmitRequest { claim: urgent(number), ..ask(kind()) }).await;
-    println!("{answers:?}");
+    let (answers, refused) =
+        answers_to(60, 40, false, |number| AdmitRequest { claim: urgent(number), ..ask(kind()) }).await;
+    println!("{answers:?}, {refused} refused");
     let (urgent, others) = answers.split_at(6);
     assert!(answers.iter().sum::<usize>() >= 400, "slots are lost: {answers:?}");
     // Others have one slot in 21 of 401, and the ten or so before the first urgent one had asked again.
@@ -126,9 +127,54 @@ async fn a_full_queue_of_others_refuses_nothing_that_is_more_urgent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_place_that_more_urgent_ones_take_is_not_promised_to_others() {
+    let world = Arc::new(World::with("10/s", |policy| {
+        policy.max_waiting = 40;
+        policy.max_wait = Duration::MAX;
+        policy.margin = MarginSpec::Fixed(ms(0));
+    }));
+    let of = |urgency, number| {
+        let claim = Claim { urgency, client: ClientId::of([10, 0, 0, number].into()), ..Claim::USUAL };
+        AdmitRequest { claim, ..ask(kind()) }
+    };
+    for number in 0..6 {
+        let world = world.clone();
+        tokio::spawn(async move {
+            while world.clock.now() < Instant::START + Duration::from_secs(20) {
+                assert_eq!(told_to_wait(&world, of(Urgency::MOST, number)).await, None);
+            }
+        });
+    }
+    tokio::time::sleep(ms(5_030)).await;
+    let mut waiting = Vec::new();
+    // Until one of them is refused; and what is said to one that was sent before, which is no more than the time of the next slot.
+    let mut fill = |from| {
+        for number in from.. {
+            let asked = of(Urgency::USUAL, number);
+            match world.lane.admit(asked.clone()) {
+                Admission::Refuse(Refusal::Full { retry_after, .. }) => {
+                    let Admission::Refuse(next) = world.lane.admit(AdmitRequest { turn: Turn::Resent, ..asked }) else {
+                        break;
+                    };
+                    return (retry_after, next.retry_after());
+                }
+                other => waiting.push(other),
+            }
+        }
+        panic!("there is no room for so many");
+    };
+    let (told, next) = fill(6);
+    assert_eq!(told, next, "nothing is known of others that wait beside urgent ones: none did");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let (told, next) = fill(100);
+    // The usual urgency has one slot in 21: one or two of those of the last intervals.
+    assert!(next > ms(50) && told >= next * 16 && told <= next * 21, "{told:?}, {next:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn those_whose_requests_are_dear_have_their_share_of_a_full_queue() {
     let cost = |number| Cost::new(if number % 3 == 0 { 3 } else { 1 }).unwrap();
-    let answers = answers_to(60, 40, false, |number| AdmitRequest { cost: cost(number), ..ask(kind()) }).await;
+    let (answers, _) = answers_to(60, 40, false, |number| AdmitRequest { cost: cost(number), ..ask(kind()) }).await;
     let (mut dear, mut others): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
     (0..)
         .zip(&answers)

@@ -19,6 +19,8 @@ use crate::{
 pub struct Ahead {
     before: Portion,
     all: Portion,
+    /// How much goes before it that is yet to come.
+    to_come: f64,
 }
 
 /// A part of what waits.
@@ -36,6 +38,11 @@ impl Ahead {
     /// Which part it is of what waits of `unit`, where each takes `unsaid` of it that does not say.
     pub fn part_of(&self, unit: Unit, unsaid: f64) -> Part {
         Part::new(self.before.of(unit, unsaid), self.all.of(unit, unsaid))
+    }
+
+    /// How many slots go before it to what is yet to come, if that draws on as much as do `units` of what waits.
+    pub fn to_come(&self, units: u64) -> u64 {
+        Part::new(units as f64, self.all.of(Unit::REQUESTS, 0.0)).of(self.to_come.round() as u64)
     }
 
     /// How much of `unit` goes before it, where each takes `unsaid` of it that does not say.
@@ -65,13 +72,15 @@ impl Part {
 impl Backlog {
     /// How much goes before a request that comes now, if nothing comes after it: of what takes part in `contest`, what is
     /// more urgent, and of its own urgency what each other client, and each other flow of its own, gets until it has had
-    /// its turn. `ranking` says who is next there; `None` if nothing has been shared out there yet.
+    /// its turn. `ranking` says who is next there; `None` if nothing has been shared out there yet. Of what is served there
+    /// the part `inflow` goes to what is more urgent and yet to come.
     pub(in crate::lane::order) fn ahead(
         &self,
         claim: &Claim,
         cost: &Cost,
         contest: Contest,
         ranking: Option<&Ranking>,
+        inflow: f64,
     ) -> Ahead {
         let (turns, cost) = (Turns::of(ranking, claim), contest.size_of(cost) as f64);
         let mut before = Portion::default();
@@ -86,14 +95,23 @@ impl Backlog {
             let round = Round::before(turn, before.size, others, band.clients.len());
             round.add_to(&mut before, contest);
         }
-        self.add_other_bands(claim.urgency, contest, cost, &turns, &mut before);
+        let guaranteed = turns.until_guaranteed(cost);
+        let to_come = self.add_other_bands(claim.urgency, contest, guaranteed, inflow, &mut before);
         let mut all = Portion::default();
         all.add(&self.waiting, contest, 1.0);
-        Ahead { before, all }
+        Ahead { before, all, to_come }
     }
 
-    /// Adds what goes before a request of this urgency and `cost` of others, to what goes before it of its own.
-    fn add_other_bands(&self, urgency: Urgency, contest: Contest, cost: f64, turns: &Turns<'_>, before: &mut Portion) {
+    /// Adds what goes before a request of this urgency of others, to what goes before it of its own, if the first of its urgency
+    /// has its guaranteed turn once `guaranteed` has been served. Says how much of others goes before it because of the `inflow`.
+    fn add_other_bands(
+        &self,
+        urgency: Urgency,
+        contest: Contest,
+        guaranteed: f64,
+        inflow: f64,
+        before: &mut Portion,
+    ) -> f64 {
         let index = usize::from(urgency.get());
         let mut bands = Bands::default();
         for (number, band) in (0..).zip(&self.bands) {
@@ -103,7 +121,9 @@ impl Backlog {
         }
         let waits = |bands: &[Option<Box<Band>>]| bands.iter().map(|band| size(band, contest)).sum::<u64>() as f64;
         let (urgent, lower) = (waits(&self.bands[..index]), waits(&self.bands[index + 1..]));
-        let others = (bands.ahead(urgency, turns.until_guaranteed(cost), before.size, urgent) - before.size).max(0.0);
+        let ahead = |inflow| bands.ahead(urgency, guaranteed, before.size, urgent, inflow);
+        let to_come = ahead(inflow) - ahead(0.0);
+        let others = (ahead(0.0) - before.size).max(0.0);
         let of_urgent = others.min(urgent);
         for (number, band) in self.bands.iter().enumerate() {
             let (part, of) = if number < index { (of_urgent, urgent) } else { (others - of_urgent, lower) };
@@ -111,6 +131,7 @@ impl Backlog {
                 before.add(&band.waiting, contest, (part / of).min(1.0));
             }
         }
+        to_come
     }
 }
 

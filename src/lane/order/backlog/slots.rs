@@ -143,7 +143,7 @@ impl Backlog {
                 _ => {}
             }
         }
-        let all = bands.ahead(urgency, guaranteed, before, urgent).max(before);
+        let all = bands.ahead(urgency, guaranteed, before, urgent, 0.0).max(before);
         let of_urgent = (all - before).min(urgent);
         before + of_urgent + (all - before - of_urgent).min(lower)
     }

@@ -47,20 +47,21 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
 
     /// How many slots go before a request that comes now.
     pub fn ahead(&self, claim: &Claim, cost: &Cost) -> Ahead {
-        self.backlog.ahead(&self.backlog.resolve(*claim), cost, Contest::Slots, Some(&self.front))
+        let inflow = self.inflow.above(claim.urgency);
+        self.backlog.ahead(&self.backlog.resolve(*claim), cost, Contest::Slots, Some(&self.front), inflow)
     }
 
     /// How much of other units goes before a request that comes now into this line.
     pub fn units_ahead(&self, claim: &Claim, cost: &Cost, line: &K) -> Ahead {
         let spot = self.line_ids.get(line).map(|line| self.lines[*line].spot);
         let ranking = spot.and_then(|spot| self.ranking_at(spot));
-        self.backlog.ahead(&self.backlog.resolve(*claim), cost, Contest::Units, ranking)
+        self.backlog.ahead(&self.backlog.resolve(*claim), cost, Contest::Units, ranking, 0.0)
     }
 
     /// How much goes before a request that comes now and draws on this budget, for which this `backlog` waits.
     pub fn ahead_at(&self, budget: u32, backlog: &Backlog, claim: &Claim, cost: &Cost) -> Ahead {
         let ranking = self.sets.spot_of(budget).and_then(|spot| self.ranking_at(spot));
-        backlog.ahead(&self.backlog.resolve(*claim), cost, Contest::All, ranking)
+        backlog.ahead(&self.backlog.resolve(*claim), cost, Contest::All, ranking, 0.0)
     }
 
     /// The flows with the most waiting requests, `most` of them at most. O(flows).

@@ -110,6 +110,29 @@ async fn one_that_comes_in_the_middle_of_a_round_is_told_who_goes_first() {
     }
 }
 
+/// The more urgent ones send the next request as soon as they have an answer, so that others have their guaranteed slots alone: one
+/// in 21 for each lower urgency.
+#[tokio::test(start_paused = true)]
+async fn what_is_less_urgent_is_told_that_more_of_others_comes() {
+    for urgency in [4, 5] {
+        let mut crowd = Crowd::new();
+        let of = |urgency, number| Claim { urgency: Urgency::new(urgency).unwrap(), ..client(number) };
+        for number in 0..8 {
+            crowd.works(of(3, number), 100, 0.0);
+            crowd.works(of(4, 100 + number), 5, 0.0);
+            crowd.works(of(5, 200 + number), 5, 0.0);
+        }
+        // All of these have left before the more urgent ones have.
+        let mut others = Crowd { world: crowd.world.clone(), ..Crowd::new() };
+        (0..10).for_each(|number| others.works(of(urgency, 1000 + number), 1, 40.0));
+        let told = others.told(100.0).await;
+        let waited = told.iter().map(|told| told.left - told.at).sum::<f64>() / told.len() as f64;
+        let (mean, p95) = errors(&format!("of urgency {urgency} beside more urgent ones"), &told);
+        assert!(waited >= 60.0, "{waited}");
+        assert!(mean.abs() <= 0.25 * waited && p95 <= 0.6 * waited, "{mean}, {p95}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn weights_and_urgencies_of_many_clients_count() {
     let mut all = Vec::new();
