@@ -20,12 +20,8 @@ impl<T> State<T> {
 
     /// A request has ended.
     pub(in crate::lane) fn settled(&mut self, now: Instant, slot: &mut Slot, end: End) {
-        if slot.charge.cost.is_open() {
-            self.untold -= 1;
-            if end == End::Answered {
-                self.ends_untold(now, slot);
-            }
-        }
+        let is_open = slot.charge.cost.is_open();
+        self.untold -= u32::from(is_open);
         if slot.charge.scope.is_apart() {
             self.apart -= 1;
         } else {
@@ -46,6 +42,10 @@ impl<T> State<T> {
         }
         if let Some(drawn) = &slot.drawn {
             self.narrow.settled(drawn, now, end);
+        }
+        // What has not been answered is given up first: a window settles what is answered, or counts as if it were.
+        if is_open && end != End::Unsent {
+            self.ends_untold(now, slot);
         }
     }
 

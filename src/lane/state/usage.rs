@@ -62,7 +62,8 @@ impl<T> State<T> {
         self.changed(slot);
     }
 
-    /// The answer of this slot's request has ended. What it has not said stays what was reserved, but a guess counts no more.
+    /// This slot's request was sent and has ended. What no answer has said stays what was reserved, but a guess counts no more:
+    /// how much the API had made of an answer by then nobody is told.
     pub(super) fn ends_untold(&mut self, now: Instant, slot: &mut Slot) {
         let unsaid: SmallVec<[Unit; Cost::MOST]> = slot.charge.cost.reserved().collect();
         for unit in unsaid {

@@ -1,6 +1,7 @@
 //! Requests that do not say what they take of a unit, because only their answers tell it.
 
 use super::*;
+use crate::lane::request::Draw;
 
 /// A second of output tokens for each of these, whose answers have told that they use 100.
 async fn used_to(world: &World) -> Unit {
@@ -34,6 +35,35 @@ async fn what_others_will_use_that_say_nothing_is_waited_for() {
     }
     let left = world.clock.now().since(Instant::START).as_secs_f64();
     assert!((left - promised).abs() <= 1.0, "{left}, and {promised} was promised");
+}
+
+/// A guess reserves a tenth of the limit for each.
+#[tokio::test(start_paused = true)]
+async fn those_whose_clients_leave_before_an_answer_hold_nobody_up() {
+    let world = told("6000/min burst 6000, 1000 out-tokens/min burst 1000");
+    let mut narrow = Policy::new("narrow", vec!["*".parse().unwrap()]);
+    narrow.limits = "1000 out-tokens/min burst 1000".parse::<Limits>().unwrap().limits;
+    let draws: Arc<[Draw]> = [Draw { budget: 1, rule: narrow.into() }].into();
+    let take = || match world.lane.admit(AdmitRequest { draws: Some(draws.clone()), ..ask(kind()) }) {
+        Admission::Send(permit) => permit,
+        other => panic!("what is known was not used: {other:?}"),
+    };
+    let used = || world.lane.snapshot().limits[1].used;
+    for sent in 0..100 {
+        drop(take());
+        assert_eq!(used(), sent, "it was not sent");
+        let mut permit = take();
+        permit.sent();
+        assert!(used() > sent + 50, "something is reserved");
+        drop(permit);
+        assert_eq!(used(), sent + 1, "one each, as long as nothing is known");
+    }
+    // What others have told counts for it.
+    used_to(&world).await;
+    let mut permit = take();
+    permit.sent();
+    drop(permit);
+    assert_eq!(used(), 300);
 }
 
 #[tokio::test(start_paused = true)]
