@@ -53,6 +53,7 @@ pub use self::{record::Past, usage::Usage};
 use super::snapshot::LaneStats;
 use crate::{
     clock::Instant,
+    hint::Cause,
     lane::order::{Next, Queue, QueuePlace, Taken},
     learn::{AnswerReport, Changes, Learned, Observation, RouteKey},
     limit::Budget,
@@ -241,9 +242,12 @@ impl<T> State<T> {
     pub(super) fn answered(&mut self, now: Instant, slot: &Slot, sent: Instant, heard: &AnswerReport<'_>) {
         self.budget.answered(slot.charge, sent, now);
         self.budget.observe(now, now.since(sent));
+        if heard.hint.cause == Cause::None && !heard.failed {
+            self.budget.served(sent);
+        }
         if let Some(drawn) = &slot.drawn {
             self.narrow.answered(drawn, sent, now, heard);
-            if heard.hint.cause == crate::hint::Cause::Quota {
+            if heard.hint.cause == Cause::Quota {
                 self.narrow.refused(drawn, sent, now);
             }
         }
@@ -251,7 +255,7 @@ impl<T> State<T> {
             self.in_flight.answered(slot.charge.seq, now.since(sent), heard);
         }
         self.stats.answered += 1;
-        self.stats.refused_by_api += u64::from(heard.hint.cause == crate::hint::Cause::Quota);
+        self.stats.refused_by_api += u64::from(heard.hint.cause == Cause::Quota);
         let seen = Observation {
             heard: *heard,
             charge: slot.charge,

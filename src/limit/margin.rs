@@ -30,7 +30,7 @@ pub struct Margin {
     /// What refusals have taught, as it was when the last of them was believed.
     floor: Duration,
     floor_since: Instant,
-    /// When the last pause began, and what the floor was before: if the pause outlasts a window, it taught nothing.
+    /// When the pause began that may not be over, and what the floor was before: if the pause outlasts a window, it taught nothing.
     pause: Option<(Instant, Duration)>,
 }
 
@@ -137,6 +137,12 @@ impl Margin {
         }
     }
 
+    /// The API served a request that was sent at `sent`: a pause that began before is over, and what was learned when it began
+    /// is true.
+    pub fn served(&mut self, sent: Instant) {
+        self.pause.take_if(|(since, _)| *since <= sent);
+    }
+
     /// The shortest time to an answer that is remembered, if any is.
     pub fn shortest(&self) -> Option<Duration> {
         self.epochs.iter().filter(|epoch| epoch.samples > 0).map(|epoch| epoch.shortest).min()
@@ -235,5 +241,19 @@ mod tests {
         assert!(margin.of(SECOND) > before * 2, "the first may still meet what was sent before");
         margin.refused(at(3200), at(3190), SECOND, true);
         assert_eq!(margin.of(SECOND), before);
+    }
+
+    #[test]
+    fn a_later_pause_takes_back_nothing_that_was_learned_before_it() {
+        let mut margin = Margin::new(MarginSpec::Auto);
+        margin.refused(at(2000), at(1990), SECOND, false);
+        let learned = margin.of(SECOND);
+        margin.served(at(1995));
+        assert!(margin.pause.is_some(), "it was under way when the pause began");
+        margin.served(at(3000));
+        // A pause of which the margin is not told, as it began with something else.
+        margin.refused(at(100_000), at(99_990), SECOND, true);
+        margin.refused(at(102_000), at(101_990), SECOND, true);
+        assert_eq!(margin.of(SECOND), learned);
     }
 }
