@@ -251,8 +251,8 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         Some(Taken { claim, cost, ticket })
     }
 
-    /// The ticket that gives way to one of `claim` that costs so much, if the queue is full: the newest of
-    /// [the flow that does](Backlog::gives_way). O(strands + log clients).
+    /// The ticket that gives way to one of `claim` that costs so much, if the queue is full: the newest of the
+    /// flow that does, by [`Backlog`]. O(strands + log clients).
     pub fn gives_way(&mut self, claim: &Claim, cost: Cost) -> Option<QueuePlace> {
         let claim = self.backlog.resolve(*claim);
         let longest = claimed(&self.backlog.gives_way(&claim, cost.share())?);
