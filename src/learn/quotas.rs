@@ -232,8 +232,9 @@ impl Quotas {
             let Some(index) = self.find(bucket, answer, under_way, budget) else { continue };
             let one = &mut self.budgets[index];
             told = told.and(Scope::only(one.id));
-            if let Some((window, returns)) = Self::of_fleet(&self.of_fleet, bucket) {
-                one.window_estimator.told_by_fleet(window, returns, bucket);
+            match Self::of_fleet(&self.of_fleet, bucket) {
+                Some((window, returns)) => one.window_estimator.told_by_fleet(window, returns, bucket),
+                None => one.window_estimator.told_by_nobody(),
             }
             let limit = one.hear(bucket, answer, refused, spend, budget);
             claims.renewed |= limit.is_some() && !one.refill.is_found();

@@ -1,5 +1,6 @@
 //! How long the window of a budget is: measured by our own departures, where answers do not say so.
 
+mod fleet;
 mod lengths;
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,7 @@ pub(super) struct WindowEstimator {
     present: Option<Start>,
     /// The longest time until a reset that was said, and when the first was.
     longest: Option<(Duration, Instant)>,
-    /// What was said of its length is not true, or is all that is known.
+    /// What was said of its length is not true; and it is all that is known, as no window was seen to begin with as much left.
     doubted: bool,
     documented: bool,
     /// The share of a bucket that must be used for its length to be measured again: what it was last, nearly.
@@ -140,14 +141,14 @@ impl WindowEstimator {
         if let Some(told) = told.filter(|_| !bucket.refills) {
             // A window that begins with so little left of it is not as long as the provider's documentation says.
             let short = length.is_some_and(|length| length + blur < told / 2);
-            let news = short && !self.doubted && (self.known.is_none() || used <= 1.0);
-            self.doubted = left < told / 2 && (self.doubted || news);
-            self.known = self.known.filter(|_| !news);
-            self.documented = !self.doubted;
-            if self.documented {
+            self.doubted = left < told / 2 && (self.doubted || self.known.is_none() && short);
+            if !self.doubted {
+                let begins = used <= 1.0 && left + blur >= told.mul_f64(0.9);
+                self.documented = !begins && (self.documented || self.known != Some(told));
                 self.known = Some(told);
                 return self.known;
             }
+            self.documented = false;
         }
         match self.shape {
             Shape::Bucket { .. } => self.measure_bucket(limit, used, left, blur),
@@ -155,39 +156,6 @@ impl WindowEstimator {
             _ => self.measure(left, length, sent, whole && !bucket.coarse),
         }
         self.known
-    }
-
-    /// How long the window is and when it comes back, if that was seen here: by a beginning, or by how a bucket refills.
-    pub(super) fn seen_here(&self) -> Option<(Duration, Return)> {
-        let seen = self.fresh || self.of_fleet.is_none() && self.refills();
-        self.known.filter(|_| seen && !self.documented).map(|known| (known, self.returns()))
-    }
-
-    /// Whether another member of the fleet has seen something else than what is taken for it here and was not seen.
-    pub(super) fn is_contradicted_by(&self, window: Duration, returns: Return) -> bool {
-        let news = self.of_fleet != Some((window, returns)) && self.seen_here().is_none();
-        news && self.known.is_some_and(|known| known != window)
-    }
-
-    /// Another member of the fleet has seen it: that is believed unless it was seen here, too. The next `bucket` will say more.
-    pub(super) fn told_by_fleet(&mut self, window: Duration, returns: Return, bucket: &Bucket) {
-        if self.seen_here().is_some() {
-            return;
-        }
-        let repeated = self.of_fleet.replace((window, returns)) == Some((window, returns));
-        // What was concluded here since is about beginnings that others made. How a bucket refills shows to all alike.
-        if repeated && (self.known == Some(window) || returns == Return::Refill) {
-            return;
-        }
-        (self.known, self.doubted) = (Some(window), bucket.window.is_some_and(|said| said != window));
-        self.documented = false;
-        (self.as_told, self.shorter, self.longer, self.kept) = (None, None, false, 0);
-        self.rises = if returns == Return::InParts { SLIDES } else { 0 };
-        if returns == Return::Refill {
-            (self.shape, self.seen) = (Shape::Bucket { odd: 0 }, true);
-        } else {
-            (self.shape, self.seen) = (Shape::Window, true);
-        }
     }
 
     /// How long the window is, as far as is known.
@@ -255,11 +223,11 @@ impl WindowEstimator {
         let Some(before) = self.present.replace(Start { at, length, seen: sent, answered, used }) else { return };
         let (lasted, Some(known)) = (at.since(before.at), self.known) else { return };
         self.kept = if lasted <= known.mul_f64(1.5) { self.kept.saturating_add(1) } else { 0 };
-        // A log of that length would still have what was sent before: from here, as others of a fleet may have sent nothing.
-        let forgets = used + 2.0 + limit / 10.0 < ledger.since(sent - known) as f64;
+        // A log of that length would still have what was sent from here before. Of a fleet's others nothing is known.
+        let forgets = used + 2.0 + limit / 10.0 / ledger.of_all(1) < ledger.since(sent - known) as f64;
         if forgets {
             self.rises = self.rises.saturating_sub(2);
-        } else {
+        } else if !ledger.is_shared() {
             self.risen();
         }
         if lasted >= known.mul_f64(0.93) || !forgets {

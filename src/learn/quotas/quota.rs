@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    hint::{Bucket, Dialect},
+    hint::{Bucket, Cause, Dialect},
     learn::{
         Grounds, Observation, allowance::Allowance, gate::Gate, grounds::SaidGrounds, ledger::SentLog,
         window_estimator::WindowEstimator,
@@ -345,6 +345,7 @@ impl Quota {
             remaining,
             reset: bucket.reset,
             served: answer.is_served(),
+            refused: answer.heard.hint.cause == Cause::Quota,
             sent: answer.sent,
             now: answer.at,
             ledger: &self.ledger,

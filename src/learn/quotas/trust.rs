@@ -37,8 +37,9 @@ pub(super) struct QuotaClaim<'a> {
     pub(super) limit: f64,
     pub(super) remaining: f64,
     pub(super) reset: Option<Duration>,
-    /// Whether the request was served.
+    /// Whether the request was served, and whether it was refused for its number.
     pub(super) served: bool,
+    pub(super) refused: bool,
     /// When it left.
     pub(super) sent: Instant,
     pub(super) now: Instant,
@@ -184,14 +185,14 @@ impl Credibility {
     fn hear_empty(&mut self, claim: &QuotaClaim<'_>) {
         if !claim.served || claim.remaining > 0.0 {
             self.served_empty = 0;
-            if claim.remaining <= 0.0 {
+            if claim.refused && claim.remaining <= 0.0 {
                 self.refused_empty = Some(claim.now);
             }
             return;
         }
         let window = claim.window.unwrap_or(LONG);
         // Where others are as quick, each that comes back is the last one.
-        if self.refused_empty.is_some_and(|refused| claim.now.since(refused) <= LONG) {
+        if self.refused_empty.is_some_and(|refused| claim.now.since(refused) <= window.min(LONG)) {
             return;
         }
         let ours = claim.ledger.since(claim.now - window).saturating_sub(u64::from(claim.unanswered));

@@ -258,16 +258,31 @@ fn what_the_fleet_has_seen_holds_against_what_one_that_came_later_concludes() {
     assert!(concluded, "this is about a wrong conclusion");
 }
 
-/// Others had used 40 of the ten seconds that were left when the first answer came, so that an hour was taken for what is
-/// documented. One that is told to be the first, with ten seconds left, is of no hour.
+/// Others had used 40 when the first answer came. Windows of the clock may begin with little left of them, too: only one that
+/// begins with nearly all of it shows that it is so long.
 #[test]
-fn what_is_documented_is_not_seen_and_one_used_with_little_left_refutes_it() {
+fn what_is_documented_is_seen_when_a_window_begins_with_as_much_left() {
     let (mut estimator, ledger) = (WindowEstimator::default(), sent([0.0, 0.0]));
     let documented = |used, left| Bucket { window: Some(Duration::from_secs(3600)), ..told(used, left) };
-    assert_eq!(estimator.hear(&documented(40.0, 9.9), s(0.0), s(0.01), &ledger), secs(3600));
-    assert_eq!(estimator.seen_here(), None);
-    assert_eq!(estimator.hear(&documented(1.0, 9.9), s(0.0), s(0.02), &ledger), secs(10));
-    assert_eq!(estimator.seen_here(), secs(10).map(|window| (window, Return::AtReset)));
+    for (used, left, seen) in [(40.0, 9.9, false), (1.0, 9.8, false), (1.0, 3599.0, true), (70.0, 50.0, true)] {
+        assert_eq!(estimator.hear(&documented(used, left), s(0.0), s(0.01), &ledger), secs(3600), "{left}");
+        assert_eq!(estimator.seen_here().is_some(), seen, "{left}");
+    }
+}
+
+/// Ten members have a tenth each of a window that is used up: ten of theirs, of which none is left in the next one.
+#[test]
+fn a_small_part_shows_too_that_all_comes_back_at_once() {
+    let (mut estimator, mut ledger) = (WindowEstimator::default(), SentLog::default());
+    ledger.set_part(0.1);
+    for window in 0..8 {
+        let at = f64::from(window) * 10.0;
+        (0..10).for_each(|request| ledger.sent(s(at + f64::from(request) * 0.01)));
+        let used = if window % 2 == 0 { 1.0 } else { 60.0 };
+        estimator.restarted(100.0, used, secs(10), s(at), s(at + 0.01), &ledger);
+        estimator.hear(&told(used, 10.0), s(at), s(at + 0.01), &ledger);
+    }
+    assert_eq!(estimator.returns(), Return::AtReset);
 }
 
 /// One that came later finds more and more used, and the reset later each time, as of a bucket; but the others have seen
