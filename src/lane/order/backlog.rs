@@ -15,6 +15,7 @@ pub use self::{
     waiting::{Contest, Waits},
 };
 use super::{
+    bands::Bands,
     claim::{Claim, ClientId, FlowId, Turn, Urgency, Weight},
     slab::Map,
 };
@@ -27,13 +28,15 @@ pub struct Backlog {
     bands: [Option<Box<Band>>; Urgency::COUNT],
     waiting: Waiting,
     sizes: Option<Sizes>,
+    /// How many tickets were ever added.
+    added: u64,
 }
 
-/// Clients of which something may give way: the least urgent ones last, and of these those with the largest backlogs. Kept
-/// from the first question until the queue is half as full.
+/// Clients of which something may give way, by the size of their backlogs, for each urgency. Kept from the first question until
+/// the queue is half as full.
 #[derive(Debug)]
 struct Sizes {
-    by_size: BTreeSet<(u8, WeightedBacklog, ClientId)>,
+    by_size: [BTreeSet<(WeightedBacklog, ClientId)>; Urgency::COUNT],
     until: u64,
 }
 
@@ -62,6 +65,8 @@ struct Flow {
     waiting: Waiting,
     tickets: u32,
     new: u32,
+    /// The number of its latest ticket.
+    latest: u64,
     weight: Weight,
 }
 
@@ -113,12 +118,15 @@ impl Backlog {
     }
 
     fn count(&mut self, claim: &Claim, cost: &Cost, waits: Waits, turn: Turn) -> bool {
+        self.added += 1;
+        let number = self.added;
         let band = self.bands[band(claim)].get_or_insert_default();
         let client = band.clients.entry(claim.client).or_insert_with(|| ClientBacklog::new(claim.client_weight));
         let flow = client.flows.entry(claim.flow).or_insert_with(|| Flow::new(claim.flow_weight));
         let before = (client.weight, flow.weight);
         (client.weight, flow.weight) = (claim.client_weight, claim.flow_weight);
         flow.tickets += 1;
+        flow.latest = number;
         for new in [&mut flow.new, &mut client.new] {
             *new += u32::from(turn == Turn::New);
         }
@@ -177,16 +185,23 @@ impl Backlog {
     }
 
     /// The flow of which a request gives way to one of `claim` and `cost`. Of what is less urgent than that, the least urgent
-    /// does; of its own urgency, what is of a larger backlog than its own with it: first the client with the largest one,
+    /// does, unless so few of that urgency wait that they are due to it in any case; of its own urgency, what is of a larger backlog than its own with it: first the client with the largest one,
     /// and of that one the flow with the largest one. `None` if nothing gives way to it.
     pub(super) fn gives_way(&mut self, claim: &Claim, cost: u64) -> Option<Claim> {
         let sizes = self.sizes.take().unwrap_or_else(|| self.sizes());
-        let largest = sizes.by_size.last().copied();
+        let spared = ((self.waiting.costs(Contest::All) as f64 * Bands::SHARE) as u64).max(1);
+        let waits = |band: usize| self.bands[band].as_ref().map_or(0, |band| band.waiting.costs(Contest::All));
+        let own = band(claim);
+        let largest =
+            (own..Urgency::COUNT).rev().filter(|band| *band == own || waits(*band) > spared).find_map(|band| {
+                let (size, client) = sizes.by_size[band].last()?;
+                Some((band, *size, *client))
+            });
         self.sizes = Some(sizes);
-        let (number, size, id) = largest.filter(|(number, ..)| *number >= claim.urgency.get())?;
-        let is_equal = number == claim.urgency.get();
+        let (number, size, id) = largest?;
+        let is_equal = number == own;
         let is_own = is_equal && id == claim.client;
-        let clients = &self.bands[usize::from(number)].as_ref()?.clients;
+        let clients = &self.bands[number].as_ref()?.clients;
         let own = is_equal.then(|| clients.get(&claim.client)).flatten();
         if is_equal && !is_own && size <= WeightedBacklog::with(own.map(|own| &own.waiting), cost, claim.client_weight)
         {
@@ -194,24 +209,24 @@ impl Backlog {
         }
         let client = &clients[&id];
         let flows = client.flows.iter().filter(|(_, flow)| flow.new > 0);
-        let sizes = flows.map(|(id, flow)| (WeightedBacklog::of(&flow.waiting, flow.weight), *id, flow.weight));
-        let (size, flow, flow_weight) = sizes.max_by_key(|(size, id, _)| (*size, *id))?;
+        let sizes = flows.map(|(id, flow)| (WeightedBacklog::of(&flow.waiting, flow.weight), *id, flow));
+        let (size, flow, of_flow) = sizes.max_by_key(|(size, _, flow)| (*size, flow.latest))?;
         if is_own {
             let own = client.flows.get(&claim.flow).map(|flow| &flow.waiting);
             if flow == claim.flow || size <= WeightedBacklog::with(own, cost, claim.flow_weight) {
                 return None;
             }
         }
-        let urgency = Urgency::new(number)?;
-        Some(Claim { urgency, client: id, flow, client_weight: client.weight, flow_weight })
+        let urgency = Urgency::new(number as u8)?;
+        Some(Claim { urgency, client: id, flow, client_weight: client.weight, flow_weight: of_flow.weight })
     }
 
     fn sizes(&self) -> Sizes {
-        let bands = (0..).zip(&self.bands);
-        let by_size = bands.filter_map(|(number, band)| Some((number, band.as_ref()?))).flat_map(|(number, band)| {
-            band.clients.iter().filter_map(move |(id, client)| Some((number, client.size()?, *id)))
+        let by_size = self.bands.each_ref().map(|band| {
+            let clients = band.iter().flat_map(|band| &band.clients);
+            clients.filter_map(|(id, client)| Some((client.size()?, *id))).collect()
         });
-        Sizes { by_size: by_size.collect(), until: self.waiting.size(Contest::All) / 2 }
+        Sizes { by_size, until: self.waiting.size(Contest::All) / 2 }
     }
 
     /// How much waits of the client of `claim`, if anybody asks and something of it may give way.
@@ -224,9 +239,9 @@ impl Backlog {
     fn resized(&mut self, claim: &Claim, before: Option<WeightedBacklog>) {
         let now = self.size_of(claim);
         if let Some(Sizes { by_size, .. }) = &mut self.sizes {
-            let (band, client) = (claim.urgency.get(), claim.client);
-            before.map(|size| by_size.remove(&(band, size, client)));
-            now.map(|size| by_size.insert((band, size, client)));
+            let of_band = &mut by_size[band(claim)];
+            before.map(|size| of_band.remove(&(size, claim.client)));
+            now.map(|size| of_band.insert((size, claim.client)));
         }
     }
 
@@ -273,7 +288,7 @@ impl ClientBacklog {
 
 impl Flow {
     fn new(weight: Weight) -> Self {
-        Self { waiting: Waiting::default(), tickets: 0, new: 0, weight }
+        Self { waiting: Waiting::default(), tickets: 0, new: 0, latest: 0, weight }
     }
 }
 

@@ -7,6 +7,8 @@ use super::claim::Urgency;
 #[derive(Debug, Default)]
 pub(super) struct Inflow {
     running: Interval,
+    /// What has been served of all since something of each urgency came.
+    quiet: [u32; Urgency::COUNT],
     /// The share of each urgency in the last intervals.
     shares: [[f32; Urgency::COUNT]; INTERVALS],
 }
@@ -22,6 +24,8 @@ struct Interval {
 const LENGTH: u32 = 32;
 /// What came in one of them only was a burst, and may be all that comes.
 const INTERVALS: usize = 2;
+/// So many times the usual distance: by chance alone one of 50 is longer (e to the -4).
+const GONE: f32 = 4.0;
 
 // === impl Inflow ===
 
@@ -30,12 +34,16 @@ impl Inflow {
     pub(super) fn came(&mut self, urgency: Urgency, cost: u32) {
         let came = &mut self.running.came[usize::from(urgency.get())];
         *came = came.saturating_add(cost);
+        self.quiet[usize::from(urgency.get())] = 0;
     }
 
     /// One was served.
     pub(super) fn served(&mut self, urgency: Urgency, cost: u32) {
         let served = &mut self.running.served[usize::from(urgency.get())];
         *served = served.saturating_add(cost);
+        for quiet in &mut self.quiet {
+            *quiet = quiet.saturating_add(cost);
+        }
         if self.running.length() >= LENGTH {
             self.shares.rotate_right(1);
             self.shares[0] = std::mem::take(&mut self.running).shares();
@@ -43,9 +51,13 @@ impl Inflow {
     }
 
     /// Which share of what is served goes to what keeps coming and is more urgent than this: what it was in each of the last
-    /// intervals, and nothing before these are over.
+    /// intervals, and nothing before these are over. What has not come for several times as long as it used to take comes no more:
+    /// where slots are far apart, an interval is long.
     pub(super) fn above(&self, urgency: Urgency) -> f64 {
-        let above = |shares: &[f32; Urgency::COUNT]| shares[..usize::from(urgency.get())].iter().sum::<f32>();
+        let goes_on = |(share, quiet): (&f32, &u32)| if *quiet as f32 * share <= GONE { *share } else { 0.0 };
+        let above = |shares: &[f32; Urgency::COUNT]| {
+            shares.iter().zip(&self.quiet).take(usize::from(urgency.get())).map(goes_on).sum::<f32>()
+        };
         self.shares.iter().map(above).reduce(f32::min).map_or(0.0, f64::from)
     }
 }
@@ -88,8 +100,10 @@ mod tests {
         assert_eq!(inflow.above(Urgency::MOST), 0.0);
         assert!(close(inflow.above(Urgency::USUAL), 0.75), "{inflow:?}");
         assert!(close(inflow.above(Urgency::LEAST), 1.0), "{inflow:?}");
-        // It comes no more.
-        serve(&mut inflow, Urgency::USUAL, LENGTH, true);
+        // It comes no more: it was three of four, so that six slots without it are no chance.
+        serve(&mut inflow, Urgency::USUAL, 1, true);
+        assert!(close(inflow.above(Urgency::USUAL), 0.75), "{inflow:?}");
+        serve(&mut inflow, Urgency::USUAL, 1, true);
         assert_eq!(inflow.above(Urgency::USUAL), 0.0);
     }
 

@@ -53,8 +53,8 @@ impl<T> State<T> {
         (next != Instant::FAR).then(|| next.since(now))
     }
 
-    /// Makes room for a request that [may wait](Self::refusal) although the queue is full: the newest of the longest flow
-    /// has to go.
+    /// Makes room for a request that [may wait](Self::refusal) although the queue is full: what
+    /// [gives way](crate::lane::order::Queue::gives_way) to it has to go.
     pub(super) fn make_room(&mut self, now: Instant, ask: &AdmitRequest) {
         if !self.is_full() {
             return;

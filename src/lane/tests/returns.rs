@@ -68,11 +68,11 @@ async fn those_that_are_refused_at_once_come_back_one_by_one() {
 /// How many answers each of these workers has, of an address of its own, that send one request after the other for 40 s; at 10/s
 /// and with room for so many. They come back when they are told to, and some of them never.
 async fn answers(workers: u8, most: usize, leave: bool) -> Vec<usize> {
-    answers_to(workers, most, leave, |_| ask(kind())).await.0
+    answers_to(workers, most, leave, |_| ask(kind())).await.into_iter().map(|(answers, _)| answers).collect()
 }
 
 /// The same of workers that send such requests, and how many of these were refused.
-async fn answers_to(workers: u8, most: usize, leave: bool, sends: impl Fn(u8) -> AdmitRequest) -> (Vec<usize>, u64) {
+async fn answers_to(workers: u8, most: usize, leave: bool, sends: impl Fn(u8) -> AdmitRequest) -> Vec<(usize, usize)> {
     let world = Arc::new(World::with("10/s", |policy| {
         policy.max_waiting = most;
         policy.margin = MarginSpec::Fixed(ms(0));
@@ -84,20 +84,23 @@ async fn answers_to(workers: u8, most: usize, leave: bool, sends: impl Fn(u8) ->
         let sent = sends(number);
         let claim = Claim { client: ClientId::of([10, 0, 0, number].into()), ..sent.claim };
         tasks.spawn(async move {
-            let mut answers = 0;
+            let (mut answers, mut refused) = (0, 0);
             while world.clock.now() < Instant::START + Duration::from_secs(40) {
                 match told_to_wait(&world, AdmitRequest { claim, ..sent.clone() }).await {
                     None => answers += usize::from(world.clock.now() <= Instant::START + Duration::from_secs(40)),
-                    Some(_) if leave && dice.bool() => return answers,
+                    Some(_) if leave && dice.bool() => break,
                     Some(seconds) => {
+                        refused += 1;
                         tokio::time::sleep(Duration::from_secs_f64(seconds as f64 + dice.f64() * 0.1)).await;
                     }
                 }
             }
-            answers
+            (number, (answers, refused))
         });
     }
-    (tasks.join_all().await, world.lane.snapshot().stats.refused)
+    let mut had = tasks.join_all().await;
+    had.sort_unstable();
+    had.into_iter().map(|(_, of_worker)| of_worker).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,9 +118,10 @@ async fn those_that_come_back_when_they_are_told_to_have_their_share() {
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_of_others_refuses_nothing_that_is_more_urgent() {
     let urgent = |number| Claim { urgency: if number < 6 { Urgency::MOST } else { Urgency::USUAL }, ..Claim::USUAL };
-    let (answers, refused) =
-        answers_to(60, 40, false, |number| AdmitRequest { claim: urgent(number), ..ask(kind()) }).await;
-    println!("{answers:?}, {refused} refused");
+    let had = answers_to(60, 40, false, |number| AdmitRequest { claim: urgent(number), ..ask(kind()) }).await;
+    println!("{had:?}");
+    assert!(had[..6].iter().all(|(_, refused)| *refused == 0), "{had:?}");
+    let answers: Vec<usize> = had.into_iter().map(|(answers, _)| answers).collect();
     let (urgent, others) = answers.split_at(6);
     assert!(answers.iter().sum::<usize>() >= 400, "slots are lost: {answers:?}");
     // Others have one slot in 21 of 401, and the ten or so before the first urgent one had asked again.
@@ -174,7 +178,8 @@ async fn a_place_that_more_urgent_ones_take_is_not_promised_to_others() {
 #[tokio::test(start_paused = true)]
 async fn those_whose_requests_are_dear_have_their_share_of_a_full_queue() {
     let cost = |number| Cost::new(if number % 3 == 0 { 3 } else { 1 }).unwrap();
-    let (answers, _) = answers_to(60, 40, false, |number| AdmitRequest { cost: cost(number), ..ask(kind()) }).await;
+    let had = answers_to(60, 40, false, |number| AdmitRequest { cost: cost(number), ..ask(kind()) }).await;
+    let answers: Vec<usize> = had.into_iter().map(|(answers, _)| answers).collect();
     let (mut dear, mut others): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
     (0..)
         .zip(&answers)

@@ -57,9 +57,14 @@ proptest! {
                         size(waiting.iter().filter(|one| same_flow(&one.claim, of)), of.flow_weight, cost)
                     };
                     let gone = world.queue.gives_way(&claim, Cost::new(cost).unwrap());
-                    // What has been sent before never gives way, nor does what is more urgent.
-                    let may: Vec<_> =
-                        waiting.iter().filter(|one| !one.resent && one.claim.urgency >= claim.urgency).collect();
+                    // What has been sent before never gives way, nor does what is more urgent; and to what is more urgent none of
+                    // the places that are due to each urgency, one of 21.
+                    let spared = (waiting.len() / 21).max(1);
+                    let exceeds = |urgency| waiting.iter().filter(|one| one.claim.urgency == urgency).count() > spared;
+                    let may = waiting.iter().filter(|one| !one.resent && one.claim.urgency >= claim.urgency);
+                    let may: Vec<_> = may
+                        .filter(|one| one.claim.urgency == claim.urgency || exceeds(one.claim.urgency))
+                        .collect();
                     let least = may.iter().map(|one| one.claim.urgency).max();
                     let may: Vec<_> = may.into_iter().filter(|one| Some(one.claim.urgency) == least).collect();
                     let largest = may.iter().map(|one| client_size(&one.claim, None)).max();
