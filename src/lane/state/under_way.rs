@@ -45,7 +45,7 @@ impl<T> State<T> {
         }
         // What has not been answered is given up first: a window settles what is answered, or counts as if it were.
         if is_open && end != End::Unsent {
-            self.ends_untold(now, slot);
+            self.ends_untold(now, slot, end);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Slot, State};
+use super::{End, Slot, State};
 use crate::{
     clock::Instant,
     limit::{Cost, Unit, UsualAmount, enough_for_most, put},
@@ -62,11 +62,15 @@ impl<T> State<T> {
         self.changed(slot);
     }
 
-    /// This slot's request was sent and has ended. What no answer has said stays what was reserved, but a guess counts no more:
-    /// how much the API had made of an answer by then nobody is told.
-    pub(super) fn ends_untold(&mut self, now: Instant, slot: &mut Slot) {
+    /// This slot's request was sent and has ended. What no answer has said stays what was reserved, but a guess counts no more.
+    /// How much the API had made of an answer that never came nobody is told: it counts as others do, once one has told it, and
+    /// as what was guessed before.
+    pub(super) fn ends_untold(&mut self, now: Instant, slot: &mut Slot, end: End) {
         let unsaid: SmallVec<[Unit; Cost::MOST]> = slot.charge.cost.reserved().collect();
         for unit in unsaid {
+            if end == End::Unanswered && usual_of(&self.usual, unit).is_none() {
+                continue;
+            }
             let kept = self.kept(slot, unit);
             if slot.charge.cost.of(unit).is_some_and(|reserved| reserved.get() != kept) {
                 self.settle(now, slot, unit, kept);

@@ -40,30 +40,30 @@ async fn what_others_will_use_that_say_nothing_is_waited_for() {
 /// A guess reserves a tenth of the limit for each.
 #[tokio::test(start_paused = true)]
 async fn those_whose_clients_leave_before_an_answer_hold_nobody_up() {
-    let world = told("6000/min burst 6000, 1000 out-tokens/min burst 1000");
+    let world = told("6000/min burst 6000, 2000 out-tokens/min burst 2000");
     let mut narrow = Policy::new("narrow", vec!["*".parse().unwrap()]);
-    narrow.limits = "1000 out-tokens/min burst 1000".parse::<Limits>().unwrap().limits;
+    narrow.limits = "2000 out-tokens/min burst 2000".parse::<Limits>().unwrap().limits;
     let draws: Arc<[Draw]> = [Draw { budget: 1, rule: narrow.into() }].into();
     let take = || match world.lane.admit(AdmitRequest { draws: Some(draws.clone()), ..ask(kind()) }) {
         Admission::Send(permit) => permit,
         other => panic!("what is known was not used: {other:?}"),
     };
     let used = || world.lane.snapshot().limits[1].used;
-    for sent in 0..100 {
+    let leave = || {
+        let before = used();
         drop(take());
-        assert_eq!(used(), sent, "it was not sent");
+        assert_eq!(used(), before, "it was not sent");
         let mut permit = take();
         permit.sent();
-        assert!(used() > sent + 50, "something is reserved");
+        assert_eq!(used(), before + 200, "something is reserved");
         drop(permit);
-        assert_eq!(used(), sent + 1, "one each, as long as nothing is known");
-    }
-    // What others have told counts for it.
+        used() - before
+    };
+    // Nothing is known of what they use: if they used much, and only they were sent, nobody would ever hear of it.
+    assert_eq!(leave(), 200);
+    // What another one has told counts for them, and for those that come after it.
     used_to(&world).await;
-    let mut permit = take();
-    permit.sent();
-    drop(permit);
-    assert_eq!(used(), 300);
+    assert_eq!([leave(), leave()], [100, 100]);
 }
 
 #[tokio::test(start_paused = true)]
