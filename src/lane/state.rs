@@ -242,7 +242,7 @@ impl<T> State<T> {
     pub(super) fn answered(&mut self, now: Instant, slot: &Slot, sent: Instant, heard: &AnswerReport<'_>) {
         self.budget.answered(slot.charge, sent, now);
         self.budget.observe(now, now.since(sent));
-        if heard.hint.cause == Cause::None && !heard.failed {
+        if heard.hint.cause == Cause::None && !heard.failed && !slot.charge.scope.is_apart() {
             self.budget.served(sent);
         }
         if let Some(drawn) = &slot.drawn {

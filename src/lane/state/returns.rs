@@ -131,8 +131,8 @@ impl Returns {
     pub(super) fn places_kept(&mut self, now: Instant, urgency: Urgency, client: ClientId) -> usize {
         let Some(promised) = &mut self.0 else { return 0 };
         // It may stand in another line by now: what paused alone may be open, and other budgets be known.
-        let mut own = promised.to.values().filter_map(|line| line.of.get(&client)?.first());
-        if own.any(|first| first.due <= now) {
+        let mut own = promised.to.values().filter_map(|line| line.of.get(&client)).flatten();
+        if own.any(|promise| promise.due <= now) {
             return 0;
         }
         if promised.counted + COUNTS <= now {
