@@ -232,7 +232,7 @@ impl Quotas {
             let Some(index) = self.find(bucket, answer, under_way, budget) else { continue };
             let one = &mut self.budgets[index];
             told = told.and(Scope::only(one.id));
-            match Self::of_fleet(&self.of_fleet, bucket) {
+            match Self::of_fleet(&self.of_fleet, bucket.name.as_deref(), bucket.limit) {
                 Some((window, returns)) => one.window_estimator.told_by_fleet(window, returns, bucket),
                 None => one.window_estimator.told_by_nobody(),
             }

@@ -79,12 +79,10 @@ impl<T> State<T> {
         }
         // A place in a full queue that something more urgent takes is not free.
         let slower = match refusal {
-            Refusal::GaveWay { .. } => Bands::stretched_by(self.queue.inflow_above(asking.ask.claim.urgency)),
-            Refusal::Full { .. } if self.is_full() => {
-                Bands::stretched_by(self.queue.inflow_above(asking.ask.claim.urgency))
-            }
+            Refusal::TooLong { .. } => 1.0,
             // To a narrower budget that is full nothing more urgent may come.
-            _ => 1.0,
+            Refusal::Full { .. } if !self.is_full() => 1.0,
+            _ => Bands::stretched_by(self.queue.inflow_above(asking.ask.claim.urgency)),
         };
         let next = now + refusal.retry_after().mul_f64(slower);
         let (to, mut ask) = (asking.returns_to(), asking.ask.clone());

@@ -6,7 +6,6 @@ use std::{fmt::Write as _, str::FromStr, time::Duration};
 use super::{Quotas, quota::Quota};
 use crate::{
     fleet::LONGEST_WORD,
-    hint::Bucket,
     learn::{Learned, window_estimator::Return},
     limit::Budget,
 };
@@ -47,9 +46,8 @@ impl Quotas {
     /// that came of it might let none leave for so long that none comes.
     fn let_go_of_others(&mut self, budget: &mut Budget) {
         for one in self.budgets.iter_mut().filter(|one| one.kept) {
-            let told =
-                self.of_fleet.iter().find(|found| found.name == one.left.name && Some(found.limit) == one.left.limit);
-            if told.is_some_and(|told| one.window_estimator.is_contradicted_by(told.window, told.returns)) {
+            let told = Self::of_fleet(&self.of_fleet, one.left.name.as_deref(), one.left.limit);
+            if told.is_some_and(|(window, returns)| one.window_estimator.is_contradicted_by(window, returns)) {
                 one.dismiss(budget);
                 one.left.overruled = false;
             }
@@ -61,9 +59,13 @@ impl Quotas {
         self.budgets.iter().any(|one| one.is_counted())
     }
 
-    /// What of `windows` is about `bucket`.
-    pub(super) fn of_fleet(windows: &[FleetWindow], bucket: &Bucket) -> Option<(Duration, Return)> {
-        let found = windows.iter().find(|found| found.name == bucket.name && Some(found.limit) == bucket.limit)?;
+    /// What of `windows` is about the budget with this name and limit.
+    pub(super) fn of_fleet(
+        windows: &[FleetWindow],
+        name: Option<&str>,
+        limit: Option<f64>,
+    ) -> Option<(Duration, Return)> {
+        let found = windows.iter().find(|found| found.name.as_deref() == name && Some(found.limit) == limit)?;
         Some((found.window, found.returns))
     }
 }

@@ -122,8 +122,9 @@ impl Backlog {
         let waits = |bands: &[Option<Box<Band>>]| bands.iter().map(|band| size(band, contest)).sum::<u64>() as f64;
         let (urgent, lower) = (waits(&self.bands[..index]), waits(&self.bands[index + 1..]));
         let ahead = |inflow| bands.ahead(urgency, guaranteed, before.size, urgent, inflow);
-        let to_come = ahead(inflow) - ahead(0.0);
-        let others = (ahead(0.0) - before.size).max(0.0);
+        let waiting = ahead(0.0);
+        let to_come = if inflow > 0.0 { ahead(inflow) - waiting } else { 0.0 };
+        let others = (waiting - before.size).max(0.0);
         let of_urgent = others.min(urgent);
         for (number, band) in self.bands.iter().enumerate() {
             let (part, of) = if number < index { (of_urgent, urgent) } else { (others - of_urgent, lower) };
