@@ -131,6 +131,16 @@ async fn a_full_queue_of_others_refuses_nothing_that_is_more_urgent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn those_that_urgent_ones_keep_out_are_not_told_to_come_again_and_again() {
+    // Twelve urgent loops, and room for ten. The others have one slot in 21 of 401: 19 for thirty of them.
+    let urgent = |number| Claim { urgency: if number < 12 { Urgency::MOST } else { Urgency::USUAL }, ..Claim::USUAL };
+    let had = answers_to(42, 10, false, |number| AdmitRequest { claim: urgent(number), ..ask(kind()) }).await;
+    let refused: Vec<usize> = had[12..].iter().map(|(_, refused)| *refused).collect();
+    println!("{had:?}");
+    assert!(*refused.iter().max().unwrap() <= 12, "one is told that it may come each 3 s: {refused:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_place_that_more_urgent_ones_take_is_not_promised_to_others() {
     let world = Arc::new(World::with("10/s", |policy| {
         policy.max_waiting = 40;
