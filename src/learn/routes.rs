@@ -12,6 +12,8 @@ pub(super) struct Routes {
     suspects: HashMap<u32, Suspect>,
     /// How many kinds were refused since one was served, each for the first time.
     strangers: u32,
+    /// How often these were too many, since a kind was last found to be refused alone.
+    all_refused: u32,
 }
 
 /// A kind that is refused, while others are served.
@@ -43,8 +45,10 @@ const ALONE: u32 = 3;
 const OTHERS: u32 = 10;
 /// How many kinds are suspected at once.
 const SUSPECTS: usize = 8;
-/// After this many kinds were refused in a row, and none served, it is not a matter of kinds.
+/// After this many kinds were refused in a row, and none served, it is not a matter of kinds. Each time that it was not, half as
+/// many are enough the next time, but no fewer than that.
 const STRANGERS: u32 = 16;
+const FEWEST: u32 = 4;
 /// More kinds than this are not told apart any more.
 const MOST: usize = 256;
 
@@ -87,7 +91,11 @@ impl Routes {
         }
         let suspect = self.suspects.entry(route).or_default();
         suspect.refused += 1;
-        suspect.refused >= ALONE && suspect.others >= OTHERS
+        let alone = suspect.refused >= ALONE && suspect.others >= OTHERS;
+        if alone {
+            self.all_refused = 0;
+        }
+        alone
     }
 
     /// This kind is paced by itself now.
@@ -104,7 +112,7 @@ impl Routes {
         if self.paused.len() >= MOST {
             self.paused.retain(|_, pause| pause.until > now);
         }
-        self.paused.len() < MOST && self.strangers < STRANGERS
+        self.paused.len() < MOST && self.strangers < self.most_strangers()
     }
 
     /// A request of this kind, sent at `sent`, was refused, or has used up what its kind has, and is to wait for `wait`, if
@@ -129,11 +137,18 @@ impl Routes {
             }
             None => {
                 self.strangers += 1;
+                if self.strangers == self.most_strangers() {
+                    self.all_refused += 1;
+                }
                 let length = FIRST.max(wait);
                 self.paused.insert(route, Pause { since: now, until: now + length, again: 0, trying: None });
                 Some(length)
             }
         }
+    }
+
+    fn most_strangers(&self) -> u32 {
+        STRANGERS.checked_shr(self.all_refused).unwrap_or(0).max(FEWEST)
     }
 
     /// A request of this kind, sent at `sent`, was served: if that was after its pause had begun, it is over.
