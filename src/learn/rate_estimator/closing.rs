@@ -40,6 +40,11 @@ const SHORTEST: f64 = 0.02;
 const LONGEST: f64 = 300.0;
 /// No step is longer than the pause so far, or than this: a cycle that has lasted for hours says little of the pause.
 const FIRST: f64 = 2.0;
+/// The end of a window is passed over that comes within this share of a step.
+const NEAR: f64 = 0.05;
+/// A step is so much longer that ends with a window of this length or more that the next one would pass over, which would cost a
+/// fifth of it. Shorter ones may be seconds of a clock, or HAProxy's, which begin and end otherwise.
+const LONG: f64 = 60.0;
 /// The shortest step while all probes get 503.
 const OUTAGE: f64 = 0.5;
 
@@ -93,7 +98,8 @@ impl Closing {
         let since = cycle.since.max(cycle.counted - way.least / 2.0 - margin);
         for usual in USUAL {
             let end = since + usual + margin;
-            if end > now + 0.02 && end > now + step * 0.05 && end < next {
+            let passed_over = if usual >= LONG { NEAR * (next - base) / 4.0 } else { 0.0 };
+            if end > now + 0.02 && end > now + step * NEAR && end < next + passed_over {
                 next = end;
             }
             // Once more, if it was only just too early.
@@ -103,5 +109,41 @@ impl Closing {
             }
         }
         next.max(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::Instant;
+
+    /// All of a window is used up at once, and the API refuses from then on: probes are answered 50 ms after they leave.
+    #[test]
+    fn the_end_of_a_window_that_people_choose_is_not_passed_over() {
+        let (way, took) = (Latency { usual: 0.05, least: 0.05 }, 0.05);
+        for window in [60.0, 3600.0] {
+            for first in 1..200 {
+                let first = f64::from(first) * window / 256.0;
+                let sent = Instant::START + Duration::from_secs_f64((first - took).max(0.0));
+                let at = Instant::START + Duration::from_secs_f64(first);
+                let refusal = ApiRefusal {
+                    newest: 1,
+                    wait: None,
+                    later: Duration::ZERO,
+                    overload: false,
+                    pressed: true,
+                    catches_up: false,
+                };
+                let mut closing = Closing::begun(AnsweredRequest { seq: 1, sent, at, crowd: 1 }, refusal);
+                let (mut now, mut probe) = (first, 0.0);
+                while probe < window {
+                    probe = closing.next_probe(now, &Cycle::begun(0.0), 0.0, &way);
+                    (now, closing.last) = (probe + took, probe);
+                }
+                assert!(probe < 1.02 * window + 0.05, "{window} s, refused first at {first}: one tries at {probe}");
+            }
+        }
     }
 }
