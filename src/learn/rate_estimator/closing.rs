@@ -45,6 +45,8 @@ const NEAR: f64 = 0.05;
 /// A step is so much longer that ends with a window of this length or more that the next one would pass over, which would cost a
 /// fifth of it. Shorter ones may be seconds of a clock, or HAProxy's, which begin and end otherwise.
 const LONG: f64 = 60.0;
+/// Within this share of a window its end is near.
+const SOON: f64 = 0.1;
 /// The shortest step while all probes get 503.
 const OUTAGE: f64 = 0.5;
 
@@ -86,8 +88,9 @@ impl Closing {
     }
 
     /// When the next request tries: after a quarter of the time that has passed since the `cycle` began, if the pause has
-    /// lasted as long, and never past the end of a window that people choose.
-    pub(super) fn next_probe(&self, now: f64, cycle: &Cycle, slot: f64, way: &Latency) -> f64 {
+    /// lasted as long, and never past the end of a window that people choose. Where all that the `window` of a belief holds was
+    /// served, and the first probe shows that it is not one that slides, it is at its end, if that is near.
+    pub(super) fn next_probe(&self, now: f64, cycle: &Cycle, slot: f64, window: Option<f64>, way: &Latency) -> f64 {
         let margin = way.margin();
         let base = if self.consistent { self.at } else { cycle.since };
         let step = ((now - base) / 4.0).min((now - self.at).max(FIRST)).max(slot).clamp(SHORTEST, LONGEST);
@@ -108,6 +111,12 @@ impl Closing {
                 next = again;
             }
         }
+        if let Some(window) = window.filter(|_| self.tries > 0) {
+            let end = since + window + margin;
+            if end - now < SOON * window {
+                next = next.max(end);
+            }
+        }
         next.max(now)
     }
 }
@@ -119,28 +128,47 @@ mod tests {
     use super::*;
     use crate::clock::Instant;
 
+    /// A refusal `at` that many seconds after the clock's start, of a request that left 50 ms before.
+    fn begun(at: f64) -> Closing {
+        let instant = |seconds: f64| Instant::START + Duration::from_secs_f64(seconds.max(0.0));
+        let answered = AnsweredRequest { seq: 1, sent: instant(at - 0.05), at: instant(at), crowd: 1 };
+        let refusal = ApiRefusal {
+            newest: 1,
+            wait: None,
+            later: Duration::ZERO,
+            overload: false,
+            pressed: true,
+            catches_up: false,
+        };
+        Closing::begun(answered, refusal)
+    }
+
+    const WAY: Latency = Latency { usual: 0.05, least: 0.05 };
+
+    /// Of a minute 57 s and 50 s are over: three seconds are waited for, ten are not.
+    #[test]
+    fn who_has_used_up_a_window_waits_for_its_end_if_that_is_near() {
+        for (at, least, most) in [(57.0, 60.0, 60.5), (50.0, 50.1, 52.0)] {
+            let mut closing = Closing { consistent: true, ..begun(at) };
+            let first = closing.next_probe(at, &Cycle::begun(0.0), 0.4, Some(60.0), &WAY);
+            assert!(first < at + 1.0, "the window may be one that slides: {first}");
+            closing.refused(first, false);
+            let second = closing.next_probe(first + 0.05, &Cycle::begun(0.0), 0.4, Some(60.0), &WAY);
+            assert!((least..most).contains(&second), "refused at {at} and {first}, again at {second}");
+        }
+    }
+
     /// All of a window is used up at once, and the API refuses from then on: probes are answered 50 ms after they leave.
     #[test]
     fn the_end_of_a_window_that_people_choose_is_not_passed_over() {
-        let (way, took) = (Latency { usual: 0.05, least: 0.05 }, 0.05);
         for window in [60.0, 3600.0] {
             for first in 1..200 {
                 let first = f64::from(first) * window / 256.0;
-                let sent = Instant::START + Duration::from_secs_f64((first - took).max(0.0));
-                let at = Instant::START + Duration::from_secs_f64(first);
-                let refusal = ApiRefusal {
-                    newest: 1,
-                    wait: None,
-                    later: Duration::ZERO,
-                    overload: false,
-                    pressed: true,
-                    catches_up: false,
-                };
-                let mut closing = Closing::begun(AnsweredRequest { seq: 1, sent, at, crowd: 1 }, refusal);
+                let mut closing = begun(first);
                 let (mut now, mut probe) = (first, 0.0);
                 while probe < window {
-                    probe = closing.next_probe(now, &Cycle::begun(0.0), 0.0, &way);
-                    (now, closing.last) = (probe + took, probe);
+                    probe = closing.next_probe(now, &Cycle::begun(0.0), 0.0, None, &WAY);
+                    (now, closing.last) = (probe + 0.05, probe);
                 }
                 assert!(probe < 1.02 * window + 0.05, "{window} s, refused first at {first}: one tries at {probe}");
             }

@@ -16,6 +16,8 @@ struct RefusalReading {
 
 /// After this many served requests a refusal shows that the rate is a little too high, and no more.
 const ENOUGH: f64 = 40.0;
+/// So large a part of what a window holds is all of it: it may have begun a little before the cycle.
+const ALL: f64 = 0.9;
 /// So few served in slow start say nothing yet.
 const TOO_SOON: f64 = 6.0;
 /// Where a rate has a longer window than this, refusals are no noise.
@@ -37,6 +39,8 @@ impl RateEstimator {
         let sent = seconds(answered.sent);
         let slots = self.belief.as_ref().map_or(0.0, |belief| 2.0 / belief.rate(now));
         let cycle = self.cycle.unwrap_or(Cycle::begun(sent));
+        let window = self.belief.as_ref().filter(|belief| !belief.is_rising() && cycle.served >= ALL * belief.count);
+        let window = window.map(|belief| belief.span);
         if let Some(closing) = &mut self.closing {
             if seq <= closing.newest {
                 closing.also_refused(crowd);
@@ -45,7 +49,7 @@ impl RateEstimator {
             self.refusals.counts(true);
             closing.refused(sent, refusal.overload);
             self.crowd.probe_refused(crowd, closing.tries, wait.is_some());
-            let until = closing.next_probe(now, &cycle, slots, &self.way);
+            let until = closing.next_probe(now, &cycle, slots, window, &self.way);
             let more = 0.5 * (f64::from(closing.tries) - 2.0).max(0.0);
             return Some(wait.map_or(until, |wait| now + wait.max(more)));
         }
@@ -86,7 +90,7 @@ impl RateEstimator {
             // It may be over once the requests under way are answered.
             now + self.way.usual.max(0.03)
         } else {
-            closing.next_probe(now, &cycle, slots, &self.way)
+            closing.next_probe(now, &cycle, slots, window, &self.way)
         };
         self.closing = Some(closing);
         self.before = Some(refusal.newest);
