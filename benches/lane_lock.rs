@@ -132,8 +132,8 @@ fn count(metrics: &RuleMetrics) -> u64 {
     while Wall::now() < end {
         for _ in 0..1000 {
             metrics.in_flight.inc();
-            metrics.wait_seconds.observe(0.0);
-            metrics.upstream_seconds.observe(0.003);
+            metrics.wait_seconds.observe(Duration::ZERO);
+            metrics.upstream_seconds.observe(Duration::from_millis(3));
             metrics.answered(StatusCode::OK);
             metrics.count(CallOutcome::Answered);
             metrics.in_flight.dec();

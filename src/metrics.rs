@@ -12,13 +12,17 @@ use std::{
 use parking_lot::Mutex;
 use prometheus::{Gauge, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector as _};
 
+mod durations;
 mod families;
 #[cfg(target_os = "linux")]
 mod process;
 mod rule;
 
 use self::families::{Families, registered};
-pub use self::rule::{CallOutcome, RetryReason, RuleMetrics, Saving, TunnelContent};
+pub use self::{
+    durations::Durations,
+    rule::{CallOutcome, RetryReason, RuleMetrics, Saving, TunnelContent},
+};
 
 /// Named as Prometheus names its own.
 const CONFIG: [[&str; 2]; 2] = [
@@ -236,7 +240,7 @@ mod tests {
         rule.answered(StatusCode::OK);
         rule.answered(StatusCode::from_u16(999).unwrap());
         rule.set_limit_per_second(Some(2.5));
-        rule.wait_seconds.observe(0.3);
+        rule.wait_seconds.observe(Duration::from_millis(300));
         rule.hinted("github");
         rule.retried(RetryReason::Refused);
         assert_eq!(metrics.retried(), 1);
@@ -254,7 +258,11 @@ mod tests {
             "andante_retries_total{reason=\"refused\",rule=\"api\"} 1",
             "andante_waiting{rule=\"api\"} 0",
             "andante_in_flight{rule=\"api\"} 0",
+            "andante_wait_seconds_bucket{rule=\"api\",le=\"0.25\"} 0",
             "andante_wait_seconds_bucket{rule=\"api\",le=\"0.5\"} 1",
+            "andante_wait_seconds_bucket{rule=\"api\",le=\"+Inf\"} 1",
+            "andante_wait_seconds_sum{rule=\"api\"} 0.3",
+            "andante_wait_seconds_count{rule=\"api\"} 1",
             "andante_upstream_seconds_bucket{rule=\"api\",le=\"600\"} 0",
             "andante_limit_per_second{rule=\"api\",source=\"config\"} 2.5",
             "andante_connections{side=\"client\"} 1",

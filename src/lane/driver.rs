@@ -208,7 +208,7 @@ impl Lane {
     /// The answer of what left at `sent` is here.
     pub(super) fn answered(self: &Arc<Self>, now: Instant, slot: &Slot, sent: Instant, heard: &AnswerReport<'_>) {
         self.tell_at(now, |state| state.answered(now, slot, sent, heard));
-        self.metrics.upstream_seconds.observe(now.since(sent).as_secs_f64());
+        self.metrics.upstream_seconds.observe(now.since(sent));
     }
 
     /// The answer has said what its request used.
@@ -265,7 +265,7 @@ impl Lane {
 
     fn permit(self: &Arc<Self>, slot: Slot, waited: Duration) -> Permit {
         self.metrics.in_flight.inc();
-        self.metrics.wait_seconds.observe(waited.as_secs_f64());
+        self.metrics.wait_seconds.observe(waited);
         Permit::new(self.clone(), slot)
     }
 

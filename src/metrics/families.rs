@@ -1,6 +1,8 @@
 //! The families of metrics that have a `rule` label.
 
-use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::{GaugeVec, IntCounterVec, IntGaugeVec, Opts, Registry};
+
+use super::durations::{Durations, DurationsVec};
 
 /// Waits, in seconds: from a timer's lateness to the longest wait that a rule allows by default.
 const WAIT_BUCKETS: &[f64] = &[
@@ -27,8 +29,8 @@ pub(super) struct Families {
     pub(super) savings: IntCounterVec,
     pub(super) waiting: IntGaugeVec,
     pub(super) in_flight: IntGaugeVec,
-    pub(super) wait: HistogramVec,
-    pub(super) upstream: HistogramVec,
+    pub(super) wait: DurationsVec,
+    pub(super) upstream: DurationsVec,
     pub(super) limit: GaugeVec,
 }
 
@@ -37,9 +39,6 @@ pub(super) struct Families {
 impl Families {
     pub(super) fn register(registry: &Registry) -> Self {
         let rule = &["rule"];
-        let seconds = |name: &str, help: &str, buckets: &[f64]| {
-            HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), rule)
-        };
         Self {
             requests: registered(
                 registry,
@@ -106,11 +105,15 @@ impl Families {
             ),
             wait: registered(
                 registry,
-                seconds("andante_wait_seconds", "How long requests waited for a slot.", WAIT_BUCKETS),
+                Durations::of_rules("andante_wait_seconds", "How long requests waited for a slot.", WAIT_BUCKETS),
             ),
             upstream: registered(
                 registry,
-                seconds("andante_upstream_seconds", "From sending a request to its answer's head.", UPSTREAM_BUCKETS),
+                Durations::of_rules(
+                    "andante_upstream_seconds",
+                    "From sending a request to its answer's head.",
+                    UPSTREAM_BUCKETS,
+                ),
             ),
             limit: registered(registry, GaugeVec::new(Opts::new(PACE[0], PACE[1]), &["rule", "source"])),
         }

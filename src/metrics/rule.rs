@@ -3,9 +3,9 @@
 use std::{array, collections::BTreeMap, sync::OnceLock};
 
 use http::StatusCode;
-use prometheus::{GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge, core::Metric as _};
+use prometheus::{GaugeVec, IntCounter, IntCounterVec, IntGauge};
 
-use super::families::Families;
+use super::{durations::Durations, families::Families};
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +89,9 @@ pub struct RuleMetrics {
     /// Requests that are on their way to an upstream.
     pub in_flight: IntGauge,
     /// How long requests waited for a slot, in seconds; 0 for those that passed on the spot.
-    pub wait_seconds: Histogram,
+    pub wait_seconds: Durations,
     /// From sending a request to its answer's head, in seconds.
-    pub upstream_seconds: Histogram,
+    pub upstream_seconds: Durations,
 }
 
 /// One counter per status code, made when the code is first seen: a label for each of 500 codes would drown the few
@@ -260,15 +260,7 @@ impl RuleMetrics {
     /// How long requests waited so far: how many at most so many seconds, the shortest first, each beside the ones before;
     /// in the end all that waited longer.
     pub fn waits(&self) -> Vec<(Option<f64>, u64)> {
-        let metric = self.wait_seconds.metric();
-        let histogram = metric.get_histogram();
-        let mut before = 0;
-        let mut beside = |total: u64| total.saturating_sub(std::mem::replace(&mut before, total));
-        let bounded = histogram.get_bucket().iter().filter(|bucket| bucket.upper_bound().is_finite());
-        let mut waits: Vec<_> =
-            bounded.map(|bucket| (Some(bucket.upper_bound()), beside(bucket.cumulative_count()))).collect();
-        waits.push((None, beside(histogram.get_sample_count())));
-        waits
+        self.wait_seconds.counts().collect()
     }
 
     /// The pace that the configuration asks for, in requests per second; not shown if it asks for none.
@@ -323,6 +315,8 @@ impl AnswerCounters {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -354,8 +348,8 @@ mod tests {
             rule.answered(StatusCode::from_u16(code).unwrap());
         }
         assert_eq!(rule.answers(), [("200".into(), 2), ("404".into(), 1), ("other".into(), 1)].into());
-        for seconds in [0.0, 0.0, 0.3, 1e9] {
-            rule.wait_seconds.observe(seconds);
+        for ms in [0, 0, 300, 1_000_000_000_000] {
+            rule.wait_seconds.observe(Duration::from_millis(ms));
         }
         let waits = rule.waits();
         assert_eq!(waits.iter().map(|(_, count)| count).sum::<u64>(), 4);

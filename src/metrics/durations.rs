@@ -1,0 +1,102 @@
+//! How long things took, in buckets, as [`prometheus::Histogram`] has them. That one adds four times for each that it counts, so
+//! that its count is never of another moment than its buckets. Here the count is the sum of the buckets, and one addition
+//! suffices for what took no time, which is what most requests wait.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use prometheus::{
+    Opts, Result,
+    core::{Atomic as _, AtomicF64, Metric, MetricVec, MetricVecBuilder},
+    proto::{self, Bucket, LabelPair, MetricType},
+};
+
+/// How long things took.
+#[derive(Clone, Debug)]
+pub struct Durations(Arc<Counted>);
+
+#[derive(Debug)]
+struct Counted {
+    /// The rule whose requests they are of.
+    rule: LabelPair,
+    /// The longest time of each bucket but the last, in seconds.
+    bounds: &'static [f64],
+    buckets: Box<[AtomicU64]>,
+    /// In seconds, of all together.
+    sum: AtomicF64,
+}
+
+/// The same of each rule.
+pub(super) type DurationsVec = MetricVec<OfRule>;
+
+/// Makes those of a rule: with these bounds, in seconds.
+#[derive(Clone, Debug)]
+pub(super) struct OfRule(&'static [f64]);
+
+// === impl Durations ===
+
+impl Durations {
+    pub(super) fn of_rules(name: &str, help: &str, bounds: &'static [f64]) -> Result<DurationsVec> {
+        let opts = Opts::new(name, help).variable_label("rule");
+        MetricVec::create(MetricType::HISTOGRAM, OfRule(bounds), opts)
+    }
+
+    /// One took this long.
+    pub fn observe(&self, took: Duration) {
+        let Counted { bounds, buckets, sum, .. } = &*self.0;
+        let seconds = took.as_secs_f64();
+        let bucket = bounds.iter().position(|bound| seconds <= *bound).unwrap_or(bounds.len());
+        buckets[bucket].fetch_add(1, Relaxed);
+        if !took.is_zero() {
+            sum.inc_by(seconds);
+        }
+    }
+
+    /// How many took at most so many seconds, the shortest first, each beside the ones before; in the end all that took longer.
+    pub fn counts(&self) -> impl Iterator<Item = (Option<f64>, u64)> {
+        let bounds = self.0.bounds.iter().map(|bound| Some(*bound)).chain([None]);
+        bounds.zip(self.0.buckets.iter().map(|bucket| bucket.load(Relaxed)))
+    }
+}
+
+impl Metric for Durations {
+    fn metric(&self) -> proto::Metric {
+        let (mut count, mut buckets) = (0, Vec::new());
+        for (bound, beside) in self.counts() {
+            count += beside;
+            if let Some(bound) = bound {
+                let mut bucket = Bucket::default();
+                bucket.set_upper_bound(bound);
+                bucket.set_cumulative_count(count);
+                buckets.push(bucket);
+            }
+        }
+        let mut histogram = proto::Histogram::default();
+        histogram.set_bucket(buckets);
+        histogram.set_sample_count(count);
+        histogram.set_sample_sum(self.0.sum.get());
+        let mut metric = proto::Metric::from_label(vec![self.0.rule.clone()]);
+        metric.set_histogram(histogram);
+        metric
+    }
+}
+
+// === impl OfRule ===
+
+impl MetricVecBuilder for OfRule {
+    type M = Durations;
+    type P = Opts;
+
+    fn build<V: AsRef<str>>(&self, _: &Opts, labels: &[V]) -> Result<Durations> {
+        let mut rule = LabelPair::default();
+        rule.set_name("rule".to_owned());
+        rule.set_value(labels.iter().map(AsRef::as_ref).collect());
+        let buckets = (0..=self.0.len()).map(|_| AtomicU64::new(0)).collect();
+        Ok(Durations(Arc::new(Counted { rule, bounds: self.0, buckets, sum: AtomicF64::new(0.0) })))
+    }
+}
