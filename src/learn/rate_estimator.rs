@@ -241,11 +241,8 @@ impl RateEstimator {
         }
         if let Some(belief) = &mut self.belief {
             // A rate that is not used up does not grow.
-            let slot = 4.0 / belief.rate(now);
-            let idle = now - self.seen - slot.clamp(1.0, SLOWEST);
-            if !waited || idle > 0.0 {
-                belief.rest(if waited { idle } else { now - self.seen });
-            }
+            let used = if waited { (4.0 / belief.rate(now)).clamp(1.0, SLOWEST) } else { 0.0 };
+            belief.rest(now - self.seen - used);
         }
         self.seen = now;
     }
@@ -321,11 +318,10 @@ impl RateEstimator {
 
     /// The limit that has changed since this was asked last, if one has: `Some(None)` if there is none any more.
     pub(super) fn change(&mut self, now: Instant) -> Option<Option<LimitSpec>> {
-        let now = seconds(now);
-        let rate = self.belief.as_mut().map(|belief| belief.rate(now)).filter(|rate| *rate < UNLIMITED);
         // The configured rate holds anyway, until a request is refused.
-        let rate =
-            rate.filter(|rate| self.configured.is_none_or(|most| self.refused && *rate < most * (1.0 - NOTABLE)));
+        let belief = self.belief.as_ref().filter(|_| self.refused || self.configured.is_none());
+        let rate = belief.map(|belief| belief.rate(seconds(now))).filter(|rate| *rate < UNLIMITED);
+        let rate = rate.filter(|rate| self.configured.is_none_or(|most| *rate < most * (1.0 - NOTABLE)));
         match (self.told, rate) {
             (None, None) => None,
             (Some(told), Some(rate)) if (rate / told - 1.0).abs() < NOTABLE => None,

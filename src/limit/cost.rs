@@ -140,12 +140,13 @@ impl Cost {
 
     /// What it takes of units other than requests.
     pub fn others(&self) -> impl Iterator<Item = (Unit, Amount)> {
-        self.units.into_iter().zip(self.amounts).filter_map(|(unit, amount)| Some((unit, Amount::new(amount)?)))
+        self.said().filter_map(|(unit, amount)| Some((unit, Amount::new(amount)?)))
     }
 
     /// What it says of units other than requests, if only that it takes nothing.
     fn said(&self) -> impl Iterator<Item = (Unit, u32)> {
-        self.units.into_iter().zip(self.amounts).filter(|(unit, _)| *unit != Unit::REQUESTS)
+        let said = self.units.iter().zip(&self.amounts).take_while(|(unit, _)| **unit != Unit::REQUESTS);
+        said.map(|(unit, amount)| (*unit, *amount))
     }
 
     /// What it takes of each unit, requests first.
