@@ -1,5 +1,7 @@
 //! Which urgency is served: the most urgent one, and each lower one at least a little.
 
+use smallvec::SmallVec;
+
 use super::claim::Urgency;
 
 /// What was served of each urgency, and which ones wait.
@@ -9,10 +11,18 @@ pub(in crate::lane) struct Bands {
     waiting: u8,
     /// What was served so far.
     served: u64,
-    /// Of each urgency, how much will have been served by all when it has its guaranteed turn.
-    due: [u64; Urgency::COUNT],
+    /// Of each urgency that was seen: mostly one, and there is one of these for each of ten thousand lines.
+    turns: SmallVec<[GuaranteedTurn; 1]>,
+}
+
+/// When an urgency has its guaranteed turn.
+#[derive(Clone, Copy, Debug)]
+struct GuaranteedTurn {
+    urgency: Urgency,
+    /// How much will have been served by all then.
+    due: u64,
     /// The same, counting only what was served: a request that leaves unserved changes nothing.
-    paid: [u64; Urgency::COUNT],
+    paid: u64,
 }
 
 /// Each lower urgency that waits gets one slot after this many of others.
@@ -28,8 +38,9 @@ impl Bands {
         if !self.has(urgency.get()) {
             self.waiting |= 1 << urgency.get();
             if !moved {
-                let band = usize::from(urgency.get());
-                self.due[band] = self.paid[band].max(self.served + cost * GUARANTEE);
+                let least = self.served + cost * GUARANTEE;
+                let turn = self.turn(urgency);
+                turn.due = turn.paid.max(least);
             }
         }
     }
@@ -42,9 +53,8 @@ impl Bands {
     /// One of this urgency was served, at `cost`.
     pub(super) fn charge(&mut self, urgency: Urgency, cost: u64) {
         self.served += cost;
-        let band = usize::from(urgency.get());
-        self.paid[band] = self.served + cost * GUARANTEE;
-        self.due[band] = self.paid[band];
+        let paid = self.served + cost * GUARANTEE;
+        *self.turn(urgency) = GuaranteedTurn { urgency, due: paid, paid };
     }
 
     /// The urgency whose turn it is.
@@ -53,9 +63,9 @@ impl Bands {
         if self.waiting >> most == 1 {
             return Urgency::new(most);
         }
-        let lower = (most + 1..Urgency::COUNT as u8).filter(|band| self.has(*band));
-        let due = lower.map(|band| (self.due[usize::from(band)], band)).filter(|(due, _)| *due <= self.served).min();
-        Urgency::new(due.map_or(most, |(_, band)| band))
+        let lower = (most + 1..Urgency::COUNT as u8).filter(|band| self.has(*band)).filter_map(Urgency::new);
+        let due = lower.map(|band| (self.known_turn(band).due, band)).filter(|(due, _)| *due <= self.served).min();
+        due.map_or(Urgency::new(most), |(_, band)| Some(band))
     }
 
     /// Whether none wait.
@@ -73,11 +83,11 @@ impl Bands {
 
     /// How much is served before the first of this urgency has its guaranteed turn, at `cost`.
     pub(super) fn until_guaranteed(&self, urgency: Urgency, cost: f64) -> f64 {
-        let band = usize::from(urgency.get());
+        let GuaranteedTurn { due, paid, .. } = self.known_turn(urgency);
         if self.has(urgency.get()) {
-            return self.due[band].saturating_sub(self.served) as f64;
+            return due.saturating_sub(self.served) as f64;
         }
-        (cost * GUARANTEE as f64).max(self.paid[band].saturating_sub(self.served) as f64)
+        (cost * GUARANTEE as f64).max(paid.saturating_sub(self.served) as f64)
     }
 
     /// How much is served before one of which `own` of its urgency is before it, if all that waits goes on to wait; `urgent` is
@@ -112,6 +122,20 @@ impl Bands {
 
     fn has(&self, band: u8) -> bool {
         self.waiting & (1 << band) != 0
+    }
+
+    fn known_turn(&self, urgency: Urgency) -> GuaranteedTurn {
+        let turn = self.turns.iter().find(|turn| turn.urgency == urgency);
+        turn.copied().unwrap_or(GuaranteedTurn { urgency, due: 0, paid: 0 })
+    }
+
+    fn turn(&mut self, urgency: Urgency) -> &mut GuaranteedTurn {
+        let known = self.turns.iter().position(|turn| turn.urgency == urgency);
+        let index = known.unwrap_or_else(|| {
+            self.turns.push(GuaranteedTurn { urgency, due: 0, paid: 0 });
+            self.turns.len() - 1
+        });
+        &mut self.turns[index]
     }
 }
 

@@ -10,6 +10,8 @@
 mod share;
 mod turn;
 
+use std::collections::VecDeque;
+
 use smallvec::SmallVec;
 
 pub(super) use self::{
@@ -30,11 +32,13 @@ pub(super) type Forgotten = SmallVec<[u32; 8]>;
 #[derive(Debug)]
 pub(super) struct FairMember {
     start: u128,
-    /// By how much later than its start it is sorted where it is listed.
+    /// By how much later than its start it is sorted where it is listed, or is over if it has nothing to send.
     offset: u64,
     weight: Weight,
     listed: Listed,
     active: bool,
+    /// Whether it is among the idle ones: it had nothing to send once, and may have by now.
+    idle: bool,
     /// Its number among those that had something to send. Of those whose turns end together the one with the least is first: it
     /// has waited for longest. Numbers begin again after [`NUMBERS`]; 0 if it never had any.
     number: u16,
@@ -42,6 +46,7 @@ pub(super) struct FairMember {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Listed {
+    /// It has nothing to send, or there is no other.
     No,
     /// With those that are owed something, by the ends of their turns.
     Owed,
@@ -54,6 +59,8 @@ enum Listed {
 pub(super) struct Fair {
     owed: SortedSet<Tag>,
     ahead: SortedSet<Tag>,
+    /// Those that had nothing to send when they came here, each once, and when they may be forgotten.
+    idle: VecDeque<Tag>,
     /// The sum of the starts of active members, by weight; the virtual time while none is active.
     starts: u128,
     /// The sum of their weights.
@@ -89,7 +96,7 @@ const REMEMBERED: u64 = 4;
 
 impl FairMember {
     fn new(start: u128, weight: Weight) -> Self {
-        Self { start, offset: 0, weight, listed: Listed::No, active: false, number: 0 }
+        Self { start, offset: 0, weight, listed: Listed::No, active: false, idle: false, number: 0 }
     }
 
     pub(super) fn is_active(&self) -> bool {
@@ -98,6 +105,18 @@ impl FairMember {
 
     pub(super) fn start(&self) -> u128 {
         self.start
+    }
+
+    /// Whether nothing of it is remembered any more, as it has nothing to send, although it may not be forgotten yet.
+    fn is_over(&self, now: u128) -> bool {
+        self.idle && !self.active && self.start + u128::from(self.offset) <= now
+    }
+
+    /// Is a newcomer if that is so.
+    fn renew(&mut self, now: u128) {
+        if self.is_over(now) {
+            (self.start, self.number) = (now, 0);
+        }
     }
 
     /// What so much is of its virtual time. Costs have 32 bits.
@@ -112,7 +131,7 @@ impl Fair {
     /// Nothing is shared yet.
     pub(super) fn new(credit: u8) -> Self {
         let (owed, ahead) = Default::default();
-        Self { owed, ahead, starts: 0, weights: 0, largest: 0, active: 0, credit, last: 0 }
+        Self { owed, ahead, idle: VecDeque::new(), starts: 0, weights: 0, largest: 0, active: 0, credit, last: 0 }
     }
 
     /// Whether no member has anything to send.
@@ -130,12 +149,12 @@ impl Fair {
     /// It still owes what it received too much.
     pub(super) fn activate(&mut self, id: u32, member: &mut FairMember, moved: bool) {
         let now = self.virtual_time();
-        let credit = if moved && member.listed != Listed::No { self.credit(member) } else { 0 };
+        member.renew(now);
+        let credit = if moved { self.credit(member) } else { 0 };
         if !moved || member.number == 0 {
             self.last = self.last % NUMBERS + 1;
             member.number = self.last;
         }
-        self.unlist(id, member);
         member.start = member.start.max(now.saturating_sub(credit.into()));
         member.active = true;
         self.active += 1;
@@ -143,24 +162,22 @@ impl Fair {
         self.list(id, member);
     }
 
-    /// The member has nothing to send any more. Says whether it may be forgotten.
-    pub(super) fn deactivate(&mut self, id: u32, member: &mut FairMember) -> bool {
-        let now = self.virtual_time();
+    /// The member has nothing to send any more.
+    pub(super) fn deactivate(&mut self, id: u32, member: &mut FairMember) {
         self.unlist(id, member);
         self.subtract(member);
         member.active = false;
         self.active -= 1;
-        // By the time of all, itself included: without one that is owed something, it has gone on.
-        let forgotten = member.start + u128::from(REMEMBERED * self.credit(member)) <= now;
-        if !forgotten {
-            self.list(id, member);
-        }
-        forgotten
+        self.rests(id, member);
     }
 
     /// The member has received `cost`.
     pub(super) fn charge(&mut self, id: u32, member: &mut FairMember, cost: u64) {
         self.expect(cost);
+        if !member.active {
+            member.renew(self.virtual_time());
+            self.rests(id, member);
+        }
         self.change(id, member, |member| member.start += u128::from(member.virtual_time(cost)));
     }
 
@@ -181,13 +198,12 @@ impl Fair {
         if self.active == 0 {
             return None;
         }
+        self.forget(members, forgotten);
         loop {
             while let Some((at, id)) = self.ahead.first().map(Tag::parts)
                 && self.is_owed(at)
             {
-                let member = members.member(id);
-                self.unlist(id, member);
-                if member.active { self.list(id, member) } else { forgotten.push(id) }
+                self.relist(id, members.member(id));
             }
             let (_, id) = self.owed.first().map(Tag::parts).expect("the least start is not after the mean of all");
             let member = members.member(id);
@@ -199,9 +215,10 @@ impl Fair {
         }
     }
 
-    /// All members that are known.
+    /// All members that are known, if none has anything to send.
     pub(super) fn members(&self) -> impl Iterator<Item = u32> {
-        self.owed.iter().chain(self.ahead.iter()).map(|tag| tag.parts().1)
+        debug_assert!(self.is_idle(), "others are known beside these");
+        self.idle.iter().map(|tag| tag.parts().1)
     }
 
     /// What a member may be owed that comes back.
@@ -217,15 +234,42 @@ impl Fair {
         start * u128::from(self.weights) <= self.starts
     }
 
+    /// The member has nothing to send, and is remembered for a while.
+    fn rests(&mut self, id: u32, member: &mut FairMember) {
+        // It may come back for the turns that it has missed.
+        member.offset = REMEMBERED * self.credit(member);
+        if !std::mem::replace(&mut member.idle, true) {
+            self.idle.push_back(Tag::of(id, member));
+        }
+    }
+
+    /// Forgets members that have had nothing to send for long.
+    fn forget(&mut self, members: &mut impl Members, forgotten: &mut Forgotten) {
+        while let Some((at, id)) = self.idle.front().map(Tag::parts)
+            && self.is_owed(at)
+        {
+            self.idle.pop_front();
+            let member = members.member(id);
+            if !member.active && !member.is_over(self.virtual_time()) {
+                // It had something to send meanwhile.
+                self.idle.push_back(Tag::of(id, member));
+                continue;
+            }
+            member.idle = false;
+            if !member.active {
+                forgotten.push(id);
+            }
+        }
+    }
+
     fn change(&mut self, id: u32, member: &mut FairMember, change: impl FnOnce(&mut FairMember)) {
+        if !member.active {
+            return change(member);
+        }
         self.unlist(id, member);
-        if member.active {
-            self.subtract(member);
-        }
+        self.subtract(member);
         change(member);
-        if member.active {
-            self.add(member);
-        }
+        self.add(member);
         self.list(id, member);
     }
 
@@ -250,14 +294,12 @@ impl Fair {
     }
 
     fn list(&mut self, id: u32, member: &mut FairMember) {
-        let set = if member.active && self.is_owed(member.start) {
+        let set = if self.is_owed(member.start) {
             let end = member.virtual_time(self.largest) + u64::from(member.number);
             (member.listed, member.offset) = (Listed::Owed, end);
             &mut self.owed
         } else {
-            // One that is not active is remembered for longer: it may come back for the turns that it has missed.
-            let credit = if member.active { 0 } else { REMEMBERED * self.credit(member) };
-            (member.listed, member.offset) = (Listed::Ahead, credit);
+            (member.listed, member.offset) = (Listed::Ahead, 0);
             &mut self.ahead
         };
         set.insert(Tag::of(id, member));
@@ -279,7 +321,10 @@ impl Fair {
 impl Tag {
     /// By what a member is sorted where it is listed.
     fn of(id: u32, member: &FairMember) -> Self {
-        let at = member.start + u128::from(member.offset);
+        Self::at(member.start + u128::from(member.offset), id)
+    }
+
+    fn at(at: u128, id: u32) -> Self {
         Self { upper: (at >> 32) as u64, lower: (at as u64) << 32 | u64::from(id) }
     }
 

@@ -2,6 +2,8 @@
 
 mod turns;
 
+use std::hash::{BuildHasher, BuildHasherDefault, Hash};
+
 use smallvec::SmallVec;
 
 pub(super) use self::turns::Turns;
@@ -10,7 +12,7 @@ use super::{
     bands::Bands,
     claim::{Claim, ClientId, FlowId, Urgency, Weight},
     fair::{Fair, FairMember, Forgotten, Members, Share},
-    slab::{Map, Slab},
+    slab::{Map, Mix, Slab},
     sorted_set::SortedSet,
 };
 
@@ -24,9 +26,15 @@ pub(super) struct Ranking {
     shares: SmallVec<[(Urgency, Fair); 1]>,
     clients: Slab<Client>,
     flows: Slab<Flow>,
-    /// Kept when there are many: a few are found by looking at each, as they stand side by side in memory.
+    /// By what the first few are found. A map is kept when there are more.
+    client_tags: Tags,
+    flow_tags: Tags,
     numbers: Option<Box<Numbers>>,
 }
+
+/// A byte of a hash of each of a few keys, by their numbers: side by side, so that one look into memory tells which of them may
+/// be the one that is looked for.
+type Tags = [u8; FEW];
 
 /// The numbers of clients and flows by what tells them apart.
 #[derive(Debug, Default)]
@@ -55,17 +63,23 @@ struct Client {
     share: Share,
 }
 
-/// A flow of a client.
+/// A flow of a client. In 64 bytes, of which memory gives no less at once: each of ten thousand lines remembers some dozens.
 #[derive(Debug)]
 struct Flow {
-    key: FlowKey,
     member: FairMember,
-    /// Its strands by the keys of their first tickets.
-    strands: SortedSet<(u64, u32)>,
+    name: FlowId,
+    /// The number of its client.
+    client: u32,
+    /// The first of its strands, by the key of its first ticket; [`NONE`] if it has none.
+    first: u32,
+    first_key: u64,
+    /// The further ones, in the same order; `None` if there never were any.
+    others: Option<Box<SortedSet<(u64, u32)>>>,
 }
 
+const NONE: u32 = u32::MAX;
 /// So many clients, or flows, are found without a map.
-const FEW: usize = 16;
+const FEW: usize = 64;
 
 // === impl RankedAt ===
 
@@ -84,6 +98,8 @@ impl Ranking {
             shares: SmallVec::new(),
             clients: Slab::new(),
             flows: Slab::new(),
+            client_tags: [0; FEW],
+            flow_tags: [0; FEW],
             numbers: None,
         }
     }
@@ -98,7 +114,7 @@ impl Ranking {
         let flow = &mut self.flows[at.flow];
         over.expect(cost);
         client.share.expect(cost);
-        flow.strands.insert((key, strand));
+        flow.insert(key, strand);
         if !flow.member.is_active() {
             client.share.reweigh(at.flow, &mut flow.member, claim.flow_weight);
             client.share.activate(at.flow, &mut flow.member, moved);
@@ -113,33 +129,26 @@ impl Ranking {
     /// The strand does not stand here any more.
     pub(super) fn remove(&mut self, at: RankedAt, urgency: Urgency, strand: u32, key: u64) {
         let flow = &mut self.flows[at.flow];
-        let removed = flow.strands.remove(&(key, strand));
-        debug_assert!(removed, "a strand stands where it was put");
-        if !flow.strands.is_empty() {
+        flow.remove(key, strand);
+        if flow.first != NONE {
             return;
         }
         let client = &mut self.clients[at.client];
-        let forgotten = client.share.deactivate(at.flow, &mut flow.member);
-        if forgotten {
-            forget_flow(&mut self.flows, &mut self.numbers, at.flow);
-        }
+        client.share.deactivate(at.flow, &mut flow.member);
         if client.share.is_idle() {
             let over = share_of(&mut self.shares, urgency);
-            let forgotten = over.deactivate(at.client, &mut client.member);
+            over.deactivate(at.client, &mut client.member);
             if over.is_idle() {
                 self.bands.leave(urgency);
-            }
-            if forgotten {
-                self.forget_client(at.client);
             }
         }
     }
 
     /// Another ticket is first in the strand, with the key `new` instead of `old`.
     pub(super) fn rekey(&mut self, at: RankedAt, strand: u32, old: u64, new: u64) {
-        let strands = &mut self.flows[at.flow].strands;
-        strands.remove(&(old, strand));
-        strands.insert((new, strand));
+        let flow = &mut self.flows[at.flow];
+        flow.remove(old, strand);
+        flow.insert(new, strand);
     }
 
     /// The weights of `claim` hold from now on, for what waits too.
@@ -177,7 +186,7 @@ impl Ranking {
         while let Some(gone) = forgotten.pop() {
             forget_flow(&mut self.flows, &mut self.numbers, gone);
         }
-        self.flows[flow].strands.first().map(|(_, strand)| *strand)
+        Some(self.flows[flow].first)
     }
 
     /// Whether nothing stands here.
@@ -202,14 +211,16 @@ impl Ranking {
         let key = (claim.urgency, claim.client);
         match &self.numbers {
             Some(numbers) => numbers.clients.get(&key).copied(),
-            None => self.clients.iter().find(|(_, client)| client.key == key).map(|(number, _)| number),
+            None => tagged(&self.client_tags, &key)
+                .find(|number| self.clients.get(*number).is_some_and(|client| client.key == key)),
         }
     }
 
     fn flow_of(&self, key: FlowKey) -> Option<u32> {
         match &self.numbers {
             Some(numbers) => numbers.flows.get(&key).copied(),
-            None => self.flows.iter().find(|(_, flow)| flow.key == key).map(|(number, _)| number),
+            None => tagged(&self.flow_tags, &key)
+                .find(|number| self.flows.get(*number).is_some_and(|flow| flow.key() == key)),
         }
     }
 
@@ -220,6 +231,7 @@ impl Ranking {
         }
         let member = share_of(&mut self.shares, claim.urgency).newcomer(claim.client_weight);
         let number = self.clients.insert(Client { key, member, share: Share::new(self.credit) });
+        set_tag(&mut self.client_tags, number, &key);
         if let Some(numbers) = self.numbers_if_many() {
             numbers.clients.insert(key, number);
         }
@@ -229,7 +241,8 @@ impl Ranking {
     fn add_flow(&mut self, key: FlowKey, weight: Weight) -> u32 {
         let share = &mut self.clients[key.0].share;
         let member = share.newcomer(weight, &mut self.flows);
-        let number = self.flows.insert(Flow { key, member, strands: SortedSet::default() });
+        let number = self.flows.insert(Flow::new(key, member));
+        set_tag(&mut self.flow_tags, number, &key);
         share.joined(number);
         if let Some(numbers) = self.numbers_if_many() {
             numbers.flows.insert(key, number);
@@ -241,7 +254,7 @@ impl Ranking {
     fn numbers_if_many(&mut self) -> Option<&mut Numbers> {
         if self.numbers.is_none() && self.clients.len().max(self.flows.len()) > FEW {
             let clients = self.clients.iter().map(|(number, client)| (client.key, number)).collect();
-            let flows = self.flows.iter().map(|(number, flow)| (flow.key, number)).collect();
+            let flows = self.flows.iter().map(|(number, flow)| (flow.key(), number)).collect();
             self.numbers = Some(Box::new(Numbers { clients, flows }));
         }
         self.numbers.as_deref_mut()
@@ -259,6 +272,57 @@ impl Ranking {
     }
 }
 
+// === impl Flow ===
+
+impl Flow {
+    fn new((client, name): FlowKey, member: FairMember) -> Self {
+        Self { member, name, client, first: NONE, first_key: 0, others: None }
+    }
+
+    fn key(&self) -> FlowKey {
+        (self.client, self.name)
+    }
+
+    fn insert(&mut self, mut key: u64, mut strand: u32) {
+        if self.first == NONE {
+            (self.first_key, self.first) = (key, strand);
+            return;
+        }
+        if key < self.first_key {
+            std::mem::swap(&mut self.first_key, &mut key);
+            std::mem::swap(&mut self.first, &mut strand);
+        }
+        self.others.get_or_insert_default().insert((key, strand));
+    }
+
+    fn remove(&mut self, key: u64, strand: u32) {
+        if self.first != strand {
+            let removed = self.others.as_mut().is_some_and(|others| others.remove(&(key, strand)));
+            return debug_assert!(removed, "a strand stands where it was put");
+        }
+        let next = self.others.as_ref().and_then(|others| others.first().copied());
+        if let Some((next, others)) = next.zip(self.others.as_mut()) {
+            others.remove(&next);
+        }
+        (self.first_key, self.first) = next.unwrap_or((0, NONE));
+    }
+}
+
+fn tag(key: &impl Hash) -> u8 {
+    BuildHasherDefault::<Mix>::default().hash_one(key) as u8
+}
+
+fn set_tag(tags: &mut Tags, number: u32, key: &impl Hash) {
+    if let Some(place) = tags.get_mut(number as usize) {
+        *place = tag(key);
+    }
+}
+
+/// The numbers that have the tag of `key`: some of them may be empty.
+fn tagged(tags: &Tags, key: &impl Hash) -> impl Iterator<Item = u32> {
+    memchr::memchr_iter(tag(key), tags).map(|number| number as u32)
+}
+
 fn share_of(shares: &mut [(Urgency, Fair)], wanted: Urgency) -> &mut Fair {
     let share = shares.iter_mut().find(|(urgency, _)| *urgency == wanted);
     &mut share.expect("it is made for the first client of an urgency").1
@@ -268,7 +332,7 @@ fn share_of(shares: &mut [(Urgency, Fair)], wanted: Urgency) -> &mut Fair {
 fn forget_flow(flows: &mut Slab<Flow>, numbers: &mut Option<Box<Numbers>>, number: u32) {
     let flow = flows.remove(number);
     if let Some(numbers) = numbers {
-        numbers.flows.remove(&flow.key);
+        numbers.flows.remove(&flow.key());
     }
 }
 

@@ -39,10 +39,10 @@ impl<T> Slab<T> {
     pub(in crate::lane) fn insert(&mut self, item: T) -> u32 {
         let id = self.free;
         match self.items.get_mut(id as usize) {
-            Some(place) => match std::mem::replace(place, Place::Taken(item)) {
-                Place::Empty(before) => self.free = before,
-                Place::Taken(_) => unreachable!("an empty place is empty"),
-            },
+            Some(place) => {
+                let Place::Empty(before) = *place else { unreachable!("an empty place is empty") };
+                (self.free, *place) = (before, Place::Taken(item));
+            }
             None => {
                 self.items.push(Place::Taken(item));
                 self.free = u32::try_from(self.items.len()).expect("more would not fit into memory");

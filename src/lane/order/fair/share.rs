@@ -75,14 +75,12 @@ impl Share {
         }
     }
 
-    /// The member has nothing to send any more. Says whether it may be forgotten: one alone is remembered for as long as what
-    /// it is a member of.
-    pub(in crate::lane::order) fn deactivate(&mut self, id: u32, member: &mut FairMember) -> bool {
+    /// The member has nothing to send any more. One alone is remembered for as long as what it is a member of.
+    pub(in crate::lane::order) fn deactivate(&mut self, id: u32, member: &mut FairMember) {
         match self {
             Self::Lone(lone) => {
                 (lone.active, member.active) = (false, false);
                 lone.rest = member.start;
-                false
             }
             Self::Fair(fair) => fair.deactivate(id, member),
         }
@@ -138,7 +136,7 @@ impl Share {
         }
     }
 
-    /// All members that are known.
+    /// All members that are known, if none has anything to send.
     pub(in crate::lane::order) fn members(&self) -> impl Iterator<Item = u32> {
         let (lone, fair) = match self {
             Self::Lone(lone) => (Some(lone.id).filter(|id| *id != NONE), None),
@@ -157,8 +155,10 @@ impl Fair {
         if lone.active {
             fair.active = 1;
             fair.add(member);
+            fair.list(lone.id, member);
+        } else {
+            fair.rests(lone.id, member);
         }
-        fair.list(lone.id, member);
         fair
     }
 }

@@ -43,6 +43,9 @@ impl Level {
     /// Where a member stands that sends something. If it waits elsewhere, that is where it will stand at best once it is here;
     /// if it does not wait yet it `comes`, and is owed nothing.
     pub(in crate::lane::order) fn standing(&self, member: &FairMember, comes: bool) -> Standing {
+        if member.is_over(self.virtual_time) {
+            return Standing::UNKNOWN;
+        }
         let start = self.since(member.start);
         let least = match (member.active, comes) {
             (true, _) => f64::NEG_INFINITY,
