@@ -127,6 +127,7 @@ async fn a_hidden_limit_is_found_although_each_object_is_a_kind_of_its_own() {
             world.answer(permit, (429, &said));
         }
     }
+    println!("{refused} refused and {accepted} accepted");
     assert!(accepted >= 150, "{accepted} of 150 accepted, and {refused} refused");
     assert!(refused <= 80, "{refused} refused and {accepted} accepted in {:?}, one after the other", world.elapsed());
 }
