@@ -145,8 +145,8 @@ impl Cost {
 
     /// What it says of units other than requests, if only that it takes nothing.
     fn said(&self) -> impl Iterator<Item = (Unit, u32)> {
-        let said = self.units.iter().zip(&self.amounts).take_while(|(unit, _)| **unit != Unit::REQUESTS);
-        said.map(|(unit, amount)| (*unit, *amount))
+        let end = self.units.iter().position(|unit| *unit == Unit::REQUESTS).unwrap_or(Self::MOST);
+        self.units[..end].iter().copied().zip(self.amounts)
     }
 
     /// What it takes of each unit, requests first.
@@ -172,7 +172,7 @@ impl Cost {
 
     /// Whether it takes of other units than requests.
     pub fn is_metered(&self) -> bool {
-        self.is_open() || self.others().next().is_some()
+        self.is_open() || self.amounts.iter().any(|amount| *amount > 0)
     }
 
     /// What it takes of requests alone.

@@ -168,10 +168,11 @@ impl RefusalCounts {
 
     /// What is older counts less.
     fn fade(&mut self, now: Instant) {
-        let times = (now.since(self.faded).as_nanos() / EACH.as_nanos()).min(MOST_TIMES) as i32;
-        if times == 0 {
+        let since = now.since(self.faded);
+        if since < EACH {
             return;
         }
+        let times = (since.as_nanos() / EACH.as_nanos()).min(MOST_TIMES) as i32;
         self.faded = if times < MOST_TIMES as i32 { self.faded + EACH * times as u32 } else { now };
         let factor = FADING.powi(times);
         let groups = self.groups.iter_mut();
