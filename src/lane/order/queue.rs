@@ -202,10 +202,10 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
                 }
                 return Next::At(wakeup);
             };
-            let id = self.strands[strand].first;
-            match self.find_out(id, now, moves, gate) {
+            match self.find_out(strand, now, moves, gate) {
                 HeadFinding::Moved => {}
                 HeadFinding::Held(key, Hold::Open) => {
+                    let id = self.strands[strand].first;
                     return Next::Ticket { place: QueuePlace { id, key: self.tickets[id].key }, key };
                 }
                 HeadFinding::Held(_, Hold::Shared(at)) => {

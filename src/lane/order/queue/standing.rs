@@ -60,7 +60,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     ) -> bool {
         for _ in 0..LOOKS {
             let strand = self.spots[spot].ranking().next().expect("something is parked there");
-            let here = match self.find_out(self.strands[strand].first, now, moves, gate) {
+            let here = match self.find_out(strand, now, moves, gate) {
                 // It was the last one there, and the line is gone; or nothing is parked there any more.
                 HeadFinding::Moved if self.spots.get(spot).is_none_or(|spot| spot.parked == 0) => return false,
                 HeadFinding::Moved => continue,
@@ -115,22 +115,22 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         false
     }
 
+    /// Looks at the first ticket of a strand.
     pub(super) fn find_out(
         &mut self,
-        id: u32,
+        strand: u32,
         now: Instant,
         moves: &mut usize,
         gate: &mut impl TicketRules<K, T>,
     ) -> HeadFinding<K> {
-        let ticket = &self.tickets[id];
-        let here = self.lines[self.strands[ticket.strand].line].key;
+        let Strand { first: id, line, set, .. } = self.strands[strand];
+        let (ticket, here) = (&self.tickets[id], self.lines[line].key);
         let key = gate.line(&ticket.ticket, &here);
         if key != here && *moves > 0 {
             *moves -= 1;
             self.move_to(id, key);
             return HeadFinding::Moved;
         }
-        let set = self.strands[ticket.strand].set;
         let hold = match gate.hold(&key, self.sets.budgets(set), ticket.cost) {
             Hold::Shared(at) | Hold::Own(at) | Hold::Budget(_, at) if at <= now => Hold::Open,
             hold => hold,
