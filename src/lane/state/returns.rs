@@ -64,6 +64,8 @@ const ANOTHER: Duration = Duration::from_millis(500);
 /// requests of one client may be one worker that does not wait between them. Where turns are further apart than this, all
 /// requests of one client are told the next one.
 const FARTHEST: Duration = Duration::from_secs(300);
+/// A free turn is looked for to within one in so many.
+const PRECISELY: usize = 64;
 const SWEEPS: Duration = Duration::from_secs(1);
 /// For so long a place in the queue is kept for one that is to have returned: clients are told whole seconds.
 const KEPT: Duration = Duration::from_millis(1500);
@@ -178,19 +180,22 @@ impl OfLine {
         let most = behind(place as u64, self.of.len()).min(self.count - 1);
         let own = self.of.get_mut(&client).expect("it has been promised something");
         let promised = own.remove(place).due;
-        let due = if promised > at(0) { promised.min(at(most)) } else { self.a_free_turn(now, at) };
+        let due = if promised > now { promised.min(at(most)).max(at(0)) } else { self.a_free_turn(at) };
         insert(self.of.entry(client).or_default(), Promise { due, told: now });
         due
     }
 
-    /// A turn that nobody was promised, which is not twice as far as the first such one. Those that are late and do not ask take
-    /// none: they may never come. O(promises × log).
-    fn a_free_turn(&self, now: Instant, mut at: impl FnMut(u64) -> Instant) -> Instant {
-        let farthest = at(0) + FARTHEST;
-        let mut is_free = |turn| {
-            let due = at(turn).min(farthest);
-            let taken = self.of.values().flatten().filter(|promise| promise.due > now && promise.due <= due).count();
-            (due == farthest || taken as u64 <= turn).then_some(due)
+    /// A turn that nobody was promised, of the first ones. What was promised before the next turn comes to nothing: those ask again
+    /// and are told another one, or never come. O(promises × log), and few questions when a turn is.
+    fn a_free_turn(&self, mut at: impl FnMut(u64) -> Instant) -> Instant {
+        let next = at(0);
+        let mut promised: Vec<_> =
+            self.of.values().flatten().map(|promise| promise.due).filter(|due| *due >= next).collect();
+        promised.sort_unstable();
+        let mut is_free = |turn: usize| {
+            let due = at(turn as u64).min(next + FARTHEST);
+            let taken = promised.partition_point(|other| *other <= due);
+            (taken <= turn || due == next + FARTHEST).then_some(due)
         };
         let (mut taken, mut turn) = (0, 0);
         let mut due = loop {
@@ -199,7 +204,8 @@ impl OfLine {
                 None => (taken, turn) = (turn, turn * 2 + 1),
             }
         };
-        while taken + 1 < turn {
+        // It need not be the very first one.
+        while taken + 1 + turn / PRECISELY < turn {
             let middle = taken.midpoint(turn);
             match is_free(middle) {
                 Some(sooner) => (turn, due) = (middle, sooner),

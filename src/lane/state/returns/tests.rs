@@ -51,6 +51,19 @@ fn those_that_are_late_are_told_a_turn_each() {
 }
 
 #[test]
+fn a_pause_puts_off_those_that_are_late_in_their_order() {
+    let mut returns = Returns::default();
+    let (base, opens) = (Instant::START + SECOND * 10, Instant::START + SECOND * 40);
+    (0..50).for_each(|of| _ = told(&mut returns, Instant::START, of, base, SECOND / 10));
+    // Nothing leaves until 40 s. Each comes when it was told to.
+    for of in 0..50 {
+        let now = base + SECOND / 10 * u32::from(of);
+        let turn = now + told(&mut returns, now, of, opens, SECOND / 10);
+        assert_eq!(turn, opens + SECOND / 10 * u32::from(of), "{of}");
+    }
+}
+
+#[test]
 fn one_client_is_not_in_the_way_of_another() {
     let mut returns = Returns::default();
     let (now, base) = (Instant::START, Instant::START + SECOND);
