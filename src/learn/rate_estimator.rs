@@ -348,6 +348,15 @@ impl Cycle {
     }
 }
 
+#[cfg(test)]
+impl ApiRefusal {
+    /// One that asks for nothing, where `newest` has left last and others wait.
+    fn bare(newest: Seq) -> Self {
+        let (wait, later) = (None, Duration::ZERO);
+        Self { newest, wait, later, overload: false, pressed: true, catches_up: false }
+    }
+}
+
 // === impl MovingShare ===
 
 impl MovingShare {

@@ -12,8 +12,9 @@ pub(super) struct Routes {
     suspects: HashMap<u32, Suspect>,
     /// How many kinds were refused since one was served, each for the first time.
     strangers: u32,
-    /// How often these were too many, since a kind was last found to be refused alone.
+    /// How often these were too many, since a kind was last found to be refused alone, and when last.
     all_refused: u32,
+    all_refused_at: Instant,
 }
 
 /// A kind that is refused, while others are served.
@@ -49,6 +50,8 @@ const SUSPECTS: usize = 8;
 /// many are enough the next time, but no fewer than that.
 const STRANGERS: u32 = 16;
 const FEWEST: u32 = 4;
+/// That is forgotten after this.
+const TOGETHER: Duration = Duration::from_secs(600);
 /// More kinds than this are not told apart any more.
 const MOST: usize = 256;
 
@@ -137,8 +140,11 @@ impl Routes {
             }
             None => {
                 self.strangers += 1;
+                if now.since(self.all_refused_at) >= TOGETHER {
+                    self.all_refused = 0;
+                }
                 if self.strangers == self.most_strangers() {
-                    self.all_refused += 1;
+                    (self.all_refused, self.all_refused_at) = (self.all_refused + 1, now);
                 }
                 let length = FIRST.max(wait);
                 self.paused.insert(route, Pause { since: now, until: now + length, again: 0, trying: None });

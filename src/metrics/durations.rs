@@ -1,6 +1,6 @@
 //! How long things took, in buckets, as [`prometheus::Histogram`] has them. That one adds four times for each that it counts, so
 //! that its count is never of another moment than its buckets. Here the count is the sum of the buckets, and one addition
-//! suffices for what took no time, which is what most requests wait.
+//! suffices for what took no time, which is what most requests wait. The sum may be a moment behind the count.
 
 use std::{
     sync::{

@@ -92,17 +92,15 @@ impl Closing {
     /// served, and the first probe shows that it is not one that slides, it is at its end, if that is near.
     pub(super) fn next_probe(&self, now: f64, cycle: &Cycle, slot: f64, window: Option<f64>, way: &Latency) -> f64 {
         let margin = way.margin();
-        let base = if self.consistent { self.at } else { cycle.since };
-        let step = ((now - base) / 4.0).min((now - self.at).max(FIRST)).max(slot).clamp(SHORTEST, LONGEST);
-        // It may be an outage: a tenth of the time that is lost anyway.
-        let step = if self.overload && self.tries > 0 { step.min(((now - self.at) / 10.0).max(OUTAGE)) } else { step };
+        let step = self.step(now, cycle, slot);
         let mut next = now + step;
+        let passed_over = NEAR * self.step(next, cycle, slot);
         // The window has begun when the API had the first request, which may have taken longer than others.
         let since = cycle.since.max(cycle.counted - way.least / 2.0 - margin);
         for usual in USUAL {
             let end = since + usual + margin;
-            let passed_over = if usual >= LONG { NEAR * (next - base) / 4.0 } else { 0.0 };
-            if end > now + 0.02 && end > now + step * NEAR && end < next + passed_over {
+            let reach = if usual >= LONG { next + passed_over } else { next };
+            if end > now + 0.02 && end > now + step * NEAR && end < reach {
                 next = end;
             }
             // Once more, if it was only just too early.
@@ -111,13 +109,21 @@ impl Closing {
                 next = again;
             }
         }
-        if let Some(window) = window.filter(|_| self.tries > 0) {
+        if let Some(window) = window.filter(|_| self.tries > 0 && !self.overload) {
             let end = since + window + margin;
-            if end - now < SOON * window {
+            if end - now < (SOON * window).min(LONGEST) {
                 next = next.max(end);
             }
         }
         next.max(now)
+    }
+
+    /// For how long nothing tries, from `now` on.
+    fn step(&self, now: f64, cycle: &Cycle, slot: f64) -> f64 {
+        let base = if self.consistent { self.at } else { cycle.since };
+        let step = ((now - base) / 4.0).min((now - self.at).max(FIRST)).max(slot).clamp(SHORTEST, LONGEST);
+        // It may be an outage: a tenth of the time that is lost anyway.
+        if self.overload && self.tries > 0 { step.min(((now - self.at) / 10.0).max(OUTAGE)) } else { step }
     }
 }
 
@@ -132,15 +138,7 @@ mod tests {
     fn begun(at: f64) -> Closing {
         let instant = |seconds: f64| Instant::START + Duration::from_secs_f64(seconds.max(0.0));
         let answered = AnsweredRequest { seq: 1, sent: instant(at - 0.05), at: instant(at), crowd: 1 };
-        let refusal = ApiRefusal {
-            newest: 1,
-            wait: None,
-            later: Duration::ZERO,
-            overload: false,
-            pressed: true,
-            catches_up: false,
-        };
-        Closing::begun(answered, refusal)
+        Closing::begun(answered, ApiRefusal::bare(1))
     }
 
     const WAY: Latency = Latency { usual: 0.05, least: 0.05 };
@@ -156,6 +154,19 @@ mod tests {
             let second = closing.next_probe(first + 0.05, &Cycle::begun(0.0), 0.4, Some(60.0), &WAY);
             assert!((least..most).contains(&second), "refused at {at} and {first}, again at {second}");
         }
+    }
+
+    /// An API that is not limited at all may be restarted shortly before a window ends that it knows nothing of.
+    #[test]
+    fn the_end_of_a_long_window_is_not_waited_for_after_a_short_pause() {
+        let failing = || Closing { overload: true, tries: 1, ..begun(42_680.0) };
+        for (closing, window) in [(begun(42_680.0), None), (failing(), None), (failing(), Some(43_200.0))] {
+            let next = closing.next_probe(42_681.0, &Cycle::begun(0.0), 0.4, window, &WAY);
+            assert!(next < 42_684.0, "{next}");
+        }
+        // A pause that has lasted for half a day: no step is longer than five minutes.
+        let next = begun(1000.0).next_probe(42_750.0, &Cycle::begun(0.0), 0.4, None, &WAY);
+        assert!(next < 42_750.0 + 1.05 * LONGEST + 0.1, "{next}");
     }
 
     /// All of a window is used up at once, and the API refuses from then on: probes are answered 50 ms after they leave.

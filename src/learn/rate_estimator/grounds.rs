@@ -67,15 +67,7 @@ mod tests {
             if counted.1 <= most {
                 estimator.served(answered, false);
             } else {
-                let refusal = ApiRefusal {
-                    newest: seq,
-                    wait: None,
-                    later: Duration::ZERO,
-                    overload: false,
-                    pressed: true,
-                    catches_up: false,
-                };
-                closed = estimator.refused(answered, refusal).unwrap_or(closed);
+                closed = estimator.refused(answered, ApiRefusal::bare(seq)).unwrap_or(closed);
             }
             if estimator.rate_grounds(sent).is_some() {
                 return;

@@ -16,8 +16,8 @@ struct RefusalReading {
 
 /// After this many served requests a refusal shows that the rate is a little too high, and no more.
 const ENOUGH: f64 = 40.0;
-/// So large a part of what a window holds is all of it: it may have begun a little before the cycle.
-const ALL: f64 = 0.9;
+/// So large a part of what a window holds is all of it. Evenly as much is served shortly before its end, whatever refuses then.
+const ALL: f64 = 0.98;
 /// So few served in slow start say nothing yet.
 const TOO_SOON: f64 = 6.0;
 /// Where a rate has a longer window than this, refusals are no noise.
@@ -177,15 +177,7 @@ mod tests {
     }
 
     fn refused(estimator: &mut RateEstimator, number: u64) -> Option<Instant> {
-        let refusal = ApiRefusal {
-            newest: number,
-            wait: None,
-            later: Duration::ZERO,
-            overload: false,
-            pressed: true,
-            catches_up: false,
-        };
-        estimator.refused(answered(number), refusal)
+        estimator.refused(answered(number), ApiRefusal::bare(number))
     }
 
     #[test]
@@ -206,14 +198,7 @@ mod tests {
     /// in 51.5 ms are 19.4/s.
     #[test]
     fn one_refusal_soon_does_not_overturn_a_configured_rate() {
-        let refusal = ApiRefusal {
-            newest: 1,
-            wait: None,
-            later: Duration::ZERO,
-            overload: false,
-            pressed: true,
-            catches_up: true,
-        };
+        let refusal = ApiRefusal { catches_up: true, ..ApiRefusal::bare(1) };
         let mut estimator = RateEstimator::new(Some(20.0));
         estimator.served(answered(0), false);
         assert!(estimator.refused(answered(1), refusal).is_some());
@@ -234,14 +219,7 @@ mod tests {
     fn after_a_first_crowd(mut estimator: RateEstimator, seconds: u64, outage: bool) -> RateEstimator {
         let ms = |of| Instant::START + Duration::from_millis(of);
         let answered = |seq: u64, sent, at| AnsweredRequest { seq, sent: ms(sent), at: ms(at), crowd: seq as u32 };
-        let refusal = ApiRefusal {
-            newest: 8,
-            wait: Some(Duration::from_secs(seconds)),
-            later: Duration::ZERO,
-            overload: true,
-            pressed: true,
-            catches_up: false,
-        };
+        let refusal = ApiRefusal { wait: Some(Duration::from_secs(seconds)), overload: true, ..ApiRefusal::bare(8) };
         (6..=8).for_each(|seq| estimator.unproven(answered(seq, 0, 5), refusal));
         let under_way = if outage { 0 } else { 5 };
         (1..=under_way).for_each(|seq| estimator.served(answered(seq, 0, 100), false));
