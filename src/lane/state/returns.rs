@@ -180,17 +180,18 @@ impl OfLine {
         let most = behind(place as u64, self.of.len()).min(self.count - 1);
         let own = self.of.get_mut(&client).expect("it has been promised something");
         let promised = own.remove(place).due;
-        let due = if promised > now { promised.min(at(most)).max(at(0)) } else { self.a_free_turn(at) };
+        let due = if promised > now { promised.min(at(most)).max(at(0)) } else { self.a_free_turn(now, at) };
         insert(self.of.entry(client).or_default(), Promise { due, told: now });
         due
     }
 
-    /// A turn that nobody was promised, of the first ones. What was promised before the next turn comes to nothing: those ask again
-    /// and are told another one, or never come. O(promises × log), and few questions when a turn is.
-    fn a_free_turn(&self, mut at: impl FnMut(u64) -> Instant) -> Instant {
+    /// A turn that nobody was promised, of the first ones. Those that are late too and do not ask take none, as they may never come;
+    /// nor does what was promised long before the next turn, because of a pause: those will be told a turn behind this one.
+    /// O(promises × log), and few questions when a turn is.
+    fn a_free_turn(&self, now: Instant, mut at: impl FnMut(u64) -> Instant) -> Instant {
         let next = at(0);
-        let mut promised: Vec<_> =
-            self.of.values().flatten().map(|promise| promise.due).filter(|due| *due >= next).collect();
+        let takes_one = |due: &Instant| *due > now && *due + GRACE >= next;
+        let mut promised: Vec<_> = self.of.values().flatten().map(|promise| promise.due).filter(takes_one).collect();
         promised.sort_unstable();
         let mut is_free = |turn: usize| {
             let due = at(turn as u64).min(next + FARTHEST);
