@@ -257,6 +257,8 @@ impl WindowEstimator {
                 let least = before.length.saturating_sub(LATE);
                 let least = if least < most { least } else { most.mul_f64(0.7) };
                 (self.known, self.kept) = (Some(usual_within(least, most.mul_f64(1.02)).unwrap_or(most)), KEPT);
+                // Of what is documented no beginning was seen, or it would say so.
+                self.doubted |= self.documented;
             }
             None => self.shorter = Some(lasted),
         }

@@ -270,6 +270,26 @@ fn what_is_documented_is_seen_when_a_window_begins_with_as_much_left() {
     }
 }
 
+/// Others had used some when the first answer came, so that it does not show when the window began; the provider says that it is an
+/// hour. At 100 an hour a request leaves each 36 s, and the count has begun anew each time.
+#[test]
+fn what_is_documented_is_not_believed_for_an_hour_when_the_count_begins_anew_again_and_again() {
+    let mut ledger = sent((0..90).map(|number| f64::from(number) * 0.01));
+    let mut estimator = WindowEstimator::default();
+    let documented = |used, left| Bucket { window: Some(Duration::from_secs(3600)), ..told(used, left) };
+    for (used, at) in [(6.0, 0.0), (40.0, 0.4), (95.0, 0.9)] {
+        assert_eq!(estimator.hear(&documented(used, 8.0 - at), s(at), s(at + 0.01), &ledger), secs(3600));
+    }
+    for number in 1..=4 {
+        let at = 36.0 * f64::from(number);
+        ledger.sent(s(at));
+        estimator.restarted(100.0, 1.0, secs(10), s(at), s(at + 0.01), &ledger);
+        estimator.hear(&documented(1.0, 10.0), s(at), s(at + 0.01), &ledger);
+    }
+    let known = estimator.known().expect("it was documented");
+    assert!(known >= Duration::from_secs(10) && known <= Duration::from_secs(36), "{known:?}");
+}
+
 /// Ten members have a tenth each of a window that is used up: ten of theirs, of which none is left in the next one.
 #[test]
 fn a_small_part_shows_too_that_all_comes_back_at_once() {
