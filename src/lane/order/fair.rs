@@ -321,10 +321,7 @@ impl Fair {
 impl Tag {
     /// By what a member is sorted where it is listed.
     fn of(id: u32, member: &FairMember) -> Self {
-        Self::at(member.start + u128::from(member.offset), id)
-    }
-
-    fn at(at: u128, id: u32) -> Self {
+        let at = member.start + u128::from(member.offset);
         Self { upper: (at >> 32) as u64, lower: (at as u64) << 32 | u64::from(id) }
     }
 
