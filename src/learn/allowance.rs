@@ -232,7 +232,12 @@ impl Allowance {
 
     /// When its window is certainly over: the reset of whole seconds may be up to one later.
     fn over(&self) -> Option<Instant> {
-        let later = if self.blur == SECOND && self.remaining <= 0.0 { SECOND } else { Duration::ZERO };
+        if self.remaining <= 0.0 { self.over_by() } else { self.reset }
+    }
+
+    /// The same, however much is left.
+    pub(super) fn over_by(&self) -> Option<Instant> {
+        let later = if self.blur == SECOND { SECOND } else { Duration::ZERO };
         self.reset.map(|reset| reset + later)
     }
 

@@ -22,6 +22,9 @@ pub(super) struct WindowEstimator {
     seen: bool,
     /// The present window, as far as its beginning was seen.
     present: Option<Start>,
+    /// When the present window is over, as was said last, and when the one before it was.
+    ends: Option<Instant>,
+    before_ended: Option<Instant>,
     /// The longest time until a reset that was said, and when the first was.
     longest: Option<(Duration, Instant)>,
     /// What was said of its length is not true; and it is all that is known, as no window was seen to begin with as much left.
@@ -125,6 +128,7 @@ impl WindowEstimator {
         };
         let used = limit - remaining;
         self.latest = self.latest.max(sent);
+        self.ends = Some(sent + left);
         let whole = bucket.coarse || left.subsec_nanos() == 0;
         self.fractions |= !whole;
         let blur = tolerance(left, whole);
@@ -141,7 +145,13 @@ impl WindowEstimator {
         if let Some(told) = told.filter(|_| !bucket.refills) {
             // A window that begins with so little left of it is not as long as the provider's documentation says.
             let short = length.is_some_and(|length| length + blur < told / 2);
-            self.doubted = left < told / 2 && (self.doubted || self.known.is_none() && short);
+            // It has begun since the one before was over.
+            let most = self.before_ended.map(|ended| (sent + left).since(ended));
+            let refuted = self.documented && most.is_some_and(|most| most + blur < told / 2);
+            if refuted && !self.doubted {
+                (self.known, self.shorter) = (None, None);
+            }
+            self.doubted = left < told / 2 && (self.doubted || refuted || self.known.is_none() && short);
             if !self.doubted {
                 let begins = used <= 1.0 && left + blur >= told.mul_f64(0.9);
                 self.documented = !begins && (self.documented || self.known != Some(told));
@@ -195,6 +205,12 @@ impl WindowEstimator {
         self.present.filter(|_| !self.refills()).map_or(Instant::FAR, |present| present.answered + window)
     }
 
+    /// Whether the length is what is documented, while no window was seen to begin: others may have begun the present one long
+    /// before us.
+    pub(super) fn is_of_others(&self) -> bool {
+        self.documented && !self.refills() && !self.slides()
+    }
+
     /// Whether the allowance comes back in parts, and not all at once.
     pub(super) fn slides(&self) -> bool {
         self.rises >= SLIDES
@@ -216,6 +232,7 @@ impl WindowEstimator {
         answered: Instant,
         ledger: &SentLog,
     ) {
+        self.before_ended = self.ends.take();
         let at = ledger.began(used, sent).unwrap_or(sent);
         // How much of it others of a fleet have used already is not known: it began after what was answered before it.
         let at = if ledger.is_shared() { at.max(self.latest.min(sent)) } else { at };

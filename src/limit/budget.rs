@@ -175,6 +175,12 @@ impl Budget {
         limit.window.answered(first, amount, sent, answered);
     }
 
+    /// All of the limit that `source` asks for comes back at `ends`, whenever it was taken; [`Instant::FAR`] if that is not known.
+    pub fn set_end(&mut self, source: Source, ends: Instant) {
+        let limit = self.limits.iter_mut().find(|limit| limit.source == source && limit.share.is_none());
+        limit.into_iter().for_each(|limit| limit.ends = ends);
+    }
+
     /// `source` asks for nothing any more.
     pub fn unlearn(&mut self, source: Source) {
         self.limits.retain(|limit| limit.source != source);

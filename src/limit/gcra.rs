@@ -66,6 +66,11 @@ impl Gcra {
         self.keeps_distance = keeps;
     }
 
+    /// As if nothing had been sent yet.
+    pub fn begin_anew(&mut self) {
+        (self.tat, self.spread) = (None, Instant::START);
+    }
+
     /// Whether slots that were missed are caught up although they need not be.
     pub fn catches_up(&self) -> bool {
         !self.keeps_distance && self.may_keep_distance()

@@ -224,6 +224,7 @@ impl Window {
     /// Forgets all units but those that are held or on their way, which count from now on as if they had left at `last` or
     /// later. Returns how many these are.
     pub fn forget_answered(&mut self, last: Instant) -> u32 {
+        self.left_below = self.buckets.back().map_or(self.left_below, UnitBucket::end);
         self.buckets.retain_mut(|bucket| {
             bucket.used = bucket.held + bucket.unanswered;
             bucket.last_sent = bucket.last_sent.max(last);

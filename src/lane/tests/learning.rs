@@ -127,7 +127,7 @@ impl World {
 }
 
 /// One trial of each of `dialects` and each way to count, to be looked at. LIMIT, WINDOWS, WORKERS, REQUESTS, LATENCY (ms)
-/// and CHANGES (`MS:LIMIT …`) say what it is like, SECONDS that what happens in each five seconds is printed too.
+/// CHANGES (`MS:LIMIT …`) and BEGUN (`USED:MS ago`) say what it is like, SECONDS that what happens in each five seconds is printed too.
 fn print_trials(dialects: &'static str) {
     let variable = |name: &str, otherwise: &str| std::env::var(name).unwrap_or(otherwise.into()).leak() as &'static str;
     let number = |name: &str, otherwise: u64| -> u64 {
@@ -139,7 +139,10 @@ fn print_trials(dialects: &'static str) {
         for dialect in dialects.split_whitespace().filter(|_| windows.contains(&window.to_string())) {
             let changes = variable("CHANGES", "").split_whitespace();
             let changes = changes.map(|change| change.split_once(':').unwrap());
+            let begun = std::env::var("BEGUN").ok();
+            let begun = begun.as_deref().and_then(|begun| begun.split_once(':'));
             let outcome = Trial {
+                begun: begun.map(|(used, ago)| (used.parse().unwrap(), ms(ago.parse().unwrap()))),
                 dialect,
                 window,
                 limit,

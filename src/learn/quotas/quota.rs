@@ -1,14 +1,17 @@
 //! One of the budgets that an API tells of.
 
 mod keep;
+mod others;
 mod refill;
 mod refused;
+mod silence;
 
 use std::{num::NonZeroU32, time::Duration};
 
 use smallvec::SmallVec;
 
 use self::{
+    others::OthersWindow,
     refill::{ROUNDED, Refill, Report},
     refused::Books,
 };
@@ -31,13 +34,6 @@ use crate::{
 
 /// The share of a limit that others may use without being noticed.
 const OTHERS: f64 = 0.02;
-/// A budget is dormant if it is silent for so much of its window while others of its name are told of.
-const SILENT: f64 = 1.2;
-/// The same for one whose window is not known.
-const SILENT_AT_LEAST: Duration = Duration::from_secs(5);
-/// What speaks only when it refuses is remembered for at least so long.
-const RARE: Duration = Duration::from_secs(600);
-
 /// A budget that an API reports: what is left of it, and until when.
 #[derive(Clone, Debug)]
 pub(super) struct Quota {
@@ -69,6 +65,7 @@ pub(super) struct Quota {
     dormant: bool,
     /// Until when it is spent evenly, because the API counts otherwise than our books.
     even_until: Instant,
+    others: OthersWindow,
     /// The last request that was taken of it.
     taken: Seq,
     /// Refusals that it explains, one after the other, and the last request that had left at the last of them.
@@ -123,6 +120,7 @@ impl Quota {
             woken: 0,
             dormant: false,
             even_until: Instant::START,
+            others: OthersWindow::default(),
             taken: born.newest,
             refusals: (0, 0),
             said: ReportStats { dialect: answer.heard.hint.dialect, answers: 0, resets: 0 },
@@ -181,35 +179,6 @@ impl Quota {
     pub(super) fn is_spent(&self, now: Instant) -> bool {
         let nearly = self.left.limit.map_or(0.0, |limit| limit * OTHERS);
         self.kept && self.trust.holds() && self.left.left(now) < 1.0 + nearly
-    }
-
-    /// Whether it is silent for long while others of its name are told of.
-    pub(super) fn is_silent(&self, now: Instant) -> bool {
-        let window = self.window_estimator.known().map_or(SILENT_AT_LEAST, |window| window.mul_f64(SILENT));
-        self.common && now.since(self.heard) > window.saturating_mul(1 << self.woken.min(10))
-    }
-
-    /// No kind of request draws on it any more, as far as is known.
-    pub(super) fn sleep(&mut self, budget: &mut Budget) {
-        (self.dormant, self.common, self.kept) = (true, false, false);
-        budget.unlearn(Source::Advertised(self.id));
-    }
-
-    /// It is told of again, if it was dormant: whatever was sent meanwhile may draw on it.
-    pub(super) fn wake(&mut self, born: impl FnOnce(u8) -> Born) {
-        if !std::mem::take(&mut self.dormant) {
-            return;
-        }
-        let born = born(self.id);
-        (self.ledger, self.newest, self.unanswered) = (born.ledger, born.newest, born.unanswered);
-        self.refill = Refill::default();
-        self.woken += 1;
-    }
-
-    /// For how long it is remembered without a word: what speaks only when it refuses does so seldom.
-    pub(super) fn remembered(&self) -> Duration {
-        let window = self.window.or(self.window_estimator.known()).unwrap_or_default();
-        if self.common || self.dormant { window * 3 } else { (window * 20).max(RARE) }
     }
 
     /// An answer reports `bucket`, which is this one. Teaches `budget` the limit that follows, and returns it if it is
@@ -290,6 +259,7 @@ impl Quota {
         let news = self.keep(spec, used, unanswered, answer, budget);
         self.left.overruled = ours(budget, source);
         self.left.resets_by(self.back_by(spec, window, answer));
+        budget.set_end(source, self.others.ends(self.left.over_by().filter(|_| self.window_estimator.is_of_others())));
         if refused && bucket.remaining.is_some_and(|remaining| remaining < 1.0) {
             self.refuse(spec, books, answer, budget);
         } else if answer.is_served() {
@@ -356,7 +326,9 @@ impl Quota {
             refills: self.window_estimator.refills() || bucket.refills || self.refill.is_found(),
             requests: bucket.requests,
         };
-        match self.trust.hear(&claim) {
+        let change = self.trust.hear(&claim);
+        self.others.answered(answer.sent, change == CountChange::Restarted);
+        match change {
             CountChange::Restarted => {
                 self.said.resets = self.said.resets.saturating_add(1);
                 let (used, sent, at) = (limit - remaining, answer.sent, answer.at);

@@ -1,6 +1,6 @@
 //! What a budget will let go, and when.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, time::Duration};
 
 use smallvec::SmallVec;
 
@@ -8,7 +8,7 @@ use super::{Budget, Limit, counting, holding};
 use crate::{
     clock::Instant,
     limit::{
-        Amount, CalendarCount, Cost, Margin, Unit,
+        Amount, CalendarCount, Cost, LimitSpec, Margin, Unit,
         charge::{Scope, Source},
     },
 };
@@ -110,6 +110,18 @@ impl Projection<'_> {
         let margin = limit.margin(margin);
         let window = limit.project(now, from, ahead, amount, margin);
         let spread = limit.window.spread(now, ahead, limit.reserve(), margin, limit.taken);
-        limit.gcra.project(from, ahead).max(window).max(spread)
+        let at = limit.gcra.project(from, ahead).max(window).max(spread);
+        if limit.ends == Instant::FAR {
+            return at;
+        }
+        at.min(limit.ends.max(from) + unused(&limit.spec, ahead))
     }
+}
+
+/// How long a request waits for `limit`, of which nothing was used, if so much is `ahead` of it.
+fn unused(limit: &LimitSpec, ahead: u64) -> Duration {
+    let times = |of: Duration, count: u64| of.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+    let count = u64::from(limit.rate.count.get());
+    let beyond_burst = (ahead % count + 1).saturating_sub(limit.burst().get().into());
+    times(limit.rate.per, ahead / count) + times(limit.rate.interval(), beyond_burst)
 }

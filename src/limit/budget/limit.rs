@@ -24,6 +24,8 @@ pub(super) struct Limit {
     pub(super) newest: Seq,
     /// Until then its window may lack units that left before the limit was there: it counts no more than fill it.
     pub(super) lacks_until: Instant,
+    /// When all of it comes back, though it was taken less than a window ago; [`Instant::FAR`] if nobody has said so.
+    pub(super) ends: Instant,
     /// What we hold of it, if it is shared with other processes.
     pub(super) share: Option<Box<Share>>,
 }
@@ -42,6 +44,7 @@ impl Limit {
             taken: Instant::START,
             newest: 0,
             lacks_until: Instant::START,
+            ends: Instant::FAR,
             share: None,
         }
     }
@@ -49,14 +52,26 @@ impl Limit {
     /// The first instant, not before `now`, at which it has room for `amount`; [`Instant::FAR`] if something that has no
     /// time yet must happen first.
     pub(super) fn earliest(&mut self, now: Instant, amount: Amount, margin: &Margin) -> Instant {
+        if self.ends <= now {
+            self.begin_anew(now);
+        }
         let (spaced, reserve) = (self.gcra.earliest(now), self.reserve());
         if self.window.has_plenty(amount, reserve) {
-            return spaced;
+            return spaced.min(self.ends);
         }
         let margin = self.margin(margin);
         // In this order: the window forgets what has left it.
         let window = self.window.earliest(now, amount, margin);
-        spaced.max(window).max(self.window.spread(now, 0, reserve, margin, self.taken))
+        spaced.max(window).max(self.window.spread(now, 0, reserve, margin, self.taken)).min(self.ends)
+    }
+
+    /// Nothing that was answered counts any more. What others share is theirs to give.
+    fn begin_anew(&mut self, now: Instant) {
+        self.ends = Instant::FAR;
+        if self.share.is_none() {
+            self.window.forget_answered(now);
+            self.gcra.begin_anew();
+        }
     }
 
     /// What a request that costs `amount` takes of it: one that costs more than there is takes a whole window of it.

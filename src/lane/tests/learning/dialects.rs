@@ -282,3 +282,26 @@ fn somebody_else_may_spend_the_same_quota() {
         );
     }
 }
+
+/// The provider documents an hour. Somebody else has used five of it, so that what is told fits an hour that is nearly over, and
+/// ten seconds: which of them shows when it is over. 94, 100, 100 and 6 leave in the windows of ten seconds, each up to two
+/// seconds late, as whole seconds are rounded and not used to their end.
+#[test]
+fn a_documented_window_is_found_to_be_shorter_at_its_first_reset() {
+    for ago in [ms(500), s(4), s(9)] {
+        let begun = Some((5, ago));
+        let outcome = Trial { begun, requests: 300, ..trial("github", CountingWindow::Fixed) }.run();
+        assert_eq!(outcome.refused, Vec::<Duration>::new(), "{ago:?}");
+        assert!(outcome.took < s(40), "{ago:?}: {:?}", outcome.took);
+    }
+}
+
+/// Of an hour that others have begun what was sent in it comes back at its end, which the API tells: 90 and 90 leave
+/// within the ten minutes that were left of it.
+#[test]
+fn what_was_sent_in_a_window_of_others_comes_back_at_its_end() {
+    let begun = Some((5, s(3000)));
+    let outcome = Trial { limit: "100/h", begun, requests: 180, ..trial("github", CountingWindow::Fixed) }.run();
+    assert_eq!(outcome.refused.len(), 0);
+    assert!((s(3600)..s(3610)).contains(&outcome.took), "{:?}", outcome.took);
+}

@@ -48,6 +48,8 @@ pub(super) struct Trial {
     pub(super) changes: Vec<(Duration, &'static str)>,
     /// Somebody else who spends the same quota asks this often.
     pub(super) others: Option<Duration>,
+    /// Somebody else has used so many, so long before the first request is sent, which then is answered before the others come.
+    pub(super) begun: Option<(usize, Duration)>,
     /// Of the jitter: a trial runs the same way each time.
     pub(super) seed: u64,
 }
@@ -90,6 +92,7 @@ impl Default for Trial {
             work: Duration::ZERO,
             changes: Vec::new(),
             others: None,
+            begun: None,
             seed: 1,
         }
     }
@@ -145,8 +148,6 @@ impl Trial {
         let clock = Clock::start();
         // Not on a whole second: resets in epoch seconds are to be rounded.
         let wall = UNIX_EPOCH + Duration::from_millis(1_790_000_000_370);
-        let policy = Policy::new("", Vec::new());
-        let lane = Arc::new(Lane::new("api.test".into(), policy.into(), Metrics::new().rule(""), clock));
         let rate: Rate = self.limit.parse().unwrap();
         let dialect: MockDialect = self.dialect.parse().unwrap();
         let way = Setup { clock, wall, latency: self.latency, work: self.work };
@@ -158,7 +159,20 @@ impl Trial {
             refused: Vec::new(),
             passed_on: 0,
         }));
-        let left = Arc::new(Mutex::new(self.requests));
+        let mut left = self.requests;
+        if let Some((used, ago)) = self.begun {
+            for _ in 0..used {
+                api.lock().limiter.ask(&MockCaller::default(), clock.now());
+            }
+            tokio::time::sleep(ago).await;
+        }
+        let policy = Policy::new("", Vec::new());
+        let lane = Arc::new(Lane::new("api.test".into(), policy.into(), Metrics::new().rule(""), clock));
+        if self.begun.is_some() {
+            left -= 1;
+            assert_eq!(call(&lane, &api, way, &Sender::new(self.senders, 0), Turn::New).await, Ok(true));
+        }
+        let left = Arc::new(Mutex::new(left));
         let mut tasks = tokio::task::JoinSet::new();
         for worker in 0..self.workers {
             let (lane, api, left) = (lane.clone(), api.clone(), left.clone());
