@@ -74,7 +74,8 @@ pub(super) fn nothing_came_through(circumstances: &Circumstances<'_>) -> String 
         _ => "  nothing came through: no request reached andante\n".to_owned(),
     };
     text.push_str(
-        "  hint: either the command sent none, or it went around the proxy: not every client reads HTTP_PROXY\n",
+        "  hint: either the command sent none, or it went around the proxy: not every client reads HTTP_PROXY; one with an \
+         option for its proxy takes what is in that variable\n",
     );
     if let Some(hosts) = no_proxy.filter(|hosts| !hosts.trim().is_empty()) {
         let _ = writeln!(text, "  hint: NO_PROXY is {hosts:?}: requests to these hosts do not come to andante");

@@ -56,7 +56,7 @@ pub(in crate::cli) fn queue(status: &Status, left: &str) -> String {
     }
     let _ = writeln!(
         text,
-        "  answered with 429: {}, sent again: {}, refused by andante: {}, failed: {}, {left}: {}",
+        "  answered with 429: {}, tried again: {}, refused by andante: {}, failed: {}, {left}: {}",
         sum(|lane| lane.answered_429_total),
         wording::count(status.retries_total),
         wording::count(status.requests.refused),
@@ -168,7 +168,7 @@ mod tests {
         let expected = "\
 andante: 1,236 requests sent in 2m 30s
   waited 1d 1h together, 2m 28s at most
-  answered with 429: 1, sent again: 5, refused by andante: 3, failed: 4, given up by the client: 0
+  answered with 429: 1, tried again: 5, refused by andante: 3, failed: 4, given up by the client: 0
   1 tunnel; nobody sees the requests inside
   api.example.com: 1,234 sent, 100.0% of 500/min
   www.example.com: 2 sent

@@ -124,7 +124,7 @@ fn without_a_limit_https_is_seen_and_a_refusal_is_not_the_commands() {
     });
     let (code, stdout, stderr) = outcome(get(place.path(), &[], &localhost(&upstream)));
     assert_eq!((code, stdout.as_str()), (Some(0), "ok"), "{stderr}");
-    assert!(stderr.contains("answered with 429: 1, sent again: 1"), "{stderr}");
+    assert!(stderr.contains("answered with 429: 1, tried again: 1"), "{stderr}");
     assert_eq!(upstream.requests().len(), 2);
 }
 
