@@ -108,7 +108,7 @@ const ODD: u8 = 4;
 impl WindowEstimator {
     /// The estimate for a budget of the same name with another limit: its allowance comes back in the same way.
     pub(super) fn like(other: &Self) -> Self {
-        Self { shape: other.shape, seen: other.seen, ..Self::default() }
+        Self { shape: other.shape, seen: other.seen, rises: other.rises, ..Self::default() }
     }
 
     /// How long the window is, after an answer that came at `answered` has said this to a request that left at `sent`.

@@ -34,6 +34,8 @@ use crate::{
 
 /// The share of a limit that others may use without being noticed.
 const OTHERS: f64 = 0.02;
+/// A window that others have begun is waited for if it is no longer than this.
+const SHORT: Duration = Duration::from_secs(60);
 /// A budget that an API reports: what is left of it, and until when.
 #[derive(Clone, Debug)]
 pub(super) struct Quota {
@@ -259,7 +261,9 @@ impl Quota {
         let news = self.keep(spec, used, unanswered, answer, budget);
         self.left.overruled = ours(budget, source);
         self.left.resets_by(self.back_by(spec, window, answer));
-        budget.set_end(source, self.others.ends(self.left.over_by().filter(|_| self.window_estimator.is_of_others())));
+        // A short one is soon over, and it shows by then whether it comes back in parts.
+        let of_others = window > SHORT && self.window_estimator.is_of_others();
+        budget.set_end(source, self.others.ends(self.left.over_by().filter(|_| of_others)));
         if refused && bucket.remaining.is_some_and(|remaining| remaining < 1.0) {
             self.refuse(spec, books, answer, budget);
         } else if answer.is_served() {
