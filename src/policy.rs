@@ -7,6 +7,7 @@ mod cross_site;
 mod egress;
 mod gateway;
 mod host_pattern;
+mod network;
 mod origin;
 mod reserve;
 mod rest;
@@ -23,6 +24,7 @@ pub use self::{
     egress::{Egress, Identity, Parent, ParentProtocol},
     gateway::Gateway,
     host_pattern::HostPattern,
+    network::{BadNetwork, network},
     origin::{HostError, Origin, Scheme},
     reserve::Reserve,
     rule::{Https, Policy, TooSmall},

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     limit::{InFlightLimit, Limits, MarginSpec},
-    policy::{AssignedWeight, HostPattern, RuleCost, UsageSource},
+    policy::{self, AssignedWeight, BadNetwork, BadShare, HostPattern, RuleCost, UsageSource},
 };
 
 /// One entry of `clients`.
@@ -179,24 +179,17 @@ fn client(text: &str) -> Result<ClientEntry, ParseHint> {
 }
 
 fn share(text: &str) -> Result<AssignedWeight, ParseHint> {
-    text.parse().map_err(|_| ParseHint::default())
+    text.parse().map_err(|wrong| match wrong {
+        BadShare::Network(wrong) => ParseHint::said(wrong.to_string(), wrong.hint()),
+        BadShare::Form | BadShare::Weight => ParseHint::default(),
+    })
 }
 
 fn network(text: &str) -> Result<IpNet, ParseHint> {
-    if let Ok(address) = text.parse::<IpAddr>() {
-        return Ok(address.into());
-    }
-    let network: IpNet = text.parse().map_err(|_| ParseHint::default())?;
-    // Bits past the prefix are a mistake in the address or in the prefix. andante must not guess: one guess admits more
-    // clients.
-    if network != network.trunc() {
-        let host = IpNet::from(network.addr());
-        return Err(ParseHint {
-            what: Some(format!("{text:?} has bits set beyond its prefix")),
-            hint: Some(format!("write \"{}\" for the network, or \"{host}\" for the one address", network.trunc())),
-        });
-    }
-    Ok(network)
+    policy::network(text).map_err(|wrong| match wrong {
+        BadNetwork::Form(_) => ParseHint::hint(wrong.hint()),
+        BadNetwork::Beyond(_) => ParseHint::said(wrong.to_string(), wrong.hint()),
+    })
 }
 
 fn length(text: &str) -> Result<Duration, ParseHint> {
@@ -318,6 +311,8 @@ mod tests {
         assert_eq!(CLIENT.read("10.0.0.5"), Ok(ClientEntry::Network("10.0.0.5/32".parse().unwrap())));
         let both = hint(&CLIENT, "10.0.0.5/8");
         assert!(both.contains("\"10.0.0.0/8\"") && both.contains("\"10.0.0.5/32\""), "{both}");
+        assert_eq!(hint(&SHARE, "10.0.0.5/8=2"), both);
+        assert_eq!(SHARE.read("10.0.0.0/33=2").unwrap_err(), NETWORK.read("10.0.0.0/33").unwrap_err());
     }
 
     #[test]

@@ -5,7 +5,10 @@ use std::{fmt, num::NonZeroU16, str::FromStr};
 
 use ipnet::IpNet;
 
-use super::reserve::Reserve;
+use super::{
+    network::{self, BadNetwork},
+    reserve::Reserve,
+};
 
 /// Which clients may be urgent, and which clients and flows get more than others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,7 +40,7 @@ pub enum ShareOf {
 }
 
 /// Why a text assigns no weight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadShare {
     /// It has another form, or no name.
     #[error("not of the form NAME=WEIGHT")]
@@ -45,6 +48,9 @@ pub enum BadShare {
     /// What it assigns is none.
     #[error("a weight is a whole number from 1 to 65535")]
     Weight,
+    /// It is written like a network, and is none.
+    #[error("{0}: {hint}", hint = .0.hint())]
+    Network(#[from] BadNetwork),
 }
 
 // === impl Turns ===
@@ -80,7 +86,7 @@ fn holds(network: &IpNet, address: IpAddr) -> bool {
 impl FromStr for AssignedWeight {
     type Err = BadShare;
 
-    /// `live=10`, `10.1.0.0/16=2`: what is no network is the name of a flow.
+    /// `live=10`, `10.1.0.0/16=2`: what is not written like a network is the name of a flow.
     fn from_str(text: &str) -> Result<Self, BadShare> {
         let (of, weight) = text.rsplit_once('=').ok_or(BadShare::Form)?;
         let (of, weight) = (of.trim(), weight.trim());
@@ -88,8 +94,11 @@ impl FromStr for AssignedWeight {
             return Err(BadShare::Form);
         }
         let weight = weight.parse().map_err(|_| BadShare::Weight)?;
-        let network = of.parse().or_else(|_| of.parse::<IpAddr>().map(IpNet::from));
-        Ok(Self { of: network.map_or_else(|_| ShareOf::Flow(of.to_owned()), ShareOf::Clients), weight })
+        let of = match network::is_like_a_network(of) {
+            true => ShareOf::Clients(network::network(of)?),
+            false => ShareOf::Flow(of.to_owned()),
+        };
+        Ok(Self { of, weight })
     }
 }
 
@@ -123,8 +132,22 @@ mod tests {
             [(["live", "=3", "live="], BadShare::Form), (["live=0", "live=-1", "live=70000"], BadShare::Weight)]
         {
             for text in texts {
-                assert_eq!(text.parse::<AssignedWeight>(), Err(why), "{text}");
+                assert_eq!(text.parse::<AssignedWeight>().as_ref(), Err(&why), "{text}");
             }
         }
+    }
+
+    #[test]
+    fn a_wrong_network_is_not_the_name_of_a_flow() {
+        for (text, words) in [
+            ("10.0.0.0/33=2", "expected a network, found \"10.0.0.0/33\": write a prefix from 0 to 32"),
+            ("10.0.0.256=2", "expected a network, found \"10.0.0.256\": write \"10.1.0.0/16\""),
+            ("10.0.0.5/8=2", "bits set beyond its prefix: write \"10.0.0.0/8\" for the network"),
+        ] {
+            let error = text.parse::<AssignedWeight>().unwrap_err().to_string();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+        let flow = "jobs/7=2".parse::<AssignedWeight>().unwrap();
+        assert_eq!(flow.of, ShareOf::Flow("jobs/7".into()));
     }
 }

@@ -78,6 +78,10 @@ fn a_limit_holds_for_a_while_and_then_the_rules_own_holds_again() {
         (&["limit", "api", "much", "--for", "1s"], "400"),
         (&["weights", "api", "batch=0"], "a whole number from 1 to 65535"),
         (&["weights", "api", "batch"], "NAME=WEIGHT"),
+        (
+            &["weights", "api", "10.0.0.0/33=2"],
+            "expected a network, found \"10.0.0.0/33\": write a prefix from 0 to 32",
+        ),
     ] {
         let (code, _, stderr) = world.ctl(args);
         assert!(code == Some(1) && stderr.contains(words) && stderr.contains("hint: "), "{args:?}: {stderr}");
