@@ -2,8 +2,12 @@
 //!
 //! Each member has a *start*: the virtual time at which it was due what it has received. A member whose start is not
 //! after the virtual time is owed something; of those, the one whose turn would end first is next. So each member stays
-//! within one largest cost of its share, whatever the weights are, and because the virtual time is a mean, members that
-//! join or leave need no special case.
+//! within one largest cost of its share, whatever the weights are.
+//!
+//! Because the virtual time is a mean, members that join need no special case. One that has nothing to send any more still counts
+//! until the virtual time has come to its start, as in fluid sharing, where it would be served until then. Without that each of
+//! those that come for one request would take its turn back out of the mean with it: the virtual time would stand still, and
+//! nobody who has been served would be owed anything again while others come. Linux delays the same in the same way.
 //!
 //! I. Stoica, H. Abdel-Wahab, "Earliest Eligible Virtual Deadline First", Old Dominion University TR-95-22, 1995.
 
@@ -36,6 +40,7 @@ pub(super) struct FairMember {
     offset: u64,
     weight: Weight,
     listed: Listed,
+    /// Whether it has something to send.
     active: bool,
     /// Whether it is among the idle ones: it had nothing to send once, and may have by now.
     idle: bool,
@@ -46,11 +51,11 @@ pub(super) struct FairMember {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Listed {
-    /// It has nothing to send, or there is no other.
+    /// It does not count, or there is no other.
     No,
-    /// With those that are owed something, by the ends of their turns.
+    /// With those that are owed something, by the ends of their turns. All of them have something to send.
     Owed,
-    /// With those that are owed nothing, by their starts.
+    /// With those that are owed nothing, by their starts. Some of them have nothing to send any more.
     Ahead,
 }
 
@@ -61,7 +66,7 @@ pub(super) struct Fair {
     ahead: SortedSet<Tag>,
     /// Those that had nothing to send when they came here, each once, and when they may be forgotten.
     idle: VecDeque<Tag>,
-    /// The sum of the starts of active members, by weight; the virtual time while none is active.
+    /// The sum of the starts of members that count, by weight; the virtual time while none does.
     starts: u128,
     /// The sum of their weights.
     weights: u64,
@@ -109,7 +114,12 @@ impl FairMember {
 
     /// Whether nothing of it is remembered any more, as it has nothing to send, although it may not be forgotten yet.
     fn is_over(&self, now: u128) -> bool {
-        self.idle && !self.active && self.start + u128::from(self.offset) <= now
+        self.idle && !self.counts() && self.start + u128::from(self.offset) <= now
+    }
+
+    /// Whether its start is a part of the mean.
+    fn counts(&self) -> bool {
+        self.listed != Listed::No
     }
 
     /// Is a newcomer if that is so.
@@ -148,6 +158,9 @@ impl Fair {
     /// it was `moved` here from another place: otherwise one whose turn comes while its line is closed would never get it.
     /// It still owes what it received too much.
     pub(super) fn activate(&mut self, id: u32, member: &mut FairMember, moved: bool) {
+        if member.counts() {
+            self.leave(id, member);
+        }
         let now = self.virtual_time();
         member.renew(now);
         let credit = if moved { self.credit(member) } else { 0 };
@@ -164,17 +177,21 @@ impl Fair {
 
     /// The member has nothing to send any more.
     pub(super) fn deactivate(&mut self, id: u32, member: &mut FairMember) {
-        self.unlist(id, member);
-        self.subtract(member);
         member.active = false;
         self.active -= 1;
-        self.rests(id, member);
+        if self.is_owed(member.start) {
+            return self.leave(id, member);
+        }
+        if member.listed == Listed::Owed {
+            self.relist(id, member);
+        }
+        self.remember(id, member);
     }
 
     /// The member has received `cost`.
     pub(super) fn charge(&mut self, id: u32, member: &mut FairMember, cost: u64) {
         self.expect(cost);
-        if !member.active {
+        if !member.counts() {
             member.renew(self.virtual_time());
             self.rests(id, member);
         }
@@ -203,7 +220,8 @@ impl Fair {
             while let Some((at, id)) = self.ahead.first().map(Tag::parts)
                 && self.is_owed(at)
             {
-                self.relist(id, members.member(id));
+                let member = members.member(id);
+                if member.active { self.relist(id, member) } else { self.leave(id, member) }
             }
             let (_, id) = self.owed.first().map(Tag::parts).expect("the least start is not after the mean of all");
             let member = members.member(id);
@@ -234,10 +252,21 @@ impl Fair {
         start * u128::from(self.weights) <= self.starts
     }
 
-    /// The member has nothing to send, and is remembered for a while.
+    /// The member counts no more.
+    fn leave(&mut self, id: u32, member: &mut FairMember) {
+        self.unlist(id, member);
+        self.subtract(member);
+        self.rests(id, member);
+    }
+
+    /// The member does not count, and is remembered for a while.
     fn rests(&mut self, id: u32, member: &mut FairMember) {
         // It may come back for the turns that it has missed.
         member.offset = REMEMBERED * self.credit(member);
+        self.remember(id, member);
+    }
+
+    fn remember(&mut self, id: u32, member: &mut FairMember) {
         if !std::mem::replace(&mut member.idle, true) {
             self.idle.push_back(Tag::of(id, member));
         }
@@ -250,8 +279,11 @@ impl Fair {
         {
             self.idle.pop_front();
             let member = members.member(id);
+            if member.counts() && !member.active && self.is_owed(member.start) {
+                self.leave(id, member);
+            }
             if !member.active && !member.is_over(self.virtual_time()) {
-                // It had something to send meanwhile.
+                // It had something to send meanwhile, or still counts.
                 self.idle.push_back(Tag::of(id, member));
                 continue;
             }
@@ -263,7 +295,7 @@ impl Fair {
     }
 
     fn change(&mut self, id: u32, member: &mut FairMember, change: impl FnOnce(&mut FairMember)) {
-        if !member.active {
+        if !member.counts() {
             return change(member);
         }
         self.unlist(id, member);
@@ -294,7 +326,7 @@ impl Fair {
     }
 
     fn list(&mut self, id: u32, member: &mut FairMember) {
-        let set = if self.is_owed(member.start) {
+        let set = if member.active && self.is_owed(member.start) {
             let end = member.virtual_time(self.largest) + u64::from(member.number);
             (member.listed, member.offset) = (Listed::Owed, end);
             &mut self.owed

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::{Limits, World, at, claim, urgent, weight};
 use crate::{
-    lane::order::{Claim, Hold, QueuePlace, TicketRules, Turn},
+    lane::order::{Claim, ClientId, Hold, QueuePlace, TicketRules, Turn},
     limit::{Cost, Unit},
 };
 
@@ -94,6 +94,32 @@ proptest! {
                 prop_assert!(off <= 3.0, "{off} largest costs");
             }
         }
+    }
+
+    /// One that stays has its share beside others that come for one request each, and of which as many wait at any time. In
+    /// fluid sharing these would be served for longer than they wait here, at most e times as many at once as wait.
+    #[test]
+    fn one_that_stays_has_its_share_beside_others_that_come_once(others in 1u32..200, by_flow: bool) {
+        let of = |number: u32| match by_flow {
+            true => claim(1, number.into()),
+            false => Claim { client: ClientId::of(number.to_be_bytes().into()), ..claim(1, 0) },
+        };
+        let mut world = World::new(Limits::every(1));
+        for number in 0..=others {
+            world.add(0, of(number));
+        }
+        let (mut got, mut newest) = (0, others);
+        for _ in 0..20 * (others + 1) {
+            let left = world.step(u64::MAX - 1).unwrap();
+            if left.claim == of(0) {
+                got += 1;
+                world.add(0, of(0));
+            } else {
+                newest += 1;
+                world.add(0, of(newest));
+            }
+        }
+        prop_assert!(got >= 6, "{got} of 20 / e");
     }
 
     /// Anything in any order: nobody is lost, the order within a flow and line is kept, nothing waits that may leave,
