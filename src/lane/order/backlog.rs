@@ -36,8 +36,15 @@ pub struct Backlog {
 /// the queue is half as full.
 #[derive(Debug)]
 struct Sizes {
-    by_size: [BTreeSet<(WeightedBacklog, ClientId)>; Urgency::COUNT],
+    by_size: [BTreeSet<(ClientSize, ClientId)>; Urgency::COUNT],
     until: u64,
+}
+
+/// How much waits of a client. Of those of which as much waits, the one that came last gives way, and not always the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct ClientSize {
+    backlog: WeightedBacklog,
+    latest: u64,
 }
 
 /// What waits of a client or a flow beyond one of its requests, by its weight. Everybody may have one that waits, whatever that
@@ -56,6 +63,8 @@ struct ClientBacklog {
     waiting: Waiting,
     /// How many of its tickets have never been sent: only these give way.
     new: u32,
+    /// The number of its latest ticket.
+    latest: u64,
     weight: Weight,
     flows: Map<FlowId, Flow>,
 }
@@ -126,7 +135,7 @@ impl Backlog {
         let before = (client.weight, flow.weight);
         (client.weight, flow.weight) = (claim.client_weight, claim.flow_weight);
         flow.tickets += 1;
-        flow.latest = number;
+        (flow.latest, client.latest) = (number, number);
         for new in [&mut flow.new, &mut client.new] {
             *new += u32::from(turn == Turn::New);
         }
@@ -204,7 +213,9 @@ impl Backlog {
         let is_own = is_equal && id == claim.client;
         let clients = &self.bands[number].as_ref()?.clients;
         let own = is_equal.then(|| clients.get(&claim.client)).flatten();
-        if is_equal && !is_own && size <= WeightedBacklog::with(own.map(|own| &own.waiting), cost, claim.client_weight)
+        if is_equal
+            && !is_own
+            && size.backlog <= WeightedBacklog::with(own.map(|own| &own.waiting), cost, claim.client_weight)
         {
             return None;
         }
@@ -231,13 +242,13 @@ impl Backlog {
     }
 
     /// How much waits of the client of `claim`, if anybody asks and something of it may give way.
-    fn size_of(&self, claim: &Claim) -> Option<WeightedBacklog> {
+    fn size_of(&self, claim: &Claim) -> Option<ClientSize> {
         self.sizes.as_ref()?;
         self.bands[band(claim)].as_ref()?.clients.get(&claim.client)?.size()
     }
 
     /// More or less waits of the client of `claim` than `before`.
-    fn resized(&mut self, claim: &Claim, before: Option<WeightedBacklog>) {
+    fn resized(&mut self, claim: &Claim, before: Option<ClientSize>) {
         let now = self.size_of(claim);
         if let Some(Sizes { by_size, .. }) = &mut self.sizes {
             let of_band = &mut by_size[band(claim)];
@@ -276,12 +287,13 @@ impl Backlog {
 
 impl ClientBacklog {
     fn new(weight: Weight) -> Self {
-        Self { waiting: Waiting::default(), new: 0, weight, flows: Map::default() }
+        Self { waiting: Waiting::default(), new: 0, latest: 0, weight, flows: Map::default() }
     }
 
     /// How much waits of it, if something of that may give way.
-    fn size(&self) -> Option<WeightedBacklog> {
-        (self.new > 0).then(|| WeightedBacklog::of(&self.waiting, self.weight))
+    fn size(&self) -> Option<ClientSize> {
+        let size = || ClientSize { backlog: WeightedBacklog::of(&self.waiting, self.weight), latest: self.latest };
+        (self.new > 0).then(size)
     }
 }
 

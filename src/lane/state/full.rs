@@ -29,7 +29,8 @@ impl<T> State<T> {
     }
 
     /// Whether all places are taken, or kept for those that were told to return by now. While fewer wait than leave in a
-    /// second none are kept: no slot is lost because of those that never return.
+    /// second none are kept, so that no slot is lost because of those that never return. Where so many can never wait, or hardly,
+    /// that is the last quarter of the places: whoever asks at once when it was served would have all of them otherwise.
     pub(super) fn is_full_for(&mut self, now: Instant, asking: Asking<'_>) -> bool {
         let waiting = self.queue.len();
         let Some(free) = self.policy.max_waiting.checked_sub(waiting).filter(|free| *free > 0) else { return true };
@@ -44,7 +45,8 @@ impl<T> State<T> {
         let next = self.queue.waiting(Waits::ForAll, Unit::REQUESTS, 0.0);
         let rates = self.budget.rates(Unit::REQUESTS);
         let slowest = rates.iter().map(|(_, rate)| *rate).reduce(f64::min);
-        slowest.is_some_and(|in_a_second| next >= in_a_second)
+        let most = self.policy.max_waiting;
+        slowest.is_some_and(|in_a_second| next >= in_a_second.min((most - most / 4) as f64))
     }
 
     /// How long it is until the next slot; `None` if an answer must come first.

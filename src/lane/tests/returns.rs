@@ -65,48 +65,72 @@ async fn those_that_are_refused_at_once_come_back_one_by_one() {
     }
 }
 
-/// How many answers each of these workers has, of an address of its own, that send one request after the other for 40 s; at 10/s
-/// and with room for so many. They come back when they are told to, and some of them never.
-async fn answers(workers: u8, most: usize, leave: bool) -> Vec<usize> {
-    answers_to(workers, most, leave, |_| ask(kind())).await.into_iter().map(|(answers, _)| answers).collect()
+/// Workers, each of an address of its own, that send one request after the other, and come back when they are told to.
+#[derive(Clone, Copy)]
+struct Workers {
+    count: u8,
+    limits: &'static str,
+    /// So many may wait.
+    most: usize,
+    /// How long it takes at most from an answer to the next request.
+    think: Duration,
+    /// Half of those that are refused never come back.
+    leave: bool,
+    /// For so long.
+    seconds: u64,
 }
 
-/// The same of workers that send such requests, and how many of these were refused.
-async fn answers_to(workers: u8, most: usize, leave: bool, sends: impl Fn(u8) -> AdmitRequest) -> Vec<(usize, usize)> {
-    let world = Arc::new(World::with("10/s", |policy| {
-        policy.max_waiting = most;
-        policy.margin = MarginSpec::Fixed(ms(0));
-    }));
-    let mut tasks = tokio::task::JoinSet::new();
-    for number in 0..workers {
-        let world = world.clone();
-        let mut dice = fastrand::Rng::with_seed(number.into());
-        let sent = sends(number);
-        let claim = Claim { client: ClientId::of([10, 0, 0, number].into()), ..sent.claim };
-        tasks.spawn(async move {
-            let (mut answers, mut refused) = (0, 0);
-            while world.clock.now() < Instant::START + Duration::from_secs(40) {
-                match told_to_wait(&world, AdmitRequest { claim, ..sent.clone() }).await {
-                    None => answers += usize::from(world.clock.now() <= Instant::START + Duration::from_secs(40)),
-                    Some(_) if leave && dice.bool() => break,
-                    Some(seconds) => {
-                        refused += 1;
-                        tokio::time::sleep(Duration::from_secs_f64(seconds as f64 + dice.f64() * 0.1)).await;
+/// What a worker has had: answers, and refusals.
+type Had = (usize, usize);
+
+impl Workers {
+    const USUAL: Self = Self { count: 60, limits: "10/s", most: 40, think: Duration::ZERO, leave: false, seconds: 40 };
+
+    async fn answers(self) -> Vec<usize> {
+        self.sending(|_| ask(kind())).await.into_iter().map(|(answers, _)| answers).collect()
+    }
+
+    /// What each has had that sends such requests.
+    async fn sending(self, sends: impl Fn(u8) -> AdmitRequest) -> Vec<Had> {
+        let world = Arc::new(World::with(self.limits, |policy| {
+            policy.max_waiting = self.most;
+            policy.margin = MarginSpec::Fixed(ms(0));
+        }));
+        let end = Instant::START + Duration::from_secs(self.seconds);
+        let mut tasks = tokio::task::JoinSet::new();
+        for number in 0..self.count {
+            let world = world.clone();
+            let mut dice = fastrand::Rng::with_seed(number.into());
+            let sent = sends(number);
+            let claim = Claim { client: ClientId::of([10, 0, 0, number].into()), ..sent.claim };
+            tasks.spawn(async move {
+                let (mut answers, mut refused) = (0, 0);
+                while world.clock.now() < end {
+                    match told_to_wait(&world, AdmitRequest { claim, ..sent.clone() }).await {
+                        None => {
+                            answers += usize::from(world.clock.now() <= end);
+                            tokio::time::sleep(self.think.mul_f64(dice.f64())).await;
+                        }
+                        Some(_) if self.leave && dice.bool() => break,
+                        Some(seconds) => {
+                            refused += 1;
+                            tokio::time::sleep(Duration::from_secs_f64(seconds as f64 + dice.f64() * 0.1)).await;
+                        }
                     }
                 }
-            }
-            (number, (answers, refused))
-        });
+                (number, (answers, refused))
+            });
+        }
+        let mut had = tasks.join_all().await;
+        had.sort_unstable();
+        had.into_iter().map(|(_, of_worker)| of_worker).collect()
     }
-    let mut had = tasks.join_all().await;
-    had.sort_unstable();
-    had.into_iter().map(|(_, of_worker)| of_worker).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn those_that_come_back_when_they_are_told_to_have_their_share() {
     for most in [40, 20] {
-        let mut answers = answers(60, most, false).await;
+        let mut answers = Workers { most, ..Workers::USUAL }.answers().await;
         answers.sort_unstable();
         println!("room for {most}: {answers:?}");
         // 401 slots of 60 workers are 6.7 each.
@@ -118,7 +142,7 @@ async fn those_that_come_back_when_they_are_told_to_have_their_share() {
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_of_others_refuses_nothing_that_is_more_urgent() {
     let urgent = |number| Claim { urgency: if number < 6 { Urgency::MOST } else { Urgency::USUAL }, ..Claim::USUAL };
-    let had = answers_to(60, 40, false, |number| AdmitRequest { claim: urgent(number), ..ask(kind()) }).await;
+    let had = Workers::USUAL.sending(|number| AdmitRequest { claim: urgent(number), ..ask(kind()) }).await;
     println!("{had:?}");
     assert!(had[..6].iter().all(|(_, refused)| *refused == 0), "{had:?}");
     let answers: Vec<usize> = had.into_iter().map(|(answers, _)| answers).collect();
@@ -134,7 +158,8 @@ async fn a_full_queue_of_others_refuses_nothing_that_is_more_urgent() {
 async fn those_that_urgent_ones_keep_out_are_not_told_to_come_again_and_again() {
     // Twelve urgent loops, and room for ten. The others have one slot in 21 of 401: 19 for thirty of them.
     let urgent = |number| Claim { urgency: if number < 12 { Urgency::MOST } else { Urgency::USUAL }, ..Claim::USUAL };
-    let had = answers_to(42, 10, false, |number| AdmitRequest { claim: urgent(number), ..ask(kind()) }).await;
+    let workers = Workers { count: 42, most: 10, ..Workers::USUAL };
+    let had = workers.sending(|number| AdmitRequest { claim: urgent(number), ..ask(kind()) }).await;
     let refused: Vec<usize> = had[12..].iter().map(|(_, refused)| *refused).collect();
     println!("{had:?}");
     assert!(*refused.iter().max().unwrap() <= 12, "one is told that it may come each 3 s: {refused:?}");
@@ -188,7 +213,7 @@ async fn a_place_that_more_urgent_ones_take_is_not_promised_to_others() {
 #[tokio::test(start_paused = true)]
 async fn those_whose_requests_are_dear_have_their_share_of_a_full_queue() {
     let cost = |number| Cost::new(if number % 3 == 0 { 3 } else { 1 }).unwrap();
-    let had = answers_to(60, 40, false, |number| AdmitRequest { cost: cost(number), ..ask(kind()) }).await;
+    let had = Workers::USUAL.sending(|number| AdmitRequest { cost: cost(number), ..ask(kind()) }).await;
     let answers: Vec<usize> = had.into_iter().map(|(answers, _)| answers).collect();
     let (mut dear, mut others): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
     (0..)
@@ -204,7 +229,7 @@ async fn those_whose_requests_are_dear_have_their_share_of_a_full_queue() {
 #[tokio::test(start_paused = true)]
 async fn no_slot_is_lost_for_those_that_never_come_back() {
     // Half of those that are refused leave, so that soon all others have room.
-    let answers = answers(60, 30, true).await;
+    let answers = Workers { most: 30, leave: true, ..Workers::USUAL }.answers().await;
     println!("{answers:?}");
     assert!(answers.iter().sum::<usize>() >= 400, "slots are lost: {answers:?}");
 }
@@ -247,5 +272,36 @@ async fn a_preview_says_what_the_next_refusal_says() {
         let Admission::Refuse(refusal) = world.lane.admit(ask) else { panic!("a minute is longer than a second") };
         let said = PreviewDecision::Refuse(refusal);
         assert_eq!((first, again), (said, said), "{asked} have been refused");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_has_a_turn_where_fewer_may_wait_than_leave_in_a_second() {
+    for (most, think, urgent) in [
+        (5, 0, 0),
+        (5, 20, 0),
+        (5, 100, 0),
+        (10, 0, 0),
+        (5, 0, 12),
+        (5, 20, 12),
+        (10, 0, 12),
+        (10, 100, 12),
+        (10, 20, 18),
+    ] {
+        let urgency = |number| if number < urgent { Urgency::MOST } else { Urgency::USUAL };
+        let claim = |number| Claim { urgency: urgency(number), ..Claim::USUAL };
+        let workers = Workers { count: 24, limits: "50/s", most, think: ms(think), seconds: 120, ..Workers::USUAL };
+        let had = workers.sending(|number| AdmitRequest { claim: claim(number), ..ask(kind()) }).await;
+        let answers: Vec<usize> = had.into_iter().map(|(answers, _)| answers).collect();
+        println!("room for {most}, {think} ms between, {urgent} urgent ones: {answers:?}");
+        let (urgent, others) = answers.split_at(urgent.into());
+        assert!(answers.iter().sum::<usize>() >= 6000 * 99 / 100, "slots are lost: {answers:?}");
+        // Of 6001 slots the less urgent have one in 21, and all have as many of what is left to their urgency; half of that, as
+        // each may be unlucky.
+        let share = |slots: usize, workers: usize| slots / workers.max(1) / 2;
+        let (least, all) =
+            if urgent.is_empty() { (share(6000, 24), 0) } else { (1, share(6000 * 20 / 21, urgent.len())) };
+        assert!(others.iter().all(|answers| *answers >= least), "{answers:?}");
+        assert!(urgent.iter().all(|answers| *answers >= all), "{answers:?}");
     }
 }
