@@ -292,6 +292,10 @@ impl Fair {
                 forgotten.push(id);
             }
         }
+        // One that is remembered for long, as its weight is small, holds up no others: each is first in turn.
+        if !self.idle.is_empty() {
+            self.idle.rotate_left(1);
+        }
     }
 
     fn change(&mut self, id: u32, member: &mut FairMember, change: impl FnOnce(&mut FairMember)) {

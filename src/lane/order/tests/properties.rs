@@ -45,6 +45,33 @@ fn furthest_from_ideal(weights: &[u16], costs: &[u32], by_flow: bool) -> f64 {
     worst / f64::from(*costs.iter().max().unwrap())
 }
 
+#[test]
+fn one_that_is_remembered_for_long_does_not_hold_up_the_forgetting_of_others() {
+    let mut world = World::new(Limits::every(1));
+    let of = |number: u32| Claim {
+        client: ClientId::of(number.to_be_bytes().into()),
+        client_weight: weight(if number == 0 { 1 } else { 100 }),
+        ..claim(1, 0)
+    };
+    for number in 0..3 {
+        world.add(0, of(number));
+    }
+    let mut newest = 2;
+    for _ in 0..5000 {
+        // The second and the third stay; of the others each comes once.
+        let left = world.step(u64::MAX - 1).unwrap();
+        if [of(1), of(2)].contains(&left.claim) {
+            world.add(0, left.claim);
+        } else {
+            newest += 1;
+            world.add(0, of(newest));
+        }
+    }
+    // A client of weight 100 is remembered for a third of a turn of weight 1, which is some hundred slots here.
+    let known = world.queue.flows();
+    assert!(newest > 1000 && known <= 1000, "{newest} came, and {known} clients and flows are known");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
