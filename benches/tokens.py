@@ -10,7 +10,7 @@ With --members several andantes share the limits by a Redis, each with its part 
 usage: tokens.py [--andante PATH] [--members N] [--minutes N] [--output N] [--seed N]
 
 Prints for each limit the most in any window of a minute, by how much that is too many in the largest output, and the share
-used from the second minute on. Needs a release build; everything stays on loopback.
+used and the calls to the store from the second minute on. Needs a release build; everything stays on loopback.
 """
 import argparse
 import asyncio
@@ -139,7 +139,9 @@ async def run(args, scarce, scale):
         begun, chance = time.monotonic(), random.Random(args.seed)
         workers = [asyncio.create_task(worker(ports[at % args.members], port, chance, scale, begun + 60 * args.minutes))
                    for at in range(WORKERS)]
-        await asyncio.wait(workers, timeout=60 * args.minutes)
+        await asyncio.wait(workers, timeout=60)
+        before = shared and store.calls()
+        await asyncio.wait(workers, timeout=60 * (args.minutes - 1))
         failed = [task.exception() for task in workers if task.done() and task.exception()]
         for task in workers:
             task.cancel()
@@ -148,7 +150,8 @@ async def run(args, scarce, scale):
         for andante in andantes:
             await asyncio.to_thread(andante.wait)
         if shared:
-            print(f"{scarce} scarce: {store.calls() / args.members / 60 / args.minutes:.1f} calls to the store per second and member")
+            calls = (store.calls() - before) / args.members / 60 / (args.minutes - 1)
+            print(f"{scarce} scarce: {calls:.2f} calls to the store per second and member")
     server.close()
     if failed:
         raise failed[0]
