@@ -5,11 +5,14 @@ mod fleet;
 
 use std::{str::FromStr, time::Duration};
 
-use self::fleet::{Fleet, Load, Shape};
-use crate::limit::settle;
+use self::fleet::{Fleet, Load, Shape, Taken};
+use crate::limit::{LimitSpec, settle};
 
-/// A shape that is written as `members=1000 lanes=10000 limit=2/s`, beginning with `shape`.
+/// A shape that is written as `members=1000 lanes=10000 limit=2/s`, beginning with `shape`. What follows a limit is of that one.
 fn read(text: &str, mut shape: Shape) -> Shape {
+    if text.contains("limit=") {
+        shape.limits.clear();
+    }
     for word in text.split_whitespace() {
         let (name, value) = word.split_once('=').expect("name=value");
         let number = || value.parse().unwrap_or_else(|_| panic!("a number: {word}"));
@@ -17,22 +20,31 @@ fn read(text: &str, mut shape: Shape) -> Shape {
             "members" => shape.members = number(),
             "lanes" => shape.lanes = number(),
             "each" => shape.each = number(),
-            "limit" => {
-                shape.limit = value.replace('_', " ").parse().expect("a limit");
-                settle(std::slice::from_mut(&mut shape.limit));
-            }
-            "costs" => shape.costs = range(value),
-            "takes" => shape.takes = Some(range(value)),
+            "limit" => shape.limits.push(of_one_each(&value.replace('_', " "))),
+            "costs" => last(&mut shape).costs = range(value),
+            "takes" => last(&mut shape).takes = Some(range(value)),
             "load" => shape.load = Load::Part(value.parse().expect("a number")),
             "workers" => shape.load = Load::Workers(each(value)),
             "parts" => shape.load = Load::Parts(each(value)),
             "seconds" => shape.length = Duration::from_secs(number() as u64),
             "warm" => shape.warm = Duration::from_secs(number() as u64),
+            "seed" => shape.seed = number() as u64,
             "failover" => shape.replaced_at = Some(Duration::from_secs(number() as u64)),
             _ => panic!("no such thing: {word}"),
         }
     }
     shape
+}
+
+fn last(shape: &mut Shape) -> &mut Taken {
+    shape.limits.last_mut().expect("a limit")
+}
+
+/// A limit of which each request takes one.
+fn of_one_each(limit: &str) -> Taken {
+    let mut limits: [LimitSpec; 1] = [limit.parse().expect("a limit")];
+    settle(&mut limits);
+    Taken { limit: limits[0], costs: (1, 1), takes: None }
 }
 
 /// A number for each member, as `30:30:3:3`.
@@ -54,12 +66,11 @@ fn a_large_fleet_uses_its_limits_with_few_calls_and_exceeds_none() {
         members: 30,
         lanes: 40,
         each: 4,
-        limit: "20/s".parse().unwrap(),
-        costs: (1, 1),
-        takes: None,
+        limits: vec![of_one_each("20/s")],
         load: Load::Most,
         warm: Duration::from_secs(8),
         length: Duration::from_secs(20),
+        seed: 5,
         replaced_at: None,
     };
     if let Ok(shapes) = std::env::var("SCALE") {
@@ -80,11 +91,9 @@ fn a_large_fleet_uses_its_limits_with_few_calls_and_exceeds_none() {
 
 /// Four members that use one limit; what comes of it counts from the first of these seconds to the second.
 fn four_members(limit: &str, load: Load, counts: [u64; 2]) -> Shape {
-    let mut limits = [limit.parse().unwrap()];
-    settle(&mut limits);
-    let ([limit], [warm, length]) = (limits, counts.map(Duration::from_secs));
-    let (costs, takes, replaced_at) = ((1, 1), None, None);
-    Shape { members: 4, lanes: 1, each: 1, limit, costs, takes, load, warm, length, replaced_at }
+    let [warm, length] = counts.map(Duration::from_secs);
+    let limits = vec![of_one_each(limit)];
+    Shape { members: 4, lanes: 1, each: 1, limits, load, warm, length, seed: 5, replaced_at: None }
 }
 
 /// Each member has a limit spoken of every 1.25 s. What is beside that: of `1/2s` one token moves with each slot, which is two
@@ -99,12 +108,13 @@ fn while_traffic_is_steady_each_member_calls_once_a_second_and_everything_is_use
         ("1/2s", (1, 1), 20, 200, 1.05, 0.95),
         ("90000 tokens/min", (100, 4000), 120, 1200, 1.7, 0.97),
     ] {
-        let outcome = Fleet::new(Shape { costs, ..four_members(limit, Load::Most, [warm, seconds]) }).run();
+        let limits = vec![Taken { costs, ..of_one_each(limit) }];
+        let outcome = Fleet::new(Shape { limits, ..four_members(limit, Load::Most, [warm, seconds]) }).run();
         assert!(outcome.calls <= calls && outcome.used >= used, "{limit}: {outcome}");
     }
     // Where only answers say what is taken, each member learns what to reserve.
-    let shape =
-        Shape { members: 3, takes: Some((100, 2000)), ..four_members("20000 tokens/min", Load::Most, [120, 1200]) };
+    let limits = vec![Taken { takes: Some((100, 2000)), ..of_one_each("20000 tokens/min") }];
+    let shape = Shape { members: 3, limits, ..four_members("1/s", Load::Most, [120, 1200]) };
     let outcome = Fleet::new(shape).run();
     assert!(outcome.calls <= 1.2 && outcome.used >= 0.93 && outcome.beyond <= 2000, "{outcome}");
     // A member with many limits speaks of all of them in one call.

@@ -1,16 +1,18 @@
 //! Many members with many lanes each, one store that takes its time for each call, and the network between them.
 
+mod api;
 mod outcome;
 mod requests;
 mod talk;
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeSet, BinaryHeap, HashMap, VecDeque},
+    collections::{BTreeSet, BinaryHeap, HashMap},
     sync::Arc,
     time::Duration,
 };
 
+use self::api::CountedWindow;
 use self::outcome::Outcome;
 use crate::{
     clock::Instant,
@@ -18,7 +20,7 @@ use crate::{
         Book, Division, Entry, Extent, Lease, Member, MemberId, Micros, Mode, Reply, ReplyOutcome, StoreDown, Sync,
         Terms, WakeUp, micros,
     },
-    limit::{Amount, Budget, Charge, Cost, LimitSpec, MarginSpec, Scope, UsualAmount},
+    limit::{Amount, Budget, Charge, Cost, LimitSpec, MarginSpec, Scope, Unit, UsualAmount},
 };
 
 /// What is modelled.
@@ -28,17 +30,25 @@ pub(super) struct Shape {
     pub(super) lanes: usize,
     /// How many of the lanes each member uses.
     pub(super) each: usize,
-    pub(super) limit: LimitSpec,
-    /// The least and the most that a request takes.
-    pub(super) costs: (u32, u32),
-    /// The least and the most that the answer to it says that it took, most of them near the least; what it costs without.
-    pub(super) takes: Option<(u32, u32)>,
+    pub(super) limits: Vec<Taken>,
+    /// Of the first limit.
     pub(super) load: Load,
     /// What is not counted in the beginning, and how long it lasts in all.
     pub(super) warm: Duration,
     pub(super) length: Duration,
+    pub(super) seed: u64,
     /// When another store takes the place of the one there is.
     pub(super) replaced_at: Option<Duration>,
+}
+
+/// A limit of each lane, and what requests take of it.
+#[derive(Clone, Copy)]
+pub(super) struct Taken {
+    pub(super) limit: LimitSpec,
+    /// The least and the most that a request says that it takes.
+    pub(super) costs: (u32, u32),
+    /// The least and the most that the answer to it says that it took, most of them near the least: the request says nothing.
+    pub(super) takes: Option<(u32, u32)>,
 }
 
 /// What is asked for, of each lane.
@@ -61,8 +71,8 @@ struct MemberLane {
     waiting: u64,
     /// What the next request takes.
     cost: Cost,
-    /// What answers have said that others took, and of how many that is to come.
-    usual: UsualAmount,
+    /// What answers have said that others took of each limit, and of how many that is to come.
+    usual: Vec<UsualAmount>,
     under_way: u32,
     wakes_at: Micros,
     due: Micros,
@@ -95,18 +105,12 @@ enum Event {
     Talk(usize),
     Execute(usize, Box<Sync>),
     Reply(usize, u64, Box<Reply>),
-    Arrive(usize, u32),
-    /// To a request that was sent then; with what it took, if only the answer says that.
-    Answer(usize, usize, Charge, Micros, Option<u32>),
+    /// The API counts so much of a limit of a lane.
+    Arrive(usize, usize, u32),
+    /// To a request that was sent then; with what it took of limits of which only the answer says that.
+    Answer(usize, usize, Charge, Micros, Vec<(usize, u32)>),
     Hint(usize, usize, Arc<str>, bool),
     Replaced,
-}
-
-/// What the API counts of a lane: the requests of the last window, and what they take together.
-#[derive(Clone, Default)]
-struct CountedWindow {
-    requests: VecDeque<(Micros, u32)>,
-    used: u32,
 }
 
 /// All of it.
@@ -127,8 +131,8 @@ pub(super) struct Fleet {
     numbers: HashMap<MemberId, usize>,
     /// Who uses each lane: the member, and the lane's place among its own.
     users: Vec<Vec<(usize, usize)>>,
-    arrived: Vec<CountedWindow>,
-    accepted: Vec<u64>,
+    /// What the API counts of each limit of each lane.
+    counted: Vec<Vec<CountedWindow>>,
     /// By how much a window was exceeded, if only answers say what is taken.
     beyond: u32,
     /// What each member has sent.
@@ -187,7 +191,7 @@ impl Fleet {
     pub(super) fn new(shape: Shape) -> Self {
         let lease = micros(Duration::from_secs(10));
         let mut fleet = Self {
-            dice: 5,
+            dice: shape.seed,
             now: S,
             count: 0,
             events: BinaryHeap::new(),
@@ -200,8 +204,7 @@ impl Fleet {
             processes: Vec::new(),
             numbers: HashMap::new(),
             users: vec![Vec::new(); shape.lanes],
-            arrived: vec![CountedWindow::default(); shape.lanes],
-            accepted: vec![0; shape.lanes],
+            counted: vec![vec![CountedWindow::default(); shape.limits.len()]; shape.lanes],
             beyond: 0,
             sent: vec![0; shape.members],
             calls: 0,
@@ -234,15 +237,16 @@ impl Fleet {
             let lane = (at * shape.each + own) % shape.lanes;
             self.users[lane].push((at, own));
             let margin = MarginSpec::Fixed(Duration::from_micros(JITTER as u64));
-            let mut budget = Budget::new(&[shape.limit], margin, Instant::START);
+            let limits: Vec<LimitSpec> = shape.limits.iter().map(|taken| taken.limit).collect();
+            let mut budget = Budget::new(&limits, margin, Instant::START);
             budget.share(lease.clone());
-            let cost = Cost::MIN.with(shape.limit.unit, shape.costs.1);
+            let cost = shape.limits.iter().fold(Cost::MIN, |cost, taken| cost.with(taken.limit.unit, taken.costs.1));
             MemberLane {
                 lane,
                 budget,
                 waiting: 0,
                 cost,
-                usual: UsualAmount::default(),
+                usual: vec![UsualAmount::default(); limits.len()],
                 under_way: 0,
                 wakes_at: 0,
                 due: Micros::MAX,
@@ -268,8 +272,7 @@ impl Fleet {
                 break;
             }
             if at > warm && counts.is_none() {
-                counts =
-                    Some((self.accepted.clone(), self.calls, self.entries, self.worked, self.messages, self.bytes));
+                counts = Some((self.accepted(), self.calls, self.entries, self.worked, self.messages, self.bytes));
                 self.line = 0;
                 self.sent.fill(0);
             }
@@ -279,19 +282,21 @@ impl Fleet {
         }
         let (accepted, calls, entries, worked, messages, bytes) = counts.expect("it lasts longer than that");
         let seconds = (ends - warm) as f64 / S as f64;
-        let spec = self.shape.limit;
-        let most = f64::from(spec.rate.count.get()) / spec.rate.per.as_secs_f64() * seconds;
-        let used = self.accepted.iter().zip(&accepted).map(|(after, before)| (after - before) as f64);
-        let (all, least) = used.fold((0.0, f64::MAX), |(all, least), used| (all + used, f64::min(least, used)));
+        // Of all limits the scarcest one counts.
+        let (used, least) = (0..self.shape.limits.len())
+            .map(|at| self.used(at, &accepted, seconds))
+            .max_by(|one, other| one.0.total_cmp(&other.0))
+            .expect("there is a limit");
+        let all: u64 = self.accepted().iter().zip(&accepted).map(|(after, before)| after[0] - before[0]).sum();
         let calls = (self.calls - calls) as f64;
         let sent: u64 = self.sent.iter().sum();
         Outcome {
             shares: self.sent.iter().map(|units| *units as f64 / sent.max(1) as f64).collect(),
-            used: all / most / self.shape.lanes as f64,
-            least: least / most,
+            used,
+            least,
             calls: calls / seconds / self.shape.members as f64,
             entries: (self.entries - entries) as f64 / calls,
-            slots: all / calls,
+            slots: all as f64 / calls,
             busy: (self.worked - worked) as f64 / (ends - warm) as f64,
             line: self.line,
             messages: (self.messages - messages) as f64 / seconds,
@@ -316,15 +321,15 @@ impl Fleet {
             }
             Event::Execute(at, call) => self.execute(at, &call),
             Event::Reply(at, seq, reply) => self.replied(at, seq, *reply),
-            Event::Arrive(lane, cost) => self.arrive(lane, cost),
+            Event::Arrive(lane, at, cost) => self.arrive(lane, at, cost),
             Event::Answer(at, own, charge, sent, took) => {
                 let lane = &mut self.processes[at].lanes[own];
                 lane.budget.answered(charge, self::local(at, sent), self::local(at, now));
                 lane.budget.observe(self::local(at, now), Duration::from_micros((now - sent).unsigned_abs()));
-                if let Some(took) = took {
-                    lane.usual.remember(took);
-                    lane.under_way -= 1;
-                    lane.budget.settle(charge, self.shape.limit.unit, took, self::local(at, now));
+                lane.under_way -= u32::from(!took.is_empty());
+                for (number, took) in took {
+                    lane.usual[number].remember(took);
+                    lane.budget.settle(charge, self.shape.limits[number].limit.unit, took, self::local(at, now));
                 }
                 lane.waiting += u64::from(matches!(self.shape.load, Load::Workers(_)));
                 self.send(at, own);
@@ -342,22 +347,6 @@ impl Fleet {
                 self.busy_until = now + OUTAGE;
             }
         }
-    }
-
-    fn arrive(&mut self, lane: usize, cost: u32) {
-        let (now, per) = (self.now, micros(self.shape.limit.rate.per));
-        let window = &mut self.arrived[lane];
-        while let Some((_, gone)) = window.requests.pop_front_if(|(first, _)| *first <= now - per) {
-            window.used -= gone;
-        }
-        window.requests.push_back((now, cost));
-        window.used += cost;
-        let (used, most) = (window.used, self.shape.limit.rate.count.get());
-        match self.shape.takes {
-            Some(_) => self.beyond = self.beyond.max(used.saturating_sub(most)),
-            None => assert!(used <= most, "{used} of {most} in a window of lane {lane}"),
-        }
-        self.accepted[lane] += u64::from(cost);
     }
 
     fn at(&mut self, when: Micros, event: Event) {

@@ -50,10 +50,18 @@ impl Fleet {
             let due: Vec<usize> = if process.reports { (0..process.lanes.len()).collect() } else { due.collect() };
             for own in due {
                 let lane = &mut process.lanes[own];
-                let cost = u64::from(lane.cost.of(self.shape.limit.unit).map_or(0, Amount::get));
-                let usual = u64::from(self.shape.costs.0.midpoint(self.shape.costs.1));
-                let units = if lane.waiting > 0 { cost + (lane.waiting - 1) * usual } else { 0 };
-                let backlog = |unit| if unit == self.shape.limit.unit { units } else { lane.waiting };
+                let limits = &self.shape.limits;
+                let backlog = |unit: Unit| {
+                    let Some(number) = limits.iter().position(|taken| taken.limit.unit == unit) else {
+                        return lane.waiting;
+                    };
+                    if limits[number].takes.is_some() {
+                        return (lane.waiting as f64 * lane.usual[number].mean()).ceil() as u64;
+                    }
+                    let cost = u64::from(lane.cost.of(unit).map_or(0, Amount::get));
+                    let usual = u64::from(limits[number].costs.0.midpoint(limits[number].costs.1));
+                    if lane.waiting > 0 { cost + (lane.waiting - 1) * usual } else { 0 }
+                };
                 let spoken = lane.budget.speak(local, &name(lane.lane), backlog, process.reports);
                 let next = super::global(at, spoken.next).max(now + 1);
                 let before = std::mem::replace(&mut lane.due, next);
