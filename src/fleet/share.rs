@@ -274,14 +274,16 @@ impl Share {
             }
             return quiet;
         }
+        // What is above the target and does not suffice would be given back at once, and granted again.
+        let whole = large || stock.cost > 1 && self.surplus(now) > 0;
         if give > 0 {
             self.rotate_at = now + ROTATE;
         }
         self.held -= give;
         self.credit = self.credit.min(free - give);
         self.waits = large && self.given.wanted;
-        let need = match large {
-            true => stock.cost - (enough - give).saturating_sub(hold.saturating_sub(give)),
+        let need = match whole {
+            true => stock.cost.saturating_sub((enough - give).saturating_sub(hold.saturating_sub(give))),
             false => stock.cost.saturating_sub(self.held),
         };
         let more = self.takes_on(now, demand);
