@@ -35,6 +35,8 @@ pub struct Share {
     /// How many more than are held it was asked for, and what the next request took then.
     asked: u32,
     asked_for: u32,
+    /// What the last requests took, the largest of them.
+    usual: u32,
     /// What the next request takes of which it is known that there is not enough.
     lacks: u32,
     /// It stands in line for a large request.
@@ -76,6 +78,8 @@ const ROTATE: Duration = Duration::from_secs(2);
 const FEW: f64 = 20.0;
 /// A request is large that takes more than this part of the target.
 const LARGE: f64 = 16.0;
+/// What the largest request took is forgotten by such a part with each one that takes less.
+const USUAL: u32 = 8;
 /// What is not used for that long is given back, as if it had never been asked for.
 const IDLE: Duration = Duration::from_secs(30);
 
@@ -95,6 +99,7 @@ impl Share {
             told: 0,
             asked: 0,
             asked_for: 0,
+            usual: 0,
             lacks: 0,
             waits: false,
             unheard: false,
@@ -176,6 +181,7 @@ impl Share {
     pub fn take(&mut self, now: Instant, units: u32) {
         self.credit = self.credit.saturating_sub(units);
         (self.used_at, self.lacks) = (now, 0);
+        self.usual = units.max(self.usual - self.usual / USUAL);
         self.strain.set(now, false);
     }
 
@@ -370,18 +376,5 @@ impl Share {
         } else {
             self.given.wanted = true;
         }
-    }
-
-    /// Whether a request takes so much that what is kept for it until it fits would be missed elsewhere.
-    fn is_large(&self, cost: u32) -> bool {
-        cost > 1 && f64::from(cost) * LARGE > self.given.target
-    }
-
-    /// What a member that uses a limit may keep at hand while nobody else wants it.
-    fn spare(&self, demand: u32, most: u32) -> u32 {
-        if demand == 0 || self.given.wanted || !self.known {
-            return 0;
-        }
-        (self.given.target.floor() as u32).min(most).saturating_sub(self.held)
     }
 }

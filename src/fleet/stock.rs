@@ -36,9 +36,24 @@ pub struct ShareNeed {
     pub ends: bool,
 }
 
+/// What is short of its limit alone may grow by such a part beyond what other limits let through: uses differ.
+const SLACK: f64 = 8.0;
+
 // === impl Stock ===
 
 impl Stock {
+    /// Other limits let through at most `growth` times what is used now: what waits beyond that does not wait for this one,
+    /// except for the next request, which may take as much as `next`. If that `lacks` some of this limit, a little more waits for it.
+    pub fn at_most(self, growth: f64, lacks: bool, next: u32) -> Self {
+        if self.used == 0 {
+            return self;
+        }
+        let slack = if lacks { 1.0 + 1.0 / SLACK } else { 1.0 };
+        // As saturating casts do.
+        let more = (f64::from(self.used) * (growth.max(1.0) * slack - 1.0)).ceil() as u32;
+        Self { backlog: self.backlog.min(more.max(self.cost).max(next)), ..self }
+    }
+
     /// What is used and needed beyond `own` units, which no store knows of. What takes more than `most` tokens nobody can
     /// grant.
     pub(super) fn beyond(self, own: u32, most: u32) -> Self {
@@ -58,5 +73,26 @@ impl Stock {
     /// How many of the free ones it keeps, because it has used as many at once.
     pub(super) fn kept(self) -> u32 {
         self.lately.saturating_sub(self.used.saturating_add(self.lingering))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 5,000 wait, of which the next one takes 50, while 100 are used.
+    #[test]
+    fn what_other_limits_do_not_let_through_does_not_wait_for_this_one() {
+        let stock = Stock { used: 100, lingering: 0, lately: 0, most: u32::MAX, backlog: 5000, again: 1, cost: 50 };
+        let waits = |growth, lacks, next| stock.at_most(growth, lacks, next).backlog;
+        // They let through three times as much: 200 more.
+        assert_eq!((waits(3.0, false, 0), waits(3.0, true, 0)), (200, 238));
+        // They let nothing more through: only the next one waits, which may be as large as those before.
+        assert_eq!((waits(1.0, false, 0), waits(0.5, true, 0), waits(1.0, false, 80)), (50, 50, 80));
+        // What is not used yet no other limit has held up.
+        assert_eq!(
+            (waits(f64::MAX, false, 0), Stock { used: 0, ..stock }.at_most(1.0, false, 0).backlog),
+            (5000, 5000)
+        );
     }
 }

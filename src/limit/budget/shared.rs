@@ -108,6 +108,7 @@ impl Budget {
         let mut spoken = ShareReport { entries: Vec::new(), pauses: Vec::new(), next: Instant::FAR };
         let Some(mut shared) = self.shared.take() else { return spoken };
         let numbers = self.numbers();
+        let growths = self.growths(now);
         // Tokens of one limit after those of the other, for all members alike: of two that have one of each sort, none would let
         // go of its own.
         let mut lacks_before = false;
@@ -122,7 +123,11 @@ impl Budget {
             let lacks = limit.lacks(now, &self.margin);
             let backlog = if lacks_before { 0 } else { u32::try_from(backlog(limit.spec.unit)).unwrap_or(u32::MAX) };
             lacks_before |= lacks;
-            let stock = limit.stock(now, backlog, &self.margin, shared.took);
+            // Of limits of one unit each counts what waits as it is.
+            let others = growths.iter().filter(|(unit, _)| *unit != limit.spec.unit).map(|(_, growth)| *growth);
+            let growth = others.fold(f64::MAX, f64::min);
+            let usual = limit.share.as_ref().map_or(0, |share| share.usual());
+            let stock = limit.stock(now, backlog, &self.margin, shared.took).at_most(growth, lacks, usual);
             let settle = settle(limit, &self.margin);
             let freed = limit.window.lingering(now, self.margin.of(limit.spec.rate.per)).1;
             let share = limit.share.as_mut().expect("only those that have one");
@@ -320,6 +325,16 @@ impl Budget {
         };
         let all = 0..self.limits.len();
         all.clone().map(|at| all.clone().filter(|other| alike(*other, at) && of(*other) < of(at)).count()).collect()
+    }
+
+    /// How many times as much as now would be used of each limit that is shared, if only what is due to this process of it counted.
+    fn growths(&mut self, now: Instant) -> SmallVec<[(Unit, f64); 4]> {
+        let shared = self.limits.iter_mut().filter_map(|limit| {
+            let due = limit.share.as_ref()?.due()?;
+            let used = limit.window.used(now, self.margin.of(limit.spec.rate.per));
+            (used > 0).then(|| (limit.spec.unit, due / f64::from(used)))
+        });
+        shared.collect()
     }
 
     /// The limits that are shared, in an order that is the same for all members.

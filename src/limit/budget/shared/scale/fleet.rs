@@ -13,7 +13,7 @@ use std::{
 };
 
 use self::api::CountedWindow;
-use self::outcome::Outcome;
+pub(super) use self::outcome::Outcome;
 use crate::{
     clock::Instant,
     fleet::{
