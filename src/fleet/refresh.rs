@@ -2,10 +2,59 @@
 
 use std::time::Duration;
 
+use super::stock::ShareNeed;
 use crate::clock::{Instant, nanos};
 
 /// What is used or wanted is spoken of this often.
 const REFRESH: Duration = Duration::from_millis(1250);
+
+/// When one limit is spoken of next, and what was said of it last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refresh {
+    at: Instant,
+    /// What was needed, and when that was said.
+    said: Option<ShareNeed>,
+    since: Instant,
+}
+
+// === impl Refresh ===
+
+impl Refresh {
+    /// Nothing was said yet.
+    pub(super) fn new() -> Self {
+        Self { at: Instant::START, said: None, since: Instant::START }
+    }
+
+    pub(super) fn at(&self) -> Instant {
+        self.at
+    }
+
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        now >= self.at
+    }
+
+    /// It is due at once, although it may be the same that is said.
+    pub(super) fn hasten(&mut self, now: Instant) {
+        (self.at, self.said) = (now, None);
+    }
+
+    /// This was said.
+    pub(super) fn said(&mut self, now: Instant, need: ShareNeed) {
+        *self = Self { at: next_refresh(now), said: Some(need), since: now };
+    }
+
+    /// Whether a turn is left out in which this would be said for no other reason: nothing was taken since about the same was said,
+    /// the last time at `taken`, and whoever wants more is told when there is some. Every other turn is left out, the same ones of
+    /// all limits.
+    pub(super) fn leaves_out(&mut self, now: Instant, need: ShareNeed, taken: Instant) -> bool {
+        let turn = now.as_nanos() / nanos(REFRESH);
+        let left_out = turn % 2 == 1 && taken < self.since && self.said.is_some_and(|said| need.is_like(said));
+        if left_out {
+            self.at = next_refresh(now);
+        }
+        left_out
+    }
+}
 
 /// When what was spoken of just now is spoken of again.
 pub(super) fn next_refresh(now: Instant) -> Instant {

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     peak::Peak,
-    refresh::next_refresh,
+    refresh::{Refresh, next_refresh},
     stock::{ShareNeed, Stock},
     strain::Strain,
     words::PoolGrant,
@@ -50,7 +50,7 @@ pub struct Share {
     /// It was not given all that it has asked for: it does not ask for the same before.
     more_at: Instant,
     /// Without any reason it asks again then, while it is used or wanted.
-    refresh_at: Instant,
+    refresh: Refresh,
     /// A part of a token is passed on then.
     rotate_at: Instant,
     /// When it was used last.
@@ -106,7 +106,7 @@ impl Share {
             asking: false,
             ask_at: Instant::START,
             more_at: Instant::START,
-            refresh_at: Instant::START,
+            refresh: Refresh::new(),
             rotate_at: Instant::START,
             used_at: Instant::START,
             lately: Peak::new(LATELY),
@@ -270,37 +270,42 @@ impl Share {
         let spare = self.spare(demand, stock.most);
         let asks = now >= self.asks_from(stock.cost)
             && (stuck && !self.given.queued && (below || grown) || spare > 0 && enough * 8 < spare);
-        let refresh = self.known && now >= self.refresh_at && (stock.backlog > 0 || self.given.wanted);
+        let refresh = self.known && self.refresh.is_due(now) && (stock.backlog > 0 || self.given.wanted);
         let leaves = self.given.queued && self.waits && !stuck;
         let worth = self.is_worth_a_call(now, give);
-        if !(worth || asks || leaves || refresh || self.unheard || reports && (self.held > 0 || self.known)) {
+        let speaks = worth || leaves || self.unheard || reports && (self.held > 0 || self.known);
+        if !(speaks || asks || refresh) {
             // It has its share, and waits for that: not to be looked at again at once.
             if stuck && !self.given.queued && now >= self.asks_from(stock.cost) {
                 self.ask_at = now + LONG_GAP;
             }
             return quiet;
         }
+        let (held, waits) = (self.held - give, large && self.given.wanted);
         // What is above the target and does not suffice would be given back at once, and granted again.
         let whole = large || stock.cost > 1 && self.surplus(now) > 0;
-        if give > 0 {
-            self.rotate_at = now + ROTATE;
-        }
-        self.held -= give;
-        self.credit = self.credit.min(free - give);
-        self.waits = large && self.given.wanted;
         let need = match whole {
             true => stock.cost.saturating_sub((enough - give).saturating_sub(hold.saturating_sub(give))),
-            false => stock.cost.saturating_sub(self.held),
+            false => stock.cost.saturating_sub(held),
         };
-        let more = self.takes_on(now, demand);
+        let more = self.takes_on(now, demand, held);
         let needs = match stock.backlog {
             0 => more,
             // More would lie idle until it is time for the request behind this one.
-            _ if self.waits => need,
+            _ if waits => need,
             backlog => backlog.max(stock.cost).max(more).saturating_sub(free - give),
         };
         let want = needs.max(if give == 0 { spare } else { 0 }).min(self.given.limit);
-        ShareNeed { speaks: true, want, need, ..quiet }
+        let said = ShareNeed { speaks: true, want, need, ..quiet };
+        if !speaks && self.refresh.leaves_out(now, said, self.used_at) {
+            self.more_at = self.refresh.at();
+            return quiet;
+        }
+        if give > 0 {
+            self.rotate_at = now + ROTATE;
+        }
+        (self.held, self.credit, self.waits) = (held, self.credit.min(free - give), waits);
+        said
     }
 
     /// When to look again although nothing happens; `freed` is when a token that is held comes free for others.
@@ -314,7 +319,7 @@ impl Share {
         let waits = stock.backlog > 0;
         let (gives, passes) = (!waits && self.held > 0 || self.surplus(now) > 0, self.part() > 0.0);
         let reasons = [
-            (waits || self.given.wanted, self.refresh_at),
+            (waits || self.given.wanted, self.refresh.at()),
             (waits && !self.given.queued, self.asks_from(stock.cost)),
             (self.given.wanted && (gives || self.is_large(stock.cost)), freed),
             (self.given.wanted && passes, self.rotate_at.max(freed)),
@@ -328,11 +333,12 @@ impl Share {
     }
 
     /// What [`look`](Self::look) has said is under way.
-    pub fn told(&mut self, now: Instant, ShareNeed { demand, want, cost, .. }: ShareNeed) {
+    pub fn told(&mut self, now: Instant, said: ShareNeed) {
+        let ShareNeed { demand, want, cost, .. } = said;
         (self.asking, self.unheard, self.known) = (true, false, true);
         (self.told, self.asked, self.asked_for) = (demand, want, cost);
         self.ask_at = now + GAP;
-        self.refresh_at = next_refresh(now);
+        self.refresh.said(now, said);
     }
 
     /// No reply came.
@@ -372,7 +378,8 @@ impl Share {
     pub fn hinted(&mut self, now: Instant, turn: bool) {
         if turn {
             self.given.queued = false;
-            (self.ask_at, self.more_at, self.refresh_at) = (now, now, now);
+            (self.ask_at, self.more_at) = (now, now);
+            self.refresh.hasten(now);
         } else {
             self.given.wanted = true;
         }

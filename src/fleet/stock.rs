@@ -39,6 +39,22 @@ pub struct ShareNeed {
 /// What is short of its limit alone may grow by such a part beyond what other limits let through: uses differ.
 const SLACK: f64 = 8.0;
 
+/// Amounts that differ by less than such a part of them are about the same.
+const ALIKE: u32 = 16;
+
+// === impl ShareNeed ===
+
+impl ShareNeed {
+    /// Whether the store would do about the same if it heard this, and not what was `said`. What lacks nothing for the next
+    /// request can wait, however much it is.
+    pub(super) fn is_like(self, said: Self) -> bool {
+        let less = |now: u32, before: u32| now <= before && before - now <= before / ALIKE;
+        let waits = less(self.cost, said.cost) && less(self.need, said.need) && less(self.want, said.want);
+        let about = self.demand.abs_diff(said.demand) <= said.demand / ALIKE;
+        about && self.ends == said.ends && (waits || self.need == 0 && said.need == 0)
+    }
+}
+
 // === impl Stock ===
 
 impl Stock {

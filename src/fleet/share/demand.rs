@@ -33,10 +33,10 @@ impl Share {
         stock.used.saturating_add(stock.backlog).max(stock.lately).max(unstrained).min(self.given.limit)
     }
 
-    /// How many tokens it asks for although nothing waits for them yet, if it would use so many: half as many as it has, since more
-    /// would lie idle until it is time for them.
-    pub(super) fn takes_on(&self, now: Instant, demand: u32) -> u32 {
-        if now < self.keeps_until() { demand.saturating_sub(self.held).min(self.held / 2) } else { 0 }
+    /// How many tokens it asks for beside those `held` although nothing waits for them yet, if it would use so many: half as many as
+    /// it has, since more would lie idle until it is time for them.
+    pub(super) fn takes_on(&self, now: Instant, demand: u32, held: u32) -> u32 {
+        if now < self.keeps_until() { demand.saturating_sub(held).min(held / 2) } else { 0 }
     }
 
     /// Whether a request takes so much that what is kept for it until it fits would be missed elsewhere.

@@ -26,7 +26,7 @@ impl Share {
 
     /// Whether as many as it may `give` are worth a call.
     pub(super) fn is_worth_a_call(&self, now: Instant, give: u32) -> bool {
-        give > 0 && (give >= self.held / WORTH || now >= self.refresh_at)
+        give > 0 && (give >= self.held / WORTH || self.refresh.is_due(now))
     }
 
     /// Up to then it keeps what it would use, although nothing waits.

@@ -249,6 +249,13 @@ fn a_member_above_its_target_asks_for_all_that_its_next_request_lacks_or_for_not
     assert!((1..=5).contains(&calls), "{calls}");
 }
 
+/// What is said each 1.25 s while requests wait that cannot leave is the same each time, so that every other one suffices.
+#[test]
+fn a_member_of_which_nothing_has_changed_says_so_each_two_and_a_half_seconds() {
+    let calls = World::crowded().calls(40, ms(25_000));
+    assert!((9..=12).contains(&calls), "{calls}");
+}
+
 /// A call that founded an epoch comes once more, late, to a store that has forgotten: what members hold may be other than it
 /// says.
 #[test]

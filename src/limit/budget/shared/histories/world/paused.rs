@@ -8,10 +8,14 @@ use crate::fleet::{AskedPause, Micros, Pause, PauseCause, Sync};
 pub(super) struct Pauses {
     /// The end of the last pause that an API has asked for.
     last: Micros,
+    /// The end of the last one of these that all members are certainly told of.
+    told: Micros,
     /// The end that a store has to know of which nothing has been forgotten.
     stored: Micros,
 }
 
+/// Members do not tell what makes a pause longer by less than that: answers that come one after the other name about the same end.
+const SAME: Micros = 100 * MS;
 /// Clocks that go at different rates: a pause of 10 s ends by so much earlier elsewhere at most.
 const RATES: Micros = 5 * MS;
 
@@ -19,8 +23,8 @@ impl World {
     /// The API refuses a process, which is to wait for some seconds.
     pub(super) fn refuse(&mut self, at: usize) {
         let (now, lasts) = (self.now, S + self.below(9 * S));
-        let ends = now + lasts;
-        self.pauses.last = self.pauses.last.max(ends);
+        let (ends, before) = (now + lasts, self.pauses.last);
+        self.pauses.last = before.max(ends);
         let process = &mut self.processes[at];
         if process.starts_at > now {
             return;
@@ -32,9 +36,13 @@ impl World {
         process.pauses.asked(local, &asked);
         self.wake(at);
         if self.faults == [Fault::Refused] {
+            // Whoever was told of a pause ends it later, by the way of what told it.
+            if ends > before + 3 * self.rtt + 2 * RATES + SAME {
+                self.pauses.told = ends;
+            }
             // A call that is under way, one that tells, a message, a call that is under way, and one that asks.
             let heard = now + 12 * self.rtt + 30 * MS;
-            self.at(heard, Event::Oblige(ends));
+            self.at(heard, Event::Oblige(self.pauses.told));
         }
     }
 
