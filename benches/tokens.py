@@ -142,6 +142,8 @@ async def run(args, scarce, scale):
         await asyncio.wait(workers, timeout=60)
         before = shared and store.calls()
         await asyncio.wait(workers, timeout=60 * (args.minutes - 1))
+        # Before they drain, which takes calls as well.
+        calls = shared and store.calls() - before
         failed = [task.exception() for task in workers if task.done() and task.exception()]
         for task in workers:
             task.cancel()
@@ -150,7 +152,7 @@ async def run(args, scarce, scale):
         for andante in andantes:
             await asyncio.to_thread(andante.wait)
         if shared:
-            calls = (store.calls() - before) / args.members / 60 / (args.minutes - 1)
+            calls = calls / args.members / 60 / (args.minutes - 1)
             print(f"{scarce} scarce: {calls:.2f} calls to the store per second and member")
     server.close()
     if failed:
