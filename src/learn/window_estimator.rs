@@ -146,7 +146,7 @@ impl WindowEstimator {
             // A window that begins with so little left of it is not as long as the provider's documentation says.
             let short = length.is_some_and(|length| length + blur < told / 2);
             // It has begun since the one before was over.
-            let most = self.before_ended.map(|ended| (sent + left).since(ended));
+            let most = self.before_ended.filter(|ended| *ended <= sent + blur).map(|ended| (sent + left).since(ended));
             let refuted = self.documented && most.is_some_and(|most| most + blur < told / 2);
             if refuted && !self.doubted {
                 (self.known, self.shorter) = (None, None);

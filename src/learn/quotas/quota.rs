@@ -258,12 +258,18 @@ impl Quota {
         // What left before the budget was heard of has not kept to it.
         let keeps = self.kept && !others && answer.charge.seq > self.newest;
         let books = if keeps { Books::Contradicted } else { Books::Incomplete };
+        if self.others.is_over() {
+            // Only what was used since counts any more.
+            budget.unlearn(source);
+        }
         let news = self.keep(spec, used, unanswered, answer, budget);
-        self.left.overruled = ours(budget, source);
-        self.left.resets_by(self.back_by(spec, window, answer));
         // A short one is soon over, and it shows by then whether it comes back in parts.
         let of_others = window > SHORT && self.window_estimator.is_of_others();
-        budget.set_end(source, self.others.ends(self.left.over_by().filter(|_| of_others)));
+        let ends = self.others.ends(self.left.over_by().filter(|end| of_others && *end > now));
+        budget.set_end(source, ends);
+        // Where all of it comes back, what is told says so first.
+        self.left.overruled = ends == Instant::FAR && ours(budget, source);
+        self.left.resets_by(self.back_by(spec, window, answer));
         if refused && bucket.remaining.is_some_and(|remaining| remaining < 1.0) {
             self.refuse(spec, books, answer, budget);
         } else if answer.is_served() {
@@ -331,7 +337,7 @@ impl Quota {
             requests: bucket.requests,
         };
         let change = self.trust.hear(&claim);
-        self.others.answered(answer.sent, change == CountChange::Restarted);
+        self.others.answered(answer.sent, answer.at, change == CountChange::Restarted);
         match change {
             CountChange::Restarted => {
                 self.said.resets = self.said.resets.saturating_add(1);

@@ -305,3 +305,14 @@ fn what_was_sent_in_a_window_of_others_comes_back_at_its_end() {
     assert_eq!(outcome.refused.len(), 0);
     assert!((s(3600)..s(3610)).contains(&outcome.took), "{:?}", outcome.took);
 }
+
+/// The same while nothing is held up: one leaves each ten seconds, 60 of them in the ten minutes that were left. Of the next hour
+/// 90 leave as they come, and those before do not count.
+#[test]
+fn what_was_sent_in_a_window_of_others_does_not_count_in_the_next_one() {
+    let begun = Some((5, s(3000)));
+    let slow = Trial { limit: "100/h", begun, workers: 1, latency: s(10), requests: 149, ..Trial::default() };
+    let outcome = Trial { dialect: "github", window: CountingWindow::Fixed, ..slow }.run();
+    assert_eq!(outcome.refused.len(), 0);
+    assert!((s(4480)..s(4520)).contains(&outcome.took), "{:?}", outcome.took);
+}

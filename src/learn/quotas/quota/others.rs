@@ -1,5 +1,7 @@
 //! The window that others had begun before we came.
 
+use std::time::Duration;
+
 use crate::clock::Instant;
 
 /// When all of a window comes back that others have begun: what was sent in it from here counts until then, as the API says, and
@@ -7,12 +9,16 @@ use crate::clock::Instant;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OthersWindow {
     end: Option<Instant>,
+    /// Another window has begun, and it is over.
+    over: bool,
     /// How often it was over, as was said, and no other one had begun.
     failed: u8,
 }
 
 /// So often, and it is not believed any more.
 const FAILED: u8 = 3;
+/// A window that begins so long before the end that was told is the next one: whole seconds, and clocks, differ by as much.
+const BEFORE: Duration = Duration::from_secs(2);
 
 // === impl OthersWindow ===
 
@@ -23,18 +29,24 @@ impl OthersWindow {
         self.end.unwrap_or(Instant::FAR)
     }
 
-    /// A request that left at `sent` was answered: `begun` says that another window had begun.
-    pub(super) fn answered(&mut self, sent: Instant, begun: bool) {
-        if self.end.take_if(|end| *end <= sent).is_some() && !begun {
+    /// A request that left at `sent` was answered at `now`: `begun` says that another window had begun.
+    pub(super) fn answered(&mut self, sent: Instant, now: Instant, begun: bool) {
+        self.over = begun && self.end.is_some_and(|end| end <= now + BEFORE);
+        if self.over {
+            (self.end, self.failed) = (None, 0);
+        } else if self.end.take_if(|end| *end <= sent).is_some() {
             self.failed += 1;
         }
+    }
+
+    /// Whether the last answer was the first of another window.
+    pub(super) fn is_over(&self) -> bool {
+        self.over
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn s(of: u64) -> Instant {
@@ -47,14 +59,24 @@ mod tests {
         for end in [10, 20, 30] {
             assert_eq!(window.ends(Some(s(end))), s(end));
             // What left before tells nothing of it.
-            window.answered(s(end - 1), false);
-            window.answered(s(end), false);
+            window.answered(s(end - 1), s(end), false);
+            window.answered(s(end), s(end), false);
         }
         assert_eq!(window.ends(Some(s(40))), Instant::FAR);
+    }
+
+    /// Of two accounts by turns the one may have used much less: its window is another one, and that of the first goes on.
+    #[test]
+    fn a_window_is_over_when_another_begins_about_at_its_end() {
         let mut window = OthersWindow::default();
         for end in [10, 20, 30, 40] {
             assert_eq!(window.ends(Some(s(end))), s(end));
-            window.answered(s(end), true);
+            window.answered(s(end - 5), s(end - 4), true);
+            assert!(!window.is_over(), "four seconds before");
+            window.answered(s(end - 2), s(end - 1), true);
+            assert!(window.is_over());
+            window.answered(s(end), s(end), false);
+            assert!(!window.is_over(), "it was told once");
         }
         assert_eq!(window.ends(None), Instant::FAR);
     }
