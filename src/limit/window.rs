@@ -174,6 +174,8 @@ impl Window {
     pub fn refund(&mut self, first: Seq, cost: Amount) {
         let mut freed = 0;
         self.each(first, cost, |bucket, units| {
+            // What was forgotten since it was answered is not counted any more.
+            let units = units.min(bucket.used - bucket.held - bucket.unanswered);
             lessen(&mut bucket.used, units);
             freed += units;
         });
@@ -224,7 +226,7 @@ impl Window {
     /// Forgets all units but those that are held or on their way, which count from now on as if they had left at `last` or
     /// later. Returns how many these are.
     pub fn forget_answered(&mut self, last: Instant) -> u32 {
-        self.left_below = self.buckets.back().map_or(self.left_below, UnitBucket::end);
+        self.left_below = self.buckets.back().map_or(self.left_below, |last| last.end().max(self.left_below));
         self.buckets.retain_mut(|bucket| {
             bucket.used = bucket.held + bucket.unanswered;
             bucket.last_sent = bucket.last_sent.max(last);

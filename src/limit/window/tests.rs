@@ -280,3 +280,22 @@ proptest! {
         prop_assert!(left <= most, "{left} count for ever, and {unknown} have no end");
     }
 }
+
+/// Two answered units and two under way share a bucket. What is given back late of those that were forgotten is nobody's.
+#[test]
+fn what_was_forgotten_is_not_given_back_once_more() {
+    let two = Amount::new(2).unwrap();
+    let mut window = window("1024/s");
+    for first in [0, 2] {
+        window.take(first, two);
+        window.sent(first, two, ms(0));
+    }
+    assert_eq!(window.buckets.len(), 1);
+    window.answered(0, two, ms(0), ms(10));
+    assert_eq!(window.forget_answered(ms(20)), 2);
+    window.refund(0, two);
+    assert_eq!(window.used(ms(30), J), 2);
+    window.answered(2, two, ms(0), ms(40));
+    // As if they had left at 20 ms, and 5 ms on the way.
+    assert_eq!((window.used(ms(1024), J), window.used(ms(1025), J)), (2, 0));
+}
