@@ -152,7 +152,7 @@ async def run(args, scarce, scale):
         for andante in andantes:
             await asyncio.to_thread(andante.wait)
         if shared:
-            calls = calls / args.members / 60 / (args.minutes - 1)
+            calls = calls / args.members / 60 / max(1, args.minutes - 1)
             print(f"{scarce} scarce: {calls:.2f} calls to the store per second and member")
     server.close()
     if failed:

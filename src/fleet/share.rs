@@ -181,7 +181,7 @@ impl Share {
     pub fn take(&mut self, now: Instant, units: u32) {
         self.credit = self.credit.saturating_sub(units);
         (self.used_at, self.lacks) = (now, 0);
-        self.usual = units.max(self.usual - self.usual / USUAL);
+        self.usual = units.max(self.usual - self.usual.div_ceil(USUAL));
         self.strain.set(now, false);
     }
 

@@ -102,9 +102,9 @@ impl Budget {
         self.shared.as_ref().is_some_and(|shared| shared.calls)
     }
 
-    /// What the next call reports of the limits of the lane called `name`, where so much of each unit waits as `backlog`
-    /// says. Gifts are taken off. With `reports`, it holds all that a store must know that has forgotten everything.
-    pub fn speak(&mut self, now: Instant, name: &str, backlog: impl Fn(Unit) -> u64, reports: bool) -> ShareReport {
+    /// What the next call reports of the limits of the lane called `name`, where so much of each unit waits as
+    /// `backlog_of` says. Gifts are taken off. With `reports`, it holds all that a store must know that has forgotten everything.
+    pub fn speak(&mut self, now: Instant, name: &str, backlog_of: impl Fn(Unit) -> u64, reports: bool) -> ShareReport {
         let mut spoken = ShareReport { entries: Vec::new(), pauses: Vec::new(), next: Instant::FAR };
         let Some(mut shared) = self.shared.take() else { return spoken };
         let numbers = self.numbers();
@@ -121,10 +121,11 @@ impl Budget {
                 continue;
             }
             let lacks = limit.lacks(now, &self.margin);
-            let backlog = if lacks_before { 0 } else { u32::try_from(backlog(limit.spec.unit)).unwrap_or(u32::MAX) };
+            let backlog = if lacks_before { 0 } else { u32::try_from(backlog_of(limit.spec.unit)).unwrap_or(u32::MAX) };
             lacks_before |= lacks;
-            // Of limits of one unit each counts what waits as it is.
-            let others = growths.iter().filter(|(unit, _)| *unit != limit.spec.unit).map(|(_, growth)| *growth);
+            // Of limits of one unit each counts what waits as it is, and of another that of which it takes something.
+            let others = growths.iter().filter(|(unit, _)| *unit != limit.spec.unit && backlog_of(*unit) > 0);
+            let others = others.map(|(_, growth)| *growth);
             let growth = others.fold(f64::MAX, f64::min);
             let usual = limit.share.as_ref().map_or(0, |share| share.usual());
             let stock = limit.stock(now, backlog, &self.margin, shared.took).at_most(growth, lacks, usual);
