@@ -26,21 +26,20 @@ pub fn network(text: &str) -> Result<IpNet, BadNetwork> {
     if network == network.trunc() { Ok(network) } else { Err(BadNetwork::Beyond(network)) }
 }
 
-/// Whether `text` is written like an address or a network, right or wrong: the name `jobs/7` is not.
+/// Whether `text` is written like an address or a network, right or wrong: the names `jobs/7`, `1/2` and `2026/11` are not.
 pub(super) fn is_like_a_network(text: &str) -> bool {
     let is_address = |text: &str| text.parse::<IpAddr>().is_ok() || text.parse::<SocketAddr>().is_ok();
-    let is_numbers = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    // As many digits as a part of an address may have, in two to four parts.
+    let is_part = |part: &str| (1..=3).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+    let is_parts = |text: &str, least: usize| text.split('.').all(is_part) && text.split('.').count() >= least;
     let is_groups = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit() || b".:[]".contains(&byte));
     match text.split_once('/') {
         Some((address, prefix)) => {
-            let is_number = !prefix.is_empty() && prefix.bytes().all(|byte| byte.is_ascii_digit());
-            let may_be = is_numbers(address) || address.contains(':') && is_groups(address);
-            is_address(address.trim_end()) || is_number && may_be
+            let address = address.trim_end();
+            let may_be = is_parts(address, 2) || address.matches(':').count() >= 2 && is_groups(address);
+            prefix.bytes().all(|byte| byte.is_ascii_digit()) && (may_be || is_address(address))
         }
-        None => {
-            let four = is_numbers(text) && text.matches('.').count() == 3;
-            is_address(text) || four || text.contains("::") && is_groups(text)
-        }
+        None => is_address(text) || is_parts(text, 4) || text.contains("::") && is_groups(text),
     }
 }
 
@@ -51,7 +50,7 @@ impl BadNetwork {
     pub fn hint(&self) -> String {
         match self {
             Self::Form(text) => {
-                let address = text.split_once('/').and_then(|(address, _)| address.trim_end().parse().ok());
+                let address = text.split_once('/').and_then(|(address, _)| address.parse().ok());
                 match address.map(|address: IpAddr| IpNet::from(address)) {
                     Some(host) => {
                         let longest = host.prefix_len();
@@ -96,9 +95,7 @@ mod tests {
             "10.0.0.0/33",
             "10.0.0.0/",
             "10.0.0.0 /8",
-            "10.0.0.0/x",
             "10.0.0/24",
-            "10/8",
             "10.0.0.256",
             "10.0.0.256/24",
             "10.0.0.1:80",
@@ -106,14 +103,32 @@ mod tests {
             "[::1]:80",
             "::1",
             "fd00::/129",
-            "fd00:/8",
             "fd00::1::2",
         ] {
             assert!(is_like_a_network(text), "{text}");
         }
-        for text in
-            ["live", "jobs/7", "7", "a/b", "2026/", "1.2", "team:a", "12:30:00", "bed", "v1.2.3.4", "Job::Run", "1.2.3"]
-        {
+        for text in [
+            "live",
+            "jobs/7",
+            "7",
+            "a/b",
+            "2026/",
+            "2026/11",
+            "1/2",
+            "10/8",
+            "/5",
+            "1.2",
+            "team:a",
+            "a:b/3",
+            "12:30/5",
+            "12:30:00",
+            "bed",
+            "v1.2.3.4",
+            "Job::Run",
+            "1.2.3",
+            "120.0.6099.109",
+            "10.0.0.5/batch",
+        ] {
             assert!(!is_like_a_network(text), "{text}");
         }
     }
