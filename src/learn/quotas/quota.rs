@@ -36,6 +36,7 @@ use crate::{
 const OTHERS: f64 = 0.02;
 /// A window that others have begun is waited for if it is no longer than this.
 const SHORT: Duration = Duration::from_secs(60);
+
 /// A budget that an API reports: what is left of it, and until when.
 #[derive(Clone, Debug)]
 pub(super) struct Quota {
@@ -258,7 +259,7 @@ impl Quota {
         // What left before the budget was heard of has not kept to it.
         let keeps = self.kept && !others && answer.charge.seq > self.newest;
         let books = if keeps { Books::Contradicted } else { Books::Incomplete };
-        if self.others.is_over() {
+        if self.others.has_ended() {
             // Only what was used since counts any more.
             budget.unlearn(source);
         }

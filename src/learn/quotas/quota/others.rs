@@ -39,9 +39,9 @@ impl OthersWindow {
         }
     }
 
-    /// Whether the last answer was the first of another window.
-    pub(super) fn is_over(&self) -> bool {
-        self.over
+    /// Whether an answer was the first of another window since this was asked last.
+    pub(super) fn has_ended(&mut self) -> bool {
+        std::mem::take(&mut self.over)
     }
 }
 
@@ -72,11 +72,13 @@ mod tests {
         for end in [10, 20, 30, 40] {
             assert_eq!(window.ends(Some(s(end))), s(end));
             window.answered(s(end - 5), s(end - 4), true);
-            assert!(!window.is_over(), "four seconds before");
+            assert!(!window.has_ended(), "four seconds before");
             window.answered(s(end - 2), s(end - 1), true);
-            assert!(window.is_over());
+            assert!(window.has_ended());
+            // What says nothing of what is left is not compared.
+            assert!(!window.has_ended(), "it was told once");
             window.answered(s(end), s(end), false);
-            assert!(!window.is_over(), "it was told once");
+            assert!(!window.has_ended());
         }
         assert_eq!(window.ends(None), Instant::FAR);
     }
