@@ -136,9 +136,10 @@ impl WindowEstimator {
         if self.fresh || self.of_fleet.is_none_or(|(_, returns)| returns == Return::Refill) {
             self.look_closer(limit, used, left, blur, bucket.refills);
         }
-        self.fresh |= used <= 1.0;
+        let fresh = used <= 1.0;
+        self.fresh |= fresh;
         let began = ledger.began(used, sent);
-        let length = began.map(|began| (sent + left).since(began));
+        let mut length = began.map(|began| (sent + left).since(began));
         if self.present.is_none() {
             self.present = began.zip(length).map(|(at, length)| Start { at, length, seen: sent, answered, used });
         }
@@ -147,13 +148,16 @@ impl WindowEstimator {
             let short = length.is_some_and(|length| length + blur < told / 2);
             // It has begun since the one before was over.
             let most = self.before_ended.filter(|ended| *ended <= sent + blur).map(|ended| (sent + left).since(ended));
-            let refuted = self.documented && most.is_some_and(|most| most + blur < told / 2);
+            let most = most.filter(|most| *most + blur < told / 2);
+            let refuted = self.documented && (fresh && short || most.is_some());
             if refuted && !self.doubted {
                 (self.known, self.shorter) = (None, None);
+                // Of what others of a fleet have used of it only so much is known.
+                length = length.map(|length| length.min(most.unwrap_or(length)));
             }
             self.doubted = left < told / 2 && (self.doubted || refuted || self.known.is_none() && short);
             if !self.doubted {
-                let begins = used <= 1.0 && left + blur >= told.mul_f64(0.9);
+                let begins = fresh && left + blur >= told.mul_f64(0.9);
                 self.documented = !begins && (self.documented || self.known != Some(told));
                 self.known = Some(told);
                 return self.known;

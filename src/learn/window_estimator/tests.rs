@@ -258,16 +258,35 @@ fn what_the_fleet_has_seen_holds_against_what_one_that_came_later_concludes() {
     assert!(concluded, "this is about a wrong conclusion");
 }
 
-/// Others had used 40 when the first answer came. Windows of the clock may begin with little left of them, too: only one that
-/// begins with nearly all of it shows that it is so long.
+/// The answer to the very first request came after one to a later request, of which others had used 40. That one shows no beginning
+/// and this one does, of ten seconds. Only one that begins with nearly all of an hour shows that it is one.
 #[test]
 fn what_is_documented_is_seen_when_a_window_begins_with_as_much_left() {
     let (mut estimator, ledger) = (WindowEstimator::default(), sent([0.0, 0.0]));
     let documented = |used, left| Bucket { window: Some(Duration::from_secs(3600)), ..told(used, left) };
-    for (used, left, seen) in [(40.0, 9.9, false), (1.0, 9.8, false), (1.0, 3599.0, true), (70.0, 50.0, true)] {
-        assert_eq!(estimator.hear(&documented(used, left), s(0.0), s(0.01), &ledger), secs(3600), "{left}");
+    for (used, left, known, seen) in
+        [(40.0, 9.9, 3600, false), (1.0, 9.8, 10, true), (1.0, 3599.0, 3600, true), (70.0, 50.0, 3600, true)]
+    {
+        assert_eq!(estimator.hear(&documented(used, left), s(0.0), s(0.01), &ledger), secs(known), "{left}");
         assert_eq!(estimator.seen_here().is_some(), seen, "{left}");
     }
+}
+
+/// What others of the fleet have used is not known yet when the first answers come: no beginning is seen, and the provider says
+/// that it is an hour. The second window begins at the end of the first, at eleven seconds, and so lasts for ten, whatever the
+/// books say that both have sent since the first one began.
+#[test]
+fn what_a_fleet_has_used_makes_no_window_longer_than_from_the_end_before_it() {
+    let mut ledger = sent((0..45).map(|number| f64::from(number) * 0.01));
+    let mut estimator = WindowEstimator::default();
+    let documented = |used, left| Bucket { window: Some(Duration::from_secs(3600)), ..told(used, left) };
+    for (used, at) in [(60.0, 0.1), (90.0, 0.44)] {
+        assert_eq!(estimator.hear(&documented(used, 11.0), s(at), s(at + 0.01), &ledger), secs(3600));
+    }
+    ledger.set_part(0.5);
+    ledger.sent(s(11.7));
+    estimator.restarted(100.0, 41.0, secs(10), s(11.7), s(11.71), &ledger);
+    assert_eq!(estimator.hear(&documented(41.0, 10.0), s(11.7), s(11.71), &ledger), secs(10));
 }
 
 /// Others had used some when the first answer came, so that it does not show when the window began; the provider says that it is an
