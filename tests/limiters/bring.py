@@ -45,9 +45,10 @@ def bring():
 def for_rows(rows):
     """Brings what single ones of `rows` need beyond that."""
     kinds = {row.server[0] for row in rows}
-    for kind, (program, packages) in ROW_PROGRAMS.items():
-        if kind in kinds and not shutil.which(program):
-            sys.exit(f"error: {program} not found\nhint: apt-get install --no-install-recommends {packages}")
+    missing = [need for kind, need in ROW_PROGRAMS.items() if kind in kinds and not shutil.which(need[0])]
+    if missing:
+        programs, packages = (" ".join(part) for part in zip(*missing))
+        sys.exit(f"error: not found: {programs}\nhint: apt-get install --no-install-recommends {packages}")
     if "go" in kinds:
         install.once(GO.parent, [HERE / "servers" / "bucket.go"], go)
 
