@@ -27,7 +27,7 @@ use tokio::{
     task::{AbortHandle, JoinSet},
     time,
 };
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::{listen, metrics::Metrics, policy::Names};
 
@@ -116,7 +116,8 @@ pub async fn serve<S>(
             Err(error) => {
                 reserve = spare(&listener);
                 if reserve.is_none() {
-                    listen::exhausted(&error).await;
+                    warn!(%error, "could not accept a connection of the admin address");
+                    listen::exhausted().await;
                 }
             }
         }
@@ -130,13 +131,13 @@ pub async fn serve<S>(
 /// The next connection, for which `reserve` is given up if there is no other descriptor.
 async fn accept(listener: &TcpListener, reserve: &mut Option<OwnedFd>) -> io::Result<TcpStream> {
     loop {
-        match listen::try_accept(listener).await {
+        match listen::accept(listener).await {
             Ok((stream, _)) => return Ok(stream),
             Err(error) if reserve.take().is_none() => return Err(error),
             Err(_) => {}
         }
         // At once, before anybody else can take it. The system says that there is none also where nobody waits.
-        let mut next = pin!(listen::try_accept(listener));
+        let mut next = pin!(listen::accept(listener));
         if let Poll::Ready(Ok((stream, _))) = poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx))).await {
             return Ok(stream);
         }

@@ -207,7 +207,7 @@ impl Running {
         metrics.register(Box::new(Tasks::of(runtimes.collect())));
         let mut tasks = JoinSet::new();
         for listener in listeners {
-            tasks.spawn(accept(listener, workers.clone()));
+            tasks.spawn(accept(listener, workers.clone(), proxy.clone()));
         }
         tasks.spawn(sweep(proxy.clone()));
         proxy.lanes.open_kept();
@@ -315,12 +315,14 @@ fn open(given: Vec<std::net::TcpListener>, asked: &[SocketAddr]) -> Result<Vec<(
     asked.iter().map(open).collect()
 }
 
-async fn accept(listener: TcpListener, workers: WorkerThreads) {
+async fn accept(listener: TcpListener, workers: WorkerThreads, proxy: Arc<Proxy>) {
     loop {
-        let (stream, peer) = listen::accept(&listener).await;
-        match stream.into_std() {
-            Ok(stream) => workers.dispatch(stream, peer.ip()),
-            Err(error) => warn!(%error, "could not hand a connection to its thread"),
+        match listen::accept(&listener).await.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
+            Ok((stream, peer)) => workers.dispatch(stream, peer.ip()),
+            Err(error) => {
+                proxy.make_room(&error);
+                listen::exhausted().await;
+            }
         }
     }
 }

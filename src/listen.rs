@@ -1,4 +1,4 @@
-//! Listening sockets, and an `accept` that does not fail.
+//! Listening sockets, and what becomes of errors of `accept`.
 
 mod given;
 
@@ -23,19 +23,9 @@ pub fn bind(addr: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// The next connection. Errors of single connections are passed over; when descriptors run out it pauses, so that it
-/// neither spins nor dies.
-pub async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
-    loop {
-        match try_accept(listener).await {
-            Ok(accepted) => return accepted,
-            Err(error) => exhausted(&error).await,
-        }
-    }
-}
-
-/// The same, once: for a caller that can free descriptors itself.
-pub async fn try_accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+/// The next connection. Errors of single connections are passed over; when descriptors run out the caller has to free some, and
+/// to pause, so that it neither spins nor dies.
+pub async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
@@ -51,9 +41,8 @@ pub async fn try_accept(listener: &TcpListener) -> io::Result<(TcpStream, Socket
     }
 }
 
-/// Pauses because of `error`.
-pub async fn exhausted(error: &io::Error) {
-    warn!(%error, pause_s = EXHAUSTED.as_secs_f64(), "could not accept a connection");
+/// Pauses until there may be descriptors again.
+pub async fn exhausted() {
     tokio::time::sleep(EXHAUSTED).await;
 }
 

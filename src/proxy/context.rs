@@ -1,11 +1,15 @@
 //! What every connection of this process shares, in groups: a step asks the group that it needs.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
 };
 
 use http::HeaderValue;
+use tracing::warn;
 
 use crate::{
     ca::Ca,
@@ -20,7 +24,7 @@ use crate::{
         drain::Drain,
         failure_log::FailureLog,
         incidents::Incidents,
-        log_throttle::LogThrottle,
+        log_throttle::{LogThrottle, LogTopic},
         message::replay_memory::ReplayMemory,
         outbound::Outbound,
         replays::Replays,
@@ -212,6 +216,16 @@ impl Proxy {
     /// Whether the process is about to end.
     pub fn is_draining(&self) -> bool {
         self.drain.is_draining()
+    }
+
+    /// There is no file descriptor left for another connection, as `error` says: some end of which nobody has anything.
+    pub fn make_room(&self, error: &io::Error) {
+        let now = self.clock.now();
+        self.drain.make_room(now);
+        if self.reports.throttle.is_due(LogTopic::Unaccepted, &"".into(), now) {
+            let hint = "allow andante more open files (LimitNOFILE in its systemd unit, ulimit -n, --ulimit nofile of containers)";
+            warn!(%error, hint, "could not accept a connection: silent and idle ones are closed, the oldest first");
+        }
     }
 
     /// Waits until no connection is left.

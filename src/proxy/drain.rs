@@ -1,6 +1,10 @@
-//! The end of the process: connections finish what they are at, and what takes too long is cut off.
+//! When connections have to end. With the process: they finish what they are at, and what takes too long is cut off. And before,
+//! those of which nobody has anything, while there are no file descriptors for others.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use tokio::sync::{Notify, futures::Notified};
 
@@ -16,7 +20,15 @@ pub(crate) struct Drain {
     open: AtomicUsize,
     /// Wakes the drain when the last connection ends.
     empty: Notify,
+    /// Wakes connections that have said nothing: all when the drain begins, and the longest silent ones when there is no room.
+    silent: Notify,
+    /// Until when there is no room, in nanoseconds of the clock.
+    full_until: AtomicU64,
 }
+
+/// So many silent connections end at a time, and for so long idle ones do as well.
+const ROOM: usize = 256;
+const FULL: Duration = Duration::from_secs(1);
 
 // === impl Drain ===
 
@@ -28,6 +40,8 @@ impl Default for Drain {
             begins: Notify::new(),
             open: AtomicUsize::new(0),
             empty: Notify::new(),
+            silent: Notify::new(),
+            full_until: AtomicU64::new(0),
         }
     }
 }
@@ -38,6 +52,20 @@ impl Drain {
         self.cut_off.store(cut_off.as_nanos(), Ordering::Relaxed);
         self.draining.store(true, Ordering::Release);
         self.begins.notify_waiters();
+        self.silent.notify_waiters();
+    }
+
+    /// There is no file descriptor left for a connection: some of those that have been silent for longest end, and idle ones
+    /// that look at the clock.
+    pub(crate) fn make_room(&self, now: Instant) {
+        self.full_until.store((now + FULL).as_nanos(), Ordering::Release);
+        // It wakes them in the order in which they came.
+        (0..ROOM).for_each(|_| self.silent.notify_one());
+    }
+
+    /// Whether connections of which nobody has anything are to end.
+    pub(crate) fn is_full(&self, now: Instant) -> bool {
+        now.as_nanos() < self.full_until.load(Ordering::Acquire)
     }
 
     /// Whether the process is about to end.
@@ -53,6 +81,11 @@ impl Drain {
     /// Wakes the task when the drain begins. [`is_draining`](Self::is_draining) is to be asked after it is enabled.
     pub(crate) fn notified(&self) -> Notified<'_> {
         self.begins.notified()
+    }
+
+    /// Wakes the task of a silent connection when the drain begins, or when it is its turn to make room.
+    pub(crate) fn silent(&self) -> Notified<'_> {
+        self.silent.notified()
     }
 
     /// Returns once the process drains.

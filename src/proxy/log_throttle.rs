@@ -30,8 +30,10 @@ pub(crate) enum LogTopic {
     Unsigned,
     /// Clients that leave after the same time.
     Departures,
-    /// Connections for which there is no file descriptor left.
+    /// Connections to upstreams for which there is no file descriptor left.
     Descriptors,
+    /// Those of workers.
+    Unaccepted,
     /// Something in an intercepted tunnel that is neither TLS nor HTTP.
     NotHttp,
     /// A worker whose answer was cut because it did not read.

@@ -19,6 +19,8 @@ use crate::{
 
 /// How long a connection that has not said anything is listened to once the process drains.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
+/// Who has just connected is about to say something: it makes no room for others.
+const NEW: Duration = Duration::from_secs(1);
 
 /// Serves one connection until it ends, hangs, or the process drains. `pool` is the calling thread's; `counted` is dropped
 /// at the end.
@@ -56,13 +58,15 @@ async fn serve_exchange(exchange: Arc<Exchange>, _counted: impl Send) {
 /// Waits until the client says something: a connection that is only kept open costs no buffers until then.
 async fn first_word(exchange: &Exchange) -> Option<Protocol> {
     let (proxy, client, mut deadline) = (&exchange.proxy, &exchange.session.client, exchange.progress.deadline());
-    let mut drain = pin!(proxy.drain.notified());
-    drain.as_mut().enable();
+    let mut new_until = Some(proxy.clock.now() + NEW);
+    let mut wake = pin!(proxy.drain.notified());
+    wake.as_mut().enable();
     loop {
         if proxy.is_draining() {
             // A client that connected at the last moment may be about to send; a silent one must not hold up the end.
             deadline = deadline.min(proxy.clock.now() + LAST_MOMENT);
         }
+        let until = new_until.map_or(deadline, |until| until.min(deadline));
         tokio::select! {
             ready = client.stream.ready(Interest::READABLE) => {
                 let all_said = ready.map_or(true, |ready| ready.is_read_closed());
@@ -73,8 +77,21 @@ async fn first_word(exchange: &Exchange) -> Option<Protocol> {
                     speech => return speech,
                 }
             }
-            () = proxy.clock.sleep_until(deadline) => return None,
-            () = &mut drain, if !proxy.is_draining() => {}
+            () = proxy.clock.sleep_until(until) => {
+                if until == deadline {
+                    return None;
+                }
+                new_until = None;
+                wake.set(proxy.drain.silent());
+                wake.as_mut().enable();
+            }
+            () = &mut wake, if !proxy.is_draining() => {
+                if new_until.is_none() && proxy.drain.is_full(proxy.clock.now()) {
+                    return None;
+                }
+                wake.set(proxy.drain.silent());
+                wake.as_mut().enable();
+            }
         }
     }
 }

@@ -84,7 +84,9 @@ impl Watchdog {
         while self.poll_bell(cx).is_ready() {
             let exchange = &self.exchange;
             let (now, cut_off) = (exchange.proxy.clock.now(), exchange.proxy.drain.cut_off());
-            if now >= exchange.progress.deadline().min(cut_off) && !exchange.progress.give_up(now >= cut_off) {
+            let late = now >= exchange.progress.deadline().min(cut_off);
+            let gives_way = exchange.progress.phase() == Phase::Idle && exchange.proxy.drain.is_full(now);
+            if (late || gives_way) && !exchange.progress.give_up(now >= cut_off) {
                 debug!(phase = ?exchange.progress.phase(), "ending what takes too long");
                 return Poll::Ready(());
             }

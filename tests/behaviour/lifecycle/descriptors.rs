@@ -59,6 +59,42 @@ fn out_of_descriptors_it_rests_and_then_goes_on() {
     assert!(andante.ended().success());
 }
 
+/// Of 200 that say nothing no more than 64 have a descriptor, each for the 30 s that a head may take. Whoever comes after them
+/// would wait for three times as long. They give way once they have been silent for a second.
+#[test]
+fn silent_connections_make_room_for_who_asks() {
+    let (upstream, andante) = (Upstream::ok(), Andante::serve(&[]));
+    prlimit(Some(andante.pid()), Resource::Nofile, Rlimit { current: Some(64), maximum: Some(64) }).unwrap();
+    let crowd: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(andante.proxy()).unwrap()).collect();
+    eventually("its descriptors to be used up", || (open(&andante) >= 64).then_some(()));
+    let clock = Clock::start();
+    assert_eq!(Client::get(andante.proxy(), &upstream.url("/")).status(), 200);
+    let took = clock.now().since(Instant::START);
+    assert!(took < Duration::from_secs(15), "a client waited for {took:?}");
+    let told = andante.stderr().matches("could not accept a connection").count();
+    assert_eq!(told, 1, "{}", andante.stderr());
+    drop(crowd);
+}
+
+/// Of 100 connections on which something was asked for, none is in use: they are closed as they look at the clock, after
+/// ten seconds at most, and not after the ten minutes for which they are kept otherwise.
+#[test]
+fn idle_connections_make_room_for_who_asks() {
+    let (upstream, andante) = (Upstream::ok(), Andante::serve(&[]));
+    let host = upstream.address();
+    let mut idle: Vec<Client> = (0..100).map(|_| Client::connect(andante.proxy())).collect();
+    for client in &mut idle {
+        client.send(format!("GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        assert_eq!(client.answer().status(), 200);
+    }
+    prlimit(Some(andante.pid()), Resource::Nofile, Rlimit { current: Some(64), maximum: Some(64) }).unwrap();
+    let clock = Clock::start();
+    assert_eq!(Client::get(andante.proxy(), &upstream.url("/")).status(), 200);
+    let took = clock.now().since(Instant::START);
+    assert!(took < Duration::from_secs(20), "a client waited for {took:?}");
+    drop(idle);
+}
+
 #[test]
 fn no_descriptor_for_a_connection_is_our_own_trouble_and_a_503() {
     let (upstream, andante) = (Upstream::ok(), Andante::serve(&["--limit", "*=in-flight 1"]));
