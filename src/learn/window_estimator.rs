@@ -30,6 +30,8 @@ pub(super) struct WindowEstimator {
     /// What was said of its length is not true; and it is all that is known, as no window was seen to begin with as much left.
     doubted: bool,
     documented: bool,
+    /// The most that was said to be left of it while that was so.
+    most_left: Duration,
     /// The share of a bucket that must be used for its length to be measured again: what it was last, nearly.
     share: f64,
     /// One was seen of which nothing was used before, so that the longest time is all of it.
@@ -148,17 +150,19 @@ impl WindowEstimator {
             let short = length.is_some_and(|length| length + blur < told / 2);
             // It has begun since the one before was over.
             let most = self.before_ended.filter(|ended| *ended <= sent + blur).map(|ended| (sent + left).since(ended));
-            let most = most.filter(|most| *most + blur < told / 2);
-            let refuted = self.documented && (fresh && short || most.is_some());
+            let refuted = self.documented && (fresh && short || most.is_some_and(|most| most + blur < told / 2));
             if refuted && !self.doubted {
                 (self.known, self.shorter) = (None, None);
-                // Of what others of a fleet have used of it only so much is known.
-                length = length.map(|length| length.min(most.unwrap_or(length)));
+                if ledger.is_shared() {
+                    // What others have used may be of the one before.
+                    length = length.map(|length| length.min(most.unwrap_or(length).max(self.most_left)));
+                }
             }
             self.doubted = left < told / 2 && (self.doubted || refuted || self.known.is_none() && short);
             if !self.doubted {
                 let begins = fresh && left + blur >= told.mul_f64(0.9);
                 self.documented = !begins && (self.documented || self.known != Some(told));
+                self.most_left = if self.documented { self.most_left.max(left) } else { Duration::ZERO };
                 self.known = Some(told);
                 return self.known;
             }
