@@ -320,7 +320,7 @@ async fn accept(listener: TcpListener, workers: WorkerThreads, proxy: Arc<Proxy>
         match listen::accept(&listener).await.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
             Ok((stream, peer)) => workers.dispatch(stream, peer.ip()),
             Err(error) => {
-                proxy.make_room(&error);
+                proxy.not_accepted(&error);
                 listen::exhausted().await;
             }
         }

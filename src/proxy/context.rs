@@ -16,6 +16,7 @@ use crate::{
     clock::{Clock, Instant},
     config::{Clients, Timeouts},
     dial::Dialer,
+    error::is_exhaustion,
     lane::Lanes,
     metrics::{Metrics, RuleMetrics},
     policy::{Gateway, Policy, Rules},
@@ -218,13 +219,22 @@ impl Proxy {
         self.drain.is_draining()
     }
 
-    /// There is no file descriptor left for another connection, as `error` says: some end of which nobody has anything.
-    pub fn make_room(&self, error: &io::Error) {
-        let now = self.clock.now();
-        self.drain.make_room(now);
-        if self.reports.throttle.is_due(LogTopic::Unaccepted, &"".into(), now) {
+    /// A connection could not be accepted because of `error`. If there is no file descriptor for it, others that carry no request
+    /// make room.
+    pub fn not_accepted(&self, error: &io::Error) {
+        let (now, full) = (self.clock.now(), is_exhaustion(error));
+        if full {
+            self.drain.make_room(now);
+        }
+        let topic = if full { LogTopic::Unaccepted } else { LogTopic::AcceptFailed };
+        if !self.reports.throttle.is_due(topic, &"".into(), now) {
+            return;
+        }
+        if full {
             let hint = "allow andante more open files (LimitNOFILE in its systemd unit, ulimit -n, --ulimit nofile of containers)";
             warn!(%error, hint, "could not accept a connection: silent and idle ones are closed, the oldest first");
+        } else {
+            warn!(%error, "could not accept a connection: trying again");
         }
     }
 

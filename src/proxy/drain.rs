@@ -1,5 +1,5 @@
 //! When connections have to end. With the process: they finish what they are at, and what takes too long is cut off. And before,
-//! those of which nobody has anything, while there are no file descriptors for others.
+//! those that carry no request, while there are no file descriptors for others.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -29,6 +29,8 @@ pub(crate) struct Drain {
 /// So many silent connections end at a time, and for so long idle ones do as well.
 const ROOM: usize = 256;
 const FULL: Duration = Duration::from_secs(1);
+/// Not before this is more room made.
+const AGAIN: Duration = Duration::from_millis(90);
 
 // === impl Drain ===
 
@@ -56,14 +58,18 @@ impl Drain {
     }
 
     /// There is no file descriptor left for a connection: some of those that have been silent for longest end, and idle ones
-    /// that look at the clock.
+    /// that look at the clock. Does nothing if that was so a moment ago.
     pub(crate) fn make_room(&self, now: Instant) {
+        let before = Instant::from_nanos(self.full_until.load(Ordering::Acquire));
+        if now + FULL < before + AGAIN {
+            return;
+        }
         self.full_until.store((now + FULL).as_nanos(), Ordering::Release);
         // It wakes them in the order in which they came.
         (0..ROOM).for_each(|_| self.silent.notify_one());
     }
 
-    /// Whether connections of which nobody has anything are to end.
+    /// Whether connections that carry no request are to end.
     pub(crate) fn is_full(&self, now: Instant) -> bool {
         now.as_nanos() < self.full_until.load(Ordering::Acquire)
     }

@@ -34,6 +34,8 @@ pub(crate) enum LogTopic {
     Descriptors,
     /// Those of workers.
     Unaccepted,
+    /// Connections of workers that could not be accepted for another reason.
+    AcceptFailed,
     /// Something in an intercepted tunnel that is neither TLS nor HTTP.
     NotHttp,
     /// A worker whose answer was cut because it did not read.

@@ -11,6 +11,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use rustix::{io::Errno, net::RecvFlags};
 use tokio::{io::Interest, net::TcpStream};
 
 use crate::{
@@ -78,6 +79,13 @@ impl ClientConnection {
             Poll::Ready(ready) => ready.map_or(true, |ready| ready.is_read_closed()),
             Poll::Pending => false,
         }
+    }
+
+    /// Whether nothing lies unread that came from the client, and nothing waits that could not be written to it.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let unread = rustix::net::recv(&self.stream, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        let writable = pin!(self.stream.ready(Interest::WRITABLE));
+        unread == Err(Errno::AGAIN) && writable.poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 }
 

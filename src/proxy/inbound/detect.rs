@@ -5,7 +5,7 @@ use std::{io, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 use rustix::net::RecvFlags;
 use tokio::{io::Interest, net::TcpStream};
 
-use super::{http1, http2, socket::Socket, takeover};
+use super::{http1, http2, socket::Socket, takeover, watchdog::SLOW};
 use crate::{
     proxy::{
         context::Proxy,
@@ -57,12 +57,14 @@ async fn serve_exchange(exchange: Arc<Exchange>, _counted: impl Send) {
 
 /// Waits until the client says something: a connection that is only kept open costs no buffers until then.
 async fn first_word(exchange: &Exchange) -> Option<Protocol> {
-    let (proxy, client, mut deadline) = (&exchange.proxy, &exchange.session.client, exchange.progress.deadline());
+    let Exchange { proxy, progress, session, .. } = exchange;
+    let (client, mut deadline) = (&session.client, progress.deadline());
     let mut new_until = Some(proxy.clock.now() + NEW);
     let mut wake = pin!(proxy.drain.notified());
     wake.as_mut().enable();
     loop {
-        if proxy.is_draining() {
+        let draining = proxy.is_draining();
+        if draining {
             // A client that connected at the last moment may be about to send; a silent one must not hold up the end.
             deadline = deadline.min(proxy.clock.now() + LAST_MOMENT);
         }
@@ -85,8 +87,11 @@ async fn first_word(exchange: &Exchange) -> Option<Protocol> {
                 wake.set(proxy.drain.silent());
                 wake.as_mut().enable();
             }
-            () = &mut wake, if !proxy.is_draining() => {
-                if new_until.is_none() && proxy.drain.is_full(proxy.clock.now()) {
+            () = &mut wake, if !draining => {
+                let now = proxy.clock.now();
+                // What has just come is read in the next turn; half of a preface may take a while.
+                let gives_way = client.is_quiet() || client.unread() && (now + progress.timeouts().head).since(deadline) >= SLOW;
+                if new_until.is_none() && proxy.drain.is_full(now) && gives_way {
                     return None;
                 }
                 wake.set(proxy.drain.silent());

@@ -120,7 +120,7 @@ where
             match streams.look(now - usual) {
                 StreamActivity::Stuck => return Poll::Ready(()),
                 StreamActivity::Busy => idle_until = now + timeouts.keep_alive,
-                StreamActivity::Idle if now < idle_until => {}
+                StreamActivity::Idle if now < idle_until && !proxy.drain.is_full(now) => {}
                 StreamActivity::Idle if idle => return Poll::Ready(()),
                 StreamActivity::Idle => {
                     // A request may be on its way: a client that gets GOAWAY first knows what became of it (RFC 9113

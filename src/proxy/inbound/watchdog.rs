@@ -20,6 +20,10 @@ use crate::{
 
 /// How often a connection looks whether it has taken too long. A phase's limit is kept to within this.
 const TICK: Duration = Duration::from_secs(10);
+/// While there is no room for other connections, one ends that was idle for so long, or of whose next head no more than a part is
+/// there after that.
+const RESTED: Duration = Duration::from_secs(2);
+pub(crate) const SLOW: Duration = Duration::from_secs(5);
 
 /// Watches one exchange.
 pub(crate) struct Watchdog {
@@ -85,8 +89,7 @@ impl Watchdog {
             let exchange = &self.exchange;
             let (now, cut_off) = (exchange.proxy.clock.now(), exchange.proxy.drain.cut_off());
             let late = now >= exchange.progress.deadline().min(cut_off);
-            let gives_way = exchange.progress.phase() == Phase::Idle && exchange.proxy.drain.is_full(now);
-            if (late || gives_way) && !exchange.progress.give_up(now >= cut_off) {
+            if (late || self.gives_way(now)) && !exchange.progress.give_up(now >= cut_off) {
                 debug!(phase = ?exchange.progress.phase(), "ending what takes too long");
                 return Poll::Ready(());
             }
@@ -97,6 +100,21 @@ impl Watchdog {
             self.look_again();
         }
         Poll::Pending
+    }
+
+    /// Whether the connection is to make room for others: nothing is under way on it, or half of a head for long. A request that has
+    /// just come, and what is still to be written of an answer, would be lost.
+    fn gives_way(&self, now: Instant) -> bool {
+        let Exchange { proxy, progress, session, .. } = &*self.exchange;
+        if self.of_stream || !proxy.drain.is_full(now) {
+            return false;
+        }
+        let since = |at_most: Duration| (now + at_most).since(progress.deadline());
+        match progress.phase() {
+            Phase::Idle => since(progress.timeouts().keep_alive) >= RESTED && session.client.is_quiet(),
+            Phase::Head => since(progress.timeouts().head) >= SLOW,
+            _ => false,
+        }
     }
 
     /// A phase that has begun may have to end before the next look at the clock: a short `Prefer: wait`, for instance. To
