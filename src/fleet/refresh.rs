@@ -43,14 +43,14 @@ impl Refresh {
         *self = Self { at: next_refresh(now), said: Some(need), since: now };
     }
 
-    /// Whether a turn is left out in which this would be said for no other reason: nothing was taken since about the same was said,
-    /// the last time at `taken`, and whoever wants more is told when there is some. Every other turn is left out, the same ones of
-    /// all limits.
+    /// Whether this turn is left out, in which `need` would be said for no other reason than that it is a turn. That is so in every
+    /// other turn, the same ones of all limits, if about the same was said last and nothing was taken since; `taken` is when that was
+    /// last. Whoever wants more is told when there is some.
     pub(super) fn leaves_out(&mut self, now: Instant, need: ShareNeed, taken: Instant) -> bool {
         let turn = now.as_nanos() / nanos(REFRESH);
         let left_out = turn % 2 == 1 && taken < self.since && self.said.is_some_and(|said| need.is_like(said));
         if left_out {
-            self.at = next_refresh(now);
+            self.at = refresh_from(now + Duration::from_nanos(1));
         }
         left_out
     }

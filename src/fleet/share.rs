@@ -297,7 +297,9 @@ impl Share {
         };
         let want = needs.max(if give == 0 { spare } else { 0 }).min(self.given.limit);
         let said = ShareNeed { speaks: true, want, need, ..quiet };
-        if !speaks && self.refresh.leaves_out(now, said, self.used_at) {
+        // What takes more than was asked for has not been said yet.
+        let asked = !asks || stock.cost <= self.asked_for;
+        if !speaks && asked && self.refresh.leaves_out(now, said, self.used_at) {
             self.more_at = self.refresh.at();
             return quiet;
         }
