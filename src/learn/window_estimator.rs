@@ -25,6 +25,8 @@ pub(super) struct WindowEstimator {
     /// When the present window is over, as was said last, and when the one before it was.
     ends: Option<Instant>,
     before_ended: Option<Instant>,
+    /// When one is over after which an answer has told of a later end, before the first answer that shows that it has begun anew.
+    passed: Option<Instant>,
     /// The longest time until a reset that was said, and when the first was.
     longest: Option<(Duration, Instant)>,
     /// What was said of its length is not true; and it is all that is known, as no window was seen to begin with as much left.
@@ -102,6 +104,8 @@ const FEW: f64 = 2.0;
 const SLIDES: u8 = 4;
 /// How many windows that ended in time tell more of their length than a single answer does.
 const KEPT: u8 = 3;
+/// Ends that are told in whole seconds, and by two clocks, are those of two windows if they are further apart.
+const APART: Duration = Duration::from_secs(2);
 /// Contradicted so often, a bucket is none.
 const ODD: u8 = 4;
 
@@ -130,6 +134,8 @@ impl WindowEstimator {
         };
         let used = limit - remaining;
         self.latest = self.latest.max(sent);
+        let is_next = |ends: &Instant| *ends <= answered + APART && sent + left > *ends + APART;
+        self.passed = self.ends.filter(is_next).or(self.passed);
         self.ends = Some(sent + left);
         let whole = bucket.coarse || left.subsec_nanos() == 0;
         self.fractions |= !whole;
@@ -240,7 +246,7 @@ impl WindowEstimator {
         answered: Instant,
         ledger: &SentLog,
     ) {
-        self.before_ended = self.ends.take();
+        self.before_ended = self.passed.take().or(self.ends.take());
         let at = ledger.began(used, sent).unwrap_or(sent);
         // How much of it others of a fleet have used already is not known: it began after what was answered before it.
         let at = if ledger.is_shared() { at.max(self.latest.min(sent)) } else { at };

@@ -266,8 +266,10 @@ impl Quota {
         let news = self.keep(spec, used, unanswered, answer, budget);
         // A short one is soon over, and it shows by then whether it comes back in parts.
         let of_others = window > SHORT && self.window_estimator.is_of_others();
-        let ends = self.others.ends(self.left.over_by().filter(|end| of_others && *end > now));
-        budget.set_end(source, ends);
+        let ends = self.others.ends(now, self.left.over_by().filter(|end| of_others && *end > now));
+        if ends > now {
+            budget.set_end(source, ends);
+        }
         // Where all of it comes back, what is told says so first.
         self.left.overruled = ends == Instant::FAR && ours(budget, source);
         self.left.resets_by(self.back_by(spec, window, answer));

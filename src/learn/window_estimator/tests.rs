@@ -289,6 +289,21 @@ fn what_a_fleet_has_used_makes_no_window_longer_than_from_the_end_before_it() {
     assert_eq!(estimator.hear(&documented(41.0, 10.0), s(11.7), s(11.71), &ledger), secs(10));
 }
 
+/// Others began the first of two hours. The first answer that tells of the second one cannot show that it has begun, as it left before
+/// the answer that it would be compared with came: the end before it is that of the first one all the same, and so what begins there
+/// is an hour, also when a second of it is left.
+#[test]
+fn what_overtakes_the_first_answer_of_the_next_window_does_not_shorten_it() {
+    let ledger = sent([0.0, 0.1]);
+    let mut estimator = WindowEstimator::default();
+    let documented = |used, left| Bucket { window: Some(Duration::from_secs(3600)), ..told(used, left) };
+    assert_eq!(estimator.hear(&documented(60.0, 10.0), s(0.0), s(0.1), &ledger), secs(3600));
+    assert_eq!(estimator.hear(&documented(40.0, 3600.0), s(10.0), s(12.0), &ledger), secs(3600));
+    estimator.restarted(100.0, 41.0, secs(3599), s(11.0), s(12.1), &ledger);
+    assert_eq!(estimator.hear(&documented(41.0, 3599.0), s(11.0), s(12.1), &ledger), secs(3600));
+    assert_eq!(estimator.hear(&documented(90.0, 1.0), s(3609.5), s(3609.6), &ledger), secs(3600));
+}
+
 /// Others had used some when the first answer came, so that it does not show when the window began; the provider says that it is an
 /// hour. At 100 an hour a request leaves each 36 s, and the count has begun anew each time.
 #[test]

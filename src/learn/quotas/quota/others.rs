@@ -23,9 +23,12 @@ const BEFORE: Duration = Duration::from_secs(2);
 // === impl OthersWindow ===
 
 impl OthersWindow {
-    /// It is over at `end`, as an answer says. Returns when to try; [`Instant::FAR`] if it is not known, or was not true before.
-    pub(super) fn ends(&mut self, end: Option<Instant>) -> Instant {
-        self.end = end.filter(|_| self.failed < FAILED);
+    /// It is over at `end`, as an answer says that came at `now`. Returns when to try; [`Instant::FAR`] if it is not known, or was
+    /// not true before.
+    pub(super) fn ends(&mut self, now: Instant, end: Option<Instant>) -> Instant {
+        // Answers of the next window may come before the first one that shows that it has begun.
+        let is_next = |ends: &Instant| *ends <= now + BEFORE && end.is_none_or(|end| end > *ends + BEFORE);
+        self.end = self.end.filter(is_next).or(end).filter(|_| self.failed < FAILED);
         self.end.unwrap_or(Instant::FAR)
     }
 
@@ -57,12 +60,12 @@ mod tests {
     fn an_end_at_which_nothing_begins_is_believed_three_times() {
         let mut window = OthersWindow::default();
         for end in [10, 20, 30] {
-            assert_eq!(window.ends(Some(s(end))), s(end));
+            assert_eq!(window.ends(s(end - 5), Some(s(end))), s(end));
             // What left before tells nothing of it.
             window.answered(s(end - 1), s(end), false);
             window.answered(s(end), s(end), false);
         }
-        assert_eq!(window.ends(Some(s(40))), Instant::FAR);
+        assert_eq!(window.ends(s(31), Some(s(40))), Instant::FAR);
     }
 
     /// Of two accounts by turns the one may have used much less: its window is another one, and that of the first goes on.
@@ -70,7 +73,7 @@ mod tests {
     fn a_window_is_over_when_another_begins_about_at_its_end() {
         let mut window = OthersWindow::default();
         for end in [10, 20, 30, 40] {
-            assert_eq!(window.ends(Some(s(end))), s(end));
+            assert_eq!(window.ends(s(end - 9), Some(s(end))), s(end));
             window.answered(s(end - 5), s(end - 4), true);
             assert!(!window.has_ended(), "four seconds before");
             window.answered(s(end - 2), s(end - 1), true);
@@ -80,6 +83,25 @@ mod tests {
             window.answered(s(end), s(end), false);
             assert!(!window.has_ended());
         }
-        assert_eq!(window.ends(None), Instant::FAR);
+        assert_eq!(window.ends(s(40), None), Instant::FAR);
+    }
+
+    /// Ten seconds, and then an hour. Two requests are under way at the end of the first: the one that is answered first left before
+    /// the answer with which it could be compared.
+    #[test]
+    fn what_overtakes_the_first_answer_of_the_next_window_does_not_hide_it() {
+        for next in [Some(s(3610)), None] {
+            let mut window = OthersWindow::default();
+            assert_eq!(window.ends(s(1), Some(s(10))), s(10));
+            window.answered(s(8), s(9), false);
+            assert_eq!(window.ends(s(9), next), s(10), "it belongs to the next one");
+            window.answered(s(8), s(9), true);
+            assert!(window.has_ended());
+            assert_eq!(window.ends(s(9), Some(s(3610))), s(3610));
+        }
+        // Long before, it is not the next one that an answer tells of.
+        let mut window = OthersWindow::default();
+        assert_eq!(window.ends(s(1), Some(s(10))), s(10));
+        assert_eq!(window.ends(s(2), Some(s(60))), s(60));
     }
 }
