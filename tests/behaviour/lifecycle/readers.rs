@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::net::{AddressFamily, SocketType, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::{memory, pass, quiet};
 use crate::support::{Andante, PATIENCE, Upstream, eventually};
@@ -52,7 +52,8 @@ fn a_client_that_reads_slowly_but_steadily_gets_all_of_it() {
 
 /// A client that has asked `proxy` for `http://host/`, has hardly any room for what comes, and never reads it.
 fn unread(proxy: SocketAddr, host: SocketAddr) -> TcpStream {
-    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    // What another test starts meanwhile must not keep it open.
+    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
     sockopt::set_socket_recv_buffer_size(&socket, 2048).unwrap();
     rustix::net::connect(&socket, &proxy).unwrap();
     let mut client = TcpStream::from(socket);
