@@ -76,7 +76,11 @@ pub async fn run(args: &Args) -> ExitCode {
     };
     let mut report = DoctorReport { findings: Vec::new(), json: args.json, unread: None };
     let file = config.file.as_ref().map_or_else(|| "no file, defaults".to_owned(), |file| file.display().to_string());
-    report.add([Finding::ok("config", format!("{file}: {} rules", config.rules.iter().count()))]);
+    let rules = match config.rules.iter().count() {
+        1 => "1 rule".to_owned(),
+        rules => format!("{rules} rules"),
+    };
+    report.add([Finding::ok("config", format!("{file}: {rules}"))]);
     report.add(machine::ports(&config).await);
     report.add([machine::files(), machine::clock().await]);
     report.add(machine::state(&config));

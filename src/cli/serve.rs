@@ -111,8 +111,8 @@ Examples:
   andante serve --listen 0.0.0.0:3128 --clients 10.0.0.0/8 --limit api.example.com=500/min
   ANDANTE_LIMIT='a.example=5/s; b.example=100/min' andante serve --log json
 
-LIMITS are separated by commas: 500/min, 10/s, 1/120s, each optionally followed by \" burst 20\" or \" \
-strict\"; and \"in-flight 20\". Flags win over the environment, the environment over the file. \
+LIMITS are separated by commas: 500/min, 10/s, 1/120s, each optionally followed by \"burst 20\" or \
+\"strict\"; and \"in-flight 20\". Flags win over the environment, the environment over the file. \
 ANDANTE_LOG=debug logs more.";
 
 /// Serves until SIGINT or SIGTERM, and returns the exit code.
