@@ -95,7 +95,7 @@ where
     // Until when there has to be a request.
     let timeouts = proxy.timeouts();
     let mut idle_until = proxy.clock.now() + timeouts.head;
-    let (mut draining, mut idle) = (false, false);
+    let (mut draining, mut rested, mut idle) = (false, false, false);
     poll_fn(|cx| {
         let _ = drain.as_mut().poll(cx);
         if proxy.is_draining() && !draining {
@@ -119,8 +119,9 @@ where
             streams.look_again(if now >= proxy.drain.cut_off() { Instant::FAR } else { now + tick.period() });
             match streams.look(now - usual) {
                 StreamActivity::Stuck => return Poll::Ready(()),
-                StreamActivity::Busy => idle_until = now + timeouts.keep_alive,
-                StreamActivity::Idle if now < idle_until && !proxy.drain.is_full(now) => {}
+                StreamActivity::Busy => (idle_until, rested) = (now + timeouts.keep_alive, false),
+                // While there is no room for others, one that was idle at the look before, too, makes some.
+                StreamActivity::Idle if now < idle_until && !(rested && proxy.drain.is_full(now)) => rested = true,
                 StreamActivity::Idle if idle => return Poll::Ready(()),
                 StreamActivity::Idle => {
                     // A request may be on its way: a client that gets GOAWAY first knows what became of it (RFC 9113

@@ -12,7 +12,12 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{clock::Clock, error::Error, policy::Origin, proxy::outbound::host_pool::HostPool};
+use crate::{
+    clock::Clock,
+    error::Error,
+    policy::Origin,
+    proxy::{drain::Drain, outbound::host_pool::HostPool},
+};
 
 /// How many milliseconds it takes until connections that are let go are closed, and on a busy machine.
 const CLOSING: [u64; 3] = [10, 40, 150];
@@ -57,15 +62,20 @@ impl Pool {
         self.hosts.lock().retain(|_, host| host.sweep(oldest) || Arc::strong_count(host) > 1);
     }
 
-    /// Makes a connection; if the process has no file descriptor left, unused ones are the first to go.
-    pub(crate) async fn with_room<T, F>(&self, make: impl Fn() -> F) -> Result<T, Error>
+    /// Makes a connection; if the process has no file descriptor left, unused ones are the first to go, and then those of workers
+    /// that carry no request.
+    pub(crate) async fn with_room<T, F>(&self, drain: &Drain, make: impl Fn() -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
     {
         let exhausted = |outcome: &Result<T, Error>| matches!(outcome, Err(Error::NoDescriptor { .. }));
         let mut outcome = make().await;
-        if exhausted(&outcome) && !self.is_empty() {
-            self.clear();
+        if exhausted(&outcome) {
+            if self.is_empty() {
+                drain.make_room(self.clock.now());
+            } else {
+                self.clear();
+            }
             for wait in CLOSING {
                 tokio::time::sleep(Duration::from_millis(wait)).await;
                 outcome = make().await;

@@ -200,7 +200,7 @@ impl Route {
         if let Some(known) = self.host_pool.protocol() {
             return Ok(known);
         }
-        let connection = pool.with_room(|| self.dial(false)).await?;
+        let connection = pool.with_room(&self.outbound.drain, || self.dial(false)).await?;
         let protocol = connection.protocol();
         connection.release(self.outbound.clock.now());
         Ok(protocol)
@@ -266,7 +266,7 @@ impl Route {
             first = first.filter(|_| self.may_share(http1_only));
         }
         let _first = first;
-        pool.with_room(|| self.dial(http1_only)).await
+        pool.with_room(&self.outbound.drain, || self.dial(http1_only)).await
     }
 
     /// Whether one connection may do for all requests that want one now.

@@ -20,7 +20,7 @@ pub(crate) async fn open(admitted: Admitted) -> Answered {
     let policy = route.lane.policy();
     let dial = || route.dialer().connect(&route.origin, &policy.egress, policy.allow_private);
     let begun = exchange.attempt_begins();
-    let dialled = exchange.session.pool.with_room(dial).await;
+    let dialled = exchange.session.pool.with_room(&exchange.proxy.drain, dial).await;
     exchange.attempt_ends(begun);
     let upstream = dialled?;
     let spent = !policy.is_limited();
