@@ -30,7 +30,7 @@ pub(in crate::limit) fn suggest(text: &str) -> String {
         let forms = ["s", "min", "h", "d", "month"].map(|window| format!("\"{count}{unit}/{windows}{window}\""));
         return format!("write {} or {}", forms[..4].join(", "), forms[4]);
     }
-    "write \"500/min\", \"10/s\", \"1/120s\", each optionally followed by \"burst 20\" or \"strict\"".to_owned()
+    "write \"500/min\", \"10/s\", \"1/120s\", \"10/s burst 20\" or \"10/s strict\"".to_owned()
 }
 
 /// What to write to say the same as `text`, if all of it is understood.
