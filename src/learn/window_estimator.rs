@@ -23,18 +23,14 @@ pub(super) struct WindowEstimator {
     seen: bool,
     /// The present window, as far as its beginning was seen.
     present: Option<Start>,
-    /// When the present window is over, as was said last, and when the one before it was.
+    /// When the present window is over, as was said last before that, and when the one before it was.
     ends: Option<Instant>,
     before_ended: Option<Instant>,
-    /// When one is over after which an answer has told of a later end, before the first answer that shows that it has begun anew.
-    passed: Option<Instant>,
     /// The longest time until a reset that was said, and when the first was.
     longest: Option<(Duration, Instant)>,
     /// What was said of its length is not true; and it is all that is known, as no window was seen to begin with as much left.
     doubted: bool,
     documented: bool,
-    /// The most that was said to be left of it while that was so.
-    most_left: Duration,
     /// The share of a bucket that must be used for its length to be measured again: what it was last, nearly.
     share: f64,
     /// One was seen of which nothing was used before, so that the longest time is all of it.
@@ -102,7 +98,7 @@ const SLIDES: u8 = 4;
 /// How many windows that ended in time tell more of their length than a single answer does.
 const KEPT: u8 = 3;
 /// Ends that are told in whole seconds, and by two clocks, are those of two windows if they are further apart.
-const APART: Duration = Duration::from_secs(2);
+pub(super) const APART: Duration = Duration::from_secs(2);
 
 // === impl WindowEstimator ===
 
@@ -129,9 +125,9 @@ impl WindowEstimator {
         };
         let used = limit - remaining;
         self.latest = self.latest.max(sent);
+        // Answers of the next one may come before the first that shows that it has begun.
         let is_next = |ends: &Instant| *ends <= answered + APART && sent + left > *ends + APART;
-        self.passed = self.ends.filter(is_next).or(self.passed);
-        self.ends = Some(sent + left);
+        self.ends = self.ends.filter(is_next).or(Some(sent + left));
         let whole = bucket.coarse || left.subsec_nanos() == 0;
         self.fractions |= !whole;
         let blur = tolerance(left, whole);
@@ -151,19 +147,17 @@ impl WindowEstimator {
             let short = length.is_some_and(|length| length + blur < told / 2);
             // It has begun since the one before was over.
             let most = self.before_ended.filter(|ended| *ended <= sent + blur).map(|ended| (sent + left).since(ended));
-            let refuted = self.documented && (fresh && short || most.is_some_and(|most| most + blur < told / 2));
+            let most = most.filter(|most| *most + blur < told / 2);
+            let refuted = self.is_of_others() && (fresh && short || most.is_some());
             if refuted && !self.doubted {
                 (self.known, self.shorter) = (None, None);
-                if ledger.is_shared() {
-                    // What others have used may be of the one before.
-                    length = length.map(|length| length.min(most.unwrap_or(length).max(self.most_left)));
-                }
+                // What others of a fleet have used may be of the one before.
+                length = length.map(|length| most.map_or(length, |most| length.min(most)));
             }
             self.doubted = left < told / 2 && (self.doubted || refuted || self.known.is_none() && short);
             if !self.doubted {
                 let begins = fresh && left + blur >= told.mul_f64(0.9);
                 self.documented = !begins && (self.documented || self.known != Some(told));
-                self.most_left = if self.documented { self.most_left.max(left) } else { Duration::ZERO };
                 self.known = Some(told);
                 return self.known;
             }
@@ -241,7 +235,7 @@ impl WindowEstimator {
         answered: Instant,
         ledger: &SentLog,
     ) {
-        self.before_ended = self.passed.take().or(self.ends.take());
+        self.before_ended = self.ends.take();
         let at = ledger.began(used, sent).unwrap_or(sent);
         // How much of it others of a fleet have used already is not known: it began after what was answered before it.
         let at = if ledger.is_shared() { at.max(self.latest.min(sent)) } else { at };

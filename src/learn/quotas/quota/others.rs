@@ -1,8 +1,6 @@
 //! The window that others had begun before we came.
 
-use std::time::Duration;
-
-use crate::clock::Instant;
+use crate::{clock::Instant, learn::window_estimator::APART};
 
 /// When all of a window comes back that others have begun: what was sent in it from here counts until then, as the API says, and
 /// not for as long as the window is.
@@ -17,8 +15,6 @@ pub(super) struct OthersWindow {
 
 /// So often, and it is not believed any more.
 const FAILED: u8 = 3;
-/// A window that begins so long before the end that was told is the next one: whole seconds, and clocks, differ by as much.
-const BEFORE: Duration = Duration::from_secs(2);
 
 // === impl OthersWindow ===
 
@@ -27,14 +23,14 @@ impl OthersWindow {
     /// not true before.
     pub(super) fn ends(&mut self, now: Instant, end: Option<Instant>) -> Instant {
         // Answers of the next window may come before the first one that shows that it has begun.
-        let is_next = |ends: &Instant| *ends <= now + BEFORE && end.is_none_or(|end| end > *ends + BEFORE);
+        let is_next = |ends: &Instant| *ends <= now + APART && end.is_none_or(|end| end > *ends + APART);
         self.end = self.end.filter(is_next).or(end).filter(|_| self.failed < FAILED);
         self.end.unwrap_or(Instant::FAR)
     }
 
     /// A request that left at `sent` was answered at `now`: `begun` says that another window had begun.
     pub(super) fn answered(&mut self, sent: Instant, now: Instant, begun: bool) {
-        self.over = begun && self.end.is_some_and(|end| end <= now + BEFORE);
+        self.over = begun && self.end.is_some_and(|end| end <= now + APART);
         if self.over {
             (self.end, self.failed) = (None, 0);
         } else if self.end.take_if(|end| *end <= sent).is_some() {
@@ -50,6 +46,8 @@ impl OthersWindow {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn s(of: u64) -> Instant {
