@@ -6,6 +6,6 @@ mod kind;
 
 pub use self::{
     causes::{BoxError, io_error, is_exhaustion},
-    facts::{Blame, ErrorFacts, Retryable},
+    facts::{Blame, ErrorFacts, MORE_DESCRIPTORS, Retryable},
     kind::{Error, Obstacle},
 };

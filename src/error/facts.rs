@@ -64,6 +64,9 @@ pub enum AfterAnswer {
 
 const OWN_PROXY: &str = "leave this proxy out of its own HTTP_PROXY, or add the host to NO_PROXY";
 const UNREACHABLE: &str = "check that the upstream is up and reachable from this machine";
+/// What to do where file descriptors run out.
+pub const MORE_DESCRIPTORS: &str = "allow andante more open files (LimitNOFILE in its systemd unit, ulimit -n, --ulimit \
+     nofile of containers), or send fewer requests at once";
 const SOON: Duration = Duration::from_secs(1);
 
 /// The row of `error`: status, Proxy-Status, blame, whether it may be sent again, what becomes of the connection; the
@@ -148,8 +151,7 @@ fn facts(error: &Error) -> ErrorFacts {
         Error::ConnectTimeout { .. } => row(S::GATEWAY_TIMEOUT, "connection_timeout", Upstream, Unreached, KeepAlive,
             UNREACHABLE),
         Error::NoDescriptor { .. } => row(S::SERVICE_UNAVAILABLE, "proxy_internal_error", Us, Never, KeepAlive,
-            "allow andante more open files (LimitNOFILE in its systemd unit, ulimit -n, --ulimit nofile of containers), \
-             or send fewer requests at once").wait(SOON),
+            MORE_DESCRIPTORS).wait(SOON),
         Error::Connect { source, .. } => row(S::BAD_GATEWAY, unreachable(source), Upstream, Unreached, KeepAlive,
             UNREACHABLE),
         Error::Broken { .. } => row(S::BAD_GATEWAY, "connection_terminated", Upstream, IfRepeatable, KeepAlive,

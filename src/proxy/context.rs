@@ -16,7 +16,7 @@ use crate::{
     clock::{Clock, Instant},
     config::{Clients, Timeouts},
     dial::Dialer,
-    error::is_exhaustion,
+    error::{MORE_DESCRIPTORS, is_exhaustion},
     lane::Lanes,
     metrics::{Metrics, RuleMetrics},
     policy::{Gateway, Policy, Rules},
@@ -231,8 +231,7 @@ impl Proxy {
             return;
         }
         if full {
-            let hint = "allow andante more open files (LimitNOFILE in its systemd unit, ulimit -n, --ulimit nofile of containers)";
-            warn!(%error, hint, "could not accept a connection: silent and idle ones are closed, the oldest first");
+            warn!(%error, hint = MORE_DESCRIPTORS, "could not accept a connection: silent and idle ones are closed, the oldest first");
         } else {
             warn!(%error, "could not accept a connection: trying again");
         }

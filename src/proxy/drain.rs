@@ -31,6 +31,11 @@ const ROOM: usize = 256;
 const FULL: Duration = Duration::from_secs(1);
 /// Not before this is more room made.
 const AGAIN: Duration = Duration::from_millis(90);
+/// No room makes who has just connected, and is about to say something; nor who rests for a moment between two requests, or is
+/// slow to send a head.
+pub(crate) const NEW: Duration = Duration::from_secs(1);
+pub(crate) const RESTED: Duration = Duration::from_secs(2);
+pub(crate) const SLOW: Duration = Duration::from_secs(5);
 
 // === impl Drain ===
 

@@ -5,10 +5,12 @@ use std::{io, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 use rustix::net::RecvFlags;
 use tokio::{io::Interest, net::TcpStream};
 
-use super::{http1, http2, socket::Socket, takeover, watchdog::SLOW};
+use super::{http1, http2, socket::Socket, takeover};
 use crate::{
+    clock::Instant,
     proxy::{
         context::Proxy,
+        drain::{NEW, SLOW},
         exchange::Exchange,
         outbound::pool::Pool,
         protocol::PREFACE,
@@ -19,8 +21,6 @@ use crate::{
 
 /// How long a connection that has not said anything is listened to once the process drains.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
-/// Who has just connected is about to say something: it makes no room for others.
-const NEW: Duration = Duration::from_secs(1);
 
 /// Serves one connection until it ends, hangs, or the process drains. `pool` is the calling thread's; `counted` is dropped
 /// at the end.
@@ -59,8 +59,8 @@ async fn serve_exchange(exchange: Arc<Exchange>, _counted: impl Send) {
 async fn first_word(exchange: &Exchange) -> Option<Protocol> {
     let Exchange { proxy, progress, session, .. } = exchange;
     let (client, mut deadline) = (&session.client, progress.deadline());
-    let mut new_until = Some(proxy.clock.now() + NEW);
-    let mut wake = pin!(proxy.drain.notified());
+    let begun = proxy.clock.now();
+    let mut wake = pin!(proxy.drain.silent());
     wake.as_mut().enable();
     loop {
         let draining = proxy.is_draining();
@@ -68,7 +68,6 @@ async fn first_word(exchange: &Exchange) -> Option<Protocol> {
             // A client that connected at the last moment may be about to send; a silent one must not hold up the end.
             deadline = deadline.min(proxy.clock.now() + LAST_MOMENT);
         }
-        let until = new_until.map_or(deadline, |until| until.min(deadline));
         tokio::select! {
             ready = client.stream.ready(Interest::READABLE) => {
                 let all_said = ready.map_or(true, |ready| ready.is_read_closed());
@@ -79,19 +78,9 @@ async fn first_word(exchange: &Exchange) -> Option<Protocol> {
                     speech => return speech,
                 }
             }
-            () = proxy.clock.sleep_until(until) => {
-                if until == deadline {
-                    return None;
-                }
-                new_until = None;
-                wake.set(proxy.drain.silent());
-                wake.as_mut().enable();
-            }
+            () = proxy.clock.sleep_until(deadline) => return None,
             () = &mut wake, if !draining => {
-                let now = proxy.clock.now();
-                // What has just come is read in the next turn; half of a preface may take a while.
-                let gives_way = client.is_quiet() || client.unread() && (now + progress.timeouts().head).since(deadline) >= SLOW;
-                if new_until.is_none() && proxy.drain.is_full(now) && gives_way {
+                if gives_way(proxy, client, begun) {
                     return None;
                 }
                 wake.set(proxy.drain.silent());
@@ -99,6 +88,14 @@ async fn first_word(exchange: &Exchange) -> Option<Protocol> {
             }
         }
     }
+}
+
+/// Whether a client that has said nothing since `begun`, or no more than half of a preface, is to make room for others. What has
+/// just come is read in the next turn.
+fn gives_way(proxy: &Proxy, client: &ClientConnection, begun: Instant) -> bool {
+    let now = proxy.clock.now();
+    let patience = if client.unread() { SLOW } else { NEW };
+    proxy.drain.is_full(now) && now.since(begun) >= patience && (client.unread() || client.is_quiet())
 }
 
 /// What the client speaks, if its first bytes tell. If not, its socket is readable again when more is there.

@@ -15,15 +15,16 @@ use tracing::debug;
 
 use crate::{
     clock::Instant,
-    proxy::{context::Proxy, exchange::Exchange, message::progress::Phase},
+    proxy::{
+        context::Proxy,
+        drain::{RESTED, SLOW},
+        exchange::Exchange,
+        message::progress::Phase,
+    },
 };
 
 /// How often a connection looks whether it has taken too long. A phase's limit is kept to within this.
 const TICK: Duration = Duration::from_secs(10);
-/// While there is no room for other connections, one ends that was idle for so long, or of whose next head no more than a part is
-/// there after that.
-const RESTED: Duration = Duration::from_secs(2);
-pub(crate) const SLOW: Duration = Duration::from_secs(5);
 
 /// Watches one exchange.
 pub(crate) struct Watchdog {

@@ -71,17 +71,14 @@ impl Pool {
         let exhausted = |outcome: &Result<T, Error>| matches!(outcome, Err(Error::NoDescriptor { .. }));
         let mut outcome = make().await;
         if exhausted(&outcome) {
-            if self.is_empty() {
-                drain.make_room(self.clock.now());
-            } else {
-                self.clear();
-            }
+            self.clear();
             for wait in CLOSING {
                 tokio::time::sleep(Duration::from_millis(wait)).await;
                 outcome = make().await;
                 if !exhausted(&outcome) {
                     break;
                 }
+                drain.make_room(self.clock.now());
             }
         }
         outcome

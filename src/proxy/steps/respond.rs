@@ -76,7 +76,6 @@ fn tell(exchange: &Exchange, error: &Error) -> Response<ResponseBody> {
         // Told where it is known which request it was.
         Blame::Upstream => {}
         Blame::Us if matches!(error, Error::NoDescriptor { .. }) => {
-            proxy.drain.make_room(proxy.clock.now());
             // Of the process, and not of one host.
             if proxy.reports.throttle.is_due(LogTopic::Descriptors, &"".into(), proxy.clock.now()) {
                 warn!(error = text, hint = error.hint(), "no file descriptor is left: requests are answered with 503");
