@@ -2,12 +2,12 @@
 """Limits in tokens, 90,000 of input and 20,000 of output a minute, with outputs that only the answer tells: what does the
 API count in its worst minute, and how much of its limit is used?
 
-Requests cost 100 to 4,000 tokens of input, which they say, and an output that nobody knows before. A third of the answers
+Requests cost 100 to 4,000 tokens of input (--largest), which they say, and an output that nobody knows before. A third of the answers
 are streams, of which a quarter are left by the client in the middle; such a one has used what was written of it. The API
 refuses nothing: it writes down what each request used, and when. Two runs: in one the input is scarce, in one the output.
 With --members several andantes share the limits by a Redis, each with its part of the workers.
 
-usage: tokens.py [--andante PATH] [--members N] [--minutes N] [--output N] [--seed N]
+usage: tokens.py [--andante PATH] [--members N] [--minutes N] [--largest N] [--output N] [--seed N]
 
 Prints for each limit the most in any window of a minute, by how much that is too many in the largest output, and the share
 used and the calls to the store from the second minute on. Needs a release build; everything stays on loopback.
@@ -96,9 +96,9 @@ def chunk(event):
     return f"{len(text):x}\r\n{text}\r\n".encode()
 
 
-async def worker(port, api, chance, scale, until):
+async def worker(port, api, chance, largest, scale, until):
     while time.monotonic() < until:
-        ask = {"input": chance.randint(100, 4000), "output": 1 + int(chance.lognormvariate(0, 0.7) * scale),
+        ask = {"input": chance.randint(100, largest), "output": 1 + int(chance.lognormvariate(0, 0.7) * scale),
                "stream": chance.random() < 1 / 3}
         leaves = ask["stream"] and chance.random() < 1 / 4
         body = json.dumps(ask).encode()
@@ -137,7 +137,7 @@ async def run(args, scarce, scale):
             shared = ["--store", store.url]
         andantes, ports = zip(*(serve(args.andante, "--config", config, *shared) for _ in range(args.members)))
         begun, chance = time.monotonic(), random.Random(args.seed)
-        workers = [asyncio.create_task(worker(ports[at % args.members], port, chance, scale, begun + 60 * args.minutes))
+        workers = [asyncio.create_task(worker(ports[at % args.members], port, chance, args.largest, scale, begun + 60 * args.minutes))
                    for at in range(WORKERS)]
         await asyncio.wait(workers, timeout=60)
         before = shared and store.calls()
@@ -188,12 +188,13 @@ def main():
     parser.add_argument("--andante", type=pathlib.Path, default=ROOT / "target/release/andante")
     parser.add_argument("--members", type=int, default=1, help="so many andantes share the limits")
     parser.add_argument("--minutes", type=int, default=4)
+    parser.add_argument("--largest", type=int, default=4000, help="the most input that a request costs")
     parser.add_argument("--output", type=int, default=500, help="the usual output where it is scarce")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
 
     async def both():
-        return await asyncio.gather(run(args, "input", 250), run(args, "output", args.output))
+        return await asyncio.gather(run(args, "input", args.largest / 16), run(args, "output", args.output))
 
     complaints = [text for found in asyncio.run(both()) for text in found]
     for text in complaints:

@@ -8,7 +8,7 @@ use super::{
     Decision, QueueOffer, State, WaitingRequest,
     narrow::{Drawn, Narrow},
     numbers,
-    predict::{Asking, Before},
+    predict::{Asking, Before, Counted},
     returns::ReturnTo,
     slot::Leaving,
 };
@@ -102,8 +102,8 @@ impl<T> State<T> {
             if returning == 0 {
                 return next;
             }
-            let first = *first.get_or_insert_with(|| self.expected(now, asking, &before, 0));
-            next + self.expected(now, asking, &before, returning).since(first).mul_f64(slower)
+            let first = *first.get_or_insert_with(|| self.expected(now, asking, &before, 0, Counted::Likely));
+            next + self.expected(now, asking, &before, returning, Counted::Likely).since(first).mul_f64(slower)
         });
         self.returns = returns;
         refusal.with_retry_after(due.since(now).max(Duration::from_millis(1)))

@@ -39,6 +39,15 @@ pub(super) struct Before {
     of_budgets: SmallVec<[Ahead; 1]>,
 }
 
+/// How many of those are counted that wait for something beside their turn, and may leave before a request or after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// As many as are likely to leave before it.
+    Likely,
+    /// None: it does not leave before this.
+    Least,
+}
+
 impl<T> State<T> {
     /// What is decided by about a request that asks.
     pub(super) fn consider(&mut self, now: Instant, ask: &AdmitRequest) -> (Option<Box<Drawn>>, Cost, LineKey) {
@@ -54,8 +63,8 @@ impl<T> State<T> {
             return PreviewDecision::Send;
         }
         let before = self.before(asking);
-        let expected = self.expected(now, asking, &before, 0);
-        match self.refusal(now, expected, asking) {
+        let expected = self.expected(now, asking, &before, 0, Counted::Likely);
+        match self.refusal(now, expected, asking, &before) {
             Some(refusal) => PreviewDecision::Refuse(self.come_back(now, asking, before, refusal)),
             None => {
                 let ahead = before.all.part().of(self.queue.len() as u64);
@@ -91,7 +100,14 @@ impl<T> State<T> {
 
     /// When a request that asks now will have its slot, if everything goes as it should, and if so `many` like it that do not
     /// wait yet go before it, beside what does.
-    pub(super) fn expected(&mut self, now: Instant, asking: Asking<'_>, goes: &Before, many: u64) -> Instant {
+    pub(super) fn expected(
+        &mut self,
+        now: Instant,
+        asking: Asking<'_>,
+        goes: &Before,
+        many: u64,
+        counted: Counted,
+    ) -> Instant {
         let Asking { ask, cost, line: own, drawn } = asking;
         let Before { all, of_units, of_budgets } = goes;
         // Those in lines that pause are not in the way of others, until their pause is over.
@@ -106,10 +122,11 @@ impl<T> State<T> {
                 // Only what takes of a unit waits for it, in an order of its own.
                 let each = unsaid(unit);
                 let units = units as f64 + self.queue.unsaid(unit, |line| before(line, source)) as f64 * each;
-                let beside = if ask.turn == Turn::Resent {
-                    0.0
-                } else {
-                    slow.beside_urgent(&self.queue, &ask.claim, unit, each)
+                let beside = match counted {
+                    Counted::Likely if ask.turn != Turn::Resent => {
+                        slow.beside_urgent(&self.queue, &ask.claim, unit, each)
+                    }
+                    _ => 0.0,
                 };
                 return of_units.part_of(unit, each).of(units as u64) + beside as u64;
             }
@@ -117,7 +134,7 @@ impl<T> State<T> {
             let rates = rates.iter().filter(|(of, _)| *of == source).map(|(_, rate)| *rate);
             let waiting = match rates.reduce(f64::min) {
                 // Of those that wait for something else too, no more leave meanwhile than that lets go.
-                Some(rate) if !slow.is_empty() => fair.min(slow.beside(&self.queue, ask, rate)),
+                Some(rate) if !slow.is_empty() => fair.min(slow.beside(&self.queue, ask, rate, counted)),
                 _ => fair,
             };
             waiting + all.to_come(units)
@@ -143,8 +160,8 @@ impl<T> State<T> {
         }
     }
 
-    /// Why a request that is expected to leave at `expected` may not wait.
-    fn refusal(&mut self, now: Instant, expected: Instant, asking: Asking<'_>) -> Option<Refusal> {
+    /// Why a request that is expected to leave at `expected` may not wait, with so much `before` it.
+    fn refusal(&mut self, now: Instant, expected: Instant, asking: Asking<'_>, before: &Before) -> Option<Refusal> {
         let Asking { ask, drawn, .. } = asking;
         let waiting = self.queue.len();
         // It is not known when a place in flight becomes free, but it is not now.
@@ -156,7 +173,8 @@ impl<T> State<T> {
         }
         let patience = ask.deadline.since(now).min(self.policy.max_wait);
         let patience = drawn.map_or(patience, |drawn| patience.min(Narrow::max_wait(drawn)));
-        if wait > patience {
+        // Who might leave in time waits. It is told when that has become impossible.
+        if wait > patience && self.expected(now, asking, before, 0, Counted::Least).since(now).max(least) > patience {
             return Some(Refusal::TooLong { waiting, wait, patience, retry_after: wait - patience });
         }
         if self.is_full_for(now, asking) && self.queue.gives_way(&ask.claim, ask.cost).is_none() {

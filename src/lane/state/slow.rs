@@ -3,7 +3,7 @@
 
 use smallvec::SmallVec;
 
-use super::{State, WaitingRequest, turn::LineKey, usage::unsaid_mean};
+use super::{State, WaitingRequest, predict::Counted, turn::LineKey, usage::unsaid_mean};
 use crate::{
     clock::Instant,
     lane::{
@@ -64,7 +64,16 @@ impl SlowGroups {
     }
 
     /// How many requests leave before one that asks now, at so many a second together.
-    pub(super) fn beside<T>(&self, queue: &Queue<LineKey, WaitingRequest<T>>, ask: &AdmitRequest, rate: f64) -> u64 {
+    pub(super) fn beside<T>(
+        &self,
+        queue: &Queue<LineKey, WaitingRequest<T>>,
+        ask: &AdmitRequest,
+        rate: f64,
+        counted: Counted,
+    ) -> u64 {
+        if counted == Counted::Least {
+            return queue.slots_ahead(&ask.claim, &ask.cost, Meanwhile::default()) as u64;
+        }
         let pace = self.budgets.pace + self.units.pace;
         if pace >= rate {
             return u64::MAX;

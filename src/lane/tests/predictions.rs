@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     lane::{
         order::{FlowId, Urgency, Weight},
-        request::{Draw, Draws},
+        request::{Draw, Draws, PreviewDecision},
     },
     limit::{Unit, settle},
 };
@@ -30,6 +30,8 @@ struct Promise {
     flow: u64,
     urgency: u8,
     predicted: f64,
+    /// Had its client less patience than this, it would have been refused at once.
+    patience: f64,
     left: f64,
     /// How long one of its kind takes in the mean, of what they wait for.
     spacing: f64,
@@ -80,7 +82,9 @@ async fn promised(seed: u64, requests: usize, mix: &[Kind], takes: &Tokens) -> (
     };
     let mut tasks = tokio::task::JoinSet::new();
     for (number, (kind, flow, urgency)) in mixed.collect::<Vec<_>>().into_iter().chain(all).enumerate() {
-        let (admission, clock) = (world.lane.admit(request(kind, flow, urgency)), world.clock);
+        let request = request(kind, flow, urgency);
+        let patience = if number < requests { 0.0 } else { least_patience(&world, &request) };
+        let (admission, clock) = (world.lane.admit(request), world.clock);
         let predicted = match &admission {
             Admission::Wait(waiting) => waiting.expected.since(Instant::START).as_secs_f64(),
             _ => 0.0,
@@ -92,7 +96,7 @@ async fn promised(seed: u64, requests: usize, mix: &[Kind], takes: &Tokens) -> (
             permit.sent();
             tokio::time::sleep(ms(20)).await;
             permit.answered(&AnswerReport::SERVED, Instant::START);
-            (number, Promise { kind, flow, urgency, predicted, left, spacing })
+            (number, Promise { kind, flow, urgency, predicted, patience, left, spacing })
         });
     }
     let mut promises = tasks.join_all().await;
@@ -102,15 +106,33 @@ async fn promised(seed: u64, requests: usize, mix: &[Kind], takes: &Tokens) -> (
     (promises, last)
 }
 
+/// The least patience, in seconds, with which this request is not refused now.
+fn least_patience(world: &World, request: &AdmitRequest) -> f64 {
+    let mut bounds = (0.0, 1e6);
+    while bounds.1 - bounds.0 > 0.001 {
+        let patience = (bounds.0 + bounds.1) / 2.0;
+        let deadline = world.clock.now() + Duration::from_secs_f64(patience);
+        match world.lane.preview(&AdmitRequest { deadline, ..request.clone() }).decision {
+            PreviewDecision::Refuse(_) => bounds.0 = patience,
+            _ => bounds.1 = patience,
+        }
+    }
+    bounds.1
+}
+
 impl Promise {
     fn error(&self) -> f64 {
         (self.left - self.predicted).abs()
     }
 
-    /// 5%, or a turn: as many members as there are, times how long one of them takes in the mean.
+    /// As many members as there are, times how long one of them takes in the mean.
+    fn turn(&self) -> f64 {
+        FLOWS as f64 * BANDS.len() as f64 * self.spacing
+    }
+
+    /// 5%, or a turn.
     fn allowed(&self) -> f64 {
-        let members = FLOWS as f64 * BANDS.len() as f64;
-        (0.05 * self.left).max(members * self.spacing)
+        (0.05 * self.left).max(self.turn())
     }
 }
 
@@ -137,13 +159,17 @@ async fn errors(mix: &[Kind], takes: &Tokens) -> Vec<(Kind, f64, f64)> {
         p95(promises.iter().filter(|promise| promise.kind == kind).map(error))
     };
     let relative = |promise: &Promise| promise.error() / promise.left.max(0.01);
-    // Who would wait for less is refused; others who come later put it off, and never bring it forward.
+    // Others who come later put it off.
     let sooner = |promise: &Promise| (promise.predicted - promise.left) / promise.allowed();
     let mut all: Vec<f64> = early.iter().chain(&last).map(sooner).collect();
     all.sort_unstable_by(f64::total_cmp);
     let [p95, p99, most] = [0.95, 0.99, 1.0].map(|share| all[(all.len() as f64 * share) as usize - 1]);
     println!("sooner than promised, in what is allowed: p95 {p95:.2}, p99 {p99:.2}, at most {most:.2}");
     assert!(p95 <= 1.0, "too many are refused that would leave in time: {p95}");
+    let wrong = |promise: &Promise| (promise.patience - promise.left) / promise.turn();
+    let wrong = last.iter().map(wrong).fold(f64::MIN, f64::max);
+    println!("refused that would leave in time: sooner by {wrong:.2} turns at most");
+    assert!(wrong <= 1.0, "refused, and would have left in time: {wrong} turns");
     let kinds = KINDS.iter().filter(|kind| mix.contains(kind));
     let errors = kinds.map(|&kind| {
         let (on_arrival, known) = (of(&early, kind, relative), of(&last, kind, relative));
