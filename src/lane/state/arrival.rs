@@ -8,9 +8,10 @@ use super::{
     Decision, QueueOffer, State, WaitingRequest,
     narrow::{Drawn, Narrow},
     numbers,
-    predict::{Asking, Before, Counted},
+    predict::{Asking, Before},
     returns::ReturnTo,
     slot::Leaving,
+    slow::Counted,
 };
 use crate::{
     clock::Instant,

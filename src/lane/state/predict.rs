@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::{
     State,
     narrow::{Drawn, Full, Narrow},
-    slow::SlowGroups,
+    slow::{Counted, SlowGroups},
     turn::{LineKey, line_of},
     usage::unsaid_mean,
 };
@@ -37,15 +37,6 @@ pub(super) struct Before {
     all: Ahead,
     of_units: Ahead,
     of_budgets: SmallVec<[Ahead; 1]>,
-}
-
-/// How many of those are counted that wait for something beside their turn, and may leave before a request or after it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counted {
-    /// As many as are likely to leave before it.
-    Likely,
-    /// None: it does not leave before this.
-    Least,
 }
 
 impl<T> State<T> {

@@ -3,7 +3,7 @@
 
 use smallvec::SmallVec;
 
-use super::{State, WaitingRequest, predict::Counted, turn::LineKey, usage::unsaid_mean};
+use super::{State, WaitingRequest, turn::LineKey, usage::unsaid_mean};
 use crate::{
     clock::Instant,
     lane::{
@@ -30,6 +30,15 @@ struct SlowGroup {
     at_once: f64,
     /// How many a second are let go.
     pace: f64,
+}
+
+/// How many of those are counted that wait for something beside their turn, and may leave before a request or after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// As many as are likely to leave before it.
+    Likely,
+    /// None: it does not leave before this.
+    Least,
 }
 
 /// What leaves meanwhile depends on how long that is, and that on what leaves: so often both are computed from each other.
