@@ -318,7 +318,14 @@ fn open(given: Vec<std::net::TcpListener>, asked: &[SocketAddr]) -> Result<Vec<(
 async fn accept(listener: TcpListener, workers: WorkerThreads, proxy: Arc<Proxy>) {
     loop {
         match listen::accept(&listener).await.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
-            Ok((stream, peer)) => workers.dispatch(stream, peer.ip()),
+            Ok((stream, peer)) => {
+                let last = listen::is_among_the_last(&stream);
+                workers.dispatch(stream, peer.ip());
+                while last && listen::is_nearly_exhausted(&listener) {
+                    proxy.lacks_descriptors();
+                    listen::exhausted().await;
+                }
+            }
             Err(error) => {
                 proxy.not_accepted(&error);
                 listen::exhausted().await;

@@ -2,8 +2,17 @@
 
 mod given;
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::{AsFd, AsRawFd},
+    time::Duration,
+};
 
+use rustix::{
+    io::fcntl_dupfd_cloexec,
+    process::{Resource, getrlimit},
+};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tracing::warn;
 
@@ -13,6 +22,10 @@ pub use self::given::Given;
 const BACKLOG: u32 = 8192;
 /// How long to pause when the system has no file descriptor left.
 const EXHAUSTED: Duration = Duration::from_millis(100);
+/// So many file descriptors, or such a part of them if those are fewer, are kept from clients that come: those that are there
+/// need one each for the API, and would be refused for want of it.
+const KEPT: u64 = 64;
+const PART: u64 = 8;
 
 /// Listens on `addr`.
 pub fn bind(addr: SocketAddr) -> io::Result<TcpListener> {
@@ -39,6 +52,18 @@ pub async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Whether `stream` was given one of the last file descriptors, which are not for clients that come. The lowest that is free is
+/// always given first.
+pub fn is_among_the_last(stream: &impl AsRawFd) -> bool {
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    u64::try_from(stream.as_raw_fd()).is_ok_and(|number| number >= most - (most / PART).min(KEPT))
+}
+
+/// Whether the next one would be given one of these.
+pub fn is_nearly_exhausted(any: &impl AsFd) -> bool {
+    fcntl_dupfd_cloexec(any, 0).map_or(true, |next| is_among_the_last(&next))
 }
 
 /// Pauses until there may be descriptors again.

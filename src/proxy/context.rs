@@ -219,21 +219,25 @@ impl Proxy {
         self.drain.is_draining()
     }
 
-    /// A connection could not be accepted because of `error`. If there is no file descriptor for it, others that carry no request
-    /// make room.
+    /// A connection could not be accepted because of `error`.
     pub fn not_accepted(&self, error: &io::Error) {
-        let (now, full) = (self.clock.now(), is_exhaustion(error));
-        if full {
-            self.drain.make_room(now);
+        if is_exhaustion(error) {
+            return self.lacks_descriptors();
         }
-        let topic = if full { LogTopic::Unaccepted } else { LogTopic::AcceptFailed };
-        if !self.reports.throttle.is_due(topic, &"".into(), now) {
-            return;
-        }
-        if full {
-            warn!(%error, hint = MORE_DESCRIPTORS, "could not accept a connection: silent and idle ones are closed, the oldest first");
-        } else {
+        if self.reports.throttle.is_due(LogTopic::AcceptFailed, &"".into(), self.clock.now()) {
             warn!(%error, "could not accept a connection: trying again");
+        }
+    }
+
+    /// There are no file descriptors for more connections: those that carry no request make room.
+    pub fn lacks_descriptors(&self) {
+        let now = self.clock.now();
+        self.drain.make_room(now);
+        if self.reports.throttle.is_due(LogTopic::Unaccepted, &"".into(), now) {
+            warn!(
+                hint = MORE_DESCRIPTORS,
+                "file descriptors run out: silent and idle connections are closed, the oldest first"
+            );
         }
     }
 
