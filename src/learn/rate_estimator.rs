@@ -55,6 +55,8 @@ pub(super) struct RateEstimator {
     unproven: Option<Closing>,
     /// When the last pause was over that was longer than a few slots, and how long it was.
     paused: Option<(f64, f64)>,
+    /// The last wait that the API asked for, and how long it served before.
+    waited: Option<(f64, f64)>,
     /// The last request that had left when the API refused: those up to it tell no more.
     before: Option<Seq>,
     belief: Option<Belief>,

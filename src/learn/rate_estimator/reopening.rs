@@ -1,6 +1,12 @@
 //! What the end of a pause says: how many are served in what time.
 
-use super::{Cycle, KNOWN, RateEstimator, belief::Belief, closing::Closing, grounds::Held, windows};
+use super::{
+    Cycle, KNOWN, RateEstimator,
+    belief::Belief,
+    closing::Closing,
+    grounds::Held,
+    windows::{self, ROUNDED},
+};
 use crate::learn::grounds::Basis;
 
 /// Whether the end of a pause ends the cycle.
@@ -54,6 +60,10 @@ const ALIKE: f64 = 0.25;
 /// late by comes on top of it, since nothing of that is caught up then.
 const APART: f64 = 0.03;
 const APART_FOR: f64 = 300.0;
+/// By so much less leaves than was refused for a time that is the same whatever was refused, and for how many times that it is
+/// kept: it costs as much each time that more is tried.
+const PENALIZED: f64 = 0.05;
+const KEPT_TIMES: f64 = 20.0;
 /// The time that is known where a share is refused whatever the rate is, so that a longer pause is another matter.
 const LONG: f64 = 60.0;
 
@@ -125,6 +135,13 @@ impl RateEstimator {
             return Some(Ends::No);
         }
         let before = self.paused.replace((sent, pause));
+        let penalty = self.waited.is_some_and(|(asked, took)| closing.is_penalty(cycle, asked, took));
+        self.waited = closing.asked.map(|asked| (asked, closing.at - cycle.since));
+        if penalty {
+            belief.restart(now, belief.rate(now).min((1.0 - PENALIZED) * closing.rate));
+            belief.keep(KEPT_TIMES * pause);
+            return Some(Ends::Early);
+        }
         let is_second = before
             .is_some_and(|(over, lasted)| lasted >= ALIKE * pause && closing.at - over <= (10.0 * pause).max(SOON));
         let proof = PROOF * belief.span.max(1.0);
@@ -173,10 +190,11 @@ impl RateEstimator {
     }
 
     fn believe(&mut self, closing: &Closing, cycle: Cycle, measured: Measured, now: f64, sent: f64) {
+        self.waited = closing.asked.map(|asked| (asked, closing.at - cycle.since));
         let Measured { served, length, last } = measured;
         let (took, pause) = (closing.at - cycle.since, sent - closing.at);
         // A first wait that was asked for and is over when a usual window is: those are the API's own words.
-        let asked = closing.asked.filter(|wait| pause < wait + windows::ROUNDED && closing.tries == 0);
+        let asked = closing.asked.filter(|wait| pause < wait + ROUNDED && closing.tries == 0);
         let told = windows::asked_for(length - closing.later, 0.0);
         let told = told.filter(|_| asked.is_some() && served >= FEW && !cycle.minor);
         self.told_length = told.map(|_| length - closing.later);
@@ -228,6 +246,15 @@ impl RateEstimator {
                 self.belief.is_none() && served < ONE_BY_ONE && asked.is_some_and(|wait| (1.0..=SHORT).contains(&wait));
             if alone { belief.one_by_one() } else { belief }
         });
+    }
+}
+
+impl Closing {
+    /// Whether it lasts as long as the last one, which has `asked` for as much although it came so much sooner after what it
+    /// followed, or later: a window would end so much sooner.
+    fn is_penalty(&self, cycle: Cycle, asked: f64, took: f64) -> bool {
+        let same = self.asked.is_some_and(|wait| wait > SHORT && (wait - asked).abs() < ROUNDED / 2.0);
+        same && self.tries == 0 && cycle.served >= FEW && (self.at - cycle.since - took).abs() > ROUNDED
     }
 }
 

@@ -20,6 +20,8 @@ pub(super) enum Limiter {
     Concurrency { most: usize, now: usize },
     /// What the first refuses the second may serve (rate-limiter-flexible's `BurstyRateLimiter`).
     Bursty(Box<[Limiter; 2]>),
+    /// Whom it has refused once it refuses for `block` seconds (nest's throttler, asgi-ratelimit's `block_time`).
+    Blocking { limiter: Box<Limiter>, block: f64, until: f64 },
 }
 
 /// What one request makes of it.
@@ -84,6 +86,10 @@ impl Limiter {
         Self::Bursty(Box::new([steady, spare]))
     }
 
+    pub(super) fn blocking(self, block: f64) -> Self {
+        Self::Blocking { limiter: Box::new(self), block, until: f64::NEG_INFINITY }
+    }
+
     pub(super) fn is_parallel(&self) -> bool {
         matches!(self, Self::Concurrency { .. })
     }
@@ -92,6 +98,7 @@ impl Limiter {
     pub(super) fn rate(&self) -> f64 {
         match *self {
             Self::Bursty(ref both) => both.iter().map(Self::rate).sum(),
+            Self::Blocking { ref limiter, .. } => limiter.rate(),
             Self::Fixed { limit, window, .. }
             | Self::Log { limit, window, .. }
             | Self::Counter { limit, window, .. } => limit / window,
@@ -103,6 +110,7 @@ impl Limiter {
     pub(super) fn window(&self) -> f64 {
         match *self {
             Self::Bursty(ref both) => both.iter().map(Self::window).fold(0.0, f64::max),
+            Self::Blocking { ref limiter, .. } => limiter.window(),
             Self::Fixed { window, .. } | Self::Log { window, .. } | Self::Counter { window, .. } => window,
             Self::Bucket { size, rate, .. } => size / rate,
             Self::Delay { .. } | Self::Concurrency { .. } => 1.0,
@@ -113,6 +121,7 @@ impl Limiter {
     pub(super) fn change(&mut self, factor: f64) {
         match self {
             Self::Bursty(both) => both.iter_mut().for_each(|one| one.change(factor)),
+            Self::Blocking { limiter, .. } => limiter.change(factor),
             Self::Fixed { limit, .. } | Self::Log { limit, .. } | Self::Counter { limit, .. } => {
                 *limit = (*limit * factor).round().max(1.0);
             }
@@ -184,6 +193,16 @@ impl Limiter {
                 let accepted = *now < *most;
                 *now += usize::from(accepted);
                 Look { accepted, delay: 0.0, limit: *most as f64, remaining: 0.0, reset: 0.0, window: 0.0 }
+            }
+            Self::Blocking { limiter, block, until } => {
+                if now >= *until {
+                    let look = limiter.ask(now);
+                    if look.accepted {
+                        return look;
+                    }
+                    *until = now + *block;
+                }
+                Look { accepted: false, delay: 0.0, limit: 0.0, remaining: 0.0, reset: *until - now, window: *block }
             }
             Self::Bursty(both) => {
                 let [steady, spare] = &mut **both;
