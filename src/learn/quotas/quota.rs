@@ -233,15 +233,16 @@ impl Quota {
         }
         let limit = self.left.limit.filter(|limit| bucket.requests && *limit >= 1.0)?;
         let used = bucket.remaining.map_or(0.0, |remaining| (limit - remaining).clamp(0.0, limit));
-        let ours = |budget: &mut Budget, source| {
+        let ours = |budget: &mut Budget, source, part: f64| {
             let ours = f64::from(budget.used(source, now)) + f64::from(unanswered) + 1.0;
             // Others of a fleet have sent as much by their parts, or all of their parts by now.
             used <= (ours / part).max(ours + limit * (1.0 - part)) + limit * OTHERS
         };
         let Some(window) = window.filter(|window| !window.is_zero()) else {
             // No reset is reported: what refusals taught knows better.
-            self.left.overruled =
-                bucket.reset.is_none() && budget.limit(Source::Estimated).is_some() && ours(budget, Source::Estimated);
+            self.left.overruled = bucket.reset.is_none()
+                && budget.limit(Source::Estimated).is_some()
+                && ours(budget, Source::Estimated, part);
             return None;
         };
         if bucket.remaining.is_none() && !self.kept {
@@ -271,7 +272,8 @@ impl Quota {
             budget.set_end(source, ends);
         }
         // Where all of it comes back, what is told says so first.
-        self.left.overruled = ends == Instant::FAR && ours(budget, source);
+        let part = budget.part_known(source, limit, window);
+        self.left.overruled = ends == Instant::FAR && ours(budget, source, part);
         self.left.resets_by(self.back_by(spec, window, answer));
         if refused && bucket.remaining.is_some_and(|remaining| remaining < 1.0) {
             self.refuse(spec, books, answer, budget);

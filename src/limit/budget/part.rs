@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Budget, Limit, Source};
-use crate::limit::{Amount, LimitSpec};
+use crate::limit::{Amount, LimitSpec, Unit};
 
 /// A part of what an API reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,6 +24,9 @@ const ROUNDING: f64 = 0.01;
 const LEAST: f64 = 1.5;
 /// What is spaced evenly within so short a time may be a bucket that reports its depth: its rate counts.
 const SHORT: Duration = Duration::from_secs(3);
+
+/// Windows are the same that differ by no more than one in so many.
+const SAME: u32 = 8;
 
 // === impl Part ===
 
@@ -54,6 +57,20 @@ impl Budget {
     pub fn part_in(&self, source: Source) -> f64 {
         let reported = self.limits.iter().find(|limit| limit.source == source).and_then(|limit| limit.reported);
         reported.map_or(self.part.own, |spec| part_in(&spec, self.part))
+    }
+
+    /// The same of as many requests in as long a window, of which others of a fleet use their parts of a configured limit that is
+    /// the same: what they use is no stranger's.
+    pub fn part_known(&self, source: Source, requests: f64, window: Duration) -> f64 {
+        let is_same = |limit: &&Limit| {
+            let LimitSpec { unit, rate, .. } = limit.spec;
+            unit == Unit::REQUESTS
+                && f64::from(rate.count.get()) == requests
+                && rate.per.abs_diff(window) * SAME <= window
+        };
+        let part = self.part_in(source);
+        let shares = self.limits.iter().filter(is_same).filter_map(|limit| limit.share.as_ref());
+        shares.map(|share| share.due_part()).fold(part, f64::min)
     }
 
     /// Whether others use what the API reports, and its rate is not divided.
