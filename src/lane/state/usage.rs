@@ -26,6 +26,9 @@ pub(super) struct Usual {
 const WINDOWS: u32 = 4;
 /// Of fewer streams nothing is concluded.
 const ENOUGH: usize = 8;
+/// By so many times less what was used for each byte must vary than what was used: of eight streams by chance it does once in 4,000
+/// times for what has nothing to do with their length, and would once in twelve if less were enough.
+const CLEARLY: f64 = 4.0;
 
 /// What an answer has said that its request used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -171,13 +174,12 @@ impl Usual {
         Some(((bytes as f64 * f64::from(*per_byte)).ceil() as u32).max(1))
     }
 
-    /// How much `bytes` of a stream used, if use depends on the length more than it varies by itself: what goes into a
-    /// request is the same however much of the answer has come.
+    /// How much `bytes` of a stream used, if use clearly depends on the length: what goes into a request is the same however
+    /// much of the answer has come.
     fn of_bytes(&self, bytes: u64) -> Option<u32> {
         let streams = || self.streams.iter().map(|(used, bytes)| (f64::from(*used), *bytes as f64));
-        if self.streams.len() < ENOUGH
-            || spread(streams().map(|(used, bytes)| used / bytes))? >= spread(streams().map(|(used, _)| used))?
-        {
+        let per_byte = spread(streams().map(|(used, bytes)| used / bytes))?;
+        if self.streams.len() < ENOUGH || per_byte * CLEARLY >= spread(streams().map(|(used, _)| used))? {
             return None;
         }
         let (used, length) = streams().fold((0.0, 0.0), |sum, stream| (sum.0 + stream.0, sum.1 + stream.1));
@@ -191,4 +193,30 @@ fn spread(numbers: impl Iterator<Item = f64>) -> Option<f64> {
     let (count, sum, squares) = numbers
         .fold((0.0, 0.0, 0.0), |(count, sum, squares), number| (count + 1.0, sum + number, squares + number * number));
     (sum > 0.0).then(|| squares * count / (sum * sum) - 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After eight streams of up to 4,000 bytes that used so much for each byte, from and to, beside so much whatever came.
+    fn of_a_thousand_bytes(seed: u64, per_byte: (f64, f64), beside: u32) -> Option<u32> {
+        let (mut dice, mut usual) = (fastrand::Rng::with_seed(seed), Usual::new(Unit::REQUESTS));
+        for _ in 0..ENOUGH {
+            let bytes = dice.u64(100..=4000);
+            let of_bytes = bytes as f64 * (per_byte.0 + (per_byte.1 - per_byte.0) * dice.f64());
+            let beside = if beside > 0 { dice.u32(100..=beside) } else { 0 };
+            usual.remember(of_bytes as u32 + beside, &Usage { streamed: Some(bytes), ..Usage::default() });
+        }
+        usual.of_bytes(1000)
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_short_is_settled_by_its_length_and_not_what_has_gone_into_it() {
+        // A fifth of a token a byte, a quarter more or less.
+        let found = (0..1000).filter_map(|seed| of_a_thousand_bytes(seed, (0.15, 0.25), 0)).collect::<Vec<_>>();
+        assert!(found.len() > 950 && found.iter().all(|used| (150..=250).contains(used)), "{}", found.len());
+        let by_chance = (0..1000).filter(|seed| of_a_thousand_bytes(*seed, (0.0, 0.0), 4000).is_some()).count();
+        assert!(by_chance <= 2, "{by_chance}");
+    }
 }
