@@ -77,7 +77,7 @@ const ROTATE: Duration = Duration::from_secs(2);
 /// Up to so many tokens are shared out one by one.
 const FEW: f64 = 20.0;
 /// A request is large that takes more than this part of the target.
-const LARGE: f64 = 16.0;
+const LARGE: f64 = 28.0;
 /// What the largest request took is forgotten by such a part with each one that takes less.
 const USUAL: u32 = 8;
 /// What is not used for that long is given back, as if it had never been asked for.
