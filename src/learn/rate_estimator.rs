@@ -57,6 +57,8 @@ pub(super) struct RateEstimator {
     paused: Option<(f64, f64)>,
     /// The last wait that the API asked for, and how long it served before.
     waited: Option<(f64, f64)>,
+    /// That was a penalty, and how many were before it, one soon after the other.
+    penalties: Option<i32>,
     /// The last request that had left when the API refused: those up to it tell no more.
     before: Option<Seq>,
     belief: Option<Belief>,

@@ -130,6 +130,13 @@ impl Belief {
         (self.most, self.at) = (rate.max(1e-6), now);
     }
 
+    /// It is `rate`, and for `time` seconds at least no more is tried, though only a lower bound was known.
+    pub(super) fn settle(&mut self, now: f64, rate: f64, time: f64) {
+        self.rising = None;
+        self.restart(now, rate);
+        self.keep(time);
+    }
+
     /// It is `rate`, and more is tried later.
     pub(super) fn holds_on(&mut self, now: f64, rate: f64) {
         (self.most, self.at) = (rate, now - self.calm);

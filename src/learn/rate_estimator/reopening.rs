@@ -60,10 +60,13 @@ const ALIKE: f64 = 0.25;
 /// late by comes on top of it, since nothing of that is caught up then.
 const APART: f64 = 0.03;
 const APART_FOR: f64 = 300.0;
-/// By so much less leaves than was refused for a time that is the same whatever was refused, and for how many times that it is
-/// kept: it costs as much each time that more is tried.
+/// By so much less leaves than was refused for a time that is the same whatever was refused; by twice as much each time, up to
+/// the most, if that was too much again within that time. It is kept for so many times as long: it costs as much each time that more
+/// is tried. Where fewer are served it may be the time for which one of them counts.
 const PENALIZED: f64 = 0.05;
+const MOST_PENALIZED: f64 = 0.2;
 const KEPT_TIMES: f64 = 20.0;
+const SEVERAL: f64 = 5.0;
 /// The time that is known where a share is refused whatever the rate is, so that a longer pause is another matter.
 const LONG: f64 = 60.0;
 
@@ -74,6 +77,9 @@ impl RateEstimator {
         let Some(cycle) = self.cycle else { return Ends::Yes };
         if self.lengthens(&closing, cycle, now) {
             return Ends::Yes;
+        }
+        if self.is_penalty(&closing, cycle, now, sent) {
+            return Ends::Early;
         }
         if let Some(ends) = self.corrects(&closing, cycle, now, sent) {
             return ends;
@@ -120,6 +126,30 @@ impl RateEstimator {
         true
     }
 
+    /// Whether it was as long as the last one, although the API asked for it so much sooner after what it followed, or later: a window
+    /// would have ended so much sooner. Then it tells nothing of how much too much it was; a little less is tried.
+    fn is_penalty(&mut self, closing: &Closing, cycle: Cycle, now: f64, sent: f64) -> bool {
+        let (took, pause) = (closing.at - cycle.since, sent - closing.at);
+        let last = std::mem::replace(&mut self.waited, closing.asked.map(|asked| (asked, took)));
+        let penalties = self.penalties.take();
+        let same = |(asked, before): (f64, f64)| {
+            let wait = closing.asked.unwrap_or_default();
+            let differs = penalties.is_some() || (took - before).abs() > ROUNDED;
+            wait > SHORT && (wait - asked).abs() < ROUNDED / 2.0 && differs
+        };
+        let Some(belief) = self.belief.as_mut().filter(|_| last.is_some_and(same)) else { return false };
+        if closing.tries > 0 || cycle.served < SEVERAL {
+            return false;
+        }
+        let (over, _) = self.paused.replace((sent, pause)).unwrap_or_default();
+        let again = closing.at - over <= pause;
+        let penalties = penalties.map_or(0, |before| if again { before + 1 } else { 0 });
+        let cut = (PENALIZED * 2f64.powi(penalties)).min(MOST_PENALIZED);
+        belief.settle(now, belief.rate(now).min((1.0 - cut) * closing.rate), KEPT_TIMES * pause);
+        self.penalties = Some(penalties);
+        true
+    }
+
     /// The rate was too high by a little: it is lowered by about as much as the pause has taken, and nothing else is
     /// concluded.
     fn corrects(&mut self, closing: &Closing, cycle: Cycle, now: f64, sent: f64) -> Option<Ends> {
@@ -135,13 +165,6 @@ impl RateEstimator {
             return Some(Ends::No);
         }
         let before = self.paused.replace((sent, pause));
-        let penalty = self.waited.is_some_and(|(asked, took)| closing.is_penalty(cycle, asked, took));
-        self.waited = closing.asked.map(|asked| (asked, closing.at - cycle.since));
-        if penalty {
-            belief.restart(now, belief.rate(now).min((1.0 - PENALIZED) * closing.rate));
-            belief.keep(KEPT_TIMES * pause);
-            return Some(Ends::Early);
-        }
         let is_second = before
             .is_some_and(|(over, lasted)| lasted >= ALIKE * pause && closing.at - over <= (10.0 * pause).max(SOON));
         let proof = PROOF * belief.span.max(1.0);
@@ -190,7 +213,6 @@ impl RateEstimator {
     }
 
     fn believe(&mut self, closing: &Closing, cycle: Cycle, measured: Measured, now: f64, sent: f64) {
-        self.waited = closing.asked.map(|asked| (asked, closing.at - cycle.since));
         let Measured { served, length, last } = measured;
         let (took, pause) = (closing.at - cycle.since, sent - closing.at);
         // A first wait that was asked for and is over when a usual window is: those are the API's own words.
@@ -246,15 +268,6 @@ impl RateEstimator {
                 self.belief.is_none() && served < ONE_BY_ONE && asked.is_some_and(|wait| (1.0..=SHORT).contains(&wait));
             if alone { belief.one_by_one() } else { belief }
         });
-    }
-}
-
-impl Closing {
-    /// Whether it lasts as long as the last one, which has `asked` for as much although it came so much sooner after what it
-    /// followed, or later: a window would end so much sooner.
-    fn is_penalty(&self, cycle: Cycle, asked: f64, took: f64) -> bool {
-        let same = self.asked.is_some_and(|wait| wait > SHORT && (wait - asked).abs() < ROUNDED / 2.0);
-        same && self.tries == 0 && cycle.served >= FEW && (self.at - cycle.since - took).abs() > ROUNDED
     }
 }
 
