@@ -316,15 +316,17 @@ fn open(given: Vec<std::net::TcpListener>, asked: &[SocketAddr]) -> Result<Vec<(
 }
 
 async fn accept(listener: TcpListener, workers: WorkerThreads, proxy: Arc<Proxy>) {
+    // Whether the last descriptors have been near: from then on it is asked before each connection which one it would be given.
+    let mut scarce = false;
     loop {
+        while scarce && proxy.has_clients() && listen::is_nearly_exhausted(&listener) {
+            proxy.lacks_descriptors(None);
+            listen::exhausted().await;
+        }
         match listen::accept(&listener).await.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
             Ok((stream, peer)) => {
-                let last = listen::is_among_the_last(&stream);
+                scarce |= listen::is_among_the_last(&stream);
                 workers.dispatch(stream, peer.ip());
-                while last && listen::is_nearly_exhausted(&listener) {
-                    proxy.lacks_descriptors();
-                    listen::exhausted().await;
-                }
             }
             Err(error) => {
                 proxy.not_accepted(&error);

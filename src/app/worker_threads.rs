@@ -97,7 +97,8 @@ async fn work(
                     Err(error) => warn!(%error, "could not take a connection over"),
                 }
             }
-            _ = sweep.tick() => pool.sweep(),
+            // Who comes needs their descriptors more.
+            _ = sweep.tick() => if proxy.is_full() { pool.clear() } else { pool.sweep() },
         }
     }
 }

@@ -222,23 +222,34 @@ impl Proxy {
     /// A connection could not be accepted because of `error`.
     pub fn not_accepted(&self, error: &io::Error) {
         if is_exhaustion(error) {
-            return self.lacks_descriptors();
+            return self.lacks_descriptors(Some(error));
         }
         if self.reports.throttle.is_due(LogTopic::AcceptFailed, &"".into(), self.clock.now()) {
             warn!(%error, "could not accept a connection: trying again");
         }
     }
 
-    /// There are no file descriptors for more connections: those that carry no request make room.
-    pub fn lacks_descriptors(&self) {
+    /// There are no file descriptors for more connections, or an `error` says so: those that carry no request make room.
+    pub fn lacks_descriptors(&self, error: Option<&io::Error>) {
         let now = self.clock.now();
         self.drain.make_room(now);
         if self.reports.throttle.is_due(LogTopic::Unaccepted, &"".into(), now) {
             warn!(
+                error = error.map(tracing::field::display),
                 hint = MORE_DESCRIPTORS,
                 "file descriptors run out: silent and idle connections are closed, the oldest first"
             );
         }
+    }
+
+    /// Whether there are no file descriptors for more connections.
+    pub fn is_full(&self) -> bool {
+        self.drain.is_full(self.clock.now())
+    }
+
+    /// Whether any client is connected.
+    pub fn has_clients(&self) -> bool {
+        self.drain.open() > 0
     }
 
     /// Waits until no connection is left.

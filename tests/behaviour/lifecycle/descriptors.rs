@@ -100,6 +100,40 @@ fn idle_connections_make_room_for_who_asks() {
     drop(idle);
 }
 
+/// Two dozen workers have come and gone, whose connections to the API are kept for a minute. With a dozen tunnels they have all
+/// descriptors.
+#[test]
+fn unused_connections_to_upstreams_make_room_for_who_asks() {
+    let upstream = Upstream::answering(|_| {
+        pass(Duration::from_millis(300));
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    });
+    let andante = Andante::serve(&["--limit", "*=1000/s burst 1000"]);
+    std::thread::scope(|workers| {
+        for _ in 0..24 {
+            workers.spawn(|| assert_eq!(Client::get(andante.proxy(), &upstream.url("/")).status(), 200));
+        }
+    });
+    let host = upstream.address();
+    let tunnels = (0..12).map(|_| {
+        let mut client = Client::connect(andante.proxy());
+        client.send(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        client.opened();
+        client
+    });
+    let tunnels: Vec<Client> = tunnels.collect();
+    assert!(open(&andante) > FOR_CLIENTS, "{} are open", open(&andante));
+    prlimit(Some(andante.pid()), Resource::Nofile, Rlimit { current: Some(64), maximum: Some(64) }).unwrap();
+    let clock = Clock::start();
+    // The first that is accepted shows that there is no room for the next.
+    for _ in 0..2 {
+        assert_eq!(Client::get(andante.proxy(), &upstream.url("/")).status(), 200);
+    }
+    let took = clock.now().since(Instant::START);
+    assert!(took < Duration::from_secs(15), "a client waited for {took:?}");
+    drop(tunnels);
+}
+
 /// Half heads stay for five seconds at least. Meanwhile they have all descriptors but those that are kept for the way to the API.
 #[test]
 fn whoever_is_in_is_answered_while_others_fill_all_places() {
