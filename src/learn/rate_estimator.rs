@@ -25,7 +25,7 @@ use self::{
     grounds::Held,
     history::RateHistory,
     latency::Latency,
-    reopening::Ends,
+    reopening::{Ends, Penalty},
 };
 use crate::{
     clock::Instant,
@@ -57,8 +57,7 @@ pub(super) struct RateEstimator {
     paused: Option<(f64, f64)>,
     /// The last wait that the API asked for, and how long it served before.
     waited: Option<(f64, f64)>,
-    /// That was a penalty, and how many were before it, one soon after the other.
-    penalties: Option<i32>,
+    penalty: Option<Penalty>,
     /// The last request that had left when the API refused: those up to it tell no more.
     before: Option<Seq>,
     belief: Option<Belief>,

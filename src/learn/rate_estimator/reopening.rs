@@ -18,6 +18,13 @@ pub(super) enum Ends {
     Yes,
 }
 
+/// The last pause was a penalty: how many were before it, one soon after the other, and the rate that it has left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Penalty {
+    times: i32,
+    settled: f64,
+}
+
 /// How many requests were served in what time. Times are in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Measured {
@@ -127,26 +134,31 @@ impl RateEstimator {
     }
 
     /// Whether it was as long as the last one, although the API asked for it so much sooner after what it followed, or later: a window
-    /// would have ended so much sooner. Then it tells nothing of how much too much it was; a little less is tried.
+    /// would have ended so much sooner. Then it tells nothing of how much too much it was; a little less is tried, if as much has been
+    /// refused before, or so soon.
     fn is_penalty(&mut self, closing: &Closing, cycle: Cycle, now: f64, sent: f64) -> bool {
         let (took, pause) = (closing.at - cycle.since, sent - closing.at);
         let last = std::mem::replace(&mut self.waited, closing.asked.map(|asked| (asked, took)));
-        let penalties = self.penalties.take();
-        let same = |(asked, before): (f64, f64)| {
+        let before = self.penalty.take();
+        let again = self.paused.is_some_and(|(over, _)| closing.at - over <= pause);
+        let same = |(asked, before_it): (f64, f64)| {
             let wait = closing.asked.unwrap_or_default();
-            let differs = penalties.is_some() || (took - before).abs() > ROUNDED;
+            let differs = (took - before_it).abs() > ROUNDED || before.is_some() && again;
             wait > SHORT && (wait - asked).abs() < ROUNDED / 2.0 && differs
         };
         let Some(belief) = self.belief.as_mut().filter(|_| last.is_some_and(same)) else { return false };
-        if closing.tries > 0 || cycle.served < SEVERAL {
+        if closing.tries > 0 || cycle.served < SEVERAL || closing.overload && self.configured.is_some() {
             return false;
         }
-        let (over, _) = self.paused.replace((sent, pause)).unwrap_or_default();
-        let again = closing.at - over <= pause;
-        let penalties = penalties.map_or(0, |before| if again { before + 1 } else { 0 });
-        let cut = (PENALIZED * 2f64.powi(penalties)).min(MOST_PENALIZED);
-        belief.settle(now, belief.rate(now).min((1.0 - cut) * closing.rate), KEPT_TIMES * pause);
-        self.penalties = Some(penalties);
+        self.paused = Some((sent, pause));
+        let Penalty { times, settled } = before.unwrap_or(Penalty { times: 0, settled: 0.0 });
+        let times = if before.is_some() && again { times + 1 } else { 0 };
+        let cut = (PENALIZED * 2f64.powi(times)).min(MOST_PENALIZED);
+        // What has been kept for long was not too much: it is refused for something else.
+        let rate = if again || closing.rate > settled { (1.0 - cut) * closing.rate } else { closing.rate };
+        let rate = belief.rate(now).min(rate);
+        belief.settle(now, rate, (KEPT_TIMES * pause).min(KEPT));
+        self.penalty = Some(Penalty { times, settled: rate });
         true
     }
 

@@ -65,7 +65,7 @@ pub(super) const WELL: &[(&str, f64, f64)] = &[
     ("gcra 10/s b20 cfg", 0.95, 0.0),
     ("go bucket 10/s b3", 0.9, 2.0),
     ("vsthrottle 10/s b10", 0.95, 1.0),
-    ("vsthrottle 10/s b10 RA5", 0.9, 2.0),
+    ("vsthrottle 10/s b10 RA5", 0.8, 2.0),
     ("vsthrottle 10/s b10 RA5 cfg", 0.95, 0.0),
     ("blocking 5 s, 10/s RA", 0.9, 1.0),
     ("blocking 10 s, 100/10s RA", 0.95, 0.5),
