@@ -128,7 +128,8 @@ impl<T> State<T> {
                 Some(rate) if !slow.is_empty() => fair.min(slow.beside(&self.queue, ask, rate, counted)),
                 _ => fair,
             };
-            waiting + all.to_come(units)
+            let to_come = if counted == Counted::Likely { all.to_come(units) } else { 0 };
+            waiting + to_come
         };
         let ahead = |source, unit| waiting(source, unit) + cost.times(many, unit);
         // A kind with a limit of its own leaves one by one.
@@ -164,7 +165,7 @@ impl<T> State<T> {
         }
         let patience = ask.deadline.since(now).min(self.policy.max_wait);
         let patience = drawn.map_or(patience, |drawn| patience.min(Narrow::max_wait(drawn)));
-        // Who might leave in time waits. It is told when that has become impossible.
+        // Who might leave in time waits.
         if wait > patience && self.expected(now, asking, before, 0, Counted::Least).since(now).max(least) > patience {
             return Some(Refusal::TooLong { waiting, wait, patience, retry_after: wait - patience });
         }

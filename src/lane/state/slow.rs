@@ -37,7 +37,7 @@ struct SlowGroup {
 pub(super) enum Counted {
     /// As many as are likely to leave before it.
     Likely,
-    /// None: it does not leave before this.
+    /// None, nor what is yet to come: it does not leave before this, by what is reserved.
     Least,
 }
 

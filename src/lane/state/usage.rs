@@ -29,6 +29,8 @@ const ENOUGH: usize = 8;
 /// By so many times less what was used for each byte must vary than what was used: of eight streams by chance it does once in 4,000
 /// times for what has nothing to do with their length, and would once in twelve if less were enough.
 const CLEARLY: f64 = 4.0;
+/// What varies by less than a hundredth is about the same, whatever the length.
+const ALIKE: f64 = 1e-4;
 
 /// What an answer has said that its request used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -179,7 +181,8 @@ impl Usual {
     fn of_bytes(&self, bytes: u64) -> Option<u32> {
         let streams = || self.streams.iter().map(|(used, bytes)| (f64::from(*used), *bytes as f64));
         let per_byte = spread(streams().map(|(used, bytes)| used / bytes))?;
-        if self.streams.len() < ENOUGH || per_byte * CLEARLY >= spread(streams().map(|(used, _)| used))? {
+        let of_all = spread(streams().map(|(used, _)| used))?;
+        if self.streams.len() < ENOUGH || of_all < ALIKE || per_byte * CLEARLY >= of_all {
             return None;
         }
         let (used, length) = streams().fold((0.0, 0.0), |sum, stream| (sum.0 + stream.0, sum.1 + stream.1));
@@ -218,5 +221,10 @@ mod tests {
         assert!(found.len() > 950 && found.iter().all(|used| (150..=250).contains(used)), "{}", found.len());
         let by_chance = (0..1000).filter(|seed| of_a_thousand_bytes(*seed, (0.0, 0.0), 4000).is_some()).count();
         assert!(by_chance <= 2, "{by_chance}");
+        for (used, bytes) in (50..400).zip((100..).step_by(7)) {
+            let mut usual = Usual::new(Unit::REQUESTS);
+            (0..ENOUGH).for_each(|_| usual.remember(used, &Usage { streamed: Some(bytes), ..Usage::default() }));
+            assert_eq!(usual.of_bytes(bytes / 2), None, "all used {used}");
+        }
     }
 }
