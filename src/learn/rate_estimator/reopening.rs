@@ -147,7 +147,8 @@ impl RateEstimator {
             wait > SHORT && (wait - asked).abs() < ROUNDED / 2.0 && differs
         };
         let Some(belief) = self.belief.as_mut().filter(|_| last.is_some_and(same)) else { return false };
-        if closing.tries > 0 || cycle.served < SEVERAL || closing.overload && self.configured.is_some() {
+        let of_rate = closing.tries == 0 && !closing.window && cycle.served >= SEVERAL;
+        if !of_rate || closing.overload && self.configured.is_some() {
             return false;
         }
         self.paused = Some((sent, pause));
