@@ -195,12 +195,12 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
                 openings = openings.saturating_sub(1);
                 self.look_at(spot, now, moves, gate);
             }
-            let wakeup = self.closed.first().map_or(Instant::FAR, |(at, _)| *at);
             let Some(strand) = self.front.next() else {
                 if self.let_one_forward(now, moves, gate) {
                     continue;
                 }
-                return Next::At(wakeup);
+                // What was open may have been found closed just now.
+                return Next::At(self.next_look());
             };
             match self.find_out(strand, now, moves, gate) {
                 HeadFinding::Moved => {}
@@ -209,12 +209,18 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
                     return Next::Ticket { place: QueuePlace { id, key: self.tickets[id].key }, key };
                 }
                 HeadFinding::Held(_, Hold::Shared(at)) => {
-                    return Next::At(if wakeup > now { at.min(wakeup) } else { at });
+                    let look = self.next_look();
+                    return Next::At(if look > now { at.min(look) } else { at });
                 }
                 HeadFinding::Held(_, hold) => self.park(strand, &hold),
             }
         }
         Next::At(now)
+    }
+
+    /// When something that is closed is to be looked at.
+    fn next_look(&self) -> Instant {
+        self.closed.first().map_or(Instant::FAR, |(at, _)| *at)
     }
 
     /// Takes out a ticket because it is served: it is charged to its flow.

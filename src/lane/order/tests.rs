@@ -144,6 +144,24 @@ fn numbers(left: &[Departure]) -> Vec<u64> {
 
 const S: u64 = 1_000_000_000;
 
+/// Of two flows in a line that opens at 4 the one has come to the front, where it waits for what all share. It leaves, and the
+/// line has been closed until 10 meanwhile: the other one is parked there, and is the only one that waits.
+#[test]
+fn who_alone_is_left_at_what_has_closed_again_is_woken_when_that_opens() {
+    let mut world = World::new(Limits::every(3));
+    world.limits.own.insert(1, (4, 4));
+    let first = world.add(1, claim(0, 0));
+    let second = world.add(1, claim(0, 1));
+    for _ in 0..2 {
+        world.add(0, claim(1, 0));
+    }
+    assert_eq!(world.run(5).len(), 2, "of another line, at 0 and 3: what all share is closed until 6");
+    world.limits.own.insert(1, (4, 10));
+    world.queue.recheck();
+    assert!(world.queue.remove(first).is_some() && world.queue.holds(second));
+    assert_eq!((world.run(20).len(), world.now), (1, 10));
+}
+
 #[test]
 fn first_come_first_served_retries_in_front_and_whoever_leaves_is_gone() {
     let mut world = World::new(Limits::every(1));
