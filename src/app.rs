@@ -319,7 +319,7 @@ async fn accept(listener: TcpListener, workers: WorkerThreads, proxy: Arc<Proxy>
     // Whether the last descriptors have been near: from then on it is asked before each connection which one it would be given.
     let mut scarce = false;
     loop {
-        while scarce && proxy.has_clients() && listen::is_nearly_exhausted(&listener) {
+        while scarce && workers.have_connections() && listen::is_nearly_exhausted(&listener) {
             proxy.lacks_descriptors(None);
             listen::exhausted().await;
         }

@@ -52,6 +52,11 @@ impl WorkerThreads {
         self.0.iter().map(|worker| worker.runtime.clone())
     }
 
+    /// Whether any were handed over that have not ended.
+    pub(super) fn have_connections(&self) -> bool {
+        self.0.iter().any(|worker| worker.open.load(Ordering::Relaxed) > 0)
+    }
+
     /// To the thread with the fewest: long-lived connections must not pile up on one core.
     pub(super) fn dispatch(&self, stream: std::net::TcpStream, peer: IpAddr) {
         let idlest = self.0.iter().min_by_key(|worker| worker.open.load(Ordering::Relaxed));

@@ -247,11 +247,6 @@ impl Proxy {
         self.drain.is_full(self.clock.now())
     }
 
-    /// Whether any client is connected.
-    pub fn has_clients(&self) -> bool {
-        self.drain.open() > 0
-    }
-
     /// Waits until no connection is left.
     pub async fn emptied(&self) {
         self.drain.emptied().await;

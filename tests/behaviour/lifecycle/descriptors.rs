@@ -30,6 +30,12 @@ fn open(andante: &Andante) -> usize {
     fs::read_dir(format!("/proc/{}/fd", andante.pid().as_raw_nonzero())).unwrap().count()
 }
 
+/// Takes those that clients cannot have as well: none is free.
+fn leave_none(andante: &Andante) {
+    let all = Some(open(andante) as u64);
+    prlimit(Some(andante.pid()), Resource::Nofile, Rlimit { current: all, maximum: Some(64) }).unwrap();
+}
+
 #[test]
 fn out_of_descriptors_it_rests_and_then_goes_on() {
     const FEW: usize = 64;
@@ -44,6 +50,7 @@ fn out_of_descriptors_it_rests_and_then_goes_on() {
     prlimit(Some(andante.pid()), Resource::Nofile, limit).unwrap();
     let crowd: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(andante.proxy()).unwrap()).collect();
     eventually("its descriptors to be used up", || (open(&andante) > FOR_CLIENTS).then_some(()));
+    leave_none(&andante);
     let (before, said) = (ticks(&andante), andante.stderr().lines().count());
     pass(Duration::from_secs(1));
     let (spent, said) = (ticks(&andante) - before, andante.stderr().lines().count() - said);
@@ -304,6 +311,7 @@ fn probes_are_answered_without_a_descriptor_that_is_free() {
     prlimit(Some(andante.pid()), Resource::Nofile, limit).unwrap();
     let crowd: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(andante.proxy()).unwrap()).collect();
     eventually("its descriptors to be used up", || (open(&andante) > FOR_CLIENTS).then_some(()));
+    leave_none(&andante);
     // Nor can silent ones take what is kept for probes.
     let silent: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(andante.admin()).unwrap()).collect();
     for _ in 0..5 {
