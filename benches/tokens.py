@@ -2,9 +2,10 @@
 """Limits in tokens, 90,000 of input and 20,000 of output a minute, with outputs that only the answer tells: what does the
 API count in its worst minute, and how much of its limit is used?
 
-Requests cost 100 to 4,000 tokens of input (--largest), which they say, and an output that nobody knows before. A third of the answers
-are streams, of which a quarter are left by the client in the middle; such a one has used what was written of it. The API
-refuses nothing: it writes down what each request used, and when. Two runs: in one the input is scarce, in one the output.
+Requests cost 100 to 4,000 tokens of input (--largest), which they say, and an output that nobody knows before. A third of
+the answers are streams, of which a quarter are left by the client in the middle; such a one has used what was written of
+it. The API refuses nothing: it writes down what each request used, and when. Two runs: in one the input is scarce, in one
+the output.
 With --members several andantes share the limits by a Redis, each with its part of the workers.
 
 usage: tokens.py [--andante PATH] [--members N] [--minutes N] [--largest N] [--output N] [--seed N]
@@ -137,7 +138,8 @@ async def run(args, scarce, scale):
             shared = ["--store", store.url]
         andantes, ports = zip(*(serve(args.andante, "--config", config, *shared) for _ in range(args.members)))
         begun, chance = time.monotonic(), random.Random(args.seed)
-        workers = [asyncio.create_task(worker(ports[at % args.members], port, chance, args.largest, scale, begun + 60 * args.minutes))
+        until = begun + 60 * args.minutes
+        workers = [asyncio.create_task(worker(ports[at % args.members], port, chance, args.largest, scale, until))
                    for at in range(WORKERS)]
         await asyncio.wait(workers, timeout=60)
         before = shared and store.calls()

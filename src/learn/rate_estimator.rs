@@ -57,6 +57,7 @@ pub(super) struct RateEstimator {
     paused: Option<(f64, f64)>,
     /// The last wait that the API asked for, and how long it served before.
     waited: Option<(f64, f64)>,
+    /// What that has taught, if it was a penalty.
     penalty: Option<Penalty>,
     /// The last request that had left when the API refused: those up to it tell no more.
     before: Option<Seq>,

@@ -85,7 +85,7 @@ impl RateEstimator {
         if self.lengthens(&closing, cycle, now) {
             return Ends::Yes;
         }
-        if self.is_penalty(&closing, cycle, now, sent) {
+        if self.penalizes(&closing, cycle, now, sent) {
             return Ends::Early;
         }
         if let Some(ends) = self.corrects(&closing, cycle, now, sent) {
@@ -133,17 +133,17 @@ impl RateEstimator {
         true
     }
 
-    /// Whether it was as long as the last one, although the API asked for it so much sooner after what it followed, or later: a window
-    /// would have ended so much sooner. Then it tells nothing of how much too much it was; a little less is tried, if as much has been
-    /// refused before, or so soon.
-    fn is_penalty(&mut self, closing: &Closing, cycle: Cycle, now: f64, sent: f64) -> bool {
+    /// A pause that is as long as the last one, although the API asked for it so much sooner after what it followed, or later, is a
+    /// penalty: a window would have ended so much sooner. It tells nothing of how much too much was sent. A little less is tried, if
+    /// more than before was refused, or as much so soon.
+    fn penalizes(&mut self, closing: &Closing, cycle: Cycle, now: f64, sent: f64) -> bool {
         let (took, pause) = (closing.at - cycle.since, sent - closing.at);
         let last = std::mem::replace(&mut self.waited, closing.asked.map(|asked| (asked, took)));
         let before = self.penalty.take();
         let again = self.paused.is_some_and(|(over, _)| closing.at - over <= pause);
-        let same = |(asked, before_it): (f64, f64)| {
+        let same = |(asked, last_took): (f64, f64)| {
             let wait = closing.asked.unwrap_or_default();
-            let differs = (took - before_it).abs() > ROUNDED || before.is_some() && again;
+            let differs = (took - last_took).abs() > ROUNDED || before.is_some() && again;
             wait > SHORT && (wait - asked).abs() < ROUNDED / 2.0 && differs
         };
         let Some(belief) = self.belief.as_mut().filter(|_| last.is_some_and(same)) else { return false };
@@ -152,10 +152,10 @@ impl RateEstimator {
             return false;
         }
         self.paused = Some((sent, pause));
-        let Penalty { times, settled } = before.unwrap_or(Penalty { times: 0, settled: 0.0 });
-        let times = if before.is_some() && again { times + 1 } else { 0 };
+        let settled = before.map_or(0.0, |before| before.settled);
+        let times = before.filter(|_| again).map_or(0, |before| before.times + 1);
         let cut = (PENALIZED * 2f64.powi(times)).min(MOST_PENALIZED);
-        // What has been kept for long was not too much: it is refused for something else.
+        // A rate that has been kept for longer than it was not too much: something else is refused.
         let rate = if again || closing.rate > settled { (1.0 - cut) * closing.rate } else { closing.rate };
         let rate = belief.rate(now).min(rate);
         belief.settle(now, rate, (KEPT_TIMES * pause).min(KEPT));
