@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::claim::Urgency;
+use super::claim::{Comes, Urgency};
 
 /// What was served of each urgency, and which ones wait.
 #[derive(Debug, Default)]
@@ -31,13 +31,13 @@ const GUARANTEE: u64 = 20;
 // === impl Bands ===
 
 impl Bands {
-    /// Requests of this urgency wait from now on; the first costs `cost`. No share is owed for the time before, unless
-    /// the request was `moved` here from another place: otherwise one whose turn comes while its line is closed would
-    /// never get it.
-    pub(super) fn enter(&mut self, urgency: Urgency, cost: u64, moved: bool) {
+    /// Requests of this urgency wait from now on; the first costs `cost`. No share is owed for the time before, but what was
+    /// moved here from another place keeps the turn that its urgency had: otherwise one whose turn comes while its line is
+    /// closed would never get it.
+    pub(super) fn enter(&mut self, urgency: Urgency, cost: u64, comes: Comes) {
         if !self.has(urgency.get()) {
             self.waiting |= 1 << urgency.get();
-            if !moved {
+            if comes == Comes::New || self.turns.iter().all(|turn| turn.urgency != urgency) {
                 let least = self.served + cost * GUARANTEE;
                 let turn = self.turn(urgency);
                 turn.due = turn.paid.max(least);
@@ -147,7 +147,7 @@ mod tests {
     fn a_lower_urgency_gets_its_share_under_a_flood() {
         let mut bands = Bands::default();
         for urgency in [Urgency::MOST, Urgency::USUAL, Urgency::LEAST] {
-            bands.enter(urgency, 1, false);
+            bands.enter(urgency, 1, Comes::New);
         }
         let mut served = [0u32; Urgency::COUNT];
         for _ in 0..2100 {
@@ -168,13 +168,13 @@ mod tests {
         let ahead = |bands: &Bands, own, urgent| {
             bands.ahead(Urgency::USUAL, bands.until_guaranteed(Urgency::USUAL, 1.0), own, urgent, 0.0)
         };
-        bands.enter(Urgency::MOST, 1, false);
+        bands.enter(Urgency::MOST, 1, Comes::New);
         assert_eq!(ahead(&bands, 0.0, 50.0), 20.0);
         assert_eq!(ahead(&bands, 0.0, 7.0), 7.0, "fewer than a turn wait");
         let beside_more = bands.ahead(Urgency::USUAL, 20.0, 0.0, 7.0, 0.5);
         assert_eq!(beside_more, 14.0, "while these are served half as many come, and so on");
         assert_eq!(bands.ahead(Urgency::USUAL, 20.0, 0.0, 7.0, 1.0), 20.0, "it has its turn all the same");
-        bands.enter(Urgency::USUAL, 1, false);
+        bands.enter(Urgency::USUAL, 1, Comes::New);
         assert_eq!(ahead(&bands, 1.0, 50.0), 41.0);
         (0..15).for_each(|_| bands.charge(Urgency::MOST, 1));
         assert_eq!(ahead(&bands, 1.0, 35.0), 26.0, "five of the first turn are left");
@@ -183,19 +183,19 @@ mod tests {
     #[test]
     fn one_that_comes_is_not_owed_a_share_of_the_past() {
         let mut bands = Bands::default();
-        bands.enter(Urgency::MOST, 1, false);
+        bands.enter(Urgency::MOST, 1, Comes::New);
         (0..1000).for_each(|_| bands.charge(Urgency::MOST, 1));
-        bands.enter(Urgency::LEAST, 1, false);
+        bands.enter(Urgency::LEAST, 1, Comes::New);
         assert_eq!(bands.next(), Some(Urgency::MOST));
     }
 
     #[test]
     fn one_that_leaves_unserved_costs_the_next_one_nothing() {
         let mut bands = Bands::default();
-        bands.enter(Urgency::USUAL, 1, false);
-        bands.enter(Urgency::LEAST, 1000, false);
+        bands.enter(Urgency::USUAL, 1, Comes::New);
+        bands.enter(Urgency::LEAST, 1000, Comes::New);
         bands.leave(Urgency::LEAST);
-        bands.enter(Urgency::LEAST, 1, false);
+        bands.enter(Urgency::LEAST, 1, Comes::New);
         (0..20).for_each(|_| bands.charge(Urgency::USUAL, 1));
         assert_eq!(bands.next(), Some(Urgency::LEAST));
     }

@@ -176,3 +176,14 @@ mod tests {
         assert_eq!(Urgency::USUAL.get(), 3);
     }
 }
+
+/// How what stands in one place has come there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Comes {
+    /// It has just begun to wait.
+    New,
+    /// From another place.
+    Moved,
+    /// From another place, and has missed its turns for want of what it needs together: it is owed the next one.
+    Missed,
+}

@@ -22,7 +22,11 @@ pub(super) use self::{
     share::Share,
     turn::{Level, Standing, Turn},
 };
-use super::{claim::Weight, slab::Slab, sorted_set::SortedSet};
+use super::{
+    claim::{Comes, Weight},
+    slab::Slab,
+    sorted_set::SortedSet,
+};
 
 /// What has members has them by their numbers.
 pub(super) trait Members {
@@ -155,16 +159,20 @@ impl Fair {
     }
 
     /// The member has something to send from now on. It keeps no credit from the time before, except for some turns if
-    /// it was `moved` here from another place: otherwise one whose turn comes while its line is closed would never get it.
+    /// it was moved here from another place: otherwise one whose turn comes while its line is closed would never get it.
     /// It still owes what it received too much.
-    pub(super) fn activate(&mut self, id: u32, member: &mut FairMember, moved: bool) {
+    pub(super) fn activate(&mut self, id: u32, member: &mut FairMember, comes: Comes) {
         if member.counts() {
             self.leave(id, member);
         }
         let now = self.virtual_time();
+        let credit = if comes == Comes::New { 0 } else { self.credit(member) };
         member.renew(now);
-        let credit = if moved { self.credit(member) } else { 0 };
-        if !moved || member.number == 0 {
+        if comes == Comes::Missed && member.number == 0 {
+            // It has been forgotten meanwhile.
+            member.start = 0;
+        }
+        if comes == Comes::New || member.number == 0 {
             self.last = self.last % NUMBERS + 1;
             member.number = self.last;
         }

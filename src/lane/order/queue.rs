@@ -7,10 +7,14 @@
 //! waits for them, by what has been served of it: so each budget is shared for itself, and where requests wait for it, the
 //! next slot goes to whoever has received least of it.
 //!
+//! Who needs two budgets would be passed for ever by those who need one of them each: where a strand's turn has come at one
+//! that is open while another one was closed, and not for the first time, the one is [kept](keeping) for it until then.
+//!
 //! What opens lets its strands to the front one by one, a further one with each slot that is given: so what is parked in
 //! ten thousand places costs no more than what is parked in one.
 
 mod ahead;
+mod keeping;
 mod links;
 mod records;
 mod sets;
@@ -19,6 +23,7 @@ mod standing;
 use std::{
     collections::{BTreeSet, VecDeque},
     hash::Hash,
+    time::Duration,
 };
 
 pub use self::links::WaitingStrand;
@@ -29,7 +34,7 @@ use self::{
 };
 use super::{
     backlog::{Backlog, Waits},
-    claim::{Claim, Turn, Urgency},
+    claim::{Claim, Comes, Turn, Urgency},
     inflow::Inflow,
     ranking::{RankedAt, Ranking},
     slab::{Map, Slab},
@@ -49,6 +54,8 @@ pub trait TicketRules<K, T> {
     fn line(&mut self, ticket: &T, key: &K) -> K;
     /// What holds up those tickets of a line that draw on `budgets`; the first of them costs `cost`.
     fn hold(&mut self, key: &K, budgets: &[u32], cost: Cost) -> Hold;
+    /// How long this budget takes for each unit that it lets go.
+    fn spacing(&self, budget: u32) -> Duration;
 }
 
 /// What holds up a ticket.
@@ -175,7 +182,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         let ticket = Ticket { ticket, key: place, cost, strand: NONE, before: NONE, behind: NONE };
         let id = self.tickets.insert(ticket);
         let set = self.set_of(budgets);
-        self.link(id, key, set, claim, false);
+        self.link(id, key, set, claim, Comes::New);
         QueuePlace { id, key: place }
     }
 
@@ -212,7 +219,10 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
                     let look = self.next_look();
                     return Next::At(if look > now { at.min(look) } else { at });
                 }
-                HeadFinding::Held(_, hold) => self.park(strand, &hold),
+                HeadFinding::Held(_, hold) => {
+                    self.park(strand, &hold);
+                    self.keep_its_turn(strand, &hold, now, gate);
+                }
             }
         }
         Next::At(now)
@@ -238,6 +248,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.gave = true;
         let taken = self.remove(place);
         if !is_last {
+            self.had_its_turn(id);
             self.send_back(id);
         }
         taken

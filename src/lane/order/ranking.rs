@@ -10,7 +10,7 @@ pub(super) use self::turns::Turns;
 
 use super::{
     bands::Bands,
-    claim::{Claim, ClientId, FlowId, Urgency, Weight},
+    claim::{Claim, ClientId, Comes, FlowId, Urgency, Weight},
     fair::{Fair, FairMember, Forgotten, Members, Share},
     slab::{Map, Mix, Slab},
     sorted_set::SortedSet,
@@ -104,11 +104,11 @@ impl Ranking {
         }
     }
 
-    /// A strand stands here, the first ticket of which has this `key` and `cost`; it was `moved` here from another place
-    /// or has just come. Says where it is ranked for as long as it stands here.
-    pub(super) fn insert(&mut self, claim: &Claim, strand: u32, key: u64, cost: u64, moved: bool) -> RankedAt {
+    /// A strand stands here, the first ticket of which has this `key` and `cost`. Says where it is ranked for as long as it
+    /// stands here.
+    pub(super) fn insert(&mut self, claim: &Claim, strand: u32, key: u64, cost: u64, comes: Comes) -> RankedAt {
         let at = self.rank_of(claim);
-        self.bands.enter(claim.urgency, cost, moved);
+        self.bands.enter(claim.urgency, cost, comes);
         let over = share_of(&mut self.shares, claim.urgency);
         let client = &mut self.clients[at.client];
         let flow = &mut self.flows[at.flow];
@@ -117,11 +117,11 @@ impl Ranking {
         flow.insert(key, strand);
         if !flow.member.is_active() {
             client.share.reweigh(at.flow, &mut flow.member, claim.flow_weight);
-            client.share.activate(at.flow, &mut flow.member, moved);
+            client.share.activate(at.flow, &mut flow.member, comes);
         }
         if !client.member.is_active() {
             over.reweigh(at.client, &mut client.member, claim.client_weight);
-            over.activate(at.client, &mut client.member, moved);
+            over.activate(at.client, &mut client.member, comes);
         }
         at
     }

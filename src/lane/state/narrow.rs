@@ -111,12 +111,19 @@ impl Narrow {
         earliest.filter(|(_, at)| *at > now).max_by_key(|(_, at)| *at)
     }
 
+    /// How long a budget takes for each request that it lets go.
+    pub(super) fn spacing(&self, number: u32) -> Duration {
+        let pace = self.budgets[number].pace();
+        if pace == 0 { Duration::MAX } else { Duration::from_nanos(1_000_000_000_000_000 / pace) }
+    }
+
     /// Takes `cost` of all budgets for a request that has waited since `since`. What it has waited for the lane's own budget,
-    /// which lets one go every `spacing`, is no reason to lose slots of these.
+    /// which lets one go every `spacing`, is no reason to lose slots of these, nor what one was kept for another one's slot.
     pub(super) fn take(&mut self, drawn: &mut Drawn, now: Instant, since: Instant, spacing: Duration, cost: Cost) {
         for number in &drawn.numbers {
+            let late = if drawn.numbers.len() > 1 { spacing.max(self.spacing(*number)) } else { spacing };
             let narrow = &mut self.budgets[*number];
-            let charge = narrow.budget.take_late(now, since, spacing, cost, Scope::NONE);
+            let charge = narrow.budget.take_late(now, since, late, cost, Scope::NONE);
             narrow.in_flight.took(charge.seq);
             drawn.charges.push(charge);
         }

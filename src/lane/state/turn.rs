@@ -188,6 +188,10 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
         };
         if shared < at { Hold::Own(at) } else { Hold::Shared(shared) }
     }
+
+    fn spacing(&self, budget: u32) -> Duration {
+        self.narrow.spacing(budget)
+    }
 }
 
 // === impl LineKey ===

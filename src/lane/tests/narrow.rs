@@ -1,5 +1,7 @@
 //! Narrower budgets in a lane: each keeps its limit, all of them are used, and nobody waits for what is not its own.
 
+mod several;
+
 use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
@@ -10,7 +12,7 @@ use super::{World, ask, kind, ms, permitted, random::worst_window, watch_for_los
 use crate::{
     clock::Instant,
     hint,
-    lane::{Admission, AdmitRequest, Draw, Draws, Lane, Permit, Refusal},
+    lane::{Admission, AdmitRequest, Draw, Draws, Lane, Permit, Refusal, order::Claim},
     learn::AnswerReport,
     limit::{Limits, MarginSpec},
     policy::{Added, Policy},
@@ -41,9 +43,19 @@ fn send(mut permit: Permit) {
 
 /// When each of these requests, which all ask at once, leaves.
 async fn run(world: &World, requests: impl IntoIterator<Item = Draws>) -> Vec<Instant> {
+    run_with(world, requests, |_| Claim::USUAL).await
+}
+
+/// The same, each with its claim.
+async fn run_with(
+    world: &World,
+    requests: impl IntoIterator<Item = Draws>,
+    claim: impl Fn(usize) -> Claim,
+) -> Vec<Instant> {
     let mut tasks = tokio::task::JoinSet::new();
     for (number, draws) in requests.into_iter().enumerate() {
-        let (admission, clock) = (world.lane.admit(draw(&draws)), world.clock);
+        let request = AdmitRequest { claim: claim(number), ..draw(&draws) };
+        let (admission, clock) = (world.lane.admit(request), world.clock);
         tasks.spawn(async move {
             let permit = permitted(admission).await;
             let at = clock.now();

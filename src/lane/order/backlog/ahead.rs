@@ -8,7 +8,7 @@ use super::{
 use crate::{
     lane::order::{
         bands::Bands,
-        claim::{Claim, Urgency},
+        claim::{Claim, Comes, Urgency},
         ranking::{Ranking, Turns},
     },
     limit::{Cost, Unit},
@@ -116,7 +116,7 @@ impl Backlog {
         let mut bands = Bands::default();
         for (number, band) in (0..).zip(&self.bands) {
             if let Some(urgency) = Urgency::new(number).filter(|_| size(band, contest) > 0) {
-                bands.enter(urgency, 1, false);
+                bands.enter(urgency, 1, Comes::New);
             }
         }
         let waits = |bands: &[Option<Box<Band>>]| bands.iter().map(|band| size(band, contest)).sum::<u64>() as f64;

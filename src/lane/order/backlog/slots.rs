@@ -9,7 +9,7 @@ use super::{
 use crate::{
     lane::order::{
         bands::Bands,
-        claim::{Claim, Urgency, Weight},
+        claim::{Claim, Comes, Urgency, Weight},
         fair::Standing,
         ranking::{Ranking, Turns},
     },
@@ -136,7 +136,7 @@ impl Backlog {
             if requests < 1.0 {
                 continue;
             }
-            bands.enter(other, 1, false);
+            bands.enter(other, 1, Comes::New);
             match usize::from(number) {
                 number if number < index => urgent += requests,
                 number if number > index => lower += requests,

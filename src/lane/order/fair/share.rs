@@ -1,6 +1,6 @@
 //! How a client's share is shared among its flows. Most clients have one flow: that needs no queueing, and little memory.
 
-use super::{Fair, FairMember, Forgotten, Level, Members, Weight};
+use super::{Comes, Fair, FairMember, Forgotten, Level, Members, Weight};
 
 /// Shares what it is told of among its members, as [`Fair`] does.
 #[derive(Debug)]
@@ -64,14 +64,14 @@ impl Share {
     }
 
     /// The member has something to send from now on. See [`Fair::activate`].
-    pub(in crate::lane::order) fn activate(&mut self, id: u32, member: &mut FairMember, moved: bool) {
+    pub(in crate::lane::order) fn activate(&mut self, id: u32, member: &mut FairMember, comes: Comes) {
         match self {
             Self::Lone(lone) => {
                 (lone.active, member.active) = (true, true);
                 // Less than those of others that join it.
                 member.number = 1;
             }
-            Self::Fair(fair) => fair.activate(id, member, moved),
+            Self::Fair(fair) => fair.activate(id, member, comes),
         }
     }
 
@@ -205,8 +205,9 @@ mod tests {
                         fair.charge(id, other, cost);
                     }
                     _ if !one.is_active() => {
-                        share.activate(id, one, step == 3);
-                        fair.activate(id, other, step == 3);
+                        let comes = if step == 3 { Comes::Moved } else { Comes::New };
+                        share.activate(id, one, comes);
+                        fair.activate(id, other, comes);
                     }
                     _ => {}
                 }

@@ -4,7 +4,10 @@ use std::hash::Hash;
 
 use super::{Claimed, Line, NONE, Queue, QueuePlace, Spot, SpotState, Strand, Ticket, TicketRules, standing::recheck};
 use crate::{
-    lane::order::{claim::Claim, ranking::RankedAt},
+    lane::order::{
+        claim::{Claim, Comes},
+        ranking::RankedAt,
+    },
     limit::{Cost, Sum},
 };
 
@@ -95,7 +98,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     }
 
     /// Puts a ticket, which draws on the budgets of `set`, into the strand in which it belongs.
-    pub(super) fn link(&mut self, id: u32, key: K, set: u32, claim: Claim, moved: bool) {
+    pub(super) fn link(&mut self, id: u32, key: K, set: u32, claim: Claim, comes: Comes) {
         let line = match self.line_ids.get(&key) {
             Some(line) => *line,
             None => {
@@ -113,17 +116,18 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             return;
         }
         let ranked = RankedAt::NOWHERE;
-        let strand = Strand { claim, line, set, first: id, last: id, finger: NONE, spot: NONE, ranked };
+        let (first, last) = (id, id);
+        let strand = Strand { claim, line, set, first, last, finger: NONE, spot: NONE, ranked, from: NONE, missed: 0 };
         let strand = self.strands.insert(strand);
         self.strand_ids.insert((line, set, claimed(&claim)), strand);
         self.tickets[id].strand = strand;
         self.lines[line].strands += 1;
         self.sets.keep(set);
         match self.occupied_spot(strand) {
-            None => self.put_into_front(strand, &claim, place, cost, moved),
+            None => self.put_into_front(strand, &claim, place, cost, comes),
             // What waits there already comes first, as it is ranked there. This one may also be first itself.
             Some(spot) => {
-                self.put_into_spot(strand, claim, spot, place, cost, moved);
+                self.put_into_spot(strand, claim, spot, place, cost, comes);
                 self.recheck_for(spot, cost);
             }
         }
@@ -239,7 +243,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.sets.keep(set);
         let claim = self.unlink(id);
         (self.tickets[id].before, self.tickets[id].behind) = (NONE, NONE);
-        self.link(id, key, set, claim, true);
+        self.link(id, key, set, claim, Comes::Moved);
         let unused = self.sets.release(set);
         debug_assert!(unused.is_empty(), "its strand draws on it");
     }

@@ -34,6 +34,10 @@ pub(super) struct Strand {
     pub(super) spot: u32,
     /// Where it is ranked among those that stand in the same place.
     pub(super) ranked: RankedAt,
+    /// The spot from which it went to the front last; [`NONE`] if it has not since its first ticket was served.
+    pub(super) from: u32,
+    /// How often its turn came at one spot and another one was closed, since one of its tickets was served.
+    pub(super) missed: u8,
 }
 
 #[derive(Debug)]
@@ -55,6 +59,15 @@ pub(super) struct Spot {
     pub(super) listed: bool,
     /// Ranks what is parked here; `None` if nothing ever was.
     pub(super) ranking: Option<Box<Ranking>>,
+    /// For which strand it is kept, and until when.
+    pub(super) kept: Option<Kept>,
+}
+
+/// Nobody goes to the front from a spot that is kept for a strand, whose turn it was there while another spot was closed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    pub(super) strand: u32,
+    pub(super) until: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

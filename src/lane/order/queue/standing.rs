@@ -6,7 +6,7 @@ use super::{HeadFinding, Hold, LOOKS, NONE, Queue, Spot, SpotState, Strand, Tick
 use crate::{
     clock::Instant,
     lane::order::{
-        claim::{Claim, Urgency},
+        claim::{Claim, Comes, Urgency},
         ranking::{RankedAt, Ranking},
         slab::Slab,
     },
@@ -58,6 +58,9 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         moves: &mut usize,
         gate: &mut impl TicketRules<K, T>,
     ) -> bool {
+        if self.is_kept(spot, now) {
+            return false;
+        }
         for _ in 0..LOOKS {
             let strand = self.spots[spot].ranking().next().expect("something is parked there");
             let here = match self.find_out(strand, now, moves, gate) {
@@ -83,7 +86,8 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
                 (_, hold) => {
                     self.unpark(strand);
                     self.park(strand, &hold);
-                    if self.spots[spot].parked == 0 {
+                    let keeps = self.keep_its_turn(strand, &hold, now, gate);
+                    if keeps || self.spots[spot].parked == 0 {
                         return false;
                     }
                 }
@@ -183,21 +187,22 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         let Strand { claim, first, ranked, .. } = self.strands[id];
         let (key, cost) = (self.tickets[first].key, self.tickets[first].cost);
         self.front.remove(ranked, claim.urgency, id, key);
-        self.put_into_spot(id, claim, spot, key, cost, true);
+        let comes = if self.strands[id].misses_turns() { Comes::Missed } else { Comes::Moved };
+        self.put_into_spot(id, claim, spot, key, cost, comes);
         cost
     }
 
     /// A strand that stands nowhere stands in the front from now on.
-    pub(super) fn put_into_front(&mut self, strand: u32, claim: &Claim, key: u64, cost: Cost, moved: bool) {
-        self.strands[strand].ranked = self.front.insert(claim, strand, key, cost.requests().into(), moved);
+    pub(super) fn put_into_front(&mut self, strand: u32, claim: &Claim, key: u64, cost: Cost, comes: Comes) {
+        self.strands[strand].ranked = self.front.insert(claim, strand, key, cost.requests().into(), comes);
     }
 
-    pub(super) fn put_into_spot(&mut self, strand: u32, claim: Claim, spot: u32, key: u64, cost: Cost, moved: bool) {
+    pub(super) fn put_into_spot(&mut self, strand: u32, claim: Claim, spot: u32, key: u64, cost: Cost, comes: Comes) {
         self.strands[strand].spot = spot;
         let spot = &mut self.spots[spot];
         spot.parked += 1;
         let ranking = spot.ranking.get_or_insert_with(|| Box::new(Ranking::new(1)));
-        self.strands[strand].ranked = ranking.insert(&claim, strand, key, cost.share(), moved);
+        self.strands[strand].ranked = ranking.insert(&claim, strand, key, cost.share(), comes);
     }
 
     /// Charges what is served to its flow in a spot, where it waited or might have.
@@ -215,10 +220,11 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     fn unpark(&mut self, id: u32) {
         let strand = &mut self.strands[id];
         let spot = std::mem::replace(&mut strand.spot, NONE);
+        strand.from = spot;
         let (claim, ranked) = (strand.claim, strand.ranked);
         let (key, cost) = (self.tickets[strand.first].key, self.tickets[strand.first].cost);
         self.spots[spot].remove(ranked, claim.urgency, id, key);
-        self.put_into_front(id, &claim, key, cost, true);
+        self.put_into_front(id, &claim, key, cost, Comes::Moved);
         self.reopen(spot);
     }
 
@@ -259,7 +265,8 @@ pub(super) fn recheck(spots: &mut Slab<Spot>, closed: &mut BTreeSet<(Instant, u3
 
 impl Spot {
     /// Nothing is parked there.
-    pub(super) const OPEN: Self = Self { parked: 0, state: SpotState::Open, cost: None, listed: false, ranking: None };
+    pub(super) const OPEN: Self =
+        Self { parked: 0, state: SpotState::Open, cost: None, listed: false, ranking: None, kept: None };
 
     /// The ranking of what is parked here.
     pub(super) fn ranking(&mut self) -> &mut Ranking {
