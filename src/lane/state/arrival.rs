@@ -59,10 +59,10 @@ impl<T> State<T> {
         offer: QueueOffer,
         ticket: T,
     ) -> QueuePlace {
-        let QueueOffer { line, drawn, .. } = offer;
+        let QueueOffer { line, mut drawn, .. } = offer;
         // What it does not say its answer will.
         let cost = if self.policy.leaves_open(&ask.cost) { ask.cost.open() } else { ask.cost };
-        if let Some(drawn) = &drawn {
+        if let Some(drawn) = &mut drawn {
             self.narrow.enqueued(drawn, &self.queue.resolve(&ask.claim), cost);
         }
         let budgets: SmallVec<[u32; 4]> = numbers(&drawn).into();

@@ -66,8 +66,8 @@ impl<T> State<T> {
     pub(in crate::lane) fn adopted(&mut self, now: Instant, moving: Moving<T>) -> QueuePlace {
         let Moving { grant, claim, cost, kind, metered, since, deadline, draws } = moving;
         self.learned.asked(&kind, now);
-        let drawn = self.narrow.find(&draws, &self.budget, now, self.epoch);
-        if let Some(drawn) = &drawn {
+        let mut drawn = self.narrow.find(&draws, &self.budget, now, self.epoch);
+        if let Some(drawn) = &mut drawn {
             self.narrow.enqueued(drawn, &self.queue.resolve(&claim), cost);
         }
         let line = line_of(&self.learned, &kind, metered, drawn.as_deref());

@@ -1,6 +1,7 @@
 //! The budgets of narrower rules: some of a lane's requests draw on them, beside what holds for all of it. All or nothing:
 //! a request takes of all its budgets at once, or of none.
 
+mod held_up;
 mod reserve;
 mod trial;
 mod view;
@@ -9,11 +10,13 @@ use std::{sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
+pub(super) use self::held_up::HeldUp;
+use self::held_up::{HeldAt, Holders};
 use super::{End, in_flight::InFlight, memory::REMEMBERED};
 use crate::{
     clock::Instant,
     lane::{
-        order::{Ahead, Backlog, Claim, Map, Slab, Turn, Waits},
+        order::{Ahead, Backlog, Map, Slab},
         request::{Draw, Draws},
     },
     learn::{AnswerReport, RouteKey},
@@ -34,17 +37,9 @@ pub(super) struct Narrow {
     pub(super) unknown_until: Option<Instant>,
     /// What the lane had sent before it had a reserve is counted.
     reserve_known: bool,
-    crowd: NarrowBacklog,
-}
-
-/// What waits for narrower budgets, all together.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct NarrowBacklog {
-    /// How many requests wait, by what they cost of these. What waits for two of them counts once.
-    pub(super) units: u64,
-    /// Of how many of them something waits, and how many units a second those let go, in millionths.
-    pub(super) budgets: u64,
-    pub(super) pace: u64,
+    /// How many requests wait in each place and are held up by something slower.
+    held: Map<HeldAt, u32>,
+    held_up: HeldUp,
 }
 
 #[derive(Debug)]
@@ -56,6 +51,7 @@ pub(super) struct NarrowBudget {
     pub(super) waiting: u32,
     /// What waits for it; `None` while nothing does.
     backlog: Option<Box<Backlog>>,
+    held_up: HeldUp,
 }
 
 /// What one request draws on beside its lane's own budget, and has taken of it.
@@ -64,6 +60,7 @@ pub(in crate::lane) struct Drawn {
     pub(in crate::lane) draws: Arc<[Draw]>,
     numbers: SmallVec<[u32; 2]>,
     charges: SmallVec<[Charge; 2]>,
+    holders: Holders,
 }
 
 /// Why no more requests may wait for a narrower budget.
@@ -74,8 +71,6 @@ pub(super) struct Full {
 
 /// How many others each new budget has looked at, to forget those that remember nothing.
 const LOOKS: u32 = 4;
-/// The pace of a budget without a rate.
-const BOUNDLESS: u64 = u64::MAX >> 16;
 
 // === impl Narrow ===
 
@@ -102,7 +97,7 @@ impl Narrow {
         }
         numbers.sort_unstable();
         numbers.dedup();
-        Some(Box::new(Drawn { draws: draws.clone(), numbers, charges: SmallVec::new() }))
+        Some(Box::new(Drawn { draws: draws.clone(), numbers, charges: SmallVec::new(), holders: Holders::default() }))
     }
 
     /// Which of these budgets lets nothing leave at `now` for longest, and until when.
@@ -177,38 +172,9 @@ impl Narrow {
         }
     }
 
-    /// A request of this cost waits from now on.
-    pub(super) fn enqueued(&mut self, drawn: &Drawn, claim: &Claim, cost: Cost) {
-        self.crowd.units += u64::from(cost.requests());
-        for number in &drawn.numbers {
-            let narrow = &mut self.budgets[*number];
-            if narrow.waiting == 0 {
-                self.crowd.budgets += 1;
-                self.crowd.pace += narrow.pace();
-            }
-            narrow.waiting += 1;
-            narrow.backlog.get_or_insert_default().add(claim, &cost, Waits::of(&cost, true), Turn::New);
-        }
-    }
-
-    /// It waits no more.
-    pub(super) fn dequeued(&mut self, drawn: &Drawn, claim: &Claim, cost: Cost) {
-        self.crowd.units -= u64::from(cost.requests());
-        for number in &drawn.numbers {
-            let narrow = &mut self.budgets[*number];
-            narrow.waiting -= 1;
-            narrow.backlog.as_mut().expect("it waits").subtract(claim, &cost, Waits::of(&cost, true), Turn::New);
-            if narrow.waiting == 0 {
-                narrow.backlog = None;
-                self.crowd.budgets -= 1;
-                self.crowd.pace -= narrow.pace();
-            }
-        }
-    }
-
-    /// What waits for narrower budgets.
-    pub(super) fn crowd(&self) -> NarrowBacklog {
-        self.crowd
+    /// What waits for this budget, if something does.
+    pub(super) fn backlog(&self, number: u32) -> Option<&Backlog> {
+        self.budgets[number].backlog.as_deref()
     }
 
     /// What waits for each of these budgets, as `ahead` counts it, which is told the number of the budget.
@@ -306,12 +272,10 @@ impl Narrow {
             narrow.budget.set_afterwards(rule.afterwards.as_ref(), rule.margin, epoch);
             narrow.in_flight.reconfigure(rule.in_flight);
             narrow.rule = rule;
-            if narrow.waiting > 0 {
-                self.crowd.pace = self.crowd.pace - before + narrow.pace();
-            }
-            changed.push(number);
+            changed.push((number, before));
         }
-        changed
+        changed.iter().for_each(|(number, before)| self.pace_changed(*number, *before));
+        changed.into_iter().map(|(number, _)| number).collect()
     }
 
     pub(super) fn set_epoch(&mut self, epoch: Duration) {
@@ -350,7 +314,7 @@ impl Narrow {
 impl NarrowBudget {
     fn new(key: u64, rule: Arc<Policy>, budget: Budget) -> Self {
         let in_flight = InFlight::new(rule.in_flight);
-        Self { key, rule, budget, in_flight, waiting: 0, backlog: None }
+        Self { key, rule, budget, in_flight, waiting: 0, backlog: None, held_up: HeldUp::default() }
     }
 
     /// The first instant at which it lets a request of `cost` leave.
@@ -361,12 +325,6 @@ impl NarrowBudget {
 
     fn has_room(&self) -> bool {
         self.in_flight.has_room()
-    }
-
-    /// How many units a second it lets go, in millionths.
-    fn pace(&self) -> u64 {
-        let slowest = self.budget.rates(Unit::REQUESTS).iter().map(|(_, rate)| *rate).reduce(f64::min);
-        slowest.map_or(BOUNDLESS, |rate| (rate * 1e6) as u64)
     }
 
     fn is_idle(&mut self, now: Instant) -> bool {

@@ -142,9 +142,11 @@ impl<T> State<T> {
         let at = self.budget.project(now, from, ahead, cost, own.scope);
         match drawn {
             Some(drawn) => {
+                let parts = self.not_held_up(ask, drawn, of_budgets, counted);
                 let before = |budget: usize, unit| {
                     let of_budget = of_budgets.get(budget).map_or(0, |ahead| ahead.units(unit, unsaid(unit)));
-                    of_budget + ask.cost.times(many, unit)
+                    let part = parts.get(budget).copied().unwrap_or(1.0);
+                    (of_budget as f64 * part).round() as u64 + ask.cost.times(many, unit)
                 };
                 at.max(self.narrow.project(drawn, now, from, ask.cost, before))
             }

@@ -3,11 +3,16 @@
 
 use smallvec::SmallVec;
 
-use super::{State, WaitingRequest, turn::LineKey, usage::unsaid_mean};
+use super::{
+    State, WaitingRequest,
+    narrow::{Drawn, HeldUp},
+    turn::LineKey,
+    usage::unsaid_mean,
+};
 use crate::{
     clock::Instant,
     lane::{
-        order::{Claim, Meanwhile, Queue, Waits},
+        order::{Ahead, Claim, Meanwhile, Queue, Waits},
         request::AdmitRequest,
     },
     limit::{Budget, Source, Unit},
@@ -44,13 +49,37 @@ pub(super) enum Counted {
 /// What leaves meanwhile depends on how long that is, and that on what leaves: so often both are computed from each other.
 const ROUNDS: usize = 3;
 
+impl<T> State<T> {
+    /// Which part of what goes before a request at each budget that it draws on leaves before it: of what slower budgets hold
+    /// up, no more than those let go.
+    pub(super) fn not_held_up(
+        &self,
+        ask: &AdmitRequest,
+        drawn: &Drawn,
+        ahead: &[Ahead],
+        counted: Counted,
+    ) -> SmallVec<[f64; 2]> {
+        let budgets = drawn.numbers().iter().zip(self.narrow.held_up_at(drawn)).zip(ahead);
+        let parts = budgets.map(|((number, (rate, held_up)), ahead)| {
+            let (all, group) = (ahead.requests(), SlowGroup::held_up(held_up));
+            let Some(backlog) = self.narrow.backlog(*number).filter(|_| held_up.requests > 0 && all > 0.0) else {
+                return 1.0;
+            };
+            let beside = |seconds: Option<f64>| {
+                let budgets = seconds.map_or(0.0, |seconds| group.within(seconds));
+                self.queue.slots_ahead_at(*number, backlog, &ask.claim, &ask.cost, budgets)
+            };
+            leaving(rate, group.pace, counted, beside).map_or(1.0, |leave| (leave / all).min(1.0))
+        });
+        parts.collect()
+    }
+}
+
 // === impl SlowGroups ===
 
 impl SlowGroups {
     pub(super) fn new<T>(state: &State<T>, now: Instant) -> Self {
-        let crowd = state.narrow.crowd();
-        let budgets =
-            SlowGroup { waiting: crowd.units as f64, at_once: crowd.budgets as f64, pace: crowd.pace as f64 / 1e6 };
+        let budgets = SlowGroup::held_up(state.narrow.held_up());
         let waiting = state.queue.waiting(Waits::ForUnits, Unit::REQUESTS, 0.0);
         let of_unit = |unit| {
             // Each takes as much of it as they do in the mean.
@@ -80,21 +109,13 @@ impl SlowGroups {
         rate: f64,
         counted: Counted,
     ) -> u64 {
-        if counted == Counted::Least {
-            return queue.slots_ahead(&ask.claim, &ask.cost, Meanwhile::default()) as u64;
-        }
-        let pace = self.budgets.pace + self.units.pace;
-        if pace >= rate {
-            return u64::MAX;
-        }
-        let (mut ahead, mut seconds) = (0.0, 0.0);
-        for round in 0..=ROUNDS {
-            let meanwhile = Meanwhile { units: self.units.within(seconds), budgets: self.budgets.within(seconds) };
-            ahead = queue.slots_ahead(&ask.claim, &ask.cost, meanwhile);
-            // From the first round on as if what is let go came in proportion.
-            seconds = if round == 0 { ahead / (rate - pace) } else { ahead / rate };
-        }
-        ahead.round() as u64
+        let ahead = |seconds: Option<f64>| {
+            let within = |group: &SlowGroup| seconds.map_or(0.0, |seconds| group.within(seconds));
+            let meanwhile = Meanwhile { units: within(&self.units), budgets: within(&self.budgets) };
+            queue.slots_ahead(&ask.claim, &ask.cost, meanwhile)
+        };
+        leaving(rate, self.budgets.pace + self.units.pace, counted, ahead)
+            .map_or(u64::MAX, |ahead| ahead.round() as u64)
     }
 
     /// How much of `unit` those take that are less urgent than `claim`, beside their share of it, because of their share of
@@ -113,6 +134,25 @@ impl SlowGroups {
     }
 }
 
+/// How many leave before a request where `rate` a second do together, and those that are held up by something else are let go
+/// at this `pace`: `ahead` says how many if that goes on for so many seconds, or if none of them leaves. `None` if so many are
+/// let go that they are not held up.
+fn leaving(rate: f64, pace: f64, counted: Counted, ahead: impl Fn(Option<f64>) -> f64) -> Option<f64> {
+    if counted == Counted::Least {
+        return Some(ahead(None));
+    }
+    if pace >= rate {
+        return None;
+    }
+    let mut seconds = 0.0;
+    for round in 0..ROUNDS {
+        // From the first round on as if what is let go came in proportion.
+        let leave = if round == 0 { rate - pace } else { rate };
+        seconds = ahead(Some(seconds)) / leave;
+    }
+    Some(ahead(Some(seconds)))
+}
+
 fn rate_of(budget: &Budget, unit: Unit) -> Option<f64> {
     let rates = budget.rates(unit);
     rates.iter().filter(|(source, _)| *source == Source::Config).map(|(_, rate)| *rate).reduce(f64::min)
@@ -121,6 +161,10 @@ fn rate_of(budget: &Budget, unit: Unit) -> Option<f64> {
 // === impl SlowGroup ===
 
 impl SlowGroup {
+    fn held_up(by: HeldUp) -> Self {
+        Self { waiting: by.requests as f64, at_once: by.budgets as f64, pace: by.pace as f64 / 1e6 }
+    }
+
     /// How many leave within this time.
     fn within(&self, seconds: f64) -> f64 {
         (self.at_once + self.pace * seconds).min(self.waiting)

@@ -34,9 +34,9 @@ impl<T> State<T> {
     /// Returns whether there is one.
     pub(in crate::lane) fn let_first(&mut self, wanted: impl Fn(&Claim) -> bool) -> bool {
         let Some(before) = self.queue.places(wanted).into_iter().next() else { return false };
-        let Some(Taken { claim, cost, ticket }) = self.take_out(before) else { return false };
+        let Some(Taken { claim, cost, mut ticket }) = self.take_out(before) else { return false };
         let claim = Claim { urgency: Urgency::MOST, ..claim };
-        if let Some(drawn) = &ticket.drawn {
+        if let Some(drawn) = &mut ticket.drawn {
             self.narrow.enqueued(drawn, &self.queue.resolve(&claim), cost);
         }
         let line = line_of(&self.learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref());

@@ -1,6 +1,7 @@
 //! When a request is told that it will leave, and when it does.
 
 mod clients;
+mod overlapping;
 
 use std::{num::NonZeroU16, ops::Range};
 

@@ -40,6 +40,11 @@ impl Ahead {
         Part::new(self.before.of(unit, unsaid), self.all.of(unit, unsaid))
     }
 
+    /// How many requests go before it.
+    pub fn requests(&self) -> f64 {
+        self.before.of(Unit::REQUESTS, 0.0)
+    }
+
     /// How many slots go before it to what is yet to come, if that draws on as much as do `units` of what waits.
     pub fn to_come(&self, units: u64) -> u64 {
         Part::new(units as f64, self.all.of(Unit::REQUESTS, 0.0)).of(self.to_come.round() as u64)

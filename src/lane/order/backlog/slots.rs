@@ -40,15 +40,15 @@ const ROUNDS: usize = 3;
 
 impl Backlog {
     /// How many requests leave before one of `claim` that counts as `cost` of them, if nothing comes after it and so many
-    /// that wait for something else leave `meanwhile`. `ranking` says who is next.
+    /// that wait for something else leave `meanwhile`. `ranking` says who is next; `None` if nothing has been shared out yet.
     pub(in crate::lane::order) fn slots_ahead(
         &self,
         claim: &Claim,
         cost: f64,
         meanwhile: Meanwhile,
-        ranking: &Ranking,
+        ranking: Option<&Ranking>,
     ) -> f64 {
-        let (of_bands, turns) = (self.of_bands(meanwhile), Turns::of(Some(ranking), claim));
+        let (of_bands, turns) = (self.of_bands(meanwhile), Turns::of(ranking, claim));
         let index = band(claim);
         let mut before = 0.0;
         if let Some(band) = self.bands[index].as_deref() {

@@ -36,7 +36,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// How many requests leave before one that comes now, if so many that wait for something else leave `meanwhile`.
     pub fn slots_ahead(&self, claim: &Claim, cost: &Cost, meanwhile: Meanwhile) -> f64 {
         let claim = self.backlog.resolve(*claim);
-        self.backlog.slots_ahead(&claim, cost.requests().into(), meanwhile, &self.front)
+        self.backlog.slots_ahead(&claim, cost.requests().into(), meanwhile, Some(&self.front))
     }
 
     /// What those take that are less urgent because of the slots that they are given: in how many slots of more urgent ones,
@@ -62,6 +62,14 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     pub fn ahead_at(&self, budget: u32, backlog: &Backlog, claim: &Claim, cost: &Cost) -> Ahead {
         let ranking = self.sets.spot_of(budget).and_then(|spot| self.ranking_at(spot));
         backlog.ahead(&self.backlog.resolve(*claim), cost, Contest::All, ranking, 0.0)
+    }
+
+    /// How many requests leave before one that comes now and draws on this budget, if so many that slower budgets hold up
+    /// leave meanwhile.
+    pub fn slots_ahead_at(&self, budget: u32, backlog: &Backlog, claim: &Claim, cost: &Cost, held_up: f64) -> f64 {
+        let ranking = self.sets.spot_of(budget).and_then(|spot| self.ranking_at(spot));
+        let (claim, meanwhile) = (self.backlog.resolve(*claim), Meanwhile { units: 0.0, budgets: held_up });
+        backlog.slots_ahead(&claim, cost.requests().into(), meanwhile, ranking)
     }
 
     /// The flows with the most waiting requests, `most` of them at most. O(flows).

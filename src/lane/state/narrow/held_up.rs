@@ -1,0 +1,156 @@
+//! What waits for several budgets. It leaves no faster than the slowest of them lets it go, and is in the way of others at the
+//! rest of them, and in its lane, only so fast.
+
+use smallvec::SmallVec;
+
+use super::{Drawn, Narrow, NarrowBudget};
+use crate::{
+    lane::order::{Claim, Turn, Waits},
+    limit::{Cost, Unit},
+};
+
+/// What waits in one place, and is held up by slower budgets than what that place has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::lane::state) struct HeldUp {
+    /// How many requests.
+    pub(in crate::lane::state) requests: u64,
+    /// How many budgets hold them up, and how many units a second those let go, in millionths.
+    pub(in crate::lane::state) budgets: u64,
+    pub(in crate::lane::state) pace: u64,
+}
+
+/// Where a request waits, and what holds it up there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct HeldAt {
+    /// A budget, or [`LANE`].
+    at: u32,
+    by: u32,
+}
+
+/// What holds a request up that draws on several budgets, as it was when it came.
+#[derive(Debug, Default)]
+pub(super) struct Holders(SmallVec<[HeldAt; 3]>);
+
+/// The place of all requests of a lane.
+const LANE: u32 = u32::MAX;
+/// The pace of a budget without a rate.
+const BOUNDLESS: u64 = u64::MAX >> 16;
+
+// === impl Narrow ===
+
+impl Narrow {
+    /// A request of this cost waits from now on.
+    pub(in crate::lane::state) fn enqueued(&mut self, drawn: &mut Drawn, claim: &Claim, cost: Cost) {
+        drawn.holders = self.holders(&drawn.numbers);
+        for held in &drawn.holders.0 {
+            let requests = self.held.entry(*held).or_default();
+            *requests += 1;
+            let (is_first, pace) = (*requests == 1, self.budgets[held.by].pace());
+            let held_up = self.held_up_mut(held.at);
+            held_up.requests += u64::from(cost.requests());
+            if is_first {
+                held_up.budgets += 1;
+                held_up.pace += pace;
+            }
+        }
+        for number in &drawn.numbers {
+            let narrow = &mut self.budgets[*number];
+            narrow.waiting += 1;
+            let waits = drawn.holders.waits_at(*number);
+            narrow.backlog.get_or_insert_default().add(claim, &cost, waits, Turn::New);
+        }
+    }
+
+    /// It waits no more.
+    pub(in crate::lane::state) fn dequeued(&mut self, drawn: &Drawn, claim: &Claim, cost: Cost) {
+        for held in &drawn.holders.0 {
+            let requests = self.held.get_mut(held).expect("it waits");
+            *requests -= 1;
+            let is_last = *requests == 0;
+            if is_last {
+                self.held.remove(held);
+            }
+            let pace = self.budgets[held.by].pace();
+            let held_up = self.held_up_mut(held.at);
+            held_up.requests -= u64::from(cost.requests());
+            if is_last {
+                held_up.budgets -= 1;
+                held_up.pace -= pace;
+            }
+        }
+        for number in &drawn.numbers {
+            let narrow = &mut self.budgets[*number];
+            narrow.waiting -= 1;
+            let waits = drawn.holders.waits_at(*number);
+            narrow.backlog.as_mut().expect("it waits").subtract(claim, &cost, waits, Turn::New);
+            if narrow.waiting == 0 {
+                narrow.backlog = None;
+            }
+        }
+    }
+
+    /// What waits in the lane for narrower budgets.
+    pub(in crate::lane::state) fn held_up(&self) -> HeldUp {
+        self.held_up
+    }
+
+    /// How many requests a second each of these budgets lets go, and what waits for it and is held up by others.
+    pub(in crate::lane::state) fn held_up_at(&self, drawn: &Drawn) -> impl Iterator<Item = (f64, HeldUp)> {
+        drawn.numbers.iter().map(|number| {
+            let narrow = &self.budgets[*number];
+            (narrow.pace() as f64 / 1e6, narrow.held_up)
+        })
+    }
+
+    /// The pace of this budget, which was another one `before`, is now that of its rule.
+    pub(super) fn pace_changed(&mut self, number: u32, before: u64) {
+        let pace = self.budgets[number].pace();
+        let places: SmallVec<[u32; 4]> =
+            self.held.keys().filter(|held| held.by == number).map(|held| held.at).collect();
+        for at in places {
+            let held_up = self.held_up_mut(at);
+            held_up.pace = held_up.pace - before + pace;
+        }
+    }
+
+    /// What holds requests up that draw on these budgets: the slowest one, everywhere but there. Another one may be used up
+    /// or crowded instead, for longer than its rate tells.
+    fn holders(&self, numbers: &[u32]) -> Holders {
+        let Some(slowest) = numbers.iter().copied().min_by_key(|number| self.budgets[*number].pace()) else {
+            return Holders::default();
+        };
+        let elsewhere = numbers.iter().filter(|number| **number != slowest);
+        let beside = elsewhere.clone().find(|number| self.budgets[**number].holds_beside_its_rate());
+        let at_slowest = beside.map(|by| HeldAt { at: slowest, by: *by });
+        let at_others = elsewhere.chain([&LANE]).map(|at| HeldAt { at: *at, by: slowest });
+        Holders(at_others.chain(at_slowest).collect())
+    }
+
+    fn held_up_mut(&mut self, at: u32) -> &mut HeldUp {
+        if at == LANE { &mut self.held_up } else { &mut self.budgets[at].held_up }
+    }
+}
+
+// === impl NarrowBudget ===
+
+impl NarrowBudget {
+    /// How many requests a second it lets go, in millionths.
+    pub(super) fn pace(&self) -> u64 {
+        let slowest = self.budget.rates(Unit::REQUESTS).iter().map(|(_, rate)| *rate).reduce(f64::min);
+        slowest.map_or(BOUNDLESS, |rate| (rate * 1e6) as u64)
+    }
+
+    /// Whether it may let nothing go for longer than its rate tells.
+    fn holds_beside_its_rate(&self) -> bool {
+        self.rule.in_flight.is_some() || !self.rule.calendar.is_empty() || self.rule.units().next().is_some()
+    }
+}
+
+// === impl Holders ===
+
+impl Holders {
+    /// For what a request waits at this budget, beside its turn.
+    fn waits_at(&self, number: u32) -> Waits {
+        if self.0.iter().any(|held| held.at == number) { Waits::ForBudget } else { Waits::ForAll }
+    }
+}
