@@ -38,7 +38,7 @@ use crate::{
     lane::{
         journal::Journal,
         order::QueuePlace,
-        request::AdmitRequest,
+        request::{AdmitRequest, Refusal},
         state::{Decision, Displaced, Effects, End, Grant, SharedNames, Slot, State, Timer, Usage},
     },
     learn::AnswerReport,
@@ -237,6 +237,13 @@ impl Lane {
         if self.tell(|state, _| state.left(place)) {
             self.metrics.waiting.dec();
         }
+    }
+
+    /// A ticket may wait no longer. `None` if it has its slot by now.
+    pub(super) fn gave_up(self: &Arc<Self>, place: QueuePlace) -> Option<Refusal> {
+        let refusal = self.tell(|state, now| state.gave_up(now, place))?;
+        self.metrics.waiting.dec();
+        Some(refusal)
     }
 
     /// Calendar limits are renewed by the system's clock, which may have been set, or have gone on while the machine slept.

@@ -112,6 +112,12 @@ pub enum Refusal {
         /// When a request like this one would be accepted, behind others that were told to come back.
         retry_after: Duration,
     },
+    /// It has waited for as long as it may.
+    #[error("no slot matured in the time it may wait")]
+    Late {
+        /// When a request like this one would be accepted, behind others that were told to come back.
+        retry_after: Duration,
+    },
 }
 
 // === impl AddedRule ===
@@ -130,9 +136,10 @@ impl Refusal {
     /// When to try again.
     pub fn retry_after(&self) -> Duration {
         match self {
-            Self::Full { retry_after, .. } | Self::GaveWay { retry_after, .. } | Self::TooLong { retry_after, .. } => {
-                *retry_after
-            }
+            Self::Full { retry_after, .. }
+            | Self::GaveWay { retry_after, .. }
+            | Self::TooLong { retry_after, .. }
+            | Self::Late { retry_after } => *retry_after,
             Self::DroppedByOperator => Duration::ZERO,
         }
     }
@@ -140,8 +147,10 @@ impl Refusal {
     /// The same, which says another time to try again.
     #[must_use]
     pub(super) fn with_retry_after(mut self, time: Duration) -> Self {
-        if let Self::Full { retry_after, .. } | Self::GaveWay { retry_after, .. } | Self::TooLong { retry_after, .. } =
-            &mut self
+        if let Self::Full { retry_after, .. }
+        | Self::GaveWay { retry_after, .. }
+        | Self::TooLong { retry_after, .. }
+        | Self::Late { retry_after } = &mut self
         {
             *retry_after = time;
         }

@@ -280,3 +280,29 @@ fn an_urgent_request_has_what_is_reserved_for_it() {
     assert!(rest["rule"].as_str().is_some_and(|name| name.ends_with(", all but the reserve")), "{rest}");
     assert_eq!((&rest["waiting"], &rest["limits"][0]["used"]), (&3.into(), &9.into()), "{rest}");
 }
+
+/// It is not known when a place in flight becomes free, so it waits. What waits for another budget is not before it.
+#[test]
+fn who_has_waited_in_vain_is_told_when_one_like_it_would_not() {
+    let upstream = Upstream::scripted(|mut connection| {
+        while connection.request().is_some() {
+            std::thread::park_timeout(Duration::from_secs(4));
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        }
+    });
+    let host = upstream.address();
+    let andante = Andante::with_config(&format!(
+        "[[rule]]\nhost = \"{host}\"\nlimits = [\"in-flight 1\", \"20/s\"]\n\
+         [[rule]]\nhost = \"{host}\"\npath = \"/slow/*\"\nlimits = [\"1/min\"]\n"
+    ));
+    let _under_way = send(&andante, &upstream, 1, "/slow/0", "");
+    upstream.wait_for(1);
+    let _slow: Vec<_> = (1..=20).map(|n| send(&andante, &upstream, 1, &format!("/slow/{n}"), "")).collect();
+    wait_for(&andante, 20);
+    let answer = send(&andante, &upstream, 2, "/quick", "Prefer: wait=1\r\n").answer();
+    rejected(&answer, 429, "http_request_denied", "no slot in a second");
+    // Not the 20 minutes that those of the other budget need.
+    assert_eq!(answer.field("retry-after").as_deref(), Some("1"));
+    assert!(answer.text().contains("no slot matured in the time it may wait"), "{answer:?}");
+    wait_for(&andante, 20);
+}

@@ -190,6 +190,15 @@ impl Drop for Permit {
 
 // === impl Waiting ===
 
+impl Waiting {
+    /// It may wait no longer, and leaves the queue. `None` if it has its slot by now.
+    pub fn give_up(&mut self) -> Option<Refusal> {
+        let refusal = self.lane.gave_up(self.place)?;
+        self.answered = true;
+        Some(refusal)
+    }
+}
+
 impl Future for Waiting {
     type Output = Result<Permit, Refusal>;
 

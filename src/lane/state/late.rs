@@ -14,14 +14,14 @@ use super::{
     State, WaitingRequest,
     full::Displaced,
     narrow::{Drawn, Narrow},
-    predict::opens,
+    predict::{Asking, opens},
     turn::{LineKey, line_of},
 };
 use crate::{
     clock::Instant,
     lane::{
-        order::{Bands, CREDIT, InTurn, Map, QueuePlace, TurnOf, WaitingStrand},
-        request::Refusal,
+        order::{Bands, CREDIT, InTurn, Map, QueuePlace, Taken, Turn, TurnOf, WaitingStrand},
+        request::{AdmitRequest, PreviewDecision, Refusal},
     },
     learn::{Learned, RouteKey},
     limit::{Budget, Cost, Sum, Unit},
@@ -129,6 +129,23 @@ impl<T> State<T> {
             let refusal = Refusal::TooLong { waiting, wait, patience, retry_after };
             self.displaced.push(Displaced { ticket: ticket.grant, refusal });
         }
+    }
+
+    /// A request has waited for as long as it may, and goes away; says when one like it would be let wait. `None` if it does not
+    /// wait any more.
+    pub(in crate::lane) fn gave_up(&mut self, now: Instant, place: QueuePlace) -> Option<Refusal> {
+        let place = self.place_of(place);
+        let Taken { claim, cost, ticket } = self.take_out(place)?;
+        let WaitingRequest { kind, since, deadline, drawn, .. } = ticket;
+        let patience = deadline.since(since);
+        let draws = drawn.as_ref().map(|drawn| drawn.draws.clone());
+        let ask = AdmitRequest { cost, kind, claim, deadline: now + patience, turn: Turn::New, draws };
+        let (drawn, cost, line) = self.consider(now, &ask);
+        let retry_after = match self.decide(now, Asking { ask: &ask, cost, line, drawn: drawn.as_deref() }) {
+            PreviewDecision::Refuse(refusal) => refusal.retry_after(),
+            PreviewDecision::Send | PreviewDecision::Wait { .. } => Duration::ZERO,
+        };
+        Some(Refusal::Late { retry_after })
     }
 
     /// Those that are late; with `pauses_alone` those whose time is over before a pause is.

@@ -143,8 +143,10 @@ pub(crate) fn in_time<T>(
     mut one_try: Pin<&mut impl Future<Output = Result<T, Error>>>,
 ) -> impl Future<Output = Result<T, Error>> {
     poll_fn(move |cx| {
-        if exchange.progress.phase() != Phase::LateWaiting {
-            return one_try.as_mut().poll(cx);
+        // Who waits in a lane is told when to come back.
+        match one_try.as_mut().poll(cx) {
+            Poll::Pending if exchange.progress.phase() == Phase::LateWaiting => {}
+            polled => return polled,
         }
         let host = route.origin.host.to_string();
         let retry_after = route.lane.snapshot().drain.unwrap_or_default();

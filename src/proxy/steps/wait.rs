@@ -1,6 +1,12 @@
 //! Waits in the lane for a slot.
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{
+    future::{pending, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
 use http::Method;
 use tower::service_fn;
@@ -118,7 +124,13 @@ pub(crate) fn wait<'a>(
         if warms {
             warm_for(route, expected);
         }
-        let permit = waiting.await.map_err(|refusal| refused(route, &refusal));
+        let permit = poll_fn(|cx| match Pin::new(&mut *waiting).poll(cx) {
+            Poll::Pending if exchange.progress.phase() == Phase::LateWaiting => {
+                waiting.give_up().map_or(Poll::Pending, |refusal| Poll::Ready(Err(refusal)))
+            }
+            polled => polled,
+        });
+        let permit = permit.await.map_err(|refusal| refused(route, &refusal));
         let since = record.since;
         drop(record);
         let permit = permit?;
