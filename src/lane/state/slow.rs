@@ -114,8 +114,19 @@ impl SlowGroups {
             let meanwhile = Meanwhile { units: within(&self.units), budgets: within(&self.budgets) };
             queue.slots_ahead(&ask.claim, &ask.cost, meanwhile)
         };
-        leaving(rate, self.budgets.pace + self.units.pace, counted, ahead)
-            .map_or(u64::MAX, |ahead| ahead.round() as u64)
+        leaving(rate, self.pace(), counted, ahead).map_or(u64::MAX, |ahead| ahead.round() as u64)
+    }
+
+    /// How many requests leave before one that all go before which wait, at so many a second together.
+    pub(super) fn before_the_last<T>(&self, queue: &Queue<LineKey, WaitingRequest<T>>, rate: f64) -> u64 {
+        let others = queue.waiting(Waits::ForAll, Unit::REQUESTS, 0.0);
+        let let_go = |seconds: f64| self.units.within(seconds) + self.budgets.within(seconds);
+        let ahead = |seconds: Option<f64>| others + seconds.map_or(0.0, let_go);
+        leaving(rate, self.pace(), Counted::Likely, ahead).map_or(u64::MAX, |ahead| ahead.round() as u64)
+    }
+
+    fn pace(&self) -> f64 {
+        self.budgets.pace + self.units.pace
     }
 
     /// How much of `unit` those take that are less urgent than `claim`, beside their share of it, because of their share of

@@ -1,5 +1,7 @@
 //! Requests that wait, and what becomes of them when a pause begins or a limit falls.
 
+mod coming_back;
+
 use http::{HeaderMap, HeaderName};
 
 use super::{narrow::refuse, *};
@@ -363,22 +365,4 @@ async fn whoever_cannot_have_its_tokens_in_time_is_told_when_the_pause_begins() 
     let times: Vec<_> = times.drain(..).map(retry_after).collect();
     let apart = times[times.len() - 1].saturating_sub(times[0]);
     assert!(apart.abs_diff(secs(times.len() as u64 - 1)) <= secs(1), "{times:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_gives_up_is_told_when_one_like_it_would_be_let_wait() {
-    let world = World::new("1/s");
-    world.send().await;
-    let mut waiting: Vec<_> = (0..60).map(|_| patient(&world, secs(60))).collect();
-    let mut last = waiting.pop().unwrap();
-    // 59 wait: one more would wait for 60 s, as it may, and behind ten more for 70 s.
-    assert_eq!(last.give_up(), Some(Refusal::Late { retry_after: Duration::ZERO }));
-    assert_eq!(world.waiting(), 59);
-    waiting.extend((0..10).map(|_| patient(&world, secs(300))));
-    let Some(Refusal::Late { retry_after }) = waiting.remove(0).give_up() else { panic!("it waits") };
-    assert!(retry_after > secs(7) && retry_after <= secs(9), "{retry_after:?}");
-    assert_eq!(world.waiting(), 68);
-    // What is given up is not waited for any more.
-    drop(last);
-    assert_eq!(world.waiting(), 68);
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::super::{State, WaitingRequest, predict::opens, turn::line_of};
+use super::super::{State, WaitingRequest, predict::opens, slow::SlowGroups, turn::line_of};
 use crate::{
     clock::Instant,
     lane::order::{InTurn, Map, Taken, TurnOf, by_flow},
@@ -50,7 +50,8 @@ pub(super) fn in_turn<T>(mut late: Vec<Taken<WaitingRequest<T>>>) -> Vec<Taken<W
 impl<T> State<T> {
     /// When each of these would leave, behind all that wait still, if they leave in this order.
     pub(super) fn turns_of(&mut self, now: Instant, late: Vec<Taken<WaitingRequest<T>>>) -> Vec<LateRequest<T>> {
-        let held = self.held_for_now(now);
+        let (held, slow) = (self.held_for_now(now), SlowGroups::new(self, now));
+        let rates = self.budget.rates(Unit::REQUESTS);
         let Self { queue, budget, learned, narrow, .. } = self;
         let (mut of_lines, mut of_budgets) = (HashMap::<_, Sum>::new(), Map::<u32, Sum>::default());
         let mut stretches: HashMap<_, Stretch> = HashMap::new();
@@ -66,7 +67,15 @@ impl<T> State<T> {
                         of_lines.iter().filter(|((paused, scope), _)| *paused == line.paused && scope.includes(source));
                     before.map(|(_, late)| late.of(unit)).sum::<u64>()
                 };
-                let waiting = |source: Source, unit| queue.units(unit, |line| line.scope.includes(source));
+                let waiting = |source: Source, unit| {
+                    let all = queue.units(unit, |line| line.scope.includes(source));
+                    let rate = rates.iter().filter(|(of, _)| *of == source).map(|(_, rate)| *rate).reduce(f64::min);
+                    // What waits for something else is in the way only as fast as that lets it go.
+                    match rate.filter(|_| unit == Unit::REQUESTS && !slow.is_empty()) {
+                        Some(rate) => all.min(slow.before_the_last(queue, rate)),
+                        None => all,
+                    }
+                };
                 let ahead = |source, unit| waiting(source, unit) + late(source, unit) + cost.times(more, unit);
                 budget.project(now, from, ahead, cost, line.scope)
             };
