@@ -49,6 +49,8 @@ pub use token::Token;
 
 /// How many may look at once.
 const CONNECTIONS: usize = 64;
+/// How many of them where that takes the last file descriptors, which are kept for requests to APIs.
+const FEW: usize = 4;
 /// From accepting a connection to the end of its request's head.
 const HEAD: Duration = Duration::from_secs(5);
 /// A whole connection; one of a live page is given as long again whenever it goes on.
@@ -97,7 +99,8 @@ pub async fn serve<S>(
         open.retain(|open| !open.task.is_finished());
         match accepted {
             Ok(stream) => {
-                if open.len() >= CONNECTIONS {
+                let most = if listen::is_among_the_last(&stream) { FEW } else { CONNECTIONS };
+                if open.len() >= most {
                     make_room(&mut open);
                 }
                 let (pages, stopped, asked) = (Arc::clone(&pages), stopped.clone(), Arc::new(AtomicBool::new(false)));

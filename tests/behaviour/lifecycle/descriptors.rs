@@ -141,21 +141,46 @@ fn unused_connections_to_upstreams_make_room_for_who_asks() {
     drop(tunnels);
 }
 
+/// Takes all descriptors that clients may have, of 64.
+fn half_heads(andante: &Andante) -> Vec<TcpStream> {
+    prlimit(Some(andante.pid()), Resource::Nofile, Rlimit { current: Some(64), maximum: Some(64) }).unwrap();
+    let mut crowd: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(andante.proxy()).unwrap()).collect();
+    crowd.iter_mut().for_each(|one| one.write_all(b"GET http://").unwrap());
+    eventually("its descriptors to be used up", || (open(andante) > FOR_CLIENTS).then_some(()));
+    crowd
+}
+
 /// Half heads stay for five seconds at least. Meanwhile they have all descriptors but those that are kept for the way to the API.
 #[test]
 fn whoever_is_in_is_answered_while_others_fill_all_places() {
     let (upstream, andante) = (Upstream::ok(), Andante::serve(&[]));
     let mut early = Client::connect(andante.proxy());
     andante.wait_for(|status| status["connections"]["client"] == 1);
-    prlimit(Some(andante.pid()), Resource::Nofile, Rlimit { current: Some(64), maximum: Some(64) }).unwrap();
-    let mut crowd: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(andante.proxy()).unwrap()).collect();
-    crowd.iter_mut().for_each(|one| one.write_all(b"GET http://").unwrap());
-    eventually("its descriptors to be used up", || (open(&andante) > FOR_CLIENTS).then_some(()));
+    let crowd = half_heads(&andante);
     pass(Duration::from_millis(500));
     let host = upstream.address();
     early.send(format!("GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\n\r\n"));
     assert_eq!(early.answer().status(), 200);
     drop(crowd);
+}
+
+/// Who is silent at the admin address has no more than a few of the last descriptors.
+#[test]
+fn whoever_is_in_is_answered_while_others_are_silent_at_the_admin_address() {
+    let (upstream, andante) = (Upstream::ok(), Andante::serve(&[]));
+    let host = upstream.address();
+    let mut early = Client::connect(andante.proxy());
+    andante.wait_for(|status| status["connections"]["client"] == 1);
+    let _half = half_heads(&andante);
+    let _silent: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(andante.admin()).unwrap()).collect();
+    pass(Duration::from_millis(300));
+    for _ in 0..10 {
+        early.send(format!("GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        assert_eq!(early.answer().status(), 200);
+        pass(Duration::from_millis(50));
+    }
+    // And so is who asks there.
+    assert_eq!(andante.page("/healthz").status(), 200);
 }
 
 #[test]
