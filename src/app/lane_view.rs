@@ -154,8 +154,8 @@ fn limit_status(usage: &LimitUsage, grounds: Option<Grounds>) -> LimitStatus {
 }
 
 fn share_status(usage: ShareUsage) -> ShareStatus {
-    let ShareUsage { held, free, own, target, wanted } = usage;
-    ShareStatus { held, free, own, target, wanted }
+    let ShareUsage { held, free, own, target, wanted, opens_in } = usage;
+    ShareStatus { held, free, own, target, wanted, opens_in_s: opens_in.map(|time| time.as_secs_f64()) }
 }
 
 fn calendar_status(usage: &CalendarUsage) -> LimitStatus {

@@ -67,7 +67,7 @@ const ON_THE_WAY: Micros = 100_000;
 /// The store lets a lease end later than the member does.
 const GUARD: Micros = 500_000;
 /// An answer may be that late beyond what members know of.
-const LATEST: Micros = 2_000_000;
+pub(super) const LATEST: Micros = 2_000_000;
 /// So many members are looked after in one call.
 const SOME: usize = 8;
 

@@ -9,6 +9,10 @@ use std::{
     time::Duration,
 };
 
+use super::{
+    book::LATEST,
+    words::{micros, stretched},
+};
 use crate::clock::Instant;
 
 /// Until when a member may spend what it holds, and what it may spend without the store. All lanes look at it.
@@ -47,13 +51,16 @@ struct Clocks {
     seated: AtomicU64,
     /// How many members there are, as far as is known; 0 if nothing is.
     members: AtomicU32,
+    /// Up to then the store, which is new or has forgotten, asks members what they hold.
+    asks: AtomicU64,
 }
 
 // === impl Clocks ===
 
 impl Default for Clocks {
     fn default() -> Self {
-        Self { until: AtomicU64::new(0), seated: AtomicU64::new(Instant::FAR.as_nanos()), members: AtomicU32::new(0) }
+        let seated = AtomicU64::new(Instant::FAR.as_nanos());
+        Self { until: AtomicU64::new(0), seated, members: AtomicU32::new(0), asks: AtomicU64::new(0) }
     }
 }
 
@@ -123,6 +130,20 @@ impl Lease {
     /// It ends at `until` from now on.
     pub fn set(&self, until: Instant) {
         self.clocks.until.store(until.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// The store is new, or has forgotten: up to `until` it asks members what they hold.
+    pub fn asks(&self, until: Instant) {
+        self.clocks.asks.store(until.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// When the store begins to give out what nobody holds of a limit with a window of this length, because all that may have
+    /// been sent of it does not count any more; [`Instant::START`] if it always knew.
+    pub fn opens(&self, per: Duration) -> Instant {
+        match self.clocks.asks.load(Ordering::Relaxed) {
+            0 => Instant::START,
+            until => Instant::from_nanos(until) + Duration::from_micros((stretched(micros(per)) + LATEST) as u64),
+        }
     }
 
     /// The store has told of so many members, this one among them, of which some divide otherwise. Says whether there is a

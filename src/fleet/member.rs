@@ -159,6 +159,9 @@ impl Member {
                 (self.members, self.differing, self.pauses_known) = (members, differing, pauses_known);
                 let learning = Duration::from_micros(learning.unsigned_abs());
                 self.mode = if learning.is_zero() { Mode::Member } else { Mode::Learning(learning) };
+                if !learning.is_zero() {
+                    self.lease.asks(now + learning);
+                }
                 let length = self.lease_length();
                 // Counted from before the call, and a little less: its own lease ends before the store lets it.
                 self.lease.set(call.sent + (length - length / 4000).saturating_sub(SLACK));

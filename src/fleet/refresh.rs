@@ -33,9 +33,9 @@ impl Refresh {
         now >= self.at
     }
 
-    /// It is due at once, although it may be the same that is said.
-    pub(super) fn hasten(&mut self, now: Instant) {
-        (self.at, self.said) = (now, None);
+    /// It is due at `at`, unless that is later than it was, although it may be the same that is said.
+    pub(super) fn hasten(&mut self, at: Instant) {
+        (self.at, self.said) = (self.at.min(at), None);
     }
 
     /// This was said.

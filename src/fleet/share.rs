@@ -2,6 +2,7 @@
 
 mod demand;
 mod gifts;
+mod opening;
 
 use std::{sync::Arc, time::Duration};
 
@@ -61,6 +62,8 @@ pub struct Share {
     strain: Strain,
     /// The length of the limit's window; none if it has none.
     per: Duration,
+    /// When the store begins to give out of it, if it is new and nothing is held.
+    opens: Option<Instant>,
 }
 
 /// Two calls for one pool are this far apart at least; where nothing but the demand has changed, this far.
@@ -112,6 +115,7 @@ impl Share {
             lately: Peak::new(LATELY),
             strain: Strain::new(per.max(LATELY)),
             per,
+            opens: None,
         }
     }
 
@@ -168,9 +172,11 @@ impl Share {
     }
 
     /// At what part of the limit requests are spaced: the larger of what is here and what is due. Before the store has said
-    /// anything that may be all of it.
+    /// anything, or gives out anything, that may be all of it.
     pub fn pace(&self) -> u32 {
         let due = match self.given.target.max(self.given.pace) {
+            // What it says that is due is a part of what it has, which is nothing yet.
+            _ if self.opens.is_some() => self.given.limit,
             0.0 => self.given.limit,
             due => due.round() as u32,
         };
@@ -360,6 +366,7 @@ impl Share {
         // The store knows what it lacks, and tells when there is any.
         let lacks = given.holds < self.held.saturating_add(self.asked);
         self.more_at = if lacks { next_refresh(now) } else { now };
+        self.ask_when_open(now);
         if given.holds >= self.held {
             self.credit += given.holds - self.held;
             if self.waits && given.holds > self.held {

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod in_flight;
+mod new_store;
 mod pauses;
 mod reported;
 mod sentinel;

@@ -43,4 +43,7 @@ pub struct ShareStatus {
     pub target: f64,
     /// Whether the fleet wants more than there is.
     pub wanted: bool,
+    /// For how many seconds the store, which is new or has forgotten, gives out nothing of it yet.
+    #[serde(default)]
+    pub opens_in_s: Option<f64>,
 }

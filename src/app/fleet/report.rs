@@ -86,6 +86,9 @@ impl FleetReport {
         match self.last.lock().standing {
             Standing::Floor => Some("without the store: with this andante's floor of each shared limit"),
             Standing::Open => Some("without the store: shared limits may be exceeded"),
+            Standing::Learning => {
+                Some("but the store is new, or has forgotten: what no andante holds is given out later")
+            }
             _ => None,
         }
     }

@@ -107,7 +107,8 @@ impl Projection<'_> {
     /// The same by one limit.
     fn alone(&self, limit: &mut Limit, ahead: u64) -> Instant {
         let Self { now, from, amount, margin } = *self;
-        let margin = limit.margin(margin);
+        let opens = limit.share.as_ref().and_then(|share| share.opens());
+        let (from, margin) = (opens.map_or(from, |opens| from.max(opens)), limit.margin(margin));
         let window = limit.project(now, from, ahead, amount, margin);
         let spread = limit.window.spread(now, ahead, limit.reserve(), margin, limit.taken);
         let at = limit.gcra.project(from, ahead).max(window).max(spread);

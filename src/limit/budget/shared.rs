@@ -61,6 +61,8 @@ pub struct ShareUsage {
     pub target: f64,
     /// Others want more than there is.
     pub wanted: bool,
+    /// How long the store, which is new or has forgotten, gives out nothing of it yet.
+    pub opens_in: Option<Duration>,
 }
 
 /// The shortest way to an API from which no answer has come yet: longer than most are.

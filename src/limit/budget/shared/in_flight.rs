@@ -207,7 +207,9 @@ impl Budget {
         let (share, under_way) = (&in_flight.share, in_flight.under_way);
         let given = share.given();
         let free = (share.held() + share.own()).saturating_sub(under_way);
-        Some(ShareUsage { held: share.held(), free, own: share.own(), target: given.target, wanted: given.wanted })
+        let opens = Some(shared.lease.opens(shared.lease.hold())).filter(|opens| share.held() == 0 && *opens > now);
+        let (held, own, opens_in) = (share.held(), share.own(), opens.map(|opens| opens.since(now)));
+        Some(ShareUsage { held, free, own, target: given.target, wanted: given.wanted, opens_in })
     }
 }
 

@@ -28,6 +28,7 @@ impl Limit {
         let Some(share) = &mut self.share else { return };
         share.set_own(lease.own(now, count, clears), count - lease.lendable(count));
         let leased = lease.holds(now);
+        share.set_opens(now, lease.opens(self.spec.rate.per));
         let used = self.window.used(now, margin.of(self.spec.rate.per));
         let usable = if leased { share.usable(now, used) } else { lease.alone(now, count, clears) };
         let per = duration(stretched(micros(self.spec.rate.per)));
@@ -150,6 +151,7 @@ impl Limit {
         let share = self.share.as_ref()?;
         let given = share.given();
         let free = (share.held() + share.own()).saturating_sub(used);
-        Some(ShareUsage { held: share.held(), free, own: share.own(), target: given.target, wanted: given.wanted })
+        let (held, own, opens_in) = (share.held(), share.own(), share.opens().map(|opens| opens.since(now)));
+        Some(ShareUsage { held, free, own, target: given.target, wanted: given.wanted, opens_in })
     }
 }
