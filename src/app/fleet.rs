@@ -250,7 +250,9 @@ impl<L: Ledger> FleetMember<L> {
                 }
                 let mut given = call.entries.iter().zip(&given);
                 for SpokenLane { number, lane, entries, .. } in &spoken {
-                    lane.given(given.by_ref().take(entries.len()));
+                    let given: Vec<_> = given.by_ref().take(entries.len()).collect();
+                    given.iter().for_each(|(said, holds)| self.report.told_of_limit(lane.host(), said, holds));
+                    lane.given(given.into_iter());
                     self.look_at(*number, Instant::START);
                 }
                 if !pauses.is_empty() {

@@ -390,6 +390,27 @@ fn what_is_not_shared_is_divided_or_refused() {
 }
 
 #[test]
+fn a_lower_limit_of_another_one_holds_and_is_said() {
+    let mut world = World::new("100/s", 1);
+    world.limits = world.limits.replace("100/s", "60/s");
+    world.join();
+    world.press_all();
+    let said = "another andante of the fleet has a lower limit";
+    world.members[0].wait_for(|status| status["fleet"]["problem"] == said);
+    assert!(world.accepts_in(2 * SECOND) <= 125);
+    let log = world.members[0].stderr();
+    let line = log.lines().find(|line| line.contains(said)).expect("a line says so");
+    assert!(line.contains("limit=100 lower=60") && line.contains("host=\"127.0.0.1\""), "{line}");
+    assert_eq!(log.matches(said).count(), 1, "{log}");
+    assert!(!world.members[1].stderr().contains(said));
+    // It ends, and with it what it said.
+    let mut leaves = world.members.remove(1);
+    leaves.signal(Signal::TERM);
+    assert!(leaves.ended().success());
+    world.members[0].wait_for(|status| status["fleet"]["problem"].is_null());
+}
+
+#[test]
 fn the_password_of_a_store_is_shown_nowhere() {
     // Nobody listens there.
     let store = "redis://someone:hunter2@127.0.0.1:1";

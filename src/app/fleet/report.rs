@@ -1,19 +1,23 @@
 //! How a member stands with the store, for people.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use prometheus::{
     core::{Collector, Desc},
     proto::MetricFamily,
 };
+use tracing::warn;
 
 use super::{metrics::FleetMetrics, standing::Standing};
 use crate::{
     admin::status::FleetStatus,
     clock::{Clock, Instant},
-    fleet::{Lease, MemberId},
+    fleet::{Entry, Lease, MemberId, PoolGrant},
 };
+
+/// What `/status` says where nothing else is wrong.
+const LOWER: &str = "another andante of the fleet has a lower limit";
 
 /// How it goes, for people.
 #[derive(Debug)]
@@ -22,6 +26,8 @@ pub(in crate::app) struct FleetReport {
     lease: Lease,
     clock: Clock,
     pub(super) last: Mutex<LastCall>,
+    /// Of which pools another member has a lower limit, and which.
+    lower: Mutex<HashMap<Arc<str>, u32>>,
     pub(super) metrics: FleetMetrics,
 }
 
@@ -62,7 +68,8 @@ impl Collector for OfFleet {
 
 impl FleetReport {
     pub(super) fn new(store: String, lease: Lease, clock: Clock) -> Self {
-        Self { store, lease, clock, last: Mutex::default(), metrics: FleetMetrics::new() }
+        let (last, lower) = Default::default();
+        Self { store, lease, clock, last, lower, metrics: FleetMetrics::new() }
     }
 
     pub(in crate::app) fn status(&self) -> FleetStatus {
@@ -77,7 +84,23 @@ impl FleetReport {
             calls_total: self.metrics.calls("answered"),
             failed_calls_total: self.metrics.calls("failed"),
             last_call_ms: last.took.as_secs_f64() * 1e3,
-            problem: last.problem,
+            problem: last.problem.or_else(|| (!self.lower.lock().is_empty()).then(|| LOWER.to_owned())),
+        }
+    }
+
+    /// The store has told what holds of the limit of `host` of which this member said so much. Says once if another one has a lower
+    /// one, which holds for all.
+    pub(super) fn told_of_limit(&self, host: &str, said: &Entry, holds: &PoolGrant) {
+        let mut lower = self.lower.lock();
+        if holds.limit >= said.limit {
+            if !lower.is_empty() {
+                lower.remove(&said.pool);
+            }
+            return;
+        }
+        if lower.insert(said.pool.clone(), holds.limit) != Some(holds.limit) {
+            let (limit, lower, store) = (said.limit, holds.limit, &self.store);
+            warn!(store, host, limit, lower, "{LOWER}, which holds for all: write the same for all");
         }
     }
 
