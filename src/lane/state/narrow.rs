@@ -109,7 +109,7 @@ impl Narrow {
     /// How long a budget takes for each request that it lets go.
     pub(super) fn spacing(&self, number: u32) -> Duration {
         let pace = self.budgets[number].pace();
-        if pace == 0 { Duration::MAX } else { Duration::from_nanos(1_000_000_000_000_000 / pace) }
+        1_000_000_000_000_000_u64.checked_div(pace).map_or(Duration::MAX, Duration::from_nanos)
     }
 
     /// Takes `cost` of all budgets for a request that has waited since `since`. What it has waited for the lane's own budget,

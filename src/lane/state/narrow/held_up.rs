@@ -33,8 +33,8 @@ pub(super) struct Holders(SmallVec<[HeldAt; 3]>);
 
 /// The place of all requests of a lane.
 const LANE: u32 = u32::MAX;
-/// The pace of a budget without a rate.
-const BOUNDLESS: u64 = u64::MAX >> 16;
+/// The pace of a budget without a rate: a million a second. That of ten million budgets is a number still.
+const BOUNDLESS: u64 = 1_000_000_000_000;
 
 // === impl Narrow ===
 
@@ -45,10 +45,11 @@ impl Narrow {
         for held in &drawn.holders.0 {
             let requests = self.held.entry(*held).or_default();
             *requests += 1;
-            let (is_first, pace) = (*requests == 1, self.budgets[held.by].pace());
-            let held_up = self.held_up_mut(held.at);
-            held_up.requests += u64::from(cost.requests());
+            let is_first = *requests == 1;
+            self.held_up_mut(held.at).requests += u64::from(cost.requests());
             if is_first {
+                let pace = self.budgets[held.by].pace();
+                let held_up = self.held_up_mut(held.at);
                 held_up.budgets += 1;
                 held_up.pace += pace;
             }
@@ -70,10 +71,10 @@ impl Narrow {
             if is_last {
                 self.held.remove(held);
             }
-            let pace = self.budgets[held.by].pace();
-            let held_up = self.held_up_mut(held.at);
-            held_up.requests -= u64::from(cost.requests());
+            self.held_up_mut(held.at).requests -= u64::from(cost.requests());
             if is_last {
+                let pace = self.budgets[held.by].pace();
+                let held_up = self.held_up_mut(held.at);
                 held_up.budgets -= 1;
                 held_up.pace -= pace;
             }
@@ -116,9 +117,11 @@ impl Narrow {
     /// What holds requests up that draw on these budgets: the slowest one, everywhere but there. Another one may be used up
     /// or crowded instead, for longer than its rate tells.
     fn holders(&self, numbers: &[u32]) -> Holders {
-        let Some(slowest) = numbers.iter().copied().min_by_key(|number| self.budgets[*number].pace()) else {
-            return Holders::default();
+        let slowest = match numbers {
+            [one] => Some(*one),
+            several => several.iter().copied().min_by_key(|number| self.budgets[*number].pace()),
         };
+        let Some(slowest) = slowest else { return Holders::default() };
         let elsewhere = numbers.iter().filter(|number| **number != slowest);
         let beside = elsewhere.clone().find(|number| self.budgets[**number].holds_beside_its_rate());
         let at_slowest = beside.map(|by| HeldAt { at: slowest, by: *by });
@@ -137,7 +140,7 @@ impl NarrowBudget {
     /// How many requests a second it lets go, in millionths.
     pub(super) fn pace(&self) -> u64 {
         let slowest = self.budget.rates(Unit::REQUESTS).iter().map(|(_, rate)| *rate).reduce(f64::min);
-        slowest.map_or(BOUNDLESS, |rate| (rate * 1e6) as u64)
+        slowest.map_or(BOUNDLESS, |rate| ((rate * 1e6) as u64).min(BOUNDLESS))
     }
 
     /// Whether it may let nothing go for longer than its rate tells.
