@@ -108,8 +108,8 @@ pub(crate) fn refused(route: &Route, refusal: &Refusal) -> Error {
 /// Waits until `deadline` for the permit that the lane of `route` has promised; `warms` says that a connection is to be
 /// ready then. Also says how that was. The request is refused if it has to give way in a full queue.
 ///
-/// No `async fn`, and the ticket is lent: what an `async fn` is given is kept twice for as long as it waits.
-#[expect(clippy::manual_async_fn, reason = "it is kept twice then")]
+/// No `async fn`, and the ticket is lent: what an `async fn` is given is kept twice for as long as it waits. What is not needed
+/// until its end is not kept at all.
 pub(crate) fn wait<'a>(
     exchange: &'a Exchange,
     route: &'a Arc<Route>,
@@ -117,21 +117,21 @@ pub(crate) fn wait<'a>(
     deadline: Instant,
     warms: bool,
 ) -> impl Future<Output = Result<(Permit, Wait), Error>> + Send + 'a {
+    let record = WaitRecord { exchange, since: exchange.proxy.clock.now() };
+    let (expected, ahead) = (waiting.expected, waiting.ahead);
+    exchange.progress.enter_until(Phase::Waiting, retry::patience_ends(deadline, expected));
+    if warms {
+        warm_for(route, expected);
+    }
     async move {
-        let record = WaitRecord { exchange, since: exchange.proxy.clock.now() };
-        let (expected, ahead) = (waiting.expected, waiting.ahead);
-        exchange.progress.enter_until(Phase::Waiting, retry::patience_ends(deadline, expected));
-        if warms {
-            warm_for(route, expected);
-        }
-        let permit = poll_fn(|cx| match Pin::new(&mut *waiting).poll(cx) {
-            Poll::Pending if exchange.progress.phase() == Phase::LateWaiting => {
+        let granted = poll_fn(|cx| match Pin::new(&mut *waiting).poll(cx) {
+            Poll::Pending if record.exchange.progress.phase() == Phase::LateWaiting => {
                 waiting.give_up().map_or(Poll::Pending, |refusal| Poll::Ready(Err(refusal)))
             }
             polled => polled,
         });
-        let permit = permit.await.map_err(|refusal| refused(route, &refusal));
-        let since = record.since;
+        let permit = granted.await.map_err(|refusal| refused(route, &refusal));
+        let WaitRecord { exchange, since } = record;
         drop(record);
         let permit = permit?;
         exchange.progress.awaits_answer();
