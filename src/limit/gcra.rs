@@ -106,7 +106,7 @@ impl Gcra {
         let matured = self.tat.filter(|_| !self.is_distant()).map_or(now, |tat| {
             let free = Instant::from_nanos(tat.as_u64().saturating_sub(tolerance));
             // What only waited for its distance was missed before, and is still to be caught up.
-            if due <= self.spread { free } else { free.max(due).max(now - (CATCH_UP + late)).min(now) }
+            if due <= self.spread { free } else { free.max(due).max(now - CATCH_UP.saturating_add(late)).min(now) }
         });
         let tat = self.decide(matured).unwrap_or_else(|at| {
             // It may not be sent yet: charge it nevertheless, so that a caller's mistake cannot raise the rate.

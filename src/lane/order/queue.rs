@@ -54,7 +54,7 @@ pub trait TicketRules<K, T> {
     fn line(&mut self, ticket: &T, key: &K) -> K;
     /// What holds up those tickets of a line that draw on `budgets`; the first of them costs `cost`.
     fn hold(&mut self, key: &K, budgets: &[u32], cost: Cost) -> Hold;
-    /// How long this budget takes for each unit that it lets go.
+    /// How long this budget takes from one unit to the next; nothing where it is not spaced evenly.
     fn spacing(&self, budget: u32) -> Duration;
 }
 

@@ -106,10 +106,9 @@ impl Narrow {
         earliest.filter(|(_, at)| *at > now).max_by_key(|(_, at)| *at)
     }
 
-    /// How long a budget takes for each request that it lets go.
+    /// How long a budget takes from one request to the next, as far as it is spaced evenly.
     pub(super) fn spacing(&self, number: u32) -> Duration {
-        let pace = self.budgets[number].pace();
-        1_000_000_000_000_000_u64.checked_div(pace).map_or(Duration::MAX, Duration::from_nanos)
+        self.budgets[number].budget.spacing()
     }
 
     /// Takes `cost` of all budgets for a request that has waited since `since`. What it has waited for the lane's own budget,

@@ -1,7 +1,7 @@
 //! Requests that need several narrower budgets, each of which others use up.
 
 use super::*;
-use crate::lane::order::Urgency;
+use crate::{lane::order::Urgency, limit::settle};
 
 /// Two budgets that others use up are never open at the same instant.
 #[tokio::test(start_paused = true)]
@@ -31,4 +31,30 @@ async fn who_needs_two_budgets_is_not_passed_for_ever_by_those_who_need_one() {
             }
         }
     }
+}
+
+/// A day's allowance is not spaced: a budget of it is not kept for what a slot of it would be if it were.
+#[tokio::test(start_paused = true)]
+async fn a_budget_with_an_allowance_is_not_kept_for_long() {
+    let (fast, slow) =
+        (rule("fast", "10/s, 10000/day", |policy| settle(&mut policy.limits)), rule("slow", "1/min", |_| {}));
+    let (of_fast, both) = (draws(&[(1, &fast)]), draws(&[(1, &fast), (2, &slow)]));
+    let of = std::iter::repeat_n(both, 4).chain(std::iter::repeat_n(of_fast, 1200));
+    let left = run(&World::new("1000/s"), of).await;
+    let fast = last(left[4..].iter());
+    assert!(fast <= 1200.0 / 10.0 * 1.03 + 1.0, "{fast} s for 1,200 at 10/s");
+}
+
+/// What is less than one in eleven days has a pace of less than a millionth.
+#[tokio::test(start_paused = true)]
+async fn two_budgets_may_be_as_slow_as_they_like() {
+    let patient = |policy: &mut Policy| policy.max_wait = Duration::MAX;
+    let (month, other) = (rule("month", "2/30d", patient), rule("other", "2/s", patient));
+    let both = draws(&[(1, &month), (2, &other)]);
+    let world = World::with("10/s", patient);
+    let request = AdmitRequest { deadline: Instant::FAR, ..draw(&both) };
+    for _ in 0..3 {
+        send(permitted(world.lane.admit(request.clone())).await);
+    }
+    assert_eq!(world.waiting(), 0);
 }
