@@ -92,7 +92,8 @@ impl FleetReport {
     /// one, which holds for all.
     pub(super) fn told_of_limit(&self, host: &str, said: &Entry, holds: &PoolGrant) {
         let mut lower = self.lower.lock();
-        if holds.limit >= said.limit {
+        // What has ended has no limit any more.
+        if said.ends.is_some() || holds.limit >= said.limit {
             if !lower.is_empty() {
                 lower.remove(&said.pool);
             }
