@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::Share;
 use crate::clock::Instant;
 
-/// How often a store is asked that should have begun to give out by now.
+/// How often a store is asked that should have begun to give out by now, and for how long: then others have what it had.
 const OPENING: Duration = Duration::from_millis(250);
+const LATE: Duration = Duration::from_secs(5);
 
 impl Share {
     /// When the store begins to give out of it, if it is new and nothing is held.
@@ -16,7 +17,7 @@ impl Share {
 
     /// The store begins to give out of it then, or soon after: its time may have gone on more slowly.
     pub fn set_opens(&mut self, now: Instant, at: Instant) {
-        let is_closed = at > now || self.opens.is_some();
+        let is_closed = at > now || self.opens.is_some() && now < at + LATE;
         self.opens = (self.held == 0 && is_closed).then_some(at.max(now));
     }
 
