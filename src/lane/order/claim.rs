@@ -44,6 +44,17 @@ pub enum Turn {
     New,
 }
 
+/// How what stands in one place has come there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Comes {
+    /// It has just begun to wait.
+    New,
+    /// From another place.
+    Moved,
+    /// From another place, and has missed its turns for want of what it needs together: it is owed the next one.
+    Missed,
+}
+
 // === impl Urgency ===
 
 impl Urgency {
@@ -175,15 +186,4 @@ mod tests {
         assert_eq!(Urgency::new(8), None);
         assert_eq!(Urgency::USUAL.get(), 3);
     }
-}
-
-/// How what stands in one place has come there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Comes {
-    /// It has just begun to wait.
-    New,
-    /// From another place.
-    Moved,
-    /// From another place, and has missed its turns for want of what it needs together: it is owed the next one.
-    Missed,
 }

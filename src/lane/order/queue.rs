@@ -143,6 +143,15 @@ const LOOKS: u32 = 64;
 /// How many lines are looked at in one go because their time has come, while others can be served.
 const OPENINGS: u32 = 8;
 
+// === impl QueuePlace ===
+
+impl QueuePlace {
+    /// Whether what stands there was sent before.
+    pub fn is_of_resent(self) -> bool {
+        self.key < NEW
+    }
+}
+
 // === impl Queue ===
 
 impl<K: Copy + Eq + Hash, T> Queue<K, T> {

@@ -161,6 +161,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             return claim;
         }
         line.strands -= 1;
+        self.keep_no_more(strand_id);
         if spot == NONE {
             self.front.remove(ranked, claim.urgency, strand_id, key);
         } else {

@@ -34,7 +34,7 @@ pub(super) struct Strand {
     pub(super) spot: u32,
     /// Where it is ranked among those that stand in the same place.
     pub(super) ranked: RankedAt,
-    /// The spot from which it went to the front last; [`NONE`] if it has not since its first ticket was served.
+    /// The spot from which it went to the front last, since one of its tickets was served; `NONE` if it has not.
     pub(super) from: u32,
     /// How often its turn came at one spot and another one was closed, since one of its tickets was served.
     pub(super) missed: u8,
@@ -67,6 +67,7 @@ pub(super) struct Spot {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
     pub(super) strand: u32,
+    /// When what that one waits for opens.
     pub(super) until: Instant,
 }
 

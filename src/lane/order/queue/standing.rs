@@ -146,6 +146,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     pub(super) fn park(&mut self, strand: u32, hold: &Hold) {
         let (Hold::Own(at) | Hold::Budget(_, at)) = *hold else { unreachable!("what is open or shared parks nobody") };
         let spot = self.spot_of(strand, hold);
+        self.misses_its_turn(strand, spot);
         let cost = self.move_into_spot(strand, spot);
         let (at, cost) = match self.spots[spot].state {
             // Another one that is parked there may leave earlier.

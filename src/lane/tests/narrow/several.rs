@@ -1,7 +1,10 @@
 //! Requests that need several narrower budgets, each of which others use up.
 
 use super::*;
-use crate::{lane::order::Urgency, limit::settle};
+use crate::{
+    lane::order::{ClientId, FlowId, Urgency},
+    limit::settle,
+};
 
 /// Two budgets that others use up are never open at the same instant.
 #[tokio::test(start_paused = true)]
@@ -57,4 +60,27 @@ async fn two_budgets_may_be_as_slow_as_they_like() {
         send(permitted(world.lane.admit(request.clone())).await);
     }
     assert_eq!(world.waiting(), 0);
+}
+
+/// Whoever is behind others in the lane has its turns at its budgets all the same: a client that is busy otherwise every second
+/// one, and the least urgent one in 21.
+#[tokio::test(start_paused = true)]
+async fn who_needs_two_budgets_has_its_share_whoever_is_first_in_the_lane() {
+    let (one, two) = (rule("one", "2/s", |_| {}), rule("two", "5/s", |_| {}));
+    let (of_one, of_two) = (draws(&[(1, &one)]), draws(&[(2, &two)]));
+    let both = draws(&[(1, &one), (2, &two)]);
+    let client = |number: u8| Claim { client: ClientId::of([10, 0, 0, number].into()), ..Claim::USUAL };
+    let busy = Claim { flow: FlowId(1), ..client(2) };
+    let least = Claim { urgency: Urgency::LEAST, ..client(2) };
+    for (claim, share, plain) in [(busy, 0.5, client(2)), (least, 1.0 / 21.0, client(1))] {
+        // Five minutes of each budget, of the host the rest, and who needs both.
+        let others = [(of_one.clone(), 600, client(1)), (of_two.clone(), 1500, client(1)), (None, 5000, plain)];
+        let wants = others.into_iter().chain([(both.clone(), 600, claim)]);
+        let (drawn, claims): (Vec<_>, Vec<_>) =
+            wants.flat_map(|(draws, count, claim)| std::iter::repeat_n((draws, claim), count)).unzip();
+        let left = run_with(&World::new("20/s"), drawn, |number| claims[number]).await;
+        let minute = Instant::START + Duration::from_secs(60);
+        let served = left[7100..].iter().filter(|at| **at < minute).count() as f64;
+        assert!(served >= 0.4 * 120.0 * share, "{served} of {} in a minute", 120.0 * share);
+    }
 }
