@@ -273,7 +273,7 @@ impl Narrow {
             narrow.rule = rule;
             changed.push((number, before));
         }
-        changed.iter().for_each(|(number, before)| self.pace_changed(*number, *before));
+        self.paces_changed(&changed);
         changed.into_iter().map(|(number, _)| number).collect()
     }
 

@@ -51,7 +51,9 @@ impl<T> State<T> {
     /// When each of these would leave, behind all that wait still, if they leave in this order.
     pub(super) fn turns_of(&mut self, now: Instant, late: Vec<Taken<WaitingRequest<T>>>) -> Vec<LateRequest<T>> {
         let (held, slow) = (self.held_for_now(now), SlowGroups::new(self, now));
-        let rates = self.budget.rates(Unit::REQUESTS);
+        // What waits for something else is in the way only as fast as that lets it go.
+        let rates = self.budget.rates(Unit::REQUESTS).into_iter().filter(|_| !slow.is_empty());
+        let bounds: Vec<_> = rates.map(|(source, rate)| (source, slow.before_the_last(&self.queue, rate))).collect();
         let Self { queue, budget, learned, narrow, .. } = self;
         let (mut of_lines, mut of_budgets) = (HashMap::<_, Sum>::new(), Map::<u32, Sum>::default());
         let mut stretches: HashMap<_, Stretch> = HashMap::new();
@@ -69,12 +71,8 @@ impl<T> State<T> {
                 };
                 let waiting = |source: Source, unit| {
                     let all = queue.units(unit, |line| line.scope.includes(source));
-                    let rate = rates.iter().filter(|(of, _)| *of == source).map(|(_, rate)| *rate).reduce(f64::min);
-                    // What waits for something else is in the way only as fast as that lets it go.
-                    match rate.filter(|_| unit == Unit::REQUESTS && !slow.is_empty()) {
-                        Some(rate) => all.min(slow.before_the_last(queue, rate)),
-                        None => all,
-                    }
+                    let bounds = bounds.iter().filter(|(of, _)| unit == Unit::REQUESTS && *of == source);
+                    bounds.map(|(_, bound)| *bound).fold(all, u64::min)
                 };
                 let ahead = |source, unit| waiting(source, unit) + late(source, unit) + cost.times(more, unit);
                 budget.project(now, from, ahead, cost, line.scope)

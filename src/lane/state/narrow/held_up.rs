@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::{Drawn, Narrow, NarrowBudget};
 use crate::{
-    lane::order::{Claim, Turn, Waits},
+    lane::order::{Claim, Map, Turn, Waits},
     limit::{Cost, Unit},
 };
 
@@ -103,15 +103,21 @@ impl Narrow {
         })
     }
 
-    /// The pace of this budget, which was another one `before`, is now that of its rule.
-    pub(super) fn pace_changed(&mut self, number: u32, before: u64) {
-        let pace = self.budgets[number].pace();
-        let places: SmallVec<[u32; 4]> =
-            self.held.keys().filter(|held| held.by == number).map(|held| held.at).collect();
-        for at in places {
-            let held_up = self.held_up_mut(at);
-            held_up.pace = held_up.pace - before + pace;
+    /// The paces of these budgets, which were others before, are now those of their rules. O(what is held up).
+    pub(super) fn paces_changed(&mut self, changed: &[(u32, u64)]) {
+        let paces = changed.iter().map(|(number, before)| (*number, (*before, self.budgets[*number].pace())));
+        let paces: Map<u32, (u64, u64)> = paces.filter(|(_, (before, now))| before != now).collect();
+        if paces.is_empty() {
+            return;
         }
+        let held = std::mem::take(&mut self.held);
+        for HeldAt { at, by } in held.keys() {
+            if let Some((before, now)) = paces.get(by) {
+                let held_up = self.held_up_mut(*at);
+                held_up.pace = held_up.pace - before + now;
+            }
+        }
+        self.held = held;
     }
 
     /// What holds requests up that draw on these budgets: the slowest one, everywhere but there. Another one may be used up
