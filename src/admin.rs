@@ -49,7 +49,8 @@ pub use token::Token;
 
 /// How many may look at once.
 const CONNECTIONS: usize = 64;
-/// How many of them where that takes the last file descriptors, which are kept for requests to APIs.
+/// From so many on each further one ends another where it takes one of the last file descriptors, which are kept for requests to
+/// APIs.
 const FEW: usize = 4;
 /// From accepting a connection to the end of its request's head.
 const HEAD: Duration = Duration::from_secs(5);

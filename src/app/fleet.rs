@@ -250,9 +250,9 @@ impl<L: Ledger> FleetMember<L> {
                 }
                 let mut given = call.entries.iter().zip(&given);
                 for SpokenLane { number, lane, entries, .. } in &spoken {
-                    let given: Vec<_> = given.by_ref().take(entries.len()).collect();
-                    given.iter().for_each(|(said, holds)| self.report.told_of_limit(lane.host(), said, holds));
-                    lane.given(given.into_iter());
+                    let of_lane = given.clone().take(entries.len());
+                    of_lane.for_each(|(said, holds)| self.report.told_of_limit(lane.host(), said, holds));
+                    lane.given(given.by_ref().take(entries.len()));
                     self.look_at(*number, Instant::START);
                 }
                 if !pauses.is_empty() {

@@ -23,7 +23,7 @@ use crate::{
     clock::Instant,
     dial::Dialer,
     error::Error,
-    lane::{AddedRule, Lane},
+    lane::{AddedRule, Lane, Refusal},
     policy::{Origin, Parent, Scheme, UsageSource},
     proxy::{
         message::{request_body::RequestBody, send::UpstreamSocket, writes::Writes},
@@ -89,6 +89,15 @@ pub(crate) struct FoundUnder<'a> {
 // === impl Route ===
 
 impl Route {
+    /// Its lane has no slot for a request in the time it may wait.
+    pub(crate) fn refused(&self, refusal: &Refusal) -> Error {
+        if *refusal == Refusal::DroppedByOperator {
+            return Error::DroppedByOperator;
+        }
+        let (host, obstacle) = (self.origin.host.to_string(), self.lane.obstacle().map(Box::new));
+        Error::Refused { host, why: refusal.to_string(), obstacle, retry_after: refusal.retry_after() }
+    }
+
     /// The way to `destination`, on connections of `pool`. `h2c` says that it speaks HTTP/2 in the clear. `None` if its
     /// authority does not fit into a field.
     pub(crate) fn new(destination: Destination<'_>, found: FoundUnder<'_>, pool: &Pool, h2c: bool) -> Option<Self> {

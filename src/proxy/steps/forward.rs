@@ -233,7 +233,7 @@ async fn renew(
     *permit = match permit.renew(deadline) {
         Admission::Send(permit) => permit,
         Admission::Wait(mut waiting) => wait::wait(exchange, route, &mut waiting, deadline, true).await?.0,
-        Admission::Refuse(refusal) => return Err(wait::refused(route, &refusal)),
+        Admission::Refuse(refusal) => return Err(route.refused(&refusal)),
     };
     Ok(())
 }

@@ -27,7 +27,7 @@ use self::{
 use crate::{
     clock::Instant,
     error::Error,
-    lane::order::Turn,
+    lane::{Refusal, order::Turn},
     proxy::{
         call::{Answered, BoxedCall, Call, RetryMark, Step},
         exchange::Exchange,
@@ -148,10 +148,8 @@ pub(crate) fn in_time<T>(
             Poll::Pending if exchange.progress.phase() == Phase::LateWaiting => {}
             polled => return polled,
         }
-        let host = route.origin.host.to_string();
         let retry_after = route.lane.snapshot().drain.unwrap_or_default();
-        let (why, obstacle) = ("no slot matured in the time it may wait".into(), route.lane.obstacle().map(Box::new));
-        Poll::Ready(Err(Error::Refused { host, why, obstacle, retry_after }))
+        Poll::Ready(Err(route.refused(&Refusal::Late { retry_after })))
     })
 }
 

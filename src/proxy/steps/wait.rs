@@ -14,7 +14,7 @@ use tower::service_fn;
 use crate::{
     clock::Instant,
     error::Error,
-    lane::{Admission, Permit, Refusal, Waiting},
+    lane::{Admission, Permit, Waiting},
     proxy::{
         call::{Admitted, BoxedCall, Step},
         exchange::Exchange,
@@ -65,7 +65,7 @@ where
             let admission = match call.route.lane.admit_at(now, ask) {
                 Admission::Send(permit) => Ok(send(&mut inner, call, permit, Wait::default(), Some(now))),
                 Admission::Wait(waiting) => Err((call, waiting)),
-                Admission::Refuse(refusal) => return Err(refused(&call.route, &refusal)),
+                Admission::Refuse(refusal) => return Err(call.route.refused(&refusal)),
             };
             let sending = match admission {
                 Ok(sending) => sending,
@@ -95,16 +95,6 @@ where
     elected.then(|| inner.call(Admitted { call, permit, wait, now }))
 }
 
-/// A lane has no slot for a request in the time it may wait.
-pub(crate) fn refused(route: &Route, refusal: &Refusal) -> Error {
-    if *refusal == Refusal::DroppedByOperator {
-        return Error::DroppedByOperator;
-    }
-    let host = route.origin.host.to_string();
-    let obstacle = route.lane.obstacle().map(Box::new);
-    Error::Refused { host, why: refusal.to_string(), obstacle, retry_after: refusal.retry_after() }
-}
-
 /// Waits until `deadline` for the permit that the lane of `route` has promised; `warms` says that a connection is to be
 /// ready then. Also says how that was. The request is refused if it has to give way in a full queue.
 ///
@@ -130,7 +120,7 @@ pub(crate) fn wait<'a>(
             }
             polled => polled,
         });
-        let permit = granted.await.map_err(|refusal| refused(route, &refusal));
+        let permit = granted.await.map_err(|refusal| route.refused(&refusal));
         let WaitRecord { exchange, since } = record;
         drop(record);
         let permit = permit?;
